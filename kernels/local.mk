@@ -1,0 +1,30 @@
+# One line a file, sorted: libkernels_a_SOURCES += %D%/tensor.c %D%/tensor.h
+
+noinst_LIBRARIES += libkernels.a
+
+libkernels_a_SOURCES =
+
+# Variants for one instruction set, made from a template; chosen at run time.
+if HAVE_X86_KERNELS
+endif
+
+# Kernels and their C side.  nvcc makes the objects of the .cu files by the rule below.
+if HAVE_CUDA
+endif
+
+# What the file's name says decides its flags.  (Variables of a pattern, as flags of a target
+# would rename the objects.  CFLAGS come after these and win.)
+if !SANITIZERS
+%D%/cpu/%.$(OBJEXT): OPTIMIZE = -O3
+endif
+%D%/cpu/%_avx2.$(OBJEXT): ISA = $(AVX2_CFLAGS)
+%D%/cpu/%_avx512.$(OBJEXT): ISA = $(AVX512_CFLAGS)
+%D%/cuda/%.$(OBJEXT): AM_CPPFLAGS += $(CUDA_CPPFLAGS)
+
+# nvcc writes dependencies as gcc does.
+SUFFIXES += .cu
+.cu.$(OBJEXT):
+	@$(MKDIR_P) $(@D)/$(DEPDIR)
+	$(AM_V_GEN)$(NVCC) $(NVCC_FLAGS) $(DEFS) $(DEFAULT_INCLUDES) \
+	    -MD -MP -MF $(@D)/$(DEPDIR)/$(*F).cu.Pd -c -o $@ $<
+-include $(wildcard %D%/cuda/$(DEPDIR)/*.cu.Pd)

@@ -1,0 +1,67 @@
+dnl TS_CUDA: nvcc, the runtime library and the architectures.
+dnl
+dnl   --with-cuda        CUDA must be there; --with-cuda=DIR says where
+dnl   --without-cuda     leave it out; the default takes it where it is found
+dnl   --with-cuda-archs  capabilities to make code for, "75 90" compiles faster than all
+dnl
+dnl The runtime is linked statically, so that the program starts without a driver and says so.
+AC_DEFUN([TS_CUDA], [
+    AC_ARG_WITH([cuda],
+        [AS_HELP_STRING([--with-cuda=DIR], [CUDA toolkit (default: found or left out)])],
+        [], [with_cuda=auto])
+    AC_ARG_WITH([cuda-archs],
+        [AS_HELP_STRING([--with-cuda-archs=LIST], [compute capabilities without the dot])],
+        [cuda_archs=$withval], [cuda_archs="75 80 86 89 90 100 120"])
+
+    have_cuda=no
+    AS_CASE([$with_cuda],
+        [no], [],
+        [auto|yes], [TS_CUDA_FIND([$CUDA_HOME $CUDA_PATH /usr/local/cuda /usr/lib/cuda /usr])],
+        [TS_CUDA_FIND([$with_cuda])])
+    AS_IF([test "$with_cuda" != no && test "$with_cuda" != auto && test "$have_cuda" = no],
+          [AC_MSG_ERROR([no CUDA toolkit with nvcc, cuda_runtime.h and libcudart_static.a found])])
+
+    AS_IF([test "$have_cuda" != no],
+          [TS_CUDA_FLAGS
+           AC_DEFINE([HAVE_CUDA], [1], [kernels/cuda is built])])
+    AM_CONDITIONAL([HAVE_CUDA], [test "$have_cuda" != no])
+    AC_SUBST([NVCC])
+    AC_SUBST([NVCC_FLAGS])
+    AC_SUBST([CUDA_CPPFLAGS])
+    AC_SUBST([CUDA_LIBS])
+])
+
+dnl TS_CUDA_FIND(DIRECTORIES): the first that is whole.
+AC_DEFUN([TS_CUDA_FIND], [
+    AC_MSG_CHECKING([for CUDA])
+    for dir in $1; do
+        AS_IF([test "$have_cuda" = no && test -x "$dir/bin/nvcc" \
+               && test -f "$dir/include/cuda_runtime.h"],
+              [for lib in lib64 lib lib/x86_64-linux-gnu; do
+                   AS_IF([test "$have_cuda" = no && test -f "$dir/$lib/libcudart_static.a"],
+                         [have_cuda=$dir
+                          NVCC=$dir/bin/nvcc
+                          CUDA_CPPFLAGS="-isystem $dir/include"
+                          CUDA_LIBS="-L$dir/$lib -lcudart_static -lrt -ldl -lpthread -lstdc++"])
+               done])
+    done
+    AC_MSG_RESULT([$have_cuda])
+])
+
+dnl Machine code for each capability this nvcc knows, and PTX of the newest for those to come.
+AC_DEFUN([TS_CUDA_FLAGS], [
+    AC_MSG_CHECKING([for compute capabilities of $NVCC])
+    ts_known=$($NVCC --list-gpu-arch 2>/dev/null)
+    ts_taken=
+    NVCC_FLAGS="-std=c++17 -O3 -lineinfo"
+    for arch in $cuda_archs; do
+        AS_CASE([" "$(echo $ts_known)" "], [*" compute_$arch "*],
+                [NVCC_FLAGS="$NVCC_FLAGS -gencode arch=compute_$arch,code=sm_$arch"
+                 ts_taken="$ts_taken $arch"
+                 ts_newest=$arch])
+    done
+    AS_IF([test -z "$ts_taken"], [AC_MSG_ERROR([$NVCC knows none of: $cuda_archs])])
+    NVCC_FLAGS="$NVCC_FLAGS -gencode arch=compute_$ts_newest,code=compute_$ts_newest"
+    AC_MSG_RESULT([$ts_taken])
+    have_cuda="$have_cuda (sm$ts_taken)"
+])

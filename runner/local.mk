@@ -1,0 +1,14 @@
+# One line a file, sorted.  Everything but the two main()s is in librunner.a, so that tests reach it.
+
+noinst_LIBRARIES += librunner.a
+
+librunner_a_SOURCES =
+
+bin_PROGRAMS += trainspool trainspool-train
+
+# The daemon links no CUDA library: a process that does holds 100 MB before it does anything.
+trainspool_SOURCES = %D%/main.c
+trainspool_LDADD = $(LAYERS) $(LIBRARY_LIBS)
+
+trainspool_train_SOURCES = %D%/train_main.c
+trainspool_train_LDADD = $(LAYERS) $(LIBRARY_LIBS) $(CUDA_LIBS)

@@ -1,0 +1,55 @@
+# A test of one file: write unit/test_NAME.c and add one line to the list of its layer below,
+#
+#     unit_tests += %D%/unit/test_NAME
+#
+# sorted.  It is linked against all layers and cmocka.  A second line is needed only for what is
+# out of the ordinary: %C%_unit_test_NAME_SOURCES, %C%_unit_test_NAME_LDADD.  One group of tests
+# a program: TAP allows one plan.  Tests run in the top of the build tree and find
+#
+#     $top_srcdir, $top_builddir     the two trees
+#     $TRAINSPOOL_SHARED             real models and data; skip, saying so, where it is absent
+#
+# What takes long goes into heavy_tests, which a build with sanitizers leaves out.
+# A test from outside: an executable cli/NAME.t that speaks TAP, `script_tests += %D%/cli/NAME.t`.
+
+unit_tests =
+heavy_tests =
+script_tests =
+
+# base
+
+# precision
+
+# kernels
+
+# train
+
+# patcher
+
+# runner
+
+# from outside
+script_tests += %D%/cli/version.t
+
+if HAVE_CMOCKA
+check_PROGRAMS += $(unit_tests)
+if !SANITIZERS
+check_PROGRAMS += $(heavy_tests)
+endif
+endif
+
+EXTRA_DIST += $(script_tests)
+TESTS = $(check_PROGRAMS) $(script_tests)
+
+LDADD = $(check_LIBRARIES) $(LAYERS) $(CMOCKA_LIBS) $(LIBRARY_LIBS) $(CUDA_LIBS)
+
+TEST_EXTENSIONS = .t
+LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
+T_LOG_DRIVER = $(LOG_DRIVER)
+AM_TESTS_ENVIRONMENT = \
+	CMOCKA_MESSAGE_OUTPUT=TAP \
+	UBSAN_OPTIONS=print_stacktrace=1 \
+	top_srcdir='$(top_srcdir)' \
+	top_builddir='$(top_builddir)' \
+	TRAINSPOOL_SHARED="$${TRAINSPOOL_SHARED-$(top_srcdir)/../shared}"; \
+	export CMOCKA_MESSAGE_OUTPUT UBSAN_OPTIONS top_srcdir top_builddir TRAINSPOOL_SHARED;
