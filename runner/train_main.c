@@ -1,4 +1,5 @@
-/* runner/train_main.c - trainspool-train: says its version, and knows nothing else yet. */
+/* runner/train_main.c - trainspool-train: says its version, and knows nothing else yet.
+ */
 #include "config.h"
 
 #include <stdio.h>

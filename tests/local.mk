@@ -17,6 +17,10 @@ heavy_tests =
 script_tests =
 
 # base
+unit_tests += %D%/unit/test_arena
+unit_tests += %D%/unit/test_error
+unit_tests += %D%/unit/test_text
+EXTRA_DIST += %D%/unit/unit.h
 
 # precision
 
