@@ -1,0 +1,80 @@
+/*
+ * kernels/backend.h - a device that can do the operations: a table of functions over their
+ * structs, `cpu` and `cuda`.
+ *
+ * Operations return nothing: the backend remembers the first that failed, skips the rest, and
+ * tells it at sync, once a step.  Pointers inside operands are in the backend's memory (on the
+ * CPU that is ordinary memory).
+ */
+#ifndef KERNELS_BACKEND_H
+#define KERNELS_BACKEND_H
+
+#include "base/error.h"
+#include "kernels/ops.h"
+#include "precision/device.h"
+
+struct backend_ops;
+
+/* Each kind of backend has this as the first member of its own struct. */
+struct backend {
+    const struct backend_ops *ops;
+};
+
+struct backend_options {
+    const struct device *device; /* kind and ordinal */
+    int threads;                 /* CPU: 0 for all that may be used */
+    bool no_onednn;              /* CPU: use our own products */
+};
+
+struct backend_ops {
+    const char *name; /* as in `device: cuda` */
+    enum device_kind kind;
+    size_t alignment; /* of every buffer inside a block, a power of two */
+
+    struct backend *(*open)(const struct backend_options *options, struct error *err);
+    void (*close)(struct backend *be);
+    /* One line for the log: "cpu: 2 threads, avx512, oneDNN 2.6.3". */
+    const char *(*describe)(struct backend *be);
+    /* Memory the backend itself holds once it runs (packed panels, plans), in bytes. */
+    size_t (*workspace)(struct backend *be);
+
+    /* One large block, zeroed; NULL with ERROR_DEVICE or ERROR_SYSTEM and the size wanted. */
+    void *(*alloc)(struct backend *be, size_t bytes, struct error *err);
+    void (*free)(struct backend *be, void *block);
+    void (*upload)(struct backend *be, void *to, const void *from, size_t bytes);
+    void (*download)(struct backend *be, void *to, const void *from, size_t bytes);
+    /* Wait for all before it; tell the first failure, once, and be usable again. */
+    bool (*sync)(struct backend *be, struct error *err);
+
+    void (*matmul)(struct backend *be, const struct op_matmul *op);
+    void (*sum_rows)(struct backend *be, const struct op_sum_rows *op);
+    void (*embedding)(struct backend *be, const struct op_embedding *op);
+    void (*embedding_backward)(struct backend *be, const struct op_embedding_backward *op);
+    void (*rmsnorm)(struct backend *be, const struct op_rmsnorm *op);
+    void (*rmsnorm_backward)(struct backend *be, const struct op_rmsnorm_backward *op);
+    void (*rope)(struct backend *be, const struct op_rope *op);
+    void (*attention)(struct backend *be, const struct op_attention *op);
+    void (*attention_backward)(struct backend *be, const struct op_attention_backward *op);
+    void (*swiglu)(struct backend *be, const struct op_swiglu *op);
+    void (*swiglu_backward)(struct backend *be, const struct op_swiglu_backward *op);
+    void (*classifier)(struct backend *be, const struct op_classifier *op);
+    void (*add)(struct backend *be, const struct op_add *op);
+    void (*convert)(struct backend *be, const struct op_convert *op);
+    void (*zero)(struct backend *be, const struct op_zero *op);
+    void (*dropout)(struct backend *be, const struct op_dropout *op);
+    void (*square_sum)(struct backend *be, const struct op_square_sum *op);
+    void (*adamw)(struct backend *be, const struct op_adamw *op);
+};
+
+extern const struct backend_ops backend_cpu;
+extern const struct backend_ops backend_cuda; /* only with CUDA */
+
+/* Open the backend for a device.  ERROR_DEVICE where this build has none for it. */
+struct backend *backend_open(const struct backend_options *options, struct error *err);
+void backend_close(struct backend *be); /* NULL is allowed */
+
+/* GPUs of this machine as the CUDA backend sees them; 0 and a note without CUDA or a driver.
+ * For --probe. */
+size_t backend_devices(struct device *out, size_t room, char *note, size_t note_room);
+
+#endif

@@ -1,0 +1,193 @@
+/*
+ * kernels/ops.h - THE page to read: every operation, its operands, shapes, formula, source.
+ *
+ * Letters: B sequences, T positions, N = B*T rows, C width, H query heads, K key/value heads,
+ * D head size, I inner width, V vocabulary, r LoRA rank.
+ * "compute" is the format activations and products have (fp32, fp16, bf16); "fp32" is fp32.
+ * All arithmetic inside an operation is fp32 or better; a product adds up in fp32.
+ * "+=" adds to what is there; "=" overwrites.  No operation allocates.
+ * Results depend on shapes and values only, never on the number of threads.
+ * inf and NaN go through as arithmetic has it: the loss scaler lives on seeing them.
+ */
+#ifndef KERNELS_OPS_H
+#define KERNELS_OPS_H
+
+#include <stdbool.h>
+
+#include "kernels/tensor.h"
+
+/*
+ * out (M, N) = beta * out + alpha * op(a) * op(b) + bias
+ *   a     (M, K), or (K, M) if trans_a        compute or fp32
+ *   b     (K, N), or (N, K) if trans_b        the format of a
+ *   bias  (1, N) fp32, or absent
+ *   out   fp32 or the format of a;  beta is 0 (out is not read) or 1
+ * forward  Y = X W^T:    a = X, b = W, trans_b         W is (out, in), as Hugging Face stores it
+ * backward dX = dY W:    a = dY, b = W
+ *          dW += dY^T X: a = dY, trans_a, b = X, beta 1, out fp32
+ */
+struct op_matmul {
+    struct tensor out, a, b, bias;
+    bool trans_a, trans_b;
+    float alpha, beta;
+};
+
+/* out (1, C) fp32 += sum over rows of x (N, C).  Gradient of a bias. */
+struct op_sum_rows {
+    struct tensor out, x;
+};
+
+/* out (N, C) fp32 = table[tokens[n]];  table (V, C) fp32 or 16-bit, tokens (1, N) int32 >= 0 */
+struct op_embedding {
+    struct tensor out, table;
+    const int32_t *tokens;
+};
+
+/* dtable (V, C) fp32, row tokens[n] += dout (N, C) fp32, rows of equal token in order of n */
+struct op_embedding_backward {
+    struct tensor dtable, dout;
+    const int32_t *tokens;
+};
+
+/*
+ * sum = x + delta;  out = sum / rms * weight,  rms = sqrt(mean over C of sum^2 + eps)
+ *   x      (N, C) fp32       the residual stream
+ *   delta  (N, C) compute or fp32, or absent (then sum = x and `sum` is not written)
+ *   sum    (N, C) fp32       the residual stream after it; may be x itself
+ *   weight (1, C) fp32 or 16-bit (frozen)
+ *   out    (N, C) compute
+ *   rstd   (1, N) fp32       1 / rms, kept for the backward pass
+ * out may be absent: then only sum is made.
+ * Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
+ */
+struct op_rmsnorm {
+    struct tensor out, sum, rstd, x, delta, weight;
+    float eps;
+};
+
+/*
+ * dx (N, C) fp32 += gradient of op_rmsnorm by its sum, for dout (N, C) compute
+ * dcopy (N, C) compute = dx, or absent: what the product below wants to read
+ * dweight (1, C) fp32 += ..., or absent (frozen)
+ *   x is the `sum` of the forward pass, rstd and weight as there
+ */
+struct op_rmsnorm_backward {
+    struct tensor dx, dcopy, dweight, dout, x, weight, rstd;
+};
+
+/*
+ * In place, on `heads` heads of D columns side by side in x (N, heads * D) compute:
+ *   (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin),  x1 = x[d], x2 = x[d + D/2], d < D/2
+ * table (P, D): row p has cos for d < D/2, then sin; positions (1, N) int32 < P.
+ * inverse: the rotation back, which is the backward pass.
+ * Su et al., "RoFormer", 2021, in Hugging Face's halves.
+ */
+struct op_rope {
+    struct tensor x, table;
+    const int32_t *positions;
+    size_t heads;
+    bool inverse;
+};
+
+/*
+ * Causal attention inside each of `sequences` runs of rows, offsets (sequences + 1) int32 from
+ * 0 to N: row i of a run sees rows max(0, i - window + 1) .. i of it (window 0: all before it).
+ * Query head h reads key/value head h / (H/K).
+ *   out (N, H*D) = softmax(scale * q k^T) v        q, out (N, H*D), k, v (N, K*D) compute
+ *   lse (H, N) fp32 = log sum exp of the scaled scores, kept for the backward pass
+ * Dao, "FlashAttention-2", 2023.  `longest` is the longest run.
+ */
+struct op_attention {
+    struct tensor out, lse, q, k, v;
+    const int32_t *offsets;
+    size_t sequences, longest, heads, kv_heads, head_size, window;
+    float scale;
+};
+
+/* dq, dk, dv (shapes and format of q, k, v) = gradients for dout; delta (H, N) fp32 is scratch.
+ * The forward's operands as they were. */
+struct op_attention_backward {
+    struct tensor dq, dk, dv, delta, dout;
+    struct op_attention forward;
+};
+
+/* out (N, I) = silu(gate) * up, silu(x) = x / (1 + e^-x);  gate, up, out compute */
+struct op_swiglu {
+    struct tensor out, gate, up;
+};
+
+/* dgate, dup = gradients for dout; each may share its data with gate or up. */
+struct op_swiglu_backward {
+    struct tensor dgate, dup, dout, gate, up;
+};
+
+/*
+ * The last product and the loss in one, in chunks of rows, so that all logits are never held:
+ *   logits = x W^T;  loss[n] = log sum exp(logits[n]) - logits[n][targets[n]]
+ *   dx (N, C) compute = grad_scale * (softmax - onehot) W       rows without a target: 0
+ *   dw (V, C) fp32   += grad_scale * (softmax - onehot)^T x     or absent
+ *   x (N, C), w (V, C) compute; targets (N) int32, negative: no target, the row is not computed
+ *   losses (1, N) fp32: natural log, 0 without a target
+ *   logits (R, V) fp32 scratch and rows (R, C) twice in scratch: R >= 1 is the chunk; the result
+ *   does not depend on it but for rounding of dw.
+ *   gathered, dgathered (R, C) compute: scratch for the rows that have a target
+ * dx absent: loss only.  label smoothing e: target (1 - e) onehot + e / V.
+ */
+struct op_classifier {
+    struct tensor losses, dx, dw, x, w;
+    struct tensor logits, dlogits, gathered, dgathered; /* scratch; dlogits (R, V) compute */
+    const int32_t *targets;
+    float grad_scale, smoothing;
+};
+
+/* out = a + b, any of the three formats each, same shape; out may be a or b */
+struct op_add {
+    struct tensor out, a, b;
+};
+
+/* out = x in another format, or the same: a copy */
+struct op_convert {
+    struct tensor out, x;
+};
+
+/* out = 0 */
+struct op_zero {
+    struct tensor out;
+};
+
+/*
+ * out = keep ? x / (1 - p) : 0.  Element i is kept if random_uniform(seed, RANDOM_DROPOUT,
+ * stream, step * size + i) >= p: a function of place and step, no state.  out may be x; the
+ * backward pass is the same operation on the gradient.
+ */
+struct op_dropout {
+    struct tensor out, x;
+    float p;
+    uint64_t seed, step;
+    uint32_t stream;
+};
+
+/*
+ * *sum (in the backend's memory, double) = sum of squares of x, fp32, any size, in blocks of
+ * fixed size added in a fixed order.  Not finite if an element is not (or beyond 1.8e19).
+ */
+struct op_square_sum {
+    struct tensor x;
+    double *sum;
+};
+
+/*
+ * AdamW on one tensor, all fp32 (or fp16/bf16 in the pure modes), Loshchilov and Hutter 2019, as
+ * torch.optim.AdamW computes it:
+ *   g = grad_scale * grad;  w -= lr * decay * w
+ *   m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2
+ *   w -= lr / (1 - b1^step) * m / (sqrt(v) / sqrt(1 - b2^step) + eps)
+ * copy = w in a 16-bit format, or absent.  step counts from 1.
+ */
+struct op_adamw {
+    struct tensor w, grad, m, v, copy;
+    double lr, beta1, beta2, eps, decay, grad_scale;
+    int64_t step;
+};
+
+#endif

@@ -1,0 +1,110 @@
+/*
+ * train/plan.h - all that a run needs, as plain values.  The patcher fills it from a job file;
+ * strings live in the job's arena.  Paths are absolute or relative to the current directory.
+ */
+#ifndef TRAIN_PLAN_H
+#define TRAIN_PLAN_H
+
+#include "precision/memory.h"
+#include "precision/policy.h"
+
+enum stage { STAGE_SFT, STAGE_PT, STAGE_DISTILL };
+enum method { METHOD_LORA, METHOD_FULL, METHOD_FREEZE };
+enum schedule_kind {
+    SCHEDULE_LINEAR,
+    SCHEDULE_COSINE,
+    SCHEDULE_CONSTANT,
+    SCHEDULE_CONSTANT_WITH_WARMUP,
+    SCHEDULE_POLYNOMIAL,
+    SCHEDULE_COSINE_WITH_MIN_LR,
+    SCHEDULE_WARMUP_STABLE_DECAY
+};
+enum optimizer_kind { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
+enum when { WHEN_NO, WHEN_STEPS, WHEN_EPOCH }; /* save, eval and logging strategy */
+
+struct plan {
+    /* the job */
+    const char *job;     /* "gsm8k.yaml" as given */
+    const char *dir;     /* the folder it lies in */
+    const char *run_dir; /* gsm8k.run */
+    const char *output_dir; /* checkpoints and the final model; run_dir where not given */
+    const char *run_name;
+    const char *job_digest; /* SHA-256 of the frozen text */
+
+    /* model and method */
+    const char *model_name_or_path;
+    const char *adapter_name_or_path; /* NULL: none */
+    enum stage stage;
+    enum method method;
+    bool train_from_scratch;
+    int64_t freeze_trainable_layers;
+    const char *freeze_trainable_modules;
+    int64_t lora_rank;
+    double lora_alpha; /* 0: 2 * rank */
+    double lora_dropout;
+    const char *lora_target; /* "all", or names separated by commas */
+    const char *additional_target;
+    bool use_rslora, create_new_adapter;
+    double loraplus_lr_ratio; /* 0: off */
+
+    /* precision: as asked, and as decided */
+    struct precision_request request;
+    struct precision precision;
+    bool bf16_full_eval, fp16_full_eval;
+    bool gradient_checkpointing; /* resolved from both keys */
+
+    /* batch and data */
+    int64_t per_device_train_batch_size, per_device_eval_batch_size;
+    int64_t gradient_accumulation_steps;
+    int64_t cutoff_len;
+    enum choice packing; /* auto: yes for stage pt */
+    bool neat_packing;
+    const char *dataset, *eval_dataset; /* comma-separated; NULL: none */
+    const char *dataset_dir;
+    const char *template_name; /* NULL: from the model, or "default" */
+    const char *default_system;
+    bool train_on_prompt, mask_history;
+    int64_t max_samples; /* 0: all */
+    double val_size;     /* below 1 a share, else a number of samples; 0: none */
+    bool dataloader_drop_last;
+    bool disable_shuffling;
+
+    /* optimizer and schedule */
+    enum optimizer_kind optimizer;
+    double learning_rate, weight_decay, adam_beta1, adam_beta2, adam_epsilon;
+    double label_smoothing;
+    enum schedule_kind schedule;
+    double schedule_min_lr, schedule_min_lr_rate, schedule_power, schedule_num_cycles;
+    double schedule_lr_end;
+    int64_t schedule_decay_steps, schedule_stable_steps;
+    double warmup_steps; /* below 1: a share of all steps */
+    double warmup_ratio; /* above 0 it wins over warmup_steps, as in transformers 4 */
+    double num_train_epochs;
+    int64_t max_steps; /* above 0 it wins over num_train_epochs */
+    int64_t seed, data_seed; /* data_seed -1: seed */
+
+    /* evaluation, saving, logging */
+    enum when save_strategy, eval_strategy, logging_strategy;
+    double save_steps, eval_steps, logging_steps; /* below 1: a share of all steps */
+    int64_t save_total_limit; /* 0: keep all */
+    bool save_only_model, eval_on_start, load_best_model_at_end, logging_first_step;
+    double eval_delay;
+    bool overwrite_output_dir;
+    const char *resume_from_checkpoint; /* NULL: none; "true": the last one */
+    const char *export_dir;
+
+    /* trainspool: */
+    enum policy policy;
+    const char *device_wanted; /* "auto", "cpu", "cuda:1" */
+    int64_t threads;           /* 0: all */
+    int64_t priority;
+    int64_t max_retries;
+    double timeout_seconds;    /* 0: none */
+    const char *memory_limit;  /* as written; NULL: 95 % of what is free */
+
+    /* what it will run on, and what that takes */
+    struct device device;
+    struct memory_use memory;
+};
+
+#endif
