@@ -1,0 +1,60 @@
+/*
+ * train/dataset.h - files -> samples -> batches.  The order is a function of seed, epoch and
+ * index; the place in the data is one number that a checkpoint can save.
+ */
+#ifndef TRAIN_DATASET_H
+#define TRAIN_DATASET_H
+
+#include "train/plan.h"
+#include "train/tokenizer.h"
+
+struct dataset;
+
+enum split { SPLIT_TRAIN, SPLIT_EVAL };
+
+/*
+ * Read, tokenise and (for stage pt, or packing) pack all of the job's data.  Forms: alpaca
+ * (instruction, input, output, system, history), messages, conversations (ShareGPT), text;
+ * as .json (an array), .jsonl, .txt, each also .gz; names by dataset_info.json.
+ * A broken line or record is ERROR_DATA with file, line and remedy.
+ */
+struct dataset *dataset_open(const struct plan *plan, enum split split,
+                             const struct tokenizer *tokenizer, struct error *err);
+void dataset_close(struct dataset *dataset);
+
+size_t dataset_samples(const struct dataset *dataset); /* after packing */
+size_t dataset_longest(const struct dataset *dataset); /* tokens of the longest sample */
+uint64_t dataset_tokens(const struct dataset *dataset);
+
+/*
+ * A batch of `sequences` samples in rows, padded at the right to the longest one (rounded up to
+ * 8) or, packed, as runs.  All arrays are the batch's own and are used again by the next call.
+ */
+struct batch {
+    size_t rows;          /* N, with padding */
+    size_t sequences;     /* runs of rows that attend to each other */
+    size_t longest;
+    int32_t *tokens;      /* N */
+    int32_t *positions;   /* N, from 0 in each run */
+    int32_t *targets;     /* N, the NEXT token's label; LABEL_NONE where there is none */
+    int32_t *offsets;     /* sequences + 1 */
+    size_t trained;       /* rows with a target */
+    size_t seen;          /* rows that are not padding */
+    size_t room_rows, room_sequences;
+};
+
+/* Rows that a batch of this dataset has at most. */
+size_t dataset_rows_max(const struct dataset *dataset, size_t batch_size);
+void batch_clear(struct batch *batch);
+
+/* The index-th micro-batch of `batch_size` samples of an epoch; false past its end (or past its
+ * last full one, with dataloader_drop_last).  Shuffled for SPLIT_TRAIN. */
+bool dataset_batch(const struct dataset *dataset, uint64_t epoch, uint64_t index,
+                   size_t batch_size, struct batch *out);
+size_t dataset_batches(const struct dataset *dataset, size_t batch_size);
+/* Rows with a target in a window of micro-batches, without making them: what the loss of an
+ * optimizer step is divided by. */
+size_t dataset_trained(const struct dataset *dataset, uint64_t epoch, uint64_t first,
+                       size_t batches, size_t batch_size);
+
+#endif

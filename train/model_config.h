@@ -1,0 +1,52 @@
+/*
+ * train/model_config.h - what config.json says of a model, old style and new.
+ *
+ * Old (transformers 4): rope_theta, rope_scaling {type or rope_type, factor, ...}, torch_dtype.
+ * New (transformers 5): rope_parameters {rope_theta, rope_type, ...}, dtype.  Both are read.
+ */
+#ifndef TRAIN_MODEL_CONFIG_H
+#define TRAIN_MODEL_CONFIG_H
+
+#include "base/arena.h"
+#include "precision/format.h"
+
+enum rope_kind { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3 };
+
+struct rope {
+    enum rope_kind kind;
+    double theta;                   /* base; preset 10000 */
+    double factor;                  /* linear, llama3 */
+    double low_freq_factor, high_freq_factor; /* llama3 */
+    double original_max_positions;  /* llama3 */
+};
+
+/* What sets one architecture apart; a row of the table in model_config.c. */
+struct architecture {
+    const char *model_type; /* "llama", "qwen2" */
+    bool qkv_bias;          /* preset where config.json does not say */
+};
+
+struct model_config {
+    const struct architecture *architecture;
+    size_t vocab_size, hidden_size, intermediate_size;
+    size_t layers, heads, kv_heads, head_size;
+    size_t max_positions;
+    size_t sliding_window; /* 0: none */
+    double norm_eps;
+    double initializer_range;
+    struct rope rope;
+    bool tied;                          /* lm_head shares embed_tokens */
+    bool qkv_bias, output_bias, mlp_bias;
+    enum format dtype;                  /* torch_dtype / dtype; FORMAT_COUNT where not said */
+    int64_t bos_token_id;               /* -1: none */
+    int64_t eos_token_ids[8];
+    size_t eos_tokens;
+    const char *text;                   /* config.json as it was, in the arena */
+    size_t text_len;
+};
+
+/* Read `dir`/config.json.  ERROR_DATA naming the file, the key and what is supported. */
+bool model_config_read(const char *dir, struct arena *arena, struct model_config *out,
+                       struct error *err);
+
+#endif

@@ -1,0 +1,52 @@
+/*
+ * train/safetensors.h - the format (huggingface/safetensors README): u64 little-endian header
+ * size, JSON header, bytes.  A hostile file is refused: header at most 100 MB and inside the
+ * file, shape x dtype equal to the offsets, offsets sorted, gapless, inside, no duplicates.
+ */
+#ifndef TRAIN_SAFETENSORS_H
+#define TRAIN_SAFETENSORS_H
+
+#include "base/arena.h"
+#include "precision/format.h"
+
+struct stored_tensor {
+    const char *name;
+    enum format format; /* FP32, FP16 or BF16; FORMAT_COUNT for a dtype we do not compute in */
+    const char *dtype;  /* as in the file: "F32" */
+    size_t rank, shape[8];
+    size_t bytes;
+    const void *data; /* mapped read-only */
+    const char *file; /* which file of the set */
+};
+
+struct safetensors; /* one file, or all files of a sharded model, mapped read-only */
+
+/*
+ * `path` is a .safetensors file, or a folder: then `stem`.safetensors, else
+ * `stem`.safetensors.index.json with its shards ("model", "adapter_model").
+ * headers_only: the data are not mapped, data is NULL (for memory estimates).
+ */
+struct safetensors *safetensors_open(const char *path, const char *stem, bool headers_only,
+                                     struct error *err);
+void safetensors_close(struct safetensors *set); /* NULL is allowed */
+size_t safetensors_count(const struct safetensors *set);
+const struct stored_tensor *safetensors_at(const struct safetensors *set, size_t index);
+const struct stored_tensor *safetensors_find(const struct safetensors *set, const char *name);
+
+/* A tensor to write: data is fetched in turn, so a model is never held twice. */
+struct tensor_source {
+    const char *name;
+    enum format format;
+    size_t rank, shape[8];
+    /* Put all bytes of the tensor at `to`. */
+    bool (*read)(const void *context, size_t index, void *to, struct error *err);
+    const void *context;
+    size_t index;
+};
+
+/* Write `name` (fsynced; the caller makes it visible by renaming its folder), header padded to
+ * 8 bytes, metadata {"format":"pt"}.  Tensors in the order given. */
+bool safetensors_write(const char *name, const struct tensor_source *sources, size_t count,
+                       struct error *err);
+
+#endif
