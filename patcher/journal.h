@@ -1,0 +1,28 @@
+/*
+ * patcher/journal.h - what was changed when: NAME.run/changes.jsonl, one object a line: time,
+ * action (patch, undo), before, after (SHA-256), rules, policy, device, backup.
+ */
+#ifndef PATCHER_JOURNAL_H
+#define PATCHER_JOURNAL_H
+
+#include "base/json.h"
+
+struct journal_entry {
+    const char *action;
+    const char *before, *after;
+    const char *const *rules; /* NULL-ended */
+    const char *policy, *device;
+    const char *backup; /* base name */
+};
+
+bool journal_add(const char *job, const struct journal_entry *entry, struct error *err);
+/* A JSON array, oldest first; broken lines (a crash in the middle) are passed over. Caller
+ * json_decrefs. */
+json_t *journal_read(const char *job, struct error *err);
+
+/* Put back what the last patch replaced, or backup `id` (NULL: the last).  The state replaced is
+ * backed up first, so a second undo redoes.  Refused with ERROR_JOB if the job was changed since, unless `force`. */
+bool journal_undo(const char *job, const char *id, bool force, char **restored,
+                  struct error *err);
+
+#endif
