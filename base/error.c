@@ -78,6 +78,7 @@ bool error_errno(struct error *err, const char *fmt, ...)
     if (snprintf(err->text + len, sizeof(err->text) - len, ": %s", strerror(saved)) >=
         (int)(sizeof(err->text) - len))
         end_in_dots(err->text, sizeof(err->text));
+    errno = saved;
     return false;
 }
 

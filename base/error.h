@@ -38,7 +38,7 @@ struct error {
 bool error_set(struct error *err, enum error_code code, const char *fmt, ...) TS_PRINTF(3, 4);
 bool error_at(struct error *err, enum error_code code, const char *file, struct mark at,
               const char *fmt, ...) TS_PRINTF(5, 6);
-/* ERROR_SYSTEM; adds ": " and strerror(errno).  errno is read first of all. */
+/* ERROR_SYSTEM; adds ": " and strerror(errno).  errno is read first of all, and kept. */
 bool error_errno(struct error *err, const char *fmt, ...) TS_PRINTF(2, 3);
 
 /* Forget what *err holds, so that it can be used again. */

@@ -14,6 +14,7 @@
 #include "base/text.h"
 
 /* Read a regular file of at most `max` bytes.  Follows links; does not block on a FIFO.
+ * *out must be initialised: what it holds is replaced, and its ceiling raised to max.
  * *st may be NULL.  ERROR_DATA when it is not a regular file or too large. */
 bool file_read(const char *name, size_t max, struct text *out, struct stat *st,
                struct error *err);
@@ -24,22 +25,24 @@ bool file_read_at(int dir, const char *name, size_t max, struct text *out, struc
 bool file_write_all(int fd, const void *data, size_t len, struct error *err);
 
 /* Replace `name` by the text: written to .NAME.tmp-PID in the same directory with `mode`,
- * flushed, renamed, directory flushed.  On any failure the old file stays and no temporary
- * file is left. */
+ * flushed, renamed, directory flushed.  On any failure before the rename the old file stays,
+ * and no temporary file is left.  The mode is as given, whatever the umask. */
 bool file_replace(const char *name, const void *data, size_t len, mode_t mode,
                   struct error *err);
 /* Create `name` with O_EXCL | O_NOFOLLOW and the text, flushed with its directory.  errno EEXIST
  * where it exists. */
 bool file_create(const char *name, const void *data, size_t len, mode_t mode,
                  struct error *err);
-/* Append one whole line (a newline is added) with a single write; fsync if `durable`. */
+/* Append one whole line (a newline is added) with a single write; fsync if `durable`.  A last
+ * line that was cut off, by a crash or a full disk, is ended first. */
 bool file_append_line(const char *name, const char *line, size_t len, mode_t mode, bool durable,
                       struct error *err);
 
 bool file_make_dir(const char *name, mode_t mode, struct error *err);  /* exists: fine */
 bool file_make_dirs(const char *name, mode_t mode, struct error *err); /* with parents */
 bool file_sync_dir(const char *name, struct error *err);
-/* Remove a directory and all below it, never following links.  Missing is success. */
+/* Remove a directory and all below it, never following links; a link or a file itself is
+ * removed too.  Missing is success. */
 bool file_remove_tree(const char *name, struct error *err);
 bool file_exists(const char *name);
 bool file_is_dir(const char *name);
@@ -48,7 +51,8 @@ bool file_is_dir(const char *name);
  * An advisory lock (flock) on `name`, created 0600 if missing.  The lock belongs to the open
  * file description: a child that inherits the descriptor holds it on, and it is gone when the
  * last holder ends, however it ends.
- * Returns a descriptor, or -1: *busy tells that somebody else holds it (then err is not set).
+ * Returns a descriptor (close-on-exec: a child that shall hold it clears that), or -1: *busy
+ * tells that somebody else holds it (then err is not set).
  */
 int file_lock(const char *name, bool *busy, struct error *err);
 /* Is the lock held by anybody?  Never waits, never creates. */

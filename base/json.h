@@ -7,12 +7,14 @@
 #include "base/text.h"
 
 /* Parse a text of one JSON value; `name` is the file named in the error, `line` the line of
- * that file the text begins on (1 for a whole file).  Double keys are refused.  ERROR_DATA. */
+ * that file the text begins on (1 for a whole file).  Double keys are refused, a byte order
+ * mark is passed over, and strings may hold NULs: use json_string_length.  ERROR_DATA. */
 json_t *json_read_text(const char *data, size_t len, const char *name, uint32_t line,
                        struct error *err);
 json_t *json_read_file(const char *name, size_t max, struct error *err);
 /* Compact, one line, keys in the order they were set; NaN and inf must have been made with
- * json_number.  Appends to *out. */
+ * json_number.  Numbers have the fewest digits that read back the same.  Appends to *out;
+ * false when it overflowed. */
 bool json_write(const json_t *value, struct text *out);
 bool json_write_pretty(const json_t *value, struct text *out); /* indented by 2, final newline */
 
@@ -27,7 +29,7 @@ double json_get_real(const json_t *object, const char *key, double preset, const
                      struct error *err);
 bool json_get_bool(const json_t *object, const char *key, bool preset, const char *where,
                    struct error *err);
-/* Borrowed from the object. */
+/* Borrowed from the object; one with a NUL inside is an error. */
 const char *json_get_string(const json_t *object, const char *key, const char *preset,
                             const char *where, struct error *err);
 

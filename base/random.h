@@ -14,7 +14,11 @@ enum random_site { RANDOM_ORDER, RANDOM_INIT, RANDOM_DROPOUT, RANDOM_ROUNDING, R
 
 void random_philox(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4]);
 
-/* The index-th value of the stream (seed, site, stream). */
+/*
+ * The index-th value of the stream (seed, site, stream): word index % 4 of the block with
+ *     key { seed low, seed high },  counter { index / 4 low, high, stream, site }.
+ * All functions below draw on the same bits: give each use a site or stream of its own.
+ */
 uint32_t random_bits(uint64_t seed, enum random_site site, uint32_t stream, uint64_t index);
 double random_uniform(uint64_t seed, enum random_site site, uint32_t stream,
                       uint64_t index); /* [0, 1), 32 bits */
