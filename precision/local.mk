@@ -3,3 +3,4 @@
 noinst_LIBRARIES += libprecision.a
 
 libprecision_a_SOURCES =
+libprecision_a_SOURCES += %D%/format.c %D%/format.h

@@ -23,6 +23,7 @@ unit_tests += %D%/unit/test_text
 EXTRA_DIST += %D%/unit/unit.h
 
 # precision
+unit_tests += %D%/unit/test_format
 
 # kernels
 
