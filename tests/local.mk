@@ -18,7 +18,14 @@ script_tests =
 
 # base
 unit_tests += %D%/unit/test_arena
+unit_tests += %D%/unit/test_clock
+unit_tests += %D%/unit/test_digest
 unit_tests += %D%/unit/test_error
+unit_tests += %D%/unit/test_file
+unit_tests += %D%/unit/test_json
+unit_tests += %D%/unit/test_log
+unit_tests += %D%/unit/test_random
+unit_tests += %D%/unit/test_spawn
 unit_tests += %D%/unit/test_text
 EXTRA_DIST += %D%/unit/unit.h
 
