@@ -43,6 +43,9 @@ unit_tests += %D%/unit/test_format
 # from outside
 script_tests += %D%/cli/version.t
 
+# the tree itself
+script_tests += %D%/layers.t
+
 if HAVE_CMOCKA
 check_PROGRAMS += $(unit_tests)
 if !SANITIZERS

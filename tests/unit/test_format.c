@@ -1,4 +1,6 @@
 /* tests/unit/test_format.c - the number formats, held against the compiler's own. */
+#include "config.h"
+
 #include "tests/unit/unit.h"
 
 #include <math.h>
