@@ -31,6 +31,8 @@ struct backend_ops {
     enum device_kind kind;
     size_t alignment; /* of every buffer inside a block, a power of two */
 
+    /* As backend_devices; NULL where the kind has nothing to look for. */
+    size_t (*devices)(struct device *out, size_t room, char *note, size_t note_room);
     struct backend *(*open)(const struct backend_options *options, struct error *err);
     void (*close)(struct backend *be);
     /* One line for the log: "cpu: 2 threads, avx512, oneDNN 2.6.3". */

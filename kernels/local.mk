@@ -3,6 +3,13 @@
 noinst_LIBRARIES += libkernels.a
 
 libkernels_a_SOURCES =
+libkernels_a_SOURCES += %D%/backend.c %D%/backend.h
+libkernels_a_SOURCES += %D%/cpu/cpu_backend.c %D%/cpu/cpu_backend.h
+libkernels_a_SOURCES += %D%/cpu/cpu_cores.c %D%/cpu/cpu_cores.h
+libkernels_a_SOURCES += %D%/cpu/cpu_isa.c %D%/cpu/cpu_isa.h
+libkernels_a_SOURCES += %D%/cpu/cpu_pool.c %D%/cpu/cpu_pool.h
+libkernels_a_SOURCES += %D%/ops.h
+libkernels_a_SOURCES += %D%/tensor.c %D%/tensor.h
 
 # Variants for one instruction set, made from a template; chosen at run time.
 if HAVE_X86_KERNELS
@@ -10,6 +17,7 @@ endif
 
 # Kernels and their C side.  nvcc makes the objects of the .cu files by the rule below.
 if HAVE_CUDA
+libkernels_a_SOURCES += %D%/cuda/cuda_backend.c
 endif
 
 # What the file's name says decides its flags.  (Variables of a pattern, as flags of a target

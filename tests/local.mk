@@ -33,6 +33,8 @@ EXTRA_DIST += %D%/unit/unit.h
 unit_tests += %D%/unit/test_format
 
 # kernels
+unit_tests += %D%/unit/test_cpu_cores
+unit_tests += %D%/unit/test_cpu_pool
 
 # train
 

@@ -1,0 +1,49 @@
+/* kernels/cpu/cpu_isa.c - asks the CPU what it can. */
+#include "config.h"
+
+#include "kernels/cpu/cpu_isa.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[CPU_ISA_COUNT] = {
+    [CPU_ISA_GENERIC] = "generic",
+    [CPU_ISA_AVX2] = "avx2",
+    [CPU_ISA_AVX512] = "avx512",
+};
+
+#ifdef HAVE_X86_KERNELS
+static enum cpu_isa best(void)
+{
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+        !__builtin_cpu_supports("f16c"))
+        return CPU_ISA_GENERIC;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512bf16"))
+        return CPU_ISA_AVX512;
+    return CPU_ISA_AVX2;
+}
+#else
+static enum cpu_isa best(void)
+{
+    return CPU_ISA_GENERIC;
+}
+#endif
+
+enum cpu_isa cpu_isa_detect(void)
+{
+    const char *asked = getenv("TRAINSPOOL_ISA");
+    enum cpu_isa isa = best();
+
+    for (int i = 0; asked && i < (int)isa; i++)
+        if (strcmp(asked, names[i]) == 0)
+            return (enum cpu_isa)i;
+    return isa;
+}
+
+const char *cpu_isa_name(enum cpu_isa isa)
+{
+    return names[isa];
+}
