@@ -1,6 +1,10 @@
-# One line a file, sorted: libprecision_a_SOURCES += %D%/format.c %D%/format.h
 
 noinst_LIBRARIES += libprecision.a
 
 libprecision_a_SOURCES =
+libprecision_a_SOURCES += %D%/device.c %D%/device.h
 libprecision_a_SOURCES += %D%/format.c %D%/format.h
+libprecision_a_SOURCES += %D%/memory.c %D%/memory.h
+libprecision_a_SOURCES += %D%/policy.c %D%/policy.h
+libprecision_a_SOURCES += %D%/probe.c %D%/probe.h
+libprecision_a_SOURCES += %D%/scaler.c %D%/scaler.h

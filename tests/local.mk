@@ -30,7 +30,12 @@ unit_tests += %D%/unit/test_text
 EXTRA_DIST += %D%/unit/unit.h
 
 # precision
+unit_tests += %D%/unit/test_device
 unit_tests += %D%/unit/test_format
+unit_tests += %D%/unit/test_memory
+unit_tests += %D%/unit/test_policy
+unit_tests += %D%/unit/test_probe
+unit_tests += %D%/unit/test_scaler
 
 # kernels
 unit_tests += %D%/unit/test_cpu_cores

@@ -1,0 +1,148 @@
+/* tests/unit/test_device.c - what the device table says, and how it is asked. */
+#include "config.h"
+
+#include "tests/unit/unit.h"
+
+#include "precision/device.h"
+
+static struct device find(const char *name)
+{
+    struct device device;
+    struct error err = { 0 };
+
+    if (!device_find(name, &device, &err))
+        fail_msg("%s", err.text);
+    return device;
+}
+
+static void test_device_bare_name_is_the_smallest(void **state)
+{
+    (void)state;
+    assert_true(find("V100").memory == (uint64_t)16 << 30);
+    assert_true(find("v100-32gb").memory == (uint64_t)32 << 30);
+    assert_true(find("V100 32GB").memory == (uint64_t)32 << 30);
+    assert_true(find("titan rtx").memory == 25769803776);
+    assert_string_equal(find("A100").name, "A100 40GB");
+    assert_int_equal(find("RTX 3060 Ti").memory >> 30, 8);
+}
+
+static void test_device_by_capability(void **state)
+{
+    struct device device = find("sm_75:24GiB");
+    struct error err = { 0 };
+
+    (void)state;
+    assert_int_equal(device.major, 7);
+    assert_int_equal(device.minor, 5);
+    assert_true(device.memory == (uint64_t)24 << 30);
+    assert_int_equal(find("sm_120").major, 12);
+    assert_int_equal(find("sm_120").memory, 0);
+    assert_false(device_find("sm_75:lots", &device, &err));
+    assert_int_equal(err.code, ERROR_USAGE);
+    error_clear(&err);
+    assert_false(device_find("sm_x", &device, &err));
+}
+
+static void test_device_unknown_names_the_nearest(void **state)
+{
+    struct device device;
+    struct error err = { 0 };
+
+    (void)state;
+    assert_false(device_find("RTX 2080 Super", &device, &err));
+    assert_non_null(strstr(err.text, "RTX 2080"));
+    error_clear(&err);
+    assert_false(device_find("abacus", &device, &err));
+    assert_non_null(strstr(err.text, "devices --known"));
+}
+
+/* The facts of PRECISION A6: bf16 from 8.0 on, whatever a framework's probe says. */
+static void test_device_facts(void **state)
+{
+    static const struct {
+        const char *name;
+        bool bf16, tf32, fp8, fp16;
+    } facts[] = {
+        { "cpu", true, false, false, false },  { "P100", false, false, false, false },
+        { "P40", false, false, false, false }, { "V100", false, false, false, true },
+        { "T4", false, false, false, true },   { "TITAN RTX", false, false, false, true },
+        { "GTX 1650", false, false, false, false }, { "A100", true, true, false, true },
+        { "RTX 3090", true, true, false, true }, { "L4", true, true, true, true },
+        { "H200", true, true, true, true },    { "RTX 5090", true, true, true, true },
+        { "sm_76", false, false, false, true }, { "sm_61", false, false, false, false },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
+        struct device device = find(facts[i].name);
+
+        assert_int_equal(device_has_bf16(&device), facts[i].bf16);
+        assert_int_equal(device_has_tf32(&device), facts[i].tf32);
+        assert_int_equal(device_has_fp8(&device), facts[i].fp8);
+        assert_int_equal(device_has_fp16_tensor_cores(&device), facts[i].fp16);
+    }
+}
+
+static void test_device_rows_are_whole_and_sorted(void **state)
+{
+    const struct device_row *rows;
+    size_t count = device_rows(&rows);
+
+    (void)state;
+    for (size_t i = 0; i < count; i++) {
+        struct device device;
+
+        assert_true(rows[i].gib > 0 && rows[i].source != NULL);
+        if (i > 0 && strcmp(rows[i].name, rows[i - 1].name) == 0)
+            assert_true(rows[i].gib > rows[i - 1].gib);
+        char whole[96];
+
+        snprintf(whole, sizeof whole, "%s %s", rows[i].name, rows[i].size);
+        device = find(whole);
+        assert_true(device.memory == (uint64_t)rows[i].gib << 30);
+        assert_non_null(device_capability(&device));
+    }
+}
+
+static void test_device_recognises_gtx16(void **state)
+{
+    struct device device = { .kind = DEVICE_CUDA, .major = 7, .minor = 5 };
+
+    (void)state;
+    snprintf(device.name, sizeof device.name, "NVIDIA GeForce GTX 1660 Ti");
+    device_recognise(&device);
+    assert_true(device.no_tensor_cores);
+    snprintf(device.name, sizeof device.name, "NVIDIA GeForce RTX 2060");
+    device_recognise(&device);
+    assert_false(device.no_tensor_cores);
+}
+
+static void test_device_reads_sizes(void **state)
+{
+    uint64_t bytes;
+
+    (void)state;
+    assert_true(device_parse_bytes("24GiB", &bytes) && bytes == (uint64_t)24 << 30);
+    assert_true(device_parse_bytes("1.5GB", &bytes) && bytes == 1500000000);
+    assert_true(device_parse_bytes("123", &bytes) && bytes == 123);
+    assert_true(device_parse_bytes("8 g", &bytes) && bytes == (uint64_t)8 << 30);
+    assert_false(device_parse_bytes("", &bytes));
+    assert_false(device_parse_bytes("-1", &bytes));
+    assert_false(device_parse_bytes("1e30GB", &bytes));
+    assert_false(device_parse_bytes("12 apples", &bytes));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_device_bare_name_is_the_smallest),
+        cmocka_unit_test(test_device_by_capability),
+        cmocka_unit_test(test_device_unknown_names_the_nearest),
+        cmocka_unit_test(test_device_facts),
+        cmocka_unit_test(test_device_rows_are_whole_and_sorted),
+        cmocka_unit_test(test_device_recognises_gtx16),
+        cmocka_unit_test(test_device_reads_sizes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
