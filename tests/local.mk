@@ -6,7 +6,7 @@
 # out of the ordinary: %C%_unit_test_NAME_SOURCES, %C%_unit_test_NAME_LDADD.  One group of tests
 # a program: TAP allows one plan.  Tests run in the top of the build tree and find
 #
-#     $top_srcdir, $top_builddir     the two trees
+#     $top_srcdir, $top_builddir     the two trees; the tests run in the second
 #     $TRAINSPOOL_SHARED             real models and data; skip, saying so, where it is absent
 #
 # What takes long goes into heavy_tests, which a build with sanitizers leaves out.
@@ -68,6 +68,9 @@ LDADD = $(check_LIBRARIES) $(LAYERS) $(CMOCKA_LIBS) $(LIBRARY_LIBS) $(CUDA_LIBS)
 TEST_EXTENSIONS = .t
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 T_LOG_DRIVER = $(LOG_DRIVER)
+# one that hangs is an error, and the others still run
+LOG_COMPILER = timeout -k 5 300
+T_LOG_COMPILER = $(LOG_COMPILER)
 AM_TESTS_ENVIRONMENT = \
 	CMOCKA_MESSAGE_OUTPUT=TAP \
 	UBSAN_OPTIONS=print_stacktrace=1 \

@@ -1,0 +1,58 @@
+#!/bin/sh
+# Build twice, normally and with sanitizers, and run all tests in both.  The last line counts
+# them; the exit status is 1 if any failed.
+#
+#   ./runtests.sh [--no-install]      build/ and build-san/ are kept for the next time
+set -eu
+cd "$(dirname "$0")"
+
+[ "${1-}" = --no-install ] || ./install-deps.sh
+if [ -f config.status ]; then
+    echo 'runtests: this tree was configured in place; run "make distclean" first' >&2
+    exit 2
+fi
+if [ ! -x configure ] || [ -n "$(find configure.ac m4 -newer configure)" ]; then
+    ./autogen.sh
+fi
+
+passed=0 failed=0 skipped=0
+
+count() { # BUILD RESULT: how many the test suite of that build says
+    sed -n "s/^# $2: *//p" "$1/test-suite.log" | head -n 1
+}
+
+broken() { # BUILD STEP
+    echo "FAIL: $1: $2"
+    failed=$((failed + 1))
+}
+
+# One failure that stops a build counts as one failed test.
+run() { # BUILD, then the arguments of configure
+    build=$1
+    shift
+    echo "== $build: configure $*"
+    mkdir -p "$build"
+    rm -f "$build/test-suite.log"
+    (cd "$build" && ../configure -q "$@") || { broken "$build" configure; return; }
+    make -s -C "$build" -j "$(nproc)" all || { broken "$build" make; return; }
+    echo "== $build: make check"
+    make -s -C "$build" -j "$(nproc)" check >"$build/check.log" 2>&1 || true
+    if [ ! -f "$build/test-suite.log" ]; then
+        tail -n 50 "$build/check.log"
+        broken "$build" 'make check'
+        return
+    fi
+    # what did not pass, with all it said
+    grep -E '^(FAIL|ERROR|XPASS|SKIP):' "$build/check.log" || true
+    not_ok=$(($(count "$build" FAIL) + $(count "$build" ERROR) + $(count "$build" XPASS)))
+    [ $not_ok -eq 0 ] || cat "$build/test-suite.log"
+    failed=$((failed + not_ok))
+    passed=$((passed + $(count "$build" PASS) + $(count "$build" XFAIL)))
+    skipped=$((skipped + $(count "$build" SKIP)))
+}
+
+run build
+run build-san --enable-sanitizers --without-cuda
+
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed -eq 0 ]
