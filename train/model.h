@@ -2,8 +2,8 @@
  * train/model.h - a transformer on a backend: parameters by name, forward, backward.
  *
  * Memory is planned once (train/shapes.h) and taken in one block before the first step.
- * Trainable parameters lie in four segments of equal layout (weights, gradients, first and second
- * moments), so one offset serves all four; a 16-bit working copy is a fifth.
+ * Trainable parameters lie in four segments of equal layout (weights, gradients, first
+ * and second moments), so one offset serves all four; a 16-bit working copy is a fifth.
  */
 #ifndef TRAIN_MODEL_H
 #define TRAIN_MODEL_H
@@ -15,15 +15,15 @@
 
 /* One named matrix or vector of the model, as Hugging Face (or PEFT) names it. */
 struct parameter {
-    const char *name;     /* "model.layers.0.self_attn.q_proj.weight" */
-    size_t rank;          /* 1 or 2 in the files */
-    size_t rows, cols;    /* a vector has 1 row */
+    const char *name;  /* "model.layers.0.self_attn.q_proj.weight" */
+    size_t rank;       /* 1 or 2 in the files */
+    size_t rows, cols; /* a vector has 1 row */
     bool trainable;
     bool decays;          /* weight decay applies: not to norms and biases */
     struct tensor weight; /* fp32 where trainable, else the frozen format */
     struct tensor copy;   /* 16-bit working copy, or absent */
     struct tensor grad, moment1, moment2; /* absent where frozen */
-    double lr_factor;     /* LoRA+ */
+    double lr_factor;                     /* LoRA+ */
 };
 
 struct model;
@@ -33,36 +33,45 @@ struct model_options {
     const struct plan *plan;
     const struct model_config *config;
     struct backend *backend;
-    size_t rows_max;      /* N of the largest batch */
+    size_t rows_max; /* N of the largest batch */
     size_t sequences_max;
 };
 
-/* Take the block and lay it out; weights are zero.  ERROR_DEVICE/ERROR_SYSTEM with the bytes
- * wanted when they cannot be had. */
+/* Take the block and lay it out; weights are zero.  ERROR_DEVICE/ERROR_SYSTEM with the
+ * bytes wanted when they cannot be had. */
 struct model *model_new(const struct model_options *options, struct error *err);
 void model_free(struct model *model);
 
-/* Fill the weights from the plan's model folder (and adapter), or at random with the plan's seed
- * (train_from_scratch; new adapters).  A missing, surplus or wrongly shaped tensor is
- * ERROR_DATA naming it. */
+/* Fill the weights from the plan's model folder (and adapter), or at random with the
+ * plan's seed (train_from_scratch; new adapters).  A missing, surplus or wrongly shaped
+ * tensor is ERROR_DATA naming it. */
 bool model_load(struct model *model, struct error *err);
 
+struct backend *model_backend(struct model *model); /* borrowed */
 size_t model_parameters(const struct model *model);
 struct parameter *model_parameter(struct model *model, size_t index);
 uint64_t model_trainable(const struct model *model); /* numbers */
 uint64_t model_total(const struct model *model);
-const struct memory_use *model_memory(const struct model *model); /* what was really taken */
+const struct memory_use *
+model_memory(const struct model *model); /* what was really taken */
 
 /* One micro-batch.  grad_scale = loss scale / trained tokens of the whole window.
  * *loss_sum += sum of losses in double (fetched after the work is done). */
 bool model_evaluate(struct model *model, const struct batch *batch, double *loss_sum,
                     struct error *err);
-/* Forward and backward; gradients are zeroed first if `first` of a window, else added to. */
-bool model_train(struct model *model, const struct batch *batch, bool first, float grad_scale,
-                 double *loss_sum, struct error *err);
+/* Forward and backward; gradients are zeroed first if `first` of a window, else added to.
+ * `draw` is the number of the micro-batch in the whole run: what dropout masks are drawn
+ * by. */
+struct model_pass {
+    bool first;
+    float grad_scale;
+    uint64_t draw;
+};
+bool model_train(struct model *model, const struct batch *batch,
+                 const struct model_pass *pass, double *loss_sum, struct error *err);
 
-/* Write what the method trains in Hugging Face's form into an existing folder: the whole model
- * (model.safetensors, config.json) or the adapter (adapter_model.safetensors,
+/* Write what the method trains in Hugging Face's form into an existing folder: the whole
+ * model (model.safetensors, config.json) or the adapter (adapter_model.safetensors,
  * adapter_config.json), and copies of the tokenizer files. */
 bool model_save(struct model *model, const char *dir, struct error *err);
 /* The whole model with the adapter merged, into an existing folder. */
