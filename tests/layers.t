@@ -104,8 +104,9 @@ not_built() {
         folder=${file%%/*}
         grep -qF "%D%${file#"$folder"}" "$folder/local.mk" || echo "$file is not in $folder/local.mk"
     done
-    for file in $(sources tests/unit | grep '/test_.*\.c$'); do
-        grep -q "%D%/unit/$(basename "$file" .c)\$" tests/local.mk || echo "$file is not in tests/local.mk"
+    for file in $(sources tests/unit tests/fuzz | grep -E '/(test|fuzz)_[^/]*\.c$'); do
+        program=${file#tests}
+        grep -q "%D%${program%.c}\$" tests/local.mk || echo "$file is not in tests/local.mk"
     done
     for file in tests/*.t tests/cli/*.t; do
         grep -q "%D%${file#tests}\$" tests/local.mk || echo "$file is not in tests/local.mk"

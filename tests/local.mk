@@ -10,10 +10,17 @@
 #     $TRAINSPOOL_SHARED             real models and data; skip, saying so, where it is absent
 #
 # What takes long goes into heavy_tests, which a build with sanitizers leaves out.
+# A parser of what others write has a fuzz target: write fuzz/fuzz_NAME.c with
+# LLVMFuzzerTestOneInput, put some small inputs into fuzz/corpus/NAME/, and add
+#
+#     fuzz_tests += %D%/fuzz/fuzz_NAME
+#
+# `make check` replays the corpus; `make fuzz SECONDS=60` looks for more, with clang.
 # A test from outside: an executable cli/NAME.t that speaks TAP, `script_tests += %D%/cli/NAME.t`.
 
 unit_tests =
 heavy_tests =
+fuzz_tests =
 script_tests =
 
 # base
@@ -47,6 +54,9 @@ unit_tests += %D%/unit/test_cpu_pool
 
 # runner
 
+# parsers, over their corpora
+fuzz_tests += %D%/fuzz/fuzz_json
+
 # from outside
 script_tests += %D%/cli/version.t
 
@@ -60,10 +70,17 @@ check_PROGRAMS += $(heavy_tests)
 endif
 endif
 
-EXTRA_DIST += $(script_tests)
+check_LIBRARIES += libreplay.a
+libreplay_a_SOURCES = %D%/fuzz/replay.c
+check_PROGRAMS += $(fuzz_tests)
+
+EXTRA_DIST += $(script_tests) %D%/fuzz/corpus
 TESTS = $(check_PROGRAMS) $(script_tests)
 
-LDADD = $(check_LIBRARIES) $(LAYERS) $(CMOCKA_LIBS) $(LIBRARY_LIBS) $(CUDA_LIBS)
+# the main() of a fuzz target, taken only where there is no other; make fuzz has its own
+REPLAY = libreplay.a
+
+LDADD = $(REPLAY) $(LAYERS) $(CMOCKA_LIBS) $(LIBRARY_LIBS) $(CUDA_LIBS)
 
 TEST_EXTENSIONS = .t
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
@@ -78,3 +95,22 @@ AM_TESTS_ENVIRONMENT = \
 	top_builddir='$(top_builddir)' \
 	TRAINSPOOL_SHARED="$${TRAINSPOOL_SHARED-$(top_srcdir)/../shared}"; \
 	export CMOCKA_MESSAGE_OUTPUT UBSAN_OPTIONS top_srcdir top_builddir TRAINSPOOL_SHARED;
+
+# A second build below this one, made by clang and linked to its fuzzer.  New inputs stay in
+# fuzz-build/corpus; one that fails is left in fuzz-build.
+SECONDS = 60
+fuzz:
+	$(MKDIR_P) fuzz-build
+	cd fuzz-build && { test -f Makefile || '$(abs_top_srcdir)/configure' -q CC=clang \
+	    CFLAGS='-g -fsanitize=fuzzer-no-link' --enable-sanitizers --without-cuda; }
+	$(MAKE) -C fuzz-build REPLAY= LDFLAGS=-fsanitize=fuzzer SECONDS=$(SECONDS) fuzz-run
+fuzz-run: $(fuzz_tests)
+	for target in $(fuzz_tests); do \
+	    name=$${target##*/fuzz_}; \
+	    $(MKDIR_P) corpus/$$name && \
+	    $$target -max_total_time=$(SECONDS) -timeout=10 -artifact_prefix=$$name- \
+	        corpus/$$name '$(top_srcdir)/tests/fuzz/corpus/'$$name || exit 1; \
+	done
+clean-local:
+	rm -rf fuzz-build
+.PHONY: fuzz fuzz-run
