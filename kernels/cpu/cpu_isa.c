@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/cpu_isa.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,11 +14,20 @@ static const char *const names[CPU_ISA_COUNT] = {
 };
 
 #ifdef HAVE_X86_KERNELS
+#include <cpuid.h>
+
+/* clang's __builtin_cpu_supports does not know this one. */
+static bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
 static enum cpu_isa best(void)
 {
     __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
-        !__builtin_cpu_supports("f16c"))
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c())
         return CPU_ISA_GENERIC;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
