@@ -51,6 +51,7 @@ unit_tests += %D%/unit/test_cpu_pool
 # train
 
 # patcher
+unit_tests += %D%/unit/test_document
 
 # runner
 
