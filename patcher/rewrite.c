@@ -1,0 +1,374 @@
+/* patcher/rewrite.c - where an edit goes, so that what is around it stays as it was. */
+#include "config.h"
+
+#include "patcher/rewrite.h"
+
+#include <string.h>
+
+#include "base/size.h"
+
+/* A replacement in the making. */
+struct span {
+    size_t at, cut;
+    const char *now, *label;
+};
+
+static size_t end_of(const struct node *node)
+{
+    return node->at.byte + node->bytes;
+}
+
+static void span_emit(const struct rewrite *rewrite, struct span span)
+{
+    struct finding *out = rewrite->out;
+
+    out->at = document_mark(rewrite->document, span.at);
+    out->cut = span.cut;
+    out->was = arena_copy(rewrite->arena, rewrite->document->data + span.at, span.cut);
+    out->now = span.now;
+    out->label = span.label;
+}
+
+/* ---- What must not be edited ---- */
+
+static bool has_anchor(const struct node *node)
+{
+    if (node->anchor)
+        return true;
+    for (size_t i = 0; i < node->count; i++) {
+        if (node->kind == NODE_LIST && has_anchor(node->items[i]))
+            return true;
+        if (node->kind == NODE_MAP &&
+            (has_anchor(node->entries[i].key) || has_anchor(node->entries[i].value)))
+            return true;
+    }
+    return false;
+}
+
+static bool is_twice(const struct document *document, const struct entry *entry)
+{
+    size_t seen = 0;
+
+    for (size_t i = 0; i < document->root->count; i++) {
+        const struct node *key = document->root->entries[i].key;
+
+        seen += !document->root->entries[i].from_merge && key->len == entry->key->len &&
+                memcmp(key->text, entry->key->text, key->len) == 0;
+    }
+    return seen > 1;
+}
+
+static enum rewrite_fault check_entry(const struct rewrite *rewrite,
+                                      const struct entry *entry)
+{
+    if (entry->from_merge || has_anchor(entry->key))
+        return REWRITE_ANCHOR;
+    if (is_twice(rewrite->document, entry))
+        return REWRITE_TWICE;
+    return entry->key->kind == NODE_SCALAR ? REWRITE_OK : REWRITE_SHAPE;
+}
+
+/* Would replacing the span lose a comment?  Only lines but the last can have one inside.
+ */
+static bool has_comment_inside(const struct document *document, const struct node *node)
+{
+    size_t first_end = document_line_end(document, node->at.byte), at;
+    const char *data = document->data + node->at.byte;
+
+    if (node->kind != NODE_SCALAR)
+        return first_end < end_of(node) && memchr(data, '#', node->bytes);
+    if (node->style != STYLE_LITERAL && node->style != STYLE_FOLDED)
+        return false;
+    return document_comment(document, node->at.byte, &at);
+}
+
+static enum rewrite_fault check_value(const struct rewrite *rewrite,
+                                      const struct entry *entry)
+{
+    enum rewrite_fault fault = check_entry(rewrite, entry);
+
+    if (fault != REWRITE_OK)
+        return fault;
+    if (has_anchor(entry->value))
+        return REWRITE_ANCHOR;
+    if (strstr(entry->value->text, "${"))
+        return REWRITE_INTERPOLATION;
+    return has_comment_inside(rewrite->document, entry->value) ? REWRITE_SHAPE
+                                                               : REWRITE_OK;
+}
+
+/* ---- Another value ---- */
+
+/* The text in the quotes that `like` has. */
+static const char *quote(struct arena *arena, const struct node *like, const char *value)
+{
+    bool single = like->kind == NODE_SCALAR && like->style == STYLE_SINGLE;
+    bool both = like->kind == NODE_SCALAR && like->style == STYLE_DOUBLE;
+    char *out, *to;
+
+    if (!single && !both)
+        return value;
+    out = to = arena_alloc(arena, 2 * strlen(value) + 3);
+    *to++ = single ? '\'' : '"';
+    for (; *value; value++) {
+        if (single && *value == '\'')
+            *to++ = '\'';
+        if (both && (*value == '"' || *value == '\\'))
+            *to++ = '\\';
+        *to++ = *value;
+    }
+    *to = single ? '\'' : '"';
+    return out;
+}
+
+/* Is there a comment in this column on the line of `byte`? */
+static bool comment_in_column(const struct document *document, size_t byte,
+                              uint32_t column)
+{
+    size_t at;
+
+    return document_comment(document, document_line_start(document, byte), &at) &&
+           document_mark(document, at).column == column;
+}
+
+static bool is_aligned(const struct document *document, size_t end, size_t hash)
+{
+    size_t start = document_line_start(document, end),
+           next = document_line_end(document, end);
+    uint32_t column = document_mark(document, hash).column;
+
+    if (hash - end >= 2)
+        return true;
+    return (start > 0 && comment_in_column(document, start - 1, column)) ||
+           (next < document->len && comment_in_column(document, next, column));
+}
+
+/* Blanks from `end` to the comment behind it; 0: no comment, or a tab in between. */
+static size_t find_gap(const struct document *document, size_t end)
+{
+    size_t hash;
+
+    if (!document_comment(document, end, &hash))
+        return 0;
+    for (size_t i = end; i < hash; i++)
+        if (document->data[i] != ' ')
+            return 0;
+    return hash - end;
+}
+
+/* Keep the comment behind the span in its column, or else one blank away. */
+static void keep_column(const struct rewrite *rewrite, struct span *span)
+{
+    const struct document *document = rewrite->document;
+    size_t end = span->at + span->cut, gap = find_gap(document, end);
+    size_t was = places_character(&document->places, end) -
+                 places_character(&document->places, span->at);
+    size_t now = 0, wanted;
+
+    if (gap == 0 ||
+        document_mark(document, span->at).line != document_mark(document, end).line ||
+        !is_aligned(document, end, end + gap))
+        return;
+    for (const char *c = span->now; *c; c++)
+        now += ((unsigned char)*c & 0xc0) != 0x80;
+    wanted = gap + was > now ? gap + was - now : 1;
+    if (wanted > gap)
+        span->now =
+            arena_printf(rewrite->arena, "%s%*s", span->now, (int)(wanted - gap), "");
+    else
+        span->cut += gap - wanted;
+}
+
+/* An empty value begins directly behind its colon, if it has one. */
+static bool fill_empty(const struct rewrite *rewrite, struct span *span)
+{
+    const char *data = rewrite->document->data;
+    bool colon = span->at > 0 && data[span->at - 1] == ':';
+
+    if (!colon && !rewrite->document->root->flow)
+        return false;
+    span->now = arena_printf(rewrite->arena, "%s%s", colon ? " " : ": ", span->now);
+    return true;
+}
+
+enum rewrite_fault rewrite_value(const struct rewrite *rewrite, const struct entry *entry,
+                                 const char *value)
+{
+    enum rewrite_fault fault = check_value(rewrite, entry);
+    struct span span = { .at = entry->value->at.byte, .cut = entry->value->bytes };
+
+    if (fault != REWRITE_OK)
+        return fault;
+    span.now = quote(rewrite->arena, entry->value, value);
+    if (span.cut == 0 && !fill_empty(rewrite, &span))
+        return REWRITE_SHAPE;
+    keep_column(rewrite, &span);
+    span.label =
+        strcmp(span.now, value) != 0 ? arena_strdup(rewrite->arena, value) : NULL;
+    span.now = arena_strdup(rewrite->arena, span.now);
+    span_emit(rewrite, span);
+    return REWRITE_OK;
+}
+
+/* ---- Another key, a new line, a line less ---- */
+
+enum rewrite_fault rewrite_key(const struct rewrite *rewrite, const struct entry *entry,
+                               const char *name)
+{
+    enum rewrite_fault fault = check_entry(rewrite, entry);
+    const char *now;
+
+    if (fault != REWRITE_OK)
+        return fault;
+    now = arena_strdup(rewrite->arena, quote(rewrite->arena, entry->key, name));
+    span_emit(rewrite,
+              (struct span) { entry->key->at.byte, entry->key->bytes, now, NULL });
+    return REWRITE_OK;
+}
+
+/* The last scalar of a value. */
+static const struct node *last_leaf(const struct node *node)
+{
+    while (node->count > 0 && node->kind != NODE_SCALAR)
+        node = node->kind == NODE_MAP ? node->entries[node->count - 1].value
+                                      : node->items[node->count - 1];
+    return node;
+}
+
+/* Where the lines of an entry end: blank lines belong to a block scalar that keeps them.
+ */
+static size_t behind_lines(const struct document *document, const struct entry *entry)
+{
+    const struct node *leaf = last_leaf(entry->value);
+    size_t end = end_of(entry->value) > end_of(entry->key) ? end_of(entry->value)
+                                                           : end_of(entry->key);
+    size_t at = document_line_end(document, end);
+
+    if (leaf->style != STYLE_LITERAL && leaf->style != STYLE_FOLDED)
+        return at;
+    while (at < document->len) {
+        size_t next = document_line_end(document, at);
+
+        if (strspn(document->data + at, " \t\r\n") < next - at)
+            break;
+        at = next;
+    }
+    return at;
+}
+
+/* The blanks a block key's line begins with; false if the key is not the first on its
+ * line. */
+static bool find_indent(const struct document *document, const struct entry *entry,
+                        size_t *start, size_t *indent, bool *question)
+{
+    const char *line;
+
+    *start = document_line_start(document, entry->key->at.byte);
+    line = document->data + *start;
+    *indent = strspn(line, " ");
+    *question = line[*indent] == '?';
+    return *start + *indent == entry->key->at.byte || *question;
+}
+
+static enum rewrite_fault insert_flow(const struct rewrite *rewrite,
+                                      const struct entry *behind, const char *key,
+                                      const char *value)
+{
+    const struct node *old = behind->value;
+    struct span span = { .at = end_of(old) };
+
+    key = quote(rewrite->arena, behind->key, key);
+    if (behind->key->at.byte > span.at)
+        return REWRITE_SHAPE;
+    if (old->bytes == 0) { /* `{a: , b: 1}`: nothing can follow the colon but a blank */
+        span.at = behind->key->at.byte;
+        span.now = arena_printf(rewrite->arena, "%s: %s, ", key, value);
+    } else {
+        span.now = arena_printf(rewrite->arena, ", %s: %s", key, value);
+    }
+    span.label = arena_printf(rewrite->arena, "%s: %s", key, value);
+    span_emit(rewrite, span);
+    return REWRITE_OK;
+}
+
+enum rewrite_fault rewrite_insert(const struct rewrite *rewrite,
+                                  const struct entry *behind, const char *key,
+                                  const char *value)
+{
+    const struct document *document = rewrite->document;
+    const struct node *root = document->root;
+    struct span span = { 0 };
+    const char *newline;
+    size_t start, indent;
+    bool question;
+
+    for (size_t i = 0; !behind && i < root->count; i++)
+        if (!root->entries[root->count - 1 - i].from_merge)
+            behind = &root->entries[root->count - 1 - i];
+    if (!behind || behind->from_merge)
+        return REWRITE_ANCHOR;
+    if (root->flow)
+        return insert_flow(rewrite, behind, key, value);
+    if (!find_indent(document, behind, &start, &indent, &question))
+        return REWRITE_SHAPE;
+    span.at = behind_lines(document, behind);
+    newline = document_newline(document, start);
+    span.now = arena_printf(
+        rewrite->arena, "%s%.*s%s: %s%s",
+        span.at == document_line_start(document, span.at) && span.at > start ? ""
+                                                                             : newline,
+        (int)indent, document->data + start, key, value, newline);
+    span.label = arena_printf(rewrite->arena, "%s: %s", key, value);
+    span_emit(rewrite, span);
+    return REWRITE_OK;
+}
+
+/* The bytes with `# ` before each line but the first. */
+static const char *comment_lines(const struct rewrite *rewrite, size_t at, size_t end)
+{
+    const struct document *document = rewrite->document;
+    size_t lines = 0;
+    char *out, *to;
+
+    for (size_t i = at; i < end; i = document_line_end(document, i))
+        lines++;
+    out = to = arena_alloc(rewrite->arena, end - at + 2 * lines + 1);
+    while (at < end) {
+        size_t next = document_line_end(document, at);
+
+        if (next > end)
+            next = end;
+        if (to > out) {
+            *to++ = '#';
+            *to++ = ' ';
+        }
+        memcpy(to, document->data + at, next - at);
+        to += next - at;
+        at = next;
+    }
+    return out;
+}
+
+enum rewrite_fault rewrite_remove(const struct rewrite *rewrite,
+                                  const struct entry *entry, const char *rule)
+{
+    enum rewrite_fault fault = check_entry(rewrite, entry);
+    const struct document *document = rewrite->document;
+    size_t start, indent, end = end_of(entry->value);
+    bool question;
+
+    if (fault != REWRITE_OK)
+        return fault;
+    if (has_anchor(entry->value))
+        return REWRITE_ANCHOR;
+    if (document->root->flow || document->root->count == 1 ||
+        !find_indent(document, entry, &start, &indent, &question) || question)
+        return REWRITE_SHAPE;
+    start = entry->key->at.byte;
+    span_emit(rewrite,
+              (struct span) { start, end - start,
+                              arena_printf(rewrite->arena, "# trainspool %s removed: %s",
+                                           rule, comment_lines(rewrite, start, end)),
+                              "removed" });
+    return REWRITE_OK;
+}
