@@ -49,6 +49,9 @@ unit_tests += %D%/unit/test_cpu_cores
 unit_tests += %D%/unit/test_cpu_pool
 
 # train
+unit_tests += %D%/unit/test_manifest
+unit_tests += %D%/unit/test_metrics
+unit_tests += %D%/unit/test_progress
 
 # patcher
 unit_tests += %D%/unit/test_document

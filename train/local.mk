@@ -3,3 +3,8 @@
 noinst_LIBRARIES += libtrain.a
 
 libtrain_a_SOURCES =
+libtrain_a_SOURCES += %D%/checkpoint.c %D%/checkpoint.h
+libtrain_a_SOURCES += %D%/manifest.c %D%/manifest.h
+libtrain_a_SOURCES += %D%/metrics.c %D%/metrics.h
+libtrain_a_SOURCES += %D%/progress.c %D%/progress.h
+libtrain_a_SOURCES += %D%/trainer.c %D%/trainer.h

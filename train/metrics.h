@@ -1,4 +1,5 @@
-/* train/metrics.h - metrics.jsonl, the log line, tokens a second.  INTERFACE.md, "A logged step". */
+/* train/metrics.h - metrics.jsonl, the log line, tokens a second.  INTERFACE.md, "A
+ * logged step". */
 #ifndef TRAIN_METRICS_H
 #define TRAIN_METRICS_H
 
@@ -10,17 +11,19 @@ struct metrics;
 struct metric {
     int64_t step;
     double epoch, loss, grad_norm, learning_rate, loss_scale;
-    int64_t skipped;             /* steps skipped so far */
-    uint64_t tokens;             /* trained on so far, padding not counted */
+    int64_t skipped; /* steps skipped so far */
+    uint64_t tokens; /* trained on so far, padding not counted */
     double tokens_per_second;
-    uint64_t memory;             /* peak resident bytes (CPU) or device bytes */
+    uint64_t memory; /* peak resident bytes (CPU) or device bytes */
 };
 
-/* Append to `name`; lines of steps past `resume_step` from an interrupted attempt are cut off
- * first (a broken last line too), so that a resumed run's file reads as an uninterrupted one. */
+/* Append to `name`; lines of steps past `resume_step` from an interrupted attempt are cut
+ * off first (a broken last line too), so that a resumed run's file reads as an
+ * uninterrupted one. */
 struct metrics *metrics_open(const char *name, int64_t resume_step, struct error *err);
 void metrics_close(struct metrics *metrics);
-bool metrics_step(struct metrics *metrics, const struct metric *metric, struct error *err);
+bool metrics_step(struct metrics *metrics, const struct metric *metric,
+                  struct error *err);
 /* {"step":..,"epoch":..,"eval_loss":..,"eval_perplexity":..} */
 bool metrics_eval(struct metrics *metrics, int64_t step, double epoch, double loss,
                   struct error *err);

@@ -7,31 +7,44 @@
 #include "base/log.h"
 #include "train/plan.h"
 
-struct trainer_progress { /* for a progress line; called after each optimizer step */
+/* For a progress line; told after each optimizer step. */
+struct trainer_progress {
     int64_t step, total;
-    double seconds, loss, tokens_per_second, epoch;
+    double seconds; /* of the last step */
+    double loss, tokens_per_second, epoch;
 };
 
 struct trainer_options {
-    struct log *log;                    /* train.log */
-    volatile sig_atomic_t *stop;        /* set by a signal: finish the step, save, leave */
-    void (*progress)(void *context, const struct trainer_progress *progress); /* or NULL */
-    /* The line of a logged step or evaluation, Python-style, for the terminal; or NULL. */
+    struct log *log;                   /* train.log */
+    const volatile sig_atomic_t *stop; /* set by a signal: finish the step, save, leave */
+    void (*progress)(void *context,
+                     const struct trainer_progress *progress); /* or NULL */
+    /* A logged step or evaluation as Trainer prints it, for the terminal; or NULL. */
     void (*logged)(void *context, const char *line);
     void *context;
-    bool resume;                        /* go on from the last checkpoint if there is one */
+    bool resume; /* go on from this job's last checkpoint if there is one */
     bool no_onednn;
 };
 
-/* ERROR_STOPPED after a stop (checkpoint saved), ERROR_DIVERGED with a diagnosis, else what went
- * wrong.  True: the final model is in plan->output_dir and complete. */
+/*
+ * Train.  True: the final model is in plan->output_dir and complete.  ERROR_STOPPED after
+ * a stop (checkpoint saved), ERROR_DIVERGED with a diagnosis, else what went wrong.
+ *
+ * The order of things, as in transformers' Trainer: step, log, evaluate, save.  A step
+ * whose gradients are not finite is skipped: the schedule and Adam's count do not
+ * advance.
+ */
 bool trainer_run(const struct plan *plan, const struct trainer_options *options,
                  struct error *err);
 
-/* Optimizer steps of an epoch and in all, for `plan`; needs the number of micro-batches. */
+/* Optimizer steps an epoch and in all for a number of micro-batches; the last window of
+ * an epoch may be short and is stepped too. */
 struct trainer_steps {
     int64_t per_epoch, total;
 };
 struct trainer_steps trainer_steps(const struct plan *plan, size_t micro_batches);
+
+/* save_steps and its like: below 1 a share of all steps, rounded up; at least 1. */
+int64_t trainer_interval(double steps, int64_t total);
 
 #endif

@@ -1,0 +1,119 @@
+/* train/metrics.c - metrics.jsonl: one object a logged step, for programs. */
+#include "config.h"
+
+#include "train/metrics.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/json.h"
+
+#define METRICS_MAX ((size_t)1 << 30)
+
+struct metrics {
+    char *name;
+};
+
+/* Is this line whole, and of a step that the run goes on behind? */
+static bool line_stays(const char *line, size_t len, int64_t resume_step)
+{
+    json_t *value = json_read_text(line, len, "metrics", 1, NULL);
+    int64_t step = json_get_int(value, "step", INT64_MAX, "metrics", NULL);
+
+    json_decref(value);
+    return step <= resume_step;
+}
+
+/* Cut off what an interrupted attempt wrote behind its last checkpoint. */
+static bool metrics_cut(const char *name, int64_t resume_step, struct error *err)
+{
+    struct text was, now;
+    bool ok = true;
+
+    if (!file_exists(name))
+        return true;
+    text_init(&was, METRICS_MAX);
+    text_init(&now, METRICS_MAX);
+    ok = file_read(name, METRICS_MAX, &was, NULL, err);
+    for (const char *line = was.data; ok && line < was.data + was.len;) {
+        const char *end = memchr(line, '\n', (size_t)(was.data + was.len - line));
+
+        if (end == NULL) /* the writer died in it */
+            break;
+        if (line_stays(line, (size_t)(end - line), resume_step))
+            text_add(&now, line, (size_t)(end + 1 - line));
+        line = end + 1;
+    }
+    if (ok && now.len != was.len)
+        ok = file_replace(name, now.data, now.len, 0644, err);
+    text_clear(&was);
+    text_clear(&now);
+    return ok;
+}
+
+struct metrics *metrics_open(const char *name, int64_t resume_step, struct error *err)
+{
+    struct metrics *metrics;
+
+    if (!metrics_cut(name, resume_step, err))
+        return NULL;
+    metrics = memory_alloc(sizeof *metrics);
+    metrics->name = memory_strdup(name);
+    return metrics;
+}
+
+void metrics_close(struct metrics *metrics)
+{
+    if (metrics == NULL)
+        return;
+    free(metrics->name);
+    free(metrics);
+}
+
+/* Takes over the object. */
+static bool metrics_write(struct metrics *metrics, json_t *object, struct error *err)
+{
+    struct text line;
+    bool ok;
+
+    text_init(&line, 0);
+    json_write(object, &line);
+    json_decref(object);
+    ok = file_append_line(metrics->name, line.data, line.len, 0644, false, err);
+    text_clear(&line);
+    return ok;
+}
+
+bool metrics_step(struct metrics *metrics, const struct metric *metric, struct error *err)
+{
+    json_t *object = json_object();
+
+    json_object_set_new(object, "step", json_integer(metric->step));
+    json_object_set_new(object, "epoch", json_number(metric->epoch));
+    json_object_set_new(object, "loss", json_number(metric->loss));
+    json_object_set_new(object, "grad_norm", json_number(metric->grad_norm));
+    json_object_set_new(object, "learning_rate", json_number(metric->learning_rate));
+    json_object_set_new(object, "loss_scale", json_number(metric->loss_scale));
+    json_object_set_new(object, "skipped", json_integer(metric->skipped));
+    json_object_set_new(object, "tokens", json_integer((json_int_t)metric->tokens));
+    json_object_set_new(object, "tokens_per_second",
+                        json_number(metric->tokens_per_second));
+    json_object_set_new(object, "memory", json_integer((json_int_t)metric->memory));
+    return metrics_write(metrics, object, err);
+}
+
+bool metrics_eval(struct metrics *metrics, int64_t step, double epoch, double loss,
+                  struct error *err)
+{
+    json_t *object = json_object();
+
+    json_object_set_new(object, "step", json_integer(step));
+    json_object_set_new(object, "epoch", json_number(epoch));
+    json_object_set_new(object, "eval_loss", json_number(loss));
+    json_object_set_new(object, "eval_perplexity", json_number(exp(loss)));
+    return metrics_write(metrics, object, err);
+}

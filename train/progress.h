@@ -1,0 +1,48 @@
+/*
+ * train/progress.h - how far a run is, as two files of a checkpoint: trainer_state.json,
+ * which Hugging Face tools read, and trainspool_state.json, which a run goes on from
+ * exactly.
+ */
+#ifndef TRAIN_PROGRESS_H
+#define TRAIN_PROGRESS_H
+
+#include "precision/scaler.h"
+#include "train/plan.h"
+
+/* All that a run needs to go on exactly, besides the tensors. */
+struct progress {
+    int64_t step;    /* optimizer steps made or skipped: the place in the data */
+    int64_t updates; /* steps really made: Adam's and the schedule's count */
+    int64_t total;   /* steps of the whole run */
+    double epoch;
+    uint64_t tokens;    /* trained on, padding not counted */
+    double window_loss; /* sum of the losses of the steps since the last logged one */
+    int64_t window_steps;
+    double best_metric; /* NaN: none yet */
+    int64_t best_step;
+    struct scaler scaler;
+};
+
+/* One entry of log_history. */
+struct logged {
+    bool evaluation;
+    int64_t step;
+    double epoch, loss; /* of the training, or eval_loss */
+    double grad_norm, learning_rate;
+};
+
+struct history {
+    struct logged *list; /* malloc'ed */
+    size_t count, room;
+};
+
+void history_add(struct history *history, const struct logged *entry);
+void history_clear(struct history *history); /* frees */
+
+bool progress_write(const char *dir, const struct plan *plan,
+                    const struct progress *progress, const struct history *history,
+                    struct error *err);
+bool progress_read(const char *dir, struct progress *progress, struct history *history,
+                   struct error *err);
+
+#endif

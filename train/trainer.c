@@ -1,0 +1,553 @@
+/* train/trainer.c - the loop. */
+#include "config.h"
+
+#include "train/trainer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "train/checkpoint.h"
+#include "train/metrics.h"
+#include "train/optimizer.h"
+#include "train/schedule.h"
+
+#define SAVE_AGAIN_SECONDS 5 /* after a save that failed: the disk may have been full */
+
+/* All that a run holds, so that it can be given back in one place. */
+struct run {
+    const struct plan *plan;
+    const struct trainer_options *options;
+    struct arena *arena;
+    struct backend *be;
+    struct model_config config;
+    struct tokenizer *tokenizer;
+    struct dataset *train, *eval; /* eval NULL: no evaluation */
+    struct model *model;
+    struct batch batch;
+    struct metrics *metrics;
+    struct progress progress;
+    struct history history;
+    struct trainer_steps steps;
+    double started, logged_at; /* clock_seconds */
+    uint64_t logged_tokens;
+    double save_failed_at;                    /* 0: the last save was good */
+    double grad_norm, learning_rate, seconds; /* of the last step */
+};
+
+struct trainer_steps trainer_steps(const struct plan *plan, size_t micro_batches)
+{
+    int64_t window = plan->gradient_accumulation_steps;
+    struct trainer_steps steps = { .per_epoch =
+                                       ((int64_t)micro_batches + window - 1) / window };
+
+    steps.total = plan->max_steps > 0
+                      ? plan->max_steps
+                      : (int64_t)ceil(plan->num_train_epochs * (double)steps.per_epoch);
+    return steps;
+}
+
+int64_t trainer_interval(double steps, int64_t total)
+{
+    int64_t interval = (int64_t)(steps < 1 ? ceil(steps * (double)total) : steps);
+
+    return interval < 1 ? 1 : interval;
+}
+
+static bool stopping(const struct run *run)
+{
+    return run->options->stop != NULL && *run->options->stop != 0;
+}
+
+static void say(struct run *run, const char *line)
+{
+    log_line(run->options->log, LOG_INFO, "%s", line);
+    if (run->options->logged != NULL)
+        run->options->logged(run->options->context, line);
+}
+
+static uint64_t peak_memory(void)
+{
+    struct rusage usage;
+
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss << 10 : 0;
+}
+
+/* Python writes nan, inf and 0.0002. */
+static void number_text(double value, char out[32])
+{
+    if (isnan(value))
+        snprintf(out, 32, "nan");
+    else if (isinf(value))
+        snprintf(out, 32, value > 0 ? "inf" : "-inf");
+    else
+        snprintf(out, 32, "%.4g", value);
+}
+
+static bool open_data(struct run *run, struct error *err)
+{
+    const struct plan *plan = run->plan;
+
+    run->tokenizer = tokenizer_open(plan->model_name_or_path, err);
+    if (run->tokenizer == NULL)
+        return false;
+    run->train = dataset_open(plan, SPLIT_TRAIN, run->tokenizer, err);
+    if (run->train == NULL)
+        return false;
+    if (plan->eval_strategy != WHEN_NO || plan->eval_on_start ||
+        plan->load_best_model_at_end) {
+        run->eval = dataset_open(plan, SPLIT_EVAL, run->tokenizer, err);
+        if (run->eval == NULL)
+            return false;
+    }
+    run->steps = trainer_steps(
+        plan, dataset_batches(run->train, (size_t)plan->per_device_train_batch_size));
+    if (run->steps.total < 1)
+        return error_set(err, ERROR_DATA,
+                         "the data set gives no batch to train on; it has %zu samples",
+                         dataset_samples(run->train));
+    return true;
+}
+
+static size_t largest(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static bool open_model(struct run *run, struct error *err)
+{
+    const struct plan *plan = run->plan;
+    struct model_options options = { .plan = plan,
+                                     .config = &run->config,
+                                     .backend = run->be };
+
+    options.sequences_max = (size_t)plan->per_device_train_batch_size;
+    options.rows_max = dataset_rows_max(run->train, options.sequences_max);
+    if (run->eval != NULL) {
+        size_t sequences = (size_t)plan->per_device_eval_batch_size;
+
+        options.sequences_max = largest(options.sequences_max, sequences);
+        options.rows_max =
+            largest(options.rows_max, dataset_rows_max(run->eval, sequences));
+    }
+    run->model = model_new(&options, err);
+    return run->model != NULL && model_load(run->model, err);
+}
+
+/* Where to go on from, malloc'ed: what the job names, else its own last checkpoint. */
+static char *find_checkpoint(struct run *run)
+{
+    const char *wanted = run->plan->resume_from_checkpoint;
+
+    if (wanted != NULL && strcmp(wanted, "true") != 0 && strcmp(wanted, "false") != 0)
+        return memory_strdup(wanted);
+    if (run->options->resume || (wanted != NULL && strcmp(wanted, "true") == 0))
+        return checkpoint_last(run->plan->output_dir, run->plan->job_digest);
+    return NULL;
+}
+
+static bool resume(struct run *run, struct error *err)
+{
+    char *name = find_checkpoint(run);
+    bool ok = true;
+
+    scaler_init(&run->progress.scaler, &run->plan->precision);
+    run->progress.best_metric = NAN;
+    if (name != NULL) {
+        ok = checkpoint_load(run->model, name, &run->progress, &run->history, err);
+        if (ok)
+            log_line(run->options->log, LOG_INFO, "resume: from %s, step %" PRId64, name,
+                     run->progress.step);
+    }
+    run->progress.total = run->steps.total;
+    free(name);
+    return ok;
+}
+
+static bool open_metrics(struct run *run, struct error *err)
+{
+    char *name;
+
+    if (!file_make_dirs(run->plan->run_dir, 0755, err))
+        return false;
+    name = path_join(run->plan->run_dir, "metrics.jsonl");
+    run->metrics =
+        metrics_open(name, run->progress.step > 0 ? run->progress.step : -1, err);
+    free(name);
+    return run->metrics != NULL;
+}
+
+static void describe(struct run *run)
+{
+    const struct plan *plan = run->plan;
+    char bytes[16];
+
+    memory_text(model_memory(run->model)->total, bytes);
+    log_line(run->options->log, LOG_INFO, "device: %s", run->be->ops->describe(run->be));
+    log_line(run->options->log, LOG_INFO, "precision: %s", plan->precision.message);
+    log_line(run->options->log, LOG_INFO,
+             "model: %" PRIu64 " parameters, %" PRIu64 " trainable, %s in memory",
+             model_total(run->model), model_trainable(run->model), bytes);
+    log_line(run->options->log, LOG_INFO,
+             "data: %zu samples, %" PRIu64 " tokens, the longest sample has %zu",
+             dataset_samples(run->train), dataset_tokens(run->train),
+             dataset_longest(run->train));
+    log_line(run->options->log, LOG_INFO,
+             "steps: %" PRId64 " in all, %" PRId64 " an epoch, each of %" PRId64
+             " x %" PRId64 " samples",
+             run->steps.total, run->steps.per_epoch, plan->gradient_accumulation_steps,
+             plan->per_device_train_batch_size);
+}
+
+static bool open_run(struct run *run, struct error *err)
+{
+    const struct plan *plan = run->plan;
+    struct backend_options options = { .device = &plan->device,
+                                       .threads = (int)plan->threads,
+                                       .no_onednn = run->options->no_onednn };
+
+    run->arena = arena_new();
+    if (!model_config_read(plan->model_name_or_path, run->arena, &run->config, err) ||
+        !open_data(run, err))
+        return false;
+    run->be = backend_open(&options, err);
+    if (run->be == NULL || !open_model(run, err) || !resume(run, err) ||
+        !open_metrics(run, err) || !file_make_dirs(plan->output_dir, 0755, err) ||
+        !checkpoint_tidy(plan->output_dir, err))
+        return false;
+    describe(run);
+    return true;
+}
+
+static void close_run(struct run *run)
+{
+    batch_clear(&run->batch);
+    history_clear(&run->history);
+    metrics_close(run->metrics);
+    model_free(run->model);
+    backend_close(run->be);
+    dataset_close(run->train);
+    dataset_close(run->eval);
+    tokenizer_close(run->tokenizer);
+    arena_free(run->arena);
+}
+
+/* Mean loss of the evaluation data, a token; NaN without data. */
+static bool evaluate(struct run *run, struct error *err)
+{
+    const struct plan *plan = run->plan;
+    size_t size = (size_t)plan->per_device_eval_batch_size, trained = 0;
+    double sum = 0, loss;
+    char line[160], number[2][32];
+
+    for (uint64_t i = 0; dataset_batch(run->eval, 0, i, size, &run->batch); i++) {
+        if (!model_evaluate(run->model, &run->batch, &sum, err))
+            return false;
+        trained += run->batch.trained;
+    }
+    loss = trained > 0 ? sum / (double)trained : NAN;
+    if (isnan(run->progress.best_metric) || loss < run->progress.best_metric) {
+        run->progress.best_metric = loss;
+        run->progress.best_step = run->progress.step;
+    }
+    history_add(&run->history, &(struct logged) { .evaluation = true,
+                                                  .step = run->progress.step,
+                                                  .epoch = run->progress.epoch,
+                                                  .loss = loss });
+    number_text(loss, number[0]);
+    number_text(exp(loss), number[1]);
+    snprintf(line, sizeof line, "{'eval_loss': %s, 'eval_perplexity': %s, 'epoch': %.2f}",
+             number[0], number[1], run->progress.epoch);
+    say(run, line);
+    return metrics_eval(run->metrics, run->progress.step, run->progress.epoch, loss, err);
+}
+
+/* Forward and backward over the micro-batches of one optimizer step. */
+static bool run_window(struct run *run, int64_t epoch, uint64_t first, size_t batches,
+                       size_t trained, struct error *err)
+{
+    size_t size = (size_t)run->plan->per_device_train_batch_size;
+    double scale = run->progress.scaler.scale / (double)trained, sum = 0;
+
+    for (size_t i = 0; i < batches; i++) {
+        struct model_pass pass = {
+            .first = i == 0,
+            .grad_scale = (float)scale,
+            .draw = (uint64_t)run->progress.step *
+                        (uint64_t)run->plan->gradient_accumulation_steps +
+                    i,
+        };
+
+        if (!dataset_batch(run->train, (uint64_t)epoch, first + i, size, &run->batch))
+            return error_set(err, ERROR_DATA, "the data set ended inside an epoch");
+        if (!model_train(run->model, &run->batch, &pass, &sum, err))
+            return false;
+        run->progress.tokens += run->batch.seen;
+    }
+    run->progress.window_loss += sum / (double)trained;
+    return true;
+}
+
+/* Norm, scale, clip, step; or skip. */
+static bool update(struct run *run, struct error *err)
+{
+    struct progress *progress = &run->progress;
+    struct optimizer_step step = { .scale = progress->scaler.scale };
+    struct error diverged = { 0 };
+
+    if (!optimizer_norm(run->model, run->be, step.scale, &step.norm, err))
+        return false;
+    run->grad_norm = step.norm;
+    run->learning_rate = run->plan->learning_rate *
+                         schedule_factor(run->plan, progress->updates, run->steps.total);
+    if (!scaler_update(&progress->scaler, isfinite(step.norm), &diverged)) {
+        log_line(run->options->log, LOG_WARN,
+                 "step %" PRId64 ": skipped, the gradients are not finite; loss scale %g",
+                 progress->step + 1, progress->scaler.scale);
+        if (diverged.code != ERROR_NONE && err != NULL)
+            *err = diverged;
+        return diverged.code == ERROR_NONE;
+    }
+    step.learning_rate = run->learning_rate;
+    step.step = ++progress->updates;
+    return optimizer_step(run->model, run->be, run->plan, &step, err);
+}
+
+static bool step(struct run *run, struct error *err)
+{
+    const struct plan *plan = run->plan;
+    struct progress *progress = &run->progress;
+    size_t size = (size_t)plan->per_device_train_batch_size;
+    size_t all = dataset_batches(run->train, size);
+    size_t window = (size_t)plan->gradient_accumulation_steps;
+    int64_t epoch = progress->step / run->steps.per_epoch;
+    uint64_t first = (uint64_t)(progress->step % run->steps.per_epoch) * window;
+    size_t batches = first + window <= all ? window : all - first;
+    size_t trained = dataset_trained(run->train, (uint64_t)epoch, first, batches, size);
+    double started = clock_seconds();
+
+    if (trained == 0)
+        log_line(run->options->log, LOG_WARN,
+                 "step %" PRId64 ": nothing to learn in its samples (no answer fits into "
+                 "cutoff_len?)",
+                 progress->step + 1);
+    else if (!run_window(run, epoch, first, batches, trained, err) || !update(run, err))
+        return false;
+    progress->step++;
+    progress->window_steps += trained > 0;
+    progress->epoch = (double)progress->step / (double)run->steps.per_epoch;
+    run->seconds = clock_seconds() - started;
+    return true;
+}
+
+static double tokens_per_second(const struct run *run)
+{
+    double seconds = clock_seconds() - run->logged_at;
+
+    return seconds > 0 ? (double)(run->progress.tokens - run->logged_tokens) / seconds
+                       : 0;
+}
+
+static bool log_step(struct run *run, struct error *err)
+{
+    struct progress *progress = &run->progress;
+    struct metric metric = {
+        .step = progress->step,
+        .epoch = progress->epoch,
+        .loss = progress->window_loss / (double)progress->window_steps,
+        .grad_norm = run->grad_norm,
+        .learning_rate = run->learning_rate,
+        .loss_scale = progress->scaler.scale,
+        .skipped = progress->scaler.skipped,
+        .tokens = progress->tokens,
+        .tokens_per_second = tokens_per_second(run),
+        .memory = peak_memory(),
+    };
+    char line[256], number[3][32];
+
+    number_text(metric.loss, number[0]);
+    number_text(metric.grad_norm, number[1]);
+    number_text(metric.learning_rate, number[2]);
+    snprintf(line, sizeof line,
+             "{'loss': %s, 'grad_norm': %s, 'learning_rate': %s, 'epoch': %.2f}",
+             number[0], number[1], number[2], metric.epoch);
+    say(run, line);
+    history_add(&run->history,
+                &(struct logged) { .step = metric.step,
+                                   .epoch = metric.epoch,
+                                   .loss = metric.loss,
+                                   .grad_norm = metric.grad_norm,
+                                   .learning_rate = metric.learning_rate });
+    progress->window_loss = 0;
+    progress->window_steps = 0;
+    run->logged_at = clock_seconds();
+    run->logged_tokens = progress->tokens;
+    return metrics_step(run->metrics, &metric, err);
+}
+
+/* Is it time, after this step, for what happens every `steps` or at the end of an epoch?
+ */
+static bool is_due(const struct run *run, enum when when, double steps)
+{
+    int64_t step = run->progress.step;
+
+    if (when == WHEN_EPOCH)
+        return step % run->steps.per_epoch == 0 || step == run->steps.total;
+    return when == WHEN_STEPS && step % trainer_interval(steps, run->steps.total) == 0;
+}
+
+static bool save(struct run *run, struct error *err)
+{
+    const struct plan *plan = run->plan;
+    char *best = NULL;
+    bool ok;
+
+    if (!checkpoint_save(run->model, plan, &run->progress, &run->history, err))
+        return false;
+    log_line(run->options->log, LOG_INFO, "checkpoint: step %" PRId64 " saved in %s",
+             run->progress.step, plan->output_dir);
+    if (plan->load_best_model_at_end && run->progress.best_step > 0)
+        best = checkpoint_name(plan->output_dir, run->progress.best_step);
+    ok = checkpoint_prune(plan->output_dir, plan->job_digest, plan->save_total_limit,
+                          best, err);
+    free(best);
+    return ok;
+}
+
+/* A save that fails (a full disk) does not end a run: the last good checkpoint stays, it
+ * is said, and tried again later. */
+static void save_or_warn(struct run *run)
+{
+    struct error err = { 0 };
+
+    if (save(run, &err)) {
+        run->save_failed_at = 0;
+        return;
+    }
+    log_line(run->options->log, LOG_ERROR,
+             "checkpoint: step %" PRId64 " not saved: %s; the one before stays, going on",
+             run->progress.step, err.text);
+    run->save_failed_at = clock_seconds();
+}
+
+static bool save_due(const struct run *run)
+{
+    const struct plan *plan = run->plan;
+
+    if (run->save_failed_at > 0 &&
+        clock_seconds() - run->save_failed_at > SAVE_AGAIN_SECONDS)
+        return true;
+    return is_due(run, plan->save_strategy, plan->save_steps);
+}
+
+/* What comes after a step: log, evaluate, save. */
+static bool after_step(struct run *run, struct error *err)
+{
+    const struct plan *plan = run->plan;
+    bool last = run->progress.step == run->steps.total;
+
+    if (run->options->progress != NULL)
+        run->options->progress(
+            run->options->context,
+            &(struct trainer_progress) { .step = run->progress.step,
+                                         .total = run->steps.total,
+                                         .seconds = run->seconds,
+                                         .loss = run->progress.window_loss /
+                                                 (double)run->progress.window_steps,
+                                         .tokens_per_second = tokens_per_second(run),
+                                         .epoch = run->progress.epoch });
+    if (run->progress.window_steps > 0 &&
+        (last || (run->progress.step == 1 && plan->logging_first_step) ||
+         is_due(run, plan->logging_strategy, plan->logging_steps)) &&
+        !log_step(run, err))
+        return false;
+    if (run->eval != NULL && run->progress.epoch >= plan->eval_delay &&
+        (is_due(run, plan->eval_strategy, plan->eval_steps) ||
+         (last && plan->eval_strategy != WHEN_NO)) &&
+        !evaluate(run, err))
+        return false;
+    if (!last && save_due(run))
+        save_or_warn(run);
+    return true;
+}
+
+static bool timed_out(const struct run *run)
+{
+    double limit = run->plan->timeout_seconds;
+
+    return limit > 0 && clock_seconds() - run->started > limit;
+}
+
+static bool leave(struct run *run, const char *why, struct error *err)
+{
+    if (!save(run, err))
+        return false;
+    return error_set(err, ERROR_STOPPED,
+                     "%s after step %" PRId64 " of %" PRId64 "; its checkpoint is saved",
+                     why, run->progress.step, run->steps.total);
+}
+
+static bool train(struct run *run, struct error *err)
+{
+    run->started = run->logged_at = clock_seconds();
+    run->logged_tokens = run->progress.tokens;
+    if (run->progress.step == 0 && run->eval != NULL && !evaluate(run, err))
+        return false;
+    while (run->progress.step < run->steps.total) {
+        if (stopping(run))
+            return leave(run, "stopped", err);
+        if (timed_out(run))
+            return leave(run, "timeout reached", err);
+        if (!step(run, err) || !after_step(run, err))
+            return false;
+    }
+    return true;
+}
+
+/* The last checkpoint, then the model itself: a run that is killed between the two finds
+ * the checkpoint, has no step left, and only publishes. */
+static bool finish(struct run *run, struct error *err)
+{
+    const struct plan *plan = run->plan;
+    bool ok;
+
+    if (plan->save_strategy != WHEN_NO && !save(run, err))
+        return false;
+    if (plan->load_best_model_at_end && run->progress.best_step > 0 &&
+        run->progress.best_step != run->progress.step) {
+        char *best = checkpoint_name(plan->output_dir, run->progress.best_step);
+
+        ok = !file_is_dir(best) || checkpoint_load_weights(run->model, best, err);
+        log_line(run->options->log, LOG_INFO,
+                 "best model: step %" PRId64 ", eval_loss %.4g", run->progress.best_step,
+                 run->progress.best_metric);
+        free(best);
+        if (!ok)
+            return false;
+    }
+    ok = checkpoint_publish(run->model, plan, err);
+    if (ok && plan->export_dir != NULL)
+        ok = file_make_dirs(plan->export_dir, 0755, err) &&
+             model_export(run->model, plan->export_dir, err);
+    if (ok)
+        log_line(run->options->log, LOG_INFO, "done: %" PRId64 " steps, model in %s",
+                 run->progress.step, plan->output_dir);
+    return ok;
+}
+
+bool trainer_run(const struct plan *plan, const struct trainer_options *options,
+                 struct error *err)
+{
+    struct run run = { .plan = plan, .options = options };
+    bool ok = open_run(&run, err) && train(&run, err) && finish(&run, err);
+
+    close_run(&run);
+    return ok;
+}
