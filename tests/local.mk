@@ -52,6 +52,7 @@ unit_tests += %D%/unit/test_cpu_pool
 unit_tests += %D%/unit/test_manifest
 unit_tests += %D%/unit/test_metrics
 unit_tests += %D%/unit/test_progress
+unit_tests += %D%/unit/test_model_config
 
 # patcher
 unit_tests += %D%/unit/test_document

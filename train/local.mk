@@ -8,3 +8,4 @@ libtrain_a_SOURCES += %D%/manifest.c %D%/manifest.h
 libtrain_a_SOURCES += %D%/metrics.c %D%/metrics.h
 libtrain_a_SOURCES += %D%/progress.c %D%/progress.h
 libtrain_a_SOURCES += %D%/trainer.c %D%/trainer.h
+libtrain_a_SOURCES += %D%/model_config.c %D%/model_config.h

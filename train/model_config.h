@@ -23,7 +23,9 @@ struct rope {
 /* What sets one architecture apart; a row of the table in model_config.c. */
 struct architecture {
     const char *model_type; /* "llama", "qwen2" */
-    bool qkv_bias;          /* preset where config.json does not say */
+    bool qkv_bias;          /* q, k and v always have biases */
+    bool reads_biases;      /* attention_bias (q, k, v, o) and mlp_bias of config.json count */
+    bool reads_window;      /* use_sliding_window counts */
 };
 
 struct model_config {
@@ -32,6 +34,7 @@ struct model_config {
     size_t layers, heads, kv_heads, head_size;
     size_t max_positions;
     size_t sliding_window; /* 0: none */
+    const bool *windowed;  /* by layer, whether the window applies; NULL without one */
     double norm_eps;
     double initializer_range;
     struct rope rope;
@@ -48,5 +51,8 @@ struct model_config {
 /* Read `dir`/config.json.  ERROR_DATA naming the file, the key and what is supported. */
 bool model_config_read(const char *dir, struct arena *arena, struct model_config *out,
                        struct error *err);
+/* The same from a text; `file` is named in errors. */
+bool model_config_parse(const char *data, size_t len, const char *file, struct arena *arena,
+                        struct model_config *out, struct error *err);
 
 #endif

@@ -1,0 +1,206 @@
+/* tests/unit/test_model_config.c - both styles of config.json, and what is refused. */
+#include "config.h"
+
+#include "train/model_config.h"
+
+#include "base/size.h"
+#include "tests/unit/unit.h"
+
+#define SIZES                                                              \
+    "\"vocab_size\": 100, \"hidden_size\": 64, \"intermediate_size\": 96," \
+    "\"num_hidden_layers\": 3, \"num_attention_heads\": 4"
+
+static struct arena *arena;
+
+static int setup(void **state)
+{
+    (void)state;
+    arena = arena_new();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    arena_free(arena);
+    return 0;
+}
+
+static bool parse(const char *text, struct model_config *out, struct error *err)
+{
+    *err = (struct error) { 0 };
+    return model_config_parse(text, strlen(text), "config.json", arena, out, err);
+}
+
+static struct model_config parsed(const char *text)
+{
+    struct model_config config;
+    struct error err;
+
+    if (!parse(text, &config, &err))
+        fail_msg("%s", err.text);
+    return config;
+}
+
+static void test_model_config_old_style(void **state)
+{
+    struct model_config c = parsed(
+        "{\"model_type\": \"llama\", " SIZES ", \"num_key_value_heads\": 2,"
+        "\"rope_theta\": 5e5, \"torch_dtype\": \"bfloat16\", \"eos_token_id\": [2, 7],"
+        "\"attention_bias\": true, \"rms_norm_eps\": 1e-5, \"tie_word_embeddings\": true,"
+        "\"rope_scaling\": {\"factor\": 8.0, \"low_freq_factor\": 1.0,"
+        "\"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 8192,"
+        "\"rope_type\": \"llama3\"}}");
+
+    (void)state;
+    assert_string_equal(c.architecture->model_type, "llama");
+    assert_int_equal(c.head_size, 16);
+    assert_int_equal(c.kv_heads, 2);
+    assert_int_equal(c.rope.kind, ROPE_LLAMA3);
+    assert_true(c.rope.theta == 5e5 && c.rope.factor == 8 && c.rope.low_freq_factor == 1);
+    assert_true(c.rope.high_freq_factor == 4 && c.rope.original_max_positions == 8192);
+    assert_int_equal(c.dtype, FORMAT_BF16);
+    assert_int_equal(c.eos_tokens, 2);
+    assert_int_equal(c.eos_token_ids[1], 7);
+    assert_true(c.qkv_bias && c.output_bias && !c.mlp_bias && c.tied);
+    assert_int_equal(c.bos_token_id, -1);
+}
+
+static void test_model_config_new_style(void **state)
+{
+    struct model_config c = parsed(
+        "{\"model_type\": \"qwen2\", " SIZES ", \"head_dim\": 32, \"dtype\": \"float16\","
+        "\"rope_parameters\": {\"rope_theta\": 1000000.0, \"rope_type\": \"default\"},"
+        "\"eos_token_id\": 5, \"sliding_window\": null}");
+
+    (void)state;
+    assert_int_equal(c.head_size, 32);
+    assert_int_equal(c.kv_heads, 4);
+    assert_int_equal(c.rope.kind, ROPE_DEFAULT);
+    assert_true(c.rope.theta == 1e6);
+    assert_int_equal(c.dtype, FORMAT_FP16);
+    assert_int_equal(c.eos_tokens, 1);
+    assert_true(c.qkv_bias && !c.output_bias && !c.tied);
+    assert_int_equal(c.sliding_window, 0);
+}
+
+static void test_model_config_old_linear_scaling(void **state)
+{
+    struct model_config c =
+        parsed("{\"model_type\": \"llama\", " SIZES ","
+               "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}");
+
+    (void)state;
+    assert_int_equal(c.rope.kind, ROPE_LINEAR);
+    assert_true(c.rope.factor == 2 && c.rope.theta == 10000);
+}
+
+static void test_model_config_sliding_window(void **state)
+{
+    struct model_config c =
+        parsed("{\"model_type\": \"qwen2\", " SIZES ", \"use_sliding_window\": true,"
+               "\"sliding_window\": 32, \"max_window_layers\": 2}");
+
+    (void)state;
+    assert_int_equal(c.sliding_window, 32);
+    assert_false(c.windowed[0]);
+    assert_false(c.windowed[1]);
+    assert_true(c.windowed[2]);
+    c = parsed("{\"model_type\": \"qwen2\", " SIZES ", \"use_sliding_window\": true,"
+               "\"sliding_window\": 32, \"max_window_layers\": 2, \"layer_types\":"
+               "[\"sliding_attention\", \"full_attention\", \"full_attention\"]}");
+    assert_true(c.windowed[0]);
+    assert_false(c.windowed[2]);
+}
+
+static void test_model_config_refuses(void **state)
+{
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        { "[1]", "object" },
+        { "{", "JSON" },
+        { "{\"model_type\": \"bert\", " SIZES "}", "supported: llama, qwen2" },
+        { "{" SIZES "}", "model_type is missing" },
+        { "{\"model_type\": \"llama\"}", "vocab_size" },
+        { "{\"model_type\": \"llama\", " SIZES ", \"hidden_act\": \"gelu\"}",
+          "only silu" },
+        { "{\"model_type\": \"llama\", " SIZES ", \"num_key_value_heads\": 3}",
+          "multiple" },
+        { "{\"model_type\": \"llama\", " SIZES ", \"num_key_value_heads\": 0}",
+          "from 1" },
+        { "{\"model_type\": \"llama\", " SIZES ", \"num_key_value_heads\": \"2\"}",
+          "num_key_value_heads" },
+        { "{\"model_type\": \"llama\", " SIZES ", \"head_dim\": 7}", "even" },
+        { "{\"model_type\": \"llama\", " SIZES ", \"rope_theta\": -1}", "rope_theta" },
+        { "{\"model_type\": \"llama\", " SIZES
+          ", \"rope_scaling\": {\"type\": \"yarn\"}}",
+          "yarn" },
+        { "{\"model_type\": \"llama\", " SIZES
+          ", \"rope_scaling\": {\"type\": \"linear\"}}",
+          "factor" },
+        { "{\"model_type\": \"llama\", " SIZES ", \"eos_token_id\": \"x\"}",
+          "eos_token_id" },
+        { "{\"model_type\": \"llama\", " SIZES ", \"quantization_config\": {}}",
+          "quantised" },
+        { "{\"model_type\": \"llama\", " SIZES ", \"vocab_size\": 5}", "JSON" },
+    };
+    struct model_config config;
+    struct error err;
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        assert_false(parse(cases[i].text, &config, &err));
+        assert_int_equal(err.code, ERROR_DATA);
+        if (!strstr(err.text, cases[i].says))
+            fail_msg("\"%s\" does not say \"%s\"", err.text, cases[i].says);
+    }
+}
+
+static void test_model_config_reads_shared_models(void **state)
+{
+    static const char *const folders[] = { "data/stories260K/hf",
+                                           "data/stories260K/hf-qwen2",
+                                           "data/made-here/qwen2" };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(folders); i++) {
+        char *dir = unit_shared(folders[i]);
+        struct model_config config;
+        struct error err = { 0 };
+
+        if (!dir) {
+            print_message("# SKIP %s is not here\n", folders[i]);
+            skip();
+        }
+        assert_true(model_config_read(dir, arena, &config, &err));
+        assert_true(config.tied && config.hidden_size == 64);
+        assert_non_null(strstr(config.text, "model_type"));
+        free(dir);
+    }
+}
+
+static void test_model_config_missing_folder_is_told(void **state)
+{
+    struct model_config config;
+    struct error err = { 0 };
+
+    (void)state;
+    assert_false(model_config_read("/nowhere/at/all", arena, &config, &err));
+    assert_non_null(strstr(err.text, "/nowhere/at/all/config.json"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_model_config_old_style),
+        cmocka_unit_test(test_model_config_new_style),
+        cmocka_unit_test(test_model_config_old_linear_scaling),
+        cmocka_unit_test(test_model_config_sliding_window),
+        cmocka_unit_test(test_model_config_refuses),
+        cmocka_unit_test(test_model_config_reads_shared_models),
+        cmocka_unit_test(test_model_config_missing_folder_is_told),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,288 @@
+/* train/model_config.c - config.json, as transformers 4 and 5 write it, into plain
+ * values. */
+#include "config.h"
+
+#include "train/model_config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/size.h"
+
+/* Sources: transformers/models/{llama,qwen2}/configuration_*.py and modeling_*.py. */
+static const struct architecture architectures[] = {
+    { .model_type = "llama", .reads_biases = true },
+    { .model_type = "qwen2", .qkv_bias = true, .reads_window = true },
+};
+
+static const struct rope_row {
+    const char *name;
+    enum rope_kind kind;
+} rope_rows[] = {
+    { "default", ROPE_DEFAULT },
+    { "linear", ROPE_LINEAR },
+    { "llama3", ROPE_LLAMA3 },
+};
+
+#define CONFIG_BYTES_MAX ((size_t)4 << 20)
+#define SIZE_VALUE_MAX   ((int64_t)1 << 30) /* of any one number of a config */
+#define LAYERS_MAX       4096
+
+/* What is read, for the functions below. */
+struct reader {
+    const char *file; /* named in errors */
+    const json_t *root;
+    struct arena *arena;
+    struct error *err;
+};
+
+/* A positive number, or `preset` where missing or null; preset 0 means it must be there.
+ */
+static size_t read_size(const struct reader *r, const char *key, size_t preset)
+{
+    int64_t value = json_get_int(r->root, key, (int64_t)preset, r->file, r->err);
+
+    if (value < 1 || value > SIZE_VALUE_MAX) {
+        error_set(r->err, ERROR_DATA, "%s: %s must be a number from 1 to %lld", r->file,
+                  key, (long long)SIZE_VALUE_MAX);
+        return 1;
+    }
+    return (size_t)value;
+}
+
+static double read_positive(const struct reader *r, const json_t *object, const char *key,
+                            double preset)
+{
+    double value = json_get_real(object, key, preset, r->file, r->err);
+
+    if (!(value > 0) || value > 1e30) {
+        error_set(r->err, ERROR_DATA, "%s: %s must be a number above 0", r->file, key);
+        return 1;
+    }
+    return value;
+}
+
+static const struct architecture *find_architecture(const struct reader *r)
+{
+    const char *type = json_get_string(r->root, "model_type", NULL, r->file, r->err);
+    struct text known;
+
+    for (size_t i = 0; type && i < TS_COUNT(architectures); i++)
+        if (strcmp(architectures[i].model_type, type) == 0)
+            return &architectures[i];
+    text_init(&known, 0);
+    for (size_t i = 0; i < TS_COUNT(architectures); i++)
+        text_addf(&known, "%s%s", i ? ", " : "", architectures[i].model_type);
+    if (type)
+        error_set(r->err, ERROR_DATA,
+                  "%s: model_type \"%s\" is not supported; supported: %s", r->file, type,
+                  known.data);
+    else
+        error_set(r->err, ERROR_DATA, "%s: model_type is missing; supported: %s", r->file,
+                  known.data);
+    text_clear(&known);
+    return NULL;
+}
+
+/* rope_parameters (new) holds theta and kind; rope_scaling (old) the kind, theta beside
+ * it. */
+static void read_rope(const struct reader *r, struct rope *out)
+{
+    const json_t *both = json_object_get(r->root, "rope_parameters");
+    const json_t *scaling = json_object_get(r->root, "rope_scaling");
+    const json_t *from = json_is_object(both) ? both : scaling;
+    const char *name = "default";
+
+    out->theta = read_positive(r, r->root, "rope_theta", 10000);
+    if (json_is_object(both))
+        out->theta = read_positive(r, both, "rope_theta", out->theta);
+    if (json_is_object(from)) {
+        name = json_get_string(from, "type", "default", r->file, r->err);
+        name = json_get_string(from, "rope_type", name, r->file, r->err);
+    }
+    for (size_t i = 0; i < TS_COUNT(rope_rows); i++)
+        if (name && strcmp(rope_rows[i].name, name) == 0)
+            out->kind = rope_rows[i].kind;
+    if (out->kind != ROPE_DEFAULT)
+        out->factor = read_positive(r, from, "factor", 0);
+    if (out->kind == ROPE_LLAMA3) {
+        out->low_freq_factor = read_positive(r, from, "low_freq_factor", 0);
+        out->high_freq_factor = read_positive(r, from, "high_freq_factor", 0);
+        out->original_max_positions =
+            read_positive(r, from, "original_max_position_embeddings", 0);
+        if (out->high_freq_factor <= out->low_freq_factor)
+            error_set(r->err, ERROR_DATA,
+                      "%s: high_freq_factor must be above low_freq_factor", r->file);
+    } else if (out->kind == ROPE_DEFAULT && name && strcmp(name, "default") != 0) {
+        error_set(
+            r->err, ERROR_DATA,
+            "%s: rope type \"%s\" is not supported; supported: default, linear, llama3",
+            r->file, name);
+    }
+}
+
+/* A number, a list of numbers, or null. */
+static void read_eos(const struct reader *r, struct model_config *out)
+{
+    const json_t *eos = json_object_get(r->root, "eos_token_id");
+    size_t count = json_is_array(eos) ? json_array_size(eos) : 1;
+
+    for (size_t i = 0; i < count && !json_is_null(eos) && eos; i++) {
+        const json_t *id = json_is_array(eos) ? json_array_get(eos, i) : eos;
+
+        if (!json_is_integer(id) || out->eos_tokens == TS_COUNT(out->eos_token_ids)) {
+            error_set(r->err, ERROR_DATA,
+                      "%s: eos_token_id must be a number or a list of at most %zu",
+                      r->file, TS_COUNT(out->eos_token_ids));
+            return;
+        }
+        out->eos_token_ids[out->eos_tokens++] = json_integer_value(id);
+    }
+}
+
+/*
+ * Which layers look back only sliding_window rows: layer_types where it is given, else,
+ * in Qwen2, those from max_window_layers on.
+ */
+static void read_window(const struct reader *r, struct model_config *out)
+{
+    const json_t *types = json_object_get(r->root, "layer_types");
+    bool used = json_get_bool(r->root, "use_sliding_window", false, r->file, r->err);
+    int64_t window = json_get_int(r->root, "sliding_window", 0, r->file, r->err);
+    int64_t first = json_get_int(r->root, "max_window_layers", 0, r->file, r->err);
+    bool *windowed;
+
+    if (!out->architecture->reads_window || !used || window <= 0 || r->err->code)
+        return;
+    windowed = arena_array(r->arena, out->layers, sizeof(*windowed));
+    for (size_t l = 0; l < out->layers; l++) {
+        const char *type = json_string_value(json_array_get(types, l));
+
+        windowed[l] = type ? strcmp(type, "sliding_attention") == 0 : (int64_t)l >= first;
+    }
+    out->sliding_window = (size_t)window;
+    out->windowed = windowed;
+}
+
+static void read_sizes(const struct reader *r, struct model_config *out)
+{
+    out->vocab_size = read_size(r, "vocab_size", 0);
+    out->hidden_size = read_size(r, "hidden_size", 0);
+    out->intermediate_size = read_size(r, "intermediate_size", 0);
+    out->layers = read_size(r, "num_hidden_layers", 0);
+    out->heads = read_size(r, "num_attention_heads", 0);
+    out->kv_heads = read_size(r, "num_key_value_heads", out->heads);
+    out->max_positions = read_size(r, "max_position_embeddings", 2048);
+    if (out->layers > LAYERS_MAX)
+        error_set(r->err, ERROR_DATA, "%s: num_hidden_layers is over %d", r->file,
+                  LAYERS_MAX);
+    if (out->heads % out->kv_heads != 0)
+        error_set(
+            r->err, ERROR_DATA,
+            "%s: num_attention_heads %zu is not a multiple of num_key_value_heads %zu",
+            r->file, out->heads, out->kv_heads);
+    out->head_size = out->hidden_size / out->heads;
+    if (json_is_integer(json_object_get(r->root, "head_dim")))
+        out->head_size = read_size(r, "head_dim", 0);
+    else if (out->hidden_size % out->heads != 0)
+        error_set(
+            r->err, ERROR_DATA,
+            "%s: hidden_size %zu is not a multiple of num_attention_heads %zu, and there "
+            "is no head_dim",
+            r->file, out->hidden_size, out->heads);
+    if (out->head_size % 2 != 0 || out->head_size == 0)
+        error_set(r->err, ERROR_DATA, "%s: the head size %zu is not an even number",
+                  r->file, out->head_size);
+}
+
+static void read_dtype(const struct reader *r, struct model_config *out)
+{
+    const char *name = json_get_string(r->root, "torch_dtype", NULL, r->file, r->err);
+
+    name = json_get_string(r->root, "dtype", name, r->file, r->err);
+    out->dtype = FORMAT_COUNT;
+    if (name && text_starts(name, "torch."))
+        name += strlen("torch.");
+    if (name && !format_find(name, &out->dtype))
+        out->dtype = FORMAT_COUNT;
+}
+
+/* What would change the arithmetic and is not there yet must not pass in silence. */
+static void refuse_unsupported(const struct reader *r)
+{
+    const char *act = json_get_string(r->root, "hidden_act", "silu", r->file, r->err);
+
+    if (act && strcmp(act, "silu") != 0)
+        error_set(r->err, ERROR_DATA, "%s: hidden_act \"%s\" is not supported, only silu",
+                  r->file, act);
+    if (json_is_object(json_object_get(r->root, "quantization_config")))
+        error_set(
+            r->err, ERROR_DATA,
+            "%s: quantised models are not supported; use the model it was made from",
+            r->file);
+}
+
+static void read_all(const struct reader *r, struct model_config *out)
+{
+    const struct architecture *row = find_architecture(r);
+    bool attention_bias, mlp_bias;
+
+    if (!row)
+        return;
+    out->architecture = row;
+    refuse_unsupported(r);
+    read_sizes(r, out);
+    out->norm_eps = read_positive(r, r->root, "rms_norm_eps", 1e-6);
+    out->initializer_range =
+        json_get_real(r->root, "initializer_range", 0.02, r->file, r->err);
+    out->tied = json_get_bool(r->root, "tie_word_embeddings", false, r->file, r->err);
+    attention_bias = json_get_bool(r->root, "attention_bias", false, r->file, r->err);
+    mlp_bias = json_get_bool(r->root, "mlp_bias", false, r->file, r->err);
+    out->qkv_bias = row->qkv_bias || (row->reads_biases && attention_bias);
+    out->output_bias = row->reads_biases && attention_bias;
+    out->mlp_bias = row->reads_biases && mlp_bias;
+    out->bos_token_id = json_get_int(r->root, "bos_token_id", -1, r->file, r->err);
+    read_rope(r, &out->rope);
+    read_eos(r, out);
+    read_window(r, out);
+    read_dtype(r, out);
+}
+
+bool model_config_parse(const char *data, size_t len, const char *file,
+                        struct arena *arena, struct model_config *out, struct error *err)
+{
+    struct error mine = { 0 };
+    struct reader r = { .file = file, .arena = arena, .err = &mine };
+    json_t *root = json_read_text(data, len, file, 1, &mine);
+
+    *out = (struct model_config) { .bos_token_id = -1, .dtype = FORMAT_COUNT };
+    if (root && !json_is_object(root)) {
+        error_set(&mine, ERROR_DATA, "%s: a JSON object is wanted", file);
+    } else if (root) {
+        r.root = root;
+        read_all(&r, out);
+        out->text = arena_copy(arena, data, len);
+        out->text_len = len;
+    }
+    json_decref(root);
+    if (mine.code != ERROR_NONE && err && err->code == ERROR_NONE)
+        *err = mine;
+    return mine.code == ERROR_NONE;
+}
+
+bool model_config_read(const char *dir, struct arena *arena, struct model_config *out,
+                       struct error *err)
+{
+    char *name = path_join(dir, "config.json");
+    struct text text;
+    bool ok;
+
+    text_init(&text, CONFIG_BYTES_MAX);
+    ok = file_read(name, CONFIG_BYTES_MAX, &text, NULL, err) &&
+         model_config_parse(text.data, text.len, name, arena, out, err);
+    text_clear(&text);
+    free(name);
+    return ok;
+}
