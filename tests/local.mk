@@ -53,6 +53,7 @@ unit_tests += %D%/unit/test_manifest
 unit_tests += %D%/unit/test_metrics
 unit_tests += %D%/unit/test_progress
 unit_tests += %D%/unit/test_model_config
+unit_tests += %D%/unit/test_safetensors
 
 # patcher
 unit_tests += %D%/unit/test_document
@@ -61,6 +62,7 @@ unit_tests += %D%/unit/test_document
 
 # parsers, over their corpora
 fuzz_tests += %D%/fuzz/fuzz_json
+fuzz_tests += %D%/fuzz/fuzz_safetensors
 
 # from outside
 script_tests += %D%/cli/version.t

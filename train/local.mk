@@ -9,3 +9,5 @@ libtrain_a_SOURCES += %D%/metrics.c %D%/metrics.h
 libtrain_a_SOURCES += %D%/progress.c %D%/progress.h
 libtrain_a_SOURCES += %D%/trainer.c %D%/trainer.h
 libtrain_a_SOURCES += %D%/model_config.c %D%/model_config.h
+libtrain_a_SOURCES += %D%/safetensors.c %D%/safetensors.h
+libtrain_a_SOURCES += %D%/safetensors_write.c
