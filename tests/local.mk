@@ -54,6 +54,7 @@ unit_tests += %D%/unit/test_metrics
 unit_tests += %D%/unit/test_progress
 unit_tests += %D%/unit/test_model_config
 unit_tests += %D%/unit/test_safetensors
+unit_tests += %D%/unit/test_shapes
 
 # patcher
 unit_tests += %D%/unit/test_document

@@ -1,0 +1,279 @@
+/* train/lora.c - which layers are adapted, from a job or from a PEFT adapter_config.json.
+ */
+#include "config.h"
+
+#include "train/lora.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/size.h"
+
+#define CONFIG_BYTES_MAX ((size_t)1 << 20)
+#define RANK_MAX         4096
+
+/* The last part of a module's path, as lora_target names it; which can be adapted or
+ * saved. */
+static const struct target {
+    const char *name;
+    bool linear;
+} targets[MODULES] = {
+    [MODULE_EMBED] = { "embed_tokens", false },
+    [MODULE_NORM1] = { "input_layernorm", false },
+    [MODULE_Q] = { "q_proj", true },
+    [MODULE_K] = { "k_proj", true },
+    [MODULE_V] = { "v_proj", true },
+    [MODULE_O] = { "o_proj", true },
+    [MODULE_NORM2] = { "post_attention_layernorm", false },
+    [MODULE_GATE] = { "gate_proj", true },
+    [MODULE_UP] = { "up_proj", true },
+    [MODULE_DOWN] = { "down_proj", true },
+    [MODULE_NORM] = { "norm", false },
+    [MODULE_HEAD] = { "lm_head", false },
+};
+
+/* A list of names, and what is said of a wrong one. */
+struct target_list {
+    const char *key; /* where it stands */
+    bool linear;     /* only linear layers */
+    enum error_code code;
+};
+
+/* A name is the last part of a path, or ends in it: "q_proj", "self_attn.q_proj". */
+static bool find_module(const char *name, size_t len, bool linear, enum module *out)
+{
+    const char *dot = memrchr(name, '.', len);
+    const char *last = dot ? dot + 1 : name;
+    size_t length = len - (size_t)(last - name);
+
+    for (enum module i = 0; i < MODULES; i++) {
+        if ((linear && !targets[i].linear) || strlen(targets[i].name) != length ||
+            memcmp(targets[i].name, last, length) != 0)
+            continue;
+        *out = i;
+        return true;
+    }
+    return false;
+}
+
+static bool no_such_target(const struct target_list *list, const char *name, size_t len,
+                           struct error *err)
+{
+    struct text known;
+
+    text_init(&known, 0);
+    for (enum module i = 0; i < MODULES; i++)
+        if (targets[i].linear || !list->linear)
+            text_addf(&known, "%s%s", known.len ? ", " : "", targets[i].name);
+    error_set(err, list->code, "%s: there is no layer \"%.*s\"; there are %s", list->key,
+              (int)len, name, known.data);
+    text_clear(&known);
+    return false;
+}
+
+static bool mark_module(const struct target_list *list, const char *name, size_t len,
+                        bool *marks, struct error *err)
+{
+    enum module module;
+
+    if (!find_module(name, len, list->linear, &module))
+        return no_such_target(list, name, len, err);
+    marks[module] = true;
+    return true;
+}
+
+static void mark_all_linear(bool *marks)
+{
+    for (enum module i = 0; i < MODULES; i++)
+        marks[i] = targets[i].linear;
+}
+
+/* Names separated by commas. */
+static bool mark_names(const struct target_list *list, const char *names, bool *marks,
+                       struct error *err)
+{
+    while (*names) {
+        size_t skip = strspn(names, ", "), len = strcspn(names + skip, ", ");
+
+        if (len > 0 && !mark_module(list, names + skip, len, marks, err))
+            return false;
+        names += skip + len;
+    }
+    return true;
+}
+
+/* A list of names, null, or PEFT's word for all of them. */
+static bool mark_json(const struct target_list *list, const json_t *names, bool *marks,
+                      struct error *err)
+{
+    size_t count = json_array_size(names);
+
+    if (json_is_string(names) && list->linear &&
+        strcmp(json_string_value(names), "all-linear") == 0) {
+        mark_all_linear(marks);
+        return true;
+    }
+    if (names && !json_is_null(names) && !json_is_array(names))
+        return error_set(err, list->code, "%s must be a list of names", list->key);
+    for (size_t i = 0; i < count; i++) {
+        const char *name = json_string_value(json_array_get(names, i));
+
+        if (!name)
+            return error_set(err, list->code, "%s must be a list of names", list->key);
+        if (!mark_module(list, name, strlen(name), marks, err))
+            return false;
+    }
+    return true;
+}
+
+static bool finish(struct lora *out, const char *where, enum error_code code,
+                   struct error *err)
+{
+    size_t adapted = 0;
+
+    for (enum module i = 0; i < MODULES; i++) {
+        out->adapted[i] = out->adapted[i] && !out->saved[i];
+        adapted += out->adapted[i];
+    }
+    if (adapted == 0)
+        return error_set(err, code, "%s: no layer is to be adapted", where);
+    out->scale = out->alpha / (out->rslora ? sqrt((double)out->rank) : (double)out->rank);
+    return true;
+}
+
+static bool read_plan(const struct plan *plan, struct lora *out, struct error *err)
+{
+    static const struct target_list adapted = { "lora_target", true, ERROR_JOB };
+    static const struct target_list saved = { "additional_target", false, ERROR_JOB };
+    const char *names = plan->lora_target ? plan->lora_target : "all";
+
+    if (plan->lora_rank < 1 || plan->lora_rank > RANK_MAX)
+        return error_set(err, ERROR_JOB, "lora_rank must be from 1 to %d", RANK_MAX);
+    out->rank = (size_t)plan->lora_rank;
+    out->alpha = plan->lora_alpha > 0 ? plan->lora_alpha : 2 * (double)out->rank;
+    out->dropout = plan->lora_dropout;
+    out->rslora = plan->use_rslora;
+    if (strcmp(names, "all") == 0)
+        mark_all_linear(out->adapted);
+    else if (!mark_names(&adapted, names, out->adapted, err))
+        return false;
+    if (plan->additional_target &&
+        !mark_names(&saved, plan->additional_target, out->saved, err))
+        return false;
+    return finish(out, "lora_target", ERROR_JOB, err);
+}
+
+/* Kinds of adapters that other numbers would come out of. */
+static bool refuse_unsupported(const json_t *root, const char *file, struct error *err)
+{
+    static const char *const off[] = { "use_dora", "fan_in_fan_out", "lora_bias" };
+    static const char *const empty[] = { "rank_pattern", "alpha_pattern" };
+    const char *type = json_get_string(root, "peft_type", "LORA", file, err);
+    const char *bias = json_get_string(root, "bias", "none", file, err);
+    const json_t *layers = json_object_get(root, "layers_to_transform");
+
+    if (type && strcmp(type, "LORA") != 0)
+        return error_set(err, ERROR_DATA, "%s: peft_type %s is not supported, only LORA",
+                         file, type);
+    if (bias && strcmp(bias, "none") != 0)
+        return error_set(err, ERROR_DATA, "%s: bias \"%s\" is not supported, only none",
+                         file, bias);
+    for (size_t i = 0; i < TS_COUNT(off); i++)
+        if (json_is_true(json_object_get(root, off[i])))
+            return error_set(err, ERROR_DATA, "%s: %s is not supported", file, off[i]);
+    for (size_t i = 0; i < TS_COUNT(empty); i++)
+        if (json_object_size(json_object_get(root, empty[i])) > 0)
+            return error_set(err, ERROR_DATA, "%s: %s is not supported", file, empty[i]);
+    if (layers && !json_is_null(layers))
+        return error_set(err, ERROR_DATA, "%s: layers_to_transform is not supported",
+                         file);
+    return true;
+}
+
+static bool read_json(const json_t *root, const char *file, struct lora *out,
+                      struct error *err)
+{
+    const struct target_list adapted = { "target_modules", true, ERROR_DATA };
+    const struct target_list saved = { "modules_to_save", false, ERROR_DATA };
+    struct error mine = { 0 };
+    int64_t rank;
+
+    rank = json_get_int(root, "r", 0, file, &mine);
+    out->alpha = json_get_real(root, "lora_alpha", 8, file, &mine);
+    out->dropout = json_get_real(root, "lora_dropout", 0, file, &mine);
+    out->rslora = json_get_bool(root, "use_rslora", false, file, &mine);
+    if (rank < 1 || rank > RANK_MAX)
+        error_set(&mine, ERROR_DATA, "%s: r must be from 1 to %d", file, RANK_MAX);
+    if (!(out->dropout >= 0 && out->dropout < 1))
+        error_set(&mine, ERROR_DATA, "%s: lora_dropout must be from 0 to below 1", file);
+    out->rank = (size_t)rank;
+    if (mine.code == ERROR_NONE && refuse_unsupported(root, file, &mine) &&
+        mark_json(&adapted, json_object_get(root, "target_modules"), out->adapted,
+                  &mine) &&
+        mark_json(&saved, json_object_get(root, "modules_to_save"), out->saved, &mine) &&
+        finish(out, file, ERROR_DATA, &mine))
+        return true;
+    return error_set(err, mine.code, "%s", mine.text);
+}
+
+bool lora_read_config(const char *dir, struct lora *out, struct error *err)
+{
+    char *file = path_join(dir, "adapter_config.json");
+    json_t *root = json_read_file(file, CONFIG_BYTES_MAX, err);
+    bool ok;
+
+    *out = (struct lora) { 0 };
+    ok = root && read_json(root, file, out, err);
+    json_decref(root);
+    free(file);
+    return ok;
+}
+
+bool lora_read(const struct plan *plan, struct lora *out, struct error *err)
+{
+    *out = (struct lora) { 0 };
+    if (plan->method != METHOD_LORA)
+        return true;
+    if (plan->adapter_name_or_path && !plan->create_new_adapter)
+        return lora_read_config(plan->adapter_name_or_path, out, err);
+    return read_plan(plan, out, err);
+}
+
+static json_t *names_of(const bool *marks)
+{
+    json_t *list = json_array();
+
+    for (enum module i = 0; i < MODULES; i++)
+        if (marks[i])
+            json_array_append_new(list, json_string(targets[i].name));
+    if (json_array_size(list) > 0)
+        return list;
+    json_decref(list);
+    return json_null();
+}
+
+/* The keys that peft 0.13 writes, so that it reads the file without a remark. */
+bool lora_write_config(const struct lora *lora, const char *base, struct text *out)
+{
+    double whole = floor(lora->alpha);
+    json_t *alpha =
+        whole == lora->alpha ? json_integer((json_int_t)whole) : json_real(lora->alpha);
+    json_t *root =
+        json_pack("{s:{}, s:n, s:s, s:s, s:b, s:b, s:b, s:n, s:n, s:o, s:f, s:o, s:s, "
+                  "s:I, s:{}, s:n, "
+                  "s:o, s:s, s:b, s:b}",
+                  "alpha_pattern", "auto_mapping", "base_model_name_or_path", base,
+                  "bias", "none", "fan_in_fan_out", 0, "inference_mode", 1,
+                  "init_lora_weights", 1, "layers_pattern", "layers_to_transform",
+                  "lora_alpha", alpha, "lora_dropout", lora->dropout, "modules_to_save",
+                  names_of(lora->saved), "peft_type", "LORA", "r", (json_int_t)lora->rank,
+                  "rank_pattern", "revision", "target_modules", names_of(lora->adapted),
+                  "task_type", "CAUSAL_LM", "use_dora", 0, "use_rslora", lora->rslora);
+    bool ok = root && json_write_pretty(root, out);
+
+    json_decref(root);
+    return ok;
+}

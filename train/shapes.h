@@ -1,0 +1,137 @@
+/*
+ * train/shapes.h - the one table of every parameter and every buffer of a run, with its
+ * bytes. It needs no backend and no weights: the memory estimate and the real layout are
+ * the same arithmetic.
+ *
+ * One block holds all, piece after piece, each aligned to SHAPES_ALIGNMENT:
+ *
+ *     weights  gradients  moment1  moment2     trainables, four segments of equal layout
+ *     copies                                   16-bit working copies of matrices
+ *     frozen                                   frozen weights in their storage format
+ *     buffers                                  activations and scratch
+ *
+ * What products can use stacked (q, k, v; gate, up; the A matrices over one input) lies
+ * side by side without a gap.
+ *
+ * Formats: trainable weights and moments have precision.trainable (fp32 but in the pure
+ * modes), gradients are fp32 always.  Frozen matrices have precision.frozen, but the
+ * compute format where that is a 16-bit one (autocast would convert them at every use, to
+ * the same numbers); frozen vectors are fp32.
+ */
+#ifndef TRAIN_SHAPES_H
+#define TRAIN_SHAPES_H
+
+#include "train/lora.h"
+#include "train/model_config.h"
+#include "train/plan.h"
+
+#define SHAPES_ALIGNMENT ((size_t)256) /* bytes; what CUDA wants, more than a CPU does \
+                                        */
+
+enum part { PART_WEIGHT, PART_BIAS, PART_LORA_A, PART_LORA_B };
+
+struct shape_parameter {
+    const char *name; /* as Hugging Face or PEFT name it */
+    enum module module;
+    enum part part;
+    size_t layer;
+    size_t rank, rows, cols; /* a vector has rank 1 and 1 row */
+    bool trainable, decays;
+    double lr_factor;
+    enum format format; /* storage of the weight */
+    enum format copy;   /* of the working copy; FORMAT_COUNT: none */
+    size_t at;          /* trainable: numbers from the segment's start; frozen: bytes */
+    size_t copy_at;     /* bytes from the start of the copies */
+};
+
+/* Letters as in kernels/ops.h. */
+enum buffer {
+    /* of each block, kept for the backward pass */
+    BUFFER_X_IN,  /* residual stream before the block, fp32 (N, C) */
+    BUFFER_RSTD1, /* (1, N) */
+    BUFFER_H1,    /* first norm's output (N, C) */
+    BUFFER_QKV,   /* rotated (N, (H + 2K) D) */
+    BUFFER_ATT,   /* attention's output (N, H D) */
+    BUFFER_LSE,   /* (H, N) */
+    BUFFER_X_MID, /* residual stream after attention, fp32 */
+    BUFFER_RSTD2,
+    BUFFER_H2,      /* second norm's output */
+    BUFFER_GATE_UP, /* (N, 2 I); the backward pass puts its gradient there */
+    BUFFER_ACT,     /* silu(gate) * up (N, I) */
+    BUFFER_U_QKV,
+    BUFFER_U_O,
+    BUFFER_U_GATE_UP,
+    BUFFER_U_DOWN, /* x A^T (N, adapters * r) */
+    /* one of each */
+    BUFFER_X_LAST, /* residual stream after the last block */
+    BUFFER_RSTD,
+    BUFFER_H_LAST,  /* last norm's output */
+    BUFFER_DELTA,   /* what a block's half adds to the stream, fp32 (N, C) */
+    BUFFER_DX,      /* gradient of the stream, fp32 (N, C) */
+    BUFFER_DX_COPY, /* the same in the compute format, where that is not fp32 */
+    BUFFER_DH,      /* gradient of a norm's or attention's output (N, max(C, H D)) */
+    BUFFER_DQKV,
+    BUFFER_DACT,
+    BUFFER_DLSE,   /* (H, N) scratch of attention's backward pass */
+    BUFFER_LORA_G, /* gradient of x A^T */
+    BUFFER_LORA_X, /* an adapter's input after dropout, or its gradient before */
+    BUFFER_WEIGHT, /* a frozen 16-bit weight in fp32, while it is used */
+    BUFFER_BIAS,
+    BUFFER_LOGITS,
+    BUFFER_DLOGITS,
+    BUFFER_GATHERED,
+    BUFFER_DGATHERED, /* a chunk of rows */
+    BUFFER_LOSSES,
+    BUFFER_ROPE, /* (N, D): a position is below N */
+    BUFFER_TOKENS,
+    BUFFER_POSITIONS,
+    BUFFER_TARGETS,
+    BUFFER_OFFSETS, /* int32 */
+    BUFFER_NUMBER,  /* one double */
+    BUFFERS
+};
+
+struct shape_buffer {
+    const char *name;
+    enum format format; /* FORMAT_FP32 for int32 too */
+    size_t rows, cols;  /* 0: there is none */
+    size_t count;       /* how many: 1, or one a block */
+    size_t at, step;    /* bytes from the start of the buffers; from one to the next */
+    bool activation;    /* counted as such, else as workspace */
+};
+
+struct shapes {
+    struct shape_parameter *parameters;
+    size_t count;
+    struct shape_buffer buffers[BUFFERS];
+    enum format compute; /* FP32, FP16 or BF16 */
+    enum format trainable;
+    struct lora lora;
+    bool checkpointing;
+    size_t rows, sequences;              /* the largest batch */
+    uint64_t numbers, trainable_numbers; /* parameters as people count them */
+    size_t segment; /* numbers in a trainable segment, with padding */
+    size_t weight_bytes, gradient_bytes, moment_bytes; /* of one segment each */
+    size_t copy_bytes, frozen_bytes, buffer_bytes;
+    size_t total; /* bytes of the block */
+};
+
+/* Lay out a run; names and table live in the arena.  rows_max and sequences_max 0: a full
+ * batch, per_device_train_batch_size * cutoff_len rows. */
+bool shapes_make(const struct plan *plan, const struct model_config *config,
+                 size_t rows_max, size_t sequences_max, struct arena *arena,
+                 struct shapes *out, struct error *err);
+
+/* The bytes of a run; limit is left 0 (memory_finish compares).  Errors as shapes_make.
+ */
+bool shapes_memory(const struct plan *plan, const struct model_config *config,
+                   size_t rows_max, size_t sequences_max, struct memory_use *out,
+                   struct error *err);
+
+/* The bytes of a layout, by what they are for. */
+void shapes_use(const struct shapes *shapes, struct memory_use *out);
+
+/* "self_attn.q_proj", "model.embed_tokens" */
+const char *shapes_module(enum module module);
+
+#endif
