@@ -60,14 +60,15 @@ static void test_arena_strings(void **state)
     arena_free(NULL);
 }
 
+/* Products that wrap around to 4 bytes. */
 static void overflow_array(void)
 {
-    arena_array(arena_new(), SIZE_MAX / 2, 3);
+    arena_array(arena_new(), SIZE_MAX / 4 + 2, 4);
 }
 
 static void overflow_resize(void)
 {
-    free(memory_resize(NULL, SIZE_MAX / 2, 3));
+    free(memory_resize(NULL, SIZE_MAX / 4 + 2, 4));
 }
 
 static void overflow_copy(void)

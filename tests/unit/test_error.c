@@ -52,6 +52,7 @@ static void test_error_errno_is_the_one_of_the_call(void **state)
     error_errno(&err, "cannot open %s", "a.yaml");
     assert_int_equal(err.code, ERROR_SYSTEM);
     assert_string_equal(err.text, "cannot open a.yaml: No such file or directory");
+    assert_int_equal(errno, ENOENT);
 }
 
 static void test_error_clear_makes_it_usable_again(void **state)

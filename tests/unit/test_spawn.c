@@ -4,7 +4,9 @@
 
 #include "base/spawn.h"
 
+#include <poll.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include "tests/unit/unit.h"
 
@@ -57,20 +59,38 @@ static void test_spawn_drops_what_passes_the_ceiling(void **state)
     text_clear(&out);
 }
 
-static void test_spawn_kills_the_late_with_its_children(void **state)
+static void test_spawn_stops_waiting_for_the_late(void **state)
 {
     struct text out;
     struct spawn_result result;
 
     (void)state;
     text_init(&out, 0);
-    /* the sleep in the background holds the pipe open */
-    result = run("echo early; sleep 100 & sleep 100", 2000, &out, NULL);
+    result = run("echo early; sleep 100", 2000, &out, NULL);
     assert_true(result.timed_out);
     assert_int_equal(result.status, 128 + SIGKILL);
     assert_string_equal(out.data, "early\n");
     result = run("exec >/dev/null; sleep 100", 200, &out, NULL);
     assert_true(result.timed_out);
+    text_clear(&out);
+}
+
+/* A child of the child holds both streams open, and a pipe by which we see it die. */
+static void test_spawn_kills_the_children_of_the_late(void **state)
+{
+    struct text out;
+    struct pollfd end = { .events = POLLIN };
+    int ends[2];
+
+    (void)state;
+    text_init(&out, 0);
+    assert_int_equal(pipe(ends), 0);
+    assert_true(run("sleep 100 & exit 0", 500, &out, NULL).timed_out);
+    close(ends[1]);
+    end.fd = ends[0];
+    assert_int_equal(poll(&end, 1, 20000), 1);
+    assert_true(end.revents & POLLHUP);
+    close(ends[0]);
     text_clear(&out);
 }
 
@@ -125,7 +145,8 @@ int main(void)
         cmocka_unit_test(test_spawn_collects_both_streams),
         cmocka_unit_test(test_spawn_has_no_input_and_may_be_deaf),
         cmocka_unit_test(test_spawn_drops_what_passes_the_ceiling),
-        cmocka_unit_test(test_spawn_kills_the_late_with_its_children),
+        cmocka_unit_test(test_spawn_stops_waiting_for_the_late),
+        cmocka_unit_test(test_spawn_kills_the_children_of_the_late),
         cmocka_unit_test(test_spawn_tells_the_signal),
         cmocka_unit_test(test_spawn_resets_signals),
         cmocka_unit_test(test_spawn_missing_program_is_an_error),

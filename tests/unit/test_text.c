@@ -132,6 +132,8 @@ static void test_text_utf8_refuses_the_rest(void **state)
         assert_false(text_is_utf8(cases[i].data, strlen(cases[i].data), &bad));
         assert_int_equal(bad, cases[i].bad);
     }
+    /* what lies past the end does not count */
+    assert_false(text_is_utf8("\xe2\x82\xac", 2, NULL));
 }
 
 static void test_text_visible_shows_controls(void **state)
