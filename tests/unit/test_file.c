@@ -6,7 +6,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -178,19 +177,13 @@ static void test_file_replace_leaves_the_old_file_to_its_readers(void **state)
 static void test_file_replace_that_fails_keeps_the_old(void **state)
 {
     char *name = path_join(dir, "job"), *data = memory_alloc(10000);
-    struct rlimit limit, small = { 4096, RLIM_INFINITY };
     struct error err = { 0 };
 
     (void)state;
     assert_true(file_replace(name, "old", 3, 0600, &err));
-    /* the disk is full after 4096 bytes */
-    signal(SIGXFSZ, SIG_IGN);
-    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
-    small.rlim_max = limit.rlim_max;
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    unit_disk_full(4096);
     assert_false(file_replace(name, data, 10000, 0600, &err));
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    signal(SIGXFSZ, SIG_DFL);
+    unit_disk_free();
     assert_int_equal(err.code, ERROR_SYSTEM);
     assert_holds(name, "old");
     assert_int_equal(count_entries(dir), 1);

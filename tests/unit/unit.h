@@ -7,12 +7,14 @@
 
 #include <errno.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -42,6 +44,30 @@ static inline void unit_dir_free(char *dir)
     if (!file_remove_tree(dir, &err))
         fail_msg("%s", err.text);
     free(dir);
+}
+
+/*
+ * As if the disk were full: no file can grow past `bytes` until unit_disk_free().  Never test
+ * with /dev/full what replaces or removes a file: for root, it would remove the device.
+ */
+static inline void unit_disk_full(size_t bytes)
+{
+    struct rlimit limit;
+
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = bytes;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+static inline void unit_disk_free(void)
+{
+    struct rlimit limit;
+
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = limit.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    signal(SIGXFSZ, SIG_DFL);
 }
 
 /* A file of the source tree, or below the shared data; NULL where it is absent.
