@@ -66,6 +66,7 @@ struct backend_ops {
     void (*dropout)(struct backend *be, const struct op_dropout *op);
     void (*square_sum)(struct backend *be, const struct op_square_sum *op);
     void (*adamw)(struct backend *be, const struct op_adamw *op);
+    void (*sgd)(struct backend *be, const struct op_sgd *op);
 };
 
 extern const struct backend_ops backend_cpu;

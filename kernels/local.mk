@@ -4,15 +4,29 @@ noinst_LIBRARIES += libkernels.a
 
 libkernels_a_SOURCES =
 libkernels_a_SOURCES += %D%/backend.c %D%/backend.h
+libkernels_a_SOURCES += %D%/cpu/cpu_adamw.c
+libkernels_a_SOURCES += %D%/cpu/cpu_attention.c %D%/cpu/cpu_attention.h
+libkernels_a_SOURCES += %D%/cpu/cpu_attention_backward.c
 libkernels_a_SOURCES += %D%/cpu/cpu_backend.c %D%/cpu/cpu_backend.h
 libkernels_a_SOURCES += %D%/cpu/cpu_cores.c %D%/cpu/cpu_cores.h
+libkernels_a_SOURCES += %D%/cpu/cpu_elementwise.c
+libkernels_a_SOURCES += %D%/cpu/cpu_embedding.c
 libkernels_a_SOURCES += %D%/cpu/cpu_isa.c %D%/cpu/cpu_isa.h
+libkernels_a_SOURCES += %D%/cpu/cpu_loss.c
+libkernels_a_SOURCES += %D%/cpu/cpu_norm.c
+libkernels_a_SOURCES += %D%/cpu/cpu_ops.c %D%/cpu/cpu_ops.h
 libkernels_a_SOURCES += %D%/cpu/cpu_pool.c %D%/cpu/cpu_pool.h
+libkernels_a_SOURCES += %D%/cpu/cpu_rope.c
+libkernels_a_SOURCES += %D%/cpu/cpu_swiglu.c
+libkernels_a_SOURCES += %D%/cpu/cpu_tile.h
+libkernels_a_SOURCES += %D%/cpu/cpu_vector.h
 libkernels_a_SOURCES += %D%/ops.h
 libkernels_a_SOURCES += %D%/tensor.c %D%/tensor.h
 
 # Variants for one instruction set, made from a template; chosen at run time.
 if HAVE_X86_KERNELS
+libkernels_a_SOURCES += %D%/cpu/cpu_ops_avx2.c
+libkernels_a_SOURCES += %D%/cpu/cpu_ops_avx512.c
 endif
 
 # Kernels and their C side.  nvcc makes the objects of the .cu files by the rule below.

@@ -190,4 +190,13 @@ struct op_adamw {
     int64_t step;
 };
 
+/*
+ * Plain gradient descent on one tensor, as torch.optim.SGD without momentum; formats as above:
+ *   w -= lr * (grad_scale * grad + decay * w);  copy = w in a 16-bit format, or absent
+ */
+struct op_sgd {
+    struct tensor w, grad, copy;
+    double lr, decay, grad_scale;
+};
+
 #endif

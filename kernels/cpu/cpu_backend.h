@@ -49,5 +49,6 @@ void cpu_zero(struct backend *be, const struct op_zero *op);
 void cpu_dropout(struct backend *be, const struct op_dropout *op);
 void cpu_square_sum(struct backend *be, const struct op_square_sum *op);
 void cpu_adamw(struct backend *be, const struct op_adamw *op);
+void cpu_sgd(struct backend *be, const struct op_sgd *op);
 
 #endif

@@ -1,0 +1,14 @@
+/* kernels/cpu/cpu_ops_avx512.c - the operations once more, for AVX-512. */
+#include "config.h"
+
+#define CPU_VARIANT avx512
+
+#include "kernels/cpu/cpu_adamw.c"
+#include "kernels/cpu/cpu_attention.c"
+#include "kernels/cpu/cpu_attention_backward.c"
+#include "kernels/cpu/cpu_elementwise.c"
+#include "kernels/cpu/cpu_embedding.c"
+#include "kernels/cpu/cpu_loss.c"
+#include "kernels/cpu/cpu_norm.c"
+#include "kernels/cpu/cpu_rope.c"
+#include "kernels/cpu/cpu_swiglu.c"
