@@ -45,6 +45,7 @@ unit_tests += %D%/unit/test_probe
 unit_tests += %D%/unit/test_scaler
 
 # kernels
+unit_tests += %D%/unit/test_cpu_attention
 unit_tests += %D%/unit/test_cpu_cores
 unit_tests += %D%/unit/test_cpu_pool
 
@@ -78,6 +79,17 @@ check_PROGRAMS += $(heavy_tests)
 endif
 endif
 
+# operations in double, and operands to hold the backends against them
+if HAVE_CMOCKA
+check_LIBRARIES += libreference.a
+REFERENCE = libreference.a
+libreference_a_SOURCES =
+libreference_a_SOURCES += %D%/reference/operand.c %D%/reference/operand.h
+libreference_a_SOURCES += %D%/reference/reference.h
+libreference_a_SOURCES += %D%/reference/reference_attention.c
+libreference_a_SOURCES += %D%/reference/reference_layers.c
+endif
+
 check_LIBRARIES += libreplay.a
 libreplay_a_SOURCES = %D%/fuzz/replay.c
 check_PROGRAMS += $(fuzz_tests)
@@ -88,7 +100,7 @@ TESTS = $(check_PROGRAMS) $(script_tests)
 # the main() of a fuzz target, taken only where there is no other; make fuzz has its own
 REPLAY = libreplay.a
 
-LDADD = $(REPLAY) $(LAYERS) $(CMOCKA_LIBS) $(LIBRARY_LIBS) $(CUDA_LIBS)
+LDADD = $(REPLAY) $(REFERENCE) $(LAYERS) $(CMOCKA_LIBS) $(LIBRARY_LIBS) $(CUDA_LIBS)
 
 TEST_EXTENSIONS = .t
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh

@@ -1,0 +1,85 @@
+/*
+ * tests/reference/reference.h - every operation of kernels/ops.h as the plain loops under
+ * its formula, in double.  Matrices are contiguous; NULL is absent; letters and shapes as
+ * there.
+ */
+#ifndef TESTS_REFERENCE_REFERENCE_H
+#define TESTS_REFERENCE_REFERENCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct reference_norm {
+    size_t rows, cols;
+    double eps;
+    const double *x, *delta, *weight;
+    double *sum, *out, *rstd;
+};
+void reference_norm(const struct reference_norm *r);
+
+/* x is the sum of the forward pass; dx and dweight are added to. */
+struct reference_norm_backward {
+    size_t rows, cols;
+    double eps;
+    const double *x, *weight, *dout;
+    double *dx, *dweight;
+};
+void reference_norm_backward(const struct reference_norm_backward *r);
+
+/* In place; `base` is theta, the table's cos and sin are made here. */
+struct reference_rope {
+    size_t rows, heads, head_size;
+    double base;
+    const int32_t *positions;
+    bool inverse;
+    double *x;
+};
+void reference_rope(const struct reference_rope *r);
+
+struct reference_swiglu {
+    size_t numbers;
+    const double *gate, *up, *dout;
+    double *out;         /* or NULL */
+    double *dgate, *dup; /* or NULL */
+};
+void reference_swiglu(const struct reference_swiglu *r);
+
+struct reference_attention {
+    size_t rows, sequences, heads, kv_heads, head_size, window;
+    const int32_t *offsets;
+    double scale;
+    const double *q, *k, *v, *dout;
+    double *out, *lse;
+    double *dq, *dk, *dv; /* or NULL */
+};
+void reference_attention(const struct reference_attention *r);
+void reference_attention_backward(const struct reference_attention *r);
+
+struct reference_classifier {
+    size_t rows, cols, words;
+    const double *x, *w;
+    const int32_t *targets;
+    double grad_scale, smoothing;
+    double *losses, *dx, *dw; /* dx is written, dw is added to; or NULL */
+};
+void reference_classifier(const struct reference_classifier *r);
+
+struct reference_adamw {
+    size_t numbers;
+    const double *grad;
+    double *w, *m, *v;
+    double lr, beta1, beta2, eps, decay, grad_scale;
+    int64_t step;
+};
+void reference_adamw(const struct reference_adamw *r);
+
+/*
+ * The largest difference between grad and central differences of f over x (numbers), as a
+ * share of the largest number of grad.
+ */
+typedef double reference_function(void *context);
+double reference_slope_error(reference_function *f, void *context, double *x,
+                             size_t numbers, const double *grad);
+
+#endif

@@ -1,0 +1,114 @@
+/* tests/reference/reference_attention.c - causal attention and its gradients in double.
+ */
+#include "config.h"
+
+#include "tests/reference/reference.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* One query of one head: the rows first .. row that it sees, and the places of its
+ * vectors. */
+struct query {
+    size_t first, row, head, kv_head;
+};
+
+static const double *vector(const double *x, size_t row, size_t heads, size_t head,
+                            size_t size)
+{
+    return x + (row * heads + head) * size;
+}
+
+static double dot(const double *x, const double *y, size_t size)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < size; i++)
+        sum += x[i] * y[i];
+    return sum;
+}
+
+static double score(const struct reference_attention *r, struct query at, size_t key)
+{
+    return r->scale * dot(vector(r->q, at.row, r->heads, at.head, r->head_size),
+                          vector(r->k, key, r->kv_heads, at.kv_head, r->head_size),
+                          r->head_size);
+}
+
+static void forward(const struct reference_attention *r, struct query at)
+{
+    double *out = r->out + (at.row * r->heads + at.head) * r->head_size;
+    double max = -INFINITY, sum = 0;
+
+    for (size_t key = at.first; key <= at.row; key++)
+        max = fmax(max, score(r, at, key));
+    for (size_t d = 0; d < r->head_size; d++)
+        out[d] = 0;
+    for (size_t key = at.first; key <= at.row; key++) {
+        double e = exp(score(r, at, key) - max);
+
+        sum += e;
+        for (size_t d = 0; d < r->head_size; d++)
+            out[d] += e * vector(r->v, key, r->kv_heads, at.kv_head, r->head_size)[d];
+    }
+    for (size_t d = 0; d < r->head_size; d++)
+        out[d] /= sum;
+    r->lse[at.head * r->rows + at.row] = max + log(sum);
+}
+
+/* With p = softmax: dv_j += p_j dout, ds_j = p_j (dout v_j - sum of p dout v). */
+static void backward(const struct reference_attention *r, struct query at)
+{
+    const double *dout = vector(r->dout, at.row, r->heads, at.head, r->head_size);
+    double lse = r->lse[at.head * r->rows + at.row], mean = 0;
+
+    for (size_t key = at.first; key <= at.row; key++)
+        mean += exp(score(r, at, key) - lse) *
+                dot(dout, vector(r->v, key, r->kv_heads, at.kv_head, r->head_size),
+                    r->head_size);
+    for (size_t key = at.first; key <= at.row; key++) {
+        size_t q = (at.row * r->heads + at.head) * r->head_size;
+        size_t k = (key * r->kv_heads + at.kv_head) * r->head_size;
+        double p = exp(score(r, at, key) - lse);
+        double ds = r->scale * p * (dot(dout, r->v + k, r->head_size) - mean);
+
+        for (size_t d = 0; d < r->head_size; d++) {
+            r->dv[k + d] += p * dout[d];
+            r->dq[q + d] += ds * r->k[k + d];
+            r->dk[k + d] += ds * r->q[q + d];
+        }
+    }
+}
+
+static void each_query(const struct reference_attention *r,
+                       void (*visit)(const struct reference_attention *, struct query))
+{
+    for (size_t s = 0; s < r->sequences; s++)
+        for (size_t row = (size_t)r->offsets[s]; row < (size_t)r->offsets[s + 1]; row++)
+            for (size_t head = 0; head < r->heads; head++) {
+                size_t begin = (size_t)r->offsets[s];
+                struct query at = {
+                    .first = r->window && row - begin >= r->window ? row + 1 - r->window
+                                                                   : begin,
+                    .row = row,
+                    .head = head,
+                    .kv_head = head / (r->heads / r->kv_heads),
+                };
+
+                visit(r, at);
+            }
+}
+
+void reference_attention(const struct reference_attention *r)
+{
+    each_query(r, forward);
+}
+
+void reference_attention_backward(const struct reference_attention *r)
+{
+    for (size_t i = 0; i < r->rows * r->heads * r->head_size; i++)
+        r->dq[i] = 0;
+    for (size_t i = 0; i < r->rows * r->kv_heads * r->head_size; i++)
+        r->dk[i] = r->dv[i] = 0;
+    each_query(r, backward);
+}

@@ -1,0 +1,272 @@
+/* tests/unit/test_cpu_attention.c - attention and its gradients are those of the formula,
+ * for packed runs, shared heads and windows, with any number of threads. */
+#include "config.h"
+
+#include "kernels/backend.h"
+
+#include <math.h>
+
+#include "base/size.h"
+#include "tests/reference/operand.h"
+#include "tests/reference/reference.h"
+#include "tests/unit/unit.h"
+
+OPERATION(attention)
+OPERATION(attention_backward)
+
+struct shape {
+    enum format format;
+    size_t heads, kv_heads, head_size, window;
+    int32_t offsets[8]; /* up to the first that is not more than the one before */
+};
+
+static const struct shape shapes[] = {
+    { FORMAT_FP32, 1, 1, 8, 0, { 0, 1 } },
+    { FORMAT_FP32, 2, 1, 16, 0, { 0, 3 } },
+    { FORMAT_FP32, 2, 2, 64, 0, { 0, 17 } },
+    { FORMAT_FP32, 3, 1, 16, 0, { 0, 257 } },
+    { FORMAT_FP32, 2, 1, 80, 0, { 0, 64, 128 } },
+    { FORMAT_FP32, 4, 2, 4, 0, { 0, 1, 2, 66, 130, 131, 257 } },
+    { FORMAT_FP32, 1, 1, 6, 0, { 0, 63, 65, 66, 129 } },
+    { FORMAT_FP32, 1, 1, 256, 0, { 0, 70 } },
+    { FORMAT_FP32, 2, 1, 8, 1, { 0, 130 } },
+    { FORMAT_FP32, 2, 1, 8, 40, { 0, 10, 257 } },
+    { FORMAT_FP32, 2, 1, 8, 100, { 0, 257 } },
+    { FORMAT_BF16, 4, 2, 64, 0, { 0, 50, 133 } },
+    { FORMAT_FP16, 2, 1, 20, 33, { 0, 40, 150 } },
+};
+
+/* All that one case needs, for the operation and for the reference. */
+struct attention_case {
+    struct operand q, k, v, out, lse, dout, dq, dk, dv, delta;
+    double *real[5]; /* out, lse, dq, dk, dv */
+    struct op_attention op;
+    struct reference_attention reference;
+};
+
+static size_t runs_of(const struct shape *shape)
+{
+    size_t runs = 0;
+
+    while (runs + 1 < TS_COUNT(shape->offsets) &&
+           shape->offsets[runs + 1] > shape->offsets[runs])
+        runs++;
+    return runs;
+}
+
+static void make_reference(struct attention_case *c, const struct shape *shape)
+{
+    size_t runs = runs_of(shape), rows = (size_t)shape->offsets[runs];
+    size_t queries = rows * shape->heads * shape->head_size;
+
+    for (size_t i = 0; i < TS_COUNT(c->real); i++)
+        c->real[i] = calloc(queries + rows * shape->heads, sizeof(double));
+    c->reference = (struct reference_attention) {
+        .rows = rows,
+        .sequences = runs,
+        .heads = shape->heads,
+        .kv_heads = shape->kv_heads,
+        .head_size = shape->head_size,
+        .window = shape->window,
+        .offsets = shape->offsets,
+        .scale = 1 / sqrt((double)shape->head_size),
+        .q = c->q.real,
+        .k = c->k.real,
+        .v = c->v.real,
+        .dout = c->dout.real,
+        .out = c->real[0],
+        .lse = c->real[1],
+        .dq = c->real[2],
+        .dk = c->real[3],
+        .dv = c->real[4],
+    };
+    reference_attention(&c->reference);
+    reference_attention_backward(&c->reference);
+}
+
+static void case_open(struct attention_case *c, const struct shape *shape)
+{
+    size_t rows = (size_t)shape->offsets[runs_of(shape)], longest = 0;
+    size_t wide = shape->heads * shape->head_size,
+           narrow = shape->kv_heads * shape->head_size;
+    enum format format = shape->format;
+
+    c->q = operand_random(format, rows, wide, 2, 1);
+    c->k = operand_random(format, rows, narrow, 2, 2);
+    c->v = operand_random(format, rows, narrow, 1, 3);
+    c->dout = operand_random(format, rows, wide, 1, 4);
+    c->out = operand_filled(format, rows, wide, 7);
+    c->lse = operand_filled(FORMAT_FP32, shape->heads, rows, 7);
+    c->dq = operand_filled(format, rows, wide, 7);
+    c->dk = operand_filled(format, rows, narrow, 7);
+    c->dv = operand_filled(format, rows, narrow, 7);
+    c->delta = operand_filled(FORMAT_FP32, shape->heads, rows, 7);
+    make_reference(c, shape);
+    for (size_t i = 0; i < c->reference.sequences; i++)
+        if ((size_t)(shape->offsets[i + 1] - shape->offsets[i]) > longest)
+            longest = (size_t)(shape->offsets[i + 1] - shape->offsets[i]);
+    c->op = (struct op_attention) {
+        .out = c->out.tensor,
+        .lse = c->lse.tensor,
+        .q = c->q.tensor,
+        .k = c->k.tensor,
+        .v = c->v.tensor,
+        .offsets = shape->offsets,
+        .sequences = c->reference.sequences,
+        .longest = longest,
+        .heads = shape->heads,
+        .kv_heads = shape->kv_heads,
+        .head_size = shape->head_size,
+        .window = shape->window,
+        .scale = (float)c->reference.scale,
+    };
+}
+
+static void case_close(struct attention_case *c)
+{
+    struct operand *operands[] = { &c->q,    &c->k,  &c->v,  &c->out, &c->lse,
+                                   &c->dout, &c->dq, &c->dk, &c->dv,  &c->delta };
+
+    for (size_t i = 0; i < TS_COUNT(operands); i++)
+        operand_clear(operands[i]);
+    for (size_t i = 0; i < TS_COUNT(c->real); i++)
+        free(c->real[i]);
+}
+
+static void test_attention_is_the_formula(void **state)
+{
+    for (size_t i = 0; i < TS_COUNT(shapes); i++) {
+        struct attention_case c;
+
+        case_open(&c, &shapes[i]);
+        machines_try(*state, run_attention, &c.op,
+                     (struct outcome[]) { { &c.out, c.real[0], 16, 0 },
+                                          { &c.lse, c.real[1], 8, 1 } },
+                     2);
+        case_close(&c);
+    }
+}
+
+/* delta comes from `out` in its format, which may be half an epsilon off. */
+static double backward_units(enum format format)
+{
+    return format == FORMAT_FP32 ? 32 : format_info(format)->epsilon * 0x1p23;
+}
+
+static void test_attention_backward_is_the_gradient(void **state)
+{
+    for (size_t i = 0; i < TS_COUNT(shapes); i++) {
+        struct attention_case c;
+        struct op_attention_backward op;
+        double units = backward_units(shapes[i].format);
+
+        case_open(&c, &shapes[i]);
+        memcpy(c.out.real, c.real[0], c.out.numbers * sizeof(double));
+        memcpy(c.lse.real, c.real[1], c.lse.numbers * sizeof(double));
+        operand_write(&c.out);
+        operand_write(&c.lse);
+        op = (struct op_attention_backward) { .dq = c.dq.tensor,
+                                              .dk = c.dk.tensor,
+                                              .dv = c.dv.tensor,
+                                              .delta = c.delta.tensor,
+                                              .dout = c.dout.tensor,
+                                              .forward = c.op };
+        machines_try(*state, run_attention_backward, &op,
+                     (struct outcome[]) { { &c.dq, c.real[2], units, 1 },
+                                          { &c.dk, c.real[3], units, 1 },
+                                          { &c.dv, c.real[4], units, 1 },
+                                          { &c.delta, NULL, 0, 0 } },
+                     4);
+        case_close(&c);
+    }
+}
+
+static double loss(void *context)
+{
+    struct reference_attention *r = context;
+    double sum = 0;
+
+    reference_attention(r);
+    for (size_t i = 0; i < r->rows * r->heads * r->head_size; i++)
+        sum += r->out[i] * r->dout[i];
+    return sum;
+}
+
+static void test_reference_gradient_is_the_slope(void **state)
+{
+    static const struct shape small[] = {
+        { FORMAT_FP32, 4, 2, 6, 0, { 0, 1, 9, 12 } },
+        { FORMAT_FP32, 2, 2, 4, 3, { 0, 11 } },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(small); i++) {
+        struct attention_case c;
+
+        case_open(&c, &small[i]);
+        assert_true(reference_slope_error(loss, &c.reference, c.q.real, c.q.numbers,
+                                          c.real[2]) < 1e-6);
+        assert_true(reference_slope_error(loss, &c.reference, c.k.real, c.k.numbers,
+                                          c.real[3]) < 1e-6);
+        assert_true(reference_slope_error(loss, &c.reference, c.v.real, c.v.numbers,
+                                          c.real[4]) < 1e-6);
+        case_close(&c);
+    }
+}
+
+/* A broken number reaches all that sees it, and nothing before it. */
+static void test_attention_shows_nan_and_inf(void **state)
+{
+    static const struct shape shape = { FORMAT_FP32, 1, 1, 8, 0, { 0, 40, 100 } };
+    static const float broken[] = { NAN, INFINITY };
+    struct machines *machines = *state;
+    struct attention_case c;
+
+    case_open(&c, &shape);
+    for (size_t i = 0; i < TS_COUNT(broken); i++)
+        for (size_t m = 0; m < MACHINES; m++) {
+            struct backend *be = machines->backends[m];
+            float *v = c.v.tensor.data, *out = c.out.tensor.data;
+
+            v[20 * c.v.tensor.stride] = broken[i];
+            be->ops->attention(be, &c.op);
+            assert_true(isfinite(out[3 * c.out.tensor.stride]));
+            assert_true(isfinite(out[45 * c.out.tensor.stride]));
+            for (size_t row = 20; row < 40; row++)
+                assert_false(isfinite(out[row * c.out.tensor.stride]));
+        }
+    case_close(&c);
+}
+
+/* Scores far beyond what e^x can hold. */
+static void test_attention_of_large_scores_is_finite(void **state)
+{
+    static const struct shape shape = { FORMAT_FP32, 1, 1, 8, 0, { 0, 100 } };
+    struct machines *machines = *state;
+    struct attention_case c;
+
+    case_open(&c, &shape);
+    c.op.scale = 1000;
+    for (size_t m = 0; m < MACHINES; m++) {
+        struct backend *be = machines->backends[m];
+
+        be->ops->attention(be, &c.op);
+        operand_read(&c.out);
+        for (size_t i = 0; i < c.out.numbers; i++)
+            assert_true(isfinite(c.out.real[i]));
+    }
+    case_close(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reference_gradient_is_the_slope),
+        cmocka_unit_test(test_attention_is_the_formula),
+        cmocka_unit_test(test_attention_backward_is_the_gradient),
+        cmocka_unit_test(test_attention_shows_nan_and_inf),
+        cmocka_unit_test(test_attention_of_large_scores_is_finite),
+    };
+
+    return cmocka_run_group_tests(tests, machines_open, machines_close);
+}
