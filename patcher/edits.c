@@ -61,12 +61,17 @@ static bool overlaps(const struct edits *edits, size_t slot, size_t at, size_t c
     return slot < edits->count && edits->list[slot].at < at + cut;
 }
 
+bool edits_fit(const struct edits *edits, size_t at, size_t cut)
+{
+    return at + cut >= at && !overlaps(edits, find_slot(edits, at, cut), at, cut);
+}
+
 bool edits_replace(struct edits *edits, size_t at, size_t cut, const char *with,
                    struct error *err)
 {
     size_t slot = find_slot(edits, at, cut);
 
-    if (at + cut < at || overlaps(edits, slot, at, cut))
+    if (!edits_fit(edits, at, cut))
         return error_set(err, ERROR_JOB, "two edits overlap at byte %zu", at);
     if (edits->count == edits->room) {
         edits->room = edits->room ? 2 * edits->room : 16;

@@ -9,6 +9,8 @@ struct edits;
 struct edits *edits_new(void);
 void edits_free(struct edits *edits);
 size_t edits_count(const struct edits *edits);
+/* Would edits_replace take it? */
+bool edits_fit(const struct edits *edits, size_t at, size_t cut);
 /*
  * Replace `cut` bytes at byte `at` by `with` (copied).  cut 0 inserts, with "" deletes.
  * Fails with ERROR_JOB if the cut overlaps one already in the list.

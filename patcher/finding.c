@@ -37,11 +37,18 @@ struct finding *findings_add(struct findings *findings, const struct finding *fi
     return &findings->list[findings->count++];
 }
 
+/* Lines inserted at one place keep the order they are inserted in, whatever their rules.
+ */
+static bool is_insert(const struct finding *finding)
+{
+    return finding->now && finding->cut == 0;
+}
+
 static int compare(const struct finding *a, const struct finding *b)
 {
     if (a->at.byte != b->at.byte)
         return a->at.byte < b->at.byte ? -1 : 1;
-    return strcmp(a->rule, b->rule);
+    return is_insert(a) && is_insert(b) ? 0 : strcmp(a->rule, b->rule);
 }
 
 /* Insertion keeps the order of equals, as inserted lines at one place need; lists are

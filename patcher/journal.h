@@ -20,8 +20,12 @@ bool journal_add(const char *job, const struct journal_entry *entry, struct erro
  * json_decrefs. */
 json_t *journal_read(const char *job, struct error *err);
 
+/* The same for a text. */
+json_t *journal_parse(const char *data, size_t len);
+
 /* Put back what the last patch replaced, or backup `id` (NULL: the last).  The state replaced is
- * backed up first, so a second undo redoes.  Refused with ERROR_JOB if the job was changed since, unless `force`. */
+ * backed up first, so a second undo redoes.  Refused with ERROR_JOB if the job was changed since, unless `force`.
+ * *restored (or NULL) is malloc'ed: the path of the backup. */
 bool journal_undo(const char *job, const char *id, bool force, char **restored,
                   struct error *err);
 

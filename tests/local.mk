@@ -59,6 +59,9 @@ unit_tests += %D%/unit/test_shapes
 
 # patcher
 unit_tests += %D%/unit/test_document
+unit_tests += %D%/unit/test_edits
+unit_tests += %D%/unit/test_finding
+unit_tests += %D%/unit/test_rewrite
 
 # runner
 
