@@ -1,6 +1,6 @@
 /*
- * patcher/schema.h - the table of every key: type, range, preset, help, what is done with it, and
- * its field in struct plan.  PRECISION.md D2.
+ * patcher/schema.h - the table of every key: type, range, preset, help, what is done with
+ * it, and its field in struct plan.  PRECISION.md D2.
  */
 #ifndef PATCHER_SCHEMA_H
 #define PATCHER_SCHEMA_H
@@ -10,16 +10,18 @@
 #include "train/plan.h"
 
 enum key_type {
-    KEY_BOOL,    /* true false, any case; yes no on off with TS012 */
-    KEY_CHOICE,  /* a bool, or auto */
+    KEY_BOOL,   /* true false, any case; yes no on off with TS012 */
+    KEY_CHOICE, /* a bool, or auto */
     KEY_INT,
     KEY_REAL,
     KEY_TEXT,
     KEY_PATH,
     KEY_ENUM,    /* one of `values` */
     KEY_SCALE,   /* dynamic, none, or a number */
+    KEY_SIZE,    /* bytes ("12GiB"), or a share ("80%") */
+    KEY_SECONDS, /* a number, or one with s, m, h, d */
     KEY_BOOL_OR_TEXT,
-    KEY_LIST,    /* text, separated by commas, or a YAML list */
+    KEY_LIST, /* text, separated by commas, or a YAML list */
     KEY_MAP,
     KEY_ANY
 };
@@ -36,14 +38,22 @@ struct key {
     const char *name;
     enum key_type type;
     enum key_use use;
-    double min, max;          /* of numbers; both 0: no bounds */
-    const char *preset;       /* as YAML; NULL: none */
+    double min, max;           /* of numbers; both 0: no bounds */
+    const char *preset;        /* as YAML; NULL: none */
     const char *const *values; /* of KEY_ENUM, NULL-ended, in the order of the C enum */
-    const char *harmless;     /* of KEY_REJECTED: values that are fine, separated by blanks */
-    const char *now;          /* of KEY_RENAMED */
-    bool secret;              /* never printed */
-    size_t into;              /* offsetof(struct plan, ...), for KEY_USED */
-    const char *section;      /* "Model and method" */
+    const char *rejects;       /* of KEY_ENUM: further values, known and refused: TS707 */
+    const char *later;    /* of KEY_ENUM: values accepted that cannot run yet: TS707 */
+    const char *idle;     /* of KEY_ENUM: values accepted without effect: TS708 */
+    const char *null;     /* what an empty value means, as YAML; NULL: not given */
+    const char *harmless; /* of KEY_REJECTED, KEY_IGNORED: values that are fine besides
+                             the preset, null and false; separated by blanks */
+    const char *now;      /* of KEY_RENAMED, KEY_FOREIGN: the name here, or NULL */
+    const char *rule;     /* of KEY_RENAMED: the rule that renames it; NULL: an alias */
+    const char *instead;  /* of KEY_REJECTED, KEY_FOREIGN: what to do; or NULL */
+    bool secret;          /* never printed */
+    size_t into; /* offsetof(struct plan, ...), for KEY_USED; 0: schema_bind itself
+                    knows where (several keys make one field) */
+    const char *section; /* "Model and method" */
     const char *help;
 };
 
@@ -52,14 +62,25 @@ const struct key *schema_find(const char *name);
 /* Members of the block `trainspool:`. */
 size_t schema_block_keys(const struct key **keys);
 
-/* TS012, TS014, TS701-TS709 over the whole document. */
+/* TS012, TS014, TS701-TS709 over the whole document.  A file of another tool has one
+ * finding, TS706. */
 void schema_check(const struct document *document, struct findings *findings);
-/* Fill the plan with presets and then with what the document says; what cannot be read keeps its
- * preset (schema_check has told). */
+/* Fill the plan with presets and then with what the document says; what cannot be read
+ * keeps its preset (schema_check has told).  job, dir, run_dir of the plan are the
+ * caller's and stay; relative paths are put behind dir. */
 void schema_bind(const struct document *document, struct arena *arena, struct plan *plan);
 
-/* The closest known key: case and separators folded, then edit distance at most 2.  *exact: equal but
- * for case, blanks, separators.  Up to `room` candidates at the least distance. */
+/* One key as the command line may say it, --set KEY=VALUE.  ERROR_USAGE. */
+bool schema_set(const char *key, const char *value, struct arena *arena,
+                struct plan *plan, struct error *err);
+
+/* Is the value under this name a secret: of the table, or a name that looks like one
+ * ("AWS_SECRET_KEY" in a job's environment). */
+bool schema_is_secret(const char *name);
+
+/* The closest known key: case and separators folded, then edit distance at most 2.
+ * *exact: equal but for case, blanks, separators.  Up to `room` candidates at the least
+ * distance. */
 size_t schema_nearest(const char *name, const char **out, size_t room, bool *exact);
 
 #endif

@@ -95,6 +95,7 @@ struct plan {
 
     /* trainspool: */
     enum policy policy;
+    bool external; /* target external: checked for another program, not trained here */
     const char *device_wanted; /* "auto", "cpu", "cuda:1" */
     int64_t threads;           /* 0: all */
     int64_t priority;
