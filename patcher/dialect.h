@@ -1,0 +1,22 @@
+/* patcher/dialect.h - whose file a text is: the keys that only one tool has tell. */
+#ifndef PATCHER_DIALECT_H
+#define PATCHER_DIALECT_H
+
+#include "patcher/document.h"
+
+enum dialect {
+    DIALECT_NATIVE, /* LLaMA-Factory and Hugging Face TrainingArguments: a job */
+    DIALECT_AXOLOTL,
+    DIALECT_TORCHTUNE,
+    DIALECT_V1,         /* LLaMA-Factory v1: nested */
+    DIALECT_ACCELERATE, /* a launcher's settings */
+    DIALECT_NONE        /* not one key of a job */
+};
+
+/* *marker: the key that tells, or NULL.  The document has a root. */
+enum dialect dialect_find(const struct document *document, const struct entry **marker);
+/* A sentence for a file that is no job, naming the key that told. */
+const char *dialect_sentence(enum dialect dialect, const struct entry *marker,
+                             struct arena *arena);
+
+#endif

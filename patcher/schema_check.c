@@ -1,0 +1,444 @@
+/* patcher/schema_check.c - every key and value of a job against the table. */
+#include "config.h"
+
+#include "patcher/schema_keys.h"
+#include "patcher/schema_value.h"
+
+#include "base/size.h"
+#include "patcher/dialect.h"
+#include "patcher/nearest.h"
+#include "patcher/propose.h"
+
+#include <string.h>
+
+#define SHOWN_MAX 60 /* bytes of a value that a sentence quotes */
+
+struct check {
+    struct proposal to;
+    struct arena *arena;
+    const struct node *map; /* the root, or the block */
+    const struct key *rows;
+    size_t count;
+    bool block;               /* in `trainspool:`: cannot be edited */
+    const struct entry *idle; /* the first key without effect */
+    const char *idle_names;
+    size_t idle_count;
+};
+
+/* The value as a sentence may show it. */
+static const char *shown(const struct check *check, const struct key *key,
+                         const struct node *node)
+{
+    struct text text;
+    const char *copy;
+    size_t len = node->len < SHOWN_MAX ? node->len : SHOWN_MAX;
+
+    if (key->secret)
+        return "(not shown)";
+    if (node->kind != NODE_SCALAR)
+        return node->kind == NODE_MAP ? "a map" : "a list";
+    text_init(&text, 0);
+    text_addc(&text, '\'');
+    while (len > 0 && len < node->len && ((unsigned char)node->text[len] & 0xc0) == 0x80)
+        len--;
+    text_add_visible(&text, node->text, len);
+    text_adds(&text, len < node->len ? "...'" : "'");
+    copy = arena_copy(check->arena, text.data, text.len);
+    text_clear(&text);
+    return copy;
+}
+
+static const char *visible(const struct check *check, const char *name)
+{
+    struct text text;
+    const char *copy;
+    size_t len = strlen(name);
+
+    text_init(&text, 0);
+    text_add_visible(&text, name, len < SHOWN_MAX ? len : SHOWN_MAX);
+    copy = arena_copy(check->arena, text.data, text.len);
+    text_clear(&text);
+    return copy;
+}
+
+static void remark(const struct check *check, const char *rule, enum severity severity,
+                   const struct entry *entry, const char *message, const char *note)
+{
+    propose_remark(
+        &check->to,
+        &(struct finding) {
+            .rule = rule, .severity = severity, .message = message, .note = note },
+        entry);
+}
+
+/* ---- Names ---- */
+
+static void remark_name(const struct check *check, const char *rule,
+                        const struct entry *entry, const char *message)
+{
+    propose_key_remark(&check->to,
+                       &(struct finding) {
+                           .rule = rule, .severity = SEVERITY_ERROR, .message = message },
+                       entry);
+}
+
+static const char *list_of(const struct check *check, const char *const *names,
+                           size_t count)
+{
+    const char *list = names[0];
+
+    for (size_t i = 1; i < count; i++)
+        list = arena_printf(check->arena, "%s%s%s", list, i + 1 < count ? ", " : " or ",
+                            names[i]);
+    return list;
+}
+
+/* TS701, TS702: the key under its right name, if that is not there already. */
+static void rename_to(const struct check *check, const struct entry *entry,
+                      const char *name, bool exact)
+{
+    struct finding finding = { .rule = exact ? "TS701" : "TS702",
+                               .severity = SEVERITY_ERROR,
+                               .apply = exact ? APPLY_SAFE : APPLY_UNSAFE,
+                               .key = name,
+                               .note = "the value stays" };
+    const char *written = visible(check, entry->key->text);
+
+    finding.message =
+        exact ? arena_printf(check->arena, "%s is written %s", written, name)
+              : arena_printf(check->arena, "%s is no key of a job; did you mean %s?",
+                             written, name);
+    if (check->block || node_find(check->map, name))
+        propose_key_remark(&check->to,
+                           &(struct finding) { .rule = finding.rule,
+                                               .severity = SEVERITY_ERROR,
+                                               .message = finding.message },
+                           entry);
+    else
+        propose_name(&check->to, &finding, entry, name);
+}
+
+static void check_unknown(const struct check *check, const struct entry *entry)
+{
+    const char *near[4];
+    const char *name = entry->key->text;
+    bool exact;
+    size_t count = schema_nearest_of(check->rows, check->count, name, near, 4, &exact);
+    const char *where = check->block ? "of the block trainspool" : "of a job";
+
+    if (strcmp(name, "<<") == 0 && !check->block) {
+        remark(check, "TS007", SEVERITY_WARNING, entry,
+               "<< merges nothing that could be read", NULL);
+    } else if (count == 1) {
+        rename_to(check, entry, near[0], exact);
+    } else if (count > 1) {
+        remark_name(check, "TS703", entry,
+                    arena_printf(check->arena, "%s is no key %s; did you mean %s?",
+                                 visible(check, name), where,
+                                 list_of(check, near, count < 3 ? count : 3)));
+    } else {
+        remark_name(
+            check, "TS703", entry,
+            arena_printf(check->arena, "%s is no key %s", visible(check, name), where));
+    }
+}
+
+static void check_foreign(const struct check *check, const struct key *key,
+                          const struct entry *entry)
+{
+    const char *message =
+        key->now && !key->instead
+            ? arena_printf(check->arena, "%s is another tool's word; here it is %s",
+                           key->name, key->now)
+            : arena_printf(check->arena, "%s is another tool's word: %s", key->name,
+                           key->instead);
+
+    remark_name(check, "TS706", entry, message);
+}
+
+/* TS601 and its like; an alias without a rule is as good as the name. */
+static void check_renamed(const struct check *check, const struct key *key,
+                          const struct entry *entry)
+{
+    struct finding finding = { .rule = key->rule,
+                               .severity = SEVERITY_WARNING,
+                               .apply = APPLY_SAFE,
+                               .key = key->now,
+                               .note = "the value stays" };
+
+    if (node_find(check->map, key->now)) {
+        remark_name(
+            check, "TS005", entry,
+            arena_printf(check->arena,
+                         "%s is another name of %s, which is given too: only one of "
+                         "them can count",
+                         key->name, key->now));
+    } else if (key->rule) {
+        finding.message =
+            arena_printf(check->arena, "%s is now called %s", key->name, key->now);
+        propose_name(&check->to, &finding, entry, key->now);
+    }
+}
+
+/* ---- Values ---- */
+
+static void check_type(const struct check *check, const struct key *key,
+                       const struct entry *entry, const struct value *value)
+{
+    const struct node *node = node_value(entry->value);
+    const char *near = node->kind == NODE_SCALAR ? value_nearest(key, node->text) : NULL;
+    bool range = value->state == VALUE_OUTSIDE;
+    const char *message =
+        arena_printf(check->arena, "%s must be %s, not %s", key->name,
+                     value_wanted(key, check->arena), shown(check, key, node));
+
+    if (near)
+        message = arena_printf(check->arena, "%s; did you mean %s?", message, near);
+    remark(check, range ? "TS705" : "TS704", SEVERITY_ERROR, entry, message, NULL);
+}
+
+static void check_yaml11(const struct check *check, const struct key *key,
+                         const struct entry *entry, const struct value *value)
+{
+    bool word = key->type == KEY_BOOL || key->type == KEY_CHOICE;
+    const char *meant = word ? (value->number != 0 ? "true" : "false")
+                             : scalar_print(value->number, check->arena);
+    struct finding finding = { .rule = "TS012",
+                               .severity = SEVERITY_WARNING,
+                               .apply = APPLY_SAFE,
+                               .key = key->name };
+
+    if (word && !check->block) {
+        finding.message = arena_printf(
+            check->arena,
+            "%s: %s is a boolean for some readers of YAML and a text for others",
+            key->name, entry->value->text);
+        propose_value(&check->to, &finding, entry, meant);
+        return;
+    }
+    remark(check, "TS012", SEVERITY_WARNING, entry,
+           arena_printf(
+               check->arena,
+               "%s: %s is read as %s here, and as something else by other readers of "
+               "YAML; write it out",
+               key->name, shown(check, key, node_value(entry->value)), meant),
+           NULL);
+}
+
+static void check_quoted(const struct check *check, const struct key *key,
+                         const struct entry *entry)
+{
+    struct finding finding = { .rule = "TS014",
+                               .severity = SEVERITY_INFO,
+                               .apply = APPLY_UNSAFE,
+                               .key = key->name };
+
+    finding.message = arena_printf(
+        check->arena,
+        "%s is given as a text; other tools may not "
+        "take it for %s",
+        key->name,
+        key->type == KEY_BOOL || key->type == KEY_CHOICE ? "a boolean" : "a number");
+    if (check->block || entry->value->kind != NODE_SCALAR)
+        remark(check, finding.rule, finding.severity, entry, finding.message, NULL);
+    else
+        propose_unquoted(&check->to, &finding, entry);
+}
+
+static void note_idle(struct check *check, const struct key *key,
+                      const struct entry *entry)
+{
+    if (!check->idle)
+        check->idle = entry;
+    check->idle_names =
+        check->idle_count++ == 0
+            ? key->name
+            : arena_printf(check->arena, "%s, %s", check->idle_names, key->name);
+}
+
+static void check_refused(const struct check *check, const struct key *key,
+                          const struct entry *entry)
+{
+    remark(check, "TS707", SEVERITY_ERROR, entry,
+           arena_printf(check->arena, "%s: %s is not done here, only %s", key->name,
+                        node_value(entry->value)->text, value_wanted(key, check->arena)),
+           NULL);
+}
+
+static void check_interpolated(const struct check *check, const struct key *key,
+                               const struct entry *entry)
+{
+    remark(check, "TS008", SEVERITY_ERROR, entry,
+           arena_printf(
+               check->arena,
+               "%s holds ${...}, which is not filled in here: write the value itself",
+               key->name),
+           NULL);
+}
+
+/* lr_scheduler_kwargs and no other map is looked into. */
+static void check_value(struct check *check, const struct key *key,
+                        const struct entry *entry)
+{
+    struct value value = value_read(key, entry->value, check->arena);
+
+    if (value.state == VALUE_WRONG || value.state == VALUE_OUTSIDE)
+        check_type(check, key, entry, &value);
+    else if (value.state == VALUE_REFUSED)
+        check_refused(check, key, entry);
+    else if (value.state == VALUE_INTERPOLATED)
+        check_interpolated(check, key, entry);
+    else if (value.state == VALUE_IDLE)
+        note_idle(check, key, entry);
+    if (value.state != VALUE_GOOD && value.state != VALUE_OUTSIDE)
+        return;
+    if (value.kind == SCALAR_YAML11)
+        check_yaml11(check, key, entry, &value);
+    else if (value.kind == SCALAR_QUOTED)
+        check_quoted(check, key, entry);
+}
+
+static void check_secret(const struct check *check, const struct key *key,
+                         const struct entry *entry)
+{
+    if (!node_is_null(entry->value))
+        remark(
+            check, "TS709", SEVERITY_WARNING, entry,
+            arena_printf(check->arena,
+                         "%s is a secret in a file that is copied, logged and backed up; "
+                         "nothing here needs it, so take it out",
+                         key->name),
+            NULL);
+}
+
+static void check_rejected(const struct check *check, const struct key *key,
+                           const struct entry *entry)
+{
+    if (value_is_off(key, entry->value, check->arena))
+        return;
+    remark(check, "TS707", SEVERITY_ERROR, entry,
+           arena_printf(check->arena, "%s (%s) is not done here%s%s", key->name,
+                        key->help, key->instead ? ": " : "",
+                        key->instead ? key->instead : ""),
+           NULL);
+}
+
+/* ---- The whole ---- */
+
+static const struct key *find_row(const struct check *check, const char *name)
+{
+    return check->block ? schema_block_find(name) : schema_find(name);
+}
+
+static void check_known(struct check *check, const struct key *key,
+                        const struct entry *entry)
+{
+    if (key->secret)
+        check_secret(check, key, entry);
+    switch (key->use) {
+    case KEY_USED:
+        check_value(check, key, entry);
+        break;
+    case KEY_IGNORED:
+        if (!key->secret && !value_is_off(key, entry->value, check->arena))
+            note_idle(check, key, entry);
+        break;
+    case KEY_REJECTED:
+        check_rejected(check, key, entry);
+        break;
+    case KEY_RENAMED:
+        check_renamed(check, key, entry);
+        if (!node_find(check->map, key->now) && schema_find(key->now)->use == KEY_USED)
+            check_value(check, schema_find(key->now), entry);
+        break;
+    case KEY_FOREIGN:
+        check_foreign(check, key, entry);
+        break;
+    }
+}
+
+static void check_map(struct check *check)
+{
+    for (size_t i = 0; i < check->map->count; i++) {
+        const struct entry *entry = &check->map->entries[i];
+        const struct key *key;
+
+        if (entry->key->kind != NODE_SCALAR) {
+            remark_name(check, "TS703", entry, "a key must be a name");
+            continue;
+        }
+        if (node_find(check->map, entry->key->text) != entry &&
+            !memchr(entry->key->text, 0, entry->key->len))
+            continue; /* given twice: the last one counts, TS005 tells */
+        key = find_row(check, entry->key->text);
+        if (!check->block && strcmp(entry->key->text, "trainspool") == 0)
+            continue;
+        if (key)
+            check_known(check, key, entry);
+        else
+            check_unknown(check, entry);
+    }
+}
+
+static void tell_idle(const struct check *check)
+{
+    const char *message;
+
+    if (!check->idle)
+        return;
+    message = check->idle_count == 1
+                  ? arena_printf(check->arena, "%s has no effect here", check->idle_names)
+                  : arena_printf(check->arena, "%zu keys have no effect here: %s",
+                                 check->idle_count, check->idle_names);
+    propose_key_remark(&check->to,
+                       &(struct finding) { .rule = "TS708",
+                                           .severity = SEVERITY_INFO,
+                                           .message = message },
+                       check->idle);
+}
+
+static void check_block(struct check *check)
+{
+    const struct entry *block = document_find(check->to.document, "trainspool");
+
+    if (!block || node_is_null(block->value))
+        return;
+    if (node_value(block->value)->kind != NODE_MAP) {
+        remark(check, "TS704", SEVERITY_ERROR, block,
+               "trainspool must be a block of its own keys: device, policy, keep ...",
+               NULL);
+        return;
+    }
+    check->map = node_value(block->value);
+    check->rows = schema_block_rows;
+    check->count = schema_block_count;
+    check->block = true;
+    check_map(check);
+}
+
+void schema_check(const struct document *document, struct findings *findings)
+{
+    struct check check = { .to = { document, findings },
+                           .arena = findings->arena,
+                           .map = document->root,
+                           .rows = schema_key_rows,
+                           .count = schema_key_count };
+    const struct entry *marker = NULL;
+    enum dialect dialect;
+
+    if (!document->root)
+        return;
+    dialect = dialect_find(document, &marker);
+    if (dialect != DIALECT_NATIVE) {
+        propose_key_remark(&check.to,
+                           &(struct finding) { .rule = "TS706",
+                                               .severity = SEVERITY_ERROR,
+                                               .message = dialect_sentence(
+                                                   dialect, marker, check.arena) },
+                           marker);
+        return;
+    }
+    check_map(&check);
+    check_block(&check);
+    tell_idle(&check);
+}

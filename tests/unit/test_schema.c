@@ -1,0 +1,540 @@
+/* tests/unit/test_schema.c - every row of the table can be bound, read and explained. */
+#include "config.h"
+
+#include "patcher/schema.h"
+
+#include "patcher/schema_keys.h"
+#include "patcher/schema_value.h"
+#include "tests/unit/unit.h"
+
+#include "base/size.h"
+
+struct job {
+    struct arena *arena;
+    struct document document;
+    struct findings findings;
+    struct plan plan;
+};
+
+static struct job *job_new(const char *text)
+{
+    struct job *job = memory_alloc(sizeof(*job));
+
+    job->arena = arena_new();
+    findings_init(&job->findings, job->arena);
+    document_read(text, strlen(text), job->arena, &job->document);
+    job->plan.dir = "/jobs";
+    job->plan.run_dir = "/jobs/a.run";
+    schema_check(&job->document, &job->findings);
+    schema_bind(&job->document, job->arena, &job->plan);
+    return job;
+}
+
+static void job_free(struct job *job)
+{
+    arena_free(job->arena);
+    free(job);
+}
+
+/* The only finding of that rule, or NULL. */
+static const struct finding *find(const struct job *job, const char *rule)
+{
+    for (size_t i = 0; i < job->findings.count; i++)
+        if (strcmp(job->findings.list[i].rule, rule) == 0)
+            return &job->findings.list[i];
+    return NULL;
+}
+
+static void assert_only(const struct job *job, const char *rule)
+{
+    assert_int_equal(job->findings.count, rule ? 1 : 0);
+    if (rule)
+        assert_string_equal(job->findings.list[0].rule, rule);
+}
+
+#define HEAD "model_name_or_path: m\n"
+
+/* ---- The table ---- */
+
+static void test_schema_names_are_unique_and_told(void **state)
+{
+    const struct key *keys;
+    size_t count = schema_keys(&keys);
+
+    (void)state;
+    assert_true(count > 400);
+    for (size_t i = 0; i < count; i++) {
+        assert_non_null(keys[i].name);
+        assert_non_null(keys[i].section);
+        assert_non_null(keys[i].help);
+        assert_ptr_equal(schema_find(keys[i].name), &keys[i]);
+        assert_true(strlen(keys[i].name) < 64);
+        if (keys[i].use == KEY_RENAMED)
+            assert_non_null(schema_find(keys[i].now));
+        if (keys[i].use == KEY_FOREIGN)
+            assert_true(keys[i].now || keys[i].instead);
+        if (keys[i].use == KEY_FOREIGN && keys[i].now)
+            assert_non_null(schema_find(keys[i].now));
+    }
+}
+
+static struct value read_text(const struct key *key, const char *text,
+                              struct arena *arena)
+{
+    struct node node = { .kind = NODE_SCALAR, .text = text, .len = strlen(text) };
+
+    return value_read(key, &node, arena);
+}
+
+static void check_preset(const struct key *key, struct arena *arena)
+{
+    struct value value = read_text(key, key->preset, arena);
+
+    if (value.state != VALUE_GOOD || value.kind != SCALAR_GOOD)
+        fail_msg("%s: the preset %s is no value of the key", key->name, key->preset);
+}
+
+static void test_schema_presets_are_values(void **state)
+{
+    struct arena *arena = arena_new();
+    const struct key *keys;
+    size_t count = schema_keys(&keys);
+
+    (void)state;
+    for (size_t i = 0; i < count; i++)
+        if (keys[i].preset && keys[i].type != KEY_BOOL_OR_TEXT)
+            check_preset(&keys[i], arena);
+    count = schema_block_keys(&keys);
+    for (size_t i = 0; i < count; i++)
+        if (keys[i].preset)
+            check_preset(&keys[i], arena);
+    arena_free(arena);
+}
+
+/* A value that is not the preset, and what it looks like in the plan. */
+static const char *other_value(const struct key *key)
+{
+    switch (key->type) {
+    case KEY_BOOL:
+        return strcmp(key->preset ? key->preset : "true", "true") == 0 ? "false" : "true";
+    case KEY_CHOICE:
+        return key->preset && strcmp(key->preset, "false") == 0 ? "true" : "false";
+    case KEY_INT:
+        return strcmp(key->name, "version") == 0 ? "1" : "7";
+    case KEY_REAL:
+        return "0.125";
+    case KEY_ENUM:
+        return strcmp(key->preset, key->values[0]) == 0 && key->values[1]
+                   ? key->values[1]
+                   : key->values[0];
+    case KEY_SCALE:
+        return "none";
+    case KEY_SIZE:
+        return "3GiB";
+    case KEY_SECONDS:
+        return "2h";
+    default:
+        return "/some/text";
+    }
+}
+
+static size_t size_of(const struct key *key)
+{
+    return key->type == KEY_BOOL ? sizeof(bool)
+           : key->type == KEY_CHOICE || key->type == KEY_ENUM || key->type == KEY_SCALE
+               ? sizeof(int)
+               : sizeof(void *);
+}
+
+static bool is_changed(const struct key *key, const struct plan *a, const struct plan *b)
+{
+    return memcmp((const char *)a + key->into, (const char *)b + key->into,
+                  size_of(key)) != 0;
+}
+
+/* The field changes, and that of no other row. */
+static void check_binding(const struct key *key, bool block)
+{
+    struct job *job = job_new(HEAD);
+    struct plan before = job->plan;
+    const struct key *keys;
+    size_t count = schema_keys(&keys);
+    char name[80];
+
+    snprintf(name, sizeof(name), "%s%s", block ? "trainspool." : "", key->name);
+    assert_true(schema_set(name, other_value(key), job->arena, &job->plan, NULL));
+    if (!is_changed(key, &before, &job->plan))
+        fail_msg("%s: %s is not bound", name, other_value(key));
+    for (size_t i = 0; i < count; i++)
+        if (keys[i].into && &keys[i] != key && is_changed(&keys[i], &before, &job->plan))
+            fail_msg("%s changes %s", name, keys[i].name);
+    job_free(job);
+}
+
+static void test_schema_every_row_binds_its_field(void **state)
+{
+    const struct key *keys;
+    size_t count = schema_keys(&keys);
+
+    (void)state;
+    for (size_t i = 0; i < count; i++)
+        if (keys[i].use == KEY_USED && keys[i].into != 0)
+            check_binding(&keys[i], false);
+    count = schema_block_keys(&keys);
+    for (size_t i = 0; i < count; i++)
+        if (keys[i].use == KEY_USED && keys[i].into != 0)
+            check_binding(&keys[i], true);
+}
+
+/* ---- Presets and binding ---- */
+
+static void test_schema_presets_are_llama_factory(void **state)
+{
+    struct job *job = job_new(HEAD);
+    const struct plan *plan = &job->plan;
+
+    (void)state;
+    assert_only(job, NULL);
+    assert_int_equal(plan->method, METHOD_LORA);
+    assert_int_equal(plan->stage, STAGE_SFT);
+    assert_true(plan->gradient_checkpointing);
+    assert_int_equal(plan->per_device_train_batch_size, 8);
+    assert_int_equal(plan->cutoff_len, 2048);
+    assert_true(plan->learning_rate == 5e-5);
+    assert_true(plan->request.max_grad_norm == 1.0);
+    assert_true(plan->num_train_epochs == 3.0);
+    assert_int_equal(plan->max_steps, -1);
+    assert_int_equal(plan->data_seed, -1);
+    assert_true(plan->save_steps == 500 && plan->logging_steps == 500);
+    assert_true(plan->eval_steps == plan->logging_steps);
+    assert_int_equal(plan->eval_strategy, WHEN_NO);
+    assert_int_equal(plan->save_strategy, WHEN_STEPS);
+    assert_int_equal(plan->packing, CHOICE_AUTO);
+    assert_int_equal(plan->request.loss_scaling, CHOICE_AUTO);
+    assert_int_equal(plan->request.tf32, CHOICE_AUTO);
+    assert_int_equal(plan->request.bf16, CHOICE_NO);
+    assert_true(plan->request.has_frozen && !plan->request.all_trainable);
+    assert_true(plan->lora_alpha == 0);
+    assert_string_equal(plan->model_name_or_path, "/jobs/m");
+    assert_string_equal(plan->dataset_dir, "/jobs/data");
+    assert_string_equal(plan->output_dir, "/jobs/a.run");
+    assert_string_equal(plan->device_wanted, "auto");
+    assert_null(plan->dataset);
+    job_free(job);
+}
+
+static void test_schema_types_decide_not_yaml(void **state)
+{
+    struct job *job = job_new(HEAD "learning_rate: 1e-4\n"
+                                   "dataset: no\n"
+                                   "template: 1.0\n"
+                                   "weight_decay: .5\n"
+                                   "warmup_steps: 1E+2\n"
+                                   "max_samples: 2e3\n"
+                                   "fp16: True\n");
+
+    (void)state;
+    assert_only(job, NULL);
+    assert_true(job->plan.learning_rate == 1e-4);
+    assert_string_equal(job->plan.dataset, "no");
+    assert_string_equal(job->plan.template_name, "1.0");
+    assert_true(job->plan.weight_decay == 0.5);
+    assert_true(job->plan.warmup_steps == 100);
+    assert_int_equal(job->plan.max_samples, 2000);
+    assert_int_equal(job->plan.request.fp16, CHOICE_YES);
+    job_free(job);
+}
+
+static void test_schema_null_is_not_given(void **state)
+{
+    struct job *job = job_new(HEAD "fp16:\nlora_alpha: ~\ncutoff_len: null\nseed:\n"
+                                   "max_grad_norm:\n");
+
+    (void)state;
+    assert_only(job, NULL);
+    assert_int_equal(job->plan.request.fp16, CHOICE_NO);
+    assert_int_equal(job->plan.cutoff_len, 2048);
+    assert_int_equal(job->plan.seed, 42);
+    assert_true(job->plan.request.max_grad_norm == 0); /* off, as Hugging Face reads it */
+    job_free(job);
+}
+
+static void test_schema_joins_lists_and_places_paths(void **state)
+{
+    struct job *job = job_new(HEAD "lora_target: [q_proj, v_proj]\n"
+                                   "dataset:\n- a.jsonl\n- b.json\n"
+                                   "output_dir: out\n"
+                                   "export_dir: /abs\n"
+                                   "resume_from_checkpoint: true\n");
+
+    (void)state;
+    assert_only(job, NULL);
+    assert_string_equal(job->plan.lora_target, "q_proj,v_proj");
+    assert_string_equal(job->plan.dataset, "a.jsonl,b.json");
+    assert_string_equal(job->plan.output_dir, "/jobs/out");
+    assert_string_equal(job->plan.export_dir, "/abs");
+    assert_string_equal(job->plan.resume_from_checkpoint, "true");
+    job_free(job);
+}
+
+static void test_schema_resolves_checkpointing(void **state)
+{
+    static const struct {
+        const char *text;
+        bool on;
+    } cases[] = {
+        { HEAD, true },
+        { HEAD "gradient_checkpointing: false\n", false },
+        { HEAD "gradient_checkpointing: true\n", true },
+        { HEAD "disable_gradient_checkpointing: true\n", false },
+        { HEAD "disable_gradient_checkpointing: false\n", true },
+        { HEAD "gradient_checkpointing: true\ndisable_gradient_checkpointing: true\n",
+          true },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct job *job = job_new(cases[i].text);
+
+        assert_int_equal(job->plan.gradient_checkpointing, cases[i].on);
+        job_free(job);
+    }
+}
+
+static void test_schema_binds_aliases_and_shared_fields(void **state)
+{
+    struct job *job =
+        job_new("stage: pt\n"
+                "torch_dtype: float16\n"
+                "evaluation_strategy: epoch\n"
+                "optim: adamw_8bit\n"
+                "use_cpu: true\n"
+                "train_sampling_strategy: sequential\n"
+                "loss_scale: 128\n"
+                "finetuning_type: full\n"
+                "lr_scheduler_kwargs: {min_lr_rate: 0.1, num_stable_steps: 5}\n"
+                "trainspool:\n"
+                "  policy: noclip\n"
+                "  target: external\n"
+                "  timeout: 90m\n");
+    const struct plan *plan = &job->plan;
+
+    (void)state;
+    assert_int_equal(plan->request.model_dtype, DTYPE_FLOAT16);
+    assert_int_equal(plan->eval_strategy, WHEN_EPOCH);
+    assert_int_equal(plan->optimizer, OPTIMIZER_ADAMW);
+    assert_string_equal(plan->device_wanted, "cpu");
+    assert_true(plan->disable_shuffling);
+    assert_int_equal(plan->request.loss_scaling, CHOICE_YES);
+    assert_true(plan->request.loss_scale == 128);
+    assert_true(plan->request.all_trainable);
+    assert_true(plan->schedule_min_lr_rate == 0.1);
+    assert_int_equal(plan->schedule_stable_steps, 5);
+    assert_int_equal(plan->policy, POLICY_NOCLIP);
+    assert_int_equal(plan->request.policy, POLICY_NOCLIP);
+    assert_true(plan->external);
+    assert_true(plan->timeout_seconds == 5400);
+    job_free(job);
+}
+
+static void test_schema_set_takes_one_key(void **state)
+{
+    struct job *job = job_new(HEAD);
+    struct error err = { 0 };
+
+    (void)state;
+    assert_true(schema_set("max_steps", "12", job->arena, &job->plan, &err));
+    assert_true(schema_set("finetuning_type", "full", job->arena, &job->plan, &err));
+    assert_true(schema_set("trainspool.threads", "2", job->arena, &job->plan, &err));
+    assert_int_equal(job->plan.max_steps, 12);
+    assert_true(job->plan.request.all_trainable);
+    assert_int_equal(job->plan.threads, 2);
+    assert_false(schema_set("max_stpes", "12", job->arena, &job->plan, &err));
+    assert_string_equal(err.text,
+                        "max_stpes is no key of a job; did you mean max_steps?");
+    error_clear(&err);
+    assert_false(schema_set("max_steps", "many", job->arena, &job->plan, &err));
+    assert_int_equal(err.code, ERROR_USAGE);
+    job_free(job);
+}
+
+/* ---- Findings ---- */
+
+static void test_schema_tells_types_and_ranges(void **state)
+{
+    static const struct {
+        const char *line, *rule, *message;
+    } cases[] = {
+        { "lora_rank: eight\n", "TS704",
+          "lora_rank must be a whole number from 1 to 65536, not 'eight'" },
+        { "fp16: 1\n", "TS704", "fp16 must be true, false or auto, not '1'" },
+        { "learning_rate: [1]\n", "TS704", "learning_rate must be a number, not a list" },
+        { "lora_rank: 0\n", "TS705",
+          "lora_rank must be a whole number from 1 to 65536, not '0'" },
+        { "loss_scale: 0.5\n", "TS705",
+          "loss_scale must be dynamic, none, or a number of 1 or more, not '0.5'" },
+        { "lr_scheduler_type: cosin\n", "TS705",
+          "lr_scheduler_type must be linear, cosine, constant, constant_with_warmup, "
+          "polynomial, cosine_with_min_lr or warmup_stable_decay, not 'cosin'; did you "
+          "mean "
+          "cosine?" },
+        { "stage: dpo\n", "TS707",
+          "stage: dpo is not done here, only sft, pt or distill" },
+        { "output_dir: ${x}/a\n", "TS008", NULL },
+        { "memory_limit: lots\n", "TS704", NULL },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        char text[256];
+        struct job *job;
+
+        snprintf(text, sizeof(text), HEAD "%s", cases[i].line);
+        job = job_new(text);
+        assert_only(job, cases[i].rule);
+        assert_int_equal(job->findings.list[0].severity, SEVERITY_ERROR);
+        assert_int_equal(job->findings.list[0].at.line, 2);
+        if (cases[i].message)
+            assert_string_equal(job->findings.list[0].message, cases[i].message);
+        job_free(job);
+    }
+}
+
+static void test_schema_names_the_nearest(void **state)
+{
+    static const struct {
+        const char *line, *rule, *now;
+    } cases[] = {
+        { "Logging_steps: 5\n", "TS701", "logging_steps" },
+        { "num train epochs: 5\n", "TS701", "num_train_epochs" },
+        { "--learning-rate: 1e-4\n", "TS701", "learning_rate" },
+        { "lerning_rate: 1e-4\n", "TS702", "learning_rate" },
+        { "max_stpes: 3\n", "TS702", "max_steps" },
+        { "something_else: 3\n", "TS703", NULL },
+        { "foo: 3\n", "TS703", NULL },
+        { "num_train_epochs: 1\nNum_train_epochs: 3\n", "TS701", NULL },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        char text[256];
+        struct job *job;
+
+        snprintf(text, sizeof(text), HEAD "%s", cases[i].line);
+        job = job_new(text);
+        assert_only(job, cases[i].rule);
+        if (cases[i].now)
+            assert_string_equal(job->findings.list[0].now, cases[i].now);
+        else
+            assert_null(job->findings.list[0].now);
+        job_free(job);
+    }
+}
+
+static void test_schema_never_shows_a_secret(void **state)
+{
+    struct job *job =
+        job_new(HEAD "hf_hub_token: hf_GEHEIM\nhub_token: [hf_GEHEIM]\n"
+                     "hf_hub_tokn: hf_GEHEIM\nswanlab_api_key: ${GEHEIM}\n");
+
+    (void)state;
+    assert_int_equal(job->findings.count, 4);
+    for (size_t i = 0; i < job->findings.count; i++) {
+        const struct finding *finding = &job->findings.list[i];
+
+        assert_null(strstr(finding->message, "GEHEIM"));
+        assert_true(!finding->was || !strstr(finding->was, "GEHEIM"));
+        assert_true(!finding->now || !strstr(finding->now, "GEHEIM"));
+    }
+    assert_true(schema_is_secret("hub_token"));
+    assert_true(schema_is_secret("AWS_SECRET_KEY"));
+    assert_false(schema_is_secret("learning_rate"));
+    job_free(job);
+}
+
+static void test_schema_gathers_keys_without_effect(void **state)
+{
+    struct job *job =
+        job_new(HEAD "ddp_timeout: 180000000\ndo_train: true\nreport_to: none\n"
+                     "plot_loss: true\nfsdp:\nuse_galore: false\n"
+                     "trust_remote_code: true\n");
+
+    (void)state;
+    assert_only(job, "TS708");
+    assert_string_equal(job->findings.list[0].message,
+                        "3 keys have no effect here: ddp_timeout, plot_loss, "
+                        "trust_remote_code");
+    assert_int_equal(job->findings.list[0].at.line, 2);
+    job_free(job);
+}
+
+static void test_schema_refuses_what_is_on(void **state)
+{
+    struct job *job =
+        job_new(HEAD "deepspeed: z3.json\nquantization_bit: 4\nuse_dora: true\n");
+
+    (void)state;
+    assert_int_equal(job->findings.count, 3);
+    for (size_t i = 0; i < 3; i++) {
+        assert_string_equal(job->findings.list[i].rule, "TS707");
+        assert_int_equal(job->findings.list[i].severity, SEVERITY_ERROR);
+    }
+    job_free(job);
+}
+
+static void test_schema_keeps_what_the_job_keeps(void **state)
+{
+    struct job *job = job_new(HEAD "fp16: yes # trainspool: keep\n"
+                                   "bf16: off\n"
+                                   "tf32: no # trainspool: ignore[TS012]\n"
+                                   "trainspool:\n"
+                                   "  keep: [bf16]\n");
+
+    (void)state;
+    assert_int_equal(job->findings.count, 2);
+    for (size_t i = 0; i < 2; i++) {
+        assert_string_equal(job->findings.list[i].rule, "TS012");
+        assert_int_equal(job->findings.list[i].apply, APPLY_MANUAL);
+        assert_null(job->findings.list[i].now);
+    }
+    assert_int_equal(job->plan.request.fp16, CHOICE_YES);
+    job_free(job);
+}
+
+static void test_schema_reads_old_yaml_as_pyyaml(void **state)
+{
+    struct job *job = job_new(HEAD "cutoff_len: 1_000\nseed: 017\nmax_steps: 12:30\n");
+
+    (void)state;
+    assert_int_equal(job->findings.count, 3);
+    assert_non_null(find(job, "TS012"));
+    assert_int_equal(job->plan.cutoff_len, 1000);
+    assert_int_equal(job->plan.seed, 15);
+    assert_int_equal(job->plan.max_steps, 750);
+    job_free(job);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_schema_names_are_unique_and_told),
+        cmocka_unit_test(test_schema_presets_are_values),
+        cmocka_unit_test(test_schema_every_row_binds_its_field),
+        cmocka_unit_test(test_schema_presets_are_llama_factory),
+        cmocka_unit_test(test_schema_types_decide_not_yaml),
+        cmocka_unit_test(test_schema_null_is_not_given),
+        cmocka_unit_test(test_schema_joins_lists_and_places_paths),
+        cmocka_unit_test(test_schema_resolves_checkpointing),
+        cmocka_unit_test(test_schema_binds_aliases_and_shared_fields),
+        cmocka_unit_test(test_schema_set_takes_one_key),
+        cmocka_unit_test(test_schema_tells_types_and_ranges),
+        cmocka_unit_test(test_schema_names_the_nearest),
+        cmocka_unit_test(test_schema_never_shows_a_secret),
+        cmocka_unit_test(test_schema_gathers_keys_without_effect),
+        cmocka_unit_test(test_schema_refuses_what_is_on),
+        cmocka_unit_test(test_schema_keeps_what_the_job_keeps),
+        cmocka_unit_test(test_schema_reads_old_yaml_as_pyyaml),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
