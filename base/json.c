@@ -12,15 +12,36 @@
 
 static const char byte_order_mark[] = "\xef\xbb\xbf";
 
-json_t *json_read_text(const char *data, size_t len, const char *name, uint32_t line,
-                       struct error *err)
+static json_t *load(const char *data, size_t len, size_t flags, json_error_t *why)
+{
+    return json_loadb(data, len,
+                      flags | JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL,
+                      why);
+}
+
+static json_t *read_any(const char *data, size_t len, bool loose, json_error_t *why)
+{
+    json_t *value = load(data, len, 0, why);
+
+    if (!value && loose && json_error_code(why) == json_error_numeric_overflow)
+        value = load(data, len, JSON_DECODE_INT_AS_REAL, why);
+    return value;
+}
+
+/* Where a text begins, and what it is called. */
+struct origin {
+    const char *name;
+    uint32_t line;
+    bool loose;
+};
+
+static json_t *read_text(const char *data, size_t len, const struct origin *origin,
+                         struct error *err)
 {
     size_t skip = len >= 3 && memcmp(data, byte_order_mark, 3) == 0 ? 3 : 0;
     json_error_t why;
-    json_t *value =
-        json_loadb(data + skip, len - skip,
-                   JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &why);
-    struct mark at = { .line = line, .column = 1 };
+    json_t *value = read_any(data + skip, len - skip, origin->loose, &why);
+    struct mark at = { .line = origin->line, .column = 1 };
 
     if (value)
         return value;
@@ -30,8 +51,20 @@ json_t *json_read_text(const char *data, size_t len, const char *name, uint32_t 
         at.column = (uint32_t)why.column;
     if (why.position > 0)
         at.byte = skip + (size_t)why.position;
-    error_at(err, ERROR_DATA, name, at, "not JSON: %s", why.text);
+    error_at(err, ERROR_DATA, origin->name, at, "not JSON: %s", why.text);
     return NULL;
+}
+
+json_t *json_read_text(const char *data, size_t len, const char *name, uint32_t line,
+                       struct error *err)
+{
+    return read_text(data, len, &(struct origin) { name, line, false }, err);
+}
+
+json_t *json_read_loose(const char *data, size_t len, const char *name, uint32_t line,
+                        struct error *err)
+{
+    return read_text(data, len, &(struct origin) { name, line, true }, err);
 }
 
 json_t *json_read_file(const char *name, size_t max, struct error *err)

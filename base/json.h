@@ -11,6 +11,10 @@
  * mark is passed over, and strings may hold NULs: use json_string_length.  ERROR_DATA. */
 json_t *json_read_text(const char *data, size_t len, const char *name, uint32_t line,
                        struct error *err);
+/* The same for files of others, whose whole numbers may be larger than 64 bits (model_max_length
+ * in tokenizer_config.json is 10^30): where one is, all numbers of the text become reals. */
+json_t *json_read_loose(const char *data, size_t len, const char *name, uint32_t line,
+                        struct error *err);
 json_t *json_read_file(const char *name, size_t max, struct error *err);
 /* Compact, one line, keys in the order they were set; NaN and inf must have been made with
  * json_number.  Numbers have the fewest digits that read back the same.  Appends to *out;

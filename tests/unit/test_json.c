@@ -28,6 +28,24 @@ static void test_json_tells_where_it_is_broken(void **state)
     assert_in_range(err.at.byte, 14, 16);
 }
 
+static void test_json_loose_takes_large_numbers(void **state)
+{
+    const char *data = "{\"max\": 1000000000000000019884624838656, \"b\": 7}";
+    struct error err = { 0 };
+    json_t *value = json_read_loose(data, strlen(data), "x.json", 1, &err);
+
+    (void)state;
+    assert_non_null(value);
+    assert_true(json_number_value(json_object_get(value, "max")) == 1e30);
+    assert_true(json_number_value(json_object_get(value, "b")) == 7);
+    json_decref(value);
+    value = json_read_loose("[7]", 3, "x.json", 1, &err);
+    assert_true(json_is_integer(json_array_get(value, 0)));
+    json_decref(value);
+    assert_null(json_read_loose("[7", 2, "x.json", 1, &err));
+    assert_int_equal(err.code, ERROR_DATA);
+}
+
 static void test_json_refuses(void **state)
 {
     static const char *const cases[] = {
@@ -229,6 +247,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_json_tells_where_it_is_broken),
+        cmocka_unit_test(test_json_loose_takes_large_numbers),
         cmocka_unit_test(test_json_refuses),
         cmocka_unit_test(test_json_depth_has_a_ceiling),
         cmocka_unit_test(test_json_passes_over_a_byte_order_mark),
