@@ -52,10 +52,11 @@ unit_tests += %D%/unit/test_cpu_pool
 # train
 unit_tests += %D%/unit/test_manifest
 unit_tests += %D%/unit/test_metrics
-unit_tests += %D%/unit/test_progress
 unit_tests += %D%/unit/test_model_config
+unit_tests += %D%/unit/test_progress
 unit_tests += %D%/unit/test_safetensors
 unit_tests += %D%/unit/test_shapes
+unit_tests += %D%/unit/test_tokenizer
 
 # patcher
 unit_tests += %D%/unit/test_document
