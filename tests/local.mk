@@ -45,9 +45,15 @@ unit_tests += %D%/unit/test_probe
 unit_tests += %D%/unit/test_scaler
 
 # kernels
+unit_tests += %D%/unit/test_cpu_adamw
 unit_tests += %D%/unit/test_cpu_attention
 unit_tests += %D%/unit/test_cpu_cores
+unit_tests += %D%/unit/test_cpu_elementwise
+unit_tests += %D%/unit/test_cpu_embedding
+unit_tests += %D%/unit/test_cpu_norm
 unit_tests += %D%/unit/test_cpu_pool
+unit_tests += %D%/unit/test_cpu_rope
+unit_tests += %D%/unit/test_cpu_swiglu
 
 # train
 unit_tests += %D%/unit/test_manifest

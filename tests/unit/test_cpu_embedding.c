@@ -1,0 +1,93 @@
+/* tests/unit/test_cpu_embedding.c - rows come from the table, and gradients go back to
+ * it. */
+#include "config.h"
+
+#include "kernels/backend.h"
+
+#include "base/size.h"
+#include "tests/reference/operand.h"
+#include "tests/unit/unit.h"
+
+OPERATION(embedding)
+OPERATION(embedding_backward)
+
+enum { WORDS = 37 };
+
+static const size_t sizes[][2] = {
+    { 1, 1 }, { 3, 17 }, { 17, 576 }, { 257, 100 }, { 2, 20000 }
+};
+
+static int32_t *tokens_new(size_t rows)
+{
+    int32_t *tokens = calloc(rows, sizeof(*tokens));
+
+    for (size_t i = 0; i < rows; i++)
+        tokens[i] = (int32_t)(i * i % WORDS);
+    return tokens;
+}
+
+static void try_embedding(struct machines *machines, enum format format, size_t rows,
+                          size_t cols)
+{
+    struct operand table = operand_random(format, WORDS, cols, 1, 1);
+    struct operand out = operand_filled(FORMAT_FP32, rows, cols, 7);
+    double *wanted = calloc(out.numbers, sizeof(double));
+    int32_t *tokens = tokens_new(rows);
+    struct op_embedding op = { out.tensor, table.tensor, tokens };
+
+    for (size_t i = 0; i < out.numbers; i++)
+        wanted[i] = table.real[(size_t)tokens[i / cols] * cols + i % cols];
+    machines_try(machines, run_embedding, &op,
+                 (struct outcome[]) { { &out, wanted, 0, 0 } }, 1);
+    operand_clear(&table);
+    operand_clear(&out);
+    free(wanted);
+    free(tokens);
+}
+
+static void test_embedding_takes_rows(void **state)
+{
+    static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16, FORMAT_FP16 };
+
+    for (size_t f = 0; f < TS_COUNT(formats); f++)
+        for (size_t i = 0; i < TS_COUNT(sizes); i++)
+            try_embedding(*state, formats[f], sizes[i][0], sizes[i][1]);
+}
+
+/* In the order of the rows, so even the rounding is known. */
+static void test_embedding_backward_adds_in_order(void **state)
+{
+    for (size_t i = 0; i < TS_COUNT(sizes); i++) {
+        size_t rows = sizes[i][0], cols = sizes[i][1];
+        struct operand dout = operand_random(FORMAT_FP32, rows, cols, 1, 1);
+        struct operand dtable = operand_random(FORMAT_FP32, WORDS, cols, 1, 2);
+        double *wanted = calloc(dtable.numbers, sizeof(double));
+        int32_t *tokens = tokens_new(rows);
+        struct op_embedding_backward op = { dtable.tensor, dout.tensor, tokens };
+
+        memcpy(wanted, dtable.real, dtable.numbers * sizeof(double));
+        for (size_t k = 0; k < dout.numbers; k++) {
+            double *to = &wanted[(size_t)tokens[k / cols] * cols + k % cols];
+
+            *to = (double)((float)*to + (float)dout.real[k]);
+        }
+        machines_try(*state, run_embedding_backward, &op,
+                     (struct outcome[]) { { &dtable, wanted, 0, 0 } }, 1);
+        for (size_t k = 0; k < dtable.numbers; k++)
+            assert_true(dtable.real[k] == wanted[k]);
+        operand_clear(&dout);
+        operand_clear(&dtable);
+        free(wanted);
+        free(tokens);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_embedding_takes_rows),
+        cmocka_unit_test(test_embedding_backward_adds_in_order),
+    };
+
+    return cmocka_run_group_tests(tests, machines_open, machines_close);
+}
