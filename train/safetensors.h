@@ -44,8 +44,9 @@ struct tensor_source {
     size_t index;
 };
 
-/* Write `name` (fsynced; the caller makes it visible by renaming its folder), header padded to
- * 8 bytes, metadata {"format":"pt"}.  Tensors in the order given. */
+/* Create `name`, which must not exist (fsynced; the caller makes it visible by renaming it or
+ * its folder), header padded to 8 bytes, metadata {"format":"pt"}.  Tensors in the order given.
+ * Nothing is left of it on failure. */
 bool safetensors_write(const char *name, const struct tensor_source *sources, size_t count,
                        struct error *err);
 

@@ -96,7 +96,7 @@ bool safetensors_write(const char *name, const struct tensor_source *sources,
         text_clear(&header);
         return false;
     }
-    fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+    fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (fd < 0) {
         error_errno(err, "cannot create %s", name);
         text_clear(&header);
