@@ -54,6 +54,9 @@ uint64_t model_trainable(const struct model *model); /* numbers */
 uint64_t model_total(const struct model *model);
 const struct memory_use *
 model_memory(const struct model *model); /* what was really taken */
+/* All gradients as one row of fp32; the padding between them is zero. */
+struct tensor model_gradients(const struct model *model);
+double *model_number(struct model *model); /* room for one, in the backend's memory */
 
 /* One micro-batch.  grad_scale = loss scale / trained tokens of the whole window.
  * *loss_sum += sum of losses in double (fetched after the work is done). */

@@ -13,6 +13,7 @@
 /* The logits of one chunk of rows: small enough for a cache, large enough that dW, which
  * every chunk reads and writes, is not the larger traffic. */
 #define LOGITS_BYTES  ((size_t)32 << 20)
+#define CHUNK_MAX     ((size_t)1024)
 #define ALIGN_NUMBERS (SHAPES_ALIGNMENT / 2) /* aligned in every format */
 
 /* What rows and columns of parameters and buffers are counted in. */
@@ -271,6 +272,7 @@ static void dims_batch(struct maker *m, size_t rows, size_t sequences)
     size_t chunk = LOGITS_BYTES / sizeof(float) / d[DIM_V];
 
     chunk = max(chunk & ~(size_t)15, 16);
+    chunk = chunk < CHUNK_MAX ? chunk : CHUNK_MAX;
     d[DIM_N] = rows;
     d[DIM_RUNS] = max(sequences + 1, 2); /* a double too fits in two */
     d[DIM_CHUNK] = chunk < rows ? chunk : rows;
@@ -509,6 +511,8 @@ static void add_buffers(struct maker *m)
             .format = row->kind == KIND_COMPUTE ? m->out->compute : FORMAT_FP32,
             .rows = m->dims[row->rows],
             .cols = m->dims[row->cols],
+            .rows_are_n = row->rows == DIM_N,
+            .cols_are_n = row->cols == DIM_N,
             .activation = row->activation,
             .count = instances(m, row->life),
             .at = at,

@@ -25,8 +25,9 @@
 #include "train/model_config.h"
 #include "train/plan.h"
 
-#define SHAPES_ALIGNMENT ((size_t)256) /* bytes; what CUDA wants, more than a CPU does \
-                                        */
+#define SHAPES_ALIGNMENT                                          \
+    ((size_t)256) /* bytes; what CUDA wants, more than a CPU does \
+                   */
 
 enum part { PART_WEIGHT, PART_BIAS, PART_LORA_A, PART_LORA_B };
 
@@ -93,11 +94,12 @@ enum buffer {
 
 struct shape_buffer {
     const char *name;
-    enum format format; /* FORMAT_FP32 for int32 too */
-    size_t rows, cols;  /* 0: there is none */
-    size_t count;       /* how many: 1, or one a block */
-    size_t at, step;    /* bytes from the start of the buffers; from one to the next */
-    bool activation;    /* counted as such, else as workspace */
+    enum format format;          /* FORMAT_FP32 for int32 too */
+    size_t rows, cols;           /* 0: there is none */
+    bool rows_are_n, cols_are_n; /* as many as the batch has rows, not the largest one */
+    size_t count;                /* how many: 1, or one a block */
+    size_t at, step; /* bytes from the start of the buffers; from one to the next */
+    bool activation; /* counted as such, else as workspace */
 };
 
 struct shapes {

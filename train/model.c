@@ -1,0 +1,320 @@
+/* train/model.c - the block of memory, and every parameter and product in its place. */
+#include "config.h"
+
+#include "train/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/model_parts.h"
+#include "train/rope.h"
+
+/* Where the segments of the block begin. */
+struct segments {
+    char *weights, *moment1, *moment2, *copies, *frozen;
+    float *gradients;
+};
+
+static struct segments segments_of(const struct shapes *s, char *block)
+{
+    struct segments at = { .weights = block };
+
+    at.gradients = (float *)(void *)(at.weights + s->weight_bytes);
+    at.moment1 = at.weights + s->weight_bytes + s->gradient_bytes;
+    at.moment2 = at.moment1 + s->moment_bytes;
+    at.copies = at.moment2 + s->moment_bytes;
+    at.frozen = at.copies + s->copy_bytes;
+    return at;
+}
+
+static void place(const struct shapes *s, const struct segments *at,
+                  const struct shape_parameter *from, struct parameter *to)
+{
+    size_t bytes = format_info(from->format)->bytes;
+
+    *to = (struct parameter) { .name = from->name,
+                               .rank = from->rank,
+                               .rows = from->rows,
+                               .cols = from->cols,
+                               .trainable = from->trainable,
+                               .decays = from->decays,
+                               .lr_factor = from->lr_factor };
+    to->weight = tensor_of(from->trainable ? at->weights + from->at * bytes
+                                           : at->frozen + from->at,
+                           from->format, from->rows, from->cols);
+    if (from->copy != FORMAT_COUNT)
+        to->copy =
+            tensor_of(at->copies + from->copy_at, from->copy, from->rows, from->cols);
+    if (!from->trainable)
+        return;
+    to->grad = tensor_of(at->gradients + from->at, FORMAT_FP32, from->rows, from->cols);
+    if (s->moment_bytes == 0)
+        return;
+    to->moment1 =
+        tensor_of(at->moment1 + from->at * bytes, from->format, from->rows, from->cols);
+    to->moment2 =
+        tensor_of(at->moment2 + from->at * bytes, from->format, from->rows, from->cols);
+}
+
+static struct parameter *find(const struct model *m, enum module module, enum part part,
+                              size_t layer)
+{
+    for (size_t i = 0; i < m->shapes.count; i++) {
+        const struct shape_parameter *p = &m->shapes.parameters[i];
+
+        if (p->module == module && p->part == part && p->layer == layer)
+            return &m->parameters[i];
+    }
+    return NULL;
+}
+
+/* What a product reads. */
+static struct tensor operand(const struct parameter *p)
+{
+    return p->copy.data ? p->copy : p->weight;
+}
+
+/* Does b lie right behind a, so that both are one matrix (or are both absent)? */
+static bool is_next(struct tensor a, struct tensor b, bool vector)
+{
+    size_t bytes;
+
+    if (!a.data || !b.data)
+        return !a.data && !b.data;
+    bytes = a.rows * a.cols * format_info(a.format)->bytes;
+    return a.format == b.format && (vector || a.cols == b.cols) &&
+           (char *)a.data + bytes == (char *)b.data;
+}
+
+static void add_rows(struct tensor *a, struct tensor b)
+{
+    if (a->data)
+        a->rows += b.rows;
+}
+
+static void add_columns(struct tensor *a, struct tensor b)
+{
+    if (a->data)
+        *a = tensor_of(a->data, a->format, 1, a->cols + b.cols);
+}
+
+/* Append a product, or make the last one wider. */
+static void add_product(struct product *list, size_t *count, const struct product *next)
+{
+    struct product *last = *count > 0 ? &list[*count - 1] : NULL;
+
+    if (!last || !is_next(last->weight, next->weight, false) ||
+        !is_next(last->grad, next->grad, false) ||
+        !is_next(last->bias, next->bias, true) ||
+        !is_next(last->bias_grad, next->bias_grad, true) || last->from != next->from) {
+        list[(*count)++] = *next;
+        return;
+    }
+    add_rows(&last->weight, next->weight);
+    add_rows(&last->grad, next->grad);
+    add_columns(&last->bias, next->bias);
+    add_columns(&last->bias_grad, next->bias_grad);
+    last->outs += next->outs;
+}
+
+static struct product product_of(const struct parameter *weight,
+                                 const struct parameter *bias, size_t first, size_t from)
+{
+    struct product p = { .weight = operand(weight),
+                         .grad = weight->grad,
+                         .first = first,
+                         .outs = weight->rows,
+                         .from = from,
+                         .ins = weight->cols };
+
+    if (bias) {
+        p.bias = bias->weight;
+        p.bias_grad = bias->grad;
+    }
+    return p;
+}
+
+/* The linear layers first .. last of a block. */
+static void make_linears(const struct model *m, size_t layer, enum module first,
+                         enum module last, struct linears *out)
+{
+    size_t y = 0, u = 0, rank = m->shapes.lora.rank;
+
+    for (enum module i = first; i <= last; i++) {
+        const struct parameter *weight = find(m, i, PART_WEIGHT, layer);
+        const struct parameter *bias = find(m, i, PART_BIAS, layer);
+        const struct parameter *a = find(m, i, PART_LORA_A, layer);
+        const struct parameter *b = find(m, i, PART_LORA_B, layer);
+        struct product p = product_of(weight, bias, y, 0);
+
+        add_product(out->whole, &out->wholes, &p);
+        if (a) {
+            p = product_of(a, NULL, u, 0);
+            add_product(out->into, &out->intos, &p);
+            out->out_of[out->outs_of++] = product_of(b, NULL, y, u);
+            u += rank;
+        }
+        y += weight->rows;
+        out->trains = out->trains || weight->trainable || (bias && bias->trainable) || a;
+    }
+    out->stream = (uint32_t)(layer * MODULES + first);
+}
+
+static void make_block(const struct model *m, size_t layer, struct block *out)
+{
+    const struct model_config *c = m->config;
+
+    *out = (struct block) {
+        .norm1 = find(m, MODULE_NORM1, PART_WEIGHT, layer),
+        .norm2 = find(m, MODULE_NORM2, PART_WEIGHT, layer),
+        .qkv.u = BUFFER_U_QKV,
+        .o.u = BUFFER_U_O,
+        .gate_up.u = BUFFER_U_GATE_UP,
+        .down.u = BUFFER_U_DOWN,
+        .window = c->windowed && c->windowed[layer] ? c->sliding_window : 0,
+    };
+    make_linears(m, layer, MODULE_Q, MODULE_V, &out->qkv);
+    make_linears(m, layer, MODULE_O, MODULE_O, &out->o);
+    make_linears(m, layer, MODULE_GATE, MODULE_UP, &out->gate_up);
+    make_linears(m, layer, MODULE_DOWN, MODULE_DOWN, &out->down);
+}
+
+/* The first place in the order of the forward pass that has something to train. */
+static size_t lowest_place(const struct model *m)
+{
+    if (m->embed->trainable)
+        return 0;
+    for (size_t l = 0; l < m->config->layers; l++) {
+        const struct block *b = &m->blocks[l];
+        const bool trains[SITES] = {
+            [SITE_NORM1] = b->norm1->trainable,
+            [SITE_QKV] = b->qkv.trains,
+            [SITE_O] = b->o.trains,
+            [SITE_NORM2] = b->norm2->trainable,
+            [SITE_GATE_UP] = b->gate_up.trains,
+            [SITE_DOWN] = b->down.trains,
+        };
+
+        for (enum site i = 0; i < SITES; i++)
+            if (trains[i])
+                return site_place(l, i);
+    }
+    return site_place(m->config->layers, 0) + (m->norm->trainable ? 0 : 1);
+}
+
+static void make_parts(struct model *m)
+{
+    struct segments at = segments_of(&m->shapes, m->memory_block);
+    size_t layers = m->config->layers;
+
+    m->gradients = at.gradients;
+    m->buffers = at.frozen + m->shapes.frozen_bytes;
+    m->parameters = arena_array(m->arena, m->shapes.count, sizeof(*m->parameters));
+    for (size_t i = 0; i < m->shapes.count; i++)
+        place(&m->shapes, &at, &m->shapes.parameters[i], &m->parameters[i]);
+    m->embed = find(m, MODULE_EMBED, PART_WEIGHT, 0);
+    m->norm = find(m, MODULE_NORM, PART_WEIGHT, 0);
+    m->head = m->config->tied ? m->embed : find(m, MODULE_HEAD, PART_WEIGHT, 0);
+    m->head_weight = operand(m->head);
+    m->embed_weight = m->embed->weight;
+    m->blocks = arena_array(m->arena, layers, sizeof(*m->blocks));
+    for (size_t l = 0; l < layers; l++)
+        make_block(m, l, &m->blocks[l]);
+    m->lowest = lowest_place(m);
+    m->losses = arena_array(m->arena, m->shapes.rows, sizeof(*m->losses));
+}
+
+static bool upload_rope(struct model *m, struct error *err)
+{
+    const struct shape_buffer *b = &m->shapes.buffers[BUFFER_ROPE];
+    float *table = memory_alloc(b->step);
+    bool ok;
+
+    rope_fill(&m->config->rope, m->config->head_size, table, b->rows);
+    m->be->ops->upload(m->be, m->buffers + b->at, table,
+                       b->rows * b->cols * sizeof(float));
+    ok = m->be->ops->sync(m->be, err);
+    free(table);
+    return ok;
+}
+
+struct model *model_new(const struct model_options *options, struct error *err)
+{
+    struct model *m = memory_alloc(sizeof(*m));
+
+    m->plan = options->plan;
+    m->config = options->config;
+    m->be = options->backend;
+    m->arena = arena_new();
+    if (!shapes_make(m->plan, m->config, options->rows_max, options->sequences_max,
+                     m->arena, &m->shapes, err))
+        goto fail;
+    m->memory_block = m->be->ops->alloc(m->be, m->shapes.total, err);
+    if (!m->memory_block)
+        goto fail;
+    make_parts(m);
+    if (!upload_rope(m, err))
+        goto fail;
+    return m;
+fail:
+    model_free(m);
+    return NULL;
+}
+
+void model_free(struct model *model)
+{
+    if (!model)
+        return;
+    if (model->memory_block)
+        model->be->ops->free(model->be, model->memory_block);
+    safetensors_close(model->files);
+    safetensors_close(model->merged);
+    arena_free(model->arena);
+    free(model);
+}
+
+struct backend *model_backend(struct model *model)
+{
+    return model->be;
+}
+
+size_t model_parameters(const struct model *model)
+{
+    return model->shapes.count;
+}
+
+struct parameter *model_parameter(struct model *model, size_t index)
+{
+    return &model->parameters[index];
+}
+
+uint64_t model_trainable(const struct model *model)
+{
+    return model->shapes.trainable_numbers;
+}
+
+uint64_t model_total(const struct model *model)
+{
+    return model->shapes.numbers;
+}
+
+const struct memory_use *model_memory(const struct model *model)
+{
+    struct model *m = (struct model *)model; /* the answer is kept in it */
+    uint64_t held = m->be->ops->workspace(m->be);
+
+    shapes_use(&m->shapes, &m->memory);
+    m->memory.workspace += held;
+    m->memory.total += held;
+    return &m->memory;
+}
+
+struct tensor model_gradients(const struct model *model)
+{
+    return tensor_of(model->gradients, FORMAT_FP32, 1, model->shapes.segment);
+}
+
+double *model_number(struct model *model)
+{
+    return (double *)(void *)(model->buffers + model->shapes.buffers[BUFFER_NUMBER].at);
+}

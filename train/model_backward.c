@@ -1,0 +1,246 @@
+/* train/model_backward.c - from the loss down to the lowest thing that is trained. */
+#include "config.h"
+
+#include "train/model.h"
+
+#include "train/model_parts.h"
+
+/* Gradients that are only ever added to start at zero; those of products are overwritten.
+ */
+static void zero_gradients(const struct pass *pass)
+{
+    struct model *m = pass->model;
+
+    for (size_t i = 0; i < m->shapes.count; i++) {
+        const struct shape_parameter *shape = &m->shapes.parameters[i];
+        bool in_block = shape->module != MODULE_EMBED && shape->module != MODULE_HEAD;
+
+        if (shape->trainable && (shape->rank == 1 || !in_block))
+            pass->ops->zero(pass->be, &(struct op_zero) { .out = m->parameters[i].grad });
+    }
+}
+
+/* grad (+)= alpha dy^T x, and the bias's */
+static void product_gradient(const struct pass *pass, const struct product *p,
+                             struct tensor x, struct tensor dy, float alpha)
+{
+    dy = tensor_columns(dy, p->first, p->outs);
+    if (p->grad.data)
+        pass->ops->matmul(pass->be,
+                          &(struct op_matmul) { .out = p->grad,
+                                                .a = dy,
+                                                .b = tensor_columns(x, p->from, p->ins),
+                                                .trans_a = true,
+                                                .alpha = alpha,
+                                                .beta = pass->first ? 0 : 1 });
+    if (p->bias_grad.data)
+        pass->ops->sum_rows(pass->be,
+                            &(struct op_sum_rows) { .out = p->bias_grad, .x = dy });
+}
+
+/* dx (+)= alpha dy W */
+static void product_input(const struct pass *pass, const struct product *p,
+                          struct tensor dy, struct tensor dx, float alpha, float beta)
+{
+    pass->ops->matmul(pass->be,
+                      &(struct op_matmul) { .out = tensor_columns(dx, p->from, p->ins),
+                                            .a = tensor_columns(dy, p->first, p->outs),
+                                            .b = pass_weight(pass, p->weight),
+                                            .alpha = alpha,
+                                            .beta = beta });
+}
+
+/* dx += dropout(g A); without dropout straight into dx */
+static void adapter_input(const struct pass *pass, const struct linears *l,
+                          struct tensor g, struct tensor dx)
+{
+    struct tensor scratch = pass_buffer(pass, BUFFER_LORA_X, 0);
+    struct tensor to = dx;
+
+    if (scratch.data)
+        to = tensor_of(scratch.data, scratch.format, dx.rows, dx.cols);
+    for (size_t i = 0; i < l->intos; i++)
+        product_input(pass, &l->into[i], g, to, 1, scratch.data && i == 0 ? 0 : 1);
+    if (!scratch.data)
+        return;
+    pass_dropout(pass, l, to, to);
+    pass->ops->add(pass->be, &(struct op_add) { .out = dx, .a = dx, .b = to });
+}
+
+/* g = scale dy B;  dB (+)= scale dy^T u;  dA (+)= g^T dropout(x) */
+static void adapters_backward(const struct pass *pass, const struct linears *l,
+                              struct tensor u, struct tensor x, struct tensor dy,
+                              struct tensor dx)
+{
+    float scale = (float)pass->model->shapes.lora.scale;
+    struct tensor g = pass_buffer(pass, BUFFER_LORA_G, 0);
+
+    g = tensor_of(g.data, g.format, x.rows, u.cols);
+    for (size_t i = 0; i < l->outs_of; i++) {
+        product_input(pass, &l->out_of[i], dy, g, scale, 0);
+        product_gradient(pass, &l->out_of[i], u, dy, scale);
+    }
+    x = pass_lora_input(pass, l, x);
+    for (size_t i = 0; i < l->intos; i++)
+        product_gradient(pass, &l->into[i], x, g, 1);
+    if (dx.data)
+        adapter_input(pass, l, g, dx);
+}
+
+/* Gradients of linear layers over x, and dx = dy W + ... unless it is absent. */
+static void linears_backward(const struct pass *pass, const struct linears *l,
+                             size_t layer, struct tensor x, struct tensor dy,
+                             struct tensor dx)
+{
+    for (size_t i = 0; i < l->wholes; i++) {
+        product_gradient(pass, &l->whole[i], x, dy, 1);
+        if (dx.data)
+            product_input(pass, &l->whole[i], dy, dx, 1, i == 0 ? 0 : 1);
+    }
+    if (l->outs_of > 0)
+        adapters_backward(pass, l, pass_buffer(pass, l->u, layer), x, dy, dx);
+}
+
+/* The stream's gradient as products read it: a copy in the compute format. */
+static struct tensor stream_gradient(const struct pass *pass)
+{
+    struct tensor copy = pass_buffer(pass, BUFFER_DX_COPY, 0);
+
+    return copy.data ? copy : pass_buffer(pass, BUFFER_DX, 0);
+}
+
+static void norm_backward(const struct pass *pass, const struct parameter *weight,
+                          struct tensor dout, struct tensor x, struct tensor rstd)
+{
+    const struct op_rmsnorm_backward op = {
+        .dx = pass_buffer(pass, BUFFER_DX, 0),
+        .dcopy = pass_buffer(pass, BUFFER_DX_COPY, 0),
+        .dweight = weight->grad,
+        .dout = dout,
+        .x = x,
+        .weight = weight->weight,
+        .rstd = rstd,
+    };
+
+    pass->ops->rmsnorm_backward(pass->be, &op);
+}
+
+/* dx of a norm's or of attention's output; absent where nothing below the site is
+ * trained. */
+static struct tensor output_gradient(const struct pass *pass, size_t cols, size_t place)
+{
+    struct tensor wide = pass_buffer(pass, BUFFER_DH, 0);
+
+    if (place <= pass->model->lowest)
+        return (struct tensor) { 0 };
+    return tensor_of(wide.data, wide.format, wide.rows, cols);
+}
+
+/* The second half; false when nothing further down is trained. */
+static bool mlp_backward(const struct pass *pass, size_t layer)
+{
+    const struct model *m = pass->model;
+    const struct block *b = &m->blocks[layer];
+    struct tensor act = pass_buffer(pass, BUFFER_ACT, layer);
+    struct tensor gate_up = pass_buffer(pass, BUFFER_GATE_UP, layer);
+    struct tensor gate = tensor_columns(gate_up, 0, act.cols);
+    struct tensor up = tensor_columns(gate_up, act.cols, act.cols);
+    struct tensor dact = pass_buffer(pass, BUFFER_DACT, 0), dh;
+
+    if (site_place(layer, SITE_DOWN) <= m->lowest)
+        dact = (struct tensor) { 0 };
+    linears_backward(pass, &b->down, layer, act, stream_gradient(pass), dact);
+    if (!dact.data)
+        return false;
+    pass->ops->swiglu_backward(
+        pass->be, &(struct op_swiglu_backward) {
+                      .dgate = gate, .dup = up, .dout = dact, .gate = gate, .up = up });
+    dh = output_gradient(pass, m->config->hidden_size, site_place(layer, SITE_GATE_UP));
+    linears_backward(pass, &b->gate_up, layer, pass_buffer(pass, BUFFER_H2, layer),
+                     gate_up, dh);
+    if (!dh.data)
+        return false;
+    norm_backward(pass, b->norm2, dh, pass_buffer(pass, BUFFER_X_MID, layer),
+                  pass_buffer(pass, BUFFER_RSTD2, layer));
+    return site_place(layer, SITE_NORM2) > m->lowest;
+}
+
+static void attention_gradient(const struct pass *pass, size_t layer, struct tensor datt)
+{
+    const struct model_config *c = pass->model->config;
+    struct tensor dqkv = pass_buffer(pass, BUFFER_DQKV, 0);
+    size_t q = c->heads * c->head_size, kv = c->kv_heads * c->head_size;
+    const struct op_attention_backward op = {
+        .dq = tensor_columns(dqkv, 0, q),
+        .dk = tensor_columns(dqkv, q, kv),
+        .dv = tensor_columns(dqkv, q + kv, kv),
+        .delta = pass_buffer(pass, BUFFER_DLSE, 0),
+        .dout = datt,
+        .forward = model_attention(pass, layer),
+    };
+
+    pass->ops->attention_backward(pass->be, &op);
+    model_rotate(pass, dqkv, true);
+}
+
+/* The first half; false when nothing further down is trained. */
+static bool attention_backward(const struct pass *pass, size_t layer)
+{
+    const struct model *m = pass->model;
+    const struct model_config *c = m->config;
+    const struct block *b = &m->blocks[layer];
+    struct tensor datt, dh;
+
+    datt = output_gradient(pass, c->heads * c->head_size, site_place(layer, SITE_O));
+    linears_backward(pass, &b->o, layer, pass_buffer(pass, BUFFER_ATT, layer),
+                     stream_gradient(pass), datt);
+    if (!datt.data)
+        return false;
+    attention_gradient(pass, layer, datt);
+    dh = output_gradient(pass, c->hidden_size, site_place(layer, SITE_QKV));
+    linears_backward(pass, &b->qkv, layer, pass_buffer(pass, BUFFER_H1, layer),
+                     pass_buffer(pass, BUFFER_DQKV, 0), dh);
+    if (!dh.data)
+        return false;
+    norm_backward(pass, b->norm1, dh, pass_buffer(pass, BUFFER_X_IN, layer),
+                  pass_buffer(pass, BUFFER_RSTD1, layer));
+    return site_place(layer, SITE_NORM1) > m->lowest;
+}
+
+static bool blocks_backward(const struct pass *pass)
+{
+    const struct model *m = pass->model;
+    size_t layers = m->config->layers;
+
+    for (size_t l = layers; l-- > 0;) {
+        /* the buffers still hold the last block, whatever is recomputed */
+        if (m->shapes.checkpointing && l + 1 < layers)
+            model_forward_block(pass, l, true);
+        if (!mlp_backward(pass, l) || !attention_backward(pass, l))
+            return false;
+    }
+    return true;
+}
+
+void model_backward(const struct pass *pass)
+{
+    const struct model *m = pass->model;
+    size_t place = site_place(m->config->layers, 0); /* of the last norm */
+
+    if (pass->first)
+        zero_gradients(pass);
+    model_classify(pass);
+    if (m->lowest > place)
+        return;
+    pass->ops->zero(pass->be,
+                    &(struct op_zero) { .out = pass_buffer(pass, BUFFER_DX, 0) });
+    norm_backward(pass, m->norm, output_gradient(pass, m->config->hidden_size, place + 1),
+                  pass_buffer(pass, BUFFER_X_LAST, 0), pass_buffer(pass, BUFFER_RSTD, 0));
+    if (m->lowest == place || !blocks_backward(pass))
+        return;
+    pass->ops->embedding_backward(
+        pass->be, &(struct op_embedding_backward) {
+                      .dtable = m->embed->grad,
+                      .dout = pass_buffer(pass, BUFFER_DX, 0),
+                      .tokens = pass_buffer(pass, BUFFER_TOKENS, 0).data });
+}

@@ -1,0 +1,361 @@
+/* train/model_load.c - weights from files or from a seed into their places. */
+#include "config.h"
+
+#include "train/model.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "base/text.h"
+#include "train/model_parts.h"
+
+/* Names that older checkpoints have beside the weights; they follow from config.json. */
+static const char *const ignored_suffixes[] = { ".rotary_emb.inv_freq" };
+
+/* Room for one tensor in fp32 and in its storage format. */
+struct loader {
+    struct model *model;
+    float *values;
+    void *packed;
+};
+
+static size_t numbers_of(const struct parameter *p)
+{
+    return p->rows * p->cols;
+}
+
+static void shape_text(const struct stored_tensor *t, struct text *out)
+{
+    for (size_t i = 0; i < t->rank; i++)
+        text_addf(out, "%s%zu", i ? ", " : "", t->shape[i]);
+}
+
+static bool check_shape(const struct stored_tensor *t, const struct parameter *p,
+                        struct error *err)
+{
+    struct text shape;
+
+    if (t->format >= FORMAT_COUNT)
+        return error_set(err, ERROR_DATA,
+                         "%s: %s has the dtype %s; F32, F16 and BF16 are read", t->file,
+                         t->name, t->dtype);
+    if (p->rank == 1 ? t->rank == 1 && t->shape[0] == p->cols
+                     : t->rank == 2 && t->shape[0] == p->rows && t->shape[1] == p->cols)
+        return true;
+    text_init(&shape, 0);
+    shape_text(t, &shape);
+    if (p->rank == 1)
+        error_set(err, ERROR_DATA, "%s: %s has the shape [%s], config.json wants [%zu]",
+                  t->file, t->name, shape.data, p->cols);
+    else
+        error_set(err, ERROR_DATA,
+                  "%s: %s has the shape [%s], config.json wants [%zu, %zu]", t->file,
+                  t->name, shape.data, p->rows, p->cols);
+    text_clear(&shape);
+    return false;
+}
+
+/* The numbers of a stored tensor in fp32.  A file whose header is not padded has them at
+ * odd addresses. */
+static bool read_stored(const struct stored_tensor *t, float *out, struct error *err)
+{
+    size_t item = format_info(t->format)->bytes;
+    void *copy = NULL;
+
+    if ((uintptr_t)t->data % item != 0) {
+        copy = malloc(t->bytes);
+        if (!copy)
+            return error_set(err, ERROR_SYSTEM, "no memory for a tensor of %zu bytes",
+                             t->bytes);
+        memcpy(copy, t->data, t->bytes);
+    }
+    format_convert(out, FORMAT_FP32, copy ? copy : t->data, t->format, t->bytes / item);
+    free(copy);
+    return true;
+}
+
+void model_merge(float *out, size_t rows, size_t cols, const float *b, const float *a,
+                 size_t rank, double scale)
+{
+    for (size_t i = 0; i < rows; i++)
+        for (size_t k = 0; k < rank; k++) {
+            float factor = (float)(scale * b[i * rank + k]);
+
+            for (size_t j = 0; j < cols; j++)
+                out[i * cols + j] += factor * a[k * cols + j];
+        }
+}
+
+/* "model.layers.0.x.weight" -> "base_model.model.model.layers.0.x.lora_A.weight" */
+static const struct stored_tensor *find_adapter(const struct safetensors *set,
+                                                const char *name, const char *part)
+{
+    size_t stem = strlen(name) - (text_ends(name, ".weight") ? strlen(".weight") : 0);
+    const struct stored_tensor *found;
+    struct text text;
+
+    text_init(&text, 0);
+    text_addf(&text, "base_model.model.%.*s%s", (int)stem, name, part);
+    found = safetensors_find(set, text.data);
+    text_clear(&text);
+    return found;
+}
+
+static bool has_shape(const struct stored_tensor *t, size_t rows, size_t cols)
+{
+    return t && t->format < FORMAT_COUNT && t->rank == 2 && t->shape[0] == rows &&
+           t->shape[1] == cols;
+}
+
+/* Add the adapter that create_new_adapter makes part of the base. */
+static bool add_merged(const struct model *m, const struct shape_parameter *p, float *out,
+                       struct error *err)
+{
+    const struct stored_tensor *a = find_adapter(m->merged, p->name, ".lora_A.weight");
+    const struct stored_tensor *b = find_adapter(m->merged, p->name, ".lora_B.weight");
+    const struct stored_tensor *whole = find_adapter(m->merged, p->name, ".weight");
+    size_t rank = m->merged_lora.rank;
+    float *values;
+
+    if (p->part != PART_WEIGHT)
+        return true;
+    if (whole && m->merged_lora.saved[p->module])
+        return read_stored(whole, out, err);
+    if (!m->merged_lora.adapted[p->module])
+        return true;
+    if (!has_shape(a, rank, p->cols) || !has_shape(b, p->rows, rank))
+        return error_set(err, ERROR_DATA,
+                         "the adapter for %s is missing or of another shape", p->name);
+    values = memory_alloc((p->rows + p->cols) * rank * sizeof(*values));
+    if (read_stored(a, values, err) && read_stored(b, values + rank * p->cols, err))
+        model_merge(out, p->rows, p->cols, values + rank * p->cols, values, rank,
+                    m->merged_lora.scale);
+    free(values);
+    return true;
+}
+
+/* As transformers' _init_weights: matrices normal, norms one, biases zero. */
+static void make_original(const struct model *m, size_t index, float *out)
+{
+    const struct shape_parameter *p = &m->shapes.parameters[index];
+    size_t count = p->rows * p->cols;
+    uint64_t seed = (uint64_t)m->plan->seed;
+    double range = m->config->initializer_range;
+
+    for (size_t i = 0; i < count; i++)
+        if (p->rank == 2)
+            out[i] =
+                (float)(range * random_normal(seed, RANDOM_INIT, (uint32_t)index, i));
+        else
+            out[i] = p->part == PART_BIAS ? 0 : 1;
+}
+
+bool model_original(const struct model *model, size_t index, float *out,
+                    struct error *err)
+{
+    const struct shape_parameter *p = &model->shapes.parameters[index];
+    const struct stored_tensor *t;
+
+    if (model->plan->train_from_scratch) {
+        make_original(model, index, out);
+        return true;
+    }
+    t = safetensors_find(model->files, p->name);
+    if (!t)
+        return error_set(err, ERROR_DATA, "%s: the tensor %s is missing",
+                         model->plan->model_name_or_path, p->name);
+    return check_shape(t, &model->parameters[index], err) && read_stored(t, out, err) &&
+           (!model->merged || add_merged(model, p, out, err));
+}
+
+/* PEFT's kaiming_uniform(a = sqrt(5)) for A: uniform within 1 / sqrt(in); zero for B. */
+static void make_adapter(const struct model *m, size_t index, float *out)
+{
+    const struct shape_parameter *p = &m->shapes.parameters[index];
+    size_t count = p->rows * p->cols;
+    uint64_t seed = (uint64_t)m->plan->seed;
+    double bound = 1 / sqrt((double)p->cols);
+
+    for (size_t i = 0; i < count; i++)
+        if (p->part == PART_LORA_A)
+            out[i] =
+                (float)(bound *
+                        (2 * random_uniform(seed, RANDOM_INIT, (uint32_t)index, i) - 1));
+        else
+            out[i] = 0;
+}
+
+/* Frozen weights are what they would be if the model were loaded in precision.frozen. */
+static void round_frozen(const struct loader *l, const struct parameter *p)
+{
+    enum format frozen = l->model->plan->precision.frozen;
+    size_t count = numbers_of(p);
+
+    if (p->trainable || (frozen != FORMAT_FP16 && frozen != FORMAT_BF16))
+        return;
+    format_convert(l->packed, frozen, l->values, FORMAT_FP32, count);
+    format_convert(l->values, FORMAT_FP32, l->packed, frozen, count);
+}
+
+/* The values into their place, and the working copy from there. */
+static bool put(const struct loader *l, struct parameter *p, struct error *err)
+{
+    struct backend *be = l->model->be;
+    enum format format = p->weight.format;
+    const void *from = l->values;
+
+    round_frozen(l, p);
+    if (format != FORMAT_FP32) {
+        format_convert(l->packed, format, l->values, FORMAT_FP32, numbers_of(p));
+        from = l->packed;
+    }
+    be->ops->upload(be, p->weight.data, from, tensor_bytes(p->weight));
+    if (p->copy.data)
+        be->ops->convert(be, &(struct op_convert) { .out = p->copy, .x = p->weight });
+    return be->ops->sync(be, err); /* the room is used again */
+}
+
+static bool is_known(const struct model *m, const char *name)
+{
+    for (size_t i = 0; i < m->shapes.count; i++)
+        if (strcmp(m->shapes.parameters[i].name, name) == 0)
+            return true;
+    for (size_t i = 0; i < sizeof(ignored_suffixes) / sizeof(ignored_suffixes[0]); i++)
+        if (text_ends(name, ignored_suffixes[i]))
+            return true;
+    return m->config->tied && strcmp(name, "lm_head.weight") == 0;
+}
+
+static bool open_base(struct model *m, struct error *err)
+{
+    const char *dir = m->plan->model_name_or_path;
+
+    if (m->plan->train_from_scratch)
+        return true;
+    m->files = safetensors_open(dir, "model", false, err);
+    for (size_t i = 0; m->files && i < safetensors_count(m->files); i++) {
+        const struct stored_tensor *t = safetensors_at(m->files, i);
+
+        if (!is_known(m, t->name))
+            return error_set(
+                err, ERROR_DATA,
+                "%s: the tensor %s is no part of a %s model as config.json has it",
+                t->file, t->name, m->config->architecture->model_type);
+    }
+    return m->files != NULL;
+}
+
+static bool open_merged(struct model *m, struct error *err)
+{
+    const char *dir = m->plan->adapter_name_or_path;
+
+    if (!dir || m->plan->method != METHOD_LORA || !m->plan->create_new_adapter)
+        return true;
+    m->merged = safetensors_open(dir, "adapter_model", false, err);
+    return m->merged && lora_read_config(dir, &m->merged_lora, err);
+}
+
+static bool is_adapter(const struct shape_parameter *p)
+{
+    return p->part == PART_LORA_A || p->part == PART_LORA_B;
+}
+
+static bool load_base(const struct loader *l, struct error *err)
+{
+    struct model *m = l->model;
+
+    for (size_t i = 0; i < m->shapes.count; i++) {
+        const struct shape_parameter *p = &m->shapes.parameters[i];
+
+        if (is_adapter(p))
+            make_adapter(m, i, l->values);
+        else if (!model_original(m, i, l->values, err))
+            return false;
+        if (!put(l, &m->parameters[i], err))
+            return false;
+    }
+    return true;
+}
+
+/* The stored tensor of something an adapter's file may have. */
+static const struct stored_tensor *find_trained(const struct safetensors *set,
+                                                const struct shape_parameter *p)
+{
+    if (is_adapter(p))
+        return safetensors_find(set, p->name);
+    return p->trainable
+               ? find_adapter(set, p->name, p->part == PART_BIAS ? "" : ".weight")
+               : NULL;
+}
+
+/* Put an adapter that goes on being trained over the fresh one. */
+static bool load_adapter(const struct loader *l, const struct safetensors *set,
+                         struct error *err)
+{
+    struct model *m = l->model;
+    const char *dir = m->plan->adapter_name_or_path;
+    size_t used = 0;
+
+    for (size_t i = 0; i < m->shapes.count; i++) {
+        const struct shape_parameter *p = &m->shapes.parameters[i];
+        const struct stored_tensor *t = find_trained(set, p);
+
+        if (!p->trainable)
+            continue;
+        if (!t)
+            return error_set(err, ERROR_DATA, "%s: the adapter has no tensor for %s", dir,
+                             p->name);
+        if (!check_shape(t, &m->parameters[i], err) || !read_stored(t, l->values, err) ||
+            !put(l, &m->parameters[i], err))
+            return false;
+        used++;
+    }
+    if (used != safetensors_count(set))
+        return error_set(
+            err, ERROR_DATA,
+            "%s: the adapter has %zu tensors, %zu of them belong to this model", dir,
+            safetensors_count(set), used);
+    return true;
+}
+
+static bool go_on(const struct loader *l, struct error *err)
+{
+    const struct plan *plan = l->model->plan;
+    struct safetensors *set;
+    bool ok;
+
+    if (plan->method != METHOD_LORA || !plan->adapter_name_or_path ||
+        plan->create_new_adapter)
+        return true;
+    set = safetensors_open(plan->adapter_name_or_path, "adapter_model", false, err);
+    ok = set && load_adapter(l, set, err);
+    safetensors_close(set);
+    return ok;
+}
+
+bool model_load(struct model *model, struct error *err)
+{
+    struct loader l = { .model = model };
+    size_t largest = 1;
+    bool ok;
+
+    for (size_t i = 0; i < model->shapes.count; i++)
+        if (numbers_of(&model->parameters[i]) > largest)
+            largest = numbers_of(&model->parameters[i]);
+    l.values = malloc(largest * sizeof(float));
+    l.packed = malloc(largest * sizeof(uint16_t));
+    ok = l.values && l.packed;
+    if (!ok)
+        error_set(err, ERROR_SYSTEM, "no memory for a tensor of %zu numbers", largest);
+    ok = ok && open_base(model, err) && open_merged(model, err) && load_base(&l, err) &&
+         go_on(&l, err);
+    free(l.values);
+    free(l.packed);
+    if (model->plan->method == METHOD_FULL) {
+        safetensors_close(model->files);
+        model->files = NULL;
+    }
+    return ok;
+}

@@ -1,0 +1,124 @@
+/*
+ * train/model_parts.h - the inside of a model, for the files model*.c alone.
+ *
+ * A decoder block, with x the residual stream (fp32):
+ *
+ *     h1 = norm1(x_in)     qkv = h1 Wqkv^T + b, q and k rotated
+ *     att = attention      x_mid = x_in + att Wo^T
+ *     h2 = norm2(x_mid)    gate, up = h2 Wgu^T
+ *     act = silu(gate) up  x_in of the next = x_mid + act Wd^T
+ */
+#ifndef TRAIN_MODEL_PARTS_H
+#define TRAIN_MODEL_PARTS_H
+
+#include "train/model.h"
+#include "train/shapes.h"
+
+/*
+ * Columns first .. first + outs of y from columns from .. from + ins of x: y = x W^T +
+ * bias. Neighbours whose weights lie side by side are one product.
+ */
+struct product {
+    struct tensor weight; /* what is multiplied: the working copy where there is one */
+    struct tensor grad;   /* absent: frozen */
+    struct tensor bias, bias_grad;
+    size_t first, outs, from, ins;
+};
+
+enum { LINEARS = 3 };
+
+/* Linear layers over one input, side by side in one output, with their adapters. */
+struct linears {
+    struct product whole[LINEARS];  /* W */
+    struct product into[LINEARS];   /* A: x to u */
+    struct product out_of[LINEARS]; /* B: u to y */
+    size_t wholes, intos, outs_of;
+    enum buffer u;
+    uint32_t stream; /* of the dropout */
+    bool trains;
+};
+
+struct block {
+    struct parameter *norm1, *norm2;
+    struct linears qkv, o, gate_up, down;
+    size_t window;
+};
+
+/* Places in the order of the forward pass: where the backward pass may stop. */
+enum site { SITE_NORM1, SITE_QKV, SITE_O, SITE_NORM2, SITE_GATE_UP, SITE_DOWN, SITES };
+
+struct model {
+    const struct plan *plan;
+    const struct model_config *config;
+    struct backend *be;
+    struct arena *arena;
+    struct shapes shapes;
+    struct memory_use memory;
+
+    char *memory_block, *buffers;
+    float *gradients;
+    struct parameter *parameters;            /* one for one with those of shapes */
+    struct parameter *embed, *norm, *head;   /* head is embed where tied */
+    struct tensor head_weight, embed_weight; /* as a product and a lookup read them */
+    struct block *blocks;
+    size_t lowest; /* place of the first thing that is trained */
+    float *losses; /* on the host */
+
+    struct safetensors *files; /* of the base, kept while frozen weights may be saved */
+    struct safetensors
+        *merged; /* an adapter that is part of the base: create_new_adapter */
+    struct lora merged_lora;
+};
+
+/* One micro-batch on its way. */
+struct pass {
+    struct model *model;
+    struct backend *be;
+    const struct backend_ops *ops;
+    size_t rows, sequences, longest;
+    bool training, first;
+    float grad_scale;
+    uint64_t draw;
+};
+
+/* The place of a site of a block; embedding 0, last norm and head behind the blocks. */
+static inline size_t site_place(size_t layer, enum site site)
+{
+    return 1 + layer * SITES + site;
+}
+
+/* A buffer with the rows of this batch; data NULL where there is none. */
+struct tensor pass_buffer(const struct pass *pass, enum buffer buffer, size_t layer);
+/* The weight of a product in the compute format, and a bias in fp32: converted into
+ * scratch where they are stored otherwise, so good until the next one is asked for. */
+struct tensor pass_weight(const struct pass *pass, struct tensor weight);
+struct tensor pass_bias(const struct pass *pass, struct tensor bias);
+/* The input of adapters: x itself, or x after dropout in scratch. */
+struct tensor pass_lora_input(const struct pass *pass, const struct linears *linears,
+                              struct tensor x);
+void pass_dropout(const struct pass *pass, const struct linears *linears, struct tensor x,
+                  struct tensor out);
+
+/* Forward through all, without the head.  Writes the batch into the backend's memory. */
+void model_forward(const struct pass *pass, const struct batch *batch);
+/* Forward through one block; again: from its kept input, and only as far as the backward
+ * pass needs. */
+void model_forward_block(const struct pass *pass, size_t layer, bool again);
+/* The operands of a block's attention. */
+struct op_attention model_attention(const struct pass *pass, size_t layer);
+/* The rotation of a block's q and k, or back of their gradients. */
+void model_rotate(const struct pass *pass, struct tensor qkv, bool inverse);
+/* Head and loss; dx into DH where training. */
+void model_classify(const struct pass *pass);
+/* From the classifier's dx down to the lowest thing that is trained. */
+void model_backward(const struct pass *pass);
+
+/* The base's own number of a parameter, as its files (and a merged adapter) or the seed
+ * have it, in fp32. */
+bool model_original(const struct model *model, size_t index, float *out,
+                    struct error *err);
+/* out (rows, cols) += scale B A, B (rows, r), A (r, cols) */
+void model_merge(float *out, size_t rows, size_t cols, const float *b, const float *a,
+                 size_t rank, double scale);
+
+#endif

@@ -1,0 +1,304 @@
+/* train/model_save.c - models and adapters in the form Hugging Face's libraries read. */
+#include "config.h"
+
+#include "train/model.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "train/model_parts.h"
+
+#define COPY_BYTES_MAX ((size_t)256 << 20)
+
+/* What goes along with a model. */
+static const char *const copied[] = {
+    "tokenizer.json",    "tokenizer_config.json", "special_tokens_map.json",
+    "added_tokens.json", "tokenizer.model",       "vocab.json",
+    "merges.txt",        "chat_template.jinja",   "generation_config.json",
+};
+
+static bool copy_files(const char *from, const char *to, struct error *err)
+{
+    bool ok = true;
+
+    for (size_t i = 0; ok && i < sizeof(copied) / sizeof(copied[0]); i++) {
+        char *source = path_join(from, copied[i]), *target = path_join(to, copied[i]);
+        struct text text;
+
+        text_init(&text, COPY_BYTES_MAX);
+        if (file_exists(source))
+            ok = file_read(source, COPY_BYTES_MAX, &text, NULL, err) &&
+                 file_replace(target, text.data, text.len, 0644, err);
+        text_clear(&text);
+        free(source);
+        free(target);
+    }
+    return ok;
+}
+
+static bool put_text(const char *dir, const char *name, const char *data, size_t len,
+                     struct error *err)
+{
+    char *path = path_join(dir, name);
+    bool ok = file_replace(path, data, len, 0644, err);
+
+    free(path);
+    return ok;
+}
+
+/* Beside the old file first: that may be mapped, or the last good one. */
+static bool write_tensors(const char *dir, const char *name,
+                          const struct tensor_source *sources, size_t count,
+                          struct error *err)
+{
+    char *target = path_join(dir, name), *beside;
+    struct text text;
+    bool ok;
+
+    text_init(&text, 0);
+    text_addf(&text, "%s/.%s.tmp", dir, name);
+    beside = text_detach(&text, NULL);
+    unlink(beside);
+    ok = safetensors_write(beside, sources, count, err);
+    if (ok && rename(beside, target) != 0) {
+        ok = error_errno(err, "cannot rename %s", beside);
+        unlink(beside);
+    }
+    free(beside);
+    free(target);
+    return ok;
+}
+
+/* config.json as it was, with the dtype of what is written. */
+static bool write_config(const struct model *m, const char *dir, enum format format,
+                         struct error *err)
+{
+    const struct model_config *c = m->config;
+    enum format says = c->dtype == FORMAT_COUNT ? FORMAT_FP32 : c->dtype;
+    json_t *root, *name;
+    struct text text;
+    bool ok;
+
+    if (says == format)
+        return put_text(dir, "config.json", c->text, c->text_len, err);
+    root = json_read_text(c->text, c->text_len, "config.json", 1, err);
+    name = json_string(format_info(format)->torch);
+    if (json_object_get(root, "dtype"))
+        json_object_set(root, "dtype", name);
+    if (json_object_get(root, "torch_dtype") || !json_object_get(root, "dtype"))
+        json_object_set(root, "torch_dtype", name);
+    text_init(&text, 0);
+    ok = root && json_write_pretty(root, &text) &&
+         put_text(dir, "config.json", text.data, text.len, err);
+    text_clear(&text);
+    json_decref(name);
+    json_decref(root);
+    return ok;
+}
+
+/* What the device has of a parameter, as it is. */
+static bool read_trained(const void *context, size_t index, void *to, struct error *err)
+{
+    const struct model *m = context;
+    struct tensor weight = m->parameters[index].weight;
+
+    m->be->ops->download(m->be, to, weight.data, tensor_bytes(weight));
+    return m->be->ops->sync(m->be, err);
+}
+
+static float *read_values(const struct model *m, size_t index, struct error *err)
+{
+    struct tensor weight = m->parameters[index].weight;
+    size_t count = weight.rows * weight.cols;
+    float *values = malloc(count * sizeof(*values));
+    void *raw = malloc(tensor_bytes(weight));
+
+    if (!values || !raw) {
+        error_set(err, ERROR_SYSTEM, "no memory for %s", m->parameters[index].name);
+    } else if (read_trained(m, index, raw, err)) {
+        format_convert(values, FORMAT_FP32, raw, weight.format, count);
+        free(raw);
+        return values;
+    }
+    free(values);
+    free(raw);
+    return NULL;
+}
+
+static bool add_adapter(const struct model *m, size_t index, float *out,
+                        struct error *err)
+{
+    const struct shape_parameter *p = &m->shapes.parameters[index];
+    size_t a = SIZE_MAX, b = SIZE_MAX;
+    float *down, *up = NULL;
+
+    for (size_t i = 0; i < m->shapes.count; i++) {
+        const struct shape_parameter *other = &m->shapes.parameters[i];
+
+        if (other->module != p->module || other->layer != p->layer)
+            continue;
+        a = other->part == PART_LORA_A ? i : a;
+        b = other->part == PART_LORA_B ? i : b;
+    }
+    if (p->part != PART_WEIGHT || a == SIZE_MAX || b == SIZE_MAX)
+        return true;
+    down = read_values(m, a, err);
+    if (down)
+        up = read_values(m, b, err);
+    if (up)
+        model_merge(out, p->rows, p->cols, up, down, m->shapes.lora.rank,
+                    m->shapes.lora.scale);
+    free(down);
+    free(up);
+    return up != NULL;
+}
+
+/* The format a parameter of the base is saved in where it is not trained as it stands. */
+static enum format base_format(const struct model *m, const char *name)
+{
+    enum format frozen = m->plan->precision.frozen;
+    const struct stored_tensor *t = m->files ? safetensors_find(m->files, name) : NULL;
+
+    if (m->plan->method == METHOD_LORA)
+        return t ? t->format : FORMAT_FP32;
+    return frozen == FORMAT_FP16 || frozen == FORMAT_BF16 ? frozen : FORMAT_FP32;
+}
+
+/* A parameter of the base, with its adapter merged. */
+static bool read_merged(const void *context, size_t index, void *to, struct error *err)
+{
+    const struct model *m = context;
+    const struct parameter *p = &m->parameters[index];
+    size_t count = p->rows * p->cols;
+    float *values;
+    bool ok;
+
+    if (p->trainable) {
+        values = read_values(m, index, err);
+        ok = values != NULL;
+    } else {
+        values = malloc(count * sizeof(*values));
+        ok = values ? model_original(m, index, values, err) &&
+                          add_adapter(m, index, values, err)
+                    : error_set(err, ERROR_SYSTEM, "no memory for %s", p->name);
+    }
+    if (ok)
+        format_convert(to, base_format(m, p->name), values, FORMAT_FP32, count);
+    free(values);
+    return ok;
+}
+
+static struct tensor_source source_of(const struct model *m, size_t index,
+                                      const char *name)
+{
+    const struct parameter *p = &m->parameters[index];
+    struct tensor_source source = { .name = name,
+                                    .format = p->weight.format,
+                                    .rank = p->rank,
+                                    .shape = { p->rows, p->cols },
+                                    .read = read_trained,
+                                    .context = m,
+                                    .index = index };
+
+    if (p->rank == 1)
+        source.shape[0] = p->cols;
+    return source;
+}
+
+static bool is_base(const struct model *m, size_t index)
+{
+    enum part part = m->shapes.parameters[index].part;
+
+    return part == PART_WEIGHT || part == PART_BIAS;
+}
+
+/* All of the base: what was trained as it is (exact, for a resume), the rest from its
+ * files. */
+static bool save_whole(const struct model *m, const char *dir, bool merged,
+                       struct error *err)
+{
+    struct tensor_source *sources = memory_alloc(m->shapes.count * sizeof(*sources));
+    enum format format = m->shapes.trainable;
+    size_t count = 0;
+    bool ok;
+
+    for (size_t i = 0; i < m->shapes.count; i++) {
+        const struct parameter *p = &m->parameters[i];
+
+        if (!is_base(m, i))
+            continue;
+        sources[count] = source_of(m, i, p->name);
+        if (merged || !p->trainable) {
+            sources[count].format = base_format(m, p->name);
+            sources[count].read = read_merged;
+        }
+        count++;
+    }
+    if (merged)
+        format = base_format(m, m->embed->name);
+    ok = write_tensors(dir, "model.safetensors", sources, count, err) &&
+         write_config(m, dir, format, err) &&
+         copy_files(m->plan->model_name_or_path, dir, err);
+    free(sources);
+    return ok;
+}
+
+static bool write_adapter_config(const struct model *m, const char *dir,
+                                 struct error *err)
+{
+    const char *base = m->plan->model_name_or_path;
+    char *whole = realpath(base, NULL);
+    struct text text;
+    bool ok;
+
+    text_init(&text, 0);
+    ok = lora_write_config(&m->shapes.lora, whole ? whole : base, &text) ||
+         error_set(err, ERROR_SYSTEM, "cannot make adapter_config.json");
+    ok = ok && put_text(dir, "adapter_config.json", text.data, text.len, err);
+    text_clear(&text);
+    free(whole);
+    return ok;
+}
+
+static bool save_adapter(const struct model *m, const char *dir, struct error *err)
+{
+    struct tensor_source *sources = memory_alloc(m->shapes.count * sizeof(*sources));
+    struct arena *arena = arena_new();
+    size_t count = 0;
+    bool ok;
+
+    for (size_t i = 0; i < m->shapes.count; i++) {
+        const struct parameter *p = &m->parameters[i];
+        const char *name = p->name;
+
+        if (!p->trainable)
+            continue;
+        if (is_base(m, i)) /* trained whole: modules_to_save */
+            name = arena_printf(arena, "base_model.model.%s", p->name);
+        sources[count++] = source_of(m, i, name);
+    }
+    ok = write_tensors(dir, "adapter_model.safetensors", sources, count, err) &&
+         write_adapter_config(m, dir, err) &&
+         copy_files(m->plan->model_name_or_path, dir, err);
+    arena_free(arena);
+    free(sources);
+    return ok;
+}
+
+bool model_save(struct model *model, const char *dir, struct error *err)
+{
+    if (model->plan->method == METHOD_LORA)
+        return save_adapter(model, dir, err);
+    return save_whole(model, dir, false, err);
+}
+
+bool model_export(struct model *model, const char *dir, struct error *err)
+{
+    return save_whole(model, dir, model->plan->method == METHOD_LORA, err);
+}
