@@ -70,7 +70,8 @@ int findings_worst(const struct findings *findings)
     int worst = -1;
 
     for (size_t i = 0; i < findings->count; i++)
-        if (!findings->list[i].fixed && (int)findings->list[i].severity > worst)
+        if (!findings->list[i].fixed && !findings->list[i].settled &&
+            (int)findings->list[i].severity > worst)
             worst = (int)findings->list[i].severity;
     return worst;
 }

@@ -15,10 +15,12 @@ struct finding {
     enum severity severity;
     enum apply apply; /* MANUAL: there is no edit */
     bool fixed;       /* the edit was made by this patch */
+    bool settled;     /* gone after the edits that are, or would be, made */
     const char *key;  /* or NULL: the file as a whole */
     struct mark at;   /* of the text before the patch */
     size_t cut;       /* bytes of the span */
-    const char *was;  /* exact text of the span, quotes included; NULL without an edit */
+    const char *was;  /* exact text of the span, quotes included, and blanks behind it that a
+                         longer value takes from a comment; NULL without an edit */
     const char *now;  /* what replaces it; a whole line with its end where one is inserted */
     const char *label; /* what a person should see instead of now ("float32"), or NULL */
     const char *message; /* one sentence */
@@ -37,7 +39,7 @@ void findings_init(struct findings *findings, struct arena *arena);
 struct finding *findings_add(struct findings *findings, const struct finding *finding);
 /* By place, then rule. */
 void findings_sort(struct findings *findings);
-/* Worst severity among those that are not fixed; -1: none. */
+/* Worst severity among those that are left: neither fixed nor settled; -1: none. */
 int findings_worst(const struct findings *findings);
 
 #endif

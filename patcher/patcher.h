@@ -18,7 +18,8 @@ struct patch_options {
     bool will_run;                /* run, watch: TS713 is an error */
     const char *const *roots;     /* allowed roots of paths (TS710), NULL-ended; NULL: any path
                                      below the job's own folder, and absolute ones */
-    const char *const *set;       /* --set KEY=VALUE, NULL-ended, or NULL */
+    const char *const *set;       /* --set KEY=VALUE, NULL-ended, or NULL: replaced in the text
+                                     before all else, in memory only */
 };
 
 /* What is known of one job after a check.  Lives in its arena. */
@@ -31,6 +32,7 @@ struct patch {
     bool has_plan;              /* false: the file is no job, or too broken for one */
     bool is_job;                /* false: TS001, TS004, TS006, TS009: exit status 2 */
     bool changed;               /* the safe (or chosen) edits change something */
+    bool rejected;              /* has no plan, or an error is left after the edits */
     const char *text;           /* the text after the edits */
     size_t len;
     char before[65], after[65]; /* SHA-256 */
@@ -47,7 +49,8 @@ bool patcher_check_file(const struct patch_options *options, struct patch *out,
 /*
  * Check, and where edits are to be made: lock, backup, replace the file, journal.  The file is
  * never touched if it is a link, hard-linked or read-only (TS011), or changed meanwhile
- * (TS010: checked again, once).  mode, owner and times of an unchanged file stay.
+ * (TS010: checked again, once).  mode, owner and times of an unchanged file stay.  `set` has no
+ * part in it: the file does not take on what one run was told.
  */
 bool patcher_patch_file(const struct patch_options *options, struct patch *out,
                         struct error *err);
@@ -57,5 +60,9 @@ void patch_clear(struct patch *patch);
 
 /* Left over after the edits that were (or would be) made: an error finding not fixed. */
 bool patch_rejected(const struct patch *patch);
+
+/* Append a text as it may be shown: the values of secret keys as ***, commented out or not; line by
+ * line the same but for them.  False if *out is full. */
+bool patcher_redact(const char *data, size_t len, struct text *out);
 
 #endif

@@ -69,6 +69,7 @@ unit_tests += %D%/unit/test_document
 unit_tests += %D%/unit/test_edits
 unit_tests += %D%/unit/test_finding
 unit_tests += %D%/unit/test_rewrite
+unit_tests += %D%/unit/test_settle
 unit_tests += %D%/unit/test_schema
 
 # runner

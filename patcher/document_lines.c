@@ -1,0 +1,207 @@
+/* patcher/document_lines.c - where lines begin and end, and what is said behind them. */
+#include "config.h"
+
+#include "patcher/document_parts.h"
+
+#include <string.h>
+
+#include "base/size.h"
+
+/* Bytes of the line end at `at`; 0 if there is none. */
+static size_t break_length(const struct document *document, size_t at)
+{
+    const char *data = document->data + at; /* a NUL follows the text */
+
+    if (at >= document->len)
+        return 0;
+    if (data[0] == '\r')
+        return data[1] == '\n' ? 2 : 1;
+    if (data[0] == '\n')
+        return 1;
+    if (memcmp(data, "\xc2\x85", 2) == 0)
+        return 2;
+    return strncmp(data, "\xe2\x80\xa8", 3) == 0 || strncmp(data, "\xe2\x80\xa9", 3) == 0
+               ? 3
+               : 0;
+}
+
+size_t document_line_end(const struct document *document, size_t byte)
+{
+    while (byte < document->len && break_length(document, byte) == 0)
+        byte++;
+    return byte + break_length(document, byte);
+}
+
+size_t document_line_start(const struct document *document, size_t byte)
+{
+    const char *data = document->data;
+
+    for (; byte > document->places.origin; byte--) {
+        if (data[byte - 1] == '\n' || (data[byte - 1] == '\r' && data[byte] != '\n'))
+            break;
+        if (byte >= 2 && break_length(document, byte - 2) == 2 && data[byte - 2] != '\r')
+            break;
+        if (byte >= 3 && break_length(document, byte - 3) == 3)
+            break;
+    }
+    return byte;
+}
+
+const char *document_newline(const struct document *document, size_t byte)
+{
+    size_t end = document_line_end(document, byte);
+    const char *data = document->data;
+
+    if (end == document->len &&
+        (end == 0 || (data[end - 1] != '\n' && data[end - 1] != '\r')))
+        end = document_line_start(document, byte);
+    if (end >= 2 && data[end - 2] == '\r' && data[end - 1] == '\n')
+        return "\r\n";
+    return end >= 1 && data[end - 1] == '\r' ? "\r" : "\n";
+}
+
+/* The byte behind a quoted scalar that begins at `at`, if it ends on this line; else at.
+ */
+static size_t skip_quotes(const struct document *document, size_t at, size_t end)
+{
+    char quote = document->data[at];
+
+    for (size_t i = at + 1; i < end; i++) {
+        if (document->data[i] == '\\' && quote == '"')
+            i++;
+        else if (document->data[i] == quote && quote == '\'' &&
+                 document->data[i + 1] == quote)
+            i++;
+        else if (document->data[i] == quote)
+            return i + 1;
+    }
+    return at;
+}
+
+bool document_comment(const struct document *document, size_t from, size_t *at)
+{
+    const char *data = document->data;
+    size_t end = document_line_end(document, from);
+
+    for (size_t i = from; i < end; i++) {
+        bool first = i == from || strchr(" \t,:[{", data[i - 1]);
+        size_t behind;
+
+        if (data[i] == '#' && (i == 0 || document_is_space(data[i - 1]))) {
+            *at = i;
+            return true;
+        }
+        if (!first || (data[i] != '"' && data[i] != '\''))
+            continue;
+        behind = skip_quotes(document, i, end);
+        if (behind > i)
+            i = behind - 1;
+    }
+    return false;
+}
+
+/* The last byte known to be outside of quotes on the line of `byte`, at or behind it. */
+static size_t outside_quotes(const struct document *document, size_t byte)
+{
+    size_t start = document_line_start(document, byte);
+    size_t end = document_line_end(document, byte), from = byte;
+
+    for (size_t i = 0; document->root && i < document->root->count; i++) {
+        const struct entry *entry = &document->root->entries[i];
+        size_t ends[] = { document_node_end(entry->key),
+                          document_node_end(entry->value) };
+
+        for (size_t k = 0; k < TS_COUNT(ends); k++)
+            if (ends[k] >= start && ends[k] < end && ends[k] > from)
+                from = ends[k];
+    }
+    return from;
+}
+
+/* What stands behind `# trainspool:` in the comment of a line; the length is 0 if
+ * nothing. */
+static const char *line_word(const struct document *document, size_t byte, size_t *len)
+{
+    static const char mark[] = "trainspool:";
+    size_t end = document_line_end(document, byte), at;
+    const char *data = document->data;
+
+    *len = 0;
+    if (!document_comment(document, outside_quotes(document, byte), &at))
+        return data;
+    for (; at < end; at++) {
+        size_t word = at + 1;
+
+        if (data[at] != '#')
+            continue;
+        while (data[word] == ' ' || data[word] == '\t')
+            word++;
+        if (strncmp(data + word, mark, sizeof(mark) - 1) != 0)
+            continue;
+        word += sizeof(mark) - 1;
+        while (data[word] == ' ' || data[word] == '\t')
+            word++;
+        *len = word < end ? end - word : 0;
+        return data + word;
+    }
+    return data;
+}
+
+static bool word_keeps(const char *word, size_t len, const char *rule)
+{
+    (void)rule;
+    return len >= 4 && memcmp(word, "keep", 4) == 0 &&
+           (len == 4 || document_is_space(word[4]) || word[4] == ',');
+}
+
+static bool word_ignores(const char *word, size_t len, const char *rule)
+{
+    static const char mark[] = "ignore[";
+    size_t from = sizeof(mark) - 1;
+
+    if (len < from || memcmp(word, mark, from) != 0)
+        return false;
+    while (from < len && word[from] != ']') {
+        size_t to = from;
+
+        while (to < len && !strchr(",] \t\r\n", word[to]))
+            to++;
+        if (to > from && to - from == strlen(rule) &&
+            memcmp(word + from, rule, to - from) == 0)
+            return true;
+        from = to < len && word[to] != ']' ? to + 1 : to;
+    }
+    return false;
+}
+
+/* Looks at the line of the place, and at the one its value ends on. */
+static bool line_says(const struct document *document, struct mark at, const char *rule,
+                      bool (*says)(const char *word, size_t len, const char *rule))
+{
+    size_t len;
+    const char *word = line_word(document, at.byte, &len);
+
+    if (says(word, len, rule))
+        return true;
+    for (size_t i = 0; document->root && i < document->root->count; i++) {
+        const struct entry *entry = &document->root->entries[i];
+
+        if (at.byte < entry->key->at.byte || at.byte >= document_node_end(entry->value))
+            continue;
+        word = line_word(document, document_node_end(entry->value), &len);
+        if (says(word, len, rule))
+            return true;
+    }
+    return false;
+}
+
+bool document_line_keeps(const struct document *document, struct mark at)
+{
+    return line_says(document, at, NULL, word_keeps);
+}
+
+bool document_line_ignores(const struct document *document, struct mark at,
+                           const char *rule)
+{
+    return line_says(document, at, rule, word_ignores);
+}

@@ -1,0 +1,167 @@
+/* patcher/look.c - document, schema, plan, rules: the way of a text, without an edit. */
+#include "config.h"
+
+#include "patcher/look.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/size.h"
+#include "patcher/rules.h"
+#include "patcher/schema.h"
+#include "train/safetensors.h"
+#include "train/shapes.h"
+
+/* The rule of each fault, document.h. */
+static const char *const fault_rules[] = {
+    [DOCUMENT_ENCODING] = "TS001",  [DOCUMENT_TAB] = "TS004",
+    [DOCUMENT_DUPLICATE] = "TS005", [DOCUMENT_SEVERAL] = "TS006",
+    [DOCUMENT_LIMIT] = "TS009",     [DOCUMENT_SYNTAX] = "TS009",
+};
+
+static void add(struct look *look, const char *id, struct mark at, const char *message)
+{
+    const struct rule *rule = rules_find(id);
+
+    findings_add(&look->findings, &(struct finding) { .rule = rule->id,
+                                                      .severity = rule->severity,
+                                                      .apply = APPLY_MANUAL,
+                                                      .at = at,
+                                                      .message = message });
+}
+
+/* The name of the key at a place, for a key given twice. */
+static const char *key_at(const struct document *document, size_t byte)
+{
+    for (size_t i = 0; document->root && i < document->root->count; i++)
+        if (document->root->entries[i].key->at.byte == byte)
+            return document->root->entries[i].key->text;
+    return NULL;
+}
+
+static void add_remarks(struct look *look, struct arena *arena)
+{
+    const struct document *document = &look->document;
+
+    look->is_job = document->root != NULL;
+    if (document->bom)
+        add(look, "TS002", document_mark(document, 0),
+            "the file begins with a byte order mark, which is kept");
+    if (document->crlf || document->mixed_ends)
+        add(look, "TS003", document_mark(document, 0),
+            document->crlf ? "the lines end in CRLF; new lines will too"
+                           : "the lines end in different ways; a new line ends as its "
+                             "neighbour does");
+    for (size_t i = 0; i < document->remark_count; i++) {
+        const struct document_remark *remark = &document->remarks[i];
+
+        add(look, fault_rules[remark->fault], remark->at,
+            arena_strdup(arena, remark->text));
+        if (remark->fault == DOCUMENT_DUPLICATE)
+            look->findings.list[look->findings.count - 1].key =
+                key_at(document, remark->at.byte);
+    }
+}
+
+/* ---- The model's folder ---- */
+
+static enum format most_bytes(const struct safetensors *set)
+{
+    size_t bytes[FORMAT_COUNT + 1] = { 0 };
+    enum format most = FORMAT_COUNT;
+
+    for (size_t i = 0; i < safetensors_count(set); i++)
+        bytes[safetensors_at(set, i)->format] += safetensors_at(set, i)->bytes;
+    for (size_t i = 0; i < FORMAT_COUNT; i++)
+        if (bytes[i] > (most == FORMAT_COUNT ? 0 : bytes[most]))
+            most = (enum format)i;
+    return most;
+}
+
+static void read_model(struct looker *looker, const char *path)
+{
+    struct model_config *model;
+    struct error ignored = { 0 };
+    struct safetensors *set;
+
+    if (looker->model_path && path && strcmp(looker->model_path, path) == 0)
+        return;
+    looker->model_path = path;
+    looker->model = NULL;
+    looker->checkpoint = FORMAT_COUNT;
+    if (!path || !file_is_dir(path))
+        return;
+    model = arena_alloc(looker->arena, sizeof(*model));
+    if (model_config_read(path, looker->arena, model, &ignored))
+        looker->model = model;
+    error_clear(&ignored);
+    set = safetensors_open(path, "model", true, &ignored);
+    if (set)
+        looker->checkpoint = most_bytes(set);
+    safetensors_close(set);
+}
+
+/* ---- The plan ---- */
+
+static void bind(const struct looker *looker, struct look *look)
+{
+    char *dir = path_dir(looker->options->job), *run = path_run_dir(looker->options->job);
+
+    look->plan.job = looker->options->job;
+    look->plan.dir = arena_strdup(looker->arena, dir);
+    look->plan.run_dir = arena_strdup(looker->arena, run);
+    free(dir);
+    free(run);
+    schema_bind(&look->document, looker->arena, &look->plan);
+    look->has_plan = true;
+}
+
+static uint64_t find_limit(const struct plan *plan, const struct device *device)
+{
+    struct error ignored = { 0 };
+    uint64_t limit;
+
+    return device && memory_limit(plan->memory_limit, device, &limit, &ignored) ? limit
+                                                                                : 0;
+}
+
+void look_at(struct looker *looker, const char *data, size_t len, struct look *out)
+{
+    *out = (struct look) { 0 };
+    findings_init(&out->findings, looker->arena);
+    document_read(data, len, looker->arena, &out->document);
+    add_remarks(out, looker->arena);
+    if (!out->document.root)
+        return;
+    schema_check(&out->document, &out->findings);
+    bind(looker, out);
+    read_model(looker, out->plan.model_name_or_path);
+    out->plan.request.checkpoint = looker->checkpoint;
+    rules_run(&(struct rule_context) {
+        .document = &out->document,
+        .plan = &out->plan,
+        .device = looker->options->device,
+        .options = looker->options,
+        .model = looker->model,
+        .checkpoint = looker->checkpoint,
+        .available = find_limit(&out->plan, looker->options->device),
+        .findings = &out->findings,
+        .arena = looker->arena,
+    });
+}
+
+void look_decide(const struct looker *looker, struct plan *plan)
+{
+    static const struct device unknown = { .kind = DEVICE_CPU,
+                                           .name = "unknown",
+                                           .ordinal = -1 };
+    struct error ignored = { 0 };
+
+    plan->device = looker->options->device ? *looker->options->device : unknown;
+    policy_decide(&plan->request, &plan->device, &plan->precision);
+    if (!looker->model ||
+        !shapes_memory(plan, looker->model, 0, 0, &plan->memory, &ignored))
+        plan->memory = (struct memory_use) { 0 };
+    memory_finish(&plan->memory, find_limit(plan, looker->options->device));
+}

@@ -1,0 +1,31 @@
+/*
+ * patcher/look.h - one look at one text: what it says, what is remarked on it, and what would
+ * run.  It changes nothing.
+ */
+#ifndef PATCHER_LOOK_H
+#define PATCHER_LOOK_H
+
+#include "patcher/patcher.h"
+#include "train/model_config.h"
+
+/* What several looks at texts of one job share. */
+struct looker {
+    const struct patch_options *options;
+    struct arena *arena;
+    const char *model_path; /* the folder that was read last, or NULL */
+    const struct model_config *model; /* NULL: it has no config.json that can be read */
+    enum format checkpoint; /* what its files hold; FORMAT_COUNT: not known */
+};
+
+struct look {
+    struct document document;
+    struct findings findings; /* places are those of this text */
+    struct plan plan;         /* as the document says; precision not decided */
+    bool is_job, has_plan;
+};
+
+void look_at(struct looker *looker, const char *data, size_t len, struct look *out);
+/* Decide precision and estimate memory: the plan as it would run. */
+void look_decide(const struct looker *looker, struct plan *plan);
+
+#endif

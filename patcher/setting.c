@@ -1,0 +1,129 @@
+/* patcher/setting.c - one edit a setting, each over the text the one before left. */
+#include "config.h"
+
+#include "patcher/setting.h"
+
+#include <string.h>
+
+#include "patcher/ledger.h"
+#include "patcher/rewrite.h"
+#include "patcher/schema.h"
+
+static const char block_name[] = "trainspool";
+
+struct setting {
+    struct arena *arena;
+    const char *key, *value; /* of the top level, or of the block */
+    bool in_block;
+};
+
+/* Does the text, as it is, read as this value?  Else it needs quotes. */
+static bool is_plain(const char *value, struct arena *arena)
+{
+    const char *line = arena_printf(arena, "k: %s\n", value);
+    struct document document;
+    const struct entry *entry;
+
+    document_read(line, strlen(line), arena, &document);
+    entry = document_find(&document, "k");
+    return entry && document.root->count == 1 && document.remark_count == 0 &&
+           entry->value->bytes == strlen(value);
+}
+
+static const char *as_yaml(const char *value, struct arena *arena)
+{
+    char *out, *to;
+
+    if (is_plain(value, arena))
+        return value;
+    out = to = arena_alloc(arena, 2 * strlen(value) + 3);
+    *to++ = '\'';
+    for (; *value; value++) {
+        if (*value == '\'')
+            *to++ = '\'';
+        *to++ = *value;
+    }
+    *to = '\'';
+    return out;
+}
+
+static bool split(const char *text, struct arena *arena, struct setting *out,
+                  struct error *err)
+{
+    const char *equals = strchr(text, '=');
+    const size_t prefix = sizeof(block_name);
+    struct plan scratch = { 0 };
+
+    if (!equals || equals == text || strpbrk(text, "\r\n"))
+        return error_set(err, ERROR_USAGE, "--set wants KEY=VALUE on one line, not '%s'",
+                         text);
+    *out = (struct setting) { .arena = arena };
+    out->key = arena_copy(arena, text, (size_t)(equals - text));
+    if (!schema_set(out->key, equals + 1, arena, &scratch, err))
+        return false;
+    out->value = as_yaml(equals + 1, arena);
+    out->in_block = !schema_find(out->key);
+    if (strncmp(out->key, block_name, prefix - 1) == 0 && out->key[prefix - 1] == '.') {
+        out->key += prefix;
+        out->in_block = true;
+    }
+    return true;
+}
+
+static enum rewrite_fault edit(const struct rewrite *how, const struct setting *setting)
+{
+    const struct document *document = how->document;
+    const struct entry *block = document_find(document, block_name);
+    const struct node *map =
+        setting->in_block ? block ? block->value : NULL : document->root;
+    const struct entry *entry = node_find(map, setting->key);
+
+    if (entry)
+        return rewrite_value(how, entry, setting->value);
+    if (!setting->in_block)
+        return rewrite_insert(how, NULL, setting->key, setting->value);
+    if (!block)
+        return rewrite_insert(
+            how, NULL, block_name,
+            arena_printf(setting->arena, "{%s: %s}", setting->key, setting->value));
+    if (map->kind == NODE_MAP && map->count > 0 && map->flow == document->root->flow)
+        return rewrite_insert(how, &map->entries[map->count - 1], setting->key,
+                              setting->value);
+    return node_is_null(map) ? rewrite_value(how, block,
+                                             arena_printf(setting->arena, "{%s: %s}",
+                                                          setting->key, setting->value))
+                             : REWRITE_SHAPE;
+}
+
+static bool apply_one(const struct setting *setting, const char **data, size_t *len,
+                      struct error *err)
+{
+    struct finding finding = { .rule = "" };
+    struct ledger *ledger = ledger_new(*data, *len, setting->arena);
+    struct document document;
+
+    document_read(*data, *len, setting->arena, &document);
+    if (!document.root)
+        return true;
+    if (edit(&(struct rewrite) { &document, setting->arena, &finding }, setting) !=
+        REWRITE_OK)
+        return error_set(
+            err, ERROR_USAGE,
+            "%s cannot be set: its value in the job has no plain place of its own",
+            setting->key);
+    ledger_replace(
+        ledger, &(struct ledger_edit) { finding.at.byte, finding.cut, finding.now, 0 });
+    *data = ledger_text(ledger, len);
+    return true;
+}
+
+bool setting_apply(const char *const *set, struct arena *arena, const char **data,
+                   size_t *len, struct error *err)
+{
+    struct setting setting;
+
+    for (; set && *set; set++)
+        if (!split(*set, arena, &setting, err) || !apply_one(&setting, data, len, err))
+            return false;
+    return true;
+}

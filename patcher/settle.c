@@ -1,0 +1,453 @@
+/* patcher/settle.c - from findings to a text that needs no further edit. */
+#include "config.h"
+
+#include "patcher/settle.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/digest.h"
+#include "base/size.h"
+#include "patcher/edits.h"
+#include "patcher/ledger.h"
+
+enum { MAX_PASSES = 4 };
+
+enum fate {
+    FATE_TOLD,    /* no edit, or none that may be made */
+    FATE_CLASHED, /* another edit was there first */
+    FATE_MADE
+};
+
+struct settle {
+    struct looker *looker;
+    struct arena *arena;
+    struct look *first, *last; /* looks at the text as it was and as it is now */
+    struct ledger *ledger;
+    struct findings merged; /* of all passes, places of the text as it was */
+    enum fate *fates;       /* of merged */
+    size_t fate_room;
+    const char *text; /* as it is now */
+    size_t len;
+};
+
+/* ---- Which edits are made ---- */
+
+/* The order in which families of rules may edit, by the digit behind TS: names first,
+ * then facts of the device, precision, clipping, and memory, which needs the final
+ * formats. */
+static const char family_order[] = "0762143589";
+
+static size_t family(const struct finding *finding)
+{
+    const char *at = strchr(family_order, finding->rule[2]);
+
+    return at ? (size_t)(at - family_order) : sizeof(family_order);
+}
+
+struct choice_list {
+    const struct findings *findings;
+    enum fate *fates;
+    struct edits *edits;
+    size_t *made; /* indices in the order they were accepted */
+    size_t count;
+};
+
+static bool may_edit(const struct looker *looker, const struct look *look,
+                     const struct finding *finding)
+{
+    enum apply least = looker->options->unsafe ? APPLY_UNSAFE : APPLY_SAFE;
+
+    return look->plan.policy != POLICY_REPORT && finding->now && finding->was &&
+           finding->apply >= least;
+}
+
+static bool is_insert_of(const struct finding *finding, const char *key)
+{
+    return finding->cut == 0 && finding->key && key && strcmp(finding->key, key) == 0;
+}
+
+/* Two rules may ask for the same new line. */
+static bool is_inserted(const struct choice_list *list, const struct finding *finding)
+{
+    for (size_t i = 0; finding->cut == 0 && i < list->count; i++)
+        if (is_insert_of(&list->findings->list[list->made[i]], finding->key))
+            return true;
+    return false;
+}
+
+static bool fits(const struct choice_list *list, const struct finding *finding)
+{
+    return edits_fit(list->edits, finding->at.byte, finding->cut) &&
+           !is_inserted(list, finding);
+}
+
+/* All of a group, or this one alone. */
+static bool group_fits(const struct settle *settle, const struct choice_list *list,
+                       size_t at)
+{
+    const struct finding *finding = &list->findings->list[at];
+
+    for (size_t i = 0; finding->group && i < list->findings->count; i++) {
+        const struct finding *other = &list->findings->list[i];
+
+        if (other->group == finding->group && other->now &&
+            !(may_edit(settle->looker, settle->last, other) && fits(list, other)))
+            return false;
+    }
+    return fits(list, finding);
+}
+
+static void accept(struct choice_list *list, size_t at)
+{
+    const struct finding *finding = &list->findings->list[at];
+
+    if (!edits_replace(list->edits, finding->at.byte, finding->cut, finding->now, NULL))
+        return;
+    list->fates[at] = FATE_MADE;
+    list->made[list->count++] = at;
+}
+
+static void choose_one(const struct settle *settle, struct choice_list *list, size_t at)
+{
+    const struct finding *finding = &list->findings->list[at];
+
+    if (list->fates[at] != FATE_TOLD || !may_edit(settle->looker, settle->last, finding))
+        return;
+    if (!group_fits(settle, list, at)) {
+        list->fates[at] = FATE_CLASHED;
+        return;
+    }
+    for (size_t i = 0; i < list->findings->count; i++) {
+        const struct finding *other = &list->findings->list[i];
+
+        if (i == at || (finding->group && other->group == finding->group && other->now))
+            accept(list, i);
+    }
+}
+
+static void choose(const struct settle *settle, struct choice_list *list)
+{
+    for (size_t order = 0; order <= sizeof(family_order); order++)
+        for (size_t i = 0; i < list->findings->count; i++)
+            if (family(&list->findings->list[i]) == order)
+                choose_one(settle, list, i);
+}
+
+/* ---- Findings of several passes ---- */
+
+static bool same_key(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+/* The finding of an earlier pass that this one repeats, by its place in the first text.
+ */
+static size_t find_merged(const struct settle *settle, const struct finding *finding,
+                          size_t origin)
+{
+    for (size_t i = 0; i < settle->merged.count; i++) {
+        const struct finding *other = &settle->merged.list[i];
+
+        if (strcmp(other->rule, finding->rule) == 0 &&
+            same_key(other->key, finding->key) && other->at.byte == origin)
+            return i;
+    }
+    return settle->merged.count;
+}
+
+static size_t add_merged(struct settle *settle, const struct finding *finding,
+                         enum fate fate)
+{
+    if (settle->merged.count == settle->fate_room) {
+        settle->fate_room = settle->fate_room ? 2 * settle->fate_room : 32;
+        settle->fates =
+            memory_resize(settle->fates, settle->fate_room, sizeof(*settle->fates));
+    }
+    settle->fates[settle->merged.count] = fate;
+    findings_add(&settle->merged, finding);
+    return settle->merged.count - 1;
+}
+
+/* Takes the findings of the last look; *owners says which merged finding each became. */
+static void merge(struct settle *settle, const enum fate *fates, size_t *owners)
+{
+    const struct findings *findings = &settle->last->findings;
+
+    for (size_t i = 0; i < findings->count; i++) {
+        struct finding finding = findings->list[i];
+        size_t origin = ledger_origin(settle->ledger, finding.at.byte), at;
+
+        at = finding.at.line ? find_merged(settle, &finding, origin)
+                             : find_merged(settle, &finding, finding.at.byte);
+        if (finding.at.line)
+            finding.at = document_mark(&settle->first->document, origin);
+        if (settle->last == settle->first || at == settle->merged.count) {
+            at = add_merged(settle, &finding, fates[i]);
+        } else if (fates[i] == FATE_MADE || settle->fates[at] == FATE_CLASHED) {
+            settle->merged.list[at] = finding;
+            settle->fates[at] = fates[i];
+        }
+        owners[i] = at;
+    }
+}
+
+/* ---- One pass ---- */
+
+static bool comes_before(const struct finding *a, const struct finding *b)
+{
+    if (a->at.byte != b->at.byte)
+        return a->at.byte < b->at.byte;
+    return a->cut == 0 && b->cut > 0;
+}
+
+/* By place; those at one place in the order they were accepted. */
+static void sort_made(struct choice_list *list)
+{
+    for (size_t i = 1; i < list->count; i++) {
+        size_t moved = list->made[i], at = i;
+
+        for (; at > 0 && comes_before(&list->findings->list[moved],
+                                      &list->findings->list[list->made[at - 1]]);
+             at--)
+            list->made[at] = list->made[at - 1];
+        list->made[at] = moved;
+    }
+}
+
+/* Where the text has no final newline, only the first line appended needs one before it.
+ */
+static void drop_newlines(const struct settle *settle, const struct choice_list *list)
+{
+    bool first = true;
+
+    for (size_t i = 0; i < list->count; i++) {
+        struct finding *finding = &list->findings->list[list->made[i]];
+
+        if (finding->at.byte != settle->len || finding->cut > 0)
+            continue;
+        if (!first)
+            finding->now += strspn(finding->now, "\r\n");
+        first = false;
+    }
+}
+
+/* From the last to the first, so that the places of this text hold. */
+static void record(struct settle *settle, struct choice_list *list, const size_t *owners)
+{
+    sort_made(list);
+    drop_newlines(settle, list);
+    for (size_t i = list->count; i-- > 0;) {
+        const struct finding *finding = &list->findings->list[list->made[i]];
+
+        ledger_replace(settle->ledger,
+                       &(struct ledger_edit) { finding->at.byte, finding->cut,
+                                               finding->now, owners[list->made[i]] });
+    }
+    settle->text = ledger_text(settle->ledger, &settle->len);
+}
+
+struct names {
+    const char **list;
+    size_t count;
+};
+
+/* The top-level keys whose rows lie in the bytes from..to, or end where nothing is cut.
+ */
+static void add_names(struct names *names, const struct document *document, size_t from,
+                      size_t to)
+{
+    for (size_t i = 0; document->root && i < document->root->count; i++) {
+        const struct entry *entry = &document->root->entries[i];
+        size_t begin = entry->key->at.byte;
+        size_t end = entry->value->at.byte + entry->value->bytes;
+
+        if (from < to ? from < end && to > begin : begin < from && from <= end)
+            names->list[names->count++] = entry->key->text;
+    }
+}
+
+/* The keys that the accepted edits are about, in both texts. */
+static struct names announced(const struct settle *settle, const struct choice_list *list,
+                              const struct document *now)
+{
+    const struct document *was = &settle->last->document;
+    size_t rows = was->root->count + (now->root ? now->root->count : 0);
+    struct names names = { .count = 0 };
+    size_t shift = 0; /* modulo the word: it may be below zero */
+
+    names.list = arena_array(settle->arena, rows * list->count + 1, sizeof(*names.list));
+    for (size_t i = 0; i < list->count; i++) {
+        const struct finding *finding = &list->findings->list[list->made[i]];
+        size_t at = finding->at.byte, len = strlen(finding->now);
+
+        add_names(&names, was, at, at + finding->cut);
+        add_names(&names, now, at + shift, at + shift + len);
+        shift += len - finding->cut;
+    }
+    return names;
+}
+
+/* The new text must be the old one but for what was announced. */
+static bool verify(const struct settle *settle, const struct choice_list *list,
+                   const struct look *next, struct error *err)
+{
+    const struct document *was = &settle->last->document, *now = &next->document;
+    const struct finding *first = &list->findings->list[list->made[0]];
+    struct names names = announced(settle, list, now);
+
+    if (now->remark_count <= was->remark_count && document_same_but(was, now, names.list))
+        return true;
+    return error_set(
+        err, ERROR_SYSTEM,
+        "internal error: the edit of %s (%s) and those with it would change more "
+        "than they should; the file is left alone",
+        first->rule, first->key ? first->key : "the file");
+}
+
+static bool settle_pass(struct settle *settle, bool edit, bool *again, struct error *err)
+{
+    struct findings *findings = &settle->last->findings;
+    size_t room = findings->count + 1;
+    struct choice_list list = { .findings = findings, .edits = edits_new() };
+    size_t *owners = arena_array(settle->arena, room, sizeof(*owners));
+    struct look *next;
+    bool ok = true;
+
+    list.fates = arena_array(settle->arena, room, sizeof(*list.fates));
+    list.made = arena_array(settle->arena, room, sizeof(*list.made));
+    if (edit)
+        choose(settle, &list);
+    edits_free(list.edits);
+    merge(settle, list.fates, owners);
+    *again = list.count > 0;
+    if (*again) {
+        record(settle, &list, owners);
+        next = arena_alloc(settle->arena, sizeof(*next));
+        look_at(settle->looker, settle->text, settle->len, next);
+        ok = verify(settle, &list, next, err);
+        settle->last = next;
+    }
+    return ok;
+}
+
+/* ---- What is left ---- */
+
+static void take_edits(struct settle *settle)
+{
+    const struct ledger_edit *edits;
+    size_t count = ledger_edits(settle->ledger, &edits);
+
+    for (size_t i = 0; i < settle->merged.count; i++) {
+        struct finding *finding = &settle->merged.list[i];
+
+        if (settle->fates[i] != FATE_TOLD) {
+            finding->was = finding->now = NULL;
+            finding->cut = 0;
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct finding *finding = &settle->merged.list[edits[i].owner];
+        const char *was = settle->first->document.data + edits[i].at;
+
+        finding->at = document_mark(&settle->first->document, edits[i].at);
+        finding->cut = edits[i].cut;
+        finding->was = arena_copy(settle->arena, was, edits[i].cut);
+        finding->now = edits[i].now;
+    }
+    for (size_t i = 0; i < settle->merged.count; i++)
+        if (!settle->merged.list[i].now)
+            settle->merged.list[i].label = NULL;
+}
+
+static void mark_settled(struct settle *settle)
+{
+    const struct findings *left = &settle->last->findings;
+    bool *persists =
+        arena_array(settle->arena, settle->merged.count + 1, sizeof(*persists));
+
+    for (size_t i = 0; i < left->count; i++) {
+        const struct finding *finding = &left->list[i];
+        size_t origin = finding->at.line ? ledger_origin(settle->ledger, finding->at.byte)
+                                         : finding->at.byte;
+
+        persists[find_merged(settle, finding, origin)] = true;
+    }
+    for (size_t i = 0; i < settle->merged.count; i++)
+        settle->merged.list[i].settled = settle->fates[i] == FATE_MADE || !persists[i];
+}
+
+/* Those with edits first, in the order of their edits: sorting keeps that of lines
+ * inserted at one place. */
+static void order_by_edits(struct settle *settle)
+{
+    const struct ledger_edit *edits;
+    size_t count = ledger_edits(settle->ledger, &edits);
+    bool *taken = arena_array(settle->arena, settle->merged.count + 1, sizeof(*taken));
+    struct findings ordered;
+
+    findings_init(&ordered, settle->arena);
+    for (size_t i = 0; i < count; i++) {
+        if (!taken[edits[i].owner])
+            findings_add(&ordered, &settle->merged.list[edits[i].owner]);
+        taken[edits[i].owner] = true;
+    }
+    for (size_t i = 0; i < settle->merged.count; i++)
+        if (!taken[i])
+            findings_add(&ordered, &settle->merged.list[i]);
+    settle->merged = ordered;
+}
+
+static void fill_patch(struct settle *settle, struct patch *out)
+{
+    const struct look *first = settle->first, *last = settle->last;
+
+    if (last != first) {
+        mark_settled(settle);
+        take_edits(settle);
+        order_by_edits(settle);
+    }
+    findings_sort(&settle->merged);
+    out->document = first->document;
+    out->findings = settle->merged;
+    out->plan = last->plan;
+    out->is_job = first->is_job;
+    out->has_plan = last->has_plan;
+    out->rejected = !last->has_plan || findings_worst(&last->findings) == SEVERITY_ERROR;
+    out->text = settle->text;
+    out->len = settle->len;
+    out->changed = settle->len != first->document.len ||
+                   memcmp(settle->text, first->document.data, settle->len) != 0;
+    digest_bytes(settle->text, settle->len, out->after);
+    out->plan.job_digest = arena_strdup(settle->arena, out->after);
+    if (out->has_plan)
+        look_decide(settle->looker, &out->plan);
+}
+
+bool settle_text(struct looker *looker, const char *data, size_t len, bool edit,
+                 struct patch *out, struct error *err)
+{
+    struct settle settle = { .looker = looker, .arena = looker->arena, .len = len };
+    bool again = true, ok = true;
+
+    settle.text = arena_copy(looker->arena, data, len);
+    settle.first = settle.last = arena_alloc(looker->arena, sizeof(*settle.first));
+    settle.ledger = ledger_new(settle.text, len, looker->arena);
+    findings_init(&settle.merged, looker->arena);
+    digest_bytes(data, len, out->before);
+    look_at(looker, data, len, settle.first);
+    for (int pass = 0; ok && again; pass++) {
+        ok = settle_pass(&settle, edit, &again, err);
+        if (ok && again && pass == MAX_PASSES)
+            ok = error_set(
+                err, ERROR_SYSTEM,
+                "internal error: %s asks for edits without end; the file is left "
+                "alone",
+                settle.last->findings.count ? settle.last->findings.list[0].rule
+                                            : "a rule");
+    }
+    if (ok)
+        fill_patch(&settle, out);
+    free(settle.fates);
+    return ok;
+}
