@@ -227,6 +227,11 @@ void *pool_scratch(struct pool_worker *worker, size_t bytes)
     return block;
 }
 
+size_t pool_worker_number(const struct pool_worker *worker)
+{
+    return (size_t)(worker - worker->pool->workers);
+}
+
 size_t pool_threads(const struct pool *pool)
 {
     return pool->threads;

@@ -39,4 +39,8 @@ void pool_run(struct pool *pool, size_t count, pool_task *task, void *context);
 enum { POOL_SCRATCH_BYTES = 32 << 20 };
 void *pool_scratch(struct pool_worker *worker, size_t bytes);
 
+/* 0 .. pool_threads - 1: for what a thread keeps from task to task, which must be a copy
+ * of what another thread would make. */
+size_t pool_worker_number(const struct pool_worker *worker);
+
 #endif
