@@ -13,6 +13,11 @@ libkernels_a_SOURCES += %D%/cpu/cpu_elementwise.c
 libkernels_a_SOURCES += %D%/cpu/cpu_embedding.c
 libkernels_a_SOURCES += %D%/cpu/cpu_isa.c %D%/cpu/cpu_isa.h
 libkernels_a_SOURCES += %D%/cpu/cpu_loss.c
+libkernels_a_SOURCES += %D%/cpu/cpu_matmul.c %D%/cpu/cpu_matmul.h
+libkernels_a_SOURCES += %D%/cpu/cpu_matmul_generic.c
+libkernels_a_SOURCES += %D%/cpu/cpu_matmul_kernel.h
+libkernels_a_SOURCES += %D%/cpu/cpu_matmul_template.h
+libkernels_a_SOURCES += %D%/cpu/cpu_matmul_tiles.c %D%/cpu/cpu_matmul_tiles.h
 libkernels_a_SOURCES += %D%/cpu/cpu_norm.c
 libkernels_a_SOURCES += %D%/cpu/cpu_ops.c %D%/cpu/cpu_ops.h
 libkernels_a_SOURCES += %D%/cpu/cpu_pool.c %D%/cpu/cpu_pool.h
@@ -25,6 +30,8 @@ libkernels_a_SOURCES += %D%/tensor.c %D%/tensor.h
 
 # Variants for one instruction set, made from a template; chosen at run time.
 if HAVE_X86_KERNELS
+libkernels_a_SOURCES += %D%/cpu/cpu_matmul_avx2.c
+libkernels_a_SOURCES += %D%/cpu/cpu_matmul_avx512.c
 libkernels_a_SOURCES += %D%/cpu/cpu_ops_avx2.c
 libkernels_a_SOURCES += %D%/cpu/cpu_ops_avx512.c
 endif

@@ -50,6 +50,7 @@ unit_tests += %D%/unit/test_cpu_attention
 unit_tests += %D%/unit/test_cpu_cores
 unit_tests += %D%/unit/test_cpu_elementwise
 unit_tests += %D%/unit/test_cpu_embedding
+unit_tests += %D%/unit/test_cpu_matmul
 unit_tests += %D%/unit/test_cpu_norm
 unit_tests += %D%/unit/test_cpu_pool
 unit_tests += %D%/unit/test_cpu_rope
@@ -100,6 +101,7 @@ libreference_a_SOURCES += %D%/reference/operand.c %D%/reference/operand.h
 libreference_a_SOURCES += %D%/reference/reference.h
 libreference_a_SOURCES += %D%/reference/reference_attention.c
 libreference_a_SOURCES += %D%/reference/reference_layers.c
+libreference_a_SOURCES += %D%/reference/reference_matmul.c
 endif
 
 check_LIBRARIES += libreplay.a

@@ -4,6 +4,7 @@
 #include "kernels/cpu/cpu_backend.h"
 
 #include "base/size.h"
+#include "kernels/cpu/cpu_matmul.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,10 +107,12 @@ static const char *cpu_describe(struct backend *be)
     return cpu_backend_of(be)->description;
 }
 
+/* A thread's task has up to some 2 MiB of scratch. */
 static size_t cpu_workspace(struct backend *be)
 {
-    (void)be;
-    return 0;
+    struct cpu_backend *cpu = cpu_backend_of(be);
+
+    return matmul_bytes(cpu->matmul) + pool_threads(cpu->pool) * HUGE_PAGE;
 }
 
 static void cpu_close(struct backend *be)
@@ -118,8 +121,17 @@ static void cpu_close(struct backend *be)
 
     while (cpu->blocks)
         cpu_free(be, cpu->blocks->data);
+    matmul_free(cpu->matmul);
     pool_free(cpu->pool);
     free(cpu);
+}
+
+/* TRAINSPOOL_NO_ONEDNN=1 in the environment asks for it as well. */
+static bool wants_no_onednn(const struct backend_options *options)
+{
+    const char *asked = getenv("TRAINSPOOL_NO_ONEDNN");
+
+    return options->no_onednn || (asked && *asked && strcmp(asked, "0") != 0);
 }
 
 static struct backend *cpu_open(const struct backend_options *options, struct error *err)
@@ -134,12 +146,16 @@ static struct backend *cpu_open(const struct backend_options *options, struct er
     cpu->base.ops = &backend_cpu;
     cpu->isa = cpu_isa_detect();
     cpu->pool = pool_new(threads, err);
-    if (!cpu->pool) {
-        free(cpu);
+    if (cpu->pool)
+        cpu->matmul =
+            matmul_new(cpu->isa, pool_threads(cpu->pool), wants_no_onednn(options), err);
+    if (!cpu->matmul) {
+        cpu_close(&cpu->base);
         return NULL;
     }
-    snprintf(cpu->description, sizeof(cpu->description), "cpu: %zu threads, %s",
-             pool_threads(cpu->pool), cpu_isa_name(cpu->isa));
+    snprintf(cpu->description, sizeof(cpu->description), "cpu: %zu %s, %s, %s",
+             pool_threads(cpu->pool), pool_threads(cpu->pool) == 1 ? "thread" : "threads",
+             cpu_isa_name(cpu->isa), matmul_name(cpu->matmul));
     return &cpu->base;
 }
 
@@ -156,6 +172,7 @@ const struct backend_ops backend_cpu = {
     .upload = cpu_copy,
     .download = cpu_copy,
     .sync = cpu_sync,
+    .matmul = cpu_matmul,
     .sum_rows = cpu_sum_rows,
     .embedding = cpu_embedding,
     .embedding_backward = cpu_embedding_backward,

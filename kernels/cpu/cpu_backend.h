@@ -13,13 +13,15 @@
 #include "kernels/cpu/cpu_pool.h"
 
 struct block;
+struct matmul;
 
 struct cpu_backend {
     struct backend base;
     struct pool *pool;
     enum cpu_isa isa;
-    struct error failed;  /* the first failure since the last sync; ERROR_NONE: none */
-    struct block *blocks; /* what alloc gave out */
+    struct matmul *matmul; /* what products keep */
+    struct error failed;   /* the first failure since the last sync; ERROR_NONE: none */
+    struct block *blocks;  /* what alloc gave out */
     char description[96];
 };
 

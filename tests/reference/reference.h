@@ -10,6 +10,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* out (rows, cols), summed over depth */
+struct reference_matmul {
+    size_t rows, cols, depth;
+    const double *a, *b, *bias;
+    bool trans_a, trans_b;
+    double alpha, beta;
+    double *out;
+};
+void reference_matmul(const struct reference_matmul *r);
+
 struct reference_norm {
     size_t rows, cols;
     double eps;

@@ -1,0 +1,81 @@
+/* kernels/cpu/cpu_matmul.c - op_matmul: is it as its page says, and who computes it. */
+#include "config.h"
+
+#include "kernels/cpu/cpu_matmul.h"
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/cpu_matmul_tiles.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+struct matmul {
+    struct tiles *tiles;
+};
+
+static bool is_16_bit(enum format format)
+{
+    return format == FORMAT_FP16 || format == FORMAT_BF16;
+}
+
+static bool is_sound(const struct op_matmul *op)
+{
+    size_t depth = op->trans_a ? op->a.rows : op->a.cols;
+
+    return depth > 0 && op->out.rows == (op->trans_a ? op->a.cols : op->a.rows) &&
+           op->out.cols == (op->trans_b ? op->b.rows : op->b.cols) &&
+           depth == (op->trans_b ? op->b.cols : op->b.rows) &&
+           op->a.format == op->b.format &&
+           (is_16_bit(op->a.format) || op->a.format == FORMAT_FP32) &&
+           (op->out.format == FORMAT_FP32 || op->out.format == op->a.format) &&
+           (op->beta == 0 || op->beta == 1) &&
+           (!op->bias.data ||
+            (op->bias.format == FORMAT_FP32 && op->bias.cols == op->out.cols));
+}
+
+void cpu_matmul(struct backend *be, const struct op_matmul *op)
+{
+    struct cpu_backend *cpu = cpu_backend_of(be);
+
+    assert(is_sound(op));
+    if (cpu->failed.code != ERROR_NONE || op->out.rows == 0 || op->out.cols == 0)
+        return;
+    tiles_matmul(cpu->matmul->tiles, cpu->pool, op);
+}
+
+struct matmul *matmul_new(enum cpu_isa isa, size_t threads, bool no_onednn,
+                          struct error *err)
+{
+    struct matmul *matmul = calloc(1, sizeof(*matmul));
+
+    (void)no_onednn;
+    if (!matmul) {
+        error_errno(err, "cannot get memory for products");
+        return NULL;
+    }
+    matmul->tiles = tiles_new(isa, threads, err);
+    if (!matmul->tiles) {
+        matmul_free(matmul);
+        return NULL;
+    }
+    return matmul;
+}
+
+void matmul_free(struct matmul *matmul)
+{
+    if (!matmul)
+        return;
+    tiles_free(matmul->tiles);
+    free(matmul);
+}
+
+size_t matmul_bytes(const struct matmul *matmul)
+{
+    return tiles_bytes(matmul->tiles);
+}
+
+const char *matmul_name(const struct matmul *matmul)
+{
+    (void)matmul;
+    return "own products";
+}

@@ -1,0 +1,293 @@
+/*
+ * tests/unit/test_cpu_matmul.c - products of all shapes and formats, by oneDNN where it
+ * is there and by our own kernels.
+ */
+#include "config.h"
+
+#include "kernels/backend.h"
+
+#include <math.h>
+
+#include "base/size.h"
+#include "tests/reference/operand.h"
+#include "tests/reference/reference.h"
+#include "tests/unit/unit.h"
+
+OPERATION(matmul)
+
+/* The machines as they are, and the same without oneDNN. */
+struct both {
+    struct machines *machines[2];
+};
+
+struct shape {
+    size_t rows, cols, depth;
+};
+
+/* What a product may be but for its shape. */
+struct kind {
+    enum format in, out;
+    bool trans_a, trans_b, bias;
+    float alpha, beta;
+};
+
+static const struct {
+    enum format in, out;
+} formats[] = {
+    { FORMAT_FP32, FORMAT_FP32 }, { FORMAT_BF16, FORMAT_FP32 },
+    { FORMAT_BF16, FORMAT_BF16 }, { FORMAT_FP16, FORMAT_FP32 },
+    { FORMAT_FP16, FORMAT_FP16 },
+};
+
+static int both_open(void **state)
+{
+    struct both *both = calloc(1, sizeof(*both));
+    void *machines;
+
+    for (size_t i = 0; i < TS_COUNT(both->machines); i++) {
+        setenv("TRAINSPOOL_NO_ONEDNN", i ? "1" : "0", 1);
+        machines_open(&machines);
+        both->machines[i] = machines;
+    }
+    *state = both;
+    return 0;
+}
+
+static int both_close(void **state)
+{
+    struct both *both = *state;
+
+    for (size_t i = 0; i < TS_COUNT(both->machines); i++) {
+        void *machines = both->machines[i];
+
+        machines_close(&machines);
+    }
+    free(both);
+    return 0;
+}
+
+struct product {
+    struct operand a, b, bias, out;
+    double *wanted;
+    struct op_matmul op;
+};
+
+static void product_open(struct product *p, const struct kind *kind,
+                         const struct shape *shape)
+{
+    size_t numbers = shape->rows * shape->cols;
+
+    p->a = kind->trans_a ? operand_random(kind->in, shape->depth, shape->rows, 1, 1)
+                         : operand_random(kind->in, shape->rows, shape->depth, 1, 1);
+    p->b = kind->trans_b ? operand_random(kind->in, shape->cols, shape->depth, 1, 2)
+                         : operand_random(kind->in, shape->depth, shape->cols, 1, 2);
+    p->bias = operand_random(FORMAT_FP32, 1, shape->cols, 1, 3);
+    p->out = operand_random(kind->out, shape->rows, shape->cols, 1, 4);
+    p->wanted = malloc(numbers * sizeof(double));
+    memcpy(p->wanted, p->out.real, numbers * sizeof(double));
+    p->op = (struct op_matmul) {
+        .out = p->out.tensor,
+        .a = p->a.tensor,
+        .b = p->b.tensor,
+        .trans_a = kind->trans_a,
+        .trans_b = kind->trans_b,
+        .alpha = kind->alpha,
+        .beta = kind->beta,
+    };
+    if (kind->bias)
+        p->op.bias = p->bias.tensor;
+    reference_matmul(&(struct reference_matmul) {
+        shape->rows, shape->cols, shape->depth, p->a.real, p->b.real,
+        kind->bias ? p->bias.real : NULL, kind->trans_a, kind->trans_b, kind->alpha,
+        kind->beta, p->wanted });
+}
+
+static void product_close(struct product *p)
+{
+    operand_clear(&p->a);
+    operand_clear(&p->b);
+    operand_clear(&p->bias);
+    operand_clear(&p->out);
+    free(p->wanted);
+}
+
+/*
+ * The error of a sum of `depth` products of normal numbers, as it wanders, is about a
+ * tenth of sqrt(depth) epsilons of the largest sum; ten times that never happens by
+ * chance.
+ */
+static void try_product(struct both *both, const struct kind *kind,
+                        const struct shape *shape)
+{
+    struct product p;
+
+    product_open(&p, kind, shape);
+    for (size_t i = 0; i < TS_COUNT(both->machines); i++)
+        machines_try(both->machines[i], run_matmul, &p.op,
+                     &(struct outcome) { .operand = &p.out,
+                                         .wanted = p.wanted,
+                                         .units = 1 + sqrt((double)shape->depth),
+                                         .least = 1 },
+                     1);
+    product_close(&p);
+}
+
+static void try_transposes(struct both *both, struct kind kind, const struct shape *shape)
+{
+    for (int i = 0; i < 4; i++) {
+        kind.trans_a = i & 1;
+        kind.trans_b = i & 2;
+        try_product(both, &kind, shape);
+    }
+}
+
+static void test_matmul_is_the_product(void **state)
+{
+    static const size_t sizes[] = { 1, 3, 17, 257 };
+    struct kind kind = { .alpha = 1 };
+
+    for (size_t f = 0; f < TS_COUNT(formats); f++)
+        for (size_t i = 0; i < 64; i++) {
+            kind.in = formats[f].in;
+            kind.out = formats[f].out;
+            try_transposes(
+                *state, kind,
+                &(struct shape) { sizes[i % 4], sizes[i / 4 % 4], sizes[i / 16] });
+        }
+}
+
+/* Several blocks of k, k in parts, tiles of the full width, even and odd. */
+static void test_matmul_goes_deep(void **state)
+{
+    static const struct shape shapes[] = {
+        { 5, 7, 5000 },     { 16, 16, 2048 },  { 48, 200, 4001 },
+        { 33, 1000, 1300 }, { 300, 96, 1088 },
+    };
+    struct kind kind = { .alpha = 1 };
+
+    for (size_t f = 0; f < TS_COUNT(formats); f++)
+        for (size_t i = 0; i < TS_COUNT(shapes); i++) {
+            kind.in = formats[f].in;
+            kind.out = formats[f].out;
+            try_transposes(*state, kind, &shapes[i]);
+        }
+}
+
+static void test_matmul_scales_adds_and_keeps(void **state)
+{
+    static const struct shape shapes[] = { { 17, 100, 40 },
+                                           { 9, 50, 3001 },
+                                           { 280, 33, 64 } };
+
+    for (size_t f = 0; f < TS_COUNT(formats); f++)
+        for (size_t i = 0; i < TS_COUNT(shapes); i++)
+            for (int j = 0; j < 8; j++) {
+                struct kind kind = { formats[f].in, formats[f].out, j & 1,
+                                     !(j & 1),      j & 2,          0.37f,
+                                     j & 4 ? 1 : 0 };
+
+                try_product(*state, &kind, &shapes[i]);
+            }
+}
+
+/* With beta 0 what is in out must not matter, not even a NaN. */
+static void test_matmul_does_not_read_what_it_overwrites(void **state)
+{
+    struct both *both = *state;
+
+    for (size_t f = 0; f < TS_COUNT(formats); f++) {
+        struct kind kind = { .in = formats[f].in, .out = formats[f].out, .alpha = 1 };
+        struct shape shape = { 20, 60, 2500 };
+        struct product p;
+
+        product_open(&p, &kind, &shape);
+        for (size_t i = 0; i < p.out.numbers; i++)
+            p.out.real[i] = NAN;
+        operand_write(&p.out);
+        for (size_t i = 0; i < TS_COUNT(both->machines); i++)
+            machines_try(
+                both->machines[i], run_matmul, &p.op,
+                &(struct outcome) {
+                    .operand = &p.out, .wanted = p.wanted, .units = 50, .least = 1 },
+                1);
+        product_close(&p);
+    }
+}
+
+/* One number that is not finite reaches its row or column, and no other. */
+static void try_not_finite(struct machines *machines, const struct kind *kind,
+                           double value)
+{
+    struct shape shape = { 19, 70, 33 };
+    struct product p;
+
+    product_open(&p, kind, &shape);
+    p.a.real[4 * shape.depth + 7] = value;
+    operand_write(&p.a);
+    machines_try(machines, run_matmul, &p.op, &(struct outcome) { .operand = &p.out }, 1);
+    for (size_t i = 0; i < p.out.numbers; i++) {
+        if (i / shape.cols != 4)
+            assert_true(isfinite(p.out.real[i]));
+        else if (isnan(value))
+            assert_true(isnan(p.out.real[i]));
+        else
+            assert_true(
+                isinf(p.out.real[i]) ||
+                (isnan(p.out.real[i]) && p.b.real[7 * shape.cols + i % shape.cols] == 0));
+    }
+    product_close(&p);
+}
+
+static void test_matmul_lets_inf_and_nan_through(void **state)
+{
+    struct both *both = *state;
+
+    for (size_t f = 0; f < TS_COUNT(formats); f++)
+        for (size_t i = 0; i < TS_COUNT(both->machines); i++) {
+            struct kind kind = { .in = formats[f].in, .out = formats[f].out, .alpha = 1 };
+
+            try_not_finite(both->machines[i], &kind, NAN);
+            try_not_finite(both->machines[i], &kind, INFINITY);
+            try_not_finite(both->machines[i], &kind, -INFINITY);
+        }
+}
+
+static void test_matmul_overflows_to_inf_in_fp16(void **state)
+{
+    struct both *both = *state;
+    struct operand a = operand_filled(FORMAT_FP16, 3, 10, 300);
+    struct operand out = operand_filled(FORMAT_FP16, 3, 3, 0);
+    struct operand wide = operand_filled(FORMAT_FP32, 3, 3, 0);
+    struct op_matmul op = {
+        .out = out.tensor, .a = a.tensor, .b = a.tensor, .trans_b = true, .alpha = 1
+    };
+    struct outcome outcomes[] = { { .operand = &out }, { .operand = &wide } };
+
+    for (size_t i = 0; i < TS_COUNT(both->machines); i++) {
+        op.out = out.tensor;
+        machines_try(both->machines[i], run_matmul, &op, &outcomes[0], 1);
+        op.out = wide.tensor;
+        machines_try(both->machines[i], run_matmul, &op, &outcomes[1], 1);
+        for (size_t j = 0; j < 9; j++) {
+            assert_true(out.real[j] == INFINITY);
+            assert_true(wide.real[j] == 900000);
+        }
+    }
+    operand_clear(&a);
+    operand_clear(&out);
+    operand_clear(&wide);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_matmul_is_the_product),
+        cmocka_unit_test(test_matmul_goes_deep),
+        cmocka_unit_test(test_matmul_scales_adds_and_keeps),
+        cmocka_unit_test(test_matmul_does_not_read_what_it_overwrites),
+        cmocka_unit_test(test_matmul_lets_inf_and_nan_through),
+        cmocka_unit_test(test_matmul_overflows_to_inf_in_fp16),
+    };
+
+    return cmocka_run_group_tests(tests, both_open, both_close);
+}
