@@ -164,46 +164,48 @@ struct dropout {
     struct tensor out, x;
     uint64_t seed, base; /* index of the first number */
     uint32_t stream;
-    uint64_t threshold; /* kept: bits >= threshold */
+    int32_t threshold; /* kept: bits - 2^31 >= threshold */
     float factor;
     struct cells cells;
 };
 
 /*
- * The bits of base/random.h for numbers 4 * block onwards, DROPOUT_NUMBERS of them: the
- * rounds of random_philox over many counters at once, which the compiler makes vectors
- * of.
+ * Four words each of LANES / 2 counters from `block` on, as random_philox makes them.  A
+ * word is the lower half of a lane; what is above it is left to lie.
  */
-static void dropout_bits(const struct dropout *dropout, uint64_t block, uint32_t *bits)
+CPU_INLINE void dropout_philox(const struct dropout *dropout, uint64_t block,
+                               uint32_t *bits)
 {
-    uint32_t a[DROPOUT_BLOCKS], b[DROPOUT_BLOCKS], c[DROPOUT_BLOCKS], d[DROPOUT_BLOCKS];
+    wvec a, b, c = dropout->stream - (wvec) {}, d = RANDOM_DROPOUT - (wvec) {};
     uint32_t key0 = (uint32_t)dropout->seed, key1 = (uint32_t)(dropout->seed >> 32);
 
-    for (int i = 0; i < DROPOUT_BLOCKS; i++) {
-        a[i] = (uint32_t)(block + (uint64_t)i);
-        b[i] = (uint32_t)((block + (uint64_t)i) >> 32);
-        c[i] = dropout->stream;
-        d[i] = RANDOM_DROPOUT;
-    }
+    for (int i = 0; i < LANES / 2; i++)
+        a[i] = block + (uint64_t)i;
+    b = a >> 32;
     for (int round = 0; round < 10; round++) {
-        for (int i = 0; i < DROPOUT_BLOCKS; i++) {
-            uint64_t left = (uint64_t)a[i] * 0xd2511f53u;
-            uint64_t right = (uint64_t)c[i] * 0xcd9e8d57u;
+        wvec left = wvec_product(a, 0xd2511f53 - (wvec) {});
+        wvec right = wvec_product(c, 0xcd9e8d57 - (wvec) {});
 
-            a[i] = (uint32_t)(right >> 32) ^ b[i] ^ key0;
-            b[i] = (uint32_t)right;
-            c[i] = (uint32_t)(left >> 32) ^ d[i] ^ key1;
-            d[i] = (uint32_t)left;
-        }
-        key0 += 0x9e3779b9u;
-        key1 += 0xbb67ae85u;
+        a = (right >> 32) ^ b ^ key0;
+        b = right;
+        c = (left >> 32) ^ d ^ key1;
+        d = left;
+        key0 += 0x9e3779b9;
+        key1 += 0xbb67ae85;
     }
-    for (int i = 0; i < DROPOUT_BLOCKS; i++) {
-        bits[4 * i] = a[i];
-        bits[4 * i + 1] = b[i];
-        bits[4 * i + 2] = c[i];
-        bits[4 * i + 3] = d[i];
+    for (int i = 0; i < LANES / 2; i++) {
+        bits[4 * i] = (uint32_t)a[i];
+        bits[4 * i + 1] = (uint32_t)b[i];
+        bits[4 * i + 2] = (uint32_t)c[i];
+        bits[4 * i + 3] = (uint32_t)d[i];
     }
+}
+
+/* The bits of base/random.h for numbers 4 * block onwards, DROPOUT_NUMBERS of them. */
+static void dropout_bits(const struct dropout *dropout, uint64_t block, uint32_t *bits)
+{
+    for (int i = 0; i < DROPOUT_BLOCKS; i += LANES / 2)
+        dropout_philox(dropout, block + (uint64_t)i, bits + 4 * i);
 }
 
 /* Numbers first .. last of a row whose number 0 has the index `index`. */
@@ -212,22 +214,21 @@ static void dropout_range(const struct dropout *dropout, size_t row, size_t firs
 {
     const void *x = cpu_row(dropout->x, row);
     void *out = cpu_row(dropout->out, row);
-    uint32_t bits[DROPOUT_NUMBERS];
-    float factors[DROPOUT_NUMBERS];
+    uint32_t bits[DROPOUT_NUMBERS + LANES] = { 0 };
 
     while (first < last) {
         uint64_t at = index + first, block = at / 4;
         size_t skip = at % 4, end = cpu_least(first + DROPOUT_NUMBERS - skip, last);
 
         dropout_bits(dropout, block, bits);
-        for (int i = 0; i < DROPOUT_NUMBERS; i++)
-            factors[i] = bits[i] >= dropout->threshold ? dropout->factor : 0;
         for (size_t i = first; i < end; i += LANES) {
             size_t count = vec_count(i, end);
             vec value = vec_load(x, dropout->x.format, i, count);
-            vec factor = vec_load(factors, FORMAT_FP32, skip + i - first, count);
+            ivec signs;
 
-            value = vec_select(factor != 0.0f, value * factor, (vec) {});
+            memcpy(&signs, bits + skip + i - first, sizeof(signs));
+            signs = (signs ^ INT32_MIN) >= dropout->threshold;
+            value = vec_select(signs, value * dropout->factor, (vec) {});
             vec_store(out, dropout->out.format, i, count, value);
         }
         first = end;
@@ -253,7 +254,7 @@ void CPU_OP(dropout)(struct backend *be, const struct op_dropout *op)
         .seed = op->seed,
         .stream = op->stream,
         .base = op->step * (op->x.rows * op->x.cols),
-        .threshold = (uint64_t)ceil((double)op->p * 0x1p32),
+        .threshold = (int32_t)(ceil((double)op->p * 0x1p32) - 0x1p31),
         .factor = 1 / (1 - op->p),
     };
 

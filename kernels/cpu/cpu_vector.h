@@ -31,6 +31,7 @@ enum { LANES = 4 };
 
 typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef int32_t ivec __attribute__((vector_size(4 * LANES))); /* a comparison: 0 or -1 */
+typedef uint64_t wvec __attribute__((vector_size(4 * LANES))); /* half as many, twice as wide */
 
 CPU_INLINE vec vec_all(float x)
 {
@@ -100,6 +101,12 @@ CPU_INLINE void vec_to_bf16(uint16_t *out, vec x)
     _mm256_storeu_si256((__m256i *)out, _mm512_cvtepi32_epi16(rounded));
 }
 
+/* The product of the lower halves. */
+CPU_INLINE wvec wvec_product(wvec a, wvec b)
+{
+    return (wvec)_mm512_mul_epu32((__m512i)a, (__m512i)b);
+}
+
 #elif defined(__AVX2__)
 
 CPU_INLINE vec vec_max(vec a, vec b)
@@ -162,6 +169,11 @@ CPU_INLINE void vec_to_bf16(uint16_t *out, vec x)
     rounded = _mm256_packus_epi32(rounded, rounded);
     rounded = _mm256_permute4x64_epi64(rounded, 0x08);
     _mm_storeu_si128((__m128i *)out, _mm256_castsi256_si128(rounded));
+}
+
+CPU_INLINE wvec wvec_product(wvec a, wvec b)
+{
+    return (wvec)_mm256_mul_epu32((__m256i)a, (__m256i)b);
 }
 
 #else
@@ -227,49 +239,87 @@ CPU_INLINE void vec_to_bf16(uint16_t *out, vec x)
         out[i] = (uint16_t)((uint32_t)all[i] >> 16);
 }
 
+CPU_INLINE wvec wvec_product(wvec a, wvec b)
+{
+    return (a & 0xffffffff) * (b & 0xffffffff);
+}
+
 #endif
+
+/* The end of a row: apart, so that loops stay short. */
+static __attribute__((noinline, unused)) vec
+vec_load_part(const void *data, enum format format, size_t at, size_t count)
+{
+    uint16_t half[LANES] = { 0 };
+    vec x = {};
+
+    if (format != FORMAT_FP16 && format != FORMAT_BF16) {
+        memcpy(&x, (const float *)data + at, count * sizeof(float));
+        return x;
+    }
+    memcpy(half, (const uint16_t *)data + at, count * sizeof(*half));
+    return format == FORMAT_FP16 ? vec_of_fp16(half) : vec_of_bf16(half);
+}
+
+static __attribute__((noinline, unused)) void
+vec_store_part(void *data, enum format format, size_t at, size_t count, vec x)
+{
+    uint16_t half[LANES];
+
+    if (format != FORMAT_FP16 && format != FORMAT_BF16) {
+        memcpy((float *)data + at, &x, count * sizeof(float));
+        return;
+    }
+    if (format == FORMAT_FP16)
+        vec_to_fp16(half, x);
+    else
+        vec_to_bf16(half, x);
+    memcpy((uint16_t *)data + at, half, count * sizeof(*half));
+}
 
 /* Numbers at .. at + count of an array; count is 1 to LANES, lanes beyond it are 0. */
 CPU_INLINE vec vec_load(const void *data, enum format format, size_t at, size_t count)
 {
     const uint16_t *half = (const uint16_t *)data + at;
-    uint16_t part[LANES] = { 0 };
-    vec x = {};
+    vec x;
 
-    if (format != FORMAT_FP16 && format != FORMAT_BF16) {
-        if (count == LANES)
-            memcpy(&x, (const float *)data + at, sizeof(x));
-        else
-            memcpy(&x, (const float *)data + at, count * sizeof(float));
-        return x;
-    }
-    if (count != LANES) {
-        memcpy(part, half, count * sizeof(*half));
-        half = part;
-    }
-    return format == FORMAT_FP16 ? vec_of_fp16(half) : vec_of_bf16(half);
+    if (__builtin_expect(count != LANES, 0))
+        return vec_load_part(data, format, at, count);
+    if (format == FORMAT_FP16)
+        return vec_of_fp16(half);
+    if (format == FORMAT_BF16)
+        return vec_of_bf16(half);
+    memcpy(&x, (const float *)data + at, sizeof(x));
+    return x;
 }
 
 CPU_INLINE void vec_store(void *data, enum format format, size_t at, size_t count, vec x)
 {
     uint16_t *half = (uint16_t *)data + at;
-    uint16_t part[LANES];
-    uint16_t *to = count == LANES ? half : part;
 
-    if (format != FORMAT_FP16 && format != FORMAT_BF16) {
-        if (count == LANES)
-            memcpy((float *)data + at, &x, sizeof(x));
-        else
-            memcpy((float *)data + at, &x, count * sizeof(float));
-        return;
-    }
-    if (format == FORMAT_FP16)
-        vec_to_fp16(to, x);
+    if (__builtin_expect(count != LANES, 0))
+        vec_store_part(data, format, at, count, x);
+    else if (format == FORMAT_FP16)
+        vec_to_fp16(half, x);
+    else if (format == FORMAT_BF16)
+        vec_to_bf16(half, x);
     else
-        vec_to_bf16(to, x);
-    if (count != LANES)
-        memcpy(half, part, count * sizeof(*half));
+        memcpy((float *)data + at, &x, sizeof(x));
 }
+
+/*
+ * Call an always inlined function with its last argument a constant, so that a loop is
+ * made for each format and does not ask.
+ */
+#define VEC_BY_FORMAT(format, function, ...)    \
+    do {                                        \
+        if ((format) == FORMAT_FP16)            \
+            function(__VA_ARGS__, FORMAT_FP16); \
+        else if ((format) == FORMAT_BF16)       \
+            function(__VA_ARGS__, FORMAT_BF16); \
+        else                                    \
+            function(__VA_ARGS__, FORMAT_FP32); \
+    } while (0)
 
 /* fp32, whole */
 CPU_INLINE vec vec_get(const float *data)
