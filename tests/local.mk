@@ -50,6 +50,7 @@ unit_tests += %D%/unit/test_cpu_attention
 unit_tests += %D%/unit/test_cpu_cores
 unit_tests += %D%/unit/test_cpu_elementwise
 unit_tests += %D%/unit/test_cpu_embedding
+unit_tests += %D%/unit/test_cpu_loss
 unit_tests += %D%/unit/test_cpu_matmul
 unit_tests += %D%/unit/test_cpu_norm
 unit_tests += %D%/unit/test_cpu_pool

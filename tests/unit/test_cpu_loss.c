@@ -1,0 +1,265 @@
+/* tests/unit/test_cpu_loss.c - losses and gradients of the last product are the
+ * formula's, however its rows are cut into chunks. */
+#include "config.h"
+
+#include "kernels/backend.h"
+
+#include <math.h>
+
+#include "base/size.h"
+#include "tests/reference/operand.h"
+#include "tests/reference/reference.h"
+#include "tests/unit/unit.h"
+
+OPERATION(classifier)
+
+struct shape {
+    enum format format;
+    size_t rows, cols, words, chunk;
+    size_t every; /* each every-th row has no target; 0: all have, 1: none has */
+    float smoothing;
+};
+
+static const struct shape shapes[] = {
+    { FORMAT_FP32, 1, 8, 5, 1, 0, 0 },         { FORMAT_FP32, 3, 17, 50, 2, 0, 0.1f },
+    { FORMAT_FP32, 17, 64, 1000, 5, 3, 0 },    { FORMAT_FP32, 257, 24, 300, 64, 2, 0 },
+    { FORMAT_FP32, 257, 24, 300, 300, 0, 0 },  { FORMAT_FP32, 9, 16, 5000, 4, 4, 0.2f },
+    { FORMAT_FP32, 5, 16, 33, 4, 1, 0 },       { FORMAT_BF16, 70, 64, 200, 32, 5, 0 },
+    { FORMAT_FP16, 70, 64, 200, 32, 5, 0.1f }, { FORMAT_BF16, 70, 64, 200, 70, 0, 0 },
+};
+
+struct loss_case {
+    struct operand x, w, losses, dx, dw, logits, dlogits, gathered, dgathered;
+    int32_t *targets;
+    double *real[3]; /* losses, dx, dw */
+    struct op_classifier op;
+    struct reference_classifier reference;
+};
+
+static void make_reference(struct loss_case *c, const struct shape *s)
+{
+    c->real[0] = calloc(s->rows, sizeof(double));
+    c->real[1] = calloc(s->rows * s->cols, sizeof(double));
+    c->real[2] = calloc(s->words * s->cols, sizeof(double));
+    memcpy(c->real[2], c->dw.real, c->dw.numbers * sizeof(double));
+    c->reference = (struct reference_classifier) {
+        .rows = s->rows,
+        .cols = s->cols,
+        .words = s->words,
+        .x = c->x.real,
+        .w = c->w.real,
+        .targets = c->targets,
+        .grad_scale = 0.25,
+        .smoothing = (double)s->smoothing,
+        .losses = c->real[0],
+        .dx = c->real[1],
+        .dw = c->real[2],
+    };
+    reference_classifier(&c->reference);
+}
+
+static void case_open(struct loss_case *c, const struct shape *s)
+{
+    enum format format = s->format;
+
+    c->x = operand_random(format, s->rows, s->cols, 1, 1);
+    c->w = operand_random(format, s->words, s->cols, 1, 2);
+    c->losses = operand_filled(FORMAT_FP32, 1, s->rows, 7);
+    c->dx = operand_filled(format, s->rows, s->cols, 7);
+    c->dw = operand_random(FORMAT_FP32, s->words, s->cols, 1, 3);
+    c->logits = operand_filled(FORMAT_FP32, s->chunk, s->words, 7);
+    c->dlogits = operand_filled(format, s->chunk, s->words, 7);
+    c->gathered = operand_filled(format, s->chunk, s->cols, 7);
+    c->dgathered = operand_filled(format, s->chunk, s->cols, 7);
+    c->targets = calloc(s->rows, sizeof(*c->targets));
+    for (size_t i = 0; i < s->rows; i++)
+        c->targets[i] = s->every && i % s->every == 0
+                            ? -100
+                            : (int32_t)((i * i + s->words - 1) % s->words);
+    make_reference(c, s);
+    c->op = (struct op_classifier) {
+        .losses = c->losses.tensor,
+        .dx = c->dx.tensor,
+        .dw = c->dw.tensor,
+        .x = c->x.tensor,
+        .w = c->w.tensor,
+        .logits = c->logits.tensor,
+        .dlogits = c->dlogits.tensor,
+        .gathered = c->gathered.tensor,
+        .dgathered = c->dgathered.tensor,
+        .targets = c->targets,
+        .grad_scale = 0.25f,
+        .smoothing = s->smoothing,
+    };
+}
+
+static void case_close(struct loss_case *c)
+{
+    struct operand *operands[] = { &c->x,       &c->w,        &c->losses,
+                                   &c->dx,      &c->dw,       &c->logits,
+                                   &c->dlogits, &c->gathered, &c->dgathered };
+
+    for (size_t i = 0; i < TS_COUNT(operands); i++)
+        operand_clear(operands[i]);
+    for (size_t i = 0; i < TS_COUNT(c->real); i++)
+        free(c->real[i]);
+    free(c->targets);
+}
+
+/* A gradient is a product of dlogits, which are rounded to their format. */
+static double gradient_units(enum format format)
+{
+    return 32 + (format == FORMAT_FP32 ? 0 : format_info(format)->epsilon * 0x1p23);
+}
+
+static void test_classifier_is_the_formula(void **state)
+{
+    for (size_t i = 0; i < TS_COUNT(shapes); i++) {
+        struct loss_case c;
+        double units = gradient_units(shapes[i].format);
+
+        case_open(&c, &shapes[i]);
+        machines_try(*state, run_classifier, &c.op,
+                     (struct outcome[]) { { &c.losses, c.real[0], 8, 1 },
+                                          { &c.dx, c.real[1], units, 0.25 },
+                                          { &c.dw, c.real[2], units, 0.25 } },
+                     3);
+        c.op.dw = (struct tensor) { 0 }; /* a frozen head */
+        machines_try(*state, run_classifier, &c.op,
+                     (struct outcome[]) { { &c.losses, c.real[0], 8, 1 },
+                                          { &c.dx, c.real[1], units, 0.25 } },
+                     2);
+        c.op.dx = (struct tensor) { 0 }; /* evaluation */
+        machines_try(*state, run_classifier, &c.op,
+                     (struct outcome[]) { { &c.losses, c.real[0], 8, 1 } }, 1);
+        case_close(&c);
+    }
+}
+
+/* Logits in place of their gradients, as the model lays them out in fp32. */
+static void test_classifier_may_use_one_block_for_both(void **state)
+{
+    struct loss_case c;
+
+    case_open(&c, &shapes[2]);
+    c.op.dlogits = c.op.logits;
+    machines_try(*state, run_classifier, &c.op,
+                 (struct outcome[]) { { &c.losses, c.real[0], 8, 1 },
+                                      { &c.dx, c.real[1], 32, 0.25 },
+                                      { &c.dw, c.real[2], 32, 0.25 } },
+                 3);
+    case_close(&c);
+}
+
+static double loss(void *context)
+{
+    struct reference_classifier r = *(struct reference_classifier *)context;
+    double sum = 0;
+
+    r.dx = r.dw = NULL;
+    reference_classifier(&r);
+    for (size_t i = 0; i < r.rows; i++)
+        sum += r.grad_scale * r.losses[i];
+    return sum;
+}
+
+static void test_reference_gradient_is_the_slope(void **state)
+{
+    static const struct shape small = { FORMAT_FP32, 5, 6, 9, 2, 3, 0.2f };
+    struct loss_case c;
+
+    (void)state;
+    case_open(&c, &small);
+    for (size_t i = 0; i < c.dw.numbers; i++)
+        c.real[2][i] -= c.dw.real[i]; /* it was added to */
+    assert_true(reference_slope_error(loss, &c.reference, c.x.real, c.x.numbers,
+                                      c.real[1]) < 1e-6);
+    assert_true(reference_slope_error(loss, &c.reference, c.w.real, c.w.numbers,
+                                      c.real[2]) < 1e-6);
+    case_close(&c);
+}
+
+/* The bits of losses and dx for each size of chunk. */
+static void test_classifier_rows_do_not_see_their_chunk(void **state)
+{
+    static const size_t chunks[] = { 1, 7, 64, 257 };
+    static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16 };
+    struct machines *machines = *state;
+    struct backend *be = machines->backends[1];
+
+    for (size_t f = 0; f < TS_COUNT(formats); f++)
+        for (size_t every = 0; every <= 5; every += 5) {
+            struct shape shape = { formats[f], 257, 72, 600, 0, every, 0 };
+            struct loss_case first, c;
+
+            shape.chunk = chunks[0];
+            case_open(&first, &shape);
+            be->ops->classifier(be, &first.op);
+            for (size_t i = 1; i < TS_COUNT(chunks); i++) {
+                shape.chunk = chunks[i];
+                case_open(&c, &shape);
+                be->ops->classifier(be, &c.op);
+                assert_memory_equal(c.losses.block, first.losses.block, c.losses.bytes);
+                assert_memory_equal(c.dx.block, first.dx.block, c.dx.bytes);
+                case_close(&c);
+            }
+            case_close(&first);
+        }
+}
+
+/* fp16 gradients beyond 65504 have to be seen: that is how the scaler learns of them. */
+static void test_classifier_shows_overflow(void **state)
+{
+    static const struct shape shape = { FORMAT_FP16, 3, 16, 33, 3, 0, 0 };
+    struct machines *machines = *state;
+
+    for (size_t m = 0; m < MACHINES; m++) {
+        struct backend *be = machines->backends[m];
+        struct loss_case c;
+
+        case_open(&c, &shape);
+        c.op.grad_scale = 1e6f;
+        be->ops->classifier(be, &c.op);
+        operand_read(&c.losses);
+        operand_read(&c.dx);
+        operand_read(&c.dw);
+        assert_true(isfinite(c.losses.real[0]));
+        assert_false(isfinite(c.dx.real[0]));
+        assert_false(isfinite(c.dw.real[(size_t)c.targets[0] * shape.cols]));
+        case_close(&c);
+    }
+}
+
+static void test_classifier_shows_nan(void **state)
+{
+    static const struct shape shape = { FORMAT_FP32, 3, 16, 33, 3, 0, 0 };
+    struct machines *machines = *state;
+
+    for (size_t m = 0; m < MACHINES; m++) {
+        struct backend *be = machines->backends[m];
+        struct loss_case c;
+
+        case_open(&c, &shape);
+        ((float *)c.x.tensor.data)[c.x.tensor.stride] = NAN;
+        be->ops->classifier(be, &c.op);
+        operand_read(&c.losses);
+        operand_read(&c.dx);
+        assert_true(isfinite(c.losses.real[0]) && isfinite(c.losses.real[2]));
+        assert_true(isnan(c.losses.real[1]) && isnan(c.dx.real[shape.cols]));
+        case_close(&c);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reference_gradient_is_the_slope),
+        cmocka_unit_test(test_classifier_is_the_formula),
+        cmocka_unit_test(test_classifier_may_use_one_block_for_both),
+        cmocka_unit_test(test_classifier_rows_do_not_see_their_chunk),
+        cmocka_unit_test(test_classifier_shows_overflow),
+        cmocka_unit_test(test_classifier_shows_nan),
+    };
+
+    return cmocka_run_group_tests(tests, machines_open, machines_close);
+}
