@@ -10,12 +10,14 @@
 #     $TRAINSPOOL_SHARED             real models and data; skip, saying so, where it is absent
 #
 # What takes long goes into heavy_tests, which a build with sanitizers leaves out.
+#
 # A parser of what others write has a fuzz target: write fuzz/fuzz_NAME.c with
 # LLVMFuzzerTestOneInput, put some small inputs into fuzz/corpus/NAME/, and add
 #
 #     fuzz_tests += %D%/fuzz/fuzz_NAME
 #
 # `make check` replays the corpus; `make fuzz SECONDS=60` looks for more, with clang.
+#
 # A test from outside: an executable cli/NAME.t that speaks TAP, `script_tests += %D%/cli/NAME.t`.
 
 unit_tests =
