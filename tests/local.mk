@@ -69,12 +69,15 @@ unit_tests += %D%/unit/test_shapes
 unit_tests += %D%/unit/test_tokenizer
 
 # patcher
+unit_tests += %D%/unit/test_diff
 unit_tests += %D%/unit/test_document
 unit_tests += %D%/unit/test_edits
 unit_tests += %D%/unit/test_finding
+unit_tests += %D%/unit/test_ledger
+unit_tests += %D%/unit/test_place
 unit_tests += %D%/unit/test_rewrite
-unit_tests += %D%/unit/test_settle
 unit_tests += %D%/unit/test_schema
+unit_tests += %D%/unit/test_settle
 
 # runner
 

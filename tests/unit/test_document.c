@@ -7,6 +7,9 @@
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
+/* With an arena of its own. */
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_arena, drop_arena)
+
 static struct arena *arena;
 
 static int make_arena(void **state)
@@ -152,13 +155,282 @@ static void test_document_tells_why_a_text_is_no_job(void **state)
     }
 }
 
+/* `count` times the bytes. */
+static struct document read_repeated(const char *head, const char *part, size_t count,
+                                     const char *tail)
+{
+    struct text text;
+    struct document document;
+
+    text_init(&text, 0);
+    text_adds(&text, head);
+    for (size_t i = 0; i < count; i++)
+        text_adds(&text, part);
+    text_adds(&text, tail);
+    document = read_bytes(text.data, text.len);
+    text_clear(&text);
+    return document;
+}
+
+static void assert_limit(struct document document, const char *says)
+{
+    assert_null(document.root);
+    assert_int_equal(document.remark_count, 1);
+    assert_int_equal(document.remarks[0].fault, DOCUMENT_LIMIT);
+    if (!strstr(document.remarks[0].text, says))
+        fail_msg("%s: %s", says, document.remarks[0].text);
+}
+
+/* Some of these take libyaml minutes if it is let go on. */
+static void test_document_stops_at_its_limits(void **state)
+{
+    (void)state;
+    assert_limit(read_repeated("a: ", "[", 32, ""), "nested deeper");
+    assert_limit(read_repeated("a: ", "[", 100000, ""), "nested deeper");
+    assert_limit(read_repeated("a: ", "{b: ", 100000, ""), "nested deeper");
+    assert_limit(read_repeated("", "- ", 100000, "a"), "nested deeper");
+    assert_limit(read_repeated("", "? ", 100000, "a"), "nested deeper");
+    assert_limit(read_repeated("a: [", "[\n", 100000, ""), "nested deeper");
+    assert_limit(read_repeated("a: [", "x,", 300000, "]"), "more than 20000");
+    assert_limit(read_repeated("a:\n", "- x\n", 200000, ""), "more than 20000");
+    assert_limit(read_repeated("a: ", "x", 4097, "\n"), "longer than 4096");
+    assert_limit(read_repeated("a: |\n", "  x\n", 2049, ""), "longer than 4096");
+    assert_limit(read_repeated("z: &z 1\na: [", "*z, ", 101, "]"),
+                 "more than 100 aliases");
+    assert_limit(read_repeated("a: ", "x", DOCUMENT_MAX_BYTES, ""), "bytes; a job has");
+    assert_null(read_repeated("a: ", "[", 500000, "").root);
+}
+
+static void test_document_reads_up_to_its_limits(void **state)
+{
+    (void)state;
+    assert_non_null(
+        read_repeated("a: ", "[", 31, "]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]").root);
+    assert_non_null(read_repeated("a: ", "x", 4096, "\n").root);
+    assert_non_null(read_repeated("z: &z 1\na: [", "*z, ", 100, "]").root);
+    assert_non_null(read_repeated("a: 1\n", "# comment\n", 100000, "").root);
+    assert_non_null(read_repeated("a: [", "x,", 19990, "]").root);
+    assert_int_equal(read_repeated("k", "e", 3000, ": 1\n").remark_count,
+                     1); /* YAML's 1024 */
+}
+
+/* The bomb of nine levels of nine: 114 events and nothing more. */
+static void test_document_never_expands_aliases(void **state)
+{
+    struct text text;
+    struct document document;
+
+    (void)state;
+    text_init(&text, 0);
+    text_adds(&text, "a0: &a0 {x: 1}\n");
+    for (int i = 1; i <= 9; i++) {
+        text_addf(&text, "a%d: &a%d {y%d: 1, <<: [", i, i, i);
+        for (int k = 0; k < 9; k++)
+            text_addf(&text, "%s*a%d", k ? ", " : "", i - 1);
+        text_adds(&text, "]}\n");
+    }
+    text_adds(&text, "<<: [*a9, *a9]\n");
+    document = read_bytes(text.data, text.len);
+    assert_non_null(document.root);
+    assert_int_equal(document.aliases, 83);
+    assert_non_null(document_find(&document, "x"));
+    assert_null(document_find(&document, "none"));
+    assert_int_equal(document.root->count, 10 + 9 + 1);
+    text_clear(&text);
+}
+
+static void test_document_tells_each_key_given_twice(void **state)
+{
+    struct document document = read_text(
+        "fp16: true\nb: {c: 1, d: 2, c: 3}\n\"fp16\": false\n'fp16': x\n? fp16\n");
+
+    (void)state;
+    assert_non_null(document.root);
+    assert_int_equal(document.remark_count, 4);
+    assert_int_equal(document.remarks[0].fault, DOCUMENT_DUPLICATE);
+    assert_int_equal(document.remarks[0].at.line, 3);
+    assert_non_null(
+        strstr(document.remarks[0].text, "fp16 is given twice, in lines 1 and 3"));
+    assert_int_equal(document.remarks[3].at.column, 17);
+    assert_int_equal(document_find(&document, "fp16")->key->at.line, 5);
+    assert_int_equal(read_text("a: 1\nA: 2\n").remark_count, 0);
+}
+
+static void test_document_finds_what_a_merge_brings(void **state)
+{
+    struct document document = read_text("base: &b {fp16: true, bf16: false, x: 1}\n"
+                                         "more: &m\n  x: 2\n  y: 3\n"
+                                         "bf16: true\n"
+                                         "<<: [*m, *b]\n"
+                                         "seed: 1\n");
+    const struct entry *entry = document_find(&document, "fp16");
+
+    (void)state;
+    assert_true(entry->from_merge);
+    assert_int_equal(entry->value->at.line, 1);
+    assert_string_equal(document_find(&document, "x")->value->text, "2");
+    assert_string_equal(document_find(&document, "y")->value->text, "3");
+    assert_string_equal(document_find(&document, "bf16")->value->text, "true");
+    assert_false(document_find(&document, "bf16")->from_merge);
+    assert_null(document_find(&document, "<<"));
+    assert_int_equal(document.root->count, 7);
+    document = read_text("\"<<\": {a: 1}\n");
+    assert_non_null(document_find(&document, "<<"));
+    document = read_text("<<: 5\n");
+    assert_non_null(document_find(&document, "<<"));
+}
+
+static void test_document_gives_an_alias_its_target(void **state)
+{
+    struct document document =
+        read_text("a: &x true\nb: &x false\nc: *x\nd: &y [1]\ne: *y\n");
+    const struct node *c = document_find(&document, "c")->value;
+
+    (void)state;
+    assert_int_equal(c->kind, NODE_ALIAS);
+    assert_string_equal(span(&document, c), "*x");
+    assert_string_equal(c->text, "false");
+    assert_string_equal(c->anchor, "x");
+    assert_ptr_equal(node_value(c), document_find(&document, "b")->value);
+    assert_int_equal(node_value(document_find(&document, "e")->value)->count, 1);
+}
+
+static void test_document_knows_null(void **state)
+{
+    struct document document =
+        read_text("a:\nb: ~\nc: null\nd: Null\ne: NULL\nf: &x\ng: *x\n"
+                  "h: nUll\ni: ''\nj: \"null\"\nk: []\nl: !!str\n");
+
+    (void)state;
+    for (size_t i = 0; i < document.root->count; i++)
+        assert_int_equal(node_is_null(document.root->entries[i].value), i < 7);
+}
+
+static void test_document_knows_line_ends(void **state)
+{
+    struct document document = read_text("a: 1\r\nb: 2\nc: 3\rd: 4");
+
+    (void)state;
+    assert_true(document.mixed_ends);
+    assert_false(document.crlf);
+    assert_string_equal(document_newline(&document, 0), "\r\n");
+    assert_string_equal(document_newline(&document, 6), "\n");
+    assert_string_equal(document_newline(&document, 11), "\r");
+    assert_string_equal(document_newline(&document, 19), "\r");
+    assert_int_equal(document_line_end(&document, 2), 6);
+    assert_int_equal(document_line_end(&document, 17), 20);
+    assert_int_equal(document_line_start(&document, 5), 0);
+    assert_int_equal(document_line_start(&document, 6), 6);
+    assert_int_equal(document_line_start(&document, 15), 11);
+    assert_int_equal(document_line_start(&document, 20), 16);
+    assert_int_equal(document_find(&document, "d")->key->at.line, 4);
+    assert_true(read_text("a: 1\r\nb: 2\r\n").crlf);
+    assert_false(read_text("a: 1\nb: 2\n").mixed_ends);
+    assert_true(read_text("\xef\xbb\xbf"
+                          "a: 1")
+                    .bom);
+}
+
+/* YAML 1.1 ends a line, and so a comment, at NEL, LS and PS; people and editors do not.
+ */
+static void test_document_ends_comments_where_libyaml_does(void **state)
+{
+    static const char *const ends[] = { "\xc2\x85", "\xe2\x80\xa8", "\xe2\x80\xa9" };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(ends); i++) {
+        struct document document =
+            read_text(arena_printf(arena, "a: 1 # c%sb: 2 # d\nc: 3\n", ends[i]));
+        const struct entry *b = document_find(&document, "b");
+
+        assert_non_null(b);
+        assert_int_equal(document_line_end(&document, 0), b->key->at.byte);
+        assert_int_equal(document_line_start(&document, b->value->at.byte),
+                         b->key->at.byte);
+        assert_int_equal(b->key->at.line, 1);
+        assert_int_equal(document_find(&document, "c")->key->at.line, 2);
+    }
+}
+
+static void test_document_reads_suppressions(void **state)
+{
+    struct document document =
+        read_text("a: 1  # trainspool: keep\n"
+                  "b: '# trainspool: keep'\n"
+                  "c: x  # why #trainspool:ignore[TS104, TS118]\n"
+                  "d: [1,\n  2] # trainspool: keep\n"
+                  "e:   # trainspool: keep\n"
+                  "f: 1 # trainspool: keeper\n"
+                  "g: 1 # trainspool: ignore[TS1]\n"
+                  "# trainspool: keep\n"
+                  "h: a 'b # trainspool: keep it's\n"
+                  "i: {j: \"# trainspool: keep\"} # trainspool: ignore[]");
+
+    (void)state;
+    for (const char *key = "acdefghi"; *key; key++) {
+        char name[2] = { *key, 0 };
+        const struct entry *entry = document_find(&document, name);
+        bool keeps = strchr("adeh", *key) != NULL;
+
+        assert_int_equal(document_line_keeps(&document, entry->value->at), keeps);
+        assert_int_equal(document_line_keeps(&document, entry->key->at), keeps);
+        assert_int_equal(document_line_ignores(&document, entry->key->at, "TS118"),
+                         *key == 'c');
+        assert_int_equal(document_line_ignores(&document, entry->key->at, "TS104"),
+                         *key == 'c');
+        assert_false(document_line_ignores(&document, entry->key->at, "TS11"));
+    }
+    assert_false(
+        document_line_keeps(&document, document_find(&document, "b")->value->at));
+}
+
+static void test_document_same_but_sees_every_other_change(void **state)
+{
+    static const char *const but[] = { "fp16", NULL };
+    static const char was[] = "a: 1\nfp16: true\nb: [1, {c: x}]\nd: &x 1\ne: *x\n";
+    static const struct {
+        const char *now;
+        bool same;
+    } cases[] = {
+        { "a: 1\nfp16: false\nb: [1, {c: x}]\nd: &x 1\ne: *x\n", true },
+        { "a: 1 # c\nb:\n- 1\n- c: x\nd: &x 1\ne: *x\n", true },
+        { "fp16: 1\na: 1\nb: [1, {c: x}]\nd: &x 1\ne: *x\nfp16: 2\n", true },
+        { "a: '1'\nfp16: true\nb: [1, {c: x}]\nd: &x 1\ne: *x\n", false },
+        { "a: 1\nb: [1, {c: y}]\nd: &x 1\ne: *x\n", false },
+        { "a: 1\nb: [1]\nd: &x 1\ne: *x\n", false },
+        { "a: 1\nb: [1, {c: x}]\nd: &x 1\ne: 1\n", false },
+        { "a: 1\nb: [1, {c: x}]\nd: &x 1\n", false },
+        { "a: 1\nb: [1, {c: x}]\nd: &x 1\ne: *x\nnew: 1\n", false },
+        { "b: [1, {c: x}]\na: 1\nd: &x 1\ne: *x\n", false },
+        { "- a\n", false },
+    };
+    struct document first = read_text(was);
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct document now = read_text(cases[i].now);
+
+        if (document_same_but(&first, &now, but) != cases[i].same)
+            fail_msg("%s", cases[i].now);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_document_marks_every_form_of_value,
-                                        make_arena, drop_arena),
-        cmocka_unit_test_setup_teardown(test_document_tells_why_a_text_is_no_job,
-                                        make_arena, drop_arena),
+        TEST(test_document_marks_every_form_of_value),
+        TEST(test_document_tells_why_a_text_is_no_job),
+        TEST(test_document_stops_at_its_limits),
+        TEST(test_document_reads_up_to_its_limits),
+        TEST(test_document_never_expands_aliases),
+        TEST(test_document_tells_each_key_given_twice),
+        TEST(test_document_finds_what_a_merge_brings),
+        TEST(test_document_gives_an_alias_its_target),
+        TEST(test_document_knows_null),
+        TEST(test_document_knows_line_ends),
+        TEST(test_document_ends_comments_where_libyaml_does),
+        TEST(test_document_reads_suppressions),
+        TEST(test_document_same_but_sees_every_other_change),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
