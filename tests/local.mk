@@ -69,10 +69,13 @@ unit_tests += %D%/unit/test_shapes
 unit_tests += %D%/unit/test_tokenizer
 
 # patcher
+unit_tests += %D%/unit/test_backup
 unit_tests += %D%/unit/test_diff
 unit_tests += %D%/unit/test_document
 unit_tests += %D%/unit/test_edits
 unit_tests += %D%/unit/test_finding
+unit_tests += %D%/unit/test_jobfile
+unit_tests += %D%/unit/test_journal
 unit_tests += %D%/unit/test_ledger
 unit_tests += %D%/unit/test_place
 unit_tests += %D%/unit/test_rewrite
