@@ -36,7 +36,7 @@ unit_tests += %D%/unit/test_log
 unit_tests += %D%/unit/test_random
 unit_tests += %D%/unit/test_spawn
 unit_tests += %D%/unit/test_text
-EXTRA_DIST += %D%/unit/unit.h
+EXTRA_DIST += %D%/unit/unit.h %D%/unit/unit_model.h
 
 # precision
 unit_tests += %D%/unit/test_device
@@ -60,11 +60,19 @@ unit_tests += %D%/unit/test_cpu_rope
 unit_tests += %D%/unit/test_cpu_swiglu
 
 # train
+unit_tests += %D%/unit/test_lora
 unit_tests += %D%/unit/test_manifest
 unit_tests += %D%/unit/test_metrics
+unit_tests += %D%/unit/test_model
 unit_tests += %D%/unit/test_model_config
+unit_tests += %D%/unit/test_model_equal
+unit_tests += %D%/unit/test_model_files
+unit_tests += %D%/unit/test_model_gradients
+unit_tests += %D%/unit/test_optimizer
 unit_tests += %D%/unit/test_progress
+unit_tests += %D%/unit/test_rope
 unit_tests += %D%/unit/test_safetensors
+unit_tests += %D%/unit/test_schedule
 unit_tests += %D%/unit/test_shapes
 unit_tests += %D%/unit/test_tokenizer
 

@@ -91,22 +91,28 @@ static void product_forward(const struct pass *pass, const struct product *p,
     pass->ops->matmul(pass->be, &op);
 }
 
-/* y = x W^T + b + scale (dropout(x) A^T) B^T; u keeps x A^T. */
+/* u = dropout(x) A^T, which the backward pass wants too */
+static void adapters_into(const struct pass *pass, const struct linears *l,
+                          struct tensor x, struct tensor u)
+{
+    if (l->intos > 0)
+        x = pass_lora_input(pass, l, x);
+    for (size_t i = 0; i < l->intos; i++)
+        product_forward(pass, &l->into[i], x, u, 1, 0);
+}
+
+/* y = x W^T + b + scale u B^T */
 static void linears_forward(const struct pass *pass, const struct linears *l,
                             size_t layer, struct tensor x, struct tensor y)
 {
     struct tensor u = pass_buffer(pass, l->u, layer);
+    float scale = (float)pass->model->shapes.lora.scale;
 
     for (size_t i = 0; i < l->wholes; i++)
         product_forward(pass, &l->whole[i], x, y, 1, 0);
-    if (l->intos == 0)
-        return;
-    x = pass_lora_input(pass, l, x);
-    for (size_t i = 0; i < l->intos; i++)
-        product_forward(pass, &l->into[i], x, u, 1, 0);
+    adapters_into(pass, l, x, u);
     for (size_t i = 0; i < l->outs_of; i++)
-        product_forward(pass, &l->out_of[i], u, y, (float)pass->model->shapes.lora.scale,
-                        1);
+        product_forward(pass, &l->out_of[i], u, y, scale, 1);
 }
 
 /* The stream goes from x to sum = x + delta; its norm to out. */
@@ -193,7 +199,9 @@ void model_forward_block(const struct pass *pass, size_t layer, bool again)
                                     .out = act,
                                     .gate = tensor_columns(gate_up, 0, act.cols),
                                     .up = tensor_columns(gate_up, act.cols, act.cols) });
-    if (!again)
+    if (again)
+        adapters_into(pass, &b->down, act, pass_buffer(pass, b->down.u, layer));
+    else
         linears_forward(pass, &b->down, layer, act, delta);
 }
 

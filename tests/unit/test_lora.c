@@ -1,0 +1,121 @@
+/* tests/unit/test_lora.c - targets and adapter_config.json, in and out. */
+#include "config.h"
+
+#include "train/lora.h"
+
+#include <math.h>
+
+#include "base/size.h"
+#include "tests/unit/unit.h"
+
+static struct plan plan_of(const char *target)
+{
+    return (
+        struct plan) { .method = METHOD_LORA, .lora_rank = 16, .lora_target = target };
+}
+
+static void test_lora_reads_the_plan(void **state)
+{
+    struct plan plan = plan_of("all");
+    struct lora lora;
+    struct error err = { 0 };
+
+    (void)state;
+    assert_true(lora_read(&plan, &lora, &err));
+    assert_true(lora.adapted[MODULE_Q] && lora.adapted[MODULE_DOWN]);
+    assert_false(lora.adapted[MODULE_HEAD] || lora.adapted[MODULE_EMBED]);
+    assert_true(lora.alpha == 32 && lora.scale == 2);
+    plan = plan_of("self_attn.q_proj, v_proj");
+    plan.lora_alpha = 8;
+    plan.use_rslora = true;
+    plan.additional_target = "embed_tokens,v_proj";
+    assert_true(lora_read(&plan, &lora, &err));
+    assert_true(lora.adapted[MODULE_Q] && !lora.adapted[MODULE_K]);
+    assert_true(lora.saved[MODULE_EMBED] && lora.saved[MODULE_V]);
+    assert_false(lora.adapted[MODULE_V]); /* trained whole */
+    assert_true(lora.scale == 8 / sqrt(16));
+    plan.method = METHOD_FULL;
+    assert_true(lora_read(&plan, &lora, &err));
+    assert_int_equal(lora.rank, 0);
+}
+
+static void test_lora_config_reads_back(void **state)
+{
+    struct plan plan = plan_of("q_proj,down_proj");
+    char *dir = unit_dir_new(), *name = path_join(dir, "adapter_config.json");
+    struct lora lora, again;
+    struct error err = { 0 };
+    struct text text;
+
+    (void)state;
+    plan.lora_dropout = 0.125;
+    plan.additional_target = "embed_tokens";
+    assert_true(lora_read(&plan, &lora, &err));
+    text_init(&text, 0);
+    assert_true(lora_write_config(&lora, "/models/base", &text));
+    assert_non_null(strstr(text.data, "\"base_model_name_or_path\": \"/models/base\""));
+    assert_non_null(strstr(text.data, "\"task_type\": \"CAUSAL_LM\""));
+    assert_true(file_replace(name, text.data, text.len, 0600, &err));
+    plan = plan_of("all");
+    plan.adapter_name_or_path = dir;
+    assert_true(lora_read(&plan, &again, &err));
+    assert_memory_equal(lora.adapted, again.adapted, sizeof(lora.adapted));
+    assert_memory_equal(lora.saved, again.saved, sizeof(lora.saved));
+    assert_true(again.rank == 16 && again.alpha == 32 && again.dropout == 0.125);
+    assert_true(again.scale == lora.scale && !again.rslora);
+    plan.create_new_adapter = true;
+    assert_true(lora_read(&plan, &again, &err));
+    assert_true(again.adapted[MODULE_K]);
+    text_clear(&text);
+    free(name);
+    unit_dir_free(dir);
+}
+
+static void test_lora_config_refuses(void **state)
+{
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        { "{\"r\": 0, \"target_modules\": [\"q_proj\"]}", "r must be" },
+        { "{\"r\": 8, \"target_modules\": [\"q_prod\"]}", "q_prod" },
+        { "{\"r\": 8, \"target_modules\": []}", "no layer" },
+        { "{\"r\": 8, \"target_modules\": \".*q_proj\"}", "list of names" },
+        { "{\"r\": 8, \"target_modules\": [1]}", "list of names" },
+        { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"use_dora\": true}",
+          "use_dora" },
+        { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"bias\": \"all\"}", "bias" },
+        { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"peft_type\": \"IA3\"}", "IA3" },
+        { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"lora_dropout\": 1}",
+          "dropout" },
+        { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"rank_pattern\": {\"a\": 2}}",
+          "rank_pattern" },
+        { "{\"r\": \"8\", \"target_modules\": [\"q_proj\"]}", "r" },
+        { "[]", "adapter_config.json" },
+    };
+    char *dir = unit_dir_new(), *name = path_join(dir, "adapter_config.json");
+    struct lora lora;
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct error err = { 0 };
+
+        assert_true(file_replace(name, cases[i].text, strlen(cases[i].text), 0600, &err));
+        assert_false(lora_read_config(dir, &lora, &err));
+        assert_int_equal(err.code, ERROR_DATA);
+        if (!strstr(err.text, cases[i].says))
+            fail_msg("\"%s\" does not say \"%s\"", err.text, cases[i].says);
+    }
+    free(name);
+    unit_dir_free(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lora_reads_the_plan),
+        cmocka_unit_test(test_lora_config_reads_back),
+        cmocka_unit_test(test_lora_config_refuses),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

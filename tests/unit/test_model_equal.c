@@ -1,0 +1,275 @@
+/* tests/unit/test_model_equal.c - what must not change a bit of the result, and does not.
+ */
+#include "config.h"
+
+#include "tests/unit/unit_model.h"
+#include "train/shapes.h"
+
+static const char llama[] =
+    "{\"model_type\": \"llama\", \"vocab_size\": 300, \"hidden_size\": 48,"
+    "\"intermediate_size\": 96, \"num_hidden_layers\": 3, \"num_attention_heads\": 4,"
+    "\"num_key_value_heads\": 2, \"head_dim\": 16, \"initializer_range\": 0.1}";
+
+#define RUNS 8
+
+static struct batch whole, parts[RUNS / 2];
+
+static int setup(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < RUNS; i++) {
+        unit_batch_random(&whole, 17 + 3 * i, 300, i);
+        unit_batch_random(&parts[i / 2], 17 + 3 * i, 300, i);
+    }
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    unit_batch_free(&whole);
+    for (size_t i = 0; i < RUNS / 2; i++)
+        unit_batch_free(&parts[i]);
+    return 0;
+}
+
+static struct plan scratch(void)
+{
+    struct plan plan = unit_plan(NULL);
+
+    plan.train_from_scratch = true;
+    plan.weight_decay = 0.01;
+    return plan;
+}
+
+/* Two steps over the whole batch; the losses, and all weights behind them, malloc'ed. */
+static float *run(struct plan plan, int threads, double losses[3], size_t *count)
+{
+    struct unit_model u = unit_model_text(llama, plan);
+    float *all = NULL;
+
+    unit_model_start(&u, whole.rows, whole.sequences, threads);
+    for (int64_t i = 0; i < 2; i++) {
+        losses[i] = unit_train(&u, &whole);
+        unit_step(&u, i + 1);
+    }
+    losses[2] = unit_loss(&u, &whole);
+    *count = 0;
+    for (size_t i = 0; i < model_parameters(u.model); i++) {
+        const struct parameter *p = model_parameter(u.model, i);
+        size_t numbers = p->rows * p->cols;
+
+        if (!p->trainable)
+            continue;
+        all = memory_resize(all, *count + numbers, sizeof(*all));
+        format_convert(all + *count, FORMAT_FP32, p->weight.data, p->weight.format,
+                       numbers);
+        *count += numbers;
+    }
+    unit_model_stop(&u);
+    return all;
+}
+
+static void check_same(struct plan a, struct plan b, int threads_a, int threads_b)
+{
+    double losses_a[3], losses_b[3];
+    size_t count_a, count_b;
+    float *weights_a = run(a, threads_a, losses_a, &count_a);
+    float *weights_b = run(b, threads_b, losses_b, &count_b);
+
+    assert_memory_equal(losses_a, losses_b, sizeof(losses_a));
+    assert_true(losses_a[2] < losses_a[0]);
+    assert_int_equal(count_a, count_b);
+    assert_memory_equal(weights_a, weights_b, count_a * sizeof(*weights_a));
+    free(weights_a);
+    free(weights_b);
+}
+
+static const enum format computes[] = { FORMAT_FP32, FORMAT_BF16, FORMAT_FP16 };
+
+static void test_model_checkpointing_changes_no_bit(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(computes); i++) {
+        struct plan with = scratch(), without = scratch();
+
+        with.precision.compute = without.precision.compute = computes[i];
+        with.gradient_checkpointing = true;
+        check_same(with, without, 1, 1);
+    }
+}
+
+static void test_model_threads_change_no_bit(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(computes); i++) {
+        struct plan plan = scratch();
+
+        plan.precision.compute = computes[i];
+        check_same(plan, plan, 1, 2);
+    }
+}
+
+static char *base_new(void)
+{
+    struct unit_model u = unit_model_text(llama, scratch());
+    char *dir = unit_dir_new();
+    struct error err = { 0 };
+
+    u.plan.model_name_or_path = dir;
+    unit_model_start(&u, 16, 1, 1);
+    unit_must(model_save(u.model, dir, &err), &err);
+    unit_model_stop(&u);
+    return dir;
+}
+
+static void test_model_checkpointing_changes_no_bit_of_adapters(void **state)
+{
+    char *dir = base_new();
+    struct plan with = unit_plan(dir), without;
+
+    (void)state;
+    with.method = METHOD_LORA;
+    with.lora_dropout = 0.1;
+    with.learning_rate = 1e-2;
+    with.precision.compute = with.precision.frozen = FORMAT_BF16;
+    without = with;
+    with.gradient_checkpointing = true;
+    check_same(with, without, 2, 1);
+    unit_dir_free(dir);
+}
+
+/* Frozen weights in 16 bits that are converted at each use, and such kept in fp32. */
+static void test_model_frozen_storage_changes_no_bit(void **state)
+{
+    char *dir = base_new();
+    struct plan narrow = unit_plan(dir), wide;
+    struct unit_model u = unit_model_text(llama, narrow);
+    struct error err = { 0 };
+
+    (void)state;
+    narrow.method = METHOD_LORA;
+    narrow.learning_rate = 1e-2;
+    narrow.precision.frozen = FORMAT_BF16;
+    wide = narrow;
+    wide.precision.frozen = FORMAT_FP32;
+    unit_model_start(&u, 16, 1, 1); /* first round the base itself */
+    for (size_t i = 0; i < model_parameters(u.model); i++) {
+        struct parameter *p = model_parameter(u.model, i);
+        float *w = p->weight.data;
+
+        for (size_t j = 0; j < p->rows * p->cols; j++)
+            w[j] = format_from_bf16(format_to_bf16(w[j]));
+    }
+    unit_must(model_save(u.model, dir, &err), &err);
+    unit_model_stop(&u);
+    check_same(narrow, wide, 1, 1);
+    unit_dir_free(dir);
+}
+
+/* 4 times 2 runs and once 8: the same sums in another order. */
+static void test_model_accumulation_is_one_large_batch(void **state)
+{
+    struct unit_model u = unit_model_text(llama, scratch());
+    struct tensor gradients;
+    double loss = 0, together, norm = 0, apart = 0;
+    struct error err = { 0 };
+    float *kept;
+
+    (void)state;
+    unit_model_start(&u, whole.rows, whole.sequences, 2);
+    together = unit_train(&u, &whole) * (double)whole.trained;
+    gradients = model_gradients(u.model);
+    kept = memory_alloc(gradients.cols * sizeof(*kept));
+    memcpy(kept, gradients.data, gradients.cols * sizeof(*kept));
+    for (size_t i = 0; i < RUNS / 2; i++) {
+        struct model_pass pass = { .first = i == 0,
+                                   .grad_scale = 1 / (float)whole.trained,
+                                   .draw = i };
+
+        unit_must(model_train(u.model, &parts[i], &pass, &loss, &err), &err);
+    }
+    unit_near("loss", loss, together, 1e-6);
+    for (size_t i = 0; i < gradients.cols; i++) {
+        double is = ((const float *)gradients.data)[i];
+
+        norm += (double)kept[i] * kept[i];
+        apart += (is - kept[i]) * (is - kept[i]);
+    }
+    assert_true(sqrt(apart) < 1e-6 * sqrt(norm));
+    free(kept);
+    unit_model_stop(&u);
+}
+
+static void test_model_takes_what_was_estimated(void **state)
+{
+    struct unit_model u = unit_model_text(llama, scratch());
+    struct memory_use estimate;
+    const struct memory_use *taken;
+    struct error err = { 0 };
+    size_t held;
+
+    (void)state;
+    u.plan.precision.compute = FORMAT_BF16;
+    unit_must(
+        shapes_memory(&u.plan, &u.config, whole.rows, whole.sequences, &estimate, &err),
+        &err);
+    unit_model_start(&u, whole.rows, whole.sequences, 1);
+    unit_train(&u, &whole);
+    unit_step(&u, 1);
+    taken = model_memory(u.model);
+    held = u.be->ops->workspace(u.be);
+    assert_int_equal(taken->weights, estimate.weights);
+    assert_int_equal(taken->gradients, estimate.gradients);
+    assert_int_equal(taken->optimizer, estimate.optimizer);
+    assert_int_equal(taken->activations, estimate.activations);
+    assert_int_equal(taken->workspace, estimate.workspace + held);
+    assert_int_equal(taken->total, estimate.total + held);
+    unit_model_stop(&u);
+}
+
+/* Adam's state and all trainables in 16 bits: the loss still falls at the start. */
+static void test_model_pure_modes_train(void **state)
+{
+    (void)state;
+    for (size_t i = 1; i < TS_COUNT(computes); i++) {
+        struct plan plan = scratch();
+        double losses[3];
+        size_t count;
+
+        plan.precision.compute = plan.precision.trainable = computes[i];
+        plan.adam_epsilon = 1e-4;
+        plan.learning_rate = 1e-2;
+        free(run(plan, 2, losses, &count));
+        assert_true(losses[2] < losses[0]);
+    }
+}
+
+static void test_model_sgd_goes_down(void **state)
+{
+    struct plan plan = scratch();
+    double losses[3];
+    size_t count;
+
+    (void)state;
+    plan.optimizer = OPTIMIZER_SGD;
+    plan.learning_rate = 0.5;
+    free(run(plan, 2, losses, &count));
+    assert_true(losses[1] < losses[0] && losses[2] < losses[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_model_checkpointing_changes_no_bit),
+        cmocka_unit_test(test_model_threads_change_no_bit),
+        cmocka_unit_test(test_model_checkpointing_changes_no_bit_of_adapters),
+        cmocka_unit_test(test_model_frozen_storage_changes_no_bit),
+        cmocka_unit_test(test_model_accumulation_is_one_large_batch),
+        cmocka_unit_test(test_model_takes_what_was_estimated),
+        cmocka_unit_test(test_model_pure_modes_train),
+        cmocka_unit_test(test_model_sgd_goes_down),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

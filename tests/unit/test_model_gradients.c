@@ -1,0 +1,243 @@
+/* tests/unit/test_model_gradients.c - every gradient of tiny models against finite
+ * differences of the loss. */
+#include "config.h"
+
+#include "tests/unit/unit_model.h"
+
+/* Rotations of Llama 3, a head of its own, head size not width / heads, all biases. */
+static const char llama[] =
+    "{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": 24,"
+    "\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
+    "\"num_key_value_heads\": 2, \"head_dim\": 8, \"attention_bias\": true,"
+    "\"mlp_bias\": true, \"initializer_range\": 0.2, \"rope_theta\": 50.0,"
+    "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 4.0, \"low_freq_factor\": "
+    "1.0,"
+    "\"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 16}}";
+
+/* Head tied, and a window in the upper block. */
+static const char qwen2[] =
+    "{\"model_type\": \"qwen2\", \"vocab_size\": 40, \"hidden_size\": 24,"
+    "\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
+    "\"num_key_value_heads\": 1, \"tie_word_embeddings\": true, \"initializer_range\": "
+    "0.2,"
+    "\"use_sliding_window\": true, \"sliding_window\": 5, \"max_window_layers\": 1}";
+
+static struct batch batch;
+
+static int setup(void **state)
+{
+    (void)state;
+    unit_batch_random(&batch, 13, 40, 1);
+    unit_batch_random(&batch, 1, 40, 2);
+    unit_batch_random(&batch, 9, 40, 3);
+    batch.targets[3] = batch.targets[4] = LABEL_NONE;
+    batch.trained -= 2;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    unit_batch_free(&batch);
+    return 0;
+}
+
+/* Weights that a fresh model has at zero or one, moved away from there. */
+static void stir(struct unit_model *u)
+{
+    for (size_t i = 0; i < model_parameters(u->model); i++) {
+        struct parameter *p = model_parameter(u->model, i);
+        float *w = p->weight.data;
+
+        if (p->rank == 2 && !strstr(p->name, "lora_B"))
+            continue;
+        for (size_t j = 0; j < p->rows * p->cols; j++)
+            w[j] += 0.2f * (float)random_normal(3, RANDOM_INIT, (uint32_t)i, j);
+    }
+}
+
+static void move(float *w, const float *from, const float *g, size_t count, double by)
+{
+    for (size_t i = 0; i < count; i++)
+        w[i] = (float)(from[i] + by * g[i]);
+}
+
+/* (L(+h) - L(-h)) / 2h along g of length 1 */
+static double slope_of(struct unit_model *u, struct parameter *p, const float *was,
+                       const float *g, double norm, double h)
+{
+    size_t count = p->rows * p->cols;
+    double rise;
+
+    move(p->weight.data, was, g, count, h / norm);
+    rise = unit_train(u, &batch);
+    move(p->weight.data, was, g, count, -h / norm);
+    rise -= unit_train(u, &batch);
+    memcpy(p->weight.data, was, count * sizeof(*was));
+    return rise / (2 * h);
+}
+
+/*
+ * Along its own gradient the loss must rise by its norm.  The error of the quotient goes
+ * with h^2, so that of two of them it can be taken away (Richardson); the loss is good to
+ * about 1e-7 of its value, the quotient with h 5e-3 to some 1e-5 of the loss.
+ */
+static void check(struct unit_model *u, struct parameter *p, double loss)
+{
+    size_t count = p->rows * p->cols;
+    float *was = memory_alloc(count * sizeof(*was)),
+          *g = memory_alloc(count * sizeof(*g));
+    double norm = 0, slope;
+
+    memcpy(was, p->weight.data, count * sizeof(*was));
+    memcpy(g, p->grad.data, count * sizeof(*g));
+    for (size_t i = 0; i < count; i++)
+        norm += (double)g[i] * g[i];
+    norm = sqrt(norm);
+    assert_true(norm > 1e-4);
+    slope =
+        (4 * slope_of(u, p, was, g, norm, 5e-3) - slope_of(u, p, was, g, norm, 1e-2)) / 3;
+    if (fabs(slope - norm) > 3e-5 * loss + 5e-4 * norm)
+        fail_msg("%s: the loss rises by %.8f, the gradient says %.8f", p->name, slope,
+                 norm);
+    free(was);
+    free(g);
+}
+
+static void check_all(struct unit_model *u)
+{
+    double loss;
+    size_t checked = 0;
+
+    unit_model_start(u, batch.rows, batch.sequences, 1);
+    stir(u);
+    for (size_t i = 0; i < model_parameters(u->model); i++) {
+        struct parameter *p = model_parameter(u->model, i);
+
+        if (!p->trainable)
+            continue;
+        loss = unit_train(u, &batch);
+        check(u, p, loss);
+        checked++;
+    }
+    assert_true(checked > 0);
+    unit_model_stop(u);
+}
+
+static struct plan scratch(void)
+{
+    struct plan plan = unit_plan(NULL);
+
+    plan.train_from_scratch = true;
+    return plan;
+}
+
+static void test_model_gradients_llama(void **state)
+{
+    struct unit_model u = unit_model_text(llama, scratch());
+
+    (void)state;
+    check_all(&u);
+}
+
+static void test_model_gradients_qwen2(void **state)
+{
+    struct unit_model u = unit_model_text(qwen2, scratch());
+
+    (void)state;
+    u.plan.label_smoothing = 0.1;
+    check_all(&u);
+}
+
+/* Saved once from scratch, so that there is a base to adapt. */
+static char *base_of(const char *text)
+{
+    struct unit_model u = unit_model_text(text, scratch());
+    char *dir = unit_dir_new();
+    struct error err = { 0 };
+
+    u.plan.model_name_or_path = dir;
+    unit_model_start(&u, batch.rows, batch.sequences, 1);
+    stir(&u);
+    unit_must(model_save(u.model, dir, &err), &err);
+    unit_model_stop(&u);
+    return dir;
+}
+
+static void check_adapters(const char *text, const char *target, double dropout)
+{
+    char *dir = base_of(text);
+    struct unit_model u = unit_model_text(text, unit_plan(dir));
+
+    u.plan.method = METHOD_LORA;
+    u.plan.lora_target = target;
+    u.plan.lora_dropout = dropout;
+    check_all(&u);
+    unit_dir_free(dir);
+}
+
+static void test_model_gradients_lora(void **state)
+{
+    (void)state;
+    check_adapters(llama, "all", 0);
+}
+
+static void test_model_gradients_lora_on_some(void **state)
+{
+    (void)state;
+    check_adapters(qwen2, "k_proj,up_proj", 0);
+    check_adapters(qwen2, "down_proj", 0);
+    check_adapters(qwen2, "q_proj,v_proj", 0);
+}
+
+static void test_model_gradients_lora_under_dropout(void **state)
+{
+    (void)state;
+    check_adapters(llama, "all", 0.25);
+}
+
+static void test_model_gradients_additional_target(void **state)
+{
+    char *dir = base_of(qwen2);
+    struct unit_model u = unit_model_text(qwen2, unit_plan(dir));
+
+    (void)state;
+    u.plan.method = METHOD_LORA;
+    u.plan.lora_target = "q_proj,v_proj";
+    u.plan.additional_target = "embed_tokens,k_proj,norm";
+    check_all(&u);
+    unit_dir_free(dir);
+}
+
+static void test_model_gradients_of_last_layers(void **state)
+{
+    static const char *const modules[] = { "all", "mlp", "self_attn",
+                                           "post_attention_layernorm" };
+    char *dir = base_of(llama);
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(modules); i++) {
+        struct unit_model u = unit_model_text(llama, unit_plan(dir));
+
+        u.plan.method = METHOD_FREEZE;
+        u.plan.freeze_trainable_layers = 1;
+        u.plan.freeze_trainable_modules = modules[i];
+        check_all(&u);
+    }
+    unit_dir_free(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_model_gradients_llama),
+        cmocka_unit_test(test_model_gradients_qwen2),
+        cmocka_unit_test(test_model_gradients_lora),
+        cmocka_unit_test(test_model_gradients_lora_on_some),
+        cmocka_unit_test(test_model_gradients_lora_under_dropout),
+        cmocka_unit_test(test_model_gradients_additional_target),
+        cmocka_unit_test(test_model_gradients_of_last_layers),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
