@@ -31,6 +31,7 @@ enum { LANES = 4 };
 
 typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef int32_t ivec __attribute__((vector_size(4 * LANES))); /* a comparison: 0 or -1 */
+typedef uint32_t uvec __attribute__((vector_size(4 * LANES)));
 typedef uint64_t wvec __attribute__((vector_size(4 * LANES))); /* half as many, twice as wide */
 
 CPU_INLINE vec vec_all(float x)
@@ -222,7 +223,7 @@ CPU_INLINE void vec_to_fp16(uint16_t *out, vec x)
 
 CPU_INLINE vec vec_of_bf16(const uint16_t *in)
 {
-    ivec bits;
+    uvec bits;
 
     for (int i = 0; i < LANES; i++)
         bits[i] = in[i];
@@ -231,12 +232,12 @@ CPU_INLINE vec vec_of_bf16(const uint16_t *in)
 
 CPU_INLINE void vec_to_bf16(uint16_t *out, vec x)
 {
-    ivec bits = (ivec)x;
-    ivec rounded = bits + 0x7fff + (bits >> 16 & 1);
-    ivec all = (ivec)vec_select(x == x, (vec)rounded, (vec)(bits | 0x400000));
+    uvec bits = (uvec)x;
+    uvec rounded = bits + 0x7fff + (bits >> 16 & 1);
+    uvec all = (uvec)vec_select(x == x, (vec)rounded, (vec)(bits | 0x400000));
 
     for (int i = 0; i < LANES; i++)
-        out[i] = (uint16_t)((uint32_t)all[i] >> 16);
+        out[i] = (uint16_t)(all[i] >> 16);
 }
 
 CPU_INLINE wvec wvec_product(wvec a, wvec b)
