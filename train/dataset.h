@@ -16,7 +16,8 @@ enum split { SPLIT_TRAIN, SPLIT_EVAL };
  * Read, tokenise and (for stage pt, or packing) pack all of the job's data.  Forms: alpaca
  * (instruction, input, output, system, history), messages, conversations (ShareGPT), text;
  * as .json (an array), .jsonl, .txt, each also .gz; names by dataset_info.json.
- * A broken line or record is ERROR_DATA with file, line and remedy.
+ * A broken line or record is ERROR_DATA with file, line and remedy.  A .txt named directly is
+ * one running text; named in dataset_info.json, each line is a document, as in LLaMA-Factory.
  */
 struct dataset *dataset_open(const struct plan *plan, enum split split,
                              const struct tokenizer *tokenizer, struct error *err);
@@ -25,13 +26,17 @@ void dataset_close(struct dataset *dataset);
 size_t dataset_samples(const struct dataset *dataset); /* after packing */
 size_t dataset_longest(const struct dataset *dataset); /* tokens of the longest sample */
 uint64_t dataset_tokens(const struct dataset *dataset);
+/* What a person should know (records left out, the template that was chosen): sentences for
+ * the log; index from 0, NULL at the end. */
+const char *dataset_note(const struct dataset *dataset, size_t index);
 
 /*
- * A batch of `sequences` samples in rows, padded at the right to the longest one (rounded up to
- * 8) or, packed, as runs.  All arrays are the batch's own and are used again by the next call.
+ * A batch of samples, each a run of rows of its own, or several where they are packed: runs
+ * lie one after another, and there is no padding, as attention goes by the offsets.  All
+ * arrays are the batch's own and are used again by the next call.
  */
 struct batch {
-    size_t rows;          /* N, with padding */
+    size_t rows;          /* N */
     size_t sequences;     /* runs of rows that attend to each other */
     size_t longest;
     int32_t *tokens;      /* N */
@@ -39,16 +44,19 @@ struct batch {
     int32_t *targets;     /* N, the NEXT token's label; LABEL_NONE where there is none */
     int32_t *offsets;     /* sequences + 1 */
     size_t trained;       /* rows with a target */
-    size_t seen;          /* rows that are not padding */
+    size_t seen;          /* tokens read: all rows */
     size_t room_rows, room_sequences;
 };
 
 /* Rows that a batch of this dataset has at most. */
 size_t dataset_rows_max(const struct dataset *dataset, size_t batch_size);
+/* Runs that it has at most: more than batch_size where samples are packed. */
+size_t dataset_sequences_max(const struct dataset *dataset, size_t batch_size);
 void batch_clear(struct batch *batch);
 
 /* The index-th micro-batch of `batch_size` samples of an epoch; false past its end (or past its
- * last full one, with dataloader_drop_last).  Shuffled for SPLIT_TRAIN. */
+ * last full one, with dataloader_drop_last).  Shuffled for SPLIT_TRAIN; SPLIT_EVAL has all
+ * samples in their order.  Not for two threads at once: the order of an epoch is kept. */
 bool dataset_batch(const struct dataset *dataset, uint64_t epoch, uint64_t index,
                    size_t batch_size, struct batch *out);
 size_t dataset_batches(const struct dataset *dataset, size_t batch_size);

@@ -1,0 +1,28 @@
+/* train/dataset_rows.h - what dataset.c fills and dataset_batch.c reads: samples, the rows they
+ * lie in, and the order of an epoch. */
+#ifndef TRAIN_DATASET_ROWS_H
+#define TRAIN_DATASET_ROWS_H
+
+#include "train/dataset.h"
+#include "train/dataset_store.h"
+
+/* The order of the epoch asked for last. */
+struct dataset_order {
+    uint32_t *rows;
+    uint64_t epoch;
+    bool known;
+};
+
+struct dataset {
+    struct dataset_store store;
+    uint32_t *members; /* samples of a row: members[starts[row]] .. members[starts[row + 1]] */
+    size_t *starts;
+    size_t rows;
+    struct dataset_order *order;
+    uint64_t seed;
+    bool shuffled, drop_last;
+    char **notes;
+    size_t note_count;
+};
+
+#endif
