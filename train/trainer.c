@@ -127,15 +127,15 @@ static bool open_model(struct run *run, struct error *err)
     struct model_options options = { .plan = plan,
                                      .config = &run->config,
                                      .backend = run->be };
+    size_t size = (size_t)plan->per_device_train_batch_size;
 
-    options.sequences_max = (size_t)plan->per_device_train_batch_size;
-    options.rows_max = dataset_rows_max(run->train, options.sequences_max);
+    options.sequences_max = dataset_sequences_max(run->train, size);
+    options.rows_max = dataset_rows_max(run->train, size);
     if (run->eval != NULL) {
-        size_t sequences = (size_t)plan->per_device_eval_batch_size;
-
-        options.sequences_max = largest(options.sequences_max, sequences);
-        options.rows_max =
-            largest(options.rows_max, dataset_rows_max(run->eval, sequences));
+        size = (size_t)plan->per_device_eval_batch_size;
+        options.sequences_max =
+            largest(options.sequences_max, dataset_sequences_max(run->eval, size));
+        options.rows_max = largest(options.rows_max, dataset_rows_max(run->eval, size));
     }
     run->model = model_new(&options, err);
     return run->model != NULL && model_load(run->model, err);
@@ -199,6 +199,8 @@ static void describe(struct run *run)
              "data: %zu samples, %" PRIu64 " tokens, the longest sample has %zu",
              dataset_samples(run->train), dataset_tokens(run->train),
              dataset_longest(run->train));
+    for (size_t i = 0; dataset_note(run->train, i) != NULL; i++)
+        log_line(run->options->log, LOG_WARN, "data: %s", dataset_note(run->train, i));
     log_line(run->options->log, LOG_INFO,
              "steps: %" PRId64 " in all, %" PRId64 " an epoch, each of %" PRId64
              " x %" PRId64 " samples",
