@@ -4,8 +4,6 @@
  */
 #include "config.h"
 
-#include "patcher/document.h"
-
 #include "patcher/document_parts.h"
 
 #include <stdarg.h>

@@ -93,8 +93,10 @@ static void read_model(struct looker *looker, const char *path)
     if (!path || !file_is_dir(path))
         return;
     model = arena_alloc(looker->arena, sizeof(*model));
-    if (model_config_read(path, looker->arena, model, &ignored))
+    if (model_config_read(path, looker->arena, model, &ignored)) {
         looker->model = model;
+        looker->checkpoint = model->dtype; /* where the files are not there to say */
+    }
     error_clear(&ignored);
     set = safetensors_open(path, "model", true, &ignored);
     if (set)

@@ -9,12 +9,12 @@
 /* What a rule may look at; it adds findings and nothing else. */
 struct rule_context {
     const struct document *document;
-    const struct plan *plan;           /* as the document says, before precision is decided */
-    const struct device *device;       /* NULL: not known */
+    const struct plan *plan;     /* as the document says, before precision is decided */
+    const struct device *device; /* NULL: not known */
     const struct patch_options *options;
-    const struct model_config *model;  /* NULL: no readable model folder */
-    enum format checkpoint;            /* of the model's files; FORMAT_COUNT: not known */
-    uint64_t available;                /* bytes the job may use; 0: not known */
+    const struct model_config *model; /* NULL: no readable model folder */
+    enum format checkpoint;           /* of the model's files; FORMAT_COUNT: not known */
+    uint64_t available;               /* bytes the job may use; 0: not known */
     struct findings *findings;
     struct arena *arena;
 };
@@ -24,9 +24,10 @@ struct rule {
     const char *title;      /* a short phrase: what it looks for */
     enum severity severity; /* as it mostly is; a finding may differ */
     enum apply apply;
-    void (*run)(struct rule_context *context); /* NULL: found elsewhere (document, schema) */
-    const char *explain;    /* what, why, cost, what to do instead; paragraphs */
-    const char *source;     /* where that is known from */
+    void (*run)(
+        struct rule_context *context); /* NULL: found elsewhere (document, schema) */
+    const char *explain; /* what, why, cost, what to do instead; paragraphs */
+    const char *source;  /* where that is known from */
 };
 
 size_t rules_all(const struct rule **rules);

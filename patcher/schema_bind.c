@@ -182,7 +182,7 @@ static void bind_node(const struct binding *binding, const struct key *key,
     if (value.state != VALUE_GOOD && value.state != VALUE_LATER &&
         value.state != VALUE_IDLE)
         return;
-    if (key->type == KEY_MAP)
+    if (strcmp(key->name, "lr_scheduler_kwargs") == 0)
         bind_schedule(binding->plan, node_value(node));
     else if (key->into == 0)
         bind_special(binding, key, &value);

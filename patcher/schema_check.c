@@ -20,6 +20,7 @@ struct check {
     const struct key *rows;
     size_t count;
     bool block;               /* in `trainspool:`: cannot be edited */
+    bool external;            /* another program's business what it does */
     const struct entry *idle; /* the first key without effect */
     const char *idle_names;
     size_t idle_count;
@@ -100,7 +101,6 @@ static void rename_to(const struct check *check, const struct entry *entry,
     struct finding finding = { .rule = exact ? "TS701" : "TS702",
                                .severity = SEVERITY_ERROR,
                                .apply = exact ? APPLY_SAFE : APPLY_UNSAFE,
-                               .key = name,
                                .note = "the value stays" };
     const char *written = visible(check, entry->key->text);
 
@@ -163,7 +163,6 @@ static void check_renamed(const struct check *check, const struct key *key,
     struct finding finding = { .rule = key->rule,
                                .severity = SEVERITY_WARNING,
                                .apply = APPLY_SAFE,
-                               .key = key->now,
                                .note = "the value stays" };
 
     if (node_find(check->map, key->now)) {
@@ -259,6 +258,8 @@ static void note_idle(struct check *check, const struct key *key,
 static void check_refused(const struct check *check, const struct key *key,
                           const struct entry *entry)
 {
+    if (check->external && !check->block)
+        return;
     remark(check, "TS707", SEVERITY_ERROR, entry,
            arena_printf(check->arena, "%s: %s is not done here, only %s", key->name,
                         node_value(entry->value)->text, value_wanted(key, check->arena)),
@@ -314,7 +315,7 @@ static void check_secret(const struct check *check, const struct key *key,
 static void check_rejected(const struct check *check, const struct key *key,
                            const struct entry *entry)
 {
-    if (value_is_off(key, entry->value, check->arena))
+    if (check->external || value_is_off(key, entry->value, check->arena))
         return;
     remark(check, "TS707", SEVERITY_ERROR, entry,
            arena_printf(check->arena, "%s (%s) is not done here%s%s", key->name,
@@ -333,7 +334,7 @@ static const struct key *find_row(const struct check *check, const char *name)
 static void check_known(struct check *check, const struct key *key,
                         const struct entry *entry)
 {
-    if (key->secret)
+    if (key->secret && key->use != KEY_RENAMED) /* told under its new name */
         check_secret(check, key, entry);
     switch (key->use) {
     case KEY_USED:
@@ -384,7 +385,7 @@ static void tell_idle(const struct check *check)
 {
     const char *message;
 
-    if (!check->idle)
+    if (!check->idle || check->external)
         return;
     message = check->idle_count == 1
                   ? arena_printf(check->arena, "%s has no effect here", check->idle_names)
@@ -416,6 +417,15 @@ static void check_block(struct check *check)
     check_map(check);
 }
 
+static bool is_external(const struct document *document)
+{
+    const struct entry *block = document_find(document, "trainspool"), *target = NULL;
+
+    if (block)
+        target = node_find(node_value(block->value), "target");
+    return target && strcmp(node_value(target->value)->text, "external") == 0;
+}
+
 void schema_check(const struct document *document, struct findings *findings)
 {
     struct check check = { .to = { document, findings },
@@ -438,6 +448,7 @@ void schema_check(const struct document *document, struct findings *findings)
                            marker);
         return;
     }
+    check.external = is_external(document);
     check_map(&check);
     check_block(&check);
     tell_idle(&check);

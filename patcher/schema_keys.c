@@ -900,7 +900,8 @@ const struct key schema_block_rows[] = {
       .help = "who runs the job" },
     TS_IDLE(BLOCK, "command", KEY_ANY, NULL, "what target external starts"),
     TS_IDLE(BLOCK, "env", KEY_MAP, NULL, "environment of that command"),
-    TS_IDLE(BLOCK, "versions", KEY_MAP, NULL, "versions that command runs with"),
+    { TS_USED(BLOCK, "versions", KEY_MAP, NULL),
+      .help = "versions the command runs with, as {transformers: 5.1}" },
     TS_IDLE(BLOCK, "ranks", KEY_INT, "1", ONE_DEVICE),
 };
 const size_t schema_block_count = TS_COUNT(schema_block_rows);

@@ -1,0 +1,92 @@
+/* patcher/rules_device.c - what the device cannot do, or does badly. */
+#include "config.h"
+
+#include "patcher/rules_parts.h"
+
+#include <string.h>
+
+/* fp16 is asked for, and it is not noscaler's or fp32's own business. */
+static bool fp16_is_open(const struct rule_context *context)
+{
+    return context->plan->request.fp16 == CHOICE_YES &&
+           context->plan->request.bf16 != CHOICE_YES &&
+           !rule_is_policy(context, POLICY_FP32);
+}
+
+static void propose_fp32(struct rule_context *context, const char *rule,
+                         const char *message)
+{
+    rule_set(
+        context,
+        &(struct finding) { .rule = rule,
+                            .severity = SEVERITY_WARNING,
+                            .apply = APPLY_UNSAFE,
+                            .message = message,
+                            .note = "float32: as fast here, and twice the activations" },
+        "fp16", "false", NULL);
+}
+
+void rule_no_tensor_cores(struct rule_context *context)
+{
+    if (fp16_is_open(context) && rule_on_gpu(context) && context->device->no_tensor_cores)
+        propose_fp32(
+            context, "TS202",
+            arena_printf(context->arena,
+                         "%s has no tensor cores, and fp16 is known to give NaN on "
+                         "its kind",
+                         context->device->name));
+}
+
+void rule_slow_fp16(struct rule_context *context)
+{
+    if (fp16_is_open(context) && rule_capability(context) == 61)
+        propose_fp32(
+            context, "TS203",
+            "fp16 arithmetic runs at 1/64 of the float32 rate on compute capability "
+            "6.1");
+}
+
+void rule_p100(struct rule_context *context)
+{
+    if (fp16_is_open(context) && rule_capability(context) == 60)
+        rule_tell(context,
+                  &(struct finding) { .rule = "TS204",
+                                      .severity = SEVERITY_INFO,
+                                      .message =
+                                          "fp16 runs at twice the float32 rate on "
+                                          "compute capability 6.0, without tensor cores; "
+                                          "the loss scale is needed" },
+                  "fp16");
+}
+
+void rule_fp16_on_cpu(struct rule_context *context)
+{
+    if (!fp16_is_open(context) || !rule_on_cpu(context) ||
+        (rule_is_policy(context, POLICY_NOSCALER) && rule_half_trainables(context)))
+        return;
+    rule_set(context,
+             &(struct finding) {
+                 .rule = "TS114",
+                 .severity = context->plan->external ? SEVERITY_ERROR : SEVERITY_WARNING,
+                 .apply = APPLY_SAFE,
+                 .message = context->plan->external
+                                ? "fp16 needs a GPU: Accelerate refuses it on a CPU"
+                                : "fp16 on a CPU saves memory only and costs speed",
+                 .note = "trainspool.keep: [fp16] keeps it" },
+             "fp16", "false", NULL);
+}
+
+void rule_no_tf32(struct rule_context *context)
+{
+    if (context->plan->request.tf32 != CHOICE_YES || !context->device ||
+        (rule_on_gpu(context) && device_has_tf32(context->device)))
+        return;
+    rule_set(context,
+             &(struct finding) {
+                 .rule = "TS115",
+                 .severity = context->plan->external ? SEVERITY_ERROR : SEVERITY_WARNING,
+                 .apply = APPLY_SAFE,
+                 .message = "tf32 needs a GPU of compute capability 8.0 or more",
+                 .note = "float32 products, as before" },
+             "tf32", "false", NULL);
+}

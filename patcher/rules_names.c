@@ -1,0 +1,300 @@
+/* patcher/rules_names.c - what values name: paths, files, and what is not built yet. */
+#include "config.h"
+
+#include "patcher/rules_parts.h"
+
+#include "base/file.h"
+#include "base/json.h"
+#include "patcher/schema.h"
+#include "patcher/schema_value.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- TS707: values that are accepted and cannot run yet ---- */
+
+static void check_later(struct rule_context *context, const struct key *key,
+                        const struct entry *entry)
+{
+    const struct proposal to = rule_proposal(context);
+
+    if (value_read(key, entry->value, context->arena).state != VALUE_LATER)
+        return;
+    propose_remark(
+        &to,
+        &(struct finding) {
+            .rule = "TS707",
+            .severity = context->options->will_run ? SEVERITY_ERROR : SEVERITY_WARNING,
+            .message = arena_printf(context->arena,
+                                    "%s: %s is checked and patched, but cannot be run "
+                                    "by this version",
+                                    key->name, node_value(entry->value)->text) },
+        entry);
+}
+
+static void several_adapters(struct rule_context *context)
+{
+    const struct entry *entry = rule_entry(context, "adapter_name_or_path");
+
+    if (entry && strchr(node_value(entry->value)->text, ','))
+        rule_tell(context,
+                  &(struct finding) { .rule = "TS707",
+                                      .severity = SEVERITY_ERROR,
+                                      .message = "only one adapter can be started from" },
+                  "adapter_name_or_path");
+}
+
+void rule_later(struct rule_context *context)
+{
+    const struct entry *block = document_find(context->document, "trainspool"), *entry;
+    const struct key *keys;
+    size_t count = schema_keys(&keys);
+
+    for (size_t i = 0; i < count; i++)
+        if (keys[i].later && (entry = document_find(context->document, keys[i].name)))
+            check_later(context, &keys[i], entry);
+    count = schema_block_keys(&keys);
+    for (size_t i = 0; block && i < count; i++)
+        if (keys[i].later && (entry = node_find(node_value(block->value), keys[i].name)))
+            check_later(context, &keys[i], entry);
+    several_adapters(context);
+}
+
+/* ---- TS710: where paths lead ---- */
+
+static const struct path_key {
+    const char *name;
+    bool written; /* a folder that the job writes to */
+} path_keys[] = {
+    { "output_dir", true },
+    { "export_dir", true },
+    { "model_name_or_path", false },
+    { "adapter_name_or_path", false },
+    { "dataset_dir", false },
+    { "resume_from_checkpoint", false },
+    { "dataset", false },
+    { "eval_dataset", false },
+};
+
+/* The lexical depth below the start never goes under it. */
+static bool climbs_out(const char *path)
+{
+    int depth = 0;
+
+    while (*path) {
+        size_t len = strcspn(path, "/");
+
+        if (len == 2 && strncmp(path, "..", 2) == 0) {
+            if (--depth < 0)
+                return true;
+        } else if (len > 0 && !(len == 1 && *path == '.')) {
+            depth++;
+        }
+        path += len + (path[len] == '/');
+    }
+    return false;
+}
+
+static bool is_below(const char *path, const char *root)
+{
+    size_t len = strlen(root);
+
+    while (len > 1 && root[len - 1] == '/')
+        len--;
+    return strncmp(path, root, len) == 0 &&
+           (path[len] == '/' || path[len] == 0 || (len == 1 && root[0] == '/')) &&
+           !climbs_out(path + len);
+}
+
+static bool is_allowed(const struct rule_context *context, const char *path, bool written)
+{
+    const char *const *roots = context->options->roots;
+    char *joined;
+    bool below = false;
+
+    if (!roots)
+        return *path == '/' || !written || !climbs_out(path);
+    if (*path != '/' && !climbs_out(path))
+        return true;
+    joined = path_join(context->plan->dir ? context->plan->dir : ".", path);
+    for (size_t i = 0; roots[i] && !below; i++)
+        below = is_below(joined, roots[i]);
+    free(joined);
+    return below;
+}
+
+static void check_path(struct rule_context *context, const struct path_key *key,
+                       const char *path)
+{
+    const char *message = NULL;
+
+    if (path[0] == '~' && (path[1] == '/' || path[1] == 0))
+        message = " begins with ~, which nobody expands here: write the whole path";
+    else if (!is_allowed(context, path, key->written))
+        message = context->options->roots
+                      ? " leads out of the folders that jobs may use"
+                      : " leads out of the job's folder: write the whole path if that is "
+                        "meant";
+    if (message)
+        rule_tell(context,
+                  &(struct finding) { .rule = "TS710",
+                                      .severity = SEVERITY_ERROR,
+                                      .message = arena_printf(context->arena, "%s%s",
+                                                              key->name, message) },
+                  key->name);
+}
+
+void rule_paths(struct rule_context *context)
+{
+    for (size_t i = 0; i < sizeof(path_keys) / sizeof(path_keys[0]); i++) {
+        const struct entry *entry = rule_entry(context, path_keys[i].name);
+        const struct node *value = entry ? node_value(entry->value) : NULL;
+
+        if (value && value->kind == NODE_SCALAR && value->len > 0)
+            check_path(context, &path_keys[i], value->text);
+    }
+}
+
+/* ---- TS713: what has to be there ---- */
+
+static void missing(struct rule_context *context, const char *key, const char *what,
+                    const char *note)
+{
+    rule_tell(context,
+              &(struct finding) { .rule = "TS713",
+                                  .severity = context->options->will_run
+                                                  ? SEVERITY_ERROR
+                                                  : SEVERITY_WARNING,
+                                  .message = what,
+                                  .because = "looked for on this machine",
+                                  .note = note },
+              key);
+}
+
+static bool has_file(const char *dir, const char *name)
+{
+    char *path = path_join(dir, name);
+    bool there = file_exists(path);
+
+    free(path);
+    return there;
+}
+
+/* Texts of a job, as a person may see them. */
+static const char *visible(struct rule_context *context, const char *text)
+{
+    struct text out;
+    const char *copy;
+
+    text_init(&out, 0);
+    text_add_visible(&out, text, strlen(text));
+    copy = arena_copy(context->arena, out.data, out.len);
+    text_clear(&out);
+    return copy;
+}
+
+static void check_folder(struct rule_context *context, const char *key, const char *dir,
+                         const char *file)
+{
+    if (has_file(dir, file))
+        return;
+    missing(
+        context, key,
+        file_is_dir(dir)
+            ? arena_printf(context->arena, "%s has no %s", visible(context, dir), file)
+            : arena_printf(context->arena, "%s is not there", visible(context, dir)),
+        "nothing is downloaded: name a folder of this machine");
+}
+
+static void check_model(struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+
+    if (!plan->model_name_or_path)
+        missing(context, NULL, "the job names no model: model_name_or_path is not given",
+                NULL);
+    else
+        check_folder(context, "model_name_or_path", plan->model_name_or_path,
+                     "config.json");
+    if (plan->adapter_name_or_path && !strchr(plan->adapter_name_or_path, ','))
+        check_folder(context, "adapter_name_or_path", plan->adapter_name_or_path,
+                     "adapter_config.json");
+}
+
+static bool is_data_file(const char *name)
+{
+    static const char *const ends[] = { ".json",    ".jsonl",    ".txt",
+                                        ".json.gz", ".jsonl.gz", ".txt.gz" };
+
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+        if (text_ends(name, ends[i]))
+            return true;
+    return false;
+}
+
+/* An entry of dataset_info.json, and its file if it names one. */
+static void check_entry(struct rule_context *context, const char *key, const char *name)
+{
+    const char *dir = context->plan->dataset_dir;
+    char *path = path_join(dir, "dataset_info.json");
+    json_t *info = file_exists(path) ? json_read_file(path, (size_t)1 << 24, NULL) : NULL;
+    const json_t *row = json_object_get(info, name);
+    const char *file = json_string_value(json_object_get(row, "file_name"));
+
+    if (!info)
+        missing(context, key,
+                arena_printf(context->arena,
+                             "%s is no file, and %s is not there to name it",
+                             visible(context, name), visible(context, path)),
+                NULL);
+    else if (!row)
+        missing(context, key,
+                arena_printf(context->arena, "%s is not in %s", visible(context, name),
+                             visible(context, path)),
+                NULL);
+    else if (file && !has_file(dir, file))
+        missing(context, key,
+                arena_printf(context->arena, "%s/%s is not there", visible(context, dir),
+                             visible(context, file)),
+                NULL);
+    json_decref(info);
+    free(path);
+}
+
+static void check_dataset(struct rule_context *context, const char *key,
+                          const char *names)
+{
+    const char *dir = context->plan->dir ? context->plan->dir : ".";
+
+    while (*names) {
+        size_t len;
+        const char *name;
+
+        names += strspn(names, ", ");
+        len = strcspn(names, ",");
+        name = arena_copy(context->arena, names, len);
+        names += len;
+        if (len == 0)
+            continue;
+        if (!is_data_file(name))
+            check_entry(context, key, name);
+        else if (!has_file(dir, name) && !has_file(context->plan->dataset_dir, name))
+            missing(
+                context, key,
+                arena_printf(context->arena, "%s is not there", visible(context, name)),
+                NULL);
+    }
+}
+
+void rule_missing(struct rule_context *context)
+{
+    if (context->plan->external)
+        return; /* another program may well download it */
+    check_model(context);
+    if (context->plan->dataset)
+        check_dataset(context, "dataset", context->plan->dataset);
+    else
+        missing(context, NULL, "the job names no data: dataset is not given", NULL);
+    if (context->plan->eval_dataset)
+        check_dataset(context, "eval_dataset", context->plan->eval_dataset);
+}

@@ -1,0 +1,141 @@
+/* patcher/rules_parts.c - how rules look at a job and how they tell. */
+#include "config.h"
+
+#include "patcher/rules_parts.h"
+
+#include "patcher/schema.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const struct entry *rule_line(const struct rule_context *context, const char *key)
+{
+    const struct entry *entry = document_find(context->document, key);
+    const struct key *keys;
+    size_t count = schema_keys(&keys);
+
+    for (size_t i = 0; !entry && i < count; i++)
+        if (keys[i].use == KEY_RENAMED && strcmp(keys[i].now, key) == 0)
+            entry = document_find(context->document, keys[i].name);
+    return entry;
+}
+
+const struct entry *rule_entry(const struct rule_context *context, const char *key)
+{
+    const struct entry *entry = rule_line(context, key);
+
+    return entry && !node_is_null(entry->value) ? entry : NULL;
+}
+
+bool rule_on_gpu(const struct rule_context *context)
+{
+    return context->device && context->device->kind == DEVICE_CUDA &&
+           !rule_on_cpu(context);
+}
+
+int rule_capability(const struct rule_context *context)
+{
+    return rule_on_gpu(context) ? 10 * context->device->major + context->device->minor
+                                : 0;
+}
+
+bool rule_on_cpu(const struct rule_context *context)
+{
+    const char *wanted = context->plan->device_wanted;
+
+    return (wanted && strcmp(wanted, "cpu") == 0) ||
+           (context->device && context->device->kind == DEVICE_CPU);
+}
+
+bool rule_is_policy(const struct rule_context *context, enum policy policy)
+{
+    return context->plan->policy == policy;
+}
+
+bool rule_half_trainables(const struct rule_context *context)
+{
+    const struct precision_request *request = &context->plan->request;
+
+    if (context->plan->method == METHOD_LORA || request->pure_bf16)
+        return false;
+    return request->model_dtype == DTYPE_FLOAT16 ||
+           (request->model_dtype == DTYPE_AUTO && context->checkpoint == FORMAT_FP16 &&
+            !context->plan->train_from_scratch);
+}
+
+bool rule_wants_fp16(const struct rule_context *context)
+{
+    const struct precision_request *request = &context->plan->request;
+
+    if (request->fp16 != CHOICE_AUTO)
+        return request->fp16 == CHOICE_YES;
+    return rule_on_gpu(context) && device_has_fp16_tensor_cores(context->device) &&
+           !device_has_bf16(context->device);
+}
+
+const char *rule_device(const struct rule_context *context)
+{
+    const struct device *device = context->device;
+    char capability[16];
+
+    if (!device)
+        return NULL;
+    if (device->kind == DEVICE_CPU)
+        return arena_printf(context->arena, "%s, no GPU", device->name);
+    device_capability_text(device, capability);
+    if (device->here)
+        return arena_printf(context->arena, "device %d: %s, compute capability %s",
+                            device->ordinal, device->name, capability);
+    return arena_printf(context->arena, "%s, compute capability %s", device->name,
+                        capability);
+}
+
+int rule_version(const struct rule_context *context, const char *package)
+{
+    const struct entry *block = document_find(context->document, "trainspool"), *entry;
+
+    if (!block || !(entry = node_find(node_value(block->value), "versions")) ||
+        !(entry = node_find(node_value(entry->value), package)))
+        return -1;
+    return atoi(node_value(entry->value)->text);
+}
+
+struct proposal rule_proposal(const struct rule_context *context)
+{
+    return (struct proposal) { context->document, context->findings };
+}
+
+int rule_group(const struct rule_context *context)
+{
+    return (int)context->findings->count + 1;
+}
+
+struct finding *rule_set(struct rule_context *context, const struct finding *base,
+                         const char *key, const char *value, const char *behind)
+{
+    const struct proposal to = rule_proposal(context);
+    const struct entry *entry = rule_line(context, key), *anchor = NULL;
+    struct finding finding = *base;
+
+    if (!finding.because)
+        finding.because = rule_device(context);
+    if (entry)
+        return propose_value(&to, &finding, entry, value);
+    finding.key = key;
+    if (behind)
+        anchor = rule_line(context, behind);
+    return propose_line(&to, &finding, anchor, value);
+}
+
+struct finding *rule_tell(struct rule_context *context, const struct finding *base,
+                          const char *key)
+{
+    const struct proposal to = rule_proposal(context);
+    struct finding finding = *base;
+
+    if (!finding.because)
+        finding.because = rule_device(context);
+    if (!finding.key)
+        finding.key = key;
+    return propose_remark(&to, &finding, key ? rule_line(context, key) : NULL);
+}

@@ -1,0 +1,79 @@
+/* patcher/rules_parts.h - what the rules_*.c files share: the rules and how they look and
+ * tell. */
+#ifndef PATCHER_RULES_PARTS_H
+#define PATCHER_RULES_PARTS_H
+
+#include "patcher/propose.h"
+#include "patcher/rules.h"
+
+/* One a row of the table in rules.c, by catalogue number.  The others are found by look.c
+ * (the text), patcher.c (the file) and schema_check.c (names and values). */
+void rule_exponents(struct rule_context *context);       /* TS013 */
+void rule_both_halves(struct rule_context *context);     /* TS101 */
+void rule_no_bf16(struct rule_context *context);         /* TS102 */
+void rule_bf16_model(struct rule_context *context);      /* TS103 */
+void rule_fp16_on_ampere(struct rule_context *context);  /* TS104 */
+void rule_fp16_trainables(struct rule_context *context); /* TS105 */
+void rule_fp16_base(struct rule_context *context);       /* TS106 */
+void rule_dtype_auto(struct rule_context *context);      /* TS107 */
+void rule_no_scaler(struct rule_context *context);       /* TS108 */
+void rule_idle_scale(struct rule_context *context);      /* TS112 */
+void rule_scale_off(struct rule_context *context);       /* TS113 */
+void rule_fp16_on_cpu(struct rule_context *context);     /* TS114 */
+void rule_no_tf32(struct rule_context *context);         /* TS115 */
+void rule_auto(struct rule_context *context);            /* TS117 */
+void rule_policy_fp32(struct rule_context *context);     /* TS125 */
+void rule_policy_noscaler(struct rule_context *context); /* TS126 */
+void rule_no_tensor_cores(struct rule_context *context); /* TS202 */
+void rule_slow_fp16(struct rule_context *context);       /* TS203 */
+void rule_p100(struct rule_context *context);            /* TS204 */
+void rule_memory(struct rule_context *context);          /* TS301, TS302 */
+void rule_checkpointing(struct rule_context *context);   /* TS303 */
+void rule_optimizer(struct rule_context *context);       /* TS307 */
+void rule_null_clip(struct rule_context *context);       /* TS401 */
+void rule_no_clip(struct rule_context *context);         /* TS402 */
+void rule_negative_clip(struct rule_context *context);   /* TS403 */
+void rule_policy_noclip(struct rule_context *context);   /* TS404 */
+void rule_rates(struct rule_context *context);           /* TS410 */
+void rule_later(struct rule_context *context);           /* TS707 */
+void rule_paths(struct rule_context *context);           /* TS710 */
+void rule_missing(struct rule_context *context);         /* TS713 */
+
+/* ---- Looking ---- */
+
+/* The row of a key, under this name or an alias; NULL if it is not there or null. */
+const struct entry *rule_entry(const struct rule_context *context, const char *key);
+/* The same where null counts as there: a line that a value can be put into. */
+const struct entry *rule_line(const struct rule_context *context, const char *key);
+/* A GPU, known. */
+bool rule_on_gpu(const struct rule_context *context);
+/* 10 * major + minor of a known GPU; 0. */
+int rule_capability(const struct rule_context *context);
+/* The CPU: the only device, or asked for. */
+bool rule_on_cpu(const struct rule_context *context);
+bool rule_is_policy(const struct rule_context *context, enum policy policy);
+/* full or freeze, and the weights that are trained would come as float16 from the text's
+ * model_dtype or, where that is auto or absent, from the checkpoint. */
+bool rule_half_trainables(const struct rule_context *context);
+/* fp16: true, or auto where that becomes fp16 on the device. */
+bool rule_wants_fp16(const struct rule_context *context);
+/* "TITAN RTX, compute capability 7.5"; NULL without a device. */
+const char *rule_device(const struct rule_context *context);
+/* A version the job says its script runs with: `trainspool: {versions:
+ * {transformers: 5.1}}`; major number, -1: not said. */
+int rule_version(const struct rule_context *context, const char *package);
+
+/* ---- Telling ---- */
+
+struct proposal rule_proposal(const struct rule_context *context);
+/* A number for findings whose edits belong together. */
+int rule_group(const struct rule_context *context);
+/* `key: value`, whether the line is there or not; a new one goes behind the line of
+ * `behind` (a key; may be NULL or absent). */
+struct finding *rule_set(struct rule_context *context, const struct finding *base,
+                         const char *key, const char *value, const char *behind);
+/* Without an edit, at the key's value. */
+struct finding *rule_tell(struct rule_context *context, const struct finding *base,
+                          const char *key);
+
+#endif
