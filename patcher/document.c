@@ -4,6 +4,8 @@
  */
 #include "config.h"
 
+#include "patcher/document.h"
+
 #include "patcher/document_parts.h"
 
 #include <stdarg.h>

@@ -100,7 +100,8 @@ static bool copy_attributes(const char *from, int to, struct error *err)
     ssize_t len = listxattr(from, names, sizeof(names));
 
     if (len < 0)
-        return errno == ENOTSUP ||
+        return errno == ENOTSUP || errno == ENOENT || /* gone: it is stale */
+
                error_errno(err, "cannot list the attributes of %s", from);
     for (const char *name = names; name < names + len; name += strlen(name) + 1) {
         ssize_t bytes = getxattr(from, name, value, sizeof(value));

@@ -1,10 +1,11 @@
 /* patcher/schema.c - finding keys by name, by likeness, and what is secret. */
 #include "config.h"
 
-#include "patcher/schema_keys.h"
+#include "patcher/schema.h"
 
 #include "base/size.h"
 #include "patcher/nearest.h"
+#include "patcher/schema_keys.h"
 
 #include <ctype.h>
 #include <string.h>

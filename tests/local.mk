@@ -87,6 +87,14 @@ unit_tests += %D%/unit/test_journal
 unit_tests += %D%/unit/test_ledger
 unit_tests += %D%/unit/test_place
 unit_tests += %D%/unit/test_rewrite
+unit_tests += %D%/unit/test_settle
+unit_tests += %D%/unit/test_corpus
+unit_tests += %D%/unit/test_jobfile
+unit_tests += %D%/unit/test_journal
+unit_tests += %D%/unit/test_ledger
+unit_tests += %D%/unit/test_patch_cases
+unit_tests += %D%/unit/test_place
+unit_tests += %D%/unit/test_rewrite
 unit_tests += %D%/unit/test_schema
 unit_tests += %D%/unit/test_settle
 
@@ -125,7 +133,7 @@ check_LIBRARIES += libreplay.a
 libreplay_a_SOURCES = %D%/fuzz/replay.c
 check_PROGRAMS += $(fuzz_tests)
 
-EXTRA_DIST += $(script_tests) %D%/fuzz/corpus
+EXTRA_DIST += $(script_tests) %D%/fuzz/corpus %D%/patch
 TESTS = $(check_PROGRAMS) $(script_tests)
 
 # the main() of a fuzz target, taken only where there is no other; make fuzz has its own
