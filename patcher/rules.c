@@ -493,13 +493,17 @@ static const struct rule rules[] = {
       .title = "per_gpu_*_batch_size is now per_device_*_batch_size",
       .severity = SEVERITY_WARNING,
       .apply = APPLY_SAFE,
-      .explain = "An old name, gone from transformers 5. The value stays.",
+      .explain = "The name of the days when every device was a GPU, gone from "
+                 "transformers 5. The "
+                 "value, its comment and its place stay.",
       .source = "transformers MIGRATION_GUIDE_V5.md" },
     { .id = "TS604",
       .title = "no_cuda is now use_cpu",
       .severity = SEVERITY_WARNING,
       .apply = APPLY_SAFE,
-      .explain = "An old name with the same meaning. The value stays.",
+      .explain =
+          "An old name with the same meaning, gone from transformers 5: there an old job "
+          "stops at it. The value, its comment and its place stay.",
       .source = "transformers MIGRATION_GUIDE_V5.md" },
     { .id = "TS609",
       .title = "push_to_hub_token and push_to_hub_model_id have new names",

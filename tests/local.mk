@@ -95,6 +95,15 @@ unit_tests += %D%/unit/test_ledger
 unit_tests += %D%/unit/test_patch_cases
 unit_tests += %D%/unit/test_place
 unit_tests += %D%/unit/test_rewrite
+unit_tests += %D%/unit/test_corpus
+unit_tests += %D%/unit/test_document
+unit_tests += %D%/unit/test_edits
+unit_tests += %D%/unit/test_finding
+unit_tests += %D%/unit/test_nearest
+unit_tests += %D%/unit/test_patch_cases
+unit_tests += %D%/unit/test_rewrite
+unit_tests += %D%/unit/test_rules
+unit_tests += %D%/unit/test_scalar
 unit_tests += %D%/unit/test_schema
 unit_tests += %D%/unit/test_settle
 
