@@ -99,6 +99,7 @@ unit_tests += %D%/unit/test_corpus
 unit_tests += %D%/unit/test_document
 unit_tests += %D%/unit/test_edits
 unit_tests += %D%/unit/test_finding
+unit_tests += %D%/unit/test_job_manual
 unit_tests += %D%/unit/test_nearest
 unit_tests += %D%/unit/test_patch_cases
 unit_tests += %D%/unit/test_rewrite
