@@ -95,6 +95,8 @@ struct op_rope {
  * Query head h reads key/value head h / (H/K).
  *   out (N, H*D) = softmax(scale * q k^T) v        q, out (N, H*D), k, v (N, K*D) compute
  *   lse (H, N) fp32 = log sum exp of the scaled scores, kept for the backward pass
+ * Where q is bf16 a backend may round the weights (and their gradients) to bf16 before they are
+ * multiplied with v (q, k), as FlashAttention does; the sum that divides them is of those in fp32.
  * Dao, "FlashAttention-2", 2023.  `longest` is the longest run.
  */
 struct op_attention {

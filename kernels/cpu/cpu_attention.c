@@ -10,21 +10,25 @@
 
 #include "kernels/cpu/cpu_attention.h"
 
+#include <assert.h>
+
 struct attention {
     const struct op_attention *op;
+    struct attention_shape shape;
     struct attention_part part;
-    size_t head, width, vecs; /* vectors of queries */
-    float *rows;              /* (ATTENTION_ROWS, width): queries, then the result */
-    float *queries;           /* (width, ATTENTION_ROWS): scale * q^T */
-    float *keys, *values;     /* (ATTENTION_ROWS, width) */
-    float *scores;            /* (keys, ATTENTION_ROWS) */
-    float *out;               /* (width, ATTENTION_ROWS) */
+    size_t head, vecs; /* vectors of queries */
+    float *rows;       /* (ATTENTION_ROWS, width): queries, then the result */
+    float *queries;    /* (depth, ATTENTION_ROWS) */
+    float *keys;       /* (ATTENTION_ROWS, width), words along d */
+    float *values;     /* the same, words along keys */
+    float *scores; /* (keys, ATTENTION_ROWS), then e^(score - max), words along keys */
+    float *out;    /* (width, ATTENTION_ROWS) */
     vec max[ATTENTION_VECS], sum[ATTENTION_VECS];
 };
 
 static void attention_scratch(struct attention *a, struct pool_worker *worker)
 {
-    size_t bytes = ATTENTION_ROWS * a->width * sizeof(float);
+    size_t bytes = ATTENTION_ROWS * a->shape.width * sizeof(float);
 
     a->rows = pool_scratch(worker, bytes);
     a->queries = pool_scratch(worker, bytes);
@@ -49,121 +53,161 @@ static void attention_mask(struct attention *a, size_t v, size_t key, size_t row
     }
 }
 
-/* Scores of vector v -> e^(score - max), with max, sum and out brought up to date. */
+/* e^(scale * score - shift) of vector v, put where the scores were; their sum. */
+CPU_INLINE vec attention_weights(float *scores, size_t rows, float scale, vec shift,
+                                 bool pairs)
+{
+    vec sum = {};
+
+    for (size_t i = 0; i < rows; i += pairs ? 2 : 1) {
+        vec p = vec_exp(vec_get(scores + i * ATTENTION_ROWS) * scale - shift), next = {};
+
+        sum += p;
+        if (pairs) {
+            if (i + 1 < rows)
+                next =
+                    vec_exp(vec_get(scores + (i + 1) * ATTENTION_ROWS) * scale - shift);
+            sum += next;
+            vec_put(scores + i / 2 * ATTENTION_ROWS, tile_pair(p, next));
+        } else {
+            vec_put(scores + i * ATTENTION_ROWS, p);
+        }
+    }
+    return sum;
+}
+
+/* Take in the scores of vector v: max, sum and out are brought up to date. */
 static void attention_softmax(struct attention *a, size_t v, size_t rows)
 {
     float *scores = a->scores + v * LANES, *out = a->out + v * LANES;
-    vec max = a->max[v], sum = {}, shift, fade;
+    float scale = a->op->scale;
+    vec max = vec_all(-INFINITY), shift, fade, sum;
 
     for (size_t i = 0; i < rows; i++)
         max = vec_max(vec_get(scores + i * ATTENTION_ROWS), max);
+    max = vec_max(max * scale, a->max[v]);
     shift = vec_select(max == -INFINITY, (vec) {}, max); /* nothing seen yet */
     fade = vec_exp(a->max[v] - shift);
-    for (size_t i = 0; i < rows; i++) {
-        vec p = vec_exp(vec_get(scores + i * ATTENTION_ROWS) - shift);
-
-        vec_put(scores + i * ATTENTION_ROWS, p);
-        sum += p;
-    }
+    if (a->shape.pairs)
+        sum = attention_weights(scores, rows, scale, shift, true);
+    else
+        sum = attention_weights(scores, rows, scale, shift, false);
     a->max[v] = max;
     a->sum[v] = a->sum[v] * fade + sum;
-    for (size_t i = 0; i < a->op->head_size; i++)
+    for (size_t i = 0; i < a->shape.size; i++)
         vec_put(out + i * ATTENTION_ROWS, vec_get(out + i * ATTENTION_ROWS) * fade);
+}
+
+static void attention_load_tile(struct attention *a, size_t key, size_t rows)
+{
+    const struct op_attention *op = a->op;
+    struct attention_source from = { op->k, key, rows,
+                                     a->head / (op->heads / op->kv_heads) };
+
+    attention_load(a->keys, a->shape, from);
+    from.x = op->v;
+    attention_load_across(a->values, a->shape, from);
+}
+
+/* scores = keys queries^T for rows i .. i + rows, but for `skip` vectors of queries */
+static void attention_scores(struct attention *a, size_t i, size_t rows, size_t skip)
+{
+    tile_multiply(
+        &(struct tile_product) { .c = a->scores + i * ATTENTION_ROWS + skip * LANES,
+                                 .ldc = ATTENTION_ROWS,
+                                 .a = a->keys + i * a->shape.width,
+                                 .lda = a->shape.width,
+                                 .b = a->queries + skip * LANES,
+                                 .ldb = ATTENTION_ROWS,
+                                 .m = rows,
+                                 .n = a->vecs - skip,
+                                 .k = a->shape.depth,
+                                 .pairs = a->shape.pairs });
+}
+
+/* out += values^T scores for the same */
+static void attention_outputs(struct attention *a, size_t i, size_t rows, size_t skip)
+{
+    size_t word = attention_words(a->shape, i);
+
+    tile_multiply(
+        &(struct tile_product) { .c = a->out + skip * LANES,
+                                 .ldc = ATTENTION_ROWS,
+                                 .a = a->values + word * a->shape.width,
+                                 .lda = a->shape.width,
+                                 .trans_a = true,
+                                 .b = a->scores + word * ATTENTION_ROWS + skip * LANES,
+                                 .ldb = ATTENTION_ROWS,
+                                 .m = a->shape.size,
+                                 .n = a->vecs - skip,
+                                 .k = attention_words(a->shape, rows),
+                                 .pairs = a->shape.pairs,
+                                 .add = true });
 }
 
 /* Take in `rows` keys from `key` on; `own`: the keys of the queries' own rows. */
 static void attention_tile(struct attention *a, size_t key, size_t rows, bool own)
 {
-    const struct op_attention *op = a->op;
-    size_t group = op->heads / op->kv_heads, band = own ? ATTENTION_BAND : rows;
-    bool hidden = own || (op->window && key + op->window < a->part.last);
+    size_t band = own ? ATTENTION_BAND : rows, window = a->op->window;
 
-    attention_load(a->keys, a->width, op->k, key, rows, a->head / group, op->head_size);
-    attention_load(a->values, a->width, op->v, key, rows, a->head / group, op->head_size);
-    for (size_t i = 0; i < rows; i += band) {
-        size_t skip = own ? i / LANES : 0;
-
-        tile_multiply(
-            &(struct tile_product) { .c = a->scores + i * ATTENTION_ROWS + skip * LANES,
-                                     .ldc = ATTENTION_ROWS,
-                                     .a = a->keys + i * a->width,
-                                     .lda = a->width,
-                                     .b = a->queries + skip * LANES,
-                                     .ldb = ATTENTION_ROWS,
-                                     .m = cpu_least(band, rows - i),
-                                     .n = a->vecs - skip,
-                                     .k = op->head_size });
-    }
+    attention_load_tile(a, key, rows);
+    for (size_t i = 0; i < rows; i += band)
+        attention_scores(a, i, cpu_least(band, rows - i), own ? i / LANES : 0);
     for (size_t v = 0; v < a->vecs; v++) {
         size_t made =
             own ? cpu_least(rows, (v * LANES / ATTENTION_BAND + 1) * ATTENTION_BAND)
                 : rows;
 
-        if (hidden)
+        if (own || (window && key + window < a->part.last))
             attention_mask(a, v, key, made);
         attention_softmax(a, v, made);
     }
-    for (size_t i = 0; i < rows; i += band) {
-        size_t skip = own ? i / LANES : 0;
-
-        tile_multiply(
-            &(struct tile_product) { .c = a->out + skip * LANES,
-                                     .ldc = ATTENTION_ROWS,
-                                     .a = a->values + i * a->width,
-                                     .lda = a->width,
-                                     .trans_a = true,
-                                     .b = a->scores + i * ATTENTION_ROWS + skip * LANES,
-                                     .ldb = ATTENTION_ROWS,
-                                     .m = op->head_size,
-                                     .n = a->vecs - skip,
-                                     .k = cpu_least(band, rows - i),
-                                     .add = true });
-    }
+    for (size_t i = 0; i < rows; i += band)
+        attention_outputs(a, i, cpu_least(band, rows - i), own ? i / LANES : 0);
 }
 
-static void attention_finish(struct attention *a)
+static void attention_finish(struct attention *a, struct attention_source into)
 {
     const struct op_attention *op = a->op;
-    size_t queries = a->part.last - a->part.first;
-    float *lse = (float *)cpu_row(op->lse, a->head) + a->part.first;
+    float *lse = (float *)cpu_row(op->lse, a->head) + into.first;
 
     for (size_t v = 0; v < a->vecs; v++) {
         vec factor = 1.0f / a->sum[v];
 
-        for (size_t i = 0; i < op->head_size; i++) {
+        for (size_t i = 0; i < a->shape.size; i++) {
             float *at = a->out + i * ATTENTION_ROWS + v * LANES;
 
             vec_put(at, vec_get(at) * factor);
         }
-        for (size_t i = 0; i < vec_count(v * LANES, queries); i++)
+        for (size_t i = 0; i < vec_count(v * LANES, into.rows); i++)
             lse[v * LANES + i] = a->max[v][i] + logf(a->sum[v][i]);
     }
-    tile_transpose(a->rows, a->width, a->out, ATTENTION_ROWS, a->width, ATTENTION_ROWS,
-                   1);
-    attention_store(op->out, a->part.first, queries, a->head, op->head_size, a->rows,
-                    a->width, 1);
+    tile_transpose(a->rows, a->shape.width, a->out, ATTENTION_ROWS, a->shape.width,
+                   ATTENTION_ROWS);
+    attention_store(into, a->shape, a->rows, 1);
 }
 
 static void attention_part(struct attention *a)
 {
     const struct op_attention *op = a->op;
-    size_t queries = a->part.last - a->part.first;
+    size_t first = a->part.first, rows = a->part.last - first;
+    struct attention_source queries = { op->q, first, rows, a->head };
 
-    a->vecs = cpu_pieces(queries, LANES);
-    attention_load(a->rows, a->width, op->q, a->part.first, queries, a->head,
-                   op->head_size);
-    tile_transpose(a->queries, ATTENTION_ROWS, a->rows, a->width, ATTENTION_ROWS,
-                   a->width, op->scale);
-    memset(a->out, 0, ATTENTION_ROWS * a->width * sizeof(float));
+    a->vecs = cpu_pieces(rows, LANES);
+    attention_load(a->rows, a->shape, queries);
+    tile_transpose(a->queries, ATTENTION_ROWS, a->rows, a->shape.width, ATTENTION_ROWS,
+                   cpu_pieces(a->shape.depth, 4) * 4);
+    memset(a->out, 0, ATTENTION_ROWS * a->shape.width * sizeof(float));
     for (size_t v = 0; v < a->vecs; v++) {
         a->max[v] = vec_all(-INFINITY);
         a->sum[v] = (vec) {};
     }
-    for (size_t key = attention_begin(op, a->part, a->part.first); key < a->part.first;
+    for (size_t key = attention_begin(op, a->part, first); key < first;
          key += ATTENTION_ROWS)
-        attention_tile(a, key, cpu_least(ATTENTION_ROWS, a->part.first - key), false);
-    attention_tile(a, a->part.first, queries, true);
-    attention_finish(a);
+        attention_tile(a, key, cpu_least(ATTENTION_ROWS, first - key), false);
+    attention_tile(a, first, rows, true);
+    queries.x = op->out;
+    attention_finish(a, queries);
 }
 
 /* Later blocks see more, so they go first. */
@@ -174,7 +218,7 @@ static void attention_task(void *context, size_t task, struct pool_worker *worke
     size_t end = cpu_least((block + 1) * ATTENTION_ROWS, op->q.rows);
     struct attention a = { .op = op,
                            .head = task % op->heads,
-                           .width = attention_width(op) };
+                           .shape = attention_shape_of(op) };
 
     attention_scratch(&a, worker);
     for (size_t row = block * ATTENTION_ROWS; row < end; row = a.part.last) {
@@ -185,5 +229,6 @@ static void attention_task(void *context, size_t task, struct pool_worker *worke
 
 void CPU_OP(attention)(struct backend *be, const struct op_attention *op)
 {
+    assert(op->head_size <= ATTENTION_MOST);
     cpu_backend_run(be, attention_blocks(op) * op->heads, attention_task, (void *)op);
 }

@@ -15,7 +15,8 @@
 enum {
     ATTENTION_ROWS = 64,
     ATTENTION_BAND = 16,
-    ATTENTION_VECS = ATTENTION_ROWS / LANES
+    ATTENTION_VECS = ATTENTION_ROWS / LANES,
+    ATTENTION_MOST = 256 /* numbers of a head */
 };
 
 /* Rows of one run, at most a tile of them. */
@@ -47,10 +48,33 @@ static inline struct attention_part attention_part_at(const struct op_attention 
     };
 }
 
-/* Numbers from one row of a copied tile to the next: the head's size in whole vectors. */
-static inline size_t attention_width(const struct op_attention *op)
+/*
+ * How tiles are held: as fp32, or where all is bf16 and the machine multiplies that, as
+ * words of two bf16 numbers that are neighbours along the sum of the product.
+ */
+struct attention_shape {
+    size_t size; /* numbers of a head */
+    bool pairs;
+    size_t depth; /* words of a head */
+    size_t width; /* words from row to row of a copied tile: a head in whole vectors */
+};
+
+static inline struct attention_shape attention_shape_of(const struct op_attention *op)
 {
-    return cpu_pieces(op->head_size, LANES) * LANES;
+    bool pairs = TILE_PAIRS && op->q.format == FORMAT_BF16 && op->head_size % 2 == 0;
+
+    return (struct attention_shape) {
+        .size = op->head_size,
+        .pairs = pairs,
+        .depth = pairs ? op->head_size / 2 : op->head_size,
+        .width = cpu_pieces(op->head_size, LANES) * LANES,
+    };
+}
+
+/* Words of `rows` numbers, one under the other. */
+static inline size_t attention_words(struct attention_shape shape, size_t rows)
+{
+    return shape.pairs ? (rows + 1) / 2 : rows;
 }
 
 /* The first row that `row` of this part sees. */
@@ -62,32 +86,63 @@ static inline size_t attention_begin(const struct op_attention *op,
     return row - op->window + 1;
 }
 
-/* to (ATTENTION_ROWS, width) = rows first .. first + rows of head `head` of x; zeros
- * around. */
-static inline void attention_load(float *to, size_t width, struct tensor x, size_t first,
-                                  size_t rows, size_t head, size_t size)
-{
-    for (size_t row = 0; row < rows; row++) {
-        const void *from = cpu_row(x, first + row);
+/* A tile to copy: `rows` rows of head `head` of x, from `first` on. */
+struct attention_source {
+    struct tensor x;
+    size_t first, rows, head;
+};
 
-        for (size_t i = 0; i < size; i += LANES)
-            vec_put(to + row * width + i,
-                    vec_load(from, x.format, head * size + i, vec_count(i, size)));
+/* to (ATTENTION_ROWS, width) = the tile, words along its rows; zeros around. */
+static inline void attention_load(float *to, struct attention_shape shape,
+                                  struct attention_source from)
+{
+    for (size_t row = 0; row < from.rows; row++, to += shape.width) {
+        const void *x = cpu_row(from.x, from.first + row);
+
+        if (shape.pairs) {
+            memcpy(to, (const uint16_t *)x + from.head * shape.size, shape.size * 2);
+            memset(to + shape.depth, 0, (shape.width - shape.depth) * sizeof(*to));
+            continue;
+        }
+        for (size_t i = 0; i < shape.size; i += LANES)
+            vec_put(to + i, vec_load(x, from.x.format, from.head * shape.size + i,
+                                     vec_count(i, shape.size)));
     }
-    memset(to + rows * width, 0, (ATTENTION_ROWS - rows) * width * sizeof(*to));
+    memset(to, 0, (ATTENTION_ROWS - from.rows) * shape.width * sizeof(*to));
 }
 
-/* The other way, times scale. */
-static inline void attention_store(struct tensor x, size_t first, size_t rows,
-                                   size_t head, size_t size, const float *from,
-                                   size_t width, float scale)
+/* The same with words across its rows, for a sum over rows; nothing is put below them. */
+static inline void attention_load_across(float *to, struct attention_shape shape,
+                                         struct attention_source from)
 {
-    for (size_t row = 0; row < rows; row++) {
-        void *to = cpu_row(x, first + row);
+    static const uint16_t nothing[ATTENTION_MOST];
 
-        for (size_t i = 0; i < size; i += LANES)
-            vec_store(to, x.format, head * size + i, vec_count(i, size),
-                      vec_get(from + row * width + i) * scale);
+    if (!shape.pairs) {
+        attention_load(to, shape, from);
+        return;
+    }
+    for (size_t row = 0; row < from.rows; row += 2, to += shape.width) {
+        const uint16_t *low = cpu_row(from.x, from.first + row);
+        const uint16_t *high = cpu_row(from.x, from.first + row + 1);
+
+        low += from.head * shape.size;
+        high = row + 1 < from.rows ? high + from.head * shape.size : nothing;
+        tile_pair_rows(to, low, high, shape.size);
+        memset(to + shape.size, 0, (shape.width - shape.size) * sizeof(*to));
+    }
+}
+
+/* Rows of fp32 back to where they belong, times scale. */
+static inline void attention_store(struct attention_source into,
+                                   struct attention_shape shape, const float *from,
+                                   float scale)
+{
+    for (size_t row = 0; row < into.rows; row++, from += shape.width) {
+        void *x = cpu_row(into.x, into.first + row);
+
+        for (size_t i = 0; i < shape.size; i += LANES)
+            vec_store(x, into.x.format, into.head * shape.size + i,
+                      vec_count(i, shape.size), vec_get(from + i) * scale);
     }
 }
 

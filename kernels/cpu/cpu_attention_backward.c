@@ -9,31 +9,33 @@
  */
 #include "config.h"
 
+#include "base/size.h"
 #include "kernels/cpu/cpu_attention.h"
 
 /* One task: the fixed side is a part of a block, the other side goes by tile by tile. */
 struct gradient {
     const struct op_attention_backward *op;
+    struct attention_shape shape;
     struct attention_part part;
-    size_t head, width;
-    float *left, *right;           /* fixed side, transposed (width, ATTENTION_ROWS) */
-    float *sum_left, *sum_right;   /* its gradients */
-    float *rows_left, *rows_right; /* the other side (ATTENTION_ROWS, width) */
-    float *p, *ds;                 /* (other side, fixed side) */
+    size_t head;
+    float *left, *right;               /* fixed side (depth, ATTENTION_ROWS) */
+    float *sum_left, *sum_right;       /* its gradients */
+    float *rows_left, *rows_right;     /* the other side (ATTENTION_ROWS, width) */
+    float *across_left, *across_right; /* the same, words across rows */
+    float *p, *ds; /* (other side, fixed side), then words along the first */
     float lse[ATTENTION_ROWS], delta[ATTENTION_ROWS]; /* of the queries at hand */
 };
 
 static void gradient_scratch(struct gradient *g, struct pool_worker *worker)
 {
-    size_t bytes = ATTENTION_ROWS * g->width * sizeof(float);
+    float **tiles[] = {
+        &g->left,      &g->right,      &g->sum_left,    &g->sum_right,
+        &g->rows_left, &g->rows_right, &g->across_left, &g->across_right
+    };
     size_t square = ATTENTION_ROWS * ATTENTION_ROWS * sizeof(float);
 
-    g->left = pool_scratch(worker, bytes);
-    g->right = pool_scratch(worker, bytes);
-    g->sum_left = pool_scratch(worker, bytes);
-    g->sum_right = pool_scratch(worker, bytes);
-    g->rows_left = pool_scratch(worker, bytes);
-    g->rows_right = pool_scratch(worker, bytes);
+    for (size_t i = 0; i < TS_COUNT(tiles); i++)
+        *tiles[i] = pool_scratch(worker, ATTENTION_ROWS * g->shape.width * sizeof(float));
     g->p = pool_scratch(worker, square);
     g->ds = pool_scratch(worker, square);
 }
@@ -51,127 +53,185 @@ static void gradient_queries(struct gradient *g, size_t head, size_t first, size
 }
 
 /* A tile copied out and turned, for the fixed side. */
-static void gradient_fix(struct gradient *g, float *to, struct tensor x, size_t head,
-                         float scale)
+static void gradient_fix(struct gradient *g, float *to, struct tensor x, size_t head)
 {
-    attention_load(g->rows_left, g->width, x, g->part.first, g->part.last - g->part.first,
-                   head, g->op->forward.head_size);
-    tile_transpose(to, ATTENTION_ROWS, g->rows_left, g->width, ATTENTION_ROWS, g->width,
-                   scale);
+    struct attention_source from = { x, g->part.first, g->part.last - g->part.first,
+                                     head };
+
+    attention_load(g->rows_left, g->shape, from);
+    tile_transpose(to, ATTENTION_ROWS, g->rows_left, g->shape.width, ATTENTION_ROWS,
+                   cpu_pieces(g->shape.depth, 4) * 4);
 }
 
-/* p and ds, of rows i .. i + rows of the other side with vectors v .. v + vecs of the
- * fixed. */
-static void gradient_products(struct gradient *g, size_t i, size_t rows, size_t v,
-                              size_t vecs)
+/* A tile for the other side; what is not wanted across its rows is not made. */
+static void gradient_load(struct gradient *g, struct tensor left, struct tensor right,
+                          struct attention_source from, bool right_across)
+{
+    from.x = left;
+    attention_load(g->rows_left, g->shape, from);
+    attention_load_across(g->across_left, g->shape, from);
+    from.x = right;
+    attention_load(g->rows_right, g->shape, from);
+    if (right_across)
+        attention_load_across(g->across_right, g->shape, from);
+}
+
+/* Some rows of the other side with some vectors of the fixed side. */
+struct gradient_band {
+    size_t first; /* row of the batch that row 0 of the other side is */
+    size_t row, rows;
+    size_t vec, vecs;
+    bool hidden; /* some do not see each other */
+};
+
+/* p = scores, ds = their gradients before softmax */
+static void gradient_products(struct gradient *g, const struct gradient_band *band)
 {
     struct tile_product product = {
-        .c = g->p + i * ATTENTION_ROWS + v * LANES,
+        .c = g->p + band->row * ATTENTION_ROWS + band->vec * LANES,
         .ldc = ATTENTION_ROWS,
-        .a = g->rows_left + i * g->width,
-        .lda = g->width,
-        .b = g->left + v * LANES,
+        .a = g->rows_left + band->row * g->shape.width,
+        .lda = g->shape.width,
+        .b = g->left + band->vec * LANES,
         .ldb = ATTENTION_ROWS,
-        .m = rows,
-        .n = vecs,
-        .k = g->op->forward.head_size,
+        .m = band->rows,
+        .n = band->vecs,
+        .k = g->shape.depth,
+        .pairs = g->shape.pairs,
     };
 
     tile_multiply(&product);
-    product.c = g->ds + i * ATTENTION_ROWS + v * LANES;
-    product.a = g->rows_right + i * g->width;
-    product.b = g->right + v * LANES;
+    product.c = g->ds + band->row * ATTENTION_ROWS + band->vec * LANES;
+    product.a = g->rows_right + band->row * g->shape.width;
+    product.b = g->right + band->vec * LANES;
     tile_multiply(&product);
 }
 
-CPU_INLINE void gradient_scores(float *p, float *ds, vec lse, vec delta, ivec sees)
-{
-    vec e = vec_select(sees, vec_exp(vec_get(p) - lse), (vec) {});
+/* p and ds of one row and vector */
+struct gradient_cell {
+    vec p, ds;
+};
 
-    vec_put(p, e);
-    vec_put(ds, vec_select(sees, e * (vec_get(ds) - delta), (vec) {}));
+CPU_INLINE struct gradient_cell gradient_cell(const struct gradient *g,
+                                              const struct gradient_band *band,
+                                              size_t row, size_t v, bool fixed_keys)
+{
+    size_t at = row * ATTENTION_ROWS + v * LANES;
+    vec lse = fixed_keys ? vec_all(g->lse[row]) : vec_get(g->lse + v * LANES);
+    vec delta = fixed_keys ? vec_all(g->delta[row]) : vec_get(g->delta + v * LANES);
+    ivec fixed = attention_lanes(g->part.first + v * LANES);
+    ivec other = (int32_t)(band->first + row) - (ivec) {}, sees;
+    struct gradient_cell cell;
+
+    cell.p = vec_exp(vec_get(g->p + at) * g->op->forward.scale - lse);
+    cell.ds = cell.p * (vec_get(g->ds + at) - delta);
+    if (!band->hidden)
+        return cell;
+    sees = fixed_keys ? attention_sees(other, fixed, g->op->forward.window)
+                      : attention_sees(fixed, other, g->op->forward.window);
+    cell.p = vec_select(sees, cell.p, (vec) {});
+    cell.ds = vec_select(sees, cell.ds, (vec) {});
+    return cell;
 }
 
-/* Rows i .. i + rows of the queries of a tile, from `query` on, with the keys of the
- * part. */
-static void gradient_keys_band(struct gradient *g, size_t query, size_t i, size_t rows,
+/* Products -> p and ds, in place. */
+CPU_INLINE void gradient_softmax(struct gradient *g, const struct gradient_band *band,
+                                 bool fixed_keys, bool pairs)
+{
+    size_t end = band->row + band->rows;
+
+    for (size_t row = band->row; row < end; row += pairs ? 2 : 1)
+        for (size_t v = band->vec; v < band->vec + band->vecs; v++) {
+            struct gradient_cell cell = gradient_cell(g, band, row, v, fixed_keys),
+                                 next = { 0 };
+            size_t at = (pairs ? row / 2 : row) * ATTENTION_ROWS + v * LANES;
+
+            if (pairs && row + 1 < end)
+                next = gradient_cell(g, band, row + 1, v, fixed_keys);
+            vec_put(g->p + at, pairs ? tile_pair(cell.p, next.p) : cell.p);
+            vec_put(g->ds + at, pairs ? tile_pair(cell.ds, next.ds) : cell.ds);
+        }
+}
+
+/* What the queries of the band give to dv and dk of the part. */
+static void gradient_keys_band(struct gradient *g, const struct gradient_band *band,
                                size_t keys)
 {
-    size_t vecs = cpu_pieces(keys, LANES);
+    size_t word = attention_words(g->shape, band->row);
     struct tile_product product = {
-        .ldc = g->width,
+        .c = g->sum_right,
+        .ldc = g->shape.width,
+        .a = g->p + word * ATTENTION_ROWS,
         .lda = ATTENTION_ROWS,
         .trans_a = true,
-        .ldb = g->width,
+        .b = g->across_right + word * g->shape.width,
+        .ldb = g->shape.width,
         .m = keys,
-        .n = g->width / LANES,
-        .k = rows,
+        .n = g->shape.width / LANES,
+        .k = attention_words(g->shape, band->rows),
+        .pairs = g->shape.pairs,
         .add = true,
     };
 
-    gradient_products(g, i, rows, 0, vecs);
-    for (size_t row = i; row < i + rows; row++)
-        for (size_t v = 0; v < vecs; v++) {
-            size_t at = row * ATTENTION_ROWS + v * LANES;
-            ivec sees = attention_sees((int32_t)(query + row) - (ivec) {},
-                                       attention_lanes(g->part.first + v * LANES),
-                                       g->op->forward.window);
-
-            gradient_scores(g->p + at, g->ds + at, vec_all(g->lse[row]),
-                            vec_all(g->delta[row]), sees);
-        }
-    product.c = g->sum_right;
-    product.a = g->p + i * ATTENTION_ROWS;
-    product.b = g->rows_right + i * g->width;
+    gradient_products(g, band);
+    if (g->shape.pairs)
+        gradient_softmax(g, band, true, true);
+    else
+        gradient_softmax(g, band, true, false);
     tile_multiply(&product);
     product.c = g->sum_left;
-    product.a = g->ds + i * ATTENTION_ROWS;
-    product.b = g->rows_left + i * g->width;
+    product.a = g->ds + word * ATTENTION_ROWS;
+    product.b = g->across_left + word * g->shape.width;
     tile_multiply(&product);
 }
 
-/* What the queries of one head, some rows from `query` on, give to dk and dv of the part.
- */
+/* The queries of one head, some rows from `query` on. */
 static void gradient_keys_tile(struct gradient *g, size_t head, size_t query, size_t rows)
 {
     const struct op_attention *forward = &g->op->forward;
-    size_t keys = g->part.last - g->part.first;
+    size_t all = g->part.last - g->part.first;
     bool own = query == g->part.first;
-    size_t band = own ? ATTENTION_BAND : rows;
+    size_t step = own ? ATTENTION_BAND : rows;
 
-    attention_load(g->rows_left, g->width, forward->q, query, rows, head,
-                   forward->head_size);
-    attention_load(g->rows_right, g->width, g->op->dout, query, rows, head,
-                   forward->head_size);
+    gradient_load(
+        g, forward->q, g->op->dout,
+        (struct attention_source) { .first = query, .rows = rows, .head = head }, true);
     gradient_queries(g, head, query, rows);
-    for (size_t i = 0; i < rows; i += band) {
-        size_t count = cpu_least(band, rows - i);
+    for (size_t i = 0; i < rows; i += step) {
+        size_t count = cpu_least(step, rows - i),
+               keys = own ? cpu_least(i + count, all) : all;
 
-        gradient_keys_band(g, query, i, count, own ? cpu_least(i + count, keys) : keys);
+        gradient_keys_band(g,
+                           &(struct gradient_band) { .first = query,
+                                                     .row = i,
+                                                     .rows = count,
+                                                     .vecs = cpu_pieces(keys, LANES),
+                                                     .hidden = own || forward->window },
+                           keys);
     }
 }
 
 static void gradient_keys_part(struct gradient *g)
 {
     const struct op_attention *forward = &g->op->forward;
-    size_t group = forward->heads / forward->kv_heads, size = forward->head_size;
+    size_t group = forward->heads / forward->kv_heads;
     size_t keys = g->part.last - g->part.first, end = g->part.run_last;
 
     if (forward->window)
         end = cpu_least(end, g->part.last - 1 + forward->window);
-    gradient_fix(g, g->left, forward->k, g->head, forward->scale);
-    gradient_fix(g, g->right, forward->v, g->head, 1);
-    memset(g->sum_left, 0, ATTENTION_ROWS * g->width * sizeof(float));
-    memset(g->sum_right, 0, ATTENTION_ROWS * g->width * sizeof(float));
+    gradient_fix(g, g->left, forward->k, g->head);
+    gradient_fix(g, g->right, forward->v, g->head);
+    memset(g->sum_left, 0, ATTENTION_ROWS * g->shape.width * sizeof(float));
+    memset(g->sum_right, 0, ATTENTION_ROWS * g->shape.width * sizeof(float));
     for (size_t head = g->head * group; head < (g->head + 1) * group; head++) {
         gradient_keys_tile(g, head, g->part.first, keys);
         for (size_t query = g->part.last; query < end; query += ATTENTION_ROWS)
             gradient_keys_tile(g, head, query, cpu_least(ATTENTION_ROWS, end - query));
     }
-    attention_store(g->op->dk, g->part.first, keys, g->head, size, g->sum_left, g->width,
-                    forward->scale);
-    attention_store(g->op->dv, g->part.first, keys, g->head, size, g->sum_right, g->width,
-                    1);
+    attention_store((struct attention_source) { g->op->dk, g->part.first, keys, g->head },
+                    g->shape, g->sum_left, forward->scale);
+    attention_store((struct attention_source) { g->op->dv, g->part.first, keys, g->head },
+                    g->shape, g->sum_right, 1);
 }
 
 /* Keys of earlier blocks are seen by more, so they go first. */
@@ -183,7 +243,7 @@ static void gradient_keys_task(void *context, size_t task, struct pool_worker *w
     size_t end = cpu_least((block + 1) * ATTENTION_ROWS, forward->q.rows);
     struct gradient g = { .op = op,
                           .head = task % forward->kv_heads,
-                          .width = attention_width(forward) };
+                          .shape = attention_shape_of(forward) };
 
     gradient_scratch(&g, worker);
     for (size_t row = block * ATTENTION_ROWS; row < end; row = g.part.last) {
@@ -192,51 +252,54 @@ static void gradient_keys_task(void *context, size_t task, struct pool_worker *w
     }
 }
 
-/* Rows i .. i + rows of the keys of a tile, from `key` on, with the queries of the part.
- */
-static void gradient_queries_band(struct gradient *g, size_t key, size_t i, size_t rows,
-                                  size_t skip)
+/* What the keys of the band give to dq of the part, held as (d, queries). */
+static void gradient_queries_band(struct gradient *g, const struct gradient_band *band)
 {
-    const struct op_attention *forward = &g->op->forward;
-    size_t vecs = cpu_pieces(g->part.last - g->part.first, LANES);
+    size_t word = attention_words(g->shape, band->row);
 
-    gradient_products(g, i, rows, skip, vecs - skip);
-    for (size_t row = i; row < i + rows; row++)
-        for (size_t v = skip; v < vecs; v++) {
-            size_t at = row * ATTENTION_ROWS + v * LANES;
-            ivec sees = attention_sees(attention_lanes(g->part.first + v * LANES),
-                                       (int32_t)(key + row) - (ivec) {}, forward->window);
-
-            gradient_scores(g->p + at, g->ds + at, vec_get(g->lse + v * LANES),
-                            vec_get(g->delta + v * LANES), sees);
-        }
-    tile_multiply(&(struct tile_product) { .c = g->sum_left + skip * LANES,
-                                           .ldc = ATTENTION_ROWS,
-                                           .a = g->rows_left + i * g->width,
-                                           .lda = g->width,
-                                           .trans_a = true,
-                                           .b = g->ds + i * ATTENTION_ROWS + skip * LANES,
-                                           .ldb = ATTENTION_ROWS,
-                                           .m = forward->head_size,
-                                           .n = vecs - skip,
-                                           .k = rows,
-                                           .add = true });
+    gradient_products(g, band);
+    if (g->shape.pairs)
+        gradient_softmax(g, band, false, true);
+    else
+        gradient_softmax(g, band, false, false);
+    tile_multiply(
+        &(struct tile_product) { .c = g->sum_left + band->vec * LANES,
+                                 .ldc = ATTENTION_ROWS,
+                                 .a = g->across_left + word * g->shape.width,
+                                 .lda = g->shape.width,
+                                 .trans_a = true,
+                                 .b = g->ds + word * ATTENTION_ROWS + band->vec * LANES,
+                                 .ldb = ATTENTION_ROWS,
+                                 .m = g->shape.size,
+                                 .n = band->vecs,
+                                 .k = attention_words(g->shape, band->rows),
+                                 .pairs = g->shape.pairs,
+                                 .add = true });
 }
 
-/* What some keys from `key` on give to dq of the part. */
+/* Some keys from `key` on. */
 static void gradient_queries_tile(struct gradient *g, size_t key, size_t rows)
 {
     const struct op_attention *forward = &g->op->forward;
     size_t head = g->head / (forward->heads / forward->kv_heads);
+    size_t vecs = cpu_pieces(g->part.last - g->part.first, LANES);
     bool own = key == g->part.first;
-    size_t band = own ? ATTENTION_BAND : rows;
+    size_t step = own ? ATTENTION_BAND : rows;
 
-    attention_load(g->rows_left, g->width, forward->k, key, rows, head,
-                   forward->head_size);
-    attention_load(g->rows_right, g->width, forward->v, key, rows, head,
-                   forward->head_size);
-    for (size_t i = 0; i < rows; i += band)
-        gradient_queries_band(g, key, i, cpu_least(band, rows - i), own ? i / LANES : 0);
+    gradient_load(g, forward->k, forward->v,
+                  (struct attention_source) { .first = key, .rows = rows, .head = head },
+                  false);
+    for (size_t i = 0; i < rows; i += step) {
+        size_t skip = own ? i / LANES : 0;
+
+        gradient_queries_band(
+            g, &(struct gradient_band) { .first = key,
+                                         .row = i,
+                                         .rows = cpu_least(step, rows - i),
+                                         .vec = skip,
+                                         .vecs = vecs - skip,
+                                         .hidden = own || forward->window });
+    }
 }
 
 static void gradient_queries_part(struct gradient *g)
@@ -244,18 +307,19 @@ static void gradient_queries_part(struct gradient *g)
     const struct op_attention *forward = &g->op->forward;
     size_t queries = g->part.last - g->part.first;
 
-    gradient_fix(g, g->left, forward->q, g->head, forward->scale);
-    gradient_fix(g, g->right, g->op->dout, g->head, 1);
+    gradient_fix(g, g->left, forward->q, g->head);
+    gradient_fix(g, g->right, g->op->dout, g->head);
     gradient_queries(g, g->head, g->part.first, queries);
-    memset(g->sum_left, 0, ATTENTION_ROWS * g->width * sizeof(float));
+    memset(g->sum_left, 0, ATTENTION_ROWS * g->shape.width * sizeof(float));
     for (size_t key = attention_begin(forward, g->part, g->part.first);
          key < g->part.first; key += ATTENTION_ROWS)
         gradient_queries_tile(g, key, cpu_least(ATTENTION_ROWS, g->part.first - key));
     gradient_queries_tile(g, g->part.first, queries);
-    tile_transpose(g->rows_left, g->width, g->sum_left, ATTENTION_ROWS, g->width,
-                   ATTENTION_ROWS, forward->scale);
-    attention_store(g->op->dq, g->part.first, queries, g->head, forward->head_size,
-                    g->rows_left, g->width, 1);
+    tile_transpose(g->rows_left, g->shape.width, g->sum_left, ATTENTION_ROWS,
+                   g->shape.width, ATTENTION_ROWS);
+    attention_store(
+        (struct attention_source) { g->op->dq, g->part.first, queries, g->head },
+        g->shape, g->rows_left, forward->scale);
 }
 
 static void gradient_queries_task(void *context, size_t task, struct pool_worker *worker)
@@ -266,7 +330,7 @@ static void gradient_queries_task(void *context, size_t task, struct pool_worker
     size_t end = cpu_least((block + 1) * ATTENTION_ROWS, forward->q.rows);
     struct gradient g = { .op = op,
                           .head = task % forward->heads,
-                          .width = attention_width(forward) };
+                          .shape = attention_shape_of(forward) };
 
     gradient_scratch(&g, worker);
     for (size_t row = block * ATTENTION_ROWS; row < end; row = g.part.last) {

@@ -1,10 +1,11 @@
 /*
- * kernels/cpu/cpu_tile.h - products of small fp32 matrices that lie in the cache, for
+ * kernels/cpu/cpu_tile.h - products of small matrices that lie in the cache, for
  * attention.
  *
  * A matrix here is contiguous rows of whole vectors.  c is held in registers, TILE_ROWS
  * by TILE_VECS vectors at a time, while k runs; the order of additions depends on the
- * shape alone.
+ * shape alone.  a and b are words: fp32 numbers or, where TILE_PAIRS, two bf16 numbers
+ * that are neighbours along k.
  */
 #ifndef KERNELS_CPU_CPU_TILE_H
 #define KERNELS_CPU_CPU_TILE_H
@@ -18,18 +19,39 @@ enum { TILE_ROWS = 6, TILE_VECS = 4 };
 enum { TILE_ROWS = 6, TILE_VECS = 2 };
 #endif
 
-/* c (m, n) = or += a (m, k) b (k, n), n in vectors; ld: numbers from one row to the next
+#if defined(__AVX512BF16__)
+enum { TILE_PAIRS = 1 };
+
+/* sum + a b; of pairs, the sum of both products */
+CPU_INLINE vec tile_add(vec sum, vec a, vec b, bool pairs)
+{
+    if (pairs)
+        return (vec)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
+    return sum + a * b;
+}
+#else
+enum { TILE_PAIRS = 0 };
+
+CPU_INLINE vec tile_add(vec sum, vec a, vec b, bool pairs)
+{
+    (void)pairs;
+    return sum + a * b;
+}
+#endif
+
+/* c (m, n) = or += a (m, k) b (k, n), n in vectors, k in words; ld: words from row to row
  */
 struct tile_product {
     float *c;
     const float *a, *b;
     size_t ldc, lda, ldb, m, n, k;
     bool trans_a; /* a is (k, m) */
+    bool pairs;
     bool add;
 };
 
 CPU_INLINE void tile_block(const struct tile_product *p, size_t row, size_t column,
-                           int rows, int vecs, bool trans_a)
+                           int rows, int vecs, bool trans_a, bool pairs)
 {
     float *c = p->c + row * p->ldc + column;
     const float *a = p->a + (trans_a ? row : row * p->lda);
@@ -46,7 +68,7 @@ CPU_INLINE void tile_block(const struct tile_product *p, size_t row, size_t colu
             vec factor = vec_all(a[(size_t)i * across]);
 
             for (int j = 0; j < vecs; j++)
-                sum[i][j] += factor * part[j];
+                sum[i][j] = tile_add(sum[i][j], part[j], factor, pairs);
         }
     }
     for (int i = 0; i < rows; i++)
@@ -59,47 +81,59 @@ CPU_INLINE void tile_block(const struct tile_product *p, size_t row, size_t colu
 
 typedef void tile_kernel(const struct tile_product *p, size_t row, size_t column);
 
-#define TILE_KERNEL(rows, vecs)                                                   \
-    static void tile_##rows##x##vecs(const struct tile_product *p, size_t row,    \
-                                     size_t column)                               \
-    {                                                                             \
-        tile_block(p, row, column, rows, vecs, false);                            \
-    }                                                                             \
-    static void tile_##rows##x##vecs##t(const struct tile_product *p, size_t row, \
-                                        size_t column)                            \
-    {                                                                             \
-        tile_block(p, row, column, rows, vecs, true);                             \
+#define TILE_KERNEL(rows, vecs, name, trans_a, pairs)                                \
+    static void tile_##rows##x##vecs##name(const struct tile_product *p, size_t row, \
+                                           size_t column)                            \
+    {                                                                                \
+        tile_block(p, row, column, rows, vecs, trans_a, pairs);                      \
     }
 
-#define TILE_KERNELS(vecs) \
-    TILE_KERNEL(1, vecs)   \
-    TILE_KERNEL(2, vecs)   \
-    TILE_KERNEL(3, vecs)   \
-    TILE_KERNEL(4, vecs)   \
-    TILE_KERNEL(5, vecs)   \
-    TILE_KERNEL(6, vecs)
+#define TILE_KERNELS(vecs, name, trans_a, pairs) \
+    TILE_KERNEL(1, vecs, name, trans_a, pairs)   \
+    TILE_KERNEL(2, vecs, name, trans_a, pairs)   \
+    TILE_KERNEL(3, vecs, name, trans_a, pairs)   \
+    TILE_KERNEL(4, vecs, name, trans_a, pairs)   \
+    TILE_KERNEL(5, vecs, name, trans_a, pairs)   \
+    TILE_KERNEL(6, vecs, name, trans_a, pairs)
 
-#define TILE_ROW(vecs, t)                                                       \
-    {                                                                           \
-        tile_1x##vecs##t, tile_2x##vecs##t, tile_3x##vecs##t, tile_4x##vecs##t, \
-            tile_5x##vecs##t, tile_6x##vecs##t                                  \
+#define TILE_ROW(vecs, name)                                              \
+    {                                                                     \
+        tile_1x##vecs##name, tile_2x##vecs##name, tile_3x##vecs##name,    \
+            tile_4x##vecs##name, tile_5x##vecs##name, tile_6x##vecs##name \
     }
 
-TILE_KERNELS(1)
-TILE_KERNELS(2)
 #if defined(__AVX512F__)
-TILE_KERNELS(3)
-TILE_KERNELS(4)
+#define TILE_SET(name, trans_a, pairs)    \
+    TILE_KERNELS(1, name, trans_a, pairs) \
+    TILE_KERNELS(2, name, trans_a, pairs) \
+    TILE_KERNELS(3, name, trans_a, pairs) \
+    TILE_KERNELS(4, name, trans_a, pairs)
+#define TILE_TABLE(name)                                                           \
+    {                                                                              \
+        TILE_ROW(1, name), TILE_ROW(2, name), TILE_ROW(3, name), TILE_ROW(4, name) \
+    }
+#else
+#define TILE_SET(name, trans_a, pairs)    \
+    TILE_KERNELS(1, name, trans_a, pairs) \
+    TILE_KERNELS(2, name, trans_a, pairs)
+#define TILE_TABLE(name)                     \
+    {                                        \
+        TILE_ROW(1, name), TILE_ROW(2, name) \
+    }
 #endif
 
-/* By trans_a, vectors - 1, rows - 1. */
-static tile_kernel *const tile_kernels[2][TILE_VECS][TILE_ROWS] = {
-#if defined(__AVX512F__)
-    { TILE_ROW(1, ), TILE_ROW(2, ), TILE_ROW(3, ), TILE_ROW(4, ) },
-    { TILE_ROW(1, t), TILE_ROW(2, t), TILE_ROW(3, t), TILE_ROW(4, t) },
-#else
-    { TILE_ROW(1, ), TILE_ROW(2, ) },
-    { TILE_ROW(1, t), TILE_ROW(2, t) },
+TILE_SET(, false, false)
+TILE_SET(t, true, false)
+#if defined(__AVX512BF16__)
+TILE_SET(p, false, true)
+TILE_SET(pt, true, true)
+#endif
+
+/* By pairs, trans_a, vectors - 1, rows - 1. */
+static tile_kernel *const tile_kernels[1 + TILE_PAIRS][2][TILE_VECS][TILE_ROWS] = {
+    { TILE_TABLE(), TILE_TABLE(t) },
+#if defined(__AVX512BF16__)
+    { TILE_TABLE(p), TILE_TABLE(pt) },
 #endif
 };
 
@@ -111,7 +145,8 @@ static inline void tile_multiply(const struct tile_product *p)
         for (size_t row = 0; row < p->m; row += TILE_ROWS) {
             size_t rows = p->m - row < TILE_ROWS ? p->m - row : TILE_ROWS;
 
-            tile_kernels[p->trans_a][vecs - 1][rows - 1](p, row, column * LANES);
+            tile_kernels[p->pairs][p->trans_a][vecs - 1][rows - 1](p, row,
+                                                                   column * LANES);
         }
     }
 }
@@ -119,9 +154,9 @@ static inline void tile_multiply(const struct tile_product *p)
 typedef float tile_quad __attribute__((vector_size(16)));
 typedef int32_t tile_order __attribute__((vector_size(16)));
 
-/* out (cols, rows) = scale * in (rows, cols)^T; both numbers are multiples of 4 */
+/* out (cols, rows) = in (rows, cols)^T, words; both numbers are multiples of 4 */
 static inline void tile_transpose(float *out, size_t ldo, const float *in, size_t ldi,
-                                  size_t rows, size_t cols, float scale)
+                                  size_t rows, size_t cols)
 {
     static const tile_order low = { 0, 4, 1, 5 }, high = { 2, 6, 3, 7 };
 
@@ -129,10 +164,8 @@ static inline void tile_transpose(float *out, size_t ldo, const float *in, size_
         for (size_t j = 0; j < cols; j += 4) {
             tile_quad x[4], ac_low, ac_high, bd_low, bd_high;
 
-            for (int k = 0; k < 4; k++) {
+            for (int k = 0; k < 4; k++)
                 memcpy(&x[k], in + (i + k) * ldi + j, sizeof(x[k]));
-                x[k] *= scale;
-            }
             ac_low = __builtin_shuffle(x[0], x[2], low);
             ac_high = __builtin_shuffle(x[0], x[2], high);
             bd_low = __builtin_shuffle(x[1], x[3], low);
@@ -144,6 +177,27 @@ static inline void tile_transpose(float *out, size_t ldo, const float *in, size_
             for (int k = 0; k < 4; k++)
                 memcpy(out + (j + k) * ldo + i, &x[k], sizeof(x[k]));
         }
+}
+
+/* Numbers of two rows, rounded to bf16, as words. */
+CPU_INLINE vec tile_pair(vec low, vec high)
+{
+    uvec a = (uvec)low, b = (uvec)high;
+
+    a += 0x7fff + (a >> 16 & 1); /* a NaN stays one: those of arithmetic end in zeros */
+    b += 0x7fff + (b >> 16 & 1);
+    return (vec)(a >> 16 | (b & 0xffff0000));
+}
+
+/* out (cols) = words of two rows of bf16 numbers */
+static inline void tile_pair_rows(float *out, const uint16_t *low, const uint16_t *high,
+                                  size_t cols)
+{
+    for (size_t i = 0; i < cols; i++) {
+        uint32_t word = low[i] | (uint32_t)high[i] << 16;
+
+        memcpy(out + i, &word, sizeof(word));
+    }
 }
 
 #endif

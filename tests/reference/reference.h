@@ -61,7 +61,8 @@ struct reference_attention {
     double scale;
     const double *q, *k, *v, *dout;
     double *out, *lse;
-    double *dq, *dk, *dv; /* or NULL */
+    double *dq, *dk, *dv;      /* or NULL */
+    double *size_dq, *size_dk; /* or NULL: what they add up, without signs */
 };
 void reference_attention(const struct reference_attention *r);
 void reference_attention_backward(const struct reference_attention *r);

@@ -56,26 +56,54 @@ static void forward(const struct reference_attention *r, struct query at)
     r->lse[at.head * r->rows + at.row] = max + log(sum);
 }
 
-/* With p = softmax: dv_j += p_j dout, ds_j = p_j (dout v_j - sum of p dout v). */
+static double dot_size(const double *x, const double *y, size_t size)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < size; i++)
+        sum += fabs(x[i] * y[i]);
+    return sum;
+}
+
+/* The gradient of one score, and the same with all its terms positive. */
+struct slope {
+    double p, ds, size;
+};
+
+static struct slope slope_of(const struct reference_attention *r, struct query at,
+                             size_t key)
+{
+    const double *dout = vector(r->dout, at.row, r->heads, at.head, r->head_size);
+    const double *out = vector(r->out, at.row, r->heads, at.head, r->head_size);
+    const double *v = vector(r->v, key, r->kv_heads, at.kv_head, r->head_size);
+    double p = exp(score(r, at, key) - r->lse[at.head * r->rows + at.row]);
+
+    return (struct slope) {
+        .p = p,
+        .ds = r->scale * p * (dot(dout, v, r->head_size) - dot(dout, out, r->head_size)),
+        .size = r->scale * p *
+                (dot_size(dout, v, r->head_size) + dot_size(dout, out, r->head_size)),
+    };
+}
+
+/* With p = softmax: dv_j += p_j dout, ds_j = scale p_j (dout v_j - dout out). */
 static void backward(const struct reference_attention *r, struct query at)
 {
     const double *dout = vector(r->dout, at.row, r->heads, at.head, r->head_size);
-    double lse = r->lse[at.head * r->rows + at.row], mean = 0;
+    size_t q = (at.row * r->heads + at.head) * r->head_size;
 
-    for (size_t key = at.first; key <= at.row; key++)
-        mean += exp(score(r, at, key) - lse) *
-                dot(dout, vector(r->v, key, r->kv_heads, at.kv_head, r->head_size),
-                    r->head_size);
     for (size_t key = at.first; key <= at.row; key++) {
-        size_t q = (at.row * r->heads + at.head) * r->head_size;
         size_t k = (key * r->kv_heads + at.kv_head) * r->head_size;
-        double p = exp(score(r, at, key) - lse);
-        double ds = r->scale * p * (dot(dout, r->v + k, r->head_size) - mean);
+        struct slope slope = slope_of(r, at, key);
 
         for (size_t d = 0; d < r->head_size; d++) {
-            r->dv[k + d] += p * dout[d];
-            r->dq[q + d] += ds * r->k[k + d];
-            r->dk[k + d] += ds * r->q[q + d];
+            r->dv[k + d] += slope.p * dout[d];
+            r->dq[q + d] += slope.ds * r->k[k + d];
+            r->dk[k + d] += slope.ds * r->q[q + d];
+            if (!r->size_dq)
+                continue;
+            r->size_dq[q + d] += slope.size * fabs(r->k[k + d]);
+            r->size_dk[k + d] += slope.size * fabs(r->q[q + d]);
         }
     }
 }

@@ -33,13 +33,16 @@ static const struct shape shapes[] = {
     { FORMAT_FP32, 2, 1, 8, 40, { 0, 10, 257 } },
     { FORMAT_FP32, 2, 1, 8, 100, { 0, 257 } },
     { FORMAT_BF16, 4, 2, 64, 0, { 0, 50, 133 } },
+    { FORMAT_BF16, 3, 1, 80, 0, { 0, 1, 2, 5, 70, 71, 257 } },
+    { FORMAT_BF16, 2, 1, 6, 20, { 0, 17, 130 } },
+    { FORMAT_BF16, 1, 1, 5, 0, { 0, 67 } },
     { FORMAT_FP16, 2, 1, 20, 33, { 0, 40, 150 } },
 };
 
 /* All that one case needs, for the operation and for the reference. */
 struct attention_case {
     struct operand q, k, v, out, lse, dout, dq, dk, dv, delta;
-    double *real[5]; /* out, lse, dq, dk, dv */
+    double *real[7]; /* out, lse, dq, dk, dv, sizes of dq and dk */
     struct op_attention op;
     struct reference_attention reference;
 };
@@ -79,6 +82,8 @@ static void make_reference(struct attention_case *c, const struct shape *shape)
         .dq = c->real[2],
         .dk = c->real[3],
         .dv = c->real[4],
+        .size_dq = c->real[5],
+        .size_dk = c->real[6],
     };
     reference_attention(&c->reference);
     reference_attention_backward(&c->reference);
@@ -133,6 +138,12 @@ static void case_close(struct attention_case *c)
         free(c->real[i]);
 }
 
+/* Weights may be rounded to bf16: half an epsilon of each. */
+static double forward_units(enum format format)
+{
+    return format == FORMAT_BF16 ? 16 + format_info(format)->epsilon / 2 * 0x1p23 : 16;
+}
+
 static void test_attention_is_the_formula(void **state)
 {
     for (size_t i = 0; i < TS_COUNT(shapes); i++) {
@@ -140,17 +151,28 @@ static void test_attention_is_the_formula(void **state)
 
         case_open(&c, &shapes[i]);
         machines_try(*state, run_attention, &c.op,
-                     (struct outcome[]) { { &c.out, c.real[0], 16, 0 },
-                                          { &c.lse, c.real[1], 8, 1 } },
+                     (struct outcome[]) {
+                         { &c.out, c.real[0], forward_units(shapes[i].format), 0 },
+                         { &c.lse, c.real[1], 8, 1 } },
                      2);
         case_close(&c);
     }
 }
 
-/* delta comes from `out` in its format, which may be half an epsilon off. */
+/* Of what is added up: delta comes from `out` in its format, and bf16 weights may be
+ * rounded. */
 static double backward_units(enum format format)
 {
     return format == FORMAT_FP32 ? 32 : format_info(format)->epsilon * 0x1p23;
+}
+
+static double largest(const double *x, size_t numbers)
+{
+    double most = 0;
+
+    for (size_t i = 0; i < numbers; i++)
+        most = fmax(most, x[i]);
+    return most;
 }
 
 static void test_attention_backward_is_the_gradient(void **state)
@@ -172,10 +194,11 @@ static void test_attention_backward_is_the_gradient(void **state)
                                               .dout = c.dout.tensor,
                                               .forward = c.op };
         machines_try(*state, run_attention_backward, &op,
-                     (struct outcome[]) { { &c.dq, c.real[2], units, 1 },
-                                          { &c.dk, c.real[3], units, 1 },
-                                          { &c.dv, c.real[4], units, 1 },
-                                          { &c.delta, NULL, 0, 0 } },
+                     (struct outcome[]) {
+                         { &c.dq, c.real[2], units, largest(c.real[5], c.dq.numbers) },
+                         { &c.dk, c.real[3], units, largest(c.real[6], c.dk.numbers) },
+                         { &c.dv, c.real[4], units, 1 },
+                         { &c.delta, NULL, 0, 0 } },
                      4);
         case_close(&c);
     }
