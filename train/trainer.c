@@ -463,6 +463,7 @@ static bool after_step(struct run *run, struct error *err)
                                          .seconds = run->seconds,
                                          .loss = run->progress.window_loss /
                                                  (double)run->progress.window_steps,
+                                         .grad_norm = run->grad_norm,
                                          .tokens_per_second = tokens_per_second(run),
                                          .epoch = run->progress.epoch });
     if (run->progress.window_steps > 0 &&

@@ -11,7 +11,7 @@
 struct trainer_progress {
     int64_t step, total;
     double seconds; /* of the last step */
-    double loss, tokens_per_second, epoch;
+    double loss, grad_norm, tokens_per_second, epoch;
 };
 
 struct trainer_options {
