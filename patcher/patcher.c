@@ -200,6 +200,12 @@ bool patcher_read(const struct patch_options *options, struct patch *out,
     return ok;
 }
 
+bool patcher_read_text(const char *data, size_t len, const struct patch_options *options,
+                       struct patch *out, struct error *err)
+{
+    return check(data, len, options, false, out, err);
+}
+
 void patch_clear(struct patch *patch)
 {
     arena_free(patch->arena);

@@ -56,6 +56,8 @@ bool patcher_patch_file(const struct patch_options *options, struct patch *out,
                         struct error *err);
 /* Only the plan, for the trainer: the frozen text is read as it is. */
 bool patcher_read(const struct patch_options *options, struct patch *out, struct error *err);
+bool patcher_read_text(const char *data, size_t len, const struct patch_options *options,
+                       struct patch *out, struct error *err);
 void patch_clear(struct patch *patch);
 
 /* Left over after the edits that were (or would be) made: an error finding not fixed. */
