@@ -3,6 +3,9 @@
 noinst_LIBRARIES += librunner.a
 
 librunner_a_SOURCES =
+librunner_a_SOURCES += %D%/names.c %D%/names.h
+librunner_a_SOURCES += %D%/options.c %D%/options.h
+librunner_a_SOURCES += %D%/queue.c %D%/queue.h
 
 bin_PROGRAMS += trainspool trainspool-train
 

@@ -109,6 +109,9 @@ unit_tests += %D%/unit/test_schema
 unit_tests += %D%/unit/test_settle
 
 # runner
+unit_tests += %D%/unit/test_names
+unit_tests += %D%/unit/test_options
+unit_tests += %D%/unit/test_queue
 
 # parsers, over their corpora
 fuzz_tests += %D%/fuzz/fuzz_json

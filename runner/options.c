@@ -1,0 +1,355 @@
+/* runner/options.c - getopt_long driven by the rows, and the pages made from them. */
+#include "config.h"
+
+#include "runner/options.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/size.h"
+
+enum { HELP_COLUMN = 24, HELP_WIDTH = 80 };
+
+static const char *const color_words[] = { "auto", "always", "never", NULL };
+static const char *const severity_words[] = { "error", "warning", "info", NULL };
+
+#define INTO(field) .into = offsetof(struct options, field)
+
+static const struct option_row rows[OPTION_IDS] = {
+    [OPTION_DEVICE] = { "device", 0, OPTION_IS_TEXT, "NAME", NULL, INTO(device),
+                        "as if on this device: \"TITAN RTX\", \"V100 32GB\", cpu, "
+                        "sm_75:24GiB, or auto: what is in this machine (the default)" },
+    [OPTION_JSON] = { "json", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(json),
+                      "one JSON object on one line instead of text" },
+    [OPTION_DIFF] = { "diff", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(diff),
+                      "only show the edits as a unified diff, change nothing" },
+    [OPTION_UNSAFE] = { "unsafe", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(unsafe),
+                        "make the edits too that may change what the job means" },
+    [OPTION_FAIL_ON] = { "fail-on", 0, OPTION_IS_TEXT, "SEVERITY", severity_words,
+                         INTO(fail_on),
+                         "the least severity that makes the exit status 1: error (the "
+                         "default), warning or info" },
+    [OPTION_TO] = { "to", 0, OPTION_IS_TEXT, "ID", NULL, INTO(to),
+                    "put back this backup (see trainspool backups)" },
+    [OPTION_FORCE] = { "force", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(force),
+                       "even if the job was changed since" },
+    [OPTION_NO_PATCH] = { "no-patch", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(no_patch),
+                          "leave the job file as it is" },
+    [OPTION_RESUME] = { "resume", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(resume),
+                        "go on from the last checkpoint, if there is one" },
+    [OPTION_SET] = { "set", 0, OPTION_IS_LIST, "KEY=VALUE", NULL, INTO(set),
+                     "a setting for this run alone, written as in the job; may be "
+                     "repeated" },
+    [OPTION_ONCE] = { "once", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(once),
+                      "leave when no job is left to do" },
+    [OPTION_FOLLOW] = { "follow", 'f', OPTION_IS_SWITCH, NULL, NULL, INTO(follow),
+                        "go on showing what changes, until stopped" },
+    [OPTION_LINES] = { "lines", 'n', OPTION_IS_NUMBER, "N", NULL, INTO(lines),
+                       "only the last N lines" },
+    [OPTION_RAW] = { "raw", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(raw),
+                     "show control characters as they are" },
+    [OPTION_KNOWN] = { "known", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(known),
+                       "the table of known devices instead" },
+    [OPTION_PROBE] = { "probe", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(probe),
+                       "only say what is in this machine, one tab-separated line a "
+                       "device" },
+    [OPTION_STEPS] = { "steps", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(steps),
+                       "only count the steps: an epoch, in all, tokens, samples" },
+    [OPTION_FROZEN] = { "frozen", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(frozen),
+                        "follow NAME.run/job.yaml, the text frozen for this run" },
+    [OPTION_SPOOLED] = { "spooled", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(spooled),
+                         "a spool keeps this job: print nothing, and leave it ready to "
+                         "go on "
+                         "when stopped" },
+    [OPTION_LOCK_FD] = { "lock-fd", 0, OPTION_IS_NUMBER, "N", NULL, INTO(lock_fd),
+                         "the lock of the job is already held, as descriptor N" },
+    [OPTION_NO_ONEDNN] = { "no-onednn", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(no_onednn),
+                           "use the program's own matrix products on a CPU" },
+    [OPTION_COLOR] = { "color", 0, OPTION_IS_TEXT, "WHEN", color_words, INTO(color),
+                       "auto (on a terminal, unless NO_COLOR is set), always or never" },
+    [OPTION_QUIET] = { "quiet", 'q', OPTION_IS_SWITCH, NULL, NULL, INTO(quiet),
+                       "say only what is wrong" },
+    [OPTION_VERBOSE] = { "verbose", 'v', OPTION_IS_SWITCH, NULL, NULL, INTO(verbose),
+                         "say more: the fact behind each finding, debug lines" },
+    [OPTION_HELP] = { "help", 'h', OPTION_IS_SWITCH, NULL, NULL, INTO(help),
+                      "this page" },
+    [OPTION_VERSION] = { "version", 'V', OPTION_IS_SWITCH, NULL, NULL, INTO(version),
+                         "the version" },
+};
+
+const struct option_row *option_row(enum option_id id)
+{
+    assert(id < OPTION_IDS);
+    return &rows[id];
+}
+
+bool option_taken(const struct command *command, enum option_id id)
+{
+    return id >= OPTION_COLOR || (command && command->takes & TAKES(id));
+}
+
+static bool choice_fits(const struct option_row *row, const char *value,
+                        struct error *err)
+{
+    struct text words;
+
+    if (!row->choices)
+        return true;
+    text_init(&words, 0);
+    for (size_t i = 0; row->choices[i]; i++) {
+        if (strcmp(row->choices[i], value) == 0) {
+            text_clear(&words);
+            return true;
+        }
+        text_addf(&words, "%s%s", i ? ", " : "", row->choices[i]);
+    }
+    error_set(err, ERROR_USAGE, "--%s is one of %s, not %s", row->name, words.data,
+              value);
+    text_clear(&words);
+    return false;
+}
+
+static bool number_read(const struct option_row *row, const char *value, int64_t *out,
+                        struct error *err)
+{
+    char *end;
+
+    errno = 0;
+    *out = strtoll(value, &end, 10);
+    if (errno != 0 || *end || end == value || *out < 0)
+        return error_set(err, ERROR_USAGE, "--%s wants a whole number from 0 on, not %s",
+                         row->name, value);
+    return true;
+}
+
+static void list_add(const char *const **list, const char *value)
+{
+    size_t count = 0;
+    const char **grown;
+
+    while (*list && (*list)[count])
+        count++;
+    grown = memory_resize((void *)*list, count + 2, sizeof(*grown));
+    grown[count] = value;
+    grown[count + 1] = NULL;
+    *list = grown;
+}
+
+static bool option_store(const struct option_row *row, const char *value,
+                         struct options *out, struct error *err)
+{
+    void *field = (char *)out + row->into;
+
+    switch (row->kind) {
+    case OPTION_IS_SWITCH:
+        *(bool *)field = true;
+        return true;
+    case OPTION_IS_TEXT:
+        *(const char **)field = value;
+        return choice_fits(row, value, err);
+    case OPTION_IS_NUMBER:
+        return number_read(row, value, field, err);
+    case OPTION_IS_LIST:
+        list_add(field, value);
+        return true;
+    }
+    return false;
+}
+
+/* What getopt wants, made from the rows a command takes. */
+struct getopt_table {
+    struct option longs[OPTION_IDS + 1];
+    char shorts[2 * OPTION_IDS + 2];
+};
+
+static void getopt_fill(const struct command *command, struct getopt_table *table)
+{
+    size_t longs = 0, shorts = 0;
+
+    table->shorts[shorts++] = ':';
+    for (int id = 0; id < OPTION_IDS; id++) {
+        const struct option_row *row = &rows[id];
+        bool wants = row->kind != OPTION_IS_SWITCH;
+
+        if (!option_taken(command, (enum option_id)id))
+            continue;
+        table->longs[longs++] =
+            (struct option) { row->name, wants ? required_argument : no_argument, NULL,
+                              256 + id };
+        if (row->letter) {
+            table->shorts[shorts++] = row->letter;
+            if (wants)
+                table->shorts[shorts++] = ':';
+        }
+    }
+    table->longs[longs] = (struct option) { 0 };
+    table->shorts[shorts] = 0;
+}
+
+static const struct option_row *row_of(int got)
+{
+    if (got >= 256)
+        return &rows[got - 256];
+    for (int id = 0; id < OPTION_IDS; id++)
+        if (rows[id].letter && rows[id].letter == got)
+            return &rows[id];
+    return NULL;
+}
+
+/* "trainspool check", or "trainspool-train" whose only command has no name. */
+static void add_name(struct text *out, const char *program, const struct command *command)
+{
+    text_adds(out, program);
+    if (command && command->name[0])
+        text_addf(out, " %s", command->name);
+}
+
+static bool refuse(const char *program, const struct command *command, const char *what,
+                   const char *which, struct error *err)
+{
+    struct text name;
+
+    text_init(&name, 0);
+    add_name(&name, program, command);
+    error_set(err, ERROR_USAGE, "%s%s; %s --help tells more", what, which, name.data);
+    text_clear(&name);
+    return false;
+}
+
+static bool count_operands(const char *program, const struct command *command,
+                           struct options *out, struct error *err)
+{
+    struct text usage;
+    bool few = out->operand_count < (size_t)command->least;
+
+    if (!few && (command->most < 0 || out->operand_count <= (size_t)command->most))
+        return true;
+    text_init(&usage, 0);
+    add_name(&usage, program, command);
+    if (command->operands[0])
+        text_addf(&usage, " %s", command->operands);
+    if (few)
+        error_set(err, ERROR_USAGE, "something is missing: %s", usage.data);
+    else
+        error_set(err, ERROR_USAGE, "%s is too much: %s", out->operands[command->most],
+                  usage.data);
+    text_clear(&usage);
+    return false;
+}
+
+bool options_read(int argc, char **argv, const char *program,
+                  const struct command *command, struct options *out, struct error *err)
+{
+    struct getopt_table table;
+    int got;
+
+    *out = (struct options) {
+        .program = program, .command = command, .lock_fd = -1, .lines = -1
+    };
+    getopt_fill(command, &table);
+    opterr = 0;
+    optind = 0; /* glibc: begin anew */
+    while ((got = getopt_long(argc, argv, table.shorts, table.longs, NULL)) != -1) {
+        const struct option_row *row = row_of(got);
+
+        if (got == ':')
+            return refuse(program, command, "a value is missing behind ",
+                          argv[optind - 1], err);
+        if (got == '?' || !row)
+            return refuse(program, command, "there is no option ", argv[optind - 1], err);
+        if (!option_store(row, optarg, out, err))
+            return false;
+    }
+    out->operands = (const char *const *)(argv + optind);
+    out->operand_count = (size_t)(argc - optind);
+    return out->help || out->version || count_operands(program, command, out, err);
+}
+
+void options_clear(struct options *options)
+{
+    free((void *)options->set);
+    options->set = NULL;
+}
+
+void options_usage(const char *program, const struct command *command, struct text *out)
+{
+    text_adds(out, "usage: ");
+    add_name(out, program, command);
+    text_adds(out, " [options]");
+    if (command->operands[0])
+        text_addf(out, " %s", command->operands);
+    text_addc(out, '\n');
+}
+
+void options_wrap(const char *text, size_t indent, size_t width, struct text *out)
+{
+    size_t column = 0;
+
+    while (*text) {
+        size_t word = strcspn(text, " \n");
+
+        if (column > 0 && column + 1 + word > width) {
+            text_addc(out, '\n');
+            column = 0;
+        }
+        if (word > 0) {
+            text_addf(out, "%*s", column ? 1 : (int)indent, "");
+            text_add(out, text, word);
+            column += word + (column ? 1 : indent);
+        }
+        text += word;
+        if (*text == '\n') {
+            text_addc(out, '\n');
+            column = 0;
+        }
+        text += *text != 0;
+    }
+    if (column > 0)
+        text_addc(out, '\n');
+}
+
+static void help_row(const struct option_row *row, struct text *out)
+{
+    struct text wrapped;
+    size_t start = out->len, used;
+
+    text_addf(out, row->letter ? "  -%c, " : "      ", row->letter);
+    text_addf(out, "--%s", row->name);
+    if (row->argument)
+        text_addf(out, " %s", row->argument);
+    used = out->len - start;
+    text_init(&wrapped, 0);
+    options_wrap(row->help, HELP_COLUMN, HELP_WIDTH, &wrapped);
+    if (used + 1 < HELP_COLUMN) /* the first line goes on behind the name */
+        text_addf(out, "%*s%s", (int)(HELP_COLUMN - used), "",
+                  wrapped.data + HELP_COLUMN);
+    else
+        text_addf(out, "\n%s", wrapped.data);
+    text_clear(&wrapped);
+}
+
+void options_help(const char *program, const struct command *command, struct text *out)
+{
+    struct text first;
+
+    options_usage(program, command, out);
+    text_addc(out, '\n');
+    text_init(&first, 0);
+    text_addf(&first, "%c%s.", toupper((unsigned char)command->help[0]),
+              command->help + 1);
+    options_wrap(first.data, 0, HELP_WIDTH, out);
+    text_clear(&first);
+    if (command->more) {
+        text_addc(out, '\n');
+        options_wrap(command->more, 0, HELP_WIDTH, out);
+    }
+    text_adds(out, "\noptions:\n");
+    for (int id = 0; id < OPTION_IDS; id++)
+        if (option_taken(command, (enum option_id)id))
+            help_row(&rows[id], out);
+}

@@ -1,0 +1,33 @@
+/*
+ * runner/queue.h - which job next: the highest priority, then who came first.  Holds
+ * names only; what is in the files decides when its turn comes.
+ */
+#ifndef RUNNER_QUEUE_H
+#define RUNNER_QUEUE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct queued {
+    char *name;
+    int64_t priority;
+    double not_before; /* clock_seconds: a job that crashed waits a little */
+};
+
+struct queue {
+    struct queued *list; /* in order, from `head` on */
+    size_t head, count, room;
+};
+
+void queue_clear(struct queue *queue);
+/* Behind all of the same priority.  A name that is in it already is moved. */
+void queue_add(struct queue *queue, const char *name, int64_t priority,
+               double not_before);
+void queue_remove(struct queue *queue, const char *name);
+/* The first whose time has come, taken out; malloc'ed, NULL: none. */
+char *queue_next(struct queue *queue, double now);
+/* When the next will be due; infinity for an empty queue. */
+double queue_due(const struct queue *queue);
+size_t queue_count(const struct queue *queue);
+
+#endif

@@ -1,0 +1,104 @@
+/* tests/unit/test_queue.c - the order of jobs. */
+#include "config.h"
+
+#include "tests/unit/unit.h"
+
+#include <math.h>
+
+#include "runner/queue.h"
+
+static void expect_next(struct queue *queue, double now, const char *name)
+{
+    char *got = queue_next(queue, now);
+
+    if (name)
+        assert_string_equal(got, name);
+    else
+        assert_null(got);
+    free(got);
+}
+
+static void test_queue_goes_by_priority_then_arrival(void **state)
+{
+    struct queue queue = { 0 };
+
+    (void)state;
+    queue_add(&queue, "a", 0, 0);
+    queue_add(&queue, "b", 5, 0);
+    queue_add(&queue, "c", 0, 0);
+    queue_add(&queue, "d", 5, 0);
+    queue_add(&queue, "e", -1, 0);
+    expect_next(&queue, 1, "b");
+    expect_next(&queue, 1, "d");
+    expect_next(&queue, 1, "a");
+    expect_next(&queue, 1, "c");
+    expect_next(&queue, 1, "e");
+    expect_next(&queue, 1, NULL);
+    queue_clear(&queue);
+}
+
+static void test_queue_passes_over_what_has_to_wait(void **state)
+{
+    struct queue queue = { 0 };
+
+    (void)state;
+    queue_add(&queue, "crashed", 9, 100);
+    queue_add(&queue, "plain", 0, 0);
+    assert_true(queue_due(&queue) == 0);
+    expect_next(&queue, 50, "plain");
+    expect_next(&queue, 50, NULL);
+    assert_true(queue_due(&queue) == 100);
+    expect_next(&queue, 100, "crashed");
+    assert_true(isinf(queue_due(&queue)));
+    queue_clear(&queue);
+}
+
+static void test_queue_holds_a_name_once(void **state)
+{
+    struct queue queue = { 0 };
+
+    (void)state;
+    queue_add(&queue, "a", 0, 0);
+    queue_add(&queue, "b", 0, 0);
+    queue_add(&queue, "a", 1, 0);
+    assert_int_equal(queue_count(&queue), 2);
+    queue_remove(&queue, "b");
+    queue_remove(&queue, "never there");
+    expect_next(&queue, 0, "a");
+    assert_int_equal(queue_count(&queue), 0);
+    queue_clear(&queue);
+}
+
+static void test_queue_keeps_thousands_in_order(void **state)
+{
+    struct queue queue = { 0 };
+    char name[16];
+
+    (void)state;
+    for (int i = 0; i < 3000; i++) {
+        snprintf(name, sizeof(name), "%d", i);
+        queue_add(&queue, name, 0, 0);
+        if (i % 3 == 2) { /* the head moves while the end grows */
+            snprintf(name, sizeof(name), "%d", i / 3);
+            expect_next(&queue, 0, name);
+        }
+    }
+    for (int i = 1000; i < 3000; i++) {
+        snprintf(name, sizeof(name), "%d", i);
+        expect_next(&queue, 0, name);
+    }
+    expect_next(&queue, 0, NULL);
+    queue_clear(&queue);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_queue_goes_by_priority_then_arrival),
+        cmocka_unit_test(test_queue_passes_over_what_has_to_wait),
+        cmocka_unit_test(test_queue_holds_a_name_once),
+        cmocka_unit_test(test_queue_keeps_thousands_in_order),
+    };
+
+    return cmocka_run_group_tests_name("queue", tests, NULL, NULL);
+}
