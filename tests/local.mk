@@ -109,6 +109,8 @@ unit_tests += %D%/unit/test_schema
 unit_tests += %D%/unit/test_settle
 
 # runner
+unit_tests += %D%/unit/test_job
+unit_tests += %D%/unit/test_meter
 unit_tests += %D%/unit/test_names
 unit_tests += %D%/unit/test_options
 unit_tests += %D%/unit/test_queue
