@@ -4,11 +4,13 @@ noinst_LIBRARIES += librunner.a
 
 librunner_a_SOURCES =
 librunner_a_SOURCES += %D%/child.c %D%/child.h
+librunner_a_SOURCES += %D%/drop.c %D%/drop.h
 librunner_a_SOURCES += %D%/job.c %D%/job.h
 librunner_a_SOURCES += %D%/meter.c %D%/meter.h
 librunner_a_SOURCES += %D%/names.c %D%/names.h
 librunner_a_SOURCES += %D%/options.c %D%/options.h
 librunner_a_SOURCES += %D%/queue.c %D%/queue.h
+librunner_a_SOURCES += %D%/watch.c %D%/watch.h
 librunner_a_SOURCES += %D%/worker.c %D%/worker.h
 
 bin_PROGRAMS += trainspool trainspool-train

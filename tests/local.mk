@@ -109,11 +109,13 @@ unit_tests += %D%/unit/test_schema
 unit_tests += %D%/unit/test_settle
 
 # runner
+unit_tests += %D%/unit/test_drop
 unit_tests += %D%/unit/test_job
 unit_tests += %D%/unit/test_meter
 unit_tests += %D%/unit/test_names
 unit_tests += %D%/unit/test_options
 unit_tests += %D%/unit/test_queue
+unit_tests += %D%/unit/test_watch
 
 # parsers, over their corpora
 fuzz_tests += %D%/fuzz/fuzz_json
