@@ -4,12 +4,18 @@ noinst_LIBRARIES += librunner.a
 
 librunner_a_SOURCES =
 librunner_a_SOURCES += %D%/child.c %D%/child.h
+librunner_a_SOURCES += %D%/claim.c %D%/claim.h
 librunner_a_SOURCES += %D%/drop.c %D%/drop.h
+librunner_a_SOURCES += %D%/inspect.c %D%/inspect.h
 librunner_a_SOURCES += %D%/job.c %D%/job.h
+librunner_a_SOURCES += %D%/machine.c %D%/machine.h
 librunner_a_SOURCES += %D%/meter.c %D%/meter.h
 librunner_a_SOURCES += %D%/names.c %D%/names.h
 librunner_a_SOURCES += %D%/options.c %D%/options.h
 librunner_a_SOURCES += %D%/queue.c %D%/queue.h
+librunner_a_SOURCES += %D%/report.c %D%/report.h
+librunner_a_SOURCES += %D%/report_json.c %D%/report_json.h
+librunner_a_SOURCES += %D%/steps.c %D%/steps.h
 librunner_a_SOURCES += %D%/watch.c %D%/watch.h
 librunner_a_SOURCES += %D%/worker.c %D%/worker.h
 

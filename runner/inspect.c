@@ -1,0 +1,96 @@
+/* runner/inspect.c - reads a job to learn its device, then hands it to the patcher. */
+#include "config.h"
+
+#include "runner/inspect.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+static bool choose_device(const struct inspect_options *options, const char *data,
+                          size_t len, struct inspection *out, struct error *err)
+{
+    const struct device *device =
+        machine_device(options->machine, data, len, options->will_run ? err : NULL);
+
+    if (!device)
+        return !options->will_run;
+    out->storage = *device;
+    out->device = &out->storage;
+    return true;
+}
+
+/* A job that cannot be opened is the caller's mistake, unlike a disk that fails. */
+static bool readable(const char *job, struct error *err)
+{
+    int fd = open(job, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+
+    if (fd >= 0) {
+        close(fd);
+        return true;
+    }
+    if (errno == EIO || errno == ENOMEM || errno == EMFILE || errno == ENFILE)
+        return error_errno(err, "cannot open the job %s", job);
+    return error_set(err, ERROR_DATA, "cannot open the job %s: %s", job, strerror(errno));
+}
+
+static struct patch_options patch_options(const struct inspect_options *options,
+                                          const struct inspection *inspection)
+{
+    return (struct patch_options) { .job = options->job,
+                                    .device = inspection->device,
+                                    .unsafe = options->unsafe,
+                                    .will_run = options->will_run,
+                                    .set = options->set };
+}
+
+bool inspect_text(const struct inspect_options *options, const char *data, size_t len,
+                  struct inspection *out, struct error *err)
+{
+    struct patch_options how;
+
+    *out = (struct inspection) { 0 };
+    if (!choose_device(options, data, len, out, err))
+        return false;
+    how = patch_options(options, out);
+    return options->edit == INSPECT_AS_IS
+               ? patcher_read_text(data, len, &how, &out->patch, err)
+               : patcher_check(data, len, &how, &out->patch, err);
+}
+
+static bool (*const doors[])(const struct patch_options *, struct patch *,
+                             struct error *) = {
+    [INSPECT_LOOK] = patcher_check_file,
+    [INSPECT_WRITE] = patcher_patch_file,
+    [INSPECT_AS_IS] = patcher_read,
+};
+
+bool inspect_job(const struct inspect_options *options, struct inspection *out,
+                 struct error *err)
+{
+    struct patch_options how;
+    struct text text;
+    bool ok;
+
+    *out = (struct inspection) { 0 };
+    if (!readable(options->job, err))
+        return false;
+    text_init(&text, 0);
+    ok = file_read(options->job, DOCUMENT_MAX_BYTES, &text, NULL, err) &&
+         choose_device(options, text.data, text.len, out, err);
+    text_clear(&text);
+    if (!ok)
+        return false;
+    how = patch_options(options, out);
+    return doors[options->edit](&how, &out->patch, err);
+}
+
+void inspect_clear(struct inspection *inspection)
+{
+    if (inspection->patch.arena)
+        patch_clear(&inspection->patch);
+    *inspection = (struct inspection) { 0 };
+}

@@ -1,0 +1,28 @@
+/*
+ * runner/machine.h - the device a job is looked at for: the one --device names, or else
+ * what the job asks for of what is in this machine.
+ */
+#ifndef RUNNER_MACHINE_H
+#define RUNNER_MACHINE_H
+
+#include "base/text.h"
+#include "precision/probe.h"
+
+struct machine {
+    bool named; /* by --device; then `device` is it */
+    struct device device;
+    struct probe probe; /* else: what there is */
+};
+
+/* `wanted` is what --device says; NULL or "auto" asks the machine. */
+bool machine_open(const char *wanted, struct machine *machine, struct error *err);
+
+/*
+ * The device for a job's text: what `trainspool.device` or `use_cpu` ask for.
+ * ERROR_DEVICE when the machine has no such thing.  Any text will do, also one that is no
+ * job.
+ */
+const struct device *machine_device(const struct machine *machine, const char *data,
+                                    size_t len, struct error *err);
+
+#endif

@@ -1,0 +1,21 @@
+/*
+ * runner/steps.h - how many steps a job takes.  The data must be read and tokenised for
+ * it, so `trainspool-train --steps` does it and says one tab-separated line: steps  <an
+ * epoch>  <in all>  <tokens of an epoch>  <samples>
+ */
+#ifndef RUNNER_STEPS_H
+#define RUNNER_STEPS_H
+
+#include "base/text.h"
+
+struct steps {
+    int64_t per_epoch, total, tokens, samples;
+};
+
+void steps_write(const struct steps *steps, struct text *out);
+bool steps_read(const char *text, struct steps *out);
+/* Ask trainspool-train beside this program.  False with its own words when the model or
+ * the data are not there. */
+bool steps_ask(const char *job, struct steps *out, struct error *err);
+
+#endif
