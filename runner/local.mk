@@ -3,8 +3,10 @@
 noinst_LIBRARIES += librunner.a
 
 librunner_a_SOURCES =
+librunner_a_SOURCES += %D%/attempt.c %D%/attempt.h
 librunner_a_SOURCES += %D%/child.c %D%/child.h
 librunner_a_SOURCES += %D%/claim.c %D%/claim.h
+librunner_a_SOURCES += %D%/count.c %D%/count.h
 librunner_a_SOURCES += %D%/drop.c %D%/drop.h
 librunner_a_SOURCES += %D%/inspect.c %D%/inspect.h
 librunner_a_SOURCES += %D%/job.c %D%/job.h

@@ -1,20 +1,137 @@
-/* runner/train_main.c - trainspool-train: says its version, and knows nothing else yet.
+/*
+ * runner/train_main.c - trainspool-train: one job, one device, one process.  What touches
+ * a driver, a model or data happens here and never in trainspool, which must not fall.
  */
 #include "config.h"
 
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "kernels/backend.h"
+#include "runner/attempt.h"
+#include "runner/count.h"
+#include "runner/report.h"
+
+static const struct command train_command = {
+    .name = "",
+    .operands = "JOB",
+    .least = 0,
+    .most = 1,
+    .takes = TAKES(OPTION_DEVICE) | TAKES(OPTION_RESUME) | TAKES(OPTION_PROBE) |
+             TAKES(OPTION_STEPS) | TAKES(OPTION_FROZEN) | TAKES(OPTION_SPOOLED) |
+             TAKES(OPTION_LOCK_FD) | TAKES(OPTION_NO_ONEDNN),
+    .help = "train one job, here and now, in this process",
+    .more = "This is what trainspool run and trainspool watch start.  It follows the job "
+            "as it "
+            "is and never edits it.  On SIGTERM and SIGINT it finishes the step, saves a "
+            "checkpoint and leaves; a second signal ends it at once.",
+};
+
+/* The number of the signal that asked to stop; the one global that changes. */
+static volatile sig_atomic_t stop_signal;
+
+static void on_signal(int number)
+{
+    stop_signal = number;
+}
+
+/* SA_RESETHAND: the second signal ends the process as it would have without us. */
+static void catch_signals(void)
+{
+    struct sigaction action = { .sa_handler = on_signal,
+                                .sa_flags = SA_RESTART | (int)SA_RESETHAND };
+
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+}
+
+static void probe_here(struct probe *out)
+{
+    *out = (struct probe) { 0 };
+    probe_cpu(&out->devices[0]);
+    out->count = 1 + backend_devices(out->devices + 1, PROBE_MAX - 1, out->note,
+                                     sizeof(out->note));
+}
+
+static int print_probe(void)
+{
+    struct probe probe;
+    struct text out;
+
+    probe_here(&probe);
+    text_init(&out, 0);
+    probe_write(&probe, &out);
+    fwrite(out.data, 1, out.len, stdout);
+    text_clear(&out);
+    return EXIT_FINE;
+}
+
+static int print_page(const struct options *options)
+{
+    struct text out;
+
+    text_init(&out, 0);
+    if (options->version)
+        text_addf(&out, "%s %s\n", options->program, PACKAGE_VERSION);
+    else
+        options_help(options->program, &train_command, &out);
+    fwrite(out.data, 1, out.len, stdout);
+    text_clear(&out);
+    return EXIT_FINE;
+}
+
+/* A device of this machine; those of the table cannot train. */
+static bool open_machine(const struct options *options, struct machine *machine,
+                         struct error *err)
+{
+    const struct device *device;
+
+    *machine = (struct machine) { 0 };
+    probe_here(&machine->probe);
+    if (!options->device || strcmp(options->device, "auto") == 0)
+        return true;
+    device = probe_pick(&machine->probe, options->device, err);
+    if (!device)
+        return false;
+    machine->named = true;
+    machine->device = *device;
+    return true;
+}
+
+static int train(const struct options *options)
+{
+    struct error err = { 0 };
+    struct machine machine;
+
+    if (options->operand_count == 0)
+        error_set(&err, ERROR_USAGE, "which job?  %s --help tells more",
+                  options->program);
+    else if (open_machine(options, &machine, &err))
+        return options->steps ? count_steps(options, &machine)
+                              : attempt_run(options, &machine, &stop_signal);
+    report_error(options->program, &err);
+    return report_exit(err.code);
+}
 
 int main(int argc, char **argv)
 {
-    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
-        printf("trainspool-train %s\n", PACKAGE_VERSION);
-        return 0;
+    static const char program[] = "trainspool-train";
+    struct options options;
+    struct error err = { 0 };
+    int status;
+
+    catch_signals();
+    if (!options_read(argc, argv, program, &train_command, &options, &err)) {
+        report_error(program, &err);
+        status = report_exit(err.code);
+    } else if (options.help || options.version) {
+        status = print_page(&options);
+    } else {
+        status = options.probe ? print_probe() : train(&options);
     }
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        printf("usage: trainspool-train --help | --version\n");
-        return 0;
-    }
-    fprintf(stderr, "usage: trainspool-train --help | --version\n");
-    return 2;
+    options_clear(&options);
+    return status;
 }
