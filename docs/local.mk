@@ -3,3 +3,4 @@
 dist_doc_DATA += %D%/dependencies.md
 dist_doc_DATA += %D%/precision.md
 dist_man_MANS += %D%/trainspool-job.5
+dist_man_MANS += %D%/trainspool.1

@@ -1,0 +1,69 @@
+/* runner/cmd_backups.c - backups, undo: the file as it was, and putting it back. */
+#include "config.h"
+
+#include "runner/commands.h"
+
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "patcher/backup.h"
+#include "patcher/journal.h"
+#include "runner/report_json.h"
+
+static json_t *backup_object(const struct backup *backup)
+{
+    json_t *object = json_object();
+
+    json_object_set_new(object, "id", report_json_string(backup->id));
+    json_object_set_new(object, "path", report_json_string(backup->path));
+    json_object_set_new(object, "sha256", json_string(backup->digest));
+    json_object_set_new(object, "bytes", json_integer((json_int_t)backup->bytes));
+    return object;
+}
+
+int cmd_backups(const struct options *options)
+{
+    struct error err = { 0 };
+    struct report report;
+    struct backup *list = NULL;
+    size_t count = 0;
+
+    report_init(&report, options);
+    if (!backup_list(options->operands[0], &list, &count, &err)) {
+        report_error(options->program, &err);
+        return report_exit(err.code);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (options->json)
+            report_json(&report, backup_object(&list[i]), &err);
+        else
+            report_line(&report, "%s  %7zu bytes  %s", list[i].id, list[i].bytes,
+                        list[i].path);
+    }
+    if (count == 0 && !options->json && !options->quiet)
+        report_line(&report, "%s: no backups; the job was never changed",
+                    options->operands[0]);
+    backup_free(list, count);
+    return report_exit(err.code);
+}
+
+int cmd_undo(const struct options *options)
+{
+    struct error err = { 0 };
+    struct report report;
+    char *restored = NULL;
+
+    report_init(&report, options);
+    if (!journal_undo(options->operands[0], options->to, options->force, &restored,
+                      &err)) {
+        report_error(options->program, &err);
+        return report_exit(err.code);
+    }
+    if (!options->quiet)
+        report_line(&report,
+                    "%s: put back as in %s; trainspool undo again brings back what was "
+                    "there",
+                    options->operands[0], restored ? restored : "the last backup");
+    free(restored);
+    return EXIT_FINE;
+}

@@ -1,0 +1,264 @@
+/* runner/cmd_plan.c - plan: what would run, after the safe edits; writes nothing. */
+#include "config.h"
+
+#include "runner/commands.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#include "runner/inspect.h"
+#include "runner/report_json.h"
+#include "runner/steps.h"
+
+/* All that the page says. */
+struct page {
+    const struct inspection *inspection;
+    const struct plan *plan;
+    bool has_steps;
+    struct steps steps;
+    struct error why_not; /* no steps */
+};
+
+static const char *dtype(enum format format)
+{
+    const struct format_info *info = format_info(format);
+
+    return info->torch ? info->torch : info->name;
+}
+
+/* 65536, not 65536.0 */
+static json_t *whole(double value)
+{
+    if (value >= 1 && value <= 9007199254740992.0 && value == floor(value))
+        return json_integer((json_int_t)value);
+    return json_number(value);
+}
+
+static json_t *precision_object(const struct precision *precision)
+{
+    json_t *object = json_object();
+
+    json_object_set_new(object, "mode", json_string(mode_names[precision->mode]));
+    json_object_set_new(object, "compute_dtype", json_string(dtype(precision->compute)));
+    json_object_set_new(object, "trainable_dtype",
+                        json_string(dtype(precision->trainable)));
+    json_object_set_new(object, "frozen_dtype",
+                        precision->has_frozen ? json_string(dtype(precision->frozen))
+                                              : json_null());
+    json_object_set_new(object, "loss_scaling",
+                        json_string(scaling_names[precision->scaling]));
+    json_object_set_new(object, "loss_scale", whole(precision->loss_scale));
+    json_object_set_new(object, "max_grad_norm", json_number(precision->max_grad_norm));
+    json_object_set_new(object, "message", report_json_string(precision->message));
+    return object;
+}
+
+static json_t *integers(const char *const names[], const int64_t values[], size_t count)
+{
+    json_t *object = json_object();
+
+    for (size_t i = 0; i < count; i++)
+        json_object_set_new(object, names[i], json_integer(values[i]));
+    return object;
+}
+
+static json_t *batch_object(const struct plan *plan)
+{
+    static const char *const names[] = { "per_device_train_batch_size",
+                                         "gradient_accumulation_steps", "devices",
+                                         "effective" };
+    int64_t values[] = { plan->per_device_train_batch_size,
+                         plan->gradient_accumulation_steps, 1,
+                         plan->per_device_train_batch_size *
+                             plan->gradient_accumulation_steps };
+
+    return integers(names, values, 4);
+}
+
+static json_t *steps_object(const struct page *page)
+{
+    static const char *const names[] = { "per_epoch", "total", "tokens" };
+    int64_t values[] = { page->steps.per_epoch, page->steps.total, page->steps.tokens };
+
+    return page->has_steps ? integers(names, values, 3) : json_null();
+}
+
+/* null where the model is not there to be counted. */
+static json_t *memory_object(const struct memory_use *use)
+{
+    static const char *const names[] = { "weights",     "gradients", "optimizer",
+                                         "activations", "workspace", "total",
+                                         "limit" };
+    int64_t values[] = { (int64_t)use->weights,   (int64_t)use->gradients,
+                         (int64_t)use->optimizer, (int64_t)use->activations,
+                         (int64_t)use->workspace, (int64_t)use->total,
+                         (int64_t)use->limit };
+    json_t *object;
+
+    if (use->total == 0)
+        return json_null();
+    object = integers(names, values, 7);
+    json_object_set_new(object, "fits", json_boolean(use->fits));
+    return object;
+}
+
+static json_t *page_object(const struct page *page)
+{
+    const struct patch *patch = &page->inspection->patch;
+    json_t *object = json_object();
+
+    json_object_set_new(object, "job", report_json_string(patch->job));
+    json_object_set_new(object, "device", report_json_device(page->inspection->device));
+    if (page->plan) {
+        json_object_set_new(object, "precision",
+                            precision_object(&page->plan->precision));
+        json_object_set_new(object, "batch", batch_object(page->plan));
+        json_object_set_new(object, "steps", steps_object(page));
+        json_object_set_new(object, "memory", memory_object(&page->plan->memory));
+    }
+    json_object_set_new(object, "findings", report_json_findings(&patch->findings));
+    return object;
+}
+
+static void add_precision(struct text *out, const struct precision *precision)
+{
+    text_addf(out, "  precision   %s", mode_names[precision->mode]);
+    if (precision->message[0]) {
+        text_adds(out, ": ");
+        report_visible(out, precision->message);
+    }
+    text_addf(out, "\n  formats     compute %s, trainable weights %s",
+              dtype(precision->compute), dtype(precision->trainable));
+    if (precision->has_frozen)
+        text_addf(out, ", frozen weights %s", dtype(precision->frozen));
+    text_addf(out, "\n  loss scale  %s", scaling_names[precision->scaling]);
+    if (precision->scaling != SCALING_NONE)
+        text_addf(out, ", %s %g", precision->scaling == SCALING_DYNAMIC ? "from" : "at",
+                  precision->loss_scale);
+    if (precision->max_grad_norm > 0)
+        text_addf(out, "\n  clipping    gradients of a step to norm %g\n",
+                  precision->max_grad_norm);
+    else
+        text_adds(out, "\n  clipping    off; the norm is logged all the same\n");
+}
+
+static void add_batch(struct text *out, const struct page *page)
+{
+    int64_t micro = page->plan->per_device_train_batch_size;
+    int64_t windows = page->plan->gradient_accumulation_steps;
+
+    text_addf(out,
+              "  batch       %" PRId64 " samples x %" PRId64 " = %" PRId64 " a step\n",
+              micro, windows, micro * windows);
+    text_adds(out, "  steps       ");
+    if (page->has_steps)
+        text_addf(out,
+                  "%" PRId64 " an epoch, %" PRId64 " in all, %" PRId64
+                  " samples with %" PRId64 " tokens\n",
+                  page->steps.per_epoch, page->steps.total, page->steps.samples,
+                  page->steps.tokens);
+    else {
+        text_adds(out, "not known: ");
+        report_visible(out, page->why_not.text);
+        text_addc(out, '\n');
+    }
+}
+
+static void add_memory(struct text *out, const struct memory_use *use)
+{
+    const struct {
+        const char *name;
+        uint64_t bytes;
+    } parts[] = {
+        { "weights", use->weights },     { "gradients", use->gradients },
+        { "optimizer", use->optimizer }, { "activations", use->activations },
+        { "workspace", use->workspace },
+    };
+    char shown[16];
+
+    if (use->total == 0) {
+        text_adds(out, "  memory      not known without the model\n");
+        return;
+    }
+    memory_text(use->total, shown);
+    text_addf(out, "  memory      %s", shown);
+    if (use->limit > 0) {
+        memory_text(use->limit, shown);
+        text_addf(out, " of %s%s", shown, use->fits ? "" : ": does not fit");
+    }
+    text_adds(out, "\n             ");
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        memory_text(parts[i].bytes, shown);
+        text_addf(out, " %s %s%s", parts[i].name, shown, i < 4 ? "," : "\n");
+    }
+}
+
+static void show_page(struct report *report, const struct page *page)
+{
+    const struct device *device = page->inspection->device;
+    struct text out;
+    char capability[16];
+
+    text_init(&out, 0);
+    report_visible(&out, page->inspection->patch.job);
+    if (device) {
+        device_capability_text(device, capability);
+        text_adds(&out, " on ");
+        report_visible(&out, device->name);
+        text_addf(&out, "%s%s", capability[0] ? ", compute capability " : "", capability);
+    }
+    text_addc(&out, '\n');
+    if (page->plan) {
+        add_precision(&out, &page->plan->precision);
+        add_batch(&out, page);
+        add_memory(&out, &page->plan->memory);
+    }
+    report_write(report, &out);
+    text_clear(&out);
+    report_findings(report, &page->inspection->patch);
+}
+
+static int show(struct report *report, const struct options *options,
+                const struct inspection *inspection)
+{
+    struct page page = { .inspection = inspection };
+    struct error err = { 0 };
+    int status;
+
+    if (inspection->patch.has_plan) {
+        page.plan = &inspection->patch.plan;
+        page.has_steps = steps_ask(inspection->patch.job, &page.steps, &page.why_not);
+    }
+    if (options->json)
+        report_json(report, page_object(&page), &err);
+    else
+        show_page(report, &page);
+    /* as check would end on the patched text: what the edits settle does not count */
+    status = report_status(&inspection->patch, options, false);
+    return err.code ? report_exit(err.code) : status;
+}
+
+int cmd_plan(const struct options *options)
+{
+    struct inspect_options how = { .job = options->operands[0], .set = options->set };
+    struct error err = { 0 };
+    struct machine machine;
+    struct report report;
+    struct inspection inspection = { 0 };
+    int status;
+
+    report_init(&report, options);
+    how.machine = &machine;
+    if (!machine_open(options->device, &machine, &err)) {
+        report_error(options->program, &err);
+        return report_exit(err.code);
+    }
+    if (inspect_job(&how, &inspection, &err)) {
+        status = show(&report, options, &inspection);
+    } else {
+        report_json_failure(&report, options, how.job, &err);
+        status = report_exit(err.code);
+    }
+    inspect_clear(&inspection);
+    return status;
+}

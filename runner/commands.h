@@ -1,0 +1,24 @@
+/* runner/commands.h - one function a command; the table of commands is in main.c. */
+#ifndef RUNNER_COMMANDS_H
+#define RUNNER_COMMANDS_H
+
+#include "runner/options.h"
+
+/* Each returns the exit status. */
+int cmd_check(const struct options *options);
+int cmd_patch(const struct options *options);
+int cmd_plan(const struct options *options);
+int cmd_review(const struct options *options);
+int cmd_backups(const struct options *options);
+int cmd_undo(const struct options *options);
+int cmd_run(const struct options *options);
+int cmd_watch(const struct options *options);
+int cmd_submit(const struct options *options);
+int cmd_status(const struct options *options);
+int cmd_logs(const struct options *options);
+int cmd_cancel(const struct options *options);
+int cmd_retry(const struct options *options);
+int cmd_devices(const struct options *options);
+int cmd_explain(const struct options *options);
+
+#endif
