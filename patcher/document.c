@@ -97,8 +97,12 @@ static void trim_block_scalar(const struct builder *builder, struct node *node)
     while (end > node->at.byte + 1 && document_is_space(data[end - 1]))
         end--;
     if (document_line_end(builder->document, node->at.byte) >= end && node->len == 0) {
-        end = node->at
-                  .byte; /* no text: only the header counts, not the comment behind it */
+        /* no text: only tag, anchor and header count, not the comment behind them */
+        end = node->at.byte;
+        while (data[end] == '!' || data[end] == '&') {
+            end += strcspn(data + end, " \t");
+            end += strspn(data + end, " \t");
+        }
         while (end < builder->document->len && strchr("|>+-0123456789", data[end]))
             end++;
     }
@@ -168,7 +172,9 @@ static size_t empty_place(const struct document *document, const struct node *ke
         return at;
     for (at = end; at < document->len && document_is_space(document->data[at]);)
         at++;
-    return document->data[at] == ':' ? at + 1 : end;
+    return document->data[at] == ':' && strchr(" \t\r\n,]}", document->data[at + 1])
+               ? at + 1
+               : end;
 }
 
 static void fill_map(struct builder *builder, struct node *node,
@@ -387,6 +393,9 @@ static void look_at_line_ends(struct document *document)
             cr += before;
     }
     cr += document->len > 0 && document->data[document->len - 1] == '\r';
+    document->odd_breaks = strstr(document->data, "\xc2\x85") ||
+                           strstr(document->data, "\xe2\x80\xa8") ||
+                           strstr(document->data, "\xe2\x80\xa9");
     document->crlf = crlf > 0 && lf == 0 && cr == 0;
     document->mixed_ends = (lf > 0) + (crlf > 0) + (cr > 0) > 1;
 }

@@ -42,6 +42,7 @@ struct document {
     size_t remark_count;
     bool bom;              /* TS002; marks count it, columns do not */
     bool crlf, mixed_ends; /* TS003: all lines end in CRLF; in more than one way */
+    bool odd_breaks; /* NEL, LS or PS: line ends to YAML 1.1, none to YAML 1.2 and editors */
     size_t aliases;
     struct places places;
 };

@@ -101,7 +101,6 @@ static bool copy_attributes(const char *from, int to, struct error *err)
 
     if (len < 0)
         return errno == ENOTSUP || errno == ENOENT || /* gone: it is stale */
-
                error_errno(err, "cannot list the attributes of %s", from);
     for (const char *name = names; name < names + len; name += strlen(name) + 1) {
         ssize_t bytes = getxattr(from, name, value, sizeof(value));

@@ -31,6 +31,12 @@ static void span_emit(const struct rewrite *rewrite, struct span span)
 
 /* ---- What must not be edited ---- */
 
+static bool is_block_scalar(const struct node *node)
+{
+    return node->kind == NODE_SCALAR &&
+           (node->style == STYLE_LITERAL || node->style == STYLE_FOLDED);
+}
+
 static bool has_anchor(const struct node *node)
 {
     if (node->anchor)
@@ -58,6 +64,15 @@ static bool is_twice(const struct document *document, const struct entry *entry)
     return seen > 1;
 }
 
+/* A key as people write them: `[a]: `, `: b` and `!tag: c` are YAML too. */
+static bool is_named(const struct document *document, const struct entry *entry)
+{
+    const struct node *key = entry->key;
+
+    return key->kind == NODE_SCALAR && key->len > 0 && !key->tag &&
+           document_line_end(document, key->at.byte) >= end_of(key);
+}
+
 static enum rewrite_fault check_entry(const struct rewrite *rewrite,
                                       const struct entry *entry)
 {
@@ -65,21 +80,27 @@ static enum rewrite_fault check_entry(const struct rewrite *rewrite,
         return REWRITE_ANCHOR;
     if (is_twice(rewrite->document, entry))
         return REWRITE_TWICE;
-    return entry->key->kind == NODE_SCALAR ? REWRITE_OK : REWRITE_SHAPE;
+    return is_named(rewrite->document, entry) ? REWRITE_OK : REWRITE_SHAPE;
 }
 
 /* Would replacing the span lose a comment?  Only lines but the last can have one inside.
  */
 static bool has_comment_inside(const struct document *document, const struct node *node)
 {
-    size_t first_end = document_line_end(document, node->at.byte), at;
+    size_t first_end = document_line_end(document, node->at.byte);
     const char *data = document->data + node->at.byte;
 
     if (node->kind != NODE_SCALAR)
         return first_end < end_of(node) && memchr(data, '#', node->bytes);
     if (node->style != STYLE_LITERAL && node->style != STYLE_FOLDED)
         return false;
-    return document_comment(document, node->at.byte, &at);
+    return memchr(data, '#', first_end - node->at.byte) != NULL;
+}
+
+static bool is_on_one_line(const struct document *document, const struct node *node)
+{
+    return node->kind == NODE_SCALAR && !is_block_scalar(node) &&
+           document_line_end(document, node->at.byte) >= end_of(node);
 }
 
 static enum rewrite_fault check_value(const struct rewrite *rewrite,
@@ -93,6 +114,8 @@ static enum rewrite_fault check_value(const struct rewrite *rewrite,
         return REWRITE_ANCHOR;
     if (strstr(entry->value->text, "${"))
         return REWRITE_INTERPOLATION;
+    if (rewrite->document->odd_breaks && !is_on_one_line(rewrite->document, entry->value))
+        return REWRITE_SHAPE;
     return has_comment_inside(rewrite->document, entry->value) ? REWRITE_SHAPE
                                                                : REWRITE_OK;
 }
@@ -179,18 +202,6 @@ static void keep_column(const struct rewrite *rewrite, struct span *span)
         span->cut += gap - wanted;
 }
 
-/* An empty value begins directly behind its colon, if it has one. */
-static bool fill_empty(const struct rewrite *rewrite, struct span *span)
-{
-    const char *data = rewrite->document->data;
-    bool colon = span->at > 0 && data[span->at - 1] == ':';
-
-    if (!colon && !rewrite->document->root->flow)
-        return false;
-    span->now = arena_printf(rewrite->arena, "%s%s", colon ? " " : ": ", span->now);
-    return true;
-}
-
 enum rewrite_fault rewrite_value(const struct rewrite *rewrite, const struct entry *entry,
                                  const char *value)
 {
@@ -200,8 +211,16 @@ enum rewrite_fault rewrite_value(const struct rewrite *rewrite, const struct ent
     if (fault != REWRITE_OK)
         return fault;
     span.now = quote(rewrite->arena, entry->value, value);
-    if (span.cut == 0 && !fill_empty(rewrite, &span))
-        return REWRITE_SHAPE;
+    if (span.cut == 0 && (span.at == 0 || rewrite->document->data[span.at - 1] != ':'))
+        return REWRITE_SHAPE; /* `{key}`, `? key`: no colon to put it behind */
+    if (span.cut == 0)
+        span.now = arena_printf(rewrite->arena, " %s", value);
+    /* other values than a list or a block must stand further in than their key */
+    if (((entry->value->kind == NODE_LIST && !entry->value->flow) ||
+         is_block_scalar(entry->value)) &&
+        entry->value->at.line > entry->key->at.line &&
+        entry->value->at.column <= entry->key->at.column)
+        span.now = arena_printf(rewrite->arena, "  %s", span.now);
     keep_column(rewrite, &span);
     span.label =
         strcmp(span.now, value) != 0 ? arena_strdup(rewrite->arena, value) : NULL;
@@ -244,7 +263,7 @@ static size_t behind_lines(const struct document *document, const struct entry *
                                                            : end_of(entry->key);
     size_t at = document_line_end(document, end);
 
-    if (leaf->style != STYLE_LITERAL && leaf->style != STYLE_FOLDED)
+    if (!is_block_scalar(leaf))
         return at;
     while (at < document->len) {
         size_t next = document_line_end(document, at);
@@ -256,18 +275,28 @@ static size_t behind_lines(const struct document *document, const struct entry *
     return at;
 }
 
+/* Where all keys of the top level begin, if that is known. */
+static bool is_in_column(const struct node *root, const struct entry *entry,
+                         size_t indent)
+{
+    if (entry < root->entries || entry >= root->entries + root->count || root->anchor ||
+        root->tag)
+        return true;
+    return root->at.column == indent + 1;
+}
+
 /* The blanks a block key's line begins with; false if the key is not the first on its
  * line. */
 static bool find_indent(const struct document *document, const struct entry *entry,
-                        size_t *start, size_t *indent, bool *question)
+                        size_t *start, size_t *indent)
 {
     const char *line;
 
     *start = document_line_start(document, entry->key->at.byte);
     line = document->data + *start;
     *indent = strspn(line, " ");
-    *question = line[*indent] == '?';
-    return *start + *indent == entry->key->at.byte || *question;
+    return *start + *indent == entry->key->at.byte &&
+           is_in_column(document->root, entry, *indent);
 }
 
 static enum rewrite_fault insert_flow(const struct rewrite *rewrite,
@@ -300,24 +329,26 @@ enum rewrite_fault rewrite_insert(const struct rewrite *rewrite,
     struct span span = { 0 };
     const char *newline;
     size_t start, indent;
-    bool question;
+    bool ended;
 
     for (size_t i = 0; !behind && i < root->count; i++)
         if (!root->entries[root->count - 1 - i].from_merge)
             behind = &root->entries[root->count - 1 - i];
     if (!behind || behind->from_merge)
         return REWRITE_ANCHOR;
+    if (!is_named(document, behind) || document->odd_breaks)
+        return REWRITE_SHAPE;
     if (root->flow)
         return insert_flow(rewrite, behind, key, value);
-    if (!find_indent(document, behind, &start, &indent, &question))
+    if (!find_indent(document, behind, &start, &indent))
         return REWRITE_SHAPE;
     span.at = behind_lines(document, behind);
+    ended = span.at > start && span.at == document_line_start(document, span.at);
+    if (!ended && is_block_scalar(last_leaf(behind->value)))
+        return REWRITE_SHAPE; /* a newline would be part of its text */
     newline = document_newline(document, start);
-    span.now = arena_printf(
-        rewrite->arena, "%s%.*s%s: %s%s",
-        span.at == document_line_start(document, span.at) && span.at > start ? ""
-                                                                             : newline,
-        (int)indent, document->data + start, key, value, newline);
+    span.now = arena_printf(rewrite->arena, "%s%.*s%s: %s%s", ended ? "" : newline,
+                            (int)indent, document->data + start, key, value, newline);
     span.label = arena_printf(rewrite->arena, "%s: %s", key, value);
     span_emit(rewrite, span);
     return REWRITE_OK;
@@ -355,14 +386,13 @@ enum rewrite_fault rewrite_remove(const struct rewrite *rewrite,
     enum rewrite_fault fault = check_entry(rewrite, entry);
     const struct document *document = rewrite->document;
     size_t start, indent, end = end_of(entry->value);
-    bool question;
 
     if (fault != REWRITE_OK)
         return fault;
     if (has_anchor(entry->value))
         return REWRITE_ANCHOR;
-    if (document->root->flow || document->root->count == 1 ||
-        !find_indent(document, entry, &start, &indent, &question) || question)
+    if (document->root->flow || document->root->count == 1 || document->odd_breaks ||
+        !find_indent(document, entry, &start, &indent))
         return REWRITE_SHAPE;
     start = entry->key->at.byte;
     span_emit(rewrite,

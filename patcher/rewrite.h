@@ -16,7 +16,8 @@ enum rewrite_fault {
     REWRITE_ANCHOR,        /* an anchor, an alias or a merge: TS007 */
     REWRITE_INTERPOLATION, /* `${...}`: TS008 */
     REWRITE_TWICE,         /* the key is given twice (TS005): nobody knows which one counts */
-    REWRITE_SHAPE          /* the layout leaves no sure way: `? key`, comments inside a value */
+    REWRITE_SHAPE          /* the layout leaves no sure way: `? key`, comments inside a value,
+                              line ends that readers disagree about */
 };
 
 struct rewrite {

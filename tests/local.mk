@@ -36,7 +36,7 @@ unit_tests += %D%/unit/test_log
 unit_tests += %D%/unit/test_random
 unit_tests += %D%/unit/test_spawn
 unit_tests += %D%/unit/test_text
-EXTRA_DIST += %D%/unit/unit.h %D%/unit/unit_model.h
+EXTRA_DIST += %D%/unit/corpus.h %D%/unit/unit.h %D%/unit/unit_model.h
 
 # precision
 unit_tests += %D%/unit/test_device
@@ -78,35 +78,24 @@ unit_tests += %D%/unit/test_tokenizer
 
 # patcher
 unit_tests += %D%/unit/test_backup
+unit_tests += %D%/unit/test_corpus
 unit_tests += %D%/unit/test_diff
 unit_tests += %D%/unit/test_document
 unit_tests += %D%/unit/test_edits
 unit_tests += %D%/unit/test_finding
-unit_tests += %D%/unit/test_jobfile
-unit_tests += %D%/unit/test_journal
-unit_tests += %D%/unit/test_ledger
-unit_tests += %D%/unit/test_place
-unit_tests += %D%/unit/test_rewrite
-unit_tests += %D%/unit/test_settle
-unit_tests += %D%/unit/test_corpus
-unit_tests += %D%/unit/test_jobfile
-unit_tests += %D%/unit/test_journal
-unit_tests += %D%/unit/test_ledger
-unit_tests += %D%/unit/test_patch_cases
-unit_tests += %D%/unit/test_place
-unit_tests += %D%/unit/test_rewrite
-unit_tests += %D%/unit/test_corpus
-unit_tests += %D%/unit/test_document
-unit_tests += %D%/unit/test_edits
-unit_tests += %D%/unit/test_finding
 unit_tests += %D%/unit/test_job_manual
+unit_tests += %D%/unit/test_jobfile
+unit_tests += %D%/unit/test_journal
+unit_tests += %D%/unit/test_ledger
 unit_tests += %D%/unit/test_nearest
 unit_tests += %D%/unit/test_patch_cases
+unit_tests += %D%/unit/test_place
 unit_tests += %D%/unit/test_rewrite
 unit_tests += %D%/unit/test_rules
 unit_tests += %D%/unit/test_scalar
 unit_tests += %D%/unit/test_schema
 unit_tests += %D%/unit/test_settle
+unit_tests += %D%/unit/test_spans
 
 # runner
 unit_tests += %D%/unit/test_drop
@@ -119,6 +108,8 @@ unit_tests += %D%/unit/test_steps
 unit_tests += %D%/unit/test_watch
 
 # parsers, over their corpora
+fuzz_tests += %D%/fuzz/fuzz_document
+fuzz_tests += %D%/fuzz/fuzz_journal
 fuzz_tests += %D%/fuzz/fuzz_json
 fuzz_tests += %D%/fuzz/fuzz_safetensors
 
