@@ -75,6 +75,8 @@ unit_tests += %D%/unit/test_safetensors
 unit_tests += %D%/unit/test_schedule
 unit_tests += %D%/unit/test_shapes
 unit_tests += %D%/unit/test_tokenizer
+heavy_tests += %D%/unit/test_trainer
+heavy_tests += %D%/unit/test_trainer_kill
 
 # patcher
 unit_tests += %D%/unit/test_backup
