@@ -23,7 +23,7 @@ struct backend {
 struct backend_options {
     const struct device *device; /* kind and ordinal */
     int threads;                 /* CPU: 0 for all that may be used */
-    bool no_onednn;              /* CPU: use our own products */
+    bool no_onednn;              /* CPU: our own products, whatever is installed */
 };
 
 struct backend_ops {

@@ -126,12 +126,17 @@ static void cpu_close(struct backend *be)
     free(cpu);
 }
 
-/* TRAINSPOOL_NO_ONEDNN=1 in the environment asks for it as well. */
-static bool wants_no_onednn(const struct backend_options *options)
+/* TRAINSPOOL_NO_ONEDNN in the environment: 1 never takes it, 0 takes it wherever it is.
+ */
+static enum matmul_choice choice_of(const struct backend_options *options)
 {
     const char *asked = getenv("TRAINSPOOL_NO_ONEDNN");
 
-    return options->no_onednn || (asked && *asked && strcmp(asked, "0") != 0);
+    if (options->no_onednn)
+        return MATMUL_OWN;
+    if (!asked || !*asked)
+        return MATMUL_BEST;
+    return strcmp(asked, "0") == 0 ? MATMUL_ONEDNN : MATMUL_OWN;
 }
 
 static struct backend *cpu_open(const struct backend_options *options, struct error *err)
@@ -148,7 +153,7 @@ static struct backend *cpu_open(const struct backend_options *options, struct er
     cpu->pool = pool_new(threads, err);
     if (cpu->pool)
         cpu->matmul =
-            matmul_new(cpu->isa, pool_threads(cpu->pool), wants_no_onednn(options), err);
+            matmul_new(cpu->isa, pool_threads(cpu->pool), choice_of(options), err);
     if (!cpu->matmul) {
         cpu_close(&cpu->base);
         return NULL;

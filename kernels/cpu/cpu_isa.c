@@ -35,10 +35,28 @@ static enum cpu_isa best(void)
         return CPU_ISA_AVX512;
     return CPU_ISA_AVX2;
 }
+
+/* CPUID 7.0, EDX 22: AMX-BF16 (Intel, Software Developer's Manual, volume 2A). */
+static bool has_amx(void)
+{
+    unsigned a, b, c, d;
+
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 22 & 1);
+}
+
+bool cpu_isa_has_more(void)
+{
+    return has_amx() || (best() == CPU_ISA_AVX2 && __builtin_cpu_supports("avx512f"));
+}
 #else
 static enum cpu_isa best(void)
 {
     return CPU_ISA_GENERIC;
+}
+
+bool cpu_isa_has_more(void)
+{
+    return true;
 }
 #endif
 

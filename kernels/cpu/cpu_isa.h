@@ -2,6 +2,8 @@
 #ifndef KERNELS_CPU_CPU_ISA_H
 #define KERNELS_CPU_CPU_ISA_H
 
+#include <stdbool.h>
+
 enum cpu_isa {
     CPU_ISA_GENERIC,
     CPU_ISA_AVX2,   /* with FMA and F16C */
@@ -13,6 +15,9 @@ enum cpu_isa {
 /* The best this machine and this build have.  TRAINSPOOL_ISA=generic or avx2 in the
  * environment asks for less; asking for what is not there is ignored. */
 enum cpu_isa cpu_isa_detect(void);
+/* This machine multiplies faster with instructions we have no kernels for: AMX, AVX-512
+ * without BF16, or no x86-64 at all. */
+bool cpu_isa_has_more(void);
 const char *cpu_isa_name(enum cpu_isa isa); /* "avx512" */
 
 #endif

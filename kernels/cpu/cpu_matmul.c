@@ -5,11 +5,13 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/cpu_matmul_tiles.h"
+#include "kernels/cpu/cpu_onednn.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
 struct matmul {
+    struct onednn *onednn; /* or NULL */
     struct tiles *tiles;
 };
 
@@ -40,20 +42,23 @@ void cpu_matmul(struct backend *be, const struct op_matmul *op)
     assert(is_sound(op));
     if (cpu->failed.code != ERROR_NONE || op->out.rows == 0 || op->out.cols == 0)
         return;
-    tiles_matmul(cpu->matmul->tiles, cpu->pool, op);
+    if (!tiles_matmul(cpu->matmul->tiles, cpu->pool, op))
+        error_set(&cpu->failed, ERROR_SYSTEM, "%s cannot multiply: out of memory",
+                  onednn_name(cpu->matmul->onednn));
 }
 
-struct matmul *matmul_new(enum cpu_isa isa, size_t threads, bool no_onednn,
+struct matmul *matmul_new(enum cpu_isa isa, size_t threads, enum matmul_choice choice,
                           struct error *err)
 {
     struct matmul *matmul = calloc(1, sizeof(*matmul));
 
-    (void)no_onednn;
     if (!matmul) {
         error_errno(err, "cannot get memory for products");
         return NULL;
     }
-    matmul->tiles = tiles_new(isa, threads, err);
+    if (choice == MATMUL_ONEDNN || (choice == MATMUL_BEST && cpu_isa_has_more()))
+        matmul->onednn = onednn_open(threads);
+    matmul->tiles = tiles_new(isa, threads, matmul->onednn, err);
     if (!matmul->tiles) {
         matmul_free(matmul);
         return NULL;
@@ -66,6 +71,7 @@ void matmul_free(struct matmul *matmul)
     if (!matmul)
         return;
     tiles_free(matmul->tiles);
+    onednn_close(matmul->onednn);
     free(matmul);
 }
 
@@ -76,6 +82,5 @@ size_t matmul_bytes(const struct matmul *matmul)
 
 const char *matmul_name(const struct matmul *matmul)
 {
-    (void)matmul;
-    return "own products";
+    return matmul->onednn ? onednn_name(matmul->onednn) : "own products";
 }

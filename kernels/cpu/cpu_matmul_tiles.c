@@ -12,23 +12,23 @@
 #include "kernels/cpu/cpu_matmul_tiles.h"
 
 #include "base/size.h"
+#include "kernels/cpu/cpu_matmul_grid.h"
 #include "kernels/cpu/cpu_matmul_kernel.h"
 
-#include <assert.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 enum {
     PANELS_BYTES = 512 << 10, /* of b, to stay in the second cache (1 MiB on Zen 4) */
-    DEEP_BYTES = 4096,        /* of a row of a in a block of k, where a is deep, ... */
-    FLAT_BYTES = 2048,        /* ... and where a cache line has but one k */
-    TILE_ROWS = 256,          /* packing b costs 1/16 or so of multiplying it so often */
+    PANELS_ROOM = 2 << 20, /* a thread's: at least one panel, however deep a block is */
+    DEEP_BYTES = 4096,     /* of a row of a in a block of k, where a is deep, ... */
+    FLAT_BYTES = 2048,     /* ... and where a cache line has but one k */
+    TILE_ROWS = 256,       /* packing b costs 1/16 or so of multiplying it so often */
     TILE_COLS = 768,
-    FEWEST_TILES = 16, /* below it tiles get smaller or k is cut */
-    LEAST_DEPTH = 512, /* of a part */
-    PARTS_BYTES = 16 << 20,
-    PANELS_ROOM = 2 << 20, /* a thread's panels: at least one, however deep a block is */
+    ONEDNN_COLS = 4096, /* oneDNN is fastest where a tile has whole rows */
+    ONEDNN_UNIT = 64,
     PACK_DEPTH = 32,
     ADD_ROWS = 16,
 };
@@ -42,31 +42,30 @@ struct panels {
 
 struct tiles {
     const struct matmul_kernels *kernels;
+    struct onednn *onednn; /* or NULL */
     uint64_t number;
     char *map;
     size_t map_bytes;
-    float *parts; /* PARTS_BYTES */
+    float *parts; /* GRID_PARTS_BYTES */
     struct panels panels[];
 };
 
 /* How a's side comes to the innermost loop. */
 enum a_way { A_IN_PLACE, A_PACKED, A_UNFOLDED };
 
-struct grid {
-    size_t tile_rows, tile_cols; /* the last ones are smaller */
-    size_t rows, cols, parts;    /* tiles and parts there are */
-    size_t part_depth;           /* of k; the last part is smaller */
-    size_t block_depth;          /* what is multiplied at once */
-};
-
 struct product {
     struct tiles *tiles;
     const struct op_matmul *op;
     struct matmul_side a, b;
-    size_t depth; /* K */
     bool pairs;
     enum a_way way;
+    struct grid_wish wish;
     struct grid grid;
+    size_t block_depth; /* what is multiplied at once */
+    /* oneDNN's, for tiles whose rows, columns and depth are those of the last one or not.
+     */
+    const struct onednn_plan *plans[2][2][2];
+    atomic_bool failed;
 };
 
 static const struct matmul_kernels *const kernels_of[CPU_ISA_COUNT] = {
@@ -87,74 +86,12 @@ static size_t divide_up(size_t a, size_t b)
     return (a + b - 1) / b;
 }
 
-/* In equal pieces of at most `most`, rounded up to `unit`. */
-static size_t piece(size_t whole, size_t most, size_t unit)
+/* Where a part of a side begins. */
+static const void *side_at(const struct matmul_side *side, size_t outer, size_t k)
 {
-    size_t even = divide_up(whole, divide_up(whole, most));
+    size_t at = side->deep ? outer * side->stride + k : k * side->stride + outer;
 
-    return divide_up(even, unit) * unit;
-}
-
-static size_t tile_count(const struct grid *grid)
-{
-    return grid->rows * grid->cols * grid->parts;
-}
-
-static void count_tiles(struct grid *grid, const struct tensor *out)
-{
-    grid->rows = divide_up(out->rows, grid->tile_rows);
-    grid->cols = divide_up(out->cols, grid->tile_cols);
-}
-
-/* Cut k where it is long against what the parts' sums cost. */
-static void cut_depth(struct grid *grid, const struct tensor *out, size_t depth)
-{
-    size_t sums = out->rows * out->cols * sizeof(float);
-    size_t parts = divide_up(FEWEST_TILES, grid->rows * grid->cols);
-
-    parts = least(parts, depth / LEAST_DEPTH);
-    parts = least(parts, PARTS_BYTES / sums);
-    if (parts < 2)
-        return;
-    grid->part_depth = piece(depth, divide_up(depth, parts), 32);
-    grid->parts = divide_up(depth, grid->part_depth);
-}
-
-static void cut_tiles(struct grid *grid, const struct matmul_kernels *kernels,
-                      const struct tensor *out)
-{
-    while (tile_count(grid) < FEWEST_TILES && grid->tile_rows >= 16 * kernels->rows) {
-        grid->tile_rows =
-            piece(grid->tile_rows, divide_up(grid->tile_rows, 2), kernels->rows);
-        count_tiles(grid, out);
-    }
-    while (tile_count(grid) < FEWEST_TILES && grid->tile_cols >= 2 * kernels->cols) {
-        grid->tile_cols =
-            piece(grid->tile_cols, divide_up(grid->tile_cols, 2), kernels->cols);
-        count_tiles(grid, out);
-    }
-}
-
-static struct grid grid_of(const struct product *product)
-{
-    const struct matmul_kernels *kernels = product->tiles->kernels;
-    const struct tensor *out = &product->op->out;
-    size_t bytes = product->pairs ? 2 : 4;
-    struct grid grid = { .parts = 1, .part_depth = product->depth };
-    size_t wide;
-
-    grid.block_depth = (product->a.deep ? DEEP_BYTES : FLAT_BYTES) / bytes;
-    grid.block_depth = piece(product->depth, grid.block_depth, 32);
-    wide = PANELS_BYTES / (grid.block_depth * bytes) / kernels->cols * kernels->cols;
-    wide = wide < kernels->cols ? kernels->cols : least(wide, TILE_COLS);
-    grid.tile_cols = piece(out->cols, wide, kernels->cols);
-    grid.tile_rows = piece(out->rows, TILE_ROWS, kernels->rows);
-    count_tiles(&grid, out);
-    if (tile_count(&grid) < FEWEST_TILES)
-        cut_depth(&grid, out, product->depth);
-    cut_tiles(&grid, kernels, out);
-    grid.block_depth = piece(grid.part_depth, grid.block_depth, 32);
-    return grid;
+    return (const char *)side->data + at * format_info(side->format)->bytes;
 }
 
 /*
@@ -211,17 +148,14 @@ static void take_a(const struct product *product, const struct matmul_part *part
 {
     const struct matmul_kernels *kernels = product->tiles->kernels;
     const struct matmul_side *a = &product->a;
-    size_t bytes = product->pairs ? 2 : 4;
 
     block->a = room;
     block->a_stride = copied_stride(product, part);
     block->a_deep = a->deep;
     switch (product->way) {
     case A_IN_PLACE:
-        block->a = (const char *)a->data + (part->first * (a->deep ? a->stride : 1) +
-                                            part->k * (a->deep ? 1 : a->stride)) *
-                                               bytes;
-        block->a_stride = a->stride * bytes / 4;
+        block->a = side_at(a, part->first, part->k);
+        block->a_stride = product->pairs ? a->stride / 2 : a->stride;
         break;
     case A_UNFOLDED:
         kernels->unfold(room, block->a_stride, a, part);
@@ -251,61 +185,55 @@ static const void *take_b(const struct product *product, const struct matmul_par
     return panels->data;
 }
 
-/* A tile's rows and columns, and its part of k. */
-struct place {
-    struct matmul_part a, b;
-};
-
-static struct place place_of(const struct product *product, size_t task)
-{
-    const struct grid *grid = &product->grid;
-    const struct tensor *out = &product->op->out;
-    size_t row = task % grid->rows * grid->tile_rows;
-    size_t col = task / grid->rows % grid->cols * grid->tile_cols;
-    size_t k = task / grid->rows / grid->cols * grid->part_depth;
-    size_t depth = least(grid->part_depth, product->depth - k);
-
-    return (struct place) {
-        .a = { row, least(grid->tile_rows, out->rows - row), k, depth },
-        .b = { col, least(grid->tile_cols, out->cols - col), k, depth },
-    };
-}
-
 /* block->out = what it says of a tile, block after block of k. */
-static void multiply_tile(const struct product *product, const struct place *place,
-                          struct pool_worker *worker, struct matmul_block *block)
+static void multiply_own(const struct product *product, const struct grid_place *place,
+                         struct pool_worker *worker, struct matmul_block *block)
 {
-    struct place now = *place;
-    size_t end = place->a.k + place->a.depth;
-    float *room;
+    size_t depth = least(product->block_depth, place->depth);
+    struct matmul_part a = { place->row, place->rows, place->k, depth };
+    struct matmul_part b = { place->col, place->cols, place->k, depth };
+    size_t end = place->k + place->depth;
+    float *room = room_for_a(product, &a, worker);
 
-    now.a.depth = least(product->grid.block_depth, place->a.depth);
-    room = room_for_a(product, &now.a, worker);
-    for (; now.a.k < end; now.a.k += now.a.depth) {
-        now.a.depth = least(now.a.depth, end - now.a.k);
-        now.b.k = now.a.k;
-        now.b.depth = now.a.depth;
-        block->depth = now.a.depth;
-        block->b = take_b(product, &now.b, worker);
-        take_a(product, &now.a, room, block);
+    for (; a.k < end; a.k += depth) {
+        a.depth = b.depth = block->depth = least(depth, end - a.k);
+        b.k = a.k;
+        block->b = take_b(product, &b, worker);
+        take_a(product, &a, room, block);
         product->tiles->kernels->multiply(block, product->pairs);
         block->add = true;
         block->bias = NULL;
     }
 }
 
+static void multiply_tile(struct product *product, const struct grid_place *place,
+                          struct pool_worker *worker, struct matmul_block *block)
+{
+    const struct grid *grid = &product->grid;
+    const struct onednn_plan *plan =
+        product->plans[place->rows < grid->tile_rows][place->cols < grid->tile_cols]
+                      [place->depth < grid->part_depth];
+
+    if (!plan)
+        multiply_own(product, place, worker, block);
+    else if (!onednn_multiply(
+                 product->tiles->onednn, plan, side_at(&product->a, place->row, place->k),
+                 side_at(&product->b, place->col, place->k), block->out.data, worker))
+        product->failed = true;
+}
+
 /* What the operation wants of the rows and columns of a tile. */
 static struct matmul_block block_of(const struct product *product,
-                                    const struct place *place)
+                                    const struct grid_place *place)
 {
     const struct op_matmul *op = product->op;
-    struct tensor rows = tensor_rows(op->out, place->a.first, place->a.count);
+    struct tensor rows = tensor_rows(op->out, place->row, place->rows);
 
     return (struct matmul_block) {
-        .rows = place->a.count,
-        .cols = place->b.count,
-        .out = tensor_columns(rows, place->b.first, place->b.count),
-        .bias = op->bias.data ? (const float *)op->bias.data + place->b.first : NULL,
+        .rows = place->rows,
+        .cols = place->cols,
+        .out = tensor_columns(rows, place->col, place->cols),
+        .bias = op->bias.data ? (const float *)op->bias.data + place->col : NULL,
         .alpha = op->alpha,
         .add = op->beta != 0,
     };
@@ -326,13 +254,13 @@ static struct matmul_block sum_of(const struct matmul_block *block, float *sums,
 
 static void tile_task(void *context, size_t task, struct pool_worker *worker)
 {
-    const struct product *product = context;
+    struct product *product = context;
     const struct matmul_kernels *kernels = product->tiles->kernels;
-    struct place place = place_of(product, task);
+    struct grid_place place = grid_place(&product->grid, &product->wish, task);
     struct matmul_block block = block_of(product, &place), sum;
     float *sums;
 
-    if (block.out.format == FORMAT_FP32 || place.a.depth <= product->grid.block_depth) {
+    if (block.out.format == FORMAT_FP32 || place.depth <= product->block_depth) {
         multiply_tile(product, &place, worker, &block);
         return;
     }
@@ -345,20 +273,17 @@ static void tile_task(void *context, size_t task, struct pool_worker *worker)
 
 static float *sums_of_part(const struct product *product, size_t part)
 {
-    const struct tensor *out = &product->op->out;
-
-    return product->tiles->parts + part * out->rows * out->cols;
+    return product->tiles->parts + part * product->wish.rows * product->wish.cols;
 }
 
 static void part_task(void *context, size_t task, struct pool_worker *worker)
 {
-    const struct product *product = context;
-    size_t cols = product->op->out.cols;
-    struct place place = place_of(product, task);
+    struct product *product = context;
+    size_t cols = product->wish.cols;
+    struct grid_place place = grid_place(&product->grid, &product->wish, task);
     struct matmul_block block = block_of(product, &place);
-    float *sums = sums_of_part(product, task / product->grid.rows / product->grid.cols);
-    struct matmul_block sum =
-        sum_of(&block, sums + place.a.first * cols + place.b.first, cols);
+    float *sums = sums_of_part(product, place.part);
+    struct matmul_block sum = sum_of(&block, sums + place.row * cols + place.col, cols);
 
     multiply_tile(product, &place, worker, &sum);
 }
@@ -367,15 +292,14 @@ static void part_task(void *context, size_t task, struct pool_worker *worker)
 static void add_task(void *context, size_t task, struct pool_worker *worker)
 {
     const struct product *product = context;
-    const struct tensor *out = &product->op->out;
-    size_t first = task * ADD_ROWS, cols = out->cols;
-    struct place place = { .a = { .first = first,
-                                  .count = least(ADD_ROWS, out->rows - first) },
-                           .b = { .count = cols } };
+    size_t first = task * ADD_ROWS, cols = product->wish.cols;
+    struct grid_place place = { .row = first,
+                                .rows = least(ADD_ROWS, product->wish.rows - first),
+                                .cols = cols };
     struct matmul_block block = block_of(product, &place);
 
     (void)worker;
-    for (size_t i = 0; i < place.a.count; i++) {
+    for (size_t i = 0; i < place.rows; i++) {
         float *sum = sums_of_part(product, 0) + (first + i) * cols;
 
         for (size_t part = 1; part < product->grid.parts; part++) {
@@ -394,35 +318,114 @@ static enum a_way way_of(const struct product *product)
 
     if (!product->pairs)
         return a->format == FORMAT_FP32 ? A_IN_PLACE : A_UNFOLDED;
-    return a->deep && a->stride % 2 == 0 && product->depth % 2 == 0 ? A_IN_PLACE
-                                                                    : A_PACKED;
+    return a->deep && a->stride % 2 == 0 && product->wish.depth % 2 == 0 ? A_IN_PLACE
+                                                                         : A_PACKED;
 }
 
-void tiles_matmul(struct tiles *tiles, struct pool *pool, const struct op_matmul *op)
+/* Tiles for our own kernels. */
+static void cut_for_own(struct product *product)
+{
+    const struct matmul_kernels *kernels = product->tiles->kernels;
+    size_t bytes = product->pairs ? 2 : 4;
+    size_t deep = (product->a.deep ? DEEP_BYTES : FLAT_BYTES) / bytes;
+    size_t depth = grid_piece(product->wish.depth, deep, 32);
+    size_t wide = PANELS_BYTES / (depth * bytes) / kernels->cols * kernels->cols;
+
+    product->wish.row_unit = kernels->rows;
+    product->wish.col_unit = kernels->cols;
+    product->wish.tile_rows = TILE_ROWS;
+    product->wish.tile_cols =
+        wide < kernels->cols ? kernels->cols : least(wide, TILE_COLS);
+    product->grid = grid_of(&product->wish);
+    product->block_depth = grid_piece(product->grid.part_depth, deep, 32);
+    product->way = way_of(product);
+}
+
+/* The length of the last piece of a whole, or of the others (if there are any). */
+static size_t length(size_t whole, size_t piece, bool last)
+{
+    return last && whole % piece ? whole % piece : least(whole, piece);
+}
+
+static bool find_plans(struct product *product)
+{
+    const struct op_matmul *op = product->op;
+    const struct grid *grid = &product->grid;
+    bool parts = grid->parts > 1;
+
+    for (size_t i = 0; i < 8; i++) {
+        bool end_row = i & 4, end_col = i & 2, end_depth = i & 1;
+        struct onednn_shape shape = {
+            .rows = length(op->out.rows, grid->tile_rows, end_row),
+            .cols = length(op->out.cols, grid->tile_cols, end_col),
+            .depth = length(product->wish.depth, grid->part_depth, end_depth),
+            .a_stride = op->a.stride,
+            .b_stride = op->b.stride,
+            .out_stride = parts ? op->out.cols : op->out.stride,
+            .in = op->a.format,
+            .out = parts ? FORMAT_FP32 : op->out.format,
+            .trans_a = op->trans_a,
+            .trans_b = op->trans_b,
+            .add = op->beta != 0 && !parts,
+        };
+
+        product->plans[end_row][end_col][end_depth] =
+            onednn_find(product->tiles->onednn, &shape);
+        if (!product->plans[end_row][end_col][end_depth])
+            return false;
+    }
+    return true;
+}
+
+/* Tiles for oneDNN; false if it is not to be used. */
+static bool cut_for_onednn(struct product *product)
+{
+    const struct op_matmul *op = product->op;
+
+    if (!product->tiles->onednn || op->a.format == FORMAT_FP16 || op->alpha != 1 ||
+        op->bias.data)
+        return false;
+    product->wish.row_unit = 1;
+    product->wish.col_unit = ONEDNN_UNIT;
+    product->wish.tile_rows = TILE_ROWS;
+    product->wish.tile_cols = ONEDNN_COLS;
+    product->grid = grid_of(&product->wish);
+    product->block_depth = product->grid.part_depth;
+    if (find_plans(product))
+        return true;
+    memset(product->plans, 0, sizeof(product->plans));
+    return false;
+}
+
+bool tiles_matmul(struct tiles *tiles, struct pool *pool, const struct op_matmul *op)
 {
     struct product product = {
         .tiles = tiles,
         .op = op,
         .a = { op->a.data, op->a.format, op->a.stride, !op->trans_a },
         .b = { op->b.data, op->b.format, op->b.stride, op->trans_b },
-        .depth = op->trans_a ? op->a.rows : op->a.cols,
         .pairs = tiles->kernels->bf16 && op->a.format == FORMAT_BF16,
+        .wish = { .rows = op->out.rows,
+                  .cols = op->out.cols,
+                  .depth = op->trans_a ? op->a.rows : op->a.cols },
     };
 
-    product.way = way_of(&product);
-    product.grid = grid_of(&product);
+    if (!cut_for_onednn(&product))
+        cut_for_own(&product);
     tiles->number++;
     if (product.grid.parts == 1) {
-        pool_run(pool, tile_count(&product.grid), tile_task, &product);
-        return;
+        pool_run(pool, grid_tasks(&product.grid), tile_task, &product);
+    } else {
+        pool_run(pool, grid_tasks(&product.grid), part_task, &product);
+        pool_run(pool, divide_up(op->out.rows, ADD_ROWS), add_task, &product);
     }
-    pool_run(pool, tile_count(&product.grid), part_task, &product);
-    pool_run(pool, divide_up(op->out.rows, ADD_ROWS), add_task, &product);
+    return !product.failed;
 }
 
 /* Panels one after the other, then the parts, in one mapping: pages come as they are
  * touched. */
-struct tiles *tiles_new(enum cpu_isa isa, size_t threads, struct error *err)
+struct tiles *tiles_new(enum cpu_isa isa, size_t threads, struct onednn *onednn,
+                        struct error *err)
 {
     struct tiles *tiles = calloc(1, sizeof(*tiles) + threads * sizeof(tiles->panels[0]));
 
@@ -431,7 +434,8 @@ struct tiles *tiles_new(enum cpu_isa isa, size_t threads, struct error *err)
         return NULL;
     }
     tiles->kernels = kernels_of[isa];
-    tiles->map_bytes = threads * PANELS_ROOM + PARTS_BYTES;
+    tiles->onednn = onednn;
+    tiles->map_bytes = threads * PANELS_ROOM + GRID_PARTS_BYTES;
     tiles->map = mmap(NULL, tiles->map_bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (tiles->map == MAP_FAILED) {
