@@ -253,6 +253,30 @@ static void test_shapes_refuse_what_cannot_train(void **state)
     }
 }
 
+static void test_shapes_refuse_contradictions(void **state)
+{
+    struct memory_use use;
+    struct error err = { 0 };
+
+    (void)state;
+    plan.method = METHOD_FREEZE;
+    plan.freeze_trainable_layers = 1;
+    plan.freeze_trainable_modules = "mlp,attn";
+    assert_false(shapes_memory(&plan, &config, 0, 0, &use, &err));
+    assert_non_null(strstr(err.text, "\"attn\""));
+    error_clear(&err);
+    plan.method = METHOD_FULL;
+    plan.adapter_name_or_path = "adapter";
+    assert_false(shapes_memory(&plan, &config, 0, 0, &use, &err));
+    assert_non_null(strstr(err.text, "finetuning_type: lora"));
+    error_clear(&err);
+    plan.method = METHOD_LORA;
+    plan.adapter_name_or_path = NULL;
+    plan.train_from_scratch = true;
+    assert_false(shapes_memory(&plan, &config, 0, 0, &use, &err));
+    assert_non_null(strstr(err.text, "train_from_scratch"));
+}
+
 static void test_shapes_notice_overflow(void **state)
 {
     struct error err = { 0 };
@@ -281,6 +305,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_shapes_checkpointing_keeps_block_inputs,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes_refuse_what_cannot_train, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_shapes_refuse_contradictions, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_shapes_notice_overflow, setup, teardown),
     };

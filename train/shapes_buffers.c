@@ -1,0 +1,134 @@
+/* train/shapes_buffers.c - every buffer of a run, how many of it there are, and where. */
+#include "config.h"
+
+#include "train/shapes.h"
+
+#include "base/size.h"
+#include "train/shapes_parts.h"
+
+enum kind { KIND_FP32, KIND_COMPUTE };
+/* How long a buffer lives: in every block whatever is recomputed, in every block unless
+ * blocks are recomputed (and only if the products over it have something to train), or
+ * once. */
+enum life {
+    LIFE_BLOCK,
+    LIFE_KEPT,
+    LIFE_KEPT_QKV,
+    LIFE_KEPT_GATE_UP,
+    LIFE_KEPT_DOWN,
+    LIFE_ONCE
+};
+
+static const struct buffer_row {
+    const char *name;
+    enum kind kind;
+    enum dim rows, cols;
+    enum life life;
+    bool activation;
+} buffer_rows[BUFFERS] = {
+    [BUFFER_X_IN] = { "block input", KIND_FP32, DIM_N, DIM_C, LIFE_BLOCK, true },
+    [BUFFER_RSTD1] = { "first norm", KIND_FP32, DIM_ONE, DIM_N, LIFE_KEPT, true },
+    [BUFFER_H1] = { "first norm", KIND_COMPUTE, DIM_N, DIM_C, LIFE_KEPT_QKV, true },
+    [BUFFER_QKV] = { "q, k, v", KIND_COMPUTE, DIM_N, DIM_QKV, LIFE_KEPT, true },
+    [BUFFER_ATT] = { "attention", KIND_COMPUTE, DIM_N, DIM_Q, LIFE_KEPT, true },
+    [BUFFER_LSE] = { "attention", KIND_FP32, DIM_H, DIM_N, LIFE_KEPT, true },
+    [BUFFER_X_MID] = { "after attention", KIND_FP32, DIM_N, DIM_C, LIFE_KEPT, true },
+    [BUFFER_RSTD2] = { "second norm", KIND_FP32, DIM_ONE, DIM_N, LIFE_KEPT, true },
+    [BUFFER_H2] = { "second norm", KIND_COMPUTE, DIM_N, DIM_C, LIFE_KEPT_GATE_UP, true },
+    [BUFFER_GATE_UP] = { "gate, up", KIND_COMPUTE, DIM_N, DIM_GATE_UP, LIFE_KEPT, true },
+    [BUFFER_ACT] = { "swiglu", KIND_COMPUTE, DIM_N, DIM_I, LIFE_KEPT_DOWN, true },
+    [BUFFER_U_QKV] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_QKV, LIFE_KEPT, true },
+    [BUFFER_U_O] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_O, LIFE_KEPT, true },
+    [BUFFER_U_GATE_UP] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_GATE_UP, LIFE_KEPT, true },
+    [BUFFER_U_DOWN] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_DOWN, LIFE_KEPT, true },
+    [BUFFER_X_LAST] = { "last norm", KIND_FP32, DIM_N, DIM_C, LIFE_ONCE, true },
+    [BUFFER_RSTD] = { "last norm", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, true },
+    [BUFFER_H_LAST] = { "last norm", KIND_COMPUTE, DIM_N, DIM_C, LIFE_ONCE, true },
+    [BUFFER_DELTA] = { "residual", KIND_FP32, DIM_N, DIM_C, LIFE_ONCE, true },
+    [BUFFER_DX] = { "gradient", KIND_FP32, DIM_N, DIM_C, LIFE_ONCE, true },
+    [BUFFER_DX_COPY] = { "gradient", KIND_COMPUTE, DIM_N, DIM_COPY, LIFE_ONCE, true },
+    [BUFFER_DH] = { "gradient", KIND_COMPUTE, DIM_N, DIM_WIDE, LIFE_ONCE, true },
+    [BUFFER_DQKV] = { "gradient", KIND_COMPUTE, DIM_N, DIM_QKV, LIFE_ONCE, true },
+    [BUFFER_DACT] = { "gradient", KIND_COMPUTE, DIM_N, DIM_I, LIFE_ONCE, true },
+    [BUFFER_DLSE] = { "gradient", KIND_FP32, DIM_H, DIM_N, LIFE_ONCE, true },
+    [BUFFER_LORA_G] = { "lora gradient", KIND_COMPUTE, DIM_N, DIM_LORA_G, LIFE_ONCE,
+                        true },
+    [BUFFER_LORA_X] = { "lora dropout", KIND_COMPUTE, DIM_N, DIM_LORA_X, LIFE_ONCE,
+                        true },
+    [BUFFER_WEIGHT] = { "weight", KIND_COMPUTE, DIM_ONE, DIM_WEIGHT, LIFE_ONCE, false },
+    [BUFFER_BIAS] = { "bias", KIND_FP32, DIM_ONE, DIM_BIAS, LIFE_ONCE, false },
+    [BUFFER_LOGITS] = { "logits", KIND_FP32, DIM_CHUNK, DIM_V, LIFE_ONCE, false },
+    [BUFFER_DLOGITS] = { "logits", KIND_COMPUTE, DIM_CHUNK, DIM_V, LIFE_ONCE, false },
+    [BUFFER_GATHERED] = { "labelled", KIND_COMPUTE, DIM_CHUNK, DIM_C, LIFE_ONCE, false },
+    [BUFFER_DGATHERED] = { "labelled", KIND_COMPUTE, DIM_CHUNK, DIM_C, LIFE_ONCE, false },
+    [BUFFER_LOSSES] = { "losses", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
+    [BUFFER_ROPE] = { "rotations", KIND_FP32, DIM_N, DIM_D, LIFE_ONCE, false },
+    [BUFFER_TOKENS] = { "tokens", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
+    [BUFFER_POSITIONS] = { "positions", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
+    [BUFFER_TARGETS] = { "targets", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
+    [BUFFER_OFFSETS] = { "offsets", KIND_FP32, DIM_ONE, DIM_RUNS, LIFE_ONCE, false },
+    [BUFFER_NUMBER] = { "number", KIND_FP32, DIM_ONE, DIM_RUNS, LIFE_ONCE, false },
+};
+
+/* Do the products over one input have anything to train, in any block? */
+static bool trains(const struct maker *m, enum module first, enum module last)
+{
+    for (size_t i = 0; i < m->out->count; i++) {
+        const struct shape_parameter *p = &m->out->parameters[i];
+
+        if (p->trainable && p->module >= first && p->module <= last)
+            return true;
+    }
+    return false;
+}
+
+static size_t instances(const struct maker *m, enum life life)
+{
+    size_t layers = m->config->layers;
+    size_t kept = m->out->checkpointing ? 1 : layers;
+
+    switch (life) {
+    case LIFE_BLOCK:
+        return layers;
+    case LIFE_KEPT:
+        return kept;
+    case LIFE_KEPT_QKV:
+        return trains(m, MODULE_Q, MODULE_V) ? kept : 1;
+    case LIFE_KEPT_GATE_UP:
+        return trains(m, MODULE_GATE, MODULE_UP) ? kept : 1;
+    case LIFE_KEPT_DOWN:
+        return trains(m, MODULE_DOWN, MODULE_DOWN) ? kept : 1;
+    case LIFE_ONCE:
+        break;
+    }
+    return 1;
+}
+
+void shapes_add_buffers(struct maker *m)
+{
+    size_t at = 0;
+
+    for (enum buffer i = 0; i < BUFFERS; i++) {
+        const struct buffer_row *row = &buffer_rows[i];
+        struct shape_buffer *b = &m->out->buffers[i];
+        size_t bytes;
+
+        *b = (struct shape_buffer) {
+            .name = row->name,
+            .format = row->kind == KIND_COMPUTE ? m->out->compute : FORMAT_FP32,
+            .rows = m->dims[row->rows],
+            .cols = m->dims[row->cols],
+            .rows_are_n = row->rows == DIM_N,
+            .cols_are_n = row->cols == DIM_N,
+            .activation = row->activation,
+            .count = instances(m, row->life),
+            .at = at,
+        };
+        bytes = shapes_times(m, shapes_times(m, b->rows, b->cols),
+                             format_info(b->format)->bytes);
+        b->step = size_round(bytes, SHAPES_ALIGNMENT);
+        if (!size_add(at, shapes_times(m, b->step, b->count), &at))
+            m->overflow = true;
+    }
+    m->out->buffer_bytes = at;
+}

@@ -1,0 +1,278 @@
+/* train/shapes_parameters.c - every parameter of a model, and where it lies. */
+#include "config.h"
+
+#include "train/shapes.h"
+
+#include <string.h>
+
+#include "base/size.h"
+#include "train/shapes_parts.h"
+
+#define ALIGN_NUMBERS (SHAPES_ALIGNMENT / 2) /* aligned in every format */
+
+static const struct module_row {
+    const char *path;
+    bool in_block, linear;
+    enum dim rows, cols; /* a norm: one row */
+} module_rows[MODULES] = {
+    [MODULE_EMBED] = { "model.embed_tokens", false, false, DIM_V, DIM_C },
+    [MODULE_NORM1] = { "input_layernorm", true, false, DIM_ONE, DIM_C },
+    [MODULE_Q] = { "self_attn.q_proj", true, true, DIM_Q, DIM_C },
+    [MODULE_K] = { "self_attn.k_proj", true, true, DIM_KV, DIM_C },
+    [MODULE_V] = { "self_attn.v_proj", true, true, DIM_KV, DIM_C },
+    [MODULE_O] = { "self_attn.o_proj", true, true, DIM_C, DIM_Q },
+    [MODULE_NORM2] = { "post_attention_layernorm", true, false, DIM_ONE, DIM_C },
+    [MODULE_GATE] = { "mlp.gate_proj", true, true, DIM_I, DIM_C },
+    [MODULE_UP] = { "mlp.up_proj", true, true, DIM_I, DIM_C },
+    [MODULE_DOWN] = { "mlp.down_proj", true, true, DIM_C, DIM_I },
+    [MODULE_NORM] = { "model.norm", false, false, DIM_ONE, DIM_C },
+    [MODULE_HEAD] = { "lm_head", false, false, DIM_V, DIM_C },
+};
+
+/* What lies side by side, in the order of the layout; a group begins aligned. */
+struct group {
+    enum part part;
+    enum module first, last;
+};
+
+static const struct group before_blocks[] = {
+    { PART_WEIGHT, MODULE_EMBED, MODULE_EMBED },
+};
+
+static const struct group block_groups[] = {
+    { PART_WEIGHT, MODULE_NORM1, MODULE_NORM1 },
+    { PART_WEIGHT, MODULE_Q, MODULE_V },
+    { PART_BIAS, MODULE_Q, MODULE_V },
+    { PART_LORA_A, MODULE_Q, MODULE_V },
+    { PART_LORA_B, MODULE_Q, MODULE_Q },
+    { PART_LORA_B, MODULE_K, MODULE_K },
+    { PART_LORA_B, MODULE_V, MODULE_V },
+    { PART_WEIGHT, MODULE_O, MODULE_O },
+    { PART_BIAS, MODULE_O, MODULE_O },
+    { PART_LORA_A, MODULE_O, MODULE_O },
+    { PART_LORA_B, MODULE_O, MODULE_O },
+    { PART_WEIGHT, MODULE_NORM2, MODULE_NORM2 },
+    { PART_WEIGHT, MODULE_GATE, MODULE_UP },
+    { PART_BIAS, MODULE_GATE, MODULE_UP },
+    { PART_LORA_A, MODULE_GATE, MODULE_UP },
+    { PART_LORA_B, MODULE_GATE, MODULE_GATE },
+    { PART_LORA_B, MODULE_UP, MODULE_UP },
+    { PART_WEIGHT, MODULE_DOWN, MODULE_DOWN },
+    { PART_BIAS, MODULE_DOWN, MODULE_DOWN },
+    { PART_LORA_A, MODULE_DOWN, MODULE_DOWN },
+    { PART_LORA_B, MODULE_DOWN, MODULE_DOWN },
+};
+
+static const struct group after_blocks[] = {
+    { PART_WEIGHT, MODULE_NORM, MODULE_NORM },
+    { PART_WEIGHT, MODULE_HEAD, MODULE_HEAD },
+};
+
+const char *shapes_module(enum module module)
+{
+    return module_rows[module].path;
+}
+
+enum dim shapes_inputs(enum module module)
+{
+    return module_rows[module].cols;
+}
+
+static bool is_submodule(enum module module, const char *name, size_t len)
+{
+    const char *path = module_rows[module].path;
+
+    return module_rows[module].in_block && strcspn(path, ".") == len &&
+           strncmp(path, name, len) == 0;
+}
+
+bool shapes_has_submodule(const char *name, size_t len)
+{
+    for (enum module i = 0; i < MODULES; i++)
+        if (is_submodule(i, name, len))
+            return true;
+    return false;
+}
+
+/* LLaMA-Factory: the last (or, below 0, the first) layers, whole or some of their
+ * modules. */
+static bool freeze_trains(const struct maker *m, enum module module, size_t layer)
+{
+    int64_t wanted = m->plan->freeze_trainable_layers;
+    const char *at = m->plan->freeze_trainable_modules;
+    size_t layers = m->config->layers;
+
+    if (!module_rows[module].in_block)
+        return false;
+    if (wanted >= 0 ? layer + (size_t)wanted < layers : layer >= (size_t)-wanted)
+        return false;
+    if (!at || strcmp(at, "all") == 0)
+        return true;
+    while (*at) {
+        size_t skip = strspn(at, ", "), len = strcspn(at + skip, ", ");
+
+        if (len > 0 && is_submodule(module, at + skip, len))
+            return true;
+        at += skip + len;
+    }
+    return false;
+}
+
+static bool is_trainable(const struct maker *m, enum module module, enum part part,
+                         size_t layer)
+{
+    if (part == PART_LORA_A || part == PART_LORA_B)
+        return true;
+    switch (m->plan->method) {
+    case METHOD_FULL:
+        return true;
+    case METHOD_FREEZE:
+        return freeze_trains(m, module, layer);
+    case METHOD_LORA:
+        return m->out->lora.saved[module];
+    }
+    return false;
+}
+
+/* Is there such a parameter at all? */
+static bool exists(const struct maker *m, enum module module, enum part part)
+{
+    const struct model_config *c = m->config;
+
+    switch (part) {
+    case PART_WEIGHT:
+        return module != MODULE_HEAD || !c->tied;
+    case PART_BIAS:
+        if (module == MODULE_O)
+            return c->output_bias;
+        return module <= MODULE_V ? c->qkv_bias : c->mlp_bias;
+    case PART_LORA_A:
+    case PART_LORA_B:
+        return m->out->lora.adapted[module];
+    }
+    return false;
+}
+
+static const char *name_of(const struct maker *m, const struct shape_parameter *p)
+{
+    static const char *const suffix[] = { ".weight", ".bias", ".lora_A.weight",
+                                          ".lora_B.weight" };
+    const char *prefix = p->part >= PART_LORA_A ? "base_model.model." : "";
+    const char *path = module_rows[p->module].path;
+
+    if (module_rows[p->module].in_block)
+        return arena_printf(m->arena, "%smodel.layers.%zu.%s%s", prefix, p->layer, path,
+                            suffix[p->part]);
+    return arena_printf(m->arena, "%s%s%s", prefix, path, suffix[p->part]);
+}
+
+static void shape_of(const struct maker *m, struct shape_parameter *p)
+{
+    const struct module_row *row = &module_rows[p->module];
+
+    p->rows = m->dims[row->rows];
+    p->cols = m->dims[row->cols];
+    if (p->part == PART_LORA_A)
+        p->rows = m->out->lora.rank;
+    if (p->part == PART_LORA_B)
+        p->cols = m->out->lora.rank;
+    if (p->part == PART_BIAS) {
+        p->cols = p->rows;
+        p->rows = 1;
+    }
+    p->rank = row->rows == DIM_ONE || p->part == PART_BIAS ? 1 : 2;
+}
+
+/* Formats of storage and working copy; the head of this page in shapes.h says which and
+ * why. */
+static void formats_of(const struct maker *m, struct shape_parameter *p)
+{
+    const struct shapes *s = m->out;
+    enum format frozen = shapes_stored(m->plan->precision.frozen);
+    bool looked_up = p->module == MODULE_EMBED;
+    bool multiplied = p->rank == 2 && (!looked_up || m->config->tied);
+
+    p->copy = FORMAT_COUNT;
+    p->format = p->trainable ? s->trainable : p->rank == 1 ? FORMAT_FP32 : frozen;
+    if (!multiplied || s->compute == FORMAT_FP32 || p->format == s->compute)
+        return;
+    if (p->trainable || looked_up)
+        p->copy = s->compute;
+    else
+        p->format = s->compute;
+}
+
+static void place(struct maker *m, struct shape_parameter *p)
+{
+    size_t numbers = shapes_times(m, p->rows, p->cols);
+    size_t bytes = shapes_times(m, numbers, format_info(p->format)->bytes);
+
+    if (p->trainable) {
+        p->at = m->numbers;
+        m->numbers += numbers;
+        m->out->trainable_numbers += numbers;
+    } else {
+        p->at = m->frozen;
+        m->frozen += bytes;
+    }
+    if (p->copy != FORMAT_COUNT) {
+        p->copy_at = m->copies;
+        m->copies += shapes_times(m, numbers, format_info(p->copy)->bytes);
+    }
+    m->out->numbers += numbers;
+    if (m->numbers > SIZE_MAX / 64 || m->frozen > SIZE_MAX / 8 ||
+        m->copies > SIZE_MAX / 8)
+        m->overflow = true;
+}
+
+static void add_parameter(struct maker *m, enum module module, enum part part,
+                          size_t layer)
+{
+    struct shape_parameter *p = &m->out->parameters[m->out->count++];
+    double plus = m->plan->loraplus_lr_ratio;
+
+    *p = (struct shape_parameter) { .module = module, .part = part, .layer = layer };
+    shape_of(m, p);
+    p->name = name_of(m, p);
+    p->trainable = is_trainable(m, module, part, layer);
+    p->decays =
+        p->trainable && p->rank == 2; /* as transformers' get_decay_parameter_names */
+    /* LoRA+: B matrices and vectors; LLaMA-Factory's _create_loraplus_optimizer */
+    p->lr_factor = plus > 0 && (part == PART_LORA_B || p->rank == 1) ? plus : 1;
+    formats_of(m, p);
+    place(m, p);
+}
+
+static void add_groups(struct maker *m, const struct group *groups, size_t count,
+                       size_t layer)
+{
+    for (size_t i = 0; i < count && !m->overflow; i++) {
+        m->numbers = size_round(m->numbers, ALIGN_NUMBERS);
+        m->frozen = size_round(m->frozen, SHAPES_ALIGNMENT);
+        m->copies = size_round(m->copies, SHAPES_ALIGNMENT);
+        for (enum module j = groups[i].first; j <= groups[i].last; j++)
+            if (exists(m, j, groups[i].part))
+                add_parameter(m, j, groups[i].part, layer);
+    }
+}
+
+void shapes_add_parameters(struct maker *m)
+{
+    struct shapes *s = m->out;
+    size_t moments = m->plan->optimizer == OPTIMIZER_ADAMW ? 1 : 0;
+
+    /* no group of the tables has more than three members */
+    s->parameters =
+        arena_array(m->arena, 3 + m->config->layers * 3 * TS_COUNT(block_groups),
+                    sizeof(*s->parameters));
+    add_groups(m, before_blocks, TS_COUNT(before_blocks), 0);
+    for (size_t l = 0; l < m->config->layers; l++)
+        add_groups(m, block_groups, TS_COUNT(block_groups), l);
+    add_groups(m, after_blocks, TS_COUNT(after_blocks), 0);
+    s->segment = size_round(m->numbers, ALIGN_NUMBERS);
+    s->weight_bytes = s->segment * format_info(s->trainable)->bytes;
+    s->gradient_bytes = s->segment * sizeof(float);
+    s->moment_bytes = moments * s->weight_bytes;
+    s->copy_bytes = size_round(m->copies, SHAPES_ALIGNMENT);
+    s->frozen_bytes = size_round(m->frozen, SHAPES_ALIGNMENT);
+}

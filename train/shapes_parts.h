@@ -1,0 +1,66 @@
+/*
+ * train/shapes_parts.h - what the files shapes*.c share: the dimensions that rows of
+ * their tables are counted in, and a layout in the making.
+ */
+#ifndef TRAIN_SHAPES_PARTS_H
+#define TRAIN_SHAPES_PARTS_H
+
+#include "train/shapes.h"
+
+/* What rows and columns of parameters and buffers are counted in. */
+enum dim {
+    DIM_NONE,
+    DIM_ONE,
+    DIM_N,    /* rows of the largest batch */
+    DIM_RUNS, /* its sequences, and one */
+    DIM_V,
+    DIM_C,
+    DIM_I,
+    DIM_GATE_UP,
+    DIM_H,
+    DIM_D,
+    DIM_Q,
+    DIM_KV,
+    DIM_QKV,
+    DIM_WIDE,  /* max(C, H D) */
+    DIM_CHUNK, /* rows of a classifier chunk */
+    DIM_U_QKV,
+    DIM_U_O,
+    DIM_U_GATE_UP,
+    DIM_U_DOWN, /* adapters over one input, times r */
+    DIM_LORA_G, /* the widest of these */
+    DIM_LORA_X, /* widest input under dropout */
+    DIM_COPY,   /* C where the compute format is not fp32 */
+    DIM_WEIGHT,
+    DIM_BIAS, /* numbers to convert at a use */
+    DIMS
+};
+
+/* Everything the layout is made from. */
+struct maker {
+    const struct plan *plan;
+    const struct model_config *config;
+    struct arena *arena;
+    struct shapes *out;
+    size_t dims[DIMS];
+    size_t room;
+    size_t numbers, frozen, copies; /* where the next one goes */
+    bool overflow;
+};
+
+/* The storage a format has: TF32 is FP32 in memory. */
+static inline enum format shapes_stored(enum format format)
+{
+    return format == FORMAT_TF32 || format >= FORMAT_COUNT ? FORMAT_FP32 : format;
+}
+
+/* A product of sizes; 0, and m->overflow, where it is too large to add up. */
+size_t shapes_times(struct maker *m, size_t a, size_t b);
+/* What a module's input is counted in. */
+enum dim shapes_inputs(enum module module);
+/* Is this the first part of the path of a module of a block ("mlp")? */
+bool shapes_has_submodule(const char *name, size_t len);
+void shapes_add_parameters(struct maker *m);
+void shapes_add_buffers(struct maker *m);
+
+#endif
