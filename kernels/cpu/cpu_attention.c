@@ -218,7 +218,7 @@ static void attention_task(void *context, size_t task, struct pool_worker *worke
     size_t end = cpu_least((block + 1) * ATTENTION_ROWS, op->q.rows);
     struct attention a = { .op = op,
                            .head = task % op->heads,
-                           .shape = attention_shape_of(op) };
+                           .shape = attention_shape_of(op, op->out.format) };
 
     attention_scratch(&a, worker);
     for (size_t row = block * ATTENTION_ROWS; row < end; row = a.part.last) {

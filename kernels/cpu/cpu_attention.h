@@ -59,9 +59,13 @@ struct attention_shape {
     size_t width; /* words from row to row of a copied tile: a head in whole vectors */
 };
 
-static inline struct attention_shape attention_shape_of(const struct op_attention *op)
+/* `last` is the format of what is read besides q, k and v. */
+static inline struct attention_shape attention_shape_of(const struct op_attention *op,
+                                                        enum format last)
 {
-    bool pairs = TILE_PAIRS && op->q.format == FORMAT_BF16 && op->head_size % 2 == 0;
+    bool pairs = TILE_PAIRS && op->head_size % 2 == 0 && last == FORMAT_BF16 &&
+                 op->q.format == FORMAT_BF16 && op->k.format == FORMAT_BF16 &&
+                 op->v.format == FORMAT_BF16;
 
     return (struct attention_shape) {
         .size = op->head_size,

@@ -1,11 +1,12 @@
 /*
  * kernels/cpu/cpu_attention_backward.c - the gradients of attention, by tiles.
  *
+ *     p = e^(score - lse),  ds = p (dout v^T - delta),  delta = sum of dout * out
+ *     dv = p^T dout,  dk = scale ds^T q,  dq = scale ds k
+ *
  * Two passes, so that each gradient is written once by one task and nothing is added up
  * between tasks: one over blocks of keys makes dk and dv, one over blocks of queries
- * makes dq.  Both make the scores again, which is 7 products of a tile where one pass
- * has 5. p = e^(score - lse),  ds = p (dout v^T - delta),  delta = sum of dout * out dv =
- * p^T dout,  dk = scale ds^T q,  dq = scale ds k
+ * makes dq.  Both make the scores again: 7 products of a tile where one pass has 5.
  */
 #include "config.h"
 
@@ -243,7 +244,7 @@ static void gradient_keys_task(void *context, size_t task, struct pool_worker *w
     size_t end = cpu_least((block + 1) * ATTENTION_ROWS, forward->q.rows);
     struct gradient g = { .op = op,
                           .head = task % forward->kv_heads,
-                          .shape = attention_shape_of(forward) };
+                          .shape = attention_shape_of(forward, op->dout.format) };
 
     gradient_scratch(&g, worker);
     for (size_t row = block * ATTENTION_ROWS; row < end; row = g.part.last) {
@@ -330,7 +331,7 @@ static void gradient_queries_task(void *context, size_t task, struct pool_worker
     size_t end = cpu_least((block + 1) * ATTENTION_ROWS, forward->q.rows);
     struct gradient g = { .op = op,
                           .head = task % forward->heads,
-                          .shape = attention_shape_of(forward) };
+                          .shape = attention_shape_of(forward, op->dout.format) };
 
     gradient_scratch(&g, worker);
     for (size_t row = block * ATTENTION_ROWS; row < end; row = g.part.last) {
