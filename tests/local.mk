@@ -91,6 +91,7 @@ unit_tests += %D%/unit/test_journal
 unit_tests += %D%/unit/test_ledger
 unit_tests += %D%/unit/test_nearest
 unit_tests += %D%/unit/test_patch_cases
+unit_tests += %D%/unit/test_patcher
 unit_tests += %D%/unit/test_place
 unit_tests += %D%/unit/test_rewrite
 unit_tests += %D%/unit/test_rules
