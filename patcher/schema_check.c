@@ -21,6 +21,7 @@ struct check {
     size_t count;
     bool block;               /* in `trainspool:`: cannot be edited */
     bool external;            /* another program's business what it does */
+    const char **targets;     /* of each row of map: the name it should have, or NULL */
     const struct entry *idle; /* the first key without effect */
     const char *idle_names;
     size_t idle_count;
@@ -94,7 +95,20 @@ static const char *list_of(const struct check *check, const char *const *names,
     return list;
 }
 
-/* TS701, TS702: the key under its right name, if that is not there already. */
+/* Is the name given already, or another row's right name too? */
+static bool is_taken(const struct check *check, const struct entry *entry,
+                     const char *name)
+{
+    if (node_find(check->map, name))
+        return true;
+    for (size_t i = 0; i < check->map->count; i++)
+        if (&check->map->entries[i] != entry && check->targets[i] &&
+            strcmp(check->targets[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* TS701, TS702: the key under its right name, if that is free. */
 static void rename_to(const struct check *check, const struct entry *entry,
                       const char *name, bool exact)
 {
@@ -103,19 +117,21 @@ static void rename_to(const struct check *check, const struct entry *entry,
                                .apply = exact ? APPLY_SAFE : APPLY_UNSAFE,
                                .note = "the value stays" };
     const char *written = visible(check, entry->key->text);
+    bool taken = is_taken(check, entry, name);
 
-    finding.message =
-        exact ? arena_printf(check->arena, "%s is written %s", written, name)
-              : arena_printf(check->arena, "%s is no key of a job; did you mean %s?",
-                             written, name);
-    if (check->block || node_find(check->map, name))
-        propose_key_remark(&check->to,
-                           &(struct finding) { .rule = finding.rule,
-                                               .severity = SEVERITY_ERROR,
-                                               .message = finding.message },
-                           entry);
+    if (exact)
+        finding.message = arena_printf(check->arena, "%s is written %s%s", written, name,
+                                       taken ? ", which is given too" : "");
     else
+        finding.message =
+            arena_printf(check->arena, "%s is no key of a job; did you mean %s%s?",
+                         written, name, taken ? ", which is given too" : "");
+    if (check->block || taken) {
+        finding.note = NULL;
+        propose_key_remark(&check->to, &finding, entry);
+    } else {
         propose_name(&check->to, &finding, entry, name);
+    }
 }
 
 static void check_unknown(const struct check *check, const struct entry *entry)
@@ -165,7 +181,7 @@ static void check_renamed(const struct check *check, const struct key *key,
                                .apply = APPLY_SAFE,
                                .note = "the value stays" };
 
-    if (node_find(check->map, key->now)) {
+    if (is_taken(check, entry, key->now)) {
         remark_name(
             check, "TS005", entry,
             arena_printf(check->arena,
@@ -358,27 +374,55 @@ static void check_known(struct check *check, const struct key *key,
     }
 }
 
+/* Where a key is given twice the last one counts, and TS005 tells. */
+static bool is_last(const struct check *check, const struct entry *entry)
+{
+    return node_find(check->map, entry->key->text) == entry ||
+           memchr(entry->key->text, 0, entry->key->len);
+}
+
+static const char *find_target(const struct check *check, const struct entry *entry)
+{
+    const struct key *key;
+    const char *near[2];
+    bool exact;
+
+    if (entry->key->kind != NODE_SCALAR || !is_last(check, entry))
+        return NULL;
+    key = find_row(check, entry->key->text);
+    if (key)
+        return key->use == KEY_RENAMED ? key->now : NULL;
+    return schema_nearest_of(check->rows, check->count, entry->key->text, near, 2,
+                             &exact) == 1
+               ? near[0]
+               : NULL;
+}
+
+static void check_entry(struct check *check, const struct entry *entry)
+{
+    const struct key *key;
+
+    if (entry->key->kind != NODE_SCALAR) {
+        remark_name(check, "TS703", entry, "a key must be a name");
+        return;
+    }
+    if (!is_last(check, entry) ||
+        (!check->block && strcmp(entry->key->text, "trainspool") == 0))
+        return;
+    key = find_row(check, entry->key->text);
+    if (key)
+        check_known(check, key, entry);
+    else
+        check_unknown(check, entry);
+}
+
 static void check_map(struct check *check)
 {
-    for (size_t i = 0; i < check->map->count; i++) {
-        const struct entry *entry = &check->map->entries[i];
-        const struct key *key;
-
-        if (entry->key->kind != NODE_SCALAR) {
-            remark_name(check, "TS703", entry, "a key must be a name");
-            continue;
-        }
-        if (node_find(check->map, entry->key->text) != entry &&
-            !memchr(entry->key->text, 0, entry->key->len))
-            continue; /* given twice: the last one counts, TS005 tells */
-        key = find_row(check, entry->key->text);
-        if (!check->block && strcmp(entry->key->text, "trainspool") == 0)
-            continue;
-        if (key)
-            check_known(check, key, entry);
-        else
-            check_unknown(check, entry);
-    }
+    check->targets = arena_array(check->arena, check->map->count + 1, sizeof(char *));
+    for (size_t i = 0; i < check->map->count; i++)
+        check->targets[i] = find_target(check, &check->map->entries[i]);
+    for (size_t i = 0; i < check->map->count; i++)
+        check_entry(check, &check->map->entries[i]);
 }
 
 static void tell_idle(const struct check *check)

@@ -169,6 +169,31 @@ static size_t add_merged(struct settle *settle, const struct finding *finding,
     return settle->merged.count - 1;
 }
 
+/* Are the bytes of the finding's span in the first text too, or written by an edit? */
+static bool is_in_first(const struct settle *settle, const struct finding *finding)
+{
+    const struct document *first = &settle->first->document;
+    const struct document *last = &settle->last->document;
+    size_t origin = ledger_origin(settle->ledger, finding->at.byte);
+
+    return origin + finding->cut <= first->len &&
+           memcmp(first->data + origin, last->data + finding->at.byte, finding->cut) == 0;
+}
+
+/* Is it, or one of its group, an edit of what only a patch will write? */
+static bool is_of_edited(const struct settle *settle, const struct finding *finding)
+{
+    const struct findings *findings = &settle->last->findings;
+
+    if (finding->at.line && !is_in_first(settle, finding))
+        return true;
+    for (size_t i = 0; finding->group && i < findings->count; i++)
+        if (findings->list[i].group == finding->group && findings->list[i].at.line &&
+            !is_in_first(settle, &findings->list[i]))
+            return true;
+    return false;
+}
+
 /* Takes the findings of the last look; *owners says which merged finding each became. */
 static void merge(struct settle *settle, const enum fate *fates, size_t *owners)
 {
@@ -180,6 +205,12 @@ static void merge(struct settle *settle, const enum fate *fates, size_t *owners)
 
         at = finding.at.line ? find_merged(settle, &finding, origin)
                              : find_merged(settle, &finding, finding.at.byte);
+        if (finding.at.line && !is_in_first(settle, &finding))
+            finding.cut = 0;
+        if (fates[i] == FATE_TOLD && is_of_edited(settle, &finding)) {
+            finding.apply = APPLY_MANUAL;
+            finding.was = finding.now = finding.label = NULL;
+        }
         if (finding.at.line)
             finding.at = document_mark(&settle->first->document, origin);
         if (settle->last == settle->first || at == settle->merged.count) {

@@ -413,6 +413,7 @@ static void test_schema_names_the_nearest(void **state)
         { "something_else: 3\n", "TS703", NULL },
         { "foo: 3\n", "TS703", NULL },
         { "num_train_epochs: 1\nNum_train_epochs: 3\n", "TS701", NULL },
+        { "torch_dtype: auto\nmodel_dtype: auto\n", "TS005", NULL },
     };
 
     (void)state;
@@ -427,6 +428,26 @@ static void test_schema_names_the_nearest(void **state)
             assert_string_equal(job->findings.list[0].now, cases[i].now);
         else
             assert_null(job->findings.list[0].now);
+        job_free(job);
+    }
+}
+
+/* Renamed both, the file would have one key twice. */
+static void test_schema_renames_no_two_to_one(void **state)
+{
+    static const char *const texts[] = {
+        HEAD "Learning_Rate: 1\nlerning_rate: 1\n",
+        HEAD "evaluation_strategy: no\nEval_Strategy: no\n",
+        HEAD "torch_dtype: auto\ndtype: auto\n",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(texts); i++) {
+        struct job *job = job_new(texts[i]);
+
+        assert_int_equal(job->findings.count, 2);
+        assert_null(job->findings.list[0].now);
+        assert_null(job->findings.list[1].now);
         job_free(job);
     }
 }
@@ -529,6 +550,7 @@ int main(void)
         cmocka_unit_test(test_schema_set_takes_one_key),
         cmocka_unit_test(test_schema_tells_types_and_ranges),
         cmocka_unit_test(test_schema_names_the_nearest),
+        cmocka_unit_test(test_schema_renames_no_two_to_one),
         cmocka_unit_test(test_schema_never_shows_a_secret),
         cmocka_unit_test(test_schema_gathers_keys_without_effect),
         cmocka_unit_test(test_schema_refuses_what_is_on),
