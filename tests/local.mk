@@ -119,6 +119,7 @@ fuzz_tests += %D%/fuzz/fuzz_safetensors
 # from outside
 EXTRA_DIST += %D%/cli/lib.sh
 script_tests += %D%/cli/manual.t
+script_tests += %D%/cli/broken.t
 script_tests += %D%/cli/version.t
 
 # the tree itself

@@ -379,19 +379,20 @@ static bool fill(struct reading *reading, enum split split, struct error *err)
 {
     const struct plan *plan = reading->plan;
     bool own_eval = split == SPLIT_EVAL && plan->eval_dataset;
+    const char *names = own_eval ? plan->eval_dataset : plan->dataset;
 
     if (!find_template(reading, err))
         return false;
     reading->document_end = template_document_end(reading->chat, reading->tokenizer);
-    if (!read_sources(reading, own_eval ? plan->eval_dataset : plan->dataset, err))
+    if (!read_sources(reading, names, err))
         return false;
     note_left_out(reading);
     if (reading->dataset->store.count == 0)
         return error_set(err, ERROR_DATA,
-                         "the data have no record that can be learnt: %s",
+                         "%s has no record that can be learnt: %s", names,
                          reading->dataset->note_count > 0
                              ? reading->dataset->notes[reading->dataset->note_count - 1]
-                             : "the files are empty");
+                             : "it is empty");
     if (plan->val_size > 0 && !take_share(reading->dataset, plan, split, err))
         return false;
     arrange(reading);
