@@ -7,6 +7,24 @@
 
 #include "base/size.h"
 
+static bool holds(const struct node *map, const struct entry *entry)
+{
+    return map->kind == NODE_MAP && entry >= map->entries &&
+           entry < map->entries + map->count;
+}
+
+/* The map of an entry: the top level, or one right below it. */
+static const struct node *map_of(const struct document *document,
+                                 const struct entry *entry)
+{
+    const struct node *root = document->root;
+
+    for (size_t i = 0; !holds(root, entry) && i < root->count; i++)
+        if (holds(root->entries[i].value, entry))
+            return root->entries[i].value;
+    return root;
+}
+
 /* A replacement in the making. */
 struct span {
     size_t at, cut;
@@ -53,12 +71,13 @@ static bool has_anchor(const struct node *node)
 
 static bool is_twice(const struct document *document, const struct entry *entry)
 {
+    const struct node *map = map_of(document, entry);
     size_t seen = 0;
 
-    for (size_t i = 0; i < document->root->count; i++) {
-        const struct node *key = document->root->entries[i].key;
+    for (size_t i = 0; i < map->count; i++) {
+        const struct node *key = map->entries[i].key;
 
-        seen += !document->root->entries[i].from_merge && key->len == entry->key->len &&
+        seen += !map->entries[i].from_merge && key->len == entry->key->len &&
                 memcmp(key->text, entry->key->text, key->len) == 0;
     }
     return seen > 1;
@@ -275,14 +294,12 @@ static size_t behind_lines(const struct document *document, const struct entry *
     return at;
 }
 
-/* Where all keys of the top level begin, if that is known. */
+/* Do all keys of the top level begin there? */
 static bool is_in_column(const struct node *root, const struct entry *entry,
                          size_t indent)
 {
-    if (entry < root->entries || entry >= root->entries + root->count || root->anchor ||
-        root->tag)
-        return true;
-    return root->at.column == indent + 1;
+    return !holds(root, entry) || root->anchor || root->tag ||
+           root->at.column == indent + 1;
 }
 
 /* The blanks a block key's line begins with; false if the key is not the first on its
@@ -338,7 +355,7 @@ enum rewrite_fault rewrite_insert(const struct rewrite *rewrite,
         return REWRITE_ANCHOR;
     if (!is_named(document, behind) || document->odd_breaks)
         return REWRITE_SHAPE;
-    if (root->flow)
+    if (map_of(document, behind)->flow)
         return insert_flow(rewrite, behind, key, value);
     if (!find_indent(document, behind, &start, &indent))
         return REWRITE_SHAPE;

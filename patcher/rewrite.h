@@ -3,7 +3,7 @@
  * another key, a new line, a line commented out.  Comments, quotes and layout stay.
  *
  * Each call fills at, cut, was, now and label of *out and nothing else of it, or leaves it
- * alone and says why.  Only rows of the top level can be edited.
+ * alone and says why.  Entries are those of the top level or of a map right below it.
  */
 #ifndef PATCHER_REWRITE_H
 #define PATCHER_REWRITE_H

@@ -86,7 +86,7 @@ static enum rewrite_fault edit(const struct rewrite *how, const struct setting *
         return rewrite_insert(
             how, NULL, block_name,
             arena_printf(setting->arena, "{%s: %s}", setting->key, setting->value));
-    if (map->kind == NODE_MAP && map->count > 0 && map->flow == document->root->flow)
+    if (map->kind == NODE_MAP && map->count > 0)
         return rewrite_insert(how, &map->entries[map->count - 1], setting->key,
                               setting->value);
     return node_is_null(map) ? rewrite_value(how, block,

@@ -97,6 +97,7 @@ unit_tests += %D%/unit/test_rewrite
 unit_tests += %D%/unit/test_rules
 unit_tests += %D%/unit/test_scalar
 unit_tests += %D%/unit/test_schema
+unit_tests += %D%/unit/test_setting
 unit_tests += %D%/unit/test_settle
 unit_tests += %D%/unit/test_spans
 
