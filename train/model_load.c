@@ -14,16 +14,31 @@
 /* Names that older checkpoints have beside the weights; they follow from config.json. */
 static const char *const ignored_suffixes[] = { ".rotary_emb.inv_freq" };
 
-/* Room for one tensor in fp32 and in its storage format. */
+/* Room for a span in fp32 and in its storage format. */
 struct loader {
     struct model *model;
     float *values;
     void *packed;
 };
 
-static size_t numbers_of(const struct parameter *p)
+size_t model_span_rows(const struct parameter *p)
 {
-    return p->rows * p->cols;
+    size_t rows = MODEL_SPAN / p->cols;
+
+    return rows == 0 ? 1 : rows < p->rows ? rows : p->rows;
+}
+
+size_t model_span_numbers(const struct model *model)
+{
+    size_t most = 1;
+
+    for (size_t i = 0; i < model->shapes.count; i++) {
+        const struct parameter *p = &model->parameters[i];
+        size_t numbers = model_span_rows(p) * p->cols;
+
+        most = numbers > most ? numbers : most;
+    }
+    return most;
 }
 
 static void shape_text(const struct stored_tensor *t, struct text *out)
@@ -57,21 +72,22 @@ static bool check_shape(const struct stored_tensor *t, const struct parameter *p
     return false;
 }
 
-/* The numbers of a stored tensor in fp32.  A file whose header is not padded has them at
+/* Some numbers of a stored tensor in fp32.  A file whose header is not padded has them at
  * odd addresses. */
-static bool read_stored(const struct stored_tensor *t, float *out, struct error *err)
+static bool read_stored(const struct stored_tensor *t, size_t first, size_t count,
+                        float *out, struct error *err)
 {
     size_t item = format_info(t->format)->bytes;
+    const char *from = (const char *)t->data + first * item;
     void *copy = NULL;
 
-    if ((uintptr_t)t->data % item != 0) {
-        copy = malloc(t->bytes);
+    if ((uintptr_t)from % item != 0) {
+        copy = malloc(count * item);
         if (!copy)
-            return error_set(err, ERROR_SYSTEM, "no memory for a tensor of %zu bytes",
-                             t->bytes);
-        memcpy(copy, t->data, t->bytes);
+            return error_set(err, ERROR_SYSTEM, "no memory for %zu numbers", count);
+        memcpy(copy, from, count * item);
     }
-    format_convert(out, FORMAT_FP32, copy ? copy : t->data, t->format, t->bytes / item);
+    format_convert(out, FORMAT_FP32, copy ? copy : from, t->format, count);
     free(copy);
     return true;
 }
@@ -110,88 +126,89 @@ static bool has_shape(const struct stored_tensor *t, size_t rows, size_t cols)
 }
 
 /* Add the adapter that create_new_adapter makes part of the base. */
-static bool add_merged(const struct model *m, const struct shape_parameter *p, float *out,
-                       struct error *err)
+static bool add_merged(const struct model *m, const struct shape_parameter *p, size_t row,
+                       size_t rows, float *out, struct error *err)
 {
     const struct stored_tensor *a = find_adapter(m->merged, p->name, ".lora_A.weight");
     const struct stored_tensor *b = find_adapter(m->merged, p->name, ".lora_B.weight");
     const struct stored_tensor *whole = find_adapter(m->merged, p->name, ".weight");
     size_t rank = m->merged_lora.rank;
-    float *values;
+    float *down, *up;
+    bool ok;
 
     if (p->part != PART_WEIGHT)
         return true;
     if (whole && m->merged_lora.saved[p->module])
-        return read_stored(whole, out, err);
+        return read_stored(whole, row * p->cols, rows * p->cols, out, err);
     if (!m->merged_lora.adapted[p->module])
         return true;
     if (!has_shape(a, rank, p->cols) || !has_shape(b, p->rows, rank))
         return error_set(err, ERROR_DATA,
                          "the adapter for %s is missing or of another shape", p->name);
-    values = memory_alloc((p->rows + p->cols) * rank * sizeof(*values));
-    if (read_stored(a, values, err) && read_stored(b, values + rank * p->cols, err))
-        model_merge(out, p->rows, p->cols, values + rank * p->cols, values, rank,
-                    m->merged_lora.scale);
-    free(values);
-    return true;
+    down = memory_alloc((p->cols + rows) * rank * sizeof(*down));
+    up = down + rank * p->cols;
+    ok = read_stored(a, 0, rank * p->cols, down, err) &&
+         read_stored(b, row * rank, rows * rank, up, err);
+    if (ok)
+        model_merge(out, rows, p->cols, up, down, rank, m->merged_lora.scale);
+    free(down);
+    return ok;
 }
 
 /* As transformers' _init_weights: matrices normal, norms one, biases zero. */
-static void make_original(const struct model *m, size_t index, float *out)
+static void make_original(const struct model *m, size_t index, size_t first, size_t count,
+                          float *out)
 {
     const struct shape_parameter *p = &m->shapes.parameters[index];
-    size_t count = p->rows * p->cols;
     uint64_t seed = (uint64_t)m->plan->seed;
     double range = m->config->initializer_range;
 
     for (size_t i = 0; i < count; i++)
         if (p->rank == 2)
-            out[i] =
-                (float)(range * random_normal(seed, RANDOM_INIT, (uint32_t)index, i));
+            out[i] = (float)(range * random_normal(seed, RANDOM_INIT, (uint32_t)index,
+                                                   first + i));
         else
             out[i] = p->part == PART_BIAS ? 0 : 1;
 }
 
-bool model_original(const struct model *model, size_t index, float *out,
-                    struct error *err)
+/* PEFT's kaiming_uniform(a = sqrt(5)) for A: uniform within 1 / sqrt(in); zero for B. */
+static void make_adapter(const struct model *m, size_t index, size_t first, size_t count,
+                         float *out)
+{
+    const struct shape_parameter *p = &m->shapes.parameters[index];
+    uint64_t seed = (uint64_t)m->plan->seed;
+    double bound = 1 / sqrt((double)p->cols), uniform;
+
+    for (size_t i = 0; i < count; i++) {
+        uniform = random_uniform(seed, RANDOM_INIT, (uint32_t)index, first + i);
+        out[i] = p->part == PART_LORA_A ? (float)(bound * (2 * uniform - 1)) : 0;
+    }
+}
+
+bool model_original(const struct model *model, size_t index, size_t row, size_t rows,
+                    float *out, struct error *err)
 {
     const struct shape_parameter *p = &model->shapes.parameters[index];
+    size_t first = row * p->cols, count = rows * p->cols;
     const struct stored_tensor *t;
 
     if (model->plan->train_from_scratch) {
-        make_original(model, index, out);
+        make_original(model, index, first, count, out);
         return true;
     }
     t = safetensors_find(model->files, p->name);
     if (!t)
         return error_set(err, ERROR_DATA, "%s: the tensor %s is missing",
                          model->plan->model_name_or_path, p->name);
-    return check_shape(t, &model->parameters[index], err) && read_stored(t, out, err) &&
-           (!model->merged || add_merged(model, p, out, err));
-}
-
-/* PEFT's kaiming_uniform(a = sqrt(5)) for A: uniform within 1 / sqrt(in); zero for B. */
-static void make_adapter(const struct model *m, size_t index, float *out)
-{
-    const struct shape_parameter *p = &m->shapes.parameters[index];
-    size_t count = p->rows * p->cols;
-    uint64_t seed = (uint64_t)m->plan->seed;
-    double bound = 1 / sqrt((double)p->cols);
-
-    for (size_t i = 0; i < count; i++)
-        if (p->part == PART_LORA_A)
-            out[i] =
-                (float)(bound *
-                        (2 * random_uniform(seed, RANDOM_INIT, (uint32_t)index, i) - 1));
-        else
-            out[i] = 0;
+    return check_shape(t, &model->parameters[index], err) &&
+           read_stored(t, first, count, out, err) &&
+           (!model->merged || add_merged(model, p, row, rows, out, err));
 }
 
 /* Frozen weights are what they would be if the model were loaded in precision.frozen. */
-static void round_frozen(const struct loader *l, const struct parameter *p)
+static void round_frozen(const struct loader *l, const struct parameter *p, size_t count)
 {
     enum format frozen = l->model->plan->precision.frozen;
-    size_t count = numbers_of(p);
 
     if (p->trainable || (frozen != FORMAT_FP16 && frozen != FORMAT_BF16))
         return;
@@ -199,22 +216,32 @@ static void round_frozen(const struct loader *l, const struct parameter *p)
     format_convert(l->values, FORMAT_FP32, l->packed, frozen, count);
 }
 
-/* The values into their place, and the working copy from there. */
-static bool put(const struct loader *l, struct parameter *p, struct error *err)
+/* The values into the rows they are of. */
+static bool put_rows(const struct loader *l, const struct parameter *p, size_t row,
+                     size_t rows, struct error *err)
 {
     struct backend *be = l->model->be;
-    enum format format = p->weight.format;
+    struct tensor to = tensor_rows(p->weight, row, rows);
+    size_t count = rows * p->cols;
     const void *from = l->values;
 
-    round_frozen(l, p);
-    if (format != FORMAT_FP32) {
-        format_convert(l->packed, format, l->values, FORMAT_FP32, numbers_of(p));
+    round_frozen(l, p, count);
+    if (to.format != FORMAT_FP32) {
+        format_convert(l->packed, to.format, l->values, FORMAT_FP32, count);
         from = l->packed;
     }
-    be->ops->upload(be, p->weight.data, from, tensor_bytes(p->weight));
-    if (p->copy.data)
-        be->ops->convert(be, &(struct op_convert) { .out = p->copy, .x = p->weight });
+    be->ops->upload(be, to.data, from, tensor_bytes(to));
     return be->ops->sync(be, err); /* the room is used again */
+}
+
+static bool put_copy(const struct loader *l, const struct parameter *p, struct error *err)
+{
+    struct backend *be = l->model->be;
+
+    if (!p->copy.data)
+        return true;
+    be->ops->convert(be, &(struct op_convert) { .out = p->copy, .x = p->weight });
+    return be->ops->sync(be, err);
 }
 
 static bool is_known(const struct model *m, const char *name)
@@ -262,21 +289,54 @@ static bool is_adapter(const struct shape_parameter *p)
     return p->part == PART_LORA_A || p->part == PART_LORA_B;
 }
 
+static bool load_parameter(const struct loader *l, size_t index, struct error *err)
+{
+    struct model *m = l->model;
+    const struct parameter *p = &m->parameters[index];
+    size_t step = model_span_rows(p);
+
+    for (size_t row = 0; row < p->rows; row += step) {
+        size_t rows = p->rows - row < step ? p->rows - row : step;
+
+        if (is_adapter(&m->shapes.parameters[index]))
+            make_adapter(m, index, row * p->cols, rows * p->cols, l->values);
+        else if (!model_original(m, index, row, rows, l->values, err))
+            return false;
+        if (!put_rows(l, p, row, rows, err))
+            return false;
+    }
+    return put_copy(l, p, err);
+}
+
 static bool load_base(const struct loader *l, struct error *err)
 {
     struct model *m = l->model;
 
     for (size_t i = 0; i < m->shapes.count; i++) {
-        const struct shape_parameter *p = &m->shapes.parameters[i];
-
-        if (is_adapter(p))
-            make_adapter(m, i, l->values);
-        else if (!model_original(m, i, l->values, err))
+        if (!load_parameter(l, i, err))
             return false;
-        if (!put(l, &m->parameters[i], err))
-            return false;
+        if (m->files)
+            safetensors_forget(m->files);
     }
     return true;
+}
+
+/* All of a stored tensor over a parameter. */
+static bool load_stored(const struct loader *l, const struct stored_tensor *t,
+                        const struct parameter *p, struct error *err)
+{
+    size_t step = model_span_rows(p);
+
+    if (!check_shape(t, p, err))
+        return false;
+    for (size_t row = 0; row < p->rows; row += step) {
+        size_t rows = p->rows - row < step ? p->rows - row : step;
+
+        if (!read_stored(t, row * p->cols, rows * p->cols, l->values, err) ||
+            !put_rows(l, p, row, rows, err))
+            return false;
+    }
+    return put_copy(l, p, err);
 }
 
 /* The stored tensor of something an adapter's file may have. */
@@ -307,8 +367,7 @@ static bool load_adapter(const struct loader *l, const struct safetensors *set,
         if (!t)
             return error_set(err, ERROR_DATA, "%s: the adapter has no tensor for %s", dir,
                              p->name);
-        if (!check_shape(t, &m->parameters[i], err) || !read_stored(t, l->values, err) ||
-            !put(l, &m->parameters[i], err))
+        if (!load_stored(l, t, &m->parameters[i], err))
             return false;
         used++;
     }
@@ -338,17 +397,14 @@ static bool go_on(const struct loader *l, struct error *err)
 bool model_load(struct model *model, struct error *err)
 {
     struct loader l = { .model = model };
-    size_t largest = 1;
+    size_t numbers = model_span_numbers(model);
     bool ok;
 
-    for (size_t i = 0; i < model->shapes.count; i++)
-        if (numbers_of(&model->parameters[i]) > largest)
-            largest = numbers_of(&model->parameters[i]);
-    l.values = malloc(largest * sizeof(float));
-    l.packed = malloc(largest * sizeof(uint16_t));
+    l.values = malloc(numbers * sizeof(float));
+    l.packed = malloc(numbers * sizeof(uint16_t));
     ok = l.values && l.packed;
     if (!ok)
-        error_set(err, ERROR_SYSTEM, "no memory for a tensor of %zu numbers", largest);
+        error_set(err, ERROR_SYSTEM, "no memory to convert %zu numbers", numbers);
     ok = ok && open_base(model, err) && open_merged(model, err) && load_base(&l, err) &&
          go_on(&l, err);
     free(l.values);

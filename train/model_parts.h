@@ -113,10 +113,15 @@ void model_classify(const struct pass *pass);
 /* From the classifier's dx down to the lowest thing that is trained. */
 void model_backward(const struct pass *pass);
 
-/* The base's own number of a parameter, as its files (and a merged adapter) or the seed
- * have it, in fp32. */
-bool model_original(const struct model *model, size_t index, float *out,
-                    struct error *err);
+/* Numbers that are converted at a time: a tensor is never held twice. */
+#define MODEL_SPAN ((size_t)1 << 20)
+/* Rows of a parameter that go into one span, at least 1; a span's numbers at most. */
+size_t model_span_rows(const struct parameter *p);
+size_t model_span_numbers(const struct model *model);
+/* Rows `row` .. `row` + `rows` of a parameter of the base in fp32, as its files (and a
+ * merged adapter) or the seed have them. */
+bool model_original(const struct model *model, size_t index, size_t row, size_t rows,
+                    float *out, struct error *err);
 /* out (rows, cols) += scale B A, B (rows, r), A (r, cols) */
 void model_merge(float *out, size_t rows, size_t cols, const float *b, const float *a,
                  size_t rank, double scale);

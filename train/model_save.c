@@ -112,48 +112,61 @@ static bool read_trained(const void *context, size_t index, void *to, struct err
     return m->be->ops->sync(m->be, err);
 }
 
-static float *read_values(const struct model *m, size_t index, struct error *err)
+/* Some rows of it in fp32, malloc'ed. */
+static float *read_values(const struct model *m, size_t index, size_t row, size_t rows,
+                          struct error *err)
 {
-    struct tensor weight = m->parameters[index].weight;
+    struct tensor weight = tensor_rows(m->parameters[index].weight, row, rows);
     size_t count = weight.rows * weight.cols;
     float *values = malloc(count * sizeof(*values));
     void *raw = malloc(tensor_bytes(weight));
+    bool ok = false;
 
-    if (!values || !raw) {
+    if (values && raw) {
+        m->be->ops->download(m->be, raw, weight.data, tensor_bytes(weight));
+        ok = m->be->ops->sync(m->be, err);
+    } else {
         error_set(err, ERROR_SYSTEM, "no memory for %s", m->parameters[index].name);
-    } else if (read_trained(m, index, raw, err)) {
-        format_convert(values, FORMAT_FP32, raw, weight.format, count);
-        free(raw);
-        return values;
     }
-    free(values);
+    if (ok)
+        format_convert(values, FORMAT_FP32, raw, weight.format, count);
     free(raw);
+    if (ok)
+        return values;
+    free(values);
     return NULL;
 }
 
-static bool add_adapter(const struct model *m, size_t index, float *out,
-                        struct error *err)
+static bool find_adapter(const struct model *m, const struct shape_parameter *p,
+                         size_t *a, size_t *b)
 {
-    const struct shape_parameter *p = &m->shapes.parameters[index];
-    size_t a = SIZE_MAX, b = SIZE_MAX;
-    float *down, *up = NULL;
-
+    *a = *b = SIZE_MAX;
     for (size_t i = 0; i < m->shapes.count; i++) {
         const struct shape_parameter *other = &m->shapes.parameters[i];
 
         if (other->module != p->module || other->layer != p->layer)
             continue;
-        a = other->part == PART_LORA_A ? i : a;
-        b = other->part == PART_LORA_B ? i : b;
+        *a = other->part == PART_LORA_A ? i : *a;
+        *b = other->part == PART_LORA_B ? i : *b;
     }
-    if (p->part != PART_WEIGHT || a == SIZE_MAX || b == SIZE_MAX)
+    return p->part == PART_WEIGHT && *a != SIZE_MAX && *b != SIZE_MAX;
+}
+
+static bool add_adapter(const struct model *m, size_t index, size_t row, size_t rows,
+                        float *out, struct error *err)
+{
+    const struct shape_parameter *p = &m->shapes.parameters[index];
+    const struct lora *lora = &m->shapes.lora;
+    float *down, *up = NULL;
+    size_t a, b;
+
+    if (!find_adapter(m, p, &a, &b))
         return true;
-    down = read_values(m, a, err);
+    down = read_values(m, a, 0, lora->rank, err);
     if (down)
-        up = read_values(m, b, err);
+        up = read_values(m, b, row, rows, err);
     if (up)
-        model_merge(out, p->rows, p->cols, up, down, m->shapes.lora.rank,
-                    m->shapes.lora.scale);
+        model_merge(out, rows, p->cols, up, down, lora->rank, lora->scale);
     free(down);
     free(up);
     return up != NULL;
@@ -170,27 +183,45 @@ static enum format base_format(const struct model *m, const char *name)
     return frozen == FORMAT_FP16 || frozen == FORMAT_BF16 ? frozen : FORMAT_FP32;
 }
 
-/* A parameter of the base, with its adapter merged. */
+/* Rows of a parameter of the base with its adapter merged; of a trained one as it is. */
+static bool merge_rows(const struct model *m, size_t index, size_t row, size_t rows,
+                       float *out, struct error *err)
+{
+    const struct parameter *p = &m->parameters[index];
+    float *trained;
+
+    if (!p->trainable)
+        return model_original(m, index, row, rows, out, err) &&
+               add_adapter(m, index, row, rows, out, err);
+    trained = read_values(m, index, row, rows, err);
+    if (trained)
+        memcpy(out, trained, rows * p->cols * sizeof(*out));
+    free(trained);
+    return trained != NULL;
+}
+
 static bool read_merged(const void *context, size_t index, void *to, struct error *err)
 {
     const struct model *m = context;
     const struct parameter *p = &m->parameters[index];
-    size_t count = p->rows * p->cols;
-    float *values;
-    bool ok;
+    enum format format = base_format(m, p->name);
+    size_t step = model_span_rows(p), bytes = p->cols * format_info(format)->bytes;
+    float *values = malloc(step * p->cols * sizeof(*values));
+    bool ok = values != NULL;
 
-    if (p->trainable) {
-        values = read_values(m, index, err);
-        ok = values != NULL;
-    } else {
-        values = malloc(count * sizeof(*values));
-        ok = values ? model_original(m, index, values, err) &&
-                          add_adapter(m, index, values, err)
-                    : error_set(err, ERROR_SYSTEM, "no memory for %s", p->name);
+    if (!ok)
+        error_set(err, ERROR_SYSTEM, "no memory for %s", p->name);
+    for (size_t row = 0; ok && row < p->rows; row += step) {
+        size_t rows = p->rows - row < step ? p->rows - row : step;
+
+        ok = merge_rows(m, index, row, rows, values, err);
+        if (ok)
+            format_convert((char *)to + row * bytes, format, values, FORMAT_FP32,
+                           rows * p->cols);
     }
-    if (ok)
-        format_convert(to, base_format(m, p->name), values, FORMAT_FP32, count);
     free(values);
+    if (m->files)
+        safetensors_forget(m->files);
     return ok;
 }
 

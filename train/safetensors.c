@@ -474,6 +474,13 @@ void safetensors_close(struct safetensors *set)
     free(set);
 }
 
+void safetensors_forget(const struct safetensors *set)
+{
+    for (size_t i = 0; i < set->files; i++)
+        if (set->maps[i].data)
+            madvise(set->maps[i].data, set->maps[i].bytes, MADV_DONTNEED);
+}
+
 size_t safetensors_count(const struct safetensors *set)
 {
     return set->count;

@@ -32,6 +32,8 @@ void safetensors_close(struct safetensors *set); /* NULL is allowed */
 size_t safetensors_count(const struct safetensors *set);
 const struct stored_tensor *safetensors_at(const struct safetensors *set, size_t index);
 const struct stored_tensor *safetensors_find(const struct safetensors *set, const char *name);
+/* Give back the memory that reading the mapped data took; they stay mapped. */
+void safetensors_forget(const struct safetensors *set);
 
 /* A tensor to write: data is fetched in turn, so a model is never held twice. */
 struct tensor_source {

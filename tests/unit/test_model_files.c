@@ -187,14 +187,13 @@ static void test_model_fresh_adapter_changes_no_bit(void **state)
     unit_dir_free(dir);
 }
 
-static void test_model_adapter_goes_on_and_merges(void **state)
+static void check_merges(const char *config)
 {
-    char *dir = base_new(llama, 1), *adapter = unit_dir_new(), *merged = unit_dir_new();
+    char *dir = base_new(config, 1), *adapter = unit_dir_new(), *merged = unit_dir_new();
     struct unit_model u = open_lora(dir);
     float *trained, *again;
     struct error err = { 0 };
 
-    (void)state;
     u.plan.additional_target = "norm";
     start(&u);
     train_some(&u);
@@ -232,6 +231,21 @@ static void test_model_adapter_goes_on_and_merges(void **state)
     unit_dir_free(dir);
     unit_dir_free(adapter);
     unit_dir_free(merged);
+}
+
+static void test_model_adapter_goes_on_and_merges(void **state)
+{
+    (void)state;
+    check_merges(llama);
+}
+
+/* Matrices of more numbers than are converted at a time. */
+static void test_model_large_matrices_merge_too(void **state)
+{
+    (void)state;
+    check_merges("{\"model_type\": \"llama\", \"vocab_size\": 50, \"hidden_size\": 32,"
+                 "\"intermediate_size\": 40000, \"num_hidden_layers\": 1,"
+                 "\"num_attention_heads\": 4, \"initializer_range\": 0.02}");
 }
 
 static void test_model_adapter_files_have_peft_names(void **state)
@@ -411,6 +425,7 @@ int main(void)
         cmocka_unit_test(test_model_seed_decides_the_start),
         cmocka_unit_test(test_model_fresh_adapter_changes_no_bit),
         cmocka_unit_test(test_model_adapter_goes_on_and_merges),
+        cmocka_unit_test(test_model_large_matrices_merge_too),
         cmocka_unit_test(test_model_adapter_files_have_peft_names),
         cmocka_unit_test(test_model_dtype_of_config_is_that_of_the_files),
         cmocka_unit_test(test_model_refuses_other_tensors),
