@@ -228,6 +228,42 @@ static void test_model_takes_what_was_estimated(void **state)
     unit_model_stop(&u);
 }
 
+/* Do the last logits of one block feel the first of ten tokens? */
+static bool feels_first(const char *window)
+{
+    char text[512];
+    struct unit_model u;
+    struct batch ten = { 0 };
+    struct error err = { 0 };
+    float before[20], after[20];
+
+    snprintf(text, sizeof(text),
+             "{\"model_type\": \"qwen2\", \"vocab_size\": 20, \"hidden_size\": 16,"
+             "\"intermediate_size\": 24, \"num_hidden_layers\": 1,"
+             "\"num_attention_heads\": 2, \"initializer_range\": 0.3,"
+             "\"use_sliding_window\": true, \"max_window_layers\": 0,"
+             "\"sliding_window\": %s}",
+             window);
+    u = unit_model_text(text, scratch());
+    unit_batch_random(&ten, 10, 20, 5);
+    unit_model_start(&u, 10, 1, 1);
+    unit_must(model_logits(u.model, &ten, before, &err), &err);
+    ten.tokens[0] = (ten.tokens[0] + 1) % 20;
+    unit_must(model_logits(u.model, &ten, after, &err), &err);
+    unit_model_stop(&u);
+    unit_batch_free(&ten);
+    return memcmp(before, after, sizeof(before)) != 0;
+}
+
+static void test_model_window_hides_what_is_far(void **state)
+{
+    (void)state;
+    assert_true(feels_first("null"));
+    assert_true(feels_first("10"));
+    assert_false(feels_first("9"));
+    assert_false(feels_first("4"));
+}
+
 /* Adam's state and all trainables in 16 bits: the loss still falls at the start. */
 static void test_model_pure_modes_train(void **state)
 {
@@ -267,6 +303,7 @@ int main(void)
         cmocka_unit_test(test_model_frozen_storage_changes_no_bit),
         cmocka_unit_test(test_model_accumulation_is_one_large_batch),
         cmocka_unit_test(test_model_takes_what_was_estimated),
+        cmocka_unit_test(test_model_window_hides_what_is_far),
         cmocka_unit_test(test_model_pure_modes_train),
         cmocka_unit_test(test_model_sgd_goes_down),
     };
