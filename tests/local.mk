@@ -69,6 +69,7 @@ unit_tests += %D%/unit/test_model_equal
 unit_tests += %D%/unit/test_model_files
 unit_tests += %D%/unit/test_model_gradients
 unit_tests += %D%/unit/test_optimizer
+unit_tests += %D%/unit/test_overflow
 unit_tests += %D%/unit/test_progress
 unit_tests += %D%/unit/test_rope
 unit_tests += %D%/unit/test_safetensors
