@@ -37,6 +37,7 @@ unit_tests += %D%/unit/test_random
 unit_tests += %D%/unit/test_spawn
 unit_tests += %D%/unit/test_text
 EXTRA_DIST += %D%/unit/corpus.h %D%/unit/unit.h %D%/unit/unit_model.h
+EXTRA_DIST += %D%/unit/unit.h %D%/unit/unit_model.h %D%/unit/unit_tokenizer.h
 
 # precision
 unit_tests += %D%/unit/test_device
@@ -60,6 +61,11 @@ unit_tests += %D%/unit/test_cpu_rope
 unit_tests += %D%/unit/test_cpu_swiglu
 
 # train
+unit_tests += %D%/unit/test_dataset
+unit_tests += %D%/unit/test_dataset_reader
+unit_tests += %D%/unit/test_dataset_record
+unit_tests += %D%/unit/test_dataset_source
+unit_tests += %D%/unit/test_dataset_store
 unit_tests += %D%/unit/test_lora
 unit_tests += %D%/unit/test_manifest
 unit_tests += %D%/unit/test_metrics
@@ -75,6 +81,7 @@ unit_tests += %D%/unit/test_rope
 unit_tests += %D%/unit/test_safetensors
 unit_tests += %D%/unit/test_schedule
 unit_tests += %D%/unit/test_shapes
+unit_tests += %D%/unit/test_template
 unit_tests += %D%/unit/test_tokenizer
 heavy_tests += %D%/unit/test_trainer
 heavy_tests += %D%/unit/test_trainer_kill
@@ -122,6 +129,7 @@ fuzz_tests += %D%/fuzz/fuzz_safetensors
 EXTRA_DIST += %D%/cli/lib.sh
 script_tests += %D%/cli/manual.t
 script_tests += %D%/cli/broken.t
+script_tests += %D%/cli/samples.t
 script_tests += %D%/cli/version.t
 
 # the tree itself
