@@ -547,6 +547,7 @@ static const struct rule rules[] = {
     { .id = "TS705",
       .title = "a value outside its range or list",
       .severity = SEVERITY_ERROR,
+      .run = rule_wanted_device,
       .explain =
           "The message says what is allowed, and the nearest word where there is one.",
       .source = "trainspool-job(5)" },

@@ -60,6 +60,32 @@ void rule_later(struct rule_context *context)
     several_adapters(context);
 }
 
+/* ---- TS705: the device that is wanted ---- */
+
+void rule_wanted_device(struct rule_context *context)
+{
+    const struct proposal to = rule_proposal(context);
+    const struct entry *block = document_find(context->document, "trainspool");
+    const struct entry *entry =
+        block ? node_find(node_value(block->value), "device") : NULL;
+    const char *wanted = entry ? node_value(entry->value)->text : "";
+    bool numbered = strncmp(wanted, "cuda:", 5) == 0 && wanted[5] &&
+                    wanted[5 + strspn(wanted + 5, "0123456789")] == 0;
+
+    if (!entry || context->plan->external || node_is_null(entry->value) || numbered ||
+        strcmp(wanted, "auto") == 0 || strcmp(wanted, "cpu") == 0 ||
+        strcmp(wanted, "cuda") == 0)
+        return;
+    propose_remark(&to,
+                   &(struct finding) {
+                       .rule = "TS705",
+                       .severity = SEVERITY_ERROR,
+                       .message =
+                           "device must be auto, cpu, cuda or cuda:N; a card that is not "
+                           "in this machine is named with --device" },
+                   entry);
+}
+
 /* ---- TS710: where paths lead ---- */
 
 static const struct path_key {

@@ -35,6 +35,7 @@ void rule_no_clip(struct rule_context *context);         /* TS402 */
 void rule_negative_clip(struct rule_context *context);   /* TS403 */
 void rule_policy_noclip(struct rule_context *context);   /* TS404 */
 void rule_rates(struct rule_context *context);           /* TS410 */
+void rule_wanted_device(struct rule_context *context);   /* TS705 */
 void rule_later(struct rule_context *context);           /* TS707 */
 void rule_paths(struct rule_context *context);           /* TS710 */
 void rule_missing(struct rule_context *context);         /* TS713 */

@@ -39,6 +39,7 @@ struct key {
     enum key_type type;
     enum key_use use;
     double min, max;           /* of numbers; both 0: no bounds */
+    bool positive;             /* above 0: min is outside */
     const char *preset;        /* as YAML; NULL: none */
     const char *const *values; /* of KEY_ENUM, NULL-ended, in the order of the C enum */
     const char *rejects;       /* of KEY_ENUM: further values, known and refused: TS707 */

@@ -108,6 +108,11 @@ static bool is_taken(const struct check *check, const struct entry *entry,
     return false;
 }
 
+static const char *where_of(const struct check *check)
+{
+    return check->block ? "of the block trainspool" : "of a job";
+}
+
 /* TS701, TS702: the key under its right name, if that is free. */
 static void rename_to(const struct check *check, const struct entry *entry,
                       const char *name, bool exact)
@@ -124,8 +129,8 @@ static void rename_to(const struct check *check, const struct entry *entry,
                                        taken ? ", which is given too" : "");
     else
         finding.message =
-            arena_printf(check->arena, "%s is no key of a job; did you mean %s%s?",
-                         written, name, taken ? ", which is given too" : "");
+            arena_printf(check->arena, "%s is no key %s; did you mean %s%s?", written,
+                         where_of(check), name, taken ? ", which is given too" : "");
     if (check->block || taken) {
         finding.note = NULL;
         propose_key_remark(&check->to, &finding, entry);
@@ -140,7 +145,7 @@ static void check_unknown(const struct check *check, const struct entry *entry)
     const char *name = entry->key->text;
     bool exact;
     size_t count = schema_nearest_of(check->rows, check->count, name, near, 4, &exact);
-    const char *where = check->block ? "of the block trainspool" : "of a job";
+    const char *where = where_of(check);
 
     if (strcmp(name, "<<") == 0 && !check->block) {
         remark(check, "TS007", SEVERITY_WARNING, entry,
@@ -347,6 +352,18 @@ static const struct key *find_row(const struct check *check, const char *name)
     return check->block ? schema_block_find(name) : schema_find(name);
 }
 
+/* The value under the key's right name. */
+static void check_under(struct check *check, const struct key *key,
+                        const struct entry *entry)
+{
+    if (node_find(check->map, key->name))
+        return; /* that one counts */
+    if (key->use == KEY_USED)
+        check_value(check, key, entry);
+    else if (key->use == KEY_REJECTED)
+        check_rejected(check, key, entry);
+}
+
 static void check_known(struct check *check, const struct key *key,
                         const struct entry *entry)
 {
@@ -365,8 +382,7 @@ static void check_known(struct check *check, const struct key *key,
         break;
     case KEY_RENAMED:
         check_renamed(check, key, entry);
-        if (!node_find(check->map, key->now) && schema_find(key->now)->use == KEY_USED)
-            check_value(check, schema_find(key->now), entry);
+        check_under(check, schema_find(key->now), entry);
         break;
     case KEY_FOREIGN:
         check_foreign(check, key, entry);

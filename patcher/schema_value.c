@@ -70,6 +70,8 @@ static struct value read_number(const struct key *key, const struct node *node)
         value.state = VALUE_WRONG;
     else if (is_bounded(key) && !(number >= key->min && number <= key->max))
         value.state = VALUE_OUTSIDE;
+    else if (key->positive && !(number > 0))
+        value.state = VALUE_OUTSIDE;
     return value;
 }
 
@@ -225,6 +227,8 @@ static const char *wanted_number(const struct key *key, struct arena *arena)
 
     if (!is_bounded(key))
         return what;
+    if (key->positive)
+        return arena_printf(arena, "%s above 0", what);
     if (key->max >= 1e15)
         return arena_printf(arena, "%s of %s or more", what,
                             scalar_print(key->min, arena));
