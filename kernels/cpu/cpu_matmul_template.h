@@ -258,26 +258,57 @@ static void pack(void *to, size_t width, const struct matmul_side *side,
         pack_flat(to, width, side, part);
 }
 
+/* LANES numbers of any format. */
+static inline vec take(const void *data, enum format format, size_t at)
+{
+    const uint16_t *from = (const uint16_t *)data + at;
+
+    if (format == FORMAT_FP32)
+        return load((const float *)data + at);
+    return format == FORMAT_BF16 ? load_brain(from) : load_half(from);
+}
+
+static inline void give(void *data, enum format format, size_t at, vec value)
+{
+    uint16_t *to = (uint16_t *)data + at;
+
+    if (format == FORMAT_FP32)
+        store((float *)data + at, value);
+    else
+        put(to, format, value);
+}
+
 /* The end of a row of a micro-tile: alpha, bias, what was there, the format of out.  With
  * count and format constants where they are the most frequent. */
 static inline __attribute__((always_inline)) void
 finish_count(const struct matmul_block *block, size_t row, size_t col, size_t count,
              enum format format, float *sums)
 {
-    size_t at = row * block->out.stride + col;
-    float before[COLS];
+    const float *bias = block->bias ? block->bias + col : NULL;
+    size_t at = row * block->out.stride + col, rest = count % LANES;
+    void *out = block->out.data;
+    float alpha = block->alpha, before[LANES];
+    bool add = block->add;
 
-    for (size_t i = 0; i < count; i++)
-        sums[i] *= block->alpha;
-    if (block->bias)
-        for (size_t i = 0; i < count; i++)
-            sums[i] += block->bias[col + i];
-    if (block->add) {
-        widen(before, block->out.data, format, at, count);
-        for (size_t i = 0; i < count; i++)
-            sums[i] += before[i];
+    for (size_t i = 0; i < count - rest; i += LANES) {
+        vec value = load(sums + i) * alpha;
+
+        if (bias)
+            value += load(bias + i);
+        if (add)
+            value += take(out, format, at + i);
+        give(out, format, at + i, value);
     }
-    narrow(block->out.data, format, at, sums, count);
+    if (rest == 0)
+        return;
+    sums += count - rest;
+    at += count - rest;
+    if (add)
+        widen(before, out, format, at, rest);
+    for (size_t i = 0; i < rest; i++)
+        sums[i] =
+            sums[i] * alpha + (bias ? bias[count - rest + i] : 0) + (add ? before[i] : 0);
+    narrow(out, format, at, sums, rest);
 }
 
 static inline void finish_row(const struct matmul_block *block, size_t row, size_t col,
