@@ -1,0 +1,296 @@
+/*
+ * bench/bench_train.c - a training step of real shapes: time, tokens, memory, and its
+ * share of the rate at which this machine multiplies matrices.
+ *
+ * Weights are random, tokens too; every token has a target.  Each row runs in a process
+ * of its own, so that the peak of memory is its own.
+ *
+ *     bench_train [MODEL full|lora fp32|bf16]
+ */
+#include "config.h"
+
+#include "bench/rate.h"
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/random.h"
+#include "base/size.h"
+#include "train/model.h"
+#include "train/optimizer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct bench_model {
+    const char *name, *config;
+    size_t sequences, length;
+};
+
+static const struct bench_model models[] = {
+    { "stories15M",
+      "{\"model_type\": \"llama\", \"hidden_size\": 288, \"intermediate_size\": 768,"
+      " \"num_hidden_layers\": 6, \"num_attention_heads\": 6, \"num_key_value_heads\": 6,"
+      " \"vocab_size\": 32000, \"max_position_embeddings\": 256, \"rms_norm_eps\": 1e-5,"
+      " \"tie_word_embeddings\": true, \"hidden_act\": \"silu\"}",
+      8, 256 },
+    { "SmolLM2-135M",
+      "{\"model_type\": \"llama\", \"hidden_size\": 576, \"intermediate_size\": 1536,"
+      " \"num_hidden_layers\": 30, \"num_attention_heads\": 9, \"num_key_value_heads\": "
+      "3,"
+      " \"vocab_size\": 49152, \"max_position_embeddings\": 8192, \"rms_norm_eps\": 1e-5,"
+      " \"rope_theta\": 100000, \"tie_word_embeddings\": true, \"hidden_act\": \"silu\"}",
+      2, 256 },
+};
+
+struct bench_row {
+    const struct bench_model *model;
+    enum method method;
+    enum format format;
+};
+
+struct bench {
+    struct bench_row row;
+    struct plan plan;
+    struct arena *arena;
+    struct model_config config;
+    struct backend *be;
+    struct model *model;
+    struct batch batch;
+};
+
+static void must(bool ok, const struct error *err)
+{
+    if (!ok) {
+        fprintf(stderr, "bench: %s\n", err->text);
+        exit(1);
+    }
+}
+
+static struct plan plan_of(const struct bench_row *row)
+{
+    bool lora = row->method == METHOD_LORA;
+
+    return (struct plan) {
+        .model_name_or_path = "",
+        .method = row->method,
+        .lora_rank = 16,
+        .lora_target = "all",
+        .precision = { .mode = row->format == FORMAT_FP32 ? MODE_FP32 : MODE_BF16_MIXED,
+                       .compute = row->format,
+                       .trainable = FORMAT_FP32,
+                       .has_frozen = lora,
+                       .frozen = row->format,
+                       .loss_scale = 1,
+                       .max_grad_norm = 1 },
+        .per_device_train_batch_size = (int64_t)row->model->sequences,
+        .cutoff_len = (int64_t)row->model->length,
+        .gradient_accumulation_steps = 1,
+        .learning_rate = 1e-4,
+        .adam_beta1 = 0.9,
+        .adam_beta2 = 0.999,
+        .adam_epsilon = 1e-8,
+        .weight_decay = 0.01,
+    };
+}
+
+/* Uniform with a deviation of 0.02; 1 for vectors, which are weights of norms. */
+static void fill(struct backend *be, struct parameter *p, uint64_t *state)
+{
+    size_t count = p->rows * p->cols;
+    float *values = memory_alloc(count * sizeof(*values));
+    struct tensor from = tensor_of(values, FORMAT_FP32, p->rows, p->cols);
+
+    for (size_t i = 0; i < count; i++) {
+        *state = *state * 6364136223846793005u + 1442695040888963407u;
+        values[i] =
+            p->rank == 1 ? 1 : (float)(int32_t)(*state >> 32) * (0.0346f * 0x1p-31f);
+    }
+    be->ops->convert(be, &(struct op_convert) { .out = p->weight, .x = from });
+    if (p->copy.data)
+        be->ops->convert(be, &(struct op_convert) { .out = p->copy, .x = from });
+    free(values);
+}
+
+static void make_batch(struct bench *bench)
+{
+    struct batch *batch = &bench->batch;
+    size_t length = bench->row.model->length, sequences = bench->row.model->sequences;
+    size_t rows = sequences * length;
+
+    *batch = (struct batch) {
+        .rows = rows,
+        .sequences = sequences,
+        .longest = length,
+        .tokens = memory_alloc(rows * sizeof(int32_t)),
+        .positions = memory_alloc(rows * sizeof(int32_t)),
+        .targets = memory_alloc(rows * sizeof(int32_t)),
+        .offsets = memory_alloc((sequences + 1) * sizeof(int32_t)),
+        .trained = rows,
+        .seen = rows,
+        .room_rows = rows,
+        .room_sequences = sequences,
+    };
+    for (size_t i = 0; i < rows; i++) {
+        batch->tokens[i] =
+            (int32_t)(random_bits(1, RANDOM_ORDER, 0, i) % bench->config.vocab_size);
+        batch->targets[i] =
+            (int32_t)(random_bits(1, RANDOM_ORDER, 1, i) % bench->config.vocab_size);
+        batch->positions[i] = (int32_t)(i % length);
+    }
+    for (size_t i = 0; i <= sequences; i++)
+        batch->offsets[i] = (int32_t)(i * length);
+}
+
+static void bench_open(struct bench *bench)
+{
+    const struct bench_model *model = bench->row.model;
+    struct error err = { 0 };
+    uint64_t state = 1;
+
+    bench->arena = arena_new();
+    must(model_config_parse(model->config, strlen(model->config), model->name,
+                            bench->arena, &bench->config, &err),
+         &err);
+    make_batch(bench);
+    bench->model =
+        model_new(&(struct model_options) { .plan = &bench->plan,
+                                            .config = &bench->config,
+                                            .backend = bench->be,
+                                            .rows_max = bench->batch.rows,
+                                            .sequences_max = model->sequences },
+                  &err);
+    must(bench->model != NULL, &err);
+    for (size_t i = 0; i < model_parameters(bench->model); i++)
+        fill(bench->be, model_parameter(bench->model, i), &state);
+}
+
+static void bench_close(struct bench *bench)
+{
+    model_free(bench->model);
+    batch_clear(&bench->batch);
+    arena_free(bench->arena);
+}
+
+/* Seconds of a whole step, forward to weights. */
+static double step(struct bench *bench, int64_t number)
+{
+    double start = clock_seconds(), sum = 0;
+    struct optimizer_step how = { .learning_rate = bench->plan.learning_rate,
+                                  .scale = 1,
+                                  .step = number };
+    struct model_pass pass = { .first = true,
+                               .grad_scale = 1 / (float)bench->batch.trained };
+    struct error err = { 0 };
+
+    must(model_train(bench->model, &bench->batch, &pass, &sum, &err), &err);
+    must(optimizer_norm(bench->model, bench->be, 1, &how.norm, &err), &err);
+    must(optimizer_step(bench->model, bench->be, &bench->plan, &how, &err), &err);
+    if (!isfinite(sum) || !isfinite(how.norm)) {
+        fprintf(stderr, "bench: the loss or its gradient is not finite\n");
+        exit(1);
+    }
+    return clock_seconds() - start;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/*
+ * Model flops of a step, recomputed ones not counted: a token costs 6 for each weight of
+ * a matrix it meets (4 where the matrix is frozen, as there is no gradient of it), and 6
+ * L T C for causal attention.
+ */
+static double step_flops(const struct bench *bench)
+{
+    const struct model_config *c = &bench->config;
+    double width = (double)(c->heads * c->head_size),
+           kv = (double)(c->kv_heads * c->head_size);
+    double hidden = (double)c->hidden_size, inner = (double)c->intermediate_size;
+    double block = hidden * (2 * width + 2 * kv) + 3 * hidden * inner;
+    double base = (double)c->layers * block + hidden * (double)c->vocab_size;
+    double attention = 6 * (double)c->layers * (double)bench->row.model->length * width;
+    double token = bench->row.method == METHOD_LORA
+                       ? 4 * base + 6 * (double)model_trainable(bench->model)
+                       : 6 * base;
+
+    return (token + attention) * (double)bench->batch.rows;
+}
+
+/* Run one row, and print it. */
+static void run(const struct bench_row *row)
+{
+    enum { MOST = 15 };
+    struct bench bench = { .row = *row, .plan = plan_of(row), .be = rate_open(0, false) };
+    double rate = rate_machine(bench.be, row->format), seconds[MOST], total = 0;
+    struct rusage usage;
+    int count = 0;
+
+    bench_open(&bench);
+    step(&bench, 1);
+    while (count < MOST && (count < 3 || total < 6)) {
+        seconds[count] = step(&bench, count + 2);
+        total += seconds[count++];
+    }
+    qsort(seconds, (size_t)count, sizeof(*seconds), compare);
+    getrusage(RUSAGE_SELF, &usage);
+    printf("| %s, B%zu T%zu | %s | %s | %.0f | %.0f | %.0f | %ld | %.0f | %.0f %% |\n",
+           row->model->name, row->model->sequences, row->model->length,
+           row->method == METHOD_LORA ? "LoRA r=16" : "full",
+           format_info(row->format)->name, 1e3 * seconds[count / 2], 1e3 * seconds[0],
+           (double)bench.batch.rows / seconds[count / 2], usage.ru_maxrss >> 10, rate,
+           100 * step_flops(&bench) / seconds[count / 2] / (rate * 1e9));
+    fflush(stdout);
+    bench_close(&bench);
+    backend_close(bench.be);
+}
+
+static void run_apart(const struct bench_row *row)
+{
+    pid_t child = fork();
+    int status = 1;
+
+    if (child == 0) {
+        run(row);
+        _exit(0);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child || status != 0) {
+        fprintf(stderr, "bench: %s did not run\n", row->model->name);
+        exit(1);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const enum method methods[] = { METHOD_FULL, METHOD_LORA };
+    static const char *const method_names[] = { "full", "lora" };
+    static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16 };
+
+    if (argc != 1 && argc != 4) {
+        fprintf(stderr, "usage: bench_train [MODEL full|lora fp32|bf16]\n");
+        return 2;
+    }
+    printf(
+        "| model | method | format | ms a step | best | tokens/s | peak MiB | machine, "
+        "GFLOP/s | share of it |\n|---|---|---|---|---|---|---|---|---|\n");
+    fflush(stdout);
+    for (size_t i = 0; i < TS_COUNT(models); i++)
+        for (size_t m = 0; m < TS_COUNT(methods); m++)
+            for (size_t f = 0; f < TS_COUNT(formats); f++) {
+                struct bench_row row = { &models[i], methods[m], formats[f] };
+
+                if (argc == 1 || (strcmp(argv[1], models[i].name) == 0 &&
+                                  strcmp(argv[2], method_names[m]) == 0 &&
+                                  strcmp(argv[3], format_info(formats[f])->name) == 0))
+                    run_apart(&row);
+            }
+    return 0;
+}
