@@ -81,25 +81,27 @@ static float loss_max(const float *logits, size_t cols)
 /* logits = e^(logits - max); their sum. */
 static double loss_exponentials(float *logits, size_t cols, float max)
 {
+    size_t whole = cols / LANES * LANES;
     double sum = 0;
+    vec last;
 
-    for (size_t begin = 0; begin < cols; begin += LOSS_RUN) {
-        size_t end = cpu_least(begin + LOSS_RUN, cols);
+    for (size_t begin = 0; begin < whole; begin += LOSS_RUN) {
         vec part = {};
 
-        for (size_t i = begin; i < end; i += LANES) {
-            size_t count = vec_count(i, end);
-            vec e = vec_exp(vec_load(logits, FORMAT_FP32, i, count) - max);
+        for (size_t i = begin; i < cpu_least(begin + LOSS_RUN, whole); i += LANES) {
+            vec e = vec_exp(vec_get(logits + i) - max);
 
-            vec_store(logits, FORMAT_FP32, i, count, e);
-            if (count == LANES)
-                part += e;
-            else
-                for (size_t lane = 0; lane < count; lane++)
-                    part[lane] += e[lane];
+            vec_put(logits + i, e);
+            part += e;
         }
         sum += vec_sum_wide(part);
     }
+    if (whole == cols)
+        return sum;
+    last = vec_exp(vec_load(logits, FORMAT_FP32, whole, cols - whole) - max);
+    vec_store(logits, FORMAT_FP32, whole, cols - whole, last);
+    for (size_t i = 0; i < cols - whole; i++)
+        sum += (double)last[i];
     return sum;
 }
 
