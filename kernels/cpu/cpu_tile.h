@@ -152,28 +152,36 @@ static inline void tile_multiply(const struct tile_product *p)
 }
 
 typedef float tile_quad __attribute__((vector_size(16)));
-typedef int32_t tile_order __attribute__((vector_size(16)));
+
+/* The lower (upper) halves, one from each in turn. */
+CPU_INLINE tile_quad tile_low(tile_quad a, tile_quad b)
+{
+    return __builtin_shufflevector(a, b, 0, 4, 1, 5);
+}
+
+CPU_INLINE tile_quad tile_high(tile_quad a, tile_quad b)
+{
+    return __builtin_shufflevector(a, b, 2, 6, 3, 7);
+}
 
 /* out (cols, rows) = in (rows, cols)^T, words; both numbers are multiples of 4 */
 static inline void tile_transpose(float *out, size_t ldo, const float *in, size_t ldi,
                                   size_t rows, size_t cols)
 {
-    static const tile_order low = { 0, 4, 1, 5 }, high = { 2, 6, 3, 7 };
-
     for (size_t i = 0; i < rows; i += 4)
         for (size_t j = 0; j < cols; j += 4) {
             tile_quad x[4], ac_low, ac_high, bd_low, bd_high;
 
             for (int k = 0; k < 4; k++)
                 memcpy(&x[k], in + (i + k) * ldi + j, sizeof(x[k]));
-            ac_low = __builtin_shuffle(x[0], x[2], low);
-            ac_high = __builtin_shuffle(x[0], x[2], high);
-            bd_low = __builtin_shuffle(x[1], x[3], low);
-            bd_high = __builtin_shuffle(x[1], x[3], high);
-            x[0] = __builtin_shuffle(ac_low, bd_low, low);
-            x[1] = __builtin_shuffle(ac_low, bd_low, high);
-            x[2] = __builtin_shuffle(ac_high, bd_high, low);
-            x[3] = __builtin_shuffle(ac_high, bd_high, high);
+            ac_low = tile_low(x[0], x[2]);
+            ac_high = tile_high(x[0], x[2]);
+            bd_low = tile_low(x[1], x[3]);
+            bd_high = tile_high(x[1], x[3]);
+            x[0] = tile_low(ac_low, bd_low);
+            x[1] = tile_high(ac_low, bd_low);
+            x[2] = tile_low(ac_high, bd_high);
+            x[3] = tile_high(ac_high, bd_high);
             for (int k = 0; k < 4; k++)
                 memcpy(out + (j + k) * ldo + i, &x[k], sizeof(x[k]));
         }
