@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/random.h"
 #include "train/dataset_reader.h"
@@ -237,12 +238,37 @@ static bool read_source(struct reading *reading, const struct dataset_source *so
             fail_at(err, wrong.file[0] ? wrong.file : source->path, wrong.at, &wrong));
 }
 
+/* A file named in a job lies beside the job, wherever this process is: the names with the
+ * job's folder before those that are there.  malloc'ed. */
+static char *names_beside(const struct plan *plan, const char *names)
+{
+    struct text out;
+
+    text_init(&out, 0);
+    while (*names) {
+        size_t blanks = strspn(names, ", "), len = strcspn(names + blanks, ",");
+        char *name = memory_strdup(names + blanks), *path;
+
+        name[len] = 0;
+        path = path_join(plan->dir ? plan->dir : ".", name);
+        text_add(&out, names, blanks);
+        text_adds(&out, dataset_reader_knows(name) && file_exists(path) ? path : name);
+        names += blanks + len;
+        free(path);
+        free(name);
+    }
+    return text_detach(&out, NULL);
+}
+
 static bool read_sources(struct reading *reading, const char *names, struct error *err)
 {
     struct dataset_sources sources;
     const char *dir = reading->plan->dataset_dir ? reading->plan->dataset_dir : "data";
+    char *beside = names_beside(reading->plan, names);
+    bool found = dataset_sources_find(beside, dir, reading->arena, &sources, err);
 
-    if (!dataset_sources_find(names, dir, reading->arena, &sources, err))
+    free(beside);
+    if (!found)
         return false;
     for (size_t i = 0; i < sources.count; i++)
         if (!read_source(reading, &sources.list[i], err))
