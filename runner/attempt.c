@@ -232,10 +232,13 @@ static void tell(struct attempt *attempt, const struct ending *ending,
 {
     bool bad = ending->event == EVENT_EXIT_BAD;
 
-    log_line(attempt->log, bad ? LOG_ERROR : LOG_INFO,
-             "job %s: %s at step %" PRId64 "%s%s", attempt->job.name,
-             job_event_names[ending->event], attempt->record.step,
-             ending->reason[0] ? ": " : "", ending->reason);
+    if (bad || !ending->reason[0])
+        log_line(attempt->log, bad ? LOG_ERROR : LOG_INFO,
+                 "job %s: %s at step %" PRId64 "%s%s", attempt->job.name,
+                 job_event_names[ending->event], attempt->record.step, bad ? ": " : "",
+                 ending->reason);
+    else
+        log_line(attempt->log, LOG_INFO, "job %s: %s", attempt->job.name, ending->reason);
     if (attempt->options->spooled)
         return;
     if (bad && err->code)

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/spawn.h"
 #include "runner/claim.h"
 #include "runner/report.h"
@@ -95,6 +96,8 @@ static bool take(const struct job *job, int *lock, struct error *err)
 {
     bool busy = false;
 
+    if (!file_exists(job->path))
+        return error_set(err, ERROR_DATA, "there is no job %s", job->path);
     if (!job_make_dir(job, err))
         return false;
     *lock = job_lock(job, &busy, err);

@@ -72,12 +72,14 @@ static void read_signals(struct daemon *daemon)
 static void tell_end(struct daemon *daemon, const char *name,
                      const struct job_record *record)
 {
-    bool bad = record->state == JOB_FAILED;
+    bool bad = record->state == JOB_FAILED || record->crashes > 0;
 
-    log_line(daemon->log, bad ? LOG_WARN : LOG_INFO,
-             "job %s: %s at step %" PRId64 " of %" PRId64 "%s%s", name,
-             job_state_names[record->state], record->step, record->total,
-             record->reason[0] ? ": " : "", record->reason);
+    if (record->reason[0])
+        log_line(daemon->log, bad ? LOG_WARN : LOG_INFO, "job %s: %s: %s", name,
+                 job_state_names[record->state], record->reason);
+    else
+        log_line(daemon->log, LOG_INFO, "job %s: %s at step %" PRId64, name,
+                 job_state_names[record->state], record->step);
 }
 
 static void reap(struct daemon *daemon)

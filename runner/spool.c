@@ -455,6 +455,21 @@ static bool open_inner(struct spool *spool, bool *busy, struct error *err)
     return spool->lock >= 0;
 }
 
+static bool open_watch(struct spool *spool, struct error *err)
+{
+    char *above = path_dir(spool->path);
+    struct watched watched = { .dir = spool->dir,
+                               .inner = spool->inner,
+                               .parent = open(above, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+                               .name = path_base(spool->path) };
+
+    spool->watch = watch_open(&watched, err);
+    if (watched.parent >= 0)
+        close(watched.parent);
+    free(above);
+    return spool->watch != NULL;
+}
+
 /* Watch, then scan; never the other way round. */
 static bool open_dir(struct spool *spool, bool *busy, struct error *err)
 {
@@ -470,8 +485,7 @@ static bool open_dir(struct spool *spool, bool *busy, struct error *err)
         return error_errno(err, "cannot enter %s", spool->path);
     if (!open_inner(spool, busy, err))
         return false;
-    spool->watch = watch_open(spool->dir, spool->inner, &deaf);
-    if (!spool->watch)
+    if (!open_watch(spool, &deaf))
         log_line(spool->log, LOG_WARN, "watch: %s: %s; looking each second", spool->path,
                  deaf.text);
     spool->absent = false;
@@ -542,6 +556,15 @@ int spool_fd(const struct spool *spool)
     return watch_fd(spool->watch);
 }
 
+/* Mounts, replacements: the path means another folder than the one that is open. */
+static bool is_same_dir(const struct spool *spool)
+{
+    struct stat path, dir;
+
+    return stat(spool->path, &path) == 0 && fstat(spool->dir, &dir) == 0 &&
+           path.st_dev == dir.st_dev && path.st_ino == dir.st_ino;
+}
+
 static void lose(struct spool *spool)
 {
     if (spool->absent)
@@ -559,21 +582,12 @@ void spool_read(struct spool *spool)
     if (!spool->watch)
         return;
     watch_read(spool->watch, on_name, spool, &news);
-    if (news.gone)
+    if (news.gone || (news.doubt && !is_same_dir(spool)))
         lose(spool);
     if (news.overflow)
         log_line(spool->log, LOG_WARN, "watch: too many events at once; scanning");
     if (news.overflow || news.woken)
         scan(spool);
-}
-
-/* Mounts, replacements: the path means another folder than the one that is open. */
-static bool is_same_dir(const struct spool *spool)
-{
-    struct stat path, dir;
-
-    return stat(spool->path, &path) == 0 && fstat(spool->dir, &dir) == 0 &&
-           path.st_dev == dir.st_dev && path.st_ino == dir.st_ino;
 }
 
 static void reopen(struct spool *spool)

@@ -21,7 +21,8 @@
 
 struct watch {
     int fd;
-    int dir, inner; /* watch descriptors */
+    int dir, inner, parent; /* watch descriptors */
+    char *name;             /* in the parent */
 };
 
 /* File systems whose changes from elsewhere inotify does not see (statfs(2); the last two
@@ -54,12 +55,26 @@ static int add(int fd, int dir, uint32_t mask)
     return inotify_add_watch(fd, name, mask | IN_ONLYDIR | IN_EXCL_UNLINK);
 }
 
-struct watch *watch_open(int dir, int inner, struct error *err)
+/* An open folder that is removed sends no event of its own: only its parent tells. */
+static bool add_all(struct watch *watch, const struct watched *watched)
+{
+    watch->dir =
+        add(watch->fd, watched->dir,
+            IN_MOVED_TO | IN_CLOSE_WRITE | IN_CREATE | IN_DELETE_SELF | IN_MOVE_SELF);
+    watch->inner = add(watch->fd, watched->inner, IN_CLOSE_WRITE);
+    watch->parent = -1;
+    if (watched->parent >= 0)
+        watch->parent = add(watch->fd, watched->parent,
+                            IN_CREATE | IN_DELETE | IN_MOVED_TO | IN_MOVED_FROM);
+    return watch->dir >= 0 && watch->inner >= 0;
+}
+
+struct watch *watch_open(const struct watched *watched, struct error *err)
 {
     struct watch *watch;
     int fd;
 
-    if (!hears(dir, err))
+    if (!hears(watched->dir, err))
         return NULL;
     fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (fd < 0) {
@@ -67,12 +82,8 @@ struct watch *watch_open(int dir, int inner, struct error *err)
         return NULL;
     }
     watch = memory_alloc(sizeof(*watch));
-    *watch = (struct watch) { .fd = fd };
-    watch->dir =
-        add(fd, dir,
-            IN_MOVED_TO | IN_CLOSE_WRITE | IN_CREATE | IN_DELETE_SELF | IN_MOVE_SELF);
-    watch->inner = add(fd, inner, IN_CLOSE_WRITE);
-    if (watch->dir < 0 || watch->inner < 0) {
+    *watch = (struct watch) { .fd = fd, .name = memory_strdup(watched->name) };
+    if (!add_all(watch, watched)) {
         error_errno(err, "cannot watch");
         watch_close(watch);
         return NULL;
@@ -85,6 +96,7 @@ void watch_close(struct watch *watch)
     if (!watch)
         return;
     close(watch->fd);
+    free(watch->name);
     free(watch);
 }
 
@@ -108,6 +120,8 @@ static void sort(struct watch *watch, const struct inotify_event *event,
         news->overflow = true;
     else if (event->wd == watch->inner)
         news->woken |= event->len > 0 && strcmp(event->name, WAKE_NAME) == 0;
+    else if (event->wd == watch->parent)
+        news->doubt |= event->len > 0 && strcmp(event->name, watch->name) == 0;
     else if (event->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT | IN_IGNORED))
         news->gone = true;
     else if (event->len > 0)

@@ -17,17 +17,24 @@ enum watch_hint {
 struct watch_news {
     bool overflow; /* events were lost: scan */
     bool gone;     /* the folder was moved, removed or unmounted */
+    bool doubt;    /* its name in its parent may mean another folder by now */
     bool woken;    /* somebody asks for a scan (watch_wake) */
 };
 
 struct watch;
 
+struct watched {
+    int dir;          /* the folder, open; watched whatever its path is by now */
+    int inner;        /* its folder with the file that wakes, open */
+    int parent;       /* the folder it lies in, open; -1: not watched */
+    const char *name; /* its name there */
+};
+
 /*
- * Watch the folder open as `dir`, whatever its path is by now, and in its folder `inner`
- * for the file that wakes.  NULL where inotify is not to be had or sees nothing (EMFILE,
- * ENOSPC, a network file system): *err says why, and the caller scans each second.
+ * NULL where inotify is not to be had or sees nothing (EMFILE, ENOSPC, a network file
+ * system): *err says why, and the caller scans each second.
  */
-struct watch *watch_open(int dir, int inner, struct error *err);
+struct watch *watch_open(const struct watched *watched, struct error *err);
 void watch_close(struct watch *watch);
 int watch_fd(const struct watch *watch); /* readable when there are events; -1 for NULL */
 

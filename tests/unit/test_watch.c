@@ -22,13 +22,23 @@ static int set_up(void **state)
 {
     struct spot *spot = memory_alloc(sizeof(*spot));
     struct error err = { 0 };
+    char *parent_path;
+    int parent;
 
     spot->path = unit_dir_new();
     spot->inner_path = path_join(spot->path, ".inner");
     spot->dir = open(spot->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     mkdirat(spot->dir, ".inner", 0700);
     spot->inner = openat(spot->dir, ".inner", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    spot->watch = watch_open(spot->dir, spot->inner, &err);
+    parent_path = path_dir(spot->path);
+    parent = open(parent_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    spot->watch = watch_open(&(struct watched) { .dir = spot->dir,
+                                                 .inner = spot->inner,
+                                                 .parent = parent,
+                                                 .name = path_base(spot->path) },
+                             &err);
+    close(parent);
+    free(parent_path);
     *state = spot;
     return spot->dir < 0 || spot->inner < 0;
 }
@@ -95,17 +105,32 @@ static void test_watch_tells_writing_from_renaming(void **state)
 static void test_watch_follows_the_folder_and_tells_that_it_moved(void **state)
 {
     struct spot *spot = *state;
+    struct watch_news news;
     char moved[300];
 
     if (!spot->watch)
         skip();
     snprintf(moved, sizeof(moved), "%s.moved", spot->path);
     assert_int_equal(rename(spot->path, moved), 0);
-    assert_true(read_news(spot).gone);
+    news = read_news(spot);
+    assert_true(news.gone);
+    assert_true(news.doubt);
     put(spot->dir, "a");
     read_news(spot);
     assert_string_equal(spot->names, "a:0 a:1 ");
     assert_int_equal(rename(moved, spot->path), 0);
+}
+
+/* An inode that is open is not gone, and sends no event. */
+static void test_watch_doubts_a_folder_that_was_removed(void **state)
+{
+    struct spot *spot = *state;
+    struct error err = { 0 };
+
+    if (!spot->watch)
+        skip();
+    assert_true(file_remove_tree(spot->path, &err));
+    assert_true(read_news(spot).doubt);
 }
 
 static void test_watch_is_woken(void **state)
@@ -157,6 +182,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         SPOT(test_watch_tells_writing_from_renaming),
         SPOT(test_watch_follows_the_folder_and_tells_that_it_moved),
+        SPOT(test_watch_doubts_a_folder_that_was_removed),
         SPOT(test_watch_is_woken),
         SPOT(test_watch_tells_of_lost_events),
     };
