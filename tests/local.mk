@@ -127,10 +127,16 @@ fuzz_tests += %D%/fuzz/fuzz_safetensors
 
 # from outside
 EXTRA_DIST += %D%/cli/lib.sh
+script_tests += %D%/cli/check.t
+script_tests += %D%/cli/crash.t
 script_tests += %D%/cli/manual.t
 script_tests += %D%/cli/broken.t
 script_tests += %D%/cli/samples.t
+script_tests += %D%/cli/patch.t
+script_tests += %D%/cli/run.t
+script_tests += %D%/cli/spool.t
 script_tests += %D%/cli/version.t
+script_tests += %D%/cli/watch.t
 
 # the tree itself
 script_tests += %D%/layers.t

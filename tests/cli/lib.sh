@@ -43,11 +43,11 @@ try() {
 }
 # NAME STATUS COMMAND...: it ends with this status.
 ends() {
-    ends_name=$1 wanted=$2
+    ends_name=$1 ends_status=$2
     shift 2
     try "$@"
-    [ "$status" -eq "$wanted" ] || echo "# status $status, wanted $wanted"
-    ok $((status != wanted)) "$ends_name"
+    [ "$status" -eq "$ends_status" ] || echo "# status $status, wanted $ends_status"
+    ok $((status != ends_status)) "$ends_name"
 }
 # NAME PATTERN: the output of the last command has a line like it.
 says() {
@@ -89,24 +89,52 @@ background() {
     pids="$pids $daemon"
 }
 gone() { ! kill -0 "$1" 2>/dev/null; }
-# The status of a process of `background`.
-status_of() {
+# PROCESS STATUS: a process of `background` ended with it.
+leaves() {
     wait "$1"
-    echo $?
+    [ $? -eq "$2" ]
 }
 
-# A reader of JSON: python3 where it is, else jq.
+# Every line is JSON; by python3 where it is, else by jq.
 is_json() {
     if command -v python3 >/dev/null; then
-        while IFS= read -r line; do
-            printf '%s' "$line" | python3 -c 'import json,sys; json.load(sys.stdin)' || return 1
-        done
+        python3 -c 'import json,sys
+lines = sys.stdin.readlines()
+[json.loads(line) for line in lines]
+sys.exit(not lines)'
     elif command -v jq >/dev/null; then
         jq -e . >/dev/null
-    else
-        cat >/dev/null
     fi
 }
-# FILE NAME: a job to train, a real small model of the shared data; 1 where there is none.
+# A small real model; the tests that train need it.
 model=$shared/data/stories260K/hf
 has_model() { [ -f "$model/config.json" ]; }
+# DIR: text to train on, a few thousand words of our own.
+make_data() {
+    awk 'BEGIN { for (i = 1; i <= 2000; i++)
+        printf "Tom has %d apples and gives %d away, so he has %d left.\n", i, i % 7, i - i % 7 }' \
+        >"$1/text.txt"
+}
+# STEPS [MORE LINES...]: a job on it, on standard output.
+job() {
+    cat <<END
+model_name_or_path: $model
+stage: pt
+finetuning_type: full
+dataset: text.txt
+cutoff_len: 64
+per_device_train_batch_size: 2
+learning_rate: 1.0e-4
+logging_steps: 10
+save_steps: 20
+save_total_limit: 2
+max_steps: $1
+END
+    shift
+    [ $# -eq 0 ] || printf '%s\n' "$@"
+}
+# A job that every device refuses: nothing is there to train.
+hopeless() {
+    echo "stage: sft"
+    echo "model_name_or_path: nowhere"
+}

@@ -1,0 +1,99 @@
+#!/bin/sh
+# check: findings like a compiler's, statuses, JSON, bad files; it never writes.
+. "${top_srcdir-.}/tests/cli/lib.sh"
+cd "$T" || exit 99
+mkdir jobs
+cd jobs || exit 99
+
+cat >fp16.yaml <<'END'
+model_name_or_path: model
+stage: sft
+finetuning_type: full
+fp16: true
+model_dtype: float16   # half
+dataset: text.txt
+hf_hub_token: hush-hush
+END
+cat >fine.yaml <<'END'
+model_name_or_path: model
+stage: sft
+dataset: text.txt
+END
+ls -lR >../before
+ends "an error finding gives 1" 1 "$trainspool" check --device "TITAN RTX" fp16.yaml
+says "it is told with place, severity and rule" '^fp16.yaml:5:14: error\[TS105\]: '
+says "and the edit in the line after it" '^    model_dtype: float16 -> float32 '
+ends "warnings alone give 0" 0 "$trainspool" check --device "TITAN RTX" fine.yaml
+says "and are told" 'warning\[TS713\]'
+ends "--fail-on warning counts them" 1 \
+    "$trainspool" check --device "TITAN RTX" --fail-on warning fine.yaml
+ends "--quiet leaves only errors" 1 "$trainspool" check -q --device "TITAN RTX" fp16.yaml
+holds "no warning among them" sh -c "! grep -q warning '$T/out'"
+ends "the worst of several jobs counts" 1 \
+    "$trainspool" check --device "TITAN RTX" fine.yaml fp16.yaml
+says "and all are looked at" '^fine.yaml: '
+
+ends "--json" 1 "$trainspool" check --json --device "TITAN RTX" fp16.yaml fine.yaml
+holds "is one object a line" is_json <"$T/out"
+holds "for each job" sh -c "[ \$(wc -l <'$T/out') -eq 2 ]"
+says "with the bytes of the edit" '"byte_offset":[0-9]*,"byte_length":7,"old":"float16","new":"float32"'
+ends "-v tells the fact" 1 "$trainspool" check -v --device "TITAN RTX" fp16.yaml
+says "that decided" 'because: TITAN RTX, compute capability 7.5'
+holds "a secret is in no output" sh -c "! grep -q hush '$T/out'"
+
+ends "--color always colours" 1 \
+    "$trainspool" check --color always --device "TITAN RTX" fp16.yaml
+says "the severity" "$(printf '\033\[31m')"
+ends "a file takes no colours" 1 "$trainspool" check --device "TITAN RTX" fp16.yaml
+holds "of itself" sh -c "! grep -q '$(printf '\033')' '$T/out'"
+if command -v script >/dev/null; then
+    env -u NO_COLOR TERM=xterm script -qec "'$trainspool' check --device cpu fp16.yaml" /dev/null \
+        >"$T/out" 2>&1 </dev/null
+    holds "a terminal does" grep -q "$(printf '\033')" "$T/out"
+    NO_COLOR=1 TERM=xterm script -qec "'$trainspool' check --device cpu fp16.yaml" /dev/null \
+        >"$T/out" 2>&1 </dev/null
+    holds "unless NO_COLOR is set" sh -c "! grep -q '$(printf '\033')' '$T/out'"
+else
+    skip "a terminal does" "no script(1)"
+    skip "unless NO_COLOR is set" "no script(1)"
+fi
+
+ends "an unknown device gives 2" 2 "$trainspool" check --device "TITAN RTY" fine.yaml
+complains "and tells where they are" 'devices --known'
+ends "no job gives 2" 2 "$trainspool" check
+ends "a job that is not there gives 2" 2 "$trainspool" check --device cpu nowhere.yaml
+ls -lR >../after
+holds "nothing was written" cmp ../before ../after
+
+mkdir folder.yaml
+mkfifo fifo.yaml
+: >empty.yaml
+printf 'fp16: tr' >cut.yaml
+printf 'a: [b\n' >broken.yaml
+printf 'a: 1\n---\nb: 2\n' >several.yaml
+printf '\377\376a\0' >latin.yaml
+printf 'a:\n\tb: 1\n' >tab.yaml
+truncate -s 100M huge.yaml
+head -c 900000 /dev/zero | tr '\0' '[' >deep.yaml
+ln -s nowhere dangling.yaml
+for name in folder fifo empty broken several latin tab huge deep dangling; do
+    ends "$name is no job: 2" 2 timeout 20 "$trainspool" check --device cpu $name.yaml
+    ends "$name with --json: 2" 2 timeout 20 "$trainspool" check --json --device cpu $name.yaml
+    holds "$name gives JSON all the same" is_json <"$T/out"
+done
+ends "a job cut off inside a value has an error" 1 "$trainspool" check --device cpu cut.yaml
+if [ "$(id -u)" -eq 0 ]; then
+    skip "an unreadable job: 2" "root reads everything"
+else
+    chmod 0 fine.yaml
+    ends "an unreadable job: 2" 2 "$trainspool" check --device cpu fine.yaml
+fi
+
+name=$(printf 'a\033]0;owned\007\nb.yaml')
+cp fp16.yaml "$name"
+ends "a hostile name" 1 "$trainspool" check --device "TITAN RTX" "$name"
+holds "sends no escape to anybody" sh -c "! grep -q '$(printf '\033')' '$T/out'"
+holds "and forges no line" sh -c "! grep -q '^b.yaml' '$T/out'"
+ends "nor in JSON" 1 "$trainspool" check --json --device "TITAN RTX" "$name"
+holds "which stays one line" is_json <"$T/out"
+plan

@@ -1,0 +1,91 @@
+#!/bin/sh
+# run: patch, freeze, train on this terminal; signals, resume, what a fall leaves.
+. "${top_srcdir-.}/tests/cli/lib.sh"
+cd "$T" || exit 99
+
+hopeless >none.yaml
+ends "a job without its model is rejected: 1" 1 "$trainspool" run none.yaml
+says "with the finding" 'error\[TS713\]'
+holds "its state says so" is none.yaml rejected
+ends "status shows it" 0 "$trainspool" status .
+says "with the reason" '^none  *rejected .*TS713'
+printf 'a: [\n' >broken.yaml
+ends "a file that is no job: 2" 2 "$trainspool" run broken.yaml
+ends "logs of a job that never ran: 2" 2 "$trainspool" logs nowhere.yaml
+ends "no such job: 2" 2 "$trainspool" run nowhere.yaml
+holds "and no folder for it" test ! -e nowhere.run
+
+if ! has_model; then
+    skip "training" "no $model"
+    plan
+    exit 0
+fi
+make_data .
+job 30 "max_grad_norm:" >a.yaml
+ends "run trains" 0 "$trainspool" run a.yaml
+says "shows what it mended" 'mended: max_grad_norm'
+says "and each logged step" "^{'loss': [0-9.]*, 'grad_norm': "
+holds "the state is done" is a.yaml done
+holds "at the last step" test "$(step a.yaml)" -eq 30
+holds "the model is there" test -s a.run/model.safetensors
+holds "the job was patched" grep -q '^max_grad_norm: 0.0' a.yaml
+holds "the frozen text is the patched one" cmp a.yaml a.run/job.yaml
+holds "metrics are JSON" is_json <a.run/metrics.jsonl
+holds "state.json has no pid" sh -c "! grep -qi pid a.run/state.json"
+ends "status --json" 0 "$trainspool" status --json a.yaml
+holds "is JSON" is_json <"$T/out"
+ends "logs -n 1" 0 "$trainspool" logs -n 1 a.yaml
+holds "is one line" sh -c "[ \$(wc -l <'$T/out') -eq 1 ]"
+
+cp a.yaml before
+ends "--set counts for this run" 0 "$trainspool" run --set max_steps=5 -q a.yaml
+holds "alone" cmp a.yaml before
+holds "and is in the frozen text" grep -q '^max_steps: 5' a.run/job.yaml
+holds "it was followed" test "$(step a.yaml)" -eq 5
+job 10 "max_grad_norm:" >keep.yaml
+cp keep.yaml before
+ends "--no-patch" 0 "$trainspool" run --no-patch -q keep.yaml
+holds "leaves the job as it is" cmp keep.yaml before
+
+job 100000 >long.yaml
+background "$trainspool" run long.yaml
+running() { [ "$(step "$1" 2>/dev/null)" -ge "$2" ] 2>/dev/null; }
+await 60 running long.yaml 3
+ends "a second run of it is refused: 3" 3 "$trainspool" run long.yaml
+complains "it is running" 'running already'
+ends "status shows it running" 0 "$trainspool" status long.yaml
+says "with steps" '^long  *running  *[0-9]*/100000 '
+kill -TERM "$daemon"
+await 30 gone "$daemon"
+holds "SIGTERM gives 143" leaves "$daemon" 143
+holds "the job is stopped" is long.yaml stopped
+at=$(step long.yaml)
+holds "with a checkpoint of that step" test -f "long.run/checkpoint-$at/trainspool_manifest.json"
+ends "a second signal is not needed" 0 test "$at" -ge 3
+
+background "$trainspool" run --resume --set max_steps=100000 long.yaml
+await 60 running long.yaml $((at + 1))
+holds "--resume goes on from it" grep -q "resume: from long.run/checkpoint-$at, step $at" \
+    long.run/train.log
+trainer=$(pgrep -P "$daemon" | head -1)
+kill -KILL "$trainer"
+await 30 gone "$daemon"
+holds "a trainer that is killed: 1" leaves "$daemon" 1
+holds "is told" grep -q 'killed by signal 9' "$T/daemon.log"
+holds "the job failed" is long.yaml failed
+ends "cancel of an ended job does nothing" 0 "$trainspool" cancel long.yaml
+holds "it failed still" is long.yaml failed
+
+background "$trainspool" run -q long.yaml
+await 60 running long.yaml 3
+ends "cancel of a running job" 0 "$trainspool" cancel long.yaml
+await 30 gone "$daemon"
+holds "stops it" is long.yaml stopped
+holds "and says so" test "$(reason long.yaml | cut -d' ' -f1)" = cancelled
+
+job 10 "dataset_dir: ." | sed 's/text.txt/bad.jsonl/; s/stage: pt/stage: sft/' >bad.yaml
+printf '{"instruction": "a", "output": "b"}\n{"instruction": \n' >bad.jsonl
+ends "a broken line of data: the training failed, 1" 1 "$trainspool" run bad.yaml
+complains "and its place is told" 'bad.jsonl:2'
+holds "in the state too" sh -c "grep -q 'bad.jsonl:2' bad.run/state.json"
+plan
