@@ -11,7 +11,8 @@
 
 #include <string.h>
 
-#define SHOWN_MAX 60 /* bytes of a value that a sentence quotes */
+#define SHOWN_MAX   60  /* bytes of a value that a sentence quotes */
+#define UNKNOWN_MAX 100 /* unknown keys told one by one */
 
 struct check {
     struct proposal to;
@@ -25,6 +26,8 @@ struct check {
     const struct entry *idle; /* the first key without effect */
     const char *idle_names;
     size_t idle_count;
+    bool doubled;   /* some key is given twice */
+    size_t unknown; /* keys */
 };
 
 /* The value as a sentence may show it. */
@@ -393,11 +396,11 @@ static void check_known(struct check *check, const struct key *key,
 /* Where a key is given twice the last one counts, and TS005 tells. */
 static bool is_last(const struct check *check, const struct entry *entry)
 {
-    return node_find(check->map, entry->key->text) == entry ||
+    return !check->doubled || node_find(check->map, entry->key->text) == entry ||
            memchr(entry->key->text, 0, entry->key->len);
 }
 
-static const char *find_target(const struct check *check, const struct entry *entry)
+static const char *find_target(struct check *check, const struct entry *entry)
 {
     const struct key *key;
     const char *near[2];
@@ -408,6 +411,8 @@ static const char *find_target(const struct check *check, const struct entry *en
     key = find_row(check, entry->key->text);
     if (key)
         return key->use == KEY_RENAMED ? key->now : NULL;
+    if (check->unknown++ >= UNKNOWN_MAX)
+        return NULL;
     return schema_nearest_of(check->rows, check->count, entry->key->text, near, 2,
                              &exact) == 1
                ? near[0]
@@ -428,7 +433,7 @@ static void check_entry(struct check *check, const struct entry *entry)
     key = find_row(check, entry->key->text);
     if (key)
         check_known(check, key, entry);
-    else
+    else if (check->unknown++ < UNKNOWN_MAX)
         check_unknown(check, entry);
 }
 
@@ -437,8 +442,18 @@ static void check_map(struct check *check)
     check->targets = arena_array(check->arena, check->map->count + 1, sizeof(char *));
     for (size_t i = 0; i < check->map->count; i++)
         check->targets[i] = find_target(check, &check->map->entries[i]);
+    check->unknown = 0;
     for (size_t i = 0; i < check->map->count; i++)
         check_entry(check, &check->map->entries[i]);
+    if (check->unknown > UNKNOWN_MAX)
+        findings_add(
+            check->to.findings,
+            &(struct finding) {
+                .rule = "TS703",
+                .severity = SEVERITY_ERROR,
+                .message = arena_printf(check->arena, "%zu more keys are no keys %s",
+                                        check->unknown - UNKNOWN_MAX, where_of(check)) });
+    check->unknown = 0;
 }
 
 static void tell_idle(const struct check *check)
@@ -508,6 +523,8 @@ void schema_check(const struct document *document, struct findings *findings)
                            marker);
         return;
     }
+    for (size_t i = 0; i < document->remark_count; i++)
+        check.doubled |= document->remarks[i].fault == DOCUMENT_DUPLICATE;
     check.external = is_external(document);
     check_map(&check);
     check_block(&check);

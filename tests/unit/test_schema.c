@@ -452,6 +452,26 @@ static void test_schema_renames_no_two_to_one(void **state)
     }
 }
 
+static void test_schema_tells_a_hundred_unknown_keys(void **state)
+{
+    const struct finding *last;
+    struct text text;
+    struct job *job;
+
+    (void)state;
+    text_init(&text, 0);
+    text_adds(&text, HEAD);
+    for (int i = 0; i < 300; i++)
+        text_addf(&text, "something_%d_else: 1\n", i);
+    job = job_new(text.data);
+    assert_int_equal(job->findings.count, 101);
+    last = &job->findings.list[100];
+    assert_string_equal(last->message, "200 more keys are no keys of a job");
+    assert_int_equal(last->severity, SEVERITY_ERROR);
+    job_free(job);
+    text_clear(&text);
+}
+
 static void test_schema_never_shows_a_secret(void **state)
 {
     struct job *job =
@@ -551,6 +571,7 @@ int main(void)
         cmocka_unit_test(test_schema_tells_types_and_ranges),
         cmocka_unit_test(test_schema_names_the_nearest),
         cmocka_unit_test(test_schema_renames_no_two_to_one),
+        cmocka_unit_test(test_schema_tells_a_hundred_unknown_keys),
         cmocka_unit_test(test_schema_never_shows_a_secret),
         cmocka_unit_test(test_schema_gathers_keys_without_effect),
         cmocka_unit_test(test_schema_refuses_what_is_on),
