@@ -62,24 +62,53 @@ static bool may_edit(const struct looker *looker, const struct look *look,
            finding->apply >= least;
 }
 
-static bool is_insert_of(const struct finding *finding, const char *key)
+/* The key that an edit brings in: of a new line, or the new name of a key; else *len is
+ * 0. */
+static const char *new_key(const struct document *document, const struct finding *finding,
+                           size_t *len)
 {
-    return finding->cut == 0 && finding->key && key && strcmp(finding->key, key) == 0;
+    const char *now = finding->now;
+
+    *len = 0;
+    if (finding->cut == 0 && finding->key) {
+        *len = strlen(finding->key);
+        return finding->key;
+    }
+    for (size_t i = 0; i < document->root->count; i++) {
+        const struct node *key = document->root->entries[i].key;
+
+        if (key->at.byte != finding->at.byte || key->bytes != finding->cut)
+            continue;
+        now += *now == '"' || *now == '\'';
+        *len = strcspn(now, "\"'");
+    }
+    return now;
 }
 
-/* Two rules may ask for the same new line. */
-static bool is_inserted(const struct choice_list *list, const struct finding *finding)
+/* Two rules may ask for the same new line, or one for a line and one for a key of that
+ * name. */
+static bool is_brought_in(const struct settle *settle, const struct choice_list *list,
+                          const struct finding *finding)
 {
-    for (size_t i = 0; finding->cut == 0 && i < list->count; i++)
-        if (is_insert_of(&list->findings->list[list->made[i]], finding->key))
+    const struct document *document = &settle->last->document;
+    size_t len, other_len;
+    const char *key = new_key(document, finding, &len);
+
+    for (size_t i = 0; len > 0 && i < list->count; i++) {
+        const char *other =
+            new_key(document, &list->findings->list[list->made[i]], &other_len);
+
+        if (len == other_len && memcmp(key, other, len) == 0)
             return true;
+    }
     return false;
 }
 
-static bool fits(const struct choice_list *list, const struct finding *finding)
+static bool fits(const struct settle *settle, const struct choice_list *list,
+                 const struct finding *finding)
 {
     return edits_fit(list->edits, finding->at.byte, finding->cut) &&
-           !is_inserted(list, finding);
+           !is_brought_in(settle, list, finding);
 }
 
 /* All of a group, or this one alone. */
@@ -92,10 +121,10 @@ static bool group_fits(const struct settle *settle, const struct choice_list *li
         const struct finding *other = &list->findings->list[i];
 
         if (other->group == finding->group && other->now &&
-            !(may_edit(settle->looker, settle->last, other) && fits(list, other)))
+            !(may_edit(settle->looker, settle->last, other) && fits(settle, list, other)))
             return false;
     }
-    return fits(list, finding);
+    return fits(settle, list, finding);
 }
 
 static void accept(struct choice_list *list, size_t at)

@@ -123,6 +123,7 @@ unit_tests += %D%/unit/test_watch
 fuzz_tests += %D%/fuzz/fuzz_document
 fuzz_tests += %D%/fuzz/fuzz_journal
 fuzz_tests += %D%/fuzz/fuzz_json
+fuzz_tests += %D%/fuzz/fuzz_patcher
 fuzz_tests += %D%/fuzz/fuzz_safetensors
 
 # from outside
