@@ -16,8 +16,8 @@ struct patch_options {
     const struct device *device;  /* NULL: device rules are off (TS208) */
     bool unsafe;                  /* edits of APPLY_UNSAFE too */
     bool will_run;                /* run, watch: TS713 is an error */
-    const char *const *roots;     /* allowed roots of paths (TS710), NULL-ended; NULL: any path
-                                     below the job's own folder, and absolute ones */
+    const char *const *roots;     /* allowed roots of paths (TS710), NULL-ended; NULL: any path,
+                                     but what a job writes is below its folder or absolute */
     const char *const *set;       /* --set KEY=VALUE, NULL-ended, or NULL: replaced in the text
                                      before all else, in memory only */
 };

@@ -4,9 +4,11 @@
 #include "patcher/rules_parts.h"
 
 #include "base/file.h"
-#include "base/json.h"
 #include "patcher/schema.h"
 #include "patcher/schema_value.h"
+#include "train/dataset_reader.h"
+#include "train/dataset_source.h"
+#include "train/template.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +46,26 @@ static void several_adapters(struct rule_context *context)
                   "adapter_name_or_path");
 }
 
+/* A name that training would not know either. */
+static void unknown_template(struct rule_context *context)
+{
+    const char *wanted = context->plan->template_name, *names = "", *name;
+
+    if (!wanted || context->plan->external || template_find(wanted))
+        return;
+    for (size_t i = 0; (name = template_name(i)); i++)
+        names = arena_printf(context->arena, "%s%s%s", names, i > 0 ? ", " : "", name);
+    rule_tell(
+        context,
+        &(struct finding) {
+            .rule = "TS707",
+            .severity = context->options->will_run ? SEVERITY_ERROR : SEVERITY_WARNING,
+            .message =
+                arena_printf(context->arena, "there is no template %s here", wanted),
+            .note = arena_printf(context->arena, "there are %s", names) },
+        "template");
+}
+
 void rule_later(struct rule_context *context)
 {
     const struct entry *block = document_find(context->document, "trainspool"), *entry;
@@ -58,6 +80,7 @@ void rule_later(struct rule_context *context)
         if (keys[i].later && (entry = node_find(node_value(block->value), keys[i].name)))
             check_later(context, &keys[i], entry);
     several_adapters(context);
+    unknown_template(context);
 }
 
 /* ---- TS705: the device that is wanted ---- */
@@ -247,51 +270,36 @@ static void check_model(struct rule_context *context)
                      "adapter_config.json");
 }
 
-static bool is_data_file(const char *name)
-{
-    static const char *const ends[] = { ".json",    ".jsonl",    ".txt",
-                                        ".json.gz", ".jsonl.gz", ".txt.gz" };
-
-    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
-        if (text_ends(name, ends[i]))
-            return true;
-    return false;
-}
-
-/* An entry of dataset_info.json, and its file if it names one. */
+/* An entry of dataset_info.json as training would find it, and its file. */
 static void check_entry(struct rule_context *context, const char *key, const char *name)
 {
-    const char *dir = context->plan->dataset_dir;
-    char *path = path_join(dir, "dataset_info.json");
-    json_t *info = file_exists(path) ? json_read_file(path, (size_t)1 << 24, NULL) : NULL;
-    const json_t *row = json_object_get(info, name);
-    const char *file = json_string_value(json_object_get(row, "file_name"));
+    struct dataset_sources sources;
+    struct error err = { 0 };
 
-    if (!info)
+    if (!dataset_sources_find(name, context->plan->dataset_dir, context->arena, &sources,
+                              &err))
+        missing(context, key, arena_strdup(context->arena, err.text), NULL);
+    else if (!file_exists(sources.list[0].path))
         missing(context, key,
-                arena_printf(context->arena,
-                             "%s is no file, and %s is not there to name it",
-                             visible(context, name), visible(context, path)),
+                arena_printf(context->arena, "%s is not there",
+                             visible(context, sources.list[0].path)),
                 NULL);
-    else if (!row)
+}
+
+/* A file, beside the job or in dataset_dir. */
+static void check_file(struct rule_context *context, const char *key, const char *name)
+{
+    const char *dir = context->plan->dir ? context->plan->dir : ".";
+
+    if (!has_file(dir, name) && !has_file(context->plan->dataset_dir, name))
         missing(context, key,
-                arena_printf(context->arena, "%s is not in %s", visible(context, name),
-                             visible(context, path)),
+                arena_printf(context->arena, "%s is not there", visible(context, name)),
                 NULL);
-    else if (file && !has_file(dir, file))
-        missing(context, key,
-                arena_printf(context->arena, "%s/%s is not there", visible(context, dir),
-                             visible(context, file)),
-                NULL);
-    json_decref(info);
-    free(path);
 }
 
 static void check_dataset(struct rule_context *context, const char *key,
                           const char *names)
 {
-    const char *dir = context->plan->dir ? context->plan->dir : ".";
-
     while (*names) {
         size_t len;
         const char *name;
@@ -302,13 +310,10 @@ static void check_dataset(struct rule_context *context, const char *key,
         names += len;
         if (len == 0)
             continue;
-        if (!is_data_file(name))
+        if (dataset_reader_knows(name))
+            check_file(context, key, name);
+        else
             check_entry(context, key, name);
-        else if (!has_file(dir, name) && !has_file(context->plan->dataset_dir, name))
-            missing(
-                context, key,
-                arena_printf(context->arena, "%s is not there", visible(context, name)),
-                NULL);
     }
 }
 
