@@ -110,6 +110,12 @@ int rule_group(const struct rule_context *context)
     return (int)context->findings->count + 1;
 }
 
+/* TS1xx and TS2xx: what the device is decided it. */
+static bool is_of_device(const struct finding *finding)
+{
+    return finding->rule[2] == '1' || finding->rule[2] == '2';
+}
+
 struct finding *rule_set(struct rule_context *context, const struct finding *base,
                          const char *key, const char *value, const char *behind)
 {
@@ -117,7 +123,7 @@ struct finding *rule_set(struct rule_context *context, const struct finding *bas
     const struct entry *entry = rule_line(context, key), *anchor = NULL;
     struct finding finding = *base;
 
-    if (!finding.because)
+    if (!finding.because && is_of_device(base))
         finding.because = rule_device(context);
     if (entry)
         return propose_value(&to, &finding, entry, value);
@@ -133,7 +139,7 @@ struct finding *rule_tell(struct rule_context *context, const struct finding *ba
     const struct proposal to = rule_proposal(context);
     struct finding finding = *base;
 
-    if (!finding.because)
+    if (!finding.because && is_of_device(base))
         finding.because = rule_device(context);
     if (!finding.key)
         finding.key = key;
