@@ -201,6 +201,38 @@ static void test_model_accumulation_is_one_large_batch(void **state)
     unit_model_stop(&u);
 }
 
+/* Runs filled up at the right to the longest, and the same runs one behind the other. */
+static void test_model_padded_is_packed(void **state)
+{
+    struct unit_model u = unit_model_text(llama, scratch());
+    int32_t *ids = memory_alloc(whole.longest * sizeof(*ids));
+    struct batch padded = { 0 };
+    double packed_loss, packed_norm;
+
+    (void)state;
+    for (size_t i = 0; i < whole.sequences; i++) {
+        size_t first = (size_t)whole.offsets[i],
+               count = (size_t)whole.offsets[i + 1] - first;
+        size_t at = padded.rows;
+
+        memset(ids, 0, whole.longest * sizeof(*ids));
+        memcpy(ids, whole.tokens + first, count * sizeof(*ids));
+        unit_batch_add(&padded, ids, whole.longest);
+        memcpy(padded.targets + at, whole.targets + first, count * sizeof(*ids));
+        for (size_t j = count; j < whole.longest; j++)
+            padded.targets[at + j] = LABEL_NONE;
+    }
+    padded.trained = whole.trained;
+    unit_model_start(&u, padded.rows, padded.sequences, 2);
+    packed_loss = unit_train(&u, &whole);
+    packed_norm = unit_norm(&u);
+    unit_near("loss", unit_train(&u, &padded), packed_loss, 1e-6);
+    unit_near("norm", unit_norm(&u), packed_norm, 1e-5);
+    free(ids);
+    unit_batch_free(&padded);
+    unit_model_stop(&u);
+}
+
 static void test_model_takes_what_was_estimated(void **state)
 {
     struct unit_model u = unit_model_text(llama, scratch());
@@ -302,6 +334,7 @@ int main(void)
         cmocka_unit_test(test_model_checkpointing_changes_no_bit_of_adapters),
         cmocka_unit_test(test_model_frozen_storage_changes_no_bit),
         cmocka_unit_test(test_model_accumulation_is_one_large_batch),
+        cmocka_unit_test(test_model_padded_is_packed),
         cmocka_unit_test(test_model_takes_what_was_estimated),
         cmocka_unit_test(test_model_window_hides_what_is_far),
         cmocka_unit_test(test_model_pure_modes_train),
