@@ -56,16 +56,27 @@ static void place(const struct shapes *s, const struct segments *at,
         tensor_of(at->moment2 + from->at * bytes, from->format, from->rows, from->cols);
 }
 
+static size_t slot(enum module module, enum part part, size_t layer)
+{
+    return (layer * MODULES + module) * PARTS + part;
+}
+
 static struct parameter *find(const struct model *m, enum module module, enum part part,
                               size_t layer)
 {
+    return m->slots[slot(module, part, layer)];
+}
+
+/* Every parameter by what it is. */
+static void fill_slots(struct model *m)
+{
+    m->slots =
+        arena_array(m->arena, slot(0, 0, m->config->layers), sizeof(struct parameter *));
     for (size_t i = 0; i < m->shapes.count; i++) {
         const struct shape_parameter *p = &m->shapes.parameters[i];
 
-        if (p->module == module && p->part == part && p->layer == layer)
-            return &m->parameters[i];
+        m->slots[slot(p->module, p->part, p->layer)] = &m->parameters[i];
     }
-    return NULL;
 }
 
 /* What a product reads. */
@@ -212,6 +223,7 @@ static void make_parts(struct model *m)
     m->parameters = arena_array(m->arena, m->shapes.count, sizeof(*m->parameters));
     for (size_t i = 0; i < m->shapes.count; i++)
         place(&m->shapes, &at, &m->shapes.parameters[i], &m->parameters[i]);
+    fill_slots(m);
     m->embed = find(m, MODULE_EMBED, PART_WEIGHT, 0);
     m->norm = find(m, MODULE_NORM, PART_WEIGHT, 0);
     m->head = m->config->tied ? m->embed : find(m, MODULE_HEAD, PART_WEIGHT, 0);

@@ -244,34 +244,50 @@ static bool put_copy(const struct loader *l, const struct parameter *p, struct e
     return be->ops->sync(be, err);
 }
 
-static bool is_known(const struct model *m, const char *name)
+/* Stored beside the weights, and not missed. */
+static bool is_ignored(const struct model *m, const char *name)
 {
-    for (size_t i = 0; i < m->shapes.count; i++)
-        if (strcmp(m->shapes.parameters[i].name, name) == 0)
-            return true;
     for (size_t i = 0; i < sizeof(ignored_suffixes) / sizeof(ignored_suffixes[0]); i++)
         if (text_ends(name, ignored_suffixes[i]))
             return true;
     return m->config->tied && strcmp(name, "lm_head.weight") == 0;
 }
 
-static bool open_base(struct model *m, struct error *err)
+static bool is_parameter(const struct model *m, const char *name)
 {
-    const char *dir = m->plan->model_name_or_path;
+    for (size_t i = 0; i < m->shapes.count; i++)
+        if (strcmp(m->shapes.parameters[i].name, name) == 0)
+            return true;
+    return false;
+}
 
-    if (m->plan->train_from_scratch)
-        return true;
-    m->files = safetensors_open(dir, "model", false, err);
-    for (size_t i = 0; m->files && i < safetensors_count(m->files); i++) {
+/* Counted first: names are compared one by one only to tell which one is too many. */
+static bool check_surplus(const struct model *m, struct error *err)
+{
+    size_t stored = safetensors_count(m->files), known = 0;
+
+    for (size_t i = 0; i < m->shapes.count; i++)
+        known += safetensors_find(m->files, m->shapes.parameters[i].name) != NULL;
+    for (size_t i = 0; i < stored; i++)
+        known += is_ignored(m, safetensors_at(m->files, i)->name);
+    for (size_t i = 0; known < stored && i < stored; i++) {
         const struct stored_tensor *t = safetensors_at(m->files, i);
 
-        if (!is_known(m, t->name))
+        if (!is_parameter(m, t->name) && !is_ignored(m, t->name))
             return error_set(
                 err, ERROR_DATA,
                 "%s: the tensor %s is no part of a %s model as config.json has it",
                 t->file, t->name, m->config->architecture->model_type);
     }
-    return m->files != NULL;
+    return true;
+}
+
+static bool open_base(struct model *m, struct error *err)
+{
+    if (m->plan->train_from_scratch)
+        return true;
+    m->files = safetensors_open(m->plan->model_name_or_path, "model", false, err);
+    return m->files && check_surplus(m, err);
 }
 
 static bool open_merged(struct model *m, struct error *err)

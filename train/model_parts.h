@@ -25,7 +25,7 @@ struct product {
     size_t first, outs, from, ins;
 };
 
-enum { LINEARS = 3 };
+enum { LINEARS = 3, PARTS = PART_LORA_B + 1 };
 
 /* Linear layers over one input, side by side in one output, with their adapters. */
 struct linears {
@@ -57,7 +57,8 @@ struct model {
 
     char *memory_block, *buffers;
     float *gradients;
-    struct parameter *parameters;            /* one for one with those of shapes */
+    struct parameter *parameters; /* one for one with those of shapes */
+    struct parameter **slots;     /* by layer, module and part; NULL: there is none */
     struct parameter *embed, *norm, *head;   /* head is embed where tied */
     struct tensor head_weight, embed_weight; /* as a product and a lookup read them */
     struct block *blocks;
