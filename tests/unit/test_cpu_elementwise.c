@@ -17,9 +17,8 @@ OPERATION(dropout)
 OPERATION(sum_rows)
 
 static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16, FORMAT_FP16 };
-static const size_t sizes[][2] = {
-    { 1, 1 }, { 3, 17 }, { 17, 576 }, { 257, 100 }, { 2, 20000 }
-};
+static const size_t sizes[][2] = { { 1, 1 },   { 3, 17 },    { 17, 576 },
+                                   { 5, 701 }, { 257, 100 }, { 2, 20000 } };
 
 static void try_add(struct machines *machines, size_t mix, const size_t size[2])
 {
