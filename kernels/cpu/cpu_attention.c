@@ -230,5 +230,6 @@ static void attention_task(void *context, size_t task, struct pool_worker *worke
 void CPU_OP(attention)(struct backend *be, const struct op_attention *op)
 {
     assert(op->head_size <= ATTENTION_MOST);
+    assert((size_t)op->offsets[op->sequences] == op->q.rows);
     cpu_backend_run(be, attention_blocks(op) * op->heads, attention_task, (void *)op);
 }
