@@ -103,14 +103,13 @@ static inline void attention_load(float *to, struct attention_shape shape,
     for (size_t row = 0; row < from.rows; row++, to += shape.width) {
         const void *x = cpu_row(from.x, from.first + row);
 
-        if (shape.pairs) {
-            memcpy(to, (const uint16_t *)x + from.head * shape.size, shape.size * 2);
-            memset(to + shape.depth, 0, (shape.width - shape.depth) * sizeof(*to));
-            continue;
-        }
-        for (size_t i = 0; i < shape.size; i += LANES)
-            vec_put(to + i, vec_load(x, from.x.format, from.head * shape.size + i,
-                                     vec_count(i, shape.size)));
+        if (shape.pairs) /* two numbers are a word, whatever they are */
+            x = (const uint16_t *)x + from.head * shape.size;
+        for (size_t i = 0; i < shape.depth; i += LANES)
+            vec_put(to + i, shape.pairs
+                                ? vec_load(x, FORMAT_FP32, i, vec_count(i, shape.depth))
+                                : vec_load(x, from.x.format, from.head * shape.size + i,
+                                           vec_count(i, shape.size)));
     }
     memset(to, 0, (ATTENTION_ROWS - from.rows) * shape.width * sizeof(*to));
 }
