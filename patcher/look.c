@@ -58,6 +58,7 @@ static void add_remarks(struct look *look, struct arena *arena)
 
         add(look, fault_rules[remark->fault], remark->at,
             arena_strdup(arena, remark->text));
+        look->findings.list[look->findings.count - 1].cut = remark->bytes;
         if (remark->fault == DOCUMENT_DUPLICATE)
             look->findings.list[look->findings.count - 1].key =
                 key_at(document, remark->at.byte);

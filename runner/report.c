@@ -153,11 +153,15 @@ void report_error(const char *program, const struct error *err)
     text_clear(&line);
 }
 
-/* Without the line end that a whole inserted line has. */
+/* Without the line ends of an inserted line, and the blanks that keep a comment's column. */
 static void add_value(struct text *out, const char *value)
 {
-    size_t len = strcspn(value, "\r\n");
+    size_t len;
 
+    value += strspn(value, "\r\n");
+    len = strcspn(value, "\r\n");
+    while (len > 0 && value[len - 1] == ' ')
+        len--;
     if (len == 0)
         text_adds(out, "(nothing)");
     else
@@ -172,7 +176,7 @@ static void add_advice(struct text *out, const struct finding *finding)
     if (!edit && !finding->note)
         return;
     text_adds(out, finding->fixed ? "    mended: " : "    ");
-    if (edit && !finding->was[0] && finding->now[strcspn(finding->now, "\n")] == '\n') {
+    if (edit && !finding->was[0] && strchr(finding->now, '\n')) {
         text_adds(out, "+ ");
         add_value(out, finding->now);
     } else if (edit) {

@@ -36,7 +36,7 @@ unit_tests += %D%/unit/test_log
 unit_tests += %D%/unit/test_random
 unit_tests += %D%/unit/test_spawn
 unit_tests += %D%/unit/test_text
-EXTRA_DIST += %D%/unit/corpus.h %D%/unit/unit.h %D%/unit/unit_model.h
+EXTRA_DIST += %D%/unit/corpus.h %D%/unit/pyyaml_marks.py %D%/unit/unit.h %D%/unit/unit_model.h
 EXTRA_DIST += %D%/unit/unit.h %D%/unit/unit_model.h %D%/unit/unit_tokenizer.h
 
 # precision
@@ -101,6 +101,7 @@ unit_tests += %D%/unit/test_nearest
 unit_tests += %D%/unit/test_patch_cases
 unit_tests += %D%/unit/test_patcher
 unit_tests += %D%/unit/test_place
+unit_tests += %D%/unit/test_pyyaml
 unit_tests += %D%/unit/test_rewrite
 unit_tests += %D%/unit/test_rules
 unit_tests += %D%/unit/test_scalar

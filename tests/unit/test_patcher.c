@@ -7,6 +7,7 @@
 
 #include "patcher/patcher.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -469,7 +470,53 @@ static void test_patcher_shows_no_secrets(void **state)
     text_clear(&out);
 }
 
-/* ---- The corpus ---- */
+/* ---- Hazards, and the corpus ---- */
+
+static void settle_hazard(const struct fixture *fixture, const char *path)
+{
+    struct patch_options options = fixture->options;
+    struct text text;
+
+    text_init(&text, 0);
+    assert_true(file_read(path, 1 << 20, &text, NULL, NULL));
+    for (int unsafe = 0; unsafe < 2; unsafe++) {
+        struct error err = { 0 };
+        struct patch patch, again;
+
+        options.unsafe = unsafe;
+        if (!patcher_check(text.data, text.len, &options, &patch, &err))
+            fail_msg("%s: %s", path, err.text);
+        assert_true(patcher_check(patch.text, patch.len, &options, &again, NULL));
+        if (again.changed || (patch.findings.count == 0 && !patch.has_plan))
+            fail_msg("%s does not settle", path);
+        patch_clear(&again);
+        patch_clear(&patch);
+    }
+    text_clear(&text);
+}
+
+/* The inputs that the fuzzer of documents begins with: each is a hazard of its own. */
+static void test_patcher_settles_on_every_hazard(void **state)
+{
+    char *dir = unit_source("tests/fuzz/corpus/document");
+    DIR *stream = opendir(dir);
+    const struct dirent *entry;
+    size_t count = 0;
+
+    assert_non_null(stream);
+    while ((entry = readdir(stream))) {
+        char *path = path_join(dir, entry->d_name);
+
+        if (entry->d_name[0] != '.') {
+            settle_hazard(*state, path);
+            count++;
+        }
+        free(path);
+    }
+    assert_true(count > 40);
+    closedir(stream);
+    free(dir);
+}
 
 static void undo_gives_back(const struct fixture *fixture, const struct text *text)
 {
@@ -527,6 +574,7 @@ int main(void)
         TEST(test_patcher_in_a_read_only_folder_says_so),
         TEST(test_patcher_reads_without_editing),
         TEST(test_patcher_shows_no_secrets),
+        TEST(test_patcher_settles_on_every_hazard),
         TEST(test_patcher_patches_the_corpus_once_and_undoes_it),
     };
 
