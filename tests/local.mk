@@ -61,11 +61,16 @@ unit_tests += %D%/unit/test_cpu_rope
 unit_tests += %D%/unit/test_cpu_swiglu
 
 # train
+heavy_tests += %D%/unit/test_trainer
+heavy_tests += %D%/unit/test_trainer_kill
+unit_tests += %D%/unit/test_added_tokens
+unit_tests += %D%/unit/test_bpe
 unit_tests += %D%/unit/test_dataset
 unit_tests += %D%/unit/test_dataset_reader
 unit_tests += %D%/unit/test_dataset_record
 unit_tests += %D%/unit/test_dataset_source
 unit_tests += %D%/unit/test_dataset_store
+unit_tests += %D%/unit/test_detokenizer
 unit_tests += %D%/unit/test_lora
 unit_tests += %D%/unit/test_manifest
 unit_tests += %D%/unit/test_metrics
@@ -74,8 +79,12 @@ unit_tests += %D%/unit/test_model_config
 unit_tests += %D%/unit/test_model_equal
 unit_tests += %D%/unit/test_model_files
 unit_tests += %D%/unit/test_model_gradients
+unit_tests += %D%/unit/test_normalizer
 unit_tests += %D%/unit/test_optimizer
 unit_tests += %D%/unit/test_overflow
+unit_tests += %D%/unit/test_pattern
+unit_tests += %D%/unit/test_postprocessor
+unit_tests += %D%/unit/test_pretokenizer
 unit_tests += %D%/unit/test_progress
 unit_tests += %D%/unit/test_rope
 unit_tests += %D%/unit/test_safetensors
@@ -83,8 +92,8 @@ unit_tests += %D%/unit/test_schedule
 unit_tests += %D%/unit/test_shapes
 unit_tests += %D%/unit/test_template
 unit_tests += %D%/unit/test_tokenizer
-heavy_tests += %D%/unit/test_trainer
-heavy_tests += %D%/unit/test_trainer_kill
+unit_tests += %D%/unit/test_unicode
+unit_tests += %D%/unit/test_vocabulary
 
 # patcher
 unit_tests += %D%/unit/test_backup
@@ -121,11 +130,13 @@ unit_tests += %D%/unit/test_steps
 unit_tests += %D%/unit/test_watch
 
 # parsers, over their corpora
+fuzz_tests += %D%/fuzz/fuzz_dataset
 fuzz_tests += %D%/fuzz/fuzz_document
 fuzz_tests += %D%/fuzz/fuzz_journal
 fuzz_tests += %D%/fuzz/fuzz_json
 fuzz_tests += %D%/fuzz/fuzz_patcher
 fuzz_tests += %D%/fuzz/fuzz_safetensors
+fuzz_tests += %D%/fuzz/fuzz_tokenizer
 
 # from outside
 EXTRA_DIST += %D%/cli/lib.sh

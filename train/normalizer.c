@@ -255,12 +255,14 @@ bool normalizer_apply(const struct normalizer *normalizer, struct text *text,
     for (size_t i = 0; i < normalizer->count; i++) {
         const struct step *step = &normalizer->steps[i];
         struct text made;
+        bool ok;
 
         text_reset(spare);
-        if (!step->kind->apply(step, &(struct work) { text, spare, scratch }, err))
-            return false;
+        ok = step->kind->apply(step, &(struct work) { text, spare, scratch }, err);
         if (spare->overflow)
             return error_set(err, ERROR_DATA, "a text is too long to be normalised");
+        if (!ok)
+            return false;
         made = *spare;
         *spare = *text;
         *text = made;

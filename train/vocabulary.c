@@ -25,7 +25,7 @@ struct vocabulary {
     char *blob;
     size_t used, room;
     struct place *places;
-    size_t ids, size; /* room for ids; one past the highest */
+    size_t limit, ids, size; /* of ids: below this; room; one past the highest */
     struct slot *slots;
     size_t mask, count;
 };
@@ -59,9 +59,7 @@ struct vocabulary *vocabulary_new(size_t ids, size_t strings)
     vocabulary->mask = slots - 1;
     vocabulary->room = 4096;
     vocabulary->blob = memory_alloc(vocabulary->room);
-    vocabulary->ids = ids;
-    vocabulary->places = memory_resize(NULL, ids > 0 ? ids : 1, sizeof(struct place));
-    memset(vocabulary->places, 0xff, ids * sizeof(struct place));
+    vocabulary->limit = ids;
     return vocabulary;
 }
 
@@ -124,14 +122,32 @@ static void keep_string(struct vocabulary *vocabulary, const char *data, size_t 
     vocabulary->used += len;
 }
 
+/* Room for an id: small files get small tables, whatever ids are allowed. */
+static void grow_places(struct vocabulary *vocabulary, uint32_t id)
+{
+    size_t ids = vocabulary->ids;
+
+    if (id < ids)
+        return;
+    vocabulary->ids = (size_t)id + (size_t)id / 2 + 64;
+    if (vocabulary->ids > vocabulary->limit)
+        vocabulary->ids = vocabulary->limit;
+    vocabulary->places =
+        memory_resize(vocabulary->places, vocabulary->ids, sizeof(struct place));
+    memset(vocabulary->places + ids, 0xff,
+           (vocabulary->ids - ids) * sizeof(struct place));
+}
+
 bool vocabulary_add(struct vocabulary *vocabulary, const char *data, size_t len,
                     uint32_t id)
 {
     uint32_t hash = hash_bytes(data, len);
     struct slot *slot;
 
-    if (id >= vocabulary->ids || vocabulary->places[id].at != NOWHERE ||
-        len >= NOWHERE - vocabulary->used)
+    if (id >= vocabulary->limit || len >= NOWHERE - vocabulary->used)
+        return false;
+    grow_places(vocabulary, id);
+    if (vocabulary->places[id].at != NOWHERE)
         return false;
     if (2 * (vocabulary->count + 1) > vocabulary->mask)
         grow_slots(vocabulary);

@@ -6,7 +6,7 @@
 
 struct vocabulary;
 
-/* For ids below `ids`; `strings` is only how many are expected. */
+/* For ids below `ids`, which costs nothing; `strings` is only how many are expected. */
 struct vocabulary *vocabulary_new(size_t ids, size_t strings);
 void vocabulary_free(struct vocabulary *vocabulary); /* NULL is allowed */
 

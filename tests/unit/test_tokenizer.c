@@ -1,12 +1,12 @@
-/* tests/unit/test_tokenizer.c - the ids of Hugging Face's library on its golden texts, the
- * parts of tokenizer.json one by one, and files that mean harm. */
+/* tests/unit/test_tokenizer.c - the ids of Hugging Face's library on its golden texts,
+ * the parts of tokenizer.json one by one, and files that mean harm. */
 #include "config.h"
 
 #include "train/tokenizer.h"
 
 #include "base/json.h"
 #include "base/size.h"
-#include "tests/unit/unit.h"
+#include "tests/unit/unit_tokenizer.h"
 
 static void expect_ids(const char *folder, const json_t *golden, const char *key,
                        const struct token_list *got)
@@ -19,7 +19,8 @@ static void expect_ids(const char *folder, const json_t *golden, const char *key
                  json_array_size(wanted));
     for (size_t i = 0; i < got->count; i++)
         if (json_integer_value(json_array_get(wanted, i)) != got->ids[i])
-            fail_msg("%s: %s of \"%s\": token %zu is %u", folder, key, text, i, got->ids[i]);
+            fail_msg("%s: %s of \"%s\": token %zu is %u", folder, key, text, i,
+                     got->ids[i]);
 }
 
 static void expect_case(const char *folder, const struct tokenizer *tokenizer,
@@ -32,10 +33,10 @@ static void expect_case(const char *folder, const struct tokenizer *tokenizer,
     struct text back;
 
     text_init(&back, 0);
-    assert_true(tokenizer_encode(tokenizer, json_string_value(text), json_string_length(text),
-                                 true, &with, &err));
-    assert_true(tokenizer_encode(tokenizer, json_string_value(text), json_string_length(text),
-                                 false, &without, &err));
+    assert_true(tokenizer_encode(tokenizer, json_string_value(text),
+                                 json_string_length(text), true, &with, &err));
+    assert_true(tokenizer_encode(tokenizer, json_string_value(text),
+                                 json_string_length(text), false, &without, &err));
     expect_ids(folder, golden, "ids", &with);
     expect_ids(folder, golden, "ids_without_specials", &without);
     assert_true(tokenizer_decode(tokenizer, without.ids, without.count, false, &back));
@@ -74,11 +75,11 @@ static void expect_golden(const char *name)
     free(folder);
 }
 
-#define GOLDEN(name, folder)                                                               \
-    static void test_tokenizer_golden_##name(void **state)                                 \
-    {                                                                                      \
-        (void)state;                                                                       \
-        expect_golden("data/" folder);                                                     \
+#define GOLDEN(name, folder)                               \
+    static void test_tokenizer_golden_##name(void **state) \
+    {                                                      \
+        (void)state;                                       \
+        expect_golden("data/" folder);                     \
     }
 
 GOLDEN(gpt2, "tokenizers/gpt2")
@@ -91,6 +92,116 @@ GOLDEN(slm4096, "slm4096/hf")
 GOLDEN(smollm2, "tokenizers/smollm2")
 GOLDEN(smollm_padded, "tokenizers/smollm-padded")
 GOLDEN(stories260k, "stories260K/hf")
+
+static void test_tokenizer_knows_its_ends(void **state)
+{
+    char *dir = unit_dir_new(), *file = path_join(dir, "tokenizer.json");
+    struct error err = { 0 };
+    struct tokenizer *tokenizer;
+
+    (void)state;
+    unit_tokenizer_write(dir, UNIT_SPECIALS, true);
+    tokenizer = tokenizer_open(dir, &err);
+    assert_int_equal(tokenizer_bos(tokenizer), UNIT_BOS);
+    assert_int_equal(tokenizer_eos(tokenizer), UNIT_EOS);
+    assert_int_equal(tokenizer_pad(tokenizer), -1);
+    assert_true(tokenizer_adds_bos(tokenizer));
+    assert_int_equal(tokenizer_size(tokenizer), 256 + UNIT_SPECIALS);
+    assert_int_equal(tokenizer_find(tokenizer, "<|im_end|>"), 259);
+    assert_int_equal(tokenizer_find(tokenizer, "a"), 'a');
+    assert_int_equal(tokenizer_find(tokenizer, "\xc4\xa0"), ' ');
+    assert_int_equal(tokenizer_find(tokenizer, " "), -1);
+    tokenizer_close(tokenizer);
+    /* the file alone says nothing of them */
+    tokenizer = tokenizer_open(file, &err);
+    assert_int_equal(tokenizer_eos(tokenizer), -1);
+    assert_false(tokenizer_adds_bos(tokenizer));
+    tokenizer_close(tokenizer);
+    free(file);
+    unit_dir_free(dir);
+}
+
+static void test_tokenizer_leaves_specials_out(void **state)
+{
+    static const uint32_t ids[] = { UNIT_BOS, 'a', UNIT_EOS, 'b', 99999 };
+    struct tokenizer *tokenizer = unit_tokenizer(2);
+    struct token_list list = { 0 };
+    struct error err = { 0 };
+    struct text text;
+
+    (void)state;
+    text_init(&text, 0);
+    assert_true(tokenizer_decode(tokenizer, ids, TS_COUNT(ids), true, &text));
+    assert_string_equal(text.data, "ab");
+    assert_true(tokenizer_decode(tokenizer, ids, TS_COUNT(ids), false, &text));
+    assert_string_equal(text.data, "ab<s>a</s>b");
+    assert_true(tokenizer_encode(tokenizer, "a</s>\0\xff", 7, true, &list, &err) ==
+                false);
+    assert_int_equal(err.code, ERROR_DATA);
+    assert_non_null(strstr(err.text, "byte 7"));
+    assert_int_equal(list.count, 0);
+    assert_true(tokenizer_encode(tokenizer, "a</s>\0", 6, true, &list, &err));
+    assert_int_equal(list.count, 3);
+    assert_int_equal(list.ids[1], UNIT_EOS);
+    assert_int_equal(list.ids[2], 0);
+    token_list_clear(&list);
+    text_clear(&text);
+    tokenizer_close(tokenizer);
+}
+
+/* Files that are broken, or want to be large: refused with the part's name. */
+static void test_tokenizer_refuses(void **state)
+{
+    static const char *const cases[][2] = {
+        { "", "not JSON" },
+        { "[]", "no model" },
+        { "{\"model\": {\"type\": \"WordPiece\", \"vocab\": {}}}", "WordPiece" },
+        { "{\"model\": {\"vocab\": {\"a\": 1048576}, \"merges\": []}}", "\"a\"" },
+        { "{\"model\": {\"vocab\": {}, \"merges\": [\"a b\"]}}", "number 1" },
+        { "{\"model\": {\"vocab\": {}, \"merges\": []}, \"normalizer\": {\"type\": "
+          "\"Nmt\"}}",
+          "Nmt" },
+        { "{\"model\": {\"vocab\": {}, \"merges\": []}, \"pre_tokenizer\": {\"type\": "
+          "\"Split\", \"pattern\": {\"Regex\": \"(\"}}}",
+          "regular expression" },
+        { "{\"model\": {\"vocab\": {}, \"merges\": []}, \"decoder\": {\"type\": "
+          "\"CTC\"}}",
+          "CTC" },
+        { "{\"model\": {\"vocab\": {}, \"merges\": []}, \"added_tokens\": [{\"content\": "
+          "\"a\", \"id\": 4000000000}]}",
+          "not sensible" },
+    };
+    char *dir = unit_dir_new();
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct error err = { 0 };
+
+        unit_write_string(dir, "tokenizer.json", cases[i][0]);
+        assert_null(tokenizer_open(dir, &err));
+        assert_int_equal(err.code, ERROR_DATA);
+        if (!strstr(err.text, cases[i][1]))
+            fail_msg("\"%s\" does not say \"%s\"", err.text, cases[i][1]);
+    }
+    unit_dir_free(dir);
+}
+
+static void test_tokenizer_wants_its_file(void **state)
+{
+    char *dir = unit_dir_new();
+    struct error err = { 0 };
+
+    (void)state;
+    assert_null(tokenizer_open(dir, &err));
+    assert_int_equal(err.code, ERROR_DATA);
+    assert_non_null(strstr(err.text, "no tokenizer.json"));
+    unit_tokenizer_write(dir, 1, false);
+    unit_write_string(dir, "tokenizer_config.json", "{");
+    error_clear(&err);
+    assert_null(tokenizer_open(dir, &err));
+    assert_true(text_ends(err.file, "tokenizer_config.json"));
+    unit_dir_free(dir);
+}
 
 int main(void)
 {
@@ -105,6 +216,10 @@ int main(void)
         cmocka_unit_test(test_tokenizer_golden_smollm2),
         cmocka_unit_test(test_tokenizer_golden_smollm_padded),
         cmocka_unit_test(test_tokenizer_golden_stories260k),
+        cmocka_unit_test(test_tokenizer_knows_its_ends),
+        cmocka_unit_test(test_tokenizer_leaves_specials_out),
+        cmocka_unit_test(test_tokenizer_refuses),
+        cmocka_unit_test(test_tokenizer_wants_its_file),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
