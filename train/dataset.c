@@ -114,14 +114,15 @@ static void add_document(struct reading *reading, const uint32_t *ids, size_t le
         dataset_store_add(&reading->dataset->store, ids, NULL, len);
 }
 
-/* A text of stage pt, with its end.  A running text is cut at once, so that a share of it can
- * be kept for evaluation. */
+/* A text of stage pt, with its end.  A running text is cut at once, so that a share of it
+ * can be kept for evaluation, and max_samples counts its blocks. */
 static bool add_text(struct reading *reading, const char *text, size_t len, bool running,
                      struct error *err)
 {
     size_t cutoff = (size_t)reading->plan->cutoff_len;
     struct token_list *ids = &reading->ids;
     bool packed = is_packed(reading->plan);
+    int64_t most = reading->plan->max_samples > 0 ? reading->plan->max_samples : -1;
 
     ids->count = 0;
     if (!packed && tokenizer_adds_bos(reading->tokenizer) &&
@@ -136,7 +137,7 @@ static bool add_text(struct reading *reading, const char *text, size_t len, bool
                      !packed && ids->count > cutoff ? cutoff : ids->count);
         return true;
     }
-    for (size_t at = 0; at < ids->count; at += cutoff)
+    for (size_t at = 0; at < ids->count && most-- != 0; at += cutoff)
         add_document(reading, ids->ids + at,
                      ids->count - at < cutoff ? ids->count - at : cutoff);
     return true;
@@ -414,8 +415,8 @@ static bool fill(struct reading *reading, enum split split, struct error *err)
         return false;
     note_left_out(reading);
     if (reading->dataset->store.count == 0)
-        return error_set(err, ERROR_DATA,
-                         "%s has no record that can be learnt: %s", names,
+        return error_set(err, ERROR_DATA, "%s has no record that can be learnt: %s",
+                         names,
                          reading->dataset->note_count > 0
                              ? reading->dataset->notes[reading->dataset->note_count - 1]
                              : "it is empty");

@@ -17,7 +17,8 @@ enum split { SPLIT_TRAIN, SPLIT_EVAL };
  * (instruction, input, output, system, history), messages, conversations (ShareGPT), text;
  * as .json (an array), .jsonl, .txt, each also .gz; names by dataset_info.json.
  * A broken line or record is ERROR_DATA with file, line and remedy.  A .txt named directly is
- * one running text; named in dataset_info.json, each line is a document, as in LLaMA-Factory.
+ * one running text (max_samples counts its blocks); named in dataset_info.json, each line is a
+ * document, as in LLaMA-Factory.
  */
 struct dataset *dataset_open(const struct plan *plan, enum split split,
                              const struct tokenizer *tokenizer, struct error *err);
@@ -26,6 +27,8 @@ void dataset_close(struct dataset *dataset);
 size_t dataset_samples(const struct dataset *dataset); /* after packing */
 size_t dataset_longest(const struct dataset *dataset); /* tokens of the longest sample */
 uint64_t dataset_tokens(const struct dataset *dataset);
+/* The highest token there is, to be held against the model's vocabulary. */
+uint32_t dataset_token_max(const struct dataset *dataset);
 /* What a person should know (records left out, the template that was chosen): sentences for
  * the log; index from 0, NULL at the end. */
 const char *dataset_note(const struct dataset *dataset, size_t index);

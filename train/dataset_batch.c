@@ -55,6 +55,15 @@ uint64_t dataset_tokens(const struct dataset *dataset)
     return dataset->store.tokens;
 }
 
+uint32_t dataset_token_max(const struct dataset *dataset)
+{
+    uint32_t most = 0;
+
+    for (size_t i = 0; i < dataset->store.tokens; i++)
+        most = dataset->store.ids[i] > most ? dataset->store.ids[i] : most;
+    return most;
+}
+
 static int compare_down(const void *a, const void *b)
 {
     size_t left = *(const size_t *)a, right = *(const size_t *)b;

@@ -91,6 +91,18 @@ static void number_text(double value, char out[32])
         snprintf(out, 32, "%.4g", value);
 }
 
+/* A token that the model has no row for would be read from somewhere else. */
+static bool check_tokens(const struct run *run, const struct dataset *data,
+                         struct error *err)
+{
+    if (data == NULL || dataset_token_max(data) < run->config.vocab_size)
+        return true;
+    return error_set(err, ERROR_DATA,
+                     "the data have token %u, and the model has only %zu (vocab_size in "
+                     "config.json): its tokenizer is another model's, or has been added to",
+                     dataset_token_max(data), run->config.vocab_size);
+}
+
 static bool open_data(struct run *run, struct error *err)
 {
     const struct plan *plan = run->plan;
@@ -113,7 +125,7 @@ static bool open_data(struct run *run, struct error *err)
         return error_set(err, ERROR_DATA,
                          "the data set gives no batch to train on; it has %zu samples",
                          dataset_samples(run->train));
-    return true;
+    return check_tokens(run, run->train, err) && check_tokens(run, run->eval, err);
 }
 
 static size_t largest(size_t a, size_t b)

@@ -93,6 +93,7 @@ static void test_dataset_batch_is_runs_without_padding(void **state)
     assert_int_equal(dataset_samples(dataset), 3);
     assert_int_equal(dataset_longest(dataset), 6);
     assert_int_equal(dataset_tokens(dataset), 2 + 4 + 6);
+    assert_int_equal(dataset_token_max(dataset), 'q');
     assert_true(dataset_batch(dataset, 0, 0, 2, &batch));
     assert_int_equal(batch.sequences, 2);
     assert_int_equal(batch.rows, 6);
@@ -412,6 +413,10 @@ static void test_dataset_running_text_keeps_its_lines(void **state)
     text_init(&got, 0);
     read_blocks(&plan, SPLIT_TRAIN, &got);
     assert_string_equal(got.data, "To be\no|r not\n</s>|");
+    plan.max_samples = 1;
+    read_blocks(&plan, SPLIT_TRAIN, &got);
+    assert_string_equal(got.data, "To be\no|");
+    plan.max_samples = 0;
     plan.val_size = 1; /* a block of it is kept apart */
     read_blocks(&plan, SPLIT_EVAL, &got);
     assert_ptr_equal(strchr(got.data, '|'), got.data + got.len - 1);
