@@ -54,6 +54,8 @@ static bool take_lock(struct attempt *attempt, struct error *err)
     attempt->lock_fd = job_lock(&attempt->job, &busy, err);
     if (busy)
         error_set(err, ERROR_SYSTEM, "job %s is already running", attempt->job.name);
+    if (attempt->lock_fd >= 0)
+        job_forget(&attempt->job); /* asked of the run before; from here on it counts */
     return attempt->lock_fd >= 0;
 }
 
@@ -283,7 +285,6 @@ static int run(struct attempt *attempt)
     if (!take_lock(attempt, &err) || !open_log(attempt, &err) ||
         !job_read(&attempt->job, &attempt->record, &err))
         return refuse(attempt, &err);
-    job_forget(&attempt->job);
     if (!read_job(attempt, &err) || !accept(attempt, &err)) {
         if (attempt->record.state != JOB_READY)
             return refuse(attempt, &err);

@@ -119,7 +119,6 @@ static bool claim(const struct job *job, const struct options *options,
     *record = (struct job_record) {
         .state = JOB_NEW, .loss = NAN, .seconds_left = NAN, .resume = options->resume
     };
-    job_forget(job);
     return machine_open(NULL, &machine, err) && claim_job(job, &how, record, look, err);
 }
 

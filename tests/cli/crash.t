@@ -9,7 +9,6 @@ fi
 mkdir spool outside
 make_data spool
 make_data outside
-running() { [ "$(step "$1" 2>/dev/null)" -ge "$2" ] 2>/dev/null; }
 drop() {
     cat >"outside/$1"
     mv "outside/$1" spool/

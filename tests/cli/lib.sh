@@ -79,6 +79,8 @@ await() {
 # The state of a job.
 state() { sed -n 's/.*"state":"\([a-z]*\)".*/\1/p' "${1%.y*ml}.run/state.json" 2>/dev/null; }
 is() { [ "$(state "$1")" = "$2" ]; }
+# JOB STEP: it runs, and is as far.
+running() { is "$1" running && [ "$(step "$1")" -ge "$2" ]; }
 reason() { sed -n 's/.*"reason":"\([^"]*\)".*/\1/p' "${1%.y*ml}.run/state.json"; }
 step() { sed -n 's/.*"step":\([0-9]*\).*/\1/p' "${1%.y*ml}.run/state.json"; }
 

@@ -49,7 +49,6 @@ holds "leaves the job as it is" cmp keep.yaml before
 
 job 100000 >long.yaml
 background "$trainspool" run long.yaml
-running() { [ "$(step "$1" 2>/dev/null)" -ge "$2" ] 2>/dev/null; }
 await 60 running long.yaml 3
 ends "a second run of it is refused: 3" 3 "$trainspool" run long.yaml
 complains "it is running" 'running already'
