@@ -128,6 +128,8 @@ static const struct backup *choose_backup(const struct undo *undo, struct error 
 
     if (undo->id)
         return backup_find(undo->backups, undo->backup_count, undo->id, err);
+    if (!undo->last && undo->backup_count > 0)
+        return &undo->backups[0]; /* a patch that was killed before it could be noted */
     if (!undo->last || !*name) {
         error_set(err, ERROR_JOB, "nothing to undo: %s was never changed", undo->job);
         return NULL;

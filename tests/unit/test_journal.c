@@ -153,6 +153,21 @@ static void test_journal_undo_to_any_backup(void **state)
     free(first);
 }
 
+/* Killed behind the replacing, before the line of the journal. */
+static void test_journal_undo_knows_a_patch_that_was_not_noted(void **state)
+{
+    const struct fixture *fixture = *state;
+    char *backup;
+
+    assert_true(backup_write(fixture->job, "first\n", 6, &backup, NULL));
+    put(fixture->job, "second\n");
+    undo(fixture, NULL);
+    assert_holds(fixture, "first\n");
+    undo(fixture, NULL);
+    assert_holds(fixture, "second\n");
+    free(backup);
+}
+
 static void test_journal_undo_refuses_over_later_changes(void **state)
 {
     const struct fixture *fixture = *state;
@@ -205,6 +220,8 @@ int main(void)
         cmocka_unit_test(test_journal_passes_over_broken_lines),
         cmocka_unit_test_setup_teardown(test_journal_undo_of_undo_redoes, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(
+            test_journal_undo_knows_a_patch_that_was_not_noted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_journal_undo_to_any_backup, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_journal_undo_refuses_over_later_changes,
