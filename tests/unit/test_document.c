@@ -384,6 +384,34 @@ static void test_document_reads_suppressions(void **state)
         document_line_keeps(&document, document_find(&document, "b")->value->at));
 }
 
+static void test_document_finds_comments_outside_of_quotes(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t at; /* 0: there is none */
+    } cases[] = {
+        { "a: 1 # c\n", 5 },
+        { "a: 1#c\n", 0 },
+        { "a: 1\t# c\n", 5 },
+        { "a: {b: 'it''s # x'} # y\n", 20 },
+        { "a: [\"x \\\" # y\"] # z", 16 },
+        { "a: it's 'x # y\n", 11 },
+        { "# a\n", 0 },
+        { "a: 1\n# b\n", 0 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct document document = read_text(cases[i].text);
+        size_t at = 0;
+
+        if (document_comment(&document, 0, &at) !=
+                (cases[i].at > 0 || *cases[i].text == '#') ||
+            at != cases[i].at)
+            fail_msg("%s: %zu", cases[i].text, at);
+    }
+}
+
 static void test_document_same_but_sees_every_other_change(void **state)
 {
     static const char *const but[] = { "fp16", NULL };
@@ -430,6 +458,7 @@ int main(void)
         TEST(test_document_knows_line_ends),
         TEST(test_document_ends_comments_where_libyaml_does),
         TEST(test_document_reads_suppressions),
+        TEST(test_document_finds_comments_outside_of_quotes),
         TEST(test_document_same_but_sees_every_other_change),
     };
 

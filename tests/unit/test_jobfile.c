@@ -114,6 +114,10 @@ static void test_jobfile_that_changed_is_left_alone(void **state)
     bool stale;
 
     assert_true(jobfile_is_same(&file));
+    assert_int_equal(
+        utimensat(AT_FDCWD, fixture->job, (struct timespec[2]) { { 1, 0 }, { 1, 0 } }, 0),
+        0);
+    assert_false(jobfile_is_same(&file)); /* written again, though the same */
     put(fixture->job, "b: 1\n");
     assert_false(jobfile_is_same(&file));
     assert_true(jobfile_replace(&file, "a: 2\n", 5, &stale, NULL));
