@@ -48,6 +48,7 @@ unit_tests += %D%/unit/test_probe
 unit_tests += %D%/unit/test_scaler
 
 # kernels
+unit_tests += %D%/unit/test_backend
 unit_tests += %D%/unit/test_cpu_adamw
 unit_tests += %D%/unit/test_cpu_attention
 unit_tests += %D%/unit/test_cpu_cores
@@ -55,10 +56,12 @@ unit_tests += %D%/unit/test_cpu_elementwise
 unit_tests += %D%/unit/test_cpu_embedding
 unit_tests += %D%/unit/test_cpu_loss
 unit_tests += %D%/unit/test_cpu_matmul
+unit_tests += %D%/unit/test_cpu_matmul_grid
 unit_tests += %D%/unit/test_cpu_norm
 unit_tests += %D%/unit/test_cpu_pool
 unit_tests += %D%/unit/test_cpu_rope
 unit_tests += %D%/unit/test_cpu_swiglu
+unit_tests += %D%/unit/test_tensor
 
 # train
 heavy_tests += %D%/unit/test_trainer

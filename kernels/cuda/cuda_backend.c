@@ -47,6 +47,11 @@ static size_t cuda_devices(struct device *out, size_t room, char *note, size_t n
     size_t found = 0;
     cudaError_t status = cudaGetDeviceCount(&count);
 
+    if (status == cudaErrorInsufficientDriver) {
+        snprintf(note, note_room, "no NVIDIA driver, or one older than CUDA %d.%d wants",
+                 CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+        return 0;
+    }
     if (status != cudaSuccess) {
         snprintf(note, note_room, "CUDA: %s", cudaGetErrorString(status));
         return 0;

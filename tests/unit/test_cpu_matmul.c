@@ -122,7 +122,8 @@ static void try_product(struct both *both, const struct kind *kind,
     struct product p;
 
     product_open(&p, kind, shape);
-    for (size_t i = 0; i < TS_COUNT(both->machines); i++)
+    /* fp16 is always ours */
+    for (size_t i = kind->in == FORMAT_FP16; i < TS_COUNT(both->machines); i++)
         machines_try(both->machines[i], run_matmul, &p.op,
                      &(struct outcome) { .operand = &p.out,
                                          .wanted = p.wanted,
