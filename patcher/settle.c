@@ -223,6 +223,15 @@ static bool is_of_edited(const struct settle *settle, const struct finding *find
     return false;
 }
 
+/* What is still so after the edits is told with the numbers of then. */
+static void retell(struct finding *told, const struct finding *now)
+{
+    told->severity = now->severity;
+    told->message = now->message;
+    told->because = now->because;
+    told->note = now->note;
+}
+
 /* Takes the findings of the last look; *owners says which merged finding each became. */
 static void merge(struct settle *settle, const enum fate *fates, size_t *owners)
 {
@@ -247,6 +256,8 @@ static void merge(struct settle *settle, const enum fate *fates, size_t *owners)
         } else if (fates[i] == FATE_MADE || settle->fates[at] == FATE_CLASHED) {
             settle->merged.list[at] = finding;
             settle->fates[at] = fates[i];
+        } else if (!finding.now && !settle->merged.list[at].now) {
+            retell(&settle->merged.list[at], &finding);
         }
         owners[i] = at;
     }

@@ -325,6 +325,27 @@ static void test_settle_gives_late_findings_their_first_place(void **state)
     arena_free(patch.arena);
 }
 
+static void rules_counting(struct rule_context *context)
+{
+    struct finding *finding;
+
+    rule_bf16(context);
+    finding = tell(context, (struct ask) { "TS301", "seed", APPLY_MANUAL, 0 });
+    finding->at = document_find(context->document, "seed")->value->at;
+    finding->message = document_find(context->document, "bf16")->value->text;
+}
+
+static void test_settle_tells_what_is_left_as_it_will_be(void **state)
+{
+    struct patch patch;
+
+    (void)state;
+    assert_true(settle("bf16: true\nseed: 1\n", &plain, rules_counting, &patch, NULL));
+    assert_string_equal(find(&patch, "TS301", "seed")->message, "false");
+    assert_false(find(&patch, "TS301", "seed")->settled);
+    arena_free(patch.arena);
+}
+
 static void rules_endless(struct rule_context *context)
 {
     set_value(context, (struct ask) { "TS102", "bf16", APPLY_SAFE, 0 },
@@ -395,6 +416,7 @@ int main(void)
         cmocka_unit_test(test_settle_makes_all_edits_of_a_group_or_none),
         cmocka_unit_test(test_settle_edits_nothing_under_policy_report),
         cmocka_unit_test(test_settle_gives_late_findings_their_first_place),
+        cmocka_unit_test(test_settle_tells_what_is_left_as_it_will_be),
         cmocka_unit_test(test_settle_refuses_what_never_ends_or_breaks_the_text),
         cmocka_unit_test(test_settle_tells_what_is_no_job),
     };
