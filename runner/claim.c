@@ -111,6 +111,25 @@ static void note_source(const struct job *job, const struct patch *patch,
         record->source[0] = 0;
 }
 
+/* Is all that is wrong that something is not there yet? */
+static bool is_only_missing(const struct patch *patch)
+{
+    for (size_t i = 0; i < patch->findings.count; i++) {
+        const struct finding *finding = &patch->findings.list[i];
+
+        if (finding->severity == SEVERITY_ERROR && !finding->fixed &&
+            strcmp(finding->rule, "TS713") != 0)
+            return false;
+    }
+    return true;
+}
+
+static bool is_rejected(const struct patch *patch, const struct claim_options *options)
+{
+    return !patch->has_plan ||
+           (patch_rejected(patch) && !(options->waits && is_only_missing(patch)));
+}
+
 bool claim_job(const struct job *job, const struct claim_options *options,
                struct job_record *record, struct inspection *look, struct error *err)
 {
@@ -126,7 +145,7 @@ bool claim_job(const struct job *job, const struct claim_options *options,
     note_source(job, &look->patch, record);
     if (set && look->patch.is_job && !apply_set(job, options, look, err))
         return false;
-    if (!look->patch.has_plan || patch_rejected(&look->patch))
+    if (is_rejected(&look->patch, options))
         return reject(job, record, &look->patch, err);
     snprintf(record->device, sizeof(record->device), "%s", look->patch.plan.device.name);
     return freeze(job, options, record, &look->patch, err);

@@ -242,7 +242,7 @@ static void want_flush(struct spool *spool, struct item *item)
 static bool claim_locked(struct spool *spool, struct item *item, const struct job *job,
                          const struct drop *drop, struct error *err)
 {
-    struct claim_options how = { .machine = spool->machine, .lazy = true };
+    struct claim_options how = { .machine = spool->machine, .lazy = true, .waits = true };
     struct job_record record;
     struct inspection look = { 0 };
     bool ok = job_read(job, &record, err) && make_new(job, &record, err);

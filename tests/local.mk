@@ -143,6 +143,7 @@ fuzz_tests += %D%/fuzz/fuzz_tokenizer
 
 # from outside
 EXTRA_DIST += %D%/cli/lib.sh
+script_tests += %D%/cli/chain.t
 script_tests += %D%/cli/check.t
 script_tests += %D%/cli/crash.t
 script_tests += %D%/cli/manual.t

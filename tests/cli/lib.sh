@@ -135,8 +135,9 @@ END
     shift
     [ $# -eq 0 ] || printf '%s\n' "$@"
 }
-# A job that every device refuses: nothing is there to train.
+# A job that is refused wherever it is looked at.
 hopeless() {
     echo "stage: sft"
     echo "model_name_or_path: nowhere"
+    echo "learning_rate: -1"
 }
