@@ -24,7 +24,7 @@ char *path_join(const char *dir, const char *name)
     struct text path;
 
     text_init(&path, 0);
-    if (name[0] != '/' && dir[0]) {
+    if (name[0] != '/' && dir[0] && strcmp(dir, ".") != 0) {
         text_adds(&path, dir);
         if (!text_ends(dir, "/"))
             text_addc(&path, '/');

@@ -59,7 +59,8 @@ int file_lock(const char *name, bool *busy, struct error *err);
 bool file_locked(const char *name);
 
 /* Names.  The results are malloc'ed; the caller frees. */
-char *path_join(const char *dir, const char *name); /* an absolute name stays as it is */
+/* An absolute name stays as it is, and so does any name in ".". */
+char *path_join(const char *dir, const char *name);
 char *path_dir(const char *name);                   /* "." where there is none */
 const char *path_base(const char *name);            /* points into name */
 /* gsm8k.yaml or gsm8k.yml -> gsm8k.run, in the same directory; any other name gets .run added */

@@ -150,6 +150,7 @@ script_tests += %D%/cli/manual.t
 script_tests += %D%/cli/broken.t
 script_tests += %D%/cli/samples.t
 script_tests += %D%/cli/patch.t
+script_tests += %D%/cli/readme.t
 script_tests += %D%/cli/run.t
 script_tests += %D%/cli/spool.t
 script_tests += %D%/cli/version.t
