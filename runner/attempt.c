@@ -258,8 +258,11 @@ static int finish(struct attempt *attempt, bool done, struct error *err)
 
     meter_close(&attempt->meter);
     find_ending(attempt, done, err, &ending);
-    if (ending.event == EVENT_EXIT_OK)
+    if (ending.event == EVENT_EXIT_OK) {
         attempt->record.resume = false;
+        /* an attempt that found the last checkpoint had no step left to tell of */
+        attempt->record.step = attempt->record.total;
+    }
     job_forget(&attempt->job);
     if (!job_event(&attempt->job, &attempt->record, ending.event, ending.reason, &lost)) {
         report_error(attempt->options->program, &lost);

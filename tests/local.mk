@@ -129,6 +129,7 @@ unit_tests += %D%/unit/test_meter
 unit_tests += %D%/unit/test_names
 unit_tests += %D%/unit/test_options
 unit_tests += %D%/unit/test_queue
+unit_tests += %D%/unit/test_report
 unit_tests += %D%/unit/test_steps
 unit_tests += %D%/unit/test_watch
 
