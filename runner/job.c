@@ -173,6 +173,7 @@ static bool record_read(const json_t *object, struct job_record *out)
         *(int64_t *)((char *)out + number_fields[i].at) =
             json_integer_value(json_object_get(object, number_fields[i].key));
     out->loss = real(object, "loss");
+    out->arrived = real(object, "arrived");
     out->seconds_left = real(object, "seconds_left");
     out->resume = json_is_true(json_object_get(object, "resume"));
     return found;
@@ -185,7 +186,9 @@ bool job_read(const struct job *job, struct job_record *out, struct error *err)
     json_t *object = NULL;
     bool ok;
 
-    *out = (struct job_record) { .state = JOB_NEW, .loss = NAN, .seconds_left = NAN };
+    *out = (struct job_record) {
+        .state = JOB_NEW, .loss = NAN, .arrived = NAN, .seconds_left = NAN
+    };
     if (lstat(job->state, &st) != 0)
         return errno == ENOENT || errno == ENOTDIR ||
                error_errno(err, "cannot look at %s", job->state);
@@ -194,7 +197,9 @@ bool job_read(const struct job *job, struct job_record *out, struct error *err)
     if (ok)
         object = json_read_text(text.data, text.len, job->state, 1, NULL);
     if (ok && !record_read(object, out))
-        *out = (struct job_record) { .state = JOB_NEW, .loss = NAN, .seconds_left = NAN };
+        *out = (struct job_record) {
+            .state = JOB_NEW, .loss = NAN, .arrived = NAN, .seconds_left = NAN
+        };
     json_decref(object);
     text_clear(&text);
     return ok;
@@ -230,6 +235,8 @@ static json_t *record_object(const struct job_record *record)
             json_integer(*(const int64_t *)((const char *)record + number_fields[i].at)));
     if (!isnan(record->loss))
         json_object_set_new(object, "loss", json_number(record->loss));
+    if (!isnan(record->arrived))
+        json_object_set_new(object, "arrived", json_number(record->arrived));
     if (!isnan(record->seconds_left))
         json_object_set_new(object, "seconds_left", json_number(record->seconds_left));
     json_object_set_new(object, "resume", json_boolean(record->resume));

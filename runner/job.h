@@ -59,7 +59,8 @@ struct job_record {
     int64_t crashes;     /* of them, ended without a word */
     int64_t max_retries; /* crashes that are forgiven */
     int64_t priority;
-    bool resume; /* the next start goes on from the last checkpoint */
+    double arrived; /* wall time at which the file came to lie there; NaN: not known */
+    bool resume;    /* the next start goes on from the last checkpoint */
     char device[96];
     char digest[65]; /* SHA-256 of the job file as accepted or rejected */
     char source[64]; /* "inode:ctime:size" of that file: cheap to compare */

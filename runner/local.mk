@@ -23,6 +23,7 @@ librunner_a_SOURCES += %D%/commands.h
 librunner_a_SOURCES += %D%/count.c %D%/count.h
 librunner_a_SOURCES += %D%/drop.c %D%/drop.h
 librunner_a_SOURCES += %D%/inspect.c %D%/inspect.h
+librunner_a_SOURCES += %D%/intake.c %D%/intake.h
 librunner_a_SOURCES += %D%/job.c %D%/job.h
 librunner_a_SOURCES += %D%/machine.c %D%/machine.h
 librunner_a_SOURCES += %D%/meter.c %D%/meter.h

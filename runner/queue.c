@@ -5,6 +5,7 @@
 #include "runner/queue.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@
 void queue_clear(struct queue *queue)
 {
     for (size_t i = 0; i < queue->count; i++)
-        free(queue->list[queue->head + i].name);
+        free((char *)queue->list[queue->head + i].name);
     free(queue->list);
     *queue = (struct queue) { 0 };
 }
@@ -32,7 +33,7 @@ void queue_remove(struct queue *queue, const char *name)
 {
     for (size_t i = queue->head; i < queue->head + queue->count; i++)
         if (strcmp(queue->list[i].name, name) == 0) {
-            free(queue->list[i].name);
+            free((char *)queue->list[i].name);
             take_out(queue, i);
             return;
         }
@@ -52,18 +53,25 @@ static void make_room(struct queue *queue)
     queue->list = memory_resize(queue->list, queue->room, sizeof(*queue->list));
 }
 
-void queue_add(struct queue *queue, const char *name, int64_t priority, double not_before)
+static bool goes_before(const struct queued *a, const struct queued *b)
+{
+    return a->priority != b->priority ? a->priority > b->priority
+                                      : a->arrived < b->arrived;
+}
+
+void queue_add(struct queue *queue, const struct queued *job)
 {
     size_t at;
 
-    queue_remove(queue, name);
+    queue_remove(queue, job->name);
     make_room(queue);
     at = queue->head + queue->count;
-    while (at > queue->head && queue->list[at - 1].priority < priority) {
+    while (at > queue->head && goes_before(job, &queue->list[at - 1])) {
         queue->list[at] = queue->list[at - 1];
         at--;
     }
-    queue->list[at] = (struct queued) { memory_strdup(name), priority, not_before };
+    queue->list[at] = *job;
+    queue->list[at].name = memory_strdup(job->name);
     queue->count++;
 }
 
@@ -71,7 +79,7 @@ char *queue_next(struct queue *queue, double now)
 {
     for (size_t i = queue->head; i < queue->head + queue->count; i++)
         if (queue->list[i].not_before <= now) {
-            char *name = queue->list[i].name;
+            char *name = (char *)queue->list[i].name;
 
             take_out(queue, i);
             return name;

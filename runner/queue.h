@@ -9,8 +9,9 @@
 #include <stdint.h>
 
 struct queued {
-    char *name;
+    const char *name;
     int64_t priority;
+    double arrived;    /* of two with one priority the one that came first goes first */
     double not_before; /* clock_seconds: a job that crashed waits a little */
 };
 
@@ -20,9 +21,8 @@ struct queue {
 };
 
 void queue_clear(struct queue *queue);
-/* Behind all of the same priority.  A name that is in it already is moved. */
-void queue_add(struct queue *queue, const char *name, int64_t priority,
-               double not_before);
+/* The name is copied.  One that is in it already is moved. */
+void queue_add(struct queue *queue, const struct queued *job);
 void queue_remove(struct queue *queue, const char *name);
 /* The first whose time has come, taken out; malloc'ed, NULL: none. */
 char *queue_next(struct queue *queue, double now);

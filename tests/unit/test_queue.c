@@ -7,6 +7,15 @@
 
 #include "runner/queue.h"
 
+/* Each arrives behind those before it. */
+static void add(struct queue *queue, const char *name, int64_t priority,
+                double not_before)
+{
+    static double now;
+
+    queue_add(queue, &(struct queued) { name, priority, ++now, not_before });
+}
+
 static void expect_next(struct queue *queue, double now, const char *name)
 {
     char *got = queue_next(queue, now);
@@ -23,11 +32,11 @@ static void test_queue_goes_by_priority_then_arrival(void **state)
     struct queue queue = { 0 };
 
     (void)state;
-    queue_add(&queue, "a", 0, 0);
-    queue_add(&queue, "b", 5, 0);
-    queue_add(&queue, "c", 0, 0);
-    queue_add(&queue, "d", 5, 0);
-    queue_add(&queue, "e", -1, 0);
+    add(&queue, "a", 0, 0);
+    add(&queue, "b", 5, 0);
+    add(&queue, "c", 0, 0);
+    add(&queue, "d", 5, 0);
+    add(&queue, "e", -1, 0);
     expect_next(&queue, 1, "b");
     expect_next(&queue, 1, "d");
     expect_next(&queue, 1, "a");
@@ -37,13 +46,27 @@ static void test_queue_goes_by_priority_then_arrival(void **state)
     queue_clear(&queue);
 }
 
+static void test_queue_goes_by_arrival_whatever_the_order_of_finding(void **state)
+{
+    struct queue queue = { 0 };
+
+    (void)state;
+    queue_add(&queue, &(struct queued) { .name = "late", .arrived = 3 });
+    queue_add(&queue, &(struct queued) { .name = "early", .arrived = 1 });
+    queue_add(&queue, &(struct queued) { .name = "middle", .arrived = 2 });
+    expect_next(&queue, 0, "early");
+    expect_next(&queue, 0, "middle");
+    expect_next(&queue, 0, "late");
+    queue_clear(&queue);
+}
+
 static void test_queue_passes_over_what_has_to_wait(void **state)
 {
     struct queue queue = { 0 };
 
     (void)state;
-    queue_add(&queue, "crashed", 9, 100);
-    queue_add(&queue, "plain", 0, 0);
+    add(&queue, "crashed", 9, 100);
+    add(&queue, "plain", 0, 0);
     assert_true(queue_due(&queue) == 0);
     expect_next(&queue, 50, "plain");
     expect_next(&queue, 50, NULL);
@@ -58,9 +81,9 @@ static void test_queue_holds_a_name_once(void **state)
     struct queue queue = { 0 };
 
     (void)state;
-    queue_add(&queue, "a", 0, 0);
-    queue_add(&queue, "b", 0, 0);
-    queue_add(&queue, "a", 1, 0);
+    add(&queue, "a", 0, 0);
+    add(&queue, "b", 0, 0);
+    add(&queue, "a", 1, 0);
     assert_int_equal(queue_count(&queue), 2);
     queue_remove(&queue, "b");
     queue_remove(&queue, "never there");
@@ -77,7 +100,7 @@ static void test_queue_keeps_thousands_in_order(void **state)
     (void)state;
     for (int i = 0; i < 3000; i++) {
         snprintf(name, sizeof(name), "%d", i);
-        queue_add(&queue, name, 0, 0);
+        add(&queue, name, 0, 0);
         if (i % 3 == 2) { /* the head moves while the end grows */
             snprintf(name, sizeof(name), "%d", i / 3);
             expect_next(&queue, 0, name);
@@ -95,6 +118,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_queue_goes_by_priority_then_arrival),
+        cmocka_unit_test(test_queue_goes_by_arrival_whatever_the_order_of_finding),
         cmocka_unit_test(test_queue_passes_over_what_has_to_wait),
         cmocka_unit_test(test_queue_holds_a_name_once),
         cmocka_unit_test(test_queue_keeps_thousands_in_order),
