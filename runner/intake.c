@@ -153,7 +153,8 @@ static bool claim_locked(struct intake *intake, struct item *item, const struct 
 {
     struct claim_options how = { .machine = intake->machine,
                                  .lazy = true,
-                                 .waits = intake->current || intake->running ||
+                                 .waits = intake->others || intake->current ||
+                                          intake->running ||
                                           queue_count(&intake->queue) > 0 };
     struct job_record record;
     struct inspection look = { 0 };

@@ -35,6 +35,7 @@ struct intake {
     struct queue queue;
     char *running; /* a job found running, to be adopted; NULL: none */
     char *current; /* the one that is at work, whose state is not ours to follow */
+    bool others;   /* there are names that were not looked at yet */
     struct item *flush;
     size_t failures; /* jobs rejected */
 };

@@ -100,6 +100,7 @@ static void look_at_due(struct spool *spool)
     int looks = 0;
 
     while ((item = *at) && looks < LOOKS_AT_ONCE) {
+        spool->intake.others = spool->pending->next != NULL;
         if (item->due <= now && looks++ >= 0 && intake_look(&spool->intake, item)) {
             item->pending = false;
             *at = item->next;
