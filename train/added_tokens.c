@@ -121,7 +121,7 @@ static void strip_around(struct added_search *search, const struct added_token *
     while (token->lstrip && start > search->done) {
         size_t bytes = unicode_last(search->text, start, &point);
 
-        if (!unicode_is_space(point) || bytes > start - search->done)
+        if (!unicode_is_space(point))
             break;
         start -= bytes;
     }

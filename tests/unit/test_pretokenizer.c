@@ -106,6 +106,10 @@ static void test_pretokenizer_prepends_to_the_first_alone(void **state)
     (void)state;
     expect_words(json, "a b", true, "_a|_b|");
     expect_words(json, "a b", false, "a|_b|");
+    expect_words(
+        "{\"type\": \"Sequence\", \"pretokenizers\": [" SPLIT(
+            "Isolated", "false") ", " META(", \"prepend_scheme\": \"first\"") "]}",
+        "a-b", true, "_a|-|b|");
 }
 
 static void test_pretokenizer_tells_byte_level(void **state)
