@@ -55,12 +55,21 @@ static void cut_depth(struct grid *grid, const struct grid_wish *wish)
     grid->parts = divide_up(wish->depth, grid->part_depth);
 }
 
+static void narrow_tiles(struct grid *grid, const struct grid_wish *wish, size_t units)
+{
+    while (grid_tasks(grid) < FEWEST_TASKS &&
+           grid->tile_cols >= 2 * units * wish->col_unit)
+        set_tile(grid, wish, grid->tile_rows, divide_up(grid->tile_cols, 2));
+}
+
+/* Narrower tiles first: what is packed of b is used for all rows of a tile, while a,
+ * which is read again for each, is mostly read where it lies. */
 static void cut_tiles(struct grid *grid, const struct grid_wish *wish)
 {
+    narrow_tiles(grid, wish, 2);
     while (grid_tasks(grid) < FEWEST_TASKS && grid->tile_rows >= 2 * LEAST_ROWS)
         set_tile(grid, wish, divide_up(grid->tile_rows, 2), grid->tile_cols);
-    while (grid_tasks(grid) < FEWEST_TASKS && grid->tile_cols >= 2 * wish->col_unit)
-        set_tile(grid, wish, grid->tile_rows, divide_up(grid->tile_cols, 2));
+    narrow_tiles(grid, wish, 1);
 }
 
 struct grid grid_of(const struct grid_wish *wish)

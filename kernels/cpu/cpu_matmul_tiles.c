@@ -25,8 +25,10 @@ enum {
     PANELS_ROOM = 2 << 20, /* a thread's: at least one panel, however deep a block is */
     DEEP_BYTES = 4096,     /* of a row of a in a block of k, where a is deep, ... */
     FLAT_BYTES = 2048,     /* ... and where a cache line has but one k */
-    TILE_ROWS = 256,       /* packing b costs 1/16 or so of multiplying it so often */
+    TILE_ROWS = 256,       /* a panel of b is packed for at least so many rows of a */
+    FEW_ROWS = 512,        /* so few make one tile: then b is packed but once */
     TILE_COLS = 768,
+    ONEDNN_ROWS = 256,
     ONEDNN_COLS = 4096, /* oneDNN is fastest where a tile has whole rows */
     ONEDNN_UNIT = 64,
     PACK_DEPTH = 32,
@@ -333,7 +335,7 @@ static void cut_for_own(struct product *product)
 
     product->wish.row_unit = kernels->rows;
     product->wish.col_unit = kernels->cols;
-    product->wish.tile_rows = TILE_ROWS;
+    product->wish.tile_rows = product->wish.rows <= FEW_ROWS ? FEW_ROWS : TILE_ROWS;
     product->wish.tile_cols =
         wide < kernels->cols ? kernels->cols : least(wide, TILE_COLS);
     product->grid = grid_of(&product->wish);
@@ -387,7 +389,7 @@ static bool cut_for_onednn(struct product *product)
         return false;
     product->wish.row_unit = 1;
     product->wish.col_unit = ONEDNN_UNIT;
-    product->wish.tile_rows = TILE_ROWS;
+    product->wish.tile_rows = ONEDNN_ROWS;
     product->wish.tile_cols = ONEDNN_COLS;
     product->grid = grid_of(&product->wish);
     product->block_depth = product->grid.part_depth;

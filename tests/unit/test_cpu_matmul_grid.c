@@ -8,7 +8,7 @@
 #include "tests/unit/unit.h"
 
 static const struct grid_wish kernel = {
-    .tile_rows = 256, .tile_cols = 144, .row_unit = 8, .col_unit = 48
+    .tile_rows = 512, .tile_cols = 144, .row_unit = 8, .col_unit = 48
 };
 
 static struct grid_wish wish_of(size_t rows, size_t cols, size_t depth)
@@ -78,7 +78,7 @@ static void test_grid_cuts_k_where_there_are_few_tiles(void **state)
     assert_true(grid_tasks(&grid) >= 16);
     grid = grid_of(&layer);
     assert_int_equal(grid.parts, 1);
-    assert_int_equal(grid.tile_rows, 256);
+    assert_int_equal(grid.tile_rows, 512);
 }
 
 static void test_grid_neighbours_share_columns(void **state)
