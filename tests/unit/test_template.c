@@ -158,6 +158,34 @@ static void test_template_golden_has_every_row(void **state)
     assert_null(template_find("Chatml"));
 }
 
+static void test_template_rows_are_in_the_manual(void **state)
+{
+    char *path = unit_source("docs/trainspool-job.5"), *list;
+    struct error err = { 0 };
+    struct text manual;
+    size_t rows = 0;
+
+    (void)state;
+    text_init(&manual, 0);
+    assert_true(file_read(path, 1 << 20, &manual, NULL, &err));
+    list = strstr(manual.data, "\nTemplates:\n");
+    assert_non_null(list);
+    list = strtok(list, "\n");
+    while ((list = strtok(NULL, " \n\"")) && strcmp(list, "Without") != 0) {
+        size_t len = strcspn(list, ".,");
+
+        if (len == 0) /* ".BR" and the commas between */
+            continue;
+        list[len] = 0;
+        assert_non_null(template_find(list));
+        rows++;
+    }
+    assert_non_null(list);
+    assert_int_equal(rows, TS_COUNT(golden));
+    text_clear(&manual);
+    free(path);
+}
+
 static void test_template_system_of_whom(void **state)
 {
     const struct template_options plain = { 0 },
@@ -344,6 +372,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_template_writes_and_learns),
         cmocka_unit_test(test_template_golden_has_every_row),
+        cmocka_unit_test(test_template_rows_are_in_the_manual),
         cmocka_unit_test(test_template_system_of_whom),
         cmocka_unit_test(test_template_learns_as_told),
         cmocka_unit_test(test_template_keeps_what_is_said),
