@@ -5,11 +5,25 @@
 
 #include "runner/inspect.h"
 #include "runner/report_json.h"
+#include "runner/report_sarif.h"
 
-static void show(struct report *report, const struct options *options,
-                 const struct inspection *inspection, struct error *err)
+struct checking {
+    const struct options *options;
+    struct machine machine;
+    struct report report;
+    json_t *sarif; /* NULL: not asked for */
+};
+
+static void show(struct checking *checking, const struct inspection *inspection,
+                 struct error *err)
 {
-    if (options->json) {
+    struct report *report = &checking->report;
+
+    if (checking->sarif) {
+        report_sarif_add(checking->sarif, &inspection->patch);
+        return;
+    }
+    if (checking->options->json) {
         report_json(report, report_json_patch(&inspection->patch, inspection->device),
                     err);
         return;
@@ -18,18 +32,18 @@ static void show(struct report *report, const struct options *options,
     report_summary(report, &inspection->patch);
 }
 
-static int check(struct report *report, const struct options *options,
-                 const struct inspect_options *how)
+static int check(struct checking *checking, const char *job)
 {
+    struct inspect_options how = { .machine = &checking->machine, .job = job };
     struct error err = { 0 };
     struct inspection inspection;
     int status;
 
-    if (inspect_job(how, &inspection, &err)) {
-        show(report, options, &inspection, &err);
-        status = report_status(&inspection.patch, options, true);
+    if (inspect_job(&how, &inspection, &err)) {
+        show(checking, &inspection, &err);
+        status = report_status(&inspection.patch, checking->options, true);
     } else {
-        report_json_failure(report, options, how->job, &err);
+        report_json_failure(&checking->report, checking->options, job, &err);
         status = report_exit(err.code);
     }
     inspect_clear(&inspection);
@@ -38,21 +52,23 @@ static int check(struct report *report, const struct options *options,
 
 int cmd_check(const struct options *options)
 {
+    struct checking checking = { .options = options };
     struct error err = { 0 };
-    struct machine machine;
-    struct report report;
     int worst = EXIT_FINE;
 
-    report_init(&report, options);
-    if (!machine_open(options->device, &machine, &err)) {
+    report_init(&checking.report, options);
+    if (!machine_open(options->device, &checking.machine, &err)) {
         report_error(options->program, &err);
         return report_exit(err.code);
     }
+    if (options->sarif)
+        checking.sarif = report_sarif_new();
     for (size_t i = 0; i < options->operand_count; i++) {
-        struct inspect_options how = { .machine = &machine, .job = options->operands[i] };
-        int status = check(&report, options, &how);
+        int status = check(&checking, options->operands[i]);
 
         worst = status > worst ? status : worst;
     }
+    if (checking.sarif)
+        report_json(&checking.report, checking.sarif, &err);
     return worst;
 }

@@ -17,7 +17,8 @@ static const struct command commands[] = {
       .operands = "JOB...",
       .least = 1,
       .most = -1,
-      .takes = TAKES(OPTION_DEVICE) | TAKES(OPTION_JSON) | TAKES(OPTION_FAIL_ON),
+      .takes = TAKES(OPTION_DEVICE) | TAKES(OPTION_JSON) | TAKES(OPTION_SARIF) |
+               TAKES(OPTION_FAIL_ON),
       .help = "list all findings of a job, change nothing",
       .more = "The exit status is 1 if an error finding is left or trainspool patch "
               "would make "

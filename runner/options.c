@@ -26,6 +26,8 @@ static const struct option_row rows[OPTION_IDS] = {
                         "sm_75:24GiB, or auto: what is in this machine (the default)" },
     [OPTION_JSON] = { "json", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(json),
                       "one JSON object on one line instead of text" },
+    [OPTION_SARIF] = { "sarif", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(sarif),
+                       "one SARIF 2.1.0 log of all jobs instead of text" },
     [OPTION_DIFF] = { "diff", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(diff),
                       "only show the edits as a unified diff, change nothing" },
     [OPTION_UNSAFE] = { "unsafe", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(unsafe),

@@ -13,6 +13,7 @@
 enum option_id {
     OPTION_DEVICE,
     OPTION_JSON,
+    OPTION_SARIF,
     OPTION_DIFF,
     OPTION_UNSAFE,
     OPTION_FAIL_ON,
@@ -76,7 +77,7 @@ struct options {
     const char *device, *fail_on, *to, *color;
     const char *const *set; /* NULL-ended; NULL: none */
     int64_t lock_fd, lines; /* -1: not given */
-    bool json, diff, unsafe, force, no_patch, resume, once, follow, raw, known;
+    bool json, sarif, diff, unsafe, force, no_patch, resume, once, follow, raw, known;
     bool probe, steps, frozen, spooled, no_onednn;
     bool quiet, verbose, help, version;
 };
