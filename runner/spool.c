@@ -355,7 +355,8 @@ double spool_due(const struct spool *spool)
         return due;
     for (const struct item *item = spool->pending; item; item = item->next)
         due = fmin(due, item->due);
-    return fmin(due, queue_due(&spool->intake.queue));
+    /* while a job is at work the next one waits for its end, not for a moment */
+    return spool->intake.current ? due : fmin(due, queue_due(&spool->intake.queue));
 }
 
 bool spool_is_empty(const struct spool *spool)

@@ -23,6 +23,11 @@ background "$trainspool" watch spool
 job 400 | drop job.yaml
 job 20 | drop next.yaml
 await 60 running spool/job.yaml 25
+# clock ticks of processor time; asking without end would take some hundred
+ticks() { awk '{ print $14 + $15 }' "/proc/$daemon/stat"; }
+before=$(ticks)
+sleep 2
+holds "a watch sleeps while one job runs and another waits" test $(($(ticks) - before)) -lt 20
 kill -KILL "$daemon"
 await 10 gone "$daemon"
 at=$(step spool/job.yaml)
