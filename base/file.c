@@ -68,6 +68,36 @@ char *path_run_dir(const char *job)
     return text_detach(&dir, NULL);
 }
 
+char *path_run_owner(const char *job)
+{
+    struct text other;
+    struct stat st;
+
+    if (!text_ends(job, ".yml") || strlen(path_base(job)) == strlen(".yml"))
+        return NULL;
+    text_init(&other, 0);
+    text_add(&other, job, strlen(job) - strlen("yml"));
+    text_adds(&other, "yaml");
+    if (lstat(other.data, &st) == 0)
+        return text_detach(&other, NULL);
+    text_clear(&other);
+    return NULL;
+}
+
+bool path_run_free(const char *job, struct error *err)
+{
+    char *owner = path_run_owner(job), *run;
+
+    if (!owner)
+        return true;
+    run = path_run_dir(job);
+    error_set(err, ERROR_USAGE, "%s would share %s with %s; give one of them another name",
+              job, run, owner);
+    free(run);
+    free(owner);
+    return false;
+}
+
 bool file_exists(const char *name)
 {
     struct stat st;

@@ -65,5 +65,10 @@ char *path_dir(const char *name);                   /* "." where there is none *
 const char *path_base(const char *name);            /* points into name */
 /* gsm8k.yaml or gsm8k.yml -> gsm8k.run, in the same directory; any other name gets .run added */
 char *path_run_dir(const char *job);
+/* A gsm8k.yml beside a gsm8k.yaml would share its folder, which is the other's: that name, or NULL
+ * where nobody else has it.  The caller frees. */
+char *path_run_owner(const char *job);
+/* Does nobody else have the folder?  ERROR_USAGE, with the remedy. */
+bool path_run_free(const char *job, struct error *err);
 
 #endif

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -41,6 +42,7 @@ static void table_clear(struct table *table)
 
 static bool table_add(struct table *table, const char *path, struct error *err)
 {
+    struct error taken = { 0 };
     struct line *line;
 
     if (table->count == table->room) {
@@ -50,6 +52,11 @@ static bool table_add(struct table *table, const char *path, struct error *err)
     line = &table->lines[table->count++];
     *line = (struct line) { 0 };
     job_init(&line->job, path);
+    if (!path_run_free(path, &taken)) {
+        line->record = (struct job_record) { .state = JOB_REJECTED, .loss = NAN };
+        snprintf(line->record.reason, sizeof(line->record.reason), "%s", taken.text);
+        return true;
+    }
     if (!job_read(&line->job, &line->record, err))
         return false;
     line->running = line->record.state == JOB_RUNNING && job_locked(&line->job);

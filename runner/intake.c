@@ -260,6 +260,20 @@ static bool is_recorded(const struct item *item, const struct job *job)
            strcmp(record.source, item->history.source) == 0;
 }
 
+/* Told once; the next scan looks again. */
+static bool is_twin(struct intake *intake, struct item *item)
+{
+    struct error err = { 0 };
+
+    if (path_run_free(item->name, &err))
+        return false;
+    if (!item->told)
+        log_line(intake->log, LOG_WARN, "%s", err.text);
+    intake->failures += !item->told;
+    item->told = true;
+    return true;
+}
+
 bool intake_look(struct intake *intake, struct item *item)
 {
     double now = clock_seconds();
@@ -269,7 +283,7 @@ bool intake_look(struct intake *intake, struct item *item)
         drop_look(intake->dir, item->name, now, &item->history, &drop);
     bool done;
 
-    if (verdict == DROP_GONE)
+    if (verdict == DROP_GONE || is_twin(intake, item))
         return true;
     job_init(&job, item->name);
     if (is_old(item, &job)) {

@@ -108,6 +108,8 @@ bool job_make_dir(const struct job *job, struct error *err)
 {
     struct stat st;
 
+    if (!path_run_free(job->path, err))
+        return false;
     if (mkdir(job->run_dir, RUN_DIR_MODE) == 0)
         return true;
     if (errno != EEXIST)

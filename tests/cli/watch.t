@@ -15,6 +15,17 @@ mkdir none
 ends "--once leaves an empty folder at once" 0 timeout 20 "$trainspool" watch --once none
 
 hopeless >spool/early.yaml
+mkdir twins
+hopeless >twins/a.yaml
+{ hopeless && echo 'fp16: yes'; } >twins/a.yml
+ends "one folder is not shared by two jobs" 1 timeout 20 "$trainspool" watch --once twins
+holds "said once" test "$(grep -c 'a.yml would share a.run with a.yaml' "$T/out")" -eq 1
+ends "status tells of both" 0 "$trainspool" status twins
+says "and why" 'rejected .*a.yml would share'
+ends "run will not either" 2 "$trainspool" run twins/a.yml
+ends "nor patch" 2 "$trainspool" patch twins/a.yml
+holds "and its text stays" grep -q '^fp16: yes$' twins/a.yml
+
 background "$trainspool" watch spool
 await 20 is spool/early.yaml rejected
 ok $? "a job that was there before is found"

@@ -392,6 +392,8 @@ static void test_file_names(void **state)
     assert_path(path_run_dir("gsm8k.json"), "gsm8k.json.run");
     assert_path(path_run_dir("a.b.yaml"), "a.b.run");
     assert_path(path_run_dir("x/.yaml"), "x/.yaml.run");
+    assert_null(path_run_owner("a.yaml"));
+    assert_null(path_run_owner("a.yml"));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
