@@ -99,6 +99,18 @@ static bool has_word(const char *name, const char *word)
     return false;
 }
 
+/* hf-hub-token, hf_hub_tokn: what a rename would make a secret of is one before. */
+static bool is_like_a_secret(const char *name)
+{
+    const char *near[4];
+    bool exact, found = false;
+    size_t count = schema_nearest(name, near, TS_COUNT(near), &exact);
+
+    for (size_t i = 0; i < count; i++)
+        found |= schema_find(near[i])->secret;
+    return found;
+}
+
 bool schema_is_secret(const char *name)
 {
     static const char *const words[] = { "secret",     "password",   "passwd", "api_key",
@@ -108,6 +120,8 @@ bool schema_is_secret(const char *name)
 
     if (key)
         return key->secret;
+    if (is_like_a_secret(name))
+        return true;
     for (size_t i = 0; i < TS_COUNT(words); i++)
         if (has_word(name, words[i]))
             return true;

@@ -489,7 +489,11 @@ static void test_schema_never_shows_a_secret(void **state)
     }
     assert_true(schema_is_secret("hub_token"));
     assert_true(schema_is_secret("AWS_SECRET_KEY"));
+    assert_true(schema_is_secret("hf-hub-token"));
+    assert_true(schema_is_secret("hf_hub_tokn"));
+    assert_true(schema_is_secret("HF_hub_token"));
     assert_false(schema_is_secret("learning_rate"));
+    assert_false(schema_is_secret("learning_rat"));
     job_free(job);
 }
 
