@@ -131,6 +131,26 @@ static void propose_remedy(struct rule_context *context, const struct remedy *re
     propose_batch(context, remedy, &finding);
 }
 
+/* What is left to a person where no batch is small enough. */
+static const char *last_resort(const struct rule_context *context,
+                               const struct memory_use *use)
+{
+    const bool lora = context->plan->method == METHOD_LORA;
+    char fixed[16];
+
+    if (use->limit <= use->weights + use->gradients + use->optimizer) {
+        memory_text(use->weights + use->gradients + use->optimizer, fixed);
+        return arena_printf(
+            context->arena, "weights, gradients and optimizer alone need %s: %s", fixed,
+            lora ? "a smaller model, or another device"
+                 : "finetuning_type: lora, a smaller model, or another device");
+    }
+    return lora ? "no batch is small enough: a shorter cutoff_len, a smaller model, or "
+                  "another device"
+                : "no batch is small enough: a shorter cutoff_len, finetuning_type: "
+                  "lora, or another device";
+}
+
 void rule_memory(struct rule_context *context)
 {
     const struct remedy none = { 0 };
@@ -144,13 +164,10 @@ void rule_memory(struct rule_context *context)
         propose_remedy(context, &remedy, sentence(context, &use));
         return;
     }
-    rule_tell(
-        context,
-        &(struct finding) {
-            .rule = "TS301",
-            .severity = SEVERITY_ERROR,
-            .message = sentence(context, &use),
-            .note = "no batch is small enough: a shorter cutoff_len, a lower lora_rank, "
-                    "finetuning_type: lora, or another device" },
-        "per_device_train_batch_size");
+    rule_tell(context,
+              &(struct finding) { .rule = "TS301",
+                                  .severity = SEVERITY_ERROR,
+                                  .message = sentence(context, &use),
+                                  .note = last_resort(context, &use) },
+              "per_device_train_batch_size");
 }

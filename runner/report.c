@@ -153,7 +153,8 @@ void report_error(const char *program, const struct error *err)
     text_clear(&line);
 }
 
-/* Without the line ends of an inserted line, and the blanks that keep a comment's column. */
+/* Without the line ends of an inserted line, and the blanks that keep a comment's column.
+ */
 static void add_value(struct text *out, const char *value)
 {
     size_t len;
@@ -173,6 +174,10 @@ static void add_advice(struct text *out, const struct finding *finding)
 {
     bool edit = finding->was && finding->now;
 
+    if (finding->fixed && !edit) { /* its advice is of no use any more */
+        text_adds(out, "    mended with the others\n");
+        return;
+    }
     if (!edit && !finding->note)
         return;
     text_adds(out, finding->fixed ? "    mended: " : "    ");

@@ -80,6 +80,25 @@ static void test_report_finding_of_the_whole_file_has_no_place(void **state)
     text_clear(&out);
 }
 
+/* What was to be done about it is done. */
+static void test_report_no_advice_on_what_is_mended(void **state)
+{
+    struct finding advice = { .rule = "TS103",
+                              .severity = SEVERITY_WARNING,
+                              .message = "may overflow",
+                              .note = "use another policy",
+                              .fixed = true };
+    struct patch patch = { .job = "a.yaml", .findings = { .list = &advice, .count = 1 } };
+    struct text out;
+
+    (void)state;
+    text_init(&out, 0);
+    report_findings_text(&patch, &out);
+    assert_string_equal(out.data, "a.yaml: warning[TS103]: may overflow\n"
+                                  "    mended with the others\n");
+    text_clear(&out);
+}
+
 static void test_report_status_is_that_of_the_contract(void **state)
 {
     struct options options = { 0 };
@@ -176,6 +195,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_report_findings_read_like_a_compilers),
         cmocka_unit_test(test_report_finding_of_the_whole_file_has_no_place),
+        cmocka_unit_test(test_report_no_advice_on_what_is_mended),
         cmocka_unit_test(test_report_status_is_that_of_the_contract),
         cmocka_unit_test(test_report_reason_is_the_first_error_that_is_left),
         cmocka_unit_test(test_report_every_error_has_an_exit_status),
