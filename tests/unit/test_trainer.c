@@ -11,52 +11,13 @@
 #include "train/checkpoint.h"
 #include "train/manifest.h"
 
-/* A job on stories260K; NULL (and the test is skipped) without the shared data. */
-static char *job_text(const char *data, const char *more)
-{
-    char *model = unit_shared("data/stories260K/hf"), *set = unit_shared(data);
-    struct text text;
-
-    if (model == NULL || set == NULL) {
-        print_message("skipped: the shared models are not here\n");
-        skip();
-    }
-    text_init(&text, 0);
-    text_addf(
-        &text,
-        "model_name_or_path: %s\ndataset: %s\ntemplate: alpaca\nlearning_rate: 1.0e-3\n"
-        "lr_scheduler_type: constant\nlogging_steps: 1\nseed: 7\n%s",
-        model, set, more);
-    free(model);
-    free(set);
-    return text_detach(&text, NULL);
-}
-
-#define SHAKESPEARE "data/datasets/tinyshakespeare/input.txt"
-#define ALPACA      "data/datasets/llamafactory/alpaca_en_demo.json"
-#define FULL_PT                                                            \
-    "stage: pt\nfinetuning_type: full\ncutoff_len: 64\nmax_samples: 400\n" \
-    "per_device_train_batch_size: 4\n"
-#define LORA_SFT                                                                      \
-    "stage: sft\nfinetuning_type: lora\nlora_rank: 8\ncutoff_len: 256\nmax_samples: " \
-    "100\n"                                                                           \
-    "per_device_train_batch_size: 4\n"
-
-static void run(struct training *training)
-{
-    struct error err = { 0 };
-
-    if (!training_run(training, &err))
-        fail_msg("%s", err.text);
-}
-
 static void check_learns(const char *data, const char *more)
 {
-    char *dir = unit_dir_new(), *job = job_text(data, more);
+    char *dir = unit_dir_new(), *job = training_text(data, more);
     struct training training = { .dir = dir, .job = job };
     double first = 0, last = 0;
 
-    run(&training);
+    training_must(&training);
     for (int i = 0; i < 5; i++) {
         double loss = training_told(&training, "'loss'", i);
         double norm = training_told(&training, "'grad_norm'", i);
@@ -114,17 +75,17 @@ static void test_trainer_lora_learns_in_fp16(void **state)
 static void check_stop_and_resume(const char *data, const char *more, const char *weights,
                                   int64_t at)
 {
-    char *one = unit_dir_new(), *two = unit_dir_new(), *job = job_text(data, more);
+    char *one = unit_dir_new(), *two = unit_dir_new(), *job = training_text(data, more);
     struct training whole = { .dir = one, .job = job };
     struct training first = { .dir = two, .job = job, .stop_after = at };
     struct training second = { .dir = two, .job = job, .resume = true };
     char a[DIGEST_TEXT], b[DIGEST_TEXT];
     struct error err = { 0 };
 
-    run(&whole);
+    training_must(&whole);
     assert_false(training_run(&first, &err));
     assert_int_equal(err.code, ERROR_STOPPED);
-    run(&second);
+    training_must(&second);
     assert_int_equal(first.steps + second.steps, whole.steps);
     training_digest(one, weights, a);
     training_digest(two, weights, b);
@@ -160,11 +121,11 @@ static void test_trainer_threads_give_the_same_bits(void **state)
     for (int i = 0; i < 2; i++) {
         char *dir = unit_dir_new();
         char *job =
-            job_text(ALPACA, "stage: sft\nfinetuning_type: full\nmax_samples: 40\n"
-                             "cutoff_len: 256\nmax_steps: 5\nbf16: true\n");
+            training_text(ALPACA, "stage: sft\nfinetuning_type: full\nmax_samples: 40\n"
+                                  "cutoff_len: 256\nmax_steps: 5\nbf16: true\n");
         struct training training = { .dir = dir, .job = job, .threads = i + 1 };
 
-        run(&training);
+        training_must(&training);
         training_digest(dir, "job.run/model.safetensors", digest[i]);
         free(job);
         unit_dir_free(dir);
@@ -184,10 +145,10 @@ static void test_trainer_checkpointing_gives_the_same_bits(void **state)
         char *dir = unit_dir_new(), more[512];
 
         snprintf(more, sizeof more, FULL_PT "max_steps: 5\n%s", words[i]);
-        char *job = job_text(SHAKESPEARE, more);
+        char *job = training_text(SHAKESPEARE, more);
         struct training training = { .dir = dir, .job = job };
 
-        run(&training);
+        training_must(&training);
         training_digest(dir, "job.run/model.safetensors", digest[i]);
         free(job);
         unit_dir_free(dir);
@@ -212,10 +173,10 @@ static void test_trainer_accumulation_is_a_larger_batch(void **state)
                  "stage: sft\nfinetuning_type: full\nmax_samples: 64\ncutoff_len: 256\n"
                  "max_steps: 6\n%s",
                  words[i]);
-        char *job = job_text(ALPACA, more);
+        char *job = training_text(ALPACA, more);
 
         training[i] = (struct training) { .dir = dir, .job = job };
-        run(&training[i]);
+        training_must(&training[i]);
         free(job);
         unit_dir_free(dir);
     }
@@ -234,13 +195,13 @@ static void test_trainer_accumulation_is_a_larger_batch(void **state)
 static void test_trainer_keeps_the_newest_checkpoints(void **state)
 {
     char *dir = unit_dir_new(), *run_dir = path_join(dir, "job.run");
-    char *job = job_text(SHAKESPEARE,
-                         FULL_PT "max_steps: 9\nsave_steps: 2\nsave_total_limit: 2\n");
+    char *job = training_text(SHAKESPEARE, FULL_PT
+                              "max_steps: 9\nsave_steps: 2\nsave_total_limit: 2\n");
     struct training training = { .dir = dir, .job = job };
     struct error err = { 0 };
 
     (void)state;
-    run(&training);
+    training_must(&training);
     for (int64_t step = 2; step <= 9; step++) {
         char *name = checkpoint_name(run_dir, step);
 
@@ -259,7 +220,7 @@ static void test_trainer_keeps_the_newest_checkpoints(void **state)
 static void test_trainer_passes_over_a_damaged_checkpoint(void **state)
 {
     char *one = unit_dir_new(), *two = unit_dir_new(), a[DIGEST_TEXT], b[DIGEST_TEXT];
-    char *job = job_text(SHAKESPEARE, FULL_PT "max_steps: 8\nsave_steps: 2\n");
+    char *job = training_text(SHAKESPEARE, FULL_PT "max_steps: 8\nsave_steps: 2\n");
     char *name = path_join(two, "job.run/checkpoint-6/model.safetensors");
     struct training whole = { .dir = one, .job = job };
     struct training first = { .dir = two, .job = job, .stop_after = 6 };
@@ -268,11 +229,11 @@ static void test_trainer_passes_over_a_damaged_checkpoint(void **state)
     struct stat st;
 
     (void)state;
-    run(&whole);
+    training_must(&whole);
     assert_false(training_run(&first, &err));
     assert_int_equal(stat(name, &st), 0);
     assert_int_equal(truncate(name, st.st_size / 2), 0);
-    run(&second);
+    training_must(&second);
     assert_int_equal(second.steps, 4);
     training_digest(one, "job.run/model.safetensors", a);
     training_digest(two, "job.run/model.safetensors", b);
@@ -287,15 +248,15 @@ static void test_trainer_passes_over_a_damaged_checkpoint(void **state)
 static void test_trainer_changed_job_overwrites_nothing(void **state)
 {
     char *dir = unit_dir_new(), before[DIGEST_TEXT], after[DIGEST_TEXT];
-    char *job = job_text(SHAKESPEARE, FULL_PT "max_steps: 3\n");
-    char *other = job_text(SHAKESPEARE, FULL_PT "max_steps: 3\nweight_decay: 0.1\n");
+    char *job = training_text(SHAKESPEARE, FULL_PT "max_steps: 3\n");
+    char *other = training_text(SHAKESPEARE, FULL_PT "max_steps: 3\nweight_decay: 0.1\n");
     struct training first = { .dir = dir, .job = job };
     struct training second = { .dir = dir, .job = other, .resume = true };
 
     (void)state;
-    run(&first);
+    training_must(&first);
     training_digest(dir, "job.run/checkpoint-3/model.safetensors", before);
-    run(&second);
+    training_must(&second);
     assert_int_equal(second.steps, 3);
     training_digest(dir, "job.run/checkpoint-3.old-1/model.safetensors", after);
     assert_string_equal(before, after);
@@ -309,13 +270,13 @@ static void test_trainer_changed_job_overwrites_nothing(void **state)
 static void test_trainer_evaluates_from_step_zero(void **state)
 {
     char *dir = unit_dir_new();
-    char *job =
-        job_text(ALPACA, LORA_SFT "max_steps: 4\nval_size: 0.2\neval_strategy: steps\n"
-                                  "eval_steps: 2\n");
+    char *job = training_text(ALPACA, LORA_SFT
+                              "max_steps: 4\nval_size: 0.2\neval_strategy: steps\n"
+                              "eval_steps: 2\n");
     struct training training = { .dir = dir, .job = job };
 
     (void)state;
-    run(&training);
+    training_must(&training);
     for (int i = 0; i < 3; i++) {
         double loss = training_told(&training, "'eval_loss'", i);
         double perplexity = training_told(&training, "'eval_perplexity'", i);

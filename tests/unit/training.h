@@ -74,6 +74,45 @@ static inline bool training_run(struct training *training, struct error *err)
     return ok;
 }
 
+/* A job on stories260K; NULL (and the test is skipped) without the shared data. */
+static inline char *training_text(const char *data, const char *more)
+{
+    char *model = unit_shared("data/stories260K/hf"), *set = unit_shared(data);
+    struct text text;
+
+    if (model == NULL || set == NULL) {
+        print_message("skipped: the shared models are not here\n");
+        skip();
+    }
+    text_init(&text, 0);
+    text_addf(
+        &text,
+        "model_name_or_path: %s\ndataset: %s\ntemplate: alpaca\nlearning_rate: 1.0e-3\n"
+        "lr_scheduler_type: constant\nlogging_steps: 1\nseed: 7\n%s",
+        model, set, more);
+    free(model);
+    free(set);
+    return text_detach(&text, NULL);
+}
+
+#define SHAKESPEARE "data/datasets/tinyshakespeare/input.txt"
+#define ALPACA      "data/datasets/llamafactory/alpaca_en_demo.json"
+#define FULL_PT                                                            \
+    "stage: pt\nfinetuning_type: full\ncutoff_len: 64\nmax_samples: 400\n" \
+    "per_device_train_batch_size: 4\n"
+#define LORA_SFT                                                                      \
+    "stage: sft\nfinetuning_type: lora\nlora_rank: 8\ncutoff_len: 256\nmax_samples: " \
+    "100\n"                                                                           \
+    "per_device_train_batch_size: 4\n"
+
+static inline void training_must(struct training *training)
+{
+    struct error err = { 0 };
+
+    if (!training_run(training, &err))
+        fail_msg("%s", err.text);
+}
+
 /* The value behind the n-th `key` of the lines told; NaN where there is none. */
 static inline double training_told(const struct training *training, const char *key,
                                    int n)
