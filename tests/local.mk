@@ -65,6 +65,7 @@ unit_tests += %D%/unit/test_tensor
 
 # train
 heavy_tests += %D%/unit/test_trainer
+heavy_tests += %D%/unit/test_trainer_again
 heavy_tests += %D%/unit/test_trainer_kill
 unit_tests += %D%/unit/test_added_tokens
 unit_tests += %D%/unit/test_bpe

@@ -388,6 +388,22 @@ bool checkpoint_prune(const char *dir, const char *digest, int64_t keep,
     return ok;
 }
 
+bool checkpoint_begin(const char *dir, const char *digest, int64_t after,
+                      struct error *err)
+{
+    struct found *found;
+    size_t count = list_checkpoints(dir, digest, &found);
+    bool ok = true;
+
+    for (size_t i = 0; i < count; i++) {
+        if (ok && found[i].step > after)
+            ok = move_aside(found[i].name, err);
+        free(found[i].name);
+    }
+    free(found);
+    return ok && (count == 0 || file_sync_dir(dir, err));
+}
+
 bool checkpoint_tidy(const char *dir, struct error *err)
 {
     DIR *folder = opendir(dir);

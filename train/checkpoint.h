@@ -37,6 +37,11 @@ char *checkpoint_last(const char *dir, const char *digest);
  * none). */
 bool checkpoint_prune(const char *dir, const char *digest, int64_t keep,
                       const char *protect, struct error *err);
+/* A run begins behind step `after` (-1: with nothing): checkpoints of later steps that
+ * the job with this digest left before are moved to checkpoint-N.old-K, lest a resume
+ * takes them for this run's. */
+bool checkpoint_begin(const char *dir, const char *digest, int64_t after,
+                      struct error *err);
 /* Remove what a killed save left: `.checkpoint-N.tmp`. */
 bool checkpoint_tidy(const char *dir, struct error *err);
 /* dir/checkpoint-N, malloc'ed */

@@ -39,5 +39,6 @@ libtrain_a_SOURCES += %D%/shapes_parameters.c %D%/shapes_parts.h
 libtrain_a_SOURCES += %D%/template.c %D%/template.h
 libtrain_a_SOURCES += %D%/tokenizer.c %D%/tokenizer.h
 libtrain_a_SOURCES += %D%/trainer.c %D%/trainer.h
+libtrain_a_SOURCES += %D%/trainer_steps.c
 libtrain_a_SOURCES += %D%/unicode.c %D%/unicode.h
 libtrain_a_SOURCES += %D%/vocabulary.c %D%/vocabulary.h

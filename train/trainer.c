@@ -42,25 +42,6 @@ struct run {
     double grad_norm, learning_rate, seconds; /* of the last step */
 };
 
-struct trainer_steps trainer_steps(const struct plan *plan, size_t micro_batches)
-{
-    int64_t window = plan->gradient_accumulation_steps;
-    struct trainer_steps steps = { .per_epoch =
-                                       ((int64_t)micro_batches + window - 1) / window };
-
-    steps.total = plan->max_steps > 0
-                      ? plan->max_steps
-                      : (int64_t)ceil(plan->num_train_epochs * (double)steps.per_epoch);
-    return steps;
-}
-
-int64_t trainer_interval(double steps, int64_t total)
-{
-    int64_t interval = (int64_t)(steps < 1 ? ceil(steps * (double)total) : steps);
-
-    return interval < 1 ? 1 : interval;
-}
-
 static bool stopping(const struct run *run)
 {
     return run->options->stop != NULL && *run->options->stop != 0;
@@ -97,10 +78,11 @@ static bool check_tokens(const struct run *run, const struct dataset *data,
 {
     if (data == NULL || dataset_token_max(data) < run->config.vocab_size)
         return true;
-    return error_set(err, ERROR_DATA,
-                     "the data have token %u, and the model has only %zu (vocab_size in "
-                     "config.json): its tokenizer is another model's, or has been added to",
-                     dataset_token_max(data), run->config.vocab_size);
+    return error_set(
+        err, ERROR_DATA,
+        "the data have token %u, and the model has only %zu (vocab_size in "
+        "config.json): its tokenizer is another model's, or has been added to",
+        dataset_token_max(data), run->config.vocab_size);
 }
 
 static bool open_data(struct run *run, struct error *err)
@@ -153,22 +135,33 @@ static bool open_model(struct run *run, struct error *err)
     return run->model != NULL && model_load(run->model, err);
 }
 
-/* Where to go on from, malloc'ed: what the job names, else its own last checkpoint. */
-static char *find_checkpoint(struct run *run)
+/* Where to go on from, malloc'ed: after an interruption the job's own last checkpoint;
+ * else what the job names.  "true" is the last of any text: the key itself makes the text
+ * another one. */
+static char *find_checkpoint(const struct run *run, bool *own)
 {
-    const char *wanted = run->plan->resume_from_checkpoint;
+    const char *wanted = run->plan->resume_from_checkpoint, *dir = run->plan->output_dir;
+    bool last = wanted != NULL && strcmp(wanted, "true") == 0;
+    char *name =
+        run->options->resume || last ? checkpoint_last(dir, run->plan->job_digest) : NULL;
 
-    if (wanted != NULL && strcmp(wanted, "true") != 0 && strcmp(wanted, "false") != 0)
+    *own = name != NULL;
+    if (name != NULL || wanted == NULL || strcmp(wanted, "false") == 0)
+        return name;
+    if (!last)
         return memory_strdup(wanted);
-    if (run->options->resume || (wanted != NULL && strcmp(wanted, "true") == 0))
-        return checkpoint_last(run->plan->output_dir, run->plan->job_digest);
-    return NULL;
+    name = checkpoint_last(dir, NULL);
+    if (name == NULL)
+        log_line(run->options->log, LOG_WARN,
+                 "resume_from_checkpoint: no checkpoint in %s; beginning anew", dir);
+    return name;
 }
 
 static bool resume(struct run *run, struct error *err)
 {
-    char *name = find_checkpoint(run);
-    bool ok = true;
+    bool own, ok = true;
+    char *name = find_checkpoint(run, &own);
+    int64_t after = -1;
 
     scaler_init(&run->progress.scaler, &run->plan->precision);
     run->progress.best_metric = NAN;
@@ -177,10 +170,12 @@ static bool resume(struct run *run, struct error *err)
         if (ok)
             log_line(run->options->log, LOG_INFO, "resume: from %s, step %" PRId64, name,
                      run->progress.step);
+        after = own ? run->progress.step : run->progress.step - 1;
     }
     run->progress.total = run->steps.total;
     free(name);
-    return ok;
+    return ok &&
+           checkpoint_begin(run->plan->output_dir, run->plan->job_digest, after, err);
 }
 
 static bool open_metrics(struct run *run, struct error *err)
@@ -253,6 +248,16 @@ static void close_run(struct run *run)
     arena_free(run->arena);
 }
 
+/* What was there before the first step is no candidate, nor is NaN. */
+static void note_best(struct progress *progress, double loss)
+{
+    if (progress->step == 0 || isnan(loss) ||
+        !(isnan(progress->best_metric) || loss < progress->best_metric))
+        return;
+    progress->best_metric = loss;
+    progress->best_step = progress->step;
+}
+
 /* Mean loss of the evaluation data, a token; NaN without data. */
 static bool evaluate(struct run *run, struct error *err)
 {
@@ -267,10 +272,7 @@ static bool evaluate(struct run *run, struct error *err)
         trained += run->batch.trained;
     }
     loss = trained > 0 ? sum / (double)trained : NAN;
-    if (isnan(run->progress.best_metric) || loss < run->progress.best_metric) {
-        run->progress.best_metric = loss;
-        run->progress.best_step = run->progress.step;
-    }
+    note_best(&run->progress, loss);
     history_add(&run->history, &(struct logged) { .evaluation = true,
                                                   .step = run->progress.step,
                                                   .epoch = run->progress.epoch,
@@ -458,7 +460,21 @@ static bool save_due(const struct run *run)
     if (run->save_failed_at > 0 &&
         clock_seconds() - run->save_failed_at > SAVE_AGAIN_SECONDS)
         return true;
+    if (plan->load_best_model_at_end && run->progress.best_step == run->progress.step)
+        return true;
     return is_due(run, plan->save_strategy, plan->save_steps);
+}
+
+static bool eval_due(const struct run *run)
+{
+    const struct plan *plan = run->plan;
+    bool last = run->progress.step == run->steps.total;
+    double passed = plan->eval_strategy == WHEN_STEPS ? (double)run->progress.step
+                                                      : run->progress.epoch;
+
+    return run->eval != NULL && plan->eval_strategy != WHEN_NO &&
+           passed >= plan->eval_delay &&
+           (last || is_due(run, plan->eval_strategy, plan->eval_steps));
 }
 
 /* What comes after a step: log, evaluate, save. */
@@ -483,10 +499,7 @@ static bool after_step(struct run *run, struct error *err)
          is_due(run, plan->logging_strategy, plan->logging_steps)) &&
         !log_step(run, err))
         return false;
-    if (run->eval != NULL && run->progress.epoch >= plan->eval_delay &&
-        (is_due(run, plan->eval_strategy, plan->eval_steps) ||
-         (last && plan->eval_strategy != WHEN_NO)) &&
-        !evaluate(run, err))
+    if (eval_due(run) && !evaluate(run, err))
         return false;
     if (!last && save_due(run))
         save_or_warn(run);
@@ -526,6 +539,30 @@ static bool train(struct run *run, struct error *err)
     return true;
 }
 
+/* Its checkpoint may be missing where the disk was full. */
+static bool load_best(struct run *run, struct error *err)
+{
+    const struct progress *progress = &run->progress;
+    char *best;
+    bool ok = true;
+
+    if (progress->best_step == 0 || progress->best_step == progress->step)
+        return true;
+    best = checkpoint_name(run->plan->output_dir, progress->best_step);
+    if (!file_is_dir(best)) {
+        log_line(run->options->log, LOG_WARN,
+                 "best model: step %" PRId64 " was not saved; the last one is taken",
+                 progress->best_step);
+    } else {
+        ok = checkpoint_load_weights(run->model, best, err);
+        log_line(run->options->log, LOG_INFO,
+                 "best model: step %" PRId64 ", eval_loss %.4g", progress->best_step,
+                 progress->best_metric);
+    }
+    free(best);
+    return ok;
+}
+
 /* The last checkpoint, then the model itself: a run that is killed between the two finds
  * the checkpoint, has no step left, and only publishes. */
 static bool finish(struct run *run, struct error *err)
@@ -535,18 +572,8 @@ static bool finish(struct run *run, struct error *err)
 
     if (plan->save_strategy != WHEN_NO && !save(run, err))
         return false;
-    if (plan->load_best_model_at_end && run->progress.best_step > 0 &&
-        run->progress.best_step != run->progress.step) {
-        char *best = checkpoint_name(plan->output_dir, run->progress.best_step);
-
-        ok = !file_is_dir(best) || checkpoint_load_weights(run->model, best, err);
-        log_line(run->options->log, LOG_INFO,
-                 "best model: step %" PRId64 ", eval_loss %.4g", run->progress.best_step,
-                 run->progress.best_metric);
-        free(best);
-        if (!ok)
-            return false;
-    }
+    if (plan->load_best_model_at_end && !load_best(run, err))
+        return false;
     ok = checkpoint_publish(run->model, plan, err);
     if (ok && plan->export_dir != NULL)
         ok = file_make_dirs(plan->export_dir, 0755, err) &&
