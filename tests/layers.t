@@ -100,10 +100,11 @@ same_name() {
         awk '$1 == name { print name " is in " folder " and in " $2 } { name = $1; folder = $2 }'
 }
 
+# A header that is not named is not in the tarball.
 not_built() {
-    for file in $(sources $layers | grep -v '\.c*h$'); do
+    for file in $(sources $layers) $(sources tests | grep '\.h$'); do
         folder=${file%%/*}
-        grep -qF "%D%${file#"$folder"}" "$folder/local.mk" || echo "$file is not in $folder/local.mk"
+        grep -qE "%D%${file#"$folder"}( |\$)" "$folder/local.mk" || echo "$file is not in $folder/local.mk"
     done
     for file in $(sources tests/unit tests/fuzz | grep -E '/(test|fuzz)_[^/]*\.c$'); do
         program=${file#tests}

@@ -36,8 +36,6 @@ unit_tests += %D%/unit/test_log
 unit_tests += %D%/unit/test_random
 unit_tests += %D%/unit/test_spawn
 unit_tests += %D%/unit/test_text
-EXTRA_DIST += %D%/unit/corpus.h %D%/unit/pyyaml_marks.py %D%/unit/unit.h %D%/unit/unit_model.h
-EXTRA_DIST += %D%/unit/unit.h %D%/unit/unit_model.h %D%/unit/unit_tokenizer.h
 
 # precision
 unit_tests += %D%/unit/test_device
@@ -160,6 +158,14 @@ script_tests += %D%/cli/watch.t
 
 # the tree itself
 script_tests += %D%/layers.t
+
+# what unit tests share
+EXTRA_DIST += %D%/unit/corpus.h
+EXTRA_DIST += %D%/unit/pyyaml_marks.py
+EXTRA_DIST += %D%/unit/training.h
+EXTRA_DIST += %D%/unit/unit.h
+EXTRA_DIST += %D%/unit/unit_model.h
+EXTRA_DIST += %D%/unit/unit_tokenizer.h
 
 if HAVE_CMOCKA
 check_PROGRAMS += $(unit_tests)

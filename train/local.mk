@@ -26,6 +26,7 @@ libtrain_a_SOURCES += %D%/model_save.c
 libtrain_a_SOURCES += %D%/normalizer.c %D%/normalizer.h
 libtrain_a_SOURCES += %D%/optimizer.c %D%/optimizer.h
 libtrain_a_SOURCES += %D%/pattern.c %D%/pattern.h
+libtrain_a_SOURCES += %D%/plan.h
 libtrain_a_SOURCES += %D%/postprocessor.c %D%/postprocessor.h
 libtrain_a_SOURCES += %D%/pretokenizer.c %D%/pretokenizer.h
 libtrain_a_SOURCES += %D%/progress.c %D%/progress.h
