@@ -34,23 +34,22 @@ static struct tensor filled(struct backend *be, enum format format, size_t rows,
 {
     struct error err = { 0 };
     struct tensor tensor = tensor_of(NULL, format, rows, cols);
+    float *row = malloc(cols * sizeof(*row));
     uint32_t state = 12345;
 
     tensor.data = be->ops->alloc(be, tensor_bytes(tensor), &err);
-    if (!tensor.data) {
+    if (!tensor.data || !row) {
         fprintf(stderr, "bench: %s\n", err.text);
         exit(1);
     }
-    for (size_t i = 0; i < rows * cols; i++) {
-        float value;
-
-        state = state * 1664525 + 1013904223;
-        value = (float)(int32_t)state * 0x1p-31f;
-        if (format == FORMAT_FP32)
-            ((float *)tensor.data)[i] = value;
-        else
-            format_convert((uint16_t *)tensor.data + i, format, &value, FORMAT_FP32, 1);
+    for (size_t i = 0; i < rows; i++) {
+        for (size_t j = 0; j < cols; j++) {
+            state = state * 1664525 + 1013904223;
+            row[j] = (float)(int32_t)state * 0x1p-31f;
+        }
+        format_convert(tensor_rows(tensor, i, 1).data, format, row, FORMAT_FP32, cols);
     }
+    free(row);
     return tensor;
 }
 
