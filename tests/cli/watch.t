@@ -71,6 +71,10 @@ changed() { [ "$(reason spool/written.yaml)" != "$first" ]; }
 await 10 changed
 ok $? "a rejected job with a new text is looked at again"
 
+hopeless >spool/early.yml
+await 10 grep -q 'early.yml: passed over' "$T/daemon.log"
+ok $? "a second job of one name is passed over"
+
 ln -s early.yaml spool/link.yaml
 mkdir spool/folder.yaml
 mkfifo spool/fifo.yaml
