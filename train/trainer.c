@@ -30,6 +30,7 @@ struct run {
     struct model_config config;
     struct tokenizer *tokenizer;
     struct dataset *train, *eval; /* eval NULL: no evaluation */
+    size_t eval_size;             /* samples of a batch of it */
     struct model *model;
     struct batch batch;
     struct metrics *metrics;
@@ -115,6 +116,17 @@ static size_t largest(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+/* The loss is a mean over tokens, whatever the batches: an evaluation that would want
+ * more memory than the training makes do with smaller ones. */
+static size_t eval_size(const struct run *run, size_t rows)
+{
+    size_t size = (size_t)run->plan->per_device_eval_batch_size;
+
+    while (size > 1 && dataset_rows_max(run->eval, size) > rows)
+        size /= 2;
+    return size;
+}
+
 static bool open_model(struct run *run, struct error *err)
 {
     const struct plan *plan = run->plan;
@@ -126,7 +138,7 @@ static bool open_model(struct run *run, struct error *err)
     options.sequences_max = dataset_sequences_max(run->train, size);
     options.rows_max = dataset_rows_max(run->train, size);
     if (run->eval != NULL) {
-        size = (size_t)plan->per_device_eval_batch_size;
+        size = run->eval_size = eval_size(run, options.rows_max);
         options.sequences_max =
             largest(options.sequences_max, dataset_sequences_max(run->eval, size));
         options.rows_max = largest(options.rows_max, dataset_rows_max(run->eval, size));
@@ -261,12 +273,12 @@ static void note_best(struct progress *progress, double loss)
 /* Mean loss of the evaluation data, a token; NaN without data. */
 static bool evaluate(struct run *run, struct error *err)
 {
-    const struct plan *plan = run->plan;
-    size_t size = (size_t)plan->per_device_eval_batch_size, trained = 0;
+    size_t trained = 0;
     double sum = 0, loss;
     char line[160], number[2][32];
 
-    for (uint64_t i = 0; dataset_batch(run->eval, 0, i, size, &run->batch); i++) {
+    for (uint64_t i = 0; dataset_batch(run->eval, 0, i, run->eval_size, &run->batch);
+         i++) {
         if (!model_evaluate(run->model, &run->batch, &sum, err))
             return false;
         trained += run->batch.trained;

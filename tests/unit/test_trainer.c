@@ -6,6 +6,7 @@
 
 #include "tests/unit/training.h"
 
+#include <fcntl.h>
 #include <math.h>
 
 #include "train/checkpoint.h"
@@ -288,6 +289,49 @@ static void test_trainer_evaluates_from_step_zero(void **state)
     unit_dir_free(dir);
 }
 
+/* The line of the log that tells the model's size; malloc'ed. */
+static char *size_told(const char *job)
+{
+    char *dir = unit_dir_new(), *name = path_join(dir, "log"), *line, *start;
+    int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    struct training training = { .dir = dir, .job = job, .log = log_new(fd, LOG_INFO) };
+    struct error err = { 0 };
+    struct text text;
+
+    training_must(&training);
+    text_init(&text, 1 << 20);
+    assert_true(file_read(name, 1 << 20, &text, NULL, &err));
+    start = strstr(text.data, " model: ");
+    assert_non_null(start);
+    line = strndup(start, strcspn(start, "\n"));
+    text_clear(&text);
+    log_free(training.log);
+    close(fd);
+    free(name);
+    unit_dir_free(dir);
+    return line;
+}
+
+static void test_trainer_evaluation_takes_no_more_memory_than_training(void **state)
+{
+    char *wide[2];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        char *job = training_text(
+            ALPACA, i == 0 ? LORA_SFT "max_steps: 1\neval_strategy: steps\n"
+                                      "val_size: 0.5\nper_device_eval_batch_size: 1\n"
+                           : LORA_SFT "max_steps: 1\neval_strategy: steps\n"
+                                      "val_size: 0.5\nper_device_eval_batch_size: 64\n");
+
+        wide[i] = size_told(job);
+        free(job);
+    }
+    assert_string_equal(wide[0], wide[1]);
+    free(wide[0]);
+    free(wide[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -306,6 +350,7 @@ int main(void)
         cmocka_unit_test(test_trainer_passes_over_a_damaged_checkpoint),
         cmocka_unit_test(test_trainer_changed_job_overwrites_nothing),
         cmocka_unit_test(test_trainer_evaluates_from_step_zero),
+        cmocka_unit_test(test_trainer_evaluation_takes_no_more_memory_than_training),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

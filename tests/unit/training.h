@@ -20,6 +20,7 @@ struct training {
     const char *job; /* its text */
     bool resume;
     bool no_onednn;
+    struct log *log;    /* or NULL */
     int threads;        /* 0: all */
     int64_t stop_after; /* ask it to stop after this step; 0: never */
     volatile sig_atomic_t stop;
@@ -53,7 +54,8 @@ static inline bool training_run(struct training *training, struct error *err)
     struct device cpu;
     struct patch patch;
     struct patch_options options = { .job = name, .device = &cpu, .will_run = true };
-    struct trainer_options trainer = { .stop = &training->stop,
+    struct trainer_options trainer = { .log = training->log,
+                                       .stop = &training->stop,
                                        .progress = training_on_step,
                                        .logged = training_on_line,
                                        .context = training,
