@@ -3,9 +3,9 @@
  * parts.
  *
  * A tile's columns of b are packed for the second cache and stay there while the same
- * thread takes the tiles below it; a is read where it lies if its rows run along k, else
- * packed too. Where there would be few tiles, k is cut in parts, whose sums are added in
- * order.
+ * thread takes the tiles below it; a is read where it lies unless its numbers have to be
+ * converted or woven in pairs.  Where there would be few tiles, k is cut in parts, whose
+ * sums are added in order.
  */
 #include "config.h"
 
@@ -15,6 +15,7 @@
 #include "kernels/cpu/cpu_matmul_grid.h"
 #include "kernels/cpu/cpu_matmul_kernel.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,6 +177,8 @@ static const void *take_b(const struct product *product, const struct matmul_par
     struct panels *panels = &product->tiles->panels[pool_worker_number(worker)];
     uint64_t number = product->tiles->number;
 
+    assert((part->count + kernels->lanes) * (part->depth + 1) * sizeof(float) <=
+           PANELS_ROOM);
     if (panels->number != number || panels->column != part->first ||
         panels->k != part->k) {
         pack_panels(product, &product->b, part, kernels->cols, kernels->lanes,
