@@ -206,9 +206,9 @@ T_LOG_COMPILER = $(LOG_COMPILER)
 AM_TESTS_ENVIRONMENT = \
 	CMOCKA_MESSAGE_OUTPUT=TAP \
 	UBSAN_OPTIONS=print_stacktrace=1 \
-	top_srcdir='$(top_srcdir)' \
-	top_builddir='$(top_builddir)' \
-	TRAINSPOOL_SHARED="$${TRAINSPOOL_SHARED-$(top_srcdir)/../shared}"; \
+	top_srcdir='$(abs_top_srcdir)' \
+	top_builddir='$(abs_top_builddir)' \
+	TRAINSPOOL_SHARED="$${TRAINSPOOL_SHARED-$(abs_top_srcdir)/../shared}"; \
 	export CMOCKA_MESSAGE_OUTPUT UBSAN_OPTIONS top_srcdir top_builddir TRAINSPOOL_SHARED;
 
 # A second build below this one, made by clang and linked to its fuzzer.  New inputs stay in
