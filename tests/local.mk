@@ -94,6 +94,7 @@ unit_tests += %D%/unit/test_schedule
 unit_tests += %D%/unit/test_shapes
 unit_tests += %D%/unit/test_template
 unit_tests += %D%/unit/test_tokenizer
+unit_tests += %D%/unit/test_trainer_curve
 unit_tests += %D%/unit/test_unicode
 unit_tests += %D%/unit/test_vocabulary
 
@@ -142,6 +143,7 @@ fuzz_tests += %D%/fuzz/fuzz_safetensors
 fuzz_tests += %D%/fuzz/fuzz_tokenizer
 
 # from outside
+EXTRA_DIST += %D%/golden/curve.json %D%/golden/curve.py
 EXTRA_DIST += %D%/cli/lib.sh
 script_tests += %D%/cli/chain.t
 script_tests += %D%/cli/check.t
