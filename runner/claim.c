@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "base/digest.h"
-#include "base/file.h"
 #include "runner/report.h"
 
 static bool log_findings(const struct job *job, const struct patch *patch,
@@ -45,11 +44,6 @@ static bool reject(const struct job *job, struct job_record *record,
     return ok;
 }
 
-static void note_file(const struct job *job, struct job_record *record)
-{
-    snprintf(record->file, sizeof(record->file), "%s", path_base(job->path));
-}
-
 bool claim_reject(const struct job *job, struct job_record *record, const char *reason,
                   struct error *err)
 {
@@ -57,7 +51,6 @@ bool claim_reject(const struct job *job, struct job_record *record, const char *
     char now[32];
     bool ok;
 
-    note_file(job, record);
     clock_iso(now);
     text_init(&line, 0);
     text_addf(&line, "%s error job %s: rejected: ", now, job->name);
@@ -147,7 +140,6 @@ bool claim_job(const struct job *job, const struct claim_options *options,
                                                              : INSPECT_WRITE };
     bool set = options->set && options->set[0];
 
-    note_file(job, record);
     if (!inspect_job(&how, look, err) || !log_findings(job, &look->patch, err))
         return false;
     note_source(job, &look->patch, record);

@@ -3,7 +3,6 @@
 
 #include "runner/intake.h"
 
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -234,16 +233,6 @@ static bool is_known_text(struct intake *intake, struct item *item, const struct
     return record->state != JOB_REJECTED && is_ours(job, digest);
 }
 
-/* Two files that differ in their ending alone share a folder: the first one has it. */
-static bool is_taken(const struct intake *intake, const struct item *item,
-                     const struct job_record *record)
-{
-    struct stat st;
-
-    return record->file[0] && strcmp(record->file, item->name) != 0 &&
-           fstatat(intake->dir, record->file, &st, AT_SYMLINK_NOFOLLOW) == 0;
-}
-
 static bool deal_with(struct intake *intake, struct item *item, const struct job *job,
                       const struct drop *drop)
 {
@@ -254,14 +243,6 @@ static bool deal_with(struct intake *intake, struct item *item, const struct job
         log_line(intake->log, LOG_ERROR, "job %s: %s", job->name, err.text);
         item->due = clock_seconds() + again_after_fault;
         return false;
-    }
-    if (is_taken(intake, item, &record)) {
-        if (!item->known[0])
-            log_line(intake->log, LOG_WARN,
-                     "%s: passed over: %s is the job of this name; rename one",
-                     item->name, record.file);
-        note_known(item, job, item->history.source);
-        return true;
     }
     if (!is_known_text(intake, item, job, &record, drop))
         return claim(intake, item, job, drop);

@@ -131,8 +131,8 @@ static const struct {
     const char *key;
     size_t at, room;
 } text_fields[] = {
-    TEXT_FIELD(file),   TEXT_FIELD(reason), TEXT_FIELD(device),  TEXT_FIELD(digest),
-    TEXT_FIELD(source), TEXT_FIELD(queued), TEXT_FIELD(started), TEXT_FIELD(ended),
+    TEXT_FIELD(reason), TEXT_FIELD(device),  TEXT_FIELD(digest), TEXT_FIELD(source),
+    TEXT_FIELD(queued), TEXT_FIELD(started), TEXT_FIELD(ended),
 };
 
 #define NUMBER_FIELD(name)                       \

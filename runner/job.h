@@ -61,7 +61,6 @@ struct job_record {
     int64_t priority;
     double arrived; /* wall time at which the file came to lie there; NaN: not known */
     bool resume;    /* the next start goes on from the last checkpoint */
-    char file[256]; /* base name of the job: gsm8k.yaml and gsm8k.yml share a folder */
     char device[96];
     char digest[65]; /* SHA-256 of the job file as accepted or rejected */
     char source[64]; /* "inode:ctime:size" of that file: cheap to compare */

@@ -180,9 +180,12 @@ static bool open_watch(struct spool *spool, struct error *err)
     char *above = path_dir(spool->path);
     struct watched watched = { .dir = spool->dir,
                                .inner = spool->inner,
-                               .parent = open(above, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+                               .parent = -1,
                                .name = path_base(spool->path) };
 
+    /* two watches of one folder are one: the root has no parent */
+    if (strcmp(above, spool->path) != 0)
+        watched.parent = open(above, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     spool->watch = watch_open(&watched, err);
     if (watched.parent >= 0)
         close(watched.parent);
@@ -232,16 +235,29 @@ static void close_dir(struct spool *spool)
     forget_names(spool);
 }
 
-/* The path must mean the same folder when the current directory is another one. */
+/* The path must mean the same folder when the current directory is another one, and have
+ * a name in a parent.  Its last part is not resolved, also before a slash: a link there
+ * is refused. */
 static char *absolute(const char *path)
 {
-    char *here = getcwd(NULL, 0);
-    char *joined = path_join(here ? here : "", path);
-    size_t len = strlen(joined);
+    char *plain = memory_strdup(path), *dir, *real, *joined;
+    size_t len = strlen(plain);
+    const char *base;
 
-    while (len > 1 && joined[len - 1] == '/') /* a final slash would follow a link */
-        joined[--len] = 0;
-    free(here);
+    while (len > 1 && plain[len - 1] == '/')
+        plain[--len] = 0;
+    base = path_base(plain);
+    if (!base[0] || strcmp(base, ".") == 0 || strcmp(base, "..") == 0) {
+        real = realpath(plain, NULL);
+        joined = memory_strdup(real ? real : plain);
+    } else {
+        dir = path_dir(plain);
+        real = realpath(dir, NULL);
+        joined = path_join(real ? real : dir, base);
+        free(dir);
+    }
+    free(real);
+    free(plain);
     return joined;
 }
 

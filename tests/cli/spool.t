@@ -4,8 +4,10 @@
 cd "$T" || exit 99
 mkdir spool outside
 
+watched() { ! "$trainspool" status spool | grep -q 'no watch'; }
+
 background "$trainspool" watch spool
-await 10 test -e spool/.trainspool/lock
+await 10 watched
 mv spool old
 mkdir spool
 await 20 test -e spool/.trainspool/lock
@@ -48,6 +50,20 @@ fi
 
 kill -TERM "$daemon"
 await 10 gone "$daemon"
+for way in . ./ ../spool ../spool/ ../spool/.; do
+    cd spool || exit 99
+    background "$trainspool" watch $way
+    cd ..
+    await 10 watched
+    hopeless >outside/way.yaml
+    echo "# $way" >>outside/way.yaml
+    rm -rf spool/way.run
+    mv outside/way.yaml spool/
+    await 10 is spool/way.yaml rejected
+    ok $? "a folder named $way"
+    kill -TERM "$daemon"
+    await 10 gone "$daemon"
+done
 if command -v prlimit >/dev/null; then
     # 0 instances: as if every inotify of this user were taken
     background prlimit --nofile=64:64 "$trainspool" watch spool

@@ -8,6 +8,7 @@ ends "a folder that is not there: 2" 2 "$trainspool" watch nowhere
 ends "a file is no folder: 2" 2 "$trainspool" watch "$trainspool"
 ln -s spool alias
 ends "nor is a link: 2" 2 "$trainspool" watch alias
+ends "with a slash neither: 2" 2 "$trainspool" watch alias/
 mkdir open
 chmod 777 open
 ends "nor a folder everybody writes to: 2" 2 "$trainspool" watch open
@@ -70,10 +71,6 @@ printf 'a: [\n' >spool/written.yaml
 changed() { [ "$(reason spool/written.yaml)" != "$first" ]; }
 await 10 changed
 ok $? "a rejected job with a new text is looked at again"
-
-hopeless >spool/early.yml
-await 10 grep -q 'early.yml: passed over' "$T/daemon.log"
-ok $? "a second job of one name is passed over"
 
 ln -s early.yaml spool/link.yaml
 mkdir spool/folder.yaml
