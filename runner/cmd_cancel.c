@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/digest.h"
 #include "base/file.h"
+#include "patcher/document.h"
 #include "runner/job.h"
 #include "runner/report.h"
 #include "runner/spool.h"
@@ -21,6 +23,24 @@
 typedef bool (*change)(const struct job *job, struct job_record *record,
                        struct text *sentence, struct error *err);
 
+/* The text that is cancelled is the one that lies there: a watch that has not taken it yet
+ * must not take it for a new one. */
+static bool note_text(const struct job *job, struct job_record *record, struct error *err)
+{
+    struct stat st;
+    struct text text;
+    bool ok;
+
+    text_init(&text, DOCUMENT_MAX_BYTES);
+    ok = file_read(job->path, DOCUMENT_MAX_BYTES, &text, &st, err);
+    if (ok) {
+        job_source(&st, record->source);
+        digest_bytes(text.data, text.len, record->digest);
+    }
+    text_clear(&text);
+    return ok;
+}
+
 static bool cancel(const struct job *job, struct job_record *record,
                    struct text *sentence, struct error *err)
 {
@@ -30,6 +50,8 @@ static bool cancel(const struct job *job, struct job_record *record,
         return true;
     }
     text_adds(sentence, "cancelled");
+    if (record->state == JOB_NEW && !note_text(job, record, err))
+        return false;
     return job_event(job, record, EVENT_CANCELLED, "cancelled before it ran", err);
 }
 

@@ -16,6 +16,15 @@ mkdir none
 ends "--once leaves an empty folder at once" 0 timeout 20 "$trainspool" watch --once none
 
 hopeless >spool/early.yaml
+mkdir early
+hopeless >early/a.yaml
+ends "a job that no watch has seen is cancelled" 0 "$trainspool" cancel early/a.yaml
+ends "and a watch leaves it so" 0 timeout 20 "$trainspool" watch --once early
+holds "it is stopped" is early/a.yaml stopped
+ends "until it is queued again" 0 "$trainspool" retry early/a.yaml
+ends "then it is taken" 1 timeout 20 "$trainspool" watch --once early
+holds "and rejected, this one" is early/a.yaml rejected
+
 mkdir twins
 hopeless >twins/a.yaml
 { hopeless && echo 'fp16: yes'; } >twins/a.yml
