@@ -185,6 +185,28 @@ static void fold(const char *text, char *out, size_t room)
     out[len] = '\0';
 }
 
+static void cut(char *text, size_t at, size_t len)
+{
+    memmove(text + at, text + at + len, strlen(text + at + len) + 1);
+}
+
+/* "NVIDIA A100-SXM4-80GB", folded, is "a10080gb": names as nvidia-smi and torch print them. */
+static void cut_vendor(char *folded)
+{
+    static const char *const makers[] = { "nvidia", "geforce", "tesla" };
+    static const char *const forms[] = { "sxm2", "sxm3", "sxm4", "sxm5", "pcie", "hbm3e", "hbm3" };
+
+    for (size_t i = 0; i < TS_COUNT(makers); i++)
+        if (strncmp(folded, makers[i], strlen(makers[i])) == 0)
+            cut(folded, 0, strlen(makers[i]));
+    for (size_t i = 0; i < TS_COUNT(forms); i++) {
+        char *found = strstr(folded, forms[i]);
+
+        if (found != NULL)
+            cut(folded, (size_t)(found - folded), strlen(forms[i]));
+    }
+}
+
 static void fill(const struct device_row *row, struct device *out)
 {
     *out = (struct device){ .kind = DEVICE_CUDA,
@@ -231,7 +253,8 @@ static bool no_such_device(const char *text, const char *folded, struct error *e
 
     for (size_t i = 0; i < TS_COUNT(devices) && listed < 4; i++) {
         fold(devices[i].name, other, sizeof other);
-        if (strstr(other, folded) == NULL && strstr(folded, other) == NULL)
+        if (*folded == '\0' ||
+            (strstr(other, folded) == NULL && strstr(folded, other) == NULL))
             continue;
         size_t len = strlen(names);
 
@@ -254,6 +277,7 @@ bool device_find(const char *text, struct device *out, struct error *err)
     if (strncmp(text, "sm_", 3) == 0)
         return find_capability(text, out, err);
     fold(text, folded, sizeof folded);
+    cut_vendor(folded);
     if (strcmp(folded, "cpu") == 0) {
         *out = (struct device){ .kind = DEVICE_CPU, .ordinal = -1, .runnable = true };
         snprintf(out->name, sizeof out->name, "cpu");

@@ -26,6 +26,16 @@ static void test_device_bare_name_is_the_smallest(void **state)
     assert_int_equal(find("RTX 3060 Ti").memory >> 30, 8);
 }
 
+static void test_device_by_the_name_its_driver_has_for_it(void **state)
+{
+    (void)state;
+    assert_string_equal(find("Tesla T4").name, "T4");
+    assert_string_equal(find("NVIDIA GeForce RTX 3090").name, "RTX 3090");
+    assert_string_equal(find("NVIDIA A100-SXM4-80GB").name, "A100 80GB");
+    assert_string_equal(find("Tesla P100-PCIE-16GB").name, "P100 16GB");
+    assert_string_equal(find("NVIDIA H100 80GB HBM3").name, "H100 80GB");
+}
+
 static void test_device_by_capability(void **state)
 {
     struct device device = find("sm_75:24GiB");
@@ -136,6 +146,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_device_bare_name_is_the_smallest),
+        cmocka_unit_test(test_device_by_the_name_its_driver_has_for_it),
         cmocka_unit_test(test_device_by_capability),
         cmocka_unit_test(test_device_unknown_names_the_nearest),
         cmocka_unit_test(test_device_facts),
