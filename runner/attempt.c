@@ -249,6 +249,10 @@ static void tell(struct attempt *attempt, const struct ending *ending,
         report_line(&attempt->report,
                     "%s: %s; trainspool run --resume goes on from there",
                     attempt->job.path, ending->reason);
+    else if (!bad && !attempt->options->quiet)
+        report_line(&attempt->report, "%s: done: %" PRId64 " steps, model in %s",
+                    attempt->job.path, attempt->record.step,
+                    attempt->look.patch.plan.output_dir);
 }
 
 static int finish(struct attempt *attempt, bool done, struct error *err)

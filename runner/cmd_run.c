@@ -58,6 +58,14 @@ static int settle(const struct job *job, const struct options *options, int stat
     }
     if (WIFEXITED(status))
         return WEXITSTATUS(status);
+    if (WTERMSIG(status) == SIGINT || WTERMSIG(status) == SIGTERM) {
+        error_set(&err, ERROR_STOPPED,
+                  "%s: ended at once; trainspool run --resume goes on from the last "
+                  "checkpoint",
+                  job->path);
+        report_error(options->program, &err);
+        return 128 + WTERMSIG(status);
+    }
     error_set(&err, ERROR_DIVERGED,
               "%s: %s; trainspool run --resume goes on from the last checkpoint",
               job->path, record.reason);

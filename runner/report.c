@@ -185,7 +185,7 @@ static void add_advice(struct text *out, const struct finding *finding)
         text_adds(out, "+ ");
         add_value(out, finding->now);
     } else if (edit) {
-        if (finding->key && strcmp(finding->key, finding->was) != 0) {
+        if (finding->key && !text_starts(finding->was, finding->key)) {
             report_visible(out, finding->key);
             text_adds(out, ": ");
         }

@@ -46,6 +46,7 @@ static void catch_signals(void)
     sigemptyset(&action.sa_mask);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
+    signal(SIGPIPE, SIG_IGN); /* a run outlives the one that reads along */
 }
 
 static void probe_here(struct probe *out)

@@ -29,6 +29,8 @@ static bool crashed(const struct job *job, int status, bool forgive,
                     struct job_record *record, struct error *err)
 {
     bool again = forgive && record->crashes < record->max_retries;
+    bool wanted = !forgive && status >= 0 && WIFSIGNALED(status) &&
+                  (WTERMSIG(status) == SIGINT || WTERMSIG(status) == SIGTERM);
     struct text reason;
     bool ok;
 
@@ -42,7 +44,11 @@ static bool crashed(const struct job *job, int status, bool forgive,
     if (forgive && !again)
         text_addf(&reason, "; given up after %" PRId64 " crashes", record->crashes + 1);
     record->resume = true;
-    ok = job_event(job, record, again ? EVENT_CRASHED : EVENT_GAVE_UP, reason.data, err);
+    ok = job_event(job, record,
+                   wanted  ? EVENT_CANCELLED
+                   : again ? EVENT_CRASHED
+                           : EVENT_GAVE_UP,
+                   reason.data, err);
     text_clear(&reason);
     return ok;
 }

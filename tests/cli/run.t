@@ -25,7 +25,18 @@ job 30 "max_grad_norm:" >a.yaml
 ends "run trains" 0 "$trainspool" run a.yaml
 says "shows what it mended" 'mended: max_grad_norm'
 says "and each logged step" "^{'loss': [0-9.]*, 'grad_norm': "
+says "and where the model is" 'a.yaml: done: 30 steps, model in a.run'
 holds "the state is done" is a.yaml done
+job 4000 >at-once.yaml
+background "$trainspool" run -q at-once.yaml
+await 20 running at-once.yaml 1
+kill -INT "$(pgrep -P "$daemon" | head -1)"
+kill -INT "$(pgrep -P "$daemon" | head -1)"
+holds "a second signal ends it at once" leaves "$daemon" 130
+holds "as stopped" is at-once.yaml stopped
+job 30 >pipe.yaml
+"$trainspool" run pipe.yaml | head -n 1 >"$T/out"
+holds "whoever reads along may leave" is pipe.yaml done
 holds "at the last step" test "$(step a.yaml)" -eq 30
 holds "the model is there" test -s a.run/model.safetensors
 holds "the job was patched" grep -q '^max_grad_norm: 0.0' a.yaml

@@ -96,6 +96,17 @@ static void test_report_no_advice_on_what_is_mended(void **state)
     report_findings_text(&patch, &out);
     assert_string_equal(out.data, "a.yaml: warning[TS103]: may overflow\n"
                                   "    mended with the others\n");
+    advice = (struct finding) { .rule = "TS112",
+                                .severity = SEVERITY_WARNING,
+                                .message = "no use",
+                                .key = "loss_scale",
+                                .was = "loss_scale: 128",
+                                .now = "# loss_scale: 128",
+                                .label = "removed" };
+    text_reset(&out);
+    report_findings_text(&patch, &out);
+    assert_string_equal(out.data, "a.yaml: warning[TS112]: no use\n"
+                                  "    loss_scale: 128 -> removed\n");
     text_clear(&out);
 }
 
