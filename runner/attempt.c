@@ -177,7 +177,7 @@ static bool train(struct attempt *attempt, struct error *err)
         return false;
     log_line(attempt->log, LOG_INFO, "job %s: attempt %" PRId64 " on %s%s",
              attempt->job.name, attempt->record.attempt, plan->device.name,
-             how.resume ? ", going on from the last checkpoint" : "");
+             how.resume ? ", going on from the last checkpoint if there is one" : "");
     return trainer_run(plan, &how, err);
 }
 

@@ -23,8 +23,8 @@
 typedef bool (*change)(const struct job *job, struct job_record *record,
                        struct text *sentence, struct error *err);
 
-/* The text that is cancelled is the one that lies there: a watch that has not taken it yet
- * must not take it for a new one. */
+/* The text that is cancelled is the one that lies there: a watch that has not taken it
+ * yet must not take it for a new one. */
 static bool note_text(const struct job *job, struct job_record *record, struct error *err)
 {
     struct stat st;
@@ -94,7 +94,7 @@ static bool change_job(const struct job *job, change free_job,
     bool busy = false, ok;
     int lock;
 
-    if (!file_exists(job->path))
+    if (!file_exists(job->path) && !file_exists(job->state)) /* it may run all the same */
         return error_set(err, ERROR_USAGE, "there is no job %s", job->path);
     if (!job_make_dir(job, err))
         return false;

@@ -14,6 +14,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/size.h"
 #include "runner/job.h"
 #include "runner/meter.h"
 #include "runner/report_json.h"
@@ -65,9 +66,36 @@ static bool table_add(struct table *table, const char *path, struct error *err)
 
 static int is_job_name(const struct dirent *item)
 {
-    return text_ends(item->d_name, ".yaml") || text_ends(item->d_name, ".yml")
+    return text_ends(item->d_name, ".yaml") || text_ends(item->d_name, ".yml") ||
+                   text_ends(item->d_name, ".run")
                ? item->d_name[0] != '.'
                : 0;
+}
+
+/* x.run whose job somebody removed: told while it runs or waits. */
+static void add_orphan(struct table *table, const char *run)
+{
+    static const char *const endings[] = { "", ".yml", ".yaml" };
+    struct error ignored = { 0 };
+    struct line *last;
+    struct text path;
+    bool job = false;
+
+    text_init(&path, 0);
+    for (size_t i = 0; i < TS_COUNT(endings) && !job; i++) {
+        text_reset(&path);
+        text_add(&path, run, strlen(run) - strlen(".run"));
+        text_adds(&path, endings[i]);
+        job = file_exists(path.data);
+    }
+    if (!job) {
+        job = table_add(table, path.data, &ignored);
+        last = &table->lines[table->count - 1];
+        if (!job ||
+            (last->record.state != JOB_RUNNING && last->record.state != JOB_READY))
+            job_clear(&table->lines[--table->count].job);
+    }
+    text_clear(&path);
 }
 
 static bool add_folder(struct table *table, const char *dir, struct error *err)
@@ -81,12 +109,25 @@ static bool add_folder(struct table *table, const char *dir, struct error *err)
     for (int i = 0; i < count; i++) {
         char *path = path_join(dir, items[i]->d_name);
 
-        ok = ok && table_add(table, path, err);
+        if (text_ends(path, ".run"))
+            add_orphan(table, path);
+        else
+            ok = ok && table_add(table, path, err);
         free(path);
         free(items[i]);
     }
     free(items);
     return ok;
+}
+
+static bool is_known_job(const char *path)
+{
+    char *run = path_run_dir(path), *state = path_join(run, "state.json");
+    bool known = file_exists(path) || file_exists(state);
+
+    free(state);
+    free(run);
+    return known;
 }
 
 static bool read_table(const struct options *options, struct table *table,
@@ -95,9 +136,9 @@ static bool read_table(const struct options *options, struct table *table,
     for (size_t i = 0; i < options->operand_count; i++) {
         const char *path = options->operands[i];
 
-        if (file_is_dir(path)    ? !add_folder(table, path, err)
-            : !file_exists(path) ? !error_set(err, ERROR_USAGE, "there is no %s", path)
-                                 : !table_add(table, path, err))
+        if (file_is_dir(path)     ? !add_folder(table, path, err)
+            : !is_known_job(path) ? !error_set(err, ERROR_USAGE, "there is no %s", path)
+                                  : !table_add(table, path, err))
             return false;
     }
     return true;

@@ -109,7 +109,7 @@ static void tell_claim(struct intake *intake, const struct job *job,
     size_t fixed = 0;
 
     for (size_t i = 0; i < look->patch.findings.count; i++)
-        fixed += look->patch.findings.list[i].fixed;
+        fixed += look->patch.findings.list[i].fixed && look->patch.findings.list[i].now;
     if (record->state == JOB_READY)
         log_line(intake->log, LOG_INFO, "job %s: ready, %zu edit%s made", job->name,
                  fixed, fixed == 1 ? "" : "s");

@@ -34,6 +34,16 @@ kill -INT "$(pgrep -P "$daemon" | head -1)"
 kill -INT "$(pgrep -P "$daemon" | head -1)"
 holds "a second signal ends it at once" leaves "$daemon" 130
 holds "as stopped" is at-once.yaml stopped
+job 4000 >removed.yaml
+background "$trainspool" run -q removed.yaml
+await 20 running removed.yaml 1
+rm removed.yaml
+ends "a job that somebody removed while it runs" 0 "$trainspool" status .
+says "is shown" '^removed  *running'
+ends "and can be cancelled" 0 "$trainspool" cancel removed.yaml
+holds "which ends it" leaves "$daemon" 143
+ends "then it is gone" 0 "$trainspool" status .
+holds "from the list" sh -c "! grep -q '^removed' '$T/out'"
 job 30 >pipe.yaml
 "$trainspool" run pipe.yaml | head -n 1 >"$T/out"
 holds "whoever reads along may leave" is pipe.yaml done
