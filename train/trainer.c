@@ -575,6 +575,20 @@ static bool load_best(struct run *run, struct error *err)
     return ok;
 }
 
+/* A run too short for the scaler to give up is no success either if no step was made. */
+static bool check_updates(const struct run *run, struct error *err)
+{
+    const struct progress *progress = &run->progress;
+
+    if (progress->updates > 0 || progress->scaler.skipped == 0)
+        return true;
+    return error_set(err, ERROR_DIVERGED,
+                     "none of the %" PRId64
+                     " steps could be made: the gradients were inf "
+                     "or NaN in each; look at the model's weights and the data",
+                     progress->step);
+}
+
 /* The last checkpoint, then the model itself: a run that is killed between the two finds
  * the checkpoint, has no step left, and only publishes. */
 static bool finish(struct run *run, struct error *err)
@@ -600,7 +614,8 @@ bool trainer_run(const struct plan *plan, const struct trainer_options *options,
                  struct error *err)
 {
     struct run run = { .plan = plan, .options = options };
-    bool ok = open_run(&run, err) && train(&run, err) && finish(&run, err);
+    bool ok = open_run(&run, err) && train(&run, err) && check_updates(&run, err) &&
+              finish(&run, err);
 
     close_run(&run);
     return ok;

@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "base/json.h"
+#include "base/size.h"
 #include "train/checkpoint.h"
 
 #define EVALUATED \
@@ -146,6 +147,55 @@ static void test_trainer_eval_delay_counts_steps(void **state)
     unit_dir_free(dir);
 }
 
+/* A copy of the model in which one weight is NaN, as DIR/model. */
+static void copy_with_nan(const char *dir)
+{
+    static const char *const names[] = { "config.json", "tokenizer.json",
+                                         "tokenizer_config.json", "model.safetensors" };
+    char *model = unit_shared("data/stories260K/hf"), *copy = path_join(dir, "model");
+    struct error err = { 0 };
+
+    assert_true(file_make_dir(copy, 0700, &err));
+    for (size_t i = 0; i < TS_COUNT(names); i++) {
+        char *from = path_join(model, names[i]), *to = path_join(copy, names[i]);
+        struct text text;
+
+        text_init(&text, 1 << 24);
+        assert_true(file_read(from, 1 << 24, &text, NULL, &err));
+        if (i == 3) /* fp32, little-endian */
+            memcpy(text.data + text.len - 4, "\0\0\xc0\x7f", 4);
+        assert_true(file_replace(to, text.data, text.len, 0600, &err));
+        text_clear(&text);
+        free(from);
+        free(to);
+    }
+    free(model);
+    free(copy);
+}
+
+/* Fewer steps than the scaler waits for, and every one skipped. */
+static void test_trainer_without_one_step_has_not_succeeded(void **state)
+{
+    char *dir = unit_dir_new();
+    char *job = training_text(SHAKESPEARE, FULL_PT "max_steps: 2\n");
+    char *model = strstr(job, "\ndataset"), *broken;
+    struct text text;
+    struct training training = { .dir = dir };
+    struct error err = { 0 };
+
+    (void)state;
+    copy_with_nan(dir);
+    text_init(&text, 1 << 20);
+    text_addf(&text, "model_name_or_path: model%s", model);
+    broken = text_detach(&text, NULL);
+    training.job = broken;
+    assert_false(training_run(&training, &err));
+    assert_int_equal(err.code, ERROR_DIVERGED);
+    free(broken);
+    free(job);
+    unit_dir_free(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -154,6 +204,7 @@ int main(void)
         cmocka_unit_test(test_trainer_own_checkpoint_goes_before_the_named),
         cmocka_unit_test(test_trainer_saves_and_ends_with_the_best),
         cmocka_unit_test(test_trainer_eval_delay_counts_steps),
+        cmocka_unit_test(test_trainer_without_one_step_has_not_succeeded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
