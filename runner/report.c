@@ -67,6 +67,14 @@ static bool wants_colour(const struct options *options, bool terminal)
     return terminal && !(no && *no) && !(term && strcmp(term, "dumb") == 0);
 }
 
+static int threshold(const struct options *options)
+{
+    for (int i = SEVERITY_INFO; options->fail_on && i <= SEVERITY_ERROR; i++)
+        if (strcmp(severity_names[i], options->fail_on) == 0)
+            return i;
+    return SEVERITY_ERROR;
+}
+
 void report_init(struct report *report, const struct options *options)
 {
     bool terminal = isatty(STDOUT_FILENO);
@@ -75,6 +83,7 @@ void report_init(struct report *report, const struct options *options)
                                 .terminal = terminal,
                                 .colour = wants_colour(options, terminal),
                                 .quiet = options->quiet,
+                                .least = threshold(options),
                                 .verbose = options->verbose };
 }
 
@@ -228,6 +237,14 @@ static void add_finding(struct text *out, const char *job, const struct finding 
     }
 }
 
+/* What -q leaves: what the exit status is about. */
+static bool is_told(const struct report *report, const struct finding *finding)
+{
+    bool would_edit = finding->now && finding->settled && !finding->fixed;
+
+    return (int)finding->severity >= report->least || would_edit;
+}
+
 void report_findings(struct report *report, const struct patch *patch)
 {
     struct text out;
@@ -236,7 +253,7 @@ void report_findings(struct report *report, const struct patch *patch)
     for (size_t i = 0; i < patch->findings.count; i++) {
         const struct finding *finding = &patch->findings.list[i];
 
-        if (!report->quiet || finding->severity == SEVERITY_ERROR)
+        if (!report->quiet || is_told(report, finding))
             add_finding(&out, patch->job, finding, report->colour, report->verbose);
     }
     report_write(report, &out);
@@ -333,14 +350,6 @@ void report_reason(const struct patch *patch, struct text *out)
     report_visible(out, first->message);
     if (more > 0)
         text_addf(out, ", and %zu more", more);
-}
-
-static int threshold(const struct options *options)
-{
-    for (int i = SEVERITY_INFO; options->fail_on && i <= SEVERITY_ERROR; i++)
-        if (strcmp(severity_names[i], options->fail_on) == 0)
-            return i;
-    return SEVERITY_ERROR;
 }
 
 int report_status(const struct patch *patch, const struct options *options, bool edits)

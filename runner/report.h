@@ -39,6 +39,7 @@ struct report {
     bool terminal; /* out is one */
     bool colour;
     bool quiet, verbose;
+    int least; /* severity that counts, as --fail-on says */
 };
 
 /* Where a command speaks: standard output, coloured as the options say. */

@@ -109,4 +109,11 @@ sed -i "s|\.\./|$source/tests/patch/|" never.yaml
 ends "nor for the weights" 1 "$trainspool" check --device "TITAN RTX" never.yaml
 says "which no batch makes smaller" 'weights, gradients and optimizer alone need'
 
+printf 'model_name_or_path: nowhere\nddp_timeout: 3\nbf16: yes\n' >quiet.yaml
+ends "-q and an edit that would be made" 1 "$trainspool" check -q --device A100 quiet.yaml
+says "which it tells" 'bf16: yes -> true'
+holds "and nothing that does not count" sh -c "! grep -q 'info' '$T/out'"
+ends "-q and what is to count" 1 "$trainspool" check -q --fail-on info --device A100 quiet.yaml
+says "tells that too" 'info.*ddp_timeout'
+
 plan
