@@ -196,6 +196,13 @@ static void add_cell(struct text *out, const char *value, size_t width)
     text_addf(out, "%*s  ", columns < width ? (int)(width - columns) : 0, "");
 }
 
+static const char *reason_of(const struct job_record *record)
+{
+    if (record->state == JOB_READY && !record->reason[0])
+        return "waits for its turn";
+    return record->reason;
+}
+
 static void add_line(struct text *out, const struct line *line, size_t names, bool colour)
 {
     const struct job_record *record = &line->record;
@@ -221,7 +228,7 @@ static void add_line(struct text *out, const struct line *line, size_t names, bo
     text_reset(&cell);
     text_addf(&cell, "%.20s", record->device);
     add_cell(out, cell.len ? cell.data : "-", 20);
-    report_visible(out, record->reason);
+    report_visible(out, reason_of(record));
     while (out->len > 0 && out->data[out->len - 1] == ' ')
         out->data[--out->len] = 0;
     text_addc(out, '\n');

@@ -18,7 +18,8 @@
 #include "runner/worker.h"
 
 /* Seconds. */
-static const double again_after_fault = INTAKE_AGAIN, again_while_held = 1;
+static const double again_after_fault = INTAKE_AGAIN, again_while_held = 1,
+                    patience = 600;
 
 static void state_source(const struct job *job, char out[64])
 {
@@ -274,6 +275,17 @@ static bool is_twin(struct intake *intake, struct item *item)
     return true;
 }
 
+/* Once for a file that is long in coming; it is waited for all the same. */
+static void tell_waiting(const struct intake *intake, struct item *item, double now)
+{
+    if (item->told || now - item->history.first < patience)
+        return;
+    item->told = true;
+    log_line(intake->log, LOG_WARN,
+             "%s: not complete after %g minutes: somebody writes to it", item->name,
+             patience / 60);
+}
+
 bool intake_look(struct intake *intake, struct item *item)
 {
     double now = clock_seconds();
@@ -289,6 +301,7 @@ bool intake_look(struct intake *intake, struct item *item)
     if (is_old(item, &job)) {
         done = true;
     } else if (verdict == DROP_WAIT && !is_recorded(item, &job)) {
+        tell_waiting(intake, item, now);
         item->due = now + drop.again;
         done = false;
     } else {

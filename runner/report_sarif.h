@@ -1,6 +1,6 @@
 /*
- * runner/report_sarif.h - findings as SARIF 2.1.0 (OASIS), which code hosts and editors show at
- * their lines.
+ * runner/report_sarif.h - findings as SARIF 2.1.0 (OASIS), which code hosts and editors
+ * show at their lines.
  */
 #ifndef RUNNER_REPORT_SARIF_H
 #define RUNNER_REPORT_SARIF_H
