@@ -173,6 +173,11 @@ static bool train(struct attempt *attempt, struct error *err)
              plan->device.name);
     attempt->record.resume =
         true; /* whatever ends this attempt, the next goes on from it */
+    /* a person who says --resume means the last checkpoint there is, under whatever text
+     */
+    if (attempt->options->resume && !attempt->options->spooled &&
+        !plan->resume_from_checkpoint)
+        plan->resume_from_checkpoint = "true";
     if (!job_event(&attempt->job, &attempt->record, EVENT_STARTED, NULL, err))
         return false;
     log_line(attempt->log, LOG_INFO, "job %s: attempt %" PRId64 " on %s%s",
@@ -249,6 +254,9 @@ static void tell(struct attempt *attempt, const struct ending *ending,
         report_line(&attempt->report,
                     "%s: %s; trainspool run --resume goes on from there",
                     attempt->job.path, ending->reason);
+    else if (!bad && !attempt->options->quiet && attempt->record.step == 0)
+        report_line(&attempt->report, "%s: no step was left to do, model in %s",
+                    attempt->job.path, attempt->look.patch.plan.output_dir);
     else if (!bad && !attempt->options->quiet)
         report_line(&attempt->report, "%s: done: %" PRId64 " steps, model in %s",
                     attempt->job.path, attempt->record.step,

@@ -165,7 +165,10 @@ static char *find_checkpoint(const struct run *run, bool *own)
     name = checkpoint_last(dir, NULL);
     if (name == NULL)
         log_line(run->options->log, LOG_WARN,
-                 "resume_from_checkpoint: no checkpoint in %s; beginning anew", dir);
+                 "resume: no checkpoint in %s; beginning anew", dir);
+    else
+        log_line(run->options->log, LOG_WARN,
+                 "resume: %s was saved under another text of the job", name);
     return name;
 }
 

@@ -27,6 +27,11 @@ says "shows what it mended" 'mended: max_grad_norm'
 says "and each logged step" "^{'loss': [0-9.]*, 'grad_norm': "
 says "and where the model is" 'a.yaml: done: 30 steps, model in a.run'
 holds "the state is done" is a.yaml done
+job 6 >longer.yaml
+ends "a short run" 0 "$trainspool" run -q longer.yaml
+ends "is made longer" 0 "$trainspool" run --resume --set max_steps=9 longer.yaml
+holds "from where it was" grep -q 'resume: from longer.run/checkpoint-6' longer.run/train.log
+holds "to its new end" test "$(step longer.yaml)" -eq 9
 job 4000 >at-once.yaml
 background "$trainspool" run -q at-once.yaml
 await 20 running at-once.yaml 1
