@@ -158,17 +158,16 @@ static char *find_checkpoint(const struct run *run, bool *own)
         run->options->resume || last ? checkpoint_last(dir, run->plan->job_digest) : NULL;
 
     *own = name != NULL;
-    if (name != NULL || wanted == NULL || strcmp(wanted, "false") == 0)
-        return name;
-    if (!last)
+    if (name == NULL && wanted != NULL && !last && strcmp(wanted, "false") != 0)
         return memory_strdup(wanted);
-    name = checkpoint_last(dir, NULL);
-    if (name == NULL)
-        log_line(run->options->log, LOG_WARN,
-                 "resume: no checkpoint in %s; beginning anew", dir);
-    else
+    if (name == NULL && last && (name = checkpoint_last(dir, NULL)) != NULL)
         log_line(run->options->log, LOG_WARN,
                  "resume: %s was saved under another text of the job", name);
+    if (name == NULL && (last || run->options->resume))
+        log_line(run->options->log, LOG_WARN,
+                 "resume: nothing in %s can be gone on from; beginning anew "
+                 "(save_only_model: true leaves out what it takes)",
+                 dir);
     return name;
 }
 
@@ -185,6 +184,8 @@ static bool resume(struct run *run, struct error *err)
         if (ok)
             log_line(run->options->log, LOG_INFO, "resume: from %s, step %" PRId64, name,
                      run->progress.step);
+        if (run->progress.step == 0)
+            history_clear(&run->history); /* it is evaluated again */
         after = own ? run->progress.step : run->progress.step - 1;
     }
     run->progress.total = run->steps.total;

@@ -6,6 +6,7 @@
 
 #include "tests/unit/training.h"
 
+#include <fcntl.h>
 #include <math.h>
 
 #include "base/json.h"
@@ -196,6 +197,35 @@ static void test_trainer_without_one_step_has_not_succeeded(void **state)
     unit_dir_free(dir);
 }
 
+/* With nothing to go on from a resumed run begins anew, and says so. */
+static void test_trainer_says_that_a_resume_begins_anew(void **state)
+{
+    char *dir = unit_dir_new(), *name = path_join(dir, "log");
+    char *job =
+        training_text(SHAKESPEARE, FULL_PT "max_steps: 4\nsave_only_model: true\n");
+    int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    struct training first = { .dir = dir, .job = job, .stop_after = 2 };
+    struct training second = {
+        .dir = dir, .job = job, .resume = true, .log = log_new(fd, LOG_INFO)
+    };
+    struct error err = { 0 }, none = { 0 };
+    struct text text;
+
+    (void)state;
+    assert_false(training_run(&first, &err));
+    training_must(&second);
+    assert_int_equal(second.steps, 4);
+    text_init(&text, 1 << 20);
+    assert_true(file_read(name, 1 << 20, &text, NULL, &none));
+    assert_non_null(strstr(text.data, "beginning anew"));
+    text_clear(&text);
+    log_free(second.log);
+    close(fd);
+    free(name);
+    free(job);
+    unit_dir_free(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -205,6 +235,7 @@ int main(void)
         cmocka_unit_test(test_trainer_saves_and_ends_with_the_best),
         cmocka_unit_test(test_trainer_eval_delay_counts_steps),
         cmocka_unit_test(test_trainer_without_one_step_has_not_succeeded),
+        cmocka_unit_test(test_trainer_says_that_a_resume_begins_anew),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
