@@ -125,6 +125,7 @@ unit_tests += %D%/unit/test_spans
 # runner
 unit_tests += %D%/unit/test_drop
 unit_tests += %D%/unit/test_job
+unit_tests += %D%/unit/test_machine
 unit_tests += %D%/unit/test_meter
 unit_tests += %D%/unit/test_names
 unit_tests += %D%/unit/test_options
@@ -132,6 +133,7 @@ unit_tests += %D%/unit/test_queue
 unit_tests += %D%/unit/test_report
 unit_tests += %D%/unit/test_steps
 unit_tests += %D%/unit/test_watch
+unit_tests += %D%/unit/test_worker
 
 # parsers, over their corpora
 fuzz_tests += %D%/fuzz/fuzz_dataset

@@ -54,6 +54,19 @@ static void test_job_table_leads_from_new_to_an_end_and_back(void **state)
     assert_int_equal(job_next(JOB_RUNNING, EVENT_CHANGED), JOB_NOWHERE);
 }
 
+static void test_job_can_be_cancelled_until_it_ends_and_retried_after(void **state)
+{
+    (void)state;
+    for (int from = JOB_NEW; from < JOB_STATES; from++) {
+        bool waits = from == JOB_NEW || from == JOB_READY || from == JOB_RUNNING;
+
+        assert_int_equal(job_next((enum job_state)from, EVENT_CANCELLED),
+                         waits ? JOB_STOPPED : JOB_NOWHERE);
+        assert_int_equal(job_next((enum job_state)from, EVENT_RETRIED),
+                         waits && from != JOB_NEW ? JOB_NOWHERE : JOB_NEW);
+    }
+}
+
 static void test_job_table_never_leaves_a_state_without_a_way_on(void **state)
 {
     (void)state;
@@ -252,6 +265,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_job_table_leads_from_new_to_an_end_and_back),
+        cmocka_unit_test(test_job_can_be_cancelled_until_it_ends_and_retried_after),
         cmocka_unit_test(test_job_table_never_leaves_a_state_without_a_way_on),
         cmocka_unit_test(test_job_names_lie_beside_it),
         cmocka_unit_test(test_job_source_changes_with_the_file),

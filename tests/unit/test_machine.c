@@ -1,0 +1,87 @@
+/* tests/unit/test_machine.c - which device a job is looked at for. */
+#include "config.h"
+
+#include "runner/machine.h"
+
+#include "base/size.h"
+#include "tests/unit/unit.h"
+
+static const char two_cards[] =
+    "trainspool-probe 1\n"
+    "cpu\tEPYC\t8\t68719476736\t60000000000\n"
+    "cuda\t0\tTesla T4\t7.5\t15000000000\t14000000000\t1\n"
+    "cuda\t1\tNVIDIA A100\t8.0\t42000000000\t41000000000\t1\n";
+
+static struct machine machine_of(const char *probe)
+{
+    struct machine machine = { 0 };
+    struct error err = { 0 };
+
+    assert_true(probe_read(probe, &machine.probe, &err));
+    return machine;
+}
+
+static void test_machine_gives_a_job_what_it_asks_for(void **state)
+{
+    static const struct {
+        const char *job, *device;
+    } cases[] = {
+        { "stage: sft\n", "NVIDIA A100" },
+        { "trainspool:\n  device: auto\n", "NVIDIA A100" },
+        { "trainspool:\n  device: cpu\n", "EPYC" },
+        { "trainspool:\n  device: cuda:0\n", "Tesla T4" },
+        { "use_cpu: true\n", "EPYC" },
+        { "use_cpu: false\n", "NVIDIA A100" },
+        { "trainspool: {device: cpu}\n", "EPYC" },
+        { "trainspool: cpu\n", "NVIDIA A100" },
+        { "no: [job\n", "NVIDIA A100" },
+        { "", "NVIDIA A100" },
+    };
+    struct machine machine = machine_of(two_cards);
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct error err = { 0 };
+        const struct device *device =
+            machine_device(&machine, cases[i].job, strlen(cases[i].job), &err);
+
+        assert_non_null(device);
+        assert_string_equal(device->name, cases[i].device);
+    }
+}
+
+static void test_machine_refuses_what_it_has_not(void **state)
+{
+    static const char job[] = "trainspool:\n  device: cuda:7\n";
+    struct machine machine = machine_of(two_cards);
+    struct error err = { 0 };
+
+    (void)state;
+    assert_null(machine_device(&machine, job, strlen(job), &err));
+    assert_int_equal(err.code, ERROR_DEVICE);
+}
+
+static void test_machine_named_on_the_command_line_wins(void **state)
+{
+    static const char job[] = "trainspool:\n  device: cpu\n";
+    struct machine machine;
+    struct error err = { 0 };
+
+    (void)state;
+    assert_true(machine_open("titan rtx", &machine, &err));
+    assert_string_equal(machine_device(&machine, job, strlen(job), &err)->name,
+                        "TITAN RTX");
+    assert_false(machine_open("titan rty", &machine, &err));
+    assert_int_equal(err.code, ERROR_USAGE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_machine_gives_a_job_what_it_asks_for),
+        cmocka_unit_test(test_machine_refuses_what_it_has_not),
+        cmocka_unit_test(test_machine_named_on_the_command_line_wins),
+    };
+
+    return cmocka_run_group_tests_name("machine", tests, NULL, NULL);
+}
