@@ -224,12 +224,14 @@ fuzz:
 	    CFLAGS='-g -fsanitize=fuzzer-no-link' --enable-sanitizers --without-cuda; }
 	$(MAKE) -C fuzz-build REPLAY= LDFLAGS=-fsanitize=fuzzer SECONDS=$(SECONDS) fuzz-run
 fuzz-run: $(fuzz_tests)
+	failed=; \
 	for target in $(fuzz_tests); do \
 	    name=$${target##*/fuzz_}; \
-	    $(MKDIR_P) corpus/$$name && \
+	    $(MKDIR_P) corpus/$$name; \
 	    $$target -max_total_time=$(SECONDS) -timeout=10 -artifact_prefix=$$name- \
-	        corpus/$$name '$(top_srcdir)/tests/fuzz/corpus/'$$name || exit 1; \
-	done
+	        corpus/$$name '$(top_srcdir)/tests/fuzz/corpus/'$$name || failed="$$failed $$name"; \
+	done; \
+	test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 clean-local:
 	rm -rf fuzz-build
 .PHONY: fuzz fuzz-run
