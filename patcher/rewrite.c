@@ -264,11 +264,17 @@ enum rewrite_fault rewrite_key(const struct rewrite *rewrite, const struct entry
     return REWRITE_OK;
 }
 
+/* What an entry ends with: its value, or its key where no value is written. */
+static const struct node *last_part(const struct entry *entry)
+{
+    return entry->value->bytes > 0 ? entry->value : entry->key;
+}
+
 /* The last scalar of a value. */
 static const struct node *last_leaf(const struct node *node)
 {
     while (node->count > 0 && node->kind != NODE_SCALAR)
-        node = node->kind == NODE_MAP ? node->entries[node->count - 1].value
+        node = node->kind == NODE_MAP ? last_part(&node->entries[node->count - 1])
                                       : node->items[node->count - 1];
     return node;
 }
