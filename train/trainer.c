@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
@@ -19,7 +20,9 @@
 #include "train/optimizer.h"
 #include "train/schedule.h"
 
-#define SAVE_AGAIN_SECONDS 5 /* after a save that failed: the disk may have been full */
+#define SAVE_AGAIN_SECONDS      5 /* after a save that failed: the disk may have been full */
+#define FINISH_PATIENCE_SECONDS 600 /* to make room before a trained model is given up \
+                                     */
 
 /* All that a run holds, so that it can be given back in one place. */
 struct run {
@@ -595,19 +598,36 @@ static bool check_updates(const struct run *run, struct error *err)
 
 /* The last checkpoint, then the model itself: a run that is killed between the two finds
  * the checkpoint, has no step left, and only publishes. */
-static bool finish(struct run *run, struct error *err)
+static bool write_result(struct run *run, struct error *err)
 {
     const struct plan *plan = run->plan;
-    bool ok;
 
     if (plan->save_strategy != WHEN_NO && !save(run, err))
         return false;
     if (plan->load_best_model_at_end && !load_best(run, err))
         return false;
-    ok = checkpoint_publish(run->model, plan, err);
-    if (ok && plan->export_dir != NULL)
-        ok = file_make_dirs(plan->export_dir, 0755, err) &&
-             model_export(run->model, plan->export_dir, err);
+    if (!checkpoint_publish(run->model, plan, err))
+        return false;
+    return plan->export_dir == NULL || (file_make_dirs(plan->export_dir, 0755, err) &&
+                                        model_export(run->model, plan->export_dir, err));
+}
+
+/* The trained weights are in memory only: where they cannot be written (a full disk)
+ * there is time to make room before they are given up. */
+static bool finish(struct run *run, struct error *err)
+{
+    const struct plan *plan = run->plan;
+    double until = clock_seconds() + FINISH_PATIENCE_SECONDS;
+    bool ok;
+
+    while (!(ok = write_result(run, err)) && err->code == ERROR_SYSTEM &&
+           clock_seconds() < until && !stopping(run)) {
+        log_line(run->options->log, LOG_ERROR,
+                 "end: the model is not saved: %s; trying again each %d s for %d minutes",
+                 err->text, SAVE_AGAIN_SECONDS, FINISH_PATIENCE_SECONDS / 60);
+        error_clear(err);
+        nanosleep(&(struct timespec) { .tv_sec = SAVE_AGAIN_SECONDS }, NULL);
+    }
     if (ok)
         log_line(run->options->log, LOG_INFO, "done: %" PRId64 " steps, model in %s",
                  run->progress.step, plan->output_dir);

@@ -121,6 +121,18 @@ if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=20m tmpfs small 2>/dev/null; t
     cmp -s small/out/model.safetensors wide/out/model.safetensors
     ok $? 'both give the same bits'
     umount small
+    mount -t tmpfs -o size=1m tmpfs small
+    job disk-end good good.jsonl 'output_dir: small/out'
+    "$trainspool" run disk-end.yaml >out 2>err &
+    pid=$!
+    pids="$pids $pid"
+    await 90 grep -q 'the model is not saved.*No space' disk-end.run/train.log
+    ok $? 'a disk that is full at the very end is said, and waited for'
+    mount -o remount,size=1g small
+    wait $pid
+    ok $? 'and nothing is lost'
+    holds 'the model is there' test -s small/out/model.safetensors
+    umount small
 else
     skip 'a full disk' 'no file system can be mounted here'
 fi
