@@ -31,6 +31,7 @@ libtrain_a_SOURCES += %D%/postprocessor.c %D%/postprocessor.h
 libtrain_a_SOURCES += %D%/pretokenizer.c %D%/pretokenizer.h
 libtrain_a_SOURCES += %D%/progress.c %D%/progress.h
 libtrain_a_SOURCES += %D%/rope.c %D%/rope.h
+libtrain_a_SOURCES += %D%/run.c %D%/run.h
 libtrain_a_SOURCES += %D%/safetensors.c %D%/safetensors.h
 libtrain_a_SOURCES += %D%/safetensors_write.c
 libtrain_a_SOURCES += %D%/schedule.c %D%/schedule.h

@@ -12,39 +12,16 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "train/checkpoint.h"
-#include "train/metrics.h"
 #include "train/optimizer.h"
+#include "train/run.h"
 #include "train/schedule.h"
 
-#define SAVE_AGAIN_SECONDS      5 /* after a save that failed: the disk may have been full */
-#define FINISH_PATIENCE_SECONDS 600 /* to make room before a trained model is given up \
-                                     */
-
-/* All that a run holds, so that it can be given back in one place. */
-struct run {
-    const struct plan *plan;
-    const struct trainer_options *options;
-    struct arena *arena;
-    struct backend *be;
-    struct model_config config;
-    struct tokenizer *tokenizer;
-    struct dataset *train, *eval; /* eval NULL: no evaluation */
-    size_t eval_size;             /* samples of a batch of it */
-    struct model *model;
-    struct batch batch;
-    struct metrics *metrics;
-    struct progress progress;
-    struct history history;
-    struct trainer_steps steps;
-    double started, logged_at; /* clock_seconds */
-    uint64_t logged_tokens;
-    double save_failed_at;                    /* 0: the last save was good */
-    double grad_norm, learning_rate, seconds; /* of the last step */
-};
+#define SAVE_AGAIN_SECONDS 5 /* after a save that failed: the disk may have been full */
+#define FINISH_PATIENCE_SECONDS                            \
+    600 /* to make room before a trained model is given up \
+         */
 
 static bool stopping(const struct run *run)
 {
@@ -74,197 +51,6 @@ static void number_text(double value, char out[32])
         snprintf(out, 32, value > 0 ? "inf" : "-inf");
     else
         snprintf(out, 32, "%.4g", value);
-}
-
-/* A token that the model has no row for would be read from somewhere else. */
-static bool check_tokens(const struct run *run, const struct dataset *data,
-                         struct error *err)
-{
-    if (data == NULL || dataset_token_max(data) < run->config.vocab_size)
-        return true;
-    return error_set(
-        err, ERROR_DATA,
-        "the data have token %u, and the model has only %zu (vocab_size in "
-        "config.json): its tokenizer is another model's, or has been added to",
-        dataset_token_max(data), run->config.vocab_size);
-}
-
-static bool open_data(struct run *run, struct error *err)
-{
-    const struct plan *plan = run->plan;
-
-    run->tokenizer = tokenizer_open(plan->model_name_or_path, err);
-    if (run->tokenizer == NULL)
-        return false;
-    run->train = dataset_open(plan, SPLIT_TRAIN, run->tokenizer, err);
-    if (run->train == NULL)
-        return false;
-    if (plan->eval_strategy != WHEN_NO || plan->eval_on_start ||
-        plan->load_best_model_at_end) {
-        run->eval = dataset_open(plan, SPLIT_EVAL, run->tokenizer, err);
-        if (run->eval == NULL)
-            return false;
-    }
-    run->steps = trainer_steps(
-        plan, dataset_batches(run->train, (size_t)plan->per_device_train_batch_size));
-    if (run->steps.total < 1)
-        return error_set(err, ERROR_DATA,
-                         "the data set gives no batch to train on; it has %zu samples",
-                         dataset_samples(run->train));
-    return check_tokens(run, run->train, err) && check_tokens(run, run->eval, err);
-}
-
-static size_t largest(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
-/* The loss is a mean over tokens, whatever the batches: an evaluation that would want
- * more memory than the training makes do with smaller ones. */
-static size_t eval_size(const struct run *run, size_t rows)
-{
-    size_t size = (size_t)run->plan->per_device_eval_batch_size;
-
-    while (size > 1 && dataset_rows_max(run->eval, size) > rows)
-        size /= 2;
-    return size;
-}
-
-static bool open_model(struct run *run, struct error *err)
-{
-    const struct plan *plan = run->plan;
-    struct model_options options = { .plan = plan,
-                                     .config = &run->config,
-                                     .backend = run->be };
-    size_t size = (size_t)plan->per_device_train_batch_size;
-
-    options.sequences_max = dataset_sequences_max(run->train, size);
-    options.rows_max = dataset_rows_max(run->train, size);
-    if (run->eval != NULL) {
-        size = run->eval_size = eval_size(run, options.rows_max);
-        options.sequences_max =
-            largest(options.sequences_max, dataset_sequences_max(run->eval, size));
-        options.rows_max = largest(options.rows_max, dataset_rows_max(run->eval, size));
-    }
-    run->model = model_new(&options, err);
-    return run->model != NULL && model_load(run->model, err);
-}
-
-/* Where to go on from, malloc'ed: after an interruption the job's own last checkpoint;
- * else what the job names.  "true" is the last of any text: the key itself makes the text
- * another one. */
-static char *find_checkpoint(const struct run *run, bool *own)
-{
-    const char *wanted = run->plan->resume_from_checkpoint, *dir = run->plan->output_dir;
-    bool last = wanted != NULL && strcmp(wanted, "true") == 0;
-    char *name =
-        run->options->resume || last ? checkpoint_last(dir, run->plan->job_digest) : NULL;
-
-    *own = name != NULL;
-    if (name == NULL && wanted != NULL && !last && strcmp(wanted, "false") != 0)
-        return memory_strdup(wanted);
-    if (name == NULL && last && (name = checkpoint_last(dir, NULL)) != NULL)
-        log_line(run->options->log, LOG_WARN,
-                 "resume: %s was saved under another text of the job", name);
-    if (name == NULL && (last || run->options->resume))
-        log_line(run->options->log, LOG_WARN,
-                 "resume: nothing in %s can be gone on from; beginning anew "
-                 "(save_only_model: true leaves out what it takes)",
-                 dir);
-    return name;
-}
-
-static bool resume(struct run *run, struct error *err)
-{
-    bool own, ok = true;
-    char *name = find_checkpoint(run, &own);
-    int64_t after = -1;
-
-    scaler_init(&run->progress.scaler, &run->plan->precision);
-    run->progress.best_metric = NAN;
-    if (name != NULL) {
-        ok = checkpoint_load(run->model, name, &run->progress, &run->history, err);
-        if (ok)
-            log_line(run->options->log, LOG_INFO, "resume: from %s, step %" PRId64, name,
-                     run->progress.step);
-        if (run->progress.step == 0)
-            history_clear(&run->history); /* it is evaluated again */
-        after = own ? run->progress.step : run->progress.step - 1;
-    }
-    run->progress.total = run->steps.total;
-    free(name);
-    return ok &&
-           checkpoint_begin(run->plan->output_dir, run->plan->job_digest, after, err);
-}
-
-static bool open_metrics(struct run *run, struct error *err)
-{
-    char *name;
-
-    if (!file_make_dirs(run->plan->run_dir, 0755, err))
-        return false;
-    name = path_join(run->plan->run_dir, "metrics.jsonl");
-    run->metrics =
-        metrics_open(name, run->progress.step > 0 ? run->progress.step : -1, err);
-    free(name);
-    return run->metrics != NULL;
-}
-
-static void describe(struct run *run)
-{
-    const struct plan *plan = run->plan;
-    char bytes[16];
-
-    memory_text(model_memory(run->model)->total, bytes);
-    log_line(run->options->log, LOG_INFO, "device: %s", run->be->ops->describe(run->be));
-    log_line(run->options->log, LOG_INFO, "precision: %s", plan->precision.message);
-    log_line(run->options->log, LOG_INFO,
-             "model: %" PRIu64 " parameters, %" PRIu64 " trainable, %s in memory",
-             model_total(run->model), model_trainable(run->model), bytes);
-    log_line(run->options->log, LOG_INFO,
-             "data: %zu samples, %" PRIu64 " tokens, the longest sample has %zu",
-             dataset_samples(run->train), dataset_tokens(run->train),
-             dataset_longest(run->train));
-    for (size_t i = 0; dataset_note(run->train, i) != NULL; i++)
-        log_line(run->options->log, LOG_WARN, "data: %s", dataset_note(run->train, i));
-    log_line(run->options->log, LOG_INFO,
-             "steps: %" PRId64 " in all, %" PRId64 " an epoch, each of %" PRId64
-             " x %" PRId64 " samples",
-             run->steps.total, run->steps.per_epoch, plan->gradient_accumulation_steps,
-             plan->per_device_train_batch_size);
-}
-
-static bool open_run(struct run *run, struct error *err)
-{
-    const struct plan *plan = run->plan;
-    struct backend_options options = { .device = &plan->device,
-                                       .threads = (int)plan->threads,
-                                       .no_onednn = run->options->no_onednn };
-
-    run->arena = arena_new();
-    if (!model_config_read(plan->model_name_or_path, run->arena, &run->config, err) ||
-        !open_data(run, err))
-        return false;
-    run->be = backend_open(&options, err);
-    if (run->be == NULL || !open_model(run, err) || !resume(run, err) ||
-        !open_metrics(run, err) || !file_make_dirs(plan->output_dir, 0755, err) ||
-        !checkpoint_tidy(plan->output_dir, err))
-        return false;
-    describe(run);
-    return true;
-}
-
-static void close_run(struct run *run)
-{
-    batch_clear(&run->batch);
-    history_clear(&run->history);
-    metrics_close(run->metrics);
-    model_free(run->model);
-    backend_close(run->be);
-    dataset_close(run->train);
-    dataset_close(run->eval);
-    tokenizer_close(run->tokenizer);
-    arena_free(run->arena);
 }
 
 /* What was there before the first step is no candidate, nor is NaN. */
@@ -367,6 +153,7 @@ static bool step(struct run *run, struct error *err)
     size_t batches = first + window <= all ? window : all - first;
     size_t trained = dataset_trained(run->train, (uint64_t)epoch, first, batches, size);
     double started = clock_seconds();
+    uint64_t tokens = progress->tokens;
 
     if (trained == 0)
         log_line(run->options->log, LOG_WARN,
@@ -379,6 +166,7 @@ static bool step(struct run *run, struct error *err)
     progress->window_steps += trained > 0;
     progress->epoch = (double)progress->step / (double)run->steps.per_epoch;
     run->seconds = clock_seconds() - started;
+    run->rate = run->seconds > 0 ? (double)(progress->tokens - tokens) / run->seconds : 0;
     return true;
 }
 
@@ -511,7 +299,7 @@ static bool after_step(struct run *run, struct error *err)
                                          .loss = run->progress.window_loss /
                                                  (double)run->progress.window_steps,
                                          .grad_norm = run->grad_norm,
-                                         .tokens_per_second = tokens_per_second(run),
+                                         .tokens_per_second = run->rate,
                                          .epoch = run->progress.epoch });
     if (run->progress.window_steps > 0 &&
         (last || (run->progress.step == 1 && plan->logging_first_step) ||
@@ -638,9 +426,9 @@ bool trainer_run(const struct plan *plan, const struct trainer_options *options,
                  struct error *err)
 {
     struct run run = { .plan = plan, .options = options };
-    bool ok = open_run(&run, err) && train(&run, err) && check_updates(&run, err) &&
+    bool ok = run_open(&run, err) && train(&run, err) && check_updates(&run, err) &&
               finish(&run, err);
 
-    close_run(&run);
+    run_close(&run);
     return ok;
 }

@@ -1,0 +1,42 @@
+/*
+ * train/run.h - all that a training run holds: data, model, device, progress.  The
+ * trainer opens it, steps it, and gives it back.
+ */
+#ifndef TRAIN_RUN_H
+#define TRAIN_RUN_H
+
+#include "base/arena.h"
+#include "train/checkpoint.h"
+#include "train/metrics.h"
+#include "train/trainer.h"
+
+/* All that a run holds, so that it can be given back in one place. */
+struct run {
+    const struct plan *plan;
+    const struct trainer_options *options;
+    struct arena *arena;
+    struct backend *be;
+    struct model_config config;
+    struct tokenizer *tokenizer;
+    struct dataset *train, *eval; /* eval NULL: no evaluation */
+    size_t eval_size;             /* samples of a batch of it */
+    struct model *model;
+    struct batch batch;
+    struct metrics *metrics;
+    struct progress progress;
+    struct history history;
+    struct trainer_steps steps;
+    double started, logged_at; /* clock_seconds */
+    uint64_t logged_tokens;
+    double save_failed_at; /* 0: the last save was good */
+    double grad_norm, learning_rate, seconds,
+        rate; /* of the last step; tokens a second */
+};
+
+/* Read the data, take the memory, load the weights, find where to go on from.  plan and
+ * options are set, all else is zero.  False: *err tells; run_close gives back what was
+ * taken. */
+bool run_open(struct run *run, struct error *err);
+void run_close(struct run *run);
+
+#endif
