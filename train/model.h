@@ -75,7 +75,8 @@ bool model_train(struct model *model, const struct batch *batch,
 
 /* Write what the method trains in Hugging Face's form into an existing folder: the whole
  * model (model.safetensors, config.json) or the adapter (adapter_model.safetensors,
- * adapter_config.json), and copies of the tokenizer files. */
+ * adapter_config.json, the config.json of its base), and copies of the tokenizer files.
+ */
 bool model_save(struct model *model, const char *dir, struct error *err);
 /* The whole model with the adapter merged, into an existing folder. */
 bool model_export(struct model *model, const char *dir, struct error *err);

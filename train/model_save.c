@@ -316,6 +316,7 @@ static bool save_adapter(const struct model *m, const char *dir, struct error *e
     }
     ok = write_tensors(dir, "adapter_model.safetensors", sources, count, err) &&
          write_adapter_config(m, dir, err) &&
+         put_text(dir, "config.json", m->config->text, m->config->text_len, err) &&
          copy_files(m->plan->model_name_or_path, dir, err);
     arena_free(arena);
     free(sources);
