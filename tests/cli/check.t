@@ -51,7 +51,7 @@ ends "--color always colours" 1 \
 says "the severity" "$(printf '\033\[31m')"
 ends "a file takes no colours" 1 "$trainspool" check --device "TITAN RTX" fp16.yaml
 holds "of itself" sh -c "! grep -q '$(printf '\033')' '$T/out'"
-if command -v script >/dev/null; then
+if script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
     env -u NO_COLOR TERM=xterm script -qec "'$trainspool' check --device cpu fp16.yaml" /dev/null \
         >"$T/out" 2>&1 </dev/null
     holds "a terminal does" grep -q "$(printf '\033')" "$T/out"
@@ -59,8 +59,8 @@ if command -v script >/dev/null; then
         >"$T/out" 2>&1 </dev/null
     holds "unless NO_COLOR is set" sh -c "! grep -q '$(printf '\033')' '$T/out'"
 else
-    skip "a terminal does" "no script(1)"
-    skip "unless NO_COLOR is set" "no script(1)"
+    skip "a terminal does" "no script(1), or no terminals here"
+    skip "unless NO_COLOR is set" "no script(1), or no terminals here"
 fi
 
 ends "an unknown device gives 2" 2 "$trainspool" check --device "TITAN RTY" fine.yaml

@@ -51,7 +51,7 @@ holds "its weights are those of an uninterrupted run" \
 
 job $steps | drop killed.yaml
 await 60 running spool/killed.yaml 45
-kill -KILL "$(pgrep -P "$daemon" | head -1)"
+kill -KILL "$(children "$daemon" | head -1)"
 crashed() { grep -q '"crashes":1' "spool/$1.run/state.json"; }
 await 20 crashed killed
 ok $? "a trainer that is killed is noticed"
@@ -63,7 +63,7 @@ holds "to the same weights" \
 
 { job $steps; printf 'trainspool:\n  max_retries: 0\n'; } | drop once.yaml
 await 60 running spool/once.yaml 5
-kill -KILL "$(pgrep -P "$daemon" | head -1)"
+kill -KILL "$(children "$daemon" | head -1)"
 await 20 is spool/once.yaml failed
 ok $? "max_retries: 0 forgives nothing"
 

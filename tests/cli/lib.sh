@@ -90,6 +90,16 @@ background() {
     daemon=$!
     pids="$pids $daemon"
 }
+# PROCESS: its children, as /proc tells.
+children() {
+    for children_stat in /proc/[0-9]*/stat; do
+        children_line=$(cat "$children_stat" 2>/dev/null) || continue
+        children_pid=${children_line%% *}
+        children_line=${children_line##*) ?} # state and parent stand behind the name
+        children_line=${children_line# }
+        [ "${children_line%% *}" != "$1" ] || echo "$children_pid"
+    done
+}
 gone() { ! kill -0 "$1" 2>/dev/null; }
 # PROCESS STATUS: a process of `background` ended with it.
 leaves() {
@@ -97,17 +107,8 @@ leaves() {
     [ $? -eq "$2" ]
 }
 
-# Every line is JSON; by python3 where it is, else by jq.
-is_json() {
-    if command -v python3 >/dev/null; then
-        python3 -c 'import json,sys
-lines = sys.stdin.readlines()
-[json.loads(line) for line in lines]
-sys.exit(not lines)'
-    elif command -v jq >/dev/null; then
-        jq -e . >/dev/null
-    fi
-}
+# It is JSON, by another's reader.
+is_json() { jq -e . >/dev/null; }
 # A small real model; the tests that train need it.
 model=$shared/data/stories260K/hf
 has_model() { [ -f "$model/config.json" ]; }

@@ -35,8 +35,9 @@ holds "to its new end" test "$(step longer.yaml)" -eq 9
 job 4000 >at-once.yaml
 background "$trainspool" run -q at-once.yaml
 await 20 running at-once.yaml 1
-kill -INT "$(pgrep -P "$daemon" | head -1)"
-kill -INT "$(pgrep -P "$daemon" | head -1)"
+trainer=$(children "$daemon" | head -1)
+kill -INT "$trainer"
+kill -INT "$trainer"
 holds "a second signal ends it at once" leaves "$daemon" 130
 holds "as stopped" is at-once.yaml stopped
 job 4000 >removed.yaml
@@ -92,7 +93,7 @@ background "$trainspool" run --resume --set max_steps=100000 long.yaml
 await 60 running long.yaml $((at + 1))
 holds "--resume goes on from it" grep -q "resume: from long.run/checkpoint-$at, step $at" \
     long.run/train.log
-trainer=$(pgrep -P "$daemon" | head -1)
+trainer=$(children "$daemon" | head -1)
 kill -KILL "$trainer"
 await 30 gone "$daemon"
 holds "a trainer that is killed: 1" leaves "$daemon" 1
