@@ -112,12 +112,54 @@ static void look_at_due(struct spool *spool)
     }
 }
 
+struct found {
+    char *name;
+    struct timespec arrived; /* ctime: a rename into the folder counts */
+};
+
+static int by_arrival(const void *a, const void *b)
+{
+    const struct found *one = a, *two = b;
+
+    if (one->arrived.tv_sec != two->arrived.tv_sec)
+        return one->arrived.tv_sec < two->arrived.tv_sec ? -1 : 1;
+    if (one->arrived.tv_nsec != two->arrived.tv_nsec)
+        return one->arrived.tv_nsec < two->arrived.tv_nsec ? -1 : 1;
+    return strcmp(one->name, two->name);
+}
+
+/* What lies in the folder, in the order it came: a folder tells names in no order. */
+static void look_at_all(struct spool *spool, DIR *dir)
+{
+    struct found *list = NULL;
+    size_t count = 0, room = 0;
+    struct dirent *entry;
+    struct stat st;
+
+    while ((entry = readdir(dir))) {
+        if (!drop_name_fits(entry->d_name) ||
+            fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        if (count == room) {
+            room = room ? 2 * room : 64;
+            list = memory_resize(list, room, sizeof(*list));
+        }
+        list[count++] = (struct found) { memory_strdup(entry->d_name), st.st_ctim };
+    }
+    if (count > 0)
+        qsort(list, count, sizeof(*list), by_arrival);
+    for (size_t i = 0; i < count; i++) {
+        on_name(spool, list[i].name, WATCH_SEEN);
+        free(list[i].name);
+    }
+    free(list);
+}
+
 static void scan(struct spool *spool)
 {
     double every = spool->watch ? scan_every : scan_deaf_every;
     int fd = openat(spool->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-    struct dirent *found;
 
     if (!dir) {
         log_line(spool->intake.log, LOG_ERROR, "watch: cannot read %s: %s", spool->path,
@@ -125,10 +167,10 @@ static void scan(struct spool *spool)
         if (fd >= 0)
             close(fd);
     }
-    while (dir && (found = readdir(dir)))
-        on_name(spool, found->d_name, WATCH_SEEN);
-    if (dir)
+    if (dir) {
+        look_at_all(spool, dir);
         closedir(dir);
+    }
     if (spool->watch && spool->names.count > CROWD)
         every = scan_crowd_every;
     spool->scan_at = clock_seconds() + every;
