@@ -396,8 +396,8 @@ static const struct rule rules[] = {
                  "20 to 30 % slower), then a smaller micro batch with more accumulation, "
                  "which keeps the "
                  "effective batch exactly (TS302). If nothing helps it is an error: "
-                 "shorten cutoff_len, "
-                 "lower lora_rank, or use lora. Learning rate and effective batch are "
+                 "use lora or a smaller model, or shorten cutoff_len where it is the "
+                 "activations that do not fit. Learning rate and effective batch are "
                  "never touched.",
       .source = "train/shapes.h; arXiv 2205.05198 for activations" },
     { .id = "TS302",
