@@ -48,6 +48,15 @@ struct backend_ops {
     /* Wait for all before it; tell the first failure, once, and be usable again. */
     bool (*sync)(struct backend *be, struct error *err);
 
+    /*
+     * Optional, NULL where there is nothing to gain: the operations from `begin` to `end` are
+     * the same, operands and all, whenever `key` (`bytes` long) is.  false: they have been
+     * done from a recording; issue none of them, nor `end`.  No upload, download or sync
+     * stands between the two.
+     */
+    bool (*begin)(struct backend *be, const void *key, size_t bytes);
+    void (*end)(struct backend *be);
+
     void (*matmul)(struct backend *be, const struct op_matmul *op);
     void (*sum_rows)(struct backend *be, const struct op_sum_rows *op);
     void (*embedding)(struct backend *be, const struct op_embedding *op);
@@ -65,6 +74,7 @@ struct backend_ops {
     void (*zero)(struct backend *be, const struct op_zero *op);
     void (*dropout)(struct backend *be, const struct op_dropout *op);
     void (*square_sum)(struct backend *be, const struct op_square_sum *op);
+    void (*decide)(struct backend *be, const struct op_decide *op);
     void (*adamw)(struct backend *be, const struct op_adamw *op);
     void (*sgd)(struct backend *be, const struct op_sgd *op);
 };

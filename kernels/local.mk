@@ -40,7 +40,9 @@ endif
 
 # Kernels and their C side.  nvcc makes the objects of the .cu files by the rule below.
 if HAVE_CUDA
-libkernels_a_SOURCES += %D%/cuda/cuda_backend.c
+libkernels_a_SOURCES += %D%/cuda/block.cuh %D%/cuda/device.cuh
+libkernels_a_SOURCES += %D%/cuda/cuda_backend.c %D%/cuda/cuda_backend.h
+libkernels_a_SOURCES += %D%/cuda/cuda_launch.h
 endif
 
 # What the file's name says decides its flags.  (Variables of a pattern, as flags of a target

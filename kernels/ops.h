@@ -15,6 +15,37 @@
 #include <stdbool.h>
 
 #include "kernels/tensor.h"
+#include "precision/scaler.h"
+
+/*
+ * The numbers of one optimizer step, in the backend's memory: operations read them there, so
+ * that the list of operations is the same in every step (a CUDA graph plays it again) and
+ * no step waits for the host.  The host writes all of it before a step and reads it after.
+ */
+struct step_numbers {
+    /* from the host */
+    double learning_rate;
+    double max_grad_norm; /* 0: no clipping */
+    int64_t step;         /* Adam's count if this step is made, from 1 */
+    uint64_t draw;        /* of the micro-batch: what dropout masks are drawn by */
+    float grad_scale;     /* loss scale / trained tokens of the window */
+    /* by op_decide */
+    int32_t finite;       /* 0: the step is not made */
+    double square_sum;    /* of the gradients as they are */
+    double norm;          /* of the unscaled gradients */
+    double factor;        /* what gradients are multiplied by: clip / loss scale */
+    struct scaler scaler; /* from the host, updated */
+};
+
+/*
+ * Once the gradients of a window are whole and square_sum is theirs:
+ *   norm = sqrt(square_sum) / scaler.scale;  finite = norm is
+ *   factor = min(1, max_grad_norm / (norm + 1e-6)) / scaler.scale
+ * (torch/nn/utils/clip_grad.py), then the scaler as scaler_update, without its diagnosis.
+ */
+struct op_decide {
+    struct step_numbers *numbers;
+};
 
 /*
  * out (M, N) = beta * out + alpha * op(a) * op(b) + bias
@@ -25,11 +56,16 @@
  * forward  Y = X W^T:    a = X, b = W, trans_b         W is (out, in), as Hugging Face stores it
  * backward dX = dY W:    a = dY, b = W
  *          dW += dY^T X: a = dY, trans_a, b = X, beta 1, out fp32
+ * round_a, round_b: FORMAT_FP8_E4M3 or FORMAT_FP8_E5M2: that operand is rounded to it first,
+ * with one scale for the whole matrix that takes its largest number to the format's (both
+ * operands or none; Micikevicius et al., "FP8 Formats for Deep Learning", 2022).
+ * FORMAT_FP32, which is zero: as it is.
  */
 struct op_matmul {
     struct tensor out, a, b, bias;
     bool trans_a, trans_b;
     float alpha, beta;
+    enum format round_a, round_b;
 };
 
 /* out (1, C) fp32 += sum over rows of x (N, C).  Gradient of a bias. */
@@ -95,8 +131,9 @@ struct op_rope {
  * Query head h reads key/value head h / (H/K).
  *   out (N, H*D) = softmax(scale * q k^T) v        q, out (N, H*D), k, v (N, K*D) compute
  *   lse (H, N) fp32 = log sum exp of the scaled scores, kept for the backward pass
- * Where q is bf16 a backend may round the weights (and their gradients) to bf16 before they are
- * multiplied with v (q, k), as FlashAttention does; the sum that divides them is of those in fp32.
+ * Where q is 16-bit a backend may round the weights (and their gradients) to its format before
+ * they are multiplied with v (q, k), as FlashAttention does; the sum that divides them is of
+ * those in fp32.
  * Dao, "FlashAttention-2", 2023.  `longest` is the longest run.
  */
 struct op_attention {
@@ -133,12 +170,17 @@ struct op_swiglu_backward {
  *   logits (R, V) fp32 scratch and rows (R, C) twice in scratch: R >= 1 is the chunk; the result
  *   does not depend on it but for rounding of dw.
  *   gathered, dgathered (R, C) compute: scratch for the rows that have a target
+ *   rows (N) scratch: their places.  labelled: no more rows than this have one; 0: not told.
+ *   scale: one more factor of grad_scale, in the backend's memory; NULL: 1
  * dx absent: loss only.  label smoothing e: target (1 - e) onehot + e / V.
  */
 struct op_classifier {
     struct tensor losses, dx, dw, x, w;
     struct tensor logits, dlogits, gathered, dgathered; /* scratch; dlogits (R, V) compute */
     const int32_t *targets;
+    int32_t *rows; /* scratch; NULL where the backend wants none */
+    size_t labelled;
+    const float *scale;
     float grad_scale, smoothing;
 };
 
@@ -160,12 +202,14 @@ struct op_zero {
 /*
  * out = keep ? x / (1 - p) : 0.  Element i is kept if random_uniform(seed, RANDOM_DROPOUT,
  * stream, step * size + i) >= p: a function of place and step, no state.  out may be x; the
- * backward pass is the same operation on the gradient.
+ * backward pass is the same operation on the gradient.  draw: added to step, in the backend's
+ * memory; NULL: 0.
  */
 struct op_dropout {
     struct tensor out, x;
     float p;
     uint64_t seed, step;
+    const uint64_t *draw;
     uint32_t stream;
 };
 
@@ -185,20 +229,39 @@ struct op_square_sum {
  *   m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2
  *   w -= lr / (1 - b1^step) * m / (sqrt(v) / sqrt(1 - b2^step) + eps)
  * copy = w in a 16-bit format, or absent.  step counts from 1.
+ *
+ * numbers: where given (in the backend's memory), nothing is done unless numbers->finite; lr is
+ * multiplied by numbers->learning_rate, grad_scale by numbers->factor, and step is its.
+ *
+ * stochastic: a 16-bit w is rounded up or down with the odds of its place between the two, so
+ * that small updates are not lost on average; m and v to the nearest.  The draw is
+ * random_bits(seed, RANDOM_ROUNDING, stream, step * size + i), of which the upper 16 bits are
+ * compared with what would be cut off.  Gupta et al., "Deep Learning with Limited Numerical
+ * Precision", 2015.
  */
 struct op_adamw {
     struct tensor w, grad, m, v, copy;
     double lr, beta1, beta2, eps, decay, grad_scale;
     int64_t step;
+    const struct step_numbers *numbers;
+    bool stochastic;
+    uint64_t seed;
+    uint32_t stream;
 };
 
 /*
- * Plain gradient descent on one tensor, as torch.optim.SGD without momentum; formats as above:
+ * Plain gradient descent on one tensor, as torch.optim.SGD without momentum; formats, numbers
+ * and rounding as above (step is read only for the draw):
  *   w -= lr * (grad_scale * grad + decay * w);  copy = w in a 16-bit format, or absent
  */
 struct op_sgd {
     struct tensor w, grad, copy;
     double lr, decay, grad_scale;
+    int64_t step;
+    const struct step_numbers *numbers;
+    bool stochastic;
+    uint64_t seed;
+    uint32_t stream;
 };
 
 #endif

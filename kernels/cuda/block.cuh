@@ -1,0 +1,130 @@
+/*
+ * kernels/cuda/block.cuh - what kernels of one block have in common: number formats, loads of
+ * several numbers at once, sums over a warp and a block, random bits.
+ *
+ * Sums have a fixed order: a butterfly in the warp, then the warps in order.
+ */
+#ifndef KERNELS_CUDA_BLOCK_CUH
+#define KERNELS_CUDA_BLOCK_CUH
+
+#include "kernels/cuda/device.cuh"
+#include "precision/format.h"
+
+enum { WARP = 32 };
+#define WHOLE_WARP 0xffffffffu
+
+/* The three formats as types.  Conversions round to nearest even. */
+typedef __half fp16;
+typedef __nv_bfloat16 bf16;
+
+__device__ inline float to_float(float x) { return x; }
+__device__ inline float to_float(fp16 x) { return __half2float(x); }
+__device__ inline float to_float(bf16 x) { return __bfloat162float(x); }
+
+template <typename T> __device__ inline T from_float(float x);
+template <> __device__ inline float from_float<float>(float x) { return x; }
+template <> __device__ inline fp16 from_float<fp16>(float x) { return __float2half_rn(x); }
+template <> __device__ inline bf16 from_float<bf16>(float x) { return __float2bfloat16_rn(x); }
+
+/* `n` numbers that are read or written in one access of n * sizeof(T) <= 16 bytes; the
+ * address is a multiple of that. */
+template <typename T, int n>
+struct alignas(sizeof(T) * n) pack {
+    T at[n];
+};
+
+template <int n, typename T>
+__device__ inline void load(float out[n], const T *from)
+{
+    pack<T, n> p = *(const pack<T, n> *)from;
+
+#pragma unroll
+    for (int i = 0; i < n; i++)
+        out[i] = to_float(p.at[i]);
+}
+
+template <int n, typename T>
+__device__ inline void store(T *to, const float in[n])
+{
+    pack<T, n> p;
+
+#pragma unroll
+    for (int i = 0; i < n; i++)
+        p.at[i] = from_float<T>(in[i]);
+    *(pack<T, n> *)to = p;
+}
+
+/* All lanes get the sum (the largest) over the warp. */
+__device__ inline float warp_sum(float x)
+{
+#pragma unroll
+    for (int i = WARP / 2; i > 0; i /= 2)
+        x += __shfl_xor_sync(WHOLE_WARP, x, i);
+    return x;
+}
+
+__device__ inline double warp_sum(double x)
+{
+#pragma unroll
+    for (int i = WARP / 2; i > 0; i /= 2)
+        x += __shfl_xor_sync(WHOLE_WARP, x, i);
+    return x;
+}
+
+__device__ inline float warp_largest(float x)
+{
+#pragma unroll
+    for (int i = WARP / 2; i > 0; i /= 2)
+        x = fmaxf(x, __shfl_xor_sync(WHOLE_WARP, x, i));
+    return x;
+}
+
+/* All threads of the block (blockDim.x of them, whole warps) get the sum.  `room` is shared
+ * memory for 32 numbers; it may be used again at once. */
+template <typename T>
+__device__ inline T block_sum(T x, T *room)
+{
+    int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
+
+    x = warp_sum(x);
+    if (lane == 0)
+        room[warp] = x;
+    __syncthreads();
+    x = warp_sum(lane < warps ? room[lane] : T(0));
+    __syncthreads();
+    return x;
+}
+
+/* base/random.h's random_bits: Philox 4x32-10 */
+__device__ inline uint4 random_block(uint64_t seed, uint32_t site, uint32_t stream,
+                                     uint64_t block)
+{
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = stream, c3 = site;
+
+#pragma unroll
+    for (int i = 0; i < 10; i++) {
+        uint32_t h0 = __umulhi(0xD2511F53u, c0), l0 = 0xD2511F53u * c0;
+        uint32_t h1 = __umulhi(0xCD9E8D57u, c2), l1 = 0xCD9E8D57u * c2;
+
+        c0 = h1 ^ c1 ^ k0;
+        c1 = l1;
+        c2 = h0 ^ c3 ^ k1;
+        c3 = l0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    return make_uint4(c0, c1, c2, c3);
+}
+
+/*
+ * One place where a format becomes a type: BY_FORMAT(op->x.format, T, launch_it<T>(...)) is
+ * the expression with T float, fp16 or bf16; cudaErrorNotSupported for any other format.
+ */
+#define BY_FORMAT(format, T, ...)                              \
+    ((format) == FORMAT_FP32   ? ([&] { using T = float; return __VA_ARGS__; }()) \
+     : (format) == FORMAT_FP16 ? ([&] { using T = fp16; return __VA_ARGS__; }())  \
+     : (format) == FORMAT_BF16 ? ([&] { using T = bf16; return __VA_ARGS__; }())  \
+                               : cudaErrorNotSupported)
+
+#endif
