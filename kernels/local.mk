@@ -40,9 +40,10 @@ endif
 
 # Kernels and their C side.  nvcc makes the objects of the .cu files by the rule below.
 if HAVE_CUDA
-libkernels_a_SOURCES += %D%/cuda/block.cuh %D%/cuda/device.cuh
+libkernels_a_SOURCES += %D%/cuda/block.cuh
 libkernels_a_SOURCES += %D%/cuda/cuda_backend.c %D%/cuda/cuda_backend.h
 libkernels_a_SOURCES += %D%/cuda/cuda_launch.h
+libkernels_a_SOURCES += %D%/cuda/hardware.cuh
 endif
 
 # What the file's name says decides its flags.  (Variables of a pattern, as flags of a target

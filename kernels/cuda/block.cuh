@@ -7,7 +7,7 @@
 #ifndef KERNELS_CUDA_BLOCK_CUH
 #define KERNELS_CUDA_BLOCK_CUH
 
-#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/hardware.cuh"
 #include "precision/format.h"
 
 enum { WARP = 32 };

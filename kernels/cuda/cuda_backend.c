@@ -6,7 +6,7 @@
  */
 #include "config.h"
 
-#include "kernels/backend.h"
+#include "kernels/cuda/cuda_backend.h"
 
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -41,7 +41,7 @@ static bool device_read(int ordinal, struct device *out, char *note, size_t note
     return true;
 }
 
-static size_t cuda_devices(struct device *out, size_t room, char *note, size_t note_room)
+size_t cuda_devices(struct device *out, size_t room, char *note, size_t note_room)
 {
     int count = 0;
     size_t found = 0;

@@ -1,5 +1,5 @@
 /*
- * kernels/cuda/device.cuh - what only the hardware can do: launching, shared memory of a size
+ * kernels/cuda/hardware.cuh - what only the hardware can do: launching, shared memory of a size
  * chosen at run time, and instructions that CUDA C has no word for.  Kernels use them through
  * these functions alone, so that a test can put its own in this file's place and run the
  * kernels on the CPU (tests/emulation/).
@@ -7,8 +7,8 @@
  * Fragments are PTX's (ISA 9, "Warp-level matrix instructions"): with lane = 4 g + t, a
  * register holds two neighbours of a row, the lower column in the lower half.
  */
-#ifndef KERNELS_CUDA_DEVICE_CUH
-#define KERNELS_CUDA_DEVICE_CUH
+#ifndef KERNELS_CUDA_HARDWARE_CUH
+#define KERNELS_CUDA_HARDWARE_CUH
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
