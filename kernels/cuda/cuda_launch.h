@@ -55,6 +55,10 @@ cudaError_t launch_rope(const struct cuda_launch *to, const struct op_rope *op);
 cudaError_t launch_attention(const struct cuda_launch *to, const struct op_attention *op);
 cudaError_t launch_attention_backward(const struct cuda_launch *to,
                                       const struct op_attention_backward *op);
+/* attention_plain.cu, attention_plain_backward.cu: any format, head size and stride */
+cudaError_t launch_attention_plain(const struct cuda_launch *to, const struct op_attention *op);
+cudaError_t launch_attention_backward_plain(const struct cuda_launch *to,
+                                            const struct op_attention_backward *op);
 
 /* swiglu.cu */
 cudaError_t launch_swiglu(const struct cuda_launch *to, const struct op_swiglu *op);
