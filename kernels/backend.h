@@ -43,6 +43,7 @@ struct backend_ops {
     /* One large block, zeroed; NULL with ERROR_DEVICE or ERROR_SYSTEM and the size wanted. */
     void *(*alloc)(struct backend *be, size_t bytes, struct error *err);
     void (*free)(struct backend *be, void *block);
+    /* `from` is read before upload returns; what download wants is in `to` after sync. */
     void (*upload)(struct backend *be, void *to, const void *from, size_t bytes);
     void (*download)(struct backend *be, void *to, const void *from, size_t bytes);
     /* Wait for all before it; tell the first failure, once, and be usable again. */

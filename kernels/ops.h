@@ -228,16 +228,17 @@ struct op_square_sum {
  *   g = grad_scale * grad;  w -= lr * decay * w
  *   m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2
  *   w -= lr / (1 - b1^step) * m / (sqrt(v) / sqrt(1 - b2^step) + eps)
- * copy = w in a 16-bit format, or absent.  step counts from 1.
+ * copy = w in any of the three formats, or absent.  step counts from 1.
  *
  * numbers: where given (in the backend's memory), nothing is done unless numbers->finite; lr is
  * multiplied by numbers->learning_rate, grad_scale by numbers->factor, and step is its.
  *
  * stochastic: a 16-bit w is rounded up or down with the odds of its place between the two, so
- * that small updates are not lost on average; m and v to the nearest.  The draw is
- * random_bits(seed, RANDOM_ROUNDING, stream, step * size + i), of which the upper 16 bits are
- * compared with what would be cut off.  Gupta et al., "Deep Learning with Limited Numerical
- * Precision", 2015.
+ * that small updates are not lost on average; m and v to the nearest.  The draw for number i
+ * is random_bits(seed, RANDOM_ROUNDING, (uint32_t)step, first + i), of which the upper 16 bits
+ * are compared with what would be cut off.  first: the place of w among all weights of the
+ * step, so that the draws are the same however these are split into operations.  Gupta et
+ * al., "Deep Learning with Limited Numerical Precision", 2015.
  */
 struct op_adamw {
     struct tensor w, grad, m, v, copy;
@@ -245,14 +246,13 @@ struct op_adamw {
     int64_t step;
     const struct step_numbers *numbers;
     bool stochastic;
-    uint64_t seed;
-    uint32_t stream;
+    uint64_t seed, first;
 };
 
 /*
  * Plain gradient descent on one tensor, as torch.optim.SGD without momentum; formats, numbers
  * and rounding as above (step is read only for the draw):
- *   w -= lr * (grad_scale * grad + decay * w);  copy = w in a 16-bit format, or absent
+ *   w -= lr * (grad_scale * grad + decay * w);  copy = w in any format, or absent
  */
 struct op_sgd {
     struct tensor w, grad, copy;
@@ -260,8 +260,7 @@ struct op_sgd {
     int64_t step;
     const struct step_numbers *numbers;
     bool stochastic;
-    uint64_t seed;
-    uint32_t stream;
+    uint64_t seed, first;
 };
 
 #endif
