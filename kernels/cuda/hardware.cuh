@@ -140,6 +140,21 @@ __device__ inline void copies_wait()
 #endif
 }
 
+/* Two numbers rounded to nearest even in one register, the first in the lower half. */
+__device__ inline uint32_t pack_fp16(float low, float high)
+{
+    __half2 pair = __floats2half2_rn(low, high);
+
+    return *(uint32_t *)&pair;
+}
+
+__device__ inline uint32_t pack_bf16(float low, float high)
+{
+    __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+
+    return *(uint32_t *)&pair;
+}
+
 /* 2^x, to 2 units in the last place; exactly 0 for -inf */
 __device__ inline float exp2_fast(float x)
 {
