@@ -10,6 +10,7 @@
 #define KERNELS_BACKEND_H
 
 #include "base/error.h"
+#include "base/log.h"
 #include "kernels/ops.h"
 #include "precision/device.h"
 
@@ -24,6 +25,10 @@ struct backend_options {
     const struct device *device; /* kind and ordinal */
     int threads;                 /* CPU: 0 for all that may be used */
     bool no_onednn;              /* CPU: our own products, whatever is installed */
+    bool tf32;                   /* CUDA: fp32 operands of a product are read as TF32 */
+    size_t rounded_bytes;        /* CUDA: what the operands of the largest product with round_a,
+                                    round_b take, a byte each number; 0: got when first met */
+    struct log *log;             /* for what is worth a line once; NULL: not told */
 };
 
 struct backend_ops {

@@ -43,6 +43,7 @@ if HAVE_CUDA
 libkernels_a_SOURCES += %D%/cuda/block.cuh
 libkernels_a_SOURCES += %D%/cuda/cuda_backend.c %D%/cuda/cuda_backend.h
 libkernels_a_SOURCES += %D%/cuda/cuda_launch.h
+libkernels_a_SOURCES += %D%/cuda/cuda_library.c %D%/cuda/cuda_library.h
 libkernels_a_SOURCES += %D%/cuda/hardware.cuh
 endif
 

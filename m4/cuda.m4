@@ -1,17 +1,19 @@
-dnl TS_CUDA: nvcc, the runtime library and the architectures.
+dnl TS_CUDA: nvcc, the runtime library, the headers of cuBLASLt and the architectures.
 dnl
 dnl   --with-cuda        CUDA must be there; --with-cuda=DIR says where
 dnl   --without-cuda     leave it out; the default takes it where it is found
 dnl   --with-cuda-archs  capabilities to make code for, "75 90" compiles faster than all
 dnl
-dnl The runtime is linked statically, so that the program starts without a driver and says so.
+dnl The runtime is linked statically, so that the program starts without a driver and says so;
+dnl cuBLASLt is loaded when a GPU is opened (kernels/cuda/cuda_library.c).
 AC_DEFUN([TS_CUDA], [
     AC_ARG_WITH([cuda],
         [AS_HELP_STRING([--with-cuda=DIR], [CUDA toolkit (default: found or left out)])],
         [], [with_cuda=auto])
     AC_ARG_WITH([cuda-archs],
-        [AS_HELP_STRING([--with-cuda-archs=LIST], [compute capabilities without the dot])],
-        [cuda_archs=$withval], [cuda_archs="75 80 86 89 90 100 120"])
+        [AS_HELP_STRING([--with-cuda-archs=LIST],
+            [compute capabilities without the dot (default: all that nvcc knows of 60 61 70 75 80 86 89 90 100 120)])],
+        [cuda_archs=$withval], [cuda_archs="60 61 70 75 80 86 89 90 100 120"])
 
     have_cuda=no
     AS_CASE([$with_cuda],
@@ -19,11 +21,15 @@ AC_DEFUN([TS_CUDA], [
         [auto|yes], [TS_CUDA_FIND([$CUDA_HOME $CUDA_PATH /usr/local/cuda /usr/lib/cuda /usr])],
         [TS_CUDA_FIND([$with_cuda])])
     AS_IF([test "$with_cuda" != no && test "$with_cuda" != auto && test "$have_cuda" = no],
-          [AC_MSG_ERROR([no CUDA toolkit with nvcc, cuda_runtime.h and libcudart_static.a found])])
+          [AC_MSG_ERROR([no CUDA toolkit with nvcc, cuda_runtime.h, cublasLt.h and libcudart_static.a found])])
 
     AS_IF([test "$have_cuda" != no],
           [TS_CUDA_FLAGS
-           AC_DEFINE([HAVE_CUDA], [1], [kernels/cuda is built])])
+           AC_DEFINE([HAVE_CUDA], [1], [kernels/cuda is built])
+           AC_DEFINE_UNQUOTED([CUDA_ARCHS], ["$ts_taken"],
+               [compute capabilities that kernels/cuda has code for, and PTX of the last])
+           AC_DEFINE_UNQUOTED([CUDA_LIBRARY_DIR], ["$ts_library_dir"],
+               [where the toolkit has its libraries])])
     AM_CONDITIONAL([HAVE_CUDA], [test "$have_cuda" != no])
     AC_SUBST([NVCC])
     AC_SUBST([NVCC_FLAGS])
@@ -36,32 +42,36 @@ AC_DEFUN([TS_CUDA_FIND], [
     AC_MSG_CHECKING([for CUDA])
     for dir in $1; do
         AS_IF([test "$have_cuda" = no && test -x "$dir/bin/nvcc" \
-               && test -f "$dir/include/cuda_runtime.h"],
+               && test -f "$dir/include/cuda_runtime.h" && test -f "$dir/include/cublasLt.h"],
               [for lib in lib64 lib lib/x86_64-linux-gnu; do
                    AS_IF([test "$have_cuda" = no && test -f "$dir/$lib/libcudart_static.a"],
                          [have_cuda=$dir
                           NVCC=$dir/bin/nvcc
                           CUDA_CPPFLAGS="-isystem $dir/include"
-                          CUDA_LIBS="-L$dir/$lib -lcudart_static -lrt -ldl -lpthread -lstdc++"])
+                          CUDA_LIBS="-L$dir/$lib -lcudart_static -lrt -ldl -lpthread -lstdc++"
+                          ts_library_dir=$dir/$lib])
                done])
     done
     AC_MSG_RESULT([$have_cuda])
 ])
 
 dnl Machine code for each capability this nvcc knows, and PTX of the newest for those to come.
+dnl The assembler is most of the work: a thread for each architecture, two at a time.
 AC_DEFUN([TS_CUDA_FLAGS], [
     AC_MSG_CHECKING([for compute capabilities of $NVCC])
     ts_known=$($NVCC --list-gpu-arch 2>/dev/null)
     ts_taken=
-    NVCC_FLAGS="-std=c++17 -O3 -lineinfo"
+    NVCC_FLAGS="-std=c++17 -O3 -lineinfo --threads 2 -Xcompiler -Wall,-Wextra"
     for arch in $cuda_archs; do
         AS_CASE([" "$(echo $ts_known)" "], [*" compute_$arch "*],
                 [NVCC_FLAGS="$NVCC_FLAGS -gencode arch=compute_$arch,code=sm_$arch"
-                 ts_taken="$ts_taken $arch"
+                 ts_taken="$ts_taken${ts_taken:+ }$arch"
                  ts_newest=$arch])
     done
     AS_IF([test -z "$ts_taken"], [AC_MSG_ERROR([$NVCC knows none of: $cuda_archs])])
     NVCC_FLAGS="$NVCC_FLAGS -gencode arch=compute_$ts_newest,code=compute_$ts_newest"
+    AS_CASE([" $ts_taken "], [*" 6"*|*" 7@<:@012@:>@"*],
+            [NVCC_FLAGS="$NVCC_FLAGS -Wno-deprecated-gpu-targets"])
     AC_MSG_RESULT([$ts_taken])
-    have_cuda="$have_cuda (sm$ts_taken)"
+    have_cuda="$have_cuda (sm $ts_taken)"
 ])

@@ -173,7 +173,9 @@ bool run_open(struct run *run, struct error *err)
     const struct plan *plan = run->plan;
     struct backend_options options = { .device = &plan->device,
                                        .threads = (int)plan->threads,
-                                       .no_onednn = run->options->no_onednn };
+                                       .no_onednn = run->options->no_onednn,
+                                       .tf32 = plan->precision.compute == FORMAT_TF32,
+                                       .log = run->options->log };
 
     run->arena = arena_new();
     if (!model_config_read(plan->model_name_or_path, run->arena, &run->config, err) ||
