@@ -31,6 +31,17 @@ struct backend_options {
     struct log *log;             /* for what is worth a line once; NULL: not told */
 };
 
+/*
+ * The processes of one run, one for each device of this machine.  links: sockets of
+ * base/link.h, of rank 0 to ranks 1, 2, ...; of each other to rank 0 alone.  They are
+ * borrowed, used inside join, and watched later for a rank that has ended.
+ */
+#define BACKEND_RANKS_MAX 16
+struct backend_group {
+    int rank, ranks;
+    const int *links;
+};
+
 struct backend_ops {
     const char *name; /* as in `device: cuda` */
     enum device_kind kind;
@@ -62,6 +73,24 @@ struct backend_ops {
      */
     bool (*begin)(struct backend *be, const void *key, size_t bytes);
     void (*end)(struct backend *be);
+
+    /*
+     * Optional, NULL where a backend works alone.  After join, each rank makes the same calls
+     * of reduce, all_reduce and all_gather in the same order, not inside begin and end.  They
+     * wait for what was issued before, run beside what is issued after, which must leave their
+     * operands alone until `meet`, and are no recording's part.  Sums have a fixed order.  A
+     * rank that ends fails the others' next sync instead of making them wait for it.
+     */
+    bool (*join)(struct backend *be, const struct backend_group *group,
+                 struct error *err);
+    /* data of rank `root` = sum over the ranks of theirs, fp32, which stay as they are */
+    void (*reduce)(struct backend *be, float *data, size_t count, int root);
+    /* data of every rank = sum over the ranks; a few numbers */
+    void (*all_reduce)(struct backend *be, double *data, size_t count);
+    /* data has one piece of `bytes` for each rank: every rank's own goes to the others */
+    void (*all_gather)(struct backend *be, void *data, size_t bytes);
+    /* What is issued from here on comes after them. */
+    void (*meet)(struct backend *be);
 
     void (*matmul)(struct backend *be, const struct op_matmul *op);
     void (*sum_rows)(struct backend *be, const struct op_sum_rows *op);

@@ -32,6 +32,7 @@ unit_tests += %D%/unit/test_digest
 unit_tests += %D%/unit/test_error
 unit_tests += %D%/unit/test_file
 unit_tests += %D%/unit/test_json
+unit_tests += %D%/unit/test_link
 unit_tests += %D%/unit/test_log
 unit_tests += %D%/unit/test_random
 unit_tests += %D%/unit/test_spawn
@@ -59,6 +60,7 @@ unit_tests += %D%/unit/test_cpu_norm
 unit_tests += %D%/unit/test_cpu_pool
 unit_tests += %D%/unit/test_cpu_rope
 unit_tests += %D%/unit/test_cpu_swiglu
+unit_tests += %D%/unit/test_group
 unit_tests += %D%/unit/test_tensor
 
 # train
@@ -169,6 +171,7 @@ EXTRA_DIST += %D%/unit/pyyaml_marks.py
 EXTRA_DIST += %D%/unit/training.h
 EXTRA_DIST += %D%/unit/unit.h
 EXTRA_DIST += %D%/unit/unit_model.h
+EXTRA_DIST += %D%/unit/unit_ranks.h
 EXTRA_DIST += %D%/unit/unit_tokenizer.h
 
 if HAVE_CMOCKA

@@ -5,6 +5,7 @@
 
 #include "base/size.h"
 #include "kernels/cpu/cpu_matmul.h"
+#include "kernels/cpu/cpu_meeting.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,6 +122,7 @@ static void cpu_close(struct backend *be)
 
     while (cpu->blocks)
         cpu_free(be, cpu->blocks->data);
+    meeting_close(cpu->meeting);
     matmul_free(cpu->matmul);
     pool_free(cpu->pool);
     free(cpu);
@@ -177,6 +179,11 @@ const struct backend_ops backend_cpu = {
     .upload = cpu_copy,
     .download = cpu_copy,
     .sync = cpu_sync,
+    .join = cpu_join,
+    .reduce = cpu_reduce,
+    .all_reduce = cpu_all_reduce,
+    .all_gather = cpu_all_gather,
+    .meet = cpu_meet,
     .matmul = cpu_matmul,
     .sum_rows = cpu_sum_rows,
     .embedding = cpu_embedding,

@@ -14,6 +14,7 @@
 
 struct block;
 struct matmul;
+struct meeting;
 
 struct cpu_backend {
     struct backend base;
@@ -22,6 +23,7 @@ struct cpu_backend {
     struct matmul *matmul; /* what products keep */
     struct error failed;   /* the first failure since the last sync; ERROR_NONE: none */
     struct block *blocks;  /* what alloc gave out */
+    struct meeting *meeting; /* the other ranks; NULL: alone */
     char description[96];
 };
 
@@ -32,6 +34,13 @@ static inline struct cpu_backend *cpu_backend_of(struct backend *be)
 
 /* Run the tasks of an operation, unless one before it failed. */
 void cpu_backend_run(struct backend *be, size_t count, pool_task *task, void *context);
+
+/* cpu_group.c: as in backend.h; on a CPU they are done when they return. */
+bool cpu_join(struct backend *be, const struct backend_group *group, struct error *err);
+void cpu_reduce(struct backend *be, float *data, size_t count, int root);
+void cpu_all_reduce(struct backend *be, double *data, size_t count);
+void cpu_all_gather(struct backend *be, void *data, size_t bytes);
+void cpu_meet(struct backend *be);
 
 void cpu_matmul(struct backend *be, const struct op_matmul *op);
 void cpu_sum_rows(struct backend *be, const struct op_sum_rows *op);

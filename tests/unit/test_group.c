@@ -1,0 +1,189 @@
+/* tests/unit/test_group.c - what several processes on one CPU promise each other: sums by
+ * rank, the same in every run, and no waiting for one that has ended. */
+#include "config.h"
+
+#include "kernels/backend.h"
+
+#include "base/random.h"
+#include "tests/unit/unit_ranks.h"
+
+enum { RANKS = 3, MANY = 200001 }; /* more than one window, and no multiple of it */
+
+static const struct device cpu = { .kind = DEVICE_CPU, .name = "cpu", .ordinal = -1 };
+
+/* NULL: it could not be opened. */
+static struct backend *join(struct unit_ranks *ranks)
+{
+    struct backend_options options = { .device = &cpu, .threads = 1, .no_onednn = true };
+    struct backend *be = backend_open(&options, NULL);
+
+    if (be && !be->ops->join(be, &ranks->group, NULL)) {
+        backend_close(be);
+        be = NULL;
+    }
+    return be;
+}
+
+static float number_of(int rank, size_t i)
+{
+    return (float)(random_uniform(7, RANDOM_DROPOUT, (uint32_t)rank, i) - 0.5);
+}
+
+static float sum_of(size_t i)
+{
+    float sum = number_of(0, i);
+
+    for (int r = 1; r < RANKS; r++)
+        sum += number_of(r, i);
+    return sum;
+}
+
+/* 0: the span of each root is the sum in the order of the ranks, to the bit, and the
+ * others' are as they were. */
+static int reduce_to_each(struct unit_ranks *ranks, struct backend *be)
+{
+    float *data = malloc(MANY * sizeof *data);
+    int bad = 0;
+
+    for (int root = 0; root < RANKS; root++) {
+        for (size_t i = 0; i < MANY; i++)
+            data[i] = number_of(ranks->group.rank, i);
+        be->ops->reduce(be, data, MANY, root);
+        be->ops->meet(be);
+        bad |= !be->ops->sync(be, NULL);
+        for (size_t i = 0; i < MANY; i++)
+            bad |=
+                data[i] !=
+                (ranks->group.rank == root ? sum_of(i) : number_of(ranks->group.rank, i));
+    }
+    free(data);
+    return bad;
+}
+
+static int sum_doubles(struct unit_ranks *ranks, struct backend *be)
+{
+    double data[3] = { ranks->group.rank + 1, 0.1, 1e300 };
+
+    be->ops->all_reduce(be, data, 3);
+    be->ops->meet(be);
+    return !be->ops->sync(be, NULL) || data[0] != 6 || data[1] != 0.1 + 0.1 + 0.1 ||
+           data[2] != 3e300;
+}
+
+static int gather(struct unit_ranks *ranks, struct backend *be)
+{
+    enum { PIECE = 300007 };
+    unsigned char *data = calloc(RANKS, PIECE);
+    int bad = 0;
+
+    for (size_t i = 0; i < PIECE; i++)
+        data[(size_t)ranks->group.rank * PIECE + i] =
+            (unsigned char)(i + (size_t)ranks->group.rank);
+    be->ops->all_gather(be, data, PIECE);
+    be->ops->meet(be);
+    bad |= !be->ops->sync(be, NULL);
+    for (int r = 0; r < RANKS; r++)
+        for (size_t i = 0; i < PIECE; i++)
+            bad |= data[(size_t)r * PIECE + i] != (unsigned char)(i + (size_t)r);
+    free(data);
+    return bad;
+}
+
+/* Each rank does the work; rank 0 sees that all were content. */
+static void run_ranks(int (*work)(struct unit_ranks *ranks, struct backend *be))
+{
+    struct unit_ranks ranks;
+    struct backend *be;
+    int bad;
+
+    unit_ranks_fork(&ranks, RANKS);
+    be = join(&ranks);
+    bad = be ? work(&ranks, be) : 1;
+    backend_close(be);
+    if (ranks.group.rank > 0)
+        _exit(bad);
+    unit_ranks_join(&ranks);
+    assert_int_equal(bad, 0);
+}
+
+static void test_group_sums_by_rank_at_the_root(void **state)
+{
+    (void)state;
+    run_ranks(reduce_to_each);
+}
+
+static void test_group_sums_doubles_everywhere(void **state)
+{
+    (void)state;
+    run_ranks(sum_doubles);
+}
+
+static void test_group_hands_every_piece_round(void **state)
+{
+    (void)state;
+    run_ranks(gather);
+}
+
+/* Rank 1 ends in the middle: the others fail, and know why, and fail again. */
+static void test_group_does_not_wait_for_a_rank_that_ended(void **state)
+{
+    struct unit_ranks ranks;
+    struct backend *be;
+    struct error err = { 0 };
+    double data = 1;
+    bool first;
+
+    (void)state;
+    unit_ranks_fork(&ranks, RANKS);
+    be = join(&ranks);
+    if (be && ranks.group.rank == 1)
+        kill(getpid(), SIGKILL);
+    if (be) {
+        be->ops->all_reduce(be, &data, 1);
+        first = be->ops->sync(be, &err);
+        be->ops->all_reduce(be, &data, 1);
+    }
+    if (ranks.group.rank == 2)
+        _exit(!be || first || be->ops->sync(be, NULL));
+    assert_non_null(be);
+    assert_false(first);
+    assert_int_equal(err.code, ERROR_SYSTEM);
+    assert_non_null(strstr(err.text, "has ended"));
+    assert_false(be->ops->sync(be, NULL));
+    assert_true(WIFSIGNALED(unit_ranks_wait(&ranks, 1)));
+    assert_int_equal(unit_ranks_wait(&ranks, 2), 0);
+    backend_close(be);
+}
+
+/* One that ends before it joins. */
+static void test_group_does_not_form_without_all(void **state)
+{
+    struct unit_ranks ranks;
+    struct backend *be;
+    double data = 1;
+
+    (void)state;
+    unit_ranks_fork(&ranks, 2);
+    if (ranks.group.rank == 1)
+        _exit(0);
+    assert_int_equal(unit_ranks_wait(&ranks, 1), 0);
+    be = join(&ranks); /* the descriptor may still be taken by the socket */
+    if (!be)
+        return;
+    be->ops->all_reduce(be, &data, 1);
+    assert_false(be->ops->sync(be, NULL));
+    backend_close(be);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_group_sums_by_rank_at_the_root),
+        cmocka_unit_test(test_group_sums_doubles_everywhere),
+        cmocka_unit_test(test_group_hands_every_piece_round),
+        cmocka_unit_test(test_group_does_not_wait_for_a_rank_that_ended),
+        cmocka_unit_test(test_group_does_not_form_without_all),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
