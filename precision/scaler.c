@@ -16,8 +16,31 @@ void scaler_init(struct scaler *scaler, const struct precision *precision)
     };
 }
 
-static bool give_up(const struct scaler *scaler, struct error *err)
+void scaler_note(struct scaler *scaler, bool finite)
 {
+    if (!finite) {
+        scaler->skipped++;
+        scaler->skipped_in_row++;
+        scaler->good = 0;
+        if (scaler->scaling == SCALING_DYNAMIC) {
+            scaler->scale *= scaler->backoff;
+            if (scaler->scale < 1)
+                scaler->scale = 1;
+        }
+        return;
+    }
+    scaler->skipped_in_row = 0;
+    if (scaler->scaling == SCALING_DYNAMIC && ++scaler->good == scaler->interval) {
+        scaler->good = 0;
+        if (scaler->scale * scaler->growth < 0x1p127) /* stays an fp32 */
+            scaler->scale *= scaler->growth;
+    }
+}
+
+bool scaler_diagnose(const struct scaler *scaler, struct error *err)
+{
+    if (scaler->skipped_in_row < SCALER_MAX_SKIPPED)
+        return true;
     if (scaler->scaling == SCALING_DYNAMIC)
         return error_set(err, ERROR_DIVERGED,
                          "%d steps in a row had gradients that are inf or NaN, with the loss "
@@ -37,23 +60,8 @@ static bool give_up(const struct scaler *scaler, struct error *err)
 
 bool scaler_update(struct scaler *scaler, bool finite, struct error *err)
 {
-    if (finite) {
-        scaler->skipped_in_row = 0;
-        if (scaler->scaling == SCALING_DYNAMIC && ++scaler->good == scaler->interval) {
-            scaler->good = 0;
-            if (scaler->scale * scaler->growth < 0x1p127) /* stays an fp32 */
-                scaler->scale *= scaler->growth;
-        }
-        return true;
-    }
-    scaler->skipped++;
-    scaler->good = 0;
-    if (scaler->scaling == SCALING_DYNAMIC) {
-        scaler->scale *= scaler->backoff;
-        if (scaler->scale < 1)
-            scaler->scale = 1;
-    }
-    if (++scaler->skipped_in_row >= SCALER_MAX_SKIPPED)
-        give_up(scaler, err);
-    return false;
+    scaler_note(scaler, finite);
+    if (!finite)
+        scaler_diagnose(scaler, err);
+    return finite;
 }

@@ -26,10 +26,16 @@ struct scaler {
 
 void scaler_init(struct scaler *scaler, const struct precision *precision);
 /*
- * After a backward pass: `finite` tells whether every gradient was.  Returns true if the step
- * may be made.  A step that is not finite is skipped in every mode (with bf16 and fp32 too: one
- * inf would poison all weights).  *err is set (ERROR_DIVERGED, with a diagnosis) when
- * SCALER_MAX_SKIPPED steps in a row were skipped.
+ * After a backward pass: `finite` tells whether every gradient was.  The rule alone, for who
+ * applies it where no message can be written (struct op_decide of kernels/ops.h).
+ */
+void scaler_note(struct scaler *scaler, bool finite);
+/* false with *err set (ERROR_DIVERGED, and what to do) when SCALER_MAX_SKIPPED steps or more
+ * in a row were skipped. */
+bool scaler_diagnose(const struct scaler *scaler, struct error *err);
+/*
+ * Both.  Returns true if the step may be made: one that is not finite is skipped in every mode
+ * (with bf16 and fp32 too: one inf would poison all weights).
  */
 bool scaler_update(struct scaler *scaler, bool finite, struct error *err);
 

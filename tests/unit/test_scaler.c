@@ -90,6 +90,25 @@ static void test_scaler_static_stays_and_none_is_one(void **state)
     assert_true(none.scale == 1);
 }
 
+/* Where the rule is applied elsewhere and the message written later. */
+static void test_scaler_tells_late_what_it_noted(void **state)
+{
+    struct scaler now = scaler_new(SCALING_DYNAMIC, SCALER_START), late = now;
+    struct error err = { 0 }, told = { 0 };
+
+    (void)state;
+    for (int i = 0; i < SCALER_MAX_SKIPPED + 3; i++) {
+        scaler_update(&now, false, &err);
+        scaler_note(&late, false);
+        assert_memory_equal(&now, &late, sizeof(now));
+        assert_int_equal(scaler_diagnose(&late, &told), i + 1 < SCALER_MAX_SKIPPED);
+    }
+    assert_string_equal(err.text, told.text);
+    assert_int_equal(told.code, ERROR_DIVERGED);
+    scaler_note(&late, true);
+    assert_true(scaler_diagnose(&late, &told));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -98,6 +117,7 @@ int main(void)
         cmocka_unit_test(test_scaler_has_a_floor_and_ends_with_a_diagnosis),
         cmocka_unit_test(test_scaler_good_step_ends_the_row),
         cmocka_unit_test(test_scaler_static_stays_and_none_is_one),
+        cmocka_unit_test(test_scaler_tells_late_what_it_noted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
