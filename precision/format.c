@@ -120,6 +120,56 @@ uint16_t format_to_fp16(float value)
     return (uint16_t)(sign | ((rest - ((127 - 15) << 23)) >> 13));
 }
 
+float format_from_e4m3(uint8_t bits)
+{
+    uint32_t sign = (uint32_t)(bits & 0x80) << 24;
+    uint32_t rest = bits & 0x7f;
+
+    if (rest == 0x7f)
+        return float_of(sign | 0x7fc00000);
+    if (rest < 0x08) /* zero and subnormals */
+        return float_of(sign | bits_of((float)rest * 0x1p-9f));
+    return float_of(sign | ((rest << 20) + ((127 - 7) << 23)));
+}
+
+uint8_t format_to_e4m3(float value)
+{
+    uint32_t bits = bits_of(value);
+    uint8_t sign = (uint8_t)(bits >> 24 & 0x80);
+    uint32_t rest = bits & 0x7fffffff;
+
+    if (rest >= 0x7f800000)
+        return sign | 0x7f;
+    if (rest >= 0x43e00000) /* 448 */
+        return sign | 0x7e;
+    if (rest < 0x3c800000) /* below 2^-6: as in format_to_fp16 */
+        return (uint8_t)(sign | (bits_of(float_of(rest) + 0x1p14f) - 0x46800000));
+    rest += 0x7ffff + (rest >> 20 & 1);
+    return (uint8_t)(sign | (rest - ((127 - 7) << 23)) >> 20);
+}
+
+/* The upper byte of an fp16. */
+float format_from_e5m2(uint8_t bits)
+{
+    return format_from_fp16((uint16_t)(bits << 8));
+}
+
+uint8_t format_to_e5m2(float value)
+{
+    uint32_t bits = bits_of(value);
+    uint8_t sign = (uint8_t)(bits >> 24 & 0x80);
+    uint32_t rest = bits & 0x7fffffff;
+
+    if (rest > 0x7f800000)
+        return sign | 0x7e;
+    if (rest >= 0x47700000) /* 61440 and above rounds to inf */
+        return sign | 0x7c;
+    if (rest < 0x38800000) /* below 2^-14 */
+        return (uint8_t)(sign | (bits_of(float_of(rest) + 0x1p7f) - 0x43000000));
+    rest += 0xfffff + (rest >> 21 & 1);
+    return (uint8_t)(sign | (rest - ((127 - 15) << 23)) >> 21);
+}
+
 static float load(const void *in, enum format format, size_t index)
 {
     switch (format) {

@@ -38,6 +38,13 @@ uint16_t format_to_fp16(float value);
 float format_from_bf16(uint16_t bits);
 uint16_t format_to_bf16(float value);
 
+/* The same for 8 bits, but for overflow to E4M3, which has no inf: a finite number beyond 448
+ * becomes 448, inf becomes NaN. */
+float format_from_e4m3(uint8_t bits);
+uint8_t format_to_e4m3(float value);
+float format_from_e5m2(uint8_t bits);
+uint8_t format_to_e5m2(float value);
+
 /* Arrays between two of FP32, FP16, BF16. */
 void format_convert(void *out, enum format to, const void *in, enum format from, size_t count);
 

@@ -72,6 +72,96 @@ static void test_format_rounds_to_nearest_even(void **state)
         }
 }
 
+/* A format of 8 bits by its definition: sign, exponent, mantissa. */
+struct byte {
+    enum format format;
+    int mantissa, bias;
+    float (*from)(uint8_t bits);
+    uint8_t (*to)(float value);
+};
+
+static const struct byte bytes[] = {
+    { FORMAT_FP8_E4M3, 3, 7, format_from_e4m3, format_to_e4m3 },
+    { FORMAT_FP8_E5M2, 2, 15, format_from_e5m2, format_to_e5m2 },
+};
+
+static double byte_value(const struct byte *b, uint8_t bits)
+{
+    int exponent = (bits & 0x7f) >> b->mantissa, rest = bits & ((1 << b->mantissa) - 1);
+    double size = exponent == 0 ? ldexp(rest, 1 - b->bias - b->mantissa)
+                                : ldexp(rest + (1 << b->mantissa),
+                                        exponent - b->bias - b->mantissa);
+
+    if (b->format == FORMAT_FP8_E4M3 ? (bits & 0x7f) == 0x7f : exponent == 31)
+        size = b->format == FORMAT_FP8_E5M2 && rest == 0 ? INFINITY : NAN;
+    return bits & 0x80 ? -size : size;
+}
+
+static void test_format_reads_every_fp8(void **state)
+{
+    (void)state;
+    for (size_t f = 0; f < TS_COUNT(bytes); f++)
+        for (int i = 0; i < 256; i++) {
+            float value = bytes[f].from((uint8_t)i);
+
+            assert_true(same(value, (float)byte_value(&bytes[f], (uint8_t)i)));
+            if (isnan(value))
+                assert_true(isnan(bytes[f].from(bytes[f].to(value))));
+            else
+                assert_int_equal(bytes[f].to(value), i);
+        }
+}
+
+/* The middle between two neighbours goes to the even one, what is next to it to the nearer;
+ * and all of fp32 in strides keeps its order, its sign and the nearest. */
+static void test_format_rounds_fp8_to_nearest_even(void **state)
+{
+    (void)state;
+    for (size_t f = 0; f < TS_COUNT(bytes); f++) {
+        const struct byte *b = &bytes[f];
+
+        for (uint8_t i = 0; isfinite(b->from(i + 1)); i++) {
+            float below = b->from(i), above = b->from(i + 1), middle = (below + above) / 2;
+
+            assert_int_equal(b->to(middle), i + (i & 1));
+            assert_int_equal(b->to(-middle), 0x80 | (i + (i & 1)));
+            assert_int_equal(b->to(nextafterf(middle, 0)), i);
+            assert_int_equal(b->to(nextafterf(middle, INFINITY)), i + 1);
+        }
+        for (uint32_t bits = 0; bits < 0x7f800000; bits += 0x3ff7) {
+            float value = float_of(bits), got = b->from(b->to(value));
+            double most = format_info(b->format)->max;
+
+            if (value <= most)
+                assert_true(fabsf(got - value) <=
+                            fmaxf(value * (float)format_info(b->format)->epsilon / 2,
+                                  (float)format_info(b->format)->min_subnormal / 2));
+            assert_int_equal(b->to(-value), 0x80 | b->to(value));
+        }
+    }
+}
+
+static void test_format_ends_fp8_as_each_can(void **state)
+{
+    (void)state;
+    assert_int_equal(format_to_e4m3(449), 0x7e);
+    assert_int_equal(format_to_e4m3(-3e38f), 0xfe);
+    assert_true(isnan(format_from_e4m3(format_to_e4m3(INFINITY))));
+    assert_true(isnan(format_from_e4m3(format_to_e4m3(-NAN))));
+    assert_int_equal(format_to_e5m2(61439), 0x7b);
+    assert_int_equal(format_to_e5m2(61440), 0x7c);
+    assert_int_equal(format_to_e5m2(-INFINITY), 0xfc);
+    assert_true(isnan(format_from_e5m2(format_to_e5m2(float_of(0x7f800001)))));
+    for (size_t f = 0; f < TS_COUNT(bytes); f++) {
+        const struct format_info *info = format_info(bytes[f].format);
+
+        assert_true(info->max == bytes[f].from(f ? 0x7b : 0x7e));
+        assert_true(info->min_subnormal == bytes[f].from(1));
+        assert_true(info->min_normal == bytes[f].from((uint8_t)(1 << bytes[f].mantissa)));
+        assert_true(info->epsilon == ldexp(1, -bytes[f].mantissa));
+    }
+}
+
 static void test_format_overflows_to_inf(void **state)
 {
     (void)state;
@@ -133,6 +223,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_format_reads_every_fp16),
         cmocka_unit_test(test_format_rounds_to_nearest_even),
+        cmocka_unit_test(test_format_reads_every_fp8),
+        cmocka_unit_test(test_format_rounds_fp8_to_nearest_even),
+        cmocka_unit_test(test_format_ends_fp8_as_each_can),
         cmocka_unit_test(test_format_overflows_to_inf),
         cmocka_unit_test(test_format_table_is_true),
         cmocka_unit_test(test_format_is_found_by_any_name),
