@@ -51,6 +51,7 @@ unit_tests += %D%/unit/test_backend
 unit_tests += %D%/unit/test_cpu_adamw
 unit_tests += %D%/unit/test_cpu_attention
 unit_tests += %D%/unit/test_cpu_cores
+unit_tests += %D%/unit/test_cpu_decide
 unit_tests += %D%/unit/test_cpu_elementwise
 unit_tests += %D%/unit/test_cpu_embedding
 unit_tests += %D%/unit/test_cpu_loss

@@ -201,6 +201,7 @@ const struct backend_ops backend_cpu = {
     .zero = cpu_zero,
     .dropout = cpu_dropout,
     .square_sum = cpu_square_sum,
+    .decide = cpu_decide,
     .adamw = cpu_adamw,
     .sgd = cpu_sgd,
 };

@@ -59,6 +59,7 @@ void cpu_convert(struct backend *be, const struct op_convert *op);
 void cpu_zero(struct backend *be, const struct op_zero *op);
 void cpu_dropout(struct backend *be, const struct op_dropout *op);
 void cpu_square_sum(struct backend *be, const struct op_square_sum *op);
+void cpu_decide(struct backend *be, const struct op_decide *op);
 void cpu_adamw(struct backend *be, const struct op_adamw *op);
 void cpu_sgd(struct backend *be, const struct op_sgd *op);
 

@@ -2,8 +2,8 @@
  * rows. */
 #include "config.h"
 
-#include "base/random.h"
 #include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/cpu_random.h"
 #include "kernels/cpu/cpu_vector.h"
 
 #include <assert.h>
@@ -157,56 +157,14 @@ void CPU_OP(zero)(struct backend *be, const struct op_zero *op)
     cpu_backend_run(be, zero.cells.tasks, zero_task, &zero);
 }
 
-/* Numbers whose random bits are made at once: DROPOUT_BLOCKS blocks of four. */
-enum { DROPOUT_BLOCKS = 64, DROPOUT_NUMBERS = 4 * DROPOUT_BLOCKS };
-
 struct dropout {
     struct tensor out, x;
-    uint64_t seed, base; /* index of the first number */
-    uint32_t stream;
+    struct random_key key;
+    uint64_t base;     /* index of the first number */
     int32_t threshold; /* kept: bits - 2^31 >= threshold */
     float factor;
     struct cells cells;
 };
-
-/*
- * Four words each of LANES / 2 counters from `block` on, as random_philox makes them.  A
- * word is the lower half of a lane; what is above it is left to lie.
- */
-CPU_INLINE void dropout_philox(const struct dropout *dropout, uint64_t block,
-                               uint32_t *bits)
-{
-    wvec a, b, c = dropout->stream - (wvec) {}, d = RANDOM_DROPOUT - (wvec) {};
-    uint32_t key0 = (uint32_t)dropout->seed, key1 = (uint32_t)(dropout->seed >> 32);
-
-    for (int i = 0; i < LANES / 2; i++)
-        a[i] = block + (uint64_t)i;
-    b = a >> 32;
-    for (int round = 0; round < 10; round++) {
-        wvec left = wvec_product(a, 0xd2511f53 - (wvec) {});
-        wvec right = wvec_product(c, 0xcd9e8d57 - (wvec) {});
-
-        a = (right >> 32) ^ b ^ key0;
-        b = right;
-        c = (left >> 32) ^ d ^ key1;
-        d = left;
-        key0 += 0x9e3779b9;
-        key1 += 0xbb67ae85;
-    }
-    for (int i = 0; i < LANES / 2; i++) {
-        bits[4 * i] = (uint32_t)a[i];
-        bits[4 * i + 1] = (uint32_t)b[i];
-        bits[4 * i + 2] = (uint32_t)c[i];
-        bits[4 * i + 3] = (uint32_t)d[i];
-    }
-}
-
-/* The bits of base/random.h for numbers 4 * block onwards, DROPOUT_NUMBERS of them. */
-static void dropout_bits(const struct dropout *dropout, uint64_t block, uint32_t *bits)
-{
-    for (int i = 0; i < DROPOUT_BLOCKS; i += LANES / 2)
-        dropout_philox(dropout, block + (uint64_t)i, bits + 4 * i);
-}
 
 /* Numbers first .. last of a row whose number 0 has the index `index`. */
 static void dropout_range(const struct dropout *dropout, size_t row, size_t first,
@@ -214,13 +172,13 @@ static void dropout_range(const struct dropout *dropout, size_t row, size_t firs
 {
     const void *x = cpu_row(dropout->x, row);
     void *out = cpu_row(dropout->out, row);
-    uint32_t bits[DROPOUT_NUMBERS + LANES] = { 0 };
+    uint32_t bits[RANDOM_ROOM] = { 0 };
 
     while (first < last) {
         uint64_t at = index + first, block = at / 4;
-        size_t skip = at % 4, end = cpu_least(first + DROPOUT_NUMBERS - skip, last);
+        size_t skip = at % 4, end = cpu_least(first + RANDOM_NUMBERS - skip, last);
 
-        dropout_bits(dropout, block, bits);
+        random_fill(&dropout->key, block, bits);
         for (size_t i = first; i < end; i += LANES) {
             size_t count = vec_count(i, end);
             vec value = vec_load(x, dropout->x.format, i, count);
@@ -251,9 +209,8 @@ void CPU_OP(dropout)(struct backend *be, const struct op_dropout *op)
     struct dropout dropout = {
         .out = op->out,
         .x = op->x,
-        .seed = op->seed,
-        .stream = op->stream,
-        .base = op->step * (op->x.rows * op->x.cols),
+        .key = { op->seed, RANDOM_DROPOUT, op->stream },
+        .base = (op->step + (op->draw ? *op->draw : 0)) * (op->x.rows * op->x.cols),
         .threshold = (int32_t)(ceil((double)op->p * 0x1p32) - 0x1p31),
         .factor = 1 / (1 - op->p),
     };

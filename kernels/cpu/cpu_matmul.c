@@ -4,6 +4,7 @@
 #include "kernels/cpu/cpu_matmul.h"
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/cpu_fp8.h"
 #include "kernels/cpu/cpu_matmul_tiles.h"
 #include "kernels/cpu/cpu_onednn.h"
 
@@ -13,11 +14,17 @@
 struct matmul {
     struct onednn *onednn; /* or NULL */
     struct tiles *tiles;
+    struct fp8_room rooms[2]; /* operands rounded to 8 bits */
 };
 
 static bool is_16_bit(enum format format)
 {
     return format == FORMAT_FP16 || format == FORMAT_BF16;
+}
+
+static bool is_8_bit(enum format format)
+{
+    return format == FORMAT_FP8_E4M3 || format == FORMAT_FP8_E5M2;
 }
 
 static bool is_sound(const struct op_matmul *op)
@@ -32,17 +39,35 @@ static bool is_sound(const struct op_matmul *op)
            (op->out.format == FORMAT_FP32 || op->out.format == op->a.format) &&
            (op->beta == 0 || op->beta == 1) &&
            (!op->bias.data ||
-            (op->bias.format == FORMAT_FP32 && op->bias.cols == op->out.cols));
+            (op->bias.format == FORMAT_FP32 && op->bias.cols == op->out.cols)) &&
+           is_8_bit(op->round_a) == is_8_bit(op->round_b);
+}
+
+/* Operands in 8 bits, their scales in alpha. */
+static bool round_operands(struct cpu_backend *cpu, struct op_matmul *op)
+{
+    struct fp8_room *rooms = cpu->matmul->rooms;
+    float scale_a, scale_b;
+
+    if (!fp8_round(cpu->pool, op->a, op->round_a, &rooms[0], &op->a, &scale_a) ||
+        !fp8_round(cpu->pool, op->b, op->round_b, &rooms[1], &op->b, &scale_b))
+        return error_set(&cpu->failed, ERROR_SYSTEM,
+                         "cannot get memory for a product in 8 bits");
+    op->alpha = (float)((double)op->alpha * (double)scale_a * (double)scale_b);
+    return true;
 }
 
 void cpu_matmul(struct backend *be, const struct op_matmul *op)
 {
     struct cpu_backend *cpu = cpu_backend_of(be);
+    struct op_matmul rounded = *op;
 
     assert(is_sound(op));
     if (cpu->failed.code != ERROR_NONE || op->out.rows == 0 || op->out.cols == 0)
         return;
-    if (!tiles_matmul(cpu->matmul->tiles, cpu->pool, op))
+    if (is_8_bit(op->round_a) && !round_operands(cpu, &rounded))
+        return;
+    if (!tiles_matmul(cpu->matmul->tiles, cpu->pool, &rounded))
         error_set(&cpu->failed, ERROR_SYSTEM, "%s cannot multiply: out of memory",
                   onednn_name(cpu->matmul->onednn));
 }
@@ -70,6 +95,8 @@ void matmul_free(struct matmul *matmul)
 {
     if (!matmul)
         return;
+    for (size_t i = 0; i < 2; i++)
+        fp8_room_clear(&matmul->rooms[i]);
     tiles_free(matmul->tiles);
     onednn_close(matmul->onednn);
     free(matmul);
@@ -77,7 +104,7 @@ void matmul_free(struct matmul *matmul)
 
 size_t matmul_bytes(const struct matmul *matmul)
 {
-    return tiles_bytes(matmul->tiles);
+    return tiles_bytes(matmul->tiles) + matmul->rooms[0].bytes + matmul->rooms[1].bytes;
 }
 
 const char *matmul_name(const struct matmul *matmul)

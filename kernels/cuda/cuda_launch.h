@@ -95,7 +95,8 @@ cudaError_t launch_classifier_scatter(const struct cuda_launch *to,
 
 /*
  * fp8.cu: out (rows, cols), or (cols, rows) if `transposed`, contiguous bytes = x / *scale in an
- * 8-bit format, *scale = largest of |x| / largest of the format (1 where x is all zero)
+ * 8-bit format, *scale = largest of |x| / largest of the format (1 where that is below 2^-126).
+ * What is not finite becomes NaN.
  */
 struct cuda_quantize {
     struct tensor x;

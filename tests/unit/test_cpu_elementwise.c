@@ -157,6 +157,27 @@ static void test_dropout_is_a_function_of_place(void **state)
         }
 }
 
+/* The part of the step that lies in the backend's memory counts as the other one. */
+static void test_dropout_adds_its_draw_to_the_step(void **state)
+{
+    struct machines *machines = *state;
+    struct operand x = operand_random(FORMAT_BF16, 3, 701, 1, 1);
+    struct operand out = operand_filled(FORMAT_BF16, 3, 701, 7);
+    struct operand told = operand_filled(FORMAT_BF16, 3, 701, 7);
+    uint64_t draw = (uint64_t)1 << 33;
+    struct op_dropout plain = dropout_of(&out, &x, draw + 5);
+    struct op_dropout drawn = dropout_of(&told, &x, 5);
+
+    drawn.draw = &draw;
+    machines_try(machines, run_dropout, &plain, &(struct outcome) { .operand = &out }, 1);
+    machines_try(machines, run_dropout, &drawn, &(struct outcome) { .operand = &told },
+                 1);
+    assert_memory_equal(out.block, told.block, out.bytes);
+    operand_clear(&x);
+    operand_clear(&out);
+    operand_clear(&told);
+}
+
 static size_t dropped(const struct operand *out)
 {
     size_t count = 0;
@@ -203,6 +224,7 @@ int main(void)
         cmocka_unit_test(test_convert_and_zero_keep_to_their_columns),
         cmocka_unit_test(test_sum_rows_is_the_sum),
         cmocka_unit_test(test_dropout_is_a_function_of_place),
+        cmocka_unit_test(test_dropout_adds_its_draw_to_the_step),
         cmocka_unit_test(test_dropout_drops_its_share_anew_each_step),
     };
 

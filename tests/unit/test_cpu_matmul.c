@@ -279,6 +279,85 @@ static void test_matmul_overflows_to_inf_in_fp16(void **state)
     operand_clear(&wide);
 }
 
+/* What the operand is once rounded to 8 bits with one scale. */
+static void round_to_8_bits(struct operand *operand, enum format format)
+{
+    float largest = 0, scale;
+
+    for (size_t i = 0; i < operand->numbers; i++)
+        largest = fmaxf(largest, fabsf((float)operand->real[i]));
+    scale = largest / (float)format_info(format)->max;
+    for (size_t i = 0; i < operand->numbers; i++) {
+        float number = (float)operand->real[i] / scale;
+
+        number = format == FORMAT_FP8_E4M3 ? format_from_e4m3(format_to_e4m3(number))
+                                           : format_from_e5m2(format_to_e5m2(number));
+        operand->real[i] = (double)number * (double)scale;
+    }
+}
+
+static void try_rounded(struct both *both, const struct kind *kind, enum format round_b)
+{
+    static const struct shape shape = { 19, 70, 330 };
+    struct product p;
+
+    product_open(&p, kind, &shape);
+    p.op.round_a = FORMAT_FP8_E4M3;
+    p.op.round_b = round_b;
+    round_to_8_bits(&p.a, FORMAT_FP8_E4M3);
+    round_to_8_bits(&p.b, round_b);
+    memcpy(p.wanted, p.out.real, p.out.numbers * sizeof(double));
+    reference_matmul(&(struct reference_matmul) {
+        shape.rows, shape.cols, shape.depth, p.a.real, p.b.real,
+        kind->bias ? p.bias.real : NULL, kind->trans_a, kind->trans_b,
+        (double)kind->alpha, (double)kind->beta, p.wanted });
+    for (size_t i = 0; i < TS_COUNT(both->machines); i++)
+        machines_try(both->machines[i], run_matmul, &p.op,
+                     &(struct outcome) { .operand = &p.out,
+                                         .wanted = p.wanted,
+                                         .units = 1 + sqrt((double)shape.depth),
+                                         .least = 1 },
+                     1);
+    product_close(&p);
+}
+
+static void test_matmul_rounds_operands_to_8_bits(void **state)
+{
+    for (size_t f = 0; f < TS_COUNT(formats); f++)
+        for (int j = 0; j < 8; j++) {
+            struct kind kind = { formats[f].in, formats[f].out, j & 1, j & 2,
+                                 j & 4,         0.37f,          j & 1 };
+
+            try_rounded(*state, &kind, j & 2 ? FORMAT_FP8_E5M2 : FORMAT_FP8_E4M3);
+        }
+}
+
+/* A number that is not finite shows; a matrix of zeros, or next to it, is no division by
+ * 0. */
+static void test_matmul_of_8_bits_shows_nan_and_bears_zeros(void **state)
+{
+    static const double values[] = { NAN, INFINITY, 0, 1e-40 };
+    static const struct shape shape = { 5, 7, 40 };
+    struct both *both = *state;
+
+    for (size_t v = 0; v < TS_COUNT(values); v++) {
+        struct kind kind = { .in = FORMAT_FP32, .out = FORMAT_FP32, .alpha = 1 };
+        struct product p;
+
+        product_open(&p, &kind, &shape);
+        p.op.round_a = p.op.round_b = FORMAT_FP8_E4M3;
+        for (size_t i = 0; i < p.a.numbers; i++)
+            if (i % shape.depth == 3 || v > 1)
+                p.a.real[i] = values[v];
+        operand_write(&p.a);
+        machines_try(both->machines[1], run_matmul, &p.op,
+                     &(struct outcome) { .operand = &p.out }, 1);
+        for (size_t i = 0; i < p.out.numbers; i++)
+            assert_true(v > 1 ? p.out.real[i] == 0 : isnan(p.out.real[i]));
+        product_close(&p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -288,6 +367,8 @@ int main(void)
         cmocka_unit_test(test_matmul_does_not_read_what_it_overwrites),
         cmocka_unit_test(test_matmul_lets_inf_and_nan_through),
         cmocka_unit_test(test_matmul_overflows_to_inf_in_fp16),
+        cmocka_unit_test(test_matmul_rounds_operands_to_8_bits),
+        cmocka_unit_test(test_matmul_of_8_bits_shows_nan_and_bears_zeros),
     };
 
     return cmocka_run_group_tests(tests, both_open, both_close);
