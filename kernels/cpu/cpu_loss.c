@@ -12,6 +12,7 @@ enum { LOSS_ROWS = 2048, LOSS_RUN = 2048 };
 
 struct loss {
     const struct op_classifier *op;
+    float grad_scale;
     size_t count;            /* rows of this chunk */
     bool together;           /* they lie one after the other: nothing to gather */
     int32_t rows[LOSS_ROWS]; /* which rows of x */
@@ -121,13 +122,14 @@ static double loss_mean(const float *logits, size_t cols)
 }
 
 /* dlogits = grad_scale * (e / sum - (1 - s) onehot - s / V) */
-static void loss_gradient(const struct op_classifier *op, const float *e, double sum,
+static void loss_gradient(const struct loss *loss, const float *e, double sum,
                           size_t target, void *dlogits)
 {
+    const struct op_classifier *op = loss->op;
     size_t cols = op->w.rows;
     enum format format = op->dlogits.format;
     float factor = (float)(1 / sum), even = op->smoothing / (float)cols;
-    float wanted = (e[target] * factor - (1 - op->smoothing) - even) * op->grad_scale;
+    float wanted = (e[target] * factor - (1 - op->smoothing) - even) * loss->grad_scale;
     vec one = {};
 
     one[0] = wanted;
@@ -135,7 +137,7 @@ static void loss_gradient(const struct op_classifier *op, const float *e, double
         size_t count = vec_count(i, cols);
         vec p = vec_load(e, FORMAT_FP32, i, count) * factor;
 
-        vec_store(dlogits, format, i, count, (p - even) * op->grad_scale);
+        vec_store(dlogits, format, i, count, (p - even) * loss->grad_scale);
     }
     vec_store(dlogits, format, target, 1, one);
 }
@@ -156,7 +158,7 @@ static void loss_row_task(void *context, size_t task, struct pool_worker *worker
     ((float *)op->losses.data)[row] =
         (float)((1 - smoothing) * (all - (double)wanted) + smoothing * (all - mean));
     if (op->dx.data)
-        loss_gradient(op, logits, sum, target, cpu_row(loss->dlogits, task));
+        loss_gradient(loss, logits, sum, target, cpu_row(loss->dlogits, task));
 }
 
 /* The next chunk, from row `from` on: at most `most` rows.  The row to go on from. */
@@ -213,7 +215,8 @@ static void loss_chunk(struct backend *be, struct loss *loss)
 
 void CPU_OP(classifier)(struct backend *be, const struct op_classifier *op)
 {
-    struct loss loss = { .op = op };
+    struct loss loss = { .op = op,
+                         .grad_scale = op->grad_scale * (op->scale ? *op->scale : 1) };
     size_t row = 0, most = cpu_least(op->logits.rows, LOSS_ROWS);
 
     assert(most > 0);

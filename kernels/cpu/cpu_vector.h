@@ -247,6 +247,28 @@ CPU_INLINE wvec wvec_product(wvec a, wvec b)
 
 #endif
 
+/*
+ * x as a number of a 16-bit format, up or down with the odds of its place between the two: up
+ * where what is cut off, as 16 bits, and the upper half of `draw` carry.
+ */
+CPU_INLINE vec vec_round_by(vec x, enum format format, uvec draw)
+{
+    uvec sign = (uvec)x & 0x80000000, size = (uvec)x & 0x7fffffff;
+    vec least = vec_all(0x1p-14f), above, below;
+    ivec steps;
+
+    if (format == FORMAT_BF16) {
+        above = (vec)((size + (draw >> 16)) & 0xffff0000);
+    } else { /* 10 bits behind the point, or below 2^-14 steps of 2^-24 */
+        steps = __builtin_convertvector(vec_min((vec)size, least) * 0x1p40f, ivec);
+        steps = (steps + (ivec)(draw >> 16)) >> 16;
+        below = __builtin_convertvector(steps, vec) * 0x1p-24f;
+        above = (vec)((size + (draw >> 19)) & 0xffffe000);
+        above = vec_select((vec)size < least, below, above);
+    }
+    return vec_select(x == x, (vec)((uvec)above | sign), x);
+}
+
 /* The end of a row: apart, so that loops stay short. */
 static __attribute__((noinline, unused)) vec
 vec_load_part(const void *data, enum format format, size_t at, size_t count)

@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "base/random.h"
 #include "base/size.h"
 #include "tests/reference/operand.h"
 #include "tests/reference/reference.h"
@@ -174,6 +175,241 @@ static void test_sgd_is_the_formula(void **state)
         }
 }
 
+/* With numbers of the step that lie in the backend's memory: the bits of the same step
+ * told directly; and not a bit is changed where they say that the step is not made. */
+static void test_adamw_reads_the_numbers_of_its_step(void **state)
+{
+    struct adamw_case c, told;
+    struct step_numbers numbers = {
+        .learning_rate = 0.25, .factor = 0.125, .step = 3, .finite = 1
+    };
+
+    case_open(&c, FORMAT_FP32, 40003);
+    case_open(&told, FORMAT_FP32, 40003);
+    c.op.step = 3;
+    told.op.numbers = &numbers;
+    told.op.step = 77;
+    told.op.lr /= numbers.learning_rate;
+    told.op.grad_scale /= numbers.factor;
+    for (int i = 0; i < 2; i++) {
+        struct adamw_case *this = i ? &told : &c;
+
+        machines_try(*state, run_adamw, &this->op,
+                     (struct outcome[]) { { .operand = &this->w },
+                                          { .operand = &this->m },
+                                          { .operand = &this->v },
+                                          { .operand = &this->copy } },
+                     4);
+    }
+    assert_memory_equal(c.w.block, told.w.block, c.w.bytes);
+    assert_memory_equal(c.m.block, told.m.block, c.m.bytes);
+    assert_memory_equal(c.v.block, told.v.block, c.v.bytes);
+    assert_memory_equal(c.copy.block, told.copy.block, c.copy.bytes);
+    numbers.finite = 0;
+    numbers.factor = NAN;
+    machines_try(*state, run_adamw, &told.op,
+                 (struct outcome[]) { { .operand = &told.w },
+                                      { .operand = &told.m },
+                                      { .operand = &told.v },
+                                      { .operand = &told.copy } },
+                 4);
+    assert_memory_equal(told.w.initial, told.w.block, c.w.bytes);
+    assert_memory_equal(told.m.initial, told.m.block, c.m.bytes);
+    assert_memory_equal(told.v.initial, told.v.block, c.v.bytes);
+    assert_memory_equal(told.copy.initial, told.copy.block, c.copy.bytes);
+    case_close(&c);
+    case_close(&told);
+}
+
+/* A step of descent from 0 that leads to any number: what is stored is the rounding
+ * alone. */
+struct rounding_case {
+    struct operand w, grad;
+    struct op_sgd op;
+    struct step_numbers numbers;
+};
+
+static void rounding_open(struct rounding_case *c, enum format format, size_t numbers)
+{
+    c->w = operand_filled(format, 1, numbers, 0);
+    c->grad = operand_filled(FORMAT_FP32, 1, numbers, 0);
+    c->op = (struct op_sgd) { .w = c->w.tensor,
+                              .grad = c->grad.tensor,
+                              .lr = 1,
+                              .grad_scale = -1,
+                              .stochastic = true,
+                              .seed = 5 + ((uint64_t)7 << 40),
+                              .first = ((uint64_t)1 << 34) - 3 };
+}
+
+static void rounding_close(struct rounding_case *c)
+{
+    operand_clear(&c->w);
+    operand_clear(&c->grad);
+}
+
+/* As kernels/ops.h says it, in double. */
+static double rounded(enum format format, double x, uint32_t draw)
+{
+    const struct format_info *info = format_info(format);
+    double size = fabs(x), gap, below;
+
+    if (!isfinite(x))
+        return x;
+    gap = info->min_subnormal;
+    if (size >= info->min_normal)
+        gap = ldexp(info->epsilon, ilogb(size));
+    below = floor(size / gap) * gap;
+    if (floor((size - below) / gap * 0x1p16) + (draw >> 16) >= 0x1p16)
+        below += gap;
+    return copysign(below > info->max ? INFINITY : below, x);
+}
+
+/* Numbers of every size, and the places where formats change. */
+static void rounding_fill(struct operand *grad)
+{
+    static const float places[] = {
+        0,          -0.0f,     INFINITY,        -INFINITY,
+        NAN,        0x1p-14f,  0x1.fffffep-15f, 0x1p-24f,
+        0x1.8p-25f, 0x1p-30f,  0x1p-126f,       0x1.fffffcp-127f,
+        0x1p-133f,  0x1p-149f, 65504,           65519.996f,
+        65535.996f, 65536,     3e38f,           0x1.fffffep127f
+    };
+
+    for (size_t i = 0; i < grad->numbers; i++)
+        if (i < TS_COUNT(places))
+            grad->real[i] = (double)places[i];
+        else
+            grad->real[i] = ldexp(sin((double)i), (int)(i % 60) - 40);
+    operand_write(grad);
+}
+
+static void test_stochastic_rounding_is_its_definition(void **state)
+{
+    static const enum format formats[] = { FORMAT_BF16, FORMAT_FP16 };
+
+    for (size_t f = 0; f < TS_COUNT(formats); f++)
+        for (size_t i = 0; i < TS_COUNT(sizes); i++)
+            for (int told = 0; told < 2; told++) {
+                struct rounding_case c;
+                int64_t step = ((int64_t)1 << 33) + 3;
+
+                rounding_open(&c, formats[f], sizes[i]);
+                rounding_fill(&c.grad);
+                c.op.step = told ? 1 : step;
+                c.numbers = (struct step_numbers) {
+                    .learning_rate = 1, .factor = 1, .finite = 1, .step = step
+                };
+                c.op.numbers = told ? &c.numbers : NULL;
+                machines_try(*state, run_sgd, &c.op,
+                             &(struct outcome) { .operand = &c.w }, 1);
+                for (size_t k = 0; k < c.w.numbers; k++) {
+                    double wanted = rounded(formats[f], c.grad.real[k],
+                                            random_bits(c.op.seed, RANDOM_ROUNDING,
+                                                        (uint32_t)step, c.op.first + k));
+
+                    if (isnan(wanted) ? !isnan(c.w.real[k]) : c.w.real[k] != wanted)
+                        fail_msg("number %zu: %a became %a, not %a", k, c.grad.real[k],
+                                 c.w.real[k], wanted);
+                }
+                rounding_close(&c);
+            }
+}
+
+/* The draws of a weight are the same, whichever operation it comes with. */
+static void test_stochastic_rounding_bears_splitting(void **state)
+{
+    struct machines *machines = *state;
+    struct backend *be = machines->backends[1];
+    struct rounding_case whole, split;
+    size_t cut = 40003 / 3;
+
+    rounding_open(&whole, FORMAT_BF16, 40003);
+    rounding_open(&split, FORMAT_BF16, 40003);
+    rounding_fill(&whole.grad);
+    rounding_fill(&split.grad);
+    be->ops->sgd(be, &whole.op);
+    split.op.w = tensor_columns(split.w.tensor, 0, cut);
+    split.op.grad = tensor_columns(split.grad.tensor, 0, cut);
+    split.op.w.stride = split.op.grad.stride = cut;
+    be->ops->sgd(be, &split.op);
+    split.op.w = tensor_columns(split.w.tensor, cut, 40003 - cut);
+    split.op.grad = tensor_columns(split.grad.tensor, cut, 40003 - cut);
+    split.op.w.stride = split.op.grad.stride = 40003 - cut;
+    split.op.first += cut;
+    be->ops->sgd(be, &split.op);
+    assert_memory_equal(whole.w.block, split.w.block, whole.w.bytes);
+    rounding_close(&whole);
+    rounding_close(&split);
+}
+
+/* The mean of many draws is the number: 5 standard deviations of a draw between two. */
+static void test_stochastic_rounding_has_no_bias(void **state)
+{
+    enum { NUMBERS = 1000, STEPS = 400 };
+    static const enum format formats[] = { FORMAT_BF16, FORMAT_FP16 };
+    static const double values[] = { 1.001, -3.3, 0x1.000004p-20, 1e-7, 1e-3 };
+    struct machines *machines = *state;
+
+    for (size_t f = 0; f < TS_COUNT(formats); f++)
+        for (size_t v = 0; v < TS_COUNT(values); v++) {
+            struct backend *be = machines->backends[v];
+            struct rounding_case c;
+            double sum = 0, gap, size = fabs((double)(float)values[v]);
+            const struct format_info *info = format_info(formats[f]);
+
+            rounding_open(&c, formats[f], NUMBERS);
+            for (size_t i = 0; i < NUMBERS; i++)
+                c.grad.real[i] = values[v];
+            operand_write(&c.grad);
+            for (c.op.step = 1; c.op.step <= STEPS; c.op.step++) {
+                memcpy(c.w.block, c.w.initial, c.w.bytes);
+                be->ops->sgd(be, &c.op);
+                operand_read(&c.w);
+                for (size_t i = 0; i < NUMBERS; i++)
+                    sum += fabs(c.w.real[i]) - size;
+            }
+            gap = fmax(ldexp(info->epsilon, ilogb(size)), info->min_subnormal);
+            /* 2^-16 of the gap is what 16 bits of a draw leave */
+            assert_true(fabs(sum) <=
+                        gap * (2.5 * sqrt(NUMBERS * STEPS) + 0x1p-16 * NUMBERS * STEPS));
+            rounding_close(&c);
+        }
+}
+
+/* Updates of a thousandth of the gap of bf16 at 1 are lost to the nearest, and not so. */
+static void test_stochastic_steps_are_not_lost(void **state)
+{
+    enum { NUMBERS = 4096, STEPS = 200 };
+    struct machines *machines = *state;
+    struct backend *be = machines->backends[0];
+    double mean[2] = { 0 };
+
+    for (int stochastic = 0; stochastic < 2; stochastic++) {
+        struct adamw_case c;
+
+        case_open(&c, FORMAT_BF16, NUMBERS);
+        for (size_t i = 0; i < NUMBERS; i++)
+            c.w.real[i] = c.grad.real[i] = 1;
+        operand_write(&c.w);
+        operand_write(&c.grad);
+        c.op.lr = 0x1p-17;
+        c.op.decay = 0;
+        c.op.stochastic = stochastic;
+        for (c.op.step = 1; c.op.step <= STEPS; c.op.step++)
+            be->ops->adamw(be, &c.op);
+        operand_read(&c.w);
+        for (size_t i = 0; i < NUMBERS; i++)
+            mean[stochastic] += c.w.real[i] / NUMBERS;
+        case_close(&c);
+    }
+    assert_true(mean[0] == 1);
+    /* a weight wanders by sqrt(200 / 512) gaps of 2^-8: 5 deviations of the mean of 4096;
+     * and the moments, rounded to bf16, make a step that is within 2^-7 of its size */
+    assert_true(fabs(mean[1] - (1 - STEPS * 0x1p-17)) <
+                5 * 0x1p-8 * sqrt(STEPS / 512.0 / NUMBERS) + STEPS * 0x1p-17 * 0x1p-7);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,6 +417,11 @@ int main(void)
         cmocka_unit_test(test_adamw_of_16_bits_rounds_once),
         cmocka_unit_test(test_adamw_shows_nan_and_inf),
         cmocka_unit_test(test_sgd_is_the_formula),
+        cmocka_unit_test(test_adamw_reads_the_numbers_of_its_step),
+        cmocka_unit_test(test_stochastic_rounding_is_its_definition),
+        cmocka_unit_test(test_stochastic_rounding_bears_splitting),
+        cmocka_unit_test(test_stochastic_rounding_has_no_bias),
+        cmocka_unit_test(test_stochastic_steps_are_not_lost),
     };
 
     return cmocka_run_group_tests(tests, machines_open, machines_close);

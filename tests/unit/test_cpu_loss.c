@@ -136,6 +136,30 @@ static void test_classifier_is_the_formula(void **state)
     }
 }
 
+/* The factor in the backend's memory, and how many rows have a target if it is told. */
+static void test_classifier_takes_what_it_is_told(void **state)
+{
+    for (size_t i = 0; i < TS_COUNT(shapes); i++) {
+        struct loss_case c;
+        double units = gradient_units(shapes[i].format);
+        float scale = 0.5f;
+
+        case_open(&c, &shapes[i]);
+        c.op.grad_scale = 0.5f;
+        c.op.scale = &scale;
+        c.op.rows = calloc(shapes[i].rows, sizeof(*c.op.rows));
+        for (size_t k = 0; k < shapes[i].rows; k++)
+            c.op.labelled += c.targets[k] >= 0;
+        machines_try(*state, run_classifier, &c.op,
+                     (struct outcome[]) { { &c.losses, c.real[0], 8, 1 },
+                                          { &c.dx, c.real[1], units, 0.25 },
+                                          { &c.dw, c.real[2], units, 0.25 } },
+                     3);
+        free(c.op.rows);
+        case_close(&c);
+    }
+}
+
 /* Logits in place of their gradients, as the model lays them out in fp32. */
 static void test_classifier_may_use_one_block_for_both(void **state)
 {
@@ -255,6 +279,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reference_gradient_is_the_slope),
         cmocka_unit_test(test_classifier_is_the_formula),
+        cmocka_unit_test(test_classifier_takes_what_it_is_told),
         cmocka_unit_test(test_classifier_may_use_one_block_for_both),
         cmocka_unit_test(test_classifier_rows_do_not_see_their_chunk),
         cmocka_unit_test(test_classifier_shows_overflow),
