@@ -36,7 +36,6 @@ struct backend_options {
  * base/link.h, of rank 0 to ranks 1, 2, ...; of each other to rank 0 alone.  They are
  * borrowed, used inside join, and watched later for a rank that has ended.
  */
-#define BACKEND_RANKS_MAX 16
 struct backend_group {
     int rank, ranks;
     const int *links;

@@ -8,6 +8,8 @@
 
 #include "base/error.h"
 
+#define DEVICE_RANKS_MAX 16 /* processes of one run, one a device */
+
 enum device_kind { DEVICE_CPU, DEVICE_CUDA };
 
 struct device {
@@ -20,6 +22,8 @@ struct device {
     bool here;           /* found in this machine, not only named */
     bool no_tensor_cores; /* 7.5 without tensor cores: GTX 16xx */
     bool runnable;       /* this build has code for it */
+    int peers;           /* GPUs of this machine that can train together with it, itself too;
+                            0: not known */
     int threads;         /* CPU: cores usable (affinity and cgroup); else 0 */
 };
 

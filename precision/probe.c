@@ -283,32 +283,135 @@ static bool no_device(const struct probe *probe, const char *wanted, struct erro
                      wanted, names, *probe->note ? "; " : "", probe->note);
 }
 
+static bool alike(const struct device *a, const struct device *b)
+{
+    return a->kind == b->kind && a->major == b->major && a->minor == b->minor;
+}
+
+/* Ordinals of "cuda:0,1"; 0 where it is none of that form. */
+static size_t read_ordinals(const char *wanted, int out[DEVICE_RANKS_MAX])
+{
+    const char *at = wanted;
+    size_t count = 0;
+
+    if (strncmp(at, "cuda:", 5) != 0)
+        return 0;
+    for (at += 5; count < DEVICE_RANKS_MAX; at++) {
+        size_t digits = strspn(at, "0123456789");
+
+        if (digits == 0 || digits > 4)
+            return 0;
+        out[count++] = (int)strtol(at, NULL, 10);
+        at += digits;
+        if (*at != ',')
+            return *at == '\0' ? count : 0;
+    }
+    return 0;
+}
+
+size_t probe_named(const char *wanted)
+{
+    int ordinals[DEVICE_RANKS_MAX];
+
+    return read_ordinals(wanted, ordinals);
+}
+
+static const struct device *find_ordinal(const struct probe *probe, int ordinal)
+{
+    for (size_t i = 1; i < probe->count; i++)
+        if (probe->devices[i].ordinal == ordinal && probe->devices[i].runnable)
+            return &probe->devices[i];
+    return NULL;
+}
+
+static size_t take_named(const struct probe *probe, const char *wanted,
+                         const struct device *out[], struct error *err)
+{
+    int ordinals[DEVICE_RANKS_MAX];
+    size_t count = read_ordinals(wanted, ordinals);
+
+    for (size_t i = 0; i < count; i++) {
+        out[i] = find_ordinal(probe, ordinals[i]);
+        if (out[i] == NULL) {
+            no_device(probe, wanted, err);
+            return 0;
+        }
+        for (size_t j = 0; j < i; j++)
+            if (out[j] == out[i] || !alike(out[j], out[i])) {
+                error_set(err, ERROR_JOB,
+                          "device: %s: GPUs that train together are different ones of the "
+                          "same compute capability",
+                          wanted);
+                return 0;
+            }
+    }
+    return count;
+}
+
+/* Of those not taken, like the first, the one with the most memory free; NULL: none. */
+static const struct device *next_best(const struct probe *probe,
+                                      const struct device *const taken[], size_t count)
+{
+    const struct device *best = NULL;
+
+    for (size_t i = 1; i < probe->count; i++) {
+        const struct device *device = &probe->devices[i];
+        bool fits = device->runnable && (count == 0 || alike(device, taken[0]));
+
+        for (size_t j = 0; j < count; j++)
+            fits = fits && taken[j] != device;
+        if (fits && (best == NULL || device->available > best->available))
+            best = device;
+    }
+    return best;
+}
+
+static size_t take_best(const struct probe *probe, size_t ranks,
+                        const struct device *out[])
+{
+    size_t count = 0;
+
+    while (count < ranks && (out[count] = next_best(probe, out, count)) != NULL)
+        count++;
+    return count;
+}
+
+size_t probe_take(const struct probe *probe, const char *wanted, size_t ranks,
+                  const struct device *out[DEVICE_RANKS_MAX], struct error *err)
+{
+    bool automatic = strcmp(wanted, "auto") == 0;
+    size_t count;
+
+    ranks = ranks < 1 ? 1 : ranks > DEVICE_RANKS_MAX ? DEVICE_RANKS_MAX : ranks;
+    if (probe_named(wanted) > 0)
+        return take_named(probe, wanted, out, err);
+    if (!automatic && strcmp(wanted, "cuda") != 0 && strcmp(wanted, "cpu") != 0) {
+        error_set(err, ERROR_JOB,
+                  "device must be auto, cpu, cuda, cuda:N or cuda:N,M, not '%s'", wanted);
+        return 0;
+    }
+    count = strcmp(wanted, "cpu") == 0 ? 0 : take_best(probe, ranks, out);
+    if (count == 0 && strcmp(wanted, "cuda") == 0)
+        no_device(probe, wanted, err);
+    else if (count == 0)
+        for (; count < ranks; count++)
+            out[count] = &probe->devices[0];
+    return count;
+}
+
 const struct device *probe_pick(const struct probe *probe, const char *wanted,
                                 struct error *err)
 {
-    const struct device *best = NULL;
-    int ordinal = -1, used = 0;
-    bool automatic = strcmp(wanted, "auto") == 0;
+    const struct device *taken[DEVICE_RANKS_MAX];
 
-    if (strcmp(wanted, "cpu") == 0)
-        return &probe->devices[0];
-    if (!automatic && strcmp(wanted, "cuda") != 0 &&
-        (sscanf(wanted, "cuda:%d%n", &ordinal, &used) != 1 || wanted[used] != '\0')) {
-        error_set(err, ERROR_JOB, "device must be auto, cpu, cuda or cuda:N, not '%s'",
-                  wanted);
-        return NULL;
-    }
-    for (size_t i = 1; i < probe->count; i++) {
-        const struct device *device = &probe->devices[i];
+    return probe_take(probe, wanted, 1, taken, err) > 0 ? taken[0] : NULL;
+}
 
-        if (ordinal >= 0 ? device->ordinal == ordinal && device->runnable
-                         : device->runnable && (best == NULL ||
-                                                device->available > best->available))
-            best = device;
-    }
-    if (best == NULL && automatic)
-        return &probe->devices[0];
-    if (best == NULL)
-        no_device(probe, wanted, err);
-    return best;
+int probe_peers(const struct probe *probe, const struct device *device)
+{
+    int count = 0;
+
+    for (size_t i = 1; i < probe->count; i++)
+        count += probe->devices[i].runnable && alike(&probe->devices[i], device);
+    return count;
 }

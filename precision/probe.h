@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "precision/device.h"
 
-#define PROBE_MAX 17 /* one CPU and 16 GPUs */
+#define PROBE_MAX (1 + DEVICE_RANKS_MAX) /* one CPU and the GPUs */
 
 struct probe {
     struct device devices[PROBE_MAX]; /* the CPU is first */
@@ -29,9 +29,22 @@ bool probe_read(const char *text, struct probe *out, struct error *err);
 /* Run `trainspool-train --probe` beside this program.  If that fails: the CPU alone, with the
  * reason in note. */
 void probe_devices(struct probe *out);
-/* auto: the first runnable GPU with the most memory free, else the CPU. "cpu", "cuda",
- * "cuda:N" pick; ERROR_DEVICE names what there is. */
+/*
+ * The devices of a run of `ranks` processes, rank 0's first; how many were found, at most as
+ * many as there are ranks, 0 with ERROR_DEVICE and the names of what there is.
+ *   cpu          the CPU for all
+ *   cuda         runnable GPUs of one compute capability, those with the most memory free
+ *   auto         the same, or the CPU where there is none
+ *   cuda:N,M,..  these, whatever `ranks` says where it is 1
+ */
+size_t probe_take(const struct probe *probe, const char *wanted, size_t ranks,
+                  const struct device *out[DEVICE_RANKS_MAX], struct error *err);
+/* How many GPUs `wanted` names one by one; 0 for auto, cpu, cuda, and for what is no device. */
+size_t probe_named(const char *wanted);
+/* The one of a single process. */
 const struct device *probe_pick(const struct probe *probe, const char *wanted,
                                 struct error *err);
+/* GPUs that could run beside this one, with it: the runnable ones of its capability. */
+int probe_peers(const struct probe *probe, const struct device *device);
 
 #endif

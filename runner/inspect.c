@@ -13,12 +13,9 @@
 static bool choose_device(const struct inspect_options *options, const char *data,
                           size_t len, struct inspection *out, struct error *err)
 {
-    const struct device *device =
-        machine_device(options->machine, data, len, options->will_run ? err : NULL);
-
-    if (!device)
+    if (!machine_device(options->machine, data, len, &out->storage,
+                        options->will_run ? err : NULL))
         return !options->will_run;
-    out->storage = *device;
     out->device = &out->storage;
     return true;
 }

@@ -3,6 +3,7 @@
 
 #include "runner/machine.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -26,34 +27,88 @@ static const char *scalar(const struct entry *entry)
                : NULL;
 }
 
-static const char *wanted_device(const struct document *document)
+/* What a text asks for. */
+struct wish {
+    const char *device;
+    size_t ranks;
+};
+
+static struct wish read_wish(const struct document *document)
 {
-    const struct entry *block, *device = NULL;
+    struct wish wish = { "auto", 1 };
+    const struct entry *block, *device = NULL, *ranks = NULL;
     const char *use_cpu;
 
     if (!document->root)
-        return "auto";
+        return wish;
     block = document_find(document, "trainspool");
-    if (block && block->value->kind == NODE_MAP)
+    if (block && block->value->kind == NODE_MAP) {
         device = node_find(block->value, "device");
-    if (scalar(device))
-        return scalar(device);
+        ranks = node_find(block->value, "ranks");
+    }
+    if (scalar(ranks) && atoi(scalar(ranks)) > 1)
+        wish.ranks = (size_t)atoi(scalar(ranks));
     use_cpu = scalar(document_find(document, "use_cpu"));
-    return use_cpu && strcasecmp(use_cpu, "true") == 0 ? "cpu" : "auto";
+    if (scalar(device))
+        wish.device = scalar(device);
+    else if (use_cpu && strcasecmp(use_cpu, "true") == 0)
+        wish.device = "cpu";
+    return wish;
 }
 
-const struct device *machine_device(const struct machine *machine, const char *data,
-                                    size_t len, struct error *err)
+static bool take_scarcest(const struct probe *probe, const struct wish *wish,
+                          struct device *out, struct error *err)
+{
+    const struct device *taken[DEVICE_RANKS_MAX], *scarcest;
+    size_t count = probe_take(probe, wish->device, wish->ranks, taken, err);
+
+    if (count == 0)
+        return false;
+    scarcest = taken[0];
+    for (size_t i = 1; i < count; i++)
+        if (taken[i]->available < scarcest->available)
+            scarcest = taken[i];
+    *out = *scarcest;
+    out->peers = probe_peers(probe, scarcest);
+    return true;
+}
+
+bool machine_device(const struct machine *machine, const char *data, size_t len,
+                    struct device *out, struct error *err)
 {
     struct document document;
     struct arena *arena;
-    const struct device *device;
+    struct wish wish;
+    bool ok;
 
-    if (machine->named)
-        return &machine->device;
+    if (machine->named) {
+        *out = machine->device;
+        return true;
+    }
     arena = arena_new();
     document_read(data, len, arena, &document);
-    device = probe_pick(&machine->probe, wanted_device(&document), err);
+    wish = read_wish(&document);
+    ok = take_scarcest(&machine->probe, &wish, out, err);
     arena_free(arena);
-    return device;
+    return ok;
+}
+
+bool machine_devices(const struct machine *machine, const char *wanted, size_t ranks,
+                     struct device out[DEVICE_RANKS_MAX], struct error *err)
+{
+    const struct device *taken[DEVICE_RANKS_MAX];
+    size_t count = 0;
+
+    if (machine->named)
+        while (count < ranks && (machine->device.kind == DEVICE_CPU || count == 0))
+            taken[count++] = &machine->device;
+    else
+        count = probe_take(&machine->probe, wanted, ranks, taken, err);
+    if (count < ranks)
+        return error_set(err, ERROR_DEVICE,
+                         "ranks: %zu wants as many GPUs, and device: %s is %zu here", ranks,
+                         machine->named ? machine->device.name : wanted, count);
+    for (size_t i = 0; i < ranks; i++)
+        out[i] = *taken[i];
+    return true;
 }

@@ -38,7 +38,7 @@ struct shared {
 struct meeting {
     struct shared *shared;
     size_t bytes;
-    int rank, ranks, links[BACKEND_RANKS_MAX];
+    int rank, ranks, links[DEVICE_RANKS_MAX];
     int link_count;
     unsigned turn; /* which set of windows is written next */
 };
@@ -97,7 +97,7 @@ void meeting_close(struct meeting *meeting)
 
 static void wake(atomic_uint *word)
 {
-    syscall(SYS_futex, word, FUTEX_WAKE, BACKEND_RANKS_MAX, NULL, NULL, 0);
+    syscall(SYS_futex, word, FUTEX_WAKE, DEVICE_RANKS_MAX, NULL, NULL, 0);
 }
 
 static void sleep_at(atomic_uint *word, unsigned value)

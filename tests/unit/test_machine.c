@@ -34,6 +34,7 @@ static void test_machine_gives_a_job_what_it_asks_for(void **state)
         { "use_cpu: false\n", "NVIDIA A100" },
         { "trainspool: {device: cpu}\n", "EPYC" },
         { "trainspool: cpu\n", "NVIDIA A100" },
+        { "trainspool: {ranks: 2}\n", "NVIDIA A100" }, /* alone of its kind */
         { "no: [job\n", "NVIDIA A100" },
         { "", "NVIDIA A100" },
     };
@@ -42,22 +43,55 @@ static void test_machine_gives_a_job_what_it_asks_for(void **state)
     (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++) {
         struct error err = { 0 };
-        const struct device *device =
-            machine_device(&machine, cases[i].job, strlen(cases[i].job), &err);
+        struct device device;
 
-        assert_non_null(device);
-        assert_string_equal(device->name, cases[i].device);
+        assert_true(machine_device(&machine, cases[i].job, strlen(cases[i].job), &device,
+                                   &err));
+        assert_string_equal(device.name, cases[i].device);
     }
+}
+
+static const char two_alike[] =
+    "trainspool-probe 1\n"
+    "cpu\tEPYC\t8\t68719476736\t60000000000\n"
+    "cuda\t0\tfull\t8.0\t42000000000\t11000000000\t1\n"
+    "cuda\t1\tempty\t8.0\t42000000000\t41000000000\t1\n";
+
+/* Of several, what fits into the scarcest fits into all. */
+static void test_machine_looks_at_the_scarcest_of_several(void **state)
+{
+    static const char one[] = "stage: sft\n", two[] = "trainspool: {ranks: 2}\n",
+                      both[] = "trainspool: {device: \"cuda:1,0\"}\n";
+    struct machine machine = machine_of(two_alike);
+    struct device device, several[DEVICE_RANKS_MAX];
+    struct error err = { 0 };
+
+    (void)state;
+    assert_true(machine_device(&machine, one, strlen(one), &device, &err));
+    assert_string_equal(device.name, "empty");
+    assert_int_equal(device.peers, 2);
+    assert_true(machine_device(&machine, two, strlen(two), &device, &err));
+    assert_string_equal(device.name, "full");
+    assert_true(machine_device(&machine, both, strlen(both), &device, &err));
+    assert_string_equal(device.name, "full");
+    assert_true(machine_devices(&machine, "cuda:0,1", 2, several, &err));
+    assert_string_equal(several[0].name, "full");
+    assert_true(machine_devices(&machine, "auto", 2, several, &err));
+    assert_string_equal(several[0].name, "empty");
+    assert_true(machine_devices(&machine, "cpu", 5, several, &err));
+    assert_false(machine_devices(&machine, "cuda", 3, several, &err));
+    assert_int_equal(err.code, ERROR_DEVICE);
 }
 
 static void test_machine_refuses_what_it_has_not(void **state)
 {
     static const char job[] = "trainspool:\n  device: cuda:7\n";
     struct machine machine = machine_of(two_cards);
+    struct device device;
     struct error err = { 0 };
 
     (void)state;
-    assert_null(machine_device(&machine, job, strlen(job), &err));
+    assert_false(machine_device(&machine, job, strlen(job), &device, &err));
     assert_int_equal(err.code, ERROR_DEVICE);
 }
 
@@ -65,12 +99,13 @@ static void test_machine_named_on_the_command_line_wins(void **state)
 {
     static const char job[] = "trainspool:\n  device: cpu\n";
     struct machine machine;
+    struct device device;
     struct error err = { 0 };
 
     (void)state;
     assert_true(machine_open("titan rtx", &machine, &err));
-    assert_string_equal(machine_device(&machine, job, strlen(job), &err)->name,
-                        "TITAN RTX");
+    assert_true(machine_device(&machine, job, strlen(job), &device, &err));
+    assert_string_equal(device.name, "TITAN RTX");
     assert_false(machine_open("titan rty", &machine, &err));
     assert_int_equal(err.code, ERROR_USAGE);
 }
@@ -79,6 +114,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_machine_gives_a_job_what_it_asks_for),
+        cmocka_unit_test(test_machine_looks_at_the_scarcest_of_several),
         cmocka_unit_test(test_machine_refuses_what_it_has_not),
         cmocka_unit_test(test_machine_named_on_the_command_line_wins),
     };

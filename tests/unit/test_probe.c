@@ -59,6 +59,41 @@ static void test_probe_picks(void **state)
     assert_null(probe_pick(&probe, "cuda", &err));
 }
 
+/* Those that train together: of one kind, the most memory first, or those that are named. */
+static void test_probe_takes_several(void **state)
+{
+    const struct device *taken[DEVICE_RANKS_MAX];
+    struct probe probe;
+    struct error err = { 0 };
+
+    (void)state;
+    read_machine(&probe);
+    assert_int_equal(probe_take(&probe, "auto", 2, taken, &err), 2);
+    assert_int_equal(taken[0]->ordinal, 1);
+    assert_int_equal(taken[1]->ordinal, 0);
+    assert_int_equal(probe_take(&probe, "cuda", 3, taken, &err), 2); /* V100: no code */
+    assert_int_equal(probe_take(&probe, "cuda:0,1", 1, taken, &err), 2);
+    assert_int_equal(taken[0]->ordinal, 0);
+    assert_int_equal(probe_take(&probe, "cpu", 3, taken, &err), 3);
+    assert_int_equal(taken[2]->kind, DEVICE_CPU);
+    assert_int_equal(probe_peers(&probe, taken[0]), 0);
+    probe.devices[3].runnable = true;
+    assert_int_equal(probe_take(&probe, "cuda", 2, taken, &err), 1); /* 7.0 is alone */
+    assert_int_equal(probe_peers(&probe, &probe.devices[1]), 2);
+    assert_int_equal(probe_take(&probe, "cuda:0,2", 1, taken, &err), 0);
+    assert_non_null(strstr(err.text, "same compute capability"));
+    error_clear(&err);
+    assert_int_equal(probe_take(&probe, "cuda:0,7", 1, taken, &err), 0);
+    assert_int_equal(err.code, ERROR_DEVICE);
+    probe.count = 1;
+    assert_int_equal(probe_take(&probe, "auto", 2, taken, &err), 2);
+    assert_int_equal(taken[1]->kind, DEVICE_CPU);
+    assert_int_equal(probe_named("cuda:0,1,5"), 3);
+    assert_int_equal(probe_named("cuda"), 0);
+    assert_int_equal(probe_named("cuda:0,"), 0);
+    assert_int_equal(probe_named("cuda:-1"), 0);
+}
+
 static void test_probe_refuses_other_text(void **state)
 {
     static const char *const bad[] = {
@@ -96,6 +131,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_probe_reads_what_it_writes),
         cmocka_unit_test(test_probe_picks),
+        cmocka_unit_test(test_probe_takes_several),
         cmocka_unit_test(test_probe_refuses_other_text),
         cmocka_unit_test(test_probe_knows_this_cpu),
     };

@@ -15,8 +15,8 @@
 
 struct unit_ranks {
     struct backend_group group; /* of this process */
-    int links[BACKEND_RANKS_MAX];
-    pid_t children[BACKEND_RANKS_MAX]; /* of rank 0: the others; 0: none */
+    int links[DEVICE_RANKS_MAX];
+    pid_t children[DEVICE_RANKS_MAX]; /* of rank 0: the others; 0: none */
 };
 
 /* Become `ranks` processes; tells each which it is.  Only rank 0 may use cmocka. */
