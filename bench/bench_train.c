@@ -179,18 +179,21 @@ static void bench_close(struct bench *bench)
 /* Seconds of a whole step, forward to weights. */
 static double step(struct bench *bench, int64_t number)
 {
-    double start = clock_seconds(), sum = 0;
-    struct optimizer_step how = { .learning_rate = bench->plan.learning_rate,
-                                  .scale = 1,
-                                  .step = number };
-    struct model_pass pass = { .first = true,
-                               .grad_scale = 1 / (float)bench->batch.trained };
+    double start = clock_seconds(), sum;
+    struct step_numbers numbers = {
+        .learning_rate = bench->plan.learning_rate,
+        .max_grad_norm = bench->plan.precision.max_grad_norm,
+        .step = number,
+        .grad_scale = 1 / (float)bench->batch.trained,
+        .scaler = { .scale = 1 },
+    };
     struct error err = { 0 };
 
-    must(model_train(bench->model, &bench->batch, &pass, &sum, &err), &err);
-    must(optimizer_norm(bench->model, bench->be, 1, &how.norm, &err), &err);
-    must(optimizer_step(bench->model, bench->be, &bench->plan, &how, &err), &err);
-    if (!isfinite(sum) || !isfinite(how.norm)) {
+    model_begin(bench->model, &numbers);
+    must(model_train(bench->model, &bench->batch, 0, &err), &err);
+    optimizer_step(bench->model, &bench->plan);
+    must(model_end(bench->model, &numbers, &sum, &err), &err);
+    if (!isfinite(sum) || !numbers.finite) {
         fprintf(stderr, "bench: the loss or its gradient is not finite\n");
         exit(1);
     }

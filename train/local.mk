@@ -22,6 +22,7 @@ libtrain_a_SOURCES += %D%/model_backward.c
 libtrain_a_SOURCES += %D%/model_config.c %D%/model_config.h
 libtrain_a_SOURCES += %D%/model_forward.c %D%/model_parts.h
 libtrain_a_SOURCES += %D%/model_load.c
+libtrain_a_SOURCES += %D%/model_pass.c
 libtrain_a_SOURCES += %D%/model_save.c
 libtrain_a_SOURCES += %D%/normalizer.c %D%/normalizer.h
 libtrain_a_SOURCES += %D%/optimizer.c %D%/optimizer.h

@@ -216,6 +216,7 @@ static size_t lowest_place(const struct model *m)
 static void make_parts(struct model *m)
 {
     struct segments at = segments_of(&m->shapes, m->memory_block);
+    const struct shape_buffer *losses = &m->shapes.buffers[BUFFER_LOSSES];
     size_t layers = m->config->layers;
 
     m->gradients = at.gradients;
@@ -233,7 +234,8 @@ static void make_parts(struct model *m)
     for (size_t l = 0; l < layers; l++)
         make_block(m, l, &m->blocks[l]);
     m->lowest = lowest_place(m);
-    m->losses = arena_array(m->arena, m->shapes.rows, sizeof(*m->losses));
+    m->losses = arena_array(m->arena, losses->rows * losses->cols, sizeof(*m->losses));
+    m->batches = arena_array(m->arena, losses->rows, sizeof(*m->batches));
 }
 
 static bool upload_rope(struct model *m, struct error *err)
@@ -326,7 +328,8 @@ struct tensor model_gradients(const struct model *model)
     return tensor_of(model->gradients, FORMAT_FP32, 1, model->shapes.segment);
 }
 
-double *model_number(struct model *model)
+struct step_numbers *model_numbers(struct model *model)
 {
-    return (double *)(void *)(model->buffers + model->shapes.buffers[BUFFER_NUMBER].at);
+    return (struct step_numbers *)(void *)(model->buffers +
+                                           model->shapes.buffers[BUFFER_NUMBERS].at);
 }

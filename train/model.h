@@ -56,22 +56,32 @@ const struct memory_use *
 model_memory(const struct model *model); /* what was really taken */
 /* All gradients as one row of fp32; the padding between them is zero. */
 struct tensor model_gradients(const struct model *model);
-double *model_number(struct model *model); /* room for one, in the backend's memory */
+/* The numbers of the step under way, in the backend's memory. */
+struct step_numbers *model_numbers(struct model *model);
 
-/* One micro-batch.  grad_scale = loss scale / trained tokens of the whole window.
- * *loss_sum += sum of losses in double (fetched after the work is done). */
+/* One micro-batch: *loss_sum += sum of losses in double. */
 bool model_evaluate(struct model *model, const struct batch *batch, double *loss_sum,
                     struct error *err);
-/* Forward and backward; gradients are zeroed first if `first` of a window, else added to.
- * `draw` is the number of the micro-batch in the whole run: what dropout masks are drawn
- * by. */
-struct model_pass {
-    bool first;
-    float grad_scale;
-    uint64_t draw;
-};
-bool model_train(struct model *model, const struct batch *batch,
-                 const struct model_pass *pass, double *loss_sum, struct error *err);
+
+/*
+ * A window, which is the micro-batches of one optimizer step:
+ *
+ *     model_begin   the host's numbers go to the device
+ *     model_train   for each micro-batch
+ *     optimizer_step (train/optimizer.h)
+ *     model_end     the losses and the numbers come back
+ *
+ * Nothing but the last waits for the device: what fails on it is told there.
+ */
+void model_begin(struct model *model, const struct step_numbers *numbers);
+/* Forward and backward; gradients of the window's first micro-batch overwrite what was
+ * there, the others are added.  `draw` is the number of the micro-batch in the whole run:
+ * what dropout masks are drawn by.  At most gradient_accumulation_steps of them. */
+bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
+                 struct error *err);
+/* *loss_sum = sum of the window's losses in double, in the order of its tokens. */
+bool model_end(struct model *model, struct step_numbers *numbers, double *loss_sum,
+               struct error *err);
 
 /* Write what the method trains in Hugging Face's form into an existing folder: the whole
  * model (model.safetensors, config.json) or the adapter (adapter_model.safetensors,

@@ -19,7 +19,7 @@ struct tensor pass_buffer(const struct pass *pass, enum buffer buffer, size_t la
     return tensor_of(data, b->format, rows, cols);
 }
 
-static const int32_t *pass_numbers(const struct pass *pass, enum buffer buffer)
+static const int32_t *pass_ids(const struct pass *pass, enum buffer buffer)
 {
     return pass_buffer(pass, buffer, 0).data;
 }
@@ -56,7 +56,7 @@ void pass_dropout(const struct pass *pass, const struct linears *linears, struct
         .x = x,
         .p = (float)pass->model->shapes.lora.dropout,
         .seed = (uint64_t)pass->model->plan->seed,
-        .step = pass->draw,
+        .draw = &pass->numbers->draw,
         .stream = linears->stream,
     };
 
@@ -132,7 +132,7 @@ void model_rotate(const struct pass *pass, struct tensor qkv, bool inverse)
     const struct op_rope op = {
         .x = tensor_columns(qkv, 0, heads * c->head_size),
         .table = pass_buffer(pass, BUFFER_ROPE, 0),
-        .positions = pass_numbers(pass, BUFFER_POSITIONS),
+        .positions = pass_ids(pass, BUFFER_POSITIONS),
         .heads = heads,
         .inverse = inverse,
     };
@@ -152,7 +152,7 @@ struct op_attention model_attention(const struct pass *pass, size_t layer)
         .q = tensor_columns(qkv, 0, q),
         .k = tensor_columns(qkv, q, kv),
         .v = tensor_columns(qkv, q + kv, kv),
-        .offsets = pass_numbers(pass, BUFFER_OFFSETS),
+        .offsets = pass_ids(pass, BUFFER_OFFSETS),
         .sequences = pass->sequences,
         .longest = pass->longest,
         .heads = c->heads,
@@ -205,35 +205,16 @@ void model_forward_block(const struct pass *pass, size_t layer, bool again)
         linears_forward(pass, &b->down, layer, act, delta);
 }
 
-static void upload_batch(const struct pass *pass, const struct batch *batch)
-{
-    const struct {
-        enum buffer to;
-        const int32_t *from;
-        size_t count;
-    } rows[] = {
-        { BUFFER_TOKENS, batch->tokens, batch->rows },
-        { BUFFER_POSITIONS, batch->positions, batch->rows },
-        { BUFFER_TARGETS, batch->targets, batch->rows },
-        { BUFFER_OFFSETS, batch->offsets, batch->sequences + 1 },
-    };
-
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        pass->ops->upload(pass->be, pass_buffer(pass, rows[i].to, 0).data, rows[i].from,
-                          rows[i].count * sizeof(int32_t));
-}
-
-void model_forward(const struct pass *pass, const struct batch *batch)
+void model_forward(const struct pass *pass)
 {
     const struct model *m = pass->model;
     size_t last = m->config->layers - 1;
     const struct op_embedding embed = {
         .out = pass_buffer(pass, BUFFER_X_IN, 0),
         .table = m->embed_weight,
-        .tokens = pass_numbers(pass, BUFFER_TOKENS),
+        .tokens = pass_ids(pass, BUFFER_TOKENS),
     };
 
-    upload_batch(pass, batch);
     pass->ops->embedding(pass->be, &embed);
     for (size_t l = 0; l <= last; l++)
         model_forward_block(pass, l, false);
@@ -251,130 +232,24 @@ void model_classify(const struct pass *pass)
     struct tensor x = pass_buffer(pass, BUFFER_H_LAST, 0);
     struct tensor dh = pass_buffer(pass, BUFFER_DH, 0);
     struct op_classifier op = {
-        .losses = pass_buffer(pass, BUFFER_LOSSES, 0),
+        .losses = tensor_rows(pass_buffer(pass, BUFFER_LOSSES, 0), 0, 1),
         .x = x,
         .w = pass_weight(pass, m->head_weight),
         .logits = pass_buffer(pass, BUFFER_LOGITS, 0),
         .dlogits = pass_buffer(pass, BUFFER_DLOGITS, 0),
         .gathered = pass_buffer(pass, BUFFER_GATHERED, 0),
         .dgathered = pass_buffer(pass, BUFFER_DGATHERED, 0),
-        .targets = pass_numbers(pass, BUFFER_TARGETS),
-        .grad_scale = pass->grad_scale,
+        .targets = pass_ids(pass, BUFFER_TARGETS),
+        .rows = pass_buffer(pass, BUFFER_LABELLED, 0).data,
+        .labelled = pass->labelled,
+        .grad_scale = 1,
         .smoothing = (float)m->plan->label_smoothing,
     };
 
     if (pass->training) {
+        op.scale = &pass->numbers->grad_scale;
         op.dx = tensor_of(dh.data, dh.format, x.rows, x.cols);
         op.dw = m->head->grad;
     }
     pass->ops->classifier(pass->be, &op);
-}
-
-/* Ids outside the vocabulary and batches larger than planned must not reach the device.
- */
-static bool check_batch(const struct model *m, const struct batch *batch,
-                        struct error *err)
-{
-    if (batch->rows == 0 || batch->rows > m->shapes.rows ||
-        batch->sequences > m->shapes.sequences)
-        return error_set(
-            err, ERROR_SYSTEM,
-            "a batch of %zu rows in %zu sequences, but memory was planned for %zu "
-            "in %zu",
-            batch->rows, batch->sequences, m->shapes.rows, m->shapes.sequences);
-    for (size_t i = 0; i < batch->rows; i++) {
-        int32_t token = batch->tokens[i], target = batch->targets[i];
-
-        if (token < 0 || (size_t)token >= m->config->vocab_size)
-            return error_set(
-                err, ERROR_DATA,
-                "token %d lies outside the model's vocabulary of %zu; does the "
-                "tokenizer belong to this model?",
-                token, m->config->vocab_size);
-        if (target >= 0 && (size_t)target >= m->config->vocab_size)
-            return error_set(err, ERROR_DATA,
-                             "label %d lies outside the model's vocabulary of %zu",
-                             target, m->config->vocab_size);
-        if (batch->positions[i] < 0 || (size_t)batch->positions[i] >= batch->rows)
-            return error_set(err, ERROR_SYSTEM, "position %d lies outside the batch",
-                             batch->positions[i]);
-    }
-    return true;
-}
-
-static struct pass pass_of(struct model *m, const struct batch *batch)
-{
-    return (struct pass) { .model = m,
-                           .be = m->be,
-                           .ops = m->be->ops,
-                           .rows = batch->rows,
-                           .sequences = batch->sequences,
-                           .longest = batch->longest };
-}
-
-static bool fetch_losses(const struct pass *pass, double *loss_sum, struct error *err)
-{
-    struct model *m = pass->model;
-
-    pass->ops->download(pass->be, m->losses, pass_buffer(pass, BUFFER_LOSSES, 0).data,
-                        pass->rows * sizeof(float));
-    if (!pass->ops->sync(pass->be, err))
-        return false;
-    for (size_t i = 0; i < pass->rows; i++)
-        *loss_sum += m->losses[i];
-    return true;
-}
-
-bool model_evaluate(struct model *model, const struct batch *batch, double *loss_sum,
-                    struct error *err)
-{
-    struct pass pass = pass_of(model, batch);
-
-    if (!check_batch(model, batch, err))
-        return false;
-    model_forward(&pass, batch);
-    model_classify(&pass);
-    return fetch_losses(&pass, loss_sum, err);
-}
-
-bool model_train(struct model *model, const struct batch *batch,
-                 const struct model_pass *how, double *loss_sum, struct error *err)
-{
-    struct pass pass = pass_of(model, batch);
-
-    if (!check_batch(model, batch, err))
-        return false;
-    pass.training = true;
-    pass.first = how->first;
-    pass.grad_scale = how->grad_scale;
-    pass.draw = how->draw;
-    model_forward(&pass, batch);
-    model_backward(&pass);
-    return fetch_losses(&pass, loss_sum, err);
-}
-
-bool model_logits(struct model *model, const struct batch *batch, float *out,
-                  struct error *err)
-{
-    struct pass pass = pass_of(model, batch);
-    struct tensor h, logits, head;
-
-    if (!check_batch(model, batch, err))
-        return false;
-    model_forward(&pass, batch);
-    h = pass_buffer(&pass, BUFFER_H_LAST, 0);
-    head = pass_weight(&pass, model->head_weight);
-    logits = tensor_rows(pass_buffer(&pass, BUFFER_LOGITS, 0), 0, 1);
-    for (size_t i = 0; i < batch->sequences; i++) {
-        size_t row = (size_t)batch->offsets[i + 1] - 1;
-
-        pass.ops->matmul(pass.be, &(struct op_matmul) { .out = logits,
-                                                        .a = tensor_rows(h, row, 1),
-                                                        .b = head,
-                                                        .trans_b = true,
-                                                        .alpha = 1 });
-        pass.ops->download(pass.be, out + i * logits.cols, logits.data,
-                           logits.cols * sizeof(float));
-    }
-    return pass.ops->sync(pass.be, err);
 }

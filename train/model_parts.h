@@ -63,7 +63,10 @@ struct model {
     struct tensor head_weight, embed_weight; /* as a product and a lookup read them */
     struct block *blocks;
     size_t lowest; /* place of the first thing that is trained */
-    float *losses; /* on the host */
+
+    float *losses;   /* on the host, as in BUFFER_LOSSES */
+    size_t *batches; /* rows of each micro-batch since model_begin */
+    size_t begun;    /* how many of them */
 
     struct safetensors *files; /* of the base, kept while frozen weights may be saved */
     struct safetensors
@@ -77,9 +80,9 @@ struct pass {
     struct backend *be;
     const struct backend_ops *ops;
     size_t rows, sequences, longest;
+    size_t labelled; /* no more rows than this have a target; 0: none has */
     bool training, first;
-    float grad_scale;
-    uint64_t draw;
+    const struct step_numbers *numbers; /* in the backend's memory */
 };
 
 /* The place of a site of a block; embedding 0, last norm and head behind the blocks. */
@@ -100,8 +103,8 @@ struct tensor pass_lora_input(const struct pass *pass, const struct linears *lin
 void pass_dropout(const struct pass *pass, const struct linears *linears, struct tensor x,
                   struct tensor out);
 
-/* Forward through all, without the head.  Writes the batch into the backend's memory. */
-void model_forward(const struct pass *pass, const struct batch *batch);
+/* Forward through all, without the head. */
+void model_forward(const struct pass *pass);
 /* Forward through one block; again: from its kept input, and only as far as the backward
  * pass needs. */
 void model_forward_block(const struct pass *pass, size_t layer, bool again);

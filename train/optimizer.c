@@ -4,90 +4,153 @@
 
 #include "train/optimizer.h"
 
-#include <math.h>
+#define PADDING_MOST 128 /* numbers between groups of the segments, train/shapes.h */
 
-/* torch/nn/utils/clip_grad.py */
-#define CLIP_EPSILON 1e-6
+/* Weights side by side that are updated alike, as one row each. */
+struct update {
+    struct tensor w, grad, m, v, copy;
+    double lr_factor, decay;
+    uint64_t first; /* place in the segment */
+};
 
-bool optimizer_norm(struct model *model, struct backend *be, double scale, double *norm,
-                    struct error *err)
+static void update_adamw(struct model *model, const struct plan *plan,
+                         const struct update *u)
 {
-    double *place = model_number(model), sum = 0;
-    const struct op_square_sum op = { .x = model_gradients(model), .sum = place };
-
-    be->ops->square_sum(be, &op);
-    be->ops->download(be, &sum, place, sizeof(sum));
-    if (!be->ops->sync(be, err))
-        return false;
-    *norm = sqrt(sum) / scale;
-    return true;
-}
-
-/* What the gradients are multiplied by: unscaled and clipped at once. */
-static double gradient_factor(const struct plan *plan, const struct optimizer_step *step)
-{
-    double most = plan->precision.max_grad_norm, clip = 1;
-
-    if (most > 0)
-        clip = fmin(1, most / (step->norm + CLIP_EPSILON));
-    return clip / step->scale;
-}
-
-static void update_adamw(struct backend *be, const struct plan *plan,
-                         const struct parameter *p, const struct optimizer_step *step,
-                         double factor)
-{
+    struct backend *be = model_backend(model);
     const struct op_adamw op = {
-        .w = p->weight,
-        .grad = p->grad,
-        .m = p->moment1,
-        .v = p->moment2,
-        .copy = p->copy,
-        .lr = step->learning_rate * p->lr_factor,
+        .w = u->w,
+        .grad = u->grad,
+        .m = u->m,
+        .v = u->v,
+        .copy = u->copy,
+        .lr = u->lr_factor,
         .beta1 = plan->adam_beta1,
         .beta2 = plan->adam_beta2,
         .eps = plan->adam_epsilon,
-        .decay = p->decays ? plan->weight_decay : 0,
-        .grad_scale = factor,
-        .step = step->step,
+        .decay = u->decay,
+        .grad_scale = 1,
+        .numbers = model_numbers(model),
+        .stochastic = plan->precision.mode == MODE_BF16_PURE,
+        .seed = (uint64_t)plan->seed,
+        .first = u->first,
     };
 
     be->ops->adamw(be, &op);
 }
 
-static void update_sgd(struct backend *be, const struct plan *plan,
-                       const struct parameter *p, const struct optimizer_step *step,
-                       double factor)
+static void update_sgd(struct model *model, const struct plan *plan,
+                       const struct update *u)
 {
+    struct backend *be = model_backend(model);
     const struct op_sgd op = {
-        .w = p->weight,
-        .grad = p->grad,
-        .copy = p->copy,
-        .lr = step->learning_rate * p->lr_factor,
-        .decay = p->decays ? plan->weight_decay : 0,
-        .grad_scale = factor,
+        .w = u->w,
+        .grad = u->grad,
+        .copy = u->copy,
+        .lr = u->lr_factor,
+        .decay = u->decay,
+        .grad_scale = 1,
+        .numbers = model_numbers(model),
+        .stochastic = plan->precision.mode == MODE_BF16_PURE,
+        .seed = (uint64_t)plan->seed,
+        .first = u->first,
     };
 
     be->ops->sgd(be, &op);
 }
 
-static void (*const updates[])(struct backend *be, const struct plan *plan,
-                               const struct parameter *p,
-                               const struct optimizer_step *step, double factor) = {
+static void (*const updates[])(struct model *model, const struct plan *plan,
+                               const struct update *u) = {
     [OPTIMIZER_ADAMW] = update_adamw,
     [OPTIMIZER_SGD] = update_sgd,
 };
 
-bool optimizer_step(struct model *model, struct backend *be, const struct plan *plan,
-                    const struct optimizer_step *step, struct error *err)
+static struct tensor flat(struct tensor t, size_t count)
 {
-    double factor = gradient_factor(plan, step);
+    return t.data ? tensor_of(t.data, t.format, 1, count) : t;
+}
+
+/* The first number of a tensor, counted from that of another; 0 where both are absent. */
+static ptrdiff_t distance(struct tensor from, struct tensor to)
+{
+    ptrdiff_t bytes = (char *)to.data - (char *)from.data;
+
+    return to.data ? bytes / (ptrdiff_t)format_info(to.format)->bytes : 0;
+}
+
+static struct update update_of(struct model *model, const struct plan *plan,
+                               const struct parameter *p)
+{
+    size_t count = p->rows * p->cols;
+
+    return (struct update) {
+        .w = flat(p->weight, count),
+        .grad = flat(p->grad, count),
+        .m = flat(p->moment1, count),
+        .v = flat(p->moment2, count),
+        .copy = flat(p->copy, count),
+        .lr_factor = p->lr_factor,
+        .decay = p->decays ? plan->weight_decay : 0,
+        .first = (uint64_t)distance(model_gradients(model), p->grad),
+    };
+}
+
+/*
+ * Make an update longer by the one behind it, where both are one to the operation: what
+ * pads the groups is zero in all segments, and nobody reads it.
+ */
+static bool update_join(struct update *u, const struct update *next)
+{
+    ptrdiff_t step = distance(u->grad, next->grad);
+
+    if (u->lr_factor != next->lr_factor || u->decay != next->decay ||
+        (u->copy.data != NULL) != (next->copy.data != NULL) ||
+        (u->copy.data && distance(u->copy, next->copy) != step) || step < 0 ||
+        (size_t)step >= u->grad.cols + PADDING_MOST)
+        return false;
+    step += (ptrdiff_t)next->grad.cols;
+    u->w = flat(u->w, (size_t)step);
+    u->grad = flat(u->grad, (size_t)step);
+    u->m = flat(u->m, (size_t)step);
+    u->v = flat(u->v, (size_t)step);
+    u->copy = flat(u->copy, (size_t)step);
+    return true;
+}
+
+/* Matrices or vectors: they lie apart. */
+static void update_all(struct model *model, const struct plan *plan, bool vectors)
+{
+    struct update now = { 0 };
 
     for (size_t i = 0; i < model_parameters(model); i++) {
         const struct parameter *p = model_parameter(model, i);
+        struct update next;
 
-        if (p->trainable)
-            updates[plan->optimizer](be, plan, p, step, factor);
+        if (!p->trainable || (p->rank == 1) != vectors)
+            continue;
+        next = update_of(model, plan, p);
+        if (now.grad.data && update_join(&now, &next))
+            continue;
+        if (now.grad.data)
+            updates[plan->optimizer](model, plan, &now);
+        now = next;
     }
-    return be->ops->sync(be, err);
+    if (now.grad.data)
+        updates[plan->optimizer](model, plan, &now);
+}
+
+void optimizer_step(struct model *model, const struct plan *plan)
+{
+    struct backend *be = model_backend(model);
+    struct step_numbers *numbers = model_numbers(model);
+    static const char key[] = "optimizer step";
+
+    if (be->ops->begin && !be->ops->begin(be, key, sizeof(key)))
+        return;
+    be->ops->square_sum(be, &(struct op_square_sum) { .x = model_gradients(model),
+                                                      .sum = &numbers->square_sum });
+    be->ops->decide(be, &(struct op_decide) { .numbers = numbers });
+    update_all(model, plan, false);
+    update_all(model, plan, true);
+    if (be->ops->end)
+        be->ops->end(be);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "kernels/ops.h"
 #include "train/shapes_parts.h"
 
 /* The logits of one chunk of rows: small enough for a cache, large enough that dW, which
@@ -97,9 +98,12 @@ static void dims_batch(struct maker *m, size_t rows, size_t sequences)
     chunk = max(chunk & ~(size_t)15, 16);
     chunk = chunk < CHUNK_MAX ? chunk : CHUNK_MAX;
     d[DIM_N] = rows;
-    d[DIM_RUNS] = max(sequences + 1, 2); /* a double too fits in two */
+    d[DIM_RUNS] = sequences + 1;
     d[DIM_CHUNK] = chunk < rows ? chunk : rows;
+    d[DIM_WINDOW] = max((size_t)m->plan->gradient_accumulation_steps, 1);
+    d[DIM_NUMBERS] = sizeof(struct step_numbers) / sizeof(float);
 }
+
 static void sum_up(struct maker *m)
 {
     struct shapes *s = m->out;

@@ -11,7 +11,8 @@
  *     buffers                                  activations and scratch
  *
  * What products can use stacked (q, k, v; gate, up; the A matrices over one input) lies
- * side by side without a gap.
+ * side by side without a gap.  Of the trainables, matrices come first, vectors behind them:
+ * what decays alike is updated in one piece.
  *
  * Formats: trainable weights and moments have precision.trainable (fp32 but in the pure
  * modes), gradients are fp32 always.  Frozen matrices have precision.frozen, but the
@@ -38,6 +39,7 @@ struct shape_parameter {
     size_t layer;
     size_t rank, rows, cols; /* a vector has rank 1 and 1 row */
     bool trainable, decays;
+    bool leads; /* begins a group of what lies side by side */
     double lr_factor;
     enum format format; /* storage of the weight */
     enum format copy;   /* of the working copy; FORMAT_COUNT: none */
@@ -82,13 +84,14 @@ enum buffer {
     BUFFER_DLOGITS,
     BUFFER_GATHERED,
     BUFFER_DGATHERED, /* a chunk of rows */
-    BUFFER_LOSSES,
+    BUFFER_LOSSES, /* of the micro-batches of a window, the newest first */
     BUFFER_ROPE, /* (N, D): a position is below N */
     BUFFER_TOKENS,
     BUFFER_POSITIONS,
     BUFFER_TARGETS,
     BUFFER_OFFSETS, /* int32 */
-    BUFFER_NUMBER,  /* one double */
+    BUFFER_LABELLED, /* int32 (1, N) scratch of the classifier */
+    BUFFER_NUMBERS,  /* one struct step_numbers */
     BUFFERS
 };
 

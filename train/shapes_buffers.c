@@ -61,13 +61,14 @@ static const struct buffer_row {
     [BUFFER_DLOGITS] = { "logits", KIND_COMPUTE, DIM_CHUNK, DIM_V, LIFE_ONCE, false },
     [BUFFER_GATHERED] = { "labelled", KIND_COMPUTE, DIM_CHUNK, DIM_C, LIFE_ONCE, false },
     [BUFFER_DGATHERED] = { "labelled", KIND_COMPUTE, DIM_CHUNK, DIM_C, LIFE_ONCE, false },
-    [BUFFER_LOSSES] = { "losses", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
+    [BUFFER_LOSSES] = { "losses", KIND_FP32, DIM_WINDOW, DIM_N, LIFE_ONCE, false },
     [BUFFER_ROPE] = { "rotations", KIND_FP32, DIM_N, DIM_D, LIFE_ONCE, false },
     [BUFFER_TOKENS] = { "tokens", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
     [BUFFER_POSITIONS] = { "positions", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
     [BUFFER_TARGETS] = { "targets", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
     [BUFFER_OFFSETS] = { "offsets", KIND_FP32, DIM_ONE, DIM_RUNS, LIFE_ONCE, false },
-    [BUFFER_NUMBER] = { "number", KIND_FP32, DIM_ONE, DIM_RUNS, LIFE_ONCE, false },
+    [BUFFER_LABELLED] = { "labelled", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
+    [BUFFER_NUMBERS] = { "numbers", KIND_FP32, DIM_ONE, DIM_NUMBERS, LIFE_ONCE, false },
 };
 
 /* Do the products over one input have anything to train, in any block? */

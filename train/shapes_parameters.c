@@ -207,6 +207,11 @@ static void place(struct maker *m, struct shape_parameter *p)
     size_t numbers = shapes_times(m, p->rows, p->cols);
     size_t bytes = shapes_times(m, numbers, format_info(p->format)->bytes);
 
+    if (p->leads) {
+        m->numbers = size_round(m->numbers, ALIGN_NUMBERS);
+        m->frozen = size_round(m->frozen, SHAPES_ALIGNMENT);
+        m->copies = size_round(m->copies, SHAPES_ALIGNMENT);
+    }
     if (p->trainable) {
         p->at = m->numbers;
         m->numbers += numbers;
@@ -225,13 +230,23 @@ static void place(struct maker *m, struct shape_parameter *p)
         m->overflow = true;
 }
 
+/* Of one rank, in the order of the list. */
+static void place_all(struct maker *m, size_t rank)
+{
+    for (size_t i = 0; i < m->out->count && !m->overflow; i++)
+        if (m->out->parameters[i].rank == rank)
+            place(m, &m->out->parameters[i]);
+}
+
 static void add_parameter(struct maker *m, enum module module, enum part part,
-                          size_t layer)
+                          size_t layer, bool leads)
 {
     struct shape_parameter *p = &m->out->parameters[m->out->count++];
     double plus = m->plan->loraplus_lr_ratio;
 
-    *p = (struct shape_parameter) { .module = module, .part = part, .layer = layer };
+    *p = (struct shape_parameter) {
+        .module = module, .part = part, .layer = layer, .leads = leads
+    };
     shape_of(m, p);
     p->name = name_of(m, p);
     p->trainable = is_trainable(m, module, part, layer);
@@ -240,19 +255,17 @@ static void add_parameter(struct maker *m, enum module module, enum part part,
     /* LoRA+: B matrices and vectors; LLaMA-Factory's _create_loraplus_optimizer */
     p->lr_factor = plus > 0 && (part == PART_LORA_B || p->rank == 1) ? plus : 1;
     formats_of(m, p);
-    place(m, p);
 }
 
 static void add_groups(struct maker *m, const struct group *groups, size_t count,
                        size_t layer)
 {
-    for (size_t i = 0; i < count && !m->overflow; i++) {
-        m->numbers = size_round(m->numbers, ALIGN_NUMBERS);
-        m->frozen = size_round(m->frozen, SHAPES_ALIGNMENT);
-        m->copies = size_round(m->copies, SHAPES_ALIGNMENT);
+    for (size_t i = 0; i < count; i++) {
+        size_t first = m->out->count;
+
         for (enum module j = groups[i].first; j <= groups[i].last; j++)
             if (exists(m, j, groups[i].part))
-                add_parameter(m, j, groups[i].part, layer);
+                add_parameter(m, j, groups[i].part, layer, m->out->count == first);
     }
 }
 
@@ -269,6 +282,8 @@ void shapes_add_parameters(struct maker *m)
     for (size_t l = 0; l < m->config->layers; l++)
         add_groups(m, block_groups, TS_COUNT(block_groups), l);
     add_groups(m, after_blocks, TS_COUNT(after_blocks), 0);
+    place_all(m, 2);
+    place_all(m, 1);
     s->segment = size_round(m->numbers, ALIGN_NUMBERS);
     s->weight_bytes = s->segment * format_info(s->trainable)->bytes;
     s->gradient_bytes = s->segment * sizeof(float);

@@ -24,6 +24,8 @@ enum dim {
     DIM_QKV,
     DIM_WIDE,  /* max(C, H D) */
     DIM_CHUNK, /* rows of a classifier chunk */
+    DIM_WINDOW,  /* micro-batches of an optimizer step */
+    DIM_NUMBERS, /* a struct step_numbers, in fp32 */
     DIM_U_QKV,
     DIM_U_O,
     DIM_U_GATE_UP,

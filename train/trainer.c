@@ -90,55 +90,67 @@ static bool evaluate(struct run *run, struct error *err)
     return metrics_eval(run->metrics, run->progress.step, run->progress.epoch, loss, err);
 }
 
-/* Forward and backward over the micro-batches of one optimizer step. */
+/* What the device is told of a step. */
+static struct step_numbers start_numbers(const struct run *run, size_t trained)
+{
+    const struct progress *progress = &run->progress;
+
+    return (struct step_numbers) {
+        .learning_rate =
+            run->plan->learning_rate *
+            schedule_factor(run->plan, progress->updates, run->steps.total),
+        .max_grad_norm = run->plan->precision.max_grad_norm,
+        .step = progress->updates + 1,
+        .grad_scale = (float)(progress->scaler.scale / (double)trained),
+        .scaler = progress->scaler,
+    };
+}
+
+/* Was it made?  What it has come to is taken over. */
+static bool finish_numbers(struct run *run, const struct step_numbers *numbers,
+                           struct error *err)
+{
+    struct progress *progress = &run->progress;
+
+    run->grad_norm = numbers->norm;
+    run->learning_rate = numbers->learning_rate;
+    progress->scaler = numbers->scaler;
+    if (numbers->finite) {
+        progress->updates++;
+        return true;
+    }
+    log_line(run->options->log, LOG_WARN,
+             "step %" PRId64 ": skipped, the gradients are not finite; loss scale %g",
+             progress->step + 1, progress->scaler.scale);
+    return scaler_diagnose(&progress->scaler, err);
+}
+
+/* Forward and backward over the micro-batches of one optimizer step, and the step: the
+ * device is waited for once. */
 static bool run_window(struct run *run, int64_t epoch, uint64_t first, size_t batches,
                        size_t trained, struct error *err)
 {
     size_t size = (size_t)run->plan->per_device_train_batch_size;
-    double scale = run->progress.scaler.scale / (double)trained, sum = 0;
+    struct step_numbers numbers = start_numbers(run, trained);
+    double sum;
 
+    model_begin(run->model, &numbers);
     for (size_t i = 0; i < batches; i++) {
-        struct model_pass pass = {
-            .first = i == 0,
-            .grad_scale = (float)scale,
-            .draw = (uint64_t)run->progress.step *
-                        (uint64_t)run->plan->gradient_accumulation_steps +
-                    i,
-        };
+        uint64_t draw = (uint64_t)run->progress.step *
+                            (uint64_t)run->plan->gradient_accumulation_steps +
+                        i;
 
         if (!dataset_batch(run->train, (uint64_t)epoch, first + i, size, &run->batch))
             return error_set(err, ERROR_DATA, "the data set ended inside an epoch");
-        if (!model_train(run->model, &run->batch, &pass, &sum, err))
+        if (!model_train(run->model, &run->batch, draw, err))
             return false;
         run->progress.tokens += run->batch.seen;
     }
-    run->progress.window_loss += sum / (double)trained;
-    return true;
-}
-
-/* Norm, scale, clip, step; or skip. */
-static bool update(struct run *run, struct error *err)
-{
-    struct progress *progress = &run->progress;
-    struct optimizer_step step = { .scale = progress->scaler.scale };
-    struct error diverged = { 0 };
-
-    if (!optimizer_norm(run->model, run->be, step.scale, &step.norm, err))
+    optimizer_step(run->model, run->plan);
+    if (!model_end(run->model, &numbers, &sum, err))
         return false;
-    run->grad_norm = step.norm;
-    run->learning_rate = run->plan->learning_rate *
-                         schedule_factor(run->plan, progress->updates, run->steps.total);
-    if (!scaler_update(&progress->scaler, isfinite(step.norm), &diverged)) {
-        log_line(run->options->log, LOG_WARN,
-                 "step %" PRId64 ": skipped, the gradients are not finite; loss scale %g",
-                 progress->step + 1, progress->scaler.scale);
-        if (diverged.code != ERROR_NONE && err != NULL)
-            *err = diverged;
-        return diverged.code == ERROR_NONE;
-    }
-    step.learning_rate = run->learning_rate;
-    step.step = ++progress->updates;
-    return optimizer_step(run->model, run->be, run->plan, &step, err);
+    run->progress.window_loss += sum / (double)trained;
+    return finish_numbers(run, &numbers, err);
 }
 
 static bool step(struct run *run, struct error *err)
@@ -160,7 +172,7 @@ static bool step(struct run *run, struct error *err)
                  "step %" PRId64 ": nothing to learn in its samples (no answer fits into "
                  "cutoff_len?)",
                  progress->step + 1);
-    else if (!run_window(run, epoch, first, batches, trained, err) || !update(run, err))
+    else if (!run_window(run, epoch, first, batches, trained, err))
         return false;
     progress->step++;
     progress->window_steps += trained > 0;

@@ -173,6 +173,7 @@ static void test_model_accumulation_is_one_large_batch(void **state)
     struct unit_model u = unit_model_text(llama, scratch());
     struct tensor gradients;
     double loss = 0, together, norm = 0, apart = 0;
+    struct step_numbers numbers;
     struct error err = { 0 };
     float *kept;
 
@@ -182,13 +183,11 @@ static void test_model_accumulation_is_one_large_batch(void **state)
     gradients = model_gradients(u.model);
     kept = memory_alloc(gradients.cols * sizeof(*kept));
     memcpy(kept, gradients.data, gradients.cols * sizeof(*kept));
-    for (size_t i = 0; i < RUNS / 2; i++) {
-        struct model_pass pass = { .first = i == 0,
-                                   .grad_scale = 1 / (float)whole.trained,
-                                   .draw = i };
-
-        unit_must(model_train(u.model, &parts[i], &pass, &loss, &err), &err);
-    }
+    numbers = unit_numbers(&u, whole.trained, 1);
+    model_begin(u.model, &numbers);
+    for (size_t i = 0; i < RUNS / 2; i++)
+        unit_must(model_train(u.model, &parts[i], i, &err), &err);
+    unit_must(model_end(u.model, &numbers, &loss, &err), &err);
     unit_near("loss", loss, together, 1e-6);
     for (size_t i = 0; i < gradients.cols; i++) {
         double is = ((const float *)gradients.data)[i];

@@ -30,7 +30,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static float *numbers(struct tensor t)
+static float *floats(struct tensor t)
 {
     return t.data;
 }
@@ -44,58 +44,77 @@ static size_t fill(float value)
         const struct parameter *p = model_parameter(u.model, i);
 
         for (size_t j = 0; j < p->rows * p->cols; j++)
-            numbers(p->grad)[j] = value;
+            floats(p->grad)[j] = value;
         count += p->rows * p->cols;
     }
     return count;
 }
 
-static void step(double scale, double norm)
+/* What a step of rate 0.5 has found. */
+static struct step_numbers step(double scale)
 {
-    struct optimizer_step how = {
-        .learning_rate = 0.5, .scale = scale, .norm = norm, .step = 1
-    };
+    struct step_numbers numbers = unit_numbers(&u, 1, 1);
     struct error err = { 0 };
+    double sum;
 
-    unit_must(optimizer_step(u.model, u.be, &u.plan, &how, &err), &err);
+    numbers.learning_rate = 0.5;
+    numbers.scaler.scale = scale;
+    model_begin(u.model, &numbers);
+    optimizer_step(u.model, &u.plan);
+    unit_must(model_end(u.model, &numbers, &sum, &err), &err);
+    return numbers;
 }
 
 static void test_optimizer_norm_is_of_all_gradients_unscaled(void **state)
 {
     size_t count = fill(8);
-    struct error err = { 0 };
-    double norm;
+    struct step_numbers numbers = step(4);
 
     (void)state;
-    unit_must(optimizer_norm(u.model, u.be, 4, &norm, &err), &err);
-    unit_near("norm", norm, 2 * sqrt((double)count), 1e-6);
-    numbers(model_parameter(u.model, 3)->grad)[1] = INFINITY;
-    unit_must(optimizer_norm(u.model, u.be, 4, &norm, &err), &err);
-    assert_false(isfinite(norm));
-    numbers(model_parameter(u.model, 3)->grad)[1] = NAN;
-    unit_must(optimizer_norm(u.model, u.be, 4, &norm, &err), &err);
-    assert_false(isfinite(norm));
+    unit_near("norm", numbers.norm, 2 * sqrt((double)count), 1e-6);
+    assert_true(numbers.finite);
+    floats(model_parameter(u.model, 3)->grad)[1] = INFINITY;
+    assert_false(isfinite(step(4).norm));
+    floats(model_parameter(u.model, 3)->grad)[1] = NAN;
+    assert_false(isfinite(step(4).norm));
+}
+
+/* Of the weights, moments and copies: nothing. */
+static void test_optimizer_leaves_out_a_step_that_is_not_finite(void **state)
+{
+    struct tensor all = tensor_of(model_parameter(u.model, 0)->weight.data, FORMAT_FP32, 1,
+                                  model_gradients(u.model).cols);
+    float *was = memory_alloc(tensor_bytes(all));
+
+    (void)state;
+    fill(1);
+    floats(model_parameter(u.model, 3)->grad)[1] = INFINITY;
+    memcpy(was, all.data, tensor_bytes(all));
+    assert_false(step(1).finite);
+    assert_memory_equal(was, all.data, tensor_bytes(all));
+    free(was);
 }
 
 /* SGD shows the factor: w -= lr * clip / scale * g. */
 static void test_optimizer_clips_to_the_norm(void **state)
 {
     const struct parameter *p = model_parameter(u.model, 2);
-    float was = numbers(p->weight)[5];
+    double norm = 2 * sqrt((double)fill(8));
+    float was = floats(p->weight)[5];
 
     (void)state;
     u.plan.optimizer = OPTIMIZER_SGD;
-    u.plan.precision.max_grad_norm = 1;
-    fill(8);
-    step(4, 0.5); /* below: nothing is clipped */
-    unit_near("step", was - numbers(p->weight)[5], 0.5 * 2, 1e-5);
-    was = numbers(p->weight)[5];
-    step(4, 10); /* a tenth is left */
-    unit_near("step", was - numbers(p->weight)[5], 0.5 * 2 / 10, 1e-5);
-    was = numbers(p->weight)[5];
+    u.plan.precision.max_grad_norm = 2 * norm;
+    step(4); /* below: nothing is clipped */
+    unit_near("step", was - floats(p->weight)[5], 0.5 * 2, 1e-5);
+    was = floats(p->weight)[5];
+    u.plan.precision.max_grad_norm = norm / 10;
+    step(4); /* a tenth is left */
+    unit_near("step", was - floats(p->weight)[5], 0.5 * 2 / 10, 1e-5);
+    was = floats(p->weight)[5];
     u.plan.precision.max_grad_norm = 0;
-    step(4, 10);
-    unit_near("step", was - numbers(p->weight)[5], 0.5 * 2, 1e-5);
+    step(4);
+    unit_near("step", was - floats(p->weight)[5], 0.5 * 2, 1e-5);
 }
 
 static void test_optimizer_decays_matrices_alone(void **state)
@@ -105,12 +124,12 @@ static void test_optimizer_decays_matrices_alone(void **state)
     fill(0);
     for (size_t i = 0; i < model_parameters(u.model); i++) {
         const struct parameter *p = model_parameter(u.model, i);
-        float was = numbers(p->weight)[7];
+        float was = floats(p->weight)[7];
 
-        step(1, 1);
-        unit_near(p->name, numbers(p->weight)[7], p->rank == 2 ? was * 0.9 : was, 1e-6);
+        step(1);
+        unit_near(p->name, floats(p->weight)[7], p->rank == 2 ? was * 0.9 : was, 1e-6);
         for (size_t j = 0; j < model_parameters(u.model); j++)
-            numbers(model_parameter(u.model, j)->weight)[7] = was;
+            floats(model_parameter(u.model, j)->weight)[7] = was;
     }
 }
 
@@ -118,14 +137,14 @@ static void test_optimizer_decays_matrices_alone(void **state)
 static void test_optimizer_rates_by_parameter(void **state)
 {
     struct parameter *p = model_parameter(u.model, 2);
-    float was = numbers(p->weight)[0], other = numbers((p + 1)->weight)[0];
+    float was = floats(p->weight)[0], other = floats((p + 1)->weight)[0];
 
     (void)state;
     p->lr_factor = 4;
     fill(3);
-    step(1, 1);
-    unit_near("step", was - numbers(p->weight)[0], 2, 1e-5);
-    unit_near("step", other - numbers((p + 1)->weight)[0], 0.5, 1e-5);
+    step(1);
+    unit_near("step", was - floats(p->weight)[0], 2, 1e-5);
+    unit_near("step", other - floats((p + 1)->weight)[0], 0.5, 1e-5);
 }
 
 int main(void)
@@ -133,6 +152,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_optimizer_norm_is_of_all_gradients_unscaled,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            test_optimizer_leaves_out_a_step_that_is_not_finite, setup, teardown),
         cmocka_unit_test_setup_teardown(test_optimizer_clips_to_the_norm, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_optimizer_decays_matrices_alone, setup,

@@ -49,22 +49,20 @@ static void run_stop(struct run *run)
 /* One step as the trainer makes it; was it made? */
 static bool run_step(struct run *run, double *loss)
 {
-    struct model_pass pass = { .first = true };
-    struct optimizer_step step = { .learning_rate = run->u.plan.learning_rate,
-                                   .scale = run->scaler.scale };
+    struct step_numbers numbers =
+        unit_numbers(&run->u, run->batch.trained, run->updates + 1);
     struct error err = { 0 };
 
-    pass.grad_scale = (float)(run->scaler.scale / (double)run->batch.trained);
-    *loss = 0;
-    unit_must(model_train(run->u.model, &run->batch, &pass, loss, &err), &err);
+    numbers.grad_scale = (float)(run->scaler.scale / (double)run->batch.trained);
+    numbers.scaler = run->scaler;
+    model_begin(run->u.model, &numbers);
+    unit_must(model_train(run->u.model, &run->batch, 0, &err), &err);
+    optimizer_step(run->u.model, &run->u.plan);
+    unit_must(model_end(run->u.model, &numbers, loss, &err), &err);
     *loss /= (double)run->batch.trained;
-    unit_must(optimizer_norm(run->u.model, run->u.be, step.scale, &step.norm, &err),
-              &err);
-    if (!scaler_update(&run->scaler, isfinite(step.norm), &err))
-        return false;
-    step.step = ++run->updates;
-    unit_must(optimizer_step(run->u.model, run->u.be, &run->u.plan, &step, &err), &err);
-    return true;
+    run->scaler = numbers.scaler;
+    run->updates += numbers.finite;
+    return numbers.finite;
 }
 
 static void test_overflow_backs_off_and_grows_again(void **state)

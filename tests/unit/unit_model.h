@@ -37,6 +37,7 @@ static inline struct plan unit_plan(const char *dir)
                        .frozen = FORMAT_FP32,
                        .loss_scale = 1 },
         .per_device_train_batch_size = 2,
+        .gradient_accumulation_steps = 4,
         .cutoff_len = 128,
         .learning_rate = 1e-3,
         .adam_beta1 = 0.9,
@@ -174,36 +175,56 @@ static inline double unit_loss(struct unit_model *u, const struct batch *b)
     return sum / (double)b->trained;
 }
 
+/* What a step counted from 1 begins with, for the mean over so many tokens; no loss
+ * scale. */
+static inline struct step_numbers unit_numbers(const struct unit_model *u, size_t trained,
+                                               int64_t step)
+{
+    return (struct step_numbers) { .learning_rate = u->plan.learning_rate,
+                                   .max_grad_norm = u->plan.precision.max_grad_norm,
+                                   .step = step,
+                                   .grad_scale = 1 / (float)trained,
+                                   .scaler = { .scale = 1 } };
+}
+
 /* The same with gradients of the mean. */
 static inline double unit_train(struct unit_model *u, const struct batch *b)
 {
-    struct model_pass pass = { .first = true, .grad_scale = 1 / (float)b->trained };
+    struct step_numbers numbers = unit_numbers(u, b->trained, 1);
     struct error err = { 0 };
     double sum = 0;
 
-    unit_must(model_train(u->model, b, &pass, &sum, &err), &err);
+    model_begin(u->model, &numbers);
+    unit_must(model_train(u->model, b, 0, &err), &err);
+    unit_must(model_end(u->model, &numbers, &sum, &err), &err);
     return sum / (double)b->trained;
 }
 
-static inline double unit_norm(struct unit_model *u)
+/* An optimizer step, counted from 1, by the gradients there are; their norm. */
+static inline double unit_step(struct unit_model *u, int64_t step)
 {
+    struct step_numbers numbers = unit_numbers(u, 1, step);
     struct error err = { 0 };
-    double norm = 0;
+    double sum;
 
-    unit_must(optimizer_norm(u->model, u->be, 1, &norm, &err), &err);
-    return norm;
+    model_begin(u->model, &numbers);
+    optimizer_step(u->model, &u->plan);
+    unit_must(model_end(u->model, &numbers, &sum, &err), &err);
+    return numbers.norm;
 }
 
-/* An optimizer step, counted from 1. */
-static inline void unit_step(struct unit_model *u, int64_t step)
+/* The norm of all gradients, with nothing changed. */
+static inline double unit_norm(struct unit_model *u)
 {
-    struct optimizer_step how = { .learning_rate = u->plan.learning_rate,
-                                  .scale = 1,
-                                  .norm = unit_norm(u),
-                                  .step = step };
+    struct step_numbers *numbers = model_numbers(u->model);
     struct error err = { 0 };
+    double sum;
 
-    unit_must(optimizer_step(u->model, u->be, &u->plan, &how, &err), &err);
+    u->be->ops->square_sum(u->be, &(struct op_square_sum) { .x = model_gradients(u->model),
+                                                            .sum = &numbers->square_sum });
+    u->be->ops->download(u->be, &sum, &numbers->square_sum, sizeof(sum));
+    unit_must(u->be->ops->sync(u->be, &err), &err);
+    return sqrt(sum);
 }
 
 static inline struct parameter *unit_parameter(struct unit_model *u, const char *name)

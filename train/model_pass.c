@@ -1,0 +1,222 @@
+/* train/model_pass.c - micro-batches: checked, sent to the device, done there, and what
+ * comes back of them. */
+#include "config.h"
+
+#include "train/model.h"
+
+#include "train/model_parts.h"
+
+/* Shares of a batch that the number of its labelled rows is rounded up to: a recording is
+ * for one number. */
+#define LABELLED_SHARES 16
+
+/* Ids outside the vocabulary and batches larger than planned must not reach the device.
+ */
+static bool check_batch(const struct model *m, const struct batch *batch,
+                        struct error *err)
+{
+    if (batch->rows == 0 || batch->rows > m->shapes.rows ||
+        batch->sequences > m->shapes.sequences)
+        return error_set(
+            err, ERROR_SYSTEM,
+            "a batch of %zu rows in %zu sequences, but memory was planned for %zu "
+            "in %zu",
+            batch->rows, batch->sequences, m->shapes.rows, m->shapes.sequences);
+    for (size_t i = 0; i < batch->rows; i++) {
+        int32_t token = batch->tokens[i], target = batch->targets[i];
+
+        if (token < 0 || (size_t)token >= m->config->vocab_size)
+            return error_set(
+                err, ERROR_DATA,
+                "token %d lies outside the model's vocabulary of %zu; does the "
+                "tokenizer belong to this model?",
+                token, m->config->vocab_size);
+        if (target >= 0 && (size_t)target >= m->config->vocab_size)
+            return error_set(err, ERROR_DATA,
+                             "label %d lies outside the model's vocabulary of %zu",
+                             target, m->config->vocab_size);
+        if (batch->positions[i] < 0 || (size_t)batch->positions[i] >= batch->rows)
+            return error_set(err, ERROR_SYSTEM, "position %d lies outside the batch",
+                             batch->positions[i]);
+    }
+    return true;
+}
+
+static void upload_batch(const struct pass *pass, const struct batch *batch)
+{
+    const struct {
+        enum buffer to;
+        const int32_t *from;
+        size_t count;
+    } rows[] = {
+        { BUFFER_TOKENS, batch->tokens, batch->rows },
+        { BUFFER_POSITIONS, batch->positions, batch->rows },
+        { BUFFER_TARGETS, batch->targets, batch->rows },
+        { BUFFER_OFFSETS, batch->offsets, batch->sequences + 1 },
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        pass->ops->upload(pass->be, pass_buffer(pass, rows[i].to, 0).data, rows[i].from,
+                          rows[i].count * sizeof(int32_t));
+}
+
+/* Rounded up, but never beyond the batch. */
+static size_t count_labelled(const struct batch *batch)
+{
+    size_t count = 0, unit = (batch->rows + LABELLED_SHARES - 1) / LABELLED_SHARES;
+
+    for (size_t i = 0; i < batch->rows; i++)
+        count += batch->targets[i] >= 0;
+    count = (count + unit - 1) / unit * unit;
+    return count < batch->rows ? count : batch->rows;
+}
+
+static struct pass pass_of(struct model *m, const struct batch *batch)
+{
+    return (struct pass) { .model = m,
+                           .be = m->be,
+                           .ops = m->be->ops,
+                           .rows = batch->rows,
+                           .sequences = batch->sequences,
+                           .longest = batch->longest,
+                           .labelled = count_labelled(batch),
+                           .numbers = model_numbers(m) };
+}
+
+/* May the operations of a pass be issued, or have they been done from a recording?  What
+ * they depend on is in the key, all else is the same in every pass. */
+static bool pass_begin(const struct pass *pass)
+{
+    const size_t key[] = { pass->rows,     pass->sequences, pass->longest,
+                           pass->labelled, pass->training,  pass->first };
+
+    return !pass->ops->begin || pass->ops->begin(pass->be, key, sizeof(key));
+}
+
+static void pass_end(const struct pass *pass)
+{
+    if (pass->ops->end)
+        pass->ops->end(pass->be);
+}
+
+bool model_evaluate(struct model *model, const struct batch *batch, double *loss_sum,
+                    struct error *err)
+{
+    struct pass pass = pass_of(model, batch);
+
+    if (!check_batch(model, batch, err))
+        return false;
+    upload_batch(&pass, batch);
+    if (pass_begin(&pass)) {
+        model_forward(&pass);
+        model_classify(&pass);
+        pass_end(&pass);
+    }
+    pass.ops->download(pass.be, model->losses, pass_buffer(&pass, BUFFER_LOSSES, 0).data,
+                       pass.rows * sizeof(float));
+    if (!pass.ops->sync(pass.be, err))
+        return false;
+    for (size_t i = 0; i < pass.rows; i++)
+        *loss_sum += model->losses[i];
+    return true;
+}
+
+void model_begin(struct model *model, const struct step_numbers *numbers)
+{
+    model->begun = 0;
+    model->be->ops->upload(model->be, model_numbers(model), numbers, sizeof(*numbers));
+}
+
+/* Row `index` of the losses that the window keeps: a micro-batch writes row 0. */
+static struct tensor kept_losses(const struct model *m, size_t index)
+{
+    const struct shape_buffer *b = &m->shapes.buffers[BUFFER_LOSSES];
+
+    return tensor_rows(tensor_of(m->buffers + b->at, b->format, b->rows, b->cols), index,
+                       1);
+}
+
+/* The losses of the micro-batch before make way. */
+static void keep_losses(const struct pass *pass)
+{
+    struct model *m = pass->model;
+
+    if (m->begun > 0)
+        pass->ops->convert(pass->be, &(struct op_convert) {
+                                         .out = kept_losses(m, m->begun),
+                                         .x = kept_losses(m, 0) });
+    m->batches[m->begun++] = pass->rows;
+}
+
+bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
+                 struct error *err)
+{
+    struct pass pass = pass_of(model, batch);
+    size_t most = model->shapes.buffers[BUFFER_LOSSES].rows;
+
+    if (!check_batch(model, batch, err))
+        return false;
+    if (model->begun == most)
+        return error_set(err, ERROR_SYSTEM,
+                         "memory was planned for windows of %zu micro-batches", most);
+    pass.training = true;
+    pass.first = model->begun == 0;
+    keep_losses(&pass);
+    upload_batch(&pass, batch);
+    pass.ops->upload(pass.be, &model_numbers(model)->draw, &draw, sizeof(draw));
+    if (pass_begin(&pass)) {
+        model_forward(&pass);
+        model_backward(&pass);
+        pass_end(&pass);
+    }
+    return true;
+}
+
+bool model_end(struct model *model, struct step_numbers *numbers, double *loss_sum,
+               struct error *err)
+{
+    const struct backend_ops *ops = model->be->ops;
+    size_t cols = model->shapes.buffers[BUFFER_LOSSES].cols;
+
+    ops->download(model->be, model->losses, kept_losses(model, 0).data,
+                  model->begun * cols * sizeof(float));
+    ops->download(model->be, numbers, model_numbers(model), sizeof(*numbers));
+    if (!ops->sync(model->be, err))
+        return false;
+    *loss_sum = 0;
+    for (size_t i = 1; i <= model->begun; i++) {
+        /* the newest lies in row 0 */
+        const float *losses = model->losses + i % model->begun * cols;
+
+        for (size_t j = 0; j < model->batches[i - 1]; j++)
+            *loss_sum += losses[j];
+    }
+    return true;
+}
+
+bool model_logits(struct model *model, const struct batch *batch, float *out,
+                  struct error *err)
+{
+    struct pass pass = pass_of(model, batch);
+    struct tensor h, logits, head;
+
+    if (!check_batch(model, batch, err))
+        return false;
+    upload_batch(&pass, batch);
+    model_forward(&pass);
+    h = pass_buffer(&pass, BUFFER_H_LAST, 0);
+    head = pass_weight(&pass, model->head_weight);
+    logits = tensor_rows(pass_buffer(&pass, BUFFER_LOGITS, 0), 0, 1);
+    for (size_t i = 0; i < batch->sequences; i++) {
+        size_t row = (size_t)batch->offsets[i + 1] - 1;
+
+        pass.ops->matmul(pass.be, &(struct op_matmul) { .out = logits,
+                                                        .a = tensor_rows(h, row, 1),
+                                                        .b = head,
+                                                        .trans_b = true,
+                                                        .alpha = 1 });
+        pass.ops->download(pass.be, out + i * logits.cols, logits.data,
+                           logits.cols * sizeof(float));
+    }
+    return pass.ops->sync(pass.be, err);
+}
