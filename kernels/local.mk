@@ -45,6 +45,8 @@ endif
 
 # Kernels and their C side.  nvcc makes the objects of the .cu files by the rule below.
 if HAVE_CUDA
+libkernels_a_SOURCES += %D%/cuda/attention_plain.cu %D%/cuda/attention_plain.cuh
+libkernels_a_SOURCES += %D%/cuda/attention_plain_backward.cu
 libkernels_a_SOURCES += %D%/cuda/block.cuh
 libkernels_a_SOURCES += %D%/cuda/cuda_backend.c %D%/cuda/cuda_backend.h
 libkernels_a_SOURCES += %D%/cuda/cuda_launch.h
