@@ -54,6 +54,12 @@ libkernels_a_SOURCES += %D%/cuda/cuda_library.c %D%/cuda/cuda_library.h
 libkernels_a_SOURCES += %D%/cuda/hardware.cuh
 endif
 
+# Several GPUs.
+if HAVE_NCCL
+libkernels_a_SOURCES += %D%/cuda/cuda_group.c %D%/cuda/cuda_group.h
+libkernels_a_SOURCES += %D%/cuda/cuda_nccl.c %D%/cuda/cuda_nccl.h
+endif
+
 # What the file's name says decides its flags.  (Variables of a pattern, as flags of a target
 # would rename the objects.  CFLAGS come after these and win.)
 if !SANITIZERS

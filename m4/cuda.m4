@@ -31,6 +31,7 @@ AC_DEFUN([TS_CUDA], [
            AC_DEFINE_UNQUOTED([CUDA_LIBRARY_DIR], ["$ts_library_dir"],
                [where the toolkit has its libraries])])
     AM_CONDITIONAL([HAVE_CUDA], [test "$have_cuda" != no])
+    TS_NCCL
     AC_SUBST([NVCC])
     AC_SUBST([NVCC_FLAGS])
     AC_SUBST([CUDA_CPPFLAGS])
@@ -74,4 +75,25 @@ AC_DEFUN([TS_CUDA_FLAGS], [
             [NVCC_FLAGS="$NVCC_FLAGS -Wno-deprecated-gpu-targets"])
     AC_MSG_RESULT([$ts_taken])
     have_cuda="$have_cuda (sm $ts_taken)"
+])
+
+dnl TS_NCCL: sums over several GPUs; only its header is needed, the library is loaded at run time.
+AC_DEFUN([TS_NCCL], [
+    AC_ARG_WITH([nccl],
+        [AS_HELP_STRING([--with-nccl], [several GPUs in one job (default: where nccl.h is found)])],
+        [], [with_nccl=auto])
+    have_nccl=no
+    AS_IF([test "$have_cuda" != no && test "$with_nccl" != no], [
+        AC_MSG_CHECKING([for nccl.h of 2.14 or newer])
+        ts_cppflags=$CPPFLAGS
+        CPPFLAGS="$CPPFLAGS $CUDA_CPPFLAGS"
+        AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <nccl.h>]],
+            [[ncclConfig_t config = NCCL_CONFIG_INITIALIZER; config.blocking = 0;]])],
+            [have_nccl=yes])
+        CPPFLAGS=$ts_cppflags
+        AC_MSG_RESULT([$have_nccl])])
+    AS_IF([test "$with_nccl" = yes && test "$have_nccl" = no],
+          [AC_MSG_ERROR([--with-nccl wants CUDA and nccl.h; on Debian: apt-get install libnccl-dev])])
+    AS_IF([test "$have_nccl" = yes], [AC_DEFINE([HAVE_NCCL], [1], [several GPUs in one job])])
+    AM_CONDITIONAL([HAVE_NCCL], [test "$have_nccl" = yes])
 ])
