@@ -48,10 +48,14 @@ if HAVE_CUDA
 libkernels_a_SOURCES += %D%/cuda/attention_plain.cu %D%/cuda/attention_plain.cuh
 libkernels_a_SOURCES += %D%/cuda/attention_plain_backward.cu
 libkernels_a_SOURCES += %D%/cuda/block.cuh
+libkernels_a_SOURCES += %D%/cuda/cells.cuh
 libkernels_a_SOURCES += %D%/cuda/cuda_backend.c %D%/cuda/cuda_backend.h
 libkernels_a_SOURCES += %D%/cuda/cuda_launch.h
 libkernels_a_SOURCES += %D%/cuda/cuda_library.c %D%/cuda/cuda_library.h
+libkernels_a_SOURCES += %D%/cuda/elementwise.cu
 libkernels_a_SOURCES += %D%/cuda/hardware.cuh
+libkernels_a_SOURCES += %D%/cuda/norm.cu
+libkernels_a_SOURCES += %D%/cuda/slices.cuh
 endif
 
 # Several GPUs.

@@ -104,13 +104,12 @@ __device__ inline uint4 random_block(uint64_t seed, uint32_t site, uint32_t stre
 
 #pragma unroll
     for (int i = 0; i < 10; i++) {
-        uint32_t h0 = __umulhi(0xD2511F53u, c0), l0 = 0xD2511F53u * c0;
-        uint32_t h1 = __umulhi(0xCD9E8D57u, c2), l1 = 0xCD9E8D57u * c2;
+        uint64_t left = (uint64_t)0xD2511F53u * c0, right = (uint64_t)0xCD9E8D57u * c2;
 
-        c0 = h1 ^ c1 ^ k0;
-        c1 = l1;
-        c2 = h0 ^ c3 ^ k1;
-        c3 = l0;
+        c0 = (uint32_t)(right >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)right;
+        c2 = (uint32_t)(left >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)left;
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }

@@ -1,0 +1,166 @@
+/*
+ * kernels/cuda/cells.cuh - what is done to every number of a matrix by itself: one kernel
+ * for all such operations.
+ *
+ * A row is cut into units of n numbers, one access each; threads walk over the units of
+ * all rows with the whole grid's step, `at_once` units at a time, whose loads are all
+ * under way before the first is waited for.  The last unit of a row may be shorter and
+ * goes number by number.  An operation is a struct with template <int n> struct input;
+ * what it reads of n numbers template <int n> void load(input<n> &, row, col) const;
+ *     template <int n> void store(const input<n> &, row, col) const;
+ */
+#ifndef KERNELS_CUDA_CELLS_CUH
+#define KERNELS_CUDA_CELLS_CUH
+
+#include "kernels/cuda/block.cuh"
+#include "kernels/cuda/cuda_launch.h"
+
+enum { CELLS_THREADS = 256, CELLS_BLOCKS = 8 }; /* of a block; blocks a multiprocessor */
+
+/* A matrix whose numbers are known by type. */
+template <typename T> struct view {
+    T *data;
+    size_t stride;
+
+    __device__ T *at(size_t row, size_t col) const
+    {
+        return data + row * stride + col;
+    }
+};
+
+template <typename T> static inline view<T> view_of(struct tensor x)
+{
+    return { (T *)x.data, x.stride };
+}
+
+/* The same where the format is looked up for each number: slow, for what is seldom. */
+struct any_view {
+    void *data;
+    enum format format;
+    size_t stride;
+
+    __device__ float get(size_t row, size_t col) const
+    {
+        size_t at = row * stride + col;
+
+        return format == FORMAT_FP32   ? ((const float *)data)[at]
+               : format == FORMAT_FP16 ? to_float(((const fp16 *)data)[at])
+                                       : to_float(((const bf16 *)data)[at]);
+    }
+
+    __device__ void set(size_t row, size_t col, float value) const
+    {
+        size_t at = row * stride + col;
+
+        if (format == FORMAT_FP32)
+            ((float *)data)[at] = value;
+        else if (format == FORMAT_FP16)
+            ((fp16 *)data)[at] = from_float<fp16>(value);
+        else
+            ((bf16 *)data)[at] = from_float<bf16>(value);
+    }
+};
+
+static inline any_view any_view_of(struct tensor x)
+{
+    return { x.data, x.format, x.stride };
+}
+
+static inline size_t cells_bytes(struct tensor x)
+{
+    return x.format == FORMAT_FP32 ? 4 : 2;
+}
+
+/* Does every row start where n numbers are one access?  An absent tensor does. */
+static inline bool cells_aligned(struct tensor x, size_t n)
+{
+    return (uintptr_t)x.data % (n * cells_bytes(x)) == 0 &&
+           (x.rows <= 1 || x.stride % n == 0);
+}
+
+static inline bool cells_whole(struct tensor x)
+{
+    return x.rows <= 1 || x.stride == x.cols;
+}
+
+/* Without gaps, so that it may be taken for one long row. */
+static inline struct tensor cells_flat(struct tensor x)
+{
+    x.cols *= x.rows;
+    x.stride = x.cols;
+    x.rows = 1;
+    return x;
+}
+
+/* Where a thread stands, and its step to the next unit. */
+struct cells {
+    size_t rows, cols, units;
+    size_t row, unit, row_step, unit_step;
+
+    __device__ void advance()
+    {
+        row += row_step;
+        unit += unit_step;
+        if (unit >= units) {
+            unit -= units;
+            row++;
+        }
+    }
+};
+
+template <int n, int at_once, typename F>
+__global__ void __launch_bounds__(CELLS_THREADS) cells_kernel(F f, struct cells c)
+{
+    size_t thread = blockIdx.x * (size_t)CELLS_THREADS + threadIdx.x;
+
+    c.row = thread / c.units;
+    c.unit = thread % c.units;
+    while (c.row < c.rows) {
+        typename F::template input<n> in[at_once];
+        struct cells loads = c;
+
+#pragma unroll
+        for (int i = 0; i < at_once; i++) {
+            if (loads.row < c.rows && loads.unit * n + n <= c.cols)
+                f.load(in[i], loads.row, loads.unit * n);
+            loads.advance();
+        }
+#pragma unroll
+        for (int i = 0; i < at_once; i++) {
+            if (c.row < c.rows && c.unit * n + n <= c.cols) {
+                f.store(in[i], c.row, c.unit * n);
+            } else if (c.row < c.rows) {
+                for (size_t col = c.unit * n; col < c.cols; col++) {
+                    typename F::template input<1> one;
+
+                    f.load(one, c.row, col);
+                    f.store(one, c.row, col);
+                }
+            }
+            c.advance();
+        }
+    }
+}
+
+template <int n, int at_once, typename F>
+static inline cudaError_t cells_launch(const struct cuda_launch *to, F f, size_t rows,
+                                       size_t cols)
+{
+    struct cells c = {};
+    size_t blocks = (size_t)to->multiprocessors * CELLS_BLOCKS, threads, wanted;
+
+    if (rows == 0 || cols == 0)
+        return cudaSuccess;
+    c.rows = rows;
+    c.cols = cols;
+    c.units = (cols + n - 1) / n;
+    wanted = (rows * c.units + CELLS_THREADS * at_once - 1) / (CELLS_THREADS * at_once);
+    blocks = wanted < blocks ? wanted : blocks;
+    threads = blocks * CELLS_THREADS;
+    c.row_step = threads / c.units;
+    c.unit_step = threads % c.units;
+    return launch(to->stream, cells_kernel<n, at_once, F>, dim3((unsigned)blocks),
+                  dim3(CELLS_THREADS), 0, f, c);
+}
+
+#endif
