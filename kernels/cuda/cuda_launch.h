@@ -33,6 +33,9 @@ struct cuda_launch {
 extern "C" {
 #endif
 
+/* has_code.cu: cudaSuccess if this program has code for the current device */
+cudaError_t launch_has_code(void);
+
 /* sum_rows.cu */
 cudaError_t launch_sum_rows(const struct cuda_launch *to, const struct op_sum_rows *op);
 /* out (N, C) any format += bias (1, C) fp32: for products whose library has no such epilogue */

@@ -1,0 +1,77 @@
+/* kernels/cuda/cuda_device.c - the GPUs of this machine, and whether this build has code
+ * for them. */
+#include "config.h"
+
+#include "kernels/cuda/cuda_backend.h"
+
+#include <stdio.h>
+
+/* Asking takes a context of some 400 MB on the card: where there are several, only that
+ * of the one in use is to stay. */
+static cudaError_t ask(int ordinal, bool alone, size_t *available, bool *runnable)
+{
+    size_t memory;
+    cudaError_t status = cudaSetDevice(ordinal);
+
+    if (status == cudaSuccess)
+        status = cudaMemGetInfo(available, &memory);
+    if (status != cudaSuccess)
+        return status;
+    *runnable = false; /* until every operation has its kernel */
+    cudaGetLastError();
+    return alone ? cudaSuccess : cudaDeviceReset();
+}
+
+/* A device that cannot be asked is left out, with its reason in the note. */
+static bool device_read(int ordinal, bool alone, struct device *out, char *note,
+                        size_t note_room)
+{
+    struct cudaDeviceProp properties;
+    size_t available = 0;
+    bool runnable = false;
+    cudaError_t status = cudaGetDeviceProperties(&properties, ordinal);
+
+    if (status == cudaSuccess)
+        status = ask(ordinal, alone, &available, &runnable);
+    if (status != cudaSuccess) {
+        snprintf(note, note_room, "GPU %d: %s", ordinal, cudaGetErrorString(status));
+        cudaGetLastError();
+        return false;
+    }
+    *out = (struct device) {
+        .kind = DEVICE_CUDA,
+        .major = properties.major,
+        .minor = properties.minor,
+        .memory = properties.totalGlobalMem,
+        .available = available,
+        .ordinal = ordinal,
+        .here = true,
+        .runnable = runnable,
+    };
+    snprintf(out->name, sizeof(out->name), "%.*s", (int)sizeof(out->name) - 1,
+             properties.name);
+    device_recognise(out);
+    return true;
+}
+
+size_t cuda_devices(struct device *out, size_t room, char *note, size_t note_room)
+{
+    int count = 0;
+    size_t found = 0;
+    cudaError_t status = cudaGetDeviceCount(&count);
+
+    if (status == cudaErrorInsufficientDriver) {
+        snprintf(note, note_room, "no NVIDIA driver, or one older than CUDA %d.%d wants",
+                 CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+        return 0;
+    }
+    if (status != cudaSuccess) {
+        snprintf(note, note_room, "CUDA: %s", cudaGetErrorString(status));
+        return 0;
+    }
+    snprintf(note, note_room, "this build has no CUDA kernels yet");
+    for (int i = 0; i < count && found < room; i++)
+        if (device_read(i, count == 1, &out[found], note, note_room))
+            found++;
+    return found;
+}

@@ -1,0 +1,256 @@
+/* kernels/cuda/cuda_plan.c - a hash table of plans, and how one is made. */
+#include "config.h"
+
+#include "kernels/cuda/cuda_plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SLOTS = 256, CHOICES = 4 };
+
+/*
+ * Split sums only by way of the workspace, in fp32 and in a fixed order; those that add
+ * in place by atomics would give other bits in every run.
+ */
+static const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+
+struct cuda_plans {
+    const struct cuda_library *library;
+    cublasLtHandle_t handle;
+    size_t workspace_bytes, count;
+    struct cuda_plan *slots[SLOTS];
+};
+
+struct cuda_plans *cuda_plans_new(const struct cuda_library *library,
+                                  cublasLtHandle_t handle, size_t workspace_bytes)
+{
+    struct cuda_plans *plans = calloc(1, sizeof(*plans));
+
+    if (plans) {
+        plans->library = library;
+        plans->handle = handle;
+        plans->workspace_bytes = workspace_bytes;
+    }
+    return plans;
+}
+
+static void plan_free(const struct cuda_library *library, struct cuda_plan *plan)
+{
+    cublasLtMatrixLayout_t layouts[] = { plan->a, plan->b, plan->out };
+
+    for (size_t i = 0; i < 3; i++)
+        if (layouts[i])
+            library->layout_destroy(layouts[i]);
+    if (plan->desc)
+        library->desc_destroy(plan->desc);
+    free(plan);
+}
+
+void cuda_plans_free(struct cuda_plans *plans)
+{
+    if (!plans)
+        return;
+    for (size_t i = 0; i < SLOTS; i++)
+        while (plans->slots[i]) {
+            struct cuda_plan *plan = plans->slots[i];
+
+            plans->slots[i] = plan->next;
+            plan_free(plans->library, plan);
+        }
+    free(plans);
+}
+
+size_t cuda_plans_count(const struct cuda_plans *plans)
+{
+    return plans->count;
+}
+
+unsigned char cuda_plan_aligned(const void *data)
+{
+    uintptr_t address = (uintptr_t)data | 256;
+
+    return (unsigned char)__builtin_ctzl(address);
+}
+
+static cudaDataType_t type_of(unsigned char format)
+{
+    static const cudaDataType_t types[FORMAT_COUNT] = {
+        [FORMAT_FP32] = CUDA_R_32F,         [FORMAT_TF32] = CUDA_R_32F,
+        [FORMAT_FP16] = CUDA_R_16F,         [FORMAT_BF16] = CUDA_R_16BF,
+        [FORMAT_FP8_E4M3] = CUDA_R_8F_E4M3, [FORMAT_FP8_E5M2] = CUDA_R_8F_E5M2,
+    };
+
+    return types[format];
+}
+
+/* The first status that is bad. */
+static bool did(struct cuda_plan *plan, cublasStatus_t status)
+{
+    if (plan->status == CUBLAS_STATUS_SUCCESS)
+        plan->status = status;
+    return plan->status == CUBLAS_STATUS_SUCCESS;
+}
+
+/* What lies in memory: (rows, cols) of ours are as many columns of that many rows. */
+static bool make_layouts(const struct cuda_library *library, struct cuda_plan *plan)
+{
+    const struct cuda_plan_key *key = &plan->key;
+    size_t a_rows = key->trans_a ? key->depth : key->rows;
+    size_t b_rows = key->trans_b ? key->cols : key->depth;
+
+    return did(plan, library->layout_create(&plan->a, type_of(key->a_format),
+                                            key->rows + key->depth - a_rows, a_rows,
+                                            (int64_t)key->a_stride)) &&
+           did(plan, library->layout_create(&plan->b, type_of(key->b_format),
+                                            key->cols + key->depth - b_rows, b_rows,
+                                            (int64_t)key->b_stride)) &&
+           did(plan,
+               library->layout_create(&plan->out, type_of(key->out_format), key->cols,
+                                      key->rows, (int64_t)key->out_stride));
+}
+
+static bool set(const struct cuda_library *library, struct cuda_plan *plan,
+                cublasLtMatmulDescAttributes_t attribute, const void *value, size_t bytes)
+{
+    return did(plan, library->desc_set(plan->desc, attribute, value, bytes));
+}
+
+static bool make_desc(const struct cuda_library *library, struct cuda_plan *plan)
+{
+    const struct cuda_plan_key *key = &plan->key;
+    cublasOperation_t a = key->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t b = key->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+
+    return did(plan, library->desc_create(&plan->desc,
+                                          key->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                    : CUBLAS_COMPUTE_32F,
+                                          CUDA_R_32F)) &&
+           set(library, plan, CUBLASLT_MATMUL_DESC_TRANSA, &b, sizeof(b)) &&
+           set(library, plan, CUBLASLT_MATMUL_DESC_TRANSB, &a, sizeof(a));
+}
+
+static bool make_preference(struct cuda_plans *plans, struct cuda_plan *plan,
+                            cublasLtMatmulPreference_t *out)
+{
+    const struct cuda_library *library = plans->library;
+    const struct cuda_plan_key *key = &plan->key;
+    uint64_t room = plans->workspace_bytes;
+    uint32_t a = 1u << key->a_aligned, b = 1u << key->b_aligned,
+             d = 1u << key->out_aligned;
+    const struct {
+        cublasLtMatmulPreferenceAttributes_t attribute;
+        const void *value;
+        size_t bytes;
+    } wishes[] = {
+        { CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, sizeof(room) },
+        { CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof(reductions) },
+        { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &b, sizeof(b) },
+        { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &a, sizeof(a) },
+        { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &d, sizeof(d) },
+        { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &d, sizeof(d) },
+    };
+
+    if (!did(plan, library->preference_create(out)))
+        return false;
+    for (size_t i = 0; i < sizeof(wishes) / sizeof(wishes[0]); i++)
+        if (!did(plan, library->preference_set(*out, wishes[i].attribute, wishes[i].value,
+                                               wishes[i].bytes)))
+            return false;
+    return true;
+}
+
+/* The library's best guess, in its order of expected time.  Trying them out would choose
+ * by the clock, and with the algorithm the bits of a run. */
+static void choose(struct cuda_plans *plans, struct cuda_plan *plan,
+                   cublasLtMatmulPreference_t preference)
+{
+    cublasLtMatmulHeuristicResult_t results[CHOICES];
+    int found = 0;
+
+    plan->status =
+        plans->library->heuristic(plans->handle, plan->desc, plan->b, plan->a, plan->out,
+                                  plan->out, preference, CHOICES, results, &found);
+    if (plan->status != CUBLAS_STATUS_SUCCESS)
+        return;
+    plan->status = CUBLAS_STATUS_NOT_SUPPORTED;
+    for (int i = 0; i < found && plan->status != CUBLAS_STATUS_SUCCESS; i++)
+        if (results[i].state == CUBLAS_STATUS_SUCCESS &&
+            results[i].workspaceSize <= plans->workspace_bytes) {
+            plan->algo = results[i].algo;
+            plan->status = CUBLAS_STATUS_SUCCESS;
+        }
+}
+
+/* An epilogue takes the bias in the format of out alone; and without fp8, whose own is
+ * bf16. */
+static void choose_with_bias(struct cuda_plans *plans, struct cuda_plan *plan,
+                             cublasLtMatmulPreference_t preference)
+{
+    const struct cuda_plan_key *key = &plan->key;
+    cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    const void *bias =
+        (const void *)((uintptr_t)1 << key->bias_aligned); /* how it is aligned */
+
+    if (key->bias && key->out_format == FORMAT_FP32 && key->a_format < FORMAT_FP8_E4M3) {
+        set(plans->library, plan, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+            sizeof(epilogue));
+        set(plans->library, plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias));
+        if (plan->status == CUBLAS_STATUS_SUCCESS)
+            choose(plans, plan, preference);
+        plan->adds_bias = plan->status == CUBLAS_STATUS_SUCCESS;
+        if (plan->adds_bias)
+            return;
+        epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+        plan->status = CUBLAS_STATUS_SUCCESS;
+        set(plans->library, plan, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+            sizeof(epilogue));
+    }
+    if (plan->status == CUBLAS_STATUS_SUCCESS)
+        choose(plans, plan, preference);
+}
+
+static struct cuda_plan *make(struct cuda_plans *plans, const struct cuda_plan_key *key)
+{
+    struct cuda_plan *plan = calloc(1, sizeof(*plan));
+    cublasLtMatmulPreference_t preference = NULL;
+
+    if (!plan)
+        return NULL;
+    memcpy(&plan->key, key, sizeof(*key));
+    if (make_desc(plans->library, plan) && make_layouts(plans->library, plan) &&
+        make_preference(plans, plan, &preference))
+        choose_with_bias(plans, plan, preference);
+    if (preference)
+        plans->library->preference_destroy(preference);
+    plans->count++;
+    return plan;
+}
+
+/* FNV-1a */
+static size_t hash(const struct cuda_plan_key *key)
+{
+    const unsigned char *bytes = (const unsigned char *)key;
+    uint64_t value = 0xcbf29ce484222325u;
+
+    for (size_t i = 0; i < sizeof(*key); i++)
+        value = (value ^ bytes[i]) * 0x100000001b3u;
+    return (size_t)(value >> 32) % SLOTS;
+}
+
+struct cuda_plan *cuda_plan_find(struct cuda_plans *plans,
+                                 const struct cuda_plan_key *key)
+{
+    struct cuda_plan **slot = &plans->slots[hash(key)];
+    struct cuda_plan *plan = *slot;
+
+    while (plan && memcmp(&plan->key, key, sizeof(*key)) != 0)
+        plan = plan->next;
+    if (plan)
+        return plan;
+    plan = make(plans, key);
+    if (plan) {
+        plan->next = *slot;
+        *slot = plan;
+    }
+    return plan;
+}
