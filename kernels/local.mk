@@ -47,6 +47,7 @@ endif
 if HAVE_CUDA
 libkernels_a_SOURCES += %D%/cuda/attention_plain.cu %D%/cuda/attention_plain.cuh
 libkernels_a_SOURCES += %D%/cuda/attention_plain_backward.cu
+libkernels_a_SOURCES += %D%/cuda/attention.cu
 libkernels_a_SOURCES += %D%/cuda/block.cuh
 libkernels_a_SOURCES += %D%/cuda/cells.cuh
 libkernels_a_SOURCES += %D%/cuda/cuda_backend.c %D%/cuda/cuda_backend.h
@@ -56,6 +57,9 @@ libkernels_a_SOURCES += %D%/cuda/cuda_graph.c
 libkernels_a_SOURCES += %D%/cuda/cuda_launch.h
 libkernels_a_SOURCES += %D%/cuda/cuda_library.c %D%/cuda/cuda_library.h
 libkernels_a_SOURCES += %D%/cuda/elementwise.cu
+libkernels_a_SOURCES += %D%/cuda/flash.cuh
+libkernels_a_SOURCES += %D%/cuda/flash_forward.cu
+libkernels_a_SOURCES += %D%/cuda/flash_launch.h
 libkernels_a_SOURCES += %D%/cuda/hardware.cuh
 libkernels_a_SOURCES += %D%/cuda/norm.cu
 libkernels_a_SOURCES += %D%/cuda/slices.cuh

@@ -133,7 +133,8 @@ struct op_rope {
  *   lse (H, N) fp32 = log sum exp of the scaled scores, kept for the backward pass
  * Where q is 16-bit a backend may round the weights (and their gradients) to its format before
  * they are multiplied with v (q, k), as FlashAttention does; the sum that divides them is of
- * those in fp32.
+ * those in fp32.  There a NaN or inf in v may also reach some rows just before it, in its run,
+ * as 0 times NaN.
  * Dao, "FlashAttention-2", 2023.  `longest` is the longest run.
  */
 struct op_attention {
