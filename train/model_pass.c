@@ -142,9 +142,9 @@ static void keep_losses(const struct pass *pass)
     struct model *m = pass->model;
 
     if (m->begun > 0)
-        pass->ops->convert(pass->be, &(struct op_convert) {
-                                         .out = kept_losses(m, m->begun),
-                                         .x = kept_losses(m, 0) });
+        pass->ops->convert(pass->be,
+                           &(struct op_convert) { .out = kept_losses(m, m->begun),
+                                                  .x = kept_losses(m, 0) });
     m->batches[m->begun++] = pass->rows;
 }
 

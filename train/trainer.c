@@ -96,9 +96,8 @@ static struct step_numbers start_numbers(const struct run *run, size_t trained)
     const struct progress *progress = &run->progress;
 
     return (struct step_numbers) {
-        .learning_rate =
-            run->plan->learning_rate *
-            schedule_factor(run->plan, progress->updates, run->steps.total),
+        .learning_rate = run->plan->learning_rate *
+                         schedule_factor(run->plan, progress->updates, run->steps.total),
         .max_grad_norm = run->plan->precision.max_grad_norm,
         .step = progress->updates + 1,
         .grad_scale = (float)(progress->scaler.scale / (double)trained),

@@ -82,8 +82,8 @@ static void test_optimizer_norm_is_of_all_gradients_unscaled(void **state)
 /* Of the weights, moments and copies: nothing. */
 static void test_optimizer_leaves_out_a_step_that_is_not_finite(void **state)
 {
-    struct tensor all = tensor_of(model_parameter(u.model, 0)->weight.data, FORMAT_FP32, 1,
-                                  model_gradients(u.model).cols);
+    struct tensor all = tensor_of(model_parameter(u.model, 0)->weight.data, FORMAT_FP32,
+                                  1, model_gradients(u.model).cols);
     float *was = memory_alloc(tensor_bytes(all));
 
     (void)state;

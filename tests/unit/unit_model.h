@@ -220,8 +220,9 @@ static inline double unit_norm(struct unit_model *u)
     struct error err = { 0 };
     double sum;
 
-    u->be->ops->square_sum(u->be, &(struct op_square_sum) { .x = model_gradients(u->model),
-                                                            .sum = &numbers->square_sum });
+    u->be->ops->square_sum(u->be,
+                           &(struct op_square_sum) { .x = model_gradients(u->model),
+                                                     .sum = &numbers->square_sum });
     u->be->ops->download(u->be, &sum, &numbers->square_sum, sizeof(sum));
     unit_must(u->be->ops->sync(u->be, &err), &err);
     return sqrt(sum);
