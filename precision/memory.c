@@ -38,6 +38,14 @@ bool memory_limit(const char *wanted, const struct device *device, uint64_t *out
     return true;
 }
 
+uint64_t memory_held(const struct device *device)
+{
+    if (device->kind == DEVICE_CPU)
+        return 0;
+    return (device->here ? 0 : MEMORY_CUDA_CONTEXT) + MEMORY_CUDA_PRODUCTS +
+           MEMORY_CUDA_SCRATCH;
+}
+
 void memory_finish(struct memory_use *use, uint64_t limit)
 {
     use->total = use->weights + use->gradients + use->optimizer + use->activations +

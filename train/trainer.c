@@ -35,10 +35,13 @@ static void say(struct run *run, const char *line)
         run->options->logged(run->options->context, line);
 }
 
-static uint64_t peak_memory(void)
+/* Of the device: on a CPU that is the most this process has had. */
+static uint64_t memory_taken(const struct run *run)
 {
     struct rusage usage;
 
+    if (run->be->ops->kind != DEVICE_CPU)
+        return model_memory(run->model)->total;
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss << 10 : 0;
 }
 
@@ -202,7 +205,7 @@ static bool log_step(struct run *run, struct error *err)
         .skipped = progress->scaler.skipped,
         .tokens = progress->tokens,
         .tokens_per_second = tokens_per_second(run),
-        .memory = peak_memory(),
+        .memory = memory_taken(run),
     };
     char line[256], number[3][32];
 

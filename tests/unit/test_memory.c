@@ -5,6 +5,18 @@
 
 #include "precision/memory.h"
 
+/* A context is counted where the free memory is what the card is sold with. */
+static void test_memory_held_by_a_gpu(void **state)
+{
+    struct device cpu = { .kind = DEVICE_CPU }, gpu = { .kind = DEVICE_CUDA };
+
+    (void)state;
+    assert_int_equal(memory_held(&cpu), 0);
+    assert_int_equal(memory_held(&gpu), (uint64_t)(512 + 32 + 64) << 20);
+    gpu.here = true;
+    assert_int_equal(memory_held(&gpu), (uint64_t)(32 + 64) << 20);
+}
+
 static void test_memory_limit_forms(void **state)
 {
     struct device device = { .available = 1000 };
@@ -52,6 +64,7 @@ static void test_memory_text_is_short(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory_held_by_a_gpu),
         cmocka_unit_test(test_memory_limit_forms),
         cmocka_unit_test(test_memory_sums_and_compares),
         cmocka_unit_test(test_memory_text_is_short),
