@@ -313,6 +313,19 @@ static const struct rule rules[] = {
           "it "
           "would have no effect.",
       .source = CAPABILITY_SOURCE },
+    { .id = "TS116",
+      .title = "fp8 on a device that has none",
+      .severity = SEVERITY_WARNING,
+      .apply = APPLY_SAFE,
+      .run = rule_no_fp8,
+      .explain =
+          "fp8: true rounds both operands of the products of a layer's matrices to 8 bits "
+          "(e4m3, gradients e5m2, one scale a matrix) and goes with bf16; head, adapters, "
+          "norms and attention stay as they are. Tensor cores multiply 8 bits from "
+          "compute capability 8.9 on. A device without them would compute longer, not "
+          "shorter.",
+      .source = "Micikevicius et al., FP8 Formats for Deep Learning, 2022; support matrix "
+                "of TransformerEngine" },
     { .id = "TS117",
       .title = "bf16: auto",
       .severity = SEVERITY_INFO,

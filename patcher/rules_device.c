@@ -90,3 +90,26 @@ void rule_no_tf32(struct rule_context *context)
                  .note = "float32 products, as before" },
              "tf32", "false", NULL);
 }
+
+/* bf16 is the nearest that a device without fp8 may have. */
+void rule_no_fp8(struct rule_context *context)
+{
+    const struct precision_request *request = &context->plan->request;
+    struct finding finding = {
+        .rule = "TS116",
+        .severity = context->plan->external ? SEVERITY_ERROR : SEVERITY_WARNING,
+        .apply = APPLY_SAFE,
+        .message = "fp8 products need a GPU of compute capability 8.9 or more",
+    };
+    bool bf16;
+
+    if (!request->fp8 || !context->device || device_has_fp8(context->device))
+        return;
+    bf16 = rule_on_gpu(context) && device_has_bf16(context->device) &&
+           !request->pure_bf16 && request->bf16 == CHOICE_NO &&
+           request->fp16 == CHOICE_NO && !rule_is_policy(context, POLICY_FP32);
+    finding.group = bf16 ? rule_group(context) : 0;
+    finding.note = bf16 ? "bf16 is the nearest it has" : NULL;
+    if (rule_set(context, &finding, "fp8", "false", NULL) && bf16)
+        rule_set(context, &finding, "bf16", "true", "fp8");
+}

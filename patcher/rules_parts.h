@@ -21,6 +21,7 @@ void rule_idle_scale(struct rule_context *context);      /* TS112 */
 void rule_scale_off(struct rule_context *context);       /* TS113 */
 void rule_fp16_on_cpu(struct rule_context *context);     /* TS114 */
 void rule_no_tf32(struct rule_context *context);         /* TS115 */
+void rule_no_fp8(struct rule_context *context);          /* TS116 */
 void rule_auto(struct rule_context *context);            /* TS117 */
 void rule_policy_fp32(struct rule_context *context);     /* TS125 */
 void rule_policy_noscaler(struct rule_context *context); /* TS126 */

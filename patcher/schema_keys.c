@@ -300,7 +300,8 @@ const struct key schema_key_rows[] = {
     { TS_USED(PRECISION, "pure_bf16", KEY_BOOL, "false"),
       .into = TS_INTO(request.pure_bf16),
       .help =
-          "trained weights and moments in bfloat16 too: saves memory, costs precision" },
+          "trained weights and moments in bfloat16 too, rounded up or down by chance: "
+          "saves memory, costs precision" },
     { TS_USED(PRECISION, "model_dtype", KEY_ENUM, "auto"), .values = dtypes,
       .into = TS_INTO(request.model_dtype),
       .help = "how weights are stored; trained ones are float32 all the same" },
@@ -339,7 +340,9 @@ const struct key schema_key_rows[] = {
       .into = TS_INTO(bf16_full_eval), .help = "evaluate in bfloat16" },
     { TS_USED(PRECISION, "fp16_full_eval", KEY_BOOL, "false"),
       .into = TS_INTO(fp16_full_eval), .help = "evaluate in float16" },
-    TS_NOT(PRECISION, "fp8", KEY_BOOL, "false", NULL, "compute in 8 bits", "bf16: true"),
+    { TS_USED(PRECISION, "fp8", KEY_BOOL, "false"), .into = TS_INTO(request.fp8),
+      .help = "an experiment: with bf16, products of the layers' matrices in 8 bits "
+              "(from 8.9 on)" },
     TS_IDLE(PRECISION, "fp8_backend", KEY_TEXT, "auto", "library of fp8"),
     TS_NOT(PRECISION, "fp8_enable_fsdp_float8_all_gather", KEY_BOOL, "false", NULL,
            "gather in 8 bits", NULL),

@@ -99,6 +99,8 @@ static struct decision decide(const struct precision_request *request,
         return (struct decision){ MODE_BF16_MIXED, "" };
     if (request->fp16 == CHOICE_YES)
         return (struct decision){ MODE_FP16_MIXED, "" };
+    if (request->fp8 && device_has_fp8(device))
+        return (struct decision){ MODE_BF16_MIXED, "fp8: true" };
     if (request->bf16 == CHOICE_YES)
         return without_bf16(device);
     if (request->bf16 == CHOICE_AUTO || request->fp16 == CHOICE_AUTO)
@@ -128,8 +130,8 @@ static void explain(const char *why, struct precision *out)
                  out->max_grad_norm);
     else
         snprintf(clipping, sizeof clipping, ", no clipping");
-    snprintf(out->message, sizeof out->message, "%s%s%s%s%s%s", modes[out->mode].words, scaling,
-             clipping, *why ? " (" : "", why, *why ? ")" : "");
+    snprintf(out->message, sizeof out->message, "%s%s%s%s%s%s%s", modes[out->mode].words,
+             out->fp8 ? ", with fp8 products" : "", scaling, clipping, *why ? " (" : "", why, *why ? ")" : "");
 }
 
 void policy_decide(const struct precision_request *request, const struct device *device,
@@ -147,6 +149,7 @@ void policy_decide(const struct precision_request *request, const struct device 
     /* A frozen weight is only ever an operand of a product, so it is kept as products want
      * it: casting it once at the start is what autocast does at each use. */
     out->frozen = out->compute == FORMAT_TF32 ? FORMAT_FP32 : out->compute;
+    out->fp8 = request->fp8 && out->mode == MODE_BF16_MIXED && device_has_fp8(device);
     scale(request, out);
     explain(decision.why, out);
 }

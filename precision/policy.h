@@ -41,6 +41,7 @@ extern const char *const mode_names[MODE_COUNT]; /* as `plan --json` says */
 struct precision_request {
     enum choice fp16, bf16, tf32;
     bool pure_bf16;
+    bool fp8;
     enum dtype model_dtype;
     enum format checkpoint;  /* what the model's files hold (most of their bytes) */
     bool all_trainable;      /* finetuning_type full */
@@ -61,6 +62,7 @@ struct precision {
     enum scaling scaling;
     double loss_scale;     /* first scale; 1 without scaling */
     double max_grad_norm;  /* 0: off; the norm is logged all the same */
+    bool fp8;              /* the blocks' linear layers multiply in 8 bits; bf16-mixed alone */
     char message[256];     /* one sentence: what, and why */
 };
 

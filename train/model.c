@@ -158,6 +158,7 @@ static void make_linears(const struct model *m, size_t layer, enum module first,
         const struct parameter *b = find(m, i, PART_LORA_B, layer);
         struct product p = product_of(weight, bias, y, 0);
 
+        p.rounded = m->plan->precision.fp8;
         add_product(out->whole, &out->wholes, &p);
         if (a) {
             p = product_of(a, NULL, u, 0);
@@ -252,6 +253,32 @@ static bool upload_rope(struct model *m, struct error *err)
     return ok;
 }
 
+/* Out of memory is told with all that was wanted. */
+static bool take_memory(struct model *m, struct error *err)
+{
+    struct error why = { 0 };
+    char parts[5][16];
+    struct memory_use use;
+
+    m->memory_block = m->be->ops->alloc(m->be, m->shapes.total, &why);
+    if (m->memory_block)
+        return true;
+    shapes_use(&m->shapes, &use);
+    memory_text(use.weights, parts[0]);
+    memory_text(use.gradients, parts[1]);
+    memory_text(use.optimizer, parts[2]);
+    memory_text(use.activations, parts[3]);
+    memory_text(use.workspace, parts[4]);
+    return error_set(err, why.code,
+                     "%s; the job wants weights %s, gradients %s, optimizer %s, "
+                     "activations %s, workspace %s: a smaller "
+                     "per_device_train_batch_size or cutoff_len%s%s would take less",
+                     why.text, parts[0], parts[1], parts[2], parts[3], parts[4],
+                     m->plan->gradient_checkpointing ? ""
+                                                     : ", gradient_checkpointing: true",
+                     m->plan->method == METHOD_LORA ? "" : ", finetuning_type: lora");
+}
+
 struct model *model_new(const struct model_options *options, struct error *err)
 {
     struct model *m = memory_alloc(sizeof(*m));
@@ -263,8 +290,7 @@ struct model *model_new(const struct model_options *options, struct error *err)
     if (!shapes_make(m->plan, m->config, options->rows_max, options->sequences_max,
                      m->arena, &m->shapes, err))
         goto fail;
-    m->memory_block = m->be->ops->alloc(m->be, m->shapes.total, err);
-    if (!m->memory_block)
+    if (!take_memory(m, err))
         goto fail;
     make_parts(m);
     if (!upload_rope(m, err))

@@ -27,12 +27,15 @@ static void product_gradient(const struct pass *pass, const struct product *p,
     dy = tensor_columns(dy, p->first, p->outs);
     if (p->grad.data)
         pass->ops->matmul(pass->be,
-                          &(struct op_matmul) { .out = p->grad,
-                                                .a = dy,
-                                                .b = tensor_columns(x, p->from, p->ins),
-                                                .trans_a = true,
-                                                .alpha = alpha,
-                                                .beta = pass->first ? 0 : 1 });
+                          &(struct op_matmul) {
+                              .out = p->grad,
+                              .a = dy,
+                              .b = tensor_columns(x, p->from, p->ins),
+                              .trans_a = true,
+                              .alpha = alpha,
+                              .beta = pass->first ? 0 : 1,
+                              .round_a = p->rounded ? FORMAT_FP8_E5M2 : FORMAT_FP32,
+                              .round_b = p->rounded ? FORMAT_FP8_E4M3 : FORMAT_FP32 });
     if (p->bias_grad.data)
         pass->ops->sum_rows(pass->be,
                             &(struct op_sum_rows) { .out = p->bias_grad, .x = dy });
@@ -42,12 +45,15 @@ static void product_gradient(const struct pass *pass, const struct product *p,
 static void product_input(const struct pass *pass, const struct product *p,
                           struct tensor dy, struct tensor dx, float alpha, float beta)
 {
-    pass->ops->matmul(pass->be,
-                      &(struct op_matmul) { .out = tensor_columns(dx, p->from, p->ins),
-                                            .a = tensor_columns(dy, p->first, p->outs),
-                                            .b = pass_weight(pass, p->weight),
-                                            .alpha = alpha,
-                                            .beta = beta });
+    pass->ops->matmul(
+        pass->be,
+        &(struct op_matmul) { .out = tensor_columns(dx, p->from, p->ins),
+                              .a = tensor_columns(dy, p->first, p->outs),
+                              .b = pass_weight(pass, p->weight),
+                              .alpha = alpha,
+                              .beta = beta,
+                              .round_a = p->rounded ? FORMAT_FP8_E5M2 : FORMAT_FP32,
+                              .round_b = p->rounded ? FORMAT_FP8_E4M3 : FORMAT_FP32 });
 }
 
 /* dx += dropout(g A); without dropout straight into dx */

@@ -86,6 +86,8 @@ static void product_forward(const struct pass *pass, const struct product *p,
         .trans_b = true,
         .alpha = alpha,
         .beta = beta,
+        .round_a = p->rounded ? FORMAT_FP8_E4M3 : FORMAT_FP32,
+        .round_b = p->rounded ? FORMAT_FP8_E4M3 : FORMAT_FP32,
     };
 
     pass->ops->matmul(pass->be, &op);

@@ -23,6 +23,7 @@ struct product {
     struct tensor grad;   /* absent: frozen */
     struct tensor bias, bias_grad;
     size_t first, outs, from, ins;
+    bool rounded; /* operands to 8 bits: forward both e4m3, gradients e5m2 */
 };
 
 enum { LINEARS = 3, PARTS = PART_LORA_B + 1 };

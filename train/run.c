@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "train/shapes.h"
 
 /* A token that the model has no row for would be read from somewhere else. */
 static bool check_tokens(const struct run *run, const struct dataset *data,
@@ -64,12 +65,11 @@ static size_t eval_size(const struct run *run, size_t rows)
     return size;
 }
 
-static bool open_model(struct run *run, struct error *err)
+/* How much the largest batch has. */
+static struct model_options measure(struct run *run)
 {
     const struct plan *plan = run->plan;
-    struct model_options options = { .plan = plan,
-                                     .config = &run->config,
-                                     .backend = run->be };
+    struct model_options options = { .plan = plan, .config = &run->config };
     size_t size = (size_t)plan->per_device_train_batch_size;
 
     options.sequences_max = dataset_sequences_max(run->train, size);
@@ -80,6 +80,25 @@ static bool open_model(struct run *run, struct error *err)
             largest(options.sequences_max, dataset_sequences_max(run->eval, size));
         options.rows_max = largest(options.rows_max, dataset_rows_max(run->eval, size));
     }
+    return options;
+}
+
+static bool open_model(struct run *run, struct error *err)
+{
+    const struct plan *plan = run->plan;
+    struct model_options options = measure(run);
+    struct backend_options with = {
+        .device = &plan->device,
+        .threads = (int)plan->threads,
+        .no_onednn = run->options->no_onednn,
+        .tf32 = plan->precision.compute == FORMAT_TF32,
+        .rounded_bytes = shapes_rounded(plan, &run->config, options.rows_max),
+        .log = run->options->log,
+    };
+
+    options.backend = run->be = backend_open(&with, err);
+    if (run->be == NULL)
+        return false;
     run->model = model_new(&options, err);
     return run->model != NULL && model_load(run->model, err);
 }
@@ -171,19 +190,13 @@ static void describe(struct run *run)
 bool run_open(struct run *run, struct error *err)
 {
     const struct plan *plan = run->plan;
-    struct backend_options options = { .device = &plan->device,
-                                       .threads = (int)plan->threads,
-                                       .no_onednn = run->options->no_onednn,
-                                       .tf32 = plan->precision.compute == FORMAT_TF32,
-                                       .log = run->options->log };
 
     run->arena = arena_new();
     if (!model_config_read(plan->model_name_or_path, run->arena, &run->config, err) ||
         !open_data(run, err))
         return false;
-    run->be = backend_open(&options, err);
-    if (run->be == NULL || !open_model(run, err) || !resume(run, err) ||
-        !open_metrics(run, err) || !file_make_dirs(plan->output_dir, 0755, err) ||
+    if (!open_model(run, err) || !resume(run, err) || !open_metrics(run, err) ||
+        !file_make_dirs(plan->output_dir, 0755, err) ||
         !checkpoint_tidy(plan->output_dir, err))
         return false;
     describe(run);

@@ -187,6 +187,34 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
     return true;
 }
 
+size_t shapes_rounded(const struct plan *plan, const struct model_config *config,
+                      size_t rows)
+{
+    size_t c = config->hidden_size, i = config->intermediate_size;
+    size_t q = config->heads * config->head_size,
+           kv = config->kv_heads * config->head_size;
+    const size_t layers[][2] = { { c, q + 2 * kv }, { q, c }, { c, 2 * i }, { i, c } };
+    size_t most = 0;
+
+    for (size_t l = 0; plan->precision.fp8 && l < TS_COUNT(layers); l++) {
+        size_t in = layers[l][0], out = layers[l][1];
+
+        most = max(most, rows * in + in * out);
+        most = max(most, rows * out + in * out);
+        most = max(most, rows * (in + out));
+    }
+    return most;
+}
+
+/* A CPU's backend tells what it holds once it runs. */
+static size_t held_besides(const struct plan *plan, const struct model_config *config,
+                           size_t rows)
+{
+    if (plan->device.kind == DEVICE_CPU)
+        return 0;
+    return memory_held(&plan->device) + shapes_rounded(plan, config, rows);
+}
+
 bool shapes_memory(const struct plan *plan, const struct model_config *config,
                    size_t rows_max, size_t sequences_max, struct memory_use *out,
                    struct error *err)
@@ -196,8 +224,11 @@ bool shapes_memory(const struct plan *plan, const struct model_config *config,
     bool ok = shapes_make(plan, config, rows_max, sequences_max, arena, &shapes, err);
 
     *out = (struct memory_use) { .fits = true };
-    if (ok)
+    if (ok) {
         shapes_use(&shapes, out);
+        out->workspace += held_besides(plan, config, shapes.rows);
+        out->total += held_besides(plan, config, shapes.rows);
+    }
     arena_free(arena);
     return ok;
 }

@@ -121,14 +121,19 @@ struct shapes {
     size_t total; /* bytes of the block */
 };
 
+/* With precision.fp8, the numbers in both operands of the largest product that is made in
+ * 8 bits, which are its bytes; else 0. */
+size_t shapes_rounded(const struct plan *plan, const struct model_config *config,
+                      size_t rows);
+
 /* Lay out a run; names and table live in the arena.  rows_max and sequences_max 0: a full
  * batch, per_device_train_batch_size * cutoff_len rows. */
 bool shapes_make(const struct plan *plan, const struct model_config *config,
                  size_t rows_max, size_t sequences_max, struct arena *arena,
                  struct shapes *out, struct error *err);
 
-/* The bytes of a run; limit is left 0 (memory_finish compares).  Errors as shapes_make.
- */
+/* The bytes of a run on the plan's device, with what its backend holds; limit is left 0
+ * (memory_finish compares).  Errors as shapes_make. */
 bool shapes_memory(const struct plan *plan, const struct model_config *config,
                    size_t rows_max, size_t sequences_max, struct memory_use *out,
                    struct error *err);

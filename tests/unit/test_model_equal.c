@@ -259,6 +259,58 @@ static void test_model_takes_what_was_estimated(void **state)
     unit_model_stop(&u);
 }
 
+/*
+ * Both operands of a block's product keep 3 bits behind the leading one (e4m3: each
+ * number is off by up to 2^-4 of itself), gradients 2 (e5m2, 2^-3), and errors of a row's
+ * numbers are of either sign: the norm of all gradients is off by less than the largest
+ * of them.
+ */
+static void test_model_in_8_bits_is_near(void **state)
+{
+    struct unit_model u = unit_model_text(llama, scratch());
+    double loss, norm;
+
+    (void)state;
+    u.plan.precision.mode = MODE_BF16_MIXED;
+    u.plan.precision.compute = FORMAT_BF16;
+    unit_model_start(&u, whole.rows, whole.sequences, 2);
+    loss = unit_train(&u, &whole);
+    norm = unit_norm(&u);
+    unit_model_stop(&u);
+    u = unit_model_text(llama, scratch());
+    u.plan.precision.mode = MODE_BF16_MIXED;
+    u.plan.precision.compute = FORMAT_BF16;
+    u.plan.precision.fp8 = true;
+    unit_model_start(&u, whole.rows, whole.sequences, 2);
+    assert_true(unit_train(&u, &whole) != loss);
+    assert_true(unit_norm(&u) != norm);
+    unit_near("loss", unit_loss(&u, &whole), loss, 0x1p-4);
+    unit_near("norm", unit_norm(&u), norm, 0x1p-3);
+    unit_model_stop(&u);
+}
+
+static void test_model_tells_what_it_wanted(void **state)
+{
+    struct unit_model u = unit_model_text(llama, scratch());
+    struct backend_options with = { .device = &u.plan.device, .threads = 1 };
+    struct error err = { 0 };
+
+    (void)state;
+    u.be = backend_open(&with, &err);
+    unit_must(u.be != NULL, &err);
+    u.model = model_new(&(struct model_options) { .plan = &u.plan,
+                                                  .config = &u.config,
+                                                  .backend = u.be,
+                                                  .rows_max = (size_t)1 << 40,
+                                                  .sequences_max = 1 },
+                        &err);
+    assert_null(u.model);
+    assert_non_null(strstr(err.text, "weights"));
+    assert_non_null(strstr(err.text, "activations"));
+    assert_non_null(strstr(err.text, "per_device_train_batch_size"));
+    unit_model_stop(&u);
+}
+
 /* Do the last logits of one block feel the first of ten tokens? */
 static bool feels_first(const char *window)
 {
@@ -328,6 +380,8 @@ static void test_model_sgd_goes_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_model_in_8_bits_is_near),
+        cmocka_unit_test(test_model_tells_what_it_wanted),
         cmocka_unit_test(test_model_checkpointing_changes_no_bit),
         cmocka_unit_test(test_model_threads_change_no_bit),
         cmocka_unit_test(test_model_checkpointing_changes_no_bit_of_adapters),

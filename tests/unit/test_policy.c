@@ -46,6 +46,8 @@ static void test_policy_bounds_the_request_by_the_device(void **state)
         { "T4", { .tf32 = CHOICE_YES }, MODE_FP32, SCALING_NONE },
         { "H100", { .pure_bf16 = true }, MODE_BF16_PURE, SCALING_NONE },
         { "T4", { .pure_bf16 = true }, MODE_FP16_MIXED, SCALING_DYNAMIC },
+        { "H100", { .fp8 = true }, MODE_BF16_MIXED, SCALING_NONE },
+        { "A100", { .fp8 = true }, MODE_FP32, SCALING_NONE },
         { "H100", { .bf16 = CHOICE_YES, .policy = POLICY_FP32 }, MODE_FP32, SCALING_NONE },
         { "T4", { .fp16 = CHOICE_YES, .model_dtype = DTYPE_FLOAT16, .all_trainable = true },
           MODE_FP16_MIXED, SCALING_DYNAMIC },
@@ -117,6 +119,33 @@ static void test_policy_noclip_turns_clipping_off(void **state)
     assert_true(decide("T4", request).max_grad_norm == 0);
 }
 
+/* Only with bf16, and where tensor cores do it. */
+static void test_policy_fp8_goes_with_bf16(void **state)
+{
+    static const struct {
+        const char *device;
+        struct precision_request request;
+        bool fp8;
+    } cases[] = {
+        { "H100", { .fp8 = true, .bf16 = CHOICE_YES }, true },
+        { "L4", { .fp8 = true, .bf16 = CHOICE_AUTO }, true },
+        { "H100", { .fp8 = true, .fp16 = CHOICE_YES }, false },
+        { "H100", { .fp8 = true, .pure_bf16 = true }, false },
+        { "H100", { .fp8 = true, .policy = POLICY_FP32 }, false },
+        { "A100", { .fp8 = true, .bf16 = CHOICE_YES }, false },
+        { "cpu", { .fp8 = true, .bf16 = CHOICE_YES }, false },
+        { "H100", { .bf16 = CHOICE_YES }, false },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct precision out = decide(cases[i].device, cases[i].request);
+
+        assert_int_equal(out.fp8, cases[i].fp8);
+        assert_int_equal(strstr(out.message, "with fp8 products") != NULL, cases[i].fp8);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -124,6 +153,7 @@ int main(void)
         cmocka_unit_test(test_policy_keeps_trainables_in_fp32),
         cmocka_unit_test(test_policy_scales_as_asked),
         cmocka_unit_test(test_policy_noclip_turns_clipping_off),
+        cmocka_unit_test(test_policy_fp8_goes_with_bf16),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
