@@ -56,11 +56,19 @@ libkernels_a_SOURCES += %D%/cuda/cuda_device.c
 libkernels_a_SOURCES += %D%/cuda/cuda_graph.c
 libkernels_a_SOURCES += %D%/cuda/cuda_launch.h
 libkernels_a_SOURCES += %D%/cuda/cuda_library.c %D%/cuda/cuda_library.h
+libkernels_a_SOURCES += %D%/cuda/cuda_matmul.c %D%/cuda/cuda_matmul.h
+libkernels_a_SOURCES += %D%/cuda/cuda_missing.c
+libkernels_a_SOURCES += %D%/cuda/cuda_ops.c %D%/cuda/cuda_ops.h
+libkernels_a_SOURCES += %D%/cuda/cuda_plan.c %D%/cuda/cuda_plan.h
+libkernels_a_SOURCES += %D%/cuda/cuda_staging.c
+libkernels_a_SOURCES += %D%/cuda/cuda_status.c
+libkernels_a_SOURCES += %D%/cuda/cuda_wait.c
 libkernels_a_SOURCES += %D%/cuda/elementwise.cu
 libkernels_a_SOURCES += %D%/cuda/flash.cuh
 libkernels_a_SOURCES += %D%/cuda/flash_forward.cu
 libkernels_a_SOURCES += %D%/cuda/flash_launch.h
 libkernels_a_SOURCES += %D%/cuda/hardware.cuh
+libkernels_a_SOURCES += %D%/cuda/has_code.cu
 libkernels_a_SOURCES += %D%/cuda/norm.cu
 libkernels_a_SOURCES += %D%/cuda/slices.cuh
 endif
@@ -69,15 +77,6 @@ endif
 if HAVE_NCCL
 libkernels_a_SOURCES += %D%/cuda/cuda_group.c %D%/cuda/cuda_group.h
 libkernels_a_SOURCES += %D%/cuda/cuda_nccl.c %D%/cuda/cuda_nccl.h
-libkernels_a_SOURCES += %D%/cuda/cuda_matmul.c %D%/cuda/cuda_matmul.h
-libkernels_a_SOURCES += %D%/cuda/cuda_missing.c
-libkernels_a_SOURCES += %D%/cuda/cuda_ops.c %D%/cuda/cuda_ops.h
-libkernels_a_SOURCES += %D%/cuda/cuda_plan.c %D%/cuda/cuda_plan.h
-libkernels_a_SOURCES += %D%/cuda/cuda_staging.c
-libkernels_a_SOURCES += %D%/cuda/cuda_status.c
-libkernels_a_SOURCES += %D%/cuda/cuda_wait.c
-libkernels_a_SOURCES += %D%/cuda/hardware.cuh
-libkernels_a_SOURCES += %D%/cuda/has_code.cu
 endif
 
 # What the file's name says decides its flags.  (Variables of a pattern, as flags of a target
