@@ -5,6 +5,7 @@
 #include "kernels/cuda/cuda_backend.h"
 
 #include "base/size.h"
+#include "kernels/cuda/cuda_group.h"
 #include "kernels/cuda/cuda_matmul.h"
 #include "kernels/cuda/cuda_ops.h"
 
@@ -58,9 +59,11 @@ static void *get_block(struct cuda_backend *cuda, size_t bytes, struct error *er
 static void *cuda_alloc(struct backend *be, size_t bytes, struct error *err)
 {
     struct cuda_backend *cuda = cuda_backend_of(be);
-    void *block = get_block(cuda, bytes, err);
     cudaError_t status;
+    void *block;
 
+    cudaSetDevice(cuda->device.ordinal);
+    block = get_block(cuda, bytes, err);
     if (!block)
         return NULL;
     status = cudaMemsetAsync(block, 0, bytes, cuda->launch.stream);
@@ -116,6 +119,8 @@ static void cuda_close(struct backend *be)
 
     if (cuda->launch.stream && cuda->beats)
         cuda_wait_all(cuda);
+    if (!cuda->dead)
+        cuda_group_free(cuda->group);
     cuda_graphs_free(cuda->graphs, cuda->dead);
     cuda_matmul_free(cuda->matmul, cuda->dead);
     cuda_staging_free(cuda->staging, cuda->dead);
@@ -224,6 +229,11 @@ const struct backend_ops backend_cuda = {
     .sync = cuda_sync,
     .begin = cuda_begin,
     .end = cuda_end,
+    .join = cuda_join,
+    .reduce = cuda_reduce,
+    .all_reduce = cuda_all_reduce,
+    .all_gather = cuda_all_gather,
+    .meet = cuda_meet,
     .matmul = cuda_matmul,
     .sum_rows = cuda_sum_rows,
     .embedding = cuda_embedding,

@@ -80,9 +80,10 @@ bool cuda_status(cudaError_t status, struct error *err, const char *format, ...)
 
 struct cuda_beats *cuda_beats_new(struct error *err);
 void cuda_beats_free(struct cuda_beats *beats, bool dead);
-/* Some work has been put into the stream: from time to time an event goes behind it, and
- * the host waits if it is too far ahead (a full queue would block it without end). */
-void cuda_beat(struct cuda_backend *cuda);
+/* So many operations have been put into the stream: now and then an event goes behind
+ * them, and the host waits if it is too far ahead (a full queue would block it without
+ * end). */
+void cuda_beat(struct cuda_backend *cuda, size_t operations);
 /* Wait for an event of the stream by asking.  False, and the failure kept, if the card or
  * an operation has failed or nothing has moved for `patience`. */
 bool cuda_wait(struct cuda_backend *cuda, cudaEvent_t event);

@@ -30,6 +30,7 @@ struct graph {
     size_t bytes;
     uint64_t used; /* when: the least is given up first */
     cudaGraphExec_t exec;
+    size_t operations;
     bool refused; /* the driver cannot record it */
 };
 
@@ -148,7 +149,7 @@ static void put_notes(struct cuda_backend *cuda, bool beats)
     for (size_t i = 0; i < graphs->note_count && cuda_well(cuda); i++) {
         cuda_put(cuda, graphs->notes[i].kind, graphs->operands + graphs->notes[i].at);
         if (beats)
-            cuda_beat(cuda);
+            cuda_beat(cuda, 1);
     }
 }
 
@@ -160,7 +161,7 @@ static void play(struct cuda_backend *cuda, struct graph *graph)
     cuda->doing = "a recorded step";
     cuda_check(cuda, cudaGraphLaunch(graph->exec, cuda->launch.stream),
                "a recorded step");
-    cuda_beat(cuda);
+    cuda_beat(cuda, graph->operations);
 }
 
 /* Relaxed, as only this thread speaks to the card, and a kernel may have to be loaded. */
@@ -183,9 +184,10 @@ static bool record(struct cuda_backend *cuda, struct graph *graph)
     cudaError_t status = capture(cuda, &captured);
 
     if (status == cudaSuccess)
-        status = cudaGraphInstantiateWithFlags(&graph->exec, captured, 0);
+        status = cudaGraphInstantiate(&graph->exec, captured, 0);
     if (captured)
         cudaGraphDestroy(captured);
+    graph->operations = cuda->graphs->note_count;
     if (status == cudaSuccess)
         return true;
     cudaGetLastError();

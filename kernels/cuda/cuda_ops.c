@@ -43,6 +43,7 @@ void cuda_put(struct cuda_backend *cuda, const struct cuda_kind *kind, const voi
         snprintf(cuda->precisely, sizeof(cuda->precisely), "%s%s", kind->name, shapes);
         cuda->doing = cuda->precisely;
     }
+    cudaSetDevice(cuda->device.ordinal);
     status = kind->put(cuda, op);
     if (status == cudaSuccess && cuda->named && cuda_well(cuda))
         cuda_wait_all(cuda);
@@ -57,7 +58,7 @@ void cuda_do(struct cuda_backend *cuda, const struct cuda_kind *kind, const void
     if (!cuda_well(cuda) || is_empty(kind, op) || cuda_note(cuda, kind, op))
         return;
     cuda_put(cuda, kind, op);
-    cuda_beat(cuda);
+    cuda_beat(cuda, 1);
 }
 
 /* The operation `name`, whose struct begins with so many tensors, by `call(cuda, op)`. */

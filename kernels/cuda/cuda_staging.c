@@ -133,6 +133,7 @@ void cuda_upload(struct backend *be, void *to, const void *from, size_t bytes)
     struct cuda_backend *cuda = cuda_backend_of(be);
 
     cuda->doing = "upload";
+    cudaSetDevice(cuda->device.ordinal);
     for (size_t at = 0; at < bytes && cuda_well(cuda);) {
         struct piece *piece = piece_with_room(cuda, &cuda->staging->up);
         size_t part = piece ? least(bytes - at, PIECE_BYTES - piece->used) : 0;
@@ -154,6 +155,7 @@ void cuda_download(struct backend *be, void *to, const void *from, size_t bytes)
     struct cuda_backend *cuda = cuda_backend_of(be);
 
     cuda->doing = "download";
+    cudaSetDevice(cuda->device.ordinal);
     for (size_t at = 0; at < bytes && cuda_well(cuda);) {
         struct piece *piece = piece_with_room(cuda, &cuda->staging->down);
         size_t part = piece ? least(bytes - at, PIECE_BYTES - piece->used) : 0;

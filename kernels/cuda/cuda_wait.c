@@ -10,6 +10,8 @@
 
 #include "kernels/cuda/cuda_backend.h"
 
+#include "kernels/cuda/cuda_group.h"
+
 #include <stdlib.h>
 #include <time.h>
 
@@ -110,12 +112,16 @@ static bool hangs(struct cuda_backend *cuda)
 bool cuda_wait(struct cuda_backend *cuda, cudaEvent_t event)
 {
     int64_t begin = now_ns(), alive = begin, now;
+    bool parted =
+        false; /* what the ranks did together has been given up, and ends soon */
     cudaError_t status;
 
     if (cuda->dead)
         return false;
+    cudaSetDevice(cuda->device.ordinal);
     while ((status = ask(event)) == cudaErrorNotReady) {
         now = now_ns();
+        parted = parted || (cuda->group && !cuda_group_well(cuda));
         if (moved(cuda->beats))
             alive = now;
         else if ((double)(now - alive) > cuda->patience * 1e9)
@@ -138,12 +144,13 @@ bool cuda_wait_all(struct cuda_backend *cuda)
     return status == cudaSuccess && cuda_wait(cuda, event);
 }
 
-void cuda_beat(struct cuda_backend *cuda)
+void cuda_beat(struct cuda_backend *cuda, size_t operations)
 {
     struct cuda_beats *beats = cuda->beats;
     cudaError_t status;
 
-    if (++beats->since < BEAT || cuda->dead)
+    beats->since += operations;
+    if (beats->since < BEAT || cuda->dead)
         return;
     beats->since = 0;
     if (beats->made >= BEATS && beats->seen + BEATS <= beats->made &&
