@@ -27,13 +27,6 @@ enum kept { KEPT_MOMENT1, KEPT_MOMENT2, KEPT_WEIGHT, KEPT_COUNT };
 static const char *const kept_suffix[KEPT_COUNT] = { ".exp_avg", ".exp_avg_sq",
                                                      ".master" };
 
-static struct tensor kept_tensor(const struct parameter *parameter, enum kept kept)
-{
-    return kept == KEPT_MOMENT1   ? parameter->moment1
-           : kept == KEPT_MOMENT2 ? parameter->moment2
-                                  : parameter->weight;
-}
-
 char *checkpoint_name(const char *dir, int64_t step)
 {
     char base[64];
@@ -83,10 +76,13 @@ static bool read_kept(const void *context, size_t index, void *to, struct error 
 {
     struct model *model = (struct model *)context;
     struct backend *be = model_backend(model);
-    struct tensor tensor = kept_tensor(model_parameter(model, index / KEPT_COUNT),
-                                       (enum kept)(index % KEPT_COUNT));
+    const struct parameter *p = model_parameter(model, index / KEPT_COUNT);
+    enum kept kept = (enum kept)(index % KEPT_COUNT);
 
-    be->ops->download(be, to, tensor.data, tensor_bytes(tensor));
+    if (kept != KEPT_WEIGHT)
+        return model_read_moment(model, kept == KEPT_MOMENT1 ? MOMENT_1 : MOMENT_2, p, to,
+                                 err);
+    be->ops->download(be, to, p->weight.data, tensor_bytes(p->weight));
     return be->ops->sync(be, err);
 }
 
@@ -100,10 +96,10 @@ static size_t list_sources(struct model *model, const struct safetensors *weight
         const struct stored_tensor *stored = find_stored(weights, parameter, "");
 
         for (int kept = 0; parameter->trainable && kept < KEPT_COUNT; kept++) {
-            struct tensor tensor = kept_tensor(parameter, (enum kept)kept);
+            struct tensor tensor = parameter->weight; /* moments are of its kind */
 
-            if (tensor.data == NULL || (kept == KEPT_WEIGHT && stored != NULL &&
-                                        stored->format == tensor.format))
+            if (kept == KEPT_WEIGHT ? stored != NULL && stored->format == tensor.format
+                                    : !model_has_moments(model))
                 continue;
             sources[count++] = (struct tensor_source) {
                 .name = arena_printf(arena, "%s%s", parameter->name, kept_suffix[kept]),
@@ -207,12 +203,10 @@ out:
     return ok;
 }
 
-/* Put one stored tensor where it belongs. */
-static bool upload(struct model *model, const struct stored_tensor *stored,
-                   struct tensor to, const char *name, struct error *err)
+/* Is there such a stored tensor, of the kind of `to`? */
+static bool check_stored(const struct stored_tensor *stored, struct tensor to,
+                         const char *name, struct error *err)
 {
-    struct backend *be = model_backend(model);
-
     if (stored == NULL)
         return error_set(
             err, ERROR_DATA,
@@ -225,7 +219,6 @@ static bool upload(struct model *model, const struct stored_tensor *stored,
             "the checkpoint has %s as %zu bytes of %s, this run wants %zu of %s", name,
             stored->bytes, stored->dtype, tensor_bytes(to),
             format_info(to.format)->safetensors);
-    be->ops->upload(be, to.data, stored->data, stored->bytes);
     return true;
 }
 
@@ -239,8 +232,9 @@ static bool load_weight(struct model *model, struct parameter *parameter,
 
     if (stored == NULL)
         stored = find_stored(weights, parameter, "");
-    if (!upload(model, stored, parameter->weight, parameter->name, err))
+    if (!check_stored(stored, parameter->weight, parameter->name, err))
         return false;
+    be->ops->upload(be, parameter->weight.data, stored->data, stored->bytes);
     if (parameter->copy.data != NULL)
         be->ops->convert(
             be, &(struct op_convert) { .out = parameter->copy, .x = parameter->weight });
@@ -250,13 +244,13 @@ static bool load_weight(struct model *model, struct parameter *parameter,
 static bool load_moments(struct model *model, struct parameter *parameter,
                          const struct safetensors *kept, struct error *err)
 {
-    for (int i = KEPT_MOMENT1; i <= KEPT_MOMENT2; i++) {
-        struct tensor to = kept_tensor(parameter, (enum kept)i);
+    for (int i = KEPT_MOMENT1; model_has_moments(model) && i <= KEPT_MOMENT2; i++) {
+        const struct stored_tensor *stored = find_stored(kept, parameter, kept_suffix[i]);
 
-        if (to.data != NULL &&
-            !upload(model, find_stored(kept, parameter, kept_suffix[i]), to,
-                    parameter->name, err))
+        if (!check_stored(stored, parameter->weight, parameter->name, err))
             return false;
+        model_write_moment(model, i == KEPT_MOMENT1 ? MOMENT_1 : MOMENT_2, parameter,
+                           stored->data);
     }
     return true;
 }

@@ -24,6 +24,7 @@ libtrain_a_SOURCES += %D%/model_forward.c %D%/model_parts.h
 libtrain_a_SOURCES += %D%/model_load.c
 libtrain_a_SOURCES += %D%/model_pass.c
 libtrain_a_SOURCES += %D%/model_save.c
+libtrain_a_SOURCES += %D%/model_shard.c
 libtrain_a_SOURCES += %D%/normalizer.c %D%/normalizer.h
 libtrain_a_SOURCES += %D%/optimizer.c %D%/optimizer.h
 libtrain_a_SOURCES += %D%/pattern.c %D%/pattern.h

@@ -11,7 +11,7 @@
 
 /* Where the segments of the block begin. */
 struct segments {
-    char *weights, *moment1, *moment2, *copies, *frozen;
+    char *weights, *moments[2], *copies, *frozen;
     float *gradients;
 };
 
@@ -20,15 +20,15 @@ static struct segments segments_of(const struct shapes *s, char *block)
     struct segments at = { .weights = block };
 
     at.gradients = (float *)(void *)(at.weights + s->weight_bytes);
-    at.moment1 = at.weights + s->weight_bytes + s->gradient_bytes;
-    at.moment2 = at.moment1 + s->moment_bytes;
-    at.copies = at.moment2 + s->moment_bytes;
+    at.moments[0] = at.weights + s->weight_bytes + s->gradient_bytes;
+    at.moments[1] = at.moments[0] + s->moment_bytes;
+    at.copies = at.moments[1] + s->moment_bytes;
     at.frozen = at.copies + s->copy_bytes;
     return at;
 }
 
-static void place(const struct shapes *s, const struct segments *at,
-                  const struct shape_parameter *from, struct parameter *to)
+static void place(const struct segments *at, const struct shape_parameter *from,
+                  struct parameter *to)
 {
     size_t bytes = format_info(from->format)->bytes;
 
@@ -47,13 +47,8 @@ static void place(const struct shapes *s, const struct segments *at,
             tensor_of(at->copies + from->copy_at, from->copy, from->rows, from->cols);
     if (!from->trainable)
         return;
+    to->at = from->at;
     to->grad = tensor_of(at->gradients + from->at, FORMAT_FP32, from->rows, from->cols);
-    if (s->moment_bytes == 0)
-        return;
-    to->moment1 =
-        tensor_of(at->moment1 + from->at * bytes, from->format, from->rows, from->cols);
-    to->moment2 =
-        tensor_of(at->moment2 + from->at * bytes, from->format, from->rows, from->cols);
 }
 
 static size_t slot(enum module module, enum part part, size_t layer)
@@ -221,10 +216,12 @@ static void make_parts(struct model *m)
     size_t layers = m->config->layers;
 
     m->gradients = at.gradients;
+    for (int i = 0; i < 2; i++)
+        m->moments[i] = at.moments[i];
     m->buffers = at.frozen + m->shapes.frozen_bytes;
     m->parameters = arena_array(m->arena, m->shapes.count, sizeof(*m->parameters));
     for (size_t i = 0; i < m->shapes.count; i++)
-        place(&m->shapes, &at, &m->shapes.parameters[i], &m->parameters[i]);
+        place(&at, &m->shapes.parameters[i], &m->parameters[i]);
     fill_slots(m);
     m->embed = find(m, MODULE_EMBED, PART_WEIGHT, 0);
     m->norm = find(m, MODULE_NORM, PART_WEIGHT, 0);
@@ -235,6 +232,7 @@ static void make_parts(struct model *m)
     for (size_t l = 0; l < layers; l++)
         make_block(m, l, &m->blocks[l]);
     m->lowest = lowest_place(m);
+    model_find_starts(m);
     m->losses = arena_array(m->arena, losses->rows * losses->cols, sizeof(*m->losses));
     m->batches = arena_array(m->arena, losses->rows, sizeof(*m->batches));
 }
@@ -286,6 +284,7 @@ struct model *model_new(const struct model_options *options, struct error *err)
     m->plan = options->plan;
     m->config = options->config;
     m->be = options->backend;
+    m->rank = options->rank;
     m->arena = arena_new();
     if (!shapes_make(m->plan, m->config, options->rows_max, options->sequences_max,
                      m->arena, &m->shapes, err))

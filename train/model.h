@@ -22,8 +22,9 @@ struct parameter {
     bool decays;          /* weight decay applies: not to norms and biases */
     struct tensor weight; /* fp32 where trainable, else the frozen format */
     struct tensor copy;   /* 16-bit working copy, or absent */
-    struct tensor grad, moment1, moment2; /* absent where frozen */
-    double lr_factor;                     /* LoRA+ */
+    struct tensor grad; /* absent where frozen */
+    size_t at;          /* of its first number in the trainable segments */
+    double lr_factor;   /* LoRA+ */
 };
 
 struct model;
@@ -35,6 +36,7 @@ struct model_options {
     struct backend *backend;
     size_t rows_max; /* N of the largest batch */
     size_t sequences_max;
+    size_t rank; /* of the plan's ranks; the backend has joined the others */
 };
 
 /* Take the block and lay it out; weights are zero.  ERROR_DEVICE/ERROR_SYSTEM with the
@@ -82,6 +84,47 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
 /* *loss_sum = sum of the window's losses in double, in the order of its tokens. */
 bool model_end(struct model *model, struct step_numbers *numbers, double *loss_sum,
                struct error *err);
+
+/*
+ * ---- Several ranks, train/model_shard.c ----
+ *
+ * Each updates one shard of the trainable segments, and has the moments of that shard alone;
+ * a single rank's shard is all.  Places are numbers from the start of a segment.
+ */
+struct model_shard {
+    size_t first, count;
+};
+enum moment { MOMENT_1, MOMENT_2 };
+
+size_t model_ranks(const struct model *model);
+struct model_shard model_shard(const struct model *model);
+bool model_has_moments(const struct model *model); /* SGD has none */
+/* Numbers of this rank's shard as one row; absent without moments. */
+struct tensor model_moment(const struct model *model, enum moment moment, size_t first,
+                           size_t count);
+/* After model_begin: the micro-batches of the window that come to this rank.  All ranks' sums
+ * go to the shards while the last of them is under way; 0: this rank has none to add. */
+void model_expect(struct model *model, size_t batches);
+/* After the update: every rank's new weights to all. */
+void model_gather(struct model *model);
+
+/* A whole parameter's moments, as checkpoints have them; what other ranks keep is asked of
+ * `fetch`. */
+struct moment_span {
+    enum moment moment;
+    size_t rank, first, count;
+};
+typedef bool model_fetch(void *context, const struct moment_span *span, void *to,
+                         struct error *err);
+void model_fetch_by(struct model *model, model_fetch *fetch, void *context);
+bool model_read_moment(struct model *model, enum moment moment, const struct parameter *p,
+                       void *to, struct error *err);
+/* Numbers of this rank's own shard. */
+bool model_read_span(struct model *model, enum moment moment, size_t first, size_t count,
+                     void *to, struct error *err);
+/* From a whole parameter's moments: this rank takes what it keeps. */
+void model_write_moment(struct model *model, enum moment moment, const struct parameter *p,
+                        const void *from);
 
 /* Write what the method trains in Hugging Face's form into an existing folder: the whole
  * model (model.safetensors, config.json) or the adapter (adapter_model.safetensors,

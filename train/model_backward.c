@@ -224,11 +224,13 @@ static bool blocks_backward(const struct pass *pass)
             model_forward_block(pass, l, true);
         if (!mlp_backward(pass, l) || !attention_backward(pass, l))
             return false;
+        if (pass->reduces)
+            model_reduce_down(pass->model, l);
     }
     return true;
 }
 
-void model_backward(const struct pass *pass)
+static void backward(const struct pass *pass)
 {
     const struct model *m = pass->model;
     size_t place = site_place(m->config->layers, 0); /* of the last norm */
@@ -242,6 +244,8 @@ void model_backward(const struct pass *pass)
                     &(struct op_zero) { .out = pass_buffer(pass, BUFFER_DX, 0) });
     norm_backward(pass, m->norm, output_gradient(pass, m->config->hidden_size, place + 1),
                   pass_buffer(pass, BUFFER_X_LAST, 0), pass_buffer(pass, BUFFER_RSTD, 0));
+    if (pass->reduces)
+        model_reduce_down(pass->model, m->config->layers);
     if (m->lowest == place || !blocks_backward(pass))
         return;
     pass->ops->embedding_backward(
@@ -249,4 +253,11 @@ void model_backward(const struct pass *pass)
                       .dtable = m->embed->grad,
                       .dout = pass_buffer(pass, BUFFER_DX, 0),
                       .tokens = pass_buffer(pass, BUFFER_TOKENS, 0).data });
+}
+
+void model_backward(const struct pass *pass)
+{
+    backward(pass);
+    if (pass->reduces)
+        model_reduce_rest(pass->model);
 }

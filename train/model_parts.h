@@ -57,6 +57,7 @@ struct model {
     struct memory_use memory;
 
     char *memory_block, *buffers;
+    char *moments[2]; /* of this rank's shard */
     float *gradients;
     struct parameter *parameters; /* one for one with those of shapes */
     struct parameter **slots;     /* by layer, module and part; NULL: there is none */
@@ -68,6 +69,14 @@ struct model {
     float *losses;   /* on the host, as in BUFFER_LOSSES */
     size_t *batches; /* rows of each micro-batch since model_begin */
     size_t begun;    /* how many of them */
+
+    size_t rank;
+    size_t *starts;        /* model_find_starts */
+    size_t expected;       /* micro-batches of this window and rank */
+    size_t reduced;        /* gradients from here on have been added up, */
+    size_t reduced_layer;  /* with those of this layer and above */
+    model_fetch *fetch;    /* of moments that other ranks keep */
+    void *fetch_context;
 
     struct safetensors *files; /* of the base, kept while frozen weights may be saved */
     struct safetensors
@@ -83,6 +92,7 @@ struct pass {
     size_t rows, sequences, longest;
     size_t labelled; /* no more rows than this have a target; 0: none has */
     bool training, first;
+    bool reduces; /* the last of a window, and there are other ranks */
     const struct step_numbers *numbers; /* in the backend's memory */
 };
 
@@ -117,6 +127,12 @@ void model_rotate(const struct pass *pass, struct tensor qkv, bool inverse);
 void model_classify(const struct pass *pass);
 /* From the classifier's dx down to the lowest thing that is trained. */
 void model_backward(const struct pass *pass);
+
+/* model_shard.c: where the gradients of each layer begin; add up those of `layer` and above;
+ * and of all that is left, before the next operation. */
+void model_find_starts(struct model *model);
+void model_reduce_down(struct model *model, size_t layer);
+void model_reduce_rest(struct model *model);
 
 /* Numbers that are converted at a time: a tensor is never held twice. */
 #define MODEL_SPAN ((size_t)1 << 20)

@@ -164,10 +164,12 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
     keep_losses(&pass);
     upload_batch(&pass, batch);
     pass.ops->upload(pass.be, &model_numbers(model)->draw, &draw, sizeof(draw));
-    if (pass_begin(&pass)) {
+    pass.reduces = model_ranks(model) > 1 && model->begun == model->expected;
+    if (pass.reduces || pass_begin(&pass)) {
         model_forward(&pass);
         model_backward(&pass);
-        pass_end(&pass);
+        if (!pass.reduces) /* sums over the ranks are no recording's part */
+            pass_end(&pass);
     }
     return true;
 }

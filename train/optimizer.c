@@ -8,7 +8,7 @@
 
 /* Weights side by side that are updated alike, as one row each. */
 struct update {
-    struct tensor w, grad, m, v, copy;
+    struct tensor w, grad, copy;
     double lr_factor, decay;
     uint64_t first; /* place in the segment */
 };
@@ -20,8 +20,8 @@ static void update_adamw(struct model *model, const struct plan *plan,
     const struct op_adamw op = {
         .w = u->w,
         .grad = u->grad,
-        .m = u->m,
-        .v = u->v,
+        .m = model_moment(model, MOMENT_1, u->first, u->grad.cols),
+        .v = model_moment(model, MOMENT_2, u->first, u->grad.cols),
         .copy = u->copy,
         .lr = u->lr_factor,
         .beta1 = plan->adam_beta1,
@@ -77,20 +77,17 @@ static ptrdiff_t distance(struct tensor from, struct tensor to)
     return to.data ? bytes / (ptrdiff_t)format_info(to.format)->bytes : 0;
 }
 
-static struct update update_of(struct model *model, const struct plan *plan,
-                               const struct parameter *p)
+static struct update update_of(const struct plan *plan, const struct parameter *p)
 {
     size_t count = p->rows * p->cols;
 
     return (struct update) {
         .w = flat(p->weight, count),
         .grad = flat(p->grad, count),
-        .m = flat(p->moment1, count),
-        .v = flat(p->moment2, count),
         .copy = flat(p->copy, count),
         .lr_factor = p->lr_factor,
         .decay = p->decays ? plan->weight_decay : 0,
-        .first = (uint64_t)distance(model_gradients(model), p->grad),
+        .first = p->at,
     };
 }
 
@@ -110,10 +107,32 @@ static bool update_join(struct update *u, const struct update *next)
     step += (ptrdiff_t)next->grad.cols;
     u->w = flat(u->w, (size_t)step);
     u->grad = flat(u->grad, (size_t)step);
-    u->m = flat(u->m, (size_t)step);
-    u->v = flat(u->v, (size_t)step);
     u->copy = flat(u->copy, (size_t)step);
     return true;
+}
+
+static struct tensor part(struct tensor t, size_t first, size_t count)
+{
+    return t.data ? tensor_columns(t, first, count) : t;
+}
+
+/* What of it lies in this rank's shard. */
+static void update_own(struct model *model, const struct plan *plan,
+                       const struct update *whole)
+{
+    struct model_shard shard = model_shard(model);
+    size_t from = whole->first, to = whole->first + whole->grad.cols;
+    struct update u = *whole;
+
+    from = from > shard.first ? from : shard.first;
+    to = to < shard.first + shard.count ? to : shard.first + shard.count;
+    if (from >= to)
+        return;
+    u.w = part(whole->w, from - whole->first, to - from);
+    u.grad = part(whole->grad, from - whole->first, to - from);
+    u.copy = part(whole->copy, from - whole->first, to - from);
+    u.first = from;
+    updates[plan->optimizer](model, plan, &u);
 }
 
 /* Matrices or vectors: they lie apart. */
@@ -127,30 +146,67 @@ static void update_all(struct model *model, const struct plan *plan, bool vector
 
         if (!p->trainable || (p->rank == 1) != vectors)
             continue;
-        next = update_of(model, plan, p);
+        next = update_of(plan, p);
         if (now.grad.data && update_join(&now, &next))
             continue;
         if (now.grad.data)
-            updates[plan->optimizer](model, plan, &now);
+            update_own(model, plan, &now);
         now = next;
     }
     if (now.grad.data)
-        updates[plan->optimizer](model, plan, &now);
+        update_own(model, plan, &now);
+}
+
+static struct tensor own_gradients(const struct model *model)
+{
+    struct model_shard shard = model_shard(model);
+
+    return tensor_columns(model_gradients(model), shard.first, shard.count);
+}
+
+static void find_norm(struct model *model)
+{
+    struct backend *be = model_backend(model);
+
+    be->ops->square_sum(
+        be, &(struct op_square_sum) { .x = own_gradients(model),
+                                      .sum = &model_numbers(model)->square_sum });
+}
+
+static void decide_and_update(struct model *model, const struct plan *plan)
+{
+    struct backend *be = model_backend(model);
+
+    be->ops->decide(be, &(struct op_decide) { .numbers = model_numbers(model) });
+    update_all(model, plan, false);
+    update_all(model, plan, true);
+}
+
+/* What passes between the ranks is no recording's part. */
+static void step_together(struct model *model, const struct plan *plan)
+{
+    struct backend *be = model_backend(model);
+
+    find_norm(model);
+    be->ops->all_reduce(be, &model_numbers(model)->square_sum, 1);
+    be->ops->meet(be);
+    decide_and_update(model, plan);
+    model_gather(model);
 }
 
 void optimizer_step(struct model *model, const struct plan *plan)
 {
     struct backend *be = model_backend(model);
-    struct step_numbers *numbers = model_numbers(model);
     static const char key[] = "optimizer step";
 
+    if (model_ranks(model) > 1) {
+        step_together(model, plan);
+        return;
+    }
     if (be->ops->begin && !be->ops->begin(be, key, sizeof(key)))
         return;
-    be->ops->square_sum(be, &(struct op_square_sum) { .x = model_gradients(model),
-                                                      .sum = &numbers->square_sum });
-    be->ops->decide(be, &(struct op_decide) { .numbers = numbers });
-    update_all(model, plan, false);
-    update_all(model, plan, true);
+    find_norm(model);
+    decide_and_update(model, plan);
     if (be->ops->end)
         be->ops->end(be);
 }

@@ -96,7 +96,8 @@ struct plan {
     /* trainspool: */
     enum policy policy;
     bool external; /* target external: checked for another program, not trained here */
-    const char *device_wanted; /* "auto", "cpu", "cuda:1" */
+    const char *device_wanted; /* "auto", "cpu", "cuda:1", "cuda:0,1" */
+    int64_t ranks;             /* processes of the run, from 1 */
     int64_t threads;           /* 0: all */
     int64_t priority;
     int64_t max_retries;
@@ -107,5 +108,11 @@ struct plan {
     struct device device;
     struct memory_use memory;
 };
+
+/* Processes of the run; a plan made by hand may leave them out. */
+static inline size_t plan_ranks(const struct plan *plan)
+{
+    return plan->ranks > 1 ? (size_t)plan->ranks : 1;
+}
 
 #endif

@@ -5,7 +5,8 @@
  *
  * One block holds all, piece after piece, each aligned to SHAPES_ALIGNMENT:
  *
- *     weights  gradients  moment1  moment2     trainables, four segments of equal layout
+ *     weights  gradients  moment1  moment2     trainables, four segments of equal layout,
+ *                                              of the moments one rank's shard
  *     copies                                   16-bit working copies of matrices
  *     frozen                                   frozen weights in their storage format
  *     buffers                                  activations and scratch
@@ -115,8 +116,10 @@ struct shapes {
     bool checkpointing;
     size_t rows, sequences;              /* the largest batch */
     uint64_t numbers, trainable_numbers; /* parameters as people count them */
-    size_t segment; /* numbers in a trainable segment, with padding */
-    size_t weight_bytes, gradient_bytes, moment_bytes; /* of one segment each */
+    size_t segment;  /* numbers in a trainable segment, with padding */
+    size_t matrices; /* of them, those before the first vector's */
+    size_t shard;    /* of them, those that one rank updates, the moments of which it keeps */
+    size_t weight_bytes, gradient_bytes, moment_bytes; /* of one each */
     size_t copy_bytes, frozen_bytes, buffer_bytes;
     size_t total; /* bytes of the block */
 };

@@ -273,6 +273,7 @@ void shapes_add_parameters(struct maker *m)
 {
     struct shapes *s = m->out;
     size_t moments = m->plan->optimizer == OPTIMIZER_ADAMW ? 1 : 0;
+    size_t ranks = plan_ranks(m->plan);
 
     /* no group of the tables has more than three members */
     s->parameters =
@@ -283,11 +284,13 @@ void shapes_add_parameters(struct maker *m)
         add_groups(m, block_groups, TS_COUNT(block_groups), l);
     add_groups(m, after_blocks, TS_COUNT(after_blocks), 0);
     place_all(m, 2);
+    s->matrices = m->numbers;
     place_all(m, 1);
-    s->segment = size_round(m->numbers, ALIGN_NUMBERS);
+    s->shard = size_round((m->numbers + ranks - 1) / ranks, ALIGN_NUMBERS);
+    s->segment = s->shard * ranks;
     s->weight_bytes = s->segment * format_info(s->trainable)->bytes;
     s->gradient_bytes = s->segment * sizeof(float);
-    s->moment_bytes = moments * s->weight_bytes;
+    s->moment_bytes = moments * s->shard * format_info(s->trainable)->bytes;
     s->copy_bytes = size_round(m->copies, SHAPES_ALIGNMENT);
     s->frozen_bytes = size_round(m->frozen, SHAPES_ALIGNMENT);
 }

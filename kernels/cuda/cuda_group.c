@@ -1,12 +1,12 @@
 /*
  * kernels/cuda/cuda_group.c - several GPUs of one machine: NCCL on a stream of its own.
  *
- * An event takes that stream behind what has been issued, another takes the main stream behind
- * it (`meet`), and between the two they run side by side: the sums of one layer's gradients
- * pass over NVLink or PCIe while the next layer's are computed.
+ * An event takes that stream behind what has been issued, another takes the main stream
+ * behind it (`meet`), and between the two they run side by side: the sums of one layer's
+ * gradients pass over NVLink or PCIe while the next layer's are computed.
  *
- * NCCL waits for ever for a process that has ended.  So its calls are of the kind that does not
- * block, and whoever waits looks at the links too.
+ * NCCL waits for ever for a process that has ended.  So its calls are of the kind that
+ * does not block, and whoever waits looks at the links too.
  */
 #include "config.h"
 
@@ -70,8 +70,8 @@ static bool settle(struct cuda_group *group, ncclResult_t result, const char *do
 }
 
 /*
- * Rank 0 hands the name of the group round once all have loaded NCCL and opened their GPU: a
- * rank that cannot ends before anybody waits for it inside NCCL.
+ * Rank 0 hands the name of the group round once all have loaded NCCL and opened their
+ * GPU: a rank that cannot ends before anybody waits for it inside NCCL.
  */
 static bool agree(struct cuda_group *group, ncclUniqueId *id, struct error *err)
 {
@@ -94,8 +94,7 @@ static bool agree(struct cuda_group *group, ncclUniqueId *id, struct error *err)
 
 static bool make_stream(struct cuda_group *group, struct error *err)
 {
-    cudaError_t status =
-        cudaStreamCreateWithFlags(&group->stream, cudaStreamNonBlocking);
+    cudaError_t status = cudaStreamCreateWithFlags(&group->stream, cudaStreamNonBlocking);
 
     if (status == cudaSuccess)
         status = cudaEventCreateWithFlags(&group->issued, cudaEventDisableTiming);
@@ -223,8 +222,8 @@ void cuda_all_gather(struct backend *be, void *data, size_t bytes)
 
     if (bytes > 0 && begin(cuda))
         settle(group,
-               group->nccl.all_gather(pieces + (size_t)group->rank * bytes, pieces,
-                                      bytes, ncclInt8, group->comm, group->stream),
+               group->nccl.all_gather(pieces + (size_t)group->rank * bytes, pieces, bytes,
+                                      ncclInt8, group->comm, group->stream),
                "handing weights round", &cuda->failed);
 }
 

@@ -52,10 +52,10 @@ bool cuda_nccl_open(struct cuda_nccl *out, struct error *err)
 
         if (!function) {
             cuda_nccl_close(out);
-            return error_set(
-                err, ERROR_DEVICE,
-                LIBRARY " has no %s: it is too old; install one from 2.14 on",
-                functions[i].name);
+            return error_set(err, ERROR_DEVICE,
+                             LIBRARY
+                             " has no %s: it is too old; install one from 2.14 on",
+                             functions[i].name);
         }
         memcpy((char *)out + functions[i].into, &function, sizeof(function));
     }

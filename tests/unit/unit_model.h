@@ -22,6 +22,7 @@ struct unit_model {
     struct model_config config;
     struct backend *be;
     struct model *model;
+    const struct backend_group *group; /* to join before the model is made; NULL: alone */
 };
 
 /* A plan for full training in fp32 without decay and clipping. */
@@ -63,11 +64,16 @@ static inline void unit_model_start(struct unit_model *u, size_t rows, size_t se
 
     u->be = backend_open(&with, &err);
     unit_must(u->be != NULL, &err);
+    if (u->group)
+        unit_must(u->be->ops->join(u->be, u->group, &err), &err);
     u->model = model_new(&(struct model_options) { .plan = &u->plan,
                                                    .config = &u->config,
                                                    .backend = u->be,
                                                    .rows_max = rows,
-                                                   .sequences_max = sequences },
+                                                   .sequences_max = sequences,
+                                                   .rank =
+                                                       u->group ? (size_t)u->group->rank
+                                                                : 0 },
                          &err);
     unit_must(u->model != NULL, &err);
     unit_must(model_load(u->model, &err), &err);

@@ -1,0 +1,313 @@
+/* tests/unit/test_model_ranks.c - a model in several processes learns what it learns in
+ * one: the same steps within rounding, the same weights in every rank to the bit, moments
+ * of which each has a part. */
+#include "config.h"
+
+#include "train/model.h"
+
+#include <float.h>
+
+#include "train/shapes.h"
+
+#include "tests/unit/unit_model.h"
+#include "tests/unit/unit_ranks.h"
+
+enum { RANKS = 3, WINDOW = 4, STEPS = 3, ROWS = 9, VOCABULARY = 40 };
+
+static const char llama[] =
+    "{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": 16,"
+    "\"intermediate_size\": 24, \"num_hidden_layers\": 5, \"num_attention_heads\": 2,"
+    "\"tie_word_embeddings\": false}";
+
+/* What a case changes of a plan for full training in fp32 by SGD. */
+struct kind {
+    enum method method;
+    enum optimizer_kind optimizer;
+    enum format compute;
+};
+
+static struct plan plan_of(const struct kind *kind, size_t ranks)
+{
+    struct plan plan = unit_plan(NULL);
+
+    plan.train_from_scratch = kind->method != METHOD_LORA;
+    plan.method = kind->method;
+    plan.optimizer = kind->optimizer;
+    plan.precision.compute = kind->compute;
+    plan.precision.max_grad_norm = 0.05;
+    plan.weight_decay = 0.1;
+    plan.learning_rate = 0.1;
+    plan.freeze_trainable_layers = 2;
+    plan.ranks = (int64_t)ranks;
+    return plan;
+}
+
+/* The micro-batches of a window that come to a rank: 4 among 3 ranks, so that one has
+ * more. */
+static bool is_mine(size_t batch, const struct unit_ranks *ranks)
+{
+    return batch % (size_t)ranks->group.ranks == (size_t)ranks->group.rank;
+}
+
+static struct step_numbers train_window(struct unit_model *u,
+                                        const struct unit_ranks *ranks, int64_t step,
+                                        size_t window)
+{
+    struct step_numbers numbers = unit_numbers(u, window * (ROWS - 1), step);
+    struct error err = { 0 };
+    size_t mine = 0;
+    double sum;
+
+    for (size_t i = 0; i < window; i++)
+        mine += is_mine(i, ranks);
+    model_begin(u->model, &numbers);
+    model_expect(u->model, mine);
+    for (size_t i = 0; i < window; i++) {
+        struct batch batch = { 0 };
+
+        if (!is_mine(i, ranks))
+            continue;
+        unit_batch_random(&batch, ROWS, VOCABULARY,
+                          (uint32_t)(step * WINDOW + (int64_t)i));
+        unit_must(model_train(u->model, &batch, i, &err), &err);
+        unit_batch_free(&batch);
+    }
+    optimizer_step(u->model, &u->plan);
+    unit_must(model_end(u->model, &numbers, &sum, &err), &err);
+    return numbers;
+}
+
+static void start(struct unit_model *u, const struct kind *kind,
+                  const struct unit_ranks *ranks)
+{
+    *u = unit_model_text(llama, plan_of(kind, (size_t)ranks->group.ranks));
+    if (ranks->group.ranks > 1)
+        u->group = &ranks->group;
+    unit_model_start(u, ROWS, 1, 1);
+}
+
+/* The last window is a short one: ranks have nothing to do in it. */
+static double train_steps(struct unit_model *u, const struct unit_ranks *ranks)
+{
+    double norm = 0;
+
+    for (int64_t step = 1; step <= STEPS; step++)
+        norm = train_window(u, ranks, step, step == STEPS ? 1 : WINDOW).norm;
+    return norm;
+}
+
+static void same_weights(const struct unit_model *a, const struct unit_model *b,
+                         double most)
+{
+    for (size_t i = 0; i < model_parameters(a->model); i++) {
+        const struct parameter *p = model_parameter(a->model, i);
+        const struct parameter *q = model_parameter(b->model, i);
+        const float *x = p->weight.data, *y = q->weight.data;
+
+        for (size_t j = 0; p->trainable && j < p->rows * p->cols; j++)
+            if (!(fabs((double)x[j] - (double)y[j]) <= most))
+                fail_msg("%s[%zu]: %.9g, alone %.9g", p->name, j, x[j], y[j]);
+    }
+}
+
+/* The weights and copies of every rank are those of rank 0: their difference adds up to
+ * 0. */
+static bool ranks_agree(struct unit_model *u, const struct unit_ranks *ranks)
+{
+    double *sums = memory_alloc(2 * sizeof(double));
+    bool ok = true;
+
+    for (size_t i = 0; i < model_parameters(u->model); i++) {
+        const struct parameter *p = model_parameter(u->model, i);
+        struct tensor all[2] = { p->weight, p->copy };
+
+        for (int k = 0; k < 2 && p->trainable; k++) {
+            const unsigned char *bytes = all[k].data;
+            uint64_t hash = 1469598103934665603u;
+
+            for (size_t j = 0; bytes && j < tensor_bytes(all[k]); j++)
+                hash = (hash ^ bytes[j]) * 1099511628211u;
+            /* 52 bits of it, exact in a double: times ranks at rank 0, less the others'
+             */
+            sums[0] = (double)(hash >> 16) *
+                      (ranks->group.rank == 0 ? ranks->group.ranks - 1 : -1);
+            u->be->ops->all_reduce(u->be, sums, 1);
+            ok = ok && u->be->ops->sync(u->be, NULL) && sums[0] == 0;
+        }
+    }
+    free(sums);
+    return ok;
+}
+
+static bool copies_follow(const struct unit_model *u)
+{
+    for (size_t i = 0; i < model_parameters(u->model); i++) {
+        const struct parameter *p = model_parameter(u->model, i);
+        struct tensor copy = p->copy;
+        bool same;
+
+        if (!p->trainable || !copy.data)
+            continue;
+        copy.data = memory_alloc(tensor_bytes(copy));
+        u->be->ops->convert(u->be, &(struct op_convert) { .out = copy, .x = p->weight });
+        same = memcmp(copy.data, p->copy.data, tensor_bytes(copy)) == 0;
+        free(copy.data);
+        if (!same)
+            return false;
+    }
+    return true;
+}
+
+/* Three ranks, and one that does all of their micro-batches. */
+static void check_like_one(const struct kind *kind, double most)
+{
+    struct unit_ranks ranks, alone = { .group = { .rank = 0, .ranks = 1 } };
+    struct unit_model u, one;
+    bool agree, follow;
+    double norm, norm_alone;
+
+    unit_ranks_fork(&ranks, RANKS);
+    start(&u, kind, &ranks);
+    norm = train_steps(&u, &ranks);
+    agree = ranks_agree(&u, &ranks);
+    follow = copies_follow(&u);
+    if (ranks.group.rank > 0)
+        _exit(!agree || !follow);
+    unit_ranks_join(&ranks);
+    assert_true(agree && follow);
+    start(&one, kind, &alone);
+    norm_alone = train_steps(&one, &alone);
+    if (kind->optimizer == OPTIMIZER_SGD)
+        unit_near("norm", norm, norm_alone, 32 * FLT_EPSILON);
+    same_weights(&u, &one, most);
+    unit_model_stop(&u);
+    unit_model_stop(&one);
+}
+
+/*
+ * A gradient is a sum of some 32 terms, in another order: 32 roundings of at most half an
+ * epsilon of what is at most the norm, 0.05 after clipping, and 0.1 of that goes into the
+ * weight in each step, which itself, some 1 or less, is rounded with an epsilon a step.
+ */
+static const double rounding = STEPS * (32 * 0.05 * 0.1 + 1) * FLT_EPSILON;
+
+static void test_model_ranks_learn_what_one_learns(void **state)
+{
+    const struct kind kind = { METHOD_FULL, OPTIMIZER_SGD, FORMAT_FP32 };
+
+    (void)state;
+    check_like_one(&kind, rounding);
+}
+
+static void test_model_ranks_learn_frozen_halves(void **state)
+{
+    const struct kind kind = { METHOD_FREEZE, OPTIMIZER_SGD, FORMAT_FP32 };
+
+    (void)state;
+    check_like_one(&kind, rounding);
+}
+
+/* AdamW makes of a small gradient a step of the rate, whatever its size, and of the
+ * rounding of one around 0 as well: so a weight may be two rates off a step, but hardly
+ * any is. */
+static void test_model_ranks_agree_with_adamw_and_16_bit_copies(void **state)
+{
+    const struct kind kind = { METHOD_FULL, OPTIMIZER_ADAMW, FORMAT_BF16 };
+
+    (void)state;
+    check_like_one(&kind, 2 * 0.1 * STEPS);
+}
+
+/* Each keeps a third of the moments, and reads another's by asking. */
+static bool answer(void *context, const struct moment_span *span, void *to,
+                   struct error *err)
+{
+    struct unit_ranks *ranks = context;
+    int link = ranks->links[span->rank - 1];
+
+    return link_send(link, span, sizeof(*span), 10, err) &&
+           link_receive(link, to, span->count * sizeof(float), 10, err);
+}
+
+static void serve(struct unit_model *u, const struct unit_ranks *ranks)
+{
+    struct moment_span span;
+    float *numbers = memory_alloc(model_shard(u->model).count * sizeof(*numbers));
+
+    while (link_receive(ranks->links[0], &span, sizeof(span), 10, NULL))
+        if (span.rank != (size_t)ranks->group.rank ||
+            !model_read_span(u->model, span.moment, span.first, span.count, numbers,
+                             NULL) ||
+            !link_send(ranks->links[0], numbers, span.count * sizeof(*numbers), 10, NULL))
+            _exit(1);
+    _exit(0);
+}
+
+static void test_model_ranks_moments_are_whole_again(void **state)
+{
+    const struct kind kind = { METHOD_FULL, OPTIMIZER_ADAMW, FORMAT_FP32 };
+    struct unit_ranks ranks, alone = { .group = { .rank = 0, .ranks = 1 } };
+    struct unit_model u, one;
+    struct error err = { 0 };
+    float numbers[2][VOCABULARY * 16];
+
+    (void)state;
+    unit_ranks_fork(&ranks, RANKS);
+    start(&u, &kind, &ranks);
+    train_window(&u, &ranks, 1, WINDOW);
+    if (ranks.group.rank > 0)
+        serve(&u, &ranks);
+    start(&one, &kind, &alone);
+    train_window(&one, &alone, 1, WINDOW);
+    model_fetch_by(u.model, answer, &ranks);
+    for (size_t i = 0; i < model_parameters(u.model); i++) {
+        const struct parameter *p = model_parameter(u.model, i);
+
+        for (int k = 0; k < 2; k++) {
+            enum moment moment = k ? MOMENT_2 : MOMENT_1;
+
+            unit_must(model_read_moment(u.model, moment, p, numbers[0], &err), &err);
+            unit_must(model_read_moment(one.model, moment, p, numbers[1], &err), &err);
+            for (size_t j = 0; j < p->rows * p->cols; j++)
+                if (!(fabsf(numbers[0][j] - numbers[1][j]) <= 32 * 0.05f * FLT_EPSILON))
+                    fail_msg("%s[%zu]: %g, alone %g", p->name, j, numbers[0][j],
+                             numbers[1][j]);
+        }
+    }
+    for (int r = 1; r < RANKS; r++) {
+        close(ranks.links[r - 1]);
+        assert_int_equal(unit_ranks_wait(&ranks, r), 0);
+    }
+    unit_model_stop(&u);
+    unit_model_stop(&one);
+}
+
+/* What a rank has of the moments is what fits its share. */
+static void test_model_ranks_share_the_moments(void **state)
+{
+    const struct kind kind = { METHOD_FULL, OPTIMIZER_ADAMW, FORMAT_FP32 };
+    struct plan one = plan_of(&kind, 1), many = plan_of(&kind, 7);
+    struct unit_model u = unit_model_text(llama, one);
+    struct error err = { 0 };
+    struct memory_use alone, shared;
+
+    (void)state;
+    unit_must(shapes_memory(&one, &u.config, ROWS, 1, &alone, &err), &err);
+    unit_must(shapes_memory(&many, &u.config, ROWS, 1, &shared, &err), &err);
+    assert_true(shared.optimizer >= alone.optimizer / 7);
+    assert_true(shared.optimizer < alone.optimizer / 7 + 2 * 512 + 2 * sizeof(float));
+    arena_free(u.arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_model_ranks_learn_what_one_learns),
+        cmocka_unit_test(test_model_ranks_learn_frozen_halves),
+        cmocka_unit_test(test_model_ranks_agree_with_adamw_and_16_bit_copies),
+        cmocka_unit_test(test_model_ranks_moments_are_whole_again),
+        cmocka_unit_test(test_model_ranks_share_the_moments),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
