@@ -4,10 +4,11 @@
  *
  * A row is cut into units of n numbers, one access each; threads walk over the units of
  * all rows with the whole grid's step, `at_once` units at a time, whose loads are all
- * under way before the first is waited for.  The last unit of a row may be shorter and
- * goes number by number.  An operation is a struct with template <int n> struct input;
- * what it reads of n numbers template <int n> void load(input<n> &, row, col) const;
- *     template <int n> void store(const input<n> &, row, col) const;
+ * under way before the first is waited for.  What is left at the end of each row goes
+ * number by number.
+ *
+ * An operation is a struct of its operands.  Its input<n> is what it reads for n numbers;
+ * load(in, row, col) reads that, store(in, row, col) makes and writes the result.
  */
 #ifndef KERNELS_CUDA_CELLS_CUH
 #define KERNELS_CUDA_CELLS_CUH
@@ -16,6 +17,7 @@
 #include "kernels/cuda/cuda_launch.h"
 
 enum { CELLS_THREADS = 256, CELLS_BLOCKS = 8 }; /* of a block; blocks a multiprocessor */
+#define CELLS_MOST ((size_t)1 << 31)            /* rows, and units of a row */
 
 /* A matrix whose numbers are known by type. */
 template <typename T> struct view {
@@ -83,7 +85,7 @@ static inline bool cells_whole(struct tensor x)
     return x.rows <= 1 || x.stride == x.cols;
 }
 
-/* Without gaps, so that it may be taken for one long row. */
+/* x, which is whole, taken for one long row. */
 static inline struct tensor cells_flat(struct tensor x)
 {
     x.cols *= x.rows;
@@ -92,10 +94,11 @@ static inline struct tensor cells_flat(struct tensor x)
     return x;
 }
 
-/* Where a thread stands, and its step to the next unit. */
+/* Where a thread stands, and its step to the next unit.  All below 2^31. */
 struct cells {
-    size_t rows, cols, units;
-    size_t row, unit, row_step, unit_step;
+    uint32_t rows, units;
+    uint32_t whole, rest; /* of a row: units of n numbers, and numbers beyond them */
+    uint32_t row, unit, row_step, unit_step;
 
     __device__ void advance()
     {
@@ -111,7 +114,7 @@ struct cells {
 template <int n, int at_once, typename F>
 __global__ void __launch_bounds__(CELLS_THREADS) cells_kernel(F f, struct cells c)
 {
-    size_t thread = blockIdx.x * (size_t)CELLS_THREADS + threadIdx.x;
+    uint32_t thread = blockIdx.x * CELLS_THREADS + threadIdx.x;
 
     c.row = thread / c.units;
     c.unit = thread % c.units;
@@ -121,25 +124,25 @@ __global__ void __launch_bounds__(CELLS_THREADS) cells_kernel(F f, struct cells 
 
 #pragma unroll
         for (int i = 0; i < at_once; i++) {
-            if (loads.row < c.rows && loads.unit * n + n <= c.cols)
-                f.load(in[i], loads.row, loads.unit * n);
+            if (loads.row < c.rows && loads.unit < c.whole)
+                f.load(in[i], loads.row, (size_t)loads.unit * n);
             loads.advance();
         }
 #pragma unroll
         for (int i = 0; i < at_once; i++) {
-            if (c.row < c.rows && c.unit * n + n <= c.cols) {
-                f.store(in[i], c.row, c.unit * n);
-            } else if (c.row < c.rows) {
-                for (size_t col = c.unit * n; col < c.cols; col++) {
-                    typename F::template input<1> one;
-
-                    f.load(one, c.row, col);
-                    f.store(one, c.row, col);
-                }
-            }
+            if (c.row < c.rows && c.unit < c.whole)
+                f.store(in[i], c.row, (size_t)c.unit * n);
             c.advance();
         }
     }
+    for (uint32_t row = thread; c.rest > 0 && row < c.rows;
+         row += gridDim.x * CELLS_THREADS)
+        for (uint32_t i = 0; i < c.rest; i++) {
+            typename F::template input<1> one;
+
+            f.load(one, row, (size_t)c.whole * n + i);
+            f.store(one, row, (size_t)c.whole * n + i);
+        }
 }
 
 template <int n, int at_once, typename F>
@@ -147,18 +150,22 @@ static inline cudaError_t cells_launch(const struct cuda_launch *to, F f, size_t
                                        size_t cols)
 {
     struct cells c = {};
-    size_t blocks = (size_t)to->multiprocessors * CELLS_BLOCKS, threads, wanted;
+    size_t blocks = (size_t)to->multiprocessors * CELLS_BLOCKS,
+           units = (cols + n - 1) / n;
+    size_t wanted =
+        (rows * units + CELLS_THREADS * at_once - 1) / (CELLS_THREADS * at_once);
 
     if (rows == 0 || cols == 0)
         return cudaSuccess;
-    c.rows = rows;
-    c.cols = cols;
-    c.units = (cols + n - 1) / n;
-    wanted = (rows * c.units + CELLS_THREADS * at_once - 1) / (CELLS_THREADS * at_once);
+    if (rows > CELLS_MOST || units > CELLS_MOST)
+        return cudaErrorNotSupported;
     blocks = wanted < blocks ? wanted : blocks;
-    threads = blocks * CELLS_THREADS;
-    c.row_step = threads / c.units;
-    c.unit_step = threads % c.units;
+    c.rows = (uint32_t)rows;
+    c.units = (uint32_t)units;
+    c.whole = (uint32_t)(cols / n);
+    c.rest = (uint32_t)(cols % n);
+    c.row_step = (uint32_t)(blocks * CELLS_THREADS) / c.units;
+    c.unit_step = (uint32_t)(blocks * CELLS_THREADS) % c.units;
     return launch(to->stream, cells_kernel<n, at_once, F>, dim3((unsigned)blocks),
                   dim3(CELLS_THREADS), 0, f, c);
 }

@@ -13,7 +13,7 @@
 
 #include <math.h>
 
-enum { AT_ONCE = 4 };
+enum { AT_ONCE = 2 };
 
 /* Numbers in 16 bytes of the wider format. */
 template <typename A, typename B = A, typename C = A> struct wide {
@@ -284,8 +284,8 @@ static cudaError_t dropout_typed(const struct cuda_launch *to, struct tensor out
     dropout_cells<O, X> cells = { view_of<O>(out), view_of<X>(x), mask };
 
     if (cells_aligned(out, n) && cells_aligned(x, n))
-        return cells_launch<n, 2>(to, cells, out.rows, out.cols);
-    return cells_launch<1, 2>(to, cells, out.rows, out.cols);
+        return cells_launch<n, 1>(to, cells, out.rows, out.cols);
+    return cells_launch<1, 1>(to, cells, out.rows, out.cols);
 }
 
 cudaError_t launch_dropout(const struct cuda_launch *to, const struct op_dropout *op)
