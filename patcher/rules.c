@@ -362,6 +362,19 @@ static const struct rule rules[] = {
           "the job.",
       .source = "the third report; docs/precision.md" },
 
+    { .id = "TS201",
+      .title = "a GPU that this build has no code for",
+      .severity = SEVERITY_ERROR,
+      .run = rule_no_code,
+      .explain =
+          "A program has code for the compute capabilities it was built for, and runs on "
+          "no other. CUDA 13 makes none for P100, V100 and GTX 10xx any more, CUDA 12 "
+          "does: configure with `--with-cuda=DIR` of such a toolkit and "
+          "`--with-cuda-archs` of the card. A job that asks for the card by device: cuda "
+          "is refused; one that leaves the choice (auto) runs on the CPU, with a warning. "
+          "`trainspool devices` shows what the build can use. Only a card found in this "
+          "machine counts, not one named by --device.",
+      .source = "CUDA 13.0 release notes; kaggle-cli#1151" },
     { .id = "TS202",
       .title = "fp16 on a GTX 16xx",
       .severity = SEVERITY_WARNING,

@@ -26,6 +26,44 @@ static void propose_fp32(struct rule_context *context, const char *rule,
         "fp16", "false", NULL);
 }
 
+/* At trainspool.device, or at no line. */
+static void tell_of_device(struct rule_context *context, const struct finding *base)
+{
+    const struct proposal to = rule_proposal(context);
+    const struct entry *block = document_find(context->document, "trainspool");
+
+    propose_remark(&to, base,
+                   block ? node_find(node_value(block->value), "device") : NULL);
+}
+
+void rule_no_code(struct rule_context *context)
+{
+    const struct device *device = context->device;
+    const struct capability_row *row = device ? device_capability(device) : NULL;
+    struct arena *arena = context->arena;
+    struct finding finding = { .rule = "TS201", .because = rule_device(context) };
+
+    if (!device || context->plan->external)
+        return;
+    if (device->passed_over[0]) {
+        finding.severity = SEVERITY_WARNING;
+        finding.message =
+            arena_printf(arena, "this build has no code for %s: the job runs on the CPU",
+                         device->passed_over);
+    } else if (rule_on_gpu(context) && device->here && !device->runnable) {
+        finding.severity = SEVERITY_ERROR;
+        finding.message =
+            arena_printf(arena,
+                         "this build has no code for %s: configure "
+                         "--with-cuda-archs=%d%s, or say device: cpu",
+                         device->name, rule_capability(context),
+                         row && row->cuda13 ? "" : " with a toolkit of CUDA 12");
+    } else {
+        return;
+    }
+    tell_of_device(context, &finding);
+}
+
 void rule_no_tensor_cores(struct rule_context *context)
 {
     if (fp16_is_open(context) && rule_on_gpu(context) && context->device->no_tensor_cores)

@@ -25,6 +25,7 @@ void rule_no_fp8(struct rule_context *context);          /* TS116 */
 void rule_auto(struct rule_context *context);            /* TS117 */
 void rule_policy_fp32(struct rule_context *context);     /* TS125 */
 void rule_policy_noscaler(struct rule_context *context); /* TS126 */
+void rule_no_code(struct rule_context *context);         /* TS201 */
 void rule_no_tensor_cores(struct rule_context *context); /* TS202 */
 void rule_slow_fp16(struct rule_context *context);       /* TS203 */
 void rule_p100(struct rule_context *context);            /* TS204 */

@@ -25,6 +25,8 @@ struct device {
     int peers;           /* GPUs of this machine that can train together with it, itself too;
                             0: not known */
     int threads;         /* CPU: cores usable (affinity and cgroup); else 0 */
+    char passed_over[112]; /* CPU: the GPU here that this build has no code for, where only that
+                              made it the CPU ("Tesla V100, compute capability 7.0"); else "" */
 };
 
 /* A row of the device table. */

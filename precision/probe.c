@@ -407,6 +407,26 @@ const struct device *probe_pick(const struct probe *probe, const char *wanted,
     return probe_take(probe, wanted, 1, taken, err) > 0 ? taken[0] : NULL;
 }
 
+const struct device *probe_without_code(const struct probe *probe, const char *wanted)
+{
+    int ordinals[DEVICE_RANKS_MAX];
+    size_t named = read_ordinals(wanted, ordinals);
+    bool any = strcmp(wanted, "cuda") == 0 || strcmp(wanted, "auto") == 0;
+
+    if (any && next_best(probe, NULL, 0) != NULL)
+        return NULL;
+    for (size_t i = 1; i < probe->count; i++) {
+        const struct device *device = &probe->devices[i];
+        bool meant = any;
+
+        for (size_t j = 0; j < named; j++)
+            meant = meant || ordinals[j] == device->ordinal;
+        if (meant && !device->runnable)
+            return device;
+    }
+    return NULL;
+}
+
 int probe_peers(const struct probe *probe, const struct device *device)
 {
     int count = 0;

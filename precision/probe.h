@@ -39,6 +39,9 @@ void probe_devices(struct probe *out);
  */
 size_t probe_take(const struct probe *probe, const char *wanted, size_t ranks,
                   const struct device *out[DEVICE_RANKS_MAX], struct error *err);
+/* A GPU that `wanted` (cuda, cuda:N, or auto) could be if this build had code for it, where
+ * probe_take finds no other; NULL. */
+const struct device *probe_without_code(const struct probe *probe, const char *wanted);
 /* How many GPUs `wanted` names one by one; 0 for auto, cpu, cuda, and for what is no device. */
 size_t probe_named(const char *wanted);
 /* The one of a single process. */

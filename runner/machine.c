@@ -3,6 +3,7 @@
 
 #include "runner/machine.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -60,8 +61,15 @@ static bool take_scarcest(const struct probe *probe, const struct wish *wish,
                           struct device *out, struct error *err)
 {
     const struct device *taken[DEVICE_RANKS_MAX], *scarcest;
-    size_t count = probe_take(probe, wish->device, wish->ranks, taken, err);
+    const struct device *without = probe_without_code(probe, wish->device);
+    char capability[16];
+    size_t count;
 
+    if (without && strcmp(wish->device, "auto") != 0) {
+        *out = *without; /* which a rule refuses, by its name */
+        return true;
+    }
+    count = probe_take(probe, wish->device, wish->ranks, taken, err);
     if (count == 0)
         return false;
     scarcest = taken[0];
@@ -70,6 +78,11 @@ static bool take_scarcest(const struct probe *probe, const struct wish *wish,
             scarcest = taken[i];
     *out = *scarcest;
     out->peers = probe_peers(probe, scarcest);
+    if (without) {
+        device_capability_text(without, capability);
+        snprintf(out->passed_over, sizeof(out->passed_over),
+                 "%.70s, compute capability %s", without->name, capability);
+    }
     return true;
 }
 
@@ -106,8 +119,8 @@ bool machine_devices(const struct machine *machine, const char *wanted, size_t r
         count = probe_take(&machine->probe, wanted, ranks, taken, err);
     if (count < ranks)
         return error_set(err, ERROR_DEVICE,
-                         "ranks: %zu wants as many GPUs, and device: %s is %zu here", ranks,
-                         machine->named ? machine->device.name : wanted, count);
+                         "ranks: %zu wants as many GPUs, and device: %s is %zu here",
+                         ranks, machine->named ? machine->device.name : wanted, count);
     for (size_t i = 0; i < ranks; i++)
         out[i] = *taken[i];
     return true;

@@ -83,6 +83,40 @@ static void test_machine_looks_at_the_scarcest_of_several(void **state)
     assert_int_equal(err.code, ERROR_DEVICE);
 }
 
+static const char old_card[] =
+    "trainspool-probe 1\n"
+    "cpu\tEPYC\t8\t68719476736\t60000000000\n"
+    "cuda\t0\tTesla V100\t7.0\t15000000000\t14000000000\t0\n";
+
+/* Asked for, it is looked at, so that a rule can refuse it; left to choose, the CPU says so. */
+static void test_machine_tells_of_a_card_without_code(void **state)
+{
+    static const char asked[] = "trainspool:\n  device: cuda\n", automatic[] = "stage: sft\n",
+                      numbered[] = "trainspool:\n  device: cuda:0\n",
+                      cpu[] = "trainspool:\n  device: cpu\n";
+    struct machine machine = machine_of(old_card), both = machine_of(two_cards);
+    struct device device, several[DEVICE_RANKS_MAX];
+    struct error err = { 0 };
+
+    (void)state;
+    assert_true(machine_device(&machine, asked, strlen(asked), &device, &err));
+    assert_string_equal(device.name, "Tesla V100");
+    assert_false(device.runnable);
+    assert_true(machine_device(&machine, numbered, strlen(numbered), &device, &err));
+    assert_string_equal(device.name, "Tesla V100");
+    assert_true(machine_device(&machine, automatic, strlen(automatic), &device, &err));
+    assert_string_equal(device.name, "EPYC");
+    assert_string_equal(device.passed_over, "Tesla V100, compute capability 7.0");
+    assert_true(machine_device(&machine, cpu, strlen(cpu), &device, &err));
+    assert_string_equal(device.passed_over, "");
+    assert_true(machine_device(&both, asked, strlen(asked), &device, &err));
+    assert_string_equal(device.passed_over, "");
+    /* where it runs there is no such choice */
+    assert_false(machine_devices(&machine, "cuda", 1, several, &err));
+    assert_int_equal(err.code, ERROR_DEVICE);
+    assert_non_null(strstr(err.text, "Tesla V100"));
+}
+
 static void test_machine_refuses_what_it_has_not(void **state)
 {
     static const char job[] = "trainspool:\n  device: cuda:7\n";
@@ -115,6 +149,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_machine_gives_a_job_what_it_asks_for),
         cmocka_unit_test(test_machine_looks_at_the_scarcest_of_several),
+        cmocka_unit_test(test_machine_tells_of_a_card_without_code),
         cmocka_unit_test(test_machine_refuses_what_it_has_not),
         cmocka_unit_test(test_machine_named_on_the_command_line_wins),
     };

@@ -3,7 +3,8 @@
  * wanted.
  *
  *   job.yaml        the job
- *   device          as --device says it; "none": not known
+ *   device          as --device says it; "none": not known; ", no code" behind it: found in
+ *                   this machine, and this build has no code for it; "cpu, no code for NAME"
  *   want.yaml       the text after the safe edits
  *   want.findings   one a line: place, severity, rule, applicability, then the edit
  *   options         words: unsafe, run, roots
@@ -47,16 +48,25 @@ static void read_case(struct patch_case *the, char *job)
     struct error err = { 0 };
     bool writing = getenv("PATCH_CASES_WRITE") != NULL;
     const char *device;
+    char *lacks;
 
     read_part(the->dir, "job.yaml", &the->job, true);
     read_part(the->dir, "device", &the->device, true);
     read_part(the->dir, "options", &the->options, false);
     read_part(the->dir, "want.yaml", &the->yaml, !writing);
     read_part(the->dir, "want.findings", &the->findings, !writing);
+    the->device.data[strcspn(the->device.data, "\n")] = 0;
+    lacks = strstr(the->device.data, ", no code");
+    if (lacks)
+        *lacks = 0;
     device = the->device.data;
-    the->device.data[strcspn(device, "\n")] = 0;
     if (strcmp(device, "none") != 0 && !device_find(device, &the->wanted, &err))
         fail_msg("%s", err.text);
+    if (lacks) {
+        the->wanted.here = true;
+        snprintf(the->wanted.passed_over, sizeof(the->wanted.passed_over), "%s",
+                 the->wanted.kind == DEVICE_CPU ? lacks + strlen(", no code for ") : "");
+    }
     the->how = (struct patch_options) {
         .job = job,
         .device = strcmp(device, "none") != 0 ? &the->wanted : NULL,
