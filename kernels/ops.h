@@ -57,7 +57,7 @@ struct op_decide {
  * backward dX = dY W:    a = dY, b = W
  *          dW += dY^T X: a = dY, trans_a, b = X, beta 1, out fp32
  * round_a, round_b: FORMAT_FP8_E4M3 or FORMAT_FP8_E5M2: that operand is rounded to it first,
- * with one scale for the whole matrix that takes its largest number to the format's (both
+ * with one factor for the whole matrix that takes its largest number to the format's (both
  * operands or none; Micikevicius et al., "FP8 Formats for Deep Learning", 2022).
  * FORMAT_FP32, which is zero: as it is.
  */

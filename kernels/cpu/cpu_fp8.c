@@ -12,7 +12,7 @@
 struct rounding {
     struct tensor x, out;
     float *largest;
-    float scale;
+    float factor;
     enum format format;
 };
 
@@ -44,8 +44,8 @@ static void round_task(void *context, size_t task, struct pool_worker *worker)
 
     for (size_t i = 0; i < r->x.cols; i++)
         x[i] = r->format == FORMAT_FP8_E4M3
-                   ? format_from_e4m3(format_to_e4m3(x[i] / r->scale))
-                   : format_from_e5m2(format_to_e5m2(x[i] / r->scale));
+                   ? format_from_e4m3(format_to_e4m3(x[i] * r->factor))
+                   : format_from_e5m2(format_to_e5m2(x[i] * r->factor));
     format_convert((char *)r->out.data + task * r->out.stride * width, r->out.format, x,
                    FORMAT_FP32, r->x.cols);
 }
@@ -87,11 +87,11 @@ bool fp8_round(struct pool *pool, struct tensor x, enum format format,
     pool_run(pool, x.rows, largest_task, &r);
     for (size_t i = 0; i < x.rows; i++)
         largest = fmaxf(largest, r.largest[i]);
-    r.scale = largest / (float)format_info(format)->max;
-    if (r.scale < 0x1p-126f)
-        r.scale = 1;
+    r.factor = (float)format_info(format)->max / largest;
+    if (isinf(r.factor))
+        r.factor = 1;
     pool_run(pool, x.rows, round_task, &r);
     *out = r.out;
-    *scale = r.scale;
+    *scale = 1 / r.factor;
     return true;
 }

@@ -15,9 +15,10 @@ struct fp8_room {
 void fp8_room_clear(struct fp8_room *room);
 
 /*
- * *out = x / *scale rounded to an 8-bit format, in the room and in x's own format, which
- * holds it exactly; *scale = the largest of |x| / the largest number of the format (1
- * where that is below 2^-126).  What is not finite becomes NaN.  false: out of memory.
+ * *out = factor * x rounded to an 8-bit format, in the room and in x's own format, which
+ * holds it exactly; factor = the largest number of the format / the largest |x| (1 where
+ * that is inf), *scale = 1 / factor.  What is not finite becomes NaN.  false: out of
+ * memory.
  */
 bool fp8_round(struct pool *pool, struct tensor x, enum format format,
                struct fp8_room *room, struct tensor *out, float *scale);

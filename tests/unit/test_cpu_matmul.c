@@ -282,17 +282,17 @@ static void test_matmul_overflows_to_inf_in_fp16(void **state)
 /* What the operand is once rounded to 8 bits with one scale. */
 static void round_to_8_bits(struct operand *operand, enum format format)
 {
-    float largest = 0, scale;
+    float largest = 0, factor;
 
     for (size_t i = 0; i < operand->numbers; i++)
         largest = fmaxf(largest, fabsf((float)operand->real[i]));
-    scale = largest / (float)format_info(format)->max;
+    factor = (float)format_info(format)->max / largest;
     for (size_t i = 0; i < operand->numbers; i++) {
-        float number = (float)operand->real[i] / scale;
+        float number = (float)operand->real[i] * factor;
 
         number = format == FORMAT_FP8_E4M3 ? format_from_e4m3(format_to_e4m3(number))
                                            : format_from_e5m2(format_to_e5m2(number));
-        operand->real[i] = (double)number * (double)scale;
+        operand->real[i] = (double)number / (double)factor;
     }
 }
 
