@@ -45,9 +45,10 @@ endif
 
 # Kernels and their C side.  nvcc makes the objects of the .cu files by the rule below.
 if HAVE_CUDA
+libkernels_a_SOURCES += %D%/cuda/adamw.cu
+libkernels_a_SOURCES += %D%/cuda/attention.cu
 libkernels_a_SOURCES += %D%/cuda/attention_plain.cu %D%/cuda/attention_plain.cuh
 libkernels_a_SOURCES += %D%/cuda/attention_plain_backward.cu
-libkernels_a_SOURCES += %D%/cuda/attention.cu
 libkernels_a_SOURCES += %D%/cuda/block.cuh
 libkernels_a_SOURCES += %D%/cuda/cells.cuh
 libkernels_a_SOURCES += %D%/cuda/cuda_backend.c %D%/cuda/cuda_backend.h
@@ -63,6 +64,7 @@ libkernels_a_SOURCES += %D%/cuda/cuda_plan.c %D%/cuda/cuda_plan.h
 libkernels_a_SOURCES += %D%/cuda/cuda_staging.c
 libkernels_a_SOURCES += %D%/cuda/cuda_status.c
 libkernels_a_SOURCES += %D%/cuda/cuda_wait.c
+libkernels_a_SOURCES += %D%/cuda/decide.cu
 libkernels_a_SOURCES += %D%/cuda/elementwise.cu
 libkernels_a_SOURCES += %D%/cuda/flash.cuh
 libkernels_a_SOURCES += %D%/cuda/flash_forward.cu
@@ -75,6 +77,12 @@ libkernels_a_SOURCES += %D%/cuda/rope.cu
 libkernels_a_SOURCES += %D%/cuda/slices.cuh
 libkernels_a_SOURCES += %D%/cuda/sum_rows.cu
 libkernels_a_SOURCES += %D%/cuda/swiglu.cu
+libkernels_a_SOURCES += %D%/cuda/fp8.cu
+libkernels_a_SOURCES += %D%/cuda/hardware.cuh
+libkernels_a_SOURCES += %D%/cuda/has_code.cu
+libkernels_a_SOURCES += %D%/cuda/loss.cu
+libkernels_a_SOURCES += %D%/cuda/norm.cu
+libkernels_a_SOURCES += %D%/cuda/slices.cuh
 endif
 
 # Several GPUs.

@@ -95,6 +95,20 @@ __device__ inline T block_sum(T x, T *room)
     return x;
 }
 
+/* The same for the largest; a NaN is not compared. */
+__device__ inline float block_largest(float x, float *room)
+{
+    int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
+
+    x = warp_largest(x);
+    if (lane == 0)
+        room[warp] = x;
+    __syncthreads();
+    x = warp_largest(room[lane < warps ? lane : 0]);
+    __syncthreads();
+    return x;
+}
+
 /* base/random.h's random_bits: Philox 4x32-10 */
 __device__ inline uint4 random_block(uint64_t seed, uint32_t site, uint32_t stream,
                                      uint64_t block)

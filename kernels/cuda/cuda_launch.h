@@ -74,9 +74,11 @@ cudaError_t launch_convert(const struct cuda_launch *to, const struct op_convert
 cudaError_t launch_zero(const struct cuda_launch *to, const struct op_zero *op);
 cudaError_t launch_dropout(const struct cuda_launch *to, const struct op_dropout *op);
 
-/* optimizer.cu */
+/* decide.cu */
 cudaError_t launch_square_sum(const struct cuda_launch *to, const struct op_square_sum *op);
 cudaError_t launch_decide(const struct cuda_launch *to, const struct op_decide *op);
+
+/* adamw.cu */
 cudaError_t launch_adamw(const struct cuda_launch *to, const struct op_adamw *op);
 cudaError_t launch_sgd(const struct cuda_launch *to, const struct op_sgd *op);
 
@@ -97,9 +99,9 @@ cudaError_t launch_classifier_scatter(const struct cuda_launch *to,
                                       const struct op_classifier *op, size_t first, size_t count);
 
 /*
- * fp8.cu: out (rows, cols), or (cols, rows) if `transposed`, contiguous bytes = x / *scale in an
- * 8-bit format, *scale = largest of |x| / largest of the format (1 where that is below 2^-126).
- * What is not finite becomes NaN.
+ * fp8.cu: out (rows, cols), or (cols, rows) if `transposed`, contiguous bytes = factor * x in
+ * an 8-bit format; factor = largest of the format / largest of |x| (1 where that is inf),
+ * *scale = 1 / factor.  What is not finite becomes NaN.
  */
 struct cuda_quantize {
     struct tensor x;
