@@ -67,6 +67,7 @@ libkernels_a_SOURCES += %D%/cuda/cuda_wait.c
 libkernels_a_SOURCES += %D%/cuda/decide.cu
 libkernels_a_SOURCES += %D%/cuda/elementwise.cu
 libkernels_a_SOURCES += %D%/cuda/flash.cuh
+libkernels_a_SOURCES += %D%/cuda/flash_backward.cu
 libkernels_a_SOURCES += %D%/cuda/flash_forward.cu
 libkernels_a_SOURCES += %D%/cuda/flash_launch.h
 libkernels_a_SOURCES += %D%/cuda/embedding.cu

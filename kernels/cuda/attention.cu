@@ -36,5 +36,10 @@ cudaError_t launch_attention(const struct cuda_launch *to, const struct op_atten
 cudaError_t launch_attention_backward(const struct cuda_launch *to,
                                       const struct op_attention_backward *op)
 {
-    return launch_attention_backward_plain(to, op);
+    bool fits = attention_fits(to, &op->forward) && attention_in_pieces(op->dq) &&
+                attention_in_pieces(op->dk) && attention_in_pieces(op->dv) &&
+                attention_in_pieces(op->dout) &&
+                flash_backward_fits(to, op->forward.head_size);
+
+    return fits ? launch_flash_backward(to, op) : launch_attention_backward_plain(to, op);
 }

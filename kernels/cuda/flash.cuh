@@ -18,6 +18,7 @@
 #include <math.h>
 
 #include "kernels/cuda/block.cuh"
+#include "kernels/tensor.h"
 
 #define FLASH_LOG2E 1.4426950408889634f
 #define FLASH_LN2   0.6931471805599453f
@@ -104,6 +105,12 @@ template <typename T> struct flash_rows {
                  0 */
 };
 
+template <typename T>
+static inline flash_rows<T> flash_rows_of(struct tensor x, size_t head_size)
+{
+    return flash_rows<T> { (T *)x.data, (int64_t)x.stride, (int)head_size };
+}
+
 /* The same for one head, rows from `begin` on. */
 template <typename T>
 __device__ inline flash_rows<T> flash_head(flash_rows<T> whole, int begin, int head)
@@ -122,7 +129,9 @@ __device__ inline void flash_load(T *tile, flash_rows<const T> from, int first, 
     int row = threadIdx.x / lanes, chunk = threadIdx.x % lanes;
     const T *data = from.data + (first + row) * from.stride + 8 * chunk;
 
-    static_assert(rows % step == 0, "threads take whole tiles");
+    static_assert(rows % step == 0 || step % rows == 0, "no thread has a row half");
+    if (step > rows && row >= rows)
+        return;
     tile += flash_at<D>(row, chunk);
 #pragma unroll
     for (int i = 0; i < rows; i += step) {
@@ -241,13 +250,24 @@ __device__ inline void flash_add(float (&sum)[M][C][4], const uint32_t (&p)[M][N
         }
 }
 
+/* What a fragment's rows are multiplied by: each by its own number, or all by one. */
+template <int M>
+__device__ inline float flash_factor(const float (&factor)[M][2], int m, int h)
+{
+    return factor[m][h];
+}
+__device__ inline float flash_factor(float factor, int, int)
+{
+    return factor;
+}
+
 /*
- * A warp writes its 16 M rows, first .. of the run, times factor[m][row g or g + 8], by
- * way of `room`: 16 M rows of a tile that only this warp has been reading.
+ * A warp writes its 16 M rows, first .. of the run, times `factor`, by way of `room`: 16
+ * M rows of a tile that only this warp has been reading.
  */
-template <int D, int M, int C, typename T>
+template <int D, int M, int C, typename T, typename F>
 __device__ inline void flash_store(flash_rows<T> to, int first, int end, T *room,
-                                   const float (&x)[M][C][4], const float (&factor)[M][2])
+                                   const float (&x)[M][C][4], const F &factor)
 {
     int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
 
@@ -259,8 +279,8 @@ __device__ inline void flash_store(flash_rows<T> to, int first, int end, T *room
 #pragma unroll
             for (int h = 0; h < 2; h++)
                 *(uint32_t *)(room + flash_at<D>(16 * m + 8 * h + g, c) + 2 * t) =
-                    flash_pack<T>(x[m][c][2 * h] * factor[m][h],
-                                  x[m][c][2 * h + 1] * factor[m][h]);
+                    flash_pack<T>(x[m][c][2 * h] * flash_factor(factor, m, h),
+                                  x[m][c][2 * h + 1] * flash_factor(factor, m, h));
     __syncwarp();
 #pragma unroll
     for (int i = lane; i < 16 * M * C; i += WARP) {

@@ -198,12 +198,6 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
                    q_tile + 16 * M * warp * D, sum, factor);
 }
 
-template <typename T>
-static flash_rows<T> flash_forward_rows(struct tensor x, size_t head_size)
-{
-    return flash_rows<T> { (T *)x.data, (int64_t)x.stride, (int)head_size };
-}
-
 template <typename T, int D, int M, int WARPS, int KEYS, bool held, int blocks>
 static cudaError_t flash_forward_put(const struct cuda_launch *to,
                                      const struct op_attention *op)
@@ -211,10 +205,10 @@ static cudaError_t flash_forward_put(const struct cuda_launch *to,
     const size_t rows = 16 * M * WARPS, slots = op->q.rows / rows + op->sequences;
     flash_forward_job<T> job;
 
-    job.q = flash_forward_rows<const T>(op->q, op->head_size);
-    job.k = flash_forward_rows<const T>(op->k, op->head_size);
-    job.v = flash_forward_rows<const T>(op->v, op->head_size);
-    job.out = flash_forward_rows<T>(op->out, op->head_size);
+    job.q = flash_rows_of<const T>(op->q, op->head_size);
+    job.k = flash_rows_of<const T>(op->k, op->head_size);
+    job.v = flash_rows_of<const T>(op->v, op->head_size);
+    job.out = flash_rows_of<T>(op->out, op->head_size);
     job.lse = (float *)op->lse.data;
     job.offsets = op->offsets;
     job.rows = (int)op->lse.stride;
