@@ -27,6 +27,7 @@ libtrain_a_SOURCES += %D%/model_save.c
 libtrain_a_SOURCES += %D%/model_shard.c
 libtrain_a_SOURCES += %D%/normalizer.c %D%/normalizer.h
 libtrain_a_SOURCES += %D%/optimizer.c %D%/optimizer.h
+libtrain_a_SOURCES += %D%/parallel.c %D%/parallel.h
 libtrain_a_SOURCES += %D%/pattern.c %D%/pattern.h
 libtrain_a_SOURCES += %D%/plan.h
 libtrain_a_SOURCES += %D%/postprocessor.c %D%/postprocessor.h

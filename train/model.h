@@ -112,11 +112,11 @@ void model_gather(struct model *model);
  * `fetch`. */
 struct moment_span {
     enum moment moment;
-    size_t rank, first, count;
+    size_t rank, first, count, bytes;
 };
-typedef bool model_fetch(void *context, const struct moment_span *span, void *to,
+typedef bool model_fetch(const void *context, const struct moment_span *span, void *to,
                          struct error *err);
-void model_fetch_by(struct model *model, model_fetch *fetch, void *context);
+void model_fetch_by(struct model *model, model_fetch *fetch, const void *context);
 bool model_read_moment(struct model *model, enum moment moment, const struct parameter *p,
                        void *to, struct error *err);
 /* Numbers of this rank's own shard. */

@@ -76,7 +76,7 @@ struct model {
     size_t reduced;        /* gradients from here on have been added up, */
     size_t reduced_layer;  /* with those of this layer and above */
     model_fetch *fetch;    /* of moments that other ranks keep */
-    void *fetch_context;
+    const void *fetch_context;
 
     struct safetensors *files; /* of the base, kept while frozen weights may be saved */
     struct safetensors

@@ -99,7 +99,7 @@ bool model_read_moment(struct model *model, enum moment moment, const struct par
 
     for (size_t at = p->at; at < end;) {
         size_t rank = at / shard, count = smaller(end, (rank + 1) * shard) - at;
-        struct moment_span span = { moment, rank, at, count };
+        struct moment_span span = { moment, rank, at, count, count * bytes };
 
         if (rank == model->rank ? !model_read_span(model, moment, at, count, data, err)
                                 : !model->fetch(model->fetch_context, &span, data, err))
@@ -110,7 +110,7 @@ bool model_read_moment(struct model *model, enum moment moment, const struct par
     return true;
 }
 
-void model_fetch_by(struct model *model, model_fetch *fetch, void *context)
+void model_fetch_by(struct model *model, model_fetch *fetch, const void *context)
 {
     model->fetch = fetch;
     model->fetch_context = context;

@@ -5,10 +5,12 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "train/parallel.h"
 #include "train/shapes.h"
 
 /* A token that the model has no row for would be read from somewhere else. */
@@ -69,7 +71,9 @@ static size_t eval_size(const struct run *run, size_t rows)
 static struct model_options measure(struct run *run)
 {
     const struct plan *plan = run->plan;
-    struct model_options options = { .plan = plan, .config = &run->config };
+    struct model_options options = { .plan = plan,
+                                     .config = &run->config,
+                                     .rank = parallel_rank(run->options->group) };
     size_t size = (size_t)plan->per_device_train_batch_size;
 
     options.sequences_max = dataset_sequences_max(run->train, size);
@@ -83,13 +87,24 @@ static struct model_options measure(struct run *run)
     return options;
 }
 
+/* Those of a CPU share its cores. */
+static int thread_count(const struct plan *plan)
+{
+    int all = plan->threads > 0 ? (int)plan->threads : plan->device.threads;
+    int ranks = (int)plan_ranks(plan);
+
+    if (ranks == 1)
+        return (int)plan->threads;
+    return all > ranks ? all / ranks : 1;
+}
+
 static bool open_model(struct run *run, struct error *err)
 {
     const struct plan *plan = run->plan;
     struct model_options options = measure(run);
     struct backend_options with = {
         .device = &plan->device,
-        .threads = (int)plan->threads,
+        .threads = thread_count(plan),
         .no_onednn = run->options->no_onednn,
         .tf32 = plan->precision.compute == FORMAT_TF32,
         .rounded_bytes = shapes_rounded(plan, &run->config, options.rows_max),
@@ -97,10 +112,13 @@ static bool open_model(struct run *run, struct error *err)
     };
 
     options.backend = run->be = backend_open(&with, err);
-    if (run->be == NULL)
+    if (run->be == NULL || !parallel_join(run->options->group, run->be, err))
         return false;
     run->model = model_new(&options, err);
-    return run->model != NULL && model_load(run->model, err);
+    if (run->model == NULL)
+        return false;
+    model_fetch_by(run->model, parallel_fetch, run->options->group);
+    return model_load(run->model, err);
 }
 
 /* Where to go on from, malloc'ed: after an interruption the job's own last checkpoint;
@@ -127,15 +145,17 @@ static char *find_checkpoint(const struct run *run, bool *own)
     return name;
 }
 
+/* Rank 0 finds it and clears the way; all load it. */
 static bool resume(struct run *run, struct error *err)
 {
-    bool own, ok = true;
-    char *name = find_checkpoint(run, &own);
+    bool first = parallel_rank(run->options->group) == 0, own = false, ok;
+    char *name = first ? find_checkpoint(run, &own) : NULL;
     int64_t after = -1;
 
+    ok = parallel_share_text(run->options->group, &name, err);
     scaler_init(&run->progress.scaler, &run->plan->precision);
     run->progress.best_metric = NAN;
-    if (name != NULL) {
+    if (ok && name != NULL) {
         ok = checkpoint_load(run->model, name, &run->progress, &run->history, err);
         if (ok)
             log_line(run->options->log, LOG_INFO, "resume: from %s, step %" PRId64, name,
@@ -147,7 +167,8 @@ static bool resume(struct run *run, struct error *err)
     run->progress.total = run->steps.total;
     free(name);
     return ok &&
-           checkpoint_begin(run->plan->output_dir, run->plan->job_digest, after, err);
+           (!first ||
+            checkpoint_begin(run->plan->output_dir, run->plan->job_digest, after, err));
 }
 
 static bool open_metrics(struct run *run, struct error *err)
@@ -166,8 +187,10 @@ static bool open_metrics(struct run *run, struct error *err)
 static void describe(struct run *run)
 {
     const struct plan *plan = run->plan;
-    char bytes[16];
+    char bytes[16], ranks[40] = "";
 
+    if (plan_ranks(plan) > 1)
+        snprintf(ranks, sizeof ranks, " in each of %zu ranks", plan_ranks(plan));
     memory_text(model_memory(run->model)->total, bytes);
     log_line(run->options->log, LOG_INFO, "device: %s", run->be->ops->describe(run->be));
     log_line(run->options->log, LOG_INFO, "precision: %s", plan->precision.message);
@@ -182,9 +205,23 @@ static void describe(struct run *run)
         log_line(run->options->log, LOG_WARN, "data: %s", dataset_note(run->train, i));
     log_line(run->options->log, LOG_INFO,
              "steps: %" PRId64 " in all, %" PRId64 " an epoch, each of %" PRId64
-             " x %" PRId64 " samples",
+             " x %" PRId64 " samples%s",
              run->steps.total, run->steps.per_epoch, plan->gradient_accumulation_steps,
-             plan->per_device_train_batch_size);
+             plan->per_device_train_batch_size, ranks);
+}
+
+/* What is rank 0's: the files of the run. */
+static bool open_files(struct run *run, struct error *err)
+{
+    const char *dir = run->plan->output_dir;
+
+    if (parallel_rank(run->options->group) > 0)
+        return true;
+    if (!open_metrics(run, err) || !file_make_dirs(dir, 0755, err) ||
+        !checkpoint_tidy(dir, err))
+        return false;
+    describe(run);
+    return true;
 }
 
 bool run_open(struct run *run, struct error *err)
@@ -195,12 +232,7 @@ bool run_open(struct run *run, struct error *err)
     if (!model_config_read(plan->model_name_or_path, run->arena, &run->config, err) ||
         !open_data(run, err))
         return false;
-    if (!open_model(run, err) || !resume(run, err) || !open_metrics(run, err) ||
-        !file_make_dirs(plan->output_dir, 0755, err) ||
-        !checkpoint_tidy(plan->output_dir, err))
-        return false;
-    describe(run);
-    return true;
+    return open_model(run, err) && resume(run, err) && open_files(run, err);
 }
 
 void run_close(struct run *run)

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "train/optimizer.h"
+#include "train/parallel.h"
 #include "train/run.h"
 #include "train/schedule.h"
 
@@ -66,20 +67,32 @@ static void note_best(struct progress *progress, double loss)
     progress->best_step = progress->step;
 }
 
+/* This rank's share of the evaluation data, in turn with the others': the sum of the losses
+ * and how many; rank 0 has those of all. */
+static bool sum_losses(struct run *run, double sums[2], struct error *err)
+{
+    const struct backend_group *group = run->options->group;
+
+    for (uint64_t i = parallel_rank(group);
+         dataset_batch(run->eval, 0, i, run->eval_size, &run->batch);
+         i += parallel_ranks(group)) {
+        if (!model_evaluate(run->model, &run->batch, &sums[0], err))
+            return false;
+        sums[1] += (double)run->batch.trained;
+    }
+    return parallel_sum(group, sums, 2, err);
+}
+
 /* Mean loss of the evaluation data, a token; NaN without data. */
 static bool evaluate(struct run *run, struct error *err)
 {
-    size_t trained = 0;
-    double sum = 0, loss;
+    double sums[2] = { 0 }, loss;
     char line[160], number[2][32];
 
-    for (uint64_t i = 0; dataset_batch(run->eval, 0, i, run->eval_size, &run->batch);
-         i++) {
-        if (!model_evaluate(run->model, &run->batch, &sum, err))
-            return false;
-        trained += run->batch.trained;
-    }
-    loss = trained > 0 ? sum / (double)trained : NAN;
+    if (!parallel_tell(run->options->group, PARALLEL_EVALUATE, err) ||
+        !sum_losses(run, sums, err))
+        return false;
+    loss = sums[1] > 0 ? sums[0] / sums[1] : NAN;
     note_best(&run->progress, loss);
     history_add(&run->history, &(struct logged) { .evaluation = true,
                                                   .step = run->progress.step,
@@ -127,31 +140,39 @@ static bool finish_numbers(struct run *run, const struct step_numbers *numbers,
     return scaler_diagnose(&progress->scaler, err);
 }
 
-/* Forward and backward over the micro-batches of one optimizer step, and the step: the
- * device is waited for once. */
+/* Micro-batches of one optimizer step, of all ranks. */
+static size_t window_size(const struct run *run)
+{
+    return (size_t)run->plan->gradient_accumulation_steps * plan_ranks(run->plan);
+}
+
+/* Forward and backward over this rank's micro-batches of one optimizer step, and the step:
+ * the device is waited for once. */
 static bool run_window(struct run *run, int64_t epoch, uint64_t first, size_t batches,
                        size_t trained, struct error *err)
 {
     size_t size = (size_t)run->plan->per_device_train_batch_size;
+    size_t ranks = parallel_ranks(run->options->group);
     struct step_numbers numbers = start_numbers(run, trained);
-    double sum;
+    double sums[2] = { 0 }; /* of losses, and of tokens */
 
     model_begin(run->model, &numbers);
-    for (size_t i = 0; i < batches; i++) {
-        uint64_t draw = (uint64_t)run->progress.step *
-                            (uint64_t)run->plan->gradient_accumulation_steps +
-                        i;
+    model_expect(run->model, parallel_share(run->options->group, batches));
+    for (size_t i = parallel_rank(run->options->group); i < batches; i += ranks) {
+        uint64_t draw = (uint64_t)run->progress.step * window_size(run) + i;
 
         if (!dataset_batch(run->train, (uint64_t)epoch, first + i, size, &run->batch))
             return error_set(err, ERROR_DATA, "the data set ended inside an epoch");
         if (!model_train(run->model, &run->batch, draw, err))
             return false;
-        run->progress.tokens += run->batch.seen;
+        sums[1] += (double)run->batch.seen;
     }
     optimizer_step(run->model, run->plan);
-    if (!model_end(run->model, &numbers, &sum, err))
+    if (!model_end(run->model, &numbers, &sums[0], err) ||
+        !parallel_sum(run->options->group, sums, 2, err))
         return false;
-    run->progress.window_loss += sum / (double)trained;
+    run->progress.window_loss += sums[0] / (double)trained;
+    run->progress.tokens += (uint64_t)sums[1];
     return finish_numbers(run, &numbers, err);
 }
 
@@ -161,7 +182,7 @@ static bool step(struct run *run, struct error *err)
     struct progress *progress = &run->progress;
     size_t size = (size_t)plan->per_device_train_batch_size;
     size_t all = dataset_batches(run->train, size);
-    size_t window = (size_t)plan->gradient_accumulation_steps;
+    size_t window = window_size(run);
     int64_t epoch = progress->step / run->steps.per_epoch;
     uint64_t first = (uint64_t)(progress->step % run->steps.per_epoch) * window;
     size_t batches = first + window <= all ? window : all - first;
@@ -354,10 +375,38 @@ static bool train(struct run *run, struct error *err)
             return leave(run, "stopped", err);
         if (timed_out(run))
             return leave(run, "timeout reached", err);
-        if (!step(run, err) || !after_step(run, err))
+        if (!parallel_tell(run->options->group, PARALLEL_STEP, err) || !step(run, err) ||
+            !after_step(run, err))
             return false;
     }
     return true;
+}
+
+/* A rank other than 0: what it is told, until that is the end. */
+static bool follow(struct run *run, struct error *err)
+{
+    const struct backend_group *group = run->options->group;
+    struct parallel_order order = { 0 };
+    double sums[2];
+    bool ok = true;
+
+    while (ok && parallel_hear(group, &order, err)) {
+        switch (order.work) {
+        case PARALLEL_STEP:
+            ok = step(run, err);
+            break;
+        case PARALLEL_EVALUATE:
+            sums[0] = sums[1] = 0;
+            ok = sum_losses(run, sums, err);
+            break;
+        case PARALLEL_FETCH:
+            ok = parallel_answer(group, run->model, &order.span, err);
+            break;
+        case PARALLEL_END:
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Its checkpoint may be missing where the disk was full. */
@@ -436,13 +485,28 @@ static bool finish(struct run *run, struct error *err)
     return ok;
 }
 
+/* From the first step to the published model. */
+static bool lead(struct run *run, struct error *err)
+{
+    return train(run, err) && check_updates(run, err) && finish(run, err) &&
+           parallel_tell(run->options->group, PARALLEL_END, err);
+}
+
 bool trainer_run(const struct plan *plan, const struct trainer_options *options,
                  struct error *err)
 {
     struct run run = { .plan = plan, .options = options };
-    bool ok = run_open(&run, err) && train(&run, err) && check_updates(&run, err) &&
-              finish(&run, err);
+    struct error why = { 0 };
+    bool ok = run_open(&run, &why) &&
+              (parallel_rank(options->group) == 0 ? lead(&run, &why) : follow(&run, &why));
 
+    if (!ok) {
+        parallel_report(options->group, &why);
+        if (why.code == ERROR_SYSTEM || why.code == ERROR_DEVICE)
+            parallel_explain(options->group, &why);
+        if (err != NULL && err->code == ERROR_NONE)
+            *err = why;
+    }
     run_close(&run);
     return ok;
 }

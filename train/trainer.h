@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include "base/log.h"
+#include "kernels/backend.h"
 #include "train/plan.h"
 
 /* For a progress line; told after each optimizer step. */
@@ -24,6 +25,9 @@ struct trainer_options {
     void *context;
     bool resume; /* go on from this job's last checkpoint if there is one */
     bool no_onednn;
+    /* This process's place among the plan's ranks; NULL: there is but one.  Ranks other than
+     * 0 use of all the above no_onednn alone. */
+    const struct backend_group *group;
 };
 
 /*

@@ -7,7 +7,7 @@
 
 struct trainer_steps trainer_steps(const struct plan *plan, size_t micro_batches)
 {
-    int64_t window = plan->gradient_accumulation_steps;
+    int64_t window = plan->gradient_accumulation_steps * (int64_t)plan_ranks(plan);
     struct trainer_steps steps = { .per_epoch =
                                        ((int64_t)micro_batches + window - 1) / window };
 

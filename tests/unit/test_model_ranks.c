@@ -219,10 +219,10 @@ static void test_model_ranks_agree_with_adamw_and_16_bit_copies(void **state)
 }
 
 /* Each keeps a third of the moments, and reads another's by asking. */
-static bool answer(void *context, const struct moment_span *span, void *to,
+static bool answer(const void *context, const struct moment_span *span, void *to,
                    struct error *err)
 {
-    struct unit_ranks *ranks = context;
+    const struct unit_ranks *ranks = context;
     int link = ranks->links[span->rank - 1];
 
     return link_send(link, span, sizeof(*span), 10, err) &&

@@ -22,6 +22,7 @@ struct training {
     bool no_onednn;
     struct log *log;    /* or NULL */
     int threads;        /* 0: all */
+    const struct backend_group *group; /* of several processes; NULL: alone */
     int64_t stop_after; /* ask it to stop after this step; 0: never */
     volatile sig_atomic_t stop;
     char logged[8192]; /* every line it told, one after another */
@@ -60,15 +61,20 @@ static inline bool training_run(struct training *training, struct error *err)
                                        .logged = training_on_line,
                                        .context = training,
                                        .resume = training->resume,
-                                       .no_onednn = training->no_onednn };
+                                       .no_onednn = training->no_onednn,
+                                       .group = training->group };
     bool ok;
 
     probe_cpu(&cpu);
-    ok = file_replace(name, training->job, strlen(training->job), 0644, err) &&
+    /* the text of ranks other than 0 is rank 0's, which lies there already */
+    ok = ((training->group && training->group->rank > 0) ||
+          file_replace(name, training->job, strlen(training->job), 0644, err)) &&
          patcher_read(&options, &patch, err);
     if (ok) {
         patch.plan.threads = training->threads;
         patch.plan.device = cpu;
+        if (training->group)
+            patch.plan.ranks = training->group->ranks;
         ok = trainer_run(&patch.plan, &trainer, err);
         patch_clear(&patch);
     }
