@@ -101,10 +101,14 @@ endif
 %D%/cpu/%_avx512.$(OBJEXT): ISA = $(AVX512_CFLAGS)
 %D%/cuda/%.$(OBJEXT): AM_CPPFLAGS += $(CUDA_CPPFLAGS)
 
-# nvcc writes dependencies as gcc does.
+# nvcc writes dependencies as gcc does.  What the assembler says of registers and spills stays
+# beside the object for tests/cuda_code.t; anything else it says is shown.
 SUFFIXES += .cu
 .cu.$(OBJEXT):
 	@$(MKDIR_P) $(@D)/$(DEPDIR)
-	$(AM_V_GEN)$(NVCC) $(NVCC_FLAGS) $(DEFS) $(DEFAULT_INCLUDES) \
-	    -MD -MP -MF $(@D)/$(DEPDIR)/$(*F).cu.Pd -c -o $@ $<
+	$(AM_V_GEN)$(NVCC) $(NVCC_FLAGS) -Xptxas -v $(DEFS) $(DEFAULT_INCLUDES) \
+	    -MD -MP -MF $(@D)/$(DEPDIR)/$(*F).cu.Pd -c -o $@ $< 2>$(@D)/$(*F).resources; \
+	    status=$$?; grep -vE '^ptxas info|bytes stack frame' $(@D)/$(*F).resources >&2; \
+	    exit $$status
 -include $(wildcard %D%/cuda/$(DEPDIR)/*.cu.Pd)
+CLEANFILES += $(wildcard %D%/cuda/*.resources)

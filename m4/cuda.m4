@@ -27,7 +27,7 @@ AC_DEFUN([TS_CUDA], [
           [TS_CUDA_FLAGS
            AC_DEFINE([HAVE_CUDA], [1], [kernels/cuda is built])
            AC_DEFINE_UNQUOTED([CUDA_ARCHS], ["$ts_taken"],
-               [compute capabilities that kernels/cuda has code for, and PTX of the last])
+               [compute capabilities that kernels/cuda has code for, besides PTX])
            AC_DEFINE_UNQUOTED([CUDA_LIBRARY_DIR], ["$ts_library_dir"],
                [where the toolkit has its libraries])])
     AM_CONDITIONAL([HAVE_CUDA], [test "$have_cuda" != no])
@@ -56,21 +56,30 @@ AC_DEFUN([TS_CUDA_FIND], [
     AC_MSG_RESULT([$have_cuda])
 ])
 
-dnl Machine code for each capability this nvcc knows, and PTX of the newest for those to come.
-dnl The assembler is most of the work: a thread for each architecture, two at a time.
+dnl Machine code for each capability this nvcc knows, and PTX for those to come.  Sources differ
+dnl only for the capabilities that the loop over `base` names (hardware.cuh); each goes through
+dnl the compiler once, and its PTX through an assembler for every capability up to the next.
 AC_DEFUN([TS_CUDA_FLAGS], [
     AC_MSG_CHECKING([for compute capabilities of $NVCC])
     ts_known=$($NVCC --list-gpu-arch 2>/dev/null)
-    ts_taken=
+    ts_taken= ts_base= ts_codes=
     NVCC_FLAGS="-std=c++17 -O3 -lineinfo --threads 2 -Xcompiler -Wall,-Wextra"
     for arch in $cuda_archs; do
         AS_CASE([" "$(echo $ts_known)" "], [*" compute_$arch "*],
-                [NVCC_FLAGS="$NVCC_FLAGS -gencode arch=compute_$arch,code=sm_$arch"
-                 ts_taken="$ts_taken${ts_taken:+ }$arch"
-                 ts_newest=$arch])
+                [ts_taken="$ts_taken${ts_taken:+ }$arch"])
     done
     AS_IF([test -z "$ts_taken"], [AC_MSG_ERROR([$NVCC knows none of: $cuda_archs])])
-    NVCC_FLAGS="$NVCC_FLAGS -gencode arch=compute_$ts_newest,code=compute_$ts_newest"
+    for arch in $ts_taken; do
+        ts_of=$arch
+        for base in 60 61 70 75 80; do
+            AS_IF([test $base -le $arch], [ts_of=$base])
+        done
+        AS_IF([test "$ts_of" = "$ts_base"], [ts_codes="$ts_codes,sm_$arch"],
+              [TS_CUDA_CODES
+               ts_base=$ts_of ts_codes=sm_$arch])
+    done
+    ts_codes="$ts_codes,compute_$ts_base"
+    TS_CUDA_CODES
     AS_CASE([" $ts_taken "], [*" 6"*|*" 7@<:@012@:>@"*],
             [NVCC_FLAGS="$NVCC_FLAGS -Wno-deprecated-gpu-targets"])
     AC_MSG_RESULT([$ts_taken])
@@ -96,4 +105,9 @@ AC_DEFUN([TS_NCCL], [
           [AC_MSG_ERROR([--with-nccl wants CUDA and nccl.h; on Debian: apt-get install libnccl-dev])])
     AS_IF([test "$have_nccl" = yes], [AC_DEFINE([HAVE_NCCL], [1], [several GPUs in one job])])
     AM_CONDITIONAL([HAVE_NCCL], [test "$have_nccl" = yes])
+])
+
+AC_DEFUN([TS_CUDA_CODES], [
+    AS_IF([test -n "$ts_base"],
+          [NVCC_FLAGS="$NVCC_FLAGS -gencode arch=compute_$ts_base,code=@<:@$ts_codes@:>@"])
 ])

@@ -167,13 +167,13 @@ __device__ inline void plain_stage(float *to, const struct plain_rows &of, int f
             float x[4];
 
             plain_open(x, bits[i], of.x.format);
-            if (!transposed) {
-                store<4>(to + pack * 4, x);
-                continue;
-            }
+            if (transposed) {
 #pragma unroll
-            for (int j = 0; j < 4; j++)
-                to[plain_place(k, row & ~3) + (row & 3) + j * PLAIN_TILE] = x[j];
+                for (int j = 0; j < 4; j++)
+                    to[plain_place(k, row & ~3) + (row & 3) + j * PLAIN_TILE] = x[j];
+            } else {
+                store<4>(to + pack * 4, x);
+            }
         }
         return;
     }
