@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(CELLS_THREADS) cells_kernel(F f, struct cells 
     c.row = thread / c.units;
     c.unit = thread % c.units;
     while (c.row < c.rows) {
-        typename F::template input<n> in[at_once];
+        typename F::template input<n> in[at_once] = {};
         struct cells loads = c;
 
 #pragma unroll

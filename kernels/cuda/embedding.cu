@@ -307,13 +307,13 @@ cudaError_t launch_embedding_backward(const struct cuda_launch *to,
         return cudaErrorNotSupported;
     for (size_t first = 0; first < rows && status == cudaSuccess; first += most) {
         size_t count = rows - first < most ? rows - first : most;
-        struct sum s = { view_of<float>(op->dtable),
-                         view_of<const float>(tensor_rows(op->dout, first, count)),
-                         NULL,
-                         (uint32_t)count,
-                         (uint32_t)cols,
-                         0 };
+        struct sum s = {};
 
+        s.dtable = view_of<float>(op->dtable);
+        s.dout = view_of<const float>(op->dout);
+        s.dout.data += first * s.dout.stride;
+        s.count = (uint32_t)count;
+        s.cols = (uint32_t)cols;
         status = order_launch(to, op->tokens + first, count, op->dtable.rows, &s.places);
         if (status == cudaSuccess)
             status = wide ? sum_launch<4>(to, s) : sum_launch<1>(to, s);
