@@ -66,24 +66,20 @@ libkernels_a_SOURCES += %D%/cuda/cuda_status.c
 libkernels_a_SOURCES += %D%/cuda/cuda_wait.c
 libkernels_a_SOURCES += %D%/cuda/decide.cu
 libkernels_a_SOURCES += %D%/cuda/elementwise.cu
+libkernels_a_SOURCES += %D%/cuda/embedding.cu
 libkernels_a_SOURCES += %D%/cuda/flash.cuh
 libkernels_a_SOURCES += %D%/cuda/flash_backward.cu
 libkernels_a_SOURCES += %D%/cuda/flash_forward.cu
 libkernels_a_SOURCES += %D%/cuda/flash_launch.h
-libkernels_a_SOURCES += %D%/cuda/embedding.cu
-libkernels_a_SOURCES += %D%/cuda/hardware.cuh
-libkernels_a_SOURCES += %D%/cuda/has_code.cu
-libkernels_a_SOURCES += %D%/cuda/norm.cu
-libkernels_a_SOURCES += %D%/cuda/rope.cu
-libkernels_a_SOURCES += %D%/cuda/slices.cuh
-libkernels_a_SOURCES += %D%/cuda/sum_rows.cu
-libkernels_a_SOURCES += %D%/cuda/swiglu.cu
 libkernels_a_SOURCES += %D%/cuda/fp8.cu
 libkernels_a_SOURCES += %D%/cuda/hardware.cuh
 libkernels_a_SOURCES += %D%/cuda/has_code.cu
 libkernels_a_SOURCES += %D%/cuda/loss.cu
 libkernels_a_SOURCES += %D%/cuda/norm.cu
+libkernels_a_SOURCES += %D%/cuda/rope.cu
 libkernels_a_SOURCES += %D%/cuda/slices.cuh
+libkernels_a_SOURCES += %D%/cuda/sum_rows.cu
+libkernels_a_SOURCES += %D%/cuda/swiglu.cu
 endif
 
 # Several GPUs.
