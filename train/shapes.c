@@ -9,10 +9,17 @@
 #include "kernels/ops.h"
 #include "train/shapes_parts.h"
 
-/* The logits of one chunk of rows: small enough for a cache, large enough that dW, which
- * every chunk reads and writes, is not the larger traffic. */
-#define LOGITS_BYTES ((size_t)32 << 20)
-#define CHUNK_MAX    ((size_t)1024)
+/*
+ * The logits of one chunk of rows, in fp32: on a CPU small enough for a cache; large enough
+ * that dW, which every chunk reads and writes, is not the larger traffic.  A GPU multiplies
+ * so fast that this takes a thousand rows; they have some hundredth of its memory.
+ */
+static const struct {
+    size_t bytes, share, rows; /* at most; of the memory one part in so many */
+} chunks[] = {
+    [DEVICE_CPU] = { (size_t)32 << 20, 1, 1024 },
+    [DEVICE_CUDA] = { (size_t)512 << 20, 64, 4096 },
+};
 
 size_t shapes_times(struct maker *m, size_t a, size_t b)
 {
@@ -90,16 +97,28 @@ static void dims_convert(struct maker *m, enum format frozen)
         d[DIM_BIAS] = max(d[DIM_QKV], max(d[DIM_GATE_UP], d[DIM_C]));
 }
 
+static size_t min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t chunk_rows(const struct device *device, size_t vocabulary, size_t rows)
+{
+    size_t bytes = chunks[device->kind].bytes, most;
+
+    if (device->memory > 0)
+        bytes = min(bytes, device->memory / chunks[device->kind].share);
+    most = bytes / sizeof(float) / vocabulary;
+    return min(min(max(most & ~(size_t)15, 16), chunks[device->kind].rows), rows);
+}
+
 static void dims_batch(struct maker *m, size_t rows, size_t sequences)
 {
     size_t *d = m->dims;
-    size_t chunk = LOGITS_BYTES / sizeof(float) / d[DIM_V];
 
-    chunk = max(chunk & ~(size_t)15, 16);
-    chunk = chunk < CHUNK_MAX ? chunk : CHUNK_MAX;
     d[DIM_N] = rows;
     d[DIM_RUNS] = sequences + 1;
-    d[DIM_CHUNK] = chunk < rows ? chunk : rows;
+    d[DIM_CHUNK] = chunk_rows(&m->plan->device, d[DIM_V], rows);
     d[DIM_WINDOW] = max((size_t)m->plan->gradient_accumulation_steps, 1);
     d[DIM_NUMBERS] = sizeof(struct step_numbers) / sizeof(float);
 }
