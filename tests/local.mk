@@ -84,6 +84,7 @@ unit_tests += %D%/unit/test_model
 unit_tests += %D%/unit/test_model_config
 unit_tests += %D%/unit/test_model_equal
 unit_tests += %D%/unit/test_model_files
+unit_tests += %D%/unit/test_model_folded
 unit_tests += %D%/unit/test_model_gradients
 unit_tests += %D%/unit/test_model_ranks
 unit_tests += %D%/unit/test_normalizer

@@ -3,6 +3,7 @@
 
 #include "train/model.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,12 +44,29 @@ static void place(const struct segments *at, const struct shape_parameter *from,
                                            : at->frozen + from->at,
                            from->format, from->rows, from->cols);
     if (from->copy != FORMAT_COUNT)
-        to->copy =
-            tensor_of(at->copies + from->copy_at, from->copy, from->rows, from->cols);
+        to->copy = tensor_of((from->folded ? at->frozen : at->copies) + from->copy_at,
+                             from->copy, from->rows, from->cols);
     if (!from->trainable)
         return;
     to->at = from->at;
     to->grad = tensor_of(at->gradients + from->at, FORMAT_FP32, from->rows, from->cols);
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const char *left = (*(struct parameter *const *)a)->grad.data,
+               *right = (*(struct parameter *const *)b)->grad.data;
+
+    return (left > right) - (left < right);
+}
+
+static void list_trained(struct model *m)
+{
+    m->trained = arena_array(m->arena, m->shapes.count, sizeof(struct parameter *));
+    for (size_t i = 0; i < m->shapes.count; i++)
+        if (m->parameters[i].trainable)
+            m->trained[m->trained_count++] = &m->parameters[i];
+    qsort(m->trained, m->trained_count, sizeof(struct parameter *), by_place);
 }
 
 static size_t slot(enum module module, enum part part, size_t layer)
@@ -140,6 +158,19 @@ static struct product product_of(const struct parameter *weight,
     return p;
 }
 
+/* W and A as one: the layout has A's copy behind W, and zeros behind W's bias. */
+static void fold(struct linears *l)
+{
+    l->both = l->whole[0];
+    assert(l->wholes == 1 && l->intos == 1 &&
+           is_next(l->both.weight, l->into[0].weight, false));
+    add_rows(&l->both.weight, l->into[0].weight);
+    if (l->both.bias.data)
+        l->both.bias =
+            tensor_of(l->both.bias.data, l->both.bias.format, 1, l->outs + l->adapters);
+    l->both.outs = l->outs + l->adapters;
+}
+
 /* The linear layers first .. last of a block. */
 static void make_linears(const struct model *m, size_t layer, enum module first,
                          enum module last, struct linears *out)
@@ -165,6 +196,20 @@ static void make_linears(const struct model *m, size_t layer, enum module first,
         out->trains = out->trains || weight->trainable || (bias && bias->trainable) || a;
     }
     out->stream = (uint32_t)(layer * MODULES + first);
+    out->outs = y;
+    out->adapters = u;
+    if (out->folded)
+        fold(out);
+}
+
+/* Where u lies: alone, or in the buffer of y. */
+static struct linears stack_of(const struct model *m, enum stack stack, enum buffer alone,
+                               enum buffer y)
+{
+    bool folded = m->shapes.folded[stack], beside = folded && y != alone;
+
+    return (
+        struct linears) { .folded = folded, .beside = beside, .u = beside ? y : alone };
 }
 
 static void make_block(const struct model *m, size_t layer, struct block *out)
@@ -174,10 +219,10 @@ static void make_block(const struct model *m, size_t layer, struct block *out)
     *out = (struct block) {
         .norm1 = find(m, MODULE_NORM1, PART_WEIGHT, layer),
         .norm2 = find(m, MODULE_NORM2, PART_WEIGHT, layer),
-        .qkv.u = BUFFER_U_QKV,
-        .o.u = BUFFER_U_O,
-        .gate_up.u = BUFFER_U_GATE_UP,
-        .down.u = BUFFER_U_DOWN,
+        .qkv = stack_of(m, STACK_QKV, BUFFER_U_QKV, BUFFER_QKV),
+        .o = stack_of(m, STACK_O, BUFFER_U_O, BUFFER_U_O),
+        .gate_up = stack_of(m, STACK_GATE_UP, BUFFER_U_GATE_UP, BUFFER_GATE_UP),
+        .down = stack_of(m, STACK_DOWN, BUFFER_U_DOWN, BUFFER_U_DOWN),
         .window = c->windowed && c->windowed[layer] ? c->sliding_window : 0,
     };
     make_linears(m, layer, MODULE_Q, MODULE_V, &out->qkv);
@@ -222,6 +267,7 @@ static void make_parts(struct model *m)
     m->parameters = arena_array(m->arena, m->shapes.count, sizeof(*m->parameters));
     for (size_t i = 0; i < m->shapes.count; i++)
         place(&at, &m->shapes.parameters[i], &m->parameters[i]);
+    list_trained(m);
     fill_slots(m);
     m->embed = find(m, MODULE_EMBED, PART_WEIGHT, 0);
     m->norm = find(m, MODULE_NORM, PART_WEIGHT, 0);
@@ -325,6 +371,16 @@ size_t model_parameters(const struct model *model)
 struct parameter *model_parameter(struct model *model, size_t index)
 {
     return &model->parameters[index];
+}
+
+size_t model_trained_parameters(const struct model *model)
+{
+    return model->trained_count;
+}
+
+struct parameter *model_trained(struct model *model, size_t index)
+{
+    return model->trained[index];
 }
 
 uint64_t model_trainable(const struct model *model)

@@ -52,6 +52,9 @@ bool model_load(struct model *model, struct error *err);
 struct backend *model_backend(struct model *model); /* borrowed */
 size_t model_parameters(const struct model *model);
 struct parameter *model_parameter(struct model *model, size_t index);
+/* What is trained, in the order of the segments. */
+size_t model_trained_parameters(const struct model *model);
+struct parameter *model_trained(struct model *model, size_t index);
 uint64_t model_trainable(const struct model *model); /* numbers */
 uint64_t model_total(const struct model *model);
 const struct memory_use *

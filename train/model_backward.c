@@ -76,38 +76,68 @@ static void adapter_input(const struct pass *pass, const struct linears *l,
 /* g = scale dy B;  dB (+)= scale dy^T u;  dA (+)= g^T dropout(x) */
 static void adapters_backward(const struct pass *pass, const struct linears *l,
                               struct tensor u, struct tensor x, struct tensor dy,
-                              struct tensor dx)
+                              struct tensor g)
 {
     float scale = (float)pass->model->shapes.lora.scale;
-    struct tensor g = pass_buffer(pass, BUFFER_LORA_G, 0);
 
-    g = tensor_of(g.data, g.format, x.rows, u.cols);
-    for (size_t i = 0; i < l->outs_of; i++) {
-        product_input(pass, &l->out_of[i], dy, g, scale, 0);
+    for (size_t i = 0; i < l->outs_of; i++)
         product_gradient(pass, &l->out_of[i], u, dy, scale);
-    }
+    for (size_t i = 0; i < l->outs_of; i++)
+        product_input(pass, &l->out_of[i], dy, g, scale, 0);
     x = pass_lora_input(pass, l, x);
     for (size_t i = 0; i < l->intos; i++)
         product_gradient(pass, &l->into[i], x, g, 1);
-    if (dx.data)
-        adapter_input(pass, l, g, dx);
 }
 
-/* Gradients of linear layers over x, and dx = dy W + ... unless it is absent. */
+/* Gradients of frozen layers' adapters and dx = (dy, g) [W; A]: g is made behind dy,
+ * where u may have been. */
+static void folded_backward(const struct pass *pass, const struct linears *l,
+                            size_t layer, struct tensor x, struct tensor dy,
+                            struct tensor dx)
+{
+    struct tensor g = tensor_columns(dy, l->outs, l->adapters);
+
+    adapters_backward(pass, l, pass_u(pass, l, layer), x, dy, g);
+    if (dx.data)
+        product_input(pass, &l->both, dy, dx, 1, 0);
+}
+
+/* Gradients of linear layers over x, and dx = dy W + ... unless it is absent; dy may have
+ * more columns. */
 static void linears_backward(const struct pass *pass, const struct linears *l,
                              size_t layer, struct tensor x, struct tensor dy,
                              struct tensor dx)
 {
+    struct tensor g = pass_buffer(pass, BUFFER_LORA_G, 0);
+
+    if (l->folded) {
+        folded_backward(pass, l, layer, x, dy, dx);
+        return;
+    }
     for (size_t i = 0; i < l->wholes; i++) {
         product_gradient(pass, &l->whole[i], x, dy, 1);
         if (dx.data)
             product_input(pass, &l->whole[i], dy, dx, 1, i == 0 ? 0 : 1);
     }
-    if (l->outs_of > 0)
-        adapters_backward(pass, l, pass_buffer(pass, l->u, layer), x, dy, dx);
+    if (l->outs_of == 0)
+        return;
+    g = tensor_of(g.data, g.format, x.rows, l->adapters);
+    adapters_backward(pass, l, pass_u(pass, l, layer), x, dy, g);
+    if (dx.data)
+        adapter_input(pass, l, g, dx);
 }
 
-/* The stream's gradient as products read it: a copy in the compute format. */
+/* Without what stands behind it. */
+static struct tensor stream_buffer(const struct pass *pass, enum buffer buffer)
+{
+    struct tensor whole = pass_buffer(pass, buffer, 0);
+
+    return whole.data ? tensor_columns(whole, 0, pass->model->config->hidden_size)
+                      : whole;
+}
+
+/* The stream's gradient as products read it: a copy in the compute format; with room for
+ * folded adapters behind it. */
 static struct tensor stream_gradient(const struct pass *pass)
 {
     struct tensor copy = pass_buffer(pass, BUFFER_DX_COPY, 0);
@@ -119,8 +149,8 @@ static void norm_backward(const struct pass *pass, const struct parameter *weigh
                           struct tensor dout, struct tensor x, struct tensor rstd)
 {
     const struct op_rmsnorm_backward op = {
-        .dx = pass_buffer(pass, BUFFER_DX, 0),
-        .dcopy = pass_buffer(pass, BUFFER_DX_COPY, 0),
+        .dx = stream_buffer(pass, BUFFER_DX),
+        .dcopy = stream_buffer(pass, BUFFER_DX_COPY),
         .dweight = weight->grad,
         .dout = dout,
         .x = x,
@@ -241,7 +271,7 @@ static void backward(const struct pass *pass)
     if (m->lowest > place)
         return;
     pass->ops->zero(pass->be,
-                    &(struct op_zero) { .out = pass_buffer(pass, BUFFER_DX, 0) });
+                    &(struct op_zero) { .out = stream_buffer(pass, BUFFER_DX) });
     norm_backward(pass, m->norm, output_gradient(pass, m->config->hidden_size, place + 1),
                   pass_buffer(pass, BUFFER_X_LAST, 0), pass_buffer(pass, BUFFER_RSTD, 0));
     if (pass->reduces)
@@ -251,7 +281,7 @@ static void backward(const struct pass *pass)
     pass->ops->embedding_backward(
         pass->be, &(struct op_embedding_backward) {
                       .dtable = m->embed->grad,
-                      .dout = pass_buffer(pass, BUFFER_DX, 0),
+                      .dout = stream_buffer(pass, BUFFER_DX),
                       .tokens = pass_buffer(pass, BUFFER_TOKENS, 0).data });
 }
 

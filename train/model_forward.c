@@ -103,16 +103,26 @@ static void adapters_into(const struct pass *pass, const struct linears *l,
         product_forward(pass, &l->into[i], x, u, 1, 0);
 }
 
-/* y = x W^T + b + scale u B^T */
+struct tensor pass_u(const struct pass *pass, const struct linears *linears, size_t layer)
+{
+    return tensor_columns(pass_buffer(pass, linears->u, layer),
+                          linears->beside ? linears->outs : 0, linears->adapters);
+}
+
+/* y = x W^T + b + scale u B^T; y may have more columns */
 static void linears_forward(const struct pass *pass, const struct linears *l,
                             size_t layer, struct tensor x, struct tensor y)
 {
-    struct tensor u = pass_buffer(pass, l->u, layer);
+    struct tensor u = pass_u(pass, l, layer);
     float scale = (float)pass->model->shapes.lora.scale;
 
-    for (size_t i = 0; i < l->wholes; i++)
-        product_forward(pass, &l->whole[i], x, y, 1, 0);
-    adapters_into(pass, l, x, u);
+    if (l->beside) {
+        product_forward(pass, &l->both, x, y, 1, 0);
+    } else {
+        for (size_t i = 0; i < l->wholes; i++)
+            product_forward(pass, &l->whole[i], x, y, 1, 0);
+        adapters_into(pass, l, x, u);
+    }
     for (size_t i = 0; i < l->outs_of; i++)
         product_forward(pass, &l->out_of[i], u, y, scale, 1);
 }
@@ -202,7 +212,7 @@ void model_forward_block(const struct pass *pass, size_t layer, bool again)
                                     .gate = tensor_columns(gate_up, 0, act.cols),
                                     .up = tensor_columns(gate_up, act.cols, act.cols) });
     if (again)
-        adapters_into(pass, &b->down, act, pass_buffer(pass, b->down.u, layer));
+        adapters_into(pass, &b->down, act, pass_u(pass, &b->down, layer));
     else
         linears_forward(pass, &b->down, layer, act, delta);
 }

@@ -28,12 +28,15 @@ struct product {
 
 enum { LINEARS = 3, PARTS = PART_LORA_B + 1 };
 
-/* Linear layers over one input, side by side in one output, with their adapters. */
+/* Linear layers over one input, side by side in one output y, with their adapters. */
 struct linears {
     struct product whole[LINEARS];  /* W */
     struct product into[LINEARS];   /* A: x to u */
     struct product out_of[LINEARS]; /* B: u to y */
     size_t wholes, intos, outs_of;
+    struct product both; /* [W; A], where folded: x to (y, u), and (dy, g) to dx */
+    bool folded, beside; /* beside: u lies behind y in y's buffer */
+    size_t outs, adapters; /* columns of y, of u */
     enum buffer u;
     uint32_t stream; /* of the dropout */
     bool trains;
@@ -60,6 +63,8 @@ struct model {
     char *moments[2]; /* of this rank's shard */
     float *gradients;
     struct parameter *parameters; /* one for one with those of shapes */
+    struct parameter **trained;   /* by where they lie */
+    size_t trained_count;
     struct parameter **slots;     /* by layer, module and part; NULL: there is none */
     struct parameter *embed, *norm, *head;   /* head is embed where tied */
     struct tensor head_weight, embed_weight; /* as a product and a lookup read them */
@@ -111,6 +116,8 @@ struct tensor pass_bias(const struct pass *pass, struct tensor bias);
 /* The input of adapters: x itself, or x after dropout in scratch. */
 struct tensor pass_lora_input(const struct pass *pass, const struct linears *linears,
                               struct tensor x);
+/* x A^T of a stack. */
+struct tensor pass_u(const struct pass *pass, const struct linears *linears, size_t layer);
 void pass_dropout(const struct pass *pass, const struct linears *linears, struct tensor x,
                   struct tensor out);
 

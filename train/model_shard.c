@@ -118,6 +118,12 @@ void model_fetch_by(struct model *model, model_fetch *fetch, const void *context
 
 /* ---- Gradients, while the backward pass goes down ---- */
 
+/* Is it one of the matrices that lie in the order of the forward pass? */
+static bool in_order(const struct model *m, const struct shape_parameter *p)
+{
+    return p->trainable && p->at < m->shapes.matrices;
+}
+
 /* From what number on gradients are complete once a layer is done: matrices lie in the
  * order of the forward pass.  starts[layers] is the head's. */
 void model_find_starts(struct model *m)
@@ -128,15 +134,15 @@ void model_find_starts(struct model *m)
     for (size_t i = m->shapes.count; i-- > 0;) {
         const struct shape_parameter *p = &m->shapes.parameters[i];
 
-        if (p->trainable && p->rank == 2 && p->module == MODULE_HEAD)
+        if (in_order(m, p) && p->module == MODULE_HEAD)
             start = p->at;
     }
     for (size_t l = layers + 1; l-- > 0;) {
         for (size_t i = 0; l < layers && i < m->shapes.count; i++) {
             const struct shape_parameter *p = &m->shapes.parameters[i];
 
-            if (p->trainable && p->rank == 2 && p->layer == l &&
-                p->module != MODULE_EMBED && p->module != MODULE_HEAD)
+            if (in_order(m, p) && p->layer == l && p->module != MODULE_EMBED &&
+                p->module != MODULE_HEAD)
                 start = smaller(start, p->at);
         }
         m->starts[l] = start;

@@ -101,7 +101,7 @@ static bool update_join(struct update *u, const struct update *next)
 
     if (u->lr_factor != next->lr_factor || u->decay != next->decay ||
         (u->copy.data != NULL) != (next->copy.data != NULL) ||
-        (u->copy.data && distance(u->copy, next->copy) != step) || step < 0 ||
+        (u->copy.data && distance(u->copy, next->copy) != step) ||
         (size_t)step >= u->grad.cols + PADDING_MOST)
         return false;
     step += (ptrdiff_t)next->grad.cols;
@@ -135,18 +135,13 @@ static void update_own(struct model *model, const struct plan *plan,
     updates[plan->optimizer](model, plan, &u);
 }
 
-/* Matrices or vectors: they lie apart. */
-static void update_all(struct model *model, const struct plan *plan, bool vectors)
+static void update_all(struct model *model, const struct plan *plan)
 {
     struct update now = { 0 };
 
-    for (size_t i = 0; i < model_parameters(model); i++) {
-        const struct parameter *p = model_parameter(model, i);
-        struct update next;
+    for (size_t i = 0; i < model_trained_parameters(model); i++) {
+        struct update next = update_of(plan, model_trained(model, i));
 
-        if (!p->trainable || (p->rank == 1) != vectors)
-            continue;
-        next = update_of(plan, p);
         if (now.grad.data && update_join(&now, &next))
             continue;
         if (now.grad.data)
@@ -178,8 +173,7 @@ static void decide_and_update(struct model *model, const struct plan *plan)
     struct backend *be = model_backend(model);
 
     be->ops->decide(be, &(struct op_decide) { .numbers = model_numbers(model) });
-    update_all(model, plan, false);
-    update_all(model, plan, true);
+    update_all(model, plan);
 }
 
 /* What passes between the ranks is no recording's part. */

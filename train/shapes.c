@@ -10,9 +10,10 @@
 #include "train/shapes_parts.h"
 
 /*
- * The logits of one chunk of rows, in fp32: on a CPU small enough for a cache; large enough
- * that dW, which every chunk reads and writes, is not the larger traffic.  A GPU multiplies
- * so fast that this takes a thousand rows; they have some hundredth of its memory.
+ * The logits of one chunk of rows, in fp32: on a CPU small enough for a cache; large
+ * enough that dW, which every chunk reads and writes, is not the larger traffic.  A GPU
+ * multiplies so fast that this takes a thousand rows; they have some hundredth of its
+ * memory.
  */
 static const struct {
     size_t bytes, share, rows; /* at most; of the memory one part in so many */
@@ -20,6 +21,32 @@ static const struct {
     [DEVICE_CPU] = { (size_t)32 << 20, 1, 1024 },
     [DEVICE_CUDA] = { (size_t)512 << 20, 64, 4096 },
 };
+
+#define ROW_NUMBERS 16 /* rows of a widened buffer begin where vectors may be loaded */
+
+static const struct {
+    enum module first, last;
+    enum dim adapters; /* of the buffer for x A^T alone */
+    bool beside;       /* folded, x A^T has room in the buffer of x W^T */
+} stacks[STACKS] = {
+    [STACK_QKV] = { MODULE_Q, MODULE_V, DIM_U_QKV, true },
+    [STACK_O] = { MODULE_O, MODULE_O, DIM_U_O, false },
+    [STACK_GATE_UP] = { MODULE_GATE, MODULE_UP, DIM_U_GATE_UP, true },
+    [STACK_DOWN] = { MODULE_DOWN, MODULE_DOWN, DIM_U_DOWN, false },
+};
+
+enum stack shapes_stack(enum module module)
+{
+    for (enum stack i = 0; i < STACKS; i++)
+        if (module >= stacks[i].first && module <= stacks[i].last)
+            return i;
+    return STACKS;
+}
+
+enum module shapes_stack_end(enum stack stack)
+{
+    return stacks[stack].last;
+}
 
 size_t shapes_times(struct maker *m, size_t a, size_t b)
 {
@@ -31,11 +58,11 @@ size_t shapes_times(struct maker *m, size_t a, size_t b)
     return 0;
 }
 
-static size_t adapters(const struct lora *lora, enum module first, enum module last)
+size_t shapes_adapters(const struct lora *lora, enum stack stack)
 {
     size_t count = 0;
 
-    for (enum module i = first; i <= last; i++)
+    for (enum module i = stacks[stack].first; i <= stacks[stack].last; i++)
         count += lora->adapted[i];
     return count * lora->rank;
 }
@@ -62,17 +89,46 @@ static void dims_model(struct maker *m, const struct model_config *c)
     d[DIM_WIDE] = max(d[DIM_C], d[DIM_Q]);
 }
 
+/* Dropout gives adapters an input of their own; [W; A] has one format, one way to round
+ * its products, and nothing in it is trained but A, through its copy. */
+static bool can_fold(const struct maker *m, enum stack stack)
+{
+    const struct shapes *s = m->out;
+    enum format frozen = shapes_stored(m->plan->precision.frozen);
+
+    if (s->lora.dropout > 0 || m->plan->precision.fp8 || s->trainable != FORMAT_FP32 ||
+        (s->compute == FORMAT_FP32 && frozen != FORMAT_FP32))
+        return false;
+    for (enum module i = stacks[stack].first; i <= stacks[stack].last; i++)
+        if (s->lora.saved[i])
+            return false;
+    return shapes_adapters(&s->lora, stack) > 0;
+}
+
+/* Columns that take in a stack's adapters, as vectors like them. */
+static size_t fold(const struct maker *m, enum stack stack, size_t cols)
+{
+    if (!m->out->folded[stack])
+        return cols;
+    return size_round(cols + shapes_adapters(&m->out->lora, stack), ROW_NUMBERS);
+}
+
 static void dims_lora(struct maker *m, const struct lora *lora)
 {
-    static const enum dim widths[] = { DIM_U_QKV, DIM_U_O, DIM_U_GATE_UP, DIM_U_DOWN };
     size_t *d = m->dims;
 
-    d[DIM_U_QKV] = adapters(lora, MODULE_Q, MODULE_V);
-    d[DIM_U_O] = adapters(lora, MODULE_O, MODULE_O);
-    d[DIM_U_GATE_UP] = adapters(lora, MODULE_GATE, MODULE_UP);
-    d[DIM_U_DOWN] = adapters(lora, MODULE_DOWN, MODULE_DOWN);
-    for (size_t i = 0; i < TS_COUNT(widths); i++)
-        d[DIM_LORA_G] = max(d[DIM_LORA_G], d[widths[i]]);
+    for (enum stack i = 0; i < STACKS; i++) {
+        size_t cols = shapes_adapters(lora, i);
+
+        m->out->folded[i] = can_fold(m, i);
+        if (!m->out->folded[i])
+            d[DIM_LORA_G] = max(d[DIM_LORA_G], cols);
+        if (!m->out->folded[i] || !stacks[i].beside)
+            d[stacks[i].adapters] = cols;
+    }
+    d[DIM_QKV_U] = fold(m, STACK_QKV, d[DIM_QKV]);
+    d[DIM_GATE_UP_U] = fold(m, STACK_GATE_UP, d[DIM_GATE_UP]);
+    d[DIM_DX] = max(fold(m, STACK_O, d[DIM_C]), fold(m, STACK_DOWN, d[DIM_C]));
     for (enum module i = 0; lora->dropout > 0 && i < MODULES; i++)
         if (lora->adapted[i])
             d[DIM_LORA_X] = max(d[DIM_LORA_X], d[shapes_inputs(i)]);
@@ -85,8 +141,10 @@ static void dims_convert(struct maker *m, enum format frozen)
     bool any_frozen = m->plan->method != METHOD_FULL;
     size_t *d = m->dims;
 
-    if (s->compute != FORMAT_FP32)
-        d[DIM_COPY] = d[DIM_C];
+    if (s->compute != FORMAT_FP32) {
+        d[DIM_COPY] = d[DIM_DX];
+        d[DIM_DX] = d[DIM_C];
+    }
     if (s->compute == FORMAT_FP32 &&
         ((any_frozen && frozen != FORMAT_FP32) || s->trainable != FORMAT_FP32)) {
         d[DIM_WEIGHT] = shapes_times(m, d[DIM_GATE_UP], d[DIM_C]);

@@ -12,8 +12,12 @@
  *     buffers                                  activations and scratch
  *
  * What products can use stacked (q, k, v; gate, up; the A matrices over one input) lies
- * side by side without a gap.  Of the trainables, matrices come first, vectors behind them:
- * what decays alike is updated in one piece.
+ * side by side without a gap.  Of the trainables, matrices come first, then the B matrices,
+ * then vectors: what is updated alike lies in one piece.
+ *
+ * Folded adapters: the working copies of the A matrices lie right behind the frozen
+ * matrices over the same input, so that [W; A] is one matrix, and x A^T right behind x W^T
+ * (g = dy B behind dy) in one buffer.  One product then reads x (writes dx) for both.
  *
  * Formats: trainable weights and moments have precision.trainable (fp32 but in the pure
  * modes), gradients are fp32 always.  Frozen matrices have precision.frozen, but the
@@ -31,6 +35,9 @@
     ((size_t)256) /* bytes; what CUDA wants, more than a CPU does \
                    */
 
+/* Linear layers over one input. */
+enum stack { STACK_QKV, STACK_O, STACK_GATE_UP, STACK_DOWN, STACKS };
+
 enum part { PART_WEIGHT, PART_BIAS, PART_LORA_A, PART_LORA_B };
 
 struct shape_parameter {
@@ -40,12 +47,13 @@ struct shape_parameter {
     size_t layer;
     size_t rank, rows, cols; /* a vector has rank 1 and 1 row */
     bool trainable, decays;
-    bool leads; /* begins a group of what lies side by side */
+    bool leads;  /* begins a group of what lies side by side */
+    bool folded; /* the copy lies among the frozen weights */
     double lr_factor;
     enum format format; /* storage of the weight */
     enum format copy;   /* of the working copy; FORMAT_COUNT: none */
     size_t at;          /* trainable: numbers from the segment's start; frozen: bytes */
-    size_t copy_at;     /* bytes from the start of the copies */
+    size_t copy_at;     /* bytes from the start of the copies, or of the frozen weights */
 };
 
 /* Letters as in kernels/ops.h. */
@@ -54,30 +62,31 @@ enum buffer {
     BUFFER_X_IN,  /* residual stream before the block, fp32 (N, C) */
     BUFFER_RSTD1, /* (1, N) */
     BUFFER_H1,    /* first norm's output (N, C) */
-    BUFFER_QKV,   /* rotated (N, (H + 2K) D) */
+    BUFFER_QKV,   /* rotated (N, (H + 2K) D); behind it x A^T where folded */
     BUFFER_ATT,   /* attention's output (N, H D) */
     BUFFER_LSE,   /* (H, N) */
     BUFFER_X_MID, /* residual stream after attention, fp32 */
     BUFFER_RSTD2,
     BUFFER_H2,      /* second norm's output */
-    BUFFER_GATE_UP, /* (N, 2 I); the backward pass puts its gradient there */
+    BUFFER_GATE_UP, /* (N, 2 I), and x A^T; the backward pass puts gradients there */
     BUFFER_ACT,     /* silu(gate) * up (N, I) */
     BUFFER_U_QKV,
     BUFFER_U_O,
     BUFFER_U_GATE_UP,
-    BUFFER_U_DOWN, /* x A^T (N, adapters * r) */
+    BUFFER_U_DOWN, /* x A^T (N, adapters * r), where it is not in the buffers above */
     /* one of each */
     BUFFER_X_LAST, /* residual stream after the last block */
     BUFFER_RSTD,
     BUFFER_H_LAST,  /* last norm's output */
     BUFFER_DELTA,   /* what a block's half adds to the stream, fp32 (N, C) */
     BUFFER_DX,      /* gradient of the stream, fp32 (N, C) */
-    BUFFER_DX_COPY, /* the same in the compute format, where that is not fp32 */
+    BUFFER_DX_COPY, /* the same in the compute format, where that is not fp32; behind the
+                       one that products read: gradient of x A^T where folded */
     BUFFER_DH,      /* gradient of a norm's or attention's output (N, max(C, H D)) */
     BUFFER_DQKV,
     BUFFER_DACT,
     BUFFER_DLSE,   /* (H, N) scratch of attention's backward pass */
-    BUFFER_LORA_G, /* gradient of x A^T */
+    BUFFER_LORA_G, /* gradient of x A^T where not folded */
     BUFFER_LORA_X, /* an adapter's input after dropout, or its gradient before */
     BUFFER_WEIGHT, /* a frozen 16-bit weight in fp32, while it is used */
     BUFFER_BIAS,
@@ -113,11 +122,12 @@ struct shapes {
     enum format compute; /* FP32, FP16 or BF16 */
     enum format trainable;
     struct lora lora;
+    bool folded[STACKS]; /* adapters into the matrices they stand by */
     bool checkpointing;
     size_t rows, sequences;              /* the largest batch */
     uint64_t numbers, trainable_numbers; /* parameters as people count them */
     size_t segment;  /* numbers in a trainable segment, with padding */
-    size_t matrices; /* of them, those before the first vector's */
+    size_t matrices; /* of them, those before the first B matrix or vector */
     size_t shard;    /* of them, those that one rank updates, the moments of which it keeps */
     size_t weight_bytes, gradient_bytes, moment_bytes; /* of one each */
     size_t copy_bytes, frozen_bytes, buffer_bytes;
@@ -143,6 +153,9 @@ bool shapes_memory(const struct plan *plan, const struct model_config *config,
 
 /* The bytes of a layout, by what they are for. */
 void shapes_use(const struct shapes *shapes, struct memory_use *out);
+
+/* Columns of x A^T of a stack: its adapters, times r. */
+size_t shapes_adapters(const struct lora *lora, enum stack stack);
 
 /* "self_attn.q_proj", "model.embed_tokens" */
 const char *shapes_module(enum module module);

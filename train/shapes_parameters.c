@@ -192,14 +192,25 @@ static void formats_of(const struct maker *m, struct shape_parameter *p)
     bool looked_up = p->module == MODULE_EMBED;
     bool multiplied = p->rank == 2 && (!looked_up || m->config->tied);
 
-    p->copy = FORMAT_COUNT;
+    p->copy = p->folded ? s->compute : FORMAT_COUNT;
     p->format = p->trainable ? s->trainable : p->rank == 1 ? FORMAT_FP32 : frozen;
-    if (!multiplied || s->compute == FORMAT_FP32 || p->format == s->compute)
+    if (p->folded || !multiplied || s->compute == FORMAT_FP32 || p->format == s->compute)
         return;
     if (p->trainable || looked_up)
         p->copy = s->compute;
     else
         p->format = s->compute;
+}
+
+/* Behind the biases of a folded stack there are zeros, for x A^T has none. */
+static size_t bias_padding(const struct maker *m, const struct shape_parameter *p)
+{
+    enum stack stack = shapes_stack(p->module);
+
+    if (p->part != PART_BIAS || !m->out->folded[stack] ||
+        p->module != shapes_stack_end(stack))
+        return 0;
+    return shapes_adapters(&m->out->lora, stack) * sizeof(float);
 }
 
 static void place(struct maker *m, struct shape_parameter *p)
@@ -209,7 +220,8 @@ static void place(struct maker *m, struct shape_parameter *p)
 
     if (p->leads) {
         m->numbers = size_round(m->numbers, ALIGN_NUMBERS);
-        m->frozen = size_round(m->frozen, SHAPES_ALIGNMENT);
+        if (!p->folded)
+            m->frozen = size_round(m->frozen, SHAPES_ALIGNMENT);
         m->copies = size_round(m->copies, SHAPES_ALIGNMENT);
     }
     if (p->trainable) {
@@ -221,20 +233,33 @@ static void place(struct maker *m, struct shape_parameter *p)
         m->frozen += bytes;
     }
     if (p->copy != FORMAT_COUNT) {
-        p->copy_at = m->copies;
-        m->copies += shapes_times(m, numbers, format_info(p->copy)->bytes);
+        size_t *at = p->folded ? &m->frozen : &m->copies;
+
+        p->copy_at = *at;
+        *at += shapes_times(m, numbers, format_info(p->copy)->bytes);
     }
+    m->frozen += bias_padding(m, p);
     m->out->numbers += numbers;
     if (m->numbers > SIZE_MAX / 64 || m->frozen > SIZE_MAX / 8 ||
         m->copies > SIZE_MAX / 8)
         m->overflow = true;
 }
 
-/* Of one rank, in the order of the list. */
-static void place_all(struct maker *m, size_t rank)
+/* What lies together: see the head of shapes.h. */
+enum region { REGION_MATRICES, REGION_LORA_B, REGION_VECTORS };
+
+static enum region region_of(const struct shape_parameter *p)
+{
+    if (p->rank == 1)
+        return REGION_VECTORS;
+    return p->part == PART_LORA_B ? REGION_LORA_B : REGION_MATRICES;
+}
+
+/* Of one region, in the order of the list. */
+static void place_all(struct maker *m, enum region region)
 {
     for (size_t i = 0; i < m->out->count && !m->overflow; i++)
-        if (m->out->parameters[i].rank == rank)
+        if (region_of(&m->out->parameters[i]) == region)
             place(m, &m->out->parameters[i]);
 }
 
@@ -250,6 +275,7 @@ static void add_parameter(struct maker *m, enum module module, enum part part,
     shape_of(m, p);
     p->name = name_of(m, p);
     p->trainable = is_trainable(m, module, part, layer);
+    p->folded = part == PART_LORA_A && m->out->folded[shapes_stack(module)];
     p->decays =
         p->trainable && p->rank == 2; /* as transformers' get_decay_parameter_names */
     /* LoRA+: B matrices and vectors; LLaMA-Factory's _create_loraplus_optimizer */
@@ -283,9 +309,10 @@ void shapes_add_parameters(struct maker *m)
     for (size_t l = 0; l < m->config->layers; l++)
         add_groups(m, block_groups, TS_COUNT(block_groups), l);
     add_groups(m, after_blocks, TS_COUNT(after_blocks), 0);
-    place_all(m, 2);
+    place_all(m, REGION_MATRICES);
     s->matrices = m->numbers;
-    place_all(m, 1);
+    place_all(m, REGION_LORA_B);
+    place_all(m, REGION_VECTORS);
     s->shard = size_round((m->numbers + ranks - 1) / ranks, ALIGN_NUMBERS);
     s->segment = s->shard * ranks;
     s->weight_bytes = s->segment * format_info(s->trainable)->bytes;

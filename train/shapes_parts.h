@@ -30,9 +30,12 @@ enum dim {
     DIM_U_O,
     DIM_U_GATE_UP,
     DIM_U_DOWN, /* adapters over one input, times r */
-    DIM_LORA_G, /* the widest of these */
+    DIM_LORA_G, /* the widest of these that are not folded */
+    DIM_QKV_U,
+    DIM_GATE_UP_U, /* with folded adapters, and what pads a row */
+    DIM_DX,        /* C, and folded adapters where products read it */
     DIM_LORA_X, /* widest input under dropout */
-    DIM_COPY,   /* C where the compute format is not fp32 */
+    DIM_COPY,   /* the same where the compute format is not fp32 */
     DIM_WEIGHT,
     DIM_BIAS, /* numbers to convert at a use */
     DIMS
@@ -58,6 +61,9 @@ static inline enum format shapes_stored(enum format format)
 
 /* A product of sizes; 0, and m->overflow, where it is too large to add up. */
 size_t shapes_times(struct maker *m, size_t a, size_t b);
+/* The stack of a linear layer of a block, and its last module; STACKS for others. */
+enum stack shapes_stack(enum module module);
+enum module shapes_stack_end(enum stack stack);
 /* What a module's input is counted in. */
 enum dim shapes_inputs(enum module module);
 /* Is this the first part of the path of a module of a block ("mlp")? */

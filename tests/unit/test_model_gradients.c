@@ -42,6 +42,14 @@ static int teardown(void **state)
     return 0;
 }
 
+/* Weights have been put into p. */
+static void changed(struct unit_model *u, const struct parameter *p)
+{
+    if (p->copy.data)
+        u->be->ops->convert(u->be,
+                            &(struct op_convert) { .out = p->copy, .x = p->weight });
+}
+
 /* Weights that a fresh model has at zero or one, moved away from there. */
 static void stir(struct unit_model *u)
 {
@@ -53,6 +61,7 @@ static void stir(struct unit_model *u)
             continue;
         for (size_t j = 0; j < p->rows * p->cols; j++)
             w[j] += 0.2f * (float)random_normal(3, RANDOM_INIT, (uint32_t)i, j);
+        changed(u, p);
     }
 }
 
@@ -70,10 +79,13 @@ static double slope_of(struct unit_model *u, struct parameter *p, const float *w
     double rise;
 
     move(p->weight.data, was, g, count, h / norm);
+    changed(u, p);
     rise = unit_train(u, &batch);
     move(p->weight.data, was, g, count, -h / norm);
+    changed(u, p);
     rise -= unit_train(u, &batch);
     memcpy(p->weight.data, was, count * sizeof(*was));
+    changed(u, p);
     return rise / (2 * h);
 }
 

@@ -100,34 +100,46 @@ static void test_shapes_stack_what_reads_one_input(void **state)
     assert_false(find(&s, "model.norm.weight")->decays);
 }
 
+/* A stretch of one of the segments. */
+struct piece {
+    char where; /* weights, copies, frozen */
+    size_t begin, end, room;
+};
+
 static void test_shapes_pieces_do_not_overlap(void **state)
 {
     struct shapes s;
-    size_t numbers = 0, frozen = 0, copies = 0, at = 0;
+    struct piece pieces[400];
+    size_t count = 0, at = 0;
 
     (void)state;
     plan.method = METHOD_LORA;
     plan.additional_target = "embed_tokens,k_proj";
     plan.precision.compute = plan.precision.frozen = FORMAT_BF16;
     s = made();
-    for (size_t i = 0; i < 2 * s.count; i++) {
-        const struct shape_parameter *p = &s.parameters[i % s.count];
+    for (size_t i = 0; i < s.count; i++) {
+        const struct shape_parameter *p = &s.parameters[i];
         size_t size = p->rows * p->cols;
 
-        if (p->rank != (i < s.count ? 2 : 1)) /* vectors lie behind the matrices */
-            continue;
-        assert_true(p->at >= (p->trainable ? numbers : frozen));
+        assert_true(count + 2 <= TS_COUNT(pieces));
         if (p->trainable)
-            numbers = p->at + size;
+            pieces[count++] = (struct piece) { 'w', p->at, p->at + size, s.segment };
         else
-            frozen = p->at + size * format_info(p->format)->bytes;
-        if (p->copy != FORMAT_COUNT) {
-            assert_true(p->copy_at >= copies);
-            copies = p->copy_at + 2 * size;
-        }
+            pieces[count++] =
+                (struct piece) { 'f', p->at, p->at + size * format_info(p->format)->bytes,
+                                 s.frozen_bytes };
+        if (p->copy != FORMAT_COUNT)
+            pieces[count++] =
+                (struct piece) { p->folded ? 'f' : 'c', p->copy_at, p->copy_at + 2 * size,
+                                 p->folded ? s.frozen_bytes : s.copy_bytes };
     }
-    assert_true(numbers <= s.segment && frozen <= s.frozen_bytes &&
-                copies <= s.copy_bytes);
+    for (size_t i = 0; i < count; i++) {
+        assert_true(pieces[i].end <= pieces[i].room);
+        for (size_t j = 0; j < i; j++)
+            assert_true(pieces[i].where != pieces[j].where ||
+                        pieces[i].end <= pieces[j].begin ||
+                        pieces[j].end <= pieces[i].begin);
+    }
     for (enum buffer i = 0; i < BUFFERS; i++) {
         const struct shape_buffer *b = &s.buffers[i];
 
@@ -166,6 +178,7 @@ static void test_shapes_formats_of_mixed_modes(void **state)
 
 static void test_shapes_of_frozen_weights(void **state)
 {
+    const struct shape_parameter *v, *a;
     struct shapes s;
 
     (void)state;
@@ -182,8 +195,14 @@ static void test_shapes_of_frozen_weights(void **state)
     assert_int_equal(find(&s, "model.norm.weight")->format, FORMAT_FP32);
     assert_int_equal(s.buffers[BUFFER_H2].count, 1);
     assert_int_equal(s.buffers[BUFFER_H1].count, 5);
-    assert_int_equal(s.buffers[BUFFER_U_QKV].cols, 16);
+    assert_int_equal(s.buffers[BUFFER_U_QKV].cols, 0); /* folded */
+    assert_int_equal(s.buffers[BUFFER_QKV].cols, 64 + 2 * 32 + 2 * 8);
     assert_int_equal(s.buffers[BUFFER_U_O].cols, 0);
+    v = find(&s, "model.layers.2.self_attn.v_proj.weight");
+    a = find(&s, "base_model.model.model.layers.2.self_attn.q_proj.lora_A.weight");
+    assert_int_equal(a->copy_at, v->at + 2 * 32 * 64);
+    a = find(&s, "base_model.model.model.layers.2.self_attn.v_proj.lora_A.weight");
+    assert_int_equal(a->copy_at, v->at + 2 * (32 + 8) * 64);
     assert_non_null(
         find(&s, "base_model.model.model.layers.4.self_attn.v_proj.lora_B.weight"));
     plan.precision.compute = FORMAT_FP32;
@@ -191,6 +210,7 @@ static void test_shapes_of_frozen_weights(void **state)
     s = made();
     assert_int_equal(find(&s, "model.layers.0.mlp.up_proj.weight")->format, FORMAT_BF16);
     assert_int_equal(s.buffers[BUFFER_WEIGHT].cols, 512 * 64);
+    assert_int_equal(s.buffers[BUFFER_U_QKV].cols, 16);
 }
 
 static void test_shapes_of_frozen_layers(void **state)
