@@ -1,10 +1,12 @@
 # make bench: products, other operations, training steps, drop to start, as tables.
 
-EXTRA_PROGRAMS = %D%/bench_ops %D%/bench_products %D%/bench_start %D%/bench_train
+EXTRA_PROGRAMS = %D%/bench_cuda_attention %D%/bench_ops %D%/bench_products %D%/bench_start %D%/bench_train
 EXTRA_DIST += %D%/peer_torch.py
 CLEANFILES += $(EXTRA_PROGRAMS)
 
 BENCH_LIBS = $(LAYERS) $(LIBRARY_LIBS) $(CUDA_LIBS)
+bench_bench_cuda_attention_SOURCES = %D%/bench_cuda_attention.c
+bench_bench_cuda_attention_LDADD = $(BENCH_LIBS)
 bench_bench_ops_SOURCES = %D%/bench_ops.c
 bench_bench_ops_LDADD = $(BENCH_LIBS)
 bench_bench_products_SOURCES = %D%/bench_products.c %D%/rate.c %D%/rate.h

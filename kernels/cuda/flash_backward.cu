@@ -12,9 +12,10 @@
  * of which have room: one is copied while the other is worked on.
  *
  * Of T rows, causal, a head takes 7 T^2 D flops (5 T^2 D is what a comparison counts) and
- * T^2 exponentials.  Memory: 18 T D bytes if all is read once, T / 2.6 flops a byte.  L2:
- * 2 T^2 D / ROWS bytes for each kernel.  Shared memory: 512 bytes for 2 M products of
- * 16 x 8 x 16, with M = 1 as much time as the products themselves on an A100.
+ * T^2 exponentials.  Memory: 26 T D bytes if each kernel reads all once and every head has
+ * its own keys, T / 3.7 flops a byte.  L2: 2 T^2 D / ROWS bytes for each kernel.  Shared
+ * memory: 512 bytes for 2 M products of 16 x 8 x 16, with M = 1 as much time as the
+ * products themselves on an A100.
  */
 #include "kernels/cuda/flash_launch.h"
 
