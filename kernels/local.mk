@@ -58,7 +58,6 @@ libkernels_a_SOURCES += %D%/cuda/cuda_graph.c
 libkernels_a_SOURCES += %D%/cuda/cuda_launch.h
 libkernels_a_SOURCES += %D%/cuda/cuda_library.c %D%/cuda/cuda_library.h
 libkernels_a_SOURCES += %D%/cuda/cuda_matmul.c %D%/cuda/cuda_matmul.h
-libkernels_a_SOURCES += %D%/cuda/cuda_missing.c
 libkernels_a_SOURCES += %D%/cuda/cuda_ops.c %D%/cuda/cuda_ops.h
 libkernels_a_SOURCES += %D%/cuda/cuda_plan.c %D%/cuda/cuda_plan.h
 libkernels_a_SOURCES += %D%/cuda/cuda_staging.c

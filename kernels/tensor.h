@@ -19,6 +19,10 @@ struct tensor {
     size_t rows, cols, stride;
 };
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Contiguous. */
 struct tensor tensor_of(void *data, enum format format, size_t rows, size_t cols);
 /* `cols` columns from column `first` on; shares the data. */
@@ -26,5 +30,9 @@ struct tensor tensor_columns(struct tensor whole, size_t first, size_t cols);
 /* `rows` rows from row `first` on; shares the data. */
 struct tensor tensor_rows(struct tensor whole, size_t first, size_t rows);
 size_t tensor_bytes(struct tensor tensor); /* of a contiguous one */
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -17,7 +17,7 @@ static cudaError_t ask(int ordinal, bool alone, size_t *available, bool *runnabl
         status = cudaMemGetInfo(available, &memory);
     if (status != cudaSuccess)
         return status;
-    *runnable = false; /* until every operation has its kernel */
+    *runnable = launch_has_code() == cudaSuccess;
     cudaGetLastError();
     return alone ? cudaSuccess : cudaDeviceReset();
 }
@@ -51,6 +51,11 @@ static bool device_read(int ordinal, bool alone, struct device *out, char *note,
     snprintf(out->name, sizeof(out->name), "%.*s", (int)sizeof(out->name) - 1,
              properties.name);
     device_recognise(out);
+    if (!runnable)
+        snprintf(note, note_room,
+                 "this build has code for compute capabilities %s (in tenths); "
+                 "configure --with-cuda-archs=%d for %.60s",
+                 CUDA_ARCHS, 10 * out->major + out->minor, out->name);
     return true;
 }
 
@@ -69,7 +74,6 @@ size_t cuda_devices(struct device *out, size_t room, char *note, size_t note_roo
         snprintf(note, note_room, "CUDA: %s", cudaGetErrorString(status));
         return 0;
     }
-    snprintf(note, note_room, "this build has no CUDA kernels yet");
     for (int i = 0; i < count && found < room; i++)
         if (device_read(i, count == 1, &out[found], note, note_room))
             found++;

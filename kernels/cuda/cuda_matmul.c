@@ -47,9 +47,16 @@ static size_t workspace_for(const struct cuda_backend *cuda)
     return cuda->launch.capability >= 90 ? WORKSPACE_NEW : WORKSPACE_OLD;
 }
 
+/* Of two operands each begins at a multiple of 256. */
+static size_t padded(size_t rounded_bytes)
+{
+    return size_round(rounded_bytes, 256) + 256;
+}
+
 size_t cuda_matmul_room(const struct cuda_backend *cuda, size_t rounded_bytes)
 {
-    return workspace_for(cuda) + SCALES_BYTES + size_round(rounded_bytes, 256);
+    return workspace_for(cuda) + SCALES_BYTES +
+           (rounded_bytes ? padded(rounded_bytes) : 0);
 }
 
 struct cuda_matmul *cuda_matmul_new(const struct cuda_backend *cuda, void *room,
@@ -71,7 +78,8 @@ struct cuda_matmul *cuda_matmul_new(const struct cuda_backend *cuda, void *room,
     matmul->scales = (float *)(void *)((char *)room + matmul->workspace_bytes);
     if (rounded_bytes > 0)
         matmul->areas[matmul->area_count++] =
-            (struct area) { (char *)matmul->scales + SCALES_BYTES, rounded_bytes };
+            (struct area) { (char *)matmul->scales + SCALES_BYTES,
+                            padded(rounded_bytes) };
     status = matmul->library.create(&matmul->handle);
     if (status == CUBLAS_STATUS_SUCCESS)
         matmul->plans =

@@ -109,11 +109,11 @@ static void test_backend_sync_tells_the_first_failure(void **state)
     backend_close(be);
 }
 
-/* No kernels for it yet, or no CUDA in this build: refused, with what to say instead. */
+/* Not there, no code for it, or no CUDA in this build: refused, with what to say instead. */
 static void test_backend_cuda_is_refused_with_a_remedy(void **state)
 {
     struct device gpu = {
-        .kind = DEVICE_CUDA, .name = "Tesla T4", .major = 7, .minor = 5
+        .kind = DEVICE_CUDA, .name = "Tesla T4", .major = 7, .minor = 5, .ordinal = 99
     };
     struct backend_options options = { .device = &gpu };
     struct error err = { 0 };
@@ -136,9 +136,8 @@ static void test_backend_devices_fit_their_room(void **state)
     for (size_t i = 0; i < count; i++) {
         assert_int_equal(devices[i].kind, DEVICE_CUDA);
         assert_true(devices[i].here);
-        assert_false(devices[i].runnable);
     }
-    assert_true(*note != 0);
+    assert_true(count > 0 || *note != 0);
 }
 
 int main(void)
