@@ -25,23 +25,23 @@ enum {
     SUM_ROWS = 8   /* whose loads are under way together */
 };
 
-struct place {
+struct embedding_place {
     int32_t token;
     uint32_t row;
 };
 
 /* One pass over the places by one digit of their token. */
-struct order {
+struct embedding_order {
     const int32_t *tokens; /* of the rows, where `from` is NULL */
-    const struct place *from;
-    struct place *to;
+    const struct embedding_place *from;
+    struct embedding_place *to;
     uint32_t *counts; /* (tiles, DIGITS) */
     uint32_t count, tiles;
     int shift, mask;
 
-    __device__ struct place at(uint32_t i) const
+    __device__ struct embedding_place at(uint32_t i) const
     {
-        struct place first;
+        struct embedding_place first;
 
         if (from)
             return from[i];
@@ -50,13 +50,13 @@ struct order {
         return first;
     }
 
-    __device__ uint32_t digit(struct place place) const
+    __device__ uint32_t digit(struct embedding_place place) const
     {
         return (uint32_t)(place.token >> shift & mask);
     }
 };
 
-static __global__ void __launch_bounds__(DIGITS) order_count(struct order o)
+static __global__ void __launch_bounds__(DIGITS) order_count(struct embedding_order o)
 {
     int *count = (int *)shared_memory(); /* [DIGITS] */
 
@@ -94,7 +94,8 @@ __device__ static inline uint32_t sum_before(uint32_t x, uint32_t *room)
 }
 
 /* Where this tile's places of digit threadIdx.x begin. */
-__device__ static inline uint32_t digit_begin(const struct order &o, uint32_t *room)
+__device__ static inline uint32_t digit_begin(const struct embedding_order &o,
+                                              uint32_t *room)
 {
     uint32_t before = 0, all = 0;
 
@@ -125,7 +126,7 @@ __device__ static inline uint32_t lanes_alike(uint32_t digit, bool there)
 
 /* A warp has TILE_ROUNDS * WARP places in a row; within a round the lanes are in order.
  */
-static __global__ void __launch_bounds__(DIGITS) order_place(struct order o)
+static __global__ void __launch_bounds__(DIGITS) order_place(struct embedding_order o)
 {
     uint32_t *room = (uint32_t *)shared_memory(); /* [TILE_WARPS] */
     uint32_t *next = room + TILE_WARPS;           /* [TILE_WARPS][DIGITS] */
@@ -133,7 +134,7 @@ static __global__ void __launch_bounds__(DIGITS) order_place(struct order o)
     uint32_t first = blockIdx.x * TILE + warp * TILE_ROUNDS * WARP + lane;
     uint32_t *mine = next + warp * DIGITS, begin = digit_begin(o, room);
     uint32_t alike[TILE_ROUNDS], lower = ((uint32_t)1 << lane) - 1;
-    struct place place[TILE_ROUNDS] = {};
+    struct embedding_place place[TILE_ROUNDS] = {};
 
     for (int w = 0; w < TILE_WARPS; w++)
         next[w * DIGITS + threadIdx.x] = 0;
@@ -170,17 +171,17 @@ static __global__ void __launch_bounds__(DIGITS) order_place(struct order o)
     }
 }
 
-struct sum {
+struct embedding_sum {
     view<float> dtable;
     view<const float> dout;
-    const struct place *places;
+    const struct embedding_place *places;
     uint32_t count, cols, pieces; /* of columns, each a warp's */
 };
 
 /* Add the rows of one token, whose first place is `first`, to n * SUM_UNITS columns a
  * lane. */
 template <int n>
-__device__ static inline void sum_token(const struct sum &s, uint32_t first,
+__device__ static inline void sum_token(const struct embedding_sum &s, uint32_t first,
                                         int32_t token, uint32_t col)
 {
     uint32_t lane = threadIdx.x % WARP;
@@ -193,7 +194,8 @@ __device__ static inline void sum_token(const struct sum &s, uint32_t first,
             load<n>(total[u], s.dtable.at((size_t)token, col + u * WARP * n));
     do {
         bool there = lane < SUM_ROWS && first + lane < s.count;
-        struct place next = there ? s.places[first + lane] : place { -1, 0 };
+        struct embedding_place next =
+            there ? s.places[first + lane] : embedding_place { -1, 0 };
         float dout[SUM_ROWS][SUM_UNITS][n];
 
         rows = __popc(__ballot_sync(WHOLE_WARP, there && next.token == token));
@@ -223,7 +225,8 @@ __device__ static inline void sum_token(const struct sum &s, uint32_t first,
 }
 
 /* A warp for each place that is its token's first, and piece of the columns. */
-template <int n> __global__ void __launch_bounds__(SUM_THREADS) sum_kernel(struct sum s)
+template <int n>
+__global__ void __launch_bounds__(SUM_THREADS) embedding_sums(struct embedding_sum s)
 {
     size_t warp = (blockIdx.x * (size_t)SUM_THREADS + threadIdx.x) / WARP;
     size_t warps = gridDim.x * (size_t)SUM_THREADS / WARP;
@@ -238,13 +241,14 @@ template <int n> __global__ void __launch_bounds__(SUM_THREADS) sum_kernel(struc
     }
 }
 
-template <int n> static cudaError_t sum_launch(const struct cuda_launch *to, struct sum s)
+template <int n>
+static cudaError_t sum_launch(const struct cuda_launch *to, struct embedding_sum s)
 {
     size_t most = (size_t)to->multiprocessors * 8, wanted;
 
     s.pieces = (s.cols + SUM_UNITS * WARP * n - 1) / (SUM_UNITS * WARP * n);
     wanted = ((size_t)s.count * s.pieces * WARP + SUM_THREADS - 1) / SUM_THREADS;
-    return launch(to->stream, sum_kernel<n>,
+    return launch(to->stream, embedding_sums<n>,
                   dim3((unsigned)(wanted < most ? wanted : most)), dim3(SUM_THREADS), 0,
                   s);
 }
@@ -253,10 +257,10 @@ template <int n> static cudaError_t sum_launch(const struct cuda_launch *to, str
  * the scratch. */
 static cudaError_t order_launch(const struct cuda_launch *to, const int32_t *tokens,
                                 size_t count, size_t vocabulary,
-                                const struct place **sorted)
+                                const struct embedding_place **sorted)
 {
-    struct order o = {};
-    struct place *places = (struct place *)to->scratch;
+    struct embedding_order o = {};
+    struct embedding_place *places = (struct embedding_place *)to->scratch;
     int bits = 1, digits;
     cudaError_t status = cudaSuccess;
 
@@ -287,8 +291,8 @@ static cudaError_t order_launch(const struct cuda_launch *to, const int32_t *tok
 static size_t rows_at_once(const struct cuda_launch *to)
 {
     size_t most = TILES_MOST;
-    size_t tiles =
-        to->scratch_bytes / (2 * TILE * sizeof(struct place) + DIGITS * sizeof(int));
+    size_t tiles = to->scratch_bytes /
+                   (2 * TILE * sizeof(struct embedding_place) + DIGITS * sizeof(int));
 
     return (tiles < most ? tiles : most) * TILE;
 }
@@ -307,7 +311,7 @@ cudaError_t launch_embedding_backward(const struct cuda_launch *to,
         return cudaErrorNotSupported;
     for (size_t first = 0; first < rows && status == cudaSuccess; first += most) {
         size_t count = rows - first < most ? rows - first : most;
-        struct sum s = {};
+        struct embedding_sum s = {};
 
         s.dtable = view_of<float>(op->dtable);
         s.dout = view_of<const float>(op->dout);

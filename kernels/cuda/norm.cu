@@ -25,7 +25,7 @@ enum {
     SLICE_ROWS = 4,     /* at least */
 };
 
-struct forward {
+struct norm_rows {
     const float *x;
     const void *delta;
     float *sum;
@@ -70,7 +70,7 @@ __device__ static inline void load_weight(float out[UNIT], any_view weight, unsi
 /* 8 units a thread only where a warp has a row. */
 template <int per, typename D, typename T>
 __global__ void __launch_bounds__(per > 4 ? FORWARD_THREADS : THREADS_MOST)
-    norm_forward(struct forward f)
+    norm_forward(struct norm_rows f)
 {
     float *room = (float *)shared_memory();
     unsigned row_threads = per > 4 ? WARP : f.row_threads;
@@ -137,7 +137,7 @@ static unsigned row_threads_of(size_t units, int per)
 }
 
 template <int per, typename D, typename T>
-static cudaError_t forward_launch(const struct cuda_launch *to, struct forward f)
+static cudaError_t forward_launch(const struct cuda_launch *to, struct norm_rows f)
 {
     unsigned groups;
     size_t blocks = (size_t)to->multiprocessors * BLOCKS, wanted;
@@ -151,7 +151,8 @@ static cudaError_t forward_launch(const struct cuda_launch *to, struct forward f
 }
 
 template <typename D, typename T>
-static cudaError_t forward_by_cols(const struct cuda_launch *to, const struct forward &f)
+static cudaError_t forward_by_cols(const struct cuda_launch *to,
+                                   const struct norm_rows &f)
 {
     size_t units = f.cols / UNIT;
 
@@ -160,7 +161,7 @@ static cudaError_t forward_by_cols(const struct cuda_launch *to, const struct fo
     return forward_launch<4, D, T>(to, f);
 }
 
-struct forward_any {
+struct norm_any {
     any_view x, delta, sum, out, weight;
     float *rstd;
     size_t rows, cols;
@@ -168,8 +169,7 @@ struct forward_any {
 };
 
 /* A block a row, whatever its length, formats and alignment. */
-static __global__ void __launch_bounds__(THREADS_MOST)
-    norm_forward_any(struct forward_any f)
+static __global__ void __launch_bounds__(THREADS_MOST) norm_forward_any(struct norm_any f)
 {
     float *room = (float *)shared_memory();
 
@@ -216,9 +216,9 @@ static bool units_fit(struct tensor x)
     return x.cols % UNIT == 0 && cells_aligned(x, UNIT);
 }
 
-static struct forward forward_of(const struct op_rmsnorm *op)
+static struct norm_rows forward_of(const struct op_rmsnorm *op)
 {
-    struct forward f = {};
+    struct norm_rows f = {};
 
     f.x = (const float *)op->x.data;
     f.delta = op->delta.data;
@@ -254,20 +254,20 @@ cudaError_t launch_rmsnorm(const struct cuda_launch *to, const struct op_rmsnorm
         return BY_FORMAT(
             second, D,
             BY_FORMAT(op->out.format, T, forward_by_cols<D, T>(to, forward_of(op))));
-    struct forward_any any = { any_view_of(op->x),
-                               any_view_of(op->delta),
-                               any_view_of(op->sum),
-                               any_view_of(op->out),
-                               any_view_of(op->weight),
-                               (float *)op->rstd.data,
-                               op->x.rows,
-                               op->x.cols,
-                               op->eps };
+    struct norm_any any = { any_view_of(op->x),
+                            any_view_of(op->delta),
+                            any_view_of(op->sum),
+                            any_view_of(op->out),
+                            any_view_of(op->weight),
+                            (float *)op->rstd.data,
+                            op->x.rows,
+                            op->x.cols,
+                            op->eps };
     return launch(to->stream, norm_forward_any, any_grid(to, any.rows),
                   dim3(any_threads(any.cols)), WARP * sizeof(float), any);
 }
 
-struct backward {
+struct norm_slices {
     const float *x;
     const void *dout;
     float *dx;
@@ -286,7 +286,7 @@ struct backward {
  * and at the end the block's groups of threads are added in order.
  */
 template <typename T>
-__global__ void __launch_bounds__(THREADS_MOST) norm_backward(struct backward b)
+__global__ void __launch_bounds__(THREADS_MOST) norm_backward(struct norm_slices b)
 {
     enum { per = BACKWARD_UNITS };
     float *room = (float *)shared_memory(), *others = room + 2 * WARP;
@@ -370,7 +370,7 @@ __global__ void __launch_bounds__(THREADS_MOST) norm_backward(struct backward b)
 }
 
 template <typename T>
-static cudaError_t backward_typed(const struct cuda_launch *to, struct backward b,
+static cudaError_t backward_typed(const struct cuda_launch *to, struct norm_slices b,
                                   size_t slices)
 {
     unsigned groups;
@@ -382,7 +382,7 @@ static cudaError_t backward_typed(const struct cuda_launch *to, struct backward 
                   (2 * WARP + (groups > 1 ? b.cols : 0)) * sizeof(float), b);
 }
 
-struct backward_any {
+struct norm_slices_any {
     any_view dx, dcopy, dout, x, weight;
     const float *rstd;
     size_t rows, cols;
@@ -392,7 +392,7 @@ struct backward_any {
 
 /* The same for anything: what a column gives to dweight is added up in the scratch. */
 static __global__ void __launch_bounds__(THREADS_MOST)
-    norm_backward_any(struct backward_any b)
+    norm_backward_any(struct norm_slices_any b)
 {
     float *room = (float *)shared_memory();
     size_t first = blockIdx.x * b.slices.rows, last = first + b.slices.rows;
@@ -424,25 +424,25 @@ static cudaError_t backward_any_launch(const struct cuda_launch *to,
                                        const struct op_rmsnorm_backward *op, float *sums,
                                        struct slices slices)
 {
-    struct backward_any any = { any_view_of(op->dx),
-                                any_view_of(op->dcopy),
-                                any_view_of(op->dout),
-                                any_view_of(op->x),
-                                any_view_of(op->weight),
-                                (const float *)op->rstd.data,
-                                op->x.rows,
-                                op->x.cols,
-                                sums,
-                                slices };
+    struct norm_slices_any any = { any_view_of(op->dx),
+                                   any_view_of(op->dcopy),
+                                   any_view_of(op->dout),
+                                   any_view_of(op->x),
+                                   any_view_of(op->weight),
+                                   (const float *)op->rstd.data,
+                                   op->x.rows,
+                                   op->x.cols,
+                                   sums,
+                                   slices };
 
     return launch(to->stream, norm_backward_any, dim3((unsigned)slices.count),
                   dim3(any_threads(any.cols)), WARP * sizeof(float), any);
 }
 
-static struct backward backward_of(const struct op_rmsnorm_backward *op, float *sums,
-                                   struct slices slices)
+static struct norm_slices backward_of(const struct op_rmsnorm_backward *op, float *sums,
+                                      struct slices slices)
 {
-    struct backward b = {};
+    struct norm_slices b = {};
 
     b.x = (const float *)op->x.data;
     b.dout = op->dout.data;

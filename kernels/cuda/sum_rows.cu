@@ -11,7 +11,7 @@
 
 enum { SUM_WARPS = 8, SUM_AT_ONCE = 8, SLICE_ROWS = 64 };
 
-struct sum_rows {
+struct sum_rows_slices {
     const void *x;
     float *sums; /* (slices, cols) */
     size_t rows, cols, stride, slice_rows, tiles;
@@ -22,7 +22,8 @@ struct sum_rows {
  * SUM_WARPS-th row, then the warps are added in order: which n is taken does not matter.
  */
 template <int n, typename T>
-__global__ void __launch_bounds__(WARP *SUM_WARPS) sum_slices(struct sum_rows s)
+__global__ void __launch_bounds__(WARP *SUM_WARPS)
+    sum_rows_kernel(struct sum_rows_slices s)
 {
     float *room = (float *)shared_memory(); /* [SUM_WARPS][n][WARP] */
     unsigned warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
@@ -65,7 +66,7 @@ template <int n, typename T>
 static cudaError_t sum_launch(const struct cuda_launch *to, const struct op_sum_rows *op,
                               struct slices slices)
 {
-    struct sum_rows s = {};
+    struct sum_rows_slices s = {};
 
     s.x = op->x.data;
     s.sums = (float *)to->scratch;
@@ -74,8 +75,9 @@ static cudaError_t sum_launch(const struct cuda_launch *to, const struct op_sum_
     s.stride = op->x.stride;
     s.slice_rows = slices.rows;
     s.tiles = (s.cols + WARP * n - 1) / (WARP * n);
-    return launch(to->stream, sum_slices<n, T>, dim3((unsigned)(s.tiles * slices.count)),
-                  dim3(WARP * SUM_WARPS), SUM_WARPS * WARP * n * sizeof(float), s);
+    return launch(to->stream, sum_rows_kernel<n, T>,
+                  dim3((unsigned)(s.tiles * slices.count)), dim3(WARP * SUM_WARPS),
+                  SUM_WARPS * WARP * n * sizeof(float), s);
 }
 
 template <typename T>
