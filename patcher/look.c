@@ -10,6 +10,7 @@
 #include "base/size.h"
 #include "patcher/rules.h"
 #include "patcher/schema.h"
+#include "precision/probe.h"
 #include "train/safetensors.h"
 #include "train/shapes.h"
 
@@ -117,16 +118,20 @@ static void bind(const struct looker *looker, struct look *look)
     free(dir);
     free(run);
     schema_bind(&look->document, looker->arena, &look->plan);
+    if (look->plan.ranks == 1 && probe_named(look->plan.device_wanted) > 1)
+        look->plan.ranks = (int64_t)probe_named(look->plan.device_wanted);
     look->has_plan = true;
 }
 
+/* What one process may use: those of a CPU share its memory. */
 static uint64_t find_limit(const struct plan *plan, const struct device *device)
 {
     struct error ignored = { 0 };
     uint64_t limit;
 
-    return device && memory_limit(plan->memory_limit, device, &limit, &ignored) ? limit
-                                                                                : 0;
+    if (!device || !memory_limit(plan->memory_limit, device, &limit, &ignored))
+        return 0;
+    return device->kind == DEVICE_CPU ? limit / plan_ranks(plan) : limit;
 }
 
 void look_at(struct looker *looker, const char *data, size_t len, struct look *out)

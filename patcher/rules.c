@@ -406,6 +406,16 @@ static const struct rule rules[] = {
           "device "
           "before the job.",
       .source = "CUDA C++ Programming Guide; kaggle-cli#1151" },
+    { .id = "TS207",
+      .title = "more ranks than GPUs",
+      .severity = SEVERITY_ERROR,
+      .run = rule_ranks,
+      .explain =
+          "Each rank trains on a GPU of its own, and GPUs that train together are of one "
+          "compute capability. Two processes on one GPU would take turns and need twice "
+          "the memory. To keep the batch of a step with fewer ranks, multiply "
+          "gradient_accumulation_steps by what ranks is divided by.",
+      .source = "trainspool-job(5)" },
 
     { .id = "TS301",
       .title = "the job will not fit into memory",

@@ -3,6 +3,8 @@
 
 #include "patcher/rules_parts.h"
 
+#include "precision/probe.h"
+
 #include <string.h>
 
 /* fp16 is asked for, and it is not noscaler's or fp32's own business. */
@@ -150,4 +152,43 @@ void rule_no_fp8(struct rule_context *context)
     finding.note = bf16 ? "bf16 is the nearest it has" : NULL;
     if (rule_set(context, &finding, "fp8", "false", NULL) && bf16)
         rule_set(context, &finding, "bf16", "true", "fp8");
+}
+
+static const char *ranks_trouble(const struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+    long long ranks = plan->ranks;
+    size_t named = probe_named(plan->device_wanted);
+
+    if (named > 0 && (int64_t)named != plan->ranks)
+        return arena_printf(context->arena, "ranks: %lld, but device: %s names %zu", ranks,
+                            plan->device_wanted, named);
+    if (rule_on_gpu(context) && context->device->peers > 0 &&
+        context->device->peers < plan->ranks)
+        return arena_printf(context->arena,
+                            "ranks: %lld wants as many GPUs of one kind, and this machine "
+                            "has %d",
+                            ranks, context->device->peers);
+    return NULL;
+}
+
+void rule_ranks(struct rule_context *context)
+{
+    const struct proposal to = rule_proposal(context);
+    const struct entry *block = document_find(context->document, "trainspool");
+    const struct entry *entry =
+        block ? node_find(node_value(block->value), "ranks") : NULL;
+    const char *trouble =
+        entry && !context->plan->external ? ranks_trouble(context) : NULL;
+
+    if (trouble)
+        propose_remark(
+            &to,
+            &(struct finding) {
+                .rule = "TS207",
+                .severity = SEVERITY_ERROR,
+                .message = trouble,
+                .note = "fewer ranks with more gradient_accumulation_steps make the same "
+                        "steps; device: cpu has room for any number" },
+            entry);
 }

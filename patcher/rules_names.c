@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "patcher/schema.h"
 #include "patcher/schema_value.h"
+#include "precision/probe.h"
 #include "train/dataset_reader.h"
 #include "train/dataset_source.h"
 #include "train/template.h"
@@ -92,11 +93,9 @@ void rule_wanted_device(struct rule_context *context)
     const struct entry *entry =
         block ? node_find(node_value(block->value), "device") : NULL;
     const char *wanted = entry ? node_value(entry->value)->text : "";
-    bool numbered = strncmp(wanted, "cuda:", 5) == 0 && wanted[5] &&
-                    wanted[5 + strspn(wanted + 5, "0123456789")] == 0;
 
-    if (!entry || context->plan->external || node_is_null(entry->value) || numbered ||
-        strcmp(wanted, "auto") == 0 || strcmp(wanted, "cpu") == 0 ||
+    if (!entry || context->plan->external || node_is_null(entry->value) ||
+        probe_named(wanted) > 0 || strcmp(wanted, "auto") == 0 || strcmp(wanted, "cpu") == 0 ||
         strcmp(wanted, "cuda") == 0)
         return;
     propose_remark(&to,
@@ -104,8 +103,8 @@ void rule_wanted_device(struct rule_context *context)
                        .rule = "TS705",
                        .severity = SEVERITY_ERROR,
                        .message =
-                           "device must be auto, cpu, cuda or cuda:N; a card that is not "
-                           "in this machine is named with --device" },
+                           "device must be auto, cpu, cuda, cuda:N or cuda:N,M; a card "
+                           "that is not in this machine is named with --device" },
                    entry);
 }
 

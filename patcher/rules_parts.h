@@ -29,6 +29,7 @@ void rule_no_code(struct rule_context *context);         /* TS201 */
 void rule_no_tensor_cores(struct rule_context *context); /* TS202 */
 void rule_slow_fp16(struct rule_context *context);       /* TS203 */
 void rule_p100(struct rule_context *context);            /* TS204 */
+void rule_ranks(struct rule_context *context);           /* TS207 */
 void rule_memory(struct rule_context *context);          /* TS301, TS302 */
 void rule_checkpointing(struct rule_context *context);   /* TS303 */
 void rule_optimizer(struct rule_context *context);       /* TS307 */

@@ -949,7 +949,12 @@ const struct key schema_block_rows[] = {
     { TS_USED(BLOCK, "policy", KEY_ENUM, "sound"), .values = policies,
       .into = TS_INTO(policy), .help = "which edits count as right: see POLICIES" },
     { TS_USED(BLOCK, "device", KEY_TEXT, "auto"), .into = TS_INTO(device_wanted),
-      .help = "auto, cpu, cuda or cuda:N" },
+      .help = "auto, cpu, cuda, cuda:N, or cuda:N,M for several" },
+    { TS_USED(BLOCK, "ranks", KEY_INT, "1"), .min = 1, .max = DEVICE_RANKS_MAX,
+      .into = TS_INTO(ranks),
+      .help = "processes that train one model together, each on a GPU of its own (or, on a "
+              "CPU, with its share of the threads). As under torchrun, the batch of a step "
+              "is per_device_train_batch_size x gradient_accumulation_steps x ranks" },
     { TS_USED(BLOCK, "target", KEY_ENUM, "native"), .values = targets,
       .later = "external",
       .help = "native trains here; external checks a job for a Hugging Face script" },
@@ -978,6 +983,5 @@ const struct key schema_block_rows[] = {
     TS_IDLE(BLOCK, "env", KEY_MAP, NULL, "environment of that command"),
     { TS_USED(BLOCK, "versions", KEY_MAP, NULL),
       .help = "versions the command runs with, as {transformers: 5.1}" },
-    TS_IDLE(BLOCK, "ranks", KEY_INT, "1", ONE_DEVICE),
 };
 const size_t schema_block_count = TS_COUNT(schema_block_rows);

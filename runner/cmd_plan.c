@@ -68,9 +68,11 @@ static json_t *batch_object(const struct plan *plan)
                                          "gradient_accumulation_steps", "devices",
                                          "effective" };
     int64_t values[] = { plan->per_device_train_batch_size,
-                         plan->gradient_accumulation_steps, 1,
+                         plan->gradient_accumulation_steps,
+                         (int64_t)plan_ranks(plan),
                          plan->per_device_train_batch_size *
-                             plan->gradient_accumulation_steps };
+                             plan->gradient_accumulation_steps *
+                             (int64_t)plan_ranks(plan) };
 
     return integers(names, values, 4);
 }
@@ -146,10 +148,12 @@ static void add_batch(struct text *out, const struct page *page)
 {
     int64_t micro = page->plan->per_device_train_batch_size;
     int64_t windows = page->plan->gradient_accumulation_steps;
+    int64_t ranks = (int64_t)plan_ranks(page->plan);
 
-    text_addf(out,
-              "  batch       %" PRId64 " samples x %" PRId64 " = %" PRId64 " a step\n",
-              micro, windows, micro * windows);
+    text_addf(out, "  batch       %" PRId64 " samples x %" PRId64, micro, windows);
+    if (ranks > 1)
+        text_addf(out, " x %" PRId64 " ranks", ranks);
+    text_addf(out, " = %" PRId64 " a step\n", micro * windows * ranks);
     text_adds(out, "  steps       ");
     if (page->has_steps)
         text_addf(out,
