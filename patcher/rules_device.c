@@ -161,14 +161,15 @@ static const char *ranks_trouble(const struct rule_context *context)
     size_t named = probe_named(plan->device_wanted);
 
     if (named > 0 && (int64_t)named != plan->ranks)
-        return arena_printf(context->arena, "ranks: %lld, but device: %s names %zu", ranks,
-                            plan->device_wanted, named);
+        return arena_printf(context->arena, "ranks: %lld, but device: %s names %zu",
+                            ranks, plan->device_wanted, named);
     if (rule_on_gpu(context) && context->device->peers > 0 &&
         context->device->peers < plan->ranks)
-        return arena_printf(context->arena,
-                            "ranks: %lld wants as many GPUs of one kind, and this machine "
-                            "has %d",
-                            ranks, context->device->peers);
+        return arena_printf(
+            context->arena,
+            "ranks: %lld wants as many GPUs of one kind, and this machine "
+            "has %d",
+            ranks, context->device->peers);
     return NULL;
 }
 

@@ -19,6 +19,7 @@
 #include "runner/inspect.h"
 #include "runner/job.h"
 #include "runner/meter.h"
+#include "runner/ranks.h"
 #include "runner/report.h"
 
 /* state.json follows the steps, but not every one of a thousand a second. */
@@ -157,6 +158,53 @@ static void on_logged(void *context, const char *line)
     meter_log(&attempt->meter, line);
 }
 
+/* The other ranks, where the job has several; plan->device becomes rank 0's. */
+static bool start_ranks(struct attempt *attempt, struct ranks *out, struct error *err)
+{
+    struct plan *plan = &attempt->look.patch.plan;
+    size_t count = plan_ranks(plan);
+    struct device devices[DEVICE_RANKS_MAX];
+    const struct ranks_start how = { .options = attempt->options,
+                                     .job = &attempt->job,
+                                     .log = attempt->log,
+                                     .lock = attempt->lock_fd,
+                                     .count = (int)count,
+                                     .devices = devices };
+
+    if (count == 1)
+        return true;
+    if (!machine_devices(attempt->machine, plan->device_wanted, count, devices, err))
+        return false;
+    plan->device = devices[0];
+    return ranks_start(&how, out, err);
+}
+
+/* A run whose rank fell falls as it did, so that it is settled as one: told, and tried
+ * again. */
+static void fall(struct attempt *attempt, int number)
+{
+    log_line(attempt->log, LOG_ERROR, "job %s: ends as that rank did", attempt->job.name);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+static bool train_ranks(struct attempt *attempt, struct trainer_options *how,
+                        struct error *err)
+{
+    struct ranks ranks = { 0 };
+    bool ok = start_ranks(attempt, &ranks, err);
+    int number;
+
+    if (ok) {
+        how->group = ranks.group.ranks > 1 ? &ranks.group : NULL;
+        ok = trainer_run(&attempt->look.patch.plan, how, err);
+    }
+    number = ranks_end(&ranks, attempt->log);
+    if (!ok && number)
+        fall(attempt, number);
+    return ok;
+}
+
 static bool train(struct attempt *attempt, struct error *err)
 {
     struct trainer_options how = { .log = attempt->log,
@@ -169,8 +217,12 @@ static bool train(struct attempt *attempt, struct error *err)
                                    .no_onednn = attempt->options->no_onednn };
     struct plan *plan = &attempt->look.patch.plan;
 
-    snprintf(attempt->record.device, sizeof(attempt->record.device), "%s",
-             plan->device.name);
+    if (plan_ranks(plan) > 1)
+        snprintf(attempt->record.device, sizeof(attempt->record.device), "%zu x %.70s",
+                 plan_ranks(plan), plan->device.name);
+    else
+        snprintf(attempt->record.device, sizeof(attempt->record.device), "%s",
+                 plan->device.name);
     attempt->record.resume =
         true; /* whatever ends this attempt, the next goes on from it */
     /* a person who says --resume means the last checkpoint there is, under whatever text
@@ -181,9 +233,9 @@ static bool train(struct attempt *attempt, struct error *err)
     if (!job_event(&attempt->job, &attempt->record, EVENT_STARTED, NULL, err))
         return false;
     log_line(attempt->log, LOG_INFO, "job %s: attempt %" PRId64 " on %s%s",
-             attempt->job.name, attempt->record.attempt, plan->device.name,
+             attempt->job.name, attempt->record.attempt, attempt->record.device,
              how.resume ? ", going on from the last checkpoint if there is one" : "");
-    return trainer_run(plan, &how, err);
+    return train_ranks(attempt, &how, err);
 }
 
 struct ending {

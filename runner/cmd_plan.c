@@ -68,8 +68,7 @@ static json_t *batch_object(const struct plan *plan)
                                          "gradient_accumulation_steps", "devices",
                                          "effective" };
     int64_t values[] = { plan->per_device_train_batch_size,
-                         plan->gradient_accumulation_steps,
-                         (int64_t)plan_ranks(plan),
+                         plan->gradient_accumulation_steps, (int64_t)plan_ranks(plan),
                          plan->per_device_train_batch_size *
                              plan->gradient_accumulation_steps *
                              (int64_t)plan_ranks(plan) };

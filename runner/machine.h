@@ -18,14 +18,16 @@ struct machine {
 bool machine_open(const char *wanted, struct machine *machine, struct error *err);
 
 /*
- * The device for a job's text: what `trainspool.device` or `use_cpu` ask for; of the several
- * that `trainspool.ranks` takes the one with the least memory free; a GPU that was asked for
- * and that this build has no code for, so that TS201 refuses it.  ERROR_DEVICE when the
- * machine has no such thing.  Any text will do, also one that is no job.
+ * The device for a job's text: what `trainspool.device` or `use_cpu` ask for; of the
+ * several that `trainspool.ranks` takes the one with the least memory free; a GPU that
+ * was asked for and that this build has no code for, so that TS201 refuses it.
+ * ERROR_DEVICE when the machine has no such thing.  Any text will do, also one that is no
+ * job.
  */
 bool machine_device(const struct machine *machine, const char *data, size_t len,
                     struct device *out, struct error *err);
-/* The devices of a plan's ranks, as probe_take.  ERROR_DEVICE where there are not as many. */
+/* The devices of a plan's ranks, as probe_take.  ERROR_DEVICE where there are not as
+ * many. */
 bool machine_devices(const struct machine *machine, const char *wanted, size_t ranks,
                      struct device out[DEVICE_RANKS_MAX], struct error *err);
 

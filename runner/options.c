@@ -70,6 +70,10 @@ static const struct option_row rows[OPTION_IDS] = {
                          "when stopped" },
     [OPTION_LOCK_FD] = { "lock-fd", 0, OPTION_IS_NUMBER, "N", NULL, INTO(lock_fd),
                          "the lock of the job is already held, as descriptor N" },
+    [OPTION_RANK] = { "rank", 0, OPTION_IS_NUMBER, "N", NULL, INTO(rank),
+                      "be rank N of a job that has several; rank 0 starts the others" },
+    [OPTION_LINK_FD] = { "link-fd", 0, OPTION_IS_NUMBER, "N", NULL, INTO(link_fd),
+                         "rank 0 is at the other end of descriptor N" },
     [OPTION_NO_ONEDNN] = { "no-onednn", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(no_onednn),
                            "use the program's own matrix products on a CPU" },
     [OPTION_COLOR] = { "color", 0, OPTION_IS_TEXT, "WHEN", color_words, INTO(color),
@@ -251,7 +255,7 @@ bool options_read(int argc, char **argv, const char *program,
     int got;
 
     *out = (struct options) {
-        .program = program, .command = command, .lock_fd = -1, .lines = -1
+        .program = program, .command = command, .lock_fd = -1, .link_fd = -1, .lines = -1
     };
     getopt_fill(command, &table);
     opterr = 0;

@@ -32,6 +32,8 @@ enum option_id {
     OPTION_FROZEN,
     OPTION_SPOOLED,
     OPTION_LOCK_FD,
+    OPTION_RANK,
+    OPTION_LINK_FD,
     OPTION_NO_ONEDNN,
     /* every command takes those from here on */
     OPTION_COLOR,
@@ -76,7 +78,8 @@ struct options {
 
     const char *device, *fail_on, *to, *color;
     const char *const *set; /* NULL-ended; NULL: none */
-    int64_t lock_fd, lines; /* -1: not given */
+    int64_t lock_fd, link_fd, lines; /* -1: not given */
+    int64_t rank;
     bool json, sarif, diff, unsafe, force, no_patch, resume, once, follow, raw, known;
     bool probe, steps, frozen, spooled, no_onednn;
     bool quiet, verbose, help, version;

@@ -1,6 +1,7 @@
 /*
- * runner/train_main.c - trainspool-train: one job, one device, one process.  What touches
- * a driver, a model or data happens here and never in trainspool, which must not fall.
+ * runner/train_main.c - trainspool-train: one job, one device, one process (and one more
+ * for each further rank).  What touches a driver, a model or data happens here and never
+ * in trainspool, which must not fall.
  */
 #include "config.h"
 
@@ -12,6 +13,7 @@
 #include "kernels/backend.h"
 #include "runner/attempt.h"
 #include "runner/count.h"
+#include "runner/ranks.h"
 #include "runner/report.h"
 
 static const struct command train_command = {
@@ -21,7 +23,8 @@ static const struct command train_command = {
     .most = 1,
     .takes = TAKES(OPTION_DEVICE) | TAKES(OPTION_RESUME) | TAKES(OPTION_PROBE) |
              TAKES(OPTION_STEPS) | TAKES(OPTION_FROZEN) | TAKES(OPTION_SPOOLED) |
-             TAKES(OPTION_LOCK_FD) | TAKES(OPTION_NO_ONEDNN),
+             TAKES(OPTION_LOCK_FD) | TAKES(OPTION_RANK) | TAKES(OPTION_LINK_FD) |
+             TAKES(OPTION_NO_ONEDNN),
     .help = "train one job, here and now, in this process",
     .more = "This is what trainspool run and trainspool watch start.  It follows the job "
             "as it "
@@ -111,8 +114,9 @@ static int train(const struct options *options)
         error_set(&err, ERROR_USAGE, "which job?  %s --help tells more",
                   options->program);
     else if (open_machine(options, &machine, &err))
-        return options->steps ? count_steps(options, &machine)
-                              : attempt_run(options, &machine, &stop_signal);
+        return options->rank > 0 ? ranks_follow(options, &machine)
+               : options->steps  ? count_steps(options, &machine)
+                                 : attempt_run(options, &machine, &stop_signal);
     report_error(options->program, &err);
     return report_exit(err.code);
 }

@@ -4,6 +4,7 @@
 #include "runner/worker.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,9 @@
 #include "base/arena.h"
 
 enum { LONGEST_PATIENCE = 60 };
+enum {
+    RANKS_END_MS = 3000
+}; /* a GPU's driver takes its time over a process that was killed */
 
 double worker_patience(const struct job_record *record)
 {
@@ -76,11 +80,26 @@ static bool was_paused(int status)
     return status < 0 || (WIFEXITED(status) && WEXITSTATUS(status) > 128);
 }
 
+/* The ranks of a job hold its lock too, and end a moment after the one that was our
+ * child. */
+static int lock_of_ended(const struct job *job, bool ours, bool *busy, struct error *err)
+{
+    int lock = job_lock(job, busy, err);
+
+    for (int waited = 0; ours && lock < 0 && *busy && waited < RANKS_END_MS;
+         waited += 5) {
+        poll(NULL, 0, 5);
+        *busy = false;
+        lock = job_lock(job, busy, err);
+    }
+    return lock;
+}
+
 bool worker_settle(const struct job *job, int status, bool forgive,
                    struct job_record *record, struct error *err)
 {
     bool busy = false, ok = true;
-    int lock = job_lock(job, &busy, err);
+    int lock = lock_of_ended(job, status >= 0 && WIFSIGNALED(status), &busy, err);
 
     if (lock < 0 && !busy)
         return false;

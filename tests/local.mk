@@ -161,6 +161,7 @@ script_tests += %D%/cli/manual.t
 script_tests += %D%/cli/broken.t
 script_tests += %D%/cli/samples.t
 script_tests += %D%/cli/patch.t
+script_tests += %D%/cli/ranks.t
 script_tests += %D%/cli/readme.t
 script_tests += %D%/cli/run.t
 script_tests += %D%/cli/spool.t
