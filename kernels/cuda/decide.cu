@@ -19,23 +19,35 @@ struct squares {
     size_t numbers, cols, stride;
 };
 
-/* Numbers i onwards, n of them, which lie in one row. */
-template <typename T, int n>
+__device__ static size_t place_of(const squares &x, size_t i)
+{
+    return x.stride == x.cols ? i : i / x.cols * x.stride + i % x.cols;
+}
+
+/* Numbers i onwards, n of them; `wide`: in one row and aligned, so that they come at once. */
+template <typename T, int n, bool wide>
 __device__ static float squares_of(const squares &x, size_t i)
 {
-    size_t at = x.stride == x.cols ? i : i / x.cols * x.stride + i % x.cols;
+    const T *data = (const T *)x.data;
     float in[n], sum = 0;
 
-    load<n>(in, (const T *)x.data + at);
+    if (wide) {
+        load<n>(in, data + place_of(x, i));
+    } else {
+#pragma unroll
+        for (int j = 0; j < n; j++)
+            in[j] = to_float(data[place_of(x, i + j)]);
+    }
 #pragma unroll
     for (int j = 0; j < n; j++)
         sum += in[j] * in[j];
     return sum;
 }
 
-/* Some numbers of a thread are added up in fp32, all else in double. */
-template <typename T, int n>
-static __global__ void __launch_bounds__(SQUARE_THREADS)
+/* Some numbers of a thread are added up in fp32, all else in double; one order for both ways
+ * of reading. */
+template <typename T, int n, bool wide>
+static __global__ void __launch_bounds__(SQUARE_THREADS, 4)
     square_blocks(double *sums, const squares x)
 {
     double *room = (double *)shared_memory();
@@ -48,13 +60,13 @@ static __global__ void __launch_bounds__(SQUARE_THREADS)
 
 #pragma unroll
         for (int k = 0; k < SQUARE_PACKS; k++)
-            part[k] = squares_of<T, n>(x, i + k * apart);
+            part[k] = squares_of<T, n, wide>(x, i + k * apart);
         sum += (double)((part[0] + part[1]) + (part[2] + part[3]));
     }
     for (; i < end; i += apart)
-        sum += (double)squares_of<T, n>(x, i);
+        sum += (double)squares_of<T, n, wide>(x, i);
     if (blockIdx.x == 0 && end + threadIdx.x < x.numbers)
-        sum += (double)squares_of<T, 1>(x, end + threadIdx.x);
+        sum += (double)squares_of<T, 1, wide>(x, end + threadIdx.x);
     sum = block_sum(sum, room);
     if (threadIdx.x == 0)
         sums[blockIdx.x] = sum;
@@ -85,8 +97,8 @@ static cudaError_t launch_squares(const struct cuda_launch *to, const squares &x
 
     if (blocks)
         status = launch(to->stream,
-                        whole && (uintptr_t)x.data % 16 == 0 ? square_blocks<T, n>
-                                                        : square_blocks<T, 1>,
+                        whole && (uintptr_t)x.data % 16 == 0 ? square_blocks<T, n, true>
+                                                        : square_blocks<T, n, false>,
                         dim3(blocks), dim3(SQUARE_THREADS), WARP * sizeof(double), sums, x);
     if (status != cudaSuccess)
         return status;

@@ -18,7 +18,7 @@
 enum { ORDER_THREADS = 1024, COPY_THREADS = 128 };
 /* Words from which on a row is worth a large block. */
 enum { LARGE_ROW = 8192, LARGE_BLOCK = 1024, SMALL_BLOCK = 128 };
-enum { PACKS = 4 };
+enum { GROUP = 4, PACKS = 4 };
 
 #define LOG2_E 1.44269504f
 
@@ -163,26 +163,34 @@ __device__ static float exp_of(float x, float top)
     return exp2_fast((x - top) * LOG2_E);
 }
 
-/* x[k]: n logits, `apart` numbers after those of k - 1.  All are under way before one is used. */
-template <int n, int packs>
+/*
+ * x[k]: n logits, `apart` numbers after those of k - 1.  All are under way before one is used.
+ * `wide`: they are aligned to be read n at once.
+ */
+template <int n, int packs, bool wide>
 __device__ static void load_packs(float x[packs][n], const float *logits, size_t apart)
 {
     pack<float, n> in[packs];
 
 #pragma unroll
     for (int k = 0; k < packs; k++)
-        in[k] = *(const pack<float, n> *)(logits + k * apart);
+        if (wide)
+            in[k] = *(const pack<float, n> *)(logits + k * apart);
+        else
+#pragma unroll
+            for (int j = 0; j < n; j++)
+                in[k].at[j] = logits[k * apart + j];
 #pragma unroll
     for (int i = 0; i < packs * n; i++)
         x[i / n][i % n] = in[i / n].at[i % n];
 }
 
-template <int n, int packs>
+template <int n, int packs, bool wide>
 __device__ static void row_add(row_sum *row, const float *logits, size_t apart)
 {
     float x[packs][n], top = row->top;
 
-    load_packs<n, packs>(x, logits, apart);
+    load_packs<n, packs, wide>(x, logits, apart);
 #pragma unroll
     for (int i = 0; i < packs * n; i++) {
         top = fmaxf(top, x[i / n][i % n]);
@@ -197,17 +205,22 @@ __device__ static void row_add(row_sum *row, const float *logits, size_t apart)
         row->sum += exp_of(x[i / n][i % n], top);
 }
 
-/* This thread's part of a row: every blockDim.x-th pack, PACKS of them at once. */
-template <int n>
+/*
+ * This thread's part of a row: every blockDim.x-th group of GROUP logits, PACKS of them at
+ * once, in one order whether they are read together or not.
+ */
+template <bool wide>
 __device__ static row_sum row_part(const float *logits, size_t cols)
 {
-    size_t apart = blockDim.x * n, i = threadIdx.x * n;
+    size_t apart = blockDim.x * GROUP, i = threadIdx.x * GROUP;
     row_sum row = { -FLT_MAX, 0, 0 };
 
-    for (; i + (PACKS - 1) * apart < cols; i += PACKS * apart)
-        row_add<n, PACKS>(&row, logits + i, apart);
-    for (; i < cols; i += apart)
-        row_add<n, 1>(&row, logits + i, apart);
+    for (; i + (PACKS - 1) * apart + GROUP <= cols; i += PACKS * apart)
+        row_add<GROUP, PACKS, wide>(&row, logits + i, apart);
+    for (; i + GROUP <= cols; i += apart)
+        row_add<GROUP, 1, wide>(&row, logits + i, apart);
+    for (; i < cols; i++) /* one thread has the end */
+        row_add<1, 1, wide>(&row, logits + i, apart);
     return row;
 }
 
@@ -243,7 +256,7 @@ __device__ static void put_packs(const gradient &g, T *dlogits, const float *log
 {
     float x[packs][n];
 
-    load_packs<n, packs>(x, logits, apart);
+    load_packs<n, packs, true>(x, logits, apart);
 #pragma unroll
     for (int k = 0; k < packs; k++) {
 #pragma unroll
@@ -253,7 +266,7 @@ __device__ static void put_packs(const gradient &g, T *dlogits, const float *log
     }
 }
 
-/* The thread's packs of row_part, from the last to the first.  dlogits may be logits. */
+/* Every blockDim.x-th n of a row, from the end to the start.  dlogits may be logits. */
 template <typename T, int n>
 __device__ static void put_gradients(const loss_rows &p, T *dlogits, const float *logits,
                                      const row_sum &row, int target)
@@ -261,10 +274,12 @@ __device__ static void put_gradients(const loss_rows &p, T *dlogits, const float
     const gradient g = { row.top, 1 / row.sum, p.smoothing / (float)p.cols,
                          p.grad_scale * (p.scale ? *p.scale : 1) };
     float there = exp_of(logits[target], g.top) * g.factor - (1 - p.smoothing) - g.even;
-    size_t apart = blockDim.x * n, first = threadIdx.x * n;
-    size_t own = first < p.cols ? (p.cols - first + apart - 1) / apart : 0;
+    size_t apart = blockDim.x * n, first = threadIdx.x * n, end = p.cols / n * n;
+    size_t own = first < end ? (end - first + apart - 1) / apart : 0;
 
-    __syncthreads();
+    __syncthreads(); /* all have read the target's */
+    if (end + threadIdx.x < p.cols)
+        put_packs<T, 1, 1>(g, dlogits + end + threadIdx.x, logits + end + threadIdx.x, 0);
     for (; own % PACKS; own--)
         put_packs<T, n, 1>(g, dlogits + first + (own - 1) * apart,
                            logits + first + (own - 1) * apart, apart);
@@ -276,8 +291,8 @@ __device__ static void put_gradients(const loss_rows &p, T *dlogits, const float
         dlogits[target] = from_float<T>(there * g.grad);
 }
 
-/* One block a row.  n divides the number of columns. */
-template <typename T, int n>
+/* One block a row. */
+template <typename T, bool wide>
 static __global__ void __launch_bounds__(LARGE_BLOCK) loss_row(const loss_rows p)
 {
     float *room = (float *)shared_memory();
@@ -291,7 +306,7 @@ static __global__ void __launch_bounds__(LARGE_BLOCK) loss_row(const loss_rows p
             dlogits[i] = from_float<T>(0);
         return;
     }
-    row = row_all(row_part<n>(logits, p.cols), room);
+    row = row_all(row_part<wide>(logits, p.cols), room);
     if (threadIdx.x == 0) {
         float log_sum = logf(row.sum), mean = row.plain / (float)p.cols;
         float loss = row.top - logits[target] + log_sum;
@@ -301,17 +316,18 @@ static __global__ void __launch_bounds__(LARGE_BLOCK) loss_row(const loss_rows p
         p.losses[place] = loss;
     }
     if (dlogits)
-        put_gradients<T, n>(p, dlogits, logits, row, target);
+        put_gradients<T, wide ? GROUP : 1>(p, dlogits, logits, row, target);
 }
 
 template <typename T>
 static cudaError_t launch_loss(const struct cuda_launch *to, const loss_rows &p, size_t count)
 {
-    bool even = p.cols % 4 == 0 && p.logits_stride % 4 == 0 && p.dlogits_stride % 4 == 0 &&
-                (uintptr_t)p.logits % 16 == 0 && (uintptr_t)p.dlogits % (4 * sizeof(T)) == 0;
+    bool wide = p.logits_stride % GROUP == 0 && p.dlogits_stride % GROUP == 0 &&
+                (uintptr_t)p.logits % (GROUP * sizeof(float)) == 0 &&
+                (uintptr_t)p.dlogits % (GROUP * sizeof(T)) == 0;
     unsigned threads = p.cols < LARGE_ROW ? SMALL_BLOCK : LARGE_BLOCK;
 
-    return launch(to->stream, even ? loss_row<T, 4> : loss_row<T, 1>, dim3((unsigned)count),
+    return launch(to->stream, wide ? loss_row<T, true> : loss_row<T, false>, dim3((unsigned)count),
                   dim3(threads), WARP * sizeof(float), p);
 }
 
