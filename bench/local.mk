@@ -1,6 +1,8 @@
 # make bench: products, other operations, training steps, drop to start, as tables.
 
 EXTRA_PROGRAMS = %D%/bench_cuda_attention %D%/bench_ops %D%/bench_products %D%/bench_start %D%/bench_train
+bench_programs = %D%/bench_ops %D%/bench_products %D%/bench_start %D%/bench_train
+EXTRA_PROGRAMS = $(bench_programs)
 EXTRA_DIST += %D%/peer_torch.py
 CLEANFILES += $(EXTRA_PROGRAMS)
 
@@ -17,7 +19,7 @@ bench_bench_train_SOURCES = %D%/bench_train.c %D%/rate.c %D%/rate.h
 bench_bench_train_LDADD = $(BENCH_LIBS)
 
 .PHONY: bench
-bench: $(bin_PROGRAMS) $(EXTRA_PROGRAMS)
+bench: $(bin_PROGRAMS) $(bench_programs)
 	%D%/bench_products
 	@echo
 	%D%/bench_ops
