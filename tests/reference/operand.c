@@ -1,4 +1,4 @@
-/* tests/reference/operand.c - operands, machines, and the comparison. */
+/* tests/reference/operand.c - operands, and the comparison. */
 #include "config.h"
 
 #include "tests/reference/operand.h"
@@ -9,7 +9,7 @@
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
-enum { BEFORE = 3, BETWEEN = 5 };
+enum { BEFORE = 3, BETWEEN = 5, ALIGNED = 16 };
 
 static double get(const void *data, enum format format, size_t at)
 {
@@ -38,17 +38,21 @@ static void put(void *data, enum format format, size_t at, double value)
     }
 }
 
+/* Rows that can be on multiples of 16 bytes are so if their count is odd: both occur. */
 static struct operand make(enum format format, size_t rows, size_t cols)
 {
-    size_t stride = rows > 1 ? cols + BETWEEN : cols, width = format_info(format)->bytes;
+    size_t width = format_info(format)->bytes;
+    bool aligned = machines_like_alignment() && rows % 2 && cols * width % ALIGNED == 0;
+    size_t before = aligned ? ALIGNED / width : BEFORE;
+    size_t stride = rows == 1 ? cols : cols + (aligned ? ALIGNED / width : BETWEEN);
     struct operand o = { .numbers = rows * cols };
 
-    o.bytes = (BEFORE + (rows - 1) * stride + cols) * width;
-    o.block = malloc(o.bytes);
+    o.bytes = (before + (rows - 1) * stride + cols) * width;
+    o.block = machines_memory(o.bytes);
     o.initial = malloc(o.bytes);
     o.real = calloc(o.numbers, sizeof(*o.real));
     memset(o.block, 0x5a, o.bytes);
-    o.tensor = (struct tensor) { .data = o.block + BEFORE * width,
+    o.tensor = (struct tensor) { .data = o.block + before * width,
                                  .format = format,
                                  .rows = rows,
                                  .cols = cols,
@@ -95,52 +99,10 @@ struct operand operand_filled(enum format format, size_t rows, size_t cols, doub
 
 void operand_clear(struct operand *o)
 {
-    free(o->block);
+    machines_memory_free(o->block);
     free(o->initial);
     free(o->real);
     *o = (struct operand) { 0 };
-}
-
-int machines_open(void **state)
-{
-    static const struct {
-        const char *isa;
-        int threads;
-    } kinds[MACHINES] = {
-        { "", 1 }, { "", 2 }, { "", 3 }, { "", 7 }, { "avx2", 2 }, { "generic", 2 },
-    };
-    static const struct device cpu = { .kind = DEVICE_CPU };
-    struct machines *machines = calloc(1, sizeof(*machines));
-    const char *asked = getenv("TRAINSPOOL_ISA");
-    char *was = asked ? strdup(asked) : NULL;
-
-    for (size_t i = 0; i < MACHINES; i++) {
-        struct backend_options options = { .device = &cpu, .threads = kinds[i].threads };
-        struct error err = { 0 };
-
-        if (*kinds[i].isa)
-            setenv("TRAINSPOOL_ISA", kinds[i].isa, 1);
-        else if (!was)
-            unsetenv("TRAINSPOOL_ISA");
-        machines->backends[i] = backend_open(&options, &err);
-        if (!machines->backends[i])
-            fail_msg("%s", err.text);
-    }
-    if (was)
-        setenv("TRAINSPOOL_ISA", was, 1);
-    free(was);
-    *state = machines;
-    return 0;
-}
-
-int machines_close(void **state)
-{
-    struct machines *machines = *state;
-
-    for (size_t i = 0; i < MACHINES; i++)
-        backend_close(machines->backends[i]);
-    free(machines);
-    return 0;
 }
 
 /* Restore it, but for the numbers themselves: those are the result. */
@@ -178,22 +140,29 @@ static void check_near(const struct outcome *outcome, const char *machine)
     }
 }
 
+void machine_run(struct backend *be, operation *run, const void *op)
+{
+    struct error err = { 0 };
+
+    machine_enter(be);
+    run(be, op);
+    if (!be->ops->sync(be, &err))
+        fail_msg("%s", err.text);
+}
+
 void machines_try(struct machines *machines, operation *run, const void *op,
                   const struct outcome *outcomes, size_t count)
 {
     unsigned char *first[16] = { NULL };
 
     assert_in_range(count, 1, TS_COUNT(first));
-    for (size_t i = 0; i < MACHINES; i++) {
+    for (size_t i = 0; i < machines->count; i++) {
         struct backend *be = machines->backends[i];
-        struct error err = { 0 };
 
         for (size_t k = 0; k < count; k++)
             memcpy(outcomes[k].operand->block, outcomes[k].operand->initial,
                    outcomes[k].operand->bytes);
-        run(be, op);
-        if (!be->ops->sync(be, &err))
-            fail_msg("%s", err.text);
+        machine_run(be, run, op);
         for (size_t k = 0; k < count; k++) {
             struct operand *o = outcomes[k].operand;
 
@@ -204,7 +173,7 @@ void machines_try(struct machines *machines, operation *run, const void *op,
             if (i == 0) {
                 first[k] = malloc(o->bytes);
                 memcpy(first[k], o->block, o->bytes);
-            } else if (i < MACHINES_ALIKE) {
+            } else if (i < machines->alike) {
                 assert_memory_equal(first[k], o->block, o->bytes);
             }
         }

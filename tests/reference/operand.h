@@ -35,23 +35,42 @@ struct outcome {
     double units, least;
 };
 
-/* The CPU with 1, 2, 3 and 7 threads, and with lesser instruction sets. */
-enum { MACHINES = 6, MACHINES_ALIKE = 4 };
+/*
+ * What the tests of an operation run on.  Which: the program is linked with one of
+ *   machines_cpu.c    the CPU with 1, 2, 3 and 7 threads, and with lesser instruction
+ * sets machines_cuda.c   each GPU there is; those of tests/emulation, or real ones
+ */
+enum { MACHINES_MAX = 8 };
 struct machines {
-    struct backend *backends[MACHINES];
+    struct backend *backends[MACHINES_MAX];
+    size_t count;
+    size_t alike; /* the first so many give the same bits */
+    bool slow;    /* emulated: leave out what takes millions of numbers */
 };
 
 /* Group set-up and tear-down of cmocka; *state is the machines. */
 int machines_open(void **state);
 int machines_close(void **state);
 
+/* What comes next is for this one: a GPU has to be the current one when it is told to work. */
+void machine_enter(struct backend *be);
+
+/* Memory that the host and all machines read and write: for whatever an operation points
+ * at. */
+void *machines_memory(size_t bytes);
+void machines_memory_free(void *block); /* NULL is allowed */
+/* Do they do better with rows on multiples of 16 bytes?  Then some operands have such. */
+bool machines_like_alignment(void);
+
 /*
  * Run it on every machine, each time with the outcomes as they were before: all near what
- * is wanted, the same bits for each number of threads, nothing else touched.
+ * is wanted, the same bits on machines that are alike, nothing else touched.
  */
 typedef void operation(struct backend *be, const void *op);
 void machines_try(struct machines *machines, operation *run, const void *op,
                   const struct outcome *outcomes, size_t count);
+/* Run it on one and wait until it is done. */
+void machine_run(struct backend *be, operation *run, const void *op);
 
 /* static void run_NAME(struct backend *be, const void *op) */
 #define OPERATION(name)                                        \

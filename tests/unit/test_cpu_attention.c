@@ -42,6 +42,7 @@ static const struct shape shapes[] = {
 /* All that one case needs, for the operation and for the reference. */
 struct attention_case {
     struct operand q, k, v, out, lse, dout, dq, dk, dv, delta;
+    int32_t *offsets;
     double *real[7]; /* out, lse, dq, dk, dv, sizes of dq and dk */
     struct op_attention op;
     struct reference_attention reference;
@@ -106,6 +107,8 @@ static void case_open(struct attention_case *c, const struct shape *shape)
     c->dk = operand_filled(format, rows, narrow, 7);
     c->dv = operand_filled(format, rows, narrow, 7);
     c->delta = operand_filled(FORMAT_FP32, shape->heads, rows, 7);
+    c->offsets = machines_memory(sizeof(shape->offsets));
+    memcpy(c->offsets, shape->offsets, sizeof(shape->offsets));
     make_reference(c, shape);
     for (size_t i = 0; i < c->reference.sequences; i++)
         if ((size_t)(shape->offsets[i + 1] - shape->offsets[i]) > longest)
@@ -116,7 +119,7 @@ static void case_open(struct attention_case *c, const struct shape *shape)
         .q = c->q.tensor,
         .k = c->k.tensor,
         .v = c->v.tensor,
-        .offsets = shape->offsets,
+        .offsets = c->offsets,
         .sequences = c->reference.sequences,
         .longest = longest,
         .heads = shape->heads,
@@ -136,6 +139,7 @@ static void case_close(struct attention_case *c)
         operand_clear(operands[i]);
     for (size_t i = 0; i < TS_COUNT(c->real); i++)
         free(c->real[i]);
+    machines_memory_free(c->offsets);
 }
 
 /* Weights may be rounded to bf16: half an epsilon of each. */
@@ -159,8 +163,8 @@ static void test_attention_is_the_formula(void **state)
     }
 }
 
-/* Of what is added up: delta comes from `out` rounded to its format, half an epsilon; where
- * that is bf16 the weights may be rounded too, another half. */
+/* Of what is added up: delta comes from `out` rounded to its format, half an epsilon;
+ * where that is bf16 the weights may be rounded too, another half. */
 static double backward_units(enum format format)
 {
     double half = format_info(format)->epsilon / 2 * 0x1p23;
@@ -249,12 +253,12 @@ static void test_attention_shows_nan_and_inf(void **state)
 
     case_open(&c, &shape);
     for (size_t i = 0; i < TS_COUNT(broken); i++)
-        for (size_t m = 0; m < MACHINES; m++) {
+        for (size_t m = 0; m < machines->count; m++) {
             struct backend *be = machines->backends[m];
             float *v = c.v.tensor.data, *out = c.out.tensor.data;
 
             v[20 * c.v.tensor.stride] = broken[i];
-            be->ops->attention(be, &c.op);
+            machine_run(be, run_attention, &c.op);
             assert_true(isfinite(out[3 * c.out.tensor.stride]));
             assert_true(isfinite(out[45 * c.out.tensor.stride]));
             for (size_t row = 20; row < 40; row++)
@@ -272,10 +276,10 @@ static void test_attention_of_large_scores_is_finite(void **state)
 
     case_open(&c, &shape);
     c.op.scale = 1000;
-    for (size_t m = 0; m < MACHINES; m++) {
+    for (size_t m = 0; m < machines->count; m++) {
         struct backend *be = machines->backends[m];
 
-        be->ops->attention(be, &c.op);
+        machine_run(be, run_attention, &c.op);
         operand_read(&c.out);
         for (size_t i = 0; i < c.out.numbers; i++)
             assert_true(isfinite(c.out.real[i]));

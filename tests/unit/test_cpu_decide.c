@@ -10,12 +10,15 @@
 #include "tests/reference/operand.h"
 #include "tests/unit/unit.h"
 
-static struct step_numbers numbers_of(enum scaling scaling, double scale, double most)
+OPERATION(decide)
+
+static struct step_numbers *numbers_new(enum scaling scaling, double scale, double most)
 {
     struct precision precision = { .scaling = scaling, .loss_scale = scale };
-    struct step_numbers numbers = { .max_grad_norm = most, .step = 1 };
+    struct step_numbers *numbers = machines_memory(sizeof(*numbers));
 
-    scaler_init(&numbers.scaler, &precision);
+    *numbers = (struct step_numbers) { .max_grad_norm = most, .step = 1 };
+    scaler_init(&numbers->scaler, &precision);
     return numbers;
 }
 
@@ -34,17 +37,18 @@ static void test_decide_clips_the_unscaled_norm(void **state)
     };
     struct machines *machines = *state;
 
-    for (size_t m = 0; m < MACHINES; m++)
+    for (size_t m = 0; m < machines->count; m++)
         for (size_t i = 0; i < TS_COUNT(cases); i++) {
             struct backend *be = machines->backends[m];
-            struct step_numbers n =
-                numbers_of(SCALING_STATIC, cases[i].scale, cases[i].most);
+            struct step_numbers *n =
+                numbers_new(SCALING_STATIC, cases[i].scale, cases[i].most);
 
-            n.square_sum = cases[i].square_sum;
-            be->ops->decide(be, &(struct op_decide) { &n });
-            assert_true(n.finite == 1);
-            assert_true(n.norm == cases[i].norm);
-            assert_true(n.factor == cases[i].factor);
+            n->square_sum = cases[i].square_sum;
+            machine_run(be, run_decide, &(struct op_decide) { n });
+            assert_true(n->finite == 1);
+            assert_true(n->norm == cases[i].norm);
+            assert_true(n->factor == cases[i].factor);
+            machines_memory_free(n);
         }
 }
 
@@ -57,24 +61,25 @@ static void test_decide_moves_the_scaler_as_its_page_says(void **state)
     static const double bad[] = { INFINITY, NAN, -1 };
     struct machines *machines = *state;
 
-    for (size_t m = 0; m < MACHINES; m++)
+    for (size_t m = 0; m < machines->count; m++)
         for (size_t s = 0; s < TS_COUNT(scalings); s++) {
             struct backend *be = machines->backends[m];
-            struct step_numbers n = numbers_of(scalings[s], SCALER_START, 1);
+            struct step_numbers *n = numbers_new(scalings[s], SCALER_START, 1);
             struct scaler wanted;
 
-            n.scaler.interval = 7;
-            wanted = n.scaler;
+            n->scaler.interval = 7;
+            wanted = n->scaler;
             for (int i = 0; i < 1000; i++) {
                 bool finite = i < 300 ? i % 10 != 3 : i % 10 == 3;
 
-                n.square_sum = finite ? 4 : bad[i % 3];
-                be->ops->decide(be, &(struct op_decide) { &n });
+                n->square_sum = finite ? 4 : bad[i % 3];
+                machine_run(be, run_decide, &(struct op_decide) { n });
                 scaler_note(&wanted, finite);
-                assert_int_equal(n.finite, finite);
-                assert_int_equal(isfinite(n.norm) != 0, finite);
-                assert_memory_equal(&n.scaler, &wanted, sizeof(wanted));
+                assert_int_equal(n->finite, finite);
+                assert_int_equal(isfinite(n->norm) != 0, finite);
+                assert_memory_equal(&n->scaler, &wanted, sizeof(wanted));
             }
+            machines_memory_free(n);
         }
 }
 
@@ -83,20 +88,21 @@ static void test_decide_keeps_the_scale_in_bounds(void **state)
 {
     struct machines *machines = *state;
 
-    for (size_t m = 0; m < MACHINES; m++) {
+    for (size_t m = 0; m < machines->count; m++) {
         struct backend *be = machines->backends[m];
-        struct step_numbers n = numbers_of(SCALING_DYNAMIC, SCALER_START, 1);
+        struct step_numbers *n = numbers_new(SCALING_DYNAMIC, SCALER_START, 1);
 
-        n.scaler.interval = 1;
-        n.square_sum = 1;
+        n->scaler.interval = 1;
+        n->square_sum = 1;
         for (int i = 0; i < 200; i++)
-            be->ops->decide(be, &(struct op_decide) { &n });
-        assert_true(n.scaler.scale == 0x1p126);
-        n.square_sum = NAN;
+            machine_run(be, run_decide, &(struct op_decide) { n });
+        assert_true(n->scaler.scale == 0x1p126);
+        n->square_sum = NAN;
         for (int i = 0; i < 200; i++)
-            be->ops->decide(be, &(struct op_decide) { &n });
-        assert_true(n.scaler.scale == 1);
-        assert_int_equal(n.scaler.skipped_in_row, 200);
+            machine_run(be, run_decide, &(struct op_decide) { n });
+        assert_true(n->scaler.scale == 1);
+        assert_int_equal(n->scaler.skipped_in_row, 200);
+        machines_memory_free(n);
     }
 }
 

@@ -52,8 +52,9 @@ static void test_convert_is_exact_for_every_pattern(void **state)
 {
     enum { PATTERNS = 1 << 16, EXTRA = 7 };
     struct machines *machines = *state;
-    uint32_t *from = calloc(PATTERNS + EXTRA, 4), *to = calloc(PATTERNS + EXTRA, 4),
-             *wanted = calloc(PATTERNS + EXTRA, 4);
+    uint32_t *from = machines_memory((PATTERNS + EXTRA) * sizeof(*from));
+    uint32_t *to = machines_memory((PATTERNS + EXTRA) * sizeof(*to));
+    uint32_t *wanted = calloc(PATTERNS + EXTRA, sizeof(*wanted));
 
     for (size_t mix = 0; mix < 9; mix++) {
         enum format in = formats[mix % 3], out = formats[mix / 3];
@@ -65,18 +66,19 @@ static void test_convert_is_exact_for_every_pattern(void **state)
             else
                 ((uint16_t *)from)[i] = (uint16_t)i;
         format_convert(wanted, out, from, in, PATTERNS + EXTRA);
-        for (size_t m = 0; m < MACHINES; m++) {
+        for (size_t m = 0; m < machines->count; m++) {
             struct backend *be = machines->backends[m];
 
             memset(to, 0x5a, (PATTERNS + EXTRA) * sizeof(*to));
-            be->ops->convert(
-                be, &(struct op_convert) { tensor_of(to, out, 1, PATTERNS + EXTRA),
-                                           tensor_of(from, in, 1, PATTERNS + EXTRA) });
+            machine_run(
+                be, run_convert,
+                &(struct op_convert) { tensor_of(to, out, 1, PATTERNS + EXTRA),
+                                       tensor_of(from, in, 1, PATTERNS + EXTRA) });
             assert_memory_equal(to, wanted, bytes);
         }
     }
-    free(from);
-    free(to);
+    machines_memory_free(from);
+    machines_memory_free(to);
     free(wanted);
 }
 
@@ -164,11 +166,12 @@ static void test_dropout_adds_its_draw_to_the_step(void **state)
     struct operand x = operand_random(FORMAT_BF16, 3, 701, 1, 1);
     struct operand out = operand_filled(FORMAT_BF16, 3, 701, 7);
     struct operand told = operand_filled(FORMAT_BF16, 3, 701, 7);
-    uint64_t draw = (uint64_t)1 << 33;
-    struct op_dropout plain = dropout_of(&out, &x, draw + 5);
+    uint64_t *draw = machines_memory(sizeof(*draw));
+    struct op_dropout plain = dropout_of(&out, &x, ((uint64_t)1 << 33) + 5);
     struct op_dropout drawn = dropout_of(&told, &x, 5);
 
-    drawn.draw = &draw;
+    *draw = (uint64_t)1 << 33;
+    drawn.draw = draw;
     machines_try(machines, run_dropout, &plain, &(struct outcome) { .operand = &out }, 1);
     machines_try(machines, run_dropout, &drawn, &(struct outcome) { .operand = &told },
                  1);
@@ -176,6 +179,7 @@ static void test_dropout_adds_its_draw_to_the_step(void **state)
     operand_clear(&x);
     operand_clear(&out);
     operand_clear(&told);
+    machines_memory_free(draw);
 }
 
 static size_t dropped(const struct operand *out)
@@ -198,8 +202,8 @@ static void test_dropout_drops_its_share_anew_each_step(void **state)
     struct op_dropout first = dropout_of(&one, &x, 0), second = dropout_of(&two, &x, 1);
     size_t both = 0;
 
-    be->ops->dropout(be, &first);
-    be->ops->dropout(be, &second);
+    machine_run(be, run_dropout, &first);
+    machine_run(be, run_dropout, &second);
     operand_read(&one);
     operand_read(&two);
     assert_in_range(dropped(&one), 30000 - 725, 30000 + 725);
@@ -208,7 +212,7 @@ static void test_dropout_drops_its_share_anew_each_step(void **state)
         both += one.real[i] == 0 && two.real[i] == 0;
     assert_in_range(both, 9000 - 453, 9000 + 453);
     first.p = 0;
-    be->ops->dropout(be, &first);
+    machine_run(be, run_dropout, &first);
     operand_read(&one);
     assert_int_equal(dropped(&one), 0);
     operand_clear(&x);

@@ -19,7 +19,7 @@ static const size_t sizes[][2] = {
 
 static int32_t *tokens_new(size_t rows)
 {
-    int32_t *tokens = calloc(rows, sizeof(*tokens));
+    int32_t *tokens = machines_memory(rows * sizeof(*tokens));
 
     for (size_t i = 0; i < rows; i++)
         tokens[i] = (int32_t)(i * i % WORDS);
@@ -42,7 +42,7 @@ static void try_embedding(struct machines *machines, enum format format, size_t 
     operand_clear(&table);
     operand_clear(&out);
     free(wanted);
-    free(tokens);
+    machines_memory_free(tokens);
 }
 
 static void test_embedding_takes_rows(void **state)
@@ -78,7 +78,7 @@ static void test_embedding_backward_adds_in_order(void **state)
         operand_clear(&dout);
         operand_clear(&dtable);
         free(wanted);
-        free(tokens);
+        machines_memory_free(tokens);
     }
 }
 

@@ -71,7 +71,7 @@ static void case_open(struct loss_case *c, const struct shape *s)
     c->dlogits = operand_filled(format, s->chunk, s->words, 7);
     c->gathered = operand_filled(format, s->chunk, s->cols, 7);
     c->dgathered = operand_filled(format, s->chunk, s->cols, 7);
-    c->targets = calloc(s->rows, sizeof(*c->targets));
+    c->targets = machines_memory(s->rows * sizeof(*c->targets));
     for (size_t i = 0; i < s->rows; i++)
         c->targets[i] = s->every && i % s->every == 0
                             ? -100
@@ -103,7 +103,7 @@ static void case_close(struct loss_case *c)
         operand_clear(operands[i]);
     for (size_t i = 0; i < TS_COUNT(c->real); i++)
         free(c->real[i]);
-    free(c->targets);
+    machines_memory_free(c->targets);
 }
 
 /* A gradient is a product of dlogits, which are rounded to their format. */
@@ -142,12 +142,13 @@ static void test_classifier_takes_what_it_is_told(void **state)
     for (size_t i = 0; i < TS_COUNT(shapes); i++) {
         struct loss_case c;
         double units = gradient_units(shapes[i].format);
-        float scale = 0.5f;
+        float *scale = machines_memory(sizeof(*scale));
 
         case_open(&c, &shapes[i]);
         c.op.grad_scale = 0.5f;
-        c.op.scale = &scale;
-        c.op.rows = calloc(shapes[i].rows, sizeof(*c.op.rows));
+        *scale = 0.5f;
+        c.op.scale = scale;
+        c.op.rows = machines_memory(shapes[i].rows * sizeof(*c.op.rows));
         for (size_t k = 0; k < shapes[i].rows; k++)
             c.op.labelled += c.targets[k] >= 0;
         machines_try(*state, run_classifier, &c.op,
@@ -155,7 +156,8 @@ static void test_classifier_takes_what_it_is_told(void **state)
                                           { &c.dx, c.real[1], units, 0.25 },
                                           { &c.dw, c.real[2], units, 0.25 } },
                      3);
-        free(c.op.rows);
+        machines_memory_free(c.op.rows);
+        machines_memory_free(scale);
         case_close(&c);
     }
 }
@@ -218,11 +220,11 @@ static void test_classifier_rows_do_not_see_their_chunk(void **state)
 
             shape.chunk = chunks[0];
             case_open(&first, &shape);
-            be->ops->classifier(be, &first.op);
+            machine_run(be, run_classifier, &first.op);
             for (size_t i = 1; i < TS_COUNT(chunks); i++) {
                 shape.chunk = chunks[i];
                 case_open(&c, &shape);
-                be->ops->classifier(be, &c.op);
+                machine_run(be, run_classifier, &c.op);
                 assert_memory_equal(c.losses.block, first.losses.block, c.losses.bytes);
                 assert_memory_equal(c.dx.block, first.dx.block, c.dx.bytes);
                 case_close(&c);
@@ -237,13 +239,13 @@ static void test_classifier_shows_overflow(void **state)
     static const struct shape shape = { FORMAT_FP16, 3, 16, 33, 3, 0, 0 };
     struct machines *machines = *state;
 
-    for (size_t m = 0; m < MACHINES; m++) {
+    for (size_t m = 0; m < machines->count; m++) {
         struct backend *be = machines->backends[m];
         struct loss_case c;
 
         case_open(&c, &shape);
         c.op.grad_scale = 1e6f;
-        be->ops->classifier(be, &c.op);
+        machine_run(be, run_classifier, &c.op);
         operand_read(&c.losses);
         operand_read(&c.dx);
         operand_read(&c.dw);
@@ -259,13 +261,13 @@ static void test_classifier_shows_nan(void **state)
     static const struct shape shape = { FORMAT_FP32, 3, 16, 33, 3, 0, 0 };
     struct machines *machines = *state;
 
-    for (size_t m = 0; m < MACHINES; m++) {
+    for (size_t m = 0; m < machines->count; m++) {
         struct backend *be = machines->backends[m];
         struct loss_case c;
 
         case_open(&c, &shape);
         ((float *)c.x.tensor.data)[c.x.tensor.stride] = NAN;
-        be->ops->classifier(be, &c.op);
+        machine_run(be, run_classifier, &c.op);
         operand_read(&c.losses);
         operand_read(&c.dx);
         assert_true(isfinite(c.losses.real[0]) && isfinite(c.losses.real[2]));

@@ -13,6 +13,7 @@
 
 OPERATION(rmsnorm)
 OPERATION(rmsnorm_backward)
+OPERATION(square_sum)
 
 static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16, FORMAT_FP16 };
 static const size_t sizes[][2] = {
@@ -199,10 +200,12 @@ static void test_reference_gradient_is_the_slope(void **state)
 
 static double square_sum(struct backend *be, struct tensor x)
 {
-    double sum = -1;
+    double *sum = machines_memory(sizeof(*sum)), found;
 
-    be->ops->square_sum(be, &(struct op_square_sum) { .x = x, .sum = &sum });
-    return sum;
+    machine_run(be, run_square_sum, &(struct op_square_sum) { .x = x, .sum = sum });
+    found = *sum;
+    machines_memory_free(sum);
+    return found;
 }
 
 static void test_square_sum_is_near_and_the_same(void **state)
@@ -220,11 +223,11 @@ static void test_square_sum_is_near_and_the_same(void **state)
 
             for (size_t k = 0; k < x.numbers; k++)
                 wanted += x.real[k] * x.real[k];
-            for (size_t m = 0; m < MACHINES; m++) {
+            for (size_t m = 0; m < machines->count; m++) {
                 double sum = square_sum(machines->backends[m], x.tensor);
 
                 assert_true(fabs(sum - wanted) <= 4 * 0x1p-23 * wanted);
-                assert_true(m >= MACHINES_ALIKE || sum == first);
+                assert_true(m >= machines->alike || sum == first);
             }
             operand_clear(&x);
         }
@@ -235,15 +238,18 @@ static void test_square_sum_of_many(void **state)
 {
     struct machines *machines = *state;
     size_t numbers = ((size_t)1 << 24) + 3;
-    uint16_t *ones = malloc(numbers * sizeof(*ones));
+    uint16_t *ones;
 
+    if (machines->slow)
+        skip();
+    ones = machines_memory(numbers * sizeof(*ones));
     for (size_t i = 0; i < numbers; i++)
         ones[i] = 0x3f80;
-    for (size_t m = 0; m < MACHINES_ALIKE; m++)
+    for (size_t m = 0; m < machines->alike; m++)
         assert_true(
             square_sum(machines->backends[m], tensor_of(ones, FORMAT_BF16, 1, numbers)) ==
             (double)numbers);
-    free(ones);
+    machines_memory_free(ones);
 }
 
 static void test_square_sum_shows_what_is_not_finite(void **state)
@@ -253,7 +259,7 @@ static void test_square_sum_shows_what_is_not_finite(void **state)
     struct operand x = operand_random(FORMAT_FP32, 3, 5000, 1, 1);
 
     for (size_t i = 0; i < TS_COUNT(broken); i++)
-        for (size_t m = 0; m < MACHINES; m++) {
+        for (size_t m = 0; m < machines->count; m++) {
             memcpy(x.block, x.initial, x.bytes);
             ((float *)x.tensor.data)[2 * x.tensor.stride + 4999] = broken[i];
             assert_false(isfinite(square_sum(machines->backends[m], x.tensor)));
@@ -269,15 +275,16 @@ static void test_norm_shows_nan_and_inf(void **state)
 
     case_open(&c, FORMAT_FP32, 3, 40);
     for (size_t i = 0; i < TS_COUNT(broken); i++)
-        for (size_t m = 0; m < MACHINES; m++) {
+        for (size_t m = 0; m < machines->count; m++) {
             struct backend *be = machines->backends[m];
 
             ((float *)c.x.tensor.data)[c.x.tensor.stride + 39] = broken[i];
-            be->ops->rmsnorm(be, &(struct op_rmsnorm) { .out = c.out.tensor,
-                                                        .rstd = c.rstd.tensor,
-                                                        .x = c.x.tensor,
-                                                        .weight = c.weight.tensor,
-                                                        .eps = 1 });
+            machine_run(be, run_rmsnorm,
+                        &(struct op_rmsnorm) { .out = c.out.tensor,
+                                               .rstd = c.rstd.tensor,
+                                               .x = c.x.tensor,
+                                               .weight = c.weight.tensor,
+                                               .eps = 1 });
             operand_read(&c.out);
             assert_true(isfinite(c.out.real[0]) && isfinite(c.out.real[119]));
             assert_true(isnan(c.out.real[79]));

@@ -42,7 +42,7 @@ static void try_rope(struct machines *machines, enum format format, size_t size,
     struct operand table = table_new(head),
                    x = operand_random(format, rows, heads * head, 1, 1);
     double *wanted = calloc(x.numbers, sizeof(double));
-    int32_t *positions = calloc(rows, sizeof(*positions));
+    int32_t *positions = machines_memory(rows * sizeof(*positions));
     struct op_rope op = { .x = x.tensor,
                           .table = table.tensor,
                           .positions = positions,
@@ -63,7 +63,7 @@ static void try_rope(struct machines *machines, enum format format, size_t size,
     operand_clear(&table);
     operand_clear(&x);
     free(wanted);
-    free(positions);
+    machines_memory_free(positions);
 }
 
 static void test_rope_is_the_formula(void **state)

@@ -137,10 +137,11 @@ static void test_swiglu_over_the_whole_range(void **state)
     for (size_t i = 0; i < NUMBERS; i++)
         gate.real[i] = ((double)i - 2000) / 19;
     operand_write(&gate);
-    for (size_t m = 0; m < MACHINES; m++) {
+    for (size_t m = 0; m < machines->count; m++) {
         struct backend *be = machines->backends[m];
 
-        be->ops->swiglu(be, &(struct op_swiglu) { out.tensor, gate.tensor, up.tensor });
+        machine_run(be, run_swiglu,
+                    &(struct op_swiglu) { out.tensor, gate.tensor, up.tensor });
         operand_read(&out);
         for (size_t i = 0; i < NUMBERS; i++) {
             double x = gate.real[i], wanted = x / (1 + exp(-x));
@@ -159,20 +160,27 @@ static void test_swiglu_over_the_whole_range(void **state)
 static void test_swiglu_shows_nan_and_inf(void **state)
 {
     struct machines *machines = *state;
-    float gate[] = { NAN, INFINITY, 1, 1, -1e30f, 1e30f },
-          up[] = { 1, 1, NAN, INFINITY, 1, 1 };
-    float out[6];
+    static const float gates[] = { NAN, INFINITY, 1, 1, -1e30f, 1e30f },
+                       ups[] = { 1, 1, NAN, INFINITY, 1, 1 };
+    float *gate = machines_memory(sizeof(gates)), *up = machines_memory(sizeof(ups));
+    float *out = machines_memory(sizeof(gates));
 
-    for (size_t m = 0; m < MACHINES; m++) {
+    memcpy(gate, gates, sizeof(gates));
+    memcpy(up, ups, sizeof(ups));
+    for (size_t m = 0; m < machines->count; m++) {
         struct backend *be = machines->backends[m];
 
-        be->ops->swiglu(be, &(struct op_swiglu) { tensor_of(out, FORMAT_FP32, 1, 6),
-                                                  tensor_of(gate, FORMAT_FP32, 1, 6),
-                                                  tensor_of(up, FORMAT_FP32, 1, 6) });
+        machine_run(be, run_swiglu,
+                    &(struct op_swiglu) { tensor_of(out, FORMAT_FP32, 1, 6),
+                                          tensor_of(gate, FORMAT_FP32, 1, 6),
+                                          tensor_of(up, FORMAT_FP32, 1, 6) });
         assert_true(isnan(out[0]) && isnan(out[2]));
         assert_true(isinf(out[1]) && isinf(out[3]));
         assert_true(out[4] == 0 && out[5] == 1e30f);
     }
+    machines_memory_free(gate);
+    machines_memory_free(up);
+    machines_memory_free(out);
 }
 
 int main(void)
