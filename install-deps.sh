@@ -4,7 +4,7 @@
 # shellcheck disable=SC2086
 set -eu
 
-needed='gcc libc6-dev make autoconf automake pkg-config libyaml-dev libjansson-dev libpcre2-dev
+needed='gcc g++ libc6-dev make autoconf automake pkg-config libyaml-dev libjansson-dev libpcre2-dev
         libutf8proc-dev nettle-dev zlib1g-dev libcmocka-dev jq'
 wanted='libdnnl2' # oneDNN, found at run time: faster on a CPU
 

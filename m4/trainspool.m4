@@ -48,3 +48,19 @@ AC_DEFUN([TS_X86_KERNELS], [
     AC_SUBST([AVX2_CFLAGS])
     AC_SUBST([AVX512_CFLAGS])
 ])
+
+dnl TS_EMULATION: may the tests run CUDA's kernels on the CPU?  It takes a compiler of C++17.
+AC_DEFUN([TS_EMULATION], [
+    have_emulation="no (g++ is missing)"
+    ts_cxxflags=$CXXFLAGS
+    AC_LANG_PUSH([C++])
+    CXXFLAGS="-std=c++17 $CXXFLAGS"
+    AC_MSG_CHECKING([whether $CXX knows C++17])
+    AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <tuple>]],
+                                       [[auto [a, b] = std::tuple<int, int>(1, -1); return a + b;]])],
+                      [have_emulation=yes])
+    AC_MSG_RESULT([$have_emulation])
+    AC_LANG_POP([C++])
+    CXXFLAGS=$ts_cxxflags
+    AM_CONDITIONAL([HAVE_EMULATION], [test "$have_emulation" = yes && test "$have_cmocka" = yes])
+])

@@ -186,18 +186,50 @@ if !SANITIZERS
 check_PROGRAMS += $(heavy_tests)
 endif
 endif
+if HAVE_EMULATION
+check_PROGRAMS += $(emulated_tests) $(races_tests)
+endif
 
 # operations in double, and operands to hold the backends against them
 if HAVE_CMOCKA
 check_LIBRARIES += libreference.a
 REFERENCE = libreference.a
 libreference_a_SOURCES =
+libreference_a_SOURCES += %D%/reference/machines_cpu.c
 libreference_a_SOURCES += %D%/reference/operand.c %D%/reference/operand.h
 libreference_a_SOURCES += %D%/reference/reference.h
 libreference_a_SOURCES += %D%/reference/reference_attention.c
 libreference_a_SOURCES += %D%/reference/reference_layers.c
 libreference_a_SOURCES += %D%/reference/reference_matmul.c
 endif
+
+# The kernels of kernels/cuda on the CPU: emulation/emulation.h.  A test of an operation is one
+# of the CPU's, linked with other machines; `emulated` as it is, `races` with kernels that are
+# compiled so that races are found.  When a new kernel is there, its test's line goes into
+# emulated_tests; `make tests/unit/test_emulated_NAME` builds any at any time.
+emulated_tests =
+emulated_tests += %D%/unit/test_emulated_attention
+races_tests =
+
+EXTRA_DIST += %D%/emulation/emulation.h
+EXTRA_DIST += %D%/emulation/emulation_block.cc %D%/emulation/emulation_block.h
+EXTRA_DIST += %D%/emulation/emulation_fibre.cc %D%/emulation/emulation_fibre.h
+EXTRA_DIST += %D%/emulation/emulation_hardware.h
+EXTRA_DIST += %D%/emulation/emulation_library.cc
+EXTRA_DIST += %D%/emulation/emulation_machine.h
+EXTRA_DIST += %D%/emulation/emulation_races.cc %D%/emulation/emulation_races.h
+EXTRA_DIST += %D%/emulation/emulation_runtime.cc %D%/emulation/emulation_runtime.h
+EXTRA_DIST += %D%/emulation/emulation_stream.cc
+EXTRA_DIST += %D%/emulation/emulation_warp.cc
+EXTRA_DIST += %D%/emulation/include/cublasLt.h
+EXTRA_DIST += %D%/emulation/include/cuda_bf16.h
+EXTRA_DIST += %D%/emulation/include/cuda_fp16.h
+EXTRA_DIST += %D%/emulation/include/cuda_runtime.h
+EXTRA_DIST += %D%/emulation/include/cuda_runtime_api.h
+EXTRA_DIST += %D%/emulation/include/nccl.h
+EXTRA_DIST += %D%/reference/machines_cuda.c
+
+include %D%/emulation/emulation.mk
 
 check_LIBRARIES += libreplay.a
 libreplay_a_SOURCES = %D%/fuzz/replay.c
@@ -242,5 +274,5 @@ fuzz-run: $(fuzz_tests)
 	done; \
 	test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 clean-local:
-	rm -rf fuzz-build
+	rm -rf fuzz-build %D%/emulation/machine %D%/emulation/plain %D%/emulation/checked
 .PHONY: fuzz fuzz-run

@@ -1,0 +1,59 @@
+/*
+ * tests/emulation/emulation.h - CUDA without a GPU, for tests.
+ *
+ * The .cu files of kernels/cuda are compiled by the host's compiler against the headers in
+ * include/ and emulation_hardware.h.  A launch is put into its stream and runs when somebody
+ * waits for it, block after block; the threads of a block are fibres that take turns at
+ * barriers and warp collectives, in an order drawn from a seed.
+ *
+ * What is found: a barrier or collective that not all reach, a collective whose mask names a
+ * lane that is not there, sizes that the device does not have, shared memory written out of
+ * bounds, instructions that the device's capability lacks; under ASan and UBSan every access out of
+ * bounds or alignment; with the kernels instrumented (emulation_races.cc) every race.  Memory
+ * from cudaMalloc and shared memory start out as NaN.  A finding is printed, is the status of the
+ * next wait, and stays until emulation_reset, as a failure of a GPU would.
+ */
+#ifndef TESTS_EMULATION_EMULATION_H
+#define TESTS_EMULATION_EMULATION_H
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct emulation_device {
+    const char *name;
+    int capability; /* 75, 80, ... */
+    int multiprocessors;
+    size_t memory; /* bytes */
+};
+
+/* A machine with these devices (copied; at most 8), nothing allocated, nothing failed.  NULL,
+ * or no call: 8.0, 8.0, 7.5, 9.0, 6.1 of 4 GiB each. */
+void emulation_reset(const struct emulation_device *devices, size_t count);
+/* The order of blocks and threads from here on. */
+void emulation_seed(uint64_t seed);
+/* The first finding since the reset, or "". */
+const char *emulation_failure(void);
+/* Do not print findings: for tests that plant one. */
+void emulation_quiet(bool quiet);
+
+/* The launch after `launches` more gives this status. */
+void emulation_break_launch(size_t launches, cudaError_t status);
+/* From here on cudaGetDeviceCount gives this status ... */
+void emulation_break_driver(cudaError_t status);
+/* ... and looking at a kernel this one: cudaErrorNoKernelImageForDevice. */
+void emulation_break_code(cudaError_t status);
+/* cuda_library_open fails. */
+void emulation_break_library(bool missing);
+/* Kernels run (not just launched) since the reset, those of graphs as well. */
+size_t emulation_kernels_run(void);
+/* Bytes and blocks that are allocated on all devices. */
+size_t emulation_bytes_held(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

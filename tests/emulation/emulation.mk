@@ -1,0 +1,102 @@
+# The objects and programs of tests/emulation; ../local.mk says which are run.
+
+# No part of C++'s library is linked: templates and what is in headers.
+EMULATION_CXX = $(CXX) -std=c++17 $(DEFS) -I$(srcdir)/%D%/include $(DEFAULT_INCLUDES) $(CPPFLAGS) \
+	-fno-exceptions -fno-rtti -Wall -Wno-unknown-pragmas -fno-math-errno
+EMULATION_CC = $(CC) $(DEFS) -I$(srcdir)/%D%/include $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(CPPFLAGS) \
+	$(AM_CFLAGS) $(CFLAGS)
+if !HAVE_CUDA
+EMULATION_CC += -DCUDA_ARCHS='"75 80 90"'
+endif
+EMULATION_KERNEL = -include $(srcdir)/%D%/emulation_hardware.h -x c++
+EMULATION_DEPS = -MD -MP -MF $(@D)/$(DEPDIR)/$(@F).d
+
+if !SANITIZERS
+EMULATION_OPTIMIZE = -O2
+else
+EMULATION_OPTIMIZE = -O1
+endif
+
+emulation_parts = $(patsubst $(srcdir)/%D%/%.cc,%,$(wildcard $(srcdir)/%D%/*.cc))
+emulation_kernels = $(patsubst $(srcdir)/kernels/cuda/%.cu,%,$(wildcard $(srcdir)/kernels/cuda/*.cu))
+emulation_c = $(patsubst $(srcdir)/kernels/cuda/%.c,%,$(wildcard $(srcdir)/kernels/cuda/*.c))
+emulation_objects = $(patsubst %,%D%/machine/%.o,$(emulation_parts) machines_cuda \
+	$(filter-out cuda_library,$(emulation_c)))
+
+%D%/machine/%.o: %D%/%.cc
+	@$(MKDIR_P) $(@D)/$(DEPDIR)
+	$(AM_V_GEN)$(EMULATION_CXX) $(EMULATION_OPTIMIZE) $(SANITIZE) $(CXXFLAGS) $(EMULATION_DEPS) -c -o $@ $<
+%D%/machine/%.o: kernels/cuda/%.c
+	@$(MKDIR_P) $(@D)/$(DEPDIR)
+	$(AM_V_GEN)$(EMULATION_CC) $(EMULATION_DEPS) -c -o $@ $<
+%D%/machine/%.o: tests/reference/%.c
+	@$(MKDIR_P) $(@D)/$(DEPDIR)
+	$(AM_V_GEN)$(EMULATION_CC) $(EMULATION_DEPS) -c -o $@ $<
+%D%/plain/%.o: kernels/cuda/%.cu
+	@$(MKDIR_P) $(@D)/$(DEPDIR)
+	$(AM_V_GEN)$(EMULATION_CXX) $(EMULATION_OPTIMIZE) $(SANITIZE) $(CXXFLAGS) $(EMULATION_DEPS) $(EMULATION_KERNEL) -c -o $@ $<
+# gcc and clang call a function before each access to memory: emulation_races.cc has them
+%D%/checked/%.o: kernels/cuda/%.cu
+	@$(MKDIR_P) $(@D)/$(DEPDIR)
+	$(AM_V_GEN)$(EMULATION_CXX) -O1 -fsanitize=thread $(CXXFLAGS) $(EMULATION_DEPS) $(EMULATION_KERNEL) -c -o $@ $<
+-include $(wildcard %D%/*/$(DEPDIR)/*.d)
+
+# One object each, as nothing of it may be left out.
+%D%/emulated.o: $(emulation_objects) $(emulation_kernels:%=%D%/plain/%.o)
+	$(AM_V_GEN)$(LD) -r -o $@ $^
+%D%/races.o: $(emulation_objects) $(emulation_kernels:%=%D%/checked/%.o)
+	$(AM_V_GEN)$(LD) -r -o $@ $^
+LD = ld
+
+CLEANFILES += %D%/emulated.o %D%/races.o
+
+EXTRA_PROGRAMS += tests/unit/test_emulated_adamw tests/unit/test_races_adamw
+tests_unit_test_emulated_adamw_SOURCES = tests/unit/test_cpu_adamw.c
+tests_unit_test_emulated_adamw_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_adamw_SOURCES = tests/unit/test_cpu_adamw.c
+tests_unit_test_races_adamw_LDADD = %D%/races.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_attention tests/unit/test_races_attention
+tests_unit_test_emulated_attention_SOURCES = tests/unit/test_cpu_attention.c
+tests_unit_test_emulated_attention_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_attention_SOURCES = tests/unit/test_cpu_attention.c
+tests_unit_test_races_attention_LDADD = %D%/races.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_decide tests/unit/test_races_decide
+tests_unit_test_emulated_decide_SOURCES = tests/unit/test_cpu_decide.c
+tests_unit_test_emulated_decide_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_decide_SOURCES = tests/unit/test_cpu_decide.c
+tests_unit_test_races_decide_LDADD = %D%/races.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_elementwise tests/unit/test_races_elementwise
+tests_unit_test_emulated_elementwise_SOURCES = tests/unit/test_cpu_elementwise.c
+tests_unit_test_emulated_elementwise_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_elementwise_SOURCES = tests/unit/test_cpu_elementwise.c
+tests_unit_test_races_elementwise_LDADD = %D%/races.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_embedding tests/unit/test_races_embedding
+tests_unit_test_emulated_embedding_SOURCES = tests/unit/test_cpu_embedding.c
+tests_unit_test_emulated_embedding_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_embedding_SOURCES = tests/unit/test_cpu_embedding.c
+tests_unit_test_races_embedding_LDADD = %D%/races.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_loss tests/unit/test_races_loss
+tests_unit_test_emulated_loss_SOURCES = tests/unit/test_cpu_loss.c
+tests_unit_test_emulated_loss_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_loss_SOURCES = tests/unit/test_cpu_loss.c
+tests_unit_test_races_loss_LDADD = %D%/races.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_matmul tests/unit/test_races_matmul
+tests_unit_test_emulated_matmul_SOURCES = tests/unit/test_cpu_matmul.c
+tests_unit_test_emulated_matmul_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_matmul_SOURCES = tests/unit/test_cpu_matmul.c
+tests_unit_test_races_matmul_LDADD = %D%/races.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_norm tests/unit/test_races_norm
+tests_unit_test_emulated_norm_SOURCES = tests/unit/test_cpu_norm.c
+tests_unit_test_emulated_norm_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_norm_SOURCES = tests/unit/test_cpu_norm.c
+tests_unit_test_races_norm_LDADD = %D%/races.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_rope tests/unit/test_races_rope
+tests_unit_test_emulated_rope_SOURCES = tests/unit/test_cpu_rope.c
+tests_unit_test_emulated_rope_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_rope_SOURCES = tests/unit/test_cpu_rope.c
+tests_unit_test_races_rope_LDADD = %D%/races.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_swiglu tests/unit/test_races_swiglu
+tests_unit_test_emulated_swiglu_SOURCES = tests/unit/test_cpu_swiglu.c
+tests_unit_test_emulated_swiglu_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_swiglu_SOURCES = tests/unit/test_cpu_swiglu.c
+tests_unit_test_races_swiglu_LDADD = %D%/races.o $(LDADD)
