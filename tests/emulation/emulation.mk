@@ -2,7 +2,7 @@
 
 # No part of C++'s library is linked: templates and what is in headers.
 EMULATION_CXX = $(CXX) -std=c++17 $(DEFS) -I$(srcdir)/%D%/include $(DEFAULT_INCLUDES) $(CPPFLAGS) \
-	-fno-exceptions -fno-rtti -Wall -Wno-unknown-pragmas -fno-math-errno
+	-fno-exceptions -fno-rtti -Wall -Wno-unknown-pragmas -Wno-maybe-uninitialized -fno-math-errno
 EMULATION_CC = $(CC) $(DEFS) -I$(srcdir)/%D%/include $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(CPPFLAGS) \
 	$(AM_CFLAGS) $(CFLAGS)
 if !HAVE_CUDA
