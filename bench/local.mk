@@ -1,7 +1,6 @@
 # make bench: products, other operations, training steps, drop to start, as tables.
 
-EXTRA_PROGRAMS = %D%/bench_cuda_attention %D%/bench_ops %D%/bench_products %D%/bench_start %D%/bench_train
-bench_programs = %D%/bench_ops %D%/bench_products %D%/bench_start %D%/bench_train
+bench_programs = %D%/bench_cuda_attention %D%/bench_ops %D%/bench_products %D%/bench_start %D%/bench_train
 EXTRA_PROGRAMS = $(bench_programs)
 EXTRA_DIST += %D%/peer_torch.py
 CLEANFILES += $(EXTRA_PROGRAMS)
