@@ -176,6 +176,7 @@ EXTRA_DIST += %D%/unit/corpus.h
 EXTRA_DIST += %D%/unit/pyyaml_marks.py
 EXTRA_DIST += %D%/unit/training.h
 EXTRA_DIST += %D%/unit/unit.h
+EXTRA_DIST += %D%/unit/unit_cuda.h
 EXTRA_DIST += %D%/unit/unit_model.h
 EXTRA_DIST += %D%/unit/unit_ranks.h
 EXTRA_DIST += %D%/unit/unit_tokenizer.h
@@ -209,6 +210,9 @@ endif
 # emulated_tests; `make tests/unit/test_emulated_NAME` builds any at any time.
 emulated_tests =
 emulated_tests += %D%/unit/test_emulated_attention
+emulated_tests += %D%/unit/test_cuda_backend
+emulated_tests += %D%/unit/test_cuda_graph
+emulated_tests += %D%/unit/test_cuda_matmul
 races_tests =
 
 EXTRA_DIST += %D%/emulation/emulation.h

@@ -32,6 +32,24 @@ static bool no_memory(const struct cuda_backend *cuda, size_t bytes, struct erro
         CUDA_RESERVE_BYTES >> 20);
 }
 
+/* cudaFree waits for the card: what a dead one holds goes with the process. */
+static void cuda_free(struct backend *be, void *data)
+{
+    struct cuda_backend *cuda = cuda_backend_of(be);
+
+    for (struct cuda_block **at = &cuda->blocks; *at; at = &(*at)->next) {
+        struct cuda_block *block = *at;
+
+        if (block->data != data)
+            continue;
+        *at = block->next;
+        free(block);
+        if (cuda_wait_all(cuda))
+            cudaFree(data);
+        return;
+    }
+}
+
 /* Enough must stay free for what the driver takes later, or the first step fails. */
 static void *get_block(struct cuda_backend *cuda, size_t bytes, struct error *err)
 {
@@ -59,29 +77,27 @@ static void *get_block(struct cuda_backend *cuda, size_t bytes, struct error *er
 static void *cuda_alloc(struct backend *be, size_t bytes, struct error *err)
 {
     struct cuda_backend *cuda = cuda_backend_of(be);
+    struct cuda_block *block = calloc(1, sizeof(*block));
     cudaError_t status;
-    void *block;
 
-    cudaSetDevice(cuda->device.ordinal);
-    block = get_block(cuda, bytes, err);
-    if (!block)
-        return NULL;
-    status = cudaMemsetAsync(block, 0, bytes, cuda->launch.stream);
-    if (!cuda_status(status, err, "clearing %zu MiB of %s", bytes >> 20,
-                     cuda->device.name)) {
-        cudaFree(block);
+    if (!block) {
+        error_errno(err, "cannot get memory");
         return NULL;
     }
-    return block;
-}
-
-/* cudaFree waits for the card: what a dead one holds goes with the process. */
-static void cuda_free(struct backend *be, void *block)
-{
-    struct cuda_backend *cuda = cuda_backend_of(be);
-
-    if (block && cuda_wait_all(cuda))
-        cudaFree(block);
+    cudaSetDevice(cuda->device.ordinal);
+    block->data = get_block(cuda, bytes, err);
+    if (!block->data) {
+        free(block);
+        return NULL;
+    }
+    status = cudaMemsetAsync(block->data, 0, bytes, cuda->launch.stream);
+    block->next = cuda->blocks;
+    cuda->blocks = block;
+    if (cuda_status(status, err, "clearing %zu MiB of %s", bytes >> 20,
+                    cuda->device.name))
+        return block->data;
+    cuda_free(be, block->data);
+    return NULL;
 }
 
 static size_t cuda_workspace(struct backend *be)
@@ -121,6 +137,8 @@ static void cuda_close(struct backend *be)
         cuda_wait_all(cuda);
     if (!cuda->dead)
         cuda_group_free(cuda->group);
+    while (cuda->blocks)
+        cuda_free(be, cuda->blocks->data);
     cuda_graphs_free(cuda->graphs, cuda->dead);
     cuda_matmul_free(cuda->matmul, cuda->dead);
     cuda_staging_free(cuda->staging, cuda->dead);

@@ -29,6 +29,12 @@ struct cuda_beats;   /* events by which the card is known to be alive: cuda_wait
  * asked for beforehand. */
 #define CUDA_RESERVE_BYTES ((size_t)256 << 20)
 
+/* Memory that alloc has handed out and free has not got back. */
+struct cuda_block {
+    struct cuda_block *next;
+    void *data;
+};
+
 struct cuda_backend {
     struct backend base;
     struct device device;
@@ -39,7 +45,8 @@ struct cuda_backend {
     struct cuda_beats *beats;
     struct cuda_group *group; /* NULL: alone */
     struct log *log;
-    void *held; /* scratch and the library's workspace */
+    struct cuda_block *blocks; /* handed out by alloc */
+    void *held;                /* scratch and the library's workspace */
     size_t held_bytes;
     bool tf32;
     bool named;          /* TRAINSPOOL_CUDA_SYNC=1: wait after every operation */

@@ -45,6 +45,12 @@ void emulation_break_launch(size_t launches, cudaError_t status);
 void emulation_break_driver(cudaError_t status);
 /* ... and looking at a kernel this one: cudaErrorNoKernelImageForDevice. */
 void emulation_break_code(cudaError_t status);
+/* The next kernel is launched well and gives this status when it runs. */
+void emulation_break_run(cudaError_t status);
+/* From here on the end of a capture gives this status. */
+void emulation_break_capture(cudaError_t status);
+/* Nothing put into a stream gets done any more; a call that waits for it ends the test. */
+void emulation_hang(bool hangs);
 /* cuda_library_open fails. */
 void emulation_break_library(bool missing);
 /* Kernels run (not just launched) since the reset, those of graphs as well. */

@@ -26,13 +26,13 @@ enum { PRESETS = sizeof(presets) / sizeof(*presets) };
 static struct {
     struct emulation_device devices[DEVICES_MAX];
     int count, current;
-    cudaError_t last, failed, driver, broken, code;
+    cudaError_t last, failed, driver, broken, code, run, capture;
     size_t launches; /* until the one that breaks, if `broken` is a status */
     size_t kernels;
     struct held held[BLOCKS_MAX];
     size_t held_count;
     char failure[1024];
-    bool quiet, opened;
+    bool quiet, opened, hangs;
 } machine;
 
 static void reset(const struct emulation_device *devices, int count)
@@ -44,6 +44,8 @@ static void reset(const struct emulation_device *devices, int count)
     memcpy(machine.devices, devices, (size_t)count * sizeof(*devices));
     machine.current = 0;
     machine.last = machine.failed = machine.driver = machine.broken = machine.code = cudaSuccess;
+    machine.run = machine.capture = cudaSuccess;
+    machine.hangs = false;
     machine.failure[0] = '\0';
     machine.opened = true;
 }
@@ -92,6 +94,34 @@ void emulation_break_code(cudaError_t status)
 {
     open_once();
     machine.code = status;
+}
+
+void emulation_break_run(cudaError_t status)
+{
+    open_once();
+    machine.run = status;
+}
+
+void emulation_break_capture(cudaError_t status)
+{
+    open_once();
+    machine.capture = status;
+}
+
+void emulation_hang(bool hangs)
+{
+    open_once();
+    machine.hangs = hangs;
+}
+
+cudaError_t runtime_capture(void)
+{
+    return runtime_status(machine.capture);
+}
+
+bool runtime_hangs(void)
+{
+    return machine.hangs;
 }
 
 size_t emulation_kernels_run(void)
@@ -208,7 +238,9 @@ void runtime_run(const emulation_launch *launch, int device)
         return;
     machine.current = device;
     machine.kernels++;
-    if (!block_run_launch(launch))
+    if (machine.run != cudaSuccess)
+        runtime_fail(std::exchange(machine.run, cudaSuccess));
+    else if (!block_run_launch(launch))
         runtime_fail(cudaErrorLaunchFailure);
     machine.current = was;
 }

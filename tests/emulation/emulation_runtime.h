@@ -15,6 +15,11 @@ cudaError_t runtime_failed(void);
 void runtime_fail(cudaError_t status);
 const struct emulation_device *runtime_device(void);
 
+/* What the end of a capture is to give. */
+cudaError_t runtime_capture(void);
+/* Does nothing get done any more? */
+bool runtime_hangs(void);
+
 /* Both ends of a copy, as the kind wants them. */
 bool runtime_copy_allowed(const void *to, size_t to_bytes, const void *from, size_t from_bytes,
                           enum cudaMemcpyKind kind);

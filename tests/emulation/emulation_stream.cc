@@ -7,6 +7,7 @@
  */
 #include "tests/emulation/emulation_runtime.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum work_kind { WORK_KERNEL, WORK_COPY, WORK_FILL, WORK_CALL, WORK_RECORD, WORK_WAIT,
@@ -165,6 +166,10 @@ static void step(cudaStream_t stream)
 
 static void finish(cudaStream_t stream)
 {
+    if (runtime_hangs() && stream->todo.first) {
+        fprintf(stderr, "emulation: a call waits for a device that hangs\n");
+        abort();
+    }
     while (stream->todo.first)
         step(stream);
 }
@@ -412,8 +417,10 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     stream = stream_of(stream);
     if (runtime_failed() != cudaSuccess)
         return runtime_status(runtime_failed());
-    for (int i = 0; i < STEPS && stream->todo.first; i++)
+    for (int i = 0; i < STEPS && stream->todo.first && !runtime_hangs(); i++)
         step(stream);
+    if (runtime_failed() != cudaSuccess)
+        return runtime_status(runtime_failed());
     return stream->todo.first ? runtime_status(cudaErrorNotReady) : cudaSuccess;
 }
 
@@ -487,8 +494,10 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     if (runtime_failed() != cudaSuccess)
         return runtime_status(runtime_failed());
-    for (int i = 0; i < STEPS && event->done < event->asked; i++)
+    for (int i = 0; i < STEPS && event->done < event->asked && !runtime_hangs(); i++)
         step(event->stream);
+    if (runtime_failed() != cudaSuccess)
+        return runtime_status(runtime_failed());
     return event->done >= event->asked ? cudaSuccess : runtime_status(cudaErrorNotReady);
 }
 
@@ -522,9 +531,9 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
             if (s != stream)
                 list->users--;
         }
-    if (invalid) {
+    if (invalid || runtime_capture() != cudaSuccess) {
         list_leave(list);
-        return runtime_status(cudaErrorStreamCaptureInvalidated);
+        return runtime_status(invalid ? cudaErrorStreamCaptureInvalidated : runtime_capture());
     }
     *out = (cudaGraph_t)calloc(1, sizeof(**out));
     (*out)->list = list;
