@@ -1,6 +1,9 @@
 # make bench: products, other operations, training steps, drop to start, as tables.
 
 bench_programs = %D%/bench_cuda_attention %D%/bench_ops %D%/bench_products %D%/bench_start %D%/bench_train
+if HAVE_CUDA
+bench_programs += %D%/bench_cuda_ops
+endif
 EXTRA_PROGRAMS = $(bench_programs)
 EXTRA_DIST += %D%/peer_torch.py
 CLEANFILES += $(EXTRA_PROGRAMS)
@@ -8,6 +11,9 @@ CLEANFILES += $(EXTRA_PROGRAMS)
 BENCH_LIBS = $(LAYERS) $(LIBRARY_LIBS) $(CUDA_LIBS)
 bench_bench_cuda_attention_SOURCES = %D%/bench_cuda_attention.c
 bench_bench_cuda_attention_LDADD = $(BENCH_LIBS)
+bench_bench_cuda_ops_SOURCES = %D%/bench_cuda_ops.c
+bench_bench_cuda_ops_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+bench_bench_cuda_ops_LDADD = $(BENCH_LIBS)
 bench_bench_ops_SOURCES = %D%/bench_ops.c
 bench_bench_ops_LDADD = $(BENCH_LIBS)
 bench_bench_products_SOURCES = %D%/bench_products.c %D%/rate.c %D%/rate.h
