@@ -85,6 +85,10 @@ endif
 if HAVE_NCCL
 libkernels_a_SOURCES += %D%/cuda/cuda_group.c %D%/cuda/cuda_group.h
 libkernels_a_SOURCES += %D%/cuda/cuda_nccl.c %D%/cuda/cuda_nccl.h
+else
+if HAVE_CUDA
+libkernels_a_SOURCES += %D%/cuda/cuda_alone.c %D%/cuda/cuda_group.h
+endif
 endif
 
 # What the file's name says decides its flags.  (Variables of a pattern, as flags of a target

@@ -12,6 +12,7 @@
 
 #include "kernels/cuda/cuda_group.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -20,6 +21,7 @@
 #include "kernels/cuda/cuda_nccl.h"
 
 #define INIT_SECONDS 300 /* 8 GPUs take some 5 s */
+#define POLLS        200 /* before sleeping: a sum is put into the stream within some 50 us */
 
 struct cuda_group {
     struct cuda_nccl nccl;
@@ -53,6 +55,7 @@ static bool settle(struct cuda_group *group, ncclResult_t result, const char *do
 {
     static const struct timespec moment = { .tv_nsec = 20000 };
     double until = clock_seconds() + INIT_SECONDS;
+    int polls = 0;
 
     while (result == ncclInProgress && group->comm) {
         if (group->nccl.state(group->comm, &result) != ncclSuccess)
@@ -61,6 +64,10 @@ static bool settle(struct cuda_group *group, ncclResult_t result, const char *do
             break;
         if (!all_alive(group))
             return error_set(err, ERROR_SYSTEM, "another process of this run has ended");
+        if (polls++ < POLLS) {
+            sched_yield();
+            continue;
+        }
         if (clock_seconds() > until)
             return error_set(err, ERROR_DEVICE, "%s: %s: no answer for %d s",
                              group->nccl.name, doing, INIT_SECONDS);
@@ -94,7 +101,9 @@ static bool agree(struct cuda_group *group, ncclUniqueId *id, struct error *err)
 
 static bool make_stream(struct cuda_group *group, struct error *err)
 {
-    cudaError_t status = cudaStreamCreateWithFlags(&group->stream, cudaStreamNonBlocking);
+    /* before the kernels that wait for a place: it has few blocks, and others wait for it */
+    cudaError_t status =
+        cudaStreamCreateWithPriority(&group->stream, cudaStreamNonBlocking, -1);
 
     if (status == cudaSuccess)
         status = cudaEventCreateWithFlags(&group->issued, cudaEventDisableTiming);
