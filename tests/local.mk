@@ -188,7 +188,7 @@ check_PROGRAMS += $(heavy_tests)
 endif
 endif
 if HAVE_EMULATION
-check_PROGRAMS += $(emulated_tests) $(races_tests)
+check_PROGRAMS += $(emulated_tests) $(emulated_ranks) $(races_tests)
 endif
 
 # operations in double, and operands to hold the backends against them
@@ -221,6 +221,7 @@ EXTRA_DIST += %D%/emulation/emulation_fibre.cc %D%/emulation/emulation_fibre.h
 EXTRA_DIST += %D%/emulation/emulation_hardware.h
 EXTRA_DIST += %D%/emulation/emulation_library.cc
 EXTRA_DIST += %D%/emulation/emulation_machine.h
+EXTRA_DIST += %D%/emulation/emulation_nccl.cc
 EXTRA_DIST += %D%/emulation/emulation_races.cc %D%/emulation/emulation_races.h
 EXTRA_DIST += %D%/emulation/emulation_runtime.cc %D%/emulation/emulation_runtime.h
 EXTRA_DIST += %D%/emulation/emulation_stream.cc

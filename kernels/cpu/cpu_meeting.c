@@ -91,6 +91,7 @@ void meeting_close(struct meeting *meeting)
 {
     if (!meeting)
         return;
+    atomic_store(&meeting->shared->broken, 1);
     munmap(meeting->shared, meeting->bytes);
     free(meeting);
 }

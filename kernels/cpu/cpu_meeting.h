@@ -21,7 +21,8 @@ int meeting_file(int ranks, struct error *err);
 /* links: as in struct backend_group, borrowed; NULL: nobody is watched. */
 struct meeting *meeting_open(int file, int rank, int ranks, const int *links,
                              struct error *err);
-void meeting_close(struct meeting *meeting); /* NULL is allowed */
+/* Those who come later find it over.  NULL is allowed. */
+void meeting_close(struct meeting *meeting);
 
 bool meeting_wait(struct meeting *meeting);
 /* As the operations of struct backend_ops. */

@@ -21,7 +21,7 @@ emulation_parts = $(patsubst $(srcdir)/%D%/%.cc,%,$(wildcard $(srcdir)/%D%/*.cc)
 emulation_kernels = $(patsubst $(srcdir)/kernels/cuda/%.cu,%,$(wildcard $(srcdir)/kernels/cuda/*.cu))
 emulation_c = $(patsubst $(srcdir)/kernels/cuda/%.c,%,$(wildcard $(srcdir)/kernels/cuda/*.c))
 emulation_objects = $(patsubst %,%D%/machine/%.o,$(emulation_parts) machines_cuda \
-	$(filter-out cuda_library,$(emulation_c)))
+	$(filter-out cuda_alone cuda_library cuda_nccl,$(emulation_c)))
 
 %D%/machine/%.o: %D%/%.cc
 	@$(MKDIR_P) $(@D)/$(DEPDIR)
@@ -116,3 +116,13 @@ tests_unit_test_cuda_graph_LDADD = %D%/emulated.o $(LDADD)
 tests_unit_test_cuda_matmul_SOURCES = tests/unit/test_cuda_matmul.c tests/unit/unit_cuda.h
 tests_unit_test_cuda_matmul_CPPFLAGS = $(EMULATION_LOOKS)
 tests_unit_test_cuda_matmul_LDADD = %D%/emulated.o $(LDADD)
+
+# Processes of a run, each with an emulated GPU of its own.
+emulated_ranks = tests/unit/test_emulated_group tests/unit/test_emulated_model_ranks
+EXTRA_PROGRAMS += $(emulated_ranks)
+tests_unit_test_emulated_group_SOURCES = tests/unit/test_group.c
+tests_unit_test_emulated_group_CPPFLAGS = $(AM_CPPFLAGS) -DUNIT_EMULATED
+tests_unit_test_emulated_group_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_emulated_model_ranks_SOURCES = tests/unit/test_model_ranks.c
+tests_unit_test_emulated_model_ranks_CPPFLAGS = $(AM_CPPFLAGS) -DUNIT_EMULATED
+tests_unit_test_emulated_model_ranks_LDADD = %D%/emulated.o $(LDADD)

@@ -80,10 +80,26 @@ static struct step_numbers train_window(struct unit_model *u,
 static void start(struct unit_model *u, const struct kind *kind,
                   const struct unit_ranks *ranks)
 {
+    static struct device device;
+
     *u = unit_model_text(llama, plan_of(kind, (size_t)ranks->group.ranks));
     if (ranks->group.ranks > 1)
         u->group = &ranks->group;
+    unit_ranks_device(ranks->group.rank, &device);
+    u->device = &device;
+    u->ops = unit_ranks_ops;
     unit_model_start(u, ROWS, 1, 1);
+}
+
+/* A tensor of the backend's, on the host; malloc'ed. */
+static void *fetch(struct unit_model *u, struct tensor t)
+{
+    void *out = memory_alloc(tensor_bytes(t));
+    struct error err = { 0 };
+
+    u->be->ops->download(u->be, out, t.data, tensor_bytes(t));
+    unit_must(u->be->ops->sync(u->be, &err), &err);
+    return out;
 }
 
 /* The last window is a short one: ranks have nothing to do in it. */
@@ -96,66 +112,80 @@ static double train_steps(struct unit_model *u, const struct unit_ranks *ranks)
     return norm;
 }
 
-static void same_weights(const struct unit_model *a, const struct unit_model *b,
-                         double most)
+static void same_weights(struct unit_model *a, struct unit_model *b, double most)
 {
     for (size_t i = 0; i < model_parameters(a->model); i++) {
         const struct parameter *p = model_parameter(a->model, i);
         const struct parameter *q = model_parameter(b->model, i);
-        const float *x = p->weight.data, *y = q->weight.data;
+        float *x = fetch(a, p->weight), *y = fetch(b, q->weight);
 
         for (size_t j = 0; p->trainable && j < p->rows * p->cols; j++)
             if (!(fabs((double)x[j] - (double)y[j]) <= most))
                 fail_msg("%s[%zu]: %.9g, alone %.9g", p->name, j, x[j], y[j]);
+        free(x);
+        free(y);
     }
 }
 
-/* The weights and copies of every rank are those of rank 0: their difference adds up to
- * 0. */
+static uint64_t hash_of(struct unit_model *u, struct tensor t)
+{
+    unsigned char *bytes = fetch(u, t);
+    uint64_t hash = 1469598103934665603u;
+
+    for (size_t i = 0; i < tensor_bytes(t); i++)
+        hash = (hash ^ bytes[i]) * 1099511628211u;
+    free(bytes);
+    return hash;
+}
+
+/* Is a hash the same in all ranks?  48 bits of it, exact in a double: times the others at
+ * rank 0, less theirs. */
+static bool agree_on(struct unit_model *u, const struct unit_ranks *ranks, uint64_t hash)
+{
+    int others = ranks->group.ranks - 1;
+    double sum = (double)(hash >> 16) * (ranks->group.rank == 0 ? others : -1);
+    double *there = unit_ranks_put(u->be, &sum, sizeof(sum));
+    bool ok;
+
+    u->be->ops->all_reduce(u->be, there, 1);
+    u->be->ops->meet(u->be);
+    ok = unit_ranks_get(u->be, &sum, there, sizeof(sum));
+    u->be->ops->free(u->be, there);
+    return ok && sum == 0;
+}
+
+/* The weights and copies of every rank are those of rank 0. */
 static bool ranks_agree(struct unit_model *u, const struct unit_ranks *ranks)
 {
-    double *sums = memory_alloc(2 * sizeof(double));
     bool ok = true;
 
     for (size_t i = 0; i < model_parameters(u->model); i++) {
         const struct parameter *p = model_parameter(u->model, i);
-        struct tensor all[2] = { p->weight, p->copy };
 
-        for (int k = 0; k < 2 && p->trainable; k++) {
-            const unsigned char *bytes = all[k].data;
-            uint64_t hash = 1469598103934665603u;
-
-            for (size_t j = 0; bytes && j < tensor_bytes(all[k]); j++)
-                hash = (hash ^ bytes[j]) * 1099511628211u;
-            /* 52 bits of it, exact in a double: times ranks at rank 0, less the others'
-             */
-            sums[0] = (double)(hash >> 16) *
-                      (ranks->group.rank == 0 ? ranks->group.ranks - 1 : -1);
-            u->be->ops->all_reduce(u->be, sums, 1);
-            ok = ok && u->be->ops->sync(u->be, NULL) && sums[0] == 0;
-        }
+        if (p->trainable)
+            ok = agree_on(u, ranks, hash_of(u, p->weight)) && ok;
+        if (p->trainable && p->copy.data)
+            ok = agree_on(u, ranks, hash_of(u, p->copy)) && ok;
     }
-    free(sums);
     return ok;
 }
 
-static bool copies_follow(const struct unit_model *u)
+static bool copies_follow(struct unit_model *u)
 {
+    bool ok = true;
+
     for (size_t i = 0; i < model_parameters(u->model); i++) {
         const struct parameter *p = model_parameter(u->model, i);
         struct tensor copy = p->copy;
-        bool same;
 
         if (!p->trainable || !copy.data)
             continue;
-        copy.data = memory_alloc(tensor_bytes(copy));
+        copy.data = u->be->ops->alloc(u->be, tensor_bytes(copy), NULL);
         u->be->ops->convert(u->be, &(struct op_convert) { .out = copy, .x = p->weight });
-        same = memcmp(copy.data, p->copy.data, tensor_bytes(copy)) == 0;
-        free(copy.data);
-        if (!same)
-            return false;
+        ok = ok && hash_of(u, copy) == hash_of(u, p->copy);
+        u->be->ops->free(u->be, copy.data);
     }
-    return true;
+    return ok;
 }
 
 /* Three ranks, and one that does all of their micro-batches. */

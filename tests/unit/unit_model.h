@@ -23,6 +23,8 @@ struct unit_model {
     struct backend *be;
     struct model *model;
     const struct backend_group *group; /* to join before the model is made; NULL: alone */
+    const struct device *device;       /* NULL: the CPU */
+    const struct backend_ops *ops;     /* NULL: the build's for the device */
 };
 
 /* A plan for full training in fp32 without decay and clipping. */
@@ -59,10 +61,11 @@ static inline void unit_model_start(struct unit_model *u, size_t rows, size_t se
                                     int threads)
 {
     static const struct device cpu = { .kind = DEVICE_CPU, .ordinal = -1 };
-    struct backend_options with = { .device = &cpu, .threads = threads };
+    struct backend_options with = { .device = u->device ? u->device : &cpu,
+                                    .threads = threads };
     struct error err = { 0 };
 
-    u->be = backend_open(&with, &err);
+    u->be = u->ops ? u->ops->open(&with, &err) : backend_open(&with, &err);
     unit_must(u->be != NULL, &err);
     if (u->group)
         unit_must(u->be->ops->join(u->be, u->group, &err), &err);

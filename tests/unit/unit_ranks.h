@@ -19,6 +19,48 @@ struct unit_ranks {
     pid_t children[DEVICE_RANKS_MAX]; /* of rank 0: the others; 0: none */
 };
 
+#ifdef UNIT_EMULATED
+static const bool unit_ranks_emulated = true;
+static const struct backend_ops *const unit_ranks_ops = &backend_cuda;
+#else
+static const bool unit_ranks_emulated = false;
+static const struct backend_ops *const unit_ranks_ops = &backend_cpu;
+#endif
+
+/* The device of a rank: the CPU or, in a program compiled for it, an emulated GPU of its
+ * own. (Not a real one: a driver does not outlive a fork.) */
+static inline void unit_ranks_device(int rank, struct device *out)
+{
+#ifdef UNIT_EMULATED
+    static struct device devices[DEVICE_RANKS_MAX];
+    char note[256];
+
+    if (devices[0].memory == 0) /* asking a device takes its memory from all */
+        backend_cuda.devices(devices, DEVICE_RANKS_MAX, note, sizeof(note));
+    *out = devices[rank];
+#else
+    (void)rank;
+    *out = (struct device) { .kind = DEVICE_CPU, .name = "cpu", .ordinal = -1 };
+#endif
+}
+
+/* Numbers of the host into memory of the backend, and back. */
+static inline void *unit_ranks_put(struct backend *be, const void *from, size_t bytes)
+{
+    void *to = be->ops->alloc(be, bytes, NULL);
+
+    if (to)
+        be->ops->upload(be, to, from, bytes);
+    return to;
+}
+
+static inline bool unit_ranks_get(struct backend *be, void *to, const void *from,
+                                  size_t bytes)
+{
+    be->ops->download(be, to, from, bytes);
+    return be->ops->sync(be, NULL);
+}
+
 /* Become `ranks` processes; tells each which it is.  Only rank 0 may use cmocka. */
 static inline void unit_ranks_fork(struct unit_ranks *out, int ranks)
 {
