@@ -49,24 +49,13 @@ template <> __device__ inline uint32_t flash_pack<bf16>(float low, float high)
 }
 
 /*
- * Tiles: rows of D numbers in chunks of 8 (16 bytes).  Chunks are exchanged inside a row
- * so that 8 rows have the same chunk in 8 different groups of banks: 128 bytes are a row
- * or a part of it where D is a multiple of 64, else two rows take turns.
+ * Tiles: rows of D numbers with 16 bytes behind each, so that any 16 bytes of 8 rows in
+ * turn lie in different banks, and so that a lane reaches all of its places from one
+ * address.
  */
-template <int D> struct flash_swap {
-    static constexpr int chunks = D % 64 == 0 ? 8 : 4;
-
-    __device__ static int turn(int row)
-    {
-        return D % 64 == 0 ? row & 7 : row >> 1 & 3;
-    }
+template <int D> struct flash_tile {
+    static constexpr int pitch = D + 8; /* from row to row, in numbers */
 };
-
-/* Where chunk `chunk` of a row lies, in numbers from the tile's first. */
-template <int D> __device__ inline int flash_at(int row, int chunk)
-{
-    return row * D + 8 * (chunk ^ flash_swap<D>::turn(row));
-}
 
 /*
  * What a lane points at when its warp loads a fragment: 16 rows and 16 columns, 16 rows *
@@ -76,7 +65,6 @@ template <int D> __device__ inline int flash_at(int row, int chunk)
  */
 template <typename T, int D> struct flash_view {
     const T *row;
-    int turn;
 
     __device__ flash_view(const T *tile, bool rows_first)
     {
@@ -84,15 +72,12 @@ template <typename T, int D> struct flash_view {
         int down = rows_first ? matrix % 2 : matrix / 2;
         int along = rows_first ? matrix / 2 : matrix % 2;
 
-        row = tile + (8 * down + lane % 8) * D;
-        turn = along ^ flash_swap<D>::turn(lane % 8);
+        row = tile + (8 * down + lane % 8) * flash_tile<D>::pitch + 8 * along;
     }
 
     __device__ const T *at(int n, int k) const
     {
-        constexpr int mask = flash_swap<D>::chunks - 1;
-
-        return row + n * 16 * D + 8 * ((2 * k & ~mask) + ((2 * k & mask) ^ turn));
+        return row + 16 * n * flash_tile<D>::pitch + 16 * k;
     }
 };
 
@@ -111,11 +96,11 @@ static inline flash_rows<T> flash_rows_of(struct tensor x, size_t head_size)
     return flash_rows<T> { (T *)x.data, (int64_t)x.stride, (int)head_size };
 }
 
-/* The same for one head, rows from `begin` on. */
+/* The same for one head, rows from `row` on. */
 template <typename T>
-__device__ inline flash_rows<T> flash_head(flash_rows<T> whole, int begin, int head)
+__device__ inline flash_rows<T> flash_head(flash_rows<T> whole, int row, int head)
 {
-    whole.data += begin * whole.stride + head * whole.size;
+    whole.data += row * whole.stride + head * whole.size;
     return whole;
 }
 
@@ -125,19 +110,20 @@ __device__ inline flash_rows<T> flash_head(flash_rows<T> whole, int begin, int h
 template <int D, int rows, int threads, typename T>
 __device__ inline void flash_load(T *tile, flash_rows<const T> from, int first, int end)
 {
-    constexpr int lanes = flash_swap<D>::chunks, step = threads / lanes;
+    constexpr int lanes = D % 64 == 0 ? 8 : 4, step = threads / lanes;
+    constexpr int pitch = flash_tile<D>::pitch;
     int row = threadIdx.x / lanes, chunk = threadIdx.x % lanes;
     const T *data = from.data + (first + row) * from.stride + 8 * chunk;
 
     static_assert(rows % step == 0 || step % rows == 0, "no thread has a row half");
     if (step > rows && row >= rows)
         return;
-    tile += flash_at<D>(row, chunk);
+    tile += row * pitch + 8 * chunk;
 #pragma unroll
     for (int i = 0; i < rows; i += step) {
 #pragma unroll
         for (int j = 0; j < D; j += 8 * lanes)
-            copy_16_bytes(tile + i * D + j, data + j,
+            copy_16_bytes(tile + i * pitch + j, data + j,
                           first + row + i < end && 8 * chunk + j < from.size);
         data += step * from.stride;
     }
@@ -262,13 +248,14 @@ __device__ inline float flash_factor(float factor, int, int)
 }
 
 /*
- * A warp writes its 16 M rows, first .. of the run, times `factor`, by way of `room`: 16
- * M rows of a tile that only this warp has been reading.
+ * A warp writes its 16 M rows, first .., as far as `end`, times `factor`, by way of
+ * `room`: 16 M rows of a tile that only this warp has been reading.
  */
 template <int D, int M, int C, typename T, typename F>
 __device__ inline void flash_store(flash_rows<T> to, int first, int end, T *room,
                                    const float (&x)[M][C][4], const F &factor)
 {
+    constexpr int pitch = flash_tile<D>::pitch;
     int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
 
     __syncwarp();
@@ -278,7 +265,7 @@ __device__ inline void flash_store(flash_rows<T> to, int first, int end, T *room
         for (int c = 0; c < C; c++)
 #pragma unroll
             for (int h = 0; h < 2; h++)
-                *(uint32_t *)(room + flash_at<D>(16 * m + 8 * h + g, c) + 2 * t) =
+                *(uint32_t *)(room + (16 * m + 8 * h + g) * pitch + 8 * c + 2 * t) =
                     flash_pack<T>(x[m][c][2 * h] * flash_factor(factor, m, h),
                                   x[m][c][2 * h + 1] * flash_factor(factor, m, h));
     __syncwarp();
@@ -288,15 +275,15 @@ __device__ inline void flash_store(flash_rows<T> to, int first, int end, T *room
 
         if (first + row < end && 8 * chunk < to.size)
             *(uint4 *)(to.data + (first + row) * to.stride + 8 * chunk) =
-                *(const uint4 *)(room + flash_at<D>(row, chunk));
+                *(const uint4 *)(room + row * pitch + 8 * chunk);
     }
     __syncwarp();
 }
 
-/* Rows of a block: `begin` is the matrix row of its run's first, `first` counts from
- * there. */
+/* Where a block's rows are: `row` of the matrix is the first; `before` it and `left` from
+ * it on are rows of the run.  Kernels count rows from that first one. */
 struct flash_place {
-    int begin, length, first;
+    int row, before, left;
 };
 
 /*
@@ -324,10 +311,10 @@ __device__ inline bool flash_find(struct flash_place *place, const int32_t *offs
         low += mine;
         left = left - mine < step ? left - mine : step;
     }
-    place->begin = offsets[low];
-    place->length = offsets[low + 1] - place->begin;
-    place->first = (slot - (place->begin / rows + low)) * rows;
-    return place->first < place->length;
+    place->before = (slot - (offsets[low] / rows + low)) * rows;
+    place->row = offsets[low] + place->before;
+    place->left = offsets[low + 1] - place->row;
+    return place->left > 0;
 }
 
 #endif

@@ -12,10 +12,10 @@
  * of which have room: one is copied while the other is worked on.
  *
  * Of T rows, causal, a head takes 7 T^2 D flops (5 T^2 D is what a comparison counts) and
- * T^2 exponentials.  Memory: 26 T D bytes if each kernel reads all once and every head has
- * its own keys, T / 3.7 flops a byte.  L2: 2 T^2 D / ROWS bytes for each kernel.  Shared
- * memory: 512 bytes for 2 M products of 16 x 8 x 16, with M = 1 as much time as the
- * products themselves on an A100.
+ * T^2 exponentials.  Memory: 26 T D bytes if each kernel reads all once and every head
+ * has its own keys, T / 3.7 flops a byte.  L2: 2 T^2 D / ROWS bytes for each kernel.
+ * Shared memory: 512 bytes for 2 M products of 16 x 8 x 16, with M = 1 as much time as
+ * the products themselves on an A100.
  */
 #include "kernels/cuda/flash_launch.h"
 
@@ -88,7 +88,7 @@ __device__ inline void flash_backward_fetch(T *stage, flash_rows<const T> a,
                                             flash_rows<const T> b, int first, int end)
 {
     flash_load<D, STEP, THREADS>(stage, a, first, end);
-    flash_load<D, STEP, THREADS>(stage + STEP * D, b, first, end);
+    flash_load<D, STEP, THREADS>(stage + STEP * flash_tile<D>::pitch, b, first, end);
     copies_close();
 }
 
@@ -104,12 +104,13 @@ template <typename T, int D, int M, int WARPS, bool held> struct flash_backward_
         copies_close();
         copies_wait<0>();
         __syncthreads();
-        return tile + 16 * M * (threadIdx.x / WARP) * D;
+        return tile + 16 * M * (threadIdx.x / WARP) * flash_tile<D>::pitch;
     }
     __device__ flash_backward_own(T *tile, flash_rows<const T> from_a,
                                   flash_rows<const T> from_b, int first, int end)
         : a(load(tile, from_a, first, end)),
-          b(load(held ? tile : tile + 16 * M * WARPS * D, from_b, first, end))
+          b(load(held ? tile : tile + 16 * M * WARPS * flash_tile<D>::pitch, from_b,
+                 first, end))
     {
         if (held)
             __syncthreads();
@@ -118,56 +119,55 @@ template <typename T, int D, int M, int WARPS, bool held> struct flash_backward_
 
 /* Shared memory of a block, in numbers of T. */
 template <int D, int M, int WARPS, int STEP, bool held> struct flash_backward_room {
+    static constexpr int pitch = flash_tile<D>::pitch;
     static constexpr int rows = 16 * M * WARPS;
-    static constexpr int stage = 2 * STEP * D;
-    static constexpr int own = 2 * stage;                         /* where they are */
-    static constexpr int stats = own + (held ? 0 : 2 * rows * D); /* 4 STEP floats */
+    static constexpr int stage = 2 * STEP * pitch;
+    static constexpr int own = held ? 0 : 2 * stage; /* where its own rows are */
+    static constexpr int all = 2 * stage + (held ? 0 : 2 * rows * pitch);
 
-    static_assert(!held || rows * D <= own, "own rows pass through the stages");
+    static_assert(rows % STEP == 0, "steps begin with the run's first row");
+    static_assert(!held || rows * pitch <= all, "own rows pass through the stages");
 };
 
-/* lse and delta of one query on their way to shared memory. */
-struct flash_backward_stats {
-    float lse, delta;
-};
-
-template <typename T>
-__device__ inline flash_backward_stats
-flash_backward_look(const flash_backward_job<T> &job, int head, int64_t row, bool there)
+/*
+ * lse and delta of a step of queries lie behind the rows of their tile: both lse of two
+ * neighbours behind the first, both delta behind the second, as a lane wants them.
+ */
+template <int D, typename T>
+__device__ inline float2 *flash_backward_behind(T *tile, int row)
 {
-    flash_backward_stats stats = { INFINITY,
-                                   0 }; /* weights of rows that are not there: 0 */
-
-    if (there) {
-        stats.lse = job.lse[head * job.lse_stride + row];
-        stats.delta = job.delta[head * job.delta_stride + row];
-    }
-    return stats;
+    return (float2 *)(tile + row * flash_tile<D>::pitch + D);
 }
 
-/* A step of queries of one head; what is returned goes to shared memory when there is
- * time. */
+/* A step of queries of one head.  What is returned goes to flash_backward_keep when there
+ * is time: two neighbours each have one number of one query. */
 template <int D, int STEP, int THREADS, typename T>
-__device__ inline flash_backward_stats
+__device__ inline float
 flash_backward_fetch_queries(T *stage, const flash_backward_job<T> &job, int begin,
                              int head, int first, int end)
 {
-    int row = first + threadIdx.x;
+    int row = first + (int)threadIdx.x / 2;
+    bool delta = threadIdx.x % 2;
+    const float *from =
+        delta ? job.delta + head * job.delta_stride : job.lse + head * job.lse_stride;
 
+    static_assert(2 * STEP <= THREADS, "each has at most one");
     flash_backward_fetch<T, D, STEP, THREADS>(stage, flash_head(job.q, begin, head),
                                               flash_head(job.dout, begin, head), first,
                                               end);
-    return flash_backward_look(job, head, begin + row, threadIdx.x < STEP && row < end);
+    if (threadIdx.x < 2 * STEP && row < end)
+        return from[begin + row];
+    return delta ? 0 : INFINITY; /* so that its weights are 0 */
 }
 
-template <int STEP>
-__device__ inline void flash_backward_keep(float *stats,
-                                           const flash_backward_stats &ahead)
+template <int D, int STEP, typename T>
+__device__ inline void flash_backward_keep(T *tile, float ahead)
 {
-    if (threadIdx.x < STEP) {
-        stats[threadIdx.x] = ahead.lse * FLASH_LOG2E;
-        stats[STEP + threadIdx.x] = ahead.delta;
-    }
+    int row = threadIdx.x / 2, delta = threadIdx.x % 2;
+
+    if (row < STEP)
+        ((float *)flash_backward_behind<D>(tile, (row & ~1) | delta))[row & 1] =
+            delta ? ahead : ahead * FLASH_LOG2E;
 }
 
 /*
@@ -183,7 +183,6 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
     int part = blockIdx.x % PARTS * PART, kv_head = blockIdx.x / PARTS % job.kv_heads;
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     T *shared = (T *)shared_memory();
-    float *stats = (float *)(shared + room::stats);
     struct flash_place place;
 
     if (!flash_find(&place, job.offsets, job.sequences, room::rows,
@@ -191,30 +190,28 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
         return;
 
     flash_backward_own<T, D, M, WARPS, held> own(
-        shared + (held ? 0 : room::own), flash_head(job.k, place.begin, kv_head),
-        flash_head(job.v, place.begin, kv_head), place.first, place.length);
-    int mine = place.first + 16 * M * warp, last = mine + 16 * M - 1;
+        shared + room::own, flash_head(job.k, place.row, kv_head),
+        flash_head(job.v, place.row, kv_head), 0, place.left);
+    int mine = 16 * M * warp, last = mine + 16 * M - 1;
 
     /* Queries that see any of the keys. */
-    int query = place.first, end = place.length, left = end - query;
+    const int others = room::rows - 1;
+    int query = 0, end = place.left;
 
-    if (left > job.window && left - job.window > room::rows - 1)
-        end = query + room::rows - 1 + job.window;
+    if (end - others > job.window)
+        end = others + job.window;
 
     int head = kv_head * job.group, last_head = head + job.group - 1, stage = 0;
-    flash_backward_stats ahead;
-    float dk[M][C][4], dv[M][C][4];
+    float dk[M][C][4], dv[M][C][4], ahead;
 
-    static_assert(room::rows % STEP == 0,
-                  "the first step begins with the block's first row");
-    ahead = flash_backward_fetch_queries<D, STEP, THREADS>(shared, job, place.begin, head,
+    ahead = flash_backward_fetch_queries<D, STEP, THREADS>(shared, job, place.row, head,
                                                            query, end);
-    flash_backward_keep<STEP>(stats, ahead);
+    flash_backward_keep<D, STEP>(shared, ahead);
     flash_zero(dk);
     flash_zero(dv);
     for (;;) {
-        T *q_tile = shared + stage * room::stage, *dout_tile = q_tile + STEP * D;
-        const float2 *now = (const float2 *)(stats + stage * 2 * STEP) + lane % 4;
+        T *q_tile = shared + stage * room::stage,
+          *dout_tile = q_tile + STEP * room::pitch;
         bool more = query + STEP < end || head < last_head;
 
         copies_wait<0>();
@@ -224,8 +221,8 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
             bool turn = query + STEP >= end;
 
             ahead = flash_backward_fetch_queries<D, STEP, THREADS>(
-                shared + stage * room::stage, job, place.begin, head + turn,
-                turn ? place.first : query + STEP, end);
+                shared + stage * room::stage, job, place.row, head + turn,
+                turn ? 0 : query + STEP, end);
         }
         if (query + STEP - 1 >= mine && query - last < job.window) {
             float p[M][N][4], ds[M][N][4];
@@ -237,7 +234,8 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
                                         job.window);
 #pragma unroll
             for (int n = 0; n < N; n++) {
-                const float2 lse = now[4 * n];
+                const float2 lse =
+                    *flash_backward_behind<D>(q_tile, 8 * n + lane % 4 * 2);
 
 #pragma unroll
                 for (int i = 0; i < 4 * M; i++) {
@@ -251,7 +249,8 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
             flash_scores(ds, own.b, flash_view<T, D>(dout_tile, false));
 #pragma unroll
             for (int n = 0; n < N; n++) {
-                const float2 delta = now[STEP / 2 + 4 * n];
+                const float2 delta =
+                    *flash_backward_behind<D>(q_tile, 8 * n + lane % 4 * 2 + 1);
 
 #pragma unroll
                 for (int i = 0; i < 4 * M; i++) {
@@ -265,26 +264,26 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
         }
         if (!more)
             break;
-        flash_backward_keep<STEP>(stats + stage * 2 * STEP, ahead);
+        flash_backward_keep<D, STEP>(shared + stage * room::stage, ahead);
         query += STEP;
         if (query >= end) {
-            query = place.first;
+            query = 0;
             head++;
         }
     }
     if (held)
         __syncthreads();
 
-    T *way = shared + (held ? 0 : room::own) + 16 * M * warp * D;
-    flash_rows<T> to_k = flash_head(job.dk, place.begin, kv_head);
-    flash_rows<T> to_v = flash_head(job.dv, place.begin, kv_head);
+    T *way = shared + room::own + 16 * M * warp * room::pitch;
+    flash_rows<T> to_k = flash_head(job.dk, place.row, head / job.group);
+    flash_rows<T> to_v = flash_head(job.dv, place.row, head / job.group);
 
     to_k.data += part;
     to_v.data += part;
     to_k.size -= part;
     to_v.size -= part;
-    flash_store<D>(to_v, mine, place.length, way, dv, 1.0f);
-    flash_store<D>(to_k, mine, place.length, way, dk, job.scale);
+    flash_store<D>(to_v, mine, place.left, way, dv, 1.0f);
+    flash_store<D>(to_k, mine, place.left, way, dk, job.scale);
 }
 
 /* dq of ROWS queries of one head.  Rows of the fragments are queries, columns keys. */
@@ -304,29 +303,32 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
         return;
 
     flash_backward_own<T, D, M, WARPS, held> own(
-        shared + (held ? 0 : room::own), flash_head(job.q, place.begin, head),
-        flash_head(job.dout, place.begin, head), place.first, place.length);
-    int mine = place.first + 16 * M * warp, last = mine + 16 * M - 1, stage = 0;
-    int end =
-        place.first + room::rows < place.length ? place.first + room::rows : place.length;
-    int key = place.first < job.window ? 0 : (place.first - job.window + 1) / STEP * STEP;
-    flash_rows<const T> k = flash_head(job.k, place.begin, kv_head);
-    flash_rows<const T> v = flash_head(job.v, place.begin, kv_head);
+        shared + room::own, flash_head(job.q, place.row, head),
+        flash_head(job.dout, place.row, head), 0, place.left);
+    int mine = 16 * M * warp, last = mine + 16 * M - 1, stage = 0;
+    int back = place.before < job.window ? place.before : job.window - 1;
+    int key = -((back + STEP - 1) / STEP * STEP);
+    int end = place.left < room::rows ? place.left : room::rows;
+    flash_rows<const T> k = flash_head(job.k, place.row, kv_head);
+    flash_rows<const T> v = flash_head(job.v, place.row, kv_head);
     float lse[M][2], delta[M][2], dq[M][C][4];
 
 #pragma unroll
     for (int i = 0; i < 2 * M; i++) {
         int row = mine + 16 * (i / 2) + 8 * (i % 2) + lane / 4;
-        flash_backward_stats stats =
-            flash_backward_look(job, head, place.begin + row, row < end);
+        bool there = row < end;
 
-        lse[i / 2][i % 2] = stats.lse * FLASH_LOG2E;
-        delta[i / 2][i % 2] = stats.delta;
+        /* infinite: the weights of rows that are not there are 0 */
+        lse[i / 2][i % 2] =
+            there ? job.lse[head * job.lse_stride + place.row + row] * FLASH_LOG2E
+                  : INFINITY;
+        delta[i / 2][i % 2] =
+            there ? job.delta[head * job.delta_stride + place.row + row] : 0;
     }
     flash_backward_fetch<T, D, STEP, THREADS>(shared, k, v, key, end);
     flash_zero(dq);
     for (; key < end; key += STEP) {
-        T *k_tile = shared + stage * room::stage, *v_tile = k_tile + STEP * D;
+        T *k_tile = shared + stage * room::stage, *v_tile = k_tile + STEP * room::pitch;
 
         copies_wait<0>();
         __syncthreads();
@@ -359,8 +361,8 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
     }
     if (held)
         __syncthreads();
-    flash_store<D>(flash_head(job.dq, place.begin, head), mine, end,
-                   shared + (held ? 0 : room::own) + 16 * M * warp * D, dq, job.scale);
+    flash_store<D>(flash_head(job.dq, place.row, head), mine, end,
+                   shared + room::own + 16 * M * warp * room::pitch, dq, job.scale);
 }
 
 template <typename T>
@@ -421,10 +423,10 @@ static cudaError_t flash_backward_put_keys(const struct cuda_launch *to,
     flash_backward_job<T> job = flash_backward_describe<T>(op);
 
     job.slots = (int)(op->forward.q.rows / room::rows + op->forward.sequences);
-    return launch(
-        to->stream, flash_backward_keys<T, D, PART, M, WARPS, STEP, held, blocks>,
-        dim3((unsigned)job.slots * (unsigned)job.kv_heads * (D / PART)),
-        dim3(WARPS * WARP), room::stats * sizeof(T) + 4 * STEP * sizeof(float), job);
+    return launch(to->stream,
+                  flash_backward_keys<T, D, PART, M, WARPS, STEP, held, blocks>,
+                  dim3((unsigned)job.slots * (unsigned)job.kv_heads * (D / PART)),
+                  dim3(WARPS * WARP), room::all * sizeof(T), job);
 }
 
 template <typename T, int D, int M, int WARPS, int STEP, bool held, int blocks>
@@ -437,7 +439,7 @@ static cudaError_t flash_backward_put_queries(const struct cuda_launch *to,
     job.slots = (int)(op->forward.q.rows / room::rows + op->forward.sequences);
     return launch(to->stream, flash_backward_queries<T, D, M, WARPS, STEP, held, blocks>,
                   dim3((unsigned)job.slots * (unsigned)job.heads), dim3(WARPS * WARP),
-                  room::stats * sizeof(T), job);
+                  room::all * sizeof(T), job);
 }
 
 /* Sums of two matrices are in registers here, of one in the other kernel. */
@@ -469,13 +471,15 @@ static cudaError_t flash_backward_choose_queries(const struct cuda_launch *to,
     if (size <= 32)
         return flash_backward_put_queries<T, 32, 2, 4, 64, false, 2>(to, op);
     if (size <= 64)
-        return flash_backward_put_queries<T, 64, 2, 4, 64, false, 2>(to, op);
+        return to->shared_max >= (size_t)99 << 10
+                   ? flash_backward_put_queries<T, 64, 2, 4, 64, false, 2>(to, op)
+                   : flash_backward_put_queries<T, 64, 2, 4, 32, false, 2>(to, op);
     if (size <= 96)
         return flash_backward_put_queries<T, 96, 1, 8, 32, true, 1>(to, op);
     if (size <= 128)
         return flash_backward_put_queries<T, 128, 1, 8, 32, true, 1>(to, op);
     if (size <= 192)
-        return flash_backward_put_queries<T, 192, 1, 4, 32, false, 1>(to, op);
+        return flash_backward_put_queries<T, 192, 1, 4, 16, false, 1>(to, op);
     return flash_backward_put_queries<T, 256, 1, 4, 16, false, 1>(to, op);
 }
 

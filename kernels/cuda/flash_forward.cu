@@ -126,26 +126,28 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
     flash_forward(const flash_forward_job<T> job)
 {
     constexpr int ROWS = 16 * M * WARPS, THREADS = WARPS * WARP;
+    constexpr int pitch = flash_tile<D>::pitch;
     int head = blockIdx.x % job.heads, kv_head = head / job.group;
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    T *q_tile = (T *)shared_memory(), *k_tile = q_tile + ROWS * D,
-      *v_tile = k_tile + KEYS * D;
+    T *q_tile = (T *)shared_memory(), *k_tile = q_tile + ROWS * pitch,
+      *v_tile = k_tile + KEYS * pitch;
     struct flash_place place;
 
     if (!flash_find(&place, job.offsets, job.sequences, ROWS,
                     job.slots - 1 - (int)(blockIdx.x / job.heads)))
         return;
 
-    flash_rows<const T> k = flash_head(job.k, place.begin, kv_head);
-    flash_rows<const T> v = flash_head(job.v, place.begin, kv_head);
+    flash_rows<const T> k = flash_head(job.k, place.row, kv_head);
+    flash_rows<const T> v = flash_head(job.v, place.row, kv_head);
 
     /* Keys that any of the rows sees, and the warp's own rows. */
-    int end = place.first + ROWS < place.length ? place.first + ROWS : place.length;
-    int key = place.first < job.window ? 0 : (place.first - job.window + 1) / KEYS * KEYS;
-    int mine = place.first + 16 * M * warp, last = mine + 16 * M - 1;
+    int back = place.before < job.window ? place.before : job.window - 1;
+    int key = -((back + KEYS - 1) / KEYS * KEYS),
+        end = place.left < ROWS ? place.left : ROWS;
+    int mine = 16 * M * warp, last = mine + 16 * M - 1;
 
-    flash_load<D, ROWS, THREADS>(q_tile, flash_head(job.q, place.begin, head),
-                                 place.first, end);
+    static_assert(ROWS % KEYS == 0, "tiles of keys begin with the run's first");
+    flash_load<D, ROWS, THREADS>(q_tile, flash_head(job.q, place.row, head), 0, end);
     copies_close();
     flash_load<D, KEYS, THREADS>(k_tile, k, key, end);
     copies_close();
@@ -154,7 +156,7 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
         __syncthreads();
     }
 
-    flash_left<T, D, M, held> left(q_tile + 16 * M * warp * D);
+    flash_left<T, D, M, held> left(q_tile + 16 * M * warp * pitch);
     flash_view<T, D> keys(k_tile, false), values(v_tile, true);
     flash_softmax<M> softmax;
     float sum[M][D / 8][4];
@@ -192,10 +194,10 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
 
     float factor[M][2];
 
-    flash_forward_close(factor, job.lse + (int64_t)head * job.rows + place.begin,
+    flash_forward_close(factor, job.lse + (int64_t)head * job.rows + place.row,
                         mine + lane / 4, end, softmax, job.scale);
-    flash_store<D>(flash_head(job.out, place.begin, head), mine, end,
-                   q_tile + 16 * M * warp * D, sum, factor);
+    flash_store<D>(flash_head(job.out, place.row, head), mine, end,
+                   q_tile + 16 * M * warp * pitch, sum, factor);
 }
 
 template <typename T, int D, int M, int WARPS, int KEYS, bool held, int blocks>
@@ -220,7 +222,7 @@ static cudaError_t flash_forward_put(const struct cuda_launch *to,
     job.scale = op->scale * FLASH_LOG2E;
     return launch(to->stream, flash_forward<T, D, M, WARPS, KEYS, held, blocks>,
                   dim3((unsigned)(slots * op->heads)), dim3(WARPS * WARP),
-                  (rows + 2 * KEYS) * D * sizeof(T), job);
+                  (rows + 2 * KEYS) * flash_tile<D>::pitch * sizeof(T), job);
 }
 
 /*
@@ -243,12 +245,12 @@ static cudaError_t flash_forward_choose(const struct cuda_launch *to,
         return flash_forward_put<T, 96, 2, 4, 64, false, 2>(to, op);
     if (op->head_size <= 128)
         return large ? flash_forward_put<T, 128, 2, 4, 64, false, 2>(to, op)
-                     : flash_forward_put<T, 128, 1, 4, 64, true, 2>(to, op);
+                     : flash_forward_put<T, 128, 1, 8, 32, true, 1>(to, op);
     if (op->head_size <= 192)
         return large ? flash_forward_put<T, 192, 1, 8, 64, false, 1>(to, op)
-                     : flash_forward_put<T, 192, 1, 4, 32, false, 2>(to, op);
+                     : flash_forward_put<T, 192, 1, 4, 32, false, 1>(to, op);
     return large ? flash_forward_put<T, 256, 1, 8, 64, false, 1>(to, op)
-                 : flash_forward_put<T, 256, 1, 4, 32, false, 1>(to, op);
+                 : flash_forward_put<T, 256, 1, 4, 16, false, 1>(to, op);
 }
 
 cudaError_t launch_flash_forward(const struct cuda_launch *to,
