@@ -42,8 +42,8 @@ uint64_t memory_held(const struct device *device)
 {
     if (device->kind == DEVICE_CPU)
         return 0;
-    return (device->here ? 0 : MEMORY_CUDA_CONTEXT) + MEMORY_CUDA_PRODUCTS +
-           MEMORY_CUDA_SCRATCH;
+    return (device->here ? 0 : MEMORY_CUDA_CONTEXT) + MEMORY_CUDA_CODE +
+           MEMORY_CUDA_PRODUCTS + MEMORY_CUDA_SCRATCH;
 }
 
 void memory_finish(struct memory_use *use, uint64_t limit)

@@ -22,17 +22,18 @@ bool memory_limit(const char *wanted, const struct device *device, uint64_t *out
 /*
  * What a device's backend holds besides the block of a plan: nothing that could be foretold
  * on a CPU; on a GPU
- *     MEMORY_CUDA_CONTEXT    the driver's context and the code of the kernels, 400 to 550 MiB
- *                            on cards from 7.5 on, as nvidia-smi shows for an idle process;
- *                            not of a device of this machine: who asks it what is free has
- *                            a context while he asks
+ *     MEMORY_CUDA_CONTEXT    the driver's context, 300 to 500 MiB on cards from 7.5 on, as
+ *                            nvidia-smi shows for an idle process; not of a device of this
+ *                            machine: who asks it what is free has a context while he asks
+ *     MEMORY_CUDA_CODE       kernels as they are loaded, recorded steps
  *     MEMORY_CUDA_PRODUCTS   workspace of cuBLASLt, what NVIDIA advises for 9.0 (cuBLAS
  *                            documentation, cublasSetWorkspace)
- *     MEMORY_CUDA_SCRATCH    scratch of our kernels
+ *     MEMORY_CUDA_SCRATCH    scratch of our kernels, and small things
  */
-#define MEMORY_CUDA_CONTEXT  ((uint64_t)512 << 20)
+#define MEMORY_CUDA_CONTEXT  ((uint64_t)400 << 20)
+#define MEMORY_CUDA_CODE     ((uint64_t)256 << 20)
 #define MEMORY_CUDA_PRODUCTS ((uint64_t)32 << 20)
-#define MEMORY_CUDA_SCRATCH  ((uint64_t)64 << 20)
+#define MEMORY_CUDA_SCRATCH  ((uint64_t)65 << 20)
 uint64_t memory_held(const struct device *device);
 /* Sum up, compare. */
 void memory_finish(struct memory_use *use, uint64_t limit);

@@ -313,14 +313,14 @@ static bool take_memory(struct model *m, struct error *err)
     memory_text(use.optimizer, parts[2]);
     memory_text(use.activations, parts[3]);
     memory_text(use.workspace, parts[4]);
-    return error_set(err, why.code,
-                     "%s; the job wants weights %s, gradients %s, optimizer %s, "
-                     "activations %s, workspace %s: a smaller "
-                     "per_device_train_batch_size or cutoff_len%s%s would take less",
-                     why.text, parts[0], parts[1], parts[2], parts[3], parts[4],
-                     m->plan->gradient_checkpointing ? ""
-                                                     : ", gradient_checkpointing: true",
-                     m->plan->method == METHOD_LORA ? "" : ", finetuning_type: lora");
+    return error_set(
+        err, why.code,
+        "weights %s, gradients %s, optimizer %s, activations %s and workspace "
+        "%s are too much: %s%s",
+        parts[0], parts[1], parts[2], parts[3], parts[4], why.text,
+        m->be->ops->kind == DEVICE_CPU
+            ? "; lower per_device_train_batch_size or cutoff_len"
+            : "");
 }
 
 struct model *model_new(const struct model_options *options, struct error *err)

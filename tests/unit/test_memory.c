@@ -12,9 +12,9 @@ static void test_memory_held_by_a_gpu(void **state)
 
     (void)state;
     assert_int_equal(memory_held(&cpu), 0);
-    assert_int_equal(memory_held(&gpu), (uint64_t)(512 + 32 + 64) << 20);
+    assert_int_equal(memory_held(&gpu), (uint64_t)(400 + 256 + 32 + 65) << 20);
     gpu.here = true;
-    assert_int_equal(memory_held(&gpu), (uint64_t)(32 + 64) << 20);
+    assert_int_equal(memory_held(&gpu), (uint64_t)(256 + 32 + 65) << 20);
 }
 
 static void test_memory_limit_forms(void **state)
