@@ -181,6 +181,10 @@ EXTRA_DIST += %D%/unit/unit_model.h
 EXTRA_DIST += %D%/unit/unit_ranks.h
 EXTRA_DIST += %D%/unit/unit_tokenizer.h
 
+if HAVE_CUDA
+unit_tests += %D%/unit/test_model_cuda
+endif
+
 if HAVE_CMOCKA
 check_PROGRAMS += $(unit_tests)
 if !SANITIZERS
@@ -213,6 +217,7 @@ emulated_tests += %D%/unit/test_emulated_attention
 emulated_tests += %D%/unit/test_cuda_backend
 emulated_tests += %D%/unit/test_cuda_graph
 emulated_tests += %D%/unit/test_cuda_matmul
+emulated_tests += %D%/unit/test_emulated_model
 races_tests =
 
 EXTRA_DIST += %D%/emulation/emulation.h

@@ -126,3 +126,6 @@ tests_unit_test_emulated_group_LDADD = %D%/emulated.o $(LDADD)
 tests_unit_test_emulated_model_ranks_SOURCES = tests/unit/test_model_ranks.c
 tests_unit_test_emulated_model_ranks_CPPFLAGS = $(AM_CPPFLAGS) -DUNIT_EMULATED
 tests_unit_test_emulated_model_ranks_LDADD = %D%/emulated.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_model
+tests_unit_test_emulated_model_SOURCES = tests/unit/test_model_cuda.c
+tests_unit_test_emulated_model_LDADD = %D%/emulated.o $(LDADD)

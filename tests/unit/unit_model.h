@@ -56,17 +56,11 @@ static inline void unit_must(bool ok, const struct error *err)
         fail_msg("%s", err->text);
 }
 
-/* plan and config are set; makes and loads the model. */
-static inline void unit_model_start(struct unit_model *u, size_t rows, size_t sequences,
-                                    int threads)
+/* plan, config and backend are set; makes and loads the model. */
+static inline void unit_model_load(struct unit_model *u, size_t rows, size_t sequences)
 {
-    static const struct device cpu = { .kind = DEVICE_CPU, .ordinal = -1 };
-    struct backend_options with = { .device = u->device ? u->device : &cpu,
-                                    .threads = threads };
     struct error err = { 0 };
 
-    u->be = u->ops ? u->ops->open(&with, &err) : backend_open(&with, &err);
-    unit_must(u->be != NULL, &err);
     if (u->group)
         unit_must(u->be->ops->join(u->be, u->group, &err), &err);
     u->model = model_new(&(struct model_options) { .plan = &u->plan,
@@ -80,6 +74,20 @@ static inline void unit_model_start(struct unit_model *u, size_t rows, size_t se
                          &err);
     unit_must(u->model != NULL, &err);
     unit_must(model_load(u->model, &err), &err);
+}
+
+/* The same on the CPU, or on `ops` and `device`; plan and config are set. */
+static inline void unit_model_start(struct unit_model *u, size_t rows, size_t sequences,
+                                    int threads)
+{
+    static const struct device cpu = { .kind = DEVICE_CPU, .ordinal = -1 };
+    struct backend_options with = { .device = u->device ? u->device : &cpu,
+                                    .threads = threads };
+    struct error err = { 0 };
+
+    u->be = u->ops ? u->ops->open(&with, &err) : backend_open(&with, &err);
+    unit_must(u->be != NULL, &err);
+    unit_model_load(u, rows, sequences);
 }
 
 static inline void unit_model_stop(struct unit_model *u)
