@@ -6,7 +6,7 @@ EMULATION_CXX = $(CXX) -std=c++17 $(DEFS) -I$(srcdir)/%D%/include $(DEFAULT_INCL
 EMULATION_CC = $(CC) $(DEFS) -I$(srcdir)/%D%/include $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(CPPFLAGS) \
 	$(AM_CFLAGS) $(CFLAGS)
 if !HAVE_CUDA
-EMULATION_CC += -DCUDA_ARCHS='"75 80 90"'
+EMULATION_CC += -DCUDA_ARCHS='"75 80 90"' -DCUDA_LIBRARY_DIR='"/usr/lib"'
 endif
 EMULATION_KERNEL = -include $(srcdir)/%D%/emulation_hardware.h -x c++
 EMULATION_DEPS = -MD -MP -MF $(@D)/$(DEPDIR)/$(@F).d
