@@ -217,8 +217,8 @@ static void round_frozen(const struct loader *l, const struct parameter *p, size
 }
 
 /* The values into the rows they are of. */
-static bool put_rows(const struct loader *l, const struct parameter *p, size_t row,
-                     size_t rows, struct error *err)
+static void put_rows(const struct loader *l, const struct parameter *p, size_t row,
+                     size_t rows)
 {
     struct backend *be = l->model->be;
     struct tensor to = tensor_rows(p->weight, row, rows);
@@ -231,17 +231,40 @@ static bool put_rows(const struct loader *l, const struct parameter *p, size_t r
         from = l->packed;
     }
     be->ops->upload(be, to.data, from, tensor_bytes(to));
-    return be->ops->sync(be, err); /* the room is used again */
 }
 
-static bool put_copy(const struct loader *l, const struct parameter *p, struct error *err)
+static void put_copy(const struct loader *l, const struct parameter *p)
 {
     struct backend *be = l->model->be;
 
-    if (!p->copy.data)
+    if (p->copy.data)
+        be->ops->convert(be, &(struct op_convert) { .out = p->copy, .x = p->weight });
+}
+
+/*
+ * A stored tensor in the format of the weight, or of its working copy if that is widened
+ * to the weight without loss, goes to the device as it is: no number passes through the
+ * processor.  false: it has to be converted.
+ */
+static bool put_stored(const struct loader *l, const struct stored_tensor *t,
+                       const struct parameter *p)
+{
+    const struct backend_ops *ops = l->model->be->ops;
+    enum format frozen = l->model->plan->precision.frozen;
+    bool rounds = !p->trainable && frozen != t->format &&
+                  (frozen == FORMAT_FP16 || frozen == FORMAT_BF16);
+
+    if (!rounds && t->format == p->weight.format) {
+        ops->upload(l->model->be, p->weight.data, t->data, t->bytes);
+        put_copy(l, p);
         return true;
-    be->ops->convert(be, &(struct op_convert) { .out = p->copy, .x = p->weight });
-    return be->ops->sync(be, err);
+    }
+    if (rounds || !p->copy.data || t->format != p->copy.format ||
+        p->weight.format != FORMAT_FP32)
+        return false;
+    ops->upload(l->model->be, p->copy.data, t->data, t->bytes);
+    ops->convert(l->model->be, &(struct op_convert) { .out = p->weight, .x = p->copy });
+    return true;
 }
 
 /* Stored beside the weights, and not missed. */
@@ -310,7 +333,12 @@ static bool load_parameter(const struct loader *l, size_t index, struct error *e
     struct model *m = l->model;
     const struct parameter *p = &m->parameters[index];
     size_t step = model_span_rows(p);
+    const struct stored_tensor *t = NULL;
 
+    if (!is_adapter(&m->shapes.parameters[index]) && m->files && !m->merged)
+        t = safetensors_find(m->files, p->name);
+    if (t && check_shape(t, p, NULL) && put_stored(l, t, p))
+        return true;
     for (size_t row = 0; row < p->rows; row += step) {
         size_t rows = p->rows - row < step ? p->rows - row : step;
 
@@ -318,10 +346,10 @@ static bool load_parameter(const struct loader *l, size_t index, struct error *e
             make_adapter(m, index, row * p->cols, rows * p->cols, l->values);
         else if (!model_original(m, index, row, rows, l->values, err))
             return false;
-        if (!put_rows(l, p, row, rows, err))
-            return false;
+        put_rows(l, p, row, rows);
     }
-    return put_copy(l, p, err);
+    put_copy(l, p);
+    return true;
 }
 
 static bool load_base(const struct loader *l, struct error *err)
@@ -345,14 +373,17 @@ static bool load_stored(const struct loader *l, const struct stored_tensor *t,
 
     if (!check_shape(t, p, err))
         return false;
+    if (put_stored(l, t, p))
+        return true;
     for (size_t row = 0; row < p->rows; row += step) {
         size_t rows = p->rows - row < step ? p->rows - row : step;
 
-        if (!read_stored(t, row * p->cols, rows * p->cols, l->values, err) ||
-            !put_rows(l, p, row, rows, err))
+        if (!read_stored(t, row * p->cols, rows * p->cols, l->values, err))
             return false;
+        put_rows(l, p, row, rows);
     }
-    return put_copy(l, p, err);
+    put_copy(l, p);
+    return true;
 }
 
 /* The stored tensor of something an adapter's file may have. */
@@ -422,7 +453,7 @@ bool model_load(struct model *model, struct error *err)
     if (!ok)
         error_set(err, ERROR_SYSTEM, "no memory to convert %zu numbers", numbers);
     ok = ok && open_base(model, err) && open_merged(model, err) && load_base(&l, err) &&
-         go_on(&l, err);
+         go_on(&l, err) && model->be->ops->sync(model->be, err);
     free(l.values);
     free(l.packed);
     if (model->plan->method == METHOD_FULL) {
