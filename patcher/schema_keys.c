@@ -53,7 +53,7 @@
 #define GENERATE   "Generation"
 #define OTHERS     "Words of other tools"
 
-#define ONE_DEVICE "training here is on one device"
+#define ONE_DEVICE "several GPUs of this machine are trainspool: {ranks: N}"
 #define NO_NETWORK "nothing is downloaded or uploaded here"
 #define NO_QUANT \
     "load the model unquantised; with lora, model_dtype: float16 halves float32"

@@ -561,6 +561,35 @@ static void test_patcher_patches_the_corpus_once_and_undoes_it(void **state)
     assert_true(corpus_walk(patch_twice_and_undo, *state) > 0);
 }
 
+/* Is there a finding of TS207, with the fixture's card as one of `peers`? */
+static bool misses_gpus(struct fixture *fixture, int peers, const char *block)
+{
+    struct patch patch;
+    struct text text;
+    bool found = false;
+
+    fixture->device.peers = peers;
+    text_init(&text, 0);
+    text_addf(&text, "%strainspool: %s\n", dropped, block);
+    assert_true(patcher_check(text.data, text.len, &fixture->options, &patch, NULL));
+    for (size_t i = 0; i < patch.findings.count; i++)
+        found = found || strcmp(patch.findings.list[i].rule, "TS207") == 0;
+    patch_clear(&patch);
+    text_clear(&text);
+    return found;
+}
+
+static void test_patcher_counts_the_gpus_that_ranks_want(void **state)
+{
+    struct fixture *fixture = *state;
+
+    assert_true(misses_gpus(fixture, 2, "{ranks: 3}"));
+    assert_false(misses_gpus(fixture, 2, "{ranks: 2}"));
+    assert_false(misses_gpus(fixture, 0, "{ranks: 3}")); /* of another machine */
+    assert_false(misses_gpus(fixture, 2, "{ranks: 3, device: cpu}"));
+    assert_false(misses_gpus(fixture, 2, "{device: \"cuda:0,1\"}"));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -577,6 +606,7 @@ int main(void)
         TEST(test_patcher_reads_without_editing),
         TEST(test_patcher_shows_no_secrets),
         TEST(test_patcher_settles_on_every_hazard),
+        TEST(test_patcher_counts_the_gpus_that_ranks_want),
         TEST(test_patcher_patches_the_corpus_once_and_undoes_it),
     };
 
