@@ -13,7 +13,9 @@
 #include "kernels/cuda/cuda_group.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -101,7 +103,8 @@ static bool agree(struct cuda_group *group, ncclUniqueId *id, struct error *err)
 
 static bool make_stream(struct cuda_group *group, struct error *err)
 {
-    /* before the kernels that wait for a place: it has few blocks, and others wait for it */
+    /* before the kernels that wait for a place: it has few blocks, and others wait for it
+     */
     cudaError_t status =
         cudaStreamCreateWithPriority(&group->stream, cudaStreamNonBlocking, -1);
 
@@ -130,6 +133,7 @@ bool cuda_join(struct backend *be, const struct backend_group *wanted, struct er
 {
     struct cuda_backend *cuda = cuda_backend_of(be);
     struct cuda_group *group = calloc(1, sizeof(*group));
+    size_t len;
 
     if (!group)
         return error_errno(err, "cannot get memory");
@@ -141,6 +145,9 @@ bool cuda_join(struct backend *be, const struct backend_group *wanted, struct er
         cuda_group_free(group);
         return false;
     }
+    len = strlen(cuda->about);
+    snprintf(cuda->about + len, sizeof(cuda->about) - len, ", rank %d of %d by %s",
+             wanted->rank, wanted->ranks, group->nccl.name);
     cuda->group = group;
     return true;
 }

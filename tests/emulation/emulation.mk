@@ -20,7 +20,7 @@ endif
 emulation_parts = $(patsubst $(srcdir)/%D%/%.cc,%,$(wildcard $(srcdir)/%D%/*.cc))
 emulation_kernels = $(patsubst $(srcdir)/kernels/cuda/%.cu,%,$(wildcard $(srcdir)/kernels/cuda/*.cu))
 emulation_c = $(patsubst $(srcdir)/kernels/cuda/%.c,%,$(wildcard $(srcdir)/kernels/cuda/*.c))
-emulation_objects = $(patsubst %,%D%/machine/%.o,$(emulation_parts) machines_cuda \
+emulation_objects = $(patsubst %,%D%/machine/%.o,$(emulation_parts) backend machines_cuda \
 	$(filter-out cuda_alone cuda_library cuda_nccl,$(emulation_c)))
 
 %D%/machine/%.o: %D%/%.cc
@@ -29,6 +29,10 @@ emulation_objects = $(patsubst %,%D%/machine/%.o,$(emulation_parts) machines_cud
 %D%/machine/%.o: kernels/cuda/%.c
 	@$(MKDIR_P) $(@D)/$(DEPDIR)
 	$(AM_V_GEN)$(EMULATION_CC) $(EMULATION_DEPS) -c -o $@ $<
+# a build with CUDA, whatever the real one is
+%D%/machine/backend.o: kernels/backend.c
+	@$(MKDIR_P) $(@D)/$(DEPDIR)
+	$(AM_V_GEN)$(EMULATION_CC) -DHAVE_CUDA=1 $(EMULATION_DEPS) -c -o $@ $<
 %D%/machine/%.o: tests/reference/%.c
 	@$(MKDIR_P) $(@D)/$(DEPDIR)
 	$(AM_V_GEN)$(EMULATION_CC) $(EMULATION_DEPS) -c -o $@ $<
@@ -118,7 +122,8 @@ tests_unit_test_cuda_matmul_CPPFLAGS = $(EMULATION_LOOKS)
 tests_unit_test_cuda_matmul_LDADD = %D%/emulated.o $(LDADD)
 
 # Processes of a run, each with an emulated GPU of its own.
-emulated_ranks = tests/unit/test_emulated_group tests/unit/test_emulated_model_ranks
+emulated_ranks = tests/unit/test_emulated_group tests/unit/test_emulated_model_ranks \
+	tests/unit/test_trainer_gpus
 EXTRA_PROGRAMS += $(emulated_ranks)
 tests_unit_test_emulated_group_SOURCES = tests/unit/test_group.c
 tests_unit_test_emulated_group_CPPFLAGS = $(AM_CPPFLAGS) -DUNIT_EMULATED
@@ -126,6 +131,8 @@ tests_unit_test_emulated_group_LDADD = %D%/emulated.o $(LDADD)
 tests_unit_test_emulated_model_ranks_SOURCES = tests/unit/test_model_ranks.c
 tests_unit_test_emulated_model_ranks_CPPFLAGS = $(AM_CPPFLAGS) -DUNIT_EMULATED
 tests_unit_test_emulated_model_ranks_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_trainer_gpus_CPPFLAGS = $(AM_CPPFLAGS) -DUNIT_EMULATED
+tests_unit_test_trainer_gpus_LDADD = %D%/emulated.o $(LDADD)
 EXTRA_PROGRAMS += tests/unit/test_emulated_model
 tests_unit_test_emulated_model_SOURCES = tests/unit/test_model_cuda.c
 tests_unit_test_emulated_model_LDADD = %D%/emulated.o $(LDADD)

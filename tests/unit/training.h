@@ -23,6 +23,7 @@ struct training {
     struct log *log;    /* or NULL */
     int threads;        /* 0: all */
     const struct backend_group *group; /* of several processes; NULL: alone */
+    const struct device *device;       /* NULL: the CPU */
     int64_t stop_after; /* ask it to stop after this step; 0: never */
     volatile sig_atomic_t stop;
     char logged[8192]; /* every line it told, one after another */
@@ -52,9 +53,9 @@ static inline void training_on_line(void *context, const char *line)
 static inline bool training_run(struct training *training, struct error *err)
 {
     char *name = path_join(training->dir, "job.yaml");
-    struct device cpu;
+    struct device device;
     struct patch patch;
-    struct patch_options options = { .job = name, .device = &cpu, .will_run = true };
+    struct patch_options options = { .job = name, .device = &device, .will_run = true };
     struct trainer_options trainer = { .log = training->log,
                                        .stop = &training->stop,
                                        .progress = training_on_step,
@@ -65,14 +66,17 @@ static inline bool training_run(struct training *training, struct error *err)
                                        .group = training->group };
     bool ok;
 
-    probe_cpu(&cpu);
+    if (training->device)
+        device = *training->device;
+    else
+        probe_cpu(&device);
     /* the text of ranks other than 0 is rank 0's, which lies there already */
     ok = ((training->group && training->group->rank > 0) ||
           file_replace(name, training->job, strlen(training->job), 0644, err)) &&
          patcher_read(&options, &patch, err);
     if (ok) {
         patch.plan.threads = training->threads;
-        patch.plan.device = cpu;
+        patch.plan.device = device;
         if (training->group)
             patch.plan.ranks = training->group->ranks;
         ok = trainer_run(&patch.plan, &trainer, err);
