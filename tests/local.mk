@@ -157,6 +157,7 @@ EXTRA_DIST += %D%/cli/lib.sh
 script_tests += %D%/cli/chain.t
 script_tests += %D%/cli/check.t
 script_tests += %D%/cli/crash.t
+script_tests += %D%/cli/gpu.t
 script_tests += %D%/cli/manual.t
 script_tests += %D%/cli/broken.t
 script_tests += %D%/cli/samples.t
@@ -193,6 +194,7 @@ endif
 endif
 if HAVE_EMULATION
 check_PROGRAMS += $(emulated_tests) $(emulated_ranks) $(races_tests)
+check_DATA = %D%/emulation/trainspool-train
 endif
 
 # operations in double, and operands to hold the backends against them

@@ -136,3 +136,12 @@ tests_unit_test_trainer_gpus_LDADD = %D%/emulated.o $(LDADD)
 EXTRA_PROGRAMS += tests/unit/test_emulated_model
 tests_unit_test_emulated_model_SOURCES = tests/unit/test_model_cuda.c
 tests_unit_test_emulated_model_LDADD = %D%/emulated.o $(LDADD)
+
+# The trainer with emulated GPUs, for tests from outside.  Its list of backends has CUDA in every
+# build.
+EXTRA_PROGRAMS += %D%/trainspool-train
+%C%_trainspool_train_SOURCES = runner/train_main.c
+%C%_trainspool_train_LDADD = %D%/machine/backend.o %D%/emulated.o $(LDADD)
+%D%/machine/backend.o: kernels/backend.c
+	@$(MKDIR_P) $(@D)/$(DEPDIR)
+	$(AM_V_GEN)$(EMULATION_CC) -UHAVE_CUDA -DHAVE_CUDA=1 $(EMULATION_DEPS) -c -o $@ $<
