@@ -32,7 +32,7 @@ emulation_objects = $(patsubst %,%D%/machine/%.o,$(emulation_parts) backend mach
 # a build with CUDA, whatever the real one is
 %D%/machine/backend.o: kernels/backend.c
 	@$(MKDIR_P) $(@D)/$(DEPDIR)
-	$(AM_V_GEN)$(EMULATION_CC) -DHAVE_CUDA=1 $(EMULATION_DEPS) -c -o $@ $<
+	$(AM_V_GEN)$(EMULATION_CC) -UHAVE_CUDA -DHAVE_CUDA=1 $(EMULATION_DEPS) -c -o $@ $<
 %D%/machine/%.o: tests/reference/%.c
 	@$(MKDIR_P) $(@D)/$(DEPDIR)
 	$(AM_V_GEN)$(EMULATION_CC) $(EMULATION_DEPS) -c -o $@ $<
@@ -141,7 +141,4 @@ tests_unit_test_emulated_model_LDADD = %D%/emulated.o $(LDADD)
 # build.
 EXTRA_PROGRAMS += %D%/trainspool-train
 %C%_trainspool_train_SOURCES = runner/train_main.c
-%C%_trainspool_train_LDADD = %D%/machine/backend.o %D%/emulated.o $(LDADD)
-%D%/machine/backend.o: kernels/backend.c
-	@$(MKDIR_P) $(@D)/$(DEPDIR)
-	$(AM_V_GEN)$(EMULATION_CC) -UHAVE_CUDA -DHAVE_CUDA=1 $(EMULATION_DEPS) -c -o $@ $<
+%C%_trainspool_train_LDADD = %D%/emulated.o $(LDADD)
