@@ -3,9 +3,10 @@
  * share of the rate at which this machine multiplies matrices.
  *
  * Weights are random, tokens too; every token has a target.  Each row runs in a process
- * of its own, so that the peak of memory is its own.
+ * of its own, so that the peak of memory is its own; on a GPU it is what was taken
+ * there.  First: from opening the device to the end of step 1, without making weights.
  *
- *     bench_train [MODEL full|lora fp32|bf16]
+ *     bench_train [cuda] [MODEL full|lora fp32|bf16]
  */
 #include "config.h"
 
@@ -31,24 +32,37 @@ struct bench_model {
     size_t sequences, length;
 };
 
-static const struct bench_model models[] = {
-    { "stories15M",
-      "{\"model_type\": \"llama\", \"hidden_size\": 288, \"intermediate_size\": 768,"
-      " \"num_hidden_layers\": 6, \"num_attention_heads\": 6, \"num_key_value_heads\": 6,"
-      " \"vocab_size\": 32000, \"max_position_embeddings\": 256, \"rms_norm_eps\": 1e-5,"
-      " \"tie_word_embeddings\": true, \"hidden_act\": \"silu\"}",
-      8, 256 },
-    { "SmolLM2-135M",
-      "{\"model_type\": \"llama\", \"hidden_size\": 576, \"intermediate_size\": 1536,"
-      " \"num_hidden_layers\": 30, \"num_attention_heads\": 9, \"num_key_value_heads\": "
-      "3,"
-      " \"vocab_size\": 49152, \"max_position_embeddings\": 8192, \"rms_norm_eps\": 1e-5,"
-      " \"rope_theta\": 100000, \"tie_word_embeddings\": true, \"hidden_act\": \"silu\"}",
-      2, 256 },
+#define STORIES_15M                                                                      \
+    "{\"model_type\": \"llama\", \"hidden_size\": 288, \"intermediate_size\": 768,"      \
+    " \"num_hidden_layers\": 6, \"num_attention_heads\": 6, \"num_key_value_heads\": 6," \
+    " \"vocab_size\": 32000, \"max_position_embeddings\": 256, \"rms_norm_eps\": 1e-5,"  \
+    " \"tie_word_embeddings\": true, \"hidden_act\": \"silu\"}"
+#define SMOLLM2_135M                                                                 \
+    "{\"model_type\": \"llama\", \"hidden_size\": 576, \"intermediate_size\": 1536," \
+    " \"num_hidden_layers\": 30, \"num_attention_heads\": 9,"                        \
+    " \"num_key_value_heads\": 3, \"vocab_size\": 49152, \"rms_norm_eps\": 1e-5,"    \
+    " \"max_position_embeddings\": 8192, \"rope_theta\": 100000,"                    \
+    " \"tie_word_embeddings\": true, \"hidden_act\": \"silu\"}"
+#define LLAMA_1B                                                                      \
+    "{\"model_type\": \"llama\", \"hidden_size\": 2048, \"intermediate_size\": 8192," \
+    " \"num_hidden_layers\": 16, \"num_attention_heads\": 32, \"head_dim\": 64,"      \
+    " \"num_key_value_heads\": 8, \"vocab_size\": 128256, \"rms_norm_eps\": 1e-5,"    \
+    " \"max_position_embeddings\": 131072, \"rope_theta\": 500000,"                   \
+    " \"tie_word_embeddings\": true, \"hidden_act\": \"silu\"}"
+
+static const struct bench_model cpu_models[] = {
+    { "stories15M", STORIES_15M, 8, 256 },
+    { "SmolLM2-135M", SMOLLM2_135M, 2, 256 },
+};
+static const struct bench_model gpu_models[] = {
+    { "stories15M", STORIES_15M, 64, 256 },
+    { "SmolLM2-135M", SMOLLM2_135M, 8, 2048 },
+    { "Llama-1B", LLAMA_1B, 4, 2048 },
 };
 
 struct bench_row {
     const struct bench_model *model;
+    bool gpu;
     enum method method;
     enum format format;
 };
@@ -103,16 +117,22 @@ static void fill(struct backend *be, struct parameter *p, uint64_t *state)
 {
     size_t count = p->rows * p->cols;
     float *values = memory_alloc(count * sizeof(*values));
-    struct tensor from = tensor_of(values, FORMAT_FP32, p->rows, p->cols);
+    struct tensor from = tensor_of(NULL, FORMAT_FP32, p->rows, p->cols);
+    struct error err = { 0 };
 
+    from.data = be->ops->alloc(be, tensor_bytes(from), &err);
+    must(from.data != NULL, &err);
     for (size_t i = 0; i < count; i++) {
         *state = *state * 6364136223846793005u + 1442695040888963407u;
         values[i] =
             p->rank == 1 ? 1 : (float)(int32_t)(*state >> 32) * (0.0346f * 0x1p-31f);
     }
+    be->ops->upload(be, from.data, values, tensor_bytes(from));
     be->ops->convert(be, &(struct op_convert) { .out = p->weight, .x = from });
     if (p->copy.data)
         be->ops->convert(be, &(struct op_convert) { .out = p->copy, .x = from });
+    must(be->ops->sync(be, &err), &err);
+    be->ops->free(be, from.data);
     free(values);
 }
 
@@ -146,11 +166,13 @@ static void make_batch(struct bench *bench)
         batch->offsets[i] = (int32_t)(i * length);
 }
 
-static void bench_open(struct bench *bench)
+/* Seconds that filling the weights took are its result. */
+static double bench_open(struct bench *bench)
 {
     const struct bench_model *model = bench->row.model;
     struct error err = { 0 };
     uint64_t state = 1;
+    double start;
 
     bench->arena = arena_new();
     must(model_config_parse(model->config, strlen(model->config), model->name,
@@ -165,8 +187,10 @@ static void bench_open(struct bench *bench)
                                             .sequences_max = model->sequences },
                   &err);
     must(bench->model != NULL, &err);
+    start = clock_seconds();
     for (size_t i = 0; i < model_parameters(bench->model); i++)
         fill(bench->be, model_parameter(bench->model, i), &state);
+    return clock_seconds() - start;
 }
 
 static void bench_close(struct bench *bench)
@@ -228,29 +252,45 @@ static double step_flops(const struct bench *bench)
     return (token + attention) * (double)bench->batch.rows;
 }
 
+/* MiB: the most this process had, or what was taken on the card. */
+static double memory_used(const struct bench *bench)
+{
+    struct rusage usage;
+
+    if (bench->row.gpu)
+        return (double)model_memory(bench->model)->total * 0x1p-20;
+    getrusage(RUSAGE_SELF, &usage);
+    return (double)usage.ru_maxrss / 1024;
+}
+
 /* Run one row, and print it. */
 static void run(const struct bench_row *row)
 {
     enum { MOST = 15 };
-    struct bench bench = { .row = *row, .plan = plan_of(row), .be = rate_open(0, false) };
-    double rate = rate_machine(bench.be, row->format), seconds[MOST], total = 0;
-    struct rusage usage;
+    double start = clock_seconds(), seconds[MOST], total = 0, first, memory, rate;
+    struct bench bench = { .row = *row,
+                           .plan = plan_of(row),
+                           .be = row->gpu ? rate_open_gpu() : rate_open(0, false) };
     int count = 0;
 
-    bench_open(&bench);
+    first = bench_open(&bench);
     step(&bench, 1);
+    first = clock_seconds() - start - first;
     while (count < MOST && (count < 3 || total < 6)) {
         seconds[count] = step(&bench, count + 2);
         total += seconds[count++];
     }
     qsort(seconds, (size_t)count, sizeof(*seconds), compare);
-    getrusage(RUSAGE_SELF, &usage);
-    printf("| %s, B%zu T%zu | %s | %s | %.0f | %.0f | %.0f | %ld | %.0f | %.0f %% |\n",
-           row->model->name, row->model->sequences, row->model->length,
-           row->method == METHOD_LORA ? "LoRA r=16" : "full",
-           format_info(row->format)->name, 1e3 * seconds[count / 2], 1e3 * seconds[0],
-           (double)bench.batch.rows / seconds[count / 2], usage.ru_maxrss >> 10, rate,
-           100 * step_flops(&bench) / seconds[count / 2] / (rate * 1e9));
+    memory = memory_used(&bench);
+    rate = rate_machine(bench.be, row->format);
+    printf(
+        "| %s, B%zu T%zu | %s | %s | %.1f | %.1f | %.0f | %.0f | %.0f | %.0f %% | %.2f "
+        "|\n",
+        row->model->name, row->model->sequences, row->model->length,
+        row->method == METHOD_LORA ? "LoRA r=16" : "full", format_info(row->format)->name,
+        1e3 * seconds[count / 2], 1e3 * seconds[0],
+        (double)bench.batch.rows / seconds[count / 2], memory, rate,
+        100 * step_flops(&bench) / seconds[count / 2] / (rate * 1e9), first);
     fflush(stdout);
     bench_close(&bench);
     backend_close(bench.be);
@@ -276,23 +316,29 @@ int main(int argc, char **argv)
     static const enum method methods[] = { METHOD_FULL, METHOD_LORA };
     static const char *const method_names[] = { "full", "lora" };
     static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16 };
+    bool gpu = argc > 1 && strcmp(argv[1], "cuda") == 0;
+    const struct bench_model *models = gpu ? gpu_models : cpu_models;
+    size_t count = gpu ? TS_COUNT(gpu_models) : TS_COUNT(cpu_models);
+    char **wanted = argv + 1 + gpu;
+    int words = argc - 1 - gpu;
 
-    if (argc != 1 && argc != 4) {
-        fprintf(stderr, "usage: bench_train [MODEL full|lora fp32|bf16]\n");
+    if (words != 0 && words != 3) {
+        fprintf(stderr, "usage: bench_train [cuda] [MODEL full|lora fp32|bf16]\n");
         return 2;
     }
     printf(
         "| model | method | format | ms a step | best | tokens/s | peak MiB | machine, "
-        "GFLOP/s | share of it |\n|---|---|---|---|---|---|---|---|---|\n");
+        "GFLOP/s | share of it | first, s "
+        "|\n|---|---|---|---|---|---|---|---|---|---|\n");
     fflush(stdout);
-    for (size_t i = 0; i < TS_COUNT(models); i++)
+    for (size_t i = 0; i < count; i++)
         for (size_t m = 0; m < TS_COUNT(methods); m++)
             for (size_t f = 0; f < TS_COUNT(formats); f++) {
-                struct bench_row row = { &models[i], methods[m], formats[f] };
+                struct bench_row row = { &models[i], gpu, methods[m], formats[f] };
 
-                if (argc == 1 || (strcmp(argv[1], models[i].name) == 0 &&
-                                  strcmp(argv[2], method_names[m]) == 0 &&
-                                  strcmp(argv[3], format_info(formats[f])->name) == 0))
+                if (words == 0 || (strcmp(wanted[0], models[i].name) == 0 &&
+                                   strcmp(wanted[1], method_names[m]) == 0 &&
+                                   strcmp(wanted[2], format_info(formats[f])->name) == 0))
                     run_apart(&row);
             }
     return 0;

@@ -3,9 +3,11 @@
 
 A Llama written out by hand with the same shapes, random weights and tokens, AdamW and
 clipping; LoRA of rank 16 on every linear layer of the blocks.  fp32, and bf16 by autocast.
-The better of plain attention and of scaled_dot_product_attention is told.
+The better of plain attention and of scaled_dot_product_attention is told; on a GPU the
+best of that one as it is, compiled, and of transformers' Llama, as it is and compiled.
 
-    bench/peer_torch.py [MODEL full|lora fp32|bf16]
+    bench/peer_torch.py [cuda] [MODEL full|lora fp32|bf16]
+    bench/peer_torch.py cuda copy|products|attention    what the card itself can do
 
 Without PyTorch it says so and leaves with status 0.
 """
@@ -22,9 +24,18 @@ except ImportError:
     print("peer_torch: PyTorch is not installed, nothing to compare with")
     sys.exit(0)
 
+GPU = len(sys.argv) > 1 and sys.argv[1] == "cuda"
+DEVICE = "cuda" if GPU else "cpu"
+STORIES = dict(layers=6, width=288, heads=6, kv=6, inner=768, vocab=32000, base=1e4)
+SMOLLM2 = dict(layers=30, width=576, heads=9, kv=3, inner=1536, vocab=49152, base=1e5)
+LLAMA = dict(layers=16, width=2048, heads=32, kv=8, inner=8192, vocab=128256, base=5e5)
 MODELS = {
-    "stories15M": dict(layers=6, width=288, heads=6, kv=6, inner=768, vocab=32000, B=8, T=256),
-    "SmolLM2-135M": dict(layers=30, width=576, heads=9, kv=3, inner=1536, vocab=49152, B=2, T=256),
+    "stories15M": dict(STORIES, B=64, T=256),
+    "SmolLM2-135M": dict(SMOLLM2, B=8, T=2048),
+    "Llama-1B": dict(LLAMA, B=4, T=2048),
+} if GPU else {
+    "stories15M": dict(STORIES, B=8, T=256),
+    "SmolLM2-135M": dict(SMOLLM2, B=2, T=256),
 }
 RANK = 16
 
@@ -77,7 +88,8 @@ class Block(torch.nn.Module):
 
     def attend(self, q, k, v, mask):
         if self.fused:
-            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            return F.scaled_dot_product_attention(
+                q, k, v, is_causal=True, **({"enable_gqa": True} if GPU else {}))
         scores = q @ k.transpose(-1, -2) / math.sqrt(self.size) + mask
         return torch.softmax(scores.float(), -1).to(v.dtype) @ v
 
@@ -88,7 +100,7 @@ class Block(torch.nn.Module):
         k = self.k(h).view(rows, length, self.kv, self.size).transpose(1, 2)
         v = self.v(h).view(rows, length, self.kv, self.size).transpose(1, 2)
         q, k = rotate(q, cos, sin).to(v.dtype), rotate(k, cos, sin).to(v.dtype)
-        if self.kv != self.heads:
+        if self.kv != self.heads and not (self.fused and GPU):
             k = k.repeat_interleave(self.heads // self.kv, 1)
             v = v.repeat_interleave(self.heads // self.kv, 1)
         a = self.attend(q, k, v, mask).transpose(1, 2).reshape(rows, length, width)
@@ -105,10 +117,12 @@ class Llama(torch.nn.Module):
         self.blocks = torch.nn.ModuleList(Block(m, lora, fused) for _ in range(m["layers"]))
         self.norm = Norm(m["width"], lora)
         size = m["width"] // m["heads"]
-        turn = 1e4 ** (-torch.arange(0, size, 2) / size)
+        turn = m["base"] ** (-torch.arange(0, size, 2) / size)
         angle = torch.outer(torch.arange(m["T"]), torch.cat((turn, turn)))
-        self.cos, self.sin = angle.cos(), angle.sin()
-        self.mask = torch.full((m["T"], m["T"]), float("-inf")).triu(1)
+        self.register_buffer("cos", angle.cos(), persistent=False)
+        self.register_buffer("sin", angle.sin(), persistent=False)
+        mask = None if fused else torch.full((m["T"], m["T"]), float("-inf")).triu(1)
+        self.register_buffer("mask", mask, persistent=False)
 
     def forward(self, ids, targets):
         x = F.embedding(ids, self.table)
@@ -118,24 +132,64 @@ class Llama(torch.nn.Module):
         return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
 
 
-def seconds_of_step(m, lora, bf16, fused):
+class Theirs(torch.nn.Module):
+    """transformers' own, with the loss over every position."""
+
+    def __init__(self, m):
+        super().__init__()
+        from transformers import LlamaConfig, LlamaForCausalLM
+        self.model = LlamaForCausalLM._from_config(LlamaConfig(
+            hidden_size=m["width"], intermediate_size=m["inner"], num_hidden_layers=m["layers"],
+            num_attention_heads=m["heads"], num_key_value_heads=m["kv"], vocab_size=m["vocab"],
+            max_position_embeddings=m["T"], rope_theta=m["base"], tie_word_embeddings=True,
+            use_cache=False), attn_implementation="sdpa")
+
+    def forward(self, ids, targets):
+        logits = self.model(input_ids=ids).logits
+        return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
+
+
+def finish():
+    if GPU:
+        torch.cuda.synchronize()
+
+
+def make(m, lora, bf16, fused, theirs):
     torch.manual_seed(1)
-    model = Llama(m, lora, fused)
+    with torch.device(DEVICE):
+        model = Theirs(m) if theirs else Llama(m, lora, fused)
+    if GPU and lora and bf16:  # as ours: frozen weights are kept in 16 bits
+        for p in model.parameters():
+            if not p.requires_grad:
+                p.data = p.data.bfloat16()
+    return model
+
+
+def seconds_of_step(m, lora, bf16, fused, theirs=False, compiled=False):
+    model = make(m, lora, bf16, fused, theirs)
     trained = [p for p in model.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=1e-4, weight_decay=0.01)
-    ids = torch.randint(m["vocab"], (m["B"], m["T"]))
-    targets = torch.randint(m["vocab"], (m["B"], m["T"]))
-    taken = []
-    while len(taken) < 4 or (sum(taken) < 6 and len(taken) < 15):
+    optimizer = torch.optim.AdamW(trained, lr=1e-4, weight_decay=0.01,
+                                  **({"fused": True} if GPU else {}))
+    ids = torch.randint(m["vocab"], (m["B"], m["T"]), device=DEVICE)
+    targets = torch.randint(m["vocab"], (m["B"], m["T"]), device=DEVICE)
+    call = torch.compile(model) if compiled else model
+    taken, first = [], 3 if GPU else 1
+    while len(taken) < first + 3 or (sum(taken[first:]) < 6 and len(taken) < first + 15):
         start = time.perf_counter()
         optimizer.zero_grad()
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
-            loss = model(ids, targets)
+        with torch.autocast(DEVICE, dtype=torch.bfloat16, enabled=bf16):
+            loss = call(ids, targets)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
+        finish()
         taken.append(time.perf_counter() - start)
-    return sorted(taken[1:])[len(taken[1:]) // 2]
+    return sorted(taken[first:])[len(taken[first:]) // 2]
+
+
+def row_of(m, name, method, dtype, seconds, peak, how):
+    print(f"| {name}, B{m['B']} T{m['T']} | {method} | {dtype} | {1e3 * seconds:.1f} "
+          f"| {m['B'] * m['T'] / seconds:.0f} | {peak:.0f} | {how} |", flush=True)
 
 
 def run(name, method, dtype):
@@ -143,25 +197,92 @@ def run(name, method, dtype):
     best = min(seconds_of_step(m, method == "lora", dtype == "bf16", fused)
                for fused in ((False, True) if hasattr(F, "scaled_dot_product_attention")
                              else (False,)))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    print(f"| {name}, B{m['B']} T{m['T']} | {method} | {dtype} | {1e3 * best:.0f} "
-          f"| {m['B'] * m['T'] / best:.0f} | {peak} |", flush=True)
+    row_of(m, name, method, dtype, best, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
+           "by hand")
+
+
+def run_gpu(name, method, dtype, theirs, compiled):
+    how = ("transformers" if theirs else "by hand") + (", compiled" if compiled else "")
+    try:
+        seconds = seconds_of_step(MODELS[name], method == "lora", dtype == "bf16", True, theirs,
+                                  compiled)
+        row_of(MODELS[name], name, method, dtype, seconds,
+               torch.cuda.max_memory_allocated() / 2**20, how)
+    except Exception as error:  # a variant that cannot be had is told, the others go on
+        print(f"peer_torch: {name} {method} {how}: {str(error).splitlines()[0][:150]}", flush=True)
+
+
+def seconds_of(call):
+    """Of one, the best of five rounds of a tenth of a second."""
+    for _ in range(3):
+        call()
+    finish()
+    best, count = math.inf, 1
+    for _ in range(6):
+        start = time.perf_counter()
+        for _ in range(count):
+            call()
+        finish()
+        taken = (time.perf_counter() - start) / count
+        best = min(best, taken)
+        count = max(1, int(0.1 / taken))
+    return best
+
+
+def card(what):
+    if what == "copy":  # bytes read and written
+        x = torch.empty(1 << 30, dtype=torch.int32, device=DEVICE)
+        y = torch.empty_like(x)
+        print(f"copy {2 * x.nbytes / seconds_of(lambda: y.copy_(x)) / 1e9:.0f} GB/s")
+    if what == "products":
+        a = torch.randn(8192, 8192, device=DEVICE, dtype=torch.bfloat16)
+        b = torch.randn(8192, 8192, device=DEVICE, dtype=torch.bfloat16)
+        print(f"products bf16 {2 * 8192**3 / seconds_of(lambda: a @ b.T) / 1e12:.0f} TFLOP/s")
+    if what == "attention":  # the shapes of bench_cuda_attention.c
+        for size in (64, 128):
+            q = torch.randn(4, 32, 4096, size, device=DEVICE, dtype=torch.bfloat16,
+                            requires_grad=True)
+            k, v = (torch.randn(4, 8, 4096, size, device=DEVICE, dtype=torch.bfloat16,
+                                requires_grad=True) for _ in "kv")
+            out = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+            dout = torch.randn_like(out)
+            flops = 2 * size * 4 * 32 * 4096 * 4097 / 2
+            forward = seconds_of(lambda: F.scaled_dot_product_attention(
+                q, k, v, is_causal=True, enable_gqa=True))
+            backward = seconds_of(lambda: torch.autograd.grad(out, (q, k, v), dout,
+                                                              retain_graph=True))
+            print(f"attention {size} forward {2 * flops / forward / 1e12:.1f} TFLOP/s")
+            print(f"attention {size} backward {5 * flops / backward / 1e12:.1f} TFLOP/s")
+
+
+def apart(call, *arguments):
+    pid = os.fork()  # each row's peak of memory is its own
+    if pid == 0:
+        call(*arguments)
+        os._exit(0)
+    os.waitpid(pid, 0)
 
 
 def main():
+    words = sys.argv[1 + GPU:]
+    if GPU and len(words) == 1:
+        card(words[0])
+        return
     rows = [(n, m, d) for n in MODELS for m in ("full", "lora") for d in ("fp32", "bf16")]
-    if len(sys.argv) == 4:
-        rows = [tuple(sys.argv[1:])]
+    if len(words) == 3:
+        rows = [tuple(words)]
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads\n")
-    print("| model | method | format | ms a step | tokens/s | peak MiB |\n|---|---|---|---|---|---|",
-          flush=True)
+    print("| model | method | format | ms a step | tokens/s | peak MiB | how |"
+          "\n|---|---|---|---|---|---|---|", flush=True)
     for row in rows:
-        pid = os.fork()  # each row's peak of memory is its own
-        if pid == 0:
-            run(*row)
-            os._exit(0)
-        os.waitpid(pid, 0)
+        if not GPU:
+            apart(run, *row)
+            continue
+        for theirs in (False, True):
+            for compiled in (False, True):
+                if not (theirs and row[1] == "lora"):  # hand-written LoRA only
+                    apart(run_gpu, *row, theirs, compiled)
 
 
 main()

@@ -11,21 +11,50 @@
 
 const char *const rate_passes[3] = { "forward", "dx", "dw" };
 
+static void stop(const char *text)
+{
+    fprintf(stderr, "bench: %s\n", text);
+    exit(1);
+}
+
+static struct backend *open_device(const struct device *device, int threads)
+{
+    struct backend_options options = { .device = device, .threads = threads };
+    struct error err = { 0 };
+    struct backend *be = backend_open(&options, &err);
+
+    if (!be)
+        stop(err.text);
+    return be;
+}
+
 struct backend *rate_open(int threads, bool onednn)
 {
     static const struct device cpu = { .kind = DEVICE_CPU, .name = "cpu", .ordinal = -1 };
-    struct backend_options options = { .device = &cpu, .threads = threads };
-    struct error err = { 0 };
     struct backend *be;
 
     setenv("TRAINSPOOL_NO_ONEDNN", onednn ? "0" : "1", 1);
-    be = backend_open(&options, &err);
+    be = open_device(&cpu, threads);
     unsetenv("TRAINSPOOL_NO_ONEDNN");
-    if (!be) {
-        fprintf(stderr, "bench: %s\n", err.text);
-        exit(1);
-    }
     return be;
+}
+
+struct backend *rate_open_gpu(void)
+{
+    static struct device gpu;
+    char note[256] = "no GPU";
+
+    if (backend_devices(&gpu, 1, note, sizeof(note)) == 0)
+        stop(note);
+    return open_device(&gpu, 0);
+}
+
+static void finish(struct backend *be)
+{
+    struct error err = { 0 };
+
+    if (!be->ops->sync(be, &err))
+        stop(err.text);
 }
 
 /* Numbers between -1 and 1 that look random. */
@@ -34,21 +63,24 @@ static struct tensor filled(struct backend *be, enum format format, size_t rows,
 {
     struct error err = { 0 };
     struct tensor tensor = tensor_of(NULL, format, rows, cols);
+    size_t bytes = tensor_bytes(tensor) / rows;
+    char *host = malloc(bytes * rows);
     float *row = malloc(cols * sizeof(*row));
     uint32_t state = 12345;
 
-    tensor.data = be->ops->alloc(be, tensor_bytes(tensor), &err);
-    if (!tensor.data || !row) {
-        fprintf(stderr, "bench: %s\n", err.text);
-        exit(1);
-    }
+    tensor.data = be->ops->alloc(be, bytes * rows, &err);
+    if (!tensor.data || !row || !host)
+        stop(err.code ? err.text : "out of memory");
     for (size_t i = 0; i < rows; i++) {
         for (size_t j = 0; j < cols; j++) {
             state = state * 1664525 + 1013904223;
             row[j] = (float)(int32_t)state * 0x1p-31f;
         }
-        format_convert(tensor_rows(tensor, i, 1).data, format, row, FORMAT_FP32, cols);
+        format_convert(host + i * bytes, format, row, FORMAT_FP32, cols);
     }
+    be->ops->upload(be, tensor.data, host, bytes * rows);
+    finish(be);
+    free(host);
     free(row);
     return tensor;
 }
@@ -90,12 +122,14 @@ double rate_measure(struct backend *be, const struct rate_shape *shape,
     double best = 0;
 
     be->ops->matmul(be, &op);
+    finish(be);
     for (int round = 0; round < rounds; round++) {
         double start = seconds_now(processor), taken;
         int count = 0;
 
         do {
             be->ops->matmul(be, &op);
+            finish(be);
             count++;
             taken = seconds_now(processor) - start;
         } while (taken < seconds);
@@ -110,7 +144,9 @@ double rate_measure(struct backend *be, const struct rate_shape *shape,
 
 double rate_machine(struct backend *be, enum format format)
 {
-    static const struct rate_shape shape = { "", 1536, 1024, 1152, 0 };
+    static const struct rate_shape cpu = { "", 1536, 1024, 1152, 0 };
+    static const struct rate_shape gpu = { "", 8192, 8192, 8192, 0 };
 
-    return rate_measure(be, &shape, format, 10, 0.1, false);
+    return rate_measure(be, be->ops->kind == DEVICE_CUDA ? &gpu : &cpu, format, 10, 0.1,
+                        false);
 }

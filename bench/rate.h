@@ -4,8 +4,10 @@
 
 #include "kernels/backend.h"
 
-/* The CPU with so many threads; ends the program with a message if that cannot be had. */
+/* The CPU with so many threads, or the first GPU; ends the program with a message if that
+ * cannot be had. */
 struct backend *rate_open(int threads, bool onednn);
+struct backend *rate_open_gpu(void);
 
 /* A product as a step of training has it: pass 0 forward (rows, in) -> (rows, out), 1
  * gradient of x, 2 gradient of the weight, added to fp32. */
