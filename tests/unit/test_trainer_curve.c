@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "base/json.h"
+#include "kernels/backend.h"
 
 #define LIMIT ((size_t)1 << 20)
 
@@ -104,13 +105,12 @@ static void check_curve(const char *dir, const json_t *curve)
     free(name);
 }
 
-static void test_trainer_curve_is_that_of_pytorch(void **state)
+static void check_device(const struct device *device)
 {
     json_t *golden = read_golden();
     char *job = job_of(golden), *dir = unit_dir_new();
-    struct training training = { .dir = dir, .job = job };
+    struct training training = { .dir = dir, .job = job, .device = device };
 
-    (void)state;
     write_texts(dir, json_object_get(golden, "texts"));
     training_must(&training);
     check_curve(dir, json_object_get(golden, "curve"));
@@ -119,10 +119,30 @@ static void test_trainer_curve_is_that_of_pytorch(void **state)
     unit_dir_free(dir);
 }
 
+static void test_trainer_curve_is_that_of_pytorch(void **state)
+{
+    (void)state;
+    check_device(NULL);
+}
+
+static void test_trainer_curve_on_a_gpu_is_that_of_pytorch(void **state)
+{
+    struct device gpu;
+    char note[256] = "";
+
+    (void)state;
+    if (backend_devices(&gpu, 1, note, sizeof(note)) == 0 || !gpu.runnable) {
+        print_message("skipped: no GPU to try: %s\n", note);
+        skip();
+    }
+    check_device(&gpu);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_trainer_curve_is_that_of_pytorch),
+        cmocka_unit_test(test_trainer_curve_on_a_gpu_is_that_of_pytorch),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

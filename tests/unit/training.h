@@ -22,6 +22,7 @@ struct training {
     bool no_onednn;
     struct log *log;    /* or NULL */
     int threads;        /* 0: all */
+    const struct device *device; /* NULL: the CPU */
     const struct backend_group *group; /* of several processes; NULL: alone */
     const struct device *device;       /* NULL: the CPU */
     int64_t stop_after; /* ask it to stop after this step; 0: never */
