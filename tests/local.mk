@@ -85,6 +85,7 @@ unit_tests += %D%/unit/test_model_config
 unit_tests += %D%/unit/test_model_equal
 unit_tests += %D%/unit/test_model_files
 unit_tests += %D%/unit/test_model_folded
+unit_tests += %D%/unit/test_model_gpu
 unit_tests += %D%/unit/test_model_gradients
 unit_tests += %D%/unit/test_model_ranks
 unit_tests += %D%/unit/test_normalizer
@@ -171,6 +172,15 @@ script_tests += %D%/cli/watch.t
 
 # the tree itself
 script_tests += %D%/layers.t
+
+# on a machine with a GPU: run.sh there, nothing of it by make
+EXTRA_DIST += %D%/gpu/bench.sh
+EXTRA_DIST += %D%/gpu/call.sh
+EXTRA_DIST += %D%/gpu/cmocka/cmocka.h
+EXTRA_DIST += %D%/gpu/compile.sh
+EXTRA_DIST += %D%/gpu/curve.sh
+EXTRA_DIST += %D%/gpu/gpu.sh
+EXTRA_DIST += %D%/gpu/run.sh
 
 # what unit tests share
 EXTRA_DIST += %D%/unit/corpus.h
