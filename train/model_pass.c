@@ -87,8 +87,8 @@ static struct pass pass_of(struct model *m, const struct batch *batch)
  * they depend on is in the key, all else is the same in every pass. */
 static bool pass_begin(const struct pass *pass)
 {
-    const size_t key[] = { pass->rows,     pass->sequences, pass->longest,
-                           pass->labelled, pass->training,  pass->first };
+    const size_t key[] = { pass->rows,     pass->sequences, pass->longest, pass->labelled,
+                           pass->training, pass->first,     pass->reduces };
 
     return !pass->ops->begin || pass->ops->begin(pass->be, key, sizeof(key));
 }
@@ -165,12 +165,14 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
     upload_batch(&pass, batch);
     pass.ops->upload(pass.be, &model_numbers(model)->draw, &draw, sizeof(draw));
     pass.reduces = model_ranks(model) > 1 && model->begun == model->expected;
-    if (pass.reduces || pass_begin(&pass)) {
+    if (pass_begin(&pass)) {
         model_forward(&pass);
-        model_backward(&pass);
-        if (!pass.reduces) /* sums over the ranks are no recording's part */
-            pass_end(&pass);
+        if (!pass.reduces)
+            model_backward(&pass);
+        pass_end(&pass);
     }
+    if (pass.reduces) /* sums over the ranks are no recording's part */
+        model_backward(&pass);
     return true;
 }
 

@@ -10,6 +10,7 @@
 #include "base/link.h"
 
 #define LAST_WORDS_SECONDS 2 /* for what a rank wrote before it ended */
+#define PIECE_NUMBERS      ((size_t)1 << 20)
 #define TEXT_MAX           ((uint64_t)1 << 16)
 
 /* What a rank says: a head, then so many bytes. */
@@ -170,14 +171,20 @@ bool parallel_fetch(const void *context, const struct moment_span *span, void *t
            listen(group, other, SAY_MOMENTS, to, span->bytes, err);
 }
 
+/* Piece by piece: a span may be as long as an embedding. */
 bool parallel_answer(const struct backend_group *group, struct model *model,
                      const struct moment_span *span, struct error *err)
 {
-    void *numbers = memory_alloc(span->bytes + 1);
-    bool ok =
-        model_read_span(model, span->moment, span->first, span->count, numbers, err) &&
-        say(group, SAY_MOMENTS, numbers, span->bytes, err);
+    const struct head head = { SAY_MOMENTS, span->bytes };
+    size_t each = span->count > 0 ? span->bytes / span->count : 0;
+    void *numbers = memory_alloc(PIECE_NUMBERS * sizeof(double));
+    bool ok = link_send(group->links[0], &head, sizeof(head), 0, err);
 
+    for (size_t at = 0, part; ok && at < span->count; at += part) {
+        part = span->count - at < PIECE_NUMBERS ? span->count - at : PIECE_NUMBERS;
+        ok = model_read_span(model, span->moment, span->first + at, part, numbers, err) &&
+             link_send(group->links[0], numbers, part * each, 0, err);
+    }
     free(numbers);
     return ok;
 }

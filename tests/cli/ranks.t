@@ -43,12 +43,31 @@ says "with the batch of a step" '2 samples x 1 x 2 ranks = 4 a step'
 ends "and as JSON" 0 "$trainspool" plan --json two.yaml
 holds "with their number" sh -c "jq -e '.batch.devices == 2 and .batch.effective == 4' '$T/out' >'$T/null'"
 
-cp two.run/metrics.jsonl two.metrics
 ends "resumed with three ranks and more steps" 0 "$trainspool" run --resume --set max_steps=15 \
     --set 'trainspool.ranks=3' two.yaml
 holds "from where it was" grep -q 'resume: from two.run/checkpoint-12' two.run/train.log
 holds "in three" grep -q 'in each of 3 ranks' two.run/train.log
 holds "to its end" test "$(step two.yaml)" -eq 15
+
+gpus=$("$train" --probe | awk -F'\t' '$1 == "cuda" && $7 == 1' | wc -l)
+if [ "$gpus" -lt 2 ]; then
+    skip "the same on two GPUs" "this machine has $gpus"
+else
+    sed 's/device: cpu/device: cuda/' one.yaml >gpu.yaml
+    sed 's/device: cpu/device: cuda/' two.yaml >gpus.yaml
+    ends "one GPU" 0 "$trainspool" run gpu.yaml
+    losses "$T/out" >gpu.losses
+    ends "two of half the work" 0 "$trainspool" run gpus.yaml
+    losses "$T/out" >gpus.losses
+    holds "learn the same" like gpus.losses gpu.losses
+    holds "by NCCL" grep -q 'rank 0 of 2 by NCCL' gpus.run/train.log
+    { job 100000; ranks 2; } | sed 's/device: cpu/device: cuda/' >lost.yaml
+    background "$trainspool" run -q lost.yaml
+    await 60 running lost.yaml 3
+    kill -KILL "$(children "$(children "$daemon" | head -1)" | head -1)"
+    await 60 gone "$daemon"
+    ok $? "and end when a rank is killed"
+fi
 
 # the process of a rank: the child of the child
 rank_of() { children "$(children "$1" | head -1)" | head -1; }
