@@ -51,7 +51,7 @@ cudaError_t launch_rmsnorm(const struct cuda_launch *to, const struct op_rmsnorm
 cudaError_t launch_rmsnorm_backward(const struct cuda_launch *to,
                                     const struct op_rmsnorm_backward *op);
 
-/* rope.cu */
+/* rotary.cu */
 cudaError_t launch_rope(const struct cuda_launch *to, const struct op_rope *op);
 
 /* attention.cu chooses: tensor cores for 16-bit formats from 7.5 on, else the plain kernels */

@@ -1,5 +1,5 @@
 /*
- * kernels/cuda/rope.cu - rotary positions, in the halves of Hugging Face.
+ * kernels/cuda/rotary.cu - rotary positions, in the halves of Hugging Face.
  *
  * Bytes moved for a number, of b bytes in its format: 2 b.  The table's row, 4 bytes for
  * each of a head's columns, comes from caches: the heads of a row read it together.  q of
