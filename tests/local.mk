@@ -226,8 +226,14 @@ endif
 # emulated_tests; `make tests/unit/test_emulated_NAME` builds any at any time.
 emulated_tests =
 emulated_tests += %D%/unit/test_emulated_attention
+emulated_tests += %D%/unit/test_emulated_elementwise
+emulated_tests += %D%/unit/test_emulated_embedding
+emulated_tests += %D%/unit/test_emulated_norm
+emulated_tests += %D%/unit/test_emulated_rope
+emulated_tests += %D%/unit/test_emulated_swiglu
 emulated_tests += %D%/unit/test_cuda_backend
 emulated_tests += %D%/unit/test_cuda_graph
+emulated_tests += %D%/unit/test_cuda_launch
 emulated_tests += %D%/unit/test_cuda_matmul
 emulated_tests += %D%/unit/test_emulated_model
 races_tests =

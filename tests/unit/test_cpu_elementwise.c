@@ -17,8 +17,8 @@ OPERATION(dropout)
 OPERATION(sum_rows)
 
 static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16, FORMAT_FP16 };
-static const size_t sizes[][2] = { { 1, 1 },   { 3, 17 },    { 17, 576 },
-                                   { 5, 701 }, { 257, 100 }, { 2, 20000 } };
+static const size_t sizes[][2] = { { 1, 1 },     { 3, 17 },    { 17, 576 }, { 5, 701 },
+                                   { 257, 100 }, { 3, 1000 }, { 2, 20000 } };
 
 static void try_add(struct machines *machines, size_t mix, const size_t size[2])
 {
@@ -42,9 +42,12 @@ static void try_add(struct machines *machines, size_t mix, const size_t size[2])
 
 static void test_add_mixes_formats(void **state)
 {
+    const struct machines *machines = *state;
+
     for (size_t mix = 0; mix < 27; mix++)
         for (size_t i = 0; i < TS_COUNT(sizes); i++)
-            try_add(*state, mix, sizes[i]);
+            if (!machines->slow || mix % 4 == 0 || sizes[i][0] * sizes[i][1] < 10000)
+                try_add(*state, mix, sizes[i]);
 }
 
 /* Each pattern of 16 bits to the other formats, and patterns all over fp32 to 16 bits. */
@@ -182,6 +185,31 @@ static void test_dropout_adds_its_draw_to_the_step(void **state)
     machines_memory_free(draw);
 }
 
+/* Numbers from anywhere on, also inside a block of four draws. */
+static void test_dropout_begins_inside_a_block(void **state)
+{
+    enum { NUMBERS = 1003 };
+    struct machines *machines = *state;
+    float *x = machines_memory(2 * NUMBERS * sizeof(*x)), *out = x + NUMBERS + 1;
+
+    for (size_t m = 0; m < machines->count; m++)
+        for (uint64_t step = 0; step < 4; step++) {
+            struct op_dropout op = { .out = tensor_of(out, FORMAT_FP32, 1, NUMBERS - 1),
+                                     .x = tensor_of(x, FORMAT_FP32, 1, NUMBERS - 1),
+                                     .p = 0.5f,
+                                     .step = step };
+
+            op.out.cols = op.x.cols = NUMBERS - 1 - step % 2;
+            for (size_t i = 0; i < NUMBERS; i++)
+                x[i] = 1;
+            machine_run(machines->backends[m], run_dropout, &op);
+            for (size_t i = 0; i < op.x.cols; i++)
+                assert_true(out[i] == 2 * (random_uniform(0, RANDOM_DROPOUT, 0,
+                                                          step * op.x.cols + i) >= 0.5));
+        }
+    machines_memory_free(x);
+}
+
 static size_t dropped(const struct operand *out)
 {
     size_t count = 0;
@@ -229,6 +257,7 @@ int main(void)
         cmocka_unit_test(test_sum_rows_is_the_sum),
         cmocka_unit_test(test_dropout_is_a_function_of_place),
         cmocka_unit_test(test_dropout_adds_its_draw_to_the_step),
+        cmocka_unit_test(test_dropout_begins_inside_a_block),
         cmocka_unit_test(test_dropout_drops_its_share_anew_each_step),
     };
 

@@ -17,12 +17,12 @@ static const size_t sizes[][2] = {
     { 1, 1 }, { 3, 17 }, { 17, 576 }, { 257, 100 }, { 2, 20000 }
 };
 
-static int32_t *tokens_new(size_t rows)
+static int32_t *tokens_new(size_t rows, size_t words)
 {
     int32_t *tokens = machines_memory(rows * sizeof(*tokens));
 
     for (size_t i = 0; i < rows; i++)
-        tokens[i] = (int32_t)(i * i % WORDS);
+        tokens[i] = (int32_t)(i * i % words);
     return tokens;
 }
 
@@ -32,7 +32,7 @@ static void try_embedding(struct machines *machines, enum format format, size_t 
     struct operand table = operand_random(format, WORDS, cols, 1, 1);
     struct operand out = operand_filled(FORMAT_FP32, rows, cols, 7);
     double *wanted = calloc(out.numbers, sizeof(double));
-    int32_t *tokens = tokens_new(rows);
+    int32_t *tokens = tokens_new(rows, WORDS);
     struct op_embedding op = { out.tensor, table.tensor, tokens };
 
     for (size_t i = 0; i < out.numbers; i++)
@@ -55,31 +55,43 @@ static void test_embedding_takes_rows(void **state)
 }
 
 /* In the order of the rows, so even the rounding is known. */
+static void try_backward(struct machines *machines, size_t rows, size_t cols,
+                         size_t words)
+{
+    struct operand dout = operand_random(FORMAT_FP32, rows, cols, 1, 1);
+    struct operand dtable = operand_random(FORMAT_FP32, words, cols, 1, 2);
+    double *wanted = calloc(dtable.numbers, sizeof(double));
+    int32_t *tokens = tokens_new(rows, words);
+    struct op_embedding_backward op = { dtable.tensor, dout.tensor, tokens };
+
+    memcpy(wanted, dtable.real, dtable.numbers * sizeof(double));
+    for (size_t k = 0; k < dout.numbers; k++) {
+        double *to = &wanted[(size_t)tokens[k / cols] * cols + k % cols];
+
+        *to = (double)((float)*to + (float)dout.real[k]);
+    }
+    machines_try(machines, run_embedding_backward, &op,
+                 (struct outcome[]) { { &dtable, wanted, 0, 0 } }, 1);
+    for (size_t k = 0; k < dtable.numbers; k++)
+        assert_true(dtable.real[k] == wanted[k]);
+    operand_clear(&dout);
+    operand_clear(&dtable);
+    free(wanted);
+    machines_memory_free(tokens);
+}
+
 static void test_embedding_backward_adds_in_order(void **state)
 {
-    for (size_t i = 0; i < TS_COUNT(sizes); i++) {
-        size_t rows = sizes[i][0], cols = sizes[i][1];
-        struct operand dout = operand_random(FORMAT_FP32, rows, cols, 1, 1);
-        struct operand dtable = operand_random(FORMAT_FP32, WORDS, cols, 1, 2);
-        double *wanted = calloc(dtable.numbers, sizeof(double));
-        int32_t *tokens = tokens_new(rows);
-        struct op_embedding_backward op = { dtable.tensor, dout.tensor, tokens };
+    for (size_t i = 0; i < TS_COUNT(sizes); i++)
+        try_backward(*state, sizes[i][0], sizes[i][1], WORDS);
+}
 
-        memcpy(wanted, dtable.real, dtable.numbers * sizeof(double));
-        for (size_t k = 0; k < dout.numbers; k++) {
-            double *to = &wanted[(size_t)tokens[k / cols] * cols + k % cols];
-
-            *to = (double)((float)*to + (float)dout.real[k]);
-        }
-        machines_try(*state, run_embedding_backward, &op,
-                     (struct outcome[]) { { &dtable, wanted, 0, 0 } }, 1);
-        for (size_t k = 0; k < dtable.numbers; k++)
-            assert_true(dtable.real[k] == wanted[k]);
-        operand_clear(&dout);
-        operand_clear(&dtable);
-        free(wanted);
-        machines_memory_free(tokens);
-    }
+/* One word, two that all rows have, and a vocabulary of three digits of any sort. */
+static void test_embedding_backward_of_many_rows(void **state)
+{
+    try_backward(*state, 33, 4, 1);
+    try_backward(*state, 4099, 4, 2);
+    try_backward(*state, 4101, 3, 300001);
 }
 
 int main(void)
@@ -87,6 +99,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_embedding_takes_rows),
         cmocka_unit_test(test_embedding_backward_adds_in_order),
+        cmocka_unit_test(test_embedding_backward_of_many_rows),
     };
 
     return cmocka_run_group_tests(tests, machines_open, machines_close);
