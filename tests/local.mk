@@ -203,7 +203,7 @@ check_PROGRAMS += $(heavy_tests)
 endif
 endif
 if HAVE_EMULATION
-check_PROGRAMS += $(emulated_tests) $(emulated_ranks) $(races_tests)
+check_PROGRAMS += $(emulated_tests) $(races_tests)
 check_DATA = %D%/emulation/trainspool-train
 endif
 
@@ -235,7 +235,10 @@ emulated_tests += %D%/unit/test_cuda_backend
 emulated_tests += %D%/unit/test_cuda_graph
 emulated_tests += %D%/unit/test_cuda_launch
 emulated_tests += %D%/unit/test_cuda_matmul
+emulated_tests += %D%/unit/test_emulated_group
 emulated_tests += %D%/unit/test_emulated_model
+emulated_tests += %D%/unit/test_emulated_model_ranks
+emulated_tests += %D%/unit/test_trainer_gpus
 races_tests =
 
 EXTRA_DIST += %D%/emulation/emulation.h

@@ -166,9 +166,8 @@ static bool resume(struct run *run, struct error *err)
     }
     run->progress.total = run->steps.total;
     free(name);
-    return ok &&
-           (!first ||
-            checkpoint_begin(run->plan->output_dir, run->plan->job_digest, after, err));
+    return ok && (!first || checkpoint_begin(run->plan->output_dir, run->plan->job_digest,
+                                             after, err));
 }
 
 static bool open_metrics(struct run *run, struct error *err)

@@ -67,8 +67,8 @@ static void note_best(struct progress *progress, double loss)
     progress->best_step = progress->step;
 }
 
-/* This rank's share of the evaluation data, in turn with the others': the sum of the losses
- * and how many; rank 0 has those of all. */
+/* This rank's share of the evaluation data, in turn with the others': the sum of the
+ * losses and how many; rank 0 has those of all. */
 static bool sum_losses(struct run *run, double sums[2], struct error *err)
 {
     const struct backend_group *group = run->options->group;
@@ -146,8 +146,8 @@ static size_t window_size(const struct run *run)
     return (size_t)run->plan->gradient_accumulation_steps * plan_ranks(run->plan);
 }
 
-/* Forward and backward over this rank's micro-batches of one optimizer step, and the step:
- * the device is waited for once. */
+/* Forward and backward over this rank's micro-batches of one optimizer step, and the
+ * step: the device is waited for once. */
 static bool run_window(struct run *run, int64_t epoch, uint64_t first, size_t batches,
                        size_t trained, struct error *err)
 {
@@ -497,8 +497,9 @@ bool trainer_run(const struct plan *plan, const struct trainer_options *options,
 {
     struct run run = { .plan = plan, .options = options };
     struct error why = { 0 };
-    bool ok = run_open(&run, &why) &&
-              (parallel_rank(options->group) == 0 ? lead(&run, &why) : follow(&run, &why));
+    bool ok =
+        run_open(&run, &why) &&
+        (parallel_rank(options->group) == 0 ? lead(&run, &why) : follow(&run, &why));
 
     if (!ok) {
         parallel_report(options->group, &why);

@@ -1,5 +1,5 @@
-/* kernels/cuda/cuda_alone.c - in place of cuda_group.c where configure found no NCCL: no GPU
- * works with another one. */
+/* kernels/cuda/cuda_alone.c - in place of cuda_group.c where configure found no NCCL: no
+ * GPU works with another one. */
 #include "config.h"
 
 #include "kernels/cuda/cuda_group.h"

@@ -125,9 +125,8 @@ tests_unit_test_cuda_matmul_CPPFLAGS = $(EMULATION_LOOKS)
 tests_unit_test_cuda_matmul_LDADD = %D%/emulated.o $(LDADD)
 
 # Processes of a run, each with an emulated GPU of its own.
-emulated_ranks = tests/unit/test_emulated_group tests/unit/test_emulated_model_ranks \
-	tests/unit/test_trainer_gpus
-EXTRA_PROGRAMS += $(emulated_ranks)
+EXTRA_PROGRAMS += tests/unit/test_emulated_group tests/unit/test_emulated_model_ranks
+EXTRA_PROGRAMS += tests/unit/test_trainer_gpus
 tests_unit_test_emulated_group_SOURCES = tests/unit/test_group.c
 tests_unit_test_emulated_group_CPPFLAGS = $(AM_CPPFLAGS) -DUNIT_EMULATED
 tests_unit_test_emulated_group_LDADD = %D%/emulated.o $(LDADD)
