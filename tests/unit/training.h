@@ -24,7 +24,6 @@ struct training {
     int threads;        /* 0: all */
     const struct device *device; /* NULL: the CPU */
     const struct backend_group *group; /* of several processes; NULL: alone */
-    const struct device *device;       /* NULL: the CPU */
     int64_t stop_after; /* ask it to stop after this step; 0: never */
     volatile sig_atomic_t stop;
     char logged[8192]; /* every line it told, one after another */
