@@ -25,6 +25,7 @@ enum {
     WINDOW = 256 << 10, /* of all ranks, both sets, still in a second-level cache */
     SPINS = 2000,
     LOOK_NANOSECONDS = 20000000, /* between looks at the links of those that sleep */
+    UNWATCHED_NAPS = 3000,       /* a minute, where there are no links to look at */
 };
 
 /* Lock-free atomics work between processes too. */
@@ -108,10 +109,13 @@ static void sleep_at(atomic_uint *word, unsigned value)
     syscall(SYS_futex, word, FUTEX_WAIT, value, &moment, NULL, 0);
 }
 
-static bool is_broken(struct meeting *meeting)
+/* naps: how many the caller has slept through. */
+static bool is_broken(struct meeting *meeting, int naps)
 {
     struct shared *shared = meeting->shared;
 
+    if (meeting->link_count == 0 && naps > UNWATCHED_NAPS)
+        atomic_store(&shared->broken, 1);
     for (int i = 0; i < meeting->link_count; i++)
         if (!link_alive(meeting->links[i]))
             atomic_store(&shared->broken, 1);
@@ -135,10 +139,10 @@ bool meeting_wait(struct meeting *meeting)
     for (int i = 0; i < SPINS; i++)
         if (atomic_load_explicit(&shared->round, memory_order_acquire) != round)
             return true;
-    while (atomic_load(&shared->round) == round) {
+    for (int naps = 1; atomic_load(&shared->round) == round; naps++) {
         sleep_at(&shared->round, round);
         /* one that opened the door and left afterwards keeps nobody waiting */
-        if (is_broken(meeting) && atomic_load(&shared->round) == round)
+        if (is_broken(meeting, naps) && atomic_load(&shared->round) == round)
             return false;
     }
     return true;

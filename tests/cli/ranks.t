@@ -49,28 +49,50 @@ holds "from where it was" grep -q 'resume: from two.run/checkpoint-12' two.run/t
 holds "in three" grep -q 'in each of 3 ranks' two.run/train.log
 holds "to its end" test "$(step two.yaml)" -eq 15
 
+# The process of a rank: the child of the child.
+rank_of() { children "$(children "$1" | head -1)" | head -1; }
+
+# The GPUs of this machine or, where it has not two, emulated ones.
 gpus=$("$train" --probe | awk -F'\t' '$1 == "cuda" && $7 == 1' | wc -l)
-if [ "$gpus" -lt 2 ]; then
+emulated=$top/tests/emulation/trainspool-train
+if [ "$gpus" -lt 2 ] && [ -x "$emulated" ]; then
+    mkdir bin
+    cp "$trainspool" "$emulated" bin
+    run=$T/bin/trainspool
+else
+    run=$trainspool
+fi
+if [ "$gpus" -lt 2 ] && [ ! -x "$emulated" ]; then
     skip "the same on two GPUs" "this machine has $gpus"
 else
-    sed 's/device: cpu/device: cuda/' one.yaml >gpu.yaml
-    sed 's/device: cpu/device: cuda/' two.yaml >gpus.yaml
-    ends "one GPU" 0 "$trainspool" run gpu.yaml
+    sh "$source/jobs/samples/generate" . >"$T/out" 2>&1 || exit 99
+    [ -d units-1m ] || cp -r "$source/jobs/samples/units-1m" .
+    small() { # STEPS ACCUMULATION BLOCK
+        job "$1" "train_from_scratch: true" "gradient_accumulation_steps: $2" \
+            "trainspool: {$3}" | sed 's|^model_name.*|model_name_or_path: units-1m|
+                s|^logging_steps.*|logging_steps: 1|; s|^cutoff_len.*|cutoff_len: 16|
+                s|^dataset.*|dataset: units-text.jsonl|
+                s|^per_device.*|per_device_train_batch_size: 1|'
+    }
+    small 5 2 "device: cuda:0" >gpu.yaml
+    small 5 1 'device: "cuda:0,1"' >gpus.yaml
+    ends "one GPU" 0 "$run" run gpu.yaml
     losses "$T/out" >gpu.losses
-    ends "two of half the work" 0 "$trainspool" run gpus.yaml
+    ends "two of half the work" 0 "$run" run gpus.yaml
     losses "$T/out" >gpus.losses
     holds "learn the same" like gpus.losses gpu.losses
-    holds "by NCCL" grep -q 'rank 0 of 2 by NCCL' gpus.run/train.log
-    { job 100000; ranks 2; } | sed 's/device: cpu/device: cuda/' >lost.yaml
-    background "$trainspool" run -q lost.yaml
+    holds "by NCCL" grep -q 'rank 0 of 2 by .*NCCL' gpus.run/train.log
+    small 5 1 "device: cuda, ranks: 9" >nine.yaml
+    ends "nine are too many" 1 "$run" check nine.yaml
+    says "and it is said how many there are" 'ranks: 9 wants as many GPUs of one kind'
+    small 100000 1 "device: cuda, ranks: 2" >lost.yaml
+    background "$run" run -q lost.yaml
     await 60 running lost.yaml 3
-    kill -KILL "$(children "$(children "$daemon" | head -1)" | head -1)"
-    await 60 gone "$daemon"
+    kill -KILL "$(rank_of "$daemon")"
+    await 120 gone "$daemon" # an emulated GPU may wait a minute for what never comes
     ok $? "and end when a rank is killed"
+    holds "as one that was killed itself: 1" leaves "$daemon" 1
 fi
-
-# the process of a rank: the child of the child
-rank_of() { children "$(children "$1" | head -1)" | head -1; }
 
 { job 100000; ranks 2; } >killed.yaml
 background "$trainspool" run -q killed.yaml
