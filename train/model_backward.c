@@ -5,19 +5,24 @@
 
 #include "train/model_parts.h"
 
-/* Gradients that are only ever added to start at zero; those of products are overwritten.
- */
+static void zero(const struct pass *pass, struct tensor out)
+{
+    if (out.data)
+        pass->ops->zero(pass->be, &(struct op_zero) { .out = out });
+}
+
+/* Gradients that are only ever added to start at zero: of vectors, which lie together,
+ * and of what the classifier and the lookup write; those of products are overwritten. */
 static void zero_gradients(const struct pass *pass)
 {
-    struct model *m = pass->model;
+    const struct model *m = pass->model;
+    size_t vectors = m->shapes.vector_numbers;
 
-    for (size_t i = 0; i < m->shapes.count; i++) {
-        const struct shape_parameter *shape = &m->shapes.parameters[i];
-        bool in_block = shape->module != MODULE_EMBED && shape->module != MODULE_HEAD;
-
-        if (shape->trainable && (shape->rank == 1 || !in_block))
-            pass->ops->zero(pass->be, &(struct op_zero) { .out = m->parameters[i].grad });
-    }
+    zero(pass, m->embed->grad);
+    if (m->head != m->embed)
+        zero(pass, m->head->grad);
+    if (vectors > 0)
+        zero(pass, tensor_of(m->gradients + m->shapes.vectors, FORMAT_FP32, 1, vectors));
 }
 
 /* grad (+)= alpha dy^T x, and the bias's */
@@ -270,8 +275,7 @@ static void backward(const struct pass *pass)
     model_classify(pass);
     if (m->lowest > place)
         return;
-    pass->ops->zero(pass->be,
-                    &(struct op_zero) { .out = stream_buffer(pass, BUFFER_DX) });
+    zero(pass, stream_buffer(pass, BUFFER_DX));
     norm_backward(pass, m->norm, output_gradient(pass, m->config->hidden_size, place + 1),
                   pass_buffer(pass, BUFFER_X_LAST, 0), pass_buffer(pass, BUFFER_RSTD, 0));
     if (pass->reduces)

@@ -127,6 +127,7 @@ struct shapes {
     size_t rows, sequences;              /* the largest batch */
     uint64_t numbers, trainable_numbers; /* parameters as people count them */
     size_t segment;  /* numbers in a trainable segment, with padding */
+    size_t vectors, vector_numbers; /* of them, where vectors begin, and how many */
     size_t matrices; /* of them, those before the first B matrix or vector */
     size_t shard;    /* of them, those that one rank updates, the moments of which it keeps */
     size_t weight_bytes, gradient_bytes, moment_bytes; /* of one each */

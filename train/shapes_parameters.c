@@ -312,7 +312,9 @@ void shapes_add_parameters(struct maker *m)
     place_all(m, REGION_MATRICES);
     s->matrices = m->numbers;
     place_all(m, REGION_LORA_B);
+    s->vectors = m->numbers;
     place_all(m, REGION_VECTORS);
+    s->vector_numbers = m->numbers - s->vectors;
     s->shard = size_round((m->numbers + ranks - 1) / ranks, ALIGN_NUMBERS);
     s->segment = s->shard * ranks;
     s->weight_bytes = s->segment * format_info(s->trainable)->bytes;
