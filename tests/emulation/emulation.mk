@@ -110,10 +110,14 @@ EMULATION_LOOKS = -I$(srcdir)/%D%/include $(AM_CPPFLAGS) $(CUDA_TEST_ARCHS)
 if !HAVE_CUDA
 CUDA_TEST_ARCHS = -DCUDA_ARCHS='"75 80 90"'
 endif
-EXTRA_PROGRAMS += tests/unit/test_cuda_backend tests/unit/test_cuda_graph tests/unit/test_cuda_launch tests/unit/test_cuda_matmul
+EXTRA_PROGRAMS += tests/unit/test_cuda_backend tests/unit/test_cuda_fp8 tests/unit/test_cuda_graph
+EXTRA_PROGRAMS += tests/unit/test_cuda_launch tests/unit/test_cuda_matmul
 tests_unit_test_cuda_backend_SOURCES = tests/unit/test_cuda_backend.c tests/unit/unit_cuda.h
 tests_unit_test_cuda_backend_CPPFLAGS = $(EMULATION_LOOKS)
 tests_unit_test_cuda_backend_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_cuda_fp8_SOURCES = tests/unit/test_cuda_fp8.c tests/unit/unit_cuda.h
+tests_unit_test_cuda_fp8_CPPFLAGS = $(EMULATION_LOOKS)
+tests_unit_test_cuda_fp8_LDADD = %D%/emulated.o $(LDADD)
 tests_unit_test_cuda_graph_SOURCES = tests/unit/test_cuda_graph.c tests/unit/unit_cuda.h
 tests_unit_test_cuda_graph_CPPFLAGS = $(EMULATION_LOOKS)
 tests_unit_test_cuda_graph_LDADD = %D%/emulated.o $(LDADD)

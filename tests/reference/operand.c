@@ -39,11 +39,13 @@ static void put(void *data, enum format format, size_t at, double value)
 }
 
 /* Rows that can be on multiples of 16 bytes are so if their count is odd, and then without
- * gaps if it is one more than a multiple of four: all three occur. */
+ * gaps if it is one more than a multiple of four; a single row is so unless its length is
+ * three more than a multiple of four: all of them occur. */
 static struct operand make(enum format format, size_t rows, size_t cols)
 {
     size_t width = format_info(format)->bytes;
-    bool aligned = machines_like_alignment() && rows % 2 && cols * width % ALIGNED == 0;
+    bool even = rows == 1 ? cols % 4 != 3 : cols * width % ALIGNED == 0;
+    bool aligned = machines_like_alignment() && rows % 2 && even;
     size_t before = aligned ? ALIGNED / width : BEFORE;
     size_t gap = !aligned ? BETWEEN : rows % 4 == 1 ? 0 : ALIGNED / width;
     size_t stride = rows == 1 ? cols : cols + gap;

@@ -14,7 +14,7 @@
 OPERATION(adamw)
 OPERATION(sgd)
 
-static const size_t sizes[] = { 1, 3, 17, 257, 40003 };
+static const size_t sizes[] = { 1, 3, 17, 257, 4097, 40003 };
 
 /* Weights, gradient, moments, copy, and the first, third and fourth in double. */
 struct adamw_case {
