@@ -104,7 +104,7 @@ holds "which stays one line" is_json <"$T/out"
 ends "no batch is small enough" 1 "$trainspool" check --device "TITAN RTX" \
     "$source/tests/patch/ts301-never-lora/job.yaml"
 says "a job with adapters is not told to take adapters" 'a shorter cutoff_len, a smaller model'
-sed 's/3MiB/1MiB/' "$source/tests/patch/ts301-never-lora/job.yaml" >never.yaml
+sed 's/[0-9]*MiB/1MiB/' "$source/tests/patch/ts301-never-lora/job.yaml" >never.yaml
 sed -i "s|\.\./|$source/tests/patch/|" never.yaml
 ends "nor for the weights" 1 "$trainspool" check --device "TITAN RTX" never.yaml
 says "which no batch makes smaller" 'weights, gradients and optimizer alone need'
