@@ -172,14 +172,13 @@ template <int M, int N> __device__ inline void flash_zero(float (&x)[M][N][4])
         x[i / (4 * N)][i / 4 % N][i % 4] = 0;
 }
 
-/* s (16 M, 8 N) = a (16 M, D) b^T, b the first 8 N rows of a tile (view: columns first).
+/* s (16 M, 8 N) += a (16 M, D) b^T, b the first 8 N rows of a tile (view: columns first).
  */
 template <typename T, int D, int M, int N, bool held>
 __device__ inline void flash_scores(float (&s)[M][N][4],
                                     const flash_left<T, D, M, held> &a,
                                     const flash_view<T, D> &b)
 {
-    flash_zero(s);
 #pragma unroll
     for (int k = 0; k < D / 16; k++) {
         uint32_t left[M][4], right[4];

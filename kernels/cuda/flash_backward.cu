@@ -228,6 +228,7 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
             float p[M][N][4], ds[M][N][4];
             uint32_t rounded[M][N][2];
 
+            flash_zero(p);
             flash_scores(p, own.a, flash_view<T, D>(q_tile, false));
             if (last > query || query + STEP - 1 - mine >= job.window)
                 flash_backward_mask<-1>(p, query + lane % 4 * 2 - (mine + lane / 4),
@@ -246,19 +247,19 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
             }
             flash_round<T>(rounded, p);
             flash_add(dv, rounded, flash_view<T, D>(dout_tile + part, true));
-            flash_scores(ds, own.b, flash_view<T, D>(dout_tile, false));
 #pragma unroll
             for (int n = 0; n < N; n++) {
                 const float2 delta =
                     *flash_backward_behind<D>(q_tile, 8 * n + lane % 4 * 2 + 1);
 
 #pragma unroll
-                for (int i = 0; i < 4 * M; i++) {
-                    float *x = &ds[i / 4][n][i % 4];
-
-                    *x = p[i / 4][n][i % 4] * (*x - (i % 2 ? delta.y : delta.x));
-                }
+                for (int i = 0; i < 4 * M; i++)
+                    ds[i / 4][n][i % 4] = i % 2 ? -delta.y : -delta.x;
             }
+            flash_scores(ds, own.b, flash_view<T, D>(dout_tile, false));
+#pragma unroll
+            for (int i = 0; i < M * N * 4; i++)
+                ds[i / (4 * N)][i / 4 % N][i % 4] *= p[i / (4 * N)][i / 4 % N][i % 4];
             flash_round<T>(rounded, ds);
             flash_add(dk, rounded, flash_view<T, D>(q_tile + part, true));
         }
@@ -342,20 +343,20 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
         float p[M][N][4], ds[M][N][4];
         uint32_t rounded[M][N][2];
 
+#pragma unroll
+        for (int i = 0; i < M * N * 4; i++) {
+            p[i / (4 * N)][i / 4 % N][i % 4] = 0;
+            ds[i / (4 * N)][i / 4 % N][i % 4] = -delta[i / (4 * N)][i / 2 % 2];
+        }
         flash_scores(p, own.a, flash_view<T, D>(k_tile, false));
         if (key + STEP - 1 > mine || last - key >= job.window)
             flash_backward_mask<1>(p, mine + lane / 4 - (key + lane % 4 * 2), job.window);
         flash_scores(ds, own.b, flash_view<T, D>(v_tile, false));
 #pragma unroll
-        for (int m = 0; m < M; m++)
-#pragma unroll
-            for (int n = 0; n < N; n++)
-#pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    float x = exp2_fast(fmaf(p[m][n][i], job.scale_log2, -lse[m][i / 2]));
-
-                    ds[m][n][i] = x * (ds[m][n][i] - delta[m][i / 2]);
-                }
+        for (int i = 0; i < M * N * 4; i++)
+            ds[i / (4 * N)][i / 4 % N][i % 4] *=
+                exp2_fast(fmaf(p[i / (4 * N)][i / 4 % N][i % 4], job.scale_log2,
+                               -lse[i / (4 * N)][i / 2 % 2]));
         flash_round<T>(rounded, ds);
         flash_add(dq, rounded, flash_view<T, D>(k_tile, true));
     }

@@ -178,6 +178,7 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
         if (seen) {
             float s[M][KEYS / 8][4];
 
+            flash_zero(s);
             flash_scores(s, left, keys);
             if (key + KEYS - 1 > mine || last - key >= job.window)
                 flash_forward_mask(s, mine + lane / 4, key + lane % 4 * 2, job.window);
@@ -239,8 +240,7 @@ static cudaError_t flash_forward_choose(const struct cuda_launch *to,
     if (op->head_size <= 32)
         return flash_forward_put<T, 32, 2, 4, 64, false, 3>(to, op);
     if (op->head_size <= 64)
-        return large ? flash_forward_put<T, 64, 2, 4, 128, false, 2>(to, op)
-                     : flash_forward_put<T, 64, 2, 4, 64, false, 2>(to, op);
+        return flash_forward_put<T, 64, 2, 4, 64, false, 2>(to, op);
     if (op->head_size <= 96)
         return flash_forward_put<T, 96, 2, 4, 64, false, 2>(to, op);
     if (op->head_size <= 128)
