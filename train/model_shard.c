@@ -7,6 +7,9 @@
  * through. While the backward pass goes down, what is complete above it is added up at
  * the rank that has its shard, a bucket at a time; after the update the weights are
  * handed round.
+ *
+ * Over the links pass 8 bytes a trainable number and step: 4 of its gradient, beside the
+ * backward pass, and 4 of its weight, for which the next step waits.
  */
 #include "config.h"
 
