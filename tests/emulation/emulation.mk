@@ -18,7 +18,8 @@ EMULATION_OPTIMIZE = -O1
 endif
 
 emulation_parts = $(patsubst $(srcdir)/%D%/%.cc,%,$(wildcard $(srcdir)/%D%/*.cc))
-emulation_kernels = $(patsubst $(srcdir)/kernels/cuda/%.cu,%,$(wildcard $(srcdir)/kernels/cuda/*.cu))
+emulation_kernels = $(patsubst $(srcdir)/kernels/cuda/%.cu,%,$(wildcard $(srcdir)/kernels/cuda/*.cu)) \
+	emulation_samples
 emulation_c = $(patsubst $(srcdir)/kernels/cuda/%.c,%,$(wildcard $(srcdir)/kernels/cuda/*.c))
 emulation_objects = $(patsubst %,%D%/machine/%.o,$(emulation_parts) backend machines_cuda \
 	$(filter-out cuda_alone cuda_library cuda_nccl,$(emulation_c)))
@@ -39,8 +40,14 @@ emulation_objects = $(patsubst %,%D%/machine/%.o,$(emulation_parts) backend mach
 %D%/plain/%.o: kernels/cuda/%.cu
 	@$(MKDIR_P) $(@D)/$(DEPDIR)
 	$(AM_V_GEN)$(EMULATION_CXX) $(EMULATION_OPTIMIZE) $(SANITIZE) $(CXXFLAGS) $(EMULATION_DEPS) $(EMULATION_KERNEL) -c -o $@ $<
+%D%/plain/%.o: %D%/%.cu
+	@$(MKDIR_P) $(@D)/$(DEPDIR)
+	$(AM_V_GEN)$(EMULATION_CXX) $(EMULATION_OPTIMIZE) $(SANITIZE) $(CXXFLAGS) $(EMULATION_DEPS) $(EMULATION_KERNEL) -c -o $@ $<
 # gcc and clang call a function before each access to memory: emulation_races.cc has them
 %D%/checked/%.o: kernels/cuda/%.cu
+	@$(MKDIR_P) $(@D)/$(DEPDIR)
+	$(AM_V_GEN)$(EMULATION_CXX) -O1 -fsanitize=thread $(CXXFLAGS) $(EMULATION_DEPS) $(EMULATION_KERNEL) -c -o $@ $<
+%D%/checked/%.o: %D%/%.cu
 	@$(MKDIR_P) $(@D)/$(DEPDIR)
 	$(AM_V_GEN)$(EMULATION_CXX) -O1 -fsanitize=thread $(CXXFLAGS) $(EMULATION_DEPS) $(EMULATION_KERNEL) -c -o $@ $<
 -include $(wildcard %D%/*/$(DEPDIR)/*.d)
@@ -148,3 +155,11 @@ tests_unit_test_emulated_model_LDADD = %D%/emulated.o $(LDADD)
 EXTRA_PROGRAMS += %D%/trainspool-train
 %C%_trainspool_train_SOURCES = runner/train_main.c
 %C%_trainspool_train_LDADD = %D%/emulated.o $(LDADD)
+
+EXTRA_PROGRAMS += tests/unit/test_emulation tests/unit/test_races_emulation
+tests_unit_test_emulation_SOURCES = tests/unit/test_emulation.c
+tests_unit_test_emulation_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_emulation_CPPFLAGS = -I$(srcdir)/%D%/include $(AM_CPPFLAGS)
+tests_unit_test_races_emulation_SOURCES = tests/unit/test_emulation.c
+tests_unit_test_races_emulation_LDADD = %D%/races.o $(LDADD)
+tests_unit_test_races_emulation_CPPFLAGS = -I$(srcdir)/%D%/include $(AM_CPPFLAGS)

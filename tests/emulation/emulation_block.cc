@@ -20,8 +20,6 @@ enum { STACK_BYTES = 64 << 10 };
 #endif
 
 enum {
-    SHARED_MAX = 227 << 10, /* of any device known here */
-    GUARD_BYTES = 64 << 10, /* before and behind shared memory, where no one may write */
     GUARD = 0xa7,
     NAN_BYTE = 0xff
 };
@@ -283,27 +281,26 @@ static void threads_prepare(uint3 where)
     }
 }
 
-/* Exactly as large as asked, and full of NaN. */
+/* Exactly as large as asked: for all blocks of a launch. */
 static void shared_prepare(size_t bytes)
 {
-    block->shared = arena + GUARD_BYTES;
-    ALLOW(block->shared, SHARED_MAX);
-    memset(block->shared, NAN_BYTE, bytes);
-    FORBID(arena, (size_t)GUARD_BYTES);
-    FORBID(block->shared + bytes, SHARED_MAX - bytes + GUARD_BYTES);
+    block->shared = arena + SHARED_SLACK;
+    ALLOW(block->shared, bytes);
+    FORBID(arena, (size_t)SHARED_SLACK);
+    FORBID(block->shared + bytes, SHARED_MOST - bytes + SHARED_SLACK);
 }
 
 static void shared_check(size_t bytes)
 {
 #ifndef __SANITIZE_ADDRESS__
-    size_t whole = 2 * (size_t)GUARD_BYTES + SHARED_MAX;
+    size_t whole = 2 * (size_t)SHARED_SLACK + SHARED_MOST;
 
     for (size_t i = 0; i < whole; i++)
-        if ((i < GUARD_BYTES || i >= GUARD_BYTES + bytes) && arena[i] != GUARD) {
+        if ((i < SHARED_SLACK || i >= SHARED_SLACK + bytes) && arena[i] != GUARD) {
             char text[128];
 
             snprintf(text, sizeof(text), "shared memory of %zu bytes is written at byte %td",
-                     bytes, (ptrdiff_t)i - GUARD_BYTES);
+                     bytes, (ptrdiff_t)i - SHARED_SLACK);
             find(text);
             return;
         }
@@ -314,7 +311,7 @@ static void shared_check(size_t bytes)
 
 static void machine_open(void)
 {
-    arena = (unsigned char *)mmap(NULL, 2 * (size_t)GUARD_BYTES + SHARED_MAX,
+    arena = (unsigned char *)mmap(NULL, 2 * (size_t)SHARED_SLACK + SHARED_MOST,
                                   PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     block->threads = (block_thread *)calloc(THREADS_MAX, sizeof(*block->threads));
     if (arena == MAP_FAILED || !block->threads)
@@ -349,6 +346,7 @@ bool block_run_launch(const emulation_launch *launch)
     block->launch = launch;
     block->count = (int)(launch->block.x * launch->block.y * launch->block.z);
     block->failed = false;
+    shared_prepare(launch->shared);
     races_begin_launch();
     for (uint64_t i = 0; i < blocks && !block->failed; i++) {
         uint64_t rest = number / launch->grid.x;
@@ -356,14 +354,14 @@ bool block_run_launch(const emulation_launch *launch)
         block->number = number;
         threads_prepare({ (unsigned)(number % launch->grid.x), (unsigned)(rest % launch->grid.y),
                           (unsigned)(rest / launch->grid.y) });
-        shared_prepare(launch->shared);
+        memset(block->shared, NAN_BYTE, launch->shared);
         races_begin_block(block->shared, launch->shared);
         block_run();
-        if (!block->failed)
-            shared_check(launch->shared);
         number = (number + step) % blocks;
     }
     races_end_launch();
     emulation_now = NULL;
+    if (!block->failed)
+        shared_check(launch->shared);
     return !block->failed;
 }

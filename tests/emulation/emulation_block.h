@@ -10,7 +10,9 @@
 enum {
     THREADS_MAX = 1024,
     COPIES_MAX = 64, /* under way, of one thread */
-    LANES = 32
+    LANES = 32,
+    SHARED_MOST = 227 << 10, /* of any device known here */
+    SHARED_SLACK = 64 << 10  /* before and behind it, where no one may go */
 };
 
 enum thread_state { THREAD_READY, THREAD_AT_BARRIER, THREAD_MEETING, THREAD_LEFT };

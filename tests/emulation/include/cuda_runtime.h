@@ -111,15 +111,15 @@ static inline unsigned emulation_ballot(emulation_place place, unsigned mask, in
 static inline void __threadfence(void) {}
 static inline void __threadfence_block(void) {}
 
-#define EMULATION_ATOMIC(name, type, expression)           \
-    static inline type name(type *at, type x)              \
-    {                                                      \
-        type was;                                          \
-                                                           \
-        emulation_atomic(at, sizeof(type));                \
-        was = __atomic_load_n(at, __ATOMIC_RELAXED);       \
-        __atomic_store_n(at, expression, __ATOMIC_RELAXED); \
-        return was;                                        \
+#define EMULATION_ATOMIC(name, type, expression)                               \
+    __attribute__((no_sanitize("thread"))) static inline type name(type *at, type x) \
+    {                                                                          \
+        type was;                                                              \
+                                                                               \
+        emulation_atomic(at, sizeof(type));                                    \
+        was = *at;                                                             \
+        *at = expression;                                                      \
+        return was;                                                            \
     }
 #define EMULATION_ATOMICS(type)                            \
     EMULATION_ATOMIC(atomicAdd, type, was + x)             \
@@ -128,13 +128,13 @@ static inline void __threadfence_block(void) {}
     EMULATION_ATOMIC(atomicExch, type, x)                  \
     EMULATION_ATOMIC(atomicOr, type, was | x)              \
     EMULATION_ATOMIC(atomicAnd, type, was & x)             \
-    static inline type atomicCAS(type *at, type old, type x) \
+    __attribute__((no_sanitize("thread"))) static inline type atomicCAS(type *at, type old, type x) \
     {                                                      \
         type was;                                          \
                                                            \
         emulation_atomic(at, sizeof(type));                \
-        was = __atomic_load_n(at, __ATOMIC_RELAXED);       \
-        __atomic_store_n(at, was == old ? x : was, __ATOMIC_RELAXED); \
+        was = *at;                                         \
+        *at = was == old ? x : was;                        \
         return was;                                        \
     }
 EMULATION_ATOMICS(int)
