@@ -225,9 +225,15 @@ endif
 # compiled so that races are found.  When a new kernel is there, its test's line goes into
 # emulated_tests; `make tests/unit/test_emulated_NAME` builds any at any time.
 emulated_tests =
+emulated_tests += %D%/unit/test_emulated_adamw
 emulated_tests += %D%/unit/test_emulated_attention
 emulated_tests += %D%/unit/test_emulated_elementwise
 emulated_tests += %D%/unit/test_emulated_embedding
+emulated_tests += %D%/unit/test_emulated_decide
+emulated_tests += %D%/unit/test_emulated_elementwise
+emulated_tests += %D%/unit/test_emulated_embedding
+emulated_tests += %D%/unit/test_emulated_loss
+emulated_tests += %D%/unit/test_emulated_matmul
 emulated_tests += %D%/unit/test_emulated_norm
 emulated_tests += %D%/unit/test_emulated_rope
 emulated_tests += %D%/unit/test_emulated_swiglu
@@ -246,7 +252,15 @@ emulated_tests += %D%/unit/test_emulated_decide
 emulated_tests += %D%/unit/test_emulated_loss
 emulated_tests += %D%/unit/test_emulation
 races_tests =
+races_tests += %D%/unit/test_races_adamw
 races_tests += %D%/unit/test_races_attention
+races_tests += %D%/unit/test_races_decide
+races_tests += %D%/unit/test_races_elementwise
+races_tests += %D%/unit/test_races_embedding
+races_tests += %D%/unit/test_races_loss
+races_tests += %D%/unit/test_races_norm
+races_tests += %D%/unit/test_races_rope
+races_tests += %D%/unit/test_races_swiglu
 races_tests += %D%/unit/test_races_emulation
 
 EXTRA_DIST += %D%/emulation/emulation.h

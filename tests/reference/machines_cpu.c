@@ -13,6 +13,12 @@ void machine_enter(struct backend *be)
     (void)be;
 }
 
+bool machine_has_fp8(struct backend *be)
+{
+    (void)be;
+    return true;
+}
+
 void *machines_memory(size_t bytes)
 {
     return malloc(bytes);

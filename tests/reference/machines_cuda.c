@@ -12,6 +12,12 @@ void machine_enter(struct backend *be)
     cudaSetDevice(cuda_backend_of(be)->device.ordinal);
 }
 
+bool machine_has_fp8(struct backend *be)
+{
+    (void)be;
+    return false;
+}
+
 void *machines_memory(size_t bytes)
 {
     void *block = NULL;
@@ -57,6 +63,7 @@ int machines_open(void **state)
             device->minor == devices[0].minor)
             machines->alike++;
     }
+    machines->bias_apart = true;
     machines->slow = strstr(devices[0].name, "Emulated") != NULL;
     *state = machines;
     return 0;

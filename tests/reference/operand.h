@@ -44,16 +44,21 @@ enum { MACHINES_MAX = 8 };
 struct machines {
     struct backend *backends[MACHINES_MAX];
     size_t count;
-    size_t alike; /* the first so many give the same bits */
-    bool slow;    /* emulated: leave out what takes millions of numbers */
+    size_t alike;    /* the first so many give the same bits */
+    bool slow;       /* emulated: leave out what takes millions of numbers */
+    bool bias_apart; /* a product in 16 bits may be rounded before its bias is added */
 };
 
 /* Group set-up and tear-down of cmocka; *state is the machines. */
 int machines_open(void **state);
 int machines_close(void **state);
 
-/* What comes next is for this one: a GPU has to be the current one when it is told to work. */
+/* What comes next is for this one: a GPU has to be the current one when it is told to
+ * work. */
 void machine_enter(struct backend *be);
+/* Does it multiply in 8 bits, whatever the shape?  (A GPU only some: test_cuda_matmul.c.)
+ */
+bool machine_has_fp8(struct backend *be);
 
 /* Memory that the host and all machines read and write: for whatever an operation points
  * at. */

@@ -1,6 +1,7 @@
 /*
- * tests/unit/test_emulation.c - the machine that kernels are tested on does what CUDA says, and
- * finds what is planted.  Linked twice: with kernels as they are, and compiled for races.
+ * tests/unit/test_emulation.c - the machine that kernels are tested on does what CUDA
+ * says, and finds what is planted.  Linked twice: with kernels as they are, and compiled
+ * for races.
  */
 #include "config.h"
 
@@ -51,7 +52,8 @@ static void finds(enum sample sample, struct sample_size size, const char *word)
         assert_int_equal(run(sample, size, memory(4096), memory(4096)),
                          cudaErrorLaunchFailure);
         if (!strstr(emulation_failure(), word))
-            fail_msg("sample %d, seed %d: %s", (int)sample, (int)seed, emulation_failure());
+            fail_msg("sample %d, seed %d: %s", (int)sample, (int)seed,
+                     emulation_failure());
         assert_int_equal(cudaDeviceSynchronize(), cudaErrorLaunchFailure); /* it stays */
     }
 }
@@ -98,7 +100,8 @@ static void test_votes_are_of_all_lanes(void **state)
     }
 }
 
-/* PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type", by its formulas. */
+/* PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type", by its formulas.
+ */
 static int row_of_a(int group, int i)
 {
     return i < 2 || (i >= 4 && i < 6) ? group : group + 8;
@@ -120,7 +123,8 @@ static void try_mma(enum sample sample, uint16_t (*to)(float), float (*from)(uin
     fragments = memory(32 * 12 * sizeof(*fragments));
     for (int lane = 0; lane < 32; lane++)
         for (int i = 0; i < 12; i++) {
-            uint16_t bits = to((float)random_normal(1, RANDOM_INIT, 0, (uint64_t)(lane * 12 + i)));
+            uint16_t bits =
+                to((float)random_normal(1, RANDOM_INIT, 0, (uint64_t)(lane * 12 + i)));
             double x = (double)from(bits);
             int k = i - 8;
 
@@ -161,14 +165,16 @@ static void test_matrices_are_loaded_by_rows_and_columns(void **state)
     for (uint16_t i = 0; i < 256; i++)
         from[i] = i;
     for (int transposed = 0; transposed < 2; transposed++) {
-        assert_int_equal(run(transposed ? SAMPLE_LOAD_TRANSPOSED : SAMPLE_LOAD, warp, to, from),
-                         cudaSuccess);
+        assert_int_equal(
+            run(transposed ? SAMPLE_LOAD_TRANSPOSED : SAMPLE_LOAD, warp, to, from),
+            cudaSuccess);
         for (int lane = 0; lane < 32; lane++)
             for (int i = 0; i < 8; i++) {
                 int row = lane / 4, col = 2 * (lane % 4) + i % 2;
 
-                assert_int_equal(to[lane * 8 + i],
-                                 from[i / 2 * 64 + (transposed ? col * 8 + row : row * 8 + col)]);
+                assert_int_equal(
+                    to[lane * 8 + i],
+                    from[i / 2 * 64 + (transposed ? col * 8 + row : row * 8 + col)]);
             }
     }
 }
@@ -245,7 +251,8 @@ static void test_the_seed_draws_the_order(void **state)
         orders[i] = memory((1 + 5 * 64) * sizeof(int));
         orders[i][0] = 0;
         emulation_seed(i < 2 ? 77 : 78);
-        assert_int_equal(sample_launch(SAMPLE_ORDER, size, NULL, orders[i], NULL), cudaSuccess);
+        assert_int_equal(sample_launch(SAMPLE_ORDER, size, NULL, orders[i], NULL),
+                         cudaSuccess);
     }
     assert_memory_equal(orders[0], orders[1], (1 + 5 * 64) * sizeof(int));
     assert_memory_not_equal(orders[0], orders[2], (1 + 5 * 64) * sizeof(int));
@@ -280,8 +287,9 @@ static void test_sizes_that_no_device_has_are_refused(void **state)
     (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++) {
         start(&ampere);
-        assert_int_equal(sample_launch(SAMPLE_BLOCKS_READ_RACE, cases[i].size, NULL, memory(16), NULL),
-                         cases[i].status);
+        assert_int_equal(
+            sample_launch(SAMPLE_BLOCKS_READ_RACE, cases[i].size, NULL, memory(16), NULL),
+            cases[i].status);
     }
 }
 
@@ -296,8 +304,8 @@ static void dies(enum sample sample, const char *word)
         fclose(stderr);
         close(2);
         start(&ampere);
-        _exit(run(sample, (struct sample_size) { 1, 1, 32, 128 }, memory(4096), memory(4096)) ==
-              cudaSuccess);
+        _exit(run(sample, (struct sample_size) { 1, 1, 32, 128 }, memory(4096),
+                  memory(4096)) == cudaSuccess);
     }
     if (child > 0) {
         assert_int_equal(waitpid(child, &status, 0), child);
@@ -384,7 +392,8 @@ static void test_streams_take_their_time(void **state)
     assert_int_equal(cudaEventRecord(event, first), cudaSuccess);
     assert_int_equal(sample_launch(SAMPLE_ADD_ONE, warp, first, a, NULL), cudaSuccess);
     assert_int_equal(cudaStreamWaitEvent(second, event, 0), cudaSuccess);
-    assert_int_equal(cudaMemcpyAsync(out, a, 128, cudaMemcpyDeviceToHost, second), cudaSuccess);
+    assert_int_equal(cudaMemcpyAsync(out, a, 128, cudaMemcpyDeviceToHost, second),
+                     cudaSuccess);
     assert_true(a[0] == 0 && out[0] == -1);
     assert_int_equal(cudaStreamSynchronize(second), cudaSuccess);
     assert_true(out[31] == 1);
@@ -408,9 +417,11 @@ static void test_graphs_play_again(void **state)
     a = memory(128);
     memset(a, 0, 128);
     cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
-    assert_int_equal(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
+    assert_int_equal(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed),
+                     cudaSuccess);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(sample_launch(SAMPLE_ADD_ONE, warp, stream, a, NULL), cudaSuccess);
+        assert_int_equal(sample_launch(SAMPLE_ADD_ONE, warp, stream, a, NULL),
+                         cudaSuccess);
     assert_int_equal(cudaStreamEndCapture(stream, &graph), cudaSuccess);
     assert_int_equal(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
     cudaGraphDestroy(graph);
@@ -422,9 +433,11 @@ static void test_graphs_play_again(void **state)
     assert_true(a[0] == 12 && a[31] == 12);
     cudaGraphExecDestroy(exec);
     /* who waits while something is captured, spoils it */
-    assert_int_equal(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
+    assert_int_equal(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed),
+                     cudaSuccess);
     assert_int_equal(cudaStreamSynchronize(stream), cudaErrorStreamCaptureUnsupported);
-    assert_int_equal(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
+    assert_int_equal(cudaStreamEndCapture(stream, &graph),
+                     cudaErrorStreamCaptureInvalidated);
     cudaStreamDestroy(stream);
 }
 
@@ -439,16 +452,19 @@ static void test_errors_come_when_asked_for(void **state)
     assert_int_equal(cudaMalloc(&b, (1 << 19) + 1), cudaErrorMemoryAllocation);
     assert_int_equal(cudaMalloc(&b, 1 << 19), cudaSuccess);
     assert_int_equal(emulation_bytes_held(), 1 << 20);
-    assert_int_equal(cudaMemcpy(host, a, 16, cudaMemcpyHostToDevice), cudaErrorInvalidValue);
+    assert_int_equal(cudaMemcpy(host, a, 16, cudaMemcpyHostToDevice),
+                     cudaErrorInvalidValue);
     assert_int_equal(cudaMemcpy(host, a + (1 << 17) - 2, 16, cudaMemcpyDeviceToHost),
                      cudaErrorInvalidValue);
     assert_int_equal(cudaMemcpy(a, host, 16, cudaMemcpyHostToDevice), cudaSuccess);
     emulation_break_launch(1, cudaErrorLaunchOutOfResources);
-    assert_int_equal(run(SAMPLE_ADD_ONE, (struct sample_size) { 1, 1, 4, 0 }, a, b), cudaSuccess);
+    assert_int_equal(run(SAMPLE_ADD_ONE, (struct sample_size) { 1, 1, 4, 0 }, a, b),
+                     cudaSuccess);
     assert_int_equal(run(SAMPLE_ADD_ONE, (struct sample_size) { 1, 1, 4, 0 }, a, b),
                      cudaErrorLaunchOutOfResources);
     assert_int_equal(cudaGetLastError(), cudaErrorLaunchOutOfResources);
-    assert_int_equal(run(SAMPLE_ADD_ONE, (struct sample_size) { 1, 1, 4, 0 }, a, b), cudaSuccess);
+    assert_int_equal(run(SAMPLE_ADD_ONE, (struct sample_size) { 1, 1, 4, 0 }, a, b),
+                     cudaSuccess);
     assert_int_equal(emulation_kernels_run(), 2);
     assert_true(a[3] == 2);
     assert_int_equal(cudaFree(host), cudaErrorInvalidValue);
@@ -460,8 +476,8 @@ static void test_16_bit_numbers_are_converted_as_elsewhere(void **state)
     (void)state;
     for (uint32_t i = 0; i < 1 << 16; i++) {
         uint16_t bits = (uint16_t)i;
-        float wide[4] = { format_from_fp16(bits), format_from_bf16(bits), sample_from_fp16(bits),
-                          sample_from_bf16(bits) };
+        float wide[4] = { format_from_fp16(bits), format_from_bf16(bits),
+                          sample_from_fp16(bits), sample_from_bf16(bits) };
 
         assert_memory_equal(&wide[0], &wide[2], sizeof(float));
         /* a NaN of bf16 may be left as it is */
@@ -477,8 +493,10 @@ static void test_16_bit_numbers_are_converted_as_elsewhere(void **state)
             assert_true(isnan(format_from_bf16(sample_to_bf16(x))));
             continue;
         }
-        if (format_to_fp16(x) != sample_to_fp16(x) || format_to_bf16(x) != sample_to_bf16(x))
-            fail_msg("%a becomes %04x and %04x", (double)x, sample_to_fp16(x), sample_to_bf16(x));
+        if (format_to_fp16(x) != sample_to_fp16(x) ||
+            format_to_bf16(x) != sample_to_bf16(x))
+            fail_msg("%a becomes %04x and %04x", (double)x, sample_to_fp16(x),
+                     sample_to_bf16(x));
     }
 }
 
