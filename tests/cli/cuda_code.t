@@ -1,0 +1,121 @@
+#!/bin/sh
+# What nvcc made of kernels/cuda: no warning, no spill, registers for the blocks that are
+# launched, tensor cores and wide accesses where they are meant.  The assembler's reports lie
+# beside the objects of the build; PTX is made here.
+. "$top_srcdir/tests/cli/lib.sh"
+
+config() { # VARIABLE of the Makefile
+    sed -n "s/^$1 = //p" "$top/Makefile"
+}
+NVCC=$(config NVCC)
+if [ -z "$NVCC" ] || ! grep -q '^#define HAVE_CUDA 1' "$top/config.h"; then
+    echo '1..0 # SKIP this build is without CUDA'
+    exit 0
+fi
+archs=$(sed -n 's/^#define CUDA_ARCHS "\(.*\)"/\1/p' "$top/config.h")
+kernels=$(cd "$source/kernels/cuda" && echo *.cu)
+echo "# architectures: $archs; --with-cuda-archs chooses them"
+
+# Kernels that may spill: bytes, and a pattern of "sm_NN name", names as they are mangled.
+# Attention on tensor cores takes all 255 registers of a thread with some tiles, and a few words
+# more; smaller tiles would read keys and values more often.
+spills='112 ^sm_75 .*flash_(forward|backward)
+16 ^sm_.* .*flash_(forward|backward)'
+
+none() { # NAME: $T/out is empty
+    ok "$([ ! -s "$T/out" ]; echo $?)" "$1"
+}
+
+# Reports as lines: capability kernel stack stores loads registers file
+: >"$T/report"
+: >"$T/out"
+for file in $kernels; do
+    report=$top/kernels/cuda/${file%.cu}.resources
+    if [ ! -f "$report" ]; then
+        echo "$file has no report" >>"$T/out"
+        continue
+    fi
+    for arch in $archs; do
+        grep -q "for 'sm_$arch'" "$report" || ! grep -q __global__ "$source/kernels/cuda/$file" ||
+            echo "$file is not there for $arch" >>"$T/out"
+    done
+    awk -v file="$file" -v quote="'" '
+        /Compiling entry function/ { gsub(quote, ""); kernel = $7; arch = $9 }
+        /bytes stack frame/ { stack = $1; stores = $5; loads = $9 }
+        / Used [0-9]+ registers/ {
+            for (i = 1; i < NF; i++) if ($i == "Used") registers = $(i + 1)
+            print arch, kernel, stack, stores, loads, registers, file
+        }' "$report" >>"$T/report"
+done
+none 'every kernel is there for every architecture'
+
+(cd "$top/kernels/cuda" && grep -niE 'warning|error' -- *.resources) >"$T/out"
+none 'no warning'
+
+awk -v list="$spills" '
+    BEGIN { count = split(list, may, "\n") }
+    $4 + $5 > 0 {
+        for (i = 1; i <= count; i++) {
+            limit = pattern = may[i]
+            sub(/ .*/, "", limit)
+            sub(/[^ ]* /, "", pattern)
+            if ($1 " " $2 ~ pattern && $4 <= limit + 0 && $5 <= limit + 0) next
+        }
+        print $1, $2, $7 ": " $4 " bytes spilled, " $5 " read back"
+    }' "$T/report" >"$T/out"
+none 'no kernel spills registers, but for those that may'
+
+awk '$3 > 0 && $4 + $5 == 0 { print $1, $2, $7 ": " $3 " bytes of stack" }' "$T/report" >"$T/out"
+none 'no kernel has an array in local memory'
+
+# PTX of each kind of code, a file at a time.
+mkdir "$T/ptx"
+cat >"$T/make" <<END
+name=\${1%.*} kind=\${1##*.}
+exec "$NVCC" -std=c++17 -O3 -I"$source" -ptx -arch=compute_\$kind -o "$T/ptx/\$name.\$kind" \\
+    "$source/kernels/cuda/\$name.cu"
+END
+kinds=80
+case " $archs " in *' 75 '*) kinds='75 80' ;; esac
+{
+    for file in $kernels; do
+        echo "${file%.cu}.80"
+        case $kinds$file in 75*flash_*) echo "${file%.cu}.75" ;; esac
+    done
+} | xargs -n 1 -P "$(nproc)" sh "$T/make" >"$T/out" 2>&1
+ok $? 'PTX of every file'
+
+# Without a bound a block may have 1024 threads, for which 64 registers each are there.
+awk '/\.entry/ { kernel = $0; sub(/.*\.entry */, "", kernel); sub(/\(.*/, "", kernel) }
+     /^\.maxntid/ { print kernel }' "$T"/ptx/*.80 | sort -u >"$T/bound"
+awk 'FILENAME != "-" { bound[$1] = 1; next }
+     $6 > 64 && !($2 in bound) { print $1, $2, $7 ": " $6 " registers and no __launch_bounds__" }' \
+    "$T/bound" - <"$T/report" >"$T/out"
+none 'registers are there for the threads of a block'
+
+# has KIND FILE PATTERN...: each stands in the PTX
+has() {
+    has_file=$T/ptx/$2.$1 has_name="$2 for $1"
+    shift 2
+    : >"$T/out"
+    [ -f "$has_file" ] || { skip "$has_name" 'not made here'; return; }
+    for pattern; do
+        grep -qE "$pattern" "$has_file" || echo "no $pattern" >>"$T/out"
+    done
+    none "$has_name has the instructions it is meant to have"
+}
+for file in flash_forward flash_backward; do
+    has 80 $file 'mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.f16' \
+        'mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.bf16' 'ldmatrix\.sync.*x4\.shared' \
+        'ldmatrix\.sync.*x4\.trans\.shared' 'cp\.async\.cg\.shared\.global.*16'
+    has 75 $file 'mma\.sync\.aligned\.m16n8k8\.row\.col\.f32\.f16' \
+        'ldmatrix\.sync.*x4\.shared' 'ldmatrix\.sync.*x4\.trans\.shared'
+done
+wide='global(\.nc)?(\.L[^.]*)?\.(v4\.(b|f|u)32|v2\.(b|f|u)64|b128)'
+for file in adamw elementwise embedding fp8 loss norm rotary sum_rows swiglu; do
+    has 80 $file "ld\.$wide"
+done
+for file in adamw elementwise norm rotary swiglu; do
+    has 80 $file "st\.$wide"
+done
+plan
