@@ -4,8 +4,8 @@
  *
  * The rows are cut into slices, as many as the shape says and whatever the card is; a
  * first kernel leaves the sum of each slice in `to->scratch` (slices, cols); slices_total
- * adds them up: SLICES_LANES threads take every SLICES_LANES-th slice of a column, then
- * these are added in order.
+ * adds them up: at most SLICES_LANES threads take every so manieth slice of a column,
+ * then these are added in order.
  */
 #ifndef KERNELS_CUDA_SLICES_CUH
 #define KERNELS_CUDA_SLICES_CUH
@@ -42,20 +42,21 @@ static inline struct slices slices_of(const struct cuda_launch *to, size_t rows,
 static __global__ void __launch_bounds__(WARP *SLICES_LANES)
     slices_total(float *out, const float *sums, size_t count, size_t cols)
 {
-    float *room = (float *)shared_memory(); /* [SLICES_LANES][WARP] */
-    size_t lane = threadIdx.x / WARP, column = threadIdx.x % WARP;
+    float *room = (float *)shared_memory(); /* [lanes][WARP] */
+    size_t lane = threadIdx.x / WARP, lanes = blockDim.x / WARP,
+           column = threadIdx.x % WARP;
     size_t col = blockIdx.x * (size_t)WARP + column;
     float sum = 0;
 
     if (col < cols)
 #pragma unroll 8
-        for (size_t slice = lane; slice < count; slice += SLICES_LANES)
+        for (size_t slice = lane; slice < count; slice += lanes)
             sum += sums[slice * cols + col];
     room[threadIdx.x] = sum;
     __syncthreads();
     if (lane == 0 && col < cols) {
         sum = room[column];
-        for (size_t other = 1; other < SLICES_LANES; other++)
+        for (size_t other = 1; other < lanes; other++)
             sum += room[other * WARP + column];
         out[col] += sum;
     }
@@ -64,9 +65,11 @@ static __global__ void __launch_bounds__(WARP *SLICES_LANES)
 static inline cudaError_t slices_launch(const struct cuda_launch *to, struct tensor out,
                                         struct slices slices)
 {
+    size_t most = SLICES_LANES, lanes = slices.count < most ? slices.count : most;
+
     return launch(to->stream, slices_total,
                   dim3((unsigned)((out.cols + WARP - 1) / WARP)),
-                  dim3(WARP * SLICES_LANES), WARP * SLICES_LANES * sizeof(float),
+                  dim3((unsigned)(WARP * lanes)), WARP * lanes * sizeof(float),
                   (float *)out.data, (const float *)to->scratch, slices.count, out.cols);
 }
 
