@@ -5,6 +5,7 @@ if HAVE_CUDA
 bench_programs += %D%/bench_cuda_ops
 endif
 EXTRA_PROGRAMS = $(bench_programs)
+EXTRA_DIST += %D%/gpu_floors.py
 EXTRA_DIST += %D%/peer_torch.py
 CLEANFILES += $(EXTRA_PROGRAMS)
 

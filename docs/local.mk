@@ -3,6 +3,7 @@
 dist_doc_DATA += %D%/dependencies.md
 dist_doc_DATA += %D%/gpu.md
 dist_doc_DATA += %D%/performance.md
+dist_doc_DATA += %D%/performance-gpu.md
 dist_doc_DATA += %D%/precision.md
 dist_man_MANS += %D%/trainspool-job.5
 dist_man_MANS += %D%/trainspool.1
