@@ -45,7 +45,7 @@ build_bench() {
 # Fields of our table: 5 ms, 7 tokens/s, 8 MiB, 9 GFLOP/s of a product, 10 share, 11 first step
 ours() { # MODEL METHOD FIELD
     awk -F '|' -v model="$1" -v method="$2" -v field="$3" \
-        'index($2, " " model ",") && index($3, method) { gsub(/[ %]/, "", $field); print $field; exit }' \
+        'index($2, " " model ",") && index(tolower($3), method) { gsub(/[ %]/, "", $field); print $field; exit }' \
         "$OUT/bench-ours.log"
 }
 # Of the fastest of theirs: 6 tokens/s, 7 MiB, 8 how

@@ -49,7 +49,10 @@ step() {
     echo "== $step_name: $*" >>"$step_log"
     step_line=$(wc -l <"$step_log")
     step_status=0
-    case $(command -v "$1") in "$1") set -- sh tests/gpu/call.sh "$@" ;; esac # a function
+    case $(command -v "$1") in
+    */*) ;;
+    "$1") set -- sh tests/gpu/call.sh "$@" ;; # a function
+    esac
     timeout -k 10 "$step_limit" "$@" >>"$step_log" 2>&1 </dev/null || step_status=$?
     step_took=$(($(date +%s) - step_from))
     tail -n "+$((step_line + 1))" "$step_log" >"$BUILD/said"
