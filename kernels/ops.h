@@ -59,7 +59,8 @@ struct op_decide {
  * round_a, round_b: FORMAT_FP8_E4M3 or FORMAT_FP8_E5M2: that operand is rounded to it first,
  * with one factor for the whole matrix that takes its largest number to the format's (both
  * operands or none; Micikevicius et al., "FP8 Formats for Deep Learning", 2022).
- * FORMAT_FP32, which is zero: as it is.
+ * FORMAT_FP32, which is zero: as it is.  A GPU leaves the rounding out where the shape is none
+ * that it multiplies in 8 bits (dimensions off 16), and says so once.
  */
 struct op_matmul {
     struct tensor out, a, b, bias;

@@ -38,8 +38,10 @@ cudaError_t launch_has_code(void);
 
 /* sum_rows.cu */
 cudaError_t launch_sum_rows(const struct cuda_launch *to, const struct op_sum_rows *op);
-/* out (N, C) any format += bias (1, C) fp32: for products whose library has no such epilogue */
-cudaError_t launch_add_bias(const struct cuda_launch *to, struct tensor out, struct tensor bias);
+/* out (N, C) any format = x (N, C) fp32 or the format of out, maybe out itself, + bias (1, C)
+ * fp32: for products whose library has no such epilogue */
+cudaError_t launch_add_bias(const struct cuda_launch *to, struct tensor out, struct tensor x,
+                            struct tensor bias);
 
 /* embedding.cu */
 cudaError_t launch_embedding(const struct cuda_launch *to, const struct op_embedding *op);

@@ -244,7 +244,7 @@ static cudaError_t multiply(struct cuda_backend *cuda, struct cuda_plan *plan,
     if (status != CUBLAS_STATUS_SUCCESS)
         return fail(cuda, op, status);
     if (op->bias.data && !plan->adds_bias)
-        return launch_add_bias(&cuda->launch, op->out, op->bias);
+        return launch_add_bias(&cuda->launch, op->out, op->out, op->bias);
     return cudaSuccess;
 }
 
@@ -338,15 +338,12 @@ static cudaError_t multiply_rounded(struct cuda_backend *cuda, const struct op_m
     return status == cudaSuccess ? multiply(cuda, plan, &in_fp8, matmul->scales) : status;
 }
 
-cudaError_t cuda_matmul_put(struct cuda_backend *cuda, const void *operands)
+/* With the format that is said. */
+static cudaError_t put(struct cuda_backend *cuda, const struct op_matmul *op)
 {
-    const struct op_matmul *op = operands;
     bool done = false;
     struct cuda_plan *plan;
 
-    assert(is_sound(op));
-    if (op->out.rows == 0 || op->out.cols == 0 || depth_of(op) == 0)
-        return cudaSuccess;
     if (op->round_a != FORMAT_FP32) {
         cudaError_t status = cudaSuccess;
 
@@ -365,4 +362,55 @@ cudaError_t cuda_matmul_put(struct cuda_backend *cuda, const void *operands)
     }
     plan = plan_for(cuda, op, true);
     return plan ? multiply(cuda, plan, op, NULL) : cudaSuccess;
+}
+
+/* ---- A bias and a result of 16 bits ---- */
+
+/* Rows first .. of the result, by way of fp32, so that the sum is rounded once.  (The
+ * product comes before anything else is in the scratch: rounding to 8 bits uses it.) */
+static cudaError_t put_wide(struct cuda_backend *cuda, const struct op_matmul *op,
+                            size_t first, size_t count)
+{
+    const struct cuda_launch *to = &cuda->launch;
+    struct tensor out = tensor_rows(op->out, first, count);
+    struct tensor wide = tensor_of(to->scratch, FORMAT_FP32, count, op->out.cols);
+    struct op_matmul part = *op;
+    cudaError_t status;
+
+    part.out = wide;
+    part.a = op->trans_a ? tensor_columns(op->a, first, count)
+                         : tensor_rows(op->a, first, count);
+    part.bias.data = NULL;
+    part.beta = 0;
+    status = put(cuda, &part);
+    if (status != cudaSuccess || !cuda_well(cuda))
+        return status;
+    if (op->beta == 0)
+        return launch_add_bias(to, out, wide, op->bias);
+    status = launch_add_bias(to, wide, wide, op->bias);
+    if (status == cudaSuccess)
+        status = launch_add(to, &(struct op_add) { .out = out, .a = out, .b = wide });
+    return status;
+}
+
+cudaError_t cuda_matmul_put(struct cuda_backend *cuda, const void *operands)
+{
+    const struct op_matmul *op = operands;
+    size_t most = cuda->launch.scratch_bytes / sizeof(float);
+    cudaError_t status = cudaSuccess;
+
+    assert(is_sound(op));
+    if (op->out.rows == 0 || op->out.cols == 0 || depth_of(op) == 0)
+        return cudaSuccess;
+    if (!op->bias.data || op->out.format == FORMAT_FP32)
+        return put(cuda, op);
+    most = most / op->out.cols;
+    if (most == 0)
+        return cudaErrorNotSupported;
+    for (size_t first = 0; first < op->out.rows && status == cudaSuccess; first += most) {
+        size_t left = op->out.rows - first;
+
+        status = put_wide(cuda, op, first, left < most ? left : most);
+    }
+    return status;
 }
