@@ -4,12 +4,32 @@
 
 #include "kernels/cuda/cuda_backend.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
+#include <string.h>
+
+/* Is nobody at work on the card in this process?  Only the driver itself can tell. */
+static bool is_idle(int ordinal)
+{
+    int (*state)(int device, unsigned *flags, int *active);
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *function = driver ? dlsym(driver, "cuDevicePrimaryCtxGetState") : NULL;
+    unsigned flags;
+    int active = 1;
+
+    memcpy(&state, &function, sizeof(state));
+    if (!function || state(ordinal, &flags, &active) != 0)
+        active = 1;
+    if (driver)
+        dlclose(driver);
+    return !active;
+}
 
 /* Asking takes a context of some 400 MB on the card: where there are several, only that
  * of the one in use is to stay. */
 static cudaError_t ask(int ordinal, bool alone, size_t *available, bool *runnable)
 {
+    bool leave = !alone && is_idle(ordinal);
     size_t memory;
     cudaError_t status = cudaSetDevice(ordinal);
 
@@ -19,7 +39,7 @@ static cudaError_t ask(int ordinal, bool alone, size_t *available, bool *runnabl
         return status;
     *runnable = launch_has_code() == cudaSuccess;
     cudaGetLastError();
-    return alone ? cudaSuccess : cudaDeviceReset();
+    return leave ? cudaDeviceReset() : cudaSuccess;
 }
 
 /* A device that cannot be asked is left out, with its reason in the note. */
