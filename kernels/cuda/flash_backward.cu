@@ -247,19 +247,20 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
             }
             flash_round<T>(rounded, p);
             flash_add(dv, rounded, flash_view<T, D>(dout_tile + part, true));
+            flash_zero(ds);
+            flash_scores(ds, own.b, flash_view<T, D>(dout_tile, false));
 #pragma unroll
             for (int n = 0; n < N; n++) {
                 const float2 delta =
                     *flash_backward_behind<D>(q_tile, 8 * n + lane % 4 * 2 + 1);
 
 #pragma unroll
-                for (int i = 0; i < 4 * M; i++)
-                    ds[i / 4][n][i % 4] = i % 2 ? -delta.y : -delta.x;
+                for (int i = 0; i < 4 * M; i++) {
+                    float *x = &ds[i / 4][n][i % 4];
+
+                    *x = p[i / 4][n][i % 4] * (*x - (i % 2 ? delta.y : delta.x));
+                }
             }
-            flash_scores(ds, own.b, flash_view<T, D>(dout_tile, false));
-#pragma unroll
-            for (int i = 0; i < M * N * 4; i++)
-                ds[i / (4 * N)][i / 4 % N][i % 4] *= p[i / (4 * N)][i / 4 % N][i % 4];
             flash_round<T>(rounded, ds);
             flash_add(dk, rounded, flash_view<T, D>(q_tile + part, true));
         }
