@@ -18,7 +18,7 @@
 enum { ORDER_THREADS = 1024, COPY_THREADS = 128 };
 /* Words from which on a row is worth a large block. */
 enum { LARGE_ROW = 8192, LARGE_BLOCK = 1024, SMALL_BLOCK = 128 };
-enum { GROUP = 4, PACKS = 4 };
+enum { GROUP = 4, PACKS = 2 };
 
 #define LOG2_E 1.44269504f
 
