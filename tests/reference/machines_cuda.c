@@ -63,7 +63,6 @@ int machines_open(void **state)
             device->minor == devices[0].minor)
             machines->alike++;
     }
-    machines->bias_apart = true;
     machines->slow = strstr(devices[0].name, "Emulated") != NULL;
     *state = machines;
     return 0;

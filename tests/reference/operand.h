@@ -46,7 +46,6 @@ struct machines {
     size_t count;
     size_t alike;    /* the first so many give the same bits */
     bool slow;       /* emulated: leave out what takes millions of numbers */
-    bool bias_apart; /* a product in 16 bits may be rounded before its bias is added */
 };
 
 /* Group set-up and tear-down of cmocka; *state is the machines. */

@@ -114,17 +114,11 @@ static void product_close(struct product *p)
 /*
  * The error of a sum of `depth` products of normal numbers, as it wanders, is about a
  * tenth of sqrt(depth) epsilons of the largest sum; ten times that never happens by
- * chance.  A bias that is added to what is rounded already costs half an epsilon of the
- * product, which is less than twice the largest sum.
+ * chance.
  */
-static double units_of(const struct machines *machines, const struct kind *kind,
-                       size_t depth)
+static double units_of(size_t depth)
 {
-    double twice = kind->bias && machines->bias_apart && kind->out != FORMAT_FP32
-                       ? format_info(kind->out)->epsilon * 0x1p23
-                       : 0;
-
-    return 1 + sqrt((double)depth) + twice;
+    return 1 + sqrt((double)depth);
 }
 
 static void try_product(struct both *both, const struct kind *kind,
@@ -139,7 +133,7 @@ static void try_product(struct both *both, const struct kind *kind,
             both->machines[i], run_matmul, &p.op,
             &(struct outcome) { .operand = &p.out,
                                 .wanted = p.wanted,
-                                .units = units_of(both->machines[i], kind, shape->depth),
+                                .units = units_of(shape->depth),
                                 .least = 1 },
             1);
     product_close(&p);
@@ -310,7 +304,7 @@ static void round_to_8_bits(struct operand *operand, enum format format)
 
 static struct machines with_fp8(const struct machines *all)
 {
-    struct machines some = { .bias_apart = all->bias_apart };
+    struct machines some = { 0 };
 
     for (size_t i = 0; i < all->count; i++)
         if (machine_has_fp8(all->backends[i])) {
@@ -342,7 +336,7 @@ static void try_rounded(struct both *both, const struct kind *kind, enum format 
             machines_try(&some, run_matmul, &p.op,
                          &(struct outcome) { .operand = &p.out,
                                              .wanted = p.wanted,
-                                             .units = units_of(&some, kind, shape.depth),
+                                             .units = units_of(shape.depth),
                                              .least = 1 },
                          1);
     }
