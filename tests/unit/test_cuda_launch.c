@@ -176,7 +176,7 @@ static struct tensor put_add_bias(struct backend *be, const struct cuda_launch *
 {
     struct tensor out = matrix(be, FORMAT_BF16, 1);
 
-    assert_int_equal(launch_add_bias(to, out, row(be, COLS, 2)), cudaSuccess);
+    assert_int_equal(launch_add_bias(to, out, out, row(be, COLS, 2)), cudaSuccess);
     return out;
 }
 
