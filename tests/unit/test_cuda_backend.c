@@ -198,7 +198,7 @@ static void test_cuda_backend_sync_tells_the_first_failure(void **state)
 /* What the driver does not recover from is told again and again, and ends. */
 static void test_cuda_backend_lost_card_stays_lost(void **state)
 {
-    struct backend *be = unit_cuda_alone(80, 2 * gib);
+    struct backend *be = unit_cuda_doomed(80, 2 * gib);
     struct tensor x = unit_cuda_matrix(be, FORMAT_FP32, 3, 7, 7, 1);
 
     (void)state;
@@ -215,7 +215,7 @@ static void test_cuda_backend_lost_card_stays_lost(void **state)
 /* The destructors of a hung driver would not come back: none is called. */
 static void test_cuda_backend_gives_up_a_card_that_hangs(void **state)
 {
-    struct backend *be = unit_cuda_alone(80, 2 * gib);
+    struct backend *be = unit_cuda_doomed(80, 2 * gib);
     struct tensor x = unit_cuda_matrix(be, FORMAT_FP32, 3, 7, 7, 1);
 
     (void)state;
@@ -256,7 +256,7 @@ static void test_cuda_backend_names_the_operation_if_asked(void **state)
 
     (void)state;
     setenv("TRAINSPOOL_CUDA_SYNC", "1", 1);
-    be = unit_cuda_alone(80, 2 * gib);
+    be = unit_cuda_doomed(80, 2 * gib);
     unsetenv("TRAINSPOOL_CUDA_SYNC");
     x = unit_cuda_matrix(be, FORMAT_FP32, 3, 7, 7, 1);
     w = unit_cuda_matrix(be, FORMAT_FP32, 5, 7, 7, 1);
