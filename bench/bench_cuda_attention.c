@@ -18,9 +18,9 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "base/size.h"
-#include "kernels/backend.h"
+#include "bench/target.h"
 
-enum { HEADS = 32, KV_HEADS = 8, ROUNDS = 5, DEVICES = 16 };
+enum { HEADS = 32, KV_HEADS = 8, ROUNDS = 5 };
 static const double round_seconds = 0.2;
 
 struct bench {
@@ -29,30 +29,6 @@ struct bench {
     enum format format;
     size_t positions, sequences;
 };
-
-static void stop(const char *text)
-{
-    fprintf(stderr, "bench: %s\n", text);
-    exit(1);
-}
-
-static void wait_for(struct bench *b)
-{
-    struct error err = { 0 };
-
-    if (!b->be->ops->sync(b->be, &err))
-        stop(err.text);
-}
-
-static void *memory(struct bench *b, size_t bytes)
-{
-    struct error err = { 0 };
-    void *block = b->be->ops->alloc(b->be, bytes, &err);
-
-    if (!block)
-        stop(err.text);
-    return block;
-}
 
 /* Rows of normal numbers; every 64th position of a sequence has the same, which is as
  * good. */
@@ -65,7 +41,7 @@ static struct tensor filled(struct bench *b, size_t cols, uint32_t stream)
     float *row = malloc(cols * sizeof(*row));
 
     if (!host || !row)
-        stop("out of memory");
+        target_stop("out of memory");
     for (size_t i = 0; i < rows; i++) {
         if (i >= 64) {
             memcpy(host + i * bytes, host + i % 64 * bytes, bytes);
@@ -75,9 +51,9 @@ static struct tensor filled(struct bench *b, size_t cols, uint32_t stream)
             row[j] = (float)random_normal(1, RANDOM_INIT, stream, i * cols + j);
         format_convert(host + i * bytes, b->format, row, FORMAT_FP32, cols);
     }
-    tensor.data = memory(b, bytes * rows);
+    tensor.data = target_memory(b->be, bytes * rows);
     b->be->ops->upload(b->be, tensor.data, host, bytes * rows);
-    wait_for(b);
+    target_wait(b->be);
     free(row);
     free(host);
     return tensor;
@@ -87,21 +63,21 @@ static struct tensor empty(struct bench *b, enum format format, size_t rows, siz
 {
     struct tensor tensor = tensor_of(NULL, format, rows, cols);
 
-    tensor.data = memory(b, tensor_bytes(tensor));
+    tensor.data = target_memory(b->be, tensor_bytes(tensor));
     return tensor;
 }
 
 static int32_t *offsets_of(struct bench *b)
 {
     size_t bytes = (b->sequences + 1) * sizeof(int32_t);
-    int32_t *host = malloc(bytes), *offsets = memory(b, bytes);
+    int32_t *host = malloc(bytes), *offsets = target_memory(b->be, bytes);
 
     if (!host)
-        stop("out of memory");
+        target_stop("out of memory");
     for (size_t s = 0; s <= b->sequences; s++)
         host[s] = (int32_t)(s * b->positions);
     b->be->ops->upload(b->be, offsets, host, bytes);
-    wait_for(b);
+    target_wait(b->be);
     free(host);
     return offsets;
 }
@@ -156,7 +132,7 @@ static void run(struct bench *b, const struct op_attention_backward *op, bool ba
             b->be->ops->attention_backward(b->be, op);
         else
             b->be->ops->attention(b->be, &op->forward);
-    wait_for(b);
+    target_wait(b->be);
 }
 
 /* Seconds of one: the best of ROUNDS rounds of about round_seconds. */
@@ -213,40 +189,21 @@ static void print_row(const struct bench *b, const struct row *row, bool json)
                row->head_size, pass, row->seconds * 1e3, row->rate * 1e-12);
 }
 
-static const struct device *device_of(const char *name, struct device *devices)
-{
-    static const struct device cpu = { .kind = DEVICE_CPU, .name = "cpu", .ordinal = -1 };
-    char note[256] = "";
-    size_t found, ordinal = name ? (size_t)atoi(name) : 0;
-
-    if (name && strcmp(name, "cpu") == 0)
-        return &cpu;
-    found = backend_devices(devices, DEVICES, note, sizeof(note));
-    if (ordinal >= found)
-        stop(note[0] ? note : "no such GPU");
-    return &devices[ordinal];
-}
-
 int main(int argc, char **argv)
 {
     static const size_t head_sizes[] = { 64, 128 };
-    struct device devices[DEVICES];
-    struct bench b = { .device = device_of(argc > 1 ? argv[1] : NULL, devices) };
-    struct backend_options options = { .device = b.device };
-    struct error err = { 0 };
+    struct bench b = { .device = target_find(argc > 1 ? argv[1] : NULL) };
     struct row rows[2 * TS_COUNT(head_sizes)];
     long positions = argc > 2 ? atol(argv[2]) : 4096;
     long sequences = argc > 3 ? atol(argv[3]) : 4;
 
     if (positions < 1 || sequences < 1)
-        stop("POSITIONS and SEQUENCES are 1 or more");
+        target_stop("POSITIONS and SEQUENCES are 1 or more");
     b.positions = (size_t)positions;
     b.sequences = (size_t)sequences;
     b.format =
         b.device->kind == DEVICE_CUDA && b.device->major < 8 ? FORMAT_FP16 : FORMAT_BF16;
-    b.be = backend_open(&options, &err);
-    if (!b.be)
-        stop(err.text);
+    b.be = target_open(b.device, 0);
     printf("attention, %s, %zu x %zu positions, %d heads, %d of keys\n", b.device->name,
            b.sequences, b.positions, HEADS, KV_HEADS);
     for (size_t i = 0; i < TS_COUNT(rows); i++) {

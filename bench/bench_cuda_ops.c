@@ -20,9 +20,10 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "base/size.h"
+#include "bench/target.h"
 #include "kernels/cuda/cuda_backend.h"
 
-enum { ROUNDS = 7, DEVICES = 16, BATCH_MAX = 256, PATTERN = 1 << 16, POSITIONS = 2048 };
+enum { ROUNDS = 7, BATCH_MAX = 256, PATTERN = 1 << 16, POSITIONS = 2048 };
 static const double batch_seconds = 2e-3, round_seconds = 20e-3;
 
 struct shape {
@@ -49,30 +50,6 @@ struct bench {
     double rate;  /* bytes a second of a copy */
 };
 
-static void stop(const char *text)
-{
-    fprintf(stderr, "bench: %s\n", text);
-    exit(1);
-}
-
-static void wait_for(struct bench *b)
-{
-    struct error err = { 0 };
-
-    if (!b->be->ops->sync(b->be, &err))
-        stop(err.text);
-}
-
-static void *memory(struct bench *b, size_t bytes)
-{
-    struct error err = { 0 };
-    void *block = b->be->ops->alloc(b->be, bytes, &err);
-
-    if (!block)
-        stop(err.text);
-    return block;
-}
-
 /* The next operand, which is read or written `times` times. */
 static struct tensor operand(struct bench *b, enum format format, size_t rows,
                              size_t cols, double times)
@@ -81,7 +58,7 @@ static struct tensor operand(struct bench *b, enum format format, size_t rows,
     size_t bytes = (tensor_bytes(tensor) + 255) / 256 * 256;
 
     if (bytes > b->ring_bytes)
-        stop("an operand is larger than the memory for all");
+        target_stop("an operand is larger than the memory for all");
     if (bytes > b->ring_bytes - b->at)
         b->at = 0;
     tensor.data = b->ring + b->at;
@@ -391,7 +368,7 @@ static double batch_time(struct bench *b, const struct row *row, size_t count,
 
     for (size_t i = 0; i < times; i++)
         put_batch(b, row, count);
-    wait_for(b);
+    target_wait(b->be);
     return clock_seconds() - start;
 }
 
@@ -448,7 +425,7 @@ static void print_result(const struct bench *b, const struct result *r, bool jso
 static void upload(struct bench *b, void *to, const void *from, size_t bytes)
 {
     b->be->ops->upload(b->be, to, from, bytes);
-    wait_for(b);
+    target_wait(b->be);
 }
 
 /* Normal numbers in bf16; two of them make an fp32 as usual. */
@@ -472,7 +449,7 @@ static void fill_tokens(struct bench *b)
     int32_t *positions = calloc(b->rows, sizeof(*positions));
 
     if (!tokens || !positions)
-        stop("out of memory");
+        target_stop("out of memory");
     for (size_t i = 0; i < b->rows; i++) {
         double place = random_uniform(1, RANDOM_ORDER, 0, i);
 
@@ -492,9 +469,9 @@ static void bench_size(struct bench *b, size_t count)
     b->weights = count * 16384;
     b->copied = count << 17;
     b->ring_bytes = 20 * b->weights + ((size_t)256 << 20);
-    b->ring = memory(b, b->ring_bytes);
-    b->tokens = memory(b, count * sizeof(*b->tokens));
-    b->positions = memory(b, count * sizeof(*b->positions));
+    b->ring = target_memory(b->be, b->ring_bytes);
+    b->tokens = target_memory(b->be, count * sizeof(*b->tokens));
+    b->positions = target_memory(b->be, count * sizeof(*b->positions));
     fill_ring(b);
 }
 
@@ -534,24 +511,16 @@ int main(int argc, char **argv)
 {
     static struct result results[2 * TS_COUNT(shapes) * TS_COUNT(rows)];
     size_t sizes[] = { 8192, 16384 }, size_count = TS_COUNT(sizes), count = 0;
-    size_t ordinal = argc > 1 ? (size_t)atoi(argv[1]) : 0;
-    struct device devices[DEVICES];
-    struct backend_options options = { 0 };
-    struct bench b = { 0 };
-    struct error err = { 0 };
-    char note[256] = "";
+    struct bench b = { .device = target_find(argc > 1 ? argv[1] : NULL) };
 
     if (argc > 2) {
         sizes[0] = (size_t)atol(argv[2]);
         size_count = 1;
     }
-    if (sizes[0] < 1 || ordinal >= backend_devices(devices, DEVICES, note, sizeof(note)))
-        stop(note[0] ? note : "no such GPU, or no rows");
-    options.device = b.device = &devices[ordinal];
+    if (sizes[0] < 1 || b.device->kind != DEVICE_CUDA)
+        target_stop("a GPU's ordinal, and 1 row or more");
     b.format = b.device->major < 8 ? FORMAT_FP16 : FORMAT_BF16;
-    b.be = backend_open(&options, &err);
-    if (!b.be)
-        stop(err.text);
+    b.be = target_open(b.device, 0);
     printf("%s, %s\n", b.be->ops->describe(b.be), format_info(b.format)->name);
     for (size_t i = 0; i < size_count; i++) {
         bench_size(&b, sizes[i]);

@@ -10,18 +10,18 @@ EXTRA_DIST += %D%/peer_torch.py
 CLEANFILES += $(EXTRA_PROGRAMS)
 
 BENCH_LIBS = $(LAYERS) $(LIBRARY_LIBS) $(CUDA_LIBS)
-bench_bench_cuda_attention_SOURCES = %D%/bench_cuda_attention.c
+bench_bench_cuda_attention_SOURCES = %D%/bench_cuda_attention.c %D%/target.c %D%/target.h
 bench_bench_cuda_attention_LDADD = $(BENCH_LIBS)
-bench_bench_cuda_ops_SOURCES = %D%/bench_cuda_ops.c
+bench_bench_cuda_ops_SOURCES = %D%/bench_cuda_ops.c %D%/target.c %D%/target.h
 bench_bench_cuda_ops_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 bench_bench_cuda_ops_LDADD = $(BENCH_LIBS)
 bench_bench_ops_SOURCES = %D%/bench_ops.c
 bench_bench_ops_LDADD = $(BENCH_LIBS)
-bench_bench_products_SOURCES = %D%/bench_products.c %D%/rate.c %D%/rate.h
+bench_bench_products_SOURCES = %D%/bench_products.c %D%/rate.c %D%/rate.h %D%/target.c %D%/target.h
 bench_bench_products_LDADD = $(BENCH_LIBS)
 bench_bench_start_SOURCES = %D%/bench_start.c
 bench_bench_start_LDADD = $(BENCH_LIBS)
-bench_bench_train_SOURCES = %D%/bench_train.c %D%/rate.c %D%/rate.h
+bench_bench_train_SOURCES = %D%/bench_train.c %D%/rate.c %D%/rate.h %D%/target.c %D%/target.h
 bench_bench_train_LDADD = $(BENCH_LIBS)
 
 .PHONY: bench

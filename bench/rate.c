@@ -4,6 +4,7 @@
 #include "bench/rate.h"
 
 #include "base/clock.h"
+#include "bench/target.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,50 +12,19 @@
 
 const char *const rate_passes[3] = { "forward", "dx", "dw" };
 
-static void stop(const char *text)
-{
-    fprintf(stderr, "bench: %s\n", text);
-    exit(1);
-}
-
-static struct backend *open_device(const struct device *device, int threads)
-{
-    struct backend_options options = { .device = device, .threads = threads };
-    struct error err = { 0 };
-    struct backend *be = backend_open(&options, &err);
-
-    if (!be)
-        stop(err.text);
-    return be;
-}
-
 struct backend *rate_open(int threads, bool onednn)
 {
-    static const struct device cpu = { .kind = DEVICE_CPU, .name = "cpu", .ordinal = -1 };
     struct backend *be;
 
     setenv("TRAINSPOOL_NO_ONEDNN", onednn ? "0" : "1", 1);
-    be = open_device(&cpu, threads);
+    be = target_open(target_find("cpu"), threads);
     unsetenv("TRAINSPOOL_NO_ONEDNN");
     return be;
 }
 
 struct backend *rate_open_gpu(void)
 {
-    static struct device gpu;
-    char note[256] = "no GPU";
-
-    if (backend_devices(&gpu, 1, note, sizeof(note)) == 0)
-        stop(note);
-    return open_device(&gpu, 0);
-}
-
-static void finish(struct backend *be)
-{
-    struct error err = { 0 };
-
-    if (!be->ops->sync(be, &err))
-        stop(err.text);
+    return target_open(target_find(NULL), 0);
 }
 
 /* Numbers between -1 and 1 that look random. */
@@ -70,7 +40,7 @@ static struct tensor filled(struct backend *be, enum format format, size_t rows,
 
     tensor.data = be->ops->alloc(be, bytes * rows, &err);
     if (!tensor.data || !row || !host)
-        stop(err.code ? err.text : "out of memory");
+        target_stop(err.code ? err.text : "out of memory");
     for (size_t i = 0; i < rows; i++) {
         for (size_t j = 0; j < cols; j++) {
             state = state * 1664525 + 1013904223;
@@ -79,7 +49,7 @@ static struct tensor filled(struct backend *be, enum format format, size_t rows,
         format_convert(host + i * bytes, format, row, FORMAT_FP32, cols);
     }
     be->ops->upload(be, tensor.data, host, bytes * rows);
-    finish(be);
+    target_wait(be);
     free(host);
     free(row);
     return tensor;
@@ -122,14 +92,14 @@ double rate_measure(struct backend *be, const struct rate_shape *shape,
     double best = 0;
 
     be->ops->matmul(be, &op);
-    finish(be);
+    target_wait(be);
     for (int round = 0; round < rounds; round++) {
         double start = seconds_now(processor), taken;
         int count = 0;
 
         do {
             be->ops->matmul(be, &op);
-            finish(be);
+            target_wait(be);
             count++;
             taken = seconds_now(processor) - start;
         } while (taken < seconds);

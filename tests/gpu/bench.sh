@@ -75,14 +75,14 @@ train() {
         return
         ;;
     esac
-    build_bench bench_train "$BUILD/objects/bench/rate.o" || return
+    build_bench bench_train "$BUILD/objects/bench/rate.o $BUILD/objects/bench/target.o" || return
     train_pair SmolLM2-135M full 'SmolLM2-135M full, bf16, B8 T2048' 2
     train_pair Llama-1B full 'Llama 1B full, bf16, B4 T2048' 1.5
     train_pair Llama-1B lora 'Llama 1B LoRA r=16, bf16, B4 T2048' 1.8
 }
 
 attention() {
-    build_bench bench_cuda_attention '' || return
+    build_bench bench_cuda_attention "$BUILD/objects/bench/target.o" || return
     step 'ours: attention' 120 bench-attention.log "$BUILD/bench_cuda_attention" 0 4096 4
     [ -z "$torch" ] || step 'peer: attention' 120 bench-attention.log "$PYTHON" bench/peer_torch.py cuda attention
     for size in 64 128; do
@@ -98,7 +98,7 @@ attention() {
 
 # Kernels bound by memory, beside what a copy reaches.
 ops() {
-    build_bench bench_cuda_ops '' && step 'ours: operations' 200 bench-ops.log "$BUILD/bench_cuda_ops"
+    build_bench bench_cuda_ops "$BUILD/objects/bench/target.o" && step 'ours: operations' 200 bench-ops.log "$BUILD/bench_cuda_ops"
     [ -n "$torch" ] || return
     for what in copy products; do
         step "peer: $what" 120 bench-card.log "$PYTHON" bench/peer_torch.py cuda "$what"
