@@ -33,7 +33,7 @@ __device__ inline void plain_soften(struct plain_softmax<R> &soft, float scores[
                 (unsigned)(lag + i - j) < window ? scores[i][j] * scale : -INFINITY;
             most = fmaxf(most, scores[i][j]);
         }
-        most = fmaxf(soft.most[i], plain_row_largest(most));
+        most = fmaxf(soft.most[i], lanes_largest<PLAIN_ACROSS>(most));
         shrink = most == -INFINITY ? 1 : expf(soft.most[i] - most);
         soft.most[i] = most;
         soft.total[i] *= shrink;
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
     }
 #pragma unroll
     for (int i = 0; i < R; i++) {
-        float total = plain_row_sum(soft.total[i]);
+        float total = lanes_sum<PLAIN_ACROSS>(soft.total[i]);
         int row = at.first + y + i;
 
         if (row >= at.length)

@@ -353,21 +353,4 @@ static inline unsigned plain_window(const struct op_attention *op)
     return op->window > 0 && op->window < 1u << 31 ? (unsigned)op->window : 1u << 31;
 }
 
-/* Sum, and largest, over the 16 lanes that share a row. */
-__device__ inline float plain_row_sum(float x)
-{
-#pragma unroll
-    for (int i = PLAIN_ACROSS / 2; i > 0; i /= 2)
-        x += __shfl_xor_sync(WHOLE_WARP, x, i);
-    return x;
-}
-
-__device__ inline float plain_row_largest(float x)
-{
-#pragma unroll
-    for (int i = PLAIN_ACROSS / 2; i > 0; i /= 2)
-        x = fmaxf(x, __shfl_xor_sync(WHOLE_WARP, x, i));
-    return x;
-}
-
 #endif

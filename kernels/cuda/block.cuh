@@ -54,29 +54,36 @@ __device__ inline void store(T *to, const float in[n])
     *(pack<T, n> *)to = p;
 }
 
-/* All lanes get the sum (the largest) over the warp. */
-__device__ inline float warp_sum(float x)
+/* Over `lanes` neighbours, a power of two: each gets the sum, the largest.  All lanes of
+ * the warp take part. */
+template <int lanes, typename T>
+__device__ inline T lanes_sum(T x)
 {
 #pragma unroll
-    for (int i = WARP / 2; i > 0; i /= 2)
+    for (int i = lanes / 2; i > 0; i /= 2)
         x += __shfl_xor_sync(WHOLE_WARP, x, i);
     return x;
 }
 
-__device__ inline double warp_sum(double x)
+template <int lanes>
+__device__ inline float lanes_largest(float x)
 {
 #pragma unroll
-    for (int i = WARP / 2; i > 0; i /= 2)
-        x += __shfl_xor_sync(WHOLE_WARP, x, i);
+    for (int i = lanes / 2; i > 0; i /= 2)
+        x = fmaxf(x, __shfl_xor_sync(WHOLE_WARP, x, i));
     return x;
+}
+
+/* Over the warp. */
+template <typename T>
+__device__ inline T warp_sum(T x)
+{
+    return lanes_sum<WARP>(x);
 }
 
 __device__ inline float warp_largest(float x)
 {
-#pragma unroll
-    for (int i = WARP / 2; i > 0; i /= 2)
-        x = fmaxf(x, __shfl_xor_sync(WHOLE_WARP, x, i));
-    return x;
+    return lanes_largest<WARP>(x);
 }
 
 /* All threads of the block (blockDim.x of them, whole warps) get the sum.  `room` is shared

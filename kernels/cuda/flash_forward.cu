@@ -77,8 +77,7 @@ flash_forward_weigh(uint32_t (&weights)[M][N][2], float (&out)[M][C][4],
 #pragma unroll
             for (int n = 0; n < N; n++)
                 largest = fmaxf(largest, fmaxf(s[m][n][2 * h], s[m][n][2 * h + 1]));
-            largest = fmaxf(largest, __shfl_xor_sync(WHOLE_WARP, largest, 1));
-            largest = fmaxf(largest, __shfl_xor_sync(WHOLE_WARP, largest, 2));
+            largest = lanes_largest<4>(largest);
             base = flash_forward_base(largest, scale);
             shrink = exp2_fast(fmaf(softmax.largest[m][h], scale, -base));
 #pragma unroll
@@ -112,8 +111,7 @@ __device__ inline void flash_forward_close(float (&factor)[M][2], float *lse, in
             float sum = softmax.sum[m][h];
             int at = row + 16 * m + 8 * h;
 
-            sum += __shfl_xor_sync(WHOLE_WARP, sum, 1);
-            sum += __shfl_xor_sync(WHOLE_WARP, sum, 2);
+            sum = lanes_sum<4>(sum);
             factor[m][h] = 1 / sum;
             if (threadIdx.x % 4 == 0 && at < end)
                 lse[at] = fmaf(flash_forward_base(softmax.largest[m][h], scale),
