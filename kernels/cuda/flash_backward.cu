@@ -170,6 +170,46 @@ __device__ inline void flash_backward_keep(T *tile, float ahead)
             delta ? ahead : ahead * FLASH_LOG2E;
 }
 
+/* Scores against a step of queries become weights. */
+template <int D, int M, int N, typename T>
+__device__ inline void flash_backward_weights(float (&p)[M][N][4], T *q_tile,
+                                              float scale_log2)
+{
+    int own = threadIdx.x % 4 * 2;
+
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        const float2 lse = *flash_backward_behind<D>(q_tile, 8 * n + own);
+
+#pragma unroll
+        for (int i = 0; i < 4 * M; i++) {
+            float *x = &p[i / 4][n][i % 4];
+
+            *x = exp2_fast(fmaf(*x, scale_log2, i % 2 ? -lse.y : -lse.x));
+        }
+    }
+}
+
+/* Gradients of the weights become gradients of the scores, but for the scale. */
+template <int D, int M, int N, typename T>
+__device__ inline void flash_backward_gradients(float (&ds)[M][N][4],
+                                                const float (&p)[M][N][4], T *q_tile)
+{
+    int own = threadIdx.x % 4 * 2;
+
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        const float2 delta = *flash_backward_behind<D>(q_tile, 8 * n + own + 1);
+
+#pragma unroll
+        for (int i = 0; i < 4 * M; i++) {
+            float *x = &ds[i / 4][n][i % 4];
+
+            *x = p[i / 4][n][i % 4] * (*x - (i % 2 ? delta.y : delta.x));
+        }
+    }
+}
+
 /*
  * dk and dv of ROWS keys of one kv head, PART columns of them, for the query heads of its
  * group one after the other.  Rows of the fragments are keys, columns queries.
@@ -233,34 +273,12 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
             if (last > query || query + STEP - 1 - mine >= job.window)
                 flash_backward_mask<-1>(p, query + lane % 4 * 2 - (mine + lane / 4),
                                         job.window);
-#pragma unroll
-            for (int n = 0; n < N; n++) {
-                const float2 lse =
-                    *flash_backward_behind<D>(q_tile, 8 * n + lane % 4 * 2);
-
-#pragma unroll
-                for (int i = 0; i < 4 * M; i++) {
-                    float *x = &p[i / 4][n][i % 4];
-
-                    *x = exp2_fast(fmaf(*x, job.scale_log2, i % 2 ? -lse.y : -lse.x));
-                }
-            }
+            flash_backward_weights<D>(p, q_tile, job.scale_log2);
             flash_round<T>(rounded, p);
             flash_add(dv, rounded, flash_view<T, D>(dout_tile + part, true));
             flash_zero(ds);
             flash_scores(ds, own.b, flash_view<T, D>(dout_tile, false));
-#pragma unroll
-            for (int n = 0; n < N; n++) {
-                const float2 delta =
-                    *flash_backward_behind<D>(q_tile, 8 * n + lane % 4 * 2 + 1);
-
-#pragma unroll
-                for (int i = 0; i < 4 * M; i++) {
-                    float *x = &ds[i / 4][n][i % 4];
-
-                    *x = p[i / 4][n][i % 4] * (*x - (i % 2 ? delta.y : delta.x));
-                }
-            }
+            flash_backward_gradients<D>(ds, p, q_tile);
             flash_round<T>(rounded, ds);
             flash_add(dk, rounded, flash_view<T, D>(q_tile + part, true));
         }
