@@ -30,8 +30,16 @@ struct rule {
     const char *source;  /* where that is known from */
 };
 
-size_t rules_all(const struct rule **rules);
-const struct rule *rules_find(const char *id);
+/* A family of the catalogue: those whose numbers begin alike. */
+struct rules {
+    const struct rule *list;
+    size_t count;
+};
+
+/* All of them, by number. */
+size_t rules_count(void);
+const struct rule *rules_at(size_t at); /* NULL: past the end */
+const struct rule *rules_find(const char *id); /* NULL: no such rule */
 void rules_run(struct rule_context *context);
 
 #endif

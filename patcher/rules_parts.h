@@ -6,7 +6,16 @@
 #include "patcher/propose.h"
 #include "patcher/rules.h"
 
-/* One a row of the table in rules.c, by catalogue number.  The others are found by look.c
+/* The families, catalogue_NAME.c each; rules.c has their order. */
+extern const struct rules catalogue_text;
+extern const struct rules catalogue_precision;
+extern const struct rules catalogue_device;
+extern const struct rules catalogue_memory;
+extern const struct rules catalogue_optimizer;
+extern const struct rules catalogue_renames;
+extern const struct rules catalogue_names;
+
+/* One a row of the catalogue, by number.  The others are found by look.c
  * (the text), patcher.c (the file) and schema_check.c (names and values). */
 void rule_exponents(struct rule_context *context);       /* TS013 */
 void rule_both_halves(struct rule_context *context);     /* TS101 */

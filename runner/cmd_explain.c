@@ -52,16 +52,15 @@ static void explain(struct report *report, const struct rule *rule)
 
 static void list(struct report *report, const struct options *options, struct error *err)
 {
-    const struct rule *rules;
-    size_t count = rules_all(&rules);
+    for (size_t i = 0; i < rules_count(); i++) {
+        const struct rule *rule = rules_at(i);
 
-    for (size_t i = 0; i < count; i++) {
         if (options->json)
-            report_json(report, rule_object(&rules[i]), err);
+            report_json(report, rule_object(rule), err);
         else
-            report_line(report, "%s  %-7s  %-6s  %s", rules[i].id,
-                        severity_names[rules[i].severity], apply_names[rules[i].apply],
-                        rules[i].title);
+            report_line(report, "%s  %-7s  %-6s  %s", rule->id,
+                        severity_names[rule->severity], apply_names[rule->apply],
+                        rule->title);
     }
 }
 

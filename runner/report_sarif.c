@@ -103,18 +103,17 @@ static json_t *result_of(const char *job, const struct finding *finding)
 
 static json_t *rule_list(void)
 {
-    const struct rule *rules;
-    size_t count = rules_all(&rules);
     json_t *list = json_array();
 
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < rules_count(); i++) {
+        const struct rule *of = rules_at(i);
         json_t *rule = json_object(), *preset = json_object();
 
-        json_object_set_new(preset, "level", json_string(levels[rules[i].severity]));
-        json_object_set_new(rule, "id", json_string(rules[i].id));
-        json_object_set_new(rule, "shortDescription", text_object(rules[i].title));
-        if (rules[i].explain)
-            json_object_set_new(rule, "fullDescription", text_object(rules[i].explain));
+        json_object_set_new(preset, "level", json_string(levels[of->severity]));
+        json_object_set_new(rule, "id", json_string(of->id));
+        json_object_set_new(rule, "shortDescription", text_object(of->title));
+        if (of->explain)
+            json_object_set_new(rule, "fullDescription", text_object(of->explain));
         json_object_set_new(rule, "defaultConfiguration", preset);
         json_array_append_new(list, rule);
     }

@@ -1,0 +1,65 @@
+/* patcher/catalogue_device.c - TS2xx: the device itself. */
+#include "config.h"
+
+#include "patcher/rules_parts.h"
+
+#include "base/size.h"
+
+static const struct rule rows[] = {
+    { .id = "TS201",
+      .title = "a GPU that this build has no code for",
+      .severity = SEVERITY_ERROR,
+      .run = rule_no_code,
+      .explain =
+          "A program has code for the compute capabilities it was built for, and runs on "
+          "no other. CUDA 13 makes none for P100, V100 and GTX 10xx any more, CUDA 12 "
+          "does: configure with `--with-cuda=DIR` of such a toolkit and "
+          "`--with-cuda-archs` of the card. A job that asks for the card by device: cuda "
+          "is refused; one that leaves the choice (auto) runs on the CPU, with a warning. "
+          "`trainspool devices` shows what the build can use. Only a card found in this "
+          "machine counts, not one named by --device.",
+      .source = "CUDA 13.0 release notes; kaggle-cli#1151" },
+    { .id = "TS202",
+      .title = "fp16 on a GTX 16xx",
+      .severity = SEVERITY_WARNING,
+      .apply = APPLY_UNSAFE,
+      .run = rule_no_tensor_cores,
+      .explain =
+          "These cards are of compute capability 7.5 but have no tensor cores, and fp16 "
+          "is "
+          "reported to give NaN on them. float32 is as fast. Done with `--unsafe`, since "
+          "fp16 halves the activations on a card of 4 or 6 GB.",
+      .source = "pytorch#58123, #77955; kohya_ss#436" },
+    { .id = "TS203",
+      .title = "fp16 at 1/64 of the rate",
+      .severity = SEVERITY_WARNING,
+      .apply = APPLY_UNSAFE,
+      .run = rule_slow_fp16,
+      .explain =
+          "GTX 10xx, P40 and P4 (compute capability 6.1) have one fp16 unit for 64 of "
+          "float32. fp16 pays there as storage of frozen weights only.",
+      .source = "CUDA C++ Programming Guide, arithmetic throughput" },
+    { .id = "TS204",
+      .title = "fp16 on a P100",
+      .severity = SEVERITY_INFO,
+      .run = rule_p100,
+      .explain =
+          "Compute capability 6.0 does fp16 at twice the float32 rate (21.2 to 10.6 "
+          "TFLOPS), without tensor cores. fp16 with a loss scale is worth it, mostly for "
+          "memory. Ready-made PyTorch has no code for this card any more; check the "
+          "device "
+          "before the job.",
+      .source = "CUDA C++ Programming Guide; kaggle-cli#1151" },
+    { .id = "TS207",
+      .title = "more ranks than GPUs",
+      .severity = SEVERITY_ERROR,
+      .run = rule_ranks,
+      .explain =
+          "Each rank trains on a GPU of its own, and GPUs that train together are of one "
+          "compute capability. Two processes on one GPU would take turns and need twice "
+          "the memory. To keep the batch of a step with fewer ranks, multiply "
+          "gradient_accumulation_steps by what ranks is divided by.",
+      .source = "trainspool-job(5)" },
+
+};
+const struct rules catalogue_device = { rows, TS_COUNT(rows) };

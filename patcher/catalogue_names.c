@@ -1,0 +1,107 @@
+/* patcher/catalogue_names.c - TS7xx: names, types, ranges. */
+#include "config.h"
+
+#include "patcher/rules_parts.h"
+
+#include "base/size.h"
+
+static const struct rule rows[] = {
+    { .id = "TS701",
+      .title = "a known key in another spelling",
+      .severity = SEVERITY_ERROR,
+      .apply = APPLY_SAFE,
+      .explain = "Logging_steps, num train epochs, --learning-rate: equal to a key but "
+                 "for case, "
+                 "blanks, dashes. Names are exact; the key is renamed, the value stays.",
+      .source = "LLaMA-Factory#3914" },
+    { .id = "TS702",
+      .title = "an unknown key, one letter or two from a known one",
+      .severity = SEVERITY_ERROR,
+      .apply = APPLY_UNSAFE,
+      .explain =
+          "Many tools pass over what they do not know, and train with the preset instead "
+          "of your value. There is one key at distance 1 or 2; `--unsafe` takes it.",
+      .source = "MakazhanAlpamys/Soup#627; Damerau, 1964" },
+    { .id = "TS703",
+      .title = "an unknown key",
+      .severity = SEVERITY_ERROR,
+      .explain =
+          "It is in no table: not one of trainspool's, not of LLaMA-Factory's, not of "
+          "TrainingArguments. Where several keys are equally near they are named. "
+          "trainspool-job(5) lists all.",
+      .source = "LLaMA-Factory#5633" },
+    { .id = "TS704",
+      .title = "a value of the wrong type",
+      .severity = SEVERITY_ERROR,
+      .explain = "The key decides what its value must be; the message says which forms "
+                 "it takes. "
+                 "An empty value means `not given`.",
+      .source = "trainspool-job(5)" },
+    { .id = "TS705",
+      .title = "a value outside its range or list",
+      .severity = SEVERITY_ERROR,
+      .run = rule_wanted_device,
+      .explain =
+          "The message says what is allowed, and the nearest word where there is one.",
+      .source = "trainspool-job(5)" },
+    { .id = "TS706",
+      .title = "another tool's file, or another tool's word",
+      .severity = SEVERITY_ERROR,
+      .explain =
+          "Axolotl, torchtune, LLaMA-Factory v1 and Accelerate use the same words for "
+          "other things. batch_size is the total of a step in Axolotl and that of one "
+          "device in torchtune; an empty max_grad_norm is 1.0 in Axolotl and off in "
+          "LLaMA-Factory. So nothing is guessed: `trainspool import` prints an Axolotl "
+          "or "
+          "torchtune file as a job, with what could not be carried over as comments.",
+      .source = "axolotl schemas/config.py; torchtune recipes; docs/precision.md" },
+    { .id = "TS707",
+      .title = "a known key that is not done here",
+      .severity = SEVERITY_ERROR,
+      .run = rule_later,
+      .explain =
+          "The key is LLaMA-Factory's or Hugging Face's and switches something on that "
+          "this program does not do. Silence would train another job than the one "
+          "written. Off, empty or at its preset it does no harm (TS708).",
+      .source = "trainspool-job(5)" },
+    { .id = "TS708",
+      .title = "known keys without effect",
+      .severity = SEVERITY_INFO,
+      .explain =
+          "They are right for other tools and have nothing to do here: workers of a data "
+          "loader, tracking services, settings of libraries that are not used. They stay "
+          "in the file.",
+      .source = "trainspool-job(5)" },
+    { .id = "TS709",
+      .title = "a secret in the file",
+      .severity = SEVERITY_WARNING,
+      .explain =
+          "Tokens and keys in a job end up in backups, copies and version control. "
+          "Nothing is downloaded or uploaded here, so none is needed. The value is never "
+          "printed or logged, and backups are readable by their owner only. Take it out, "
+          "and revoke it if the file was shared.",
+      .source = "trainspool-job(5)" },
+    { .id = "TS710",
+      .title = "a path leads out of its folder",
+      .severity = SEVERITY_ERROR,
+      .run = rule_paths,
+      .explain =
+          "A relative path is relative to the job file. What a job writes to "
+          "(output_dir, export_dir) must not climb out of the job's folder with `..`; "
+          "write the whole path if it is meant. Where a spool allows certain folders "
+          "only, "
+          "all paths must lie below them. `~` is a shell's word and is not expanded.",
+      .source = "a job in a watched folder may come from somebody else" },
+    { .id = "TS713",
+      .title = "a model folder or a data file is not there",
+      .severity = SEVERITY_WARNING,
+      .run = rule_missing,
+      .explain =
+          "Nothing is downloaded. model_name_or_path names a folder with config.json, "
+          "*.safetensors and tokenizer.json; dataset names a .json, .jsonl or .txt file "
+          "(also .gz), or an entry of dataset_info.json in dataset_dir. A warning while "
+          "checking, as the job may be for another machine; an error for `run` and "
+          "`watch`.",
+      .source = "trainspool-job(5)" },
+};
+const struct rules catalogue_names = { rows, TS_COUNT(rows) };

@@ -1,0 +1,61 @@
+/* patcher/catalogue_optimizer.c - TS4xx: optimizer, clipping, learning rate. */
+#include "config.h"
+
+#include "patcher/rules_parts.h"
+
+#include "base/size.h"
+
+static const struct rule rows[] = {
+    { .id = "TS401",
+      .title = "max_grad_norm is empty",
+      .severity = SEVERITY_WARNING,
+      .apply = APPLY_SAFE,
+      .run = rule_null_clip,
+      .explain =
+          "Empty means off for Hugging Face and LLaMA-Factory, 1.0 for Axolotl, and a "
+          "TypeError for DeepSpeed. 0.0 means off everywhere, so that is written.\n\n"
+          "If it was emptied against `Attempting to unscale FP16 gradients`: it does not "
+          "help (TS105). Put 1.0 back.",
+      .source = "transformers trainer.py; deepspeed/runtime/engine.py" },
+    { .id = "TS402",
+      .title = "clipping is off with fp16",
+      .severity = SEVERITY_WARNING,
+      .run = rule_no_clip,
+      .explain =
+          "Gradients are unscaled before the step whether they are clipped or not, so "
+          "this avoids nothing. Without clipping one bad batch moves the weights as far "
+          "as "
+          "it likes. grad_norm is logged here either way, so you can see what clipping "
+          "would do.",
+      .source = "torch/amp/grad_scaler.py: step" },
+    { .id = "TS403",
+      .title = "max_grad_norm is negative",
+      .severity = SEVERITY_ERROR,
+      .run = rule_negative_clip,
+      .explain =
+          "Gradients are multiplied by max_grad_norm / norm. A negative one turns them "
+          "round, and the training climbs. 0.0 is off, 1.0 the preset.",
+      .source = "torchtitan PR #4295" },
+    { .id = "TS404",
+      .title = "policy noclip turns clipping off",
+      .severity = SEVERITY_WARNING,
+      .apply = APPLY_SAFE,
+      .run = rule_policy_noclip,
+      .explain =
+          "The recipe of a known report. It avoids the loss scaler's error only with a "
+          "fused AdamW of torch, which unscales inside its kernel, and then float16 "
+          "weights are trained by float16 Adam (TS108). With float32 weights, which a "
+          "native run always has, clipping does no harm and costs nothing.",
+      .source = "the first report; torch/amp/grad_scaler.py: step" },
+    { .id = "TS410",
+      .title = "a learning rate, beta or decay out of range",
+      .severity = SEVERITY_ERROR,
+      .run = rule_rates,
+      .explain =
+          "learning_rate must be above 0 and at most 1 (full fine-tuning: about 1e-5, "
+          "LoRA: about 1e-4), both betas from 0 to below 1, weight_decay 0 or more. "
+          "Outside, the run diverges or stands still.",
+      .source = "Kingma and Ba, Adam, 2015; Loshchilov and Hutter, 2019" },
+
+};
+const struct rules catalogue_optimizer = { rows, TS_COUNT(rows) };
