@@ -56,16 +56,15 @@ static const struct entry *find_component(const struct node *root)
 /* A key that a job could have, perhaps written `Learning-Rate`. */
 static bool is_of_a_job(const struct node *key)
 {
-    const struct key *keys, *known;
-    size_t count = schema_keys(&keys);
+    const struct key *known;
 
     if (key->kind != NODE_SCALAR)
         return false;
     known = schema_find(key->text);
     if (known)
         return known->use == KEY_USED || known->use == KEY_RENAMED;
-    for (size_t i = 0; i < count; i++)
-        if (keys[i].use == KEY_USED && nearest_folded(keys[i].name, key->text))
+    for (size_t i = 0; (known = schema_at(&schema_job, i)); i++)
+        if (known->use == KEY_USED && nearest_folded(known->name, key->text))
             return true;
     return false;
 }

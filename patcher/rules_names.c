@@ -70,16 +70,14 @@ static void unknown_template(struct rule_context *context)
 void rule_later(struct rule_context *context)
 {
     const struct entry *block = document_find(context->document, "trainspool"), *entry;
-    const struct key *keys;
-    size_t count = schema_keys(&keys);
+    const struct key *key;
 
-    for (size_t i = 0; i < count; i++)
-        if (keys[i].later && (entry = document_find(context->document, keys[i].name)))
-            check_later(context, &keys[i], entry);
-    count = schema_block_keys(&keys);
-    for (size_t i = 0; block && i < count; i++)
-        if (keys[i].later && (entry = node_find(node_value(block->value), keys[i].name)))
-            check_later(context, &keys[i], entry);
+    for (size_t i = 0; (key = schema_at(&schema_job, i)); i++)
+        if (key->later && (entry = document_find(context->document, key->name)))
+            check_later(context, key, entry);
+    for (size_t i = 0; block && (key = schema_at(&schema_block, i)); i++)
+        if (key->later && (entry = node_find(node_value(block->value), key->name)))
+            check_later(context, key, entry);
     several_adapters(context);
     unknown_template(context);
 }

@@ -11,12 +11,11 @@
 const struct entry *rule_line(const struct rule_context *context, const char *key)
 {
     const struct entry *entry = document_find(context->document, key);
-    const struct key *keys;
-    size_t count = schema_keys(&keys);
+    const struct key *other;
 
-    for (size_t i = 0; !entry && i < count; i++)
-        if (keys[i].use == KEY_RENAMED && strcmp(keys[i].now, key) == 0)
-            entry = document_find(context->document, keys[i].name);
+    for (size_t i = 0; !entry && (other = schema_at(&schema_job, i)); i++)
+        if (other->use == KEY_RENAMED && strcmp(other->now, key) == 0)
+            entry = document_find(context->document, other->name);
     return entry;
 }
 

@@ -10,34 +10,28 @@
 #include <ctype.h>
 #include <string.h>
 
-size_t schema_keys(const struct key **keys)
+const struct key *schema_at(const struct vocabulary *of, size_t at)
 {
-    *keys = schema_key_rows;
-    return schema_key_count;
+    for (const struct keys *const *keys = of->sections; *keys; keys++) {
+        if (at < (*keys)->count)
+            return &(*keys)->list[at];
+        at -= (*keys)->count;
+    }
+    return NULL;
 }
 
-size_t schema_block_keys(const struct key **keys)
+const struct key *schema_find_in(const struct vocabulary *of, const char *name)
 {
-    *keys = schema_block_rows;
-    return schema_block_count;
-}
-
-static const struct key *find(const struct key *rows, size_t count, const char *name)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(rows[i].name, name) == 0)
-            return &rows[i];
+    for (const struct keys *const *keys = of->sections; *keys; keys++)
+        for (size_t i = 0; i < (*keys)->count; i++)
+            if (strcmp((*keys)->list[i].name, name) == 0)
+                return &(*keys)->list[i];
     return NULL;
 }
 
 const struct key *schema_find(const char *name)
 {
-    return find(schema_key_rows, schema_key_count, name);
-}
-
-const struct key *schema_block_find(const char *name)
-{
-    return find(schema_block_rows, schema_block_count, name);
+    return schema_find_in(&schema_job, name);
 }
 
 /* Two changes in a short name make any other short name of it. */
@@ -48,39 +42,49 @@ static size_t limit_of(const char *name)
     return len < 3 ? 0 : len < 6 ? 1 : 2;
 }
 
-size_t schema_nearest_of(const struct key *rows, size_t count, const char *name,
-                         const char **out, size_t room, bool *exact)
+static const char *find_folded(const struct vocabulary *of, const char *name)
+{
+    const struct key *key;
+
+    for (size_t i = 0; (key = schema_at(of, i)); i++)
+        if (key->use != KEY_FOREIGN && nearest_folded(name, key->name))
+            return key->name;
+    return NULL;
+}
+
+size_t schema_nearest_in(const struct vocabulary *of, const char *name, const char **out,
+                         size_t room, bool *exact)
 {
     size_t found = 0, least = limit_of(name);
+    const char *folded = find_folded(of, name);
+    const struct key *key;
 
-    *exact = false;
-    for (size_t i = 0; i < count; i++)
-        if (rows[i].use != KEY_FOREIGN && nearest_folded(name, rows[i].name)) {
-            *exact = true;
-            if (room > 0)
-                out[0] = rows[i].name;
-            return 1;
-        }
-    for (size_t i = 0; i < count; i++) {
+    *exact = folded != NULL;
+    if (folded) {
+        if (room > 0)
+            out[0] = folded;
+        return 1;
+    }
+    for (size_t i = 0; (key = schema_at(of, i)); i++) {
         size_t distance;
 
-        if (rows[i].use == KEY_FOREIGN)
+        if (key->use == KEY_FOREIGN)
             continue;
-        distance = nearest_distance(name, rows[i].name, least);
+        distance = nearest_distance(name, key->name, least);
         if (distance > least)
             continue;
         if (distance < least)
             found = 0;
         least = distance;
         if (found < room)
-            out[found++] = rows[i].name;
+            out[found++] = key->name;
     }
     return found;
 }
 
 size_t schema_nearest(const char *name, const char **out, size_t room, bool *exact)
 {
-    return schema_nearest_of(schema_key_rows, schema_key_count, name, out, room, exact);
+    return schema_nearest_in(&schema_job, name, out, room, exact);
 }
 
 /* Case does not matter. */

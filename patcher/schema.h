@@ -54,14 +54,31 @@ struct key {
     bool secret;          /* never printed */
     size_t into; /* offsetof(struct plan, ...), for KEY_USED; 0: schema_bind itself
                     knows where (several keys make one field) */
-    const char *section; /* "Model and method" */
     const char *help;
 };
 
-size_t schema_keys(const struct key **keys);
+/* A section of the table. */
+struct keys {
+    const char *title; /* "Model and method" */
+    const struct key *list;
+    size_t count;
+};
+
+/* The keys that one map may have. */
+struct vocabulary {
+    const char *of;                     /* "of a job" */
+    const struct keys *const *sections; /* NULL-ended */
+};
+
+/* A job's own keys, and the members of its block `trainspool:`. */
+extern const struct vocabulary schema_job, schema_block;
+
+/* All keys, section by section; NULL: past the end. */
+const struct key *schema_at(const struct vocabulary *of, size_t at);
+/* NULL: none of that name. */
+const struct key *schema_find_in(const struct vocabulary *of, const char *name);
+/* In schema_job. */
 const struct key *schema_find(const char *name);
-/* Members of the block `trainspool:`. */
-size_t schema_block_keys(const struct key **keys);
 
 /* TS012, TS014, TS701-TS709 over the whole document.  A file of another tool has one
  * finding, TS706. */
@@ -82,6 +99,9 @@ bool schema_is_secret(const char *name);
 /* The closest known key: case and separators folded, then edit distance at most 2.
  * *exact: equal but for case, blanks, separators.  Up to `room` candidates at the least
  * distance. */
+size_t schema_nearest_in(const struct vocabulary *of, const char *name, const char **out,
+                         size_t room, bool *exact);
+/* In schema_job. */
 size_t schema_nearest(const char *name, const char **out, size_t room, bool *exact);
 
 #endif

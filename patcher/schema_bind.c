@@ -1,7 +1,6 @@
 /* patcher/schema_bind.c - keys into the fields of struct plan. */
 #include "config.h"
 
-#include "patcher/schema_keys.h"
 #include "patcher/schema_value.h"
 
 #include "base/file.h"
@@ -198,12 +197,13 @@ static void bind_text(const struct binding *binding, const struct key *key,
     bind_node(binding, key, &node);
 }
 
-static void bind_presets(const struct binding *binding, const struct key *rows,
-                         size_t count)
+static void bind_presets(const struct binding *binding, const struct vocabulary *of)
 {
-    for (size_t i = 0; i < count; i++)
-        if (rows[i].use == KEY_USED && rows[i].preset && rows[i].type != KEY_MAP)
-            bind_text(binding, &rows[i], rows[i].preset);
+    const struct key *key;
+
+    for (size_t i = 0; (key = schema_at(of, i)); i++)
+        if (key->use == KEY_USED && key->preset && key->type != KEY_MAP)
+            bind_text(binding, key, key->preset);
     binding->plan->gradient_checkpointing = true; /* as in LLaMA-Factory */
     binding->plan->schedule_power = 1;
     binding->plan->schedule_lr_end = 1e-7; /* transformers/optimization.py, polynomial */
@@ -226,11 +226,12 @@ static void derive(struct plan *plan)
 
 /* Rows of the table in its order, so that the later of two that share a field wins. */
 static void bind_map(const struct binding *binding, const struct node *map,
-                     const struct key *rows, size_t count)
+                     const struct vocabulary *of)
 {
-    for (size_t i = 0; i < count; i++) {
-        const struct entry *entry = node_find(map, rows[i].name);
-        const struct key *key = &rows[i];
+    const struct key *key;
+
+    for (size_t i = 0; (key = schema_at(of, i)); i++) {
+        const struct entry *entry = node_find(map, key->name);
 
         if (!entry || (key->use != KEY_USED && key->use != KEY_RENAMED))
             continue;
@@ -249,14 +250,13 @@ void schema_bind(const struct document *document, struct arena *arena, struct pl
     struct binding binding = { arena, plan };
     const struct entry *block;
 
-    bind_presets(&binding, schema_key_rows, schema_key_count);
-    bind_presets(&binding, schema_block_rows, schema_block_count);
+    bind_presets(&binding, &schema_job);
+    bind_presets(&binding, &schema_block);
     if (document->root) {
         block = document_find(document, BLOCK_NAME);
-        bind_map(&binding, document->root, schema_key_rows, schema_key_count);
+        bind_map(&binding, document->root, &schema_job);
         if (block && node_value(block->value)->kind == NODE_MAP)
-            bind_map(&binding, node_value(block->value), schema_block_rows,
-                     schema_block_count);
+            bind_map(&binding, node_value(block->value), &schema_block);
     }
     derive(plan);
 }
@@ -269,11 +269,11 @@ static const struct key *find_for_set(const char *name)
     const struct key *key;
 
     if (strncmp(name, BLOCK_NAME ".", block) == 0)
-        return schema_block_find(name + block);
+        return schema_find_in(&schema_block, name + block);
     key = schema_find(name);
     if (key && key->use == KEY_RENAMED)
         key = schema_find(key->now);
-    return key ? key : schema_block_find(name);
+    return key ? key : schema_find_in(&schema_block, name);
 }
 
 bool schema_set(const char *key, const char *value, struct arena *arena,

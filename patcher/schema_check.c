@@ -1,7 +1,6 @@
 /* patcher/schema_check.c - every key and value of a job against the table. */
 #include "config.h"
 
-#include "patcher/schema_keys.h"
 #include "patcher/schema_value.h"
 
 #include "base/size.h"
@@ -18,8 +17,7 @@ struct check {
     struct proposal to;
     struct arena *arena;
     const struct node *map; /* the root, or the block */
-    const struct key *rows;
-    size_t count;
+    const struct vocabulary *of;
     bool block;               /* in `trainspool:`: cannot be edited */
     bool external;            /* another program's business what it does */
     const char **targets;     /* of each row of map: the name it should have, or NULL */
@@ -111,11 +109,6 @@ static bool is_taken(const struct check *check, const struct entry *entry,
     return false;
 }
 
-static const char *where_of(const struct check *check)
-{
-    return check->block ? "of the block trainspool" : "of a job";
-}
-
 /* TS701, TS702: the key under its right name, if that is free. */
 static void rename_to(const struct check *check, const struct entry *entry,
                       const char *name, bool exact)
@@ -133,7 +126,7 @@ static void rename_to(const struct check *check, const struct entry *entry,
     else
         finding.message =
             arena_printf(check->arena, "%s is no key %s; did you mean %s%s?", written,
-                         where_of(check), name, taken ? ", which is given too" : "");
+                         check->of->of, name, taken ? ", which is given too" : "");
     if (check->block || taken) {
         finding.note = NULL;
         propose_key_remark(&check->to, &finding, entry);
@@ -147,8 +140,8 @@ static void check_unknown(const struct check *check, const struct entry *entry)
     const char *near[4];
     const char *name = entry->key->text;
     bool exact;
-    size_t count = schema_nearest_of(check->rows, check->count, name, near, 4, &exact);
-    const char *where = where_of(check);
+    size_t count = schema_nearest_in(check->of, name, near, 4, &exact);
+    const char *where = check->of->of;
 
     if (strcmp(name, "<<") == 0 && !check->block) {
         remark(check, "TS007", SEVERITY_WARNING, entry,
@@ -350,11 +343,6 @@ static void check_rejected(const struct check *check, const struct key *key,
 
 /* ---- The whole ---- */
 
-static const struct key *find_row(const struct check *check, const char *name)
-{
-    return check->block ? schema_block_find(name) : schema_find(name);
-}
-
 /* The value under the key's right name. */
 static void check_under(struct check *check, const struct key *key,
                         const struct entry *entry)
@@ -408,15 +396,13 @@ static const char *find_target(struct check *check, const struct entry *entry)
 
     if (entry->key->kind != NODE_SCALAR || !is_last(check, entry))
         return NULL;
-    key = find_row(check, entry->key->text);
+    key = schema_find_in(check->of, entry->key->text);
     if (key)
         return key->use == KEY_RENAMED ? key->now : NULL;
     if (check->unknown++ >= UNKNOWN_MAX)
         return NULL;
-    return schema_nearest_of(check->rows, check->count, entry->key->text, near, 2,
-                             &exact) == 1
-               ? near[0]
-               : NULL;
+    return schema_nearest_in(check->of, entry->key->text, near, 2, &exact) == 1 ? near[0]
+                                                                                : NULL;
 }
 
 static void check_entry(struct check *check, const struct entry *entry)
@@ -430,7 +416,7 @@ static void check_entry(struct check *check, const struct entry *entry)
     if (!is_last(check, entry) ||
         (!check->block && strcmp(entry->key->text, "trainspool") == 0))
         return;
-    key = find_row(check, entry->key->text);
+    key = schema_find_in(check->of, entry->key->text);
     if (key)
         check_known(check, key, entry);
     else if (check->unknown++ < UNKNOWN_MAX)
@@ -452,7 +438,7 @@ static void check_map(struct check *check)
                 .rule = "TS703",
                 .severity = SEVERITY_ERROR,
                 .message = arena_printf(check->arena, "%zu more keys are no keys %s",
-                                        check->unknown - UNKNOWN_MAX, where_of(check)) });
+                                        check->unknown - UNKNOWN_MAX, check->of->of) });
     check->unknown = 0;
 }
 
@@ -486,8 +472,7 @@ static void check_block(struct check *check)
         return;
     }
     check->map = node_value(block->value);
-    check->rows = schema_block_rows;
-    check->count = schema_block_count;
+    check->of = &schema_block;
     check->block = true;
     check_map(check);
 }
@@ -506,8 +491,7 @@ void schema_check(const struct document *document, struct findings *findings)
     struct check check = { .to = { document, findings },
                            .arena = findings->arena,
                            .map = document->root,
-                           .rows = schema_key_rows,
-                           .count = schema_key_count };
+                           .of = &schema_job };
     const struct entry *marker = NULL;
     enum dialect dialect;
 

@@ -1,18 +1,12 @@
-/* patcher/schema_keys.h - the rows behind schema.h's functions; for schema_*.c and tests.
- */
+/* patcher/schema_keys.h - the sections behind schema.h's functions, a file each; for
+ * schema_*.c and tests. */
 #ifndef PATCHER_SCHEMA_KEYS_H
 #define PATCHER_SCHEMA_KEYS_H
 
 #include "patcher/schema.h"
 
-extern const struct key schema_key_rows[];
-extern const size_t schema_key_count;
-extern const struct key schema_block_rows[];
-extern const size_t schema_block_count;
-
-const struct key *schema_block_find(const char *name);
-/* As schema_nearest, among other rows. */
-size_t schema_nearest_of(const struct key *rows, size_t count, const char *name,
-                         const char **out, size_t room, bool *exact);
+extern const struct keys schema_model_keys, schema_precision_keys, schema_optimizer_keys,
+    schema_data_keys, schema_output_keys, schema_hardware_keys, schema_distill_keys,
+    schema_preference_keys, schema_generate_keys, schema_foreign_keys, schema_block_keys;
 
 #endif

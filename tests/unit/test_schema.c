@@ -3,7 +3,6 @@
 
 #include "patcher/schema.h"
 
-#include "patcher/schema_keys.h"
 #include "patcher/schema_value.h"
 #include "tests/unit/unit.h"
 
@@ -58,24 +57,23 @@ static void assert_only(const struct job *job, const char *rule)
 
 static void test_schema_names_are_unique_and_told(void **state)
 {
-    const struct key *keys;
-    size_t count = schema_keys(&keys);
+    const struct key *key;
+    size_t count = 0;
 
     (void)state;
-    assert_true(count > 400);
-    for (size_t i = 0; i < count; i++) {
-        assert_non_null(keys[i].name);
-        assert_non_null(keys[i].section);
-        assert_non_null(keys[i].help);
-        assert_ptr_equal(schema_find(keys[i].name), &keys[i]);
-        assert_true(strlen(keys[i].name) < 64);
-        if (keys[i].use == KEY_RENAMED)
-            assert_non_null(schema_find(keys[i].now));
-        if (keys[i].use == KEY_FOREIGN)
-            assert_true(keys[i].now || keys[i].instead);
-        if (keys[i].use == KEY_FOREIGN && keys[i].now)
-            assert_non_null(schema_find(keys[i].now));
+    for (; (key = schema_at(&schema_job, count)); count++) {
+        assert_non_null(key->name);
+        assert_non_null(key->help);
+        assert_ptr_equal(schema_find(key->name), key);
+        assert_true(strlen(key->name) < 64);
+        if (key->use == KEY_RENAMED)
+            assert_non_null(schema_find(key->now));
+        if (key->use == KEY_FOREIGN)
+            assert_true(key->now || key->instead);
+        if (key->use == KEY_FOREIGN && key->now)
+            assert_non_null(schema_find(key->now));
     }
+    assert_true(count > 400);
 }
 
 static struct value read_text(const struct key *key, const char *text,
@@ -97,17 +95,15 @@ static void check_preset(const struct key *key, struct arena *arena)
 static void test_schema_presets_are_values(void **state)
 {
     struct arena *arena = arena_new();
-    const struct key *keys;
-    size_t count = schema_keys(&keys);
+    const struct key *key;
 
     (void)state;
-    for (size_t i = 0; i < count; i++)
-        if (keys[i].preset && keys[i].type != KEY_BOOL_OR_TEXT)
-            check_preset(&keys[i], arena);
-    count = schema_block_keys(&keys);
-    for (size_t i = 0; i < count; i++)
-        if (keys[i].preset)
-            check_preset(&keys[i], arena);
+    for (size_t i = 0; (key = schema_at(&schema_job, i)); i++)
+        if (key->preset && key->type != KEY_BOOL_OR_TEXT)
+            check_preset(key, arena);
+    for (size_t i = 0; (key = schema_at(&schema_block, i)); i++)
+        if (key->preset)
+            check_preset(key, arena);
     arena_free(arena);
 }
 
@@ -157,33 +153,30 @@ static void check_binding(const struct key *key, bool block)
 {
     struct job *job = job_new(HEAD);
     struct plan before = job->plan;
-    const struct key *keys;
-    size_t count = schema_keys(&keys);
+    const struct key *other;
     char name[80];
 
     snprintf(name, sizeof(name), "%s%s", block ? "trainspool." : "", key->name);
     assert_true(schema_set(name, other_value(key), job->arena, &job->plan, NULL));
     if (!is_changed(key, &before, &job->plan))
         fail_msg("%s: %s is not bound", name, other_value(key));
-    for (size_t i = 0; i < count; i++)
-        if (keys[i].into && &keys[i] != key && is_changed(&keys[i], &before, &job->plan))
-            fail_msg("%s changes %s", name, keys[i].name);
+    for (size_t i = 0; (other = schema_at(&schema_job, i)); i++)
+        if (other->into && other != key && is_changed(other, &before, &job->plan))
+            fail_msg("%s changes %s", name, other->name);
     job_free(job);
 }
 
 static void test_schema_every_row_binds_its_field(void **state)
 {
-    const struct key *keys;
-    size_t count = schema_keys(&keys);
+    const struct key *key;
 
     (void)state;
-    for (size_t i = 0; i < count; i++)
-        if (keys[i].use == KEY_USED && keys[i].into != 0)
-            check_binding(&keys[i], false);
-    count = schema_block_keys(&keys);
-    for (size_t i = 0; i < count; i++)
-        if (keys[i].use == KEY_USED && keys[i].into != 0)
-            check_binding(&keys[i], true);
+    for (size_t i = 0; (key = schema_at(&schema_job, i)); i++)
+        if (key->use == KEY_USED && key->into != 0)
+            check_binding(key, false);
+    for (size_t i = 0; (key = schema_at(&schema_block, i)); i++)
+        if (key->use == KEY_USED && key->into != 0)
+            check_binding(key, true);
 }
 
 /* ---- Presets and binding ---- */

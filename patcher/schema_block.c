@@ -1,0 +1,51 @@
+/* patcher/schema_block.c - members of the block trainspool:, which no other tool has. */
+#include "config.h"
+
+#include "patcher/schema_rows.h"
+
+static const char *const targets[] = { "native", "external", NULL };
+static const char *const policies[] = { "sound",    "bf16",   "fp32", "noclip",
+                                        "noscaler", "report", NULL };
+static const char *const runners[] = { "local", NULL };
+
+static const struct key rows[] = {
+    { TS_USED("version", KEY_INT, "1"), .min = 1, .max = 1,
+      .help = "of the job's own words; 1" },
+    { TS_USED("policy", KEY_ENUM, "sound"), .values = policies, .into = TS_INTO(policy),
+      .help = "which edits count as right: see POLICIES" },
+    { TS_USED("device", KEY_TEXT, "auto"), .into = TS_INTO(device_wanted),
+      .help = "auto, cpu, cuda, cuda:N, or cuda:N,M for several" },
+    { TS_USED("ranks", KEY_INT, "1"), .min = 1, .max = DEVICE_RANKS_MAX,
+      .into = TS_INTO(ranks),
+      .help =
+          "processes that train one model together, each on a GPU of its own (or, on a "
+          "CPU, with its share of the threads). As under torchrun, the batch of a step "
+          "is per_device_train_batch_size x gradient_accumulation_steps x ranks" },
+    { TS_USED("target", KEY_ENUM, "native"), .values = targets, .later = "external",
+      .help = "native trains here; external checks a job for a Hugging Face script" },
+    { TS_USED("keep", KEY_LIST, NULL), .help = "keys that no patch may change" },
+    { TS_USED("priority", KEY_INT, "0"), .min = -1000, .max = 1000,
+      .into = TS_INTO(priority), .help = "higher ones run first" },
+    { TS_USED("threads", KEY_INT, "0"), .min = 0, .max = 4096, .into = TS_INTO(threads),
+      .help = "threads of the CPU; 0: all that may be used" },
+    { TS_USED("max_retries", KEY_INT, "3"), .min = 0, .max = 1000,
+      .into = TS_INTO(max_retries),
+      .help = "crashes after which it starts again, from a checkpoint" },
+    { TS_USED("timeout", KEY_SECONDS, "0"), .into = TS_INTO(timeout_seconds),
+      .help = "longest run: seconds, or 30m, 12h, 2d; 0: no end" },
+    TS_IDLE("strict_drop", KEY_BOOL, "false",
+            "take the file only when it was renamed in"),
+    TS_IDLE("preflight", KEY_BOOL, "true", "check data and model before waiting"),
+    { .name = "backend",
+      .type = KEY_ENUM,
+      .use = KEY_USED,
+      .preset = "local",
+      .values = runners,
+      .rejects = "mpi slurm",
+      .help = "who runs the job" },
+    TS_IDLE("command", KEY_ANY, NULL, "what target external starts"),
+    TS_IDLE("env", KEY_MAP, NULL, "environment of that command"),
+    { TS_USED("versions", KEY_MAP, NULL),
+      .help = "versions the command runs with, as {transformers: 5.1}" },
+};
+const struct keys schema_block_keys = { "trainspool", rows, TS_COUNT(rows) };
