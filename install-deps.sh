@@ -1,5 +1,6 @@
 #!/bin/sh
-# Install what building and testing trainspool takes, on Debian 12 or a system like it.
+# Install what building trainspool takes, on Debian 12 or a system like it; with --tests, what
+# more its tests compare it with.
 # Does nothing, and needs no rights, where all is there.
 # shellcheck disable=SC2086
 set -eu
@@ -7,6 +8,8 @@ set -eu
 needed='gcc g++ libc6-dev make autoconf automake pkg-config libyaml-dev libjansson-dev libpcre2-dev
         libutf8proc-dev nettle-dev zlib1g-dev libcmocka-dev jq'
 wanted='libdnnl2' # oneDNN, found at run time: faster on a CPU
+# Other readers of YAML and of schemas; tests that miss them skip.
+[ "${1-}" != --tests ] || wanted="$wanted python3 python3-yaml python3-jsonschema"
 
 missing() { # PACKAGES
     for package in "$@"; do

@@ -6,7 +6,7 @@
 set -eu
 cd "$(dirname "$0")"
 
-[ "${1-}" = --no-install ] || ./install-deps.sh
+[ "${1-}" = --no-install ] || ./install-deps.sh --tests
 if [ -f config.status ]; then
     echo 'runtests: this tree was configured in place; run "make distclean" first' >&2
     exit 2

@@ -20,5 +20,6 @@ int cmd_cancel(const struct options *options);
 int cmd_retry(const struct options *options);
 int cmd_devices(const struct options *options);
 int cmd_explain(const struct options *options);
+int cmd_schema(const struct options *options);
 
 #endif

@@ -16,6 +16,7 @@ librunner_a_SOURCES += %D%/cmd_patch.c
 librunner_a_SOURCES += %D%/cmd_plan.c
 librunner_a_SOURCES += %D%/cmd_review.c
 librunner_a_SOURCES += %D%/cmd_run.c
+librunner_a_SOURCES += %D%/cmd_schema.c
 librunner_a_SOURCES += %D%/cmd_status.c
 librunner_a_SOURCES += %D%/cmd_submit.c
 librunner_a_SOURCES += %D%/cmd_watch.c

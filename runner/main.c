@@ -134,6 +134,12 @@ static const struct command commands[] = {
       .takes = TAKES(OPTION_JSON),
       .help = "explain a rule of the findings; without RULE, list them",
       .run = cmd_explain },
+    { .name = "schema",
+      .operands = "",
+      .help = "print the JSON Schema of a job, for editors",
+      .more = "An editor that knows YAML completes keys, shows their help and marks "
+              "mistakes with it.",
+      .run = cmd_schema },
 };
 
 static void print(const struct text *text)

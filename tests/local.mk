@@ -154,6 +154,7 @@ fuzz_tests += %D%/fuzz/fuzz_tokenizer
 # from outside
 EXTRA_DIST += %D%/golden/curve.json %D%/golden/curve.py
 EXTRA_DIST += %D%/cli/lib.sh
+EXTRA_DIST += %D%/cli/schema.py
 script_tests += %D%/cli/chain.t
 script_tests += %D%/cli/check.t
 script_tests += %D%/cli/crash.t
@@ -166,6 +167,7 @@ script_tests += %D%/cli/patch.t
 script_tests += %D%/cli/ranks.t
 script_tests += %D%/cli/readme.t
 script_tests += %D%/cli/run.t
+script_tests += %D%/cli/schema.t
 script_tests += %D%/cli/spool.t
 script_tests += %D%/cli/version.t
 script_tests += %D%/cli/watch.t

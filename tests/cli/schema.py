@@ -1,0 +1,59 @@
+"""Holds `trainspool schema` against `trainspool check`: a YAML reader and a validator that others
+wrote complain of a job exactly where check finds an error in its names or values.
+
+    python3 schema.py TRAINSPOOL JOB...
+"""
+
+import json
+import subprocess
+import sys
+
+import jsonschema
+import yaml
+
+NAMES = {"TS701", "TS702", "TS703", "TS704", "TS705", "TS706", "TS707", "TS008"}
+# What a schema cannot tell: that a text with a comma names several adapters.
+BEYOND = {("TS707", "adapter_name_or_path")}
+
+
+def errors_of_check(trainspool, job):
+    command = [trainspool, "check", "--json", "--device", "A100 80GB", job]
+    out = subprocess.run(command, capture_output=True, text=True).stdout
+    findings = json.loads(out)["findings"]
+    return {
+        (finding["rule"], finding.get("key"))
+        for finding in findings
+        if finding["severity"] == "error" and finding["rule"] in NAMES
+    } - BEYOND
+
+
+def read(job):
+    try:
+        with open(job, encoding="utf-8-sig") as file:
+            return yaml.safe_load(file)
+    except (yaml.YAMLError, UnicodeDecodeError):
+        return None
+
+
+def main(trainspool, jobs):
+    schema = json.loads(subprocess.check_output([trainspool, "schema"]))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    compared, differ = 0, 0
+    for job in jobs:
+        data = read(job)
+        if not isinstance(data, dict):
+            continue
+        ours = errors_of_check(trainspool, job)
+        theirs = [(list(error.absolute_path), error.message[:80])
+                  for error in validator.iter_errors(data)]
+        compared += 1
+        if bool(ours) != bool(theirs):
+            differ += 1
+            print(f"{job}: check finds {sorted(ours, key=str)}, the schema {theirs}")
+    print(f"{compared} jobs compared")
+    return 1 if differ or compared == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))
