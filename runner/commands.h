@@ -1,8 +1,13 @@
-/* runner/commands.h - one function a command; the table of commands is in main.c. */
+/* runner/commands.h - the commands of trainspool: their table, and one function each. */
 #ifndef RUNNER_COMMANDS_H
 #define RUNNER_COMMANDS_H
 
 #include "runner/options.h"
+
+/* In the order in which a person meets them; NULL: past the end. */
+const struct command *commands_at(size_t at);
+/* NULL: no such command. */
+const struct command *commands_find(const char *name);
 
 /* Each returns the exit status. */
 int cmd_check(const struct options *options);
@@ -21,5 +26,6 @@ int cmd_retry(const struct options *options);
 int cmd_devices(const struct options *options);
 int cmd_explain(const struct options *options);
 int cmd_schema(const struct options *options);
+int cmd_completion(const struct options *options);
 
 #endif

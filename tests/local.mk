@@ -157,6 +157,7 @@ EXTRA_DIST += %D%/cli/lib.sh
 EXTRA_DIST += %D%/cli/schema.py
 script_tests += %D%/cli/chain.t
 script_tests += %D%/cli/check.t
+script_tests += %D%/cli/completion.t
 script_tests += %D%/cli/crash.t
 script_tests += %D%/cli/cuda_code.t
 script_tests += %D%/cli/gpu.t
