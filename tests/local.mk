@@ -161,6 +161,7 @@ script_tests += %D%/cli/completion.t
 script_tests += %D%/cli/crash.t
 script_tests += %D%/cli/cuda_code.t
 script_tests += %D%/cli/gpu.t
+script_tests += %D%/cli/hooks.t
 script_tests += %D%/cli/manual.t
 script_tests += %D%/cli/broken.t
 script_tests += %D%/cli/samples.t
