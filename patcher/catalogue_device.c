@@ -54,6 +54,7 @@ static const struct rule rows[] = {
       .title = "more ranks than GPUs",
       .severity = SEVERITY_ERROR,
       .run = rule_ranks,
+      .target = RULE_NATIVE,
       .explain =
           "Each rank trains on a GPU of its own, and GPUs that train together are of one "
           "compute capability. Two processes on one GPU would take turns and need twice "

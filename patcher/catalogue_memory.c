@@ -50,6 +50,7 @@ static const struct rule rows[] = {
       .title = "an 8-bit or paged Adam",
       .severity = SEVERITY_WARNING,
       .run = rule_optimizer,
+      .target = RULE_NATIVE,
       .explain =
           "Moments are float32 here: 8 bytes a trained weight. With lora that is little. "
           "The file stays as it is; `plan` shows the memory.",

@@ -102,6 +102,7 @@ static const struct rule rows[] = {
       .title = "a float16 base under LoRA",
       .severity = SEVERITY_INFO,
       .run = rule_fp16_base,
+      .target = RULE_NATIVE,
       .explain =
           "Frozen weights have no gradient, so the loss scaler never sees them. The "
           "adapters are float32 here, and in PEFT since 0.12. Half the memory of a "
@@ -113,6 +114,7 @@ static const struct rule rows[] = {
       .severity = SEVERITY_ERROR,
       .apply = APPLY_SAFE,
       .run = rule_dtype_auto,
+      .target = RULE_EXTERNAL,
       .explain =
           "Since version 5, from_pretrained takes the format of the files where none is "
           "given. A float16 checkpoint, such as opt-125m, then has float16 weights to "

@@ -117,6 +117,7 @@ static const struct rule rows[] = {
       .severity = SEVERITY_WARNING,
       .apply = APPLY_SAFE,
       .run = rule_exponents,
+      .target = RULE_EXTERNAL,
       .explain =
           "For PyYAML `2e-5` and `1.0e4` are texts: it wants a point and a signed "
           "exponent. The text then fails deep in the optimizer. For target: external the "

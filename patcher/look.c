@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/size.h"
+#include "patcher/environment.h"
 #include "patcher/rules.h"
 #include "patcher/schema.h"
 #include "precision/probe.h"
@@ -106,6 +107,23 @@ static void read_model(struct looker *looker, const char *path)
     safetensors_close(set);
 }
 
+/* ---- The packages of another program ---- */
+
+/* The text is bound anew at each look, the folder is read once. */
+static void read_versions(struct looker *looker, struct look *look)
+{
+    struct versions *installed = &looker->installed;
+
+    environment_bind(&look->document, look->plan.dir, looker->arena, &look->versions);
+    if (!look->plan.external || !look->versions.folder)
+        return;
+    if (!installed->folder || strcmp(installed->folder, look->versions.folder) != 0) {
+        *installed = (struct versions) { .folder = look->versions.folder };
+        environment_read(looker->arena, installed);
+    }
+    versions_add(&look->versions, installed);
+}
+
 /* ---- The plan ---- */
 
 static void bind(const struct looker *looker, struct look *look)
@@ -146,6 +164,7 @@ void look_at(struct looker *looker, const char *data, size_t len, struct look *o
     bind(looker, out);
     read_model(looker, out->plan.model_name_or_path);
     out->plan.request.checkpoint = looker->checkpoint;
+    read_versions(looker, out);
     rules_run(&(struct rule_context) {
         .document = &out->document,
         .plan = &out->plan,
@@ -153,6 +172,7 @@ void look_at(struct looker *looker, const char *data, size_t len, struct look *o
         .options = looker->options,
         .model = looker->model,
         .checkpoint = looker->checkpoint,
+        .versions = &out->versions,
         .available = find_limit(&out->plan, looker->options->device),
         .findings = &out->findings,
         .arena = looker->arena,

@@ -6,6 +6,7 @@
 #define PATCHER_LOOK_H
 
 #include "patcher/patcher.h"
+#include "patcher/versions.h"
 #include "train/model_config.h"
 
 /* What several looks at texts of one job share. */
@@ -15,12 +16,14 @@ struct looker {
     const char *model_path; /* the folder that was read last, or NULL */
     const struct model_config *model; /* NULL: it has no config.json that can be read */
     enum format checkpoint; /* what its files hold; FORMAT_COUNT: not known */
+    struct versions installed; /* in the environment read last */
 };
 
 struct look {
     struct document document;
     struct findings findings; /* places are those of this text */
     struct plan plan;         /* as the document says; precision not decided */
+    struct versions versions; /* of an external job's packages */
     bool is_job, has_plan;
 };
 

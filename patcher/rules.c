@@ -19,7 +19,7 @@ static const struct rules *const families[] = {
     ['0' - '0'] = &catalogue_text,      ['1' - '0'] = &catalogue_precision,
     ['2' - '0'] = &catalogue_device,    ['3' - '0'] = &catalogue_memory,
     ['4' - '0'] = &catalogue_optimizer, ['6' - '0'] = &catalogue_renames,
-    ['7' - '0'] = &catalogue_names,
+    ['7' - '0'] = &catalogue_names,     ['8' - '0'] = &catalogue_versions,
 };
 
 size_t rules_count(void)
@@ -63,10 +63,18 @@ const struct rule *rules_find(const char *id)
 /* The text, names, renames, then the device, then precision and what follows from it. */
 static const char run_order[] = "0762143589";
 
+const char *const rule_targets[3] = { "all", "native", "external" };
+
+static bool is_for(const struct rule *rule, const struct rule_context *context)
+{
+    return rule->target == RULE_BOTH ||
+           (rule->target == RULE_EXTERNAL) == context->plan->external;
+}
+
 static void run_family(struct rule_context *context, const struct rules *family)
 {
     for (size_t i = 0; family && i < family->count; i++)
-        if (family->list[i].run)
+        if (family->list[i].run && is_for(&family->list[i], context))
             family->list[i].run(context);
 }
 

@@ -4,6 +4,7 @@
 
 #include "patcher/finding.h"
 #include "patcher/patcher.h"
+#include "patcher/versions.h"
 #include "train/model_config.h"
 
 /* What a rule may look at; it adds findings and nothing else. */
@@ -14,16 +15,22 @@ struct rule_context {
     const struct patch_options *options;
     const struct model_config *model; /* NULL: no readable model folder */
     enum format checkpoint;           /* of the model's files; FORMAT_COUNT: not known */
+    const struct versions *versions;  /* of an external job's packages; never NULL */
     uint64_t available;               /* bytes the job may use; 0: not known */
     struct findings *findings;
     struct arena *arena;
 };
+
+/* Jobs that a rule looks at: all, those trained here, or those of another program. */
+enum rule_target { RULE_BOTH, RULE_NATIVE, RULE_EXTERNAL };
+extern const char *const rule_targets[3];
 
 struct rule {
     const char *id;         /* "TS105" */
     const char *title;      /* a short phrase: what it looks for */
     enum severity severity; /* as it mostly is; a finding may differ */
     enum apply apply;
+    enum rule_target target;
     void (*run)(
         struct rule_context *context); /* NULL: found elsewhere (document, schema) */
     const char *explain; /* what, why, cost, what to do instead; paragraphs */

@@ -179,8 +179,7 @@ void rule_ranks(struct rule_context *context)
     const struct entry *block = document_find(context->document, "trainspool");
     const struct entry *entry =
         block ? node_find(node_value(block->value), "ranks") : NULL;
-    const char *trouble =
-        entry && !context->plan->external ? ranks_trouble(context) : NULL;
+    const char *trouble = entry ? ranks_trouble(context) : NULL;
 
     if (trouble)
         propose_remark(

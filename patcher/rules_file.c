@@ -34,8 +34,6 @@ void rule_exponents(struct rule_context *context)
     const struct proposal to = rule_proposal(context);
     const struct node *root = context->document->root;
 
-    if (!context->plan->external)
-        return;
     for (size_t i = 0; i < root->count; i++) {
         const struct entry *entry = &root->entries[i];
         const struct node *value = node_value(entry->value);

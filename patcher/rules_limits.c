@@ -136,8 +136,8 @@ void rule_optimizer(struct rule_context *context)
     for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++)
         if (strcmp(name, same[i]) == 0)
             return;
-    if (context->plan->external || (!strstr(name, "adamw") || strstr(name, "galore") ||
-                                    strstr(name, "apollo") || strstr(name, "grok")))
+    if (!strstr(name, "adamw") || strstr(name, "galore") || strstr(name, "apollo") ||
+        strstr(name, "grok"))
         return;
     rule_tell(context,
               &(struct finding) {

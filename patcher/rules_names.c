@@ -47,6 +47,25 @@ static void several_adapters(struct rule_context *context)
                   "adapter_name_or_path");
 }
 
+/* What another program trains is looked at and mended here, and no more. */
+static void not_trained_here(struct rule_context *context)
+{
+    const struct proposal to = rule_proposal(context);
+    const struct entry *block = document_find(context->document, "trainspool");
+
+    if (!context->plan->external || !context->options->will_run)
+        return;
+    propose_remark(
+        &to,
+        &(struct finding) {
+            .rule = "TS707",
+            .severity = SEVERITY_ERROR,
+            .message = "target: external is a job of another program: it is checked and "
+                       "patched here, and that program trains it",
+            .note = "start that program yourself; target: native trains here" },
+        node_find(node_value(block->value), "target"));
+}
+
 /* A name that training would not know either. */
 static void unknown_template(struct rule_context *context)
 {
@@ -78,6 +97,7 @@ void rule_later(struct rule_context *context)
     for (size_t i = 0; block && (key = schema_at(&schema_block, i)); i++)
         if (key->later && (entry = node_find(node_value(block->value), key->name)))
             check_later(context, key, entry);
+    not_trained_here(context);
     several_adapters(context);
     unknown_template(context);
 }

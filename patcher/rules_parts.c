@@ -5,7 +5,6 @@
 
 #include "patcher/schema.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 const struct entry *rule_line(const struct rule_context *context, const char *key)
@@ -87,16 +86,6 @@ const char *rule_device(const struct rule_context *context)
                             device->ordinal, device->name, capability);
     return arena_printf(context->arena, "%s, compute capability %s", device->name,
                         capability);
-}
-
-int rule_version(const struct rule_context *context, const char *package)
-{
-    const struct entry *block = document_find(context->document, "trainspool"), *entry;
-
-    if (!block || !(entry = node_find(node_value(block->value), "versions")) ||
-        !(entry = node_find(node_value(entry->value), package)))
-        return -1;
-    return atoi(node_value(entry->value)->text);
 }
 
 struct proposal rule_proposal(const struct rule_context *context)

@@ -14,6 +14,7 @@ extern const struct rules catalogue_memory;
 extern const struct rules catalogue_optimizer;
 extern const struct rules catalogue_renames;
 extern const struct rules catalogue_names;
+extern const struct rules catalogue_versions;
 
 /* One a row of the catalogue, by number.  The others are found by look.c
  * (the text), patcher.c (the file) and schema_check.c (names and values). */
@@ -51,6 +52,7 @@ void rule_wanted_device(struct rule_context *context);   /* TS705 */
 void rule_later(struct rule_context *context);           /* TS707 */
 void rule_paths(struct rule_context *context);           /* TS710 */
 void rule_missing(struct rule_context *context);         /* TS713 */
+void rule_versions(struct rule_context *context);        /* TS702-704, TS713, TS809 */
 
 /* ---- Looking ---- */
 
@@ -72,9 +74,19 @@ bool rule_half_trainables(const struct rule_context *context);
 bool rule_wants_fp16(const struct rule_context *context);
 /* "TITAN RTX, compute capability 7.5"; NULL without a device. */
 const char *rule_device(const struct rule_context *context);
-/* A version the job says its script runs with: `trainspool: {versions:
- * {transformers: 5.1}}`; major number, -1: not said. */
-int rule_version(const struct rule_context *context, const char *package);
+/*
+ * Packages of an external job (rules_versions.c).  A bound is written as PEP 440 has it;
+ * `5.0.0.dev0` lets release candidates of 5 in.  Where the version is not known both
+ * answer false: a rule that asks stays silent.
+ */
+bool rule_version_from(const struct rule_context *context, enum package package,
+                       const char *least);
+bool rule_version_below(const struct rule_context *context, enum package package,
+                        const char *bound);
+/* "transformers 5.1 (trainspool.versions)"; NULL where it is not known. */
+const char *rule_version(const struct rule_context *context, enum package package);
+/* A variable of the environment that trainspool.env gives the script; or NULL. */
+const struct entry *rule_variable(const struct rule_context *context, const char *name);
 
 /* ---- Telling ---- */
 

@@ -246,9 +246,8 @@ void rule_fp16_base(struct rule_context *context)
         request->model_dtype == DTYPE_FLOAT16 ||
         (request->model_dtype == DTYPE_AUTO && context->checkpoint == FORMAT_FP16);
 
-    if (context->plan->method != METHOD_LORA || context->plan->external || !half ||
-        !is_on(request->fp16) || rule_on_cpu(context) ||
-        rule_is_policy(context, POLICY_FP32) ||
+    if (context->plan->method != METHOD_LORA || !half || !is_on(request->fp16) ||
+        rule_on_cpu(context) || rule_is_policy(context, POLICY_FP32) ||
         (rule_is_policy(context, POLICY_BF16) && rule_capability(context) >= 80))
         return;
     rule_tell(context,
@@ -274,7 +273,7 @@ void rule_dtype_auto(struct rule_context *context)
         .note = KEEPS_THE_REST,
     };
 
-    if (!context->plan->external || rule_version(context, "transformers") < 5 ||
+    if (!rule_version_from(context, PACKAGE_TRANSFORMERS, "5.0.0.dev0") ||
         context->plan->request.model_dtype != DTYPE_AUTO ||
         !rule_half_trainables(context) || !is_on(context->plan->request.fp16))
         return;

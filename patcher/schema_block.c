@@ -21,7 +21,7 @@ static const struct key rows[] = {
           "processes that train one model together, each on a GPU of its own (or, on a "
           "CPU, with its share of the threads). As under torchrun, the batch of a step "
           "is per_device_train_batch_size x gradient_accumulation_steps x ranks" },
-    { TS_USED("target", KEY_ENUM, "native"), .values = targets, .later = "external",
+    { TS_USED("target", KEY_ENUM, "native"), .values = targets,
       .help = "native trains here; external checks a job for a Hugging Face script" },
     { TS_USED("keep", KEY_LIST, NULL), .help = "keys that no patch may change" },
     { TS_USED("priority", KEY_INT, "0"), .min = -1000, .max = 1000,
@@ -44,8 +44,11 @@ static const struct key rows[] = {
       .rejects = "mpi slurm",
       .help = "who runs the job" },
     TS_IDLE("command", KEY_ANY, NULL, "what target external starts"),
-    TS_IDLE("env", KEY_MAP, NULL, "environment of that command"),
+    TS_IDLE("env", KEY_ANY, NULL,
+            "Python environment of that command: its folder, or a map of variables, of "
+            "which VIRTUAL_ENV or CONDA_PREFIX names the folder"),
     { TS_USED("versions", KEY_MAP, NULL),
-      .help = "versions the command runs with, as {transformers: 5.1}" },
+      .help = "versions of the packages that an external job runs with, as {torch: 2.4, "
+              "transformers: 5.1}; those that are not given are read from env" },
 };
 const struct keys schema_block_keys = { "trainspool", rows, TS_COUNT(rows) };

@@ -17,6 +17,12 @@ static const char *const apply_sentences[] = {
     [APPLY_SAFE] = "an edit, made by trainspool patch",
 };
 
+static const char *const target_sentences[] = {
+    [RULE_BOTH] = NULL,
+    [RULE_NATIVE] = "trained here",
+    [RULE_EXTERNAL] = "of another program: trainspool: {target: external}",
+};
+
 static json_t *rule_object(const struct rule *rule)
 {
     json_t *object = json_object();
@@ -25,6 +31,7 @@ static json_t *rule_object(const struct rule *rule)
     json_object_set_new(object, "title", report_json_string(rule->title));
     json_object_set_new(object, "severity", json_string(severity_names[rule->severity]));
     json_object_set_new(object, "applicability", json_string(apply_names[rule->apply]));
+    json_object_set_new(object, "target", json_string(rule_targets[rule->target]));
     json_object_set_new(object, "explain", report_json_string(rule->explain));
     json_object_set_new(object, "source", report_json_string(rule->source));
     return object;
@@ -38,6 +45,8 @@ static void explain(struct report *report, const struct rule *rule)
     text_addf(&out, "%s: %s\n\n", rule->id, rule->title);
     text_addf(&out, "severity  %s\naction    %s\n", severity_names[rule->severity],
               apply_sentences[rule->apply]);
+    if (target_sentences[rule->target])
+        text_addf(&out, "jobs      %s\n", target_sentences[rule->target]);
     if (rule->explain) {
         text_addc(&out, '\n');
         options_wrap(rule->explain, 0, WIDTH, &out);

@@ -111,6 +111,7 @@ unit_tests += %D%/unit/test_corpus
 unit_tests += %D%/unit/test_diff
 unit_tests += %D%/unit/test_document
 unit_tests += %D%/unit/test_edits
+unit_tests += %D%/unit/test_environment
 unit_tests += %D%/unit/test_finding
 unit_tests += %D%/unit/test_job_manual
 unit_tests += %D%/unit/test_jobfile
@@ -128,6 +129,7 @@ unit_tests += %D%/unit/test_schema
 unit_tests += %D%/unit/test_setting
 unit_tests += %D%/unit/test_settle
 unit_tests += %D%/unit/test_spans
+unit_tests += %D%/unit/test_versions
 
 # runner
 unit_tests += %D%/unit/test_drop
