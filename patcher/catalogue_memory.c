@@ -46,6 +46,21 @@ static const struct rule rows[] = {
           "checkpointing is on here. Keep the one you mean. Neither has to do with the "
           "loss scaler's error.",
       .source = "LLaMA-Factory model_args.py; TrainingArguments" },
+    { .id = "TS306",
+      .title = "a batch of the evaluation is larger than one of the training",
+      .severity = SEVERITY_WARNING,
+      .apply = APPLY_UNSAFE,
+      .run = rule_eval_batch,
+      .explain =
+          "The preset of per_device_eval_batch_size is 8, whatever the training's batch is. "
+          "A script that trains with 1 sample at once and evaluates with 8 may run out of "
+          "memory at its first evaluation, hours later. Logits are the large part: batch x "
+          "cutoff_len x vocabulary numbers.\n\n"
+          "Trained here, an evaluation that would want more memory than the training takes "
+          "smaller batches by itself, so it is only information. `--unsafe` makes both "
+          "equal. The evaluation loss is a mean over tokens and stays the same but for "
+          "rounding.",
+      .source = "transformers training_args.py: presets; train/run.c: eval_size" },
     { .id = "TS307",
       .title = "an 8-bit or paged Adam",
       .severity = SEVERITY_WARNING,
@@ -55,6 +70,56 @@ static const struct rule rows[] = {
           "Moments are float32 here: 8 bytes a trained weight. With lora that is little. "
           "The file stays as it is; `plan` shows the memory.",
       .source = "train/optimizer.c" },
-
+    { .id = "TS308",
+      .title = "cutoff_len is beyond the model's positions",
+      .severity = SEVERITY_WARNING,
+      .run = rule_positions,
+      .explain =
+          "max_position_embeddings of config.json is the longest text the model was made "
+          "for. With rotary positions (Llama, Qwen) a longer one runs, at angles it never "
+          "saw, and the loss behind that point is high. With learned positions (GPT-2) "
+          "there is no row to read, and a script fails with an index out of range.\n\n"
+          "Samples that are shorter are not concerned, so this may be harmless: look at the "
+          "longest sample in train.log. Else lower cutoff_len, or take a model that was "
+          "extended (rope_scaling in its config.json). cutoff_len is never changed by a "
+          "patch.",
+      .source = "config.json of the model; train/rope.c" },
+    { .id = "TS310",
+      .title = "the batch cannot be split without changing the loss",
+      .severity = SEVERITY_WARNING,
+      .run = rule_batch_loss,
+      .explain =
+          "Most losses are a mean over samples or tokens, and accumulating 4 micro batches "
+          "of 2 is the same as one of 8. KTO is not such a loss: it compares each sample "
+          "with a reference point that is estimated from the others of its micro batch. "
+          "auto_find_batch_size makes the micro batch smaller when memory runs out, and so "
+          "changes what is minimised, silently. For the same reason TS302 offers no split "
+          "of such a job.\n\n"
+          "Find the batch that fits once and write it into the file.",
+      .source = "KTO, arXiv 2402.01306, the reference point; accelerate utils/memory.py" },
+    { .id = "TS311",
+      .title = "activations are offloaded without checkpointing",
+      .severity = SEVERITY_ERROR,
+      .run = rule_offloading,
+      .explain =
+          "Offloading moves the activations that checkpointing keeps, one a layer, to the "
+          "host's memory while they are not needed. Without checkpointing every activation "
+          "would have to go there and come back, so torchtune and Axolotl refuse the pair. "
+          "Turn checkpointing on, or offloading off. A native run has no offloading; "
+          "checkpointing alone is usually enough.",
+      .source = "torchtune recipes; Axolotl schemas/validation.py" },
+    { .id = "TS313",
+      .title = "the disk has no room for the checkpoints",
+      .severity = SEVERITY_WARNING,
+      .run = rule_disk,
+      .explain =
+          "A checkpoint holds the trained weights and Adam's two moments of them: 12 bytes "
+          "a trained parameter, with freeze also the frozen weights. One more than "
+          "save_total_limit lie there for a moment, since an old one goes only after the "
+          "new one is whole, and the model itself comes last. save_total_limit 0 keeps all. "
+          "What that takes is compared with what is free where output_dir is.\n\n"
+          "A full disk does not end a run here: the last good checkpoint stays, and it is "
+          "tried again. But what is trained since then can be lost.",
+      .source = "train/checkpoint.c, train/shapes.h; statvfs of output_dir" },
 };
 const struct rules catalogue_memory = { rows, TS_COUNT(rows) };

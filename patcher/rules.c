@@ -18,8 +18,9 @@
 static const struct rules *const families[] = {
     ['0' - '0'] = &catalogue_text,      ['1' - '0'] = &catalogue_precision,
     ['2' - '0'] = &catalogue_device,    ['3' - '0'] = &catalogue_memory,
-    ['4' - '0'] = &catalogue_optimizer, ['6' - '0'] = &catalogue_renames,
-    ['7' - '0'] = &catalogue_names,     ['8' - '0'] = &catalogue_versions,
+    ['4' - '0'] = &catalogue_optimizer, ['5' - '0'] = &catalogue_saving,
+    ['6' - '0'] = &catalogue_renames,   ['7' - '0'] = &catalogue_names,
+    ['8' - '0'] = &catalogue_versions,
 };
 
 size_t rules_count(void)

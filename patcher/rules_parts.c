@@ -3,6 +3,7 @@
 
 #include "patcher/rules_parts.h"
 
+#include "patcher/scalar.h"
 #include "patcher/schema.h"
 
 #include <string.h>
@@ -23,6 +24,14 @@ const struct entry *rule_entry(const struct rule_context *context, const char *k
     const struct entry *entry = rule_line(context, key);
 
     return entry && !node_is_null(entry->value) ? entry : NULL;
+}
+
+bool rule_is_true(const struct rule_context *context, const char *key)
+{
+    const struct entry *entry = rule_entry(context, key);
+    bool value;
+
+    return entry && scalar_bool(entry->value, &value) != SCALAR_WRONG && value;
 }
 
 bool rule_on_gpu(const struct rule_context *context)

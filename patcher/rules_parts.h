@@ -12,6 +12,7 @@ extern const struct rules catalogue_precision;
 extern const struct rules catalogue_device;
 extern const struct rules catalogue_memory;
 extern const struct rules catalogue_optimizer;
+extern const struct rules catalogue_saving;
 extern const struct rules catalogue_renames;
 extern const struct rules catalogue_names;
 extern const struct rules catalogue_versions;
@@ -42,12 +43,22 @@ void rule_p100(struct rule_context *context);            /* TS204 */
 void rule_ranks(struct rule_context *context);           /* TS207 */
 void rule_memory(struct rule_context *context);          /* TS301, TS302 */
 void rule_checkpointing(struct rule_context *context);   /* TS303 */
+void rule_eval_batch(struct rule_context *context);      /* TS306 */
 void rule_optimizer(struct rule_context *context);       /* TS307 */
+void rule_positions(struct rule_context *context);       /* TS308 */
+void rule_batch_loss(struct rule_context *context);      /* TS310 */
+void rule_offloading(struct rule_context *context);      /* TS311 */
+void rule_disk(struct rule_context *context);            /* TS313 */
 void rule_null_clip(struct rule_context *context);       /* TS401 */
 void rule_no_clip(struct rule_context *context);         /* TS402 */
 void rule_negative_clip(struct rule_context *context);   /* TS403 */
 void rule_policy_noclip(struct rule_context *context);   /* TS404 */
 void rule_rates(struct rule_context *context);           /* TS410 */
+void rule_best(struct rule_context *context);            /* TS506 */
+void rule_eval_data(struct rule_context *context);       /* TS507 */
+void rule_streaming(struct rule_context *context);       /* TS508 */
+void rule_two_ends(struct rule_context *context);        /* TS509 */
+void rule_half_steps(struct rule_context *context);      /* TS511 */
 void rule_wanted_device(struct rule_context *context);   /* TS705 */
 void rule_later(struct rule_context *context);           /* TS707 */
 void rule_paths(struct rule_context *context);           /* TS710 */
@@ -60,6 +71,13 @@ void rule_versions(struct rule_context *context);        /* TS702-704, TS713, TS
 const struct entry *rule_entry(const struct rule_context *context, const char *key);
 /* The same where null counts as there: a line that a value can be put into. */
 const struct entry *rule_line(const struct rule_context *context, const char *key);
+/* A key that is there and says true. */
+bool rule_is_true(const struct rule_context *context, const char *key);
+/* Is anything evaluated?  *key is what asks for it. */
+bool rule_evaluates(const struct rule_context *context, const char **key);
+/* Does the loss of a sample depend on the others of its micro batch (KTO)?  Then batch and
+ * accumulation cannot be traded for each other.  *key says so. */
+bool rule_loss_of_batch(const struct rule_context *context, const char **key);
 /* A GPU, known. */
 bool rule_on_gpu(const struct rule_context *context);
 /* 10 * major + minor of a known GPU; 0. */
