@@ -1,15 +1,19 @@
 # make bench: products, other operations, training steps, drop to start, as tables.
 
-bench_programs = %D%/bench_cuda_attention %D%/bench_ops %D%/bench_products %D%/bench_start %D%/bench_train
+bench_programs = %D%/bench_check %D%/bench_cuda_attention %D%/bench_ops %D%/bench_products \
+	%D%/bench_start %D%/bench_train
 if HAVE_CUDA
 bench_programs += %D%/bench_cuda_ops
 endif
 EXTRA_PROGRAMS = $(bench_programs)
 EXTRA_DIST += %D%/gpu_floors.py
+EXTRA_DIST += %D%/peer_check.py
 EXTRA_DIST += %D%/peer_torch.py
 CLEANFILES += $(EXTRA_PROGRAMS)
 
 BENCH_LIBS = $(LAYERS) $(LIBRARY_LIBS) $(CUDA_LIBS)
+bench_bench_check_SOURCES = %D%/bench_check.c
+bench_bench_check_LDADD = $(BENCH_LIBS)
 bench_bench_cuda_attention_SOURCES = %D%/bench_cuda_attention.c %D%/target.c %D%/target.h
 bench_bench_cuda_attention_LDADD = $(BENCH_LIBS)
 bench_bench_cuda_ops_SOURCES = %D%/bench_cuda_ops.c %D%/target.c %D%/target.h
@@ -33,3 +37,6 @@ bench: $(bin_PROGRAMS) $(bench_programs)
 	%D%/bench_train
 	@echo
 	%D%/bench_start $(top_builddir) $(top_srcdir)
+	@echo
+	%D%/bench_check $(top_builddir) $(top_srcdir)
+	@test -z "$(PEERS)" || python3 $(srcdir)/%D%/peer_check.py ./trainspool $(PEERS)
