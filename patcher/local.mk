@@ -53,6 +53,7 @@ libpatcher_a_SOURCES += %D%/schema_generate.c
 libpatcher_a_SOURCES += %D%/schema_hardware.c
 libpatcher_a_SOURCES += %D%/schema_json.c %D%/schema_json.h
 libpatcher_a_SOURCES += %D%/schema_keys.c %D%/schema_keys.h
+libpatcher_a_SOURCES += %D%/schema_members.c
 libpatcher_a_SOURCES += %D%/schema_model.c
 libpatcher_a_SOURCES += %D%/schema_optimizer.c
 libpatcher_a_SOURCES += %D%/schema_output.c

@@ -34,6 +34,8 @@ enum key_use {
     KEY_FOREIGN   /* of another tool: TS706 or import */
 };
 
+struct vocabulary;
+
 struct key {
     const char *name;
     enum key_type type;
@@ -49,9 +51,11 @@ struct key {
     const char *harmless; /* of KEY_REJECTED, KEY_IGNORED: values that are fine besides
                              the preset, null and false; separated by blanks */
     const char *now;      /* of KEY_RENAMED, KEY_FOREIGN: the name here, or NULL */
-    const char *rule;     /* of KEY_RENAMED: the rule that renames it; NULL: an alias */
-    const char *instead;  /* of KEY_REJECTED, KEY_FOREIGN: what to do; or NULL */
-    bool secret;          /* never printed */
+    const char *rule;     /* of KEY_RENAMED: the rule that renames it; NULL: an alias; of
+                             others:     the rule that tells of it, instead of TS708 */
+    const struct vocabulary *members; /* of KEY_MAP, KEY_ANY: names in a map; NULL: any */
+    const char *instead; /* of KEY_REJECTED, KEY_FOREIGN: what to do; or NULL */
+    bool secret;         /* never printed */
     size_t into; /* offsetof(struct plan, ...), for KEY_USED; 0: schema_bind itself
                     knows where (several keys make one field) */
     const char *help;
@@ -67,6 +71,7 @@ struct keys {
 /* The keys that one map may have. */
 struct vocabulary {
     const char *of;                     /* "of a job" */
+    bool open;                          /* other names may be right: a warning */
     const struct keys *const *sections; /* NULL-ended */
 };
 

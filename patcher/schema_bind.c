@@ -79,36 +79,6 @@ static void bind_special(const struct binding *binding, const struct key *key,
             specials[i].bind(binding, value);
 }
 
-static const struct member {
-    const char *name;
-    bool whole;
-    size_t into;
-} members[] = {
-    { "min_lr", false, offsetof(struct plan, schedule_min_lr) },
-    { "min_lr_rate", false, offsetof(struct plan, schedule_min_lr_rate) },
-    { "power", false, offsetof(struct plan, schedule_power) },
-    { "num_cycles", false, offsetof(struct plan, schedule_num_cycles) },
-    { "lr_end", false, offsetof(struct plan, schedule_lr_end) },
-    { "num_decay_steps", true, offsetof(struct plan, schedule_decay_steps) },
-    { "num_stable_steps", true, offsetof(struct plan, schedule_stable_steps) },
-};
-
-/* lr_scheduler_kwargs: what is not known has no effect (schema_check tells). */
-static void bind_schedule(struct plan *plan, const struct node *map)
-{
-    for (size_t i = 0; i < TS_COUNT(members); i++) {
-        const struct entry *entry = node_find(map, members[i].name);
-        double number;
-
-        if (!entry || scalar_number(entry->value, &number) == SCALAR_WRONG)
-            continue;
-        if (members[i].whole)
-            *(int64_t *)((char *)plan + members[i].into) = (int64_t)number;
-        else
-            *(double *)((char *)plan + members[i].into) = number;
-    }
-}
-
 /* ---- One key ---- */
 
 static void bind_scale(struct plan *plan, const struct value *value)
@@ -168,6 +138,9 @@ static void bind_field(const struct binding *binding, const struct key *key,
     }
 }
 
+static void bind_members(const struct binding *binding, const struct vocabulary *of,
+                         const struct node *map);
+
 static void bind_node(const struct binding *binding, const struct key *key,
                       const struct node *node)
 {
@@ -181,12 +154,24 @@ static void bind_node(const struct binding *binding, const struct key *key,
     if (value.state != VALUE_GOOD && value.state != VALUE_LATER &&
         value.state != VALUE_IDLE)
         return;
-    if (strcmp(key->name, "lr_scheduler_kwargs") == 0)
-        bind_schedule(binding->plan, node_value(node));
+    if (key->members)
+        bind_members(binding, key->members, value_map(node, binding->arena));
     else if (key->into == 0)
         bind_special(binding, key, &value);
     else if (key->type != KEY_ENUM || value.index >= 0)
         bind_field(binding, key, &value);
+}
+
+/* What is not known has no effect; schema_check tells. */
+static void bind_members(const struct binding *binding, const struct vocabulary *of,
+                         const struct node *map)
+{
+    const struct entry *entry;
+    const struct key *key;
+
+    for (size_t i = 0; map && (key = schema_at(of, i)); i++)
+        if (key->use == KEY_USED && (entry = node_find(map, key->name)))
+            bind_node(binding, key, entry->value);
 }
 
 static void bind_text(const struct binding *binding, const struct key *key,

@@ -18,7 +18,8 @@ struct check {
     struct arena *arena;
     const struct node *map; /* the root, or the block */
     const struct vocabulary *of;
-    bool block;               /* in `trainspool:`: cannot be edited */
+    const char *path;         /* of the map: "lr_scheduler_kwargs.", "" of the root */
+    bool nested;              /* not of the root: cannot be edited */
     bool external;            /* another program's business what it does */
     const char **targets;     /* of each row of map: the name it should have, or NULL */
     const struct entry *idle; /* the first key without effect */
@@ -80,8 +81,10 @@ static void remark_name(const struct check *check, const char *rule,
                         const struct entry *entry, const char *message)
 {
     propose_key_remark(&check->to,
-                       &(struct finding) {
-                           .rule = rule, .severity = SEVERITY_ERROR, .message = message },
+                       &(struct finding) { .rule = rule,
+                                           .severity = check->of->open ? SEVERITY_WARNING
+                                                                       : SEVERITY_ERROR,
+                                           .message = message },
                        entry);
 }
 
@@ -114,7 +117,8 @@ static void rename_to(const struct check *check, const struct entry *entry,
                       const char *name, bool exact)
 {
     struct finding finding = { .rule = exact ? "TS701" : "TS702",
-                               .severity = SEVERITY_ERROR,
+                               .severity =
+                                   check->of->open ? SEVERITY_WARNING : SEVERITY_ERROR,
                                .apply = exact ? APPLY_SAFE : APPLY_UNSAFE,
                                .note = "the value stays" };
     const char *written = visible(check, entry->key->text);
@@ -127,7 +131,7 @@ static void rename_to(const struct check *check, const struct entry *entry,
         finding.message =
             arena_printf(check->arena, "%s is no key %s; did you mean %s%s?", written,
                          check->of->of, name, taken ? ", which is given too" : "");
-    if (check->block || taken) {
+    if (check->nested || taken) {
         finding.note = NULL;
         propose_key_remark(&check->to, &finding, entry);
     } else {
@@ -143,7 +147,7 @@ static void check_unknown(const struct check *check, const struct entry *entry)
     size_t count = schema_nearest_in(check->of, name, near, 4, &exact);
     const char *where = check->of->of;
 
-    if (strcmp(name, "<<") == 0 && !check->block) {
+    if (strcmp(name, "<<") == 0 && !check->nested) {
         remark(check, "TS007", SEVERITY_WARNING, entry,
                "<< merges nothing that could be read", NULL);
     } else if (count == 1) {
@@ -210,7 +214,9 @@ static void check_type(const struct check *check, const struct key *key,
 
     if (near)
         message = arena_printf(check->arena, "%s; did you mean %s?", message, near);
-    remark(check, range ? "TS705" : "TS704", SEVERITY_ERROR, entry, message, NULL);
+    remark(check, range ? "TS705" : "TS704",
+           key->use == KEY_USED || check->external ? SEVERITY_ERROR : SEVERITY_WARNING,
+           entry, message, NULL);
 }
 
 static void check_yaml11(const struct check *check, const struct key *key,
@@ -224,7 +230,7 @@ static void check_yaml11(const struct check *check, const struct key *key,
                                .apply = APPLY_SAFE,
                                .key = key->name };
 
-    if (word && !check->block) {
+    if (word && !check->nested) {
         finding.message = arena_printf(
             check->arena,
             "%s: %s is a boolean for some readers of YAML and a text for others",
@@ -255,7 +261,7 @@ static void check_quoted(const struct check *check, const struct key *key,
         "take it for %s",
         key->name,
         key->type == KEY_BOOL || key->type == KEY_CHOICE ? "a boolean" : "a number");
-    if (check->block || entry->value->kind != NODE_SCALAR)
+    if (check->nested || entry->value->kind != NODE_SCALAR)
         remark(check, finding.rule, finding.severity, entry, finding.message, NULL);
     else
         propose_unquoted(&check->to, &finding, entry);
@@ -267,15 +273,15 @@ static void note_idle(struct check *check, const struct key *key,
     if (!check->idle)
         check->idle = entry;
     check->idle_names =
-        check->idle_count++ == 0
-            ? key->name
-            : arena_printf(check->arena, "%s, %s", check->idle_names, key->name);
+        arena_printf(check->arena, "%s%s%s%s", check->idle_count ? check->idle_names : "",
+                     check->idle_count ? ", " : "", check->path, key->name);
+    check->idle_count++;
 }
 
 static void check_refused(const struct check *check, const struct key *key,
                           const struct entry *entry)
 {
-    if (check->external && !check->block)
+    if (check->external && check->of != &schema_block)
         return;
     remark(check, "TS707", SEVERITY_ERROR, entry,
            arena_printf(check->arena, "%s: %s is not done here, only %s", key->name,
@@ -294,7 +300,9 @@ static void check_interpolated(const struct check *check, const struct key *key,
            NULL);
 }
 
-/* lr_scheduler_kwargs and no other map is looked into. */
+static void check_members(struct check *check, const struct key *key,
+                          const struct entry *entry);
+
 static void check_value(struct check *check, const struct key *key,
                         const struct entry *entry)
 {
@@ -310,6 +318,7 @@ static void check_value(struct check *check, const struct key *key,
         note_idle(check, key, entry);
     if (value.state != VALUE_GOOD && value.state != VALUE_OUTSIDE)
         return;
+    check_members(check, key, entry);
     if (value.kind == SCALAR_YAML11)
         check_yaml11(check, key, entry, &value);
     else if (value.kind == SCALAR_QUOTED)
@@ -329,16 +338,36 @@ static void check_secret(const struct check *check, const struct key *key,
             NULL);
 }
 
-static void check_rejected(const struct check *check, const struct key *key,
+static void check_rejected(struct check *check, const struct key *key,
                            const struct entry *entry)
 {
-    if (check->external || value_is_off(key, entry->value, check->arena))
+    if (value_is_off(key, entry->value, check->arena))
         return;
+    if (check->external) {
+        check_value(check, key, entry);
+        return;
+    }
     remark(check, "TS707", SEVERITY_ERROR, entry,
            arena_printf(check->arena, "%s (%s) is not done here%s%s", key->name,
                         key->help, key->instead ? ": " : "",
                         key->instead ? key->instead : ""),
            NULL);
+}
+
+/* Without effect here; a word that is none is told all the same. */
+static void check_idle(struct check *check, const struct key *key,
+                       const struct entry *entry)
+{
+    struct value value = value_read(key, entry->value, check->arena);
+
+    if (check->external)
+        check_value(check, key, entry);
+    else if (value_is_off(key, entry->value, check->arena) || key->rule)
+        return;
+    else if (value.state == VALUE_WRONG || value.state == VALUE_OUTSIDE)
+        check_type(check, key, entry, &value);
+    else
+        note_idle(check, key, entry);
 }
 
 /* ---- The whole ---- */
@@ -365,8 +394,8 @@ static void check_known(struct check *check, const struct key *key,
         check_value(check, key, entry);
         break;
     case KEY_IGNORED:
-        if (!key->secret && !value_is_off(key, entry->value, check->arena))
-            note_idle(check, key, entry);
+        if (!key->secret)
+            check_idle(check, key, entry);
         break;
     case KEY_REJECTED:
         check_rejected(check, key, entry);
@@ -414,7 +443,7 @@ static void check_entry(struct check *check, const struct entry *entry)
         return;
     }
     if (!is_last(check, entry) ||
-        (!check->block && strcmp(entry->key->text, "trainspool") == 0))
+        (!check->nested && strcmp(entry->key->text, "trainspool") == 0))
         return;
     key = schema_find_in(check->of, entry->key->text);
     if (key)
@@ -440,6 +469,26 @@ static void check_map(struct check *check)
                 .message = arena_printf(check->arena, "%zu more keys are no keys %s",
                                         check->unknown - UNKNOWN_MAX, check->of->of) });
     check->unknown = 0;
+}
+
+/* Names and values in a map whose keys are known, as lr_scheduler_kwargs. */
+static void check_members(struct check *check, const struct key *key,
+                          const struct entry *entry)
+{
+    const struct node *map = node_value(entry->value);
+    struct check inner = *check;
+
+    if (!key->members || map->kind != NODE_MAP)
+        return;
+    inner.map = map;
+    inner.of = key->members;
+    inner.nested = true;
+    inner.path = arena_printf(check->arena, "%s%s.", check->path, key->name);
+    inner.unknown = 0;
+    check_map(&inner);
+    check->idle = inner.idle;
+    check->idle_names = inner.idle_names;
+    check->idle_count = inner.idle_count;
 }
 
 static void tell_idle(const struct check *check)
@@ -473,7 +522,8 @@ static void check_block(struct check *check)
     }
     check->map = node_value(block->value);
     check->of = &schema_block;
-    check->block = true;
+    check->path = "trainspool.";
+    check->nested = true;
     check_map(check);
 }
 
@@ -491,7 +541,8 @@ void schema_check(const struct document *document, struct findings *findings)
     struct check check = { .to = { document, findings },
                            .arena = findings->arena,
                            .map = document->root,
-                           .of = &schema_job };
+                           .of = &schema_job,
+                           .path = "" };
     const struct entry *marker = NULL;
     enum dialect dialect;
 

@@ -16,7 +16,8 @@ static const struct keys *const job_sections[] = {
     &schema_foreign_keys,
     NULL,
 };
-const struct vocabulary schema_job = { "of a job", job_sections };
+const struct vocabulary schema_job = { .of = "of a job", .sections = job_sections };
 
 static const struct keys *const block_sections[] = { &schema_block_keys, NULL };
-const struct vocabulary schema_block = { "of the block trainspool", block_sections };
+const struct vocabulary schema_block = { .of = "of the block trainspool",
+                                         .sections = block_sections };

@@ -9,4 +9,8 @@ extern const struct keys schema_model_keys, schema_precision_keys, schema_optimi
     schema_data_keys, schema_output_keys, schema_hardware_keys, schema_distill_keys,
     schema_preference_keys, schema_generate_keys, schema_foreign_keys, schema_block_keys;
 
+/* Of maps that a key holds (struct key: members); schema_members.c. */
+extern const struct vocabulary schema_schedule, schema_accelerator, schema_checkpointing,
+    schema_fsdp;
+
 #endif

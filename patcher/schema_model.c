@@ -9,6 +9,18 @@ static const char *const attentions[] = {
     "auto", "disabled", "sdpa", "fa2", "fa3", NULL
 };
 
+static const char *const specials[] = { "noise_init", "desc_init", "desc_init_w_noise",
+                                        NULL };
+static const char *const quantizers[] = { "bnb",   "bitsandbytes", "gptq", "awq",
+                                          "aqlm",  "quanto",       "eetq", "hqq",
+                                          "mxfp4", "fp8",          NULL };
+static const char *const quant_types[] = { "fp4", "nf4", NULL };
+static const char *const autos[] = { "auto", NULL };
+static const char *const ropes[] = { "linear", "dynamic", "yarn", "llama3", NULL };
+static const char *const depths[] = { "convert", "load", NULL };
+static const char *const activations[] = { "retain", "recompute", NULL };
+static const char *const norm_dtypes[] = { "auto", "fp16", "bf16", "fp32", NULL };
+
 static const struct key rows[] = {
     { TS_USED("model_name_or_path", KEY_PATH, NULL), .into = TS_INTO(model_name_or_path),
       .help = "folder of the model: config.json, *.safetensors, tokenizer.json" },
@@ -16,7 +28,7 @@ static const struct key rows[] = {
       .into = TS_INTO(adapter_name_or_path),
       .help = "folder of a LoRA adapter to start from" },
     { TS_USED("stage", KEY_ENUM, "sft"), .values = stages, .into = TS_INTO(stage),
-      .rejects = "rm ppo dpo kto", .later = "distill",
+      .rejects = "rm ppo dpo kto orpo", .later = "distill",
       .help = "sft trains on answers, pt on plain text" },
     { TS_USED("finetuning_type", KEY_ENUM, "lora"), .values = methods,
       .into = TS_INTO(method), .rejects = "oft",
@@ -97,7 +109,7 @@ static const struct key rows[] = {
     TS_IDLE("model_max_length", KEY_INT, NULL, "derived from cutoff_len"),
     TS_IDLE("block_diag_attn", KEY_BOOL, "false", "derived from neat_packing"),
     TS_IDLE("moe_aux_loss_coef", KEY_REAL, NULL, "weight of a router's loss"),
-    TS_IDLE("init_special_tokens", KEY_TEXT, "noise_init", "start of added tokens"),
+    TS_IDLE_OF("init_special_tokens", specials, "noise_init", "start of added tokens"),
     TS_IDLE("loraplus_lr_embedding", KEY_REAL, "1e-6", "LoRA+ rate of embeddings"),
     TS_IDLE("pissa_iter", KEY_INT, "16", "iterations of PiSSA"),
     TS_NOT("use_dora", KEY_BOOL, "false", NULL, "weight-decomposed adapters",
@@ -108,14 +120,14 @@ static const struct key rows[] = {
            NULL),
     TS_NOT("quantization_bit", KEY_INT, NULL, NULL, "bits of quantised frozen weights",
            NO_QUANT),
-    TS_IDLE("quantization_method", KEY_TEXT, "bnb", "how weights are quantised"),
-    TS_IDLE("quantization_type", KEY_TEXT, "nf4", "number format of 4-bit weights"),
+    TS_IDLE_OF("quantization_method", quantizers, "bnb", "how weights are quantised"),
+    TS_IDLE_OF("quantization_type", quant_types, "nf4", "number format of 4-bit weights"),
     TS_IDLE("double_quantization", KEY_BOOL, "true", "quantise the scales too"),
-    TS_IDLE("quantization_device_map", KEY_TEXT, NULL, "placement of 4-bit weights"),
-    TS_NOT("rope_scaling", KEY_TEXT, NULL, "none", "stretch the positions",
-           "config.json of the model says how positions are scaled"),
+    TS_IDLE_OF("quantization_device_map", autos, NULL, "placement of 4-bit weights"),
+    TS_NOT_OF("rope_scaling", ropes, NULL, "none", "stretch the positions",
+              "config.json of the model says how positions are scaled"),
     TS_NOT("shift_attn", KEY_BOOL, "false", NULL, "attention of LongLoRA", NULL),
-    TS_NOT("mixture_of_depths", KEY_TEXT, NULL, NULL, "mixture of depths", NULL),
+    TS_NOT_OF("mixture_of_depths", depths, NULL, NULL, "mixture of depths", NULL),
     TS_NOT("use_unsloth", KEY_BOOL, "false", NULL, "kernels of Unsloth", NULL),
     TS_NOT("use_unsloth_gc", KEY_BOOL, "false", NULL, "checkpointing of Unsloth",
            "gradient_checkpointing"),
@@ -128,7 +140,7 @@ static const struct key rows[] = {
     TS_NOT("use_kt", KEY_BOOL, "false", NULL, "experts on the CPU by KTransformers",
            NULL),
     TS_IDLE("kt_config", KEY_ANY, NULL, "settings of KTransformers"),
-    TS_IDLE("kt_cpu_activation", KEY_TEXT, NULL, "of KTransformers"),
+    TS_IDLE_OF("kt_cpu_activation", activations, NULL, "of KTransformers"),
     TS_IDLE("kt_weight_path", KEY_PATH, NULL, "of KTransformers"),
     TS_IDLE("kt_non_expert_weight_path", KEY_PATH, NULL, "of KTransformers"),
     TS_IDLE("kt_expert_checkpoint_path", KEY_PATH, NULL, "of KTransformers"),
@@ -137,16 +149,18 @@ static const struct key rows[] = {
     TS_IDLE("kt_lora_expert_num", KEY_INT, NULL, "of KTransformers"),
     TS_IDLE("kt_lora_expert_intermediate_size", KEY_INT, NULL, "of KTransformers"),
     TS_IDLE("kt_optimize_rule", KEY_PATH, NULL, "of KTransformers"),
-    TS_IDLE("kt_maxlen", KEY_INT, NULL, "of KTransformers"),
-    TS_IDLE("kt_use_cuda_graph", KEY_BOOL, NULL, "of KTransformers"),
-    TS_IDLE("kt_mode", KEY_TEXT, NULL, "of KTransformers"),
-    TS_IDLE("kt_force_think", KEY_BOOL, NULL, "of KTransformers"),
-    TS_IDLE("chunk_size", KEY_INT, NULL, "of KTransformers"),
-    TS_IDLE("cpu_infer", KEY_INT, NULL, "of KTransformers"),
+    TS_IDLE("kt_maxlen", KEY_INT, "4096", "of KTransformers"),
+    TS_IDLE("kt_use_cuda_graph", KEY_BOOL, "true", "of KTransformers"),
+    TS_IDLE("kt_mode", KEY_TEXT, "normal", "of KTransformers"),
+    TS_IDLE("mode", KEY_TEXT, "normal", "of KTransformers"),
+    TS_IDLE("kt_force_think", KEY_BOOL, "false", "of KTransformers"),
+    TS_IDLE("chunk_size", KEY_INT, "8192", "of KTransformers"),
+    TS_IDLE("cpu_infer", KEY_INT, "32", "of KTransformers"),
     TS_NOT("resize_vocab", KEY_BOOL, "false", NULL, "grow the vocabulary", NULL),
     TS_NOT("add_tokens", KEY_LIST, NULL, NULL, "add tokens", NULL),
     TS_NOT("add_special_tokens", KEY_LIST, NULL, NULL, "add special tokens", NULL),
     TS_NOT("new_special_tokens", KEY_LIST, NULL, NULL, "add special tokens", NULL),
+    TS_NOT("new_normal_tokens", KEY_LIST, NULL, NULL, "add tokens", NULL),
     TS_NOT("new_special_tokens_config", KEY_PATH, NULL, NULL, "a file of tokens to add",
            NULL),
     TS_NOT("freeze_extra_modules", KEY_LIST, NULL, NULL,
@@ -168,7 +182,10 @@ static const struct key rows[] = {
     TS_ALIAS("checkpoint_dir", "adapter_name_or_path", NULL),
     TS_IDLE("resume_lora_training", KEY_BOOL, "true", "of an older LLaMA-Factory"),
     TS_IDLE("lora_bf16_mode", KEY_BOOL, "false", "of an older LLaMA-Factory"),
-    TS_IDLE("layernorm_dtype", KEY_TEXT, "auto", "of an older LLaMA-Factory"),
+    TS_IDLE_OF("layernorm_dtype", norm_dtypes, "auto", "of an older LLaMA-Factory"),
+    TS_IDLE("padding_side", KEY_TEXT, "left", "of an older LLaMA-Factory"),
+    TS_IDLE("num_hidden_layers", KEY_INT, "32", "of an older LLaMA-Factory"),
+    TS_IDLE("use_qformer", KEY_BOOL, "false", "of models that see"),
     TS_IDLE("aqlm_optimization", KEY_BOOL, "false", "of an older LLaMA-Factory"),
     TS_IDLE("disable_version_checking", KEY_BOOL, "false", "of an older LLaMA-Factory"),
     TS_IDLE("use_auth_token", KEY_BOOL, "false", "of an older LLaMA-Factory"),

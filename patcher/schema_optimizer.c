@@ -28,6 +28,15 @@ static const char *const optimizers[] = { "adamw_torch",
                                           "adamw_torch_npu_fused",
                                           "adamw_anyprecision",
                                           NULL };
+static const char *const galore_projections[] = { "std",  "reverse_std", "right",
+                                                  "left", "full",        NULL };
+static const char *const apollo_projections[] = { "svd", "random", NULL };
+static const char *const apollo_sides[] = { "std", "right", "left", NULL };
+static const char *const apollo_scales[] = { "channel", "tensor", NULL };
+static const char *const badam_modes[] = { "layer", "ratio", NULL };
+static const char *const badam_orders[] = { "ascending", "descending", "random", "fixed",
+                                            NULL };
+static const char *const badam_masks[] = { "adjacent", "scatter", NULL };
 
 static const struct key rows[] = {
     { TS_USED("optim", KEY_ENUM, "adamw_torch"), .values = optimizers,
@@ -55,7 +64,7 @@ static const struct key rows[] = {
                  "cosine_warmup_with_min_lr",
       .into = TS_INTO(schedule),
       .help = "how the learning rate goes down after the warm-up" },
-    { TS_USED("lr_scheduler_kwargs", KEY_MAP, NULL),
+    { TS_USED("lr_scheduler_kwargs", KEY_MAP, NULL), .members = &schema_schedule,
       .help = "min_lr, min_lr_rate, power, num_cycles, lr_end, num_decay_steps, "
               "num_stable_steps of the schedule" },
     { TS_USED("warmup_steps", KEY_REAL, "0"), .min = 0, .max = TS_NO_END,
@@ -89,7 +98,7 @@ static const struct key rows[] = {
     TS_IDLE("galore_rank", KEY_INT, "16", "of GaLore"),
     TS_IDLE("galore_update_interval", KEY_INT, "200", "of GaLore"),
     TS_IDLE("galore_scale", KEY_REAL, "2.0", "of GaLore"),
-    TS_IDLE("galore_proj_type", KEY_TEXT, "std", "of GaLore"),
+    TS_IDLE_OF("galore_proj_type", galore_projections, "std", "of GaLore"),
     TS_IDLE("galore_layerwise", KEY_BOOL, "false", "of GaLore"),
     TS_NOT("use_apollo", KEY_BOOL, "false", NULL, "the APOLLO optimizer",
            "finetuning_type: lora saves as much"),
@@ -97,20 +106,24 @@ static const struct key rows[] = {
     TS_IDLE("apollo_rank", KEY_INT, "16", "of APOLLO"),
     TS_IDLE("apollo_update_interval", KEY_INT, "200", "of APOLLO"),
     TS_IDLE("apollo_scale", KEY_REAL, "32.0", "of APOLLO"),
-    TS_IDLE("apollo_proj", KEY_TEXT, "random", "of APOLLO"),
-    TS_IDLE("apollo_proj_type", KEY_TEXT, "std", "of APOLLO"),
-    TS_IDLE("apollo_scale_type", KEY_TEXT, "channel", "of APOLLO"),
+    TS_IDLE_OF("apollo_proj", apollo_projections, "random", "of APOLLO"),
+    TS_IDLE_OF("apollo_proj_type", apollo_sides, "std", "of APOLLO"),
+    TS_IDLE_OF("apollo_scale_type", apollo_scales, "channel", "of APOLLO"),
     TS_IDLE("apollo_layerwise", KEY_BOOL, "false", "of APOLLO"),
     TS_IDLE("apollo_scale_front", KEY_BOOL, "false", "of APOLLO"),
     TS_NOT("use_badam", KEY_BOOL, "false", NULL, "the BAdam optimizer",
            "finetuning_type: freeze"),
-    TS_IDLE("badam_mode", KEY_TEXT, "layer", "of BAdam"),
+    TS_IDLE_OF("badam_mode", badam_modes, "layer", "of BAdam"),
     TS_IDLE("badam_start_block", KEY_INT, NULL, "of BAdam"),
-    TS_IDLE("badam_switch_mode", KEY_TEXT, "ascending", "of BAdam"),
+    TS_IDLE_OF("badam_switch_mode", badam_orders, "ascending", "of BAdam"),
     TS_IDLE("badam_switch_interval", KEY_INT, "50", "of BAdam"),
+    TS_IDLE("badam_switch_block_every", KEY_INT, "50", "of BAdam"),
     TS_IDLE("badam_update_ratio", KEY_REAL, "0.05", "of BAdam"),
-    TS_IDLE("badam_mask_mode", KEY_TEXT, "adjacent", "of BAdam"),
+    TS_IDLE_OF("badam_mask_mode", badam_masks, "adjacent", "of BAdam"),
     TS_IDLE("badam_verbose", KEY_INT, "0", "of BAdam"),
+    TS_IDLE("start_block", KEY_INT, NULL, "of BAdam"),
+    TS_IDLE("switch_block_every", KEY_INT, "50", "of BAdam"),
+    TS_IDLE_OF("switch_mode", badam_orders, "ascending", "of BAdam"),
     TS_NOT("use_adam_mini", KEY_BOOL, "false", NULL, "the Adam-mini optimizer", NULL),
     TS_NOT("use_muon", KEY_BOOL, "false", NULL, "the Muon optimizer", NULL),
 

@@ -5,6 +5,10 @@
 #include "patcher/schema_rows.h"
 
 static const char *const whens[] = { "no", "steps", "epoch", NULL };
+static const char *const devices[] = { "cpu", "auto", NULL };
+static const char *const swanlab_modes[] = { "cloud", "local", NULL };
+static const char *const pushes[] = { "end", "every_save", "checkpoint",
+                                      "all_checkpoints", NULL };
 
 static const struct key rows[] = {
     { TS_USED("output_dir", KEY_PATH, NULL), .into = TS_INTO(output_dir),
@@ -34,6 +38,7 @@ static const struct key rows[] = {
       .help = "steps between evaluations; not given: logging_steps" },
     { TS_USED("eval_on_start", KEY_BOOL, "false"), .into = TS_INTO(eval_on_start),
       .help = "evaluate before the first step" },
+    TS_ALIAS("sanity_evaluation", "eval_on_start", NULL),
     { TS_USED("eval_delay", KEY_REAL, "0"), .min = 0, .max = TS_NO_END,
       .into = TS_INTO(eval_delay), .help = "no evaluation before this step or epoch" },
     { TS_USED("load_best_model_at_end", KEY_BOOL, "false"),
@@ -49,7 +54,7 @@ static const struct key rows[] = {
     { TS_USED("export_dir", KEY_PATH, NULL), .into = TS_INTO(export_dir),
       .help = "folder of the merged model" },
     TS_IDLE("export_size", KEY_INT, "5", "GB of one exported file"),
-    TS_IDLE("export_device", KEY_TEXT, "cpu", "device of the export"),
+    TS_IDLE_OF("export_device", devices, "cpu", "device of the export"),
     TS_NOT("export_legacy_format", KEY_BOOL, "false", NULL, "write .bin files",
            "safetensors only"),
     TS_NOT("export_quantization_bit", KEY_INT, NULL, NULL, "quantise the export", NULL),
@@ -73,12 +78,12 @@ static const struct key rows[] = {
     TS_IDLE("project", KEY_TEXT, "huggingface", "project of a tracker"),
     TS_IDLE("trackio_space_id", KEY_TEXT, NULL, "of Trackio"),
     TS_IDLE("trackio_bucket_id", KEY_TEXT, NULL, "of Trackio"),
-    TS_IDLE("trackio_static_space_id", KEY_TEXT, NULL, "of Trackio"),
+    TS_IDLE("trackio_static_space_id", KEY_BOOL_OR_TEXT, NULL, "of Trackio"),
     TS_IDLE("use_swanlab", KEY_BOOL, "false", "metrics stay on this machine"),
     TS_IDLE("swanlab_project", KEY_TEXT, "llamafactory", "of SwanLab"),
     TS_IDLE("swanlab_workspace", KEY_TEXT, NULL, "of SwanLab"),
     TS_IDLE("swanlab_run_name", KEY_TEXT, NULL, "of SwanLab"),
-    TS_IDLE("swanlab_mode", KEY_TEXT, "cloud", "of SwanLab"),
+    TS_IDLE_OF("swanlab_mode", swanlab_modes, "cloud", "of SwanLab"),
     { .name = "swanlab_api_key",
       .type = KEY_TEXT,
       .use = KEY_IGNORED,
@@ -103,6 +108,8 @@ static const struct key rows[] = {
     TS_IDLE("include_inputs_for_metrics", KEY_BOOL, "false", "metrics in Python"),
     TS_IDLE("include_for_metrics", KEY_LIST, NULL, "metrics in Python"),
     TS_IDLE("batch_eval_metrics", KEY_BOOL, "false", "metrics in Python"),
+    TS_IDLE("evaluate_during_training", KEY_BOOL, "false", "use eval_strategy"),
+    TS_IDLE("eval_all_checkpoints", KEY_BOOL, "false", "of an older transformers"),
     TS_IDLE("compute_accuracy", KEY_BOOL, "false", "accuracy by token"),
     TS_IDLE("prediction_loss_only", KEY_BOOL, "false", "only the loss is computed"),
     TS_IDLE("eval_accumulation_steps", KEY_INT, NULL, "no predictions are kept"),
@@ -119,7 +126,7 @@ static const struct key rows[] = {
     TS_IDLE("hub_model_id", KEY_TEXT, NULL, "of an upload"),
     TS_ALIAS("push_to_hub_model_id", "hub_model_id", "TS609"),
     TS_IDLE("push_to_hub_organization", KEY_TEXT, NULL, "of an upload"),
-    TS_IDLE("hub_strategy", KEY_TEXT, "every_save", "of an upload"),
+    TS_IDLE_OF("hub_strategy", pushes, "every_save", "of an upload"),
     { .name = "hub_token",
       .type = KEY_TEXT,
       .use = KEY_IGNORED,
@@ -138,7 +145,7 @@ static const struct key rows[] = {
     TS_IDLE("swanlab_name", KEY_TEXT, NULL, "of SwanLab"),
     TS_IDLE("swanlab_description", KEY_TEXT, NULL, "of SwanLab"),
     TS_IDLE("swanlab_experiment_name", KEY_TEXT, NULL, "of SwanLab"),
-    TS_IDLE("swanlab_config", KEY_TEXT, NULL, "of SwanLab"),
+    TS_IDLE("swanlab_config", KEY_ANY, NULL, "of SwanLab"),
     TS_IDLE("export_lecacy_format", KEY_BOOL, "false", "always safetensors"),
 };
 const struct keys schema_output_keys = { "Output, evaluation and resuming", rows,

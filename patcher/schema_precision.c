@@ -5,6 +5,8 @@
 #include "patcher/schema_rows.h"
 
 static const char *const dtypes[] = { "auto", "float32", "float16", "bfloat16", NULL };
+static const char *const plain_dtypes[] = { "auto", "float16", "bfloat16", "float32",
+                                            NULL };
 
 static const struct key rows[] = {
     { TS_USED("bf16", KEY_CHOICE, "false"), .into = TS_INTO(request.bf16),
@@ -60,12 +62,13 @@ static const struct key rows[] = {
     TS_IDLE("fp8_backend", KEY_TEXT, "auto", "library of fp8"),
     TS_NOT("fp8_enable_fsdp_float8_all_gather", KEY_BOOL, "false", NULL,
            "gather in 8 bits", NULL),
-    TS_IDLE("infer_dtype", KEY_TEXT, "auto", "number format of inference"),
+    TS_IDLE_OF("infer_dtype", plain_dtypes, "auto", "number format of inference"),
     TS_IDLE("upcast_layernorm", KEY_BOOL, "false", "norms are always in float32"),
     TS_IDLE("upcast_lmhead_output", KEY_BOOL, "false",
             "the loss is always computed in float32"),
     TS_IDLE("use_reentrant_gc", KEY_BOOL, "true", "a detail of PyTorch"),
-    TS_IDLE("gradient_checkpointing_kwargs", KEY_MAP, NULL, "a detail of PyTorch"),
+    { TS_IN("gradient_checkpointing_kwargs", KEY_MAP, &schema_checkpointing),
+      .help = "a detail of PyTorch" },
     TS_NOT("activation_offloading", KEY_BOOL, "false", NULL,
            "keep activations in the host's memory",
            "gradient_checkpointing: true computes them again instead"),

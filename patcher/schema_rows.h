@@ -24,11 +24,25 @@
     {                                                                                \
         .name = key, .type = kind, .use = KEY_IGNORED, .preset = value, .help = what \
     }
+/* The same of a map with known names. */
+#define TS_IN(key, kind, names) \
+    .name = key, .type = kind, .use = KEY_IGNORED, .members = names
+/* The same of words. */
+#define TS_IDLE_OF(key, words, value, what)                                 \
+    {                                                                       \
+        .name = key, .type = KEY_ENUM, .use = KEY_IGNORED, .values = words, \
+        .preset = value, .help = what                                       \
+    }
 /* Refused when switched on. */
 #define TS_NOT(key, kind, value, fine, what, advice)                     \
     {                                                                    \
         .name = key, .type = kind, .use = KEY_REJECTED, .preset = value, \
         .harmless = fine, .help = what, .instead = advice                \
+    }
+#define TS_NOT_OF(key, words, value, fine, what, advice)                     \
+    {                                                                        \
+        .name = key, .type = KEY_ENUM, .use = KEY_REJECTED, .values = words, \
+        .preset = value, .harmless = fine, .help = what, .instead = advice   \
     }
 /* Another name of a key; with a rule, one that is renamed in the file. */
 #define TS_ALIAS(key, to, id)                                   \

@@ -163,9 +163,22 @@ static struct value read_size(const struct node *node)
 }
 
 /* A JSON object in a text is taken by Hugging Face too; here it is a map or nothing. */
-static struct value read_map(const struct node *node)
+const struct node *value_map(const struct node *node, struct arena *arena)
 {
-    return node->kind == NODE_MAP
+    struct document document;
+
+    node = node_value(node);
+    if (node->kind != NODE_SCALAR)
+        return node->kind == NODE_MAP ? node : NULL;
+    if (node->text[0] != '{' || strlen(node->text) != node->len)
+        return NULL;
+    document_read(node->text, node->len, arena, &document);
+    return document.root;
+}
+
+static struct value read_map(const struct node *node, struct arena *arena)
+{
+    return value_map(node, arena)
                ? (struct value) { .kind = SCALAR_GOOD, .state = VALUE_GOOD }
                : wrong();
 }
@@ -202,7 +215,7 @@ struct value value_read(const struct key *key, const struct node *node,
     case KEY_LIST:
         return read_list(node, arena);
     case KEY_MAP:
-        return read_map(node);
+        return read_map(node, arena);
     case KEY_ANY:
         break;
     }

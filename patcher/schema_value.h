@@ -28,6 +28,9 @@ struct value value_read(const struct key *key, const struct node *node,
                         struct arena *arena);
 /* "a whole number": what a person should write. */
 const char *value_wanted(const struct key *key, struct arena *arena);
+/* The map a value is, or holds as JSON ('{"min_lr": 1e-6}', as Hugging Face takes it); or
+ * NULL. */
+const struct node *value_map(const struct node *node, struct arena *arena);
 /* Is `word` one of the blank-separated words? NULL has none. */
 bool value_listed(const char *words, const char *word);
 /* The word nearest to `word` among a key's values, or NULL. */

@@ -104,6 +104,10 @@ static void test_schema_presets_are_values(void **state)
     for (size_t i = 0; (key = schema_at(&schema_block, i)); i++)
         if (key->preset)
             check_preset(key, arena);
+    for (size_t i = 0; (key = schema_at(&schema_job, i)); i++)
+        for (size_t k = 0; key->members && schema_at(key->members, k); k++)
+            if (schema_at(key->members, k)->preset)
+                check_preset(schema_at(key->members, k), arena);
     arena_free(arena);
 }
 
@@ -506,6 +510,87 @@ static void test_schema_gathers_keys_without_effect(void **state)
     job_free(job);
 }
 
+/* Names in a map are told with its name; they are not edited. */
+static void test_schema_looks_into_maps(void **state)
+{
+    static const struct {
+        const char *text, *rule, *message;
+        enum severity severity;
+    } cases[] = {
+        { "lr_scheduler_kwargs: {min_lrr: 1e-6}\n", "TS702",
+          "min_lrr is no key of lr_scheduler_kwargs; did you mean min_lr?",
+          SEVERITY_ERROR },
+        { "lr_scheduler_kwargs:\n  Min-LR: 1e-6\n", "TS701", "Min-LR is written min_lr",
+          SEVERITY_ERROR },
+        { "lr_scheduler_kwargs: {num_cycles: many}\n", "TS704",
+          "num_cycles must be a number of 0 or more, not 'many'", SEVERITY_ERROR },
+        { "lr_scheduler_kwargs: {decay_type: linear}\n", "TS707",
+          "decay_type: linear is not done here, only cosine", SEVERITY_ERROR },
+        { "lr_scheduler_kwargs: {timescale: 100}\n", "TS708",
+          "lr_scheduler_kwargs.timescale has no effect here", SEVERITY_INFO },
+        { "trainspool: {target: external}\naccelerator_config: {split_batch: true}\n",
+          "TS702",
+          "split_batch is no key of accelerator_config; did you mean split_batches?",
+          SEVERITY_ERROR },
+        { "trainspool: {target: external}\nfsdp_config: {fsdp_verson: 2}\n", "TS702",
+          "fsdp_verson is no key of fsdp_config; did you mean fsdp_version?",
+          SEVERITY_WARNING },
+        { "trainspool: {target: external}\nfsdp_config: {version: 2}\n", NULL, NULL, 0 },
+        { "lr_scheduler_kwargs: {min_lr: 1e-6, num_cycles: 0.5}\n", NULL, NULL, 0 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        char text[256];
+        struct job *job;
+
+        snprintf(text, sizeof(text), HEAD "%s", cases[i].text);
+        job = job_new(text);
+        assert_only(job, cases[i].rule);
+        if (cases[i].rule) {
+            assert_string_equal(job->findings.list[0].message, cases[i].message);
+            assert_int_equal(job->findings.list[0].severity, cases[i].severity);
+            assert_int_equal(job->findings.list[0].apply, APPLY_MANUAL);
+        }
+        job_free(job);
+    }
+}
+
+/* Hugging Face takes JSON in a text for a map. */
+static void test_schema_reads_maps_of_json(void **state)
+{
+    struct job *job =
+        job_new(HEAD "lr_scheduler_kwargs: '{\"min_lr\": 1e-6, \"num_cycles\": 2}'\n"
+                     "gradient_checkpointing_kwargs: '{\"use_reentrant\": false}'\n");
+
+    (void)state;
+    assert_only(job, "TS708");
+    assert_true(job->plan.schedule_min_lr == 1e-6);
+    assert_true(job->plan.schedule_num_cycles == 2);
+    job_free(job);
+    job = job_new(HEAD "lr_scheduler_kwargs: '{\"min_lr\": '\n");
+    assert_only(job, "TS704");
+    job_free(job);
+}
+
+/* A word that is none of a key without effect would stop the tool the file came from. */
+static void test_schema_tells_wrong_values_without_effect(void **state)
+{
+    struct job *job = job_new(HEAD "hub_strategy: every_safe\ngalore_rank: 16\n");
+
+    (void)state;
+    assert_only(job, "TS705");
+    assert_int_equal(job->findings.list[0].severity, SEVERITY_WARNING);
+    assert_string_equal(job->findings.list[0].message,
+                        "hub_strategy must be end, every_save, checkpoint or "
+                        "all_checkpoints, not 'every_safe'; did you mean every_save?");
+    job_free(job);
+    job = job_new(HEAD "hub_strategy: every_safe\ntrainspool: {target: external}\n");
+    assert_only(job, "TS705");
+    assert_int_equal(job->findings.list[0].severity, SEVERITY_ERROR);
+    job_free(job);
+}
+
 static void test_schema_refuses_what_is_on(void **state)
 {
     struct job *job =
@@ -571,6 +656,9 @@ int main(void)
         cmocka_unit_test(test_schema_tells_a_hundred_unknown_keys),
         cmocka_unit_test(test_schema_never_shows_a_secret),
         cmocka_unit_test(test_schema_gathers_keys_without_effect),
+        cmocka_unit_test(test_schema_looks_into_maps),
+        cmocka_unit_test(test_schema_reads_maps_of_json),
+        cmocka_unit_test(test_schema_tells_wrong_values_without_effect),
         cmocka_unit_test(test_schema_refuses_what_is_on),
         cmocka_unit_test(test_schema_keeps_what_the_job_keeps),
         cmocka_unit_test(test_schema_reads_old_yaml_as_pyyaml),
