@@ -9,11 +9,9 @@
 
 #include "base/file.h"
 #include "patcher/backup.h"
-#include "patcher/edits.h"
 #include "patcher/jobfile.h"
 #include "patcher/journal.h"
 #include "patcher/rules.h"
-#include "patcher/schema.h"
 #include "patcher/setting.h"
 #include "patcher/settle.h"
 
@@ -215,74 +213,4 @@ void patch_clear(struct patch *patch)
 bool patch_rejected(const struct patch *patch)
 {
     return patch->rejected;
-}
-
-/* ---- Secrets ---- */
-
-/* `key: value`, commented out or not, outside of what the document marks. */
-static void redact_line(const char *line, size_t len, struct text *out)
-{
-    size_t key = strspn(line, " \t#-?\"'"), end;
-    char name[128];
-
-    end = key + strcspn(line + key, ":\"' \t\r\n");
-    if (key < len && end < len && end - key < sizeof(name)) {
-        size_t colon = end + strspn(line + end, "\"' \t");
-
-        memcpy(name, line + key, end - key);
-        name[end - key] = 0;
-        if (colon < len && line[colon] == ':' && schema_is_secret(name)) {
-            size_t tail = len;
-
-            while (tail > colon + 1 && (line[tail - 1] == '\n' || line[tail - 1] == '\r'))
-                tail--;
-            text_add(out, line, colon + 1);
-            text_adds(out, tail > colon + 1 ? " ***" : "");
-            text_add(out, line + tail, len - tail);
-            return;
-        }
-    }
-    text_add(out, line, len);
-}
-
-/* Values under a secret key, at any depth. */
-static void redact_map(const struct node *map, struct edits *edits)
-{
-    for (size_t i = 0; i < map->count; i++) {
-        const struct node *value =
-            map->kind == NODE_MAP ? map->entries[i].value : map->items[i];
-        bool secret = map->kind == NODE_MAP && !map->entries[i].from_merge &&
-                      schema_is_secret(map->entries[i].key->text);
-
-        if (secret && value->bytes > 0)
-            edits_replace(edits, value->at.byte, value->bytes, "***", NULL);
-        else if (value->kind == NODE_MAP || value->kind == NODE_LIST)
-            redact_map(value, edits);
-    }
-}
-
-bool patcher_redact(const char *data, size_t len, struct text *out)
-{
-    struct arena *arena = arena_new();
-    struct edits *edits = edits_new();
-    struct document document;
-    struct text marked;
-    size_t at = 0;
-
-    text_init(&marked, 0);
-    document_read(data, len, arena, &document);
-    if (document.root)
-        redact_map(document.root, edits);
-    edits_apply(edits, data, len, &marked, NULL);
-    while (at < marked.len) {
-        const char *newline = memchr(marked.data + at, '\n', marked.len - at);
-        size_t next = newline ? (size_t)(newline - marked.data) + 1 : marked.len;
-
-        redact_line(marked.data + at, next - at, out);
-        at = next;
-    }
-    text_clear(&marked);
-    edits_free(edits);
-    arena_free(arena);
-    return !out->overflow;
 }

@@ -63,8 +63,4 @@ void patch_clear(struct patch *patch);
 /* Left over after the edits that were (or would be) made: an error finding not fixed. */
 bool patch_rejected(const struct patch *patch);
 
-/* Append a text as it may be shown: the values of secret keys as ***, commented out or not; line by
- * line the same but for them.  False if *out is full. */
-bool patcher_redact(const char *data, size_t len, struct text *out);
-
 #endif

@@ -27,6 +27,7 @@ struct settle {
     struct findings merged; /* of all passes, places of the text as it was */
     enum fate *fates;       /* of merged */
     size_t fate_room;
+    int groups; /* numbers of groups given to merged findings */
     const char *text; /* as it is now */
     size_t len;
 };
@@ -249,6 +250,7 @@ static void merge(struct settle *settle, const enum fate *fates, size_t *owners)
             finding.apply = APPLY_MANUAL;
             finding.was = finding.now = finding.label = NULL;
         }
+        finding.group += finding.group ? settle->groups : 0;
         if (finding.at.line)
             finding.at = document_mark(&settle->first->document, origin);
         if (settle->last == settle->first || at == settle->merged.count) {
@@ -261,6 +263,7 @@ static void merge(struct settle *settle, const enum fate *fates, size_t *owners)
         }
         owners[i] = at;
     }
+    settle->groups += (int)findings->count + 1; /* rule_group counts no further */
 }
 
 /* ---- One pass ---- */

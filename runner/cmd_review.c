@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "patcher/backup.h"
 #include "patcher/journal.h"
+#include "patcher/redact.h"
 #include "runner/inspect.h"
 #include "runner/report_json.h"
 
@@ -122,8 +123,8 @@ static json_t *review_object(const struct review *review)
     text_init(&was, 0);
     text_init(&now, 0);
     text_init(&diff, 0);
-    if (patcher_redact(review->was.data, review->was.len, &was) &&
-        patcher_redact(review->now.data, review->now.len, &now))
+    if (redact_text(review->was.data, review->was.len, &was) &&
+        redact_text(review->now.data, review->now.len, &now))
         diff_unified(was.data, was.len, now.data, now.len, &how, &diff);
     json_object_set_new(object, "schema", json_integer(1));
     json_object_set_new(object, "job", report_json_string(review->job));

@@ -34,6 +34,7 @@ librunner_a_SOURCES += %D%/options.c %D%/options.h
 librunner_a_SOURCES += %D%/queue.c %D%/queue.h
 librunner_a_SOURCES += %D%/ranks.c %D%/ranks.h
 librunner_a_SOURCES += %D%/report.c %D%/report.h
+librunner_a_SOURCES += %D%/report_excerpt.c %D%/report_excerpt.h
 librunner_a_SOURCES += %D%/report_json.c %D%/report_json.h
 librunner_a_SOURCES += %D%/report_sarif.c %D%/report_sarif.h
 librunner_a_SOURCES += %D%/spool.c %D%/spool.h

@@ -6,9 +6,14 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/size.h"
+#include "patcher/redact.h"
+#include "runner/report_excerpt.h"
+
+enum { PAGE_WIDTH = 100 };
 
 static const struct exit_row exits[] = {
     { EXIT_FINE, "nothing is left to mend, or the training is done" },
@@ -40,6 +45,7 @@ static const char *const severity_colours[] = {
     [SEVERITY_ERROR] = "\033[31m",
 };
 static const char bold[] = "\033[1m", plain[] = "\033[0m";
+static const char red[] = "\033[31m", green[] = "\033[32m";
 
 const struct exit_row *report_exits(size_t *count)
 {
@@ -75,6 +81,15 @@ static int threshold(const struct options *options)
     return SEVERITY_ERROR;
 }
 
+static size_t find_width(bool terminal)
+{
+    struct winsize size = { 0 };
+
+    if (!terminal || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+        return PAGE_WIDTH;
+    return size.ws_col;
+}
+
 void report_init(struct report *report, const struct options *options)
 {
     bool terminal = isatty(STDOUT_FILENO);
@@ -83,6 +98,7 @@ void report_init(struct report *report, const struct options *options)
                                 .terminal = terminal,
                                 .colour = wants_colour(options, terminal),
                                 .quiet = options->quiet,
+                                .width = find_width(terminal),
                                 .least = threshold(options),
                                 .verbose = options->verbose };
 }
@@ -104,8 +120,8 @@ bool report_diff(struct report *report, const struct text *was, const struct tex
     text_init(&shown[0], 0);
     text_init(&shown[1], 0);
     text_init(&out, 0);
-    ok = patcher_redact(was->data, was->len, &shown[0]) &&
-         patcher_redact(now->data, now->len, &shown[1]) &&
+    ok = redact_text(was->data, was->len, &shown[0]) &&
+         redact_text(now->data, now->len, &shown[1]) &&
          diff_unified(shown[0].data, shown[0].len, shown[1].data, shown[1].len, &options,
                       &out);
     if (ok)
@@ -162,9 +178,25 @@ void report_error(const char *program, const struct error *err)
     text_clear(&line);
 }
 
+/* ---- Findings ---- */
+
+/* How findings are told. */
+struct telling {
+    const char *job;
+    const struct findings *findings;
+    const struct excerpt *excerpt; /* NULL: without lines of the job */
+    bool colour, verbose;
+};
+
+static void add_colour(const struct telling *how, const char *colour, struct text *out)
+{
+    text_adds(out, how->colour ? colour : "");
+}
+
 /* Without the line ends of an inserted line, and the blanks that keep a comment's column.
  */
-static void add_value(struct text *out, const char *value)
+static void add_value(const struct telling *how, const char *value, const char *colour,
+                      struct text *out)
 {
     size_t len;
 
@@ -172,16 +204,43 @@ static void add_value(struct text *out, const char *value)
     len = strcspn(value, "\r\n");
     while (len > 0 && value[len - 1] == ' ')
         len--;
+    add_colour(how, colour, out);
     if (len == 0)
         text_adds(out, "(nothing)");
     else
         text_add_visible(out, value, len);
+    add_colour(how, plain, out);
+}
+
+static bool has_edit(const struct finding *finding)
+{
+    return finding->was && finding->now;
+}
+
+/* "model_dtype: float16 -> float32", "+ loss_scale: none" */
+static void add_edit(const struct telling *how, const struct finding *finding,
+                     struct text *out)
+{
+    if (!finding->was[0] && strpbrk(finding->now, "\r\n")) {
+        add_colour(how, green, out);
+        text_adds(out, "+ ");
+        add_value(how, finding->now, green, out);
+        return;
+    }
+    if (finding->key && !text_starts(finding->was, finding->key)) {
+        report_visible(out, finding->key);
+        text_adds(out, ": ");
+    }
+    add_value(how, finding->was, red, out);
+    text_adds(out, " -> ");
+    add_value(how, finding->label ? finding->label : finding->now, green, out);
 }
 
 /* "    model_dtype: float16 -> float32   (what stays as it is)" */
-static void add_advice(struct text *out, const struct finding *finding)
+static void add_advice(const struct telling *how, const struct finding *finding,
+                       struct text *out)
 {
-    bool edit = finding->was && finding->now;
+    bool edit = has_edit(finding);
 
     if (finding->fixed && !edit) { /* its advice is of no use any more */
         text_adds(out, "    mended with the others\n");
@@ -190,24 +249,31 @@ static void add_advice(struct text *out, const struct finding *finding)
     if (!edit && !finding->note)
         return;
     text_adds(out, finding->fixed ? "    mended: " : "    ");
-    if (edit && !finding->was[0] && strchr(finding->now, '\n')) {
-        text_adds(out, "+ ");
-        add_value(out, finding->now);
-    } else if (edit) {
-        if (finding->key && !text_starts(finding->was, finding->key)) {
-            report_visible(out, finding->key);
-            text_adds(out, ": ");
-        }
-        add_value(out, finding->was);
-        text_adds(out, " -> ");
-        add_value(out, finding->label ? finding->label : finding->now);
-    }
+    if (edit)
+        add_edit(how, finding, out);
     if (finding->note) {
         text_adds(out, edit ? "   (" : "");
         report_visible(out, finding->note);
         text_adds(out, edit ? ")" : "");
     }
     text_addc(out, '\n');
+}
+
+/* The other edits of its group: all are made, or none. */
+static void add_group(const struct telling *how, const struct finding *finding,
+                      struct text *out)
+{
+    const struct findings *findings = how->findings;
+
+    for (size_t i = 0; finding->group && has_edit(finding) && i < findings->count; i++) {
+        const struct finding *other = &findings->list[i];
+
+        if (other == finding || other->group != finding->group || !has_edit(other))
+            continue;
+        text_addf(out, "    and in line %u: ", other->at.line);
+        add_edit(how, other, out);
+        text_addc(out, '\n');
+    }
 }
 
 static void add_place(struct text *out, const char *job, const struct finding *finding)
@@ -218,23 +284,37 @@ static void add_place(struct text *out, const char *job, const struct finding *f
     text_adds(out, ": ");
 }
 
-static void add_finding(struct text *out, const char *job, const struct finding *finding,
-                        bool colour, bool verbose)
+/* What scripts read: "gsm8k.yaml:7:14: error[TS105]: sentence" */
+static void add_first_line(const struct telling *how, const struct finding *finding,
+                           struct text *out)
 {
-    text_adds(out, colour ? bold : "");
-    add_place(out, job, finding);
-    text_adds(out, colour ? severity_colours[finding->severity] : "");
+    add_colour(how, bold, out);
+    add_place(out, how->job, finding);
+    add_colour(how, severity_colours[finding->severity], out);
     text_addf(out, "%s[%s]", severity_names[finding->severity], finding->rule);
-    text_adds(out, colour ? plain : "");
+    add_colour(how, plain, out);
     text_adds(out, ": ");
     report_visible(out, finding->message);
     text_addc(out, '\n');
-    add_advice(out, finding);
-    if (verbose && finding->because) {
+}
+
+static void add_finding(const struct telling *how, size_t at, struct text *out)
+{
+    const struct finding *finding = &how->findings->list[at];
+    bool open;
+
+    add_first_line(how, finding, out);
+    open = how->excerpt && !finding->fixed &&
+           excerpt_add(how->excerpt, how->findings, at, out);
+    add_advice(how, finding, out);
+    if (open)
+        add_group(how, finding, out);
+    if (how->verbose && finding->because) {
         text_adds(out, "    because: ");
         report_visible(out, finding->because);
         text_addc(out, '\n');
     }
+    text_adds(out, open ? "\n" : "");
 }
 
 /* What -q leaves: what the exit status is about. */
@@ -247,23 +327,39 @@ static bool is_told(const struct report *report, const struct finding *finding)
 
 void report_findings(struct report *report, const struct patch *patch)
 {
+    struct telling how = { .job = patch->job,
+                           .findings = &patch->findings,
+                           .colour = report->colour,
+                           .verbose = report->verbose };
+    struct excerpt *excerpt = NULL;
     struct text out;
 
     text_init(&out, 0);
+    if (!report->quiet && patch->document.data)
+        excerpt = excerpt_new(&patch->document, report->width, report->colour);
+    how.excerpt = excerpt;
+    if (report->apart && patch->findings.count > 0)
+        text_addc(&out, '\n');
+    report->apart = excerpt && patch->findings.count > 0;
     for (size_t i = 0; i < patch->findings.count; i++) {
-        const struct finding *finding = &patch->findings.list[i];
-
-        if (!report->quiet || is_told(report, finding))
-            add_finding(&out, patch->job, finding, report->colour, report->verbose);
+        if (!report->quiet)
+            add_finding(&how, i, &out);
+        else if (is_told(report, &patch->findings.list[i]))
+            add_first_line(&how, &patch->findings.list[i], &out);
     }
     report_write(report, &out);
+    excerpt_free(excerpt);
     text_clear(&out);
 }
 
 void report_findings_text(const struct patch *patch, struct text *out)
 {
+    struct telling how = { .job = patch->job,
+                           .findings = &patch->findings,
+                           .verbose = true };
+
     for (size_t i = 0; i < patch->findings.count; i++)
-        add_finding(out, patch->job, &patch->findings.list[i], false, true);
+        add_finding(&how, i, out);
 }
 
 struct counts {

@@ -39,6 +39,8 @@ struct report {
     bool terminal; /* out is one */
     bool colour;
     bool quiet, verbose;
+    size_t width; /* columns of the terminal, or of a page where out is none */
+    bool apart; /* the next job begins with a blank line */
     int least; /* severity that counts, as --fail-on says */
 };
 
@@ -56,7 +58,8 @@ void report_line(struct report *report, const char *fmt, ...) TS_PRINTF(2, 3);
 /* "trainspool: gsm8k.yaml:14:13: sentence" on standard error. */
 void report_error(const char *program, const struct error *err);
 
-/* Each finding with its advice, by place. */
+/* Each finding by place: its line, the line of the job it is about, the advice; quietly, the
+ * first of these alone, of what the exit status is about. */
 void report_findings(struct report *report, const struct patch *patch);
 /* "2 edits made, 4 findings left (0 errors); as it was: ..." */
 void report_summary(struct report *report, const struct patch *patch);

@@ -22,7 +22,15 @@ END
 ls -lR >../before
 ends "an error finding gives 1" 1 "$trainspool" check --device "TITAN RTX" fp16.yaml
 says "it is told with place, severity and rule" '^fp16.yaml:5:14: error\[TS105\]: '
-says "and the edit in the line after it" '^    model_dtype: float16 -> float32 '
+sed -n '/^fp16.yaml:5:14/{n;p;n;p;n;p;n;p;}' "$T/out" >excerpt
+cat >wanted <<'END'
+  5 | model_dtype: float16   # half
+    |              ^^^^^^^
+    model_dtype: float16 -> float32   (fp16 compute, clipping and checkpointing stay as they are)
+
+END
+holds "then the line with carets, the edit, and a blank line" cmp excerpt wanted
+rm excerpt wanted
 ends "warnings alone give 0" 0 "$trainspool" check --device "TITAN RTX" fine.yaml
 says "and are told" 'warning\[TS713\]'
 ends "--fail-on warning counts them" 1 \
@@ -111,7 +119,8 @@ says "which no batch makes smaller" 'weights, gradients and optimizer alone need
 
 printf 'model_name_or_path: nowhere\nddp_timeout: 3\nbf16: yes\n' >quiet.yaml
 ends "-q and an edit that would be made" 1 "$trainspool" check -q --device A100 quiet.yaml
-says "which it tells" 'bf16: yes -> true'
+says "which it tells in its first line" '^quiet.yaml:3:7: warning\[TS012\]: '
+holds "and in no other" sh -c "! grep -v '^quiet.yaml:' '$T/out'"
 holds "and nothing that does not count" sh -c "! grep -q 'info' '$T/out'"
 ends "-q and what is to count" 1 "$trainspool" check -q --fail-on info --device A100 quiet.yaml
 says "tells that too" 'info.*ddp_timeout'
