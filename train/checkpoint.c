@@ -18,35 +18,11 @@
 #include "train/manifest.h"
 #include "train/safetensors.h"
 
-#define OPTIMIZER_NAME "trainspool_optimizer.safetensors"
-#define PREFIX         "checkpoint-"
-
 /* What is kept of a trainable parameter besides its weight, which the model's own file
  * has (unless that file holds it in another format: then the exact one is kept here). */
 enum kept { KEPT_MOMENT1, KEPT_MOMENT2, KEPT_WEIGHT, KEPT_COUNT };
 static const char *const kept_suffix[KEPT_COUNT] = { ".exp_avg", ".exp_avg_sq",
                                                      ".master" };
-
-char *checkpoint_name(const char *dir, int64_t step)
-{
-    char base[64];
-
-    snprintf(base, sizeof base, PREFIX "%" PRId64, step);
-    return path_join(dir, base);
-}
-
-/* N of checkpoint-N; -1 for another name. */
-static int64_t step_of(const char *base)
-{
-    char *end;
-    long long step;
-
-    if (!text_starts(base, PREFIX) || base[strlen(PREFIX)] < '0' ||
-        base[strlen(PREFIX)] > '9')
-        return -1;
-    step = strtoll(base + strlen(PREFIX), &end, 10);
-    return *end == '\0' ? step : -1;
-}
 
 /* The model's own file in a folder: the whole model, or the adapter. */
 static struct safetensors *open_weights(const char *dir, struct error *err)
@@ -119,7 +95,7 @@ static bool write_optimizer(struct model *model, const char *dir, struct error *
 {
     struct safetensors *weights = open_weights(dir, err);
     struct arena *arena = arena_new();
-    char *name = path_join(dir, OPTIMIZER_NAME);
+    char *name = path_join(dir, CHECKPOINT_OPTIMIZER);
     bool ok = weights != NULL;
 
     if (ok) {
@@ -143,13 +119,6 @@ static bool write_folder(struct model *model, const char *dir, const struct plan
            (plan->save_only_model || write_optimizer(model, dir, err)) &&
            progress_write(dir, plan, progress, history, err) &&
            manifest_write(dir, plan->job_digest, err);
-}
-
-/* Was this folder finished, and by the job with this digest? */
-static bool is_of_job(const char *name, const char *digest)
-{
-    return manifest_check(name, false, NULL) &&
-           (digest == NULL || manifest_is_of(name, digest));
 }
 
 /* Make way for a folder: what another job left there keeps its files under a new name. */
@@ -179,9 +148,10 @@ bool checkpoint_save(struct model *model, const struct plan *plan,
     bool ok = false;
 
     text_init(&text, 0);
-    text_addf(&text, "%s/." PREFIX "%" PRId64 ".tmp", plan->output_dir, progress->step);
+    text_addf(&text, "%s/." CHECKPOINT_PREFIX "%" PRId64 ".tmp", plan->output_dir,
+              progress->step);
     beside = text_detach(&text, NULL);
-    if (file_exists(name) && is_of_job(name, plan->job_digest)) {
+    if (file_exists(name) && checkpoint_is_of(name, plan->job_digest)) {
         ok = true;
         goto out;
     }
@@ -259,7 +229,7 @@ static bool load_tensors(struct model *model, const char *dir, bool moments,
                          struct error *err)
 {
     struct backend *be = model_backend(model);
-    char *name = path_join(dir, OPTIMIZER_NAME);
+    char *name = path_join(dir, CHECKPOINT_OPTIMIZER);
     struct safetensors *weights = open_weights(dir, err), *kept = NULL;
     bool ok = weights != NULL;
 
@@ -293,83 +263,16 @@ bool checkpoint_load_weights(struct model *model, const char *name, struct error
     return manifest_check(name, true, err) && load_tensors(model, name, false, err);
 }
 
-struct found {
-    char *name;
-    int64_t step;
-};
-
-static int by_step(const void *a, const void *b)
-{
-    int64_t left = ((const struct found *)a)->step,
-            right = ((const struct found *)b)->step;
-
-    return left < right ? 1 : left > right ? -1 : 0;
-}
-
-/* The checkpoints of a job in a folder, newest first; malloc'ed, names too. */
-static size_t list_checkpoints(const char *dir, const char *digest, struct found **out)
-{
-    DIR *folder = opendir(dir);
-    struct dirent *entry;
-    size_t count = 0;
-
-    *out = NULL;
-    while (folder != NULL && (entry = readdir(folder)) != NULL) {
-        int64_t step = step_of(entry->d_name);
-        char *name;
-
-        if (step < 0)
-            continue;
-        name = path_join(dir, entry->d_name);
-        if (!is_of_job(name, digest)) {
-            free(name);
-            continue;
-        }
-        *out = memory_resize(*out, count + 1, sizeof **out);
-        (*out)[count++] = (struct found) { name, step };
-    }
-    if (folder != NULL)
-        closedir(folder);
-    if (count > 0)
-        qsort(*out, count, sizeof **out, by_step);
-    return count;
-}
-
-/* Whole to the last bit, and with all that a run goes on from? */
-static bool can_resume(const char *name)
-{
-    char *optimizer = path_join(name, OPTIMIZER_NAME);
-    bool ok = file_exists(optimizer) && manifest_check(name, true, NULL);
-
-    free(optimizer);
-    return ok;
-}
-
-char *checkpoint_last(const char *dir, const char *digest)
-{
-    struct found *found;
-    size_t count = list_checkpoints(dir, digest, &found);
-    char *last = NULL;
-
-    for (size_t i = 0; i < count; i++)
-        if (last == NULL && can_resume(found[i].name))
-            last = found[i].name;
-        else
-            free(found[i].name);
-    free(found);
-    return last;
-}
-
 bool checkpoint_prune(const char *dir, const char *digest, int64_t keep,
                       const char *protect, struct error *err)
 {
-    struct found *found;
+    struct checkpoint_found *found;
     size_t count;
     bool ok = true;
 
     if (keep <= 0)
         return true;
-    count = list_checkpoints(dir, digest, &found);
+    count = checkpoint_list(dir, digest, &found);
     for (size_t i = 0; i < count; i++) {
         bool kept =
             (int64_t)i < keep || (protect != NULL && strcmp(found[i].name, protect) == 0);
@@ -385,8 +288,8 @@ bool checkpoint_prune(const char *dir, const char *digest, int64_t keep,
 bool checkpoint_begin(const char *dir, const char *digest, int64_t after,
                       struct error *err)
 {
-    struct found *found;
-    size_t count = list_checkpoints(dir, digest, &found);
+    struct checkpoint_found *found;
+    size_t count = checkpoint_list(dir, digest, &found);
     bool ok = true;
 
     for (size_t i = 0; i < count; i++) {
@@ -407,7 +310,8 @@ bool checkpoint_tidy(const char *dir, struct error *err)
     while (folder != NULL && ok && (entry = readdir(folder)) != NULL) {
         char *name;
 
-        if (!text_starts(entry->d_name, "." PREFIX) || !text_ends(entry->d_name, ".tmp"))
+        if (!text_starts(entry->d_name, "." CHECKPOINT_PREFIX) ||
+            !text_ends(entry->d_name, ".tmp"))
             continue;
         name = path_join(dir, entry->d_name);
         ok = file_remove_tree(name, err);
@@ -464,7 +368,7 @@ static bool move_files(const char *from, const char *to, const char *job,
 
 bool checkpoint_publish(struct model *model, const struct plan *plan, struct error *err)
 {
-    char *beside = path_join(plan->output_dir, "." PREFIX "final.tmp");
+    char *beside = path_join(plan->output_dir, "." CHECKPOINT_PREFIX "final.tmp");
     bool ok = file_make_dirs(plan->output_dir, 0755, err) &&
               file_remove_tree(beside, err) && file_make_dir(beside, 0755, err) &&
               model_save(model, beside, err) &&

@@ -12,6 +12,7 @@
 #ifndef TRAIN_CHECKPOINT_H
 #define TRAIN_CHECKPOINT_H
 
+#include "train/checkpoint_find.h"
 #include "train/model.h"
 #include "train/progress.h"
 
@@ -29,10 +30,6 @@ bool checkpoint_load(struct model *model, const char *name, struct progress *pro
 /* The weights alone. */
 bool checkpoint_load_weights(struct model *model, const char *name, struct error *err);
 
-/* The newest checkpoint in `dir` of the job with this digest (NULL: of any) that is whole
- * and can be gone on from, malloc'ed; NULL: none.  Half and damaged ones are passed over.
- */
-char *checkpoint_last(const char *dir, const char *digest);
 /* Keep the newest `keep` (0: all) of the job with this digest, and `protect` (NULL:
  * none). */
 bool checkpoint_prune(const char *dir, const char *digest, int64_t keep,
@@ -44,8 +41,6 @@ bool checkpoint_begin(const char *dir, const char *digest, int64_t after,
                       struct error *err);
 /* Remove what a killed save left: `.checkpoint-N.tmp`. */
 bool checkpoint_tidy(const char *dir, struct error *err);
-/* dir/checkpoint-N, malloc'ed */
-char *checkpoint_name(const char *dir, int64_t step);
 
 /* The trained model itself into plan->output_dir: written beside, then each file renamed.
  */

@@ -7,6 +7,7 @@ libtrain_a_SOURCES += %D%/added_tokens.c %D%/added_tokens.h
 libtrain_a_SOURCES += %D%/bpe.c %D%/bpe.h
 libtrain_a_SOURCES += %D%/bpe_merges.c %D%/bpe_merges.h
 libtrain_a_SOURCES += %D%/checkpoint.c %D%/checkpoint.h
+libtrain_a_SOURCES += %D%/checkpoint_find.c %D%/checkpoint_find.h
 libtrain_a_SOURCES += %D%/dataset.c %D%/dataset.h
 libtrain_a_SOURCES += %D%/dataset_batch.c %D%/dataset_rows.h
 libtrain_a_SOURCES += %D%/dataset_reader.c %D%/dataset_reader.h

@@ -129,12 +129,12 @@ static char *find_checkpoint(const struct run *run, bool *own)
     const char *wanted = run->plan->resume_from_checkpoint, *dir = run->plan->output_dir;
     bool last = wanted != NULL && strcmp(wanted, "true") == 0;
     char *name =
-        run->options->resume || last ? checkpoint_last(dir, run->plan->job_digest) : NULL;
+        run->options->resume || last ? checkpoint_last(dir, run->plan->job_digest, true) : NULL;
 
     *own = name != NULL;
     if (name == NULL && wanted != NULL && !last && strcmp(wanted, "false") != 0)
         return memory_strdup(wanted);
-    if (name == NULL && last && (name = checkpoint_last(dir, NULL)) != NULL)
+    if (name == NULL && last && (name = checkpoint_last(dir, NULL, true)) != NULL)
         log_line(run->options->log, LOG_WARN,
                  "resume: %s was saved under another text of the job", name);
     if (name == NULL && (last || run->options->resume))
