@@ -128,8 +128,9 @@ static char *find_checkpoint(const struct run *run, bool *own)
 {
     const char *wanted = run->plan->resume_from_checkpoint, *dir = run->plan->output_dir;
     bool last = wanted != NULL && strcmp(wanted, "true") == 0;
-    char *name =
-        run->options->resume || last ? checkpoint_last(dir, run->plan->job_digest, true) : NULL;
+    char *name = run->options->resume || last
+                     ? checkpoint_last(dir, run->plan->job_digest, true)
+                     : NULL;
 
     *own = name != NULL;
     if (name == NULL && wanted != NULL && !last && strcmp(wanted, "false") != 0)
@@ -145,6 +146,25 @@ static char *find_checkpoint(const struct run *run, bool *own)
     return name;
 }
 
+/* The loss scale goes on where it was, but as this text wants it: a run that was bf16 has
+ * none, and fp16 without one would lose its small gradients. */
+static void keep_scaling(struct run *run)
+{
+    struct scaler saved = run->progress.scaler, *scaler = &run->progress.scaler;
+
+    scaler_init(scaler, &run->plan->precision);
+    if (saved.scaling == scaler->scaling && saved.scaling != SCALING_STATIC) {
+        *scaler = saved;
+        return;
+    }
+    scaler->skipped = saved.skipped;
+    if (saved.scaling != scaler->scaling)
+        log_line(run->options->log, LOG_WARN,
+                 "resume: the checkpoint has loss scaling %s, this run %s, from %g",
+                 scaling_names[saved.scaling], scaling_names[scaler->scaling],
+                 scaler->scale);
+}
+
 /* Rank 0 finds it and clears the way; all load it. */
 static bool resume(struct run *run, struct error *err)
 {
@@ -157,9 +177,11 @@ static bool resume(struct run *run, struct error *err)
     run->progress.best_metric = NAN;
     if (ok && name != NULL) {
         ok = checkpoint_load(run->model, name, &run->progress, &run->history, err);
-        if (ok)
+        if (ok) {
             log_line(run->options->log, LOG_INFO, "resume: from %s, step %" PRId64, name,
                      run->progress.step);
+            keep_scaling(run);
+        }
         if (run->progress.step == 0)
             history_clear(&run->history); /* it is evaluated again */
         after = own ? run->progress.step : run->progress.step - 1;

@@ -226,6 +226,55 @@ static void test_trainer_says_that_a_resume_begins_anew(void **state)
     unit_dir_free(dir);
 }
 
+/* What loss scale a logged step had, by metrics.jsonl. */
+static double scale_of_line(const char *dir, size_t line)
+{
+    char *name = path_join(dir, "job.run/metrics.jsonl"), *at;
+    struct error err = { 0 };
+    struct text text;
+    double scale;
+
+    text_init(&text, 1 << 20);
+    assert_true(file_read(name, 1 << 20, &text, NULL, &err));
+    at = text.data;
+    for (; line > 0; line--)
+        assert_non_null(at = strchr(at, '\n') + 1);
+    assert_non_null(at = strstr(at, "\"loss_scale\":"));
+    scale = strtod(at + strlen("\"loss_scale\":"), NULL);
+    text_clear(&text);
+    free(name);
+    return scale;
+}
+
+/* A run in fp16 that goes on from one in fp32 gets a loss scale, and back again none. */
+static void test_trainer_resumed_in_another_format_scales_as_its_text_says(void **state)
+{
+    char *dir = unit_dir_new();
+    char *single = training_text(SHAKESPEARE, FULL_PT "max_steps: 6\n");
+    char *half = training_text(SHAKESPEARE, FULL_PT "max_steps: 6\nfp16: true\n"
+                                                    "resume_from_checkpoint: true\n");
+    char *again = training_text(SHAKESPEARE, FULL_PT
+                                "max_steps: 6\nresume_from_checkpoint: true\n");
+    struct training first = { .dir = dir, .job = single, .stop_after = 2 };
+    struct training second = { .dir = dir, .job = half, .stop_after = 4 };
+    struct training third = { .dir = dir, .job = again };
+    struct error err = { 0 };
+
+    (void)state;
+    assert_false(training_run(&first, &err));
+    err = (struct error) { 0 };
+    if (training_run(&second, &err) || err.code != ERROR_STOPPED)
+        fail_msg("%s", err.text);
+    training_must(&third);
+    assert_true(scale_of_line(dir, 1) == 1);
+    assert_true(scale_of_line(dir, 2) > 1);
+    assert_true(scale_of_line(dir, 5) == 1);
+    free(single);
+    free(half);
+    free(again);
+    unit_dir_free(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +285,8 @@ int main(void)
         cmocka_unit_test(test_trainer_eval_delay_counts_steps),
         cmocka_unit_test(test_trainer_without_one_step_has_not_succeeded),
         cmocka_unit_test(test_trainer_says_that_a_resume_begins_anew),
+        cmocka_unit_test(
+            test_trainer_resumed_in_another_format_scales_as_its_text_says),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
