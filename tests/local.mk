@@ -39,6 +39,7 @@ unit_tests += %D%/unit/test_spawn
 unit_tests += %D%/unit/test_text
 
 # precision
+unit_tests += %D%/unit/test_claims
 unit_tests += %D%/unit/test_device
 unit_tests += %D%/unit/test_format
 unit_tests += %D%/unit/test_memory
