@@ -2,6 +2,7 @@
 
 dist_doc_DATA += %D%/dependencies.md
 dist_doc_DATA += %D%/gpu.md
+dist_doc_DATA += %D%/memory.md
 dist_doc_DATA += %D%/performance.md
 dist_doc_DATA += %D%/performance-gpu.md
 dist_doc_DATA += %D%/precision.md

@@ -65,3 +65,4 @@ libpatcher_a_SOURCES += %D%/schema_value.c %D%/schema_value.h
 libpatcher_a_SOURCES += %D%/setting.c %D%/setting.h
 libpatcher_a_SOURCES += %D%/settle.c %D%/settle.h
 libpatcher_a_SOURCES += %D%/versions.c %D%/versions.h
+libpatcher_a_SOURCES += %D%/torch_setup.c %D%/torch_setup.h

@@ -11,9 +11,10 @@
 #include "patcher/environment.h"
 #include "patcher/rules.h"
 #include "patcher/schema.h"
+#include "patcher/torch_setup.h"
 #include "precision/probe.h"
+#include "train/estimate.h"
 #include "train/safetensors.h"
-#include "train/shapes.h"
 
 /* The rule of each fault, document.h. */
 static const char *const fault_rules[] = {
@@ -136,6 +137,12 @@ static void bind(const struct looker *looker, struct look *look)
     free(dir);
     free(run);
     schema_bind(&look->document, looker->arena, &look->plan);
+    if (look->plan.external) {
+        struct torch_setup *setup = arena_alloc(looker->arena, sizeof(*setup));
+
+        torch_setup_read(&look->document, look->plan.dir, looker->arena, setup);
+        look->plan.torch = setup;
+    }
     if (look->plan.ranks == 1 && probe_named(look->plan.device_wanted) > 1)
         look->plan.ranks = (int64_t)probe_named(look->plan.device_wanted);
     look->has_plan = true;
@@ -189,7 +196,7 @@ void look_decide(const struct looker *looker, struct plan *plan)
     plan->device = looker->options->device ? *looker->options->device : unknown;
     policy_decide(&plan->request, &plan->device, &plan->precision);
     if (!looker->model ||
-        !shapes_memory(plan, looker->model, 0, 0, &plan->memory, &ignored))
+        !estimate_memory(plan, looker->model, NULL, &plan->memory, &ignored))
         plan->memory = (struct memory_use) { 0 };
     memory_finish(&plan->memory, find_limit(plan, looker->options->device));
 }

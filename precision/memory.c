@@ -38,20 +38,52 @@ bool memory_limit(const char *wanted, const struct device *device, uint64_t *out
     return true;
 }
 
-uint64_t memory_held(const struct device *device)
+struct memory_range memory_range_sum(struct memory_range a, struct memory_range b)
 {
+    return (struct memory_range) { a.low + b.low, a.expected + b.expected,
+                                   a.high + b.high };
+}
+
+struct memory_range memory_range_exact(uint64_t bytes)
+{
+    return (struct memory_range) { bytes, bytes, bytes };
+}
+
+static struct memory_range held_by_threads(int threads)
+{
+    return (struct memory_range) {
+        .high = MEMORY_CPU_SUMS + (uint64_t)(threads > 0 ? threads : 1) * MEMORY_CPU_THREAD
+    };
+}
+
+struct memory_range memory_held(const struct device *device, int threads)
+{
+    const uint64_t context = device->here ? 0 : MEMORY_CUDA_CONTEXT;
+    const uint64_t spread = (device->here ? 0 : MEMORY_CUDA_CONTEXT_SPREAD) +
+                            MEMORY_CUDA_CODE_SPREAD;
+    const uint64_t sure = context + MEMORY_CUDA_CODE + MEMORY_CUDA_PRODUCTS +
+                          MEMORY_CUDA_SCRATCH;
+
     if (device->kind == DEVICE_CPU)
-        return 0;
-    return (device->here ? 0 : MEMORY_CUDA_CONTEXT) + MEMORY_CUDA_CODE +
-           MEMORY_CUDA_PRODUCTS + MEMORY_CUDA_SCRATCH;
+        return held_by_threads(threads > 0 ? threads : device->threads);
+    return (struct memory_range) { sure - spread, sure, sure + spread };
 }
 
 void memory_finish(struct memory_use *use, uint64_t limit)
 {
     use->total = use->weights + use->gradients + use->optimizer + use->activations +
                  use->workspace;
+    if (use->low == 0 || use->low > use->total)
+        use->low = use->total;
+    if (use->high < use->total)
+        use->high = use->total;
     use->limit = limit;
     use->fits = limit == 0 || use->total <= limit;
+}
+
+bool memory_is_close(const struct memory_use *use)
+{
+    return use->limit > 0 && use->total <= use->limit && use->high > use->limit;
 }
 
 void memory_text(uint64_t bytes, char out[16])

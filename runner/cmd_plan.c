@@ -5,18 +5,17 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
-#include "runner/inspect.h"
+#include "base/size.h"
+#include "runner/forecast.h"
 #include "runner/report_json.h"
-#include "runner/steps.h"
 
 /* All that the page says. */
 struct page {
     const struct inspection *inspection;
     const struct plan *plan;
-    bool has_steps;
-    struct steps steps;
-    struct error why_not; /* no steps */
+    struct forecast forecast;
 };
 
 static const char *dtype(enum format format)
@@ -79,27 +78,37 @@ static json_t *batch_object(const struct plan *plan)
 static json_t *steps_object(const struct page *page)
 {
     static const char *const names[] = { "per_epoch", "total", "tokens" };
-    int64_t values[] = { page->steps.per_epoch, page->steps.total, page->steps.tokens };
+    const struct steps *steps = &page->forecast.steps;
+    int64_t values[] = { steps->per_epoch, steps->total, steps->tokens };
 
-    return page->has_steps ? integers(names, values, 3) : json_null();
+    return page->forecast.has_steps ? integers(names, values, 3) : json_null();
 }
 
 /* null where the model is not there to be counted. */
-static json_t *memory_object(const struct memory_use *use)
+static json_t *memory_object(const struct forecast *forecast)
 {
-    static const char *const names[] = { "weights",     "gradients", "optimizer",
+    static const char *const names[] = { "weights",   "gradients", "optimizer",
                                          "activations", "workspace", "total",
-                                         "limit" };
-    int64_t values[] = { (int64_t)use->weights,   (int64_t)use->gradients,
-                         (int64_t)use->optimizer, (int64_t)use->activations,
-                         (int64_t)use->workspace, (int64_t)use->total,
+                                         "low",       "high",      "limit" };
+    static const char *const bounds[] = { "low", "expected", "high" };
+    const struct memory_use *use = &forecast->memory;
+    const struct memory_range *resident = &forecast->resident;
+    int64_t values[] = { (int64_t)use->weights,     (int64_t)use->gradients,
+                         (int64_t)use->optimizer,   (int64_t)use->activations,
+                         (int64_t)use->workspace,   (int64_t)use->total,
+                         (int64_t)use->low,         (int64_t)use->high,
                          (int64_t)use->limit };
+    int64_t process[] = { (int64_t)resident->low, (int64_t)resident->expected,
+                          (int64_t)resident->high };
     json_t *object;
 
-    if (use->total == 0)
+    if (!forecast->has_memory)
         return json_null();
-    object = integers(names, values, 7);
+    object = integers(names, values, TS_COUNT(names));
     json_object_set_new(object, "fits", json_boolean(use->fits));
+    json_object_set_new(object, "process",
+                        forecast->has_resident ? integers(bounds, process, 3)
+                                               : json_null());
     return object;
 }
 
@@ -115,7 +124,7 @@ static json_t *page_object(const struct page *page)
                             precision_object(&page->plan->precision));
         json_object_set_new(object, "batch", batch_object(page->plan));
         json_object_set_new(object, "steps", steps_object(page));
-        json_object_set_new(object, "memory", memory_object(&page->plan->memory));
+        json_object_set_new(object, "memory", memory_object(&page->forecast));
     }
     json_object_set_new(object, "findings", report_json_findings(&patch->findings));
     return object;
@@ -143,6 +152,19 @@ static void add_precision(struct text *out, const struct precision *precision)
         text_adds(out, "\n  clipping    off; the norm is logged all the same\n");
 }
 
+/* 1,234,567 */
+static void add_grouped(struct text *out, int64_t number)
+{
+    char digits[24];
+    int len = snprintf(digits, sizeof(digits), "%" PRId64, number);
+
+    for (int i = 0; i < len; i++) {
+        if (i > 0 && (len - i) % 3 == 0)
+            text_addc(out, ',');
+        text_addc(out, digits[i]);
+    }
+}
+
 static void add_batch(struct text *out, const struct page *page)
 {
     int64_t micro = page->plan->per_device_train_batch_size;
@@ -153,22 +175,66 @@ static void add_batch(struct text *out, const struct page *page)
     if (ranks > 1)
         text_addf(out, " x %" PRId64 " ranks", ranks);
     text_addf(out, " = %" PRId64 " a step\n", micro * windows * ranks);
-    text_adds(out, "  steps       ");
-    if (page->has_steps)
-        text_addf(out,
-                  "%" PRId64 " an epoch, %" PRId64 " in all, %" PRId64
-                  " samples with %" PRId64 " tokens\n",
-                  page->steps.per_epoch, page->steps.total, page->steps.samples,
-                  page->steps.tokens);
-    else {
-        text_adds(out, "not known: ");
-        report_visible(out, page->why_not.text);
-        text_addc(out, '\n');
-    }
 }
 
-static void add_memory(struct text *out, const struct memory_use *use)
+static void add_steps(struct text *out, const struct forecast *forecast)
 {
+    const struct steps *steps = &forecast->steps;
+
+    text_adds(out, "  steps       ");
+    if (!forecast->has_steps) {
+        text_adds(out, "not known: ");
+        report_visible(out, forecast->why_no_steps.text);
+        text_addc(out, '\n');
+        return;
+    }
+    text_addf(out, "%" PRId64 " an epoch, %" PRId64 " in all\n", steps->per_epoch,
+              steps->total);
+    text_addf(out, "  data        %" PRId64 " samples with ", steps->samples);
+    add_grouped(out, steps->tokens);
+    text_adds(out, " tokens, the largest batch ");
+    add_grouped(out, steps->rows);
+    text_addc(out, '\n');
+}
+
+static void add_range(struct text *out, uint64_t low, const char *between, uint64_t high)
+{
+    char from[16], to[16];
+
+    memory_text(low, from);
+    memory_text(high, to);
+    if (strcmp(from, to) != 0)
+        text_addf(out, "%s %s %s", from, between, to);
+    else
+        text_adds(out, to);
+}
+
+/* "15.8 MiB of 21.7 GiB": with the bounds where they differ by more than a tenth. */
+static void add_total(struct text *out, const struct forecast *forecast)
+{
+    const struct memory_use *use = &forecast->memory;
+    const bool exact = use->high - use->low <= use->total / 20;
+    char shown[16];
+
+    memory_text(use->total, shown);
+    text_addf(out, "%s", shown);
+    if (use->limit > 0) {
+        memory_text(use->limit, shown);
+        text_addf(out, " of %s%s", shown,
+                  !use->fits             ? ": does not fit"
+                  : memory_is_close(use) ? ": may not fit"
+                                         : "");
+    }
+    if (!exact) {
+        text_adds(out, "; between ");
+        add_range(out, use->low, "and", use->high);
+    }
+    text_addc(out, '\n');
+}
+
+static void add_memory(struct text *out, const struct forecast *forecast)
+{
+    const struct memory_use *use = &forecast->memory;
     const struct {
         const char *name;
         uint64_t bytes;
@@ -179,21 +245,43 @@ static void add_memory(struct text *out, const struct memory_use *use)
     };
     char shown[16];
 
-    if (use->total == 0) {
-        text_adds(out, "  memory      not known without the model\n");
+    text_adds(out, "  memory      ");
+    if (!forecast->has_memory) {
+        text_adds(out, "not known: ");
+        report_visible(out, forecast->why_no_memory.text);
+        text_addc(out, '\n');
         return;
     }
-    memory_text(use->total, shown);
-    text_addf(out, "  memory      %s", shown);
-    if (use->limit > 0) {
-        memory_text(use->limit, shown);
-        text_addf(out, " of %s%s", shown, use->fits ? "" : ": does not fit");
-    }
-    text_adds(out, "\n             ");
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+    add_total(out, forecast);
+    text_adds(out, "             ");
+    for (size_t i = 0; i < TS_COUNT(parts); i++) {
         memory_text(parts[i].bytes, shown);
         text_addf(out, " %s %s%s", parts[i].name, shown, i < 4 ? "," : "\n");
     }
+    if (forecast->has_resident) {
+        text_adds(out, "              the process with its data ");
+        add_range(out, forecast->resident.low, "to", forecast->resident.high);
+        text_addc(out, '\n');
+    }
+}
+
+static void add_model(struct text *out, const struct page *page)
+{
+    static const char *const methods[] = { "lora", "full", "freeze" };
+    const struct forecast *forecast = &page->forecast;
+    const struct plan *plan = page->plan;
+
+    if (!forecast->has_model)
+        return;
+    text_adds(out, "  model       ");
+    add_grouped(out, (int64_t)forecast->parameters);
+    text_adds(out, " parameters, ");
+    add_grouped(out, (int64_t)forecast->trainable);
+    text_addf(out, " of them trained (%s", methods[plan->method]);
+    if (plan->method == METHOD_LORA)
+        text_addf(out, ", rank %" PRId64, plan->lora_rank);
+    text_addf(out, ")%s\n",
+              plan->gradient_checkpointing ? ", each layer computed twice" : "");
 }
 
 static void show_page(struct report *report, const struct page *page)
@@ -212,9 +300,11 @@ static void show_page(struct report *report, const struct page *page)
     }
     text_addc(&out, '\n');
     if (page->plan) {
+        add_model(&out, page);
         add_precision(&out, &page->plan->precision);
         add_batch(&out, page);
-        add_memory(&out, &page->plan->memory);
+        add_steps(&out, &page->forecast);
+        add_memory(&out, &page->forecast);
     }
     report_write(report, &out);
     text_clear(&out);
@@ -230,7 +320,7 @@ static int show(struct report *report, const struct options *options,
 
     if (inspection->patch.has_plan) {
         page.plan = &inspection->patch.plan;
-        page.has_steps = steps_ask(inspection->patch.job, &page.steps, &page.why_not);
+        forecast_make(inspection, &page.forecast);
     }
     if (options->json)
         report_json(report, page_object(&page), &err);

@@ -7,28 +7,53 @@
 #include "runner/report.h"
 #include "runner/steps.h"
 #include "train/dataset.h"
-#include "train/trainer.h"
+#include "train/run.h"
+
+#include <sys/resource.h>
+
+/* The most this process has had. */
+static int64_t resident(void)
+{
+    struct rusage usage;
+
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (int64_t)usage.ru_maxrss << 10 : 0;
+}
+
+static struct steps measured(const struct plan *plan, const struct dataset *train,
+                             const struct dataset *eval)
+{
+    size_t size = (size_t)plan->per_device_train_batch_size;
+    struct trainer_steps steps = trainer_steps(plan, dataset_batches(train, size));
+    struct run_sizes sizes = run_measure(plan, train, eval);
+
+    return (struct steps) { .per_epoch = steps.per_epoch,
+                            .total = steps.total,
+                            .tokens = (int64_t)dataset_tokens(train),
+                            .samples = (int64_t)dataset_samples(train),
+                            .rows = (int64_t)sizes.rows,
+                            .sequences = (int64_t)sizes.sequences,
+                            .resident = resident() };
+}
 
 static bool count(const struct plan *plan, struct steps *out, struct error *err)
 {
     struct tokenizer *tokenizer = tokenizer_open(plan->model_name_or_path, err);
-    struct dataset *dataset = NULL;
-    struct trainer_steps steps;
-    size_t batches;
+    struct dataset *train = NULL, *eval = NULL;
+    bool ok;
 
     if (tokenizer)
-        dataset = dataset_open(plan, SPLIT_TRAIN, tokenizer, err);
-    if (dataset) {
-        batches = dataset_batches(dataset, (size_t)plan->per_device_train_batch_size);
-        steps = trainer_steps(plan, batches);
-        *out = (struct steps) { .per_epoch = steps.per_epoch,
-                                .total = steps.total,
-                                .tokens = (int64_t)dataset_tokens(dataset),
-                                .samples = (int64_t)dataset_samples(dataset) };
+        train = dataset_open(plan, SPLIT_TRAIN, tokenizer, err);
+    ok = train != NULL;
+    if (ok && run_evaluates(plan)) {
+        eval = dataset_open(plan, SPLIT_EVAL, tokenizer, err);
+        ok = eval != NULL;
     }
-    dataset_close(dataset);
+    if (ok)
+        *out = measured(plan, train, eval);
+    dataset_close(eval);
+    dataset_close(train);
     tokenizer_close(tokenizer);
-    return dataset != NULL;
+    return ok;
 }
 
 int count_steps(const struct options *options, const struct machine *machine)

@@ -24,6 +24,7 @@ librunner_a_SOURCES += %D%/cmd_watch.c
 librunner_a_SOURCES += %D%/commands.c %D%/commands.h
 librunner_a_SOURCES += %D%/count.c %D%/count.h
 librunner_a_SOURCES += %D%/drop.c %D%/drop.h
+librunner_a_SOURCES += %D%/forecast.c %D%/forecast.h
 librunner_a_SOURCES += %D%/inspect.c %D%/inspect.h
 librunner_a_SOURCES += %D%/intake.c %D%/intake.h
 librunner_a_SOURCES += %D%/job.c %D%/job.h

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/size.h"
 #include "base/spawn.h"
 
 /* A large corpus takes its time; nobody waits longer for a plan. */
@@ -16,14 +17,23 @@ enum { PATIENCE_MS = 120000, LONGEST_ANSWER = 4096 };
 
 void steps_write(const struct steps *steps, struct text *out)
 {
-    text_addf(out, "steps\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\n",
-              steps->per_epoch, steps->total, steps->tokens, steps->samples);
+    const int64_t numbers[] = { steps->per_epoch, steps->total,     steps->tokens,
+                                steps->samples,   steps->rows,      steps->sequences,
+                                steps->resident };
+
+    text_adds(out, "steps");
+    for (size_t i = 0; i < TS_COUNT(numbers); i++)
+        text_addf(out, "\t%" PRId64, numbers[i]);
+    text_addc(out, '\n');
 }
 
 bool steps_read(const char *text, struct steps *out)
 {
-    return sscanf(text, "steps\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64,
-                  &out->per_epoch, &out->total, &out->tokens, &out->samples) == 4;
+    return sscanf(text,
+                  "steps\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64
+                  "\t%" SCNd64 "\t%" SCNd64,
+                  &out->per_epoch, &out->total, &out->tokens, &out->samples, &out->rows,
+                  &out->sequences, &out->resident) == 7;
 }
 
 static bool refused(const struct text *errors, const struct spawn_result *result,

@@ -1,7 +1,8 @@
 /*
- * runner/steps.h - how many steps a job takes.  The data must be read and tokenised for
- * it, so `trainspool-train --steps` does it and says one tab-separated line: steps  <an
- * epoch>  <in all>  <tokens of an epoch>  <samples>
+ * runner/steps.h - how many steps a job takes, and how large its batches are.  The data must
+ * be read and tokenised for it, so `trainspool-train --steps` does it and says one
+ * tab-separated line: steps  <an epoch>  <in all>  <tokens of an epoch>  <samples>  <rows of
+ * the largest batch>  <its sequences>  <most bytes it had itself, reading the data>
  */
 #ifndef RUNNER_STEPS_H
 #define RUNNER_STEPS_H
@@ -10,6 +11,8 @@
 
 struct steps {
     int64_t per_epoch, total, tokens, samples;
+    int64_t rows, sequences;
+    int64_t resident; /* bytes: program, tokenizer and data, as a run holds them too */
 };
 
 void steps_write(const struct steps *steps, struct text *out);

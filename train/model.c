@@ -399,6 +399,8 @@ const struct memory_use *model_memory(const struct model *model)
     uint64_t held = m->be->ops->workspace(m->be);
 
     shapes_use(&m->shapes, &m->memory);
+    m->memory.low = m->memory.total;
+    m->memory.high = m->memory.total + held;
     m->memory.workspace += held;
     m->memory.total += held;
     return &m->memory;

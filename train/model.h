@@ -57,8 +57,8 @@ size_t model_trained_parameters(const struct model *model);
 struct parameter *model_trained(struct model *model, size_t index);
 uint64_t model_trainable(const struct model *model); /* numbers */
 uint64_t model_total(const struct model *model);
-const struct memory_use *
-model_memory(const struct model *model); /* what was really taken */
+/* What was really taken: low the block, total and high with what the backend holds. */
+const struct memory_use *model_memory(const struct model *model);
 /* All gradients as one row of fp32; the padding between them is zero. */
 struct tensor model_gradients(const struct model *model);
 /* The numbers of the step under way, in the backend's memory. */

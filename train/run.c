@@ -26,6 +26,12 @@ static bool check_tokens(const struct run *run, const struct dataset *data,
         dataset_token_max(data), run->config.vocab_size);
 }
 
+bool run_evaluates(const struct plan *plan)
+{
+    return plan->eval_strategy != WHEN_NO || plan->eval_on_start ||
+           plan->load_best_model_at_end;
+}
+
 static bool open_data(struct run *run, struct error *err)
 {
     const struct plan *plan = run->plan;
@@ -36,8 +42,7 @@ static bool open_data(struct run *run, struct error *err)
     run->train = dataset_open(plan, SPLIT_TRAIN, run->tokenizer, err);
     if (run->train == NULL)
         return false;
-    if (plan->eval_strategy != WHEN_NO || plan->eval_on_start ||
-        plan->load_best_model_at_end) {
+    if (run_evaluates(plan)) {
         run->eval = dataset_open(plan, SPLIT_EVAL, run->tokenizer, err);
         if (run->eval == NULL)
             return false;
@@ -58,33 +63,28 @@ static size_t largest(size_t a, size_t b)
 
 /* The loss is a mean over tokens, whatever the batches: an evaluation that would want
  * more memory than the training makes do with smaller ones. */
-static size_t eval_size(const struct run *run, size_t rows)
+static size_t eval_size(const struct plan *plan, const struct dataset *eval, size_t rows)
 {
-    size_t size = (size_t)run->plan->per_device_eval_batch_size;
+    size_t size = (size_t)plan->per_device_eval_batch_size;
 
-    while (size > 1 && dataset_rows_max(run->eval, size) > rows)
+    while (size > 1 && dataset_rows_max(eval, size) > rows)
         size /= 2;
     return size;
 }
 
-/* How much the largest batch has. */
-static struct model_options measure(struct run *run)
+struct run_sizes run_measure(const struct plan *plan, const struct dataset *train,
+                             const struct dataset *eval)
 {
-    const struct plan *plan = run->plan;
-    struct model_options options = { .plan = plan,
-                                     .config = &run->config,
-                                     .rank = parallel_rank(run->options->group) };
     size_t size = (size_t)plan->per_device_train_batch_size;
+    struct run_sizes sizes = { .rows = dataset_rows_max(train, size),
+                               .sequences = dataset_sequences_max(train, size) };
 
-    options.sequences_max = dataset_sequences_max(run->train, size);
-    options.rows_max = dataset_rows_max(run->train, size);
-    if (run->eval != NULL) {
-        size = run->eval_size = eval_size(run, options.rows_max);
-        options.sequences_max =
-            largest(options.sequences_max, dataset_sequences_max(run->eval, size));
-        options.rows_max = largest(options.rows_max, dataset_rows_max(run->eval, size));
-    }
-    return options;
+    if (eval == NULL)
+        return sizes;
+    size = sizes.eval_size = eval_size(plan, eval, sizes.rows);
+    sizes.sequences = largest(sizes.sequences, dataset_sequences_max(eval, size));
+    sizes.rows = largest(sizes.rows, dataset_rows_max(eval, size));
+    return sizes;
 }
 
 /* Those of a CPU share its cores. */
@@ -101,7 +101,12 @@ static int thread_count(const struct plan *plan)
 static bool open_model(struct run *run, struct error *err)
 {
     const struct plan *plan = run->plan;
-    struct model_options options = measure(run);
+    struct run_sizes sizes = run_measure(plan, run->train, run->eval);
+    struct model_options options = { .plan = plan,
+                                     .config = &run->config,
+                                     .rows_max = sizes.rows,
+                                     .sequences_max = sizes.sequences,
+                                     .rank = parallel_rank(run->options->group) };
     struct backend_options with = {
         .device = &plan->device,
         .threads = thread_count(plan),
@@ -111,6 +116,7 @@ static bool open_model(struct run *run, struct error *err)
         .log = run->options->log,
     };
 
+    run->eval_size = sizes.eval_size;
     options.backend = run->be = backend_open(&with, err);
     if (run->be == NULL || !parallel_join(run->options->group, run->be, err))
         return false;
@@ -212,7 +218,9 @@ static void describe(struct run *run)
 
     if (plan_ranks(plan) > 1)
         snprintf(ranks, sizeof ranks, " in each of %zu ranks", plan_ranks(plan));
-    memory_text(model_memory(run->model)->total, bytes);
+    memory_text(plan->device.kind == DEVICE_CPU ? model_memory(run->model)->low
+                                                : model_memory(run->model)->total,
+                bytes);
     log_line(run->options->log, LOG_INFO, "device: %s", run->be->ops->describe(run->be));
     log_line(run->options->log, LOG_INFO, "precision: %s", plan->precision.message);
     log_line(run->options->log, LOG_INFO,

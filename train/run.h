@@ -33,6 +33,16 @@ struct run {
         rate; /* of the last step; tokens a second */
 };
 
+/* What a block is laid out for: the largest batch, of training and evaluation. */
+struct run_sizes {
+    size_t rows, sequences;
+    size_t eval_size; /* samples of an evaluation's batch; 0 without one */
+};
+struct run_sizes run_measure(const struct plan *plan, const struct dataset *train,
+                             const struct dataset *eval);
+/* Does the plan evaluate, so that its evaluation data are read? */
+bool run_evaluates(const struct plan *plan);
+
 /* Read the data, take the memory, load the weights, find where to go on from.  plan and
  * options are set, all else is zero.  False: *err tells; run_close gives back what was
  * taken. */

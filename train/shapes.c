@@ -283,13 +283,13 @@ size_t shapes_rounded(const struct plan *plan, const struct model_config *config
     return most;
 }
 
-/* A CPU's backend tells what it holds once it runs. */
-static size_t held_besides(const struct plan *plan, const struct model_config *config,
-                           size_t rows)
+static struct memory_range held_besides(const struct plan *plan,
+                                        const struct model_config *config, size_t rows)
 {
     if (plan->device.kind == DEVICE_CPU)
-        return 0;
-    return memory_held(&plan->device) + shapes_rounded(plan, config, rows);
+        return memory_range_exact(0); /* nothing that is sure to be touched */
+    return memory_range_sum(memory_held(&plan->device, 0),
+                            memory_range_exact(shapes_rounded(plan, config, rows)));
 }
 
 bool shapes_memory(const struct plan *plan, const struct model_config *config,
@@ -302,9 +302,13 @@ bool shapes_memory(const struct plan *plan, const struct model_config *config,
 
     *out = (struct memory_use) { .fits = true };
     if (ok) {
+        struct memory_range held = held_besides(plan, config, shapes.rows);
+
         shapes_use(&shapes, out);
-        out->workspace += held_besides(plan, config, shapes.rows);
-        out->total += held_besides(plan, config, shapes.rows);
+        out->low = out->total + held.low;
+        out->high = out->total + held.high;
+        out->workspace += held.expected;
+        out->total += held.expected;
     }
     arena_free(arena);
     return ok;

@@ -146,8 +146,9 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
                  size_t rows_max, size_t sequences_max, struct arena *arena,
                  struct shapes *out, struct error *err);
 
-/* The bytes of a run on the plan's device, with what its backend holds; limit is left 0
- * (memory_finish compares).  Errors as shapes_make. */
+/* The bytes of a run on the plan's device, with what its backend is expected to hold, and
+ * between which bounds; of a CPU the block alone, which is exact.
+ * limit is left 0 (memory_finish compares).  Errors as shapes_make. */
 bool shapes_memory(const struct plan *plan, const struct model_config *config,
                    size_t rows_max, size_t sequences_max, struct memory_use *out,
                    struct error *err);

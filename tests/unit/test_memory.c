@@ -11,10 +11,16 @@ static void test_memory_held_by_a_gpu(void **state)
     struct device cpu = { .kind = DEVICE_CPU }, gpu = { .kind = DEVICE_CUDA };
 
     (void)state;
-    assert_int_equal(memory_held(&cpu), 0);
-    assert_int_equal(memory_held(&gpu), (uint64_t)(400 + 256 + 32 + 65) << 20);
+    assert_int_equal(memory_held(&cpu, 2).expected, 0);
+    assert_int_equal(memory_held(&cpu, 2).high, (uint64_t)(16 + 2 * 4) << 20);
+    cpu.threads = 8;
+    assert_int_equal(memory_held(&cpu, 0).high, (uint64_t)(16 + 8 * 4) << 20);
+    assert_int_equal(memory_held(&gpu, 0).expected, (uint64_t)(400 + 256 + 32 + 65) << 20);
+    assert_int_equal(memory_held(&gpu, 0).low, (uint64_t)(300 + 128 + 32 + 65) << 20);
+    assert_int_equal(memory_held(&gpu, 0).high, (uint64_t)(500 + 384 + 32 + 65) << 20);
     gpu.here = true;
-    assert_int_equal(memory_held(&gpu), (uint64_t)(256 + 32 + 65) << 20);
+    assert_int_equal(memory_held(&gpu, 0).expected, (uint64_t)(256 + 32 + 65) << 20);
+    assert_int_equal(memory_held(&gpu, 0).high, (uint64_t)(384 + 32 + 65) << 20);
 }
 
 static void test_memory_limit_forms(void **state)

@@ -1,0 +1,63 @@
+#!/bin/sh
+# plan: what a person and a script are told before a run, and whether the run was like it.
+. "${top_srcdir-.}/tests/cli/lib.sh"
+cd "$T" || exit 99
+
+# A job whose model is not here: told what is not known, and why.
+cat >absent.yaml <<'END'
+model_name_or_path: nowhere
+dataset: nothing.jsonl
+template: default
+END
+ends "a job without its model can be planned" 0 "$trainspool" plan --device "TITAN RTX" absent.yaml
+says "memory is not invented" '^  memory      not known: nowhere is not here$'
+says "nor are steps" '^  steps       not known: '
+says "what is known is told" '^  batch       8 samples x 1 = 8 a step$'
+ends "as JSON" 0 "$trainspool" plan --json --device "TITAN RTX" absent.yaml
+holds "the unknown is null" sh -c "jq -e '.memory == null and .steps == null' out >null"
+
+if ! has_model; then
+    skip "the process against its plan" "no $model"
+    plan
+    exit 0
+fi
+make_data .
+read_jq() { jq "$1" out; }
+
+# NAME LINES...: the most the process had is between the bounds that plan told.
+held() {
+    held_name=$1
+    shift
+    job 3 >"$held_name.yaml"
+    for line in "logging_steps: 1" "$@"; do # in the place of the line that says else
+        sed -i "/^${line%%:*}:/d" "$held_name.yaml"
+        echo "$line" >>"$held_name.yaml"
+    done
+    try "$trainspool" plan --json "$held_name.yaml"
+    low=$(read_jq .memory.process.low) high=$(read_jq .memory.process.high)
+    total=$(read_jq .memory.total)
+    holds "$held_name: the block is exact" test "$(jq '.memory | .low == .total and
+        .high == .total and .total == .weights + .gradients + .optimizer + .activations
+        + .workspace' out)" = true
+    ends "$held_name: it runs" 0 "$trainspool" run "$held_name.yaml"
+    most=$(jq -s 'map(select(.memory)) | last.memory' "$held_name.run/metrics.jsonl")
+    if [ "$sanitized" -eq 0 ]; then
+        echo "# $held_name: $most, from $low to $high"
+        holds "$held_name: the process had what was told" \
+            test "$most" -ge "$low" -a "$most" -le "$high"
+    else
+        skip "$held_name: the process" "sanitizers hold memory of their own"
+    fi
+}
+sanitized=0
+if grep -q libasan "$train"; then sanitized=1; fi
+held full
+held lora "finetuning_type: lora" "bf16: true"
+small=$total
+held wide "per_device_train_batch_size: 64" "gradient_checkpointing: false"
+holds "a larger batch takes more" test "$total" -gt "$small"
+held ranks "trainspool: {device: cpu, ranks: 2}"
+ends "a person reads it" 0 "$trainspool" plan full.yaml
+says "with its model" '^  model       [0-9,]* parameters, [0-9,]* of them trained'
+says "and the process" '^              the process with its data .* to '
+plan

@@ -1,0 +1,269 @@
+/* tests/unit/test_torch_memory.c - what PyTorch was seen to take, and what is said it
+ * takes. */
+#include "config.h"
+
+#include "train/torch_memory.h"
+
+#include "base/size.h"
+#include "tests/unit/unit.h"
+
+/*
+ * Peaks of torch.distributed._tools.mem_tracker over one step of LlamaForCausalLM on a
+ * CPU, torch 2.14.1, transformers 5.12.1, AdamW without foreach, the second step
+ * (docs/memory.md).
+ */
+static const struct seen {
+    enum mode mode;
+    bool checkpointing, plain;
+    int width, mlp, layers, heads, keys, vocabulary, batch, length;
+    uint64_t bytes;
+} seen[] = {
+    { MODE_FP32, false, false, 256, 704, 3, 4, 2, 1024, 2, 256, 72347008 },
+    { MODE_FP32, true, false, 256, 704, 3, 4, 2, 1024, 2, 256, 55091584 },
+    { MODE_FP32, true, false, 256, 704, 3, 4, 2, 1024, 2, 256, 54567296 },
+    { MODE_FP32, false, false, 256, 704, 6, 4, 2, 1024, 2, 256, 130401772 },
+    { MODE_FP32, true, false, 256, 704, 6, 4, 2, 1024, 2, 256, 90505708 },
+    { MODE_FP32, false, false, 256, 704, 3, 4, 2, 8192, 2, 256, 160427392 },
+    { MODE_FP32, false, true, 256, 704, 3, 4, 2, 1024, 2, 256, 80186752 },
+    { MODE_FP32, false, false, 512, 704, 3, 8, 4, 1024, 2, 256, 135111040 },
+    { MODE_FP32, false, false, 256, 1408, 3, 4, 2, 1024, 2, 256, 110029184 },
+    { MODE_FP32, false, false, 256, 704, 3, 4, 4, 1024, 2, 256, 76279168 },
+    { MODE_FP32, false, false, 256, 704, 3, 4, 2, 1024, 2, 512, 111838592 },
+    { MODE_FP32, false, false, 256, 704, 3, 4, 2, 1024, 4, 256, 111707520 },
+    { MODE_FP32, false, true, 256, 704, 3, 4, 2, 1024, 2, 512, 140100992 },
+    { MODE_BF16_MIXED, false, false, 256, 704, 3, 4, 2, 1024, 2, 256, 66809216 },
+    { MODE_BF16_MIXED, true, false, 256, 704, 3, 4, 2, 1024, 2, 256, 51356032 },
+    { MODE_BF16_MIXED, true, false, 256, 704, 3, 4, 2, 1024, 2, 256, 50831744 },
+    { MODE_BF16_MIXED, false, false, 256, 704, 6, 4, 2, 1024, 2, 256, 119064044 },
+    { MODE_BF16_MIXED, true, false, 256, 704, 6, 4, 2, 1024, 2, 256, 86770156 },
+    { MODE_BF16_MIXED, false, false, 256, 704, 3, 4, 2, 8192, 2, 256, 158559616 },
+    { MODE_BF16_MIXED, false, true, 256, 704, 3, 4, 2, 1024, 2, 256, 77008256 },
+    { MODE_BF16_MIXED, false, false, 512, 704, 3, 8, 4, 1024, 2, 256, 135053712 },
+    { MODE_BF16_MIXED, false, false, 256, 1408, 3, 4, 2, 1024, 2, 256, 98168192 },
+    { MODE_BF16_MIXED, false, false, 256, 704, 3, 4, 4, 1024, 2, 256, 70348160 },
+    { MODE_BF16_MIXED, false, false, 256, 704, 3, 4, 2, 1024, 2, 512, 95815040 },
+    { MODE_BF16_MIXED, false, false, 256, 704, 3, 4, 2, 1024, 4, 256, 95683968 },
+    { MODE_BF16_MIXED, false, true, 256, 704, 3, 4, 2, 1024, 2, 512, 135087488 },
+    { MODE_BF16_PURE, false, false, 256, 704, 3, 4, 2, 1024, 2, 256, 41173760 },
+    { MODE_BF16_PURE, true, false, 256, 704, 3, 4, 2, 1024, 2, 256, 28339456 },
+    { MODE_BF16_PURE, true, false, 256, 704, 3, 4, 2, 1024, 2, 256, 28077312 },
+    { MODE_BF16_PURE, false, false, 256, 704, 6, 4, 2, 1024, 2, 256, 71792492 },
+    { MODE_BF16_PURE, true, false, 256, 704, 6, 4, 2, 1024, 2, 256, 46046572 },
+    { MODE_BF16_PURE, false, false, 256, 704, 3, 4, 2, 8192, 2, 256, 107234048 },
+    { MODE_BF16_PURE, false, true, 256, 704, 3, 4, 2, 1024, 2, 256, 51372800 },
+    { MODE_BF16_PURE, false, false, 512, 704, 3, 8, 4, 1024, 2, 256, 74403072 },
+    { MODE_BF16_PURE, false, false, 256, 1408, 3, 4, 2, 1024, 2, 256, 59556608 },
+    { MODE_BF16_PURE, false, false, 256, 704, 3, 4, 4, 1024, 2, 256, 43139840 },
+    { MODE_BF16_PURE, false, false, 256, 704, 3, 4, 2, 1024, 2, 512, 65919744 },
+    { MODE_BF16_PURE, false, false, 256, 704, 3, 4, 2, 1024, 4, 256, 65854208 },
+    { MODE_BF16_PURE, false, true, 256, 704, 3, 4, 2, 1024, 2, 512, 105192192 },
+};
+
+static struct arena *arena;
+
+static int setup(void **state)
+{
+    (void)state;
+    arena = arena_new();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    arena_free(arena);
+    return 0;
+}
+
+static void read_config(const struct seen *s, struct model_config *config)
+{
+    struct error err = { 0 };
+    char text[512];
+
+    snprintf(text, sizeof(text),
+             "{\"model_type\": \"llama\", \"vocab_size\": %d, \"hidden_size\": %d,"
+             "\"intermediate_size\": %d, \"num_hidden_layers\": %d,"
+             "\"num_attention_heads\": %d, \"num_key_value_heads\": %d}",
+             s->vocabulary, s->width, s->mlp, s->layers, s->heads, s->keys);
+    if (!model_config_parse(text, strlen(text), "config.json", arena, config, &err))
+        fail_msg("%s", err.text);
+}
+
+static struct plan plan_of(const struct seen *s)
+{
+    return (struct plan) { .method = METHOD_FULL,
+                           .external = true,
+                           .precision = { .mode = s->mode },
+                           .request = { .checkpoint = FORMAT_BF16 },
+                           .gradient_checkpointing = s->checkpointing,
+                           .per_device_train_batch_size = s->batch,
+                           .per_device_eval_batch_size = 8,
+                           .gradient_accumulation_steps = 1,
+                           .lora_rank = 8,
+                           .cutoff_len = s->length };
+}
+
+static struct memory_use use_of(const struct plan *plan,
+                                const struct model_config *config)
+{
+    struct memory_use use;
+    struct error err = { 0 };
+
+    if (!torch_memory(plan, config, &use, &err))
+        fail_msg("%s", err.text);
+    return use;
+}
+
+/* Within 5 %: without checkpointing the tensors are counted, with it a moment is chosen.
+ */
+static void test_torch_memory_is_what_was_seen(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(seen); i++) {
+        struct torch_setup setup = { .plain_attention = seen[i].plain };
+        struct plan plan = plan_of(&seen[i]);
+        struct model_config config;
+        struct memory_use use;
+
+        read_config(&seen[i], &config);
+        plan.torch = &setup;
+        use = use_of(&plan, &config);
+        if (!((double)use.total > 0.95 * (double)seen[i].bytes &&
+              (double)use.total < 1.05 * (double)seen[i].bytes))
+            fail_msg("row %zu: %llu, seen %llu", i, (unsigned long long)use.total,
+                     (unsigned long long)seen[i].bytes);
+        assert_true(use.low <= seen[i].bytes && seen[i].bytes <= use.high);
+        assert_int_equal(use.total, use.weights + use.gradients + use.optimizer +
+                                        use.activations + use.workspace);
+    }
+}
+
+static const struct seen small = {
+    MODE_BF16_MIXED, false, false, 256, 704, 4, 4, 2, 1024, 2, 256, 0
+};
+
+static void test_torch_memory_counts_an_optimizer(void **state)
+{
+    struct torch_setup setup = { 0 };
+    struct plan plan = plan_of(&small);
+    struct model_config config;
+    uint64_t adam, bits8;
+
+    (void)state;
+    read_config(&small, &config);
+    plan.torch = &setup;
+    adam = use_of(&plan, &config).optimizer;
+    setup.optim = "adamw_8bit";
+    bits8 = use_of(&plan, &config).optimizer;
+    assert_true(bits8 * 3 < adam && bits8 * 5 > adam);
+    setup.optim = "sgd";
+    assert_int_equal(use_of(&plan, &config).optimizer, 0);
+    setup.optim = "paged_adamw_32bit";
+    assert_int_equal(use_of(&plan, &config).optimizer, adam);
+    assert_true(use_of(&plan, &config).low + adam / 2 <= use_of(&plan, &config).total);
+    assert_string_equal(torch_optimizer_find(NULL)->name, "adamw");
+    assert_string_equal(torch_optimizer_find("of tomorrow")->name, "adamw");
+}
+
+/* Rajbhandari et al.: with Adam and 16-bit weights 16 bytes a parameter, of which stage 1
+ * divides 12, stage 2 14, stage 3 all. */
+static void test_torch_memory_divides_by_zero_stages(void **state)
+{
+    struct torch_setup setup = { .deepspeed = true };
+    struct plan plan = plan_of(&small);
+    struct model_config config;
+    struct memory_use one, use;
+
+    (void)state;
+    read_config(&small, &config);
+    plan.torch = &setup;
+    plan.gradient_accumulation_steps = 2; /* gradients are there at any moment */
+    one = use_of(&plan, &config);
+    assert_int_equal(one.optimizer, 6 * one.weights);
+    assert_int_equal(one.gradients, one.weights);
+    plan.ranks = 8;
+    setup.zero_stage = 1;
+    use = use_of(&plan, &config);
+    assert_int_equal(use.optimizer, one.optimizer / 8);
+    assert_int_equal(use.gradients, one.gradients);
+    setup.zero_stage = 2;
+    use = use_of(&plan, &config);
+    assert_int_equal(use.gradients, one.gradients / 8);
+    assert_int_equal(use.weights, one.weights);
+    setup.zero_stage = 3;
+    assert_int_equal(use_of(&plan, &config).weights, one.weights / 8);
+    setup.offload_optimizer = true;
+    assert_int_equal(use_of(&plan, &config).optimizer, 0);
+}
+
+/* LLaMA-Factory's table: a base of 16 bits 2 bytes a parameter, 8 bits 1, 4 bits 0.5. */
+static void test_torch_memory_quantises_linear_layers(void **state)
+{
+    struct torch_setup setup = { 0 };
+    struct plan plan = plan_of(&small);
+    struct model_config config;
+    uint64_t half, bits8, bits4, linear = 4 * (uint64_t)(737792 - 512);
+
+    (void)state;
+    read_config(&small, &config);
+    plan.torch = &setup;
+    plan.method = METHOD_LORA;
+    half = use_of(&plan, &config).weights;
+    setup.quantization_bit = 8;
+    bits8 = use_of(&plan, &config).weights;
+    setup.quantization_bit = 4;
+    bits4 = use_of(&plan, &config).weights;
+    assert_int_equal(half - bits8, linear);
+    assert_int_equal(bits8 - bits4, linear * 7 / 16);
+    plan.request.model_dtype = DTYPE_FLOAT32;
+    setup.quantization_bit = 0;
+    assert_true(use_of(&plan, &config).weights > 19 * half / 10);
+}
+
+static void test_torch_memory_of_an_evaluation(void **state)
+{
+    struct torch_setup setup = { 0 };
+    struct plan plan = plan_of(&small);
+    struct model_config config;
+    struct memory_use use;
+    struct error err = { 0 };
+
+    (void)state;
+    read_config(&small, &config);
+    plan.torch = &setup;
+    assert_true(torch_memory_eval(&plan, &config, &use, &err));
+    assert_int_equal(use.total, 0);
+    setup.evaluates = true;
+    assert_true(torch_memory_eval(&plan, &config, &use, &err));
+    assert_true(use.workspace >= 10ull * 8 * 256 * 1024);
+    assert_true(use.total > use.weights + use.optimizer);
+}
+
+static void test_torch_memory_of_loading(void **state)
+{
+    struct plan plan = plan_of(&small);
+    struct model_config config;
+    uint64_t half;
+
+    (void)state;
+    read_config(&small, &config);
+    half = torch_memory_load(&plan, &config);
+    plan.request.model_dtype = DTYPE_FLOAT32;
+    assert_int_equal(torch_memory_load(&plan, &config), 2 * half);
+    plan.ranks = 4;
+    assert_int_equal(torch_memory_load(&plan, &config), 8 * half);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_torch_memory_is_what_was_seen),
+        cmocka_unit_test(test_torch_memory_counts_an_optimizer),
+        cmocka_unit_test(test_torch_memory_divides_by_zero_stages),
+        cmocka_unit_test(test_torch_memory_quantises_linear_layers),
+        cmocka_unit_test(test_torch_memory_of_an_evaluation),
+        cmocka_unit_test(test_torch_memory_of_loading),
+    };
+
+    return cmocka_run_group_tests_name("torch_memory", tests, setup, teardown);
+}
