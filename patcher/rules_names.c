@@ -113,8 +113,8 @@ void rule_wanted_device(struct rule_context *context)
     const char *wanted = entry ? node_value(entry->value)->text : "";
 
     if (!entry || context->plan->external || node_is_null(entry->value) ||
-        probe_named(wanted) > 0 || strcmp(wanted, "auto") == 0 || strcmp(wanted, "cpu") == 0 ||
-        strcmp(wanted, "cuda") == 0)
+        probe_named(wanted) > 0 || strcmp(wanted, "auto") == 0 ||
+        strcmp(wanted, "cpu") == 0 || strcmp(wanted, "cuda") == 0)
         return;
     propose_remark(&to,
                    &(struct finding) {
@@ -223,18 +223,18 @@ void rule_paths(struct rule_context *context)
 
 /* ---- TS713: what has to be there ---- */
 
-static void missing(struct rule_context *context, const char *key, const char *what,
-                    const char *note)
+static struct finding *missing(struct rule_context *context, const char *key,
+                               const char *what, const char *note)
 {
-    rule_tell(context,
-              &(struct finding) { .rule = "TS713",
-                                  .severity = context->options->will_run
-                                                  ? SEVERITY_ERROR
-                                                  : SEVERITY_WARNING,
-                                  .message = what,
-                                  .because = "looked for on this machine",
-                                  .note = note },
-              key);
+    return rule_tell(context,
+                     &(struct finding) { .rule = "TS713",
+                                         .severity = context->options->will_run
+                                                         ? SEVERITY_ERROR
+                                                         : SEVERITY_WARNING,
+                                         .message = what,
+                                         .because = "looked for on this machine",
+                                         .note = note },
+                     key);
 }
 
 static bool has_file(const char *dir, const char *name)
@@ -288,30 +288,48 @@ static void check_model(struct rule_context *context)
 }
 
 /* An entry of dataset_info.json as training would find it, and its file. */
-static void check_entry(struct rule_context *context, const char *key, const char *name)
+static struct finding *check_entry(struct rule_context *context, const char *key,
+                                   const char *name)
 {
     struct dataset_sources sources;
     struct error err = { 0 };
 
     if (!dataset_sources_find(name, context->plan->dataset_dir, context->arena, &sources,
                               &err))
-        missing(context, key, arena_strdup(context->arena, err.text), NULL);
-    else if (!file_exists(sources.list[0].path))
-        missing(context, key,
-                arena_printf(context->arena, "%s is not there",
-                             visible(context, sources.list[0].path)),
-                NULL);
+        return missing(context, key, arena_strdup(context->arena, err.text), NULL);
+    if (!file_exists(sources.list[0].path))
+        return missing(context, key,
+                       arena_printf(context->arena, "%s is not there",
+                                    visible(context, sources.list[0].path)),
+                       NULL);
+    return NULL;
 }
 
 /* A file, beside the job or in dataset_dir. */
-static void check_file(struct rule_context *context, const char *key, const char *name)
+static struct finding *check_file(struct rule_context *context, const char *key,
+                                  const char *name)
 {
     const char *dir = context->plan->dir ? context->plan->dir : ".";
 
-    if (!has_file(dir, name) && !has_file(context->plan->dataset_dir, name))
-        missing(context, key,
-                arena_printf(context->arena, "%s is not there", visible(context, name)),
-                NULL);
+    if (has_file(dir, name) || has_file(context->plan->dataset_dir, name))
+        return NULL;
+    return missing(
+        context, key,
+        arena_printf(context->arena, "%s is not there", visible(context, name)), NULL);
+}
+
+/* One of several names in a value: the finding is about its bytes alone. */
+static void narrow(const struct rule_context *context, struct finding *finding,
+                   const char *name)
+{
+    const struct document *document = context->document;
+    const char *from = document->data + finding->at.byte;
+    const char *found = memmem(from, finding->cut, name, strlen(name));
+
+    if (!found)
+        return;
+    finding->at = document_mark(document, (size_t)(found - document->data));
+    finding->cut = strlen(name);
 }
 
 static void check_dataset(struct rule_context *context, const char *key,
@@ -319,6 +337,7 @@ static void check_dataset(struct rule_context *context, const char *key,
 {
     while (*names) {
         size_t len;
+        struct finding *finding;
         const char *name;
 
         names += strspn(names, ", ");
@@ -327,10 +346,10 @@ static void check_dataset(struct rule_context *context, const char *key,
         names += len;
         if (len == 0)
             continue;
-        if (dataset_reader_knows(name))
-            check_file(context, key, name);
-        else
-            check_entry(context, key, name);
+        finding = dataset_reader_knows(name) ? check_file(context, key, name)
+                                             : check_entry(context, key, name);
+        if (finding)
+            narrow(context, finding, name);
     }
 }
 

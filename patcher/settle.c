@@ -27,7 +27,7 @@ struct settle {
     struct findings merged; /* of all passes, places of the text as it was */
     enum fate *fates;       /* of merged */
     size_t fate_room;
-    int groups; /* numbers of groups given to merged findings */
+    int groups;       /* numbers of groups given to merged findings */
     const char *text; /* as it is now */
     size_t len;
 };
@@ -171,15 +171,15 @@ static bool same_key(const char *a, const char *b)
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-/* The finding of an earlier pass that this one repeats, by its place in the first text.
- */
+/* The finding of an earlier pass that this one repeats, by its place in the first text;
+ * of several alike the first that is not taken. */
 static size_t find_merged(const struct settle *settle, const struct finding *finding,
-                          size_t origin)
+                          size_t origin, const bool *taken)
 {
     for (size_t i = 0; i < settle->merged.count; i++) {
         const struct finding *other = &settle->merged.list[i];
 
-        if (strcmp(other->rule, finding->rule) == 0 &&
+        if (!taken[i] && strcmp(other->rule, finding->rule) == 0 &&
             same_key(other->key, finding->key) && other->at.byte == origin)
             return i;
     }
@@ -237,13 +237,15 @@ static void retell(struct finding *told, const struct finding *now)
 static void merge(struct settle *settle, const enum fate *fates, size_t *owners)
 {
     const struct findings *findings = &settle->last->findings;
+    bool *taken = arena_array(settle->arena, settle->merged.count + findings->count + 1,
+                              sizeof(*taken));
 
     for (size_t i = 0; i < findings->count; i++) {
         struct finding finding = findings->list[i];
         size_t origin = ledger_origin(settle->ledger, finding.at.byte), at;
 
-        at = finding.at.line ? find_merged(settle, &finding, origin)
-                             : find_merged(settle, &finding, finding.at.byte);
+        at = find_merged(settle, &finding, finding.at.line ? origin : finding.at.byte,
+                         taken);
         if (finding.at.line && !is_in_first(settle, &finding))
             finding.cut = 0;
         if (fates[i] == FATE_TOLD && is_of_edited(settle, &finding)) {
@@ -261,6 +263,7 @@ static void merge(struct settle *settle, const enum fate *fates, size_t *owners)
         } else if (!finding.now && !settle->merged.list[at].now) {
             retell(&settle->merged.list[at], &finding);
         }
+        taken[at] = true;
         owners[i] = at;
     }
     settle->groups += (int)findings->count + 1; /* rule_group counts no further */
@@ -445,7 +448,7 @@ static void mark_settled(struct settle *settle)
         size_t origin = finding->at.line ? ledger_origin(settle->ledger, finding->at.byte)
                                          : finding->at.byte;
 
-        persists[find_merged(settle, finding, origin)] = true;
+        persists[find_merged(settle, finding, origin, persists)] = true;
     }
     for (size_t i = 0; i < settle->merged.count; i++)
         settle->merged.list[i].settled = settle->fates[i] == FATE_MADE || !persists[i];

@@ -385,6 +385,31 @@ static void test_settle_refuses_what_never_ends_or_breaks_the_text(void **state)
     }
 }
 
+/* Two remarks of one rule on one key, and an edit elsewhere that makes a second look. */
+static void rule_two_remarks(struct rule_context *context)
+{
+    const struct ask ask = { "TS713", "dataset", APPLY_MANUAL, 0 };
+
+    tell(context, ask)->message = "a is not there";
+    tell(context, ask)->message = "b is not there";
+    if (says(context, "bf16", "true"))
+        set_value(context, (struct ask) { "TS102", "bf16", APPLY_SAFE, 0 }, "false");
+}
+
+static void test_settle_keeps_remarks_of_one_place_apart(void **state)
+{
+    struct patch patch;
+
+    (void)state;
+    assert_true(settle("dataset: a,b\nbf16: true\n", &plain, rule_two_remarks, &patch, NULL));
+    assert_int_equal(patch.findings.count, 3);
+    assert_string_equal(patch.findings.list[0].message, "a is not there");
+    assert_string_equal(patch.findings.list[1].message, "b is not there");
+    assert_false(patch.findings.list[0].settled);
+    assert_false(patch.findings.list[1].settled);
+    arena_free(patch.arena);
+}
+
 static void test_settle_tells_what_is_no_job(void **state)
 {
     struct patch patch;
@@ -411,6 +436,7 @@ int main(void)
         cmocka_unit_test(test_settle_edits_nothing_under_policy_report),
         cmocka_unit_test(test_settle_gives_late_findings_their_first_place),
         cmocka_unit_test(test_settle_tells_what_is_left_as_it_will_be),
+        cmocka_unit_test(test_settle_keeps_remarks_of_one_place_apart),
         cmocka_unit_test(test_settle_refuses_what_never_ends_or_breaks_the_text),
         cmocka_unit_test(test_settle_tells_what_is_no_job),
     };
