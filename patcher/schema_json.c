@@ -174,6 +174,32 @@ static void set_help(json_t *schema, const struct keys *section, const struct ke
     text_clear(&text);
 }
 
+static json_t *members_schema(const struct vocabulary *of);
+
+/* PEP 440, as versions.h reads it. */
+#define VERSION                                                                          \
+    "^v?([0-9]+!)?[0-9]+(\\.[0-9]+)*([-_.]?(a|b|c|rc|alpha|beta|pre|preview)[-_.]?[0-9]" \
+    "*)?"                                                                                \
+    "([-_.]?(post|rev|r)[-_.]?[0-9]*|-[0-9]+)?([-_.]?dev[-_.]?[0-9]*)?(\\+[a-zA-Z0-9._-" \
+    "]+)?$"
+
+/* What the type of a key leaves open: a map of what its members are, and what else. */
+static void set_members(json_t *schema, const struct key *key)
+{
+    if (strcmp(key->name, "versions") == 0) {
+        json_t *version = json_object();
+
+        set(version, "type", json_pack("[s,s,s]", "string", "number", "null"));
+        set(version, "pattern", json_string(VERSION));
+        set(schema, "additionalProperties", version);
+    } else if (strcmp(key->name, "env") == 0) {
+        set(schema, "type",
+            json_pack("[s,s,s,s,s]", "string", "object", "number", "boolean", "null"));
+    } else if (key->members) {
+        json_object_update_new(schema, members_schema(key->members));
+    }
+}
+
 /* `refused`: with the words that a native run refuses. */
 static json_t *key_schema(const struct key *key, bool refused)
 {
@@ -187,6 +213,7 @@ static json_t *key_schema(const struct key *key, bool refused)
         set_bounds(schema, key);
     if (key->preset)
         set(schema, "default", value_of(key->preset));
+    set_members(schema, key);
     return schema;
 }
 
@@ -225,6 +252,16 @@ static json_t *properties_of(const struct vocabulary *of, bool refused)
     for (size_t i = 0; of->sections[i]; i++)
         add_properties(properties, of->sections[i], refused);
     return properties;
+}
+
+static json_t *members_schema(const struct vocabulary *of)
+{
+    json_t *schema = json_object();
+
+    set(schema, "properties", properties_of(of, false));
+    if (!of->open)
+        set(schema, "additionalProperties", json_false());
+    return schema;
 }
 
 /* ---- What only a native run refuses ---- */
@@ -280,8 +317,7 @@ static json_t *block_schema(void)
     set(schema, "title", json_string("trainspool"));
     set(schema, "description", json_string("what only trainspool has"));
     set(schema, "type", json_pack("[s,s]", "object", "null"));
-    set(schema, "properties", properties_of(&schema_block, false));
-    set(schema, "additionalProperties", json_false());
+    json_object_update_new(schema, members_schema(&schema_block));
     return schema;
 }
 
