@@ -177,7 +177,7 @@ static void set_help(json_t *schema, const struct keys *section, const struct ke
 static json_t *members_schema(const struct vocabulary *of);
 
 /* PEP 440, as versions.h reads it. */
-#define VERSION                                                                          \
+#define PEP_440                                                                          \
     "^v?([0-9]+!)?[0-9]+(\\.[0-9]+)*([-_.]?(a|b|c|rc|alpha|beta|pre|preview)[-_.]?[0-9]" \
     "*)?"                                                                                \
     "([-_.]?(post|rev|r)[-_.]?[0-9]*|-[0-9]+)?([-_.]?dev[-_.]?[0-9]*)?(\\+[a-zA-Z0-9._-" \
@@ -190,7 +190,7 @@ static void set_members(json_t *schema, const struct key *key)
         json_t *version = json_object();
 
         set(version, "type", json_pack("[s,s,s]", "string", "number", "null"));
-        set(version, "pattern", json_string(VERSION));
+        set(version, "pattern", json_string(PEP_440));
         set(schema, "additionalProperties", version);
     } else if (strcmp(key->name, "env") == 0) {
         set(schema, "type",
