@@ -6,30 +6,13 @@
  */
 #include "config.h"
 
-#include "patcher/schema.h"
+#include "patcher/schema_value.h"
 
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
 static const char begin_mark[] = ".\\\" keys: made from patcher/schema_keys.c\n";
 static const char end_mark[] = ".\\\" end of keys\n";
-
-static const char *const type_words[] = {
-    [KEY_BOOL] = "true or false",
-    [KEY_CHOICE] = "true, false or auto",
-    [KEY_INT] = "whole number",
-    [KEY_REAL] = "number",
-    [KEY_TEXT] = "text",
-    [KEY_PATH] = "path",
-    [KEY_ENUM] = "word",
-    [KEY_SCALE] = "dynamic, none or a number",
-    [KEY_SIZE] = "size or share",
-    [KEY_SECONDS] = "time",
-    [KEY_BOOL_OR_TEXT] = "true, false or a path",
-    [KEY_LIST] = "names",
-    [KEY_MAP] = "map",
-    [KEY_ANY] = "anything",
-};
 
 /* troff takes a bare - for a hyphen. */
 static void add(struct text *out, const char *string)
@@ -41,23 +24,16 @@ static void add(struct text *out, const char *string)
     }
 }
 
-static void add_values(struct text *out, const struct key *key)
-{
-    for (size_t i = 0; key->values[i]; i++) {
-        text_adds(out, i == 0 ? "" : key->values[i + 1] ? ", " : " or ");
-        add(out, key->values[i]);
-    }
-}
-
 static void add_used(struct text *out, const struct key *key)
 {
+    struct arena *arena = arena_new();
+    const char *wanted = value_wanted(key, arena);
+
     text_adds(out, ".TP\n.BR ");
     add(out, key->name);
     text_adds(out, " \" (");
-    if (key->type == KEY_ENUM)
-        add_values(out, key);
-    else
-        add(out, type_words[key->type]);
+    add(out, text_starts(wanted, "a ") ? wanted + 2 : wanted);
+    arena_free(arena);
     if (key->preset) {
         text_adds(out, "; preset ");
         add(out, key->preset);
