@@ -203,6 +203,19 @@ static const struct rule rows[] = {
           "as it is, so that it can go to another machine; `plan` and the run's manifest "
           "say what was chosen.",
       .source = "precision/policy.c" },
+    { .id = "TS119",
+      .title = "Axolotl's words for half training",
+      .severity = SEVERITY_WARNING,
+      .explain =
+          "In Axolotl `float16: true` and `bfloat16: true` are not fp16 and bf16: they "
+          "load and train the weights themselves in 16 bits, without autocast, without "
+          "float32 copies and, for float16, without a loss scale. So float16 stalls and "
+          "explodes (TS108), and bfloat16 rounds small steps away (TS110).\n\n"
+          "Which of two things was meant must be chosen by a person: `fp16: true` or "
+          "`bf16: true` compute in 16 bits and keep float32 weights, which is what most "
+          "want and costs 2 to 4 bytes a trained weight more; `pure_bf16: true` keeps "
+          "bfloat16 weights to save that memory. There is no pure float16 here.",
+      .source = "axolotl utils/schemas/config.py: float16, bfloat16; utils/config" },
     { .id = "TS125",
       .title = "policy fp32 turns 16-bit compute off",
       .severity = SEVERITY_INFO,

@@ -59,6 +59,13 @@ void rule_eval_data(struct rule_context *context);       /* TS507 */
 void rule_streaming(struct rule_context *context);       /* TS508 */
 void rule_two_ends(struct rule_context *context);        /* TS509 */
 void rule_half_steps(struct rule_context *context);      /* TS511 */
+void rule_renamed(struct rule_context *context);         /* TS601, TS602, TS604, TS609 */
+void rule_warmup_ratio(struct rule_context *context);    /* TS603 */
+void rule_overwrite(struct rule_context *context);       /* TS605 */
+void rule_gone(struct rule_context *context);            /* TS606, TS609, TS610 */
+void rule_torch_dtype(struct rule_context *context);     /* TS607 */
+void rule_group_by_length(struct rule_context *context); /* TS608 */
+void rule_script(struct rule_context *context);          /* TS613 */
 void rule_wanted_device(struct rule_context *context);   /* TS705 */
 void rule_later(struct rule_context *context);           /* TS707 */
 void rule_paths(struct rule_context *context);           /* TS710 */

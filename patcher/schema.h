@@ -54,6 +54,7 @@ struct key {
     const char *rule;     /* of KEY_RENAMED: the rule that renames it; NULL: an alias; of
                              others:     the rule that tells of it, instead of TS708 */
     const struct vocabulary *members; /* of KEY_MAP, KEY_ANY: names in a map; NULL: any */
+    const char *tools;   /* of KEY_FOREIGN: whose word it is, "Axolotl and TRL" */
     const char *instead; /* of KEY_REJECTED, KEY_FOREIGN: what to do; or NULL */
     bool secret;         /* never printed */
     size_t into; /* offsetof(struct plan, ...), for KEY_USED; 0: schema_bind itself

@@ -75,6 +75,17 @@ static void remark(const struct check *check, const char *rule, enum severity se
         entry);
 }
 
+static void note_idle(struct check *check, const struct key *key,
+                      const struct entry *entry)
+{
+    if (!check->idle)
+        check->idle = entry;
+    check->idle_names =
+        arena_printf(check->arena, "%s%s%s%s", check->idle_count ? check->idle_names : "",
+                     check->idle_count ? ", " : "", check->path, key->name);
+    check->idle_count++;
+}
+
 /* ---- Names ---- */
 
 static void remark_name(const struct check *check, const char *rule,
@@ -157,6 +168,17 @@ static void check_unknown(const struct check *check, const struct entry *entry)
                     arena_printf(check->arena, "%s is no key %s; did you mean %s?",
                                  visible(check, name), where,
                                  list_of(check, near, count < 3 ? count : 3)));
+    } else if (check->external && !check->nested) {
+        propose_key_remark(
+            &check->to,
+            &(struct finding) { .rule = "TS703",
+                                .severity = SEVERITY_WARNING,
+                                .message = arena_printf(
+                                    check->arena,
+                                    "%s is no key of LLaMA-Factory or TrainingArguments: "
+                                    "right only if the script has it",
+                                    visible(check, name)) },
+            entry);
     } else {
         remark_name(
             check, "TS703", entry,
@@ -164,17 +186,34 @@ static void check_unknown(const struct check *check, const struct entry *entry)
     }
 }
 
-static void check_foreign(const struct check *check, const struct key *key,
+static enum severity foreign_severity(const struct check *check, const struct key *key)
+{
+    if (key->rule && strcmp(key->rule, "TS119") == 0)
+        return SEVERITY_WARNING;
+    return check->external ? SEVERITY_WARNING : SEVERITY_ERROR;
+}
+
+/* TS706, or the rule of the row.  What TRL's scripts take is right in an external job. */
+static void check_foreign(struct check *check, const struct key *key,
                           const struct entry *entry)
 {
-    const char *message =
-        key->now && !key->instead
-            ? arena_printf(check->arena, "%s is another tool's word; here it is %s",
-                           key->name, key->now)
-            : arena_printf(check->arena, "%s is another tool's word: %s", key->name,
-                           key->instead);
+    bool here = key->now && !key->instead;
 
-    remark_name(check, "TS706", entry, message);
+    if (check->external && strstr(key->tools, "TRL"))
+        return;
+    if (key->rule && value_is_off(key, entry->value, check->arena)) {
+        note_idle(check, key, entry);
+        return;
+    }
+    propose_key_remark(
+        &check->to,
+        &(struct finding) {
+            .rule = key->rule ? key->rule : "TS706",
+            .severity = foreign_severity(check, key),
+            .message = arena_printf(check->arena, "%s is a word of %s%s%s", key->name,
+                                    key->tools, here ? "; here it is " : ": ",
+                                    here ? key->now : key->instead) },
+        entry);
 }
 
 /* TS601 and its like; an alias without a rule is as good as the name. */
@@ -193,7 +232,7 @@ static void check_renamed(const struct check *check, const struct key *key,
                          "%s is another name of %s, which is given too: only one of "
                          "them can count",
                          key->name, key->now));
-    } else if (key->rule) {
+    } else if (key->rule && !check->external) { /* rule_renamed: versions decide */
         finding.message =
             arena_printf(check->arena, "%s is now called %s", key->name, key->now);
         propose_name(&check->to, &finding, entry, key->now);
@@ -265,17 +304,6 @@ static void check_quoted(const struct check *check, const struct key *key,
         remark(check, finding.rule, finding.severity, entry, finding.message, NULL);
     else
         propose_unquoted(&check->to, &finding, entry);
-}
-
-static void note_idle(struct check *check, const struct key *key,
-                      const struct entry *entry)
-{
-    if (!check->idle)
-        check->idle = entry;
-    check->idle_names =
-        arena_printf(check->arena, "%s%s%s%s", check->idle_count ? check->idle_names : "",
-                     check->idle_count ? ", " : "", check->path, key->name);
-    check->idle_count++;
 }
 
 static void check_refused(const struct check *check, const struct key *key,
@@ -536,6 +564,19 @@ static bool is_external(const struct document *document)
     return target && strcmp(node_value(target->value)->text, "external") == 0;
 }
 
+/* TS612: what `accelerate config` wrote before it wrote mixed_precision. */
+static void check_launcher(const struct check *check)
+{
+    const struct entry *entry = node_find(check->map, "fp16");
+    bool on = false;
+
+    if (entry && scalar_bool(entry->value, &on) != SCALAR_WRONG && on)
+        remark(check, "TS612", SEVERITY_WARNING, entry,
+               "the launcher calls this mixed_precision: fp16; a job says fp16: true "
+               "itself",
+               NULL);
+}
+
 void schema_check(const struct document *document, struct findings *findings)
 {
     struct check check = { .to = { document, findings },
@@ -556,6 +597,8 @@ void schema_check(const struct document *document, struct findings *findings)
                                                .message = dialect_sentence(
                                                    dialect, marker, check.arena) },
                            marker);
+        if (dialect == DIALECT_ACCELERATE)
+            check_launcher(&check);
         return;
     }
     for (size_t i = 0; i < document->remark_count; i++)

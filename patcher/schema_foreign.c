@@ -3,42 +3,78 @@
 
 #include "patcher/schema_rows.h"
 
+/* One that a rule of its own tells of. */
+#define TELLS(key, id, whose, to, advice)                                \
+    {                                                                    \
+        .name = key, .type = KEY_BOOL, .use = KEY_FOREIGN, .rule = id,   \
+        .preset = "false", .tools = whose, .now = to, .instead = advice, \
+        .help = "of another tool"                                        \
+    }
+
 static const struct key rows[] = {
-    TS_FOREIGN(
-        "batch_size", NULL,
-        "Axolotl means the total of a step by it, torchtune that of one device; write "
-        "per_device_train_batch_size and gradient_accumulation_steps"),
-    TS_FOREIGN("micro_batch_size", "per_device_train_batch_size", NULL),
-    TS_FOREIGN("base_model", "model_name_or_path", NULL),
-    TS_FOREIGN("sequence_len", "cutoff_len", NULL),
-    TS_FOREIGN("max_seq_length", "cutoff_len", NULL),
-    TS_FOREIGN("num_epochs", "num_train_epochs", NULL),
-    TS_FOREIGN("epochs", "num_train_epochs", NULL),
-    TS_FOREIGN("max_steps_per_epoch", "max_steps", NULL),
-    TS_FOREIGN("lr_scheduler", "lr_scheduler_type", NULL),
-    TS_FOREIGN("optimizer", "optim", NULL),
-    TS_FOREIGN("lr", "learning_rate", NULL),
-    TS_FOREIGN("adapter", "finetuning_type", NULL),
-    TS_FOREIGN("lora_r", "lora_rank", NULL),
-    TS_FOREIGN("lora_target_modules", "lora_target", NULL),
-    TS_FOREIGN("lora_target_linear", "lora_target", "write lora_target: all"),
-    TS_FOREIGN("lora_model_dir", "adapter_name_or_path", NULL),
-    TS_FOREIGN("val_set_size", "val_size", NULL),
-    TS_FOREIGN("datasets", "dataset", NULL),
-    TS_FOREIGN("chat_template", "template", NULL),
-    TS_FOREIGN("sample_packing", "packing", NULL),
-    TS_FOREIGN("attn_implementation", "flash_attn", NULL),
-    TS_FOREIGN("flash_attention", "flash_attn", NULL),
-    TS_FOREIGN("clip_grad_norm", "max_grad_norm", NULL),
-    TS_FOREIGN("gradient_clipping", "max_grad_norm", NULL),
-    TS_FOREIGN("enable_activation_checkpointing", "gradient_checkpointing", NULL),
-    TS_FOREIGN("load_in_8bit", "quantization_bit", "it would be quantization_bit: 8"),
-    TS_FOREIGN("load_in_4bit", "quantization_bit", "it would be quantization_bit: 4"),
-    TS_FOREIGN("float16", NULL,
-               "half training without a float32 copy in Axolotl; write fp16: "
-               "true for float16 compute"),
-    TS_FOREIGN("bfloat16", NULL,
-               "half training without a float32 copy in Axolotl; write bf16: "
-               "true for bfloat16 compute, or pure_bf16: true"),
+    TS_FOREIGN("batch_size", "Axolotl and torchtune", NULL,
+               "Axolotl means the total of a step by it, torchtune that of one device; "
+               "write per_device_train_batch_size and gradient_accumulation_steps"),
+    TS_FOREIGN("micro_batch_size", "Axolotl", "per_device_train_batch_size", NULL),
+    TS_FOREIGN("eval_batch_size", "Axolotl", "per_device_eval_batch_size", NULL),
+    TS_FOREIGN("train_batch_size", "DeepSpeed", NULL,
+               "DeepSpeed means the total of a step by it; write "
+               "per_device_train_batch_size and gradient_accumulation_steps"),
+    TS_FOREIGN("base_model", "Axolotl", "model_name_or_path", NULL),
+    TS_FOREIGN("model_id", "Hugging Face examples", "model_name_or_path", NULL),
+    TS_FOREIGN("model_path", "other tools", "model_name_or_path", NULL),
+    TS_FOREIGN("model_name", "other tools", "model_name_or_path", NULL),
+    TS_FOREIGN("sequence_len", "Axolotl", "cutoff_len", NULL),
+    TS_FOREIGN("max_seq_length", "TRL and Unsloth", "cutoff_len", NULL),
+    TS_FOREIGN("max_seq_len", "torchtune", "cutoff_len", NULL),
+    TS_FOREIGN("num_epochs", "Axolotl", "num_train_epochs", NULL),
+    TS_FOREIGN("epochs", "torchtune", "num_train_epochs", NULL),
+    TS_FOREIGN("max_steps_per_epoch", "torchtune", "max_steps", NULL),
+    TS_FOREIGN("lr_scheduler", "Axolotl and torchtune", "lr_scheduler_type", NULL),
+    TS_FOREIGN("optimizer", "Axolotl and torchtune", "optim", NULL),
+    TS_FOREIGN("lr", "other tools", "learning_rate", NULL),
+    TS_FOREIGN("adapter", "Axolotl", "finetuning_type", NULL),
+    TS_FOREIGN("use_peft", "TRL", "finetuning_type", "write finetuning_type: lora"),
+    TS_FOREIGN("lora_r", "Axolotl and TRL", "lora_rank", NULL),
+    TS_FOREIGN("lora_target_modules", "Axolotl and TRL", "lora_target", NULL),
+    TS_FOREIGN("target_modules", "PEFT and ms-swift", "lora_target", NULL),
+    TS_FOREIGN("lora_target_linear", "Axolotl", "lora_target", "write lora_target: all"),
+    TS_FOREIGN("lora_modules_to_save", "Axolotl and TRL", "additional_target", NULL),
+    TS_FOREIGN("modules_to_save", "PEFT", "additional_target", NULL),
+    TS_FOREIGN("lora_model_dir", "Axolotl", "adapter_name_or_path", NULL),
+    TS_FOREIGN("val_set_size", "Axolotl", "val_size", NULL),
+    TS_FOREIGN("datasets", "Axolotl and TRL", "dataset", NULL),
+    TS_FOREIGN("dataset_name", "TRL", "dataset", NULL),
+    TS_FOREIGN("dataset_num_proc", "TRL", "preprocessing_num_workers", NULL),
+    TS_FOREIGN("chat_template", "Axolotl", "template", NULL),
+    TS_FOREIGN("sample_packing", "Axolotl", "packing", NULL),
+    TS_FOREIGN("train_on_inputs", "Axolotl", "train_on_prompt", NULL),
+    TS_FOREIGN("attn_implementation", "transformers, Axolotl and TRL", "flash_attn",
+               NULL),
+    TS_FOREIGN("flash_attention", "Axolotl", "flash_attn", NULL),
+    TS_FOREIGN("clip_grad_norm", "torchtune", "max_grad_norm", NULL),
+    TS_FOREIGN("gradient_clipping", "DeepSpeed", "max_grad_norm", NULL),
+    TS_FOREIGN("gradient_clip_val", "Lightning", "max_grad_norm", NULL),
+    TS_FOREIGN("enable_activation_checkpointing", "torchtune", "gradient_checkpointing",
+               NULL),
+    TS_FOREIGN("log_every_n_steps", "torchtune and Lightning", "logging_steps", NULL),
+    TS_FOREIGN("train_type", "ms-swift", "finetuning_type", NULL),
+    TS_FOREIGN("wandb_project", "Axolotl", "run_name",
+               "metrics stay on this machine; run_name names the run"),
+    TS_FOREIGN("wandb_entity", "Axolotl", NULL, "metrics stay on this machine"),
+    TS_FOREIGN("wandb_run_id", "Axolotl", NULL, "metrics stay on this machine"),
+    TS_FOREIGN("wandb_name", "Axolotl", "run_name", NULL),
+    TS_FOREIGN("wandb_watch", "Axolotl", NULL, "metrics stay on this machine"),
+    TS_FOREIGN("wandb_log_model", "Axolotl", NULL, "metrics stay on this machine"),
+    TELLS("load_in_8bit", "TS611", "Axolotl and TRL", "quantization_bit",
+          "it would be quantization_bit: 8"),
+    TELLS("load_in_4bit", "TS611", "Axolotl and TRL", "quantization_bit",
+          "it would be quantization_bit: 4"),
+    TELLS("float16", "TS119", "Axolotl", NULL,
+          "half training without a float32 copy there; write fp16: true for float16 "
+          "compute"),
+    TELLS("bfloat16", "TS119", "Axolotl", NULL,
+          "half training without a float32 copy there; write bf16: true for bfloat16 "
+          "compute, or pure_bf16: true"),
 };
 const struct keys schema_foreign_keys = { "Words of other tools", rows, TS_COUNT(rows) };

@@ -24,6 +24,17 @@
     {                                                                                \
         .name = key, .type = kind, .use = KEY_IGNORED, .preset = value, .help = what \
     }
+/* The same, told by a rule of its own. */
+#define TS_GONE(key, id, kind, value, what)                                         \
+    {                                                                               \
+        .name = key, .type = kind, .use = KEY_IGNORED, .preset = value, .rule = id, \
+        .help = what                                                                \
+    }
+#define TS_GONE_OF(key, id, words, value, what)                             \
+    {                                                                       \
+        .name = key, .type = KEY_ENUM, .use = KEY_IGNORED, .values = words, \
+        .preset = value, .rule = id, .help = what                           \
+    }
 /* The same of a map with known names. */
 #define TS_IN(key, kind, names) \
     .name = key, .type = kind, .use = KEY_IGNORED, .members = names
@@ -51,10 +62,10 @@
         .help = "another name of " to                           \
     }
 /* A word of another tool. */
-#define TS_FOREIGN(key, to, advice)                                    \
-    {                                                                  \
-        .name = key, .use = KEY_FOREIGN, .now = to, .instead = advice, \
-        .help = "of another tool"                                      \
+#define TS_FOREIGN(key, whose, to, advice)                                             \
+    {                                                                                  \
+        .name = key, .use = KEY_FOREIGN, .tools = whose, .now = to, .instead = advice, \
+        .help = "of another tool"                                                      \
     }
 
 #define ONE_DEVICE "several GPUs of this machine are trainspool: {ranks: N}"
