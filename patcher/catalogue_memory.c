@@ -84,6 +84,21 @@ static const struct rule rows[] = {
           "extended (rope_scaling in its config.json). cutoff_len is never changed by a "
           "patch.",
       .source = "config.json of the model; train/rope.c" },
+    { .id = "TS309",
+      .title = "accumulated batches are averaged as if equally long",
+      .severity = SEVERITY_WARNING,
+      .target = RULE_EXTERNAL,
+      .run = rule_mean_of_means,
+      .explain =
+          "Before 4.46 the Trainer takes the mean loss of each micro batch and divides "
+          "by their number. Where texts differ in length, a token of a short batch "
+          "counts for more than one of a long batch, so 8 x 4 does not train what 32 x "
+          "1 trains. Since 4.46 the loss is divided by the tokens of the whole step. "
+          "This program does that always.\n\n"
+          "Upgrade transformers, or make per_device_train_batch_size larger where "
+          "memory allows.",
+      .source =
+          "transformers#34191; trl#2175; Trainer at v4.45.0 and v4.46.0" },
     { .id = "TS310",
       .title = "the batch cannot be split without changing the loss",
       .severity = SEVERITY_WARNING,
@@ -108,6 +123,23 @@ static const struct rule rows[] = {
           "Turn checkpointing on, or offloading off. A native run has no offloading; "
           "checkpointing alone is usually enough.",
       .source = "torchtune recipes; Axolotl schemas/validation.py" },
+    { .id = "TS312",
+      .title = "reentrant checkpointing with frozen inputs",
+      .severity = SEVERITY_WARNING,
+      .target = RULE_EXTERNAL,
+      .run = rule_no_input_gradients,
+      .explain =
+          "With use_reentrant: true, which is the preset before transformers 5, "
+          "PyTorch's checkpoint runs a block without recording it, and calls backward "
+          "only if an input wants a gradient. With LoRA the embedding is frozen and no "
+          "input wants one: adapters get no gradient, and the loss does not fall, or "
+          "backward raises `element 0 of tensors does not require grad`.\n\n"
+          "Either gradient_checkpointing_kwargs: {use_reentrant: false}, or "
+          "model.enable_input_require_grads() before training. LLaMA-Factory and "
+          "Axolotl do one of them by themselves, so it is told for other scripts only.",
+      .source =
+          "torch.utils.checkpoint; transformers modeling_utils.py, "
+          "gradient_checkpointing_enable, v4.57 and v5.0" },
     { .id = "TS313",
       .title = "the disk has no room for the checkpoints",
       .severity = SEVERITY_WARNING,

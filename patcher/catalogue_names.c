@@ -84,6 +84,7 @@ static const struct rule rows[] = {
     { .id = "TS710",
       .title = "a path leads out of its folder",
       .severity = SEVERITY_ERROR,
+      .target = RULE_NATIVE,
       .run = rule_paths,
       .explain =
           "A relative path is relative to the job file. What a job writes to "

@@ -47,6 +47,40 @@ static const struct rule rows[] = {
           "weights are trained by float16 Adam (TS108). With float32 weights, which a "
           "native run always has, clipping does no harm and costs nothing.",
       .source = "the first report; torch/amp/grad_scaler.py: step" },
+    { .id = "TS408",
+      .title = "fused AdamW over float16 weights, without clipping",
+      .severity = SEVERITY_ERROR,
+      .apply = APPLY_SAFE,
+      .target = RULE_EXTERNAL,
+      .run = rule_fused_adam,
+      .explain =
+          "The loss scaler unscales gradients itself and refuses float16 ones. torch's "
+          "fused AdamW does the unscaling in its own kernel, so where nothing else "
+          "asks for unscaled gradients, as clipping does, no check is made and nothing "
+          "raises. What runs is Adam in float16: its second moment underflows below a "
+          "gradient of 2e-4, and steps below half an ulp of a weight are lost. "
+          "adamw_torch_fused is the Trainer's preset from transformers 4.54 with torch "
+          "2.8 on, so the same script raises with one torch and trains badly with the "
+          "next.\n\n"
+          "The weights go to float32: 4 bytes each instead of 2, as fast on tensor "
+          "cores.",
+      .source =
+          "torch/amp/grad_scaler.py, step; transformers training_args.py, "
+          "default_optim; docs/precision.md" },
+    { .id = "TS409",
+      .title = "a fused optimizer hides skipped steps from the schedule",
+      .severity = SEVERITY_INFO,
+      .target = RULE_EXTERNAL,
+      .run = rule_skipped_schedule,
+      .explain =
+          "When gradients overflow, the scaler skips a step, and Accelerate then holds "
+          "the learning rate's schedule back. With a fused optimizer it does not see "
+          "that a step was skipped, so the schedule runs ahead by as many steps: a few "
+          "at the start of a run, while the scale is found.\n\n"
+          "Nothing needs to be done as a rule. If many steps are skipped, look at the "
+          "loss scale first.",
+      .source =
+          "accelerate#4242" },
     { .id = "TS410",
       .title = "a learning rate, beta or decay out of range",
       .severity = SEVERITY_ERROR,

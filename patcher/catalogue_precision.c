@@ -141,6 +141,7 @@ static const struct rule rows[] = {
       .title = "a loss scale without fp16",
       .severity = SEVERITY_WARNING,
       .apply = APPLY_UNSAFE,
+      .target = RULE_NATIVE,
       .run = rule_idle_scale,
       .explain =
           "The scale lifts gradients into the range of float16. bf16 and float32 reach "
@@ -150,6 +151,7 @@ static const struct rule rows[] = {
       .title = "fp16 with the loss scale off",
       .severity = SEVERITY_WARNING,
       .apply = APPLY_UNSAFE,
+      .target = RULE_NATIVE,
       .run = rule_scale_off,
       .explain =
           "The smallest float16 is 6e-8; many gradients are smaller and become zero. A "
@@ -216,6 +218,22 @@ static const struct rule rows[] = {
           "want and costs 2 to 4 bytes a trained weight more; `pure_bf16: true` keeps "
           "bfloat16 weights to save that memory. There is no pure float16 here.",
       .source = "axolotl utils/schemas/config.py: float16, bfloat16; utils/config" },
+    { .id = "TS124",
+      .title = "ACCELERATE_MIXED_PRECISION says another precision",
+      .severity = SEVERITY_WARNING,
+      .target = RULE_EXTERNAL,
+      .run = rule_hidden_precision,
+      .explain =
+          "Accelerate reads its precision from this variable, which `accelerate "
+          "launch` sets from its own settings. TrainingArguments asks it only where "
+          "neither fp16 nor bf16 is true: then a run that looks like float32 in the "
+          "job is in half precision, with no line that says so. Where the job says "
+          "fp16 or bf16 the Trainer goes by the job, and overwrites the variable; a "
+          "script with an Accelerator of its own goes by the variable.\n\n"
+          "Looked at is the map trainspool.env. Say the precision in the job and "
+          "nowhere else.",
+      .source =
+          "transformers training_args.py, __post_init__, v4.38 to v5.15" },
     { .id = "TS125",
       .title = "policy fp32 turns 16-bit compute off",
       .severity = SEVERITY_INFO,

@@ -56,6 +56,20 @@ static const struct rule rows[] = {
                  "because a "
                  "line that says 3 epochs is read as 3 epochs.",
       .source = "transformers training_args.py; 9 files of the corpus have both" },
+    { .id = "TS510",
+      .title = "NaN and inf are left out of the log",
+      .severity = SEVERITY_INFO,
+      .apply = APPLY_UNSAFE,
+      .target = RULE_EXTERNAL,
+      .run = rule_filtered_log,
+      .explain =
+          "With logging_nan_inf_filter, which is true where it is not given, the "
+          "Trainer puts the running mean in place of a loss that is NaN or inf. The "
+          "log of a run that has diverged then shows loss 0.0 beside grad_norm nan, "
+          "and people look for the fault in the wrong place. It changes the log alone, "
+          "not the training.\n\n"
+          "With false the log says what happened. This program never filters.",
+      .source = "LLaMA-Factory#4202; transformers training_args.py" },
     { .id = "TS511",
       .title = "a number of steps with a fraction",
       .severity = SEVERITY_ERROR,
@@ -68,5 +82,18 @@ static const struct rule rows[] = {
           "it "
           "are named.",
       .source = "transformers training_args.py: __post_init__" },
+    { .id = "TS512",
+      .title = "resuming from adapters in float16",
+      .severity = SEVERITY_WARNING,
+      .target = RULE_EXTERNAL,
+      .run = rule_half_resume,
+      .explain =
+          "Adapters that were saved in float16 come back in float16 where the loader "
+          "does not cast them. The first run trained them in float32 and saved them "
+          "small; the resumed one stops at `Attempting to unscale FP16 gradients`. "
+          "PEFT makes loaded adapters float32 from 0.12 on.\n\n"
+          "The headers of adapter_model.safetensors in adapter_name_or_path and "
+          "resume_from_checkpoint are read.",
+      .source = "diffusers#6482; PEFT tuners_utils.py, _cast_adapter_dtype, v0.12.0" },
 };
 const struct rules catalogue_saving = { rows, TS_COUNT(rows) };

@@ -34,6 +34,8 @@ void rule_exponents(struct rule_context *context)
     const struct proposal to = rule_proposal(context);
     const struct node *root = context->document->root;
 
+    if (rule_version_from(context, PACKAGE_LLAMAFACTORY, "0.9.3"))
+        return; /* reads by OmegaConf, which knows such numbers */
     for (size_t i = 0; i < root->count; i++) {
         const struct entry *entry = &root->entries[i];
         const struct node *value = node_value(entry->value);

@@ -68,6 +68,9 @@ void rule_null_clip(struct rule_context *context)
 
 void rule_no_clip(struct rule_context *context)
 {
+    if (context->plan->external &&
+        (rule_is_fused(context) || rule_is_on(context, "deepspeed")))
+        return; /* the optimizer, or DeepSpeed, unscales by itself: TS408 */
     if (!rule_entry(context, "max_grad_norm") ||
         context->plan->request.max_grad_norm != 0 || !rule_wants_fp16(context) ||
         rule_is_policy(context, POLICY_NOCLIP))
@@ -79,7 +82,12 @@ void rule_no_clip(struct rule_context *context)
             .severity = SEVERITY_WARNING,
             .message = "clipping is off with fp16: gradients are unscaled all the same, "
                        "so this avoids no error of the loss scaler",
-            .note = "max_grad_norm: 1.0 is the preset; grad_norm is logged either way" },
+            .note =
+                context->plan->external
+                    ? "max_grad_norm: 1.0 is the preset; without clipping the Trainer "
+                      "logs no grad_norm"
+                    : "max_grad_norm: 1.0 is the preset; grad_norm is logged either "
+                      "way" },
         "max_grad_norm");
 }
 

@@ -63,6 +63,8 @@ bool rule_half_trainables(const struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;
 
+    if (context->plan->external)
+        return rule_half_external(context);
     if (context->plan->method == METHOD_LORA || request->pure_bf16)
         return false;
     return request->model_dtype == DTYPE_FLOAT16 ||

@@ -71,6 +71,24 @@ void rule_later(struct rule_context *context);           /* TS707 */
 void rule_paths(struct rule_context *context);           /* TS710 */
 void rule_missing(struct rule_context *context);         /* TS713 */
 void rule_versions(struct rule_context *context);        /* TS702-704, TS713, TS809 */
+/* Of external jobs. */
+void rule_hidden_precision(struct rule_context *context);   /* TS124 */
+void rule_mean_of_means(struct rule_context *context);      /* TS309 */
+void rule_no_input_gradients(struct rule_context *context); /* TS312 */
+void rule_fused_adam(struct rule_context *context);         /* TS408 */
+void rule_skipped_schedule(struct rule_context *context);   /* TS409 */
+void rule_filtered_log(struct rule_context *context);       /* TS510 */
+void rule_half_resume(struct rule_context *context);        /* TS512 */
+void rule_half_adapters(struct rule_context *context);      /* TS801 */
+void rule_permissive_probe(struct rule_context *context);   /* TS802 */
+void rule_blamed_versions(struct rule_context *context);    /* TS803 */
+void rule_device_map_blamed(struct rule_context *context);  /* TS804 */
+void rule_launch(struct rule_context *context);             /* TS805 */
+void rule_fsdp_half(struct rule_context *context);          /* TS806 */
+void rule_young_key(struct rule_context *context);          /* TS807 */
+void rule_pairs(struct rule_context *context);              /* TS808 */
+void rule_no_versions(struct rule_context *context);        /* TS810 */
+void rule_unread_keys(struct rule_context *context);        /* TS811 */
 
 /* ---- Looking ---- */
 
@@ -110,6 +128,18 @@ bool rule_version_below(const struct rule_context *context, enum package package
                         const char *bound);
 /* "transformers 5.1 (trainspool.versions)"; NULL where it is not known. */
 const char *rule_version(const struct rule_context *context, enum package package);
+/* LLaMA-Factory, by its version or the command; or by keys that only it has, where there
+ * is no command.  What it trains it makes float32. */
+bool rule_names_llamafactory(const struct rule_context *context);
+bool rule_is_llamafactory(const struct rule_context *context);
+/* Given, and neither off nor at its preset. */
+bool rule_is_on(const struct rule_context *context, const char *key);
+/* rule_half_trainables of an external job, where the versions and the launcher count. */
+bool rule_half_external(const struct rule_context *context);
+/* optim is torch's fused AdamW, as written or by the versions' preset. */
+bool rule_is_fused(const struct rule_context *context);
+/* Nothing would raise and Adam would step in float16: TS408 tells, and not TS105. */
+bool rule_fused_half(const struct rule_context *context);
 /* A variable of the environment that trainspool.env gives the script; or NULL. */
 const struct entry *rule_variable(const struct rule_context *context, const char *name);
 

@@ -226,7 +226,8 @@ void rule_fp16_trainables(struct rule_context *context)
     bool by_default = context->plan->request.model_dtype == DTYPE_AUTO;
 
     if (!rule_half_trainables(context) || !is_on(context->plan->request.fp16) ||
-        (context->plan->external && by_default)) /* TS107 */
+        (context->plan->external && by_default) || /* TS107 */
+        rule_fused_half(context))                  /* TS408 */
         return;
     if (rule_is_policy(context, POLICY_NOSCALER)) {
         finding.severity = SEVERITY_WARNING;
@@ -258,32 +259,6 @@ void rule_fp16_base(struct rule_context *context)
                                       "the base model may stay float16: it is frozen, "
                                       "and the adapters are float32" },
               request->model_dtype == DTYPE_FLOAT16 ? "model_dtype" : "fp16");
-}
-
-void rule_dtype_auto(struct rule_context *context)
-{
-    struct finding finding = {
-        .rule = "TS107",
-        .severity = SEVERITY_ERROR,
-        .apply = APPLY_SAFE,
-        .because = "the model's files are float16",
-        .message =
-            "transformers 5 loads this model as float16, which the loss scaler cannot "
-            "unscale",
-        .note = KEEPS_THE_REST,
-    };
-
-    if (!rule_version_from(context, PACKAGE_TRANSFORMERS, "5.0.0.dev0") ||
-        context->plan->request.model_dtype != DTYPE_AUTO ||
-        !rule_half_trainables(context) || !is_on(context->plan->request.fp16))
-        return;
-    if (rule_line(context, "model_dtype")) {
-        rule_set(context, &finding, "model_dtype", "float32", NULL);
-        return;
-    }
-    finding.note =
-        "load the model with dtype=torch.float32, or give the script a key for it";
-    rule_tell(context, &finding, "fp16");
 }
 
 static void propose_scaler(struct rule_context *context, int group)
@@ -327,6 +302,11 @@ void rule_no_scaler(struct rule_context *context)
     }
     if (has_tensor_cores(context) && !rule_is_policy(context, POLICY_FP32))
         finding.group = rule_group(context);
+    if (context->plan->external && !rule_line(context, "model_dtype")) {
+        finding.note = "load the model with dtype=torch.float32, and say fp16: true";
+        rule_tell(context, &finding, NULL);
+        return;
+    }
     told = rule_set(context, &finding, "model_dtype", "float32",
                     rule_line(context, "fp16") ? "fp16" : "bf16");
     if (told && finding.group)
@@ -398,11 +378,14 @@ void rule_auto(struct rule_context *context)
     if ((request->bf16 != CHOICE_AUTO && request->fp16 != CHOICE_AUTO) ||
         rule_is_policy(context, POLICY_FP32))
         return;
-    if (!context->device) {
+    if (!context->device || context->plan->external) {
         rule_tell(context,
                   &(struct finding) { .rule = "TS117",
                                       .severity = SEVERITY_INFO,
-                                      .message = "auto: decided where the job runs" },
+                                      .message =
+                                          context->plan->external
+                                              ? "auto: the script decides, where it runs"
+                                              : "auto: decided where the job runs" },
                   key);
         return;
     }
@@ -464,7 +447,22 @@ void rule_policy_noscaler(struct rule_context *context)
     const struct precision_request *request = &context->plan->request;
 
     if (!rule_is_policy(context, POLICY_NOSCALER) || !rule_half_trainables(context) ||
-        !is_on(request->fp16) || request->loss_scaling == CHOICE_NO)
+        !is_on(request->fp16))
+        return;
+    if (context->plan->external) {
+        rule_set(context,
+                 &(struct finding) {
+                     .rule = "TS126",
+                     .severity = SEVERITY_WARNING,
+                     .apply = APPLY_SAFE,
+                     .message = "policy noscaler: with fp16 the Trainer always makes a "
+                                "scaler, which stops at float16 weights; without, they "
+                                "are stepped as they are",
+                     .note = "with lr 2e-5 a weight of 0.1 never moves" },
+                 "fp16", "false", NULL);
+        return;
+    }
+    if (request->loss_scaling == CHOICE_NO)
         return;
     rule_set(context,
              &(struct finding) {

@@ -66,6 +66,8 @@ static const struct key rows[] = {
     TS_IDLE("upcast_layernorm", KEY_BOOL, "false", "norms are always in float32"),
     TS_IDLE("upcast_lmhead_output", KEY_BOOL, "false",
             "the loss is always computed in float32"),
+    TS_IDLE("autocast_adapter_dtype", KEY_BOOL, "true",
+            "of PEFT; adapters are float32 here"),
     TS_IDLE("use_reentrant_gc", KEY_BOOL, "true", "a detail of PyTorch"),
     { TS_IN("gradient_checkpointing_kwargs", KEY_MAP, &schema_checkpointing),
       .help = "a detail of PyTorch" },

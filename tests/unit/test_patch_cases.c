@@ -21,7 +21,7 @@
 #include "precision/device.h"
 #include "tests/unit/unit.h"
 
-#define CASES_MAX 400
+#define CASES_MAX 1000
 
 struct patch_case {
     char *dir;

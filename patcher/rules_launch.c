@@ -1,0 +1,294 @@
+/*
+ * patcher/rules_launch.c - TS805: what DeepSpeed's or FSDP's own settings say against the
+ * job's.
+ *
+ * Compared is what transformers compares (integrations/deepspeed.py,
+ * trainer_config_process); "auto" takes the job's value and is never a mismatch.
+ */
+#include "config.h"
+
+#include "patcher/rules_parts.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/size.h"
+#include "patcher/scalar.h"
+
+#define SETTINGS_MAX ((size_t)1 << 20) /* a real one has 2 kB */
+
+/* ---- Settings from a file, a text or a nested map ---- */
+
+static json_t *json_of(const struct node *node);
+
+static json_t *json_of_scalar(const struct node *node)
+{
+    double number;
+    bool word;
+
+    if (node_is_null(node))
+        return json_null();
+    if (node->style == STYLE_PLAIN && scalar_bool(node, &word) != SCALAR_WRONG)
+        return json_boolean(word);
+    if (node->style == STYLE_PLAIN && scalar_number(node, &number) != SCALAR_WRONG &&
+        isfinite(number))
+        return json_real(number);
+    return json_stringn_nocheck(node->text, node->len);
+}
+
+static json_t *json_of(const struct node *node)
+{
+    json_t *value;
+
+    node = node_value(node);
+    if (node->kind == NODE_SCALAR)
+        return json_of_scalar(node);
+    value = node->kind == NODE_MAP ? json_object() : json_array();
+    for (size_t i = 0; i < node->count; i++)
+        if (node->kind == NODE_LIST)
+            json_array_append_new(value, json_of(node->items[i]));
+        else if (node->entries[i].key->kind == NODE_SCALAR)
+            json_object_set_new_nocheck(value, node->entries[i].key->text,
+                                        json_of(node->entries[i].value));
+    return value;
+}
+
+static void tell(struct rule_context *context, enum severity severity, const char *key,
+                 const char *message, const char *note)
+{
+    rule_tell(
+        context,
+        &(struct finding) {
+            .rule = "TS805", .severity = severity, .message = message, .note = note },
+        key);
+}
+
+static json_t *read_file(struct rule_context *context, const char *key, const char *name)
+{
+    const char *dir = context->plan->dir ? context->plan->dir : ".";
+    char *path = path_join(dir, name);
+    struct error err = { 0 };
+    json_t *settings = NULL;
+
+    if (!file_exists(path)) {
+        tell(context, SEVERITY_INFO, key,
+             "this file is not beside the job, so what it says is not compared with it",
+             "looked for behind the job's folder");
+    } else if (!(settings = json_read_file(path, SETTINGS_MAX, &err))) {
+        tell(context, SEVERITY_ERROR, key,
+             err.at.line > 0
+                 ? arena_printf(context->arena, "%s:%u: %s", name, err.at.line, err.text)
+                 : arena_strdup(context->arena, err.text),
+             NULL);
+    }
+    error_clear(&err);
+    free(path);
+    return settings;
+}
+
+static json_t *read_settings(struct rule_context *context, const char *key)
+{
+    const struct entry *entry = rule_entry(context, key);
+    const struct node *value = entry ? node_value(entry->value) : NULL;
+    struct error err = { 0 };
+    json_t *settings;
+
+    if (!value || value->kind == NODE_LIST || (value->kind == NODE_SCALAR && !value->len))
+        return NULL;
+    if (value->kind == NODE_MAP)
+        return json_of(value);
+    if (value->text[strspn(value->text, " \t\n")] != '{')
+        return read_file(context, key, value->text);
+    settings = json_read_text(value->text, value->len, key, 1, &err);
+    if (!settings)
+        tell(context, SEVERITY_ERROR, key, arena_strdup(context->arena, err.text), NULL);
+    error_clear(&err);
+    return settings;
+}
+
+/* fp16.enabled: the member of a member; NULL where there is none. */
+static const json_t *find(const json_t *settings, const char *path)
+{
+    char name[64];
+
+    while (settings) {
+        size_t len = strcspn(path, ".");
+
+        snprintf(name, sizeof(name), "%.*s", (int)len, path);
+        settings = json_object_get(settings, name);
+        if (!path[len])
+            return settings;
+        path += len + 1;
+    }
+    return NULL;
+}
+
+/* ---- DeepSpeed ---- */
+
+struct comparison {
+    struct rule_context *context;
+    const json_t *settings;
+    const char *mismatches; /* NULL: none so far */
+    size_t count;
+};
+
+static void add_mismatch(struct comparison *to, const char *sentence)
+{
+    to->mismatches = to->count++ == 0 ? sentence
+                                      : arena_printf(to->context->arena, "%s; %s",
+                                                     to->mismatches, sentence);
+}
+
+static const char *shown(const struct comparison *in, const json_t *value)
+{
+    if (json_is_boolean(value))
+        return json_is_true(value) ? "true" : "false";
+    if (json_is_number(value))
+        return scalar_print(json_number_value(value), in->context->arena);
+    return json_is_object(value) ? "a map" : json_is_array(value) ? "a list" : "a text";
+}
+
+static bool is_open(const json_t *value)
+{
+    const char *word = json_string_value(value);
+
+    return !value || json_is_null(value) || (word && strcmp(word, "auto") == 0);
+}
+
+static void compare_number(struct comparison *in, const char *path, double job,
+                           const char *key)
+{
+    const json_t *value = find(in->settings, path);
+
+    if (is_open(value) || (json_is_number(value) &&
+                           fabs(json_number_value(value) - job) <= 1e-9 * fabs(job)))
+        return;
+    add_mismatch(in, arena_printf(in->context->arena, "%s is %s and %s %s", path,
+                                  shown(in, value), key,
+                                  scalar_print(job, in->context->arena)));
+}
+
+static void compare_switch(struct comparison *in, const char *path, enum choice job,
+                           const char *key)
+{
+    const json_t *value = find(in->settings, path);
+
+    if (is_open(value) || job == CHOICE_AUTO ||
+        (json_is_boolean(value) && json_is_true(value) == (job == CHOICE_YES)))
+        return;
+    add_mismatch(in, arena_printf(in->context->arena, "%s is %s and %s %s", path,
+                                  shown(in, value), key,
+                                  job == CHOICE_YES ? "true" : "false"));
+}
+
+static void compare_betas(struct comparison *in)
+{
+    const struct plan *plan = in->context->plan;
+    const json_t *betas = find(in->settings, "optimizer.params.betas");
+    double b1, b2;
+
+    if (is_open(betas))
+        return;
+    b1 = json_number_value(json_array_get(betas, 0));
+    b2 = json_number_value(json_array_get(betas, 1));
+    if (json_array_size(betas) != 2 || b1 != plan->adam_beta1 || b2 != plan->adam_beta2)
+        add_mismatch(in, arena_printf(in->context->arena,
+                                      "optimizer.params.betas are not adam_beta1 and "
+                                      "adam_beta2, %g and %g",
+                                      plan->adam_beta1, plan->adam_beta2));
+}
+
+/* How many processes will run is not known here; that they divide it is. */
+static void compare_whole_batch(struct comparison *in)
+{
+    const struct plan *plan = in->context->plan;
+    const json_t *value = find(in->settings, "train_batch_size");
+    int64_t one = plan->per_device_train_batch_size * plan->gradient_accumulation_steps;
+
+    if (is_open(value) || one <= 0 ||
+        (json_is_number(value) && json_number_value(value) >= (double)one &&
+         fmod(json_number_value(value), (double)one) == 0))
+        return;
+    add_mismatch(in, arena_printf(in->context->arena,
+                                  "train_batch_size is %s, no multiple of "
+                                  "per_device_train_batch_size x "
+                                  "gradient_accumulation_steps, %lld",
+                                  shown(in, value), (long long)one));
+}
+
+static void compare_deepspeed(struct comparison *in)
+{
+    const struct plan *plan = in->context->plan;
+    const struct entry *clip = rule_line(in->context, "max_grad_norm");
+
+    compare_switch(in, "fp16.enabled", plan->request.fp16, "fp16");
+    compare_switch(in, "bf16.enabled", plan->request.bf16, "bf16");
+    if (!clip || !node_is_null(clip->value)) /* TS401 */
+        compare_number(in, "gradient_clipping", plan->request.max_grad_norm,
+                       "max_grad_norm");
+    compare_number(in, "train_micro_batch_size_per_gpu",
+                   (double)plan->per_device_train_batch_size,
+                   "per_device_train_batch_size");
+    compare_number(in, "gradient_accumulation_steps",
+                   (double)plan->gradient_accumulation_steps,
+                   "gradient_accumulation_steps");
+    compare_whole_batch(in);
+    compare_number(in, "optimizer.params.lr", plan->learning_rate, "learning_rate");
+    compare_number(in, "optimizer.params.eps", plan->adam_epsilon, "adam_epsilon");
+    compare_number(in, "optimizer.params.weight_decay", plan->weight_decay,
+                   "weight_decay");
+    compare_betas(in);
+}
+
+static void check_deepspeed(struct rule_context *context)
+{
+    json_t *settings = read_settings(context, "deepspeed");
+    struct comparison comparison = { .context = context, .settings = settings };
+
+    if (settings && !json_is_object(settings)) {
+        tell(context, SEVERITY_ERROR, "deepspeed", "DeepSpeed's settings must be a map",
+             NULL);
+    } else if (settings) {
+        compare_deepspeed(&comparison);
+        if (json_is_true(find(settings, "fp16.enabled")) &&
+            json_is_true(find(settings, "bf16.enabled")))
+            add_mismatch(&comparison, "fp16 and bf16 are both enabled in it");
+    }
+    if (comparison.count > 0)
+        tell(context, SEVERITY_ERROR, "deepspeed",
+             arena_printf(context->arena,
+                          "DeepSpeed's settings are not those of the job: %s",
+                          comparison.mismatches),
+             "\"auto\" there takes the job's value");
+    json_decref(settings);
+}
+
+/* ---- FSDP ---- */
+
+static void check_fsdp(struct rule_context *context)
+{
+    json_t *settings;
+
+    if (!rule_is_on(context, "fsdp") || rule_is_llamafactory(context) ||
+        !rule_entry(context, "gradient_checkpointing") ||
+        !context->plan->gradient_checkpointing)
+        return;
+    settings = read_settings(context, "fsdp_config");
+    if (json_is_true(find(settings, "activation_checkpointing")) ||
+        json_is_true(find(settings, "fsdp_activation_checkpointing")))
+        tell(context, SEVERITY_ERROR, "fsdp_config",
+             "activation_checkpointing here and gradient_checkpointing in the job are "
+             "both on, which the Trainer refuses",
+             "with FSDP the one here is the right one");
+    json_decref(settings);
+}
+
+void rule_launch(struct rule_context *context)
+{
+    if (rule_is_on(context, "deepspeed"))
+        check_deepspeed(context);
+    check_fsdp(context);
+}
