@@ -12,11 +12,13 @@
 # What takes long goes into heavy_tests, which a build with sanitizers leaves out.
 #
 # A parser of what others write has a fuzz target: write fuzz/fuzz_NAME.c with
-# LLVMFuzzerTestOneInput, put some small inputs into fuzz/corpus/NAME/, and add
+# LLVMFuzzerTestOneInput, put some small inputs into fuzz/corpus/NAME/, words of its format into
+# fuzz/dict/NAME.dict, and add
 #
 #     fuzz_tests += %D%/fuzz/fuzz_NAME
 #
-# `make check` replays the corpus; `make fuzz SECONDS=60` looks for more, with clang.
+# `make fuzz SECONDS=60` looks for what breaks it, with clang; an input that did goes, as small
+# as it can be, into fuzz/found/NAME/.  `make check` replays both folders.
 #
 # A test from outside: an executable cli/NAME.t that speaks TAP, `script_tests += %D%/cli/NAME.t`.
 
@@ -150,13 +152,24 @@ unit_tests += %D%/unit/test_watch
 unit_tests += %D%/unit/test_worker
 
 # parsers, over their corpora
+fuzz_tests += %D%/fuzz/fuzz_adapter
 fuzz_tests += %D%/fuzz/fuzz_dataset
+fuzz_tests += %D%/fuzz/fuzz_diff
 fuzz_tests += %D%/fuzz/fuzz_document
+fuzz_tests += %D%/fuzz/fuzz_edits
 fuzz_tests += %D%/fuzz/fuzz_journal
 fuzz_tests += %D%/fuzz/fuzz_json
+fuzz_tests += %D%/fuzz/fuzz_model_config
 fuzz_tests += %D%/fuzz/fuzz_patcher
+fuzz_tests += %D%/fuzz/fuzz_probe
+fuzz_tests += %D%/fuzz/fuzz_progress
 fuzz_tests += %D%/fuzz/fuzz_safetensors
+fuzz_tests += %D%/fuzz/fuzz_schema
+fuzz_tests += %D%/fuzz/fuzz_sources
+fuzz_tests += %D%/fuzz/fuzz_state
 fuzz_tests += %D%/fuzz/fuzz_tokenizer
+fuzz_tests += %D%/fuzz/fuzz_undo
+fuzz_tests += %D%/fuzz/fuzz_words
 
 # from outside
 EXTRA_DIST += %D%/golden/curve.json %D%/golden/curve.py
@@ -292,10 +305,12 @@ EXTRA_DIST += %D%/reference/machines_cuda.c
 include %D%/emulation/emulation.mk
 
 check_LIBRARIES += libreplay.a
-libreplay_a_SOURCES = %D%/fuzz/replay.c
+libreplay_a_SOURCES = %D%/fuzz/fuzz.c %D%/fuzz/fuzz.h %D%/fuzz/replay.c
 check_PROGRAMS += $(fuzz_tests)
 
-EXTRA_DIST += $(script_tests) %D%/tap.sh %D%/fuzz/corpus %D%/patch
+EXTRA_DIST += $(script_tests) %D%/tap.sh %D%/patch
+EXTRA_DIST += %D%/fuzz/corpus %D%/fuzz/dict %D%/fuzz/found
+EXTRA_DIST += %D%/fuzz/fuzz.mk %D%/fuzz/fuzz.sh %D%/fuzz/mutate_job.c
 TESTS = $(check_PROGRAMS) $(script_tests)
 
 # the main() of a fuzz target, taken only where there is no other; make fuzz has its own
@@ -316,23 +331,19 @@ AM_TESTS_ENVIRONMENT = \
 	TRAINSPOOL_SHARED="$${TRAINSPOOL_SHARED-$(abs_top_srcdir)/../shared}"; \
 	export CMOCKA_MESSAGE_OUTPUT UBSAN_OPTIONS top_srcdir top_builddir TRAINSPOOL_SHARED;
 
-# A second build below this one, made by clang and linked to its fuzzer.  New inputs stay in
-# fuzz-build/corpus; one that fails is left in fuzz-build.
+# The targets made by clang and linked to its fuzzer, in fuzz-build/, each run for SECONDS;
+# FUZZ="document json" names some.  fuzz/fuzz.sh says what is left there.
 SECONDS = 60
+FUZZ = $(fuzz_tests:%D%/fuzz/fuzz_%=%)
+FUZZED = $(libbase_a_SOURCES) $(libprecision_a_SOURCES) $(libtrain_a_SOURCES) \
+	$(libpatcher_a_SOURCES) $(librunner_a_SOURCES)
 fuzz:
-	$(MKDIR_P) fuzz-build
-	cd fuzz-build && { test -f Makefile || '$(abs_top_srcdir)/configure' -q CC=clang \
-	    CFLAGS='-g -fsanitize=fuzzer-no-link' --enable-sanitizers --without-cuda; }
-	$(MAKE) -C fuzz-build REPLAY= LDFLAGS=-fsanitize=fuzzer SECONDS=$(SECONDS) fuzz-run
-fuzz-run: $(fuzz_tests)
-	failed=; \
-	for target in $(fuzz_tests); do \
-	    name=$${target##*/fuzz_}; \
-	    $(MKDIR_P) corpus/$$name; \
-	    $$target -max_total_time=$(SECONDS) -timeout=10 -artifact_prefix=$$name- \
-	        corpus/$$name '$(top_srcdir)/tests/fuzz/corpus/'$$name || failed="$$failed $$name"; \
-	done; \
-	test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
+	@command -v clang >/dev/null || { echo 'make fuzz: clang is not there'; exit 1; }
+	@$(MKDIR_P) fuzz-build
+	@$(MAKE) -C fuzz-build -f '$(abs_top_srcdir)/%D%/fuzz/fuzz.mk' \
+	    top_srcdir='$(abs_top_srcdir)' top_builddir='$(abs_top_builddir)' \
+	    SOURCES='$(FUZZED)' TARGETS='$(FUZZ)' SECONDS='$(SECONDS)' \
+	    CPPFLAGS='$(LIBRARY_CFLAGS)' LIBS='$(LIBRARY_LIBS) $(LIBS)'
 clean-local:
 	rm -rf fuzz-build %D%/emulation/machine %D%/emulation/plain %D%/emulation/checked
-.PHONY: fuzz fuzz-run
+.PHONY: fuzz

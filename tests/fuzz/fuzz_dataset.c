@@ -2,17 +2,15 @@
  * records are read become conversations or texts, or are told with their place. */
 #include "config.h"
 
+#include "tests/fuzz/fuzz.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "train/dataset_reader.h"
 #include "train/dataset_record.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
 static const struct {
     const char *ending;
@@ -77,15 +75,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     size_t kind = len > 0 ? data[0] % (sizeof(kinds) / sizeof(kinds[0])) : 0;
     char name[64];
-    struct error err = { 0 };
-    int fd;
 
-    snprintf(name, sizeof(name), "/tmp/trainspool-fuzz-XXXXXX%s", kinds[kind].ending);
-    fd = mkstemps(name, (int)strlen(kinds[kind].ending));
-    if (fd < 0 || (len > 0 && !file_write_all(fd, data + 1, len - 1, &err)))
-        abort();
-    close(fd);
-    read_file(name, kinds[kind].lines, kinds[kind].plain);
-    unlink(name);
+    snprintf(name, sizeof(name), "data%s", kinds[kind].ending);
+    read_file(fuzz_file(name, data + (len > 0), len - (len > 0)), kinds[kind].lines,
+              kinds[kind].plain);
     return 0;
 }

@@ -4,14 +4,13 @@
  */
 #include "config.h"
 
-#include <stdint.h>
+#include "tests/fuzz/fuzz.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "patcher/edits.h"
 #include "patcher/rewrite.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
 static void check_node(const struct document *document, const struct node *node)
 {

@@ -2,12 +2,11 @@
  * read. */
 #include "config.h"
 
-#include <stdint.h>
+#include "tests/fuzz/fuzz.h"
+
 #include <stdlib.h>
 
 #include "patcher/journal.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {

@@ -1,11 +1,11 @@
 /* tests/fuzz/fuzz_json.c - whatever is read can be written, and reads back the same. */
 #include "config.h"
 
+#include "tests/fuzz/fuzz.h"
+
 #include <stdlib.h>
 
 #include "base/json.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {

@@ -1,14 +1,14 @@
 /* tests/fuzz/fuzz_safetensors.c - a file is refused, or every tensor lies inside it. */
 #include "config.h"
 
+#include "tests/fuzz/fuzz.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "train/safetensors.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
 static unsigned sum_bytes(const struct stored_tensor *tensor)
 {

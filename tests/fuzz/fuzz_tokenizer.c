@@ -2,14 +2,12 @@
  * can encode the text and decode what came of it. */
 #include "config.h"
 
+#include "tests/fuzz/fuzz.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/file.h"
 #include "train/tokenizer.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
 static void encode(const struct tokenizer *tokenizer, const char *text, size_t len)
 {
@@ -34,16 +32,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     const uint8_t *zero = len > 0 ? memchr(data, 0, len) : NULL;
     size_t json = zero ? (size_t)(zero - data) : len;
-    char name[] = "/tmp/trainspool-fuzz-XXXXXX";
-    int fd = mkstemp(name);
     struct tokenizer *tokenizer;
     struct error err = { 0 };
 
-    if (fd < 0 || !file_write_all(fd, data, json, &err))
-        abort();
-    close(fd);
-    tokenizer = tokenizer_open(name, &err);
-    unlink(name);
+    tokenizer = tokenizer_open(fuzz_file("tokenizer.json", data, json), &err);
     if (!tokenizer) {
         if (err.code != ERROR_DATA)
             abort();

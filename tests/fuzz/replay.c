@@ -1,7 +1,7 @@
 /*
- * tests/fuzz/replay.c - runs a fuzz target without a fuzzer, as a test that speaks TAP: over
- * each file of corpus/NAME for a program fuzz_NAME, whole, cut off everywhere and with bytes
- * changed.  What a fuzzer finds is added to the corpus, and stays found.
+ * tests/fuzz/replay.c - runs a fuzz target without a fuzzer, as a test that speaks TAP:
+ * over each file of corpus/NAME for a program fuzz_NAME, whole, cut off everywhere and
+ * with bytes changed; then over those of found/NAME, inputs that once broke something.
  */
 #include "config.h"
 
@@ -11,9 +11,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/file.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
+#include "tests/fuzz/fuzz.h"
 
 /* Changing all of a larger file would take too long for a test. */
 enum { LARGEST = 16 << 20, LARGEST_CHANGED = 2048 };
@@ -68,28 +66,42 @@ static int is_shown(const struct dirent *entry)
     return entry->d_name[0] != '.';
 }
 
-int main(int argc, char **argv)
+/* The files of FOLDER/NAME, their count added to *count. */
+static struct dirent **list_files(const char *folder, const char *name, struct text *dir,
+                                  int *count)
 {
     const char *top = getenv("top_srcdir");
-    struct text dir;
-    struct dirent **entries;
-    int count;
+    struct dirent **entries = NULL;
+
+    text_init(dir, 0);
+    text_addf(dir, "%s/tests/fuzz/%s/%s", top ? top : ".", folder, name);
+    *count = scandir(dir->data, &entries, is_shown, alphasort);
+    return entries;
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const folders[] = { "corpus", "found" };
+    struct dirent **entries[2];
+    struct text dirs[2];
+    int counts[2], number = 0;
 
     (void)argc;
-    text_init(&dir, 0);
-    text_addf(&dir, "%s/tests/fuzz/corpus/%s", top ? top : ".",
-              path_base(argv[0]) + strlen("fuzz_"));
-    count = scandir(dir.data, &entries, is_shown, alphasort);
-    if (count <= 0) {
-        printf("Bail out! no corpus in %s\n", dir.data);
+    for (int i = 0; i < 2; i++)
+        entries[i] = list_files(folders[i], path_base(argv[0]) + strlen("fuzz_"),
+                                &dirs[i], &counts[i]);
+    if (counts[0] <= 0) {
+        printf("Bail out! no corpus in %s\n", dirs[0].data);
         return 1;
     }
-    printf("1..%d\n", count);
-    for (int i = 0; i < count; i++) {
-        replay_file(dir.data, entries[i]->d_name, i + 1);
+    printf("1..%d\n", counts[0] + (counts[1] > 0 ? counts[1] : 0));
+    for (int i = 0; i < 2; i++) {
+        for (int k = 0; k < counts[i]; k++) {
+            replay_file(dirs[i].data, entries[i][k]->d_name, ++number);
+            free(entries[i][k]);
+        }
         free(entries[i]);
+        text_clear(&dirs[i]);
     }
-    free(entries);
-    text_clear(&dir);
     return 0;
 }
