@@ -140,12 +140,15 @@ static bool read_sixties(const char *text, double *out)
 /* 017, 0o17, 0x1f, 0b11 */
 static bool read_other_base(const char *text, double *out)
 {
-    int base = text[1] == 'x' ? 16 : text[1] == 'b' ? 2 : 8;
-    const char *start =
-        text + (text[1] == 'x' || text[1] == 'b' || text[1] == 'o' ? 2 : 1);
+    const char *start;
     char *end;
+    int base;
 
-    if (text[0] != '0' || !isxdigit((unsigned char)*start))
+    if (text[0] != '0')
+        return false;
+    base = text[1] == 'x' ? 16 : text[1] == 'b' ? 2 : 8;
+    start = text + (text[1] == 'x' || text[1] == 'b' || text[1] == 'o' ? 2 : 1);
+    if (!isxdigit((unsigned char)*start))
         return false;
     *out = (double)strtoull(start, &end, base);
     return *end == 0;
