@@ -17,8 +17,8 @@ struct setting {
     bool in_block;
 };
 
-/* Does the text, as it is, read as this value?  Else it needs quotes. */
-static bool is_plain(const char *value, struct arena *arena)
+/* Is it one value, that stands on all of these bytes? */
+static const struct node *read_value(const char *value, struct arena *arena)
 {
     const char *line = arena_printf(arena, "k: %s\n", value);
     struct document document;
@@ -27,16 +27,15 @@ static bool is_plain(const char *value, struct arena *arena)
     document_read(line, strlen(line), arena, &document);
     entry = document_find(&document, "k");
     return entry && document.root->count == 1 && document.remark_count == 0 &&
-           entry->value->bytes == strlen(value);
+                   entry->value->bytes == strlen(value)
+               ? entry->value
+               : NULL;
 }
 
-static const char *as_yaml(const char *value, struct arena *arena)
+static const char *quote(const char *value, struct arena *arena)
 {
-    char *out, *to;
+    char *out = arena_alloc(arena, 2 * strlen(value) + 3), *to = out;
 
-    if (is_plain(value, arena))
-        return value;
-    out = to = arena_alloc(arena, 2 * strlen(value) + 3);
     *to++ = '\'';
     for (; *value; value++) {
         if (*value == '\'')
@@ -45,6 +44,20 @@ static const char *as_yaml(const char *value, struct arena *arena)
     }
     *to = '\'';
     return out;
+}
+
+/* The text as it is, where it reads as this value, else in quotes; NULL: YAML has no way to
+ * write these bytes on a line. */
+static const char *as_yaml(const char *value, struct arena *arena)
+{
+    const char *quoted;
+    const struct node *node;
+
+    if (read_value(value, arena))
+        return value;
+    quoted = quote(value, arena);
+    node = read_value(quoted, arena);
+    return node && strcmp(node->text, value) == 0 ? quoted : NULL;
 }
 
 static bool split(const char *text, struct arena *arena, struct setting *out,
@@ -62,6 +75,10 @@ static bool split(const char *text, struct arena *arena, struct setting *out,
     if (!schema_set(out->key, equals + 1, arena, &scratch, err))
         return false;
     out->value = as_yaml(equals + 1, arena);
+    if (!out->value)
+        return error_set(err, ERROR_USAGE,
+                         "%s cannot be set to what is no text of one line in UTF-8",
+                         out->key);
     out->in_block = !schema_find(out->key);
     if (strncmp(out->key, block_name, prefix - 1) == 0 && out->key[prefix - 1] == '.') {
         out->key += prefix;

@@ -74,6 +74,8 @@ static void test_setting_refuses_what_cannot_be_set(void **state)
         { "seed: 1\n", "seed=1\nx: 2" },
         { "x: &s 1\nseed: *s\n", "seed=2" },
         { "seed: 1\n", "trainspool.none=1" },
+        { "seed: 1\n", "output_dir=a \377" },
+        { "seed: 1\n", "output_dir=a \1" },
     };
 
     (void)state;
