@@ -147,6 +147,17 @@ static const struct {
     NUMBER_FIELD(crashes), NUMBER_FIELD(max_retries), NUMBER_FIELD(priority),
 };
 
+/* As much of a text as there is room for, no character of it cut. */
+static void copy_text(char *out, size_t room, const char *text)
+{
+    size_t bad;
+
+    snprintf(out, room, "%s", text);
+    if (strlen(text) >= room && !text_is_utf8(out, room - 1, &bad) &&
+        text_is_utf8(text, strlen(text), NULL))
+        out[bad] = 0;
+}
+
 static double real(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
@@ -168,8 +179,8 @@ static bool record_read(const json_t *object, struct job_record *out)
         const char *value =
             json_string_value(json_object_get(object, text_fields[i].key));
 
-        snprintf((char *)out + text_fields[i].at, text_fields[i].room, "%s",
-                 value ? value : "");
+        copy_text((char *)out + text_fields[i].at, text_fields[i].room,
+                  value ? value : "");
     }
     for (size_t i = 0; i < TS_COUNT(number_fields); i++)
         *(int64_t *)((char *)out + number_fields[i].at) =
@@ -333,7 +344,7 @@ bool job_event(const struct job *job, struct job_record *record, enum job_event 
         return error_set(err, ERROR_SYSTEM, "job %s is %s and cannot become %s",
                          job->name, job_state_names[record->state],
                          job_event_names[event]);
-    snprintf(after.reason, sizeof(after.reason), "%s", reason ? reason : "");
+    copy_text(after.reason, sizeof(after.reason), reason ? reason : "");
     note_event(&after, event);
     if (!job_write(job, &after, is_end[event], err))
         return false;

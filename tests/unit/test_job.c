@@ -185,6 +185,23 @@ static void test_job_event_counts_attempts_and_crashes(void **state)
     assert_int_equal(record.crashes, 0);
 }
 
+/* The reason is cut where it is too long, but no character of it. */
+static void test_job_reason_stays_utf8(void **state)
+{
+    struct beside *beside = *state;
+    struct job_record record = { .state = JOB_NEW, .loss = NAN, .seconds_left = NAN };
+    struct error err = { 0 };
+    char reason[1200];
+
+    for (size_t i = 0; i < sizeof(reason) - 2; i += 2)
+        memcpy(reason + i, "\303\244", 3);
+    assert_true(job_event(&beside->job, &record, EVENT_REJECTED, reason, &err));
+    assert_int_equal(strlen(record.reason), sizeof(record.reason) - 2);
+    assert_true(job_read(&beside->job, &record, &err));
+    assert_int_equal(strlen(record.reason), sizeof(record.reason) - 2);
+    assert_memory_equal(record.reason, reason, sizeof(record.reason) - 2);
+}
+
 static void test_job_lock_tells_who_is_at_work(void **state)
 {
     struct beside *beside = *state;
@@ -273,6 +290,7 @@ int main(void)
         BESIDE(test_job_without_a_readable_state_is_new),
         BESIDE(test_job_event_refuses_what_is_not_in_the_table),
         BESIDE(test_job_event_counts_attempts_and_crashes),
+        BESIDE(test_job_reason_stays_utf8),
         BESIDE(test_job_lock_tells_who_is_at_work),
         BESIDE(test_job_wishes_are_kept_until_forgotten),
         BESIDE(test_job_writes_through_no_link),
