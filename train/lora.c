@@ -258,9 +258,9 @@ static json_t *names_of(const bool *marks)
 /* The keys that peft 0.13 writes, so that it reads the file without a remark. */
 bool lora_write_config(const struct lora *lora, const char *base, struct text *out)
 {
-    double whole = floor(lora->alpha);
+    bool whole = floor(lora->alpha) == lora->alpha && fabs(lora->alpha) < 0x1p53;
     json_t *alpha =
-        whole == lora->alpha ? json_integer((json_int_t)whole) : json_real(lora->alpha);
+        whole ? json_integer((json_int_t)lora->alpha) : json_real(lora->alpha);
     json_t *root =
         json_pack("{s:{}, s:n, s:s, s:s, s:b, s:b, s:b, s:n, s:n, s:o, s:f, s:o, s:s, "
                   "s:I, s:{}, s:n, "
