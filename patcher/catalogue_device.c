@@ -61,6 +61,20 @@ static const struct rule rows[] = {
           "the memory. To keep the batch of a step with fewer ranks, multiply "
           "gradient_accumulation_steps by what ranks is divided by.",
       .source = "trainspool-job(5)" },
+    { .id = "TS210",
+      .title = "other programs hold memory of the device",
+      .severity = SEVERITY_WARNING,
+      .run = rule_taken,
+      .explain =
+          "More than a tenth of the device's memory is not free: another job, a notebook "
+          "that was left open, a desktop. What a job may use is counted from what is free "
+          "(95 % of it, or memory_limit), not from what the card was sold with, so the job "
+          "is planned for the smaller number, and may not fit though the card is large "
+          "enough.\n\n"
+          "nvidia-smi shows who holds it. A notebook gives memory back when its kernel is "
+          "shut down, not when its cell has ended. Nothing of the job is changed for it.",
+      .source = "cudaMemGetInfo, as trainspool-train --probe tells it; the probe's own context "
+                "is taken off" },
 
 };
 const struct rules catalogue_device = { rows, TS_COUNT(rows) };

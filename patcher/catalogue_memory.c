@@ -11,20 +11,25 @@ static const struct rule rows[] = {
       .severity = SEVERITY_WARNING,
       .apply = APPLY_UNSAFE,
       .run = rule_memory,
-      .explain = "The estimate counts weights, 16-bit copies, gradients, both moments, "
-                 "activations and "
-                 "workspace, as the trainer will lay them out, against memory_limit (95 "
-                 "% of what is "
-                 "free).\n\n"
-                 "`--unsafe` does, until it fits: checkpointing on (computes each layer "
-                 "twice, about "
-                 "20 to 30 % slower), then a smaller micro batch with more accumulation, "
-                 "which keeps the "
-                 "effective batch exactly (TS302). If nothing helps it is an error: "
-                 "use lora or a smaller model, or shorten cutoff_len where it is the "
-                 "activations that do not fit. Learning rate and effective batch are "
-                 "never touched.",
-      .source = "train/shapes.h; arXiv 2205.05198 for activations" },
+      .explain =
+          "The estimate counts weights, 16-bit copies, gradients, both moments, activations "
+          "and workspace, as the trainer will lay them out, for batches full of cutoff_len "
+          "tokens, against memory_limit (95 % of what is free). For target: external it "
+          "counts what PyTorch keeps, and what is expected decides; that it may yet be too "
+          "much is told as a warning without an edit.\n\n"
+          "`--unsafe` takes the first of these that fits, and no more of it than is "
+          "needed: checkpointing on (computes each layer twice, about 20 to 30 % slower); "
+          "a smaller micro batch with more accumulation, which keeps the effective batch "
+          "exactly (TS302); for LoRA of another program, frozen weights that it would load "
+          "in float32 in the compute format. Learning rate and effective batch are never "
+          "touched.\n\n"
+          "Where none fits it is an error, and the message names what would: the longest "
+          "cutoff_len, a smaller lora_rank, lora instead of full, quantisation where the "
+          "other program has it, the smallest card of `trainspool devices --known`. Shorter "
+          "samples than cutoff_len take less: where all of yours are, lower cutoff_len to "
+          "the longest and the estimate is exact.",
+      .source = "train/shapes.h; train/torch_memory.h and docs/memory.md; arXiv 2205.05198 "
+                "for activations" },
     { .id = "TS302",
       .title = "a smaller micro batch with more accumulation",
       .severity = SEVERITY_WARNING,
@@ -33,7 +38,9 @@ static const struct rule rows[] = {
           "The largest divisor of per_device_train_batch_size that fits; accumulation is "
           "multiplied by the same factor, so that batch times accumulation stays what it "
           "was. The loss is divided by the trained tokens of the whole window, so the "
-          "result is the same but for rounding.",
+          "result is the same but for rounding (transformers does so from 4.46 on). The next "
+          "larger divisor would not fit. An evaluation of another program that does not fit "
+          "has per_device_eval_batch_size made smaller; here it takes care of itself.",
       .source =
           "transformers PR #33281: a batch that shrank by 0.9 and changed the training" },
     { .id = "TS303",
@@ -46,6 +53,33 @@ static const struct rule rows[] = {
           "checkpointing is on here. Keep the one you mean. Neither has to do with the "
           "loss scaler's error.",
       .source = "LLaMA-Factory model_args.py; TrainingArguments" },
+    { .id = "TS304",
+      .title = "checkpointing that is not needed",
+      .severity = SEVERITY_INFO,
+      .run = rule_idle_checkpointing,
+      .explain =
+          "The file turns gradient checkpointing on, and the job would fit twice into the "
+          "memory without it. Checkpointing forgets the activations of each layer and "
+          "computes them again for the backward pass: about a fifth of the time for nothing "
+          "where memory is plenty.\n\n"
+          "`gradient_checkpointing: false` turns it off; the numbers stay the same. It is "
+          "never a cure for the loss scaler's error, on or off.",
+      .source = "transformers, gradient_checkpointing: about 20 % slower; train/shapes.h" },
+    { .id = "TS305",
+      .title = "the batch is to be found",
+      .severity = SEVERITY_WARNING,
+      .apply = APPLY_SAFE,
+      .run = rule_find_batch,
+      .explain =
+          "auto_find_batch_size lets accelerate try: each time memory runs out the batch "
+          "is multiplied by 0.9 and training begins again. Accumulation stays, so the "
+          "effective batch, and with it the training, becomes another one silently.\n\n"
+          "Here the memory is known before the start. A job that asks for it and does not "
+          "fit gets the largest divisor of its batch that does, and accumulation multiplied "
+          "by the same factor: the effective batch is exactly what was asked for. That is "
+          "what was wished, so it is a safe edit. For another program it is only told, "
+          "with the split that would fit where the model is there to be counted.",
+      .source = "accelerate utils/memory.py; transformers PR #33281" },
     { .id = "TS306",
       .title = "a batch of the evaluation is larger than one of the training",
       .severity = SEVERITY_WARNING,
@@ -153,5 +187,18 @@ static const struct rule rows[] = {
           "A full disk does not end a run here: the last good checkpoint stays, and it is "
           "tried again. But what is trained since then can be lost.",
       .source = "train/checkpoint.c, train/shapes.h; statvfs of output_dir" },
+    { .id = "TS314",
+      .title = "the host has too little memory to load the model",
+      .severity = SEVERITY_WARNING,
+      .run = rule_host_memory,
+      .explain =
+          "PyTorch loads a model into the host's memory before it goes to the device, in "
+          "the format of its files or, with model_dtype: float32, in float32; and each "
+          "process of a run does so for itself. The kernel ends a process that takes more "
+          "than there is, often without a word in the log (`Killed`, status 137).\n\n"
+          "Here files are mapped and read tensor by tensor, so that one tensor and its "
+          "conversion are enough, whatever the model's size. Compared with what is free on "
+          "this machine; for a device named by --device the host is not known.",
+      .source = "train/model_load.c; train/torch_memory.h" },
 };
 const struct rules catalogue_memory = { rows, TS_COUNT(rows) };

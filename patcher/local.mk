@@ -30,6 +30,7 @@ libpatcher_a_SOURCES += %D%/patcher.c %D%/patcher.h
 libpatcher_a_SOURCES += %D%/place.c %D%/place.h
 libpatcher_a_SOURCES += %D%/propose.c %D%/propose.h
 libpatcher_a_SOURCES += %D%/redact.c %D%/redact.h
+libpatcher_a_SOURCES += %D%/remedy.c %D%/remedy.h
 libpatcher_a_SOURCES += %D%/rewrite.c %D%/rewrite.h
 libpatcher_a_SOURCES += %D%/rules.c %D%/rules.h
 libpatcher_a_SOURCES += %D%/rules_batch.c

@@ -192,3 +192,29 @@ void rule_ranks(struct rule_context *context)
                         "steps; device: cpu has room for any number" },
             entry);
 }
+
+/* ---- TS210: what others hold ---- */
+
+void rule_taken(struct rule_context *context)
+{
+    const struct device *device = context->device;
+    uint64_t held, own = MEMORY_CUDA_CONTEXT + MEMORY_CUDA_CONTEXT_SPREAD;
+    char taken[16], all[16];
+
+    if (!rule_on_gpu(context) || !device->here || device->available > device->memory)
+        return;
+    held = device->memory - device->available;
+    if (held <= own || held - own <= device->memory / 10)
+        return;
+    memory_text(held - own, taken);
+    memory_text(device->memory, all);
+    rule_tell(context,
+              &(struct finding) {
+                  .rule = "TS210",
+                  .severity = SEVERITY_WARNING,
+                  .message = arena_printf(context->arena,
+                                          "other programs hold about %s of the device's %s",
+                                          taken, all),
+                  .note = "nvidia-smi shows which; the job is planned for what is free" },
+              NULL);
+}

@@ -3,171 +3,378 @@
 
 #include "patcher/rules_parts.h"
 
+#include <inttypes.h>
+
+#include "patcher/remedy.h"
 #include "patcher/scalar.h"
-#include "train/shapes.h"
+#include "precision/memory.h"
+#include "train/estimate.h"
 
-/* What is changed, in this order, until it fits. */
-struct remedy {
-    bool checkpointing;
-    int64_t batch, accumulation; /* 0: as they are */
-};
+/* ---- What all of them look at ---- */
 
-/* The bytes of the job as it would run with the remedy; false where nobody can tell. */
-static bool estimate(const struct rule_context *context, const struct remedy *remedy,
-                     struct memory_use *use)
+static bool read_case(const struct rule_context *context, struct remedy_case *the)
 {
-    struct plan plan = *context->plan;
-    struct error ignored = { 0 };
+    const char *key;
 
-    plan.device = *context->device;
-    policy_decide(&plan.request, &plan.device, &plan.precision);
-    plan.gradient_checkpointing |= remedy->checkpointing;
-    if (remedy->batch)
-        plan.per_device_train_batch_size = remedy->batch;
-    if (!shapes_memory(&plan, context->model, 0, 0, use, &ignored))
-        return false;
-    memory_finish(use, context->available);
-    return true;
+    *the = (struct remedy_case) { .plan = context->plan,
+                                  .model = context->model,
+                                  .device = context->device,
+                                  .available = context->available,
+                                  .whole_batch = rule_loss_of_batch(context, &key) };
+    return the->model && the->device && the->available > 0;
 }
 
-static bool fits(const struct rule_context *context, const struct remedy *remedy)
+static bool estimate(const struct remedy_case *the, struct memory_use *use)
 {
-    struct memory_use use;
-
-    return estimate(context, remedy, &use) && use.fits;
+    return remedy_estimate(the, &(struct remedy) { 0 }, use, NULL);
 }
 
-/* The largest divisor of the batch that fits; accumulation grows by the same factor, so
- * that their product stays. */
-static bool split_batch(const struct rule_context *context, struct remedy *remedy)
+static const char *bytes_text(const struct rule_context *context, uint64_t bytes)
 {
-    int64_t batch = context->plan->per_device_train_batch_size;
+    char text[16];
 
-    for (int64_t b = batch / 2; b >= 1; b--) {
-        if (batch % b != 0)
-            continue;
-        remedy->batch = b;
-        remedy->accumulation = context->plan->gradient_accumulation_steps * (batch / b);
-        if (fits(context, remedy))
-            return true;
-    }
-    return false;
-}
-
-static bool find_remedy(const struct rule_context *context, struct remedy *remedy)
-{
-    *remedy = (struct remedy) { .checkpointing = !context->plan->gradient_checkpointing };
-    if (remedy->checkpointing && fits(context, remedy))
-        return true;
-    return split_batch(context, remedy);
-}
-
-static const char *sentence(const struct rule_context *context,
-                            const struct memory_use *use)
-{
-    char total[16], limit[16];
-
-    memory_text(use->total, total);
-    memory_text(use->limit, limit);
-    return arena_printf(context->arena, "the job needs about %s and may use %s", total,
-                        limit);
+    memory_text(bytes, text);
+    return arena_strdup(context->arena, text);
 }
 
 static const char *number(const struct rule_context *context, int64_t value)
 {
-    return arena_printf(context->arena, "%lld", (long long)value);
+    return arena_printf(context->arena, "%" PRId64, value);
 }
 
-static void propose_checkpointing(struct rule_context *context,
-                                  const struct finding *base)
+/* What the estimate is of, for who asks why. */
+static const char *facts(const struct rule_context *context, const struct memory_use *use,
+                         bool evaluation)
 {
-    const struct entry *entry = rule_entry(context, "disable_gradient_checkpointing");
+    const struct plan *plan = context->plan;
+    char low[16], high[16];
+    const char *bounds = "";
 
-    if (entry && !rule_entry(context, "gradient_checkpointing"))
-        rule_set(context, base, "disable_gradient_checkpointing", "false", NULL);
-    else
-        rule_set(context, base, "gradient_checkpointing", "true",
-                 "per_device_train_batch_size");
+    if (plan->external) {
+        memory_text(use->low, low);
+        memory_text(use->high, high);
+        bounds = arena_printf(context->arena, "in PyTorch, %s to %s; ", low, high);
+    }
+    return arena_printf(
+        context->arena,
+        "%s%" PRId64 " x %" PRId64
+        " tokens: weights %s, gradients %s, optimizer %s, activations %s, workspace %s",
+        bounds,
+        evaluation ? plan->per_device_eval_batch_size : plan->per_device_train_batch_size,
+        plan->cutoff_len, bytes_text(context, use->weights),
+        bytes_text(context, use->gradients), bytes_text(context, use->optimizer),
+        bytes_text(context, use->activations), bytes_text(context, use->workspace));
 }
 
-static void propose_batch(struct rule_context *context, const struct remedy *remedy,
-                          const struct finding *base)
-{
-    struct finding finding = *base;
+/* ---- TS301, TS302: edits until it fits ---- */
 
-    if (!rule_set(context, &finding, "per_device_train_batch_size",
-                  number(context, remedy->batch), NULL))
-        return;
-    finding.rule = "TS302";
-    finding.message = "the effective batch stays the same";
-    finding.note = NULL;
-    rule_set(context, &finding, "gradient_accumulation_steps",
-             number(context, remedy->accumulation), "per_device_train_batch_size");
+static const char *sentence(const struct rule_context *context,
+                            const struct memory_use *use, bool evaluation)
+{
+    return arena_printf(context->arena, "%s needs about %s and may use %s",
+                        evaluation ? "the evaluation" : "the job",
+                        bytes_text(context, use->total), bytes_text(context, use->limit));
+}
+
+/* The edits of one remedy; the first tells why, the others that they belong to it. */
+struct proposing {
+    struct rule_context *context;
+    struct finding base;
+    bool begun;
+};
+
+static void propose(struct proposing *p, const char *rule, const char *key,
+                    const char *value, const char *message, const char *note)
+{
+    struct finding finding = p->base;
+
+    if (p->begun) {
+        finding.rule = rule;
+        finding.message = message;
+        finding.because = NULL;
+    }
+    finding.note = note;
+    p->begun |=
+        rule_set(p->context, &finding, key, value, "per_device_train_batch_size") != NULL;
+}
+
+static void propose_checkpointing(struct proposing *p)
+{
+    static const char cost[] = "each layer is computed twice, 20 to 30 % slower";
+    bool off = rule_entry(p->context, "disable_gradient_checkpointing") &&
+               !rule_entry(p->context, "gradient_checkpointing");
+
+    propose(p, "TS301", off ? "disable_gradient_checkpointing" : "gradient_checkpointing",
+            off ? "false" : "true", NULL, cost);
+}
+
+static void propose_batch(struct proposing *p, const struct remedy *remedy)
+{
+    propose(p, "TS302", "per_device_train_batch_size", number(p->context, remedy->batch),
+            "with that a smaller micro batch is still needed",
+            "learning rate and effective batch stay");
+    propose(p, "TS302", "gradient_accumulation_steps",
+            number(p->context, remedy->accumulation),
+            "the effective batch stays the same", NULL);
+}
+
+static void propose_frozen(struct proposing *p)
+{
+    const struct plan *plan = p->context->plan;
+    struct precision precision;
+
+    policy_decide(&plan->request, p->context->device, &precision);
+    propose(p, "TS301", "model_dtype", format_info(precision.compute)->torch,
+            "frozen weights are cast to it at every use all the same",
+            "what is trained stays float32");
+}
+
+static int changes(const struct remedy *remedy)
+{
+    return remedy->checkpointing + 2 * (remedy->batch != 0) + remedy->frozen +
+           (remedy->eval_batch != 0);
 }
 
 static void propose_remedy(struct rule_context *context, const struct remedy *remedy,
-                           const char *message)
+                           const struct finding *base)
 {
-    struct finding finding = { .rule = "TS301",
-                               .severity = SEVERITY_WARNING,
-                               .apply = APPLY_UNSAFE,
-                               .message = message,
-                               .note =
-                                   "each layer is computed twice, 20 to 30 % slower" };
+    struct proposing p = { .context = context, .base = *base };
 
-    if (remedy->checkpointing && remedy->batch)
-        finding.group = rule_group(context);
+    if (changes(remedy) > 1)
+        p.base.group = rule_group(context);
     if (remedy->checkpointing)
-        propose_checkpointing(context, &finding);
-    if (!remedy->batch)
-        return;
-    if (!finding.group)
-        finding.group = rule_group(context);
-    if (remedy->checkpointing) {
-        finding.rule = "TS302";
-        finding.message = "with checkpointing a smaller micro batch is still needed";
-    }
-    finding.note = "learning rate and effective batch stay";
-    propose_batch(context, remedy, &finding);
+        propose_checkpointing(&p);
+    if (remedy->batch)
+        propose_batch(&p, remedy);
+    if (remedy->frozen)
+        propose_frozen(&p);
+    if (remedy->eval_batch)
+        propose(&p, "TS302", "per_device_eval_batch_size",
+                number(context, remedy->eval_batch), "the evaluation does not fit either",
+                "the evaluation loss is the same but for rounding");
 }
 
-/* What is left to a person where no batch is small enough. */
-static const char *last_resort(const struct rule_context *context,
-                               const struct memory_use *use)
-{
-    const bool lora = context->plan->method == METHOD_LORA;
-    char fixed[16];
+/* ---- Where no edit makes it fit ---- */
 
-    if (use->limit <= use->weights + use->gradients + use->optimizer) {
-        memory_text(use->weights + use->gradients + use->optimizer, fixed);
-        return arena_printf(
-            context->arena, "weights, gradients and optimizer alone need %s: %s", fixed,
-            lora ? "a smaller model, or another device"
-                 : "finetuning_type: lora, a smaller model, or another device");
+static const char *join(const struct rule_context *context, const char *list,
+                        const char *next)
+{
+    return *list ? arena_printf(context->arena, "%s, or %s", list, next) : next;
+}
+
+static const char *as_it_is(const struct rule_context *context,
+                            const struct last_resort *last)
+{
+    const struct device_row *card = last->card;
+    const char *list = "";
+
+    if (last->limit)
+        list = arena_printf(context->arena, "memory_limit: %" PRIu64 "MiB",
+                            (last->limit >> 20) + 1);
+    if (card)
+        list = join(context, list,
+                    arena_printf(context->arena, "a card like %s (%u GiB)", card->name,
+                                 card->gib));
+    return list;
+}
+
+static const char *made_small(const struct rule_context *context,
+                              const struct last_resort *last)
+{
+    const char *list = "";
+
+    if (last->cutoff_len)
+        list = arena_printf(context->arena, "cutoff_len: %" PRId64, last->cutoff_len);
+    if (last->lora)
+        list = join(context, list, "finetuning_type: lora");
+    if (last->rank)
+        list = join(context, list,
+                    arena_printf(context->arena, "lora_rank: %" PRId64, last->rank));
+    if (last->bits)
+        list = join(context, list,
+                    arena_printf(context->arena, "quantization_bit: %d", last->bits));
+    return list;
+}
+
+static const char *what_would_fit(const struct rule_context *context,
+                                  const struct last_resort *last)
+{
+    const char *same = as_it_is(context, last), *small = made_small(context, last);
+    const char *how = context->plan->gradient_checkpointing
+                          ? "with a batch of 1"
+                          : "with checkpointing and a batch of 1";
+
+    if (*same && *small)
+        return arena_printf(context->arena, "would fit as it is: %s; %s: %s", same, how,
+                            small);
+    if (*same || *small)
+        return arena_printf(context->arena, "would fit %s: %s", *same ? "as it is" : how,
+                            *same ? same : small);
+    return "nothing that is known would make it fit: a smaller model, or another device";
+}
+
+static void tell_last_resort(struct rule_context *context, const struct remedy_case *the,
+                             const struct memory_use *use, struct finding *finding)
+{
+    struct last_resort last;
+
+    remedy_last_resort(the, &last);
+    finding->apply = APPLY_MANUAL;
+    finding->note = what_would_fit(context, &last);
+    /* of PyTorch only a lower bound is sure */
+    if (!context->plan->external || use->low > use->limit)
+        finding->severity = SEVERITY_ERROR;
+    rule_tell(context, finding, "per_device_train_batch_size");
+}
+
+/* ---- TS305: the job asks for the batch to be found ---- */
+
+static bool finds_batch(const struct rule_context *context, const struct remedy_case *the,
+                        struct remedy *remedy)
+{
+    return rule_is_true(context, "auto_find_batch_size") && !the->whole_batch &&
+           remedy_split(the, remedy) && remedy->batch > 0;
+}
+
+/* accelerate's way is another program's: the split is only told. */
+static void tell_found(struct rule_context *context, const struct remedy *remedy)
+{
+    const char *note = "batch x accumulation is the effective batch: write both";
+
+    if (remedy->batch)
+        note = arena_printf(context->arena,
+                            "per_device_train_batch_size: %" PRId64
+                            " and gradient_accumulation_steps: %" PRId64
+                            " fit, with the same effective batch",
+                            remedy->batch, remedy->accumulation);
+    rule_tell(context,
+              &(struct finding) {
+                  .rule = "TS305",
+                  .severity = SEVERITY_WARNING,
+                  .message = "auto_find_batch_size takes a tenth off the batch each time "
+                             "memory runs out, and changes the effective batch",
+                  .note = note },
+              "auto_find_batch_size");
+}
+
+void rule_find_batch(struct rule_context *context)
+{
+    struct remedy_case the;
+    struct remedy remedy = { 0 };
+    struct memory_use use;
+    const bool known = read_case(context, &the);
+    const bool found = known && finds_batch(context, &the, &remedy);
+
+    if (!rule_is_true(context, "auto_find_batch_size") || the.whole_batch)
+        return;
+    if (context->plan->external) {
+        tell_found(context, &remedy);
+        return;
     }
-    return lora ? "no batch is small enough: a shorter cutoff_len, a smaller model, or "
-                  "another device"
-                : "no batch is small enough: a shorter cutoff_len, finetuning_type: "
-                  "lora, or another device";
+    if (!found || !estimate(&the, &use))
+        return;
+    propose_remedy(context, &remedy,
+                   &(struct finding) { .rule = "TS305",
+                                       .severity = SEVERITY_WARNING,
+                                       .apply = APPLY_SAFE,
+                                       .message = sentence(context, &use, false),
+                                       .because = facts(context, &use, false) });
 }
 
 void rule_memory(struct rule_context *context)
 {
-    const struct remedy none = { 0 };
+    struct finding finding = { .rule = "TS301",
+                               .severity = SEVERITY_WARNING,
+                               .apply = APPLY_UNSAFE };
+    struct remedy_case the;
     struct remedy remedy;
     struct memory_use use;
+    bool evaluation;
 
-    if (!context->model || !context->device || context->available == 0 ||
-        context->plan->external || !estimate(context, &none, &use) || use.fits)
+    if (!read_case(context, &the) ||
+        !remedy_estimate(&the, &(struct remedy) { 0 }, &use, &evaluation))
         return;
-    if (find_remedy(context, &remedy)) {
-        propose_remedy(context, &remedy, sentence(context, &use));
+    finding.because = facts(context, &use, evaluation);
+    if (use.fits && memory_is_close(&use)) {
+        finding.message = arena_printf(
+            context->arena,
+            "the job needs about %s, and up to %s where much is held besides; "
+            "it may use %s",
+            bytes_text(context, use.total), bytes_text(context, use.high),
+            bytes_text(context, use.limit));
+        rule_tell(context, &finding, "per_device_train_batch_size");
         return;
     }
-    rule_tell(context,
-              &(struct finding) { .rule = "TS301",
-                                  .severity = SEVERITY_ERROR,
-                                  .message = sentence(context, &use),
-                                  .note = last_resort(context, &use) },
-              "per_device_train_batch_size");
+    if (use.fits || (!context->plan->external && finds_batch(context, &the, &remedy)))
+        return;
+    finding.message = sentence(context, &use, evaluation);
+    if (remedy_find(&the, &remedy))
+        propose_remedy(context, &remedy, &finding);
+    else
+        tell_last_resort(context, &the, &use, &finding);
+}
+
+/* ---- TS304: checkpointing that was not needed ---- */
+
+void rule_idle_checkpointing(struct rule_context *context)
+{
+    const char *key = rule_entry(context, "gradient_checkpointing")
+                          ? "gradient_checkpointing"
+                          : "disable_gradient_checkpointing";
+    struct remedy_case the;
+    struct memory_use use;
+    struct plan plan = *context->plan;
+
+    if (!read_case(context, &the) || !plan.gradient_checkpointing ||
+        !rule_entry(context, key))
+        return;
+    plan.gradient_checkpointing = false;
+    the.plan = &plan;
+    if (!estimate(&the, &use) || use.high > use.limit / 2)
+        return;
+    rule_tell(
+        context,
+        &(struct finding) {
+            .rule = "TS304",
+            .severity = SEVERITY_INFO,
+            .message = arena_printf(
+                context->arena,
+                "checkpointing computes each layer twice to save memory, and without "
+                "it the job needs about %s of %s",
+                bytes_text(context, use.total), bytes_text(context, use.limit)),
+            .because = facts(context, &use, false),
+            .note = "about 20 % faster without" },
+        key);
+}
+
+/* ---- TS314: the host, while the model is loaded ---- */
+
+void rule_host_memory(struct rule_context *context)
+{
+    const struct device *host = context->options->host;
+    struct plan plan = *context->plan;
+    uint64_t needed;
+
+    if (!host || host->available == 0 || !context->model || !context->device)
+        return;
+    plan.device = *context->device;
+    policy_decide(&plan.request, &plan.device, &plan.precision);
+    needed = estimate_loading(&plan, context->model);
+    if (needed <= host->available)
+        return;
+    rule_tell(
+        context,
+        &(struct finding) {
+            .rule = "TS314",
+            .severity = SEVERITY_WARNING,
+            .message = arena_printf(
+                context->arena,
+                "loading the model takes about %s of the host's memory, of which %s "
+                "are free",
+                bytes_text(context, needed), bytes_text(context, host->available)),
+            .note = plan.external && plan.ranks > 1
+                        ? "each process loads all of it: fewer ranks, or a smaller "
+                          "model_dtype"
+                        : "close other programs, or take a machine with more memory" },
+        "model_name_or_path");
 }

@@ -41,14 +41,18 @@ void rule_no_tensor_cores(struct rule_context *context); /* TS202 */
 void rule_slow_fp16(struct rule_context *context);       /* TS203 */
 void rule_p100(struct rule_context *context);            /* TS204 */
 void rule_ranks(struct rule_context *context);           /* TS207 */
+void rule_taken(struct rule_context *context);           /* TS210 */
 void rule_memory(struct rule_context *context);          /* TS301, TS302 */
 void rule_checkpointing(struct rule_context *context);   /* TS303 */
+void rule_idle_checkpointing(struct rule_context *context); /* TS304 */
+void rule_find_batch(struct rule_context *context);      /* TS305 */
 void rule_eval_batch(struct rule_context *context);      /* TS306 */
 void rule_optimizer(struct rule_context *context);       /* TS307 */
 void rule_positions(struct rule_context *context);       /* TS308 */
 void rule_batch_loss(struct rule_context *context);      /* TS310 */
 void rule_offloading(struct rule_context *context);      /* TS311 */
 void rule_disk(struct rule_context *context);            /* TS313 */
+void rule_host_memory(struct rule_context *context);     /* TS314 */
 void rule_null_clip(struct rule_context *context);       /* TS401 */
 void rule_no_clip(struct rule_context *context);         /* TS402 */
 void rule_negative_clip(struct rule_context *context);   /* TS403 */

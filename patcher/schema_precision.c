@@ -74,8 +74,10 @@ static const struct key rows[] = {
     TS_NOT("activation_offloading", KEY_BOOL, "false", NULL,
            "keep activations in the host's memory",
            "gradient_checkpointing: true computes them again instead"),
-    TS_IDLE("auto_find_batch_size", KEY_BOOL, "false",
-            "TS301 proposes a batch that fits, before the start"),
+    { TS_USED("auto_find_batch_size", KEY_BOOL, "false"),
+      .into = TS_INTO(auto_find_batch_size),
+      .help = "where the batch does not fit, take the largest divisor of it that does, with "
+              "more accumulation (TS305)" },
     TS_IDLE("torch_empty_cache_steps", KEY_INT, NULL, "a detail of PyTorch"),
     TS_IDLE("torch_compile", KEY_BOOL, "false", "a compiler of PyTorch"),
     TS_IDLE("torch_compile_backend", KEY_TEXT, NULL, "a compiler of PyTorch"),

@@ -114,6 +114,7 @@ void torch_setup_read(const struct document *document, const char *dir,
                       struct arena *arena, struct torch_setup *out)
 {
     const char *optim = text(document, "optim");
+    const char *stage = text(document, "stage");
     int bits = atoi(text(document, "quantization_bit"));
 
     *out = (struct torch_setup) {
@@ -123,6 +124,8 @@ void torch_setup_read(const struct document *document, const char *dir,
         .evaluates = !says_no(text(document, "eval_strategy")) ||
                      !says_no(text(document, "evaluation_strategy")),
     };
+    if (*stage && strcmp(stage, "sft") != 0 && strcmp(stage, "pt") != 0)
+        out->stage = arena_strdup(arena, stage);
     read_deepspeed(document, dir, out);
     read_fsdp(document, out);
 }

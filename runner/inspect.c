@@ -37,8 +37,11 @@ static bool readable(const char *job, struct error *err)
 static struct patch_options patch_options(const struct inspect_options *options,
                                           const struct inspection *inspection)
 {
+    const struct machine *machine = options->machine;
+
     return (struct patch_options) { .job = options->job,
                                     .device = inspection->device,
+                                    .host = machine->named ? NULL : &machine->probe.devices[0],
                                     .unsafe = options->unsafe,
                                     .will_run = options->will_run,
                                     .set = options->set };

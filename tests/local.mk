@@ -128,6 +128,7 @@ unit_tests += %D%/unit/test_patcher
 unit_tests += %D%/unit/test_place
 unit_tests += %D%/unit/test_pyyaml
 unit_tests += %D%/unit/test_redact
+unit_tests += %D%/unit/test_remedy
 unit_tests += %D%/unit/test_rewrite
 unit_tests += %D%/unit/test_rules
 unit_tests += %D%/unit/test_scalar

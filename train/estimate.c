@@ -78,3 +78,21 @@ bool estimate_resident(const struct plan *plan, const struct model_config *confi
     arena_free(arena);
     return ok;
 }
+
+uint64_t estimate_loading(const struct plan *plan, const struct model_config *config)
+{
+    struct arena *arena;
+    struct error ignored = { 0 };
+    struct shapes shapes;
+    uint64_t bytes = 0;
+
+    if (plan->external)
+        return torch_memory_load(plan, config);
+    if (plan->device.kind == DEVICE_CPU)
+        return 0;
+    arena = arena_new();
+    if (shapes_make(plan, config, 0, 0, arena, &shapes, &ignored))
+        bytes = largest(&shapes) / 2 * 3; /* fp32, and the 16 bits it becomes */
+    arena_free(arena);
+    return bytes;
+}

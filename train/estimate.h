@@ -36,4 +36,11 @@ bool estimate_memory(const struct plan *plan, const struct model_config *config,
 bool estimate_resident(const struct plan *plan, const struct model_config *config,
                        const struct estimate_data *data, struct memory_range *out);
 
+/*
+ * Bytes of the host's memory that loading the model takes at once: of PyTorch all of it in
+ * each process (train/torch_memory.h); of ours, on a GPU, one tensor and its conversion, on a
+ * CPU nothing besides the block.  0: not known.
+ */
+uint64_t estimate_loading(const struct plan *plan, const struct model_config *config);
+
 #endif

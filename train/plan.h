@@ -56,6 +56,7 @@ struct plan {
     /* batch and data */
     int64_t per_device_train_batch_size, per_device_eval_batch_size;
     int64_t gradient_accumulation_steps;
+    bool auto_find_batch_size; /* the patcher finds it (TS305) */
     int64_t cutoff_len;
     enum choice packing; /* auto: yes for stage pt */
     bool neat_packing;

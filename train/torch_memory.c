@@ -160,6 +160,9 @@ static bool begin(const struct plan *plan, const struct model_config *config,
 {
     enum mode mode = plan->precision.mode;
 
+    if (plan->torch && plan->torch->stage)
+        return error_set(err, ERROR_JOB, "the memory of stage: %s is not counted",
+                         plan->torch->stage);
     *run = (struct torch_run) { .plan = plan,
                                 .setup = plan->torch ? plan->torch : &presets,
                                 .mixed = is_mixed(mode),

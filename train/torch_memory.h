@@ -50,6 +50,7 @@ struct torch_setup {
     bool deepspeed;
     bool offload_optimizer, offload_weights; /* to the host */
     bool evaluates;
+    const char *stage; /* "dpo": one that has other models or samples, not counted; NULL */
 };
 
 /* Errors as shapes_make: what the method and the model do not go together in. */

@@ -5,6 +5,8 @@
  *   job.yaml        the job
  *   device          as --device says it; "none": not known; ", no code" behind it: found in
  *                   this machine, and this build has no code for it; "cpu, no code for NAME"
+ *   free            bytes free on it, which is then in this machine ("18GiB")
+ *   host            bytes free on the host ("8GiB")
  *   want.yaml       the text after the safe edits
  *   want.findings   one a line: place, severity, rule, applicability, then the edit
  *   options         words: unsafe, run, roots
@@ -26,7 +28,7 @@
 struct patch_case {
     char *dir;
     struct text job, device, options, yaml, findings;
-    struct device wanted;
+    struct device wanted, host;
     struct patch_options how;
 };
 
@@ -40,6 +42,32 @@ static void read_part(const char *dir, const char *name, struct text *out, bool 
         !file_read(path, DOCUMENT_MAX_BYTES, out, NULL, &err))
         fail_msg("%s", err.text);
     free(path);
+}
+
+/* A size in a file that may not be there; 0. */
+static uint64_t read_bytes(const char *dir, const char *name)
+{
+    struct text text;
+    uint64_t bytes = 0;
+
+    read_part(dir, name, &text, false);
+    text.data[strcspn(text.data, "\n")] = 0;
+    if (text.data[0] && !device_parse_bytes(text.data, &bytes))
+        fail_msg("%s: %s is no size", dir, text.data);
+    text_clear(&text);
+    return bytes;
+}
+
+/* Found in this machine, with so much free. */
+static void place_here(struct patch_case *the)
+{
+    uint64_t bytes = read_bytes(the->dir, "free");
+
+    the->host.available = read_bytes(the->dir, "host");
+    if (bytes == 0)
+        return;
+    the->wanted.here = the->wanted.runnable = true;
+    the->wanted.available = bytes;
 }
 
 static void read_case(struct patch_case *the, char *job)
@@ -67,8 +95,10 @@ static void read_case(struct patch_case *the, char *job)
         snprintf(the->wanted.passed_over, sizeof(the->wanted.passed_over), "%s",
                  the->wanted.kind == DEVICE_CPU ? lacks + strlen(", no code for ") : "");
     }
+    place_here(the);
     the->how = (struct patch_options) {
         .job = job,
+        .host = &the->host,
         .device = strcmp(device, "none") != 0 ? &the->wanted : NULL,
         .unsafe = strstr(the->options.data, "unsafe"),
         .will_run = strstr(the->options.data, "run"),
