@@ -213,6 +213,19 @@ static const char *what_would_fit(const struct rule_context *context,
     return "nothing that is known would make it fit: a smaller model, or another device";
 }
 
+/* What no batch and no length makes smaller. */
+static const char *fixed_part(const struct rule_context *context,
+                              const struct memory_use *use)
+{
+    uint64_t fixed = use->weights + use->gradients + use->optimizer;
+
+    if (use->limit > fixed)
+        return "";
+    return arena_printf(context->arena,
+                        "weights, gradients and optimizer alone need %s; ",
+                        bytes_text(context, fixed));
+}
+
 static void tell_last_resort(struct rule_context *context, const struct remedy_case *the,
                              const struct memory_use *use, struct finding *finding)
 {
@@ -220,7 +233,8 @@ static void tell_last_resort(struct rule_context *context, const struct remedy_c
 
     remedy_last_resort(the, &last);
     finding->apply = APPLY_MANUAL;
-    finding->note = what_would_fit(context, &last);
+    finding->note = arena_printf(context->arena, "%s%s", fixed_part(context, use),
+                                 what_would_fit(context, &last));
     /* of PyTorch only a lower bound is sure */
     if (!context->plan->external || use->low > use->limit)
         finding->severity = SEVERITY_ERROR;
