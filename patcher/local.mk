@@ -19,6 +19,7 @@ libpatcher_a_SOURCES += %D%/document.c %D%/document.h
 libpatcher_a_SOURCES += %D%/document_keys.c %D%/document_lines.c %D%/document_parts.h
 libpatcher_a_SOURCES += %D%/edits.c %D%/edits.h
 libpatcher_a_SOURCES += %D%/environment.c %D%/environment.h
+libpatcher_a_SOURCES += %D%/external.c %D%/external.h
 libpatcher_a_SOURCES += %D%/finding.c %D%/finding.h
 libpatcher_a_SOURCES += %D%/jobfile.c %D%/jobfile.h
 libpatcher_a_SOURCES += %D%/journal.c %D%/journal.h

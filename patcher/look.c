@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/size.h"
 #include "patcher/environment.h"
+#include "patcher/external.h"
 #include "patcher/rules.h"
 #include "patcher/schema.h"
 #include "patcher/torch_setup.h"
@@ -159,8 +160,26 @@ static uint64_t find_limit(const struct plan *plan, const struct device *device)
     return device->kind == DEVICE_CPU ? limit / plan_ranks(plan) : limit;
 }
 
+static struct rule_context context_of(const struct looker *looker, struct look *look)
+{
+    return (struct rule_context) {
+        .document = &look->document,
+        .plan = &look->plan,
+        .device = looker->options->device,
+        .options = looker->options,
+        .model = looker->model,
+        .checkpoint = looker->checkpoint,
+        .versions = &look->versions,
+        .available = find_limit(&look->plan, looker->options->device),
+        .findings = &look->findings,
+        .arena = looker->arena,
+    };
+}
+
 void look_at(struct looker *looker, const char *data, size_t len, struct look *out)
 {
+    struct rule_context context;
+
     *out = (struct look) { 0 };
     findings_init(&out->findings, looker->arena);
     document_read(data, len, looker->arena, &out->document);
@@ -172,29 +191,25 @@ void look_at(struct looker *looker, const char *data, size_t len, struct look *o
     read_model(looker, out->plan.model_name_or_path);
     out->plan.request.checkpoint = looker->checkpoint;
     read_versions(looker, out);
-    rules_run(&(struct rule_context) {
-        .document = &out->document,
-        .plan = &out->plan,
-        .device = looker->options->device,
-        .options = looker->options,
-        .model = looker->model,
-        .checkpoint = looker->checkpoint,
-        .versions = &out->versions,
-        .available = find_limit(&out->plan, looker->options->device),
-        .findings = &out->findings,
-        .arena = looker->arena,
-    });
+    context = context_of(looker, out);
+    if (out->plan.external)
+        external_presets(&context, &out->plan);
+    rules_run(&context);
 }
 
-void look_decide(const struct looker *looker, struct plan *plan)
+void look_decide(const struct looker *looker, struct look *look, struct plan *plan)
 {
     static const struct device unknown = { .kind = DEVICE_CPU,
                                            .name = "unknown",
                                            .ordinal = -1 };
+    const struct rule_context context = context_of(looker, look);
     struct error ignored = { 0 };
 
     plan->device = looker->options->device ? *looker->options->device : unknown;
-    policy_decide(&plan->request, &plan->device, &plan->precision);
+    if (plan->external)
+        external_decide(&context, plan);
+    else
+        policy_decide(&plan->request, &plan->device, &plan->precision);
     if (!looker->model ||
         !estimate_memory(plan, looker->model, NULL, &plan->memory, &ignored))
         plan->memory = (struct memory_use) { 0 };

@@ -28,7 +28,7 @@ struct look {
 };
 
 void look_at(struct looker *looker, const char *data, size_t len, struct look *out);
-/* Decide precision and estimate memory: the plan as it would run. */
-void look_decide(const struct looker *looker, struct plan *plan);
+/* Decide precision and estimate memory: the plan of this look as it would run. */
+void look_decide(const struct looker *looker, struct look *look, struct plan *plan);
 
 #endif

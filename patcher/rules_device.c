@@ -112,7 +112,9 @@ void rule_fp16_on_cpu(struct rule_context *context)
                  .message = context->plan->external
                                 ? "fp16 needs a GPU: Accelerate refuses it on a CPU"
                                 : "fp16 on a CPU saves memory only and costs speed",
-                 .note = "trainspool.keep: [fp16] keeps it" },
+                 .note = context->plan->external
+                             ? "--device names the card where it is for another machine"
+                             : "trainspool.keep: [fp16] keeps it" },
              "fp16", "false", NULL);
 }
 

@@ -171,11 +171,11 @@ void rule_fused_adam(struct rule_context *context)
 
 /* ---- TS801: adapters ---- */
 
-static bool casts_off(const struct rule_context *context)
+bool rule_casts_adapters(const struct rule_context *context)
 {
     const struct entry *entry = rule_entry(context, "autocast_adapter_dtype");
 
-    return entry && strcasecmp(node_value(entry->value)->text, "false") == 0;
+    return !entry || strcasecmp(node_value(entry->value)->text, "false") != 0;
 }
 
 void rule_half_adapters(struct rule_context *context)
@@ -195,7 +195,7 @@ void rule_half_adapters(struct rule_context *context)
                 "stay float16",
     };
 
-    if (context->plan->method != METHOD_LORA || (!old && !casts_off(context)) ||
+    if (context->plan->method != METHOD_LORA || (!old && rule_casts_adapters(context)) ||
         context->plan->request.fp16 != CHOICE_YES || has_masters(context) ||
         !loads_float16(context))
         return;

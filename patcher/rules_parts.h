@@ -144,6 +144,8 @@ bool rule_half_external(const struct rule_context *context);
 bool rule_is_fused(const struct rule_context *context);
 /* Nothing would raise and Adam would step in float16: TS408 tells, and not TS105. */
 bool rule_fused_half(const struct rule_context *context);
+/* autocast_adapter_dtype is not switched off. */
+bool rule_casts_adapters(const struct rule_context *context);
 /* A variable of the environment that trainspool.env gives the script; or NULL. */
 const struct entry *rule_variable(const struct rule_context *context, const char *name);
 

@@ -59,6 +59,9 @@ static bool may_edit(const struct looker *looker, const struct look *look,
 {
     enum apply least = looker->options->unsafe ? APPLY_UNSAFE : APPLY_SAFE;
 
+    /* what is not run here is not patched for this machine either */
+    if (look->plan.external && looker->options->will_run)
+        return false;
     return look->plan.policy != POLICY_REPORT && finding->now && finding->was &&
            finding->apply >= least;
 }
@@ -498,7 +501,7 @@ static void fill_patch(struct settle *settle, struct patch *out)
     digest_bytes(settle->text, settle->len, out->after);
     out->plan.job_digest = arena_strdup(settle->arena, out->after);
     if (out->has_plan)
-        look_decide(settle->looker, &out->plan);
+        look_decide(settle->looker, settle->last, &out->plan);
 }
 
 bool settle_text(struct looker *looker, const char *data, size_t len, bool edit,

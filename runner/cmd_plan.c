@@ -119,6 +119,8 @@ static json_t *page_object(const struct page *page)
 
     json_object_set_new(object, "job", report_json_string(patch->job));
     json_object_set_new(object, "device", report_json_device(page->inspection->device));
+    if (page->plan && page->plan->external)
+        json_object_set_new(object, "program", report_json_string(page->plan->program));
     if (page->plan) {
         json_object_set_new(object, "precision",
                             precision_object(&page->plan->precision));
@@ -130,8 +132,20 @@ static json_t *page_object(const struct page *page)
     return object;
 }
 
-static void add_precision(struct text *out, const struct precision *precision)
+/* Who trains it, where that is not this program. */
+static void add_program(struct text *out, const struct plan *plan)
 {
+    if (!plan->external)
+        return;
+    text_adds(out, "  trained by  ");
+    report_visible(out, plan->program);
+    text_adds(out, "; not trained here\n");
+}
+
+static void add_precision(struct text *out, const struct plan *plan)
+{
+    const struct precision *precision = &plan->precision;
+
     text_addf(out, "  precision   %s", mode_names[precision->mode]);
     if (precision->message[0]) {
         text_adds(out, ": ");
@@ -149,7 +163,9 @@ static void add_precision(struct text *out, const struct precision *precision)
         text_addf(out, "\n  clipping    gradients of a step to norm %g\n",
                   precision->max_grad_norm);
     else
-        text_adds(out, "\n  clipping    off; the norm is logged all the same\n");
+        text_addf(out, "\n  clipping    off; %s\n",
+                  plan->external ? "the Trainer logs no norm then"
+                                 : "the norm is logged all the same");
 }
 
 /* 1,234,567 */
@@ -301,7 +317,8 @@ static void show_page(struct report *report, const struct page *page)
     text_addc(&out, '\n');
     if (page->plan) {
         add_model(&out, page);
-        add_precision(&out, &page->plan->precision);
+        add_program(&out, page->plan);
+        add_precision(&out, page->plan);
         add_batch(&out, page);
         add_steps(&out, &page->forecast);
         add_memory(&out, &page->forecast);

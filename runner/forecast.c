@@ -56,6 +56,9 @@ void forecast_make(const struct inspection *inspection, struct forecast *out)
     const struct plan *plan = &inspection->patch.plan;
 
     *out = (struct forecast) { 0 };
-    out->has_steps = steps_ask(inspection->patch.job, &out->steps, &out->why_no_steps);
+    if (plan->external)
+        error_set(&out->why_no_steps, ERROR_DATA, "the data are the other program's");
+    else
+        out->has_steps = steps_ask(inspection->patch.job, &out->steps, &out->why_no_steps);
     make_memory(plan, out);
 }

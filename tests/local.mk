@@ -117,6 +117,7 @@ unit_tests += %D%/unit/test_diff
 unit_tests += %D%/unit/test_document
 unit_tests += %D%/unit/test_edits
 unit_tests += %D%/unit/test_environment
+unit_tests += %D%/unit/test_external
 unit_tests += %D%/unit/test_finding
 unit_tests += %D%/unit/test_job_manual
 unit_tests += %D%/unit/test_jobfile

@@ -97,6 +97,7 @@ struct plan {
     /* trainspool: */
     enum policy policy;
     bool external; /* target external: checked for another program, not trained here */
+    const char *program;       /* that program, with its versions, for people; or NULL */
     const struct torch_setup *torch; /* of such a job (train/torch_memory.h); NULL: presets */
     const char *device_wanted; /* "auto", "cpu", "cuda:1", "cuda:0,1" */
     int64_t ranks;             /* processes of the run, from 1 */
