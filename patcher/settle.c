@@ -378,6 +378,11 @@ static bool verify(const struct settle *settle, const struct choice_list *list,
 
     if (now->remark_count <= was->remark_count && document_same_but(was, now, names.list))
         return true;
+    if (now->remark_count > 0 && now->remarks[0].fault == DOCUMENT_LIMIT)
+        return error_set(err, ERROR_JOB,
+                         "the edits leave no room below a limit: %s; shorten the file "
+                         "first, it is left alone",
+                         now->remarks[0].text);
     return error_set(
         err, ERROR_SYSTEM,
         "internal error: the edit of %s (%s) and those with it would change more "
@@ -496,9 +501,8 @@ static void fill_patch(struct settle *settle, struct patch *out)
     out->rejected = !last->has_plan || findings_worst(&last->findings) == SEVERITY_ERROR;
     out->text = settle->text;
     out->len = settle->len;
-    out->changed = settle->len != first->document.len ||
-                   memcmp(settle->text, first->document.data, settle->len) != 0;
     digest_bytes(settle->text, settle->len, out->after);
+    out->changed = last != first && strcmp(out->before, out->after) != 0;
     out->plan.job_digest = arena_strdup(settle->arena, out->after);
     if (out->has_plan)
         look_decide(settle->looker, settle->last, &out->plan);

@@ -111,7 +111,7 @@ static void check_text(const struct fuzz_part *text, const struct patch_options 
     struct error err = { 0 };
 
     if (!patcher_check(text->data, text->len, options, &patch, &err)) {
-        FUZZ_HOLDS(options->set && err.code == ERROR_USAGE);
+        FUZZ_HOLDS(err.code == ERROR_JOB || (options->set && err.code == ERROR_USAGE));
         patch_clear(&patch);
         return;
     }
