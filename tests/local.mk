@@ -119,6 +119,7 @@ unit_tests += %D%/unit/test_edits
 unit_tests += %D%/unit/test_environment
 unit_tests += %D%/unit/test_external
 unit_tests += %D%/unit/test_finding
+unit_tests += %D%/unit/test_hazards
 unit_tests += %D%/unit/test_job_manual
 unit_tests += %D%/unit/test_jobfile
 unit_tests += %D%/unit/test_journal
