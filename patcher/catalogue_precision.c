@@ -256,7 +256,9 @@ static const struct rule rows[] = {
           "The recipe of a known report: the error goes away because nothing is unscaled "
           "any more. What stays is Adam in float16 (TS108 tells what that does). Offered "
           "to reproduce such a run, not to train well. Leave the policy and TS105 mends "
-          "the job.",
+          "the job.\n\n"
+          "In a job that is trained here loss_scale becomes none. The Trainer of another "
+          "program makes a scaler wherever fp16 is true, so there fp16 becomes false.",
       .source = "the third report; docs/precision.md" },
 
 };

@@ -51,7 +51,7 @@ static void find_amp(struct view *view)
         view->amp = variable(view)[0] == 'f' ? FORMAT_FP16 : FORMAT_BF16;
         view->by_amp = "ACCELERATE_MIXED_PRECISION";
     } else if (request->fp16 == CHOICE_AUTO || request->bf16 == CHOICE_AUTO) {
-        view->by_amp = "auto, which the script decides";
+        view->by_amp = "the script decides what auto is";
     }
 }
 
@@ -168,9 +168,11 @@ static enum mode find_mode(const struct view *view, enum format trained)
 
 static void say(const struct view *view, struct precision *out)
 {
-    int len =
-        snprintf(out->message, sizeof(out->message), "%s autocast by %s",
-                 view->amp == FORMAT_FP32 ? "no" : name_of(view->amp), view->by_amp);
+    int len = view->amp == FORMAT_FP32
+                  ? snprintf(out->message, sizeof(out->message), "no autocast, as %s",
+                             view->by_amp)
+                  : snprintf(out->message, sizeof(out->message), "%s autocast by %s",
+                             name_of(view->amp), view->by_amp);
     size_t room = sizeof(out->message) - (size_t)len;
 
     if (out->trainable == FORMAT_FP16 && view->amp == FORMAT_FP16 && !view->fsdp)
@@ -185,7 +187,7 @@ static void say(const struct view *view, struct precision *out)
 static const char *program(const struct view *view)
 {
     const struct rule_context *context = view->context;
-    const char *text = view->factory ? "LLaMA-Factory" : "a script of its own",
+    const char *text = view->factory ? "LLaMA-Factory" : "another program",
                *versions = "";
 
     for (size_t i = 0; i < PACKAGES; i++) {
@@ -230,7 +232,8 @@ void external_decide(const struct rule_context *context, struct plan *plan)
 /* Off where it is not asked for; LLaMA-Factory alone has it on. */
 void external_presets(const struct rule_context *context, struct plan *plan)
 {
-    if (!rule_is_llamafactory(context) && !rule_entry(context, "gradient_checkpointing") &&
+    if (!rule_is_llamafactory(context) &&
+        !rule_entry(context, "gradient_checkpointing") &&
         !rule_entry(context, "disable_gradient_checkpointing"))
         plan->gradient_checkpointing = false;
 }

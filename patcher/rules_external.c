@@ -221,9 +221,8 @@ void rule_blamed_versions(struct rule_context *context)
 {
     if (!is_blamed(context) || context->plan->request.fp16 != CHOICE_YES ||
         !rule_is_on(context, "gradient_checkpointing") ||
-        !context->plan->gradient_checkpointing ||
-        context->plan->request.max_grad_norm == 0)
-        return;
+        !context->plan->gradient_checkpointing)
+        return; /* clipped or not: to turn that off is the report's advice */
     rule_tell(context,
               &(struct finding) {
                   .rule = "TS803",

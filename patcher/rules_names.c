@@ -91,14 +91,15 @@ void rule_later(struct rule_context *context)
     const struct entry *block = document_find(context->document, "trainspool"), *entry;
     const struct key *key;
 
-    for (size_t i = 0; (key = schema_at(&schema_job, i)); i++)
+    for (size_t i = 0; !context->plan->external && (key = schema_at(&schema_job, i)); i++)
         if (key->later && (entry = document_find(context->document, key->name)))
             check_later(context, key, entry);
     for (size_t i = 0; block && (key = schema_at(&schema_block, i)); i++)
         if (key->later && (entry = node_find(node_value(block->value), key->name)))
             check_later(context, key, entry);
     not_trained_here(context);
-    several_adapters(context);
+    if (!context->plan->external)
+        several_adapters(context);
     unknown_template(context);
 }
 

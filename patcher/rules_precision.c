@@ -433,7 +433,12 @@ void rule_policy_fp32(struct rule_context *context)
         to_fp32(context, "fp16", group);
     if (request->bf16 != CHOICE_NO)
         to_fp32(context, "bf16", group);
-    if ((bf16 || fp16) && context->plan->method != METHOD_LORA)
+    /* without autocast a script's frozen weights compute in the format they are in */
+    if (context->plan->external && context->plan->method == METHOD_LORA)
+        bf16 = fp16 = request->model_dtype == DTYPE_FLOAT16 ||
+                      (request->model_dtype == DTYPE_BFLOAT16 && !lacks_bf16(context));
+    if ((bf16 || fp16) &&
+        (context->plan->external || context->plan->method != METHOD_LORA))
         rule_set(context,
                  &(struct finding) { .rule = "TS125",
                                      .severity = SEVERITY_INFO,
