@@ -260,6 +260,33 @@ static const char *visible(struct rule_context *context, const char *text)
     return copy;
 }
 
+/* "Qwen/Qwen3-0.6B": an owner and a name, as the hub has them. */
+static bool is_of_hub(const char *name)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                  "0123456789_-.";
+    size_t owner = strspn(name, letters), rest;
+
+    if (owner == 0 || name[owner] != '/' || name[0] == '.')
+        return false;
+    rest = strspn(name + owner + 1, letters);
+    return rest > 0 && name[owner + 1 + rest] == 0;
+}
+
+static const char *how_to_get(const struct rule_context *context, const char *key)
+{
+    const struct entry *entry = rule_entry(context, key);
+    const char *name = entry ? node_value(entry->value)->text : "";
+
+    if (!is_of_hub(name))
+        return "nothing is downloaded: name a folder of this machine";
+    return arena_printf(
+        context->arena,
+        "nothing is downloaded; beside the job, `hf download %s --local-dir "
+        "%s` gets it",
+        name, name);
+}
+
 static void check_folder(struct rule_context *context, const char *key, const char *dir,
                          const char *file)
 {
@@ -270,7 +297,7 @@ static void check_folder(struct rule_context *context, const char *key, const ch
         file_is_dir(dir)
             ? arena_printf(context->arena, "%s has no %s", visible(context, dir), file)
             : arena_printf(context->arena, "%s is not there", visible(context, dir)),
-        "nothing is downloaded: name a folder of this machine");
+        how_to_get(context, key));
 }
 
 static void check_model(struct rule_context *context)
