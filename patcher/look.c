@@ -117,7 +117,7 @@ static void read_versions(struct looker *looker, struct look *look)
     struct versions *installed = &looker->installed;
 
     environment_bind(&look->document, look->plan.dir, looker->arena, &look->versions);
-    if (!look->plan.external || !look->versions.folder)
+    if (!look->plan.external || !look->versions.folder || looker->options->will_run)
         return;
     if (!installed->folder || strcmp(installed->folder, look->versions.folder) != 0) {
         *installed = (struct versions) { .folder = look->versions.folder };

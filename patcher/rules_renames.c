@@ -17,18 +17,6 @@
 
 #define FIVE "5.0.0.dev0"
 
-/* LLaMA-Factory keeps some of what transformers has dropped. */
-static bool is_llama_factory(const struct rule_context *context)
-{
-    static const char *const own[] = { "stage", "finetuning_type", "template",
-                                       "cutoff_len", "dataset_dir" };
-
-    for (size_t i = 0; i < TS_COUNT(own); i++)
-        if (document_find(context->document, own[i]))
-            return true;
-    return false;
-}
-
 /* ---- TS601, TS602, TS604, TS609: another name, in an external job ---- */
 
 /* Names that an older transformers does not have. */
@@ -178,7 +166,7 @@ void rule_warmup_ratio(struct rule_context *context)
         .because = rule_version(context, PACKAGE_TRANSFORMERS),
     };
 
-    if (!entry || is_llama_factory(context) ||
+    if (!entry || rule_is_llamafactory(context) ||
         !rule_version_from(context, PACKAGE_TRANSFORMERS, "5.15.0.dev0"))
         return;
     if (scalar_number(entry->value, &ratio) == SCALAR_WRONG || !(ratio > 0) ||
@@ -199,7 +187,7 @@ void rule_warmup_ratio(struct rule_context *context)
 void rule_overwrite(struct rule_context *context)
 {
     if (document_find(context->document, "overwrite_output_dir") &&
-        !is_llama_factory(context) &&
+        !rule_is_llamafactory(context) &&
         rule_version_from(context, PACKAGE_TRANSFORMERS, FIVE))
         rule_tell(context,
                   &(struct finding) {
