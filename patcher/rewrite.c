@@ -122,6 +122,32 @@ static bool is_on_one_line(const struct document *document, const struct node *n
            document_line_end(document, node->at.byte) >= end_of(node);
 }
 
+/* Does one of the blank lines and comments behind the line of `byte` begin with a tab?  YAML
+ * allows that behind a plain value, which might go on there, and nowhere else. */
+static bool tab_follows(const struct document *document, size_t byte)
+{
+    size_t at = document_line_end(document, byte);
+
+    while (at < document->len) {
+        const char *line = document->data + at;
+        size_t blanks = strspn(line, " \t");
+
+        if (memchr(line, '\t', blanks))
+            return true;
+        if (line[blanks] && !strchr("#\r\n", line[blanks]))
+            return false;
+        if (document_line_end(document, at) == at)
+            break;
+        at = document_line_end(document, at);
+    }
+    return false;
+}
+
+static bool is_plain(const char *value)
+{
+    return *value && !strchr("{['\"|>", *value);
+}
+
 static enum rewrite_fault check_value(const struct rewrite *rewrite,
                                       const struct entry *entry)
 {
@@ -230,6 +256,8 @@ enum rewrite_fault rewrite_value(const struct rewrite *rewrite, const struct ent
     if (fault != REWRITE_OK)
         return fault;
     span.now = quote(rewrite->arena, entry->value, value);
+    if (!is_plain(span.now) && tab_follows(rewrite->document, end_of(entry->value)))
+        return REWRITE_SHAPE;
     if (span.cut == 0 && (span.at == 0 || rewrite->document->data[span.at - 1] != ':'))
         return REWRITE_SHAPE; /* `{key}`, `? key`: no colon to put it behind */
     if (span.cut == 0)
@@ -369,6 +397,8 @@ enum rewrite_fault rewrite_insert(const struct rewrite *rewrite,
     ended = span.at > start && span.at == document_line_start(document, span.at);
     if (!ended && is_block_scalar(last_leaf(behind->value)))
         return REWRITE_SHAPE; /* a newline would be part of its text */
+    if (!is_plain(value) && tab_follows(document, end_of(behind->value)))
+        return REWRITE_SHAPE;
     newline = document_newline(document, start);
     span.now = arena_printf(rewrite->arena, "%s%.*s%s: %s%s", ended ? "" : newline,
                             (int)indent, document->data + start, key, value, newline);
@@ -416,6 +446,8 @@ enum rewrite_fault rewrite_remove(const struct rewrite *rewrite,
         return REWRITE_ANCHOR;
     if (document->root->flow || document->root->count == 1 || document->odd_breaks ||
         !find_indent(document, entry, &start, &indent))
+        return REWRITE_SHAPE;
+    if (tab_follows(document, end))
         return REWRITE_SHAPE;
     start = entry->key->at.byte;
     span_emit(rewrite,

@@ -50,6 +50,8 @@ static const struct hazard hazards[] = {
     { "tab before a value", "bf16:\ttrue\n", "bf16:\tfalse\nfp16: true\n", NULL },
     { "tab before a comment", "bf16: true\t# c\n", "bf16: false\t# c\nfp16: true\n",
       NULL },
+    { "blank line with a tab", "bf16: true\n \t\nseed: 1\n",
+      "bf16: false\nfp16: true\n \t\nseed: 1\n", NULL },
     /* keys */
     { "key twice", "bf16: true\nbf16: true\n", NULL, "TS005" },
     { "key twice, once quoted", "bf16: true\n\"bf16\": true\n", NULL, "TS005" },

@@ -121,6 +121,8 @@ static void test_rewrite_value_keeps_quotes_and_comments(void **state)
         { "z: &b {a: 1}\n<<: *b\n", "a", "x", NULL, REWRITE_ANCHOR },
         { "a: [&b 1]\n", "a", "x", NULL, REWRITE_ANCHOR },
         { "a: ${b}\n", "a", "x", NULL, REWRITE_INTERPOLATION },
+        { "a: 1\n \t\nz: 2\n", "a", "x", "a: x\n \t\nz: 2\n", 0 },
+        { "a: 1\n \t\nz: 2\n", "a", "[x]", NULL, REWRITE_SHAPE },
         { "a: 1\na: 2\n", "a", "x", NULL, REWRITE_TWICE },
         { "a: 1\n\"a\": 2\n", "a", "x", NULL, REWRITE_TWICE },
     };
@@ -194,6 +196,8 @@ static void test_rewrite_remove_comments_out(void **state)
         { "{a: 1, z: 2}\n", "a", "TS606", NULL, REWRITE_SHAPE },
         { "? a\n: 1\nz: 2\n", "a", "TS606", NULL, REWRITE_SHAPE },
         { "a: &x 1\nz: 2\n", "a", "TS606", NULL, REWRITE_ANCHOR },
+        { "z: 2\na: 1\n \t\n", "a", "TS606", NULL, REWRITE_SHAPE },
+        { "z: 2\na: 1\n\n \t# c\n", "a", "TS606", NULL, REWRITE_SHAPE },
     };
 
     (void)state;
