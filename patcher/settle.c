@@ -246,12 +246,13 @@ static void merge(struct settle *settle, const enum fate *fates, size_t *owners)
     for (size_t i = 0; i < findings->count; i++) {
         struct finding finding = findings->list[i];
         size_t origin = ledger_origin(settle->ledger, finding.at.byte), at;
+        bool of_edited = is_of_edited(settle, &finding);
 
         at = find_merged(settle, &finding, finding.at.line ? origin : finding.at.byte,
                          taken);
         if (finding.at.line && !is_in_first(settle, &finding))
             finding.cut = 0;
-        if (fates[i] == FATE_TOLD && is_of_edited(settle, &finding)) {
+        if (fates[i] == FATE_TOLD && of_edited) {
             finding.apply = APPLY_MANUAL;
             finding.was = finding.now = finding.label = NULL;
         }
