@@ -1,0 +1,670 @@
+/*
+ * patcher/import_axolotl.c - an Axolotl file as a job.
+ *
+ * What its keys mean and what they are where they are not given: axolotl-ai-cloud/axolotl
+ * at 067b021c, src/axolotl/utils/schemas (names, presets), utils/config (what follows
+ * from them) and core/builders (what the trainer is told).
+ */
+#include "config.h"
+
+#include "patcher/import_parts.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "patcher/scalar.h"
+#include "patcher/schema.h"
+
+#define NOT_HERE "is not done here, only stages sft, pt and distill of text"
+
+/* Keys that mean the same under another name, or the same one. */
+static const struct import_copy copies[] = {
+    { "lora_model_dir", "adapter_name_or_path", NULL },
+    { "sequence_len", "cutoff_len", NULL },
+    { "train_on_inputs", "train_on_prompt", NULL },
+    { "dataloader_drop_last", "dataloader_drop_last", NULL },
+    { "micro_batch_size", "per_device_train_batch_size", NULL },
+    { "num_epochs", "num_train_epochs", NULL },
+    { "max_steps", "max_steps", NULL },
+    { "learning_rate", "learning_rate", NULL },
+    { "weight_decay", "weight_decay", NULL },
+    { "adam_beta1", "adam_beta1", NULL },
+    { "adam_beta2", "adam_beta2", NULL },
+    { "adam_epsilon", "adam_epsilon", NULL },
+    { "max_grad_norm", "max_grad_norm", NULL },
+    { "seed", "seed", NULL },
+    { "output_dir", "output_dir", NULL },
+    { "logging_steps", "logging_steps", NULL },
+    { "save_total_limit", "save_total_limit", NULL },
+    { "save_only_model", "save_only_model", NULL },
+    { "resume_from_checkpoint", "resume_from_checkpoint", NULL },
+    { "default_system_message", "default_system", NULL },
+};
+
+/* The same, of LoRA alone. */
+static const struct import_copy lora_copies[] = {
+    { "lora_r", "lora_rank", NULL },
+    { "lora_alpha", "lora_alpha", NULL },
+    { "lora_dropout", "lora_dropout", NULL },
+    { "lora_modules_to_save", "additional_target", NULL },
+    { "peft_use_rslora", "use_rslora", NULL },
+    { "loraplus_lr_ratio", "loraplus_lr_ratio", NULL },
+};
+
+/* What is not given means this, and a job's own preset is another. */
+static const struct import_copy presets[] = {
+    { "512", "cutoff_len", "what Axolotl takes where nothing is said" },
+    { "1", "num_train_epochs", "what Axolotl takes where nothing is said" },
+    { "1", "per_device_train_batch_size", "what Axolotl takes where nothing is said" },
+    { "false", "gradient_checkpointing", "on in a job, if nothing is said" },
+    { "cosine", "lr_scheduler_type", "what Axolotl takes where nothing is said" },
+    { "10", "logging_steps", "Axolotl: every 0.5 % of the steps, at most every 10" },
+    { "4", "save_total_limit", "what Axolotl takes where nothing is said" },
+};
+
+static const struct import_group groups[] = {
+    { IMPORT_IDLE,
+      "no tracking service is used; metrics.jsonl and event files for TensorBoard lie "
+      "beside the job",
+      "wandb_* use_wandb mlflow_* use_mlflow hf_mlflow_log_artifacts comet_* use_comet "
+      "swanlab_* use_swanlab trackio_* use_trackio use_tensorboard use_otel_metrics "
+      "otel_* gradio_*" },
+    { IMPORT_IDLE,
+      "kernels: speed and memory, not results; a job has those of this program",
+      "plugins liger_* cut_cross_entropy lora_mlp_kernel lora_qkv_kernel lora_o_kernel "
+      "lora_embedding_kernel use_kernels fused_attn_kernel use_scattermoe use_sonicmoe "
+      "experts_implementation chunked_cross_entropy* tiled_mlp* flash_attn_* "
+      "flash_optimum torch_compile* deepcompile flex_attn_compile_kwargs "
+      "gemma4_hybrid_attn_impl llama4_linearized_experts use_dsv4_kernels dsv4_* "
+      "sdpa_varlen large_head_attention attn_implementation flash_attention "
+      "sdp_attention xformers_attention flex_attention sage_attention eager_attention "
+      "unsloth_* quantize_moe_experts" },
+    { IMPORT_IDLE, "how several GPUs share the work; here trainspool: {ranks: N} does",
+      "deepspeed fsdp fsdp_* ddp ddp_* local_rank world_size dp_* tensor_parallel_size "
+      "context_parallel_size sequence_parallel_degree expert_parallel_size "
+      "heads_k_stride "
+      "ring_attn_func accelerator_config use_ray ray_* resources_per_worker "
+      "experimental_skip_move_to_device qlora_sharded_model_loading" },
+    { IMPORT_IDLE, "settings of a cloud that Axolotl runs in",
+      "project_name volumes secrets branch dockerfile_commands gpu gpu_count memory "
+      "memory_preprocess timeout timeout_preprocess env" },
+    { IMPORT_IDLE, "nothing is sent to or fetched from a hub",
+      "hub_* hf_use_auth_token push_dataset_to_hub" },
+    { IMPORT_IDLE, "config.json and tokenizer.json of the model say it",
+      "model_type type_of_model tokenizer_type tokenizer_use_fast tokenizer_legacy "
+      "tokenizer_use_mistral_common tokenizer_save_jinja_files cls_model_config "
+      "is_falcon_derived_model is_llama_derived_model is_mistral_derived_model "
+      "is_qwen_derived_model trust_remote_code low_cpu_mem_usage max_memory "
+      "gpu_memory_limit device device_map torch_dtype" },
+    { IMPORT_IDLE, "data is read and tokenised anew, in the program",
+      "dataset_prepared_path dataset_processes dataset_num_proc dataset_keep_in_memory "
+      "dataset_shard_* num_dataset_shards_to_save skip_prepare_dataset "
+      "preprocess_iterable is_preprocess dataloader_num_workers dataloader_pin_memory "
+      "dataloader_prefetch_factor remove_unused_columns axolotl_config_path" },
+    { IMPORT_IDLE, "how samples are packed is this program's own",
+      "eval_sample_packing pad_to_sequence_len pad_to_multiple_of sample_packing_* "
+      "multipack_real_batches batch_flattening total_num_tokens total_supervised_tokens "
+      "pretrain_multipack_* pretraining_sample_concatenation max_packed_sequence_len" },
+    { IMPORT_IDLE, "memory of PyTorch, which has no part in this",
+      "gc_steps gc_collect_steps torch_empty_cache_steps gradient_checkpointing_kwargs "
+      "activation_offloading layer_offloading selective_checkpointing "
+      "peft_autocast_adapter_dtype lora_on_cpu embeddings_skip_upcast torchdistx_path" },
+    { IMPORT_IDLE, "files are always written as safetensors", "save_safetensors" },
+    { IMPORT_IDLE, "Axolotl's own checks", "strict debug" },
+    { IMPORT_IDLE,
+      "the loss and the norm of every step are logged and stop a run that is lost",
+      "loss_watchdog_*" },
+    { IMPORT_IDLE, "no text is generated while training",
+      "eval_table_size eval_max_new_tokens eval_causal_lm_metrics do_causal_lm_eval "
+      "do_bench_eval bench_* generate_samples num_generation_samples generation_*" },
+    { IMPORT_IDLE, "speed is always logged",
+      "include_tkps include_tokens_per_second profiler_* save_first_step" },
+    { IMPORT_IDLE, "the order of samples is drawn from the seed, over all data sets",
+      "shuffle_merged_datasets shuffle_before_merging_datasets group_by_length "
+      "curriculum_sampling" },
+    { IMPORT_IDLE, "of a quantised model, which the job does not use",
+      "bnb_config_kwargs gptq gptq_* model_quantization_config* nvfp4_merge_aware "
+      "use_onebitllms quantization merge_method merge_lora" },
+    { IMPORT_IDLE, "of reinforcement learning, which the file does not ask for",
+      "trl vllm ebft dpo_* rl_beta orpo_alpha kto_* simpo_gamma cpo_alpha rpo_alpha "
+      "center_rewards_coefficient precompute_ref_log_probs max_prompt_len num_labels" },
+    { IMPORT_IDLE, "the base model is always read from its files as it is",
+      "lora_fan_in_fan_out peft_ensure_weight_tying peft_init_lora_weights "
+      "loraplus_lr_embedding lora_target_linear" },
+    { IMPORT_IDLE, "of images, of which the data has none",
+      "image_size image_resize_algorithm processor_kwargs freeze_mm_modules" },
+    { IMPORT_DIFFERS, "only LoRA's plain form is done: one rank for all layers",
+      "peft lora_target_parameters lora_rank_pattern lora_alpha_pattern peft_use_dora "
+      "peft_layer_replication peft_layers_to_transform peft_layers_pattern "
+      "peft_trainable_token_indices relora relora_* jagged_restart_*" },
+    { IMPORT_DIFFERS,
+      "which weights are trained; look at finetuning_type: freeze, which trains the last "
+      "freeze_trainable_layers layers",
+      "unfrozen_parameters lisa_* spectrum_*" },
+    { IMPORT_DIFFERS, "rates of single groups of weights are not done here",
+      "lr_groups embedding_lr embedding_lr_scale" },
+    { IMPORT_DIFFERS, "the form of the learning rate's warm-up or decay is not done here",
+      "lr_quadratic_warmup lr_div_factor" },
+    { IMPORT_DIFFERS, "of an optimizer that is not done here",
+      "optim_args optim_target_modules adam_beta3 adam_epsilon2 dion_* qgalore_* "
+      "grokfast_*" },
+    { IMPORT_DIFFERS, "no tokens are added; the vocabulary stays the model's",
+      "tokens added_tokens_overrides fix_untrained_tokens mean_resizing_embeddings "
+      "shrink_embeddings resize_token_embeddings_to_32x" },
+    { IMPORT_DIFFERS, "a change of the model that is not done here",
+      "overrides_of_model_config overrides_of_model_kwargs model_config rope_scaling "
+      "reinit_weights scaling_softmax* use_pose pose_* s2_attention shift_attn "
+      "fp32_norms fp32_norm_classes noisy_embedding_alpha neftune_noise_alpha" },
+    { IMPORT_DIFFERS, "another loss; the job's is cross-entropy over the answers",
+      "use_eaft eaft_* kd_* trainer_cls" },
+    { IMPORT_DIFFERS, "the model is trained without imitating the quantised one", "qat" },
+    { IMPORT_DIFFERS, "the job runs to its end; its checkpoints stay",
+      "early_stopping_patience metric_for_best_model greater_is_better "
+      "load_best_model_at_end" },
+    { IMPORT_DIFFERS, "samples are taken as they are",
+      "min_sample_len eval_sequence_len "
+      "dataset_exact_deduplication streaming streaming_multipack_buffer_size" },
+    { IMPORT_DIFFERS,
+      "float8 is an experiment here too: fp8: true, on devices from 8.9 on",
+      "fp8 fp8_enable_fsdp_float8_all_gather" },
+    { IMPORT_DIFFERS,
+      "a batch that does not fit is not tried again smaller; trainspool plan "
+      "tells what fits",
+      "auto_find_batch_size" },
+    { IMPORT_DIFFERS, "where a turn ends is said by the template",
+      "eot_tokens chat_template_kwargs chat_template_jinja role_boundaries" },
+    { IMPORT_DIFFERS, "checkpoints are made on request by trainspool cancel",
+      "dynamic_checkpoint" },
+};
+
+/* ---- what cannot be a job ---- */
+
+static bool refuse_where_on(struct importing *im, const char *key, const char *what)
+{
+    const struct entry *entry = import_find(im, key);
+
+    if (!entry || import_is_off(entry->value))
+        return true;
+    return import_refuse(im, ERROR_JOB, entry->value, "%s: %s " NOT_HERE, key, what);
+}
+
+static bool refuse_kinds(struct importing *im)
+{
+    static const char *const kinds[][2] = {
+        { "rl", "training on preferences or rewards" },
+        { "reward_model", "training a reward model" },
+        { "process_reward_model", "training a reward model" },
+        { "diffusion", "training a diffusion model" },
+    };
+    const struct entry *type = import_find(im, "model_type");
+    const struct entry *processor = import_find(im, "processor_type");
+
+    for (size_t i = 0; i < TS_COUNT(kinds); i++)
+        if (!refuse_where_on(im, kinds[i][0], kinds[i][1]))
+            return false;
+    if (type && strstr(type->value->text, "SequenceClassification"))
+        return import_refuse(im, ERROR_JOB, type->value,
+                             "model_type: training a classifier " NOT_HERE);
+    if (processor)
+        return import_refuse(im, ERROR_JOB, processor->value,
+                             "processor_type: training on images or sound " NOT_HERE);
+    return true;
+}
+
+/* ---- model and method ---- */
+
+static void import_model(struct importing *im)
+{
+    const char *model = import_get(im, "base_model");
+    const char *revision = import_get(im, "revision_of_model");
+    const char *const others[] = { "base_model_config", "tokenizer_config" };
+
+    if (!import_copy(im, "base_model", "model_name_or_path", NULL) || !model)
+        return;
+    if (model[0] != '/' && model[0] != '.')
+        import_remark(im, "model_name_or_path",
+                      "nothing is downloaded here: this is a folder beside the job, with "
+                      "the model's config.json, *.safetensors and tokenizer.json%s%s",
+                      revision ? " of revision " : "", revision ? revision : "");
+    import_took(im, "revision_of_model", "model_name_or_path");
+    for (size_t i = 0; i < TS_COUNT(others); i++) {
+        const char *other = import_get(im, others[i]);
+
+        if (other && strcmp(other, model) == 0)
+            import_left(im, others[i], IMPORT_IDLE, "it is the model's own folder");
+        else if (other)
+            import_left(im, others[i], IMPORT_DIFFERS,
+                        "configuration and tokenizer are read from the model's folder");
+    }
+}
+
+/* Layers by name, or all; a pattern is not understood. */
+static void import_targets(struct importing *im)
+{
+    const struct entry *modules = import_find(im, "lora_target_modules");
+    const char *names = modules ? import_joined(im, modules->value) : NULL;
+    bool is_pattern = names && strpbrk(names, "*()[]\\|^$+?");
+    bool is_all = import_is_true(im, "lora_target_linear") ||
+                  (names && strcmp(names, "all-linear") == 0);
+
+    if (is_all) {
+        import_set(im, "lora_target", "all", NULL);
+        import_took(im, "lora_target_linear", "lora_target");
+        import_left(im, "lora_target_modules", IMPORT_IDLE,
+                    "all linear layers are trained anyway");
+        if (!import_is_noted(im, import_written(im, "lora_target_linear")))
+            import_took(im, "lora_target_modules", "lora_target");
+    } else if (names && !is_pattern) {
+        import_copy(im, "lora_target_modules", "lora_target", NULL);
+    } else {
+        import_set(im, "lora_target", "all",
+                   modules ? "Axolotl has a pattern here" : "Axolotl was not told which");
+        import_left(im, "lora_target_modules", IMPORT_DIFFERS,
+                    "layers are chosen by their names (q_proj, v_proj ...), not by a "
+                    "pattern: all linear ones get an adapter");
+    }
+}
+
+static void import_quantised(struct importing *im)
+{
+    static const char *const keys[][2] = { { "load_in_4bit", "4" },
+                                           { "load_in_8bit", "8" } };
+
+    for (size_t i = 0; i < TS_COUNT(keys); i++)
+        if (import_is_true(im, keys[i][0]))
+            import_left(im, keys[i][0], IMPORT_DIFFERS,
+                        "frozen weights are not quantised here: they take 16 bits, not "
+                        "%s; trainspool plan tells whether they fit",
+                        keys[i][1]);
+    if (!import_written(im, "load_in_8bit") && !import_written(im, "load_in_4bit"))
+        return;
+    import_left(im, "load_in_8bit", IMPORT_IDLE, "off");
+    import_left(im, "load_in_4bit", IMPORT_IDLE, "off");
+}
+
+static bool import_method(struct importing *im)
+{
+    const char *adapter = import_get(im, "adapter");
+    bool is_lora =
+        adapter && (strcmp(adapter, "lora") == 0 || strcmp(adapter, "qlora") == 0);
+
+    import_quantised(im);
+    if (adapter && !is_lora && *adapter)
+        return import_refuse(im, ERROR_JOB, import_find(im, "adapter")->value,
+                             "adapter: %s is not done here, only lora, qlora, and none",
+                             adapter);
+    import_set(im, "finetuning_type", is_lora ? "lora" : "full",
+               is_lora && adapter[0] == 'q' ? "qlora, without its quantisation" : NULL);
+    import_took(im, "adapter", "finetuning_type");
+    if (is_lora) {
+        import_copies(im, lora_copies, TS_COUNT(lora_copies));
+        import_targets(im);
+    }
+    for (size_t i = 0; !is_lora && i < TS_COUNT(lora_copies); i++)
+        import_left(im, lora_copies[i].from, IMPORT_IDLE, "no adapter is trained");
+    import_left(im, "lora_target_modules", IMPORT_IDLE, "no adapter is trained");
+    return !import_failed(im);
+}
+
+/* ---- precision and memory ---- */
+
+static void import_half(struct importing *im, const char *key, const char *to,
+                        const char *note)
+{
+    import_set(im, to, "true", note);
+    import_took(im, key, to);
+}
+
+/* In the order in which Axolotl decides: utils/config, resolve_dtype. */
+static void import_precision(struct importing *im)
+{
+    static const char *const keys[] = { "bf16", "fp16", "bfloat16", "float16",
+                                        "float32" };
+    const char *asked = import_get(im, "bf16");
+    bool is_said = import_written(im, "bf16");
+    bool is_auto = !is_said || (asked && strcmp(asked, "auto") == 0);
+    bool is_full = !import_find(im, "adapter");
+
+    if (import_is_true(im, "bf16") || (asked && strcmp(asked, "full") == 0))
+        import_half(im, "bf16", "bf16", NULL);
+    else if (import_is_true(im, "bfloat16"))
+        import_half(im, "bfloat16", "bf16",
+                    "bfloat16 in Axolotl: without mixed precision");
+    else if (import_is_true(im, "fp16"))
+        import_half(im, "fp16", "fp16", NULL);
+    else if (import_is_true(im, "float16"))
+        import_half(im, "float16", "fp16",
+                    "float16 in Axolotl: without a float32 copy and a loss scale");
+    else if (is_auto)
+        import_set(im, "bf16", "auto",
+                   is_said ? "bf16 where the device has it, else fp16, as in Axolotl"
+                           : "what Axolotl takes where nothing is said");
+    if (is_auto)
+        import_took(im, "bf16", "bf16");
+    for (size_t i = 0; i < TS_COUNT(keys); i++)
+        import_left(im, keys[i], IMPORT_IDLE, "off");
+    if (is_full && import_said(im, "bf16"))
+        import_remark(im, "bf16",
+                      "trained weights and moments are kept in float32 here; Axolotl, on "
+                      "one GPU, has them in bfloat16, as pure_bf16: true does");
+    if (import_is_true(im, "tf32") || import_find(im, "tf32"))
+        import_copy(im, "tf32", "tf32", NULL);
+}
+
+static void import_checkpointing(struct importing *im)
+{
+    const char *asked = import_get(im, "gradient_checkpointing");
+
+    if (asked && (strcmp(asked, "offload") == 0 || strcmp(asked, "offload_disk") == 0)) {
+        import_set(im, "gradient_checkpointing", "true",
+                   "offload in Axolotl; what is kept stays on the device here");
+        import_took(im, "gradient_checkpointing", "gradient_checkpointing");
+    } else if (asked) {
+        import_copy(im, "gradient_checkpointing", "gradient_checkpointing", NULL);
+    }
+    if (import_is_true(im, "activation_offloading") &&
+        !import_is_true(im, "gradient_checkpointing"))
+        import_set(im, "gradient_checkpointing", "true",
+                   "Axolotl offloads activations; here they are computed again");
+}
+
+/* ---- batch ---- */
+
+static void import_batch(struct importing *im)
+{
+    double micro = import_number(im, "micro_batch_size", 1);
+    double total = import_number(im, "batch_size", 0);
+
+    if (import_find(im, "gradient_accumulation_steps")) {
+        import_copy(im, "gradient_accumulation_steps", "gradient_accumulation_steps",
+                    NULL);
+        import_left(im, "batch_size", IMPORT_IDLE,
+                    "the total of a step follows from micro_batch_size and "
+                    "gradient_accumulation_steps");
+    } else if (total >= 1 && micro >= 1 && total <= 1e6) {
+        long steps = (long)total / (long)micro;
+
+        import_set(im, "gradient_accumulation_steps",
+                   arena_printf(im->arena, "%ld", steps > 0 ? steps : 1),
+                   arena_printf(im->arena,
+                                "batch_size %.0f is the total of a step: %.0f / %.0f",
+                                total, total, micro));
+        import_took(im, "batch_size", "gradient_accumulation_steps");
+    } else {
+        import_left(im, "batch_size", IMPORT_IDLE, "empty");
+        import_preset(im, "gradient_accumulation_steps", "1", NULL);
+    }
+    if (import_find(im, "deepspeed") || import_find(im, "fsdp") ||
+        import_find(im, "fsdp_config"))
+        import_remark(im, "per_device_train_batch_size",
+                      "on each GPU: with N of them write trainspool: {ranks: N}, and a "
+                      "step has N times as many samples");
+}
+
+/* ---- optimizer and schedule ---- */
+
+/* May the key have this value in a job that is to run here? */
+static bool is_known(struct importing *im, const char *key, const char *value)
+{
+    struct plan scratch = { 0 };
+
+    return schema_set(key, value, im->arena, &scratch, NULL);
+}
+
+static void import_optimizer(struct importing *im)
+{
+    const char *name = import_get(im, "optimizer");
+
+    if (!name)
+        return;
+    if (is_known(im, "optim", name)) {
+        import_copy(im, "optimizer", "optim", NULL);
+        return;
+    }
+    import_set(im, "optim", "adamw_torch", "another optimizer in Axolotl: look below");
+    import_left(im, "optimizer", IMPORT_DIFFERS,
+                "%s is not done here, and AdamW wants a learning rate of its own", name);
+}
+
+/* Axolotl's cosine with a floor: core/trainers/mixins/scheduler.py. */
+static void import_floor(struct importing *im)
+{
+    double floor = import_number(im, "cosine_min_lr_ratio", 0);
+    const char *kind = import_said(im, "lr_scheduler_type");
+    bool is_cosine = !kind || strcmp(kind, "cosine") == 0;
+
+    if (floor > 0 && is_cosine) {
+        import_set(im, "lr_scheduler_type", "cosine_with_min_lr", NULL);
+        import_set_yaml(
+            im, "lr_scheduler_kwargs",
+            arena_printf(im->arena, "{min_lr_rate: %s}", scalar_print(floor, im->arena)),
+            "cosine_min_lr_ratio");
+        import_took(im, "cosine_min_lr_ratio", "lr_scheduler_kwargs");
+    } else {
+        import_left(im, "cosine_min_lr_ratio", IMPORT_IDLE,
+                    floor > 0 ? "of the cosine schedule alone" : "off");
+    }
+    if (import_number(im, "cosine_constant_lr_ratio", 0) > 0)
+        import_left(im, "cosine_constant_lr_ratio", IMPORT_DIFFERS,
+                    "the rate comes down until the last step");
+    else
+        import_left(im, "cosine_constant_lr_ratio", IMPORT_IDLE, "off");
+}
+
+static const char *member(struct importing *im, const struct node *map, size_t at)
+{
+    const char *key = import_text(im, map->entries[at].key);
+    const char *value = import_text(im, map->entries[at].value);
+
+    if (!key || !value)
+        return "";
+    return arena_printf(im->arena, "%s%s: %s", at ? ", " : "",
+                        import_yaml(im->arena, key), import_yaml(im->arena, value));
+}
+
+static void import_schedule_kwargs(struct importing *im)
+{
+    const struct entry *entry = import_find(im, "lr_scheduler_kwargs");
+    const struct node *map = entry ? node_value(entry->value) : NULL;
+    const char *yaml = "";
+
+    if (!map)
+        return;
+    if (map->kind != NODE_MAP) {
+        import_refuse(im, ERROR_DATA, map, "lr_scheduler_kwargs must be a map");
+        return;
+    }
+    for (size_t i = 0; i < map->count && !import_failed(im); i++)
+        yaml = arena_printf(im->arena, "%s%s", yaml, member(im, map, i));
+    if (map->count > 0)
+        import_set_yaml(im, "lr_scheduler_kwargs", arena_printf(im->arena, "{%s}", yaml),
+                        NULL);
+    import_took(im, "lr_scheduler_kwargs", "lr_scheduler_kwargs");
+}
+
+static void import_warmup(struct importing *im)
+{
+    double steps = import_number(im, "warmup_steps", -1);
+
+    if (steps > 0 && steps < 1) {
+        import_set(im, "warmup_ratio", scalar_print(steps, im->arena),
+                   "warmup_steps in the file: below 1 it is a share");
+        import_took(im, "warmup_steps", "warmup_ratio");
+    } else if (steps >= 0) {
+        import_copy(im, "warmup_steps", "warmup_steps", NULL);
+        import_left(im, "warmup_ratio", IMPORT_IDLE, "warmup_steps wins");
+    }
+    if (import_find(im, "warmup_ratio"))
+        import_copy(im, "warmup_ratio", "warmup_ratio", NULL);
+    if (!import_said(im, "warmup_steps") && !import_said(im, "warmup_ratio"))
+        import_set(im, "warmup_ratio", "0.03",
+                   "what Axolotl takes where nothing is said, of 100 steps at most");
+}
+
+static void import_schedule(struct importing *im)
+{
+    const char *name = import_get(im, "lr_scheduler");
+
+    if (name && is_known(im, "lr_scheduler_type", name)) {
+        import_copy(im, "lr_scheduler", "lr_scheduler_type", NULL);
+    } else if (name) {
+        import_set(im, "lr_scheduler_type", "cosine",
+                   "another schedule in Axolotl: look below");
+        import_left(im, "lr_scheduler", IMPORT_DIFFERS, "%s is not done here", name);
+    }
+    import_schedule_kwargs(im);
+    import_floor(im);
+    import_warmup(im);
+    if (import_written(im, "max_grad_norm") && !import_find(im, "max_grad_norm")) {
+        import_set(im, "max_grad_norm", "1.0", "empty in Axolotl means this");
+        import_took(im, "max_grad_norm", "max_grad_norm");
+    }
+    if (import_find(im, "adam_eps"))
+        import_left(im, "adam_eps", IMPORT_DIFFERS,
+                    "no key of Axolotl's: it is adam_epsilon that would be used");
+}
+
+/* ---- saving and evaluating ---- */
+
+/* A share of all steps: so many times an epoch.  Never more than it is: one step beyond a
+ * whole number of them would be rounded up. */
+static const char *share(struct importing *im, double times)
+{
+    double epochs = import_number(im, "num_epochs", 1);
+    double part = floor(1e6 / (times * epochs)) / 1e6;
+
+    return times * epochs > 1 && part > 0 ? scalar_print(part, im->arena) : NULL;
+}
+
+static void import_times(struct importing *im, const char *from, const char *strategy,
+                         const char *steps)
+{
+    double times = import_number(im, from, 0);
+    const char *every = times > 0 ? share(im, times) : NULL;
+
+    if (!every || (times == 1 && !import_find(im, "max_steps"))) {
+        import_set(im, strategy, "epoch", NULL);
+        import_took(im, from, strategy);
+        return;
+    }
+    import_set(im, strategy, "steps", NULL);
+    import_set(im, steps, every,
+               arena_printf(im->arena, "%s %s: a share of all steps", from,
+                            scalar_print(times, im->arena)));
+    import_took(im, from, steps);
+}
+
+static void import_saving(struct importing *im)
+{
+    const char *strategy = import_get(im, "save_strategy");
+
+    if (import_number(im, "save_steps", 0) > 0) {
+        import_set(im, "save_strategy", "steps", NULL);
+        import_copy(im, "save_steps", "save_steps", NULL);
+        import_left(im, "save_strategy", IMPORT_IDLE, "save_steps says it");
+    } else if (import_number(im, "saves_per_epoch", 0) > 0) {
+        import_times(im, "saves_per_epoch", "save_strategy", "save_steps");
+    } else if (strategy && is_known(im, "save_strategy", strategy)) {
+        import_copy(im, "save_strategy", "save_strategy", NULL);
+    } else {
+        import_set(im, "save_strategy", "epoch",
+                   strategy ? NULL : "what Axolotl takes where nothing is said");
+        if (strategy)
+            import_left(im, "save_strategy", IMPORT_DIFFERS,
+                        "a checkpoint is saved after each epoch, not only the best one");
+    }
+    import_left(im, "save_steps", IMPORT_IDLE, "empty");
+    import_left(im, "saves_per_epoch", IMPORT_IDLE, "off");
+    import_left(im, "save_strategy", IMPORT_IDLE, "saves_per_epoch says it");
+    if (import_is_true(im, "auto_resume_from_checkpoints") &&
+        !import_find(im, "resume_from_checkpoint"))
+        import_copy(im, "auto_resume_from_checkpoints", "resume_from_checkpoint", NULL);
+    import_left(im, "auto_resume_from_checkpoints", IMPORT_IDLE, "off");
+}
+
+static void import_evaluation(struct importing *im)
+{
+    static const char *const keys[] = { "eval_steps", "evals_per_epoch", "eval_strategy",
+                                        "evaluation_strategy", "eval_batch_size" };
+    const char *strategy =
+        import_find(im, "eval_strategy") ? "eval_strategy" : "evaluation_strategy";
+    double share_kept = import_number(im, "val_set_size", 0);
+    const struct entry *sets = import_find(im, "test_datasets");
+
+    if (share_kept > 0)
+        import_copy(im, "val_set_size", "val_size", NULL);
+    else
+        import_left(im, "val_set_size", IMPORT_IDLE, "off");
+    if (share_kept <= 0 && (!sets || import_is_off(sets->value))) {
+        for (size_t i = 0; i < TS_COUNT(keys); i++)
+            import_left(im, keys[i], IMPORT_IDLE,
+                        "no data is kept for evaluation: val_set_size is 0");
+        return;
+    }
+    if (import_number(im, "eval_steps", 0) > 0) {
+        import_set(im, "eval_strategy", "steps", NULL);
+        import_copy(im, "eval_steps", "eval_steps", NULL);
+    } else if (import_number(im, "evals_per_epoch", 0) > 0) {
+        import_times(im, "evals_per_epoch", "eval_strategy", "eval_steps");
+    } else if (import_find(im, strategy)) {
+        import_copy(im, strategy, "eval_strategy", NULL);
+    }
+    if (import_said(im, "eval_strategy") &&
+        strcmp(import_said(im, "eval_strategy"), "no") != 0) {
+        import_set(im, "eval_on_start", "true",
+                   "Axolotl evaluates before the first step");
+        if (!import_copy(im, "eval_batch_size", "per_device_eval_batch_size", NULL))
+            import_set(im, "per_device_eval_batch_size",
+                       scalar_print(import_number(im, "micro_batch_size", 1), im->arena),
+                       "that of training, where nothing is said");
+    }
+    for (size_t i = 0; i < TS_COUNT(keys); i++)
+        import_left(im, keys[i], IMPORT_IDLE, "off");
+}
+
+static void import_specials(struct importing *im)
+{
+    const struct entry *tokens = import_find(im, "special_tokens");
+    const struct node *map = tokens ? node_value(tokens->value) : NULL;
+
+    for (size_t i = 0; map && map->kind == NODE_MAP && i < map->count; i++) {
+        const char *name = map->entries[i].key->text;
+        bool pads = strcmp(name, "pad_token") == 0;
+
+        import_note(im, &map->entries[i],
+                    &(struct import_key) {
+                        .name = arena_printf(im->arena, "special_tokens.%s", name),
+                        .fate = pads ? IMPORT_IDLE : IMPORT_DIFFERS,
+                        .why = pads ? "no padding: samples lie one after another"
+                                    : "the model's own tokens count; if this is another, "
+                                      "change it in its tokenizer_config.json" });
+    }
+}
+
+bool import_axolotl(struct importing *im)
+{
+    if (!import_find(im, "base_model"))
+        return import_refuse(
+            im, ERROR_DATA, im->source->root,
+            "there is no base_model: this file of Axolotl trains nothing");
+    if (!refuse_kinds(im))
+        return false;
+    import_model(im);
+    if (import_failed(im) || !import_method(im))
+        return false;
+    import_axolotl_data(im);
+    import_precision(im);
+    import_checkpointing(im);
+    import_batch(im);
+    import_optimizer(im);
+    import_schedule(im);
+    import_saving(im);
+    import_evaluation(im);
+    import_specials(im);
+    import_copies(im, copies, TS_COUNT(copies));
+    for (size_t i = 0; i < TS_COUNT(presets); i++)
+        import_preset(im, presets[i].to, presets[i].from, presets[i].note);
+    import_groups(im, groups, TS_COUNT(groups));
+    return !import_failed(im);
+}

@@ -1,0 +1,415 @@
+/*
+ * patcher/import_axolotl_data.c - Axolotl's lists of data sets: which file, which form,
+ * which template.
+ *
+ * axolotl-ai-cloud/axolotl at 067b021c: schemas/datasets.py, prompters.py,
+ * prompt_strategies, utils/chat_templates.
+ */
+#include "config.h"
+
+#include "patcher/import_parts.h"
+
+#include <string.h>
+
+#include "base/size.h"
+#include "train/dataset_reader.h"
+
+#define SETS_MAX 64
+
+/* What `type` means; a type that ends in `*` begins so. */
+static const struct type {
+    const char *name;
+    enum kind { KIND_ALPACA, KIND_MESSAGES, KIND_TEXT } kind;
+    const char *template_name; /* NULL: that of chat_template */
+} types[] = {
+    { "alpaca", KIND_ALPACA, "alpaca" },       { "alpaca:chatml", KIND_ALPACA, "chatml" },
+    { "alpaca:phi", KIND_ALPACA, "phi" },      { "alpaca:chat", KIND_ALPACA, "vicuna" },
+    { "chat_template*", KIND_MESSAGES, NULL }, { "sharegpt*", KIND_MESSAGES, NULL },
+    { "completion", KIND_TEXT, NULL },         { "pretrain", KIND_TEXT, NULL },
+};
+
+/* Axolotl's templates that there are here, and those that come near: then `note` says so.
+ */
+static const struct chat {
+    const char *axolotl, *here, *note;
+} chats[] = {
+    { "alpaca", "alpaca", NULL },
+    { "chatml", "chatml", NULL },
+    { "gemma", "gemma", NULL },
+    { "gemma3", "gemma", "gemma3 of Axolotl; the same for text" },
+    { "llama3", "llama3", NULL },
+    { "mistral_v2v3", "mistral", NULL },
+    { "phi_3", "phi", NULL },
+    { "phi_35", "phi", NULL },
+    { "qwen_25", "qwen", NULL },
+    { "qwen3", "qwen3_nothink", "qwen3 of Axolotl; here without its empty thoughts" },
+};
+
+/* Keys of one data set that are looked at below. */
+static const char *const known[] = {
+    "path",
+    "split",
+    "name",
+    "revision",
+    "type",
+    "data_files",
+    "ds_type",
+    "field",
+    "field_messages",
+    "chat_template",
+    "message_property_mappings",
+    "message_field_role",
+    "message_field_content",
+};
+
+static const struct type *type_of(const char *name)
+{
+    for (size_t i = 0; name && i < TS_COUNT(types); i++) {
+        size_t len = strlen(types[i].name);
+
+        if (types[i].name[len - 1] == '*' ? strncmp(name, types[i].name, len - 1) == 0
+                                          : strcmp(name, types[i].name) == 0)
+            return &types[i];
+    }
+    return NULL;
+}
+
+static const char *text_of(struct importing *im, const struct node *map, const char *key)
+{
+    const struct entry *entry = node_find(map, key);
+
+    return entry && !node_is_null(entry->value) ? import_text(im, entry->value) : NULL;
+}
+
+/* The first file of data_files, if there is one. */
+static const char *file_of(struct importing *im, const struct node *map)
+{
+    const struct entry *entry = node_find(map, "data_files");
+    const struct node *value = entry ? node_value(entry->value) : NULL;
+
+    if (!value || node_is_null(value))
+        return NULL;
+    if (value->kind == NODE_LIST)
+        return value->count > 0 ? import_text(im, value->items[0]) : NULL;
+    return import_text(im, value);
+}
+
+static bool is_local(const char *path)
+{
+    return path[0] == '.' || path[0] == '/' || dataset_reader_knows(path);
+}
+
+/* The names of a conversation's parts, as `role` and `value` say where they are. */
+static const char *part_of(struct importing *im, const struct node *map, const char *key,
+                           const char *old, const char *preset)
+{
+    const struct entry *entry = node_find(map, "message_property_mappings");
+    const char *name = NULL;
+
+    if (entry && node_value(entry->value)->kind == NODE_MAP)
+        name = text_of(im, node_value(entry->value), key);
+    if (!name)
+        name = text_of(im, map, old);
+    return name ? name : preset;
+}
+
+static bool is_one_of(const char *word, const char *a, const char *b)
+{
+    return strcmp(word, a) == 0 || strcmp(word, b) == 0;
+}
+
+/* For dataset_info.json: letters and digits only, so that nothing needs an escape. */
+static const char *json_word(struct importing *im, const char *word)
+{
+    char *copy = arena_strdup(im->arena, word);
+
+    for (char *at = copy; *at; at++)
+        if (*at == '"' || *at == '\\' || (unsigned char)*at < ' ')
+            *at = '_';
+    return copy;
+}
+
+/* Messages under names that are not found out by themselves need a word in
+ * dataset_info.json. */
+static void read_columns(struct importing *im, const struct node *map,
+                         struct import_data *set)
+{
+    const char *field = text_of(im, map, "field_messages");
+    const char *role = part_of(im, map, "role", "message_field_role", "role");
+    const char *content = part_of(im, map, "content", "message_field_content", "content");
+    bool is_share = strcmp(role, "from") == 0;
+
+    field = field ? field : "messages";
+    if (is_one_of(field, "messages", "conversations") &&
+        is_one_of(role, "role", "from") && is_one_of(content, "content", "value"))
+        return;
+    set->form = "sharegpt";
+    set->columns =
+        arena_printf(im->arena, "{\"messages\": \"%s\"}", json_word(im, field));
+    set->tags = arena_printf(
+        im->arena,
+        "{\"role_tag\": \"%s\", \"content_tag\": \"%s\", \"user_tag\": \"%s\", "
+        "\"assistant_tag\": \"%s\", \"system_tag\": \"system\"}",
+        json_word(im, role), json_word(im, content), is_share ? "human" : "user",
+        is_share ? "gpt" : "assistant");
+}
+
+/* `type` as a map: columns and a prompt of one's own. */
+static void read_custom(struct importing *im, const struct node *type,
+                        struct import_data *set)
+{
+    const char *prompt = text_of(im, type, "field_instruction");
+    const char *query = text_of(im, type, "field_input");
+    const char *answer = text_of(im, type, "field_output");
+
+    set->form = "alpaca";
+    set->columns =
+        arena_printf(im->arena, "{\"prompt\": \"%s\", %s%s%s\"response\": \"%s\"}",
+                     json_word(im, prompt ? prompt : "instruction"),
+                     query ? "\"query\": \"" : "", query ? json_word(im, query) : "",
+                     query ? "\", " : "", json_word(im, answer ? answer : "output"));
+}
+
+static void note_item(struct importing *im, const struct node *map, const char *path)
+{
+    for (size_t i = 0; i < map->count; i++) {
+        struct import_key key = { .fate = IMPORT_DIFFERS,
+                                  .why = "of this data set, and not done here" };
+        const char *name = map->entries[i].key->text;
+
+        key.name = arena_printf(im->arena, "%s.%s", path, name);
+        for (size_t k = 0; k < TS_COUNT(known); k++)
+            if (strcmp(known[k], name) == 0)
+                key.fate = IMPORT_CARRIED;
+        key.into = key.fate == IMPORT_CARRIED ? "dataset" : NULL;
+        if (import_is_off(map->entries[i].value)) {
+            key.fate = IMPORT_IDLE;
+            key.why = "off";
+        }
+        if (strcmp(name, "trust_remote_code") == 0) {
+            key.fate = IMPORT_IDLE;
+            key.why = "no code of others is run";
+        }
+        import_note(im, &map->entries[i], &key);
+    }
+}
+
+/* What all sets of the file come to. */
+struct reading {
+    struct importing *im;
+    const char *key; /* dataset, eval_dataset */
+    struct import_data sets[SETS_MAX];
+    size_t count;
+    size_t texts;              /* sets of plain text */
+    const char *template_name; /* of the first set that says one */
+    const char *chat;          /* its chat_template in Axolotl */
+};
+
+static void want_template(struct reading *reading, const char *name)
+{
+    if (!name)
+        return;
+    if (!reading->template_name)
+        reading->template_name = name;
+    else if (strcmp(reading->template_name, name) != 0)
+        import_remark(reading->im, "template",
+                      "a job has one template; another data set of the file wants %s",
+                      name);
+}
+
+static void read_type(struct reading *reading, const struct node *map,
+                      struct import_data *set)
+{
+    struct importing *im = reading->im;
+    const struct entry *entry = node_find(map, "type");
+    const struct node *value = entry ? node_value(entry->value) : NULL;
+    const char *name = value && value->kind == NODE_SCALAR ? value->text : NULL;
+    const struct type *type = type_of(name);
+
+    if (value && value->kind == NODE_MAP) {
+        read_custom(im, value, set);
+        import_remark(im, reading->key,
+                      "Axolotl has a prompt of its own for %s; here the template is it",
+                      set->path);
+        return;
+    }
+    if (!type) {
+        import_remark(im, reading->key,
+                      "%s is of Axolotl's type %s, which is not known here: write its "
+                      "records as instruction and output, or as messages",
+                      set->path, name && *name ? name : "(none)");
+        return;
+    }
+    want_template(reading, type->template_name);
+    reading->texts += type->kind == KIND_TEXT;
+    if (type->kind == KIND_MESSAGES) {
+        const char *chat = text_of(im, map, "chat_template");
+
+        read_columns(im, map, set);
+        reading->chat = reading->chat ? reading->chat
+                        : chat        ? chat
+                        : import_find(im, "chat_template")
+                            ? import_get(im, "chat_template")
+                            : "tokenizer_default";
+    }
+    if (type->kind == KIND_TEXT && text_of(im, map, "field") &&
+        strcmp(text_of(im, map, "field"), "text") != 0) {
+        set->form = "alpaca";
+        set->columns = arena_printf(im->arena, "{\"prompt\": \"%s\"}",
+                                    json_word(im, text_of(im, map, "field")));
+    }
+}
+
+static void read_item(struct reading *reading, const struct node *map, const char *path)
+{
+    struct importing *im = reading->im;
+    struct import_data *set = &reading->sets[reading->count];
+
+    if (map->kind != NODE_MAP || reading->count == SETS_MAX) {
+        import_refuse(im, ERROR_DATA, map, "%s must be a data set with a path%s", path,
+                      map->kind == NODE_MAP ? ", and one of 64 at most" : "");
+        return;
+    }
+    *set = (struct import_data) { .path = text_of(im, map, "path"),
+                                  .split = text_of(im, map, "split"),
+                                  .name = text_of(im, map, "name"),
+                                  .revision = text_of(im, map, "revision"),
+                                  .file = file_of(im, map) };
+    if (!set->path || !*set->path) {
+        import_refuse(im, ERROR_DATA, map, "%s has no path", path);
+        return;
+    }
+    if (text_of(im, map, "ds_type") && set->file)
+        set->path = set->file, set->file = NULL; /* files of this machine */
+    set->is_local = is_local(set->path);
+    read_type(reading, map, set);
+    note_item(im, map, path);
+    reading->count++;
+}
+
+static void read_list(struct reading *reading, const char *from)
+{
+    const struct entry *entry = import_find(reading->im, from);
+    const struct node *list = entry ? node_value(entry->value) : NULL;
+    struct arena *arena = reading->im->arena;
+
+    if (!list)
+        return;
+    if (list->kind == NODE_MAP)
+        read_item(reading, list, from);
+    else if (list->kind == NODE_SCALAR)
+        import_refuse(reading->im, ERROR_DATA, list, "%s must be a list of data sets",
+                      from);
+    for (size_t i = 0; list->kind == NODE_LIST && i < list->count; i++)
+        if (!import_failed(reading->im))
+            read_item(reading, node_value(list->items[i]),
+                      arena_printf(arena, "%s[%zu]", from, i));
+}
+
+static void set_chat(struct importing *im, const char *chat)
+{
+    for (size_t i = 0; i < TS_COUNT(chats); i++)
+        if (strcmp(chats[i].axolotl, chat) == 0) {
+            import_set(im, "template", chats[i].here, chats[i].note);
+            import_took(im, "chat_template", "template");
+            return;
+        }
+    import_left(im, "chat_template", IMPORT_DIFFERS,
+                "there is no template %s here: without one the model's tokenizer tells "
+                "which of llama3, gemma and chatml is meant",
+                chat);
+}
+
+static void set_template(const struct reading *reading)
+{
+    struct importing *im = reading->im;
+
+    if (reading->template_name) {
+        import_set(im, "template", reading->template_name, NULL);
+        if (strcmp(reading->template_name, "alpaca") == 0)
+            import_remark(im, "template",
+                          "a sample with an input has it behind its instruction here; "
+                          "Axolotl writes ### Input: before it");
+        else if (strcmp(reading->template_name, "vicuna") == 0)
+            import_remark(im, "template", "the nearest to alpaca:chat of Axolotl");
+    } else if (reading->chat) {
+        set_chat(im, reading->chat);
+    }
+    import_left(im, "chat_template", IMPORT_IDLE,
+                "no data set of the file is one of conversations");
+}
+
+/* Samples, or one running text. */
+static void set_packing(struct importing *im, bool is_text)
+{
+    if (import_is_true(im, "sample_packing")) {
+        import_set(im, "packing", "true", NULL);
+        import_set(im, "neat_packing", "true", "packed samples do not see each other");
+        import_took(im, "sample_packing", "neat_packing");
+        if (import_find(im, "eval_sample_packing") &&
+            !import_is_true(im, "eval_sample_packing") &&
+            !import_find(im, "dataloader_drop_last"))
+            import_set(im, "dataloader_drop_last", "true",
+                       "as in Axolotl with eval_sample_packing: false");
+    } else if (is_text) {
+        import_set(im, "packing", "false", "each text is a sample of its own");
+        import_took(im, "sample_packing", "packing");
+    }
+    import_left(im, "sample_packing", IMPORT_IDLE, "off");
+}
+
+static void set_length(struct importing *im)
+{
+    const char *strategy = import_get(im, "excess_length_strategy");
+
+    if (!strategy || strcmp(strategy, "drop") == 0)
+        import_remark(im, "cutoff_len",
+                      "Axolotl leaves out samples that are longer; here they are cut");
+    if (strategy && strcmp(strategy, "truncate") == 0)
+        import_took(im, "excess_length_strategy", "cutoff_len");
+    else
+        import_left(im, "excess_length_strategy", IMPORT_DIFFERS,
+                    "samples that are longer are cut off");
+}
+
+/* A data set that is there twice counts once; doubles within one are another matter. */
+static void drop_doubles(struct reading *reading)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < reading->count; i++) {
+        size_t k = 0;
+
+        while (k < kept && !import_same_data(&reading->sets[k], &reading->sets[i]))
+            k++;
+        if (k == kept)
+            reading->sets[kept++] = reading->sets[i];
+    }
+    reading->count = kept;
+    import_left(reading->im, "dataset_exact_deduplication", IMPORT_DIFFERS,
+                "a data set that is listed twice is taken once; equal samples within it "
+                "stay");
+}
+
+void import_axolotl_data(struct importing *im)
+{
+    struct reading train = { .im = im, .key = "dataset" };
+    struct reading test = { .im = im, .key = "eval_dataset" };
+
+    read_list(&train, "datasets");
+    read_list(&train, "pretraining_dataset");
+    read_list(&test, "test_datasets");
+    if (import_failed(im))
+        return;
+    if (import_is_true(im, "dataset_exact_deduplication"))
+        drop_doubles(&train);
+    import_data(im, "dataset", train.sets, train.count);
+    import_data(im, "eval_dataset", test.sets, test.count);
+    import_set(im, "stage", train.count > 0 && train.texts == train.count ? "pt" : "sft",
+               train.texts == train.count || train.texts == 0
+                   ? NULL
+                   : "some data sets are plain text: stage pt, in a job of their own");
+    set_template(&train);
+    set_packing(im, train.count > 0 && train.texts == train.count);
+    set_length(im);
+}

@@ -1,0 +1,589 @@
+/*
+ * patcher/import_torchtune.c - a torchtune file as a job.
+ *
+ * What its keys mean: pytorch/torchtune at bd2a0fc7, recipes (which keys are read, and
+ * what they are where they are not given), torchtune/models (adapters, lengths), training
+ * (formats, schedules).  A recipe is Python that is named on the command line; the file
+ * tells which by what it has.
+ */
+#include "config.h"
+
+#include "patcher/import_parts.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "patcher/scalar.h"
+#include "patcher/schema.h"
+
+#define NOT_HERE "is not done here, only stages sft, pt and distill of text"
+
+static const struct import_copy copies[] = {
+    { "batch_size", "per_device_train_batch_size", NULL },
+    { "gradient_accumulation_steps", "gradient_accumulation_steps", NULL },
+    { "epochs", "num_train_epochs", NULL },
+    { "seed", "seed", NULL },
+    { "output_dir", "output_dir", NULL },
+    { "log_every_n_steps", "logging_steps", NULL },
+    { "enable_activation_checkpointing", "gradient_checkpointing", NULL },
+    { "checkpointer.adapter_checkpoint", "adapter_name_or_path", NULL },
+    { "checkpointer.keep_last_n_checkpoints", "save_total_limit", NULL },
+    { "optimizer.lr", "learning_rate", NULL },
+    { "optimizer.eps", "adam_epsilon", NULL },
+    { "kd_ratio", "kd_ratio", NULL },
+};
+
+static const struct import_copy lora_copies[] = {
+    { "model.lora_rank", "lora_rank", NULL },
+    { "model.lora_alpha", "lora_alpha", NULL },
+    { "model.lora_dropout", "lora_dropout", NULL },
+};
+
+/* What is not given means this, and a job's own preset is another. */
+static const struct import_copy presets[] = {
+    { "1", "per_device_train_batch_size", NULL },
+    { "1", "num_train_epochs", NULL },
+    { "false", "gradient_checkpointing", "on in a job, if nothing is said" },
+    { "1", "logging_steps", NULL },
+    { "epoch", "save_strategy", "torchtune saves after each epoch" },
+    { "true", "dataloader_drop_last", "as torchtune's loader does" },
+};
+
+static const struct import_group groups[] = {
+    { IMPORT_IDLE, "PyTorch's compiler: speed, not results", "compile" },
+    { IMPORT_IDLE, "the job has this program's own log, metrics.jsonl and report",
+      "metric_logger log_level log_peak_memory_stats profiler debug_logging_enabled "
+      "debug_num_samples_per_step name" },
+    { IMPORT_IDLE, "how several GPUs share the work; here trainspool: {ranks: N} does",
+      "fsdp* custom_sharded_layers tensor_parallel* data_parallel* context_parallel* "
+      "memory_efficient_fsdp_wrap use_distributed_state_dict ac_mode ac_option" },
+    { IMPORT_IDLE, "memory of PyTorch, which has no part in this",
+      "enable_activation_offloading activation_offloading_use_streams low_cpu_ram "
+      "enable_async_checkpointing optimizer_in_bwd cudnn_deterministic_mode" },
+    { IMPORT_IDLE, "an adapter is always saved alone, beside its base",
+      "save_adapter_weights_only" },
+    { IMPORT_IDLE, "config.json and tokenizer.json of the model say it", "tokenizer" },
+    { IMPORT_IDLE, "other keys of the file say it, where it is used", "base_model_path" },
+    { IMPORT_IDLE, "samples are laid one after another, without padding", "collate_fn" },
+    { IMPORT_IDLE, "cross-entropy over the target tokens of a step, as here", "loss" },
+    { IMPORT_IDLE, "data is loaded by the program itself", "dataloader" },
+    { IMPORT_DIFFERS, "tokens are never added to a model here",
+      "resize_token_embeddings" },
+    { IMPORT_DIFFERS,
+      "float8 is an experiment here too: fp8: true, on devices from 8.9 on",
+      "enable_fp8_training fp8_recipe_name" },
+    { IMPORT_DIFFERS, "the model is trained without imitating the quantised one",
+      "quantizer fake_quant_after_n_steps" },
+    { IMPORT_DIFFERS, "dropping layers and leaving early are not done here",
+      "early_exit_loss layer_dropout" },
+};
+
+/* The longest sample of a family's builders, and the template of its tokenizer. */
+static const struct family {
+    const char *name;
+    long longest;
+    const char *template_name; /* NULL: none here */
+} families[] = {
+    { "llama2", 4096, "llama2" },     { "code_llama2", 16384, "llama2" },
+    { "llama3", 8192, "llama3" },     { "llama3_1", 131072, "llama3" },
+    { "llama3_2", 131072, "llama3" }, { "llama3_3", 131072, "llama3" },
+    { "llama4", 1048576, NULL },      { "mistral", 32768, "mistral" },
+    { "gemma", 8192, NULL },          { "gemma2", 8192, NULL },
+    { "phi3", 4096, "phi" },          { "phi4", 16384, NULL },
+    { "qwen2", 32768, "chatml" },     { "qwen2_5", 32768, "chatml" },
+    { "qwen3", 32768, "chatml" },
+};
+
+/* Longer samples are rare, and each costs memory whether there are any or not. */
+#define LONGEST_TAKEN 4096
+
+/* "torchtune.models.llama3_2.lora_llama3_2_1b": the last word. */
+static const char *last_word(const char *component)
+{
+    const char *dot = component ? strrchr(component, '.') : NULL;
+
+    return dot ? dot + 1 : component ? component : "";
+}
+
+static const char *component(struct importing *im, const char *path)
+{
+    return last_word(import_get(im, arena_printf(im->arena, "%s._component_", path)));
+}
+
+static const struct family *family_of(struct importing *im)
+{
+    const char *model = import_get(im, "model._component_");
+
+    for (size_t i = 0; model && i < TS_COUNT(families); i++)
+        if (strstr(model, arena_printf(im->arena, ".%s.", families[i].name)))
+            return &families[i];
+    return NULL;
+}
+
+/* ---- what cannot be a job ---- */
+
+static bool has_word(const struct importing *im, const char *path, const char *word)
+{
+    const struct entry *entry = import_find(im, path);
+
+    return entry && strstr(node_value(entry->value)->text, word);
+}
+
+/* Each of these says what the recipe is for. */
+static bool refuse_kinds(struct importing *im)
+{
+    static const struct kind {
+        const char *key, *word, *what;
+        enum error_code code;
+    } kinds[] = {
+        { "tasks", "", "this is an evaluation, and trains nothing", ERROR_DATA },
+        { "prompt", "", "this generates text, and trains nothing", ERROR_DATA },
+        { "reward_checkpointer", "", "training on rewards", ERROR_JOB },
+        { "policy_model", "", "training on rewards", ERROR_JOB },
+        { "ref_checkpointer", "", "training on preferences or rewards", ERROR_JOB },
+        { "orchestration", "", "training on rewards", ERROR_JOB },
+        { "loss._component_", "rlhf", "training on preferences or rewards", ERROR_JOB },
+        { "loss._component_", "GRPO", "training on rewards", ERROR_JOB },
+        { "loss._component_", "DPO", "training on preferences", ERROR_JOB },
+        { "dataset._component_", "multimodal", "training on images", ERROR_JOB },
+        { "collate_fn", "images", "training on images", ERROR_JOB },
+        { "model._component_", "vision", "training on images", ERROR_JOB },
+    };
+
+    for (size_t i = 0; i < TS_COUNT(kinds); i++) {
+        const struct entry *entry = import_find(im, kinds[i].key);
+
+        if (entry && (!kinds[i].word[0] || has_word(im, kinds[i].key, kinds[i].word)))
+            return import_refuse(im, kinds[i].code, entry->key, "%s: %s%s", kinds[i].key,
+                                 kinds[i].what,
+                                 kinds[i].code == ERROR_JOB ? " " NOT_HERE : "");
+    }
+    if (import_find(im, "optimizer") && import_find(im, "model"))
+        return true;
+    if (import_find(im, "quantizer"))
+        return import_refuse(im, ERROR_DATA, import_find(im, "quantizer")->key,
+                             "quantizer: this quantises a model, and trains nothing");
+    return import_refuse(im, ERROR_DATA, im->source->root,
+                         "there is no model with an optimizer: this file of torchtune "
+                         "trains nothing");
+}
+
+/* ---- model and method ---- */
+
+static const char *without_slash(struct arena *arena, const char *path)
+{
+    size_t len = strlen(path);
+
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    return arena_copy(arena, path, len);
+}
+
+static void import_files(struct importing *im, const char *checkpointer)
+{
+    const char *key = arena_printf(im->arena, "%s.checkpoint_files", checkpointer);
+    const struct entry *files = import_find(im, key);
+    const struct node *list = files ? node_value(files->value) : NULL;
+    const struct node *first =
+        list && list->kind == NODE_LIST && list->count > 0 ? list->items[0] : NULL;
+
+    if (first && !strstr(node_value(first)->text, ".safetensors"))
+        import_left(im, key, IMPORT_DIFFERS,
+                    "only *.safetensors are read: save_pretrained of transformers writes "
+                    "them of other files");
+    else
+        import_left(im, key, IMPORT_IDLE, "all *.safetensors of the folder are read");
+}
+
+static void import_checkpointer(struct importing *im, const char *checkpointer,
+                                const char *to)
+{
+    static const char *const idle[] = {
+        "_component_",       "model_type",         "output_dir",
+        "recipe_checkpoint", "safe_serialization", "should_load_recipe_state"
+    };
+    const char *path = arena_printf(im->arena, "%s.checkpoint_dir", checkpointer);
+    const char *folder = import_get(im, path);
+
+    if (!folder) {
+        import_refuse(im, ERROR_DATA,
+                      import_find(im, checkpointer) ? import_find(im, checkpointer)->key
+                                                    : im->source->root,
+                      "%s is missing: which model is trained?", path);
+        return;
+    }
+    import_set(im, to, without_slash(im->arena, folder), NULL);
+    import_took(im, path, to);
+    import_files(im, checkpointer);
+    for (size_t i = 0; i < TS_COUNT(idle); i++)
+        import_left(im, arena_printf(im->arena, "%s.%s", checkpointer, idle[i]),
+                    IMPORT_IDLE,
+                    "the model's folder, output_dir and "
+                    "resume_from_checkpoint say it");
+}
+
+/* torchtune's names of layers, as Hugging Face has them. */
+static const char *hub_layer(const char *name)
+{
+    return strcmp(name, "output_proj") == 0 ? "o_proj" : name;
+}
+
+static void import_targets(struct importing *im)
+{
+    const struct entry *entry = import_find(im, "model.lora_attn_modules");
+    const struct node *list = entry ? node_value(entry->value) : NULL;
+    const char *names = "";
+
+    for (size_t i = 0; list && list->kind == NODE_LIST && i < list->count; i++) {
+        const char *name = import_text(im, list->items[i]);
+
+        names = arena_printf(im->arena, "%s%s%s", names, *names ? "," : "",
+                             name ? hub_layer(name) : "");
+    }
+    import_took(im, "model.lora_attn_modules", "lora_target");
+    if (import_is_true(im, "model.apply_lora_to_mlp"))
+        names = arena_printf(im->arena, "%s%sgate_proj,up_proj,down_proj", names,
+                             *names ? "," : "");
+    import_took(im, "model.apply_lora_to_mlp", "lora_target");
+    if (import_is_true(im, "model.apply_lora_to_output"))
+        import_left(im, "model.apply_lora_to_output", IMPORT_DIFFERS,
+                    "the output layer gets no adapter here; additional_target: lm_head "
+                    "trains it whole");
+    import_left(im, "model.apply_lora_to_output", IMPORT_IDLE, "off");
+    import_set(im, "lora_target", *names ? names : "all",
+               *names ? NULL : "torchtune was not told which");
+}
+
+static void import_lora(struct importing *im, bool is_quantised)
+{
+    import_set(im, "finetuning_type", "lora",
+               is_quantised ? "the model is quantised in torchtune, and is not here"
+                            : NULL);
+    import_copies(im, lora_copies, TS_COUNT(lora_copies));
+    import_preset(im, "lora_rank", "8", NULL);
+    import_preset(im, "lora_alpha", "16", "torchtune's preset, whatever the rank");
+    import_targets(im);
+    if (import_is_true(im, "model.use_dora"))
+        import_left(im, "model.use_dora", IMPORT_DIFFERS, "plain LoRA is trained");
+    if (is_quantised)
+        import_left(im, "model.quantize_base", IMPORT_DIFFERS,
+                    "frozen weights are not quantised here: they take 16 bits, not 4; "
+                    "trainspool plan tells whether they fit");
+}
+
+static void import_model(struct importing *im)
+{
+    const char *model = component(im, "model");
+    bool is_quantised =
+        strncmp(model, "qlora_", 6) == 0 || import_is_true(im, "model.quantize_base");
+    bool is_lora = strncmp(model, "lora_", 5) == 0 || strncmp(model, "qlora_", 6) == 0 ||
+                   import_find(im, "model.lora_attn_modules");
+    const struct entry *entry = import_find(im, "model");
+    const struct node *map = entry ? node_value(entry->value) : NULL;
+
+    import_checkpointer(im, "checkpointer", "model_name_or_path");
+    if (import_failed(im))
+        return;
+    if (is_lora)
+        import_lora(im, is_quantised);
+    else
+        import_set(im, "finetuning_type", "full", NULL);
+    import_took(im, "model._component_", "finetuning_type");
+    for (size_t i = 0; map && map->kind == NODE_MAP && i < map->count; i++)
+        import_note(
+            im, &map->entries[i],
+            &(struct import_key) {
+                .name = arena_printf(im->arena, "model.%s", map->entries[i].key->text),
+                .fate = IMPORT_IDLE,
+                .why = import_is_off(map->entries[i].value)
+                           ? "off"
+                           : "config.json and tokenizer.json of the model say it" });
+}
+
+static void import_teacher(struct importing *im)
+{
+    static const struct loss {
+        const char *word, *beta;
+    } losses[] = { { "ForwardKL", "0.0" }, { "ReverseKL", "1.0" } };
+    const char *kd = component(im, "kd_loss");
+
+    import_set(im, "stage", "distill", NULL);
+    import_checkpointer(im, "teacher_checkpointer", "teacher_model_name_or_path");
+    import_preset(im, "kd_ratio", "0.5", "torchtune's preset");
+    for (size_t i = 0; i < TS_COUNT(losses); i++)
+        if (strncmp(kd, losses[i].word, strlen(losses[i].word)) == 0) {
+            import_set(im, "kd_beta", losses[i].beta, kd);
+            import_took(im, "kd_loss", "kd_beta");
+        }
+    import_left(im, "kd_loss", IMPORT_DIFFERS,
+                "look at kd_beta: 0 is forward KL, 1 reverse, between them JSD");
+    import_left(im, "teacher_model", IMPORT_IDLE,
+                "config.json and tokenizer.json of the model say it");
+}
+
+/* ---- precision and memory ---- */
+
+/* dtype is that of weights, gradients and moments: recipes, full_finetune_single_device.
+ */
+static void import_precision(struct importing *im)
+{
+    const char *dtype = import_get(im, "dtype");
+
+    if (dtype && (strcmp(dtype, "bf16") == 0 || strcmp(dtype, "bfloat16") == 0)) {
+        import_set(im, "pure_bf16", "true", NULL);
+        import_remark(im, "pure_bf16",
+                      "dtype: bf16 in torchtune is the format of the trained weights and "
+                      "moments too; bf16: true instead keeps those in float32, which is "
+                      "more exact and takes 8 bytes more for each of them");
+        import_took(im, "dtype", "pure_bf16");
+    } else if (dtype && (strcmp(dtype, "fp32") == 0 || strcmp(dtype, "float32") == 0)) {
+        import_set(im, "bf16", "false", "dtype: fp32");
+        import_took(im, "dtype", "bf16");
+    } else if (dtype) {
+        import_refuse(
+            im, ERROR_JOB, import_find(im, "dtype")->value,
+            "dtype: %s is no format that torchtune trains in; bf16 and fp32 are", dtype);
+    }
+    if (has_word(im, "device", "cpu")) {
+        import_set(im, "use_cpu", "true", NULL);
+        import_took(im, "device", "use_cpu");
+    }
+    import_left(im, "device", IMPORT_IDLE, "a GPU is taken where there is one");
+}
+
+/* ---- length ---- */
+
+static void import_length(struct importing *im)
+{
+    const struct family *family = family_of(im);
+    long longest = family ? family->longest : 0;
+
+    if (import_copy(im, "tokenizer.max_seq_len", "cutoff_len", NULL))
+        return;
+    if (import_failed(im))
+        return;
+    import_set(im, "cutoff_len",
+               longest > 0 && longest < LONGEST_TAKEN
+                   ? arena_printf(im->arena, "%ld", longest)
+                   : arena_printf(im->arena, "%d", LONGEST_TAKEN),
+               NULL);
+    if (longest == 0 || longest > LONGEST_TAKEN)
+        import_remark(im, "cutoff_len",
+                      "torchtune cuts nothing off here (tokenizer.max_seq_len is empty); "
+                      "if there are longer samples, raise it%s%s",
+                      longest ? ", up to " : "",
+                      longest ? arena_printf(im->arena, "%ld", longest) : "");
+}
+
+/* ---- optimizer and schedule ---- */
+
+static const struct optimizer {
+    const char *component, *here;
+    const char *decay; /* where weight_decay is not given */
+} optimizers[] = {
+    { "AdamW", "adamw_torch", "0.01" },
+    { "AdamW8bit", "adamw_8bit", "0.01" },
+    { "PagedAdamW", "paged_adamw_32bit", "0.01" },
+    { "PagedAdamW8bit", "paged_adamw_8bit", "0.01" },
+    { "CPUOffloadOptimizer", "adamw_torch", "0.01" },
+    { "SGD", "sgd", "0.0" },
+};
+
+static const struct optimizer *optimizer_of(const char *name)
+{
+    for (size_t i = 0; i < TS_COUNT(optimizers); i++)
+        if (strcmp(optimizers[i].component, name) == 0)
+            return &optimizers[i];
+    return NULL;
+}
+
+static void import_betas(struct importing *im)
+{
+    const struct entry *entry = import_find(im, "optimizer.betas");
+    const struct node *list = entry ? node_value(entry->value) : NULL;
+
+    if (!list || list->kind != NODE_LIST || list->count != 2)
+        return;
+    import_set(im, "adam_beta1", import_text(im, list->items[0]), NULL);
+    import_set(im, "adam_beta2", import_text(im, list->items[1]), NULL);
+    import_took(im, "optimizer.betas", "adam_beta1");
+}
+
+static void import_optimizer(struct importing *im)
+{
+    const char *name = component(im, "optimizer");
+    const struct optimizer *known = optimizer_of(name);
+
+    if (known) {
+        import_set(im, "optim", known->here, NULL);
+        import_took(im, "optimizer._component_", "optim");
+    } else {
+        import_set(im, "optim", "adamw_torch",
+                   "another optimizer in torchtune: look below");
+        import_left(im, "optimizer._component_", IMPORT_DIFFERS,
+                    "%s is not done here, and AdamW wants a learning rate of its own",
+                    *name ? name : "no name");
+    }
+    import_betas(im);
+    if (!import_copy(im, "optimizer.weight_decay", "weight_decay", NULL))
+        import_preset(im, "weight_decay", known ? known->decay : "0.01",
+                      "PyTorch's preset, where nothing is said");
+    if (strcmp(import_said(im, "finetuning_type"), "full") == 0 &&
+        import_number(im, "optimizer.weight_decay", 0.01) > 0)
+        import_remark(
+            im, "weight_decay",
+            "norms and biases are left out of it here, and are not in torchtune");
+    import_left(im, "optimizer.fused", IMPORT_IDLE, "one kernel does it anyway");
+    if (!import_find(im, "optimizer.lr"))
+        import_preset(im, "learning_rate", "1e-3", "PyTorch's preset");
+}
+
+static void import_schedule(struct importing *im)
+{
+    const char *name = component(im, "lr_scheduler");
+    bool is_cosine = strcmp(name, "get_cosine_schedule_with_warmup") == 0;
+
+    if (is_cosine && import_number(im, "lr_scheduler.num_cycles", 0.5) == 0.5) {
+        import_set(im, "lr_scheduler_type", "cosine", NULL);
+        import_took(im, "lr_scheduler._component_", "lr_scheduler_type");
+        import_took(im, "lr_scheduler.num_cycles", "lr_scheduler_type");
+        import_copy(im, "lr_scheduler.num_warmup_steps", "warmup_steps", NULL);
+    } else if (*name) {
+        import_set(im, "lr_scheduler_type", "constant",
+                   "another schedule in torchtune: look below");
+        import_left(im, "lr_scheduler", IMPORT_DIFFERS, "%s is not done here", name);
+    } else {
+        import_set(im, "lr_scheduler_type", "constant", "no lr_scheduler in the file");
+    }
+}
+
+/* null: off; inf: only logged, as a job always does. */
+static void import_clipping(struct importing *im)
+{
+    double norm = import_number(im, "clip_grad_norm", 0);
+
+    if (norm > 0 && isfinite(norm)) {
+        import_copy(im, "clip_grad_norm", "max_grad_norm", NULL);
+        return;
+    }
+    import_set(im, "max_grad_norm", "0.0",
+               norm > 0 ? "inf in torchtune: the norm is logged, and not clipped"
+                        : "no clipping: clip_grad_norm is empty; a job clips to 1.0 if "
+                          "nothing is said");
+    import_took(im, "clip_grad_norm", "max_grad_norm");
+}
+
+static void import_steps(struct importing *im)
+{
+    double each = import_number(im, "max_steps_per_epoch", 0);
+    double epochs = import_number(im, "epochs", 1);
+
+    if (each > 0 && epochs > 0 && each * epochs < 1e12) {
+        import_set(
+            im, "max_steps", scalar_print(floor(each * epochs), im->arena),
+            arena_printf(im->arena,
+                         "max_steps_per_epoch %.0f in each of %.0f epochs; an epoch "
+                         "of fewer steps in torchtune ends with its data",
+                         each, epochs));
+        import_took(im, "max_steps_per_epoch", "max_steps");
+    }
+    import_left(im, "max_steps_per_epoch", IMPORT_IDLE, "empty");
+}
+
+/* ---- saving and evaluating ---- */
+
+static void import_saving(struct importing *im)
+{
+    if (import_number(im, "save_every_n_steps", 0) > 0) {
+        import_set(im, "save_strategy", "steps", NULL);
+        import_copy(im, "save_every_n_steps", "save_steps", NULL);
+    }
+    import_left(im, "save_every_n_steps", IMPORT_IDLE, "empty");
+    if (import_number(im, "save_every_n_epochs", 1) == 1)
+        import_took(im, "save_every_n_epochs", "save_strategy");
+    else
+        import_left(im, "save_every_n_epochs", IMPORT_DIFFERS,
+                    "a checkpoint is saved after each epoch");
+    if (import_is_true(im, "resume_from_checkpoint"))
+        import_copy(im, "resume_from_checkpoint", "resume_from_checkpoint",
+                    "from this program's checkpoints, not torchtune's");
+    import_left(im, "resume_from_checkpoint", IMPORT_IDLE, "off");
+}
+
+static void import_evaluation(struct importing *im)
+{
+    if (import_number(im, "run_val_every_n_steps", 0) > 0 &&
+        import_find(im, "dataset_val")) {
+        import_set(im, "eval_strategy", "steps", NULL);
+        import_copy(im, "run_val_every_n_steps", "eval_steps", NULL);
+        if (!import_copy(im, "batch_size_val", "per_device_eval_batch_size", NULL))
+            import_copy(im, "batch_size", "per_device_eval_batch_size", NULL);
+        return;
+    }
+    import_left(im, "run_val_every_n_steps", IMPORT_IDLE, "empty");
+    import_left(im, "batch_size_val", IMPORT_IDLE,
+                "no evaluation is asked for: run_val_every_n_steps is empty");
+    import_left(im, "dataset_val", IMPORT_IDLE,
+                "no evaluation is asked for: run_val_every_n_steps is empty");
+}
+
+static void import_order(struct importing *im)
+{
+    const struct entry *shuffle = import_find(im, "shuffle");
+
+    if (shuffle && !import_is_true(im, "shuffle")) {
+        import_set(im, "disable_shuffling", "true", "shuffle: false");
+        import_took(im, "shuffle", "disable_shuffling");
+    }
+    import_left(im, "shuffle", IMPORT_IDLE, "samples are shuffled anyway");
+    import_left(im, "seed", import_find(im, "seed") ? IMPORT_DIFFERS : IMPORT_IDLE,
+                "another one each run; a job has 42 if nothing is said");
+}
+
+static void import_several(struct importing *im)
+{
+    static const char *const marks[] = { "fsdp_cpu_offload", "custom_sharded_layers",
+                                         "tensor_parallel_dim", "data_parallel_shard_dim",
+                                         "fsdp" };
+
+    for (size_t i = 0; i < TS_COUNT(marks); i++)
+        if (import_written(im, marks[i])) {
+            import_remark(
+                im, "per_device_train_batch_size",
+                "on each GPU: with N of them write trainspool: {ranks: N}, and a "
+                "step has N times as many samples");
+            return;
+        }
+}
+
+bool import_torchtune(struct importing *im)
+{
+    if (!refuse_kinds(im))
+        return false;
+    import_model(im);
+    if (import_failed(im))
+        return false;
+    if (import_find(im, "teacher_checkpointer"))
+        import_teacher(im);
+    import_torchtune_data(im);
+    import_precision(im);
+    import_length(im);
+    if (import_failed(im))
+        return false;
+    import_optimizer(im);
+    import_schedule(im);
+    import_clipping(im);
+    import_steps(im);
+    import_saving(im);
+    import_evaluation(im);
+    if (import_find(im, "seed"))
+        import_copy(im, "seed", "seed", NULL);
+    import_order(im);
+    import_several(im);
+    import_copies(im, copies, TS_COUNT(copies));
+    for (size_t i = 0; i < TS_COUNT(presets); i++)
+        import_preset(im, presets[i].to, presets[i].from, presets[i].note);
+    import_groups(im, groups, TS_COUNT(groups));
+    return !import_failed(im);
+}
