@@ -130,6 +130,17 @@ static const struct command commands[] = {
       .takes = TAKES(OPTION_JSON),
       .help = "explain a rule of the findings; without RULE, list them",
       .run = cmd_explain },
+    { .name = "import",
+      .operands = "FILE",
+      .least = 1,
+      .most = 1,
+      .takes = TAKES(OPTION_JSON) | TAKES(OPTION_OUTPUT),
+      .help = "print a file of Axolotl or torchtune as a job",
+      .more = "What cannot be carried over is a comment at the end of the job, with its "
+              "reason.  Comments behind values go along, others do not.  The file itself "
+              "is left alone.  The exit status is 1 if it trains in a way not done here, 2 "
+              "if it is no file of these tools.",
+      .run = cmd_import },
     { .name = "schema",
       .operands = "",
       .help = "print the JSON Schema of a job, for editors",

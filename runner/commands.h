@@ -25,6 +25,7 @@ int cmd_cancel(const struct options *options);
 int cmd_retry(const struct options *options);
 int cmd_devices(const struct options *options);
 int cmd_explain(const struct options *options);
+int cmd_import(const struct options *options);
 int cmd_schema(const struct options *options);
 int cmd_completion(const struct options *options);
 

@@ -12,6 +12,7 @@ librunner_a_SOURCES += %D%/cmd_check.c
 librunner_a_SOURCES += %D%/cmd_completion.c
 librunner_a_SOURCES += %D%/cmd_devices.c
 librunner_a_SOURCES += %D%/cmd_explain.c
+librunner_a_SOURCES += %D%/cmd_import.c
 librunner_a_SOURCES += %D%/cmd_logs.c
 librunner_a_SOURCES += %D%/cmd_patch.c
 librunner_a_SOURCES += %D%/cmd_plan.c

@@ -27,6 +27,7 @@ enum option_id {
     OPTION_LINES,
     OPTION_RAW,
     OPTION_KNOWN,
+    OPTION_OUTPUT,
     OPTION_PROBE,
     OPTION_STEPS,
     OPTION_FROZEN,
@@ -76,7 +77,7 @@ struct options {
     const char *const *operands; /* NULL-ended, point into argv */
     size_t operand_count;
 
-    const char *device, *fail_on, *to, *color;
+    const char *device, *fail_on, *to, *color, *output;
     const char *const *set; /* NULL-ended; NULL: none */
     int64_t lock_fd, link_fd, lines; /* -1: not given */
     int64_t rank;

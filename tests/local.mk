@@ -187,6 +187,7 @@ script_tests += %D%/cli/crash.t
 script_tests += %D%/cli/cuda_code.t
 script_tests += %D%/cli/gpu.t
 script_tests += %D%/cli/hooks.t
+script_tests += %D%/cli/import.t
 script_tests += %D%/cli/manual.t
 script_tests += %D%/cli/broken.t
 script_tests += %D%/cli/samples.t

@@ -1,0 +1,70 @@
+#!/bin/sh
+# import: a file of another tool as a job, which check takes; statuses, files, JSON.
+. "${top_srcdir-.}/tests/cli/lib.sh"
+cd "$T" || exit 99
+
+cat >axolotl.yml <<'END'
+base_model: org/model
+load_in_4bit: true
+adapter: qlora
+lora_r: 32
+lora_alpha: 16
+lora_target_linear: true
+datasets:
+  - path: org/data
+    type: alpaca
+sequence_len: 2048   # enough for us
+micro_batch_size: 2
+batch_size: 16
+learning_rate: 2e-4
+wandb_project:
+END
+cp axolotl.yml was.yml
+
+ends "a file of Axolotl is imported" 0 "$trainspool" import axolotl.yml
+says "the model is carried over" '^model_name_or_path: org/model$'
+says "alpha is said, as a job would take twice the rank" '^lora_alpha: 16$'
+says "the batch of a step stays the same" '^gradient_accumulation_steps: 8  # batch_size 16'
+says "a comment behind a value goes along" '^cutoff_len: 2048  # enough for us$'
+says "what is not carried over is named" '^# not carried over: load_in_4bit (frozen'
+complains "and a person is told of it" '1 key could not be carried over'
+holds "the file is left alone" cmp axolotl.yml was.yml
+cp out job.yaml
+ends "check takes the job" 0 "$trainspool" check --device 'A100 80GB' job.yaml
+ends "on a card without bf16 too" 0 "$trainspool" check --device T4 job.yaml
+try "$trainspool" import -q axolotl.yml
+holds "with -q nothing is said" test ! -s "$T/err"
+
+ends "a job is written to a file" 0 "$trainspool" import -o made.yaml axolotl.yml
+says "and the next step is named" 'trainspool check made.yaml'
+holds "it is the same job" cmp made.yaml job.yaml
+echo mine >made.yaml
+ends "a file that is there is not overwritten" 2 "$trainspool" import --output made.yaml axolotl.yml
+complains "which is said" 'made.yaml is there already'
+holds "it is as it was" sh -c '[ "$(cat made.yaml)" = mine ]'
+ln -s nowhere.yaml link.yaml
+ends "nor is a link followed" 2 "$trainspool" import -o link.yaml axolotl.yml
+holds "nothing comes where it leads" test ! -e nowhere.yaml
+
+ends "the account is JSON" 0 "$trainspool" import --json axolotl.yml
+holds "by another's reader" sh -c 'is=$(jq -r ".keys[] | select(.key == \"load_in_4bit\") | .fate" <"$1"); [ "$is" = differs ]' - out
+holds "the job is in it" sh -c 'jq -r .text <out | cmp -s - job.yaml || { jq -rj .text <out | cmp - job.yaml; }'
+
+ends "a job is no file to import" 2 "$trainspool" import job.yaml
+complains "it says so, with the place" 'job.yaml:[0-9]*:1: this is a job already'
+echo "rl: dpo" >>was.yml
+ends "training on preferences is refused" 1 "$trainspool" import was.yml
+complains "with place and reason" 'was.yml:15:5: rl: training on preferences'
+holds "nothing is printed" test ! -s "$T/out"
+ends "a refusal is JSON too" 1 "$trainspool" import --json was.yml
+says "with the error" '"error":"rl: training on preferences'
+echo "tasks: [mmlu]
+model: {_component_: torchtune.models.llama2.llama2_7b}" >eval.yaml
+ends "what trains nothing is refused" 2 "$trainspool" import eval.yaml
+ends "a file that is not there" 2 "$trainspool" import nowhere.yml
+ends "a folder" 2 "$trainspool" import .
+printf 'base_model: [\n' >broken.yml
+ends "what is no YAML" 2 "$trainspool" import broken.yml
+complains "has a place" 'broken.yml:[0-9]*:[0-9]*: '
+ends "a file is wanted" 2 "$trainspool" import
+plan
