@@ -93,6 +93,34 @@ static const struct rule rows[] = {
           "only, "
           "all paths must lie below them. `~` is a shell's word and is not expanded.",
       .source = "a job in a watched folder may come from somebody else" },
+    { .id = "TS711",
+      .title = "a tracker that nothing is sent to",
+      .severity = SEVERITY_INFO,
+      .run = rule_trackers,
+      .explain =
+          "report_to: wandb, use_swanlab and their like send metrics over the network; "
+          "trainspool sends nothing anywhere. All there is lies beside the job: "
+          "metrics.jsonl with one object a logged step, event files that TensorBoard "
+          "reads, and report.html with the curves. `wandb sync` and the others can take "
+          "in the event files afterwards.\n\n"
+          "An external job's script does what report_to says, so there only a misspelt "
+          "tracker is told.",
+      .source = "transformers integrations/integration_utils.py; LLaMA-Factory "
+                "finetuning_args.py: SwanLabArguments" },
+    { .id = "TS712",
+      .title = "keys of a method that the job does not use",
+      .severity = SEVERITY_INFO,
+      .run = rule_idle_method,
+      .explain =
+          "lora_rank in a full fine-tune, freeze_trainable_layers under LoRA, kd_ratio "
+          "without stage: distill: they are read and change nothing. Mostly a job was "
+          "copied and its finetuning_type changed, or the key was meant and "
+          "finetuning_type "
+          "forgotten: its preset is lora, as in LLaMA-Factory. One remark for each "
+          "method; take the lines out, or write the method they belong to.\n\n"
+          "adapter_name_or_path without LoRA is an error, as the adapter would be passed "
+          "over: merge it into the model first, or train with lora.",
+      .source = "LLaMA-Factory finetuning_args.py, parser.py: _verify_model_args" },
     { .id = "TS713",
       .title = "a model folder or a data file is not there",
       .severity = SEVERITY_WARNING,

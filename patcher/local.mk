@@ -50,6 +50,7 @@ libpatcher_a_SOURCES += %D%/rules_file.c
 libpatcher_a_SOURCES += %D%/rules_launch.c
 libpatcher_a_SOURCES += %D%/rules_limits.c
 libpatcher_a_SOURCES += %D%/rules_memory.c
+libpatcher_a_SOURCES += %D%/rules_methods.c
 libpatcher_a_SOURCES += %D%/rules_names.c
 libpatcher_a_SOURCES += %D%/rules_pairs.c
 libpatcher_a_SOURCES += %D%/rules_parts.c %D%/rules_parts.h

@@ -73,6 +73,8 @@ void rule_script(struct rule_context *context);          /* TS613 */
 void rule_wanted_device(struct rule_context *context);   /* TS705 */
 void rule_later(struct rule_context *context);           /* TS707 */
 void rule_paths(struct rule_context *context);           /* TS710 */
+void rule_trackers(struct rule_context *context);        /* TS711 */
+void rule_idle_method(struct rule_context *context);     /* TS712 */
 void rule_missing(struct rule_context *context);         /* TS713 */
 void rule_versions(struct rule_context *context);        /* TS702-704, TS713, TS809 */
 /* Of external jobs. */

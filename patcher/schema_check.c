@@ -390,11 +390,11 @@ static void check_idle(struct check *check, const struct key *key,
 
     if (check->external)
         check_value(check, key, entry);
-    else if (value_is_off(key, entry->value, check->arena) || key->rule)
+    else if (value_is_off(key, entry->value, check->arena))
         return;
     else if (value.state == VALUE_WRONG || value.state == VALUE_OUTSIDE)
         check_type(check, key, entry, &value);
-    else
+    else if (!key->rule)
         note_idle(check, key, entry);
 }
 

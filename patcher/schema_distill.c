@@ -8,12 +8,13 @@
 #include "patcher/schema_rows.h"
 
 static const struct key rows[] = {
-    TS_IDLE("teacher_model_name_or_path", KEY_PATH, NULL,
+    TS_TOLD("teacher_model_name_or_path", "TS712", KEY_PATH, NULL,
             "folder of the teacher, frozen; may be float16 or bfloat16"),
-    TS_IDLE("teacher_adapter_name_or_path", KEY_PATH, NULL, "adapter of the teacher"),
-    TS_IDLE("kd_ratio", KEY_REAL, "0.5", "share of the teacher in the loss"),
-    TS_IDLE("kd_temperature", KEY_REAL, "1.0", "temperature of both"),
-    TS_IDLE("kd_beta", KEY_REAL, "0.0", "0 forward KL, 1 reverse, between: JSD"),
-    TS_IDLE("kd_topk", KEY_INT, NULL, "logits of the teacher that are kept"),
+    TS_TOLD("teacher_adapter_name_or_path", "TS712", KEY_PATH, NULL,
+            "adapter of the teacher"),
+    TS_TOLD("kd_ratio", "TS712", KEY_REAL, "0.5", "share of the teacher in the loss"),
+    TS_TOLD("kd_temperature", "TS712", KEY_REAL, "1.0", "temperature of both"),
+    TS_TOLD("kd_beta", "TS712", KEY_REAL, "0.0", "0 forward KL, 1 reverse, between: JSD"),
+    TS_TOLD("kd_topk", "TS712", KEY_INT, NULL, "logits of the teacher that are kept"),
 };
 const struct keys schema_distill_keys = { "Distillation", rows, TS_COUNT(rows) };

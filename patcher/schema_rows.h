@@ -25,12 +25,12 @@
         .name = key, .type = kind, .use = KEY_IGNORED, .preset = value, .help = what \
     }
 /* The same, told by a rule of its own. */
-#define TS_GONE(key, id, kind, value, what)                                         \
+#define TS_TOLD(key, id, kind, value, what)                                         \
     {                                                                               \
         .name = key, .type = kind, .use = KEY_IGNORED, .preset = value, .rule = id, \
         .help = what                                                                \
     }
-#define TS_GONE_OF(key, id, words, value, what)                             \
+#define TS_TOLD_OF(key, id, words, value, what)                             \
     {                                                                       \
         .name = key, .type = KEY_ENUM, .use = KEY_IGNORED, .values = words, \
         .preset = value, .rule = id, .help = what                           \

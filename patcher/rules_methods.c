@@ -1,0 +1,212 @@
+/* patcher/rules_methods.c - keys of a method that the job does not use, and of trackers
+ * that nothing is sent to. */
+#include "config.h"
+
+#include "patcher/rules_parts.h"
+
+#include "base/size.h"
+#include "patcher/scalar.h"
+#include "patcher/schema.h"
+#include "patcher/schema_value.h"
+
+#include <string.h>
+
+/* ---- TS712 ---- */
+
+#define GROUP_KEYS 8
+
+static const struct group {
+    const char *needs; /* "finetuning_type: lora" */
+    const char *key;   /* that says otherwise */
+    enum method method;
+    bool of_stage; /* it is the stage that matters */
+    const char *keys[GROUP_KEYS];
+} groups[] = {
+    { .needs = "finetuning_type: lora",
+      .key = "finetuning_type",
+      .method = METHOD_LORA,
+      .keys = { "lora_rank", "lora_alpha", "lora_dropout", "lora_target",
+                "additional_target", "use_rslora", "loraplus_lr_ratio",
+                "create_new_adapter" } },
+    { .needs = "finetuning_type: freeze",
+      .key = "finetuning_type",
+      .method = METHOD_FREEZE,
+      .keys = { "freeze_trainable_layers", "freeze_trainable_modules" } },
+    { .needs = "stage: distill",
+      .key = "stage",
+      .of_stage = true,
+      .keys = { "teacher_model_name_or_path", "teacher_adapter_name_or_path", "kd_ratio",
+                "kd_temperature", "kd_beta", "kd_topk" } },
+};
+
+static bool is_used(const struct rule_context *context, const struct group *group)
+{
+    const struct plan *plan = context->plan;
+
+    return group->of_stage ? plan->stage == STAGE_DISTILL : plan->method == group->method;
+}
+
+/* Given, and neither empty nor false. */
+static const struct entry *find_given(const struct rule_context *context, const char *key)
+{
+    const struct entry *entry = rule_entry(context, key);
+    bool on = true;
+
+    return entry && (scalar_bool(entry->value, &on) == SCALAR_WRONG || on) ? entry : NULL;
+}
+
+/* What another method is chosen by: the line, or the preset. */
+static const char *chosen(const struct rule_context *context, const char *key)
+{
+    const struct entry *entry = rule_entry(context, key);
+
+    return entry ? node_value(entry->value)->text : schema_find(key)->preset;
+}
+
+static void tell_group(struct rule_context *context, const struct group *group)
+{
+    const struct proposal to = rule_proposal(context);
+    const struct entry *first = NULL;
+    const char *names = "";
+    size_t count = 0;
+
+    for (size_t i = 0; i < GROUP_KEYS && group->keys[i]; i++) {
+        const struct entry *entry = find_given(context, group->keys[i]);
+
+        if (!entry)
+            continue;
+        names = arena_printf(context->arena, "%s%s%s", names, count++ ? ", " : "",
+                             group->keys[i]);
+        if (!first || entry->key->at.byte < first->key->at.byte)
+            first = entry;
+    }
+    if (!first)
+        return;
+    propose_key_remark(&to,
+                       &(struct finding) { .rule = "TS712",
+                                           .severity = SEVERITY_INFO,
+                                           .message = arena_printf(
+                                               context->arena,
+                                               "%s %s to %s and %s no effect with %s: %s",
+                                               names, count == 1 ? "belongs" : "belong",
+                                               group->needs, count == 1 ? "has" : "have",
+                                               group->key, chosen(context, group->key)) },
+                       first);
+}
+
+/* Known words only: what else stands there is told by the schema. */
+static bool is_known(const struct rule_context *context, const char *key)
+{
+    const struct entry *entry = rule_entry(context, key);
+    struct value value;
+
+    if (!entry)
+        return true;
+    value = value_read(schema_find(key), entry->value, context->arena);
+    return value.state == VALUE_GOOD || value.state == VALUE_LATER;
+}
+
+void rule_idle_method(struct rule_context *context)
+{
+    for (size_t i = 0; i < TS_COUNT(groups); i++)
+        if (!is_used(context, &groups[i]) && is_known(context, groups[i].key))
+            tell_group(context, &groups[i]);
+    if (context->plan->method != METHOD_LORA && is_known(context, "finetuning_type") &&
+        rule_entry(context, "adapter_name_or_path"))
+        rule_tell(context,
+                  &(struct finding) {
+                      .rule = "TS712",
+                      .severity = SEVERITY_ERROR,
+                      .message = arena_printf(context->arena,
+                                              "an adapter is started from with "
+                                              "finetuning_type: lora only, not with %s",
+                                              chosen(context, "finetuning_type")) },
+                  "adapter_name_or_path");
+}
+
+/* ---- TS711 ---- */
+
+/* transformers/integrations/integration_utils.py */
+static const char *const trackers[] = {
+    "all",     "azure_ml", "clearml", "codecarbon", "comet_ml", "dagshub",
+    "dvclive", "flyte",    "mlflow",  "neptune",    "none",     "tensorboard",
+    "trackio", "swanlab",  "wandb",   NULL,
+};
+static const struct key tracker = { .name = "report_to",
+                                    .type = KEY_ENUM,
+                                    .values = trackers };
+
+/* Always written here, or no tracker at all. */
+static bool is_local(const char *name)
+{
+    return strcmp(name, "none") == 0 || strcmp(name, "tensorboard") == 0 || *name == 0;
+}
+
+static bool is_tracker(const char *name)
+{
+    for (size_t i = 0; trackers[i]; i++)
+        if (strcmp(trackers[i], name) == 0)
+            return true;
+    return false;
+}
+
+static void misspelt(struct rule_context *context, const char *name, const char *near)
+{
+    rule_tell(context,
+              &(struct finding) {
+                  .rule = "TS705",
+                  .severity = context->plan->external ? SEVERITY_ERROR : SEVERITY_WARNING,
+                  .message = arena_printf(context->arena,
+                                          "report_to: %s is no tracker; did you mean %s?",
+                                          name, near) },
+              "report_to");
+}
+
+/* The trackers named, but for local ones; those misspelt are told. */
+static const char *find_trackers(struct rule_context *context, const struct entry *entry)
+{
+    struct value value =
+        value_read(schema_find("report_to"), entry->value, context->arena);
+    const char *at = value.state == VALUE_GOOD ? value.text : "", *names = "";
+
+    while (*at) {
+        size_t len = strcspn(at, ", ");
+        const char *name = arena_copy(context->arena, at, len);
+        const char *near = is_tracker(name) ? NULL : value_nearest(&tracker, name);
+
+        if (near)
+            misspelt(context, name, near);
+        else if (!is_local(name))
+            names =
+                arena_printf(context->arena, "%s%s%s", names, *names ? ", " : "", name);
+        at += len + strspn(at + len, ", ");
+    }
+    return names;
+}
+
+static void untracked(struct rule_context *context, const char *key, const char *whom)
+{
+    rule_tell(context,
+              &(struct finding) {
+                  .rule = "TS711",
+                  .severity = SEVERITY_INFO,
+                  .message = arena_printf(
+                      context->arena,
+                      "nothing is sent to %s: metrics stay on this machine", whom),
+                  .note = "beside the job: metrics.jsonl, event files of TensorBoard, "
+                          "report.html" },
+              key);
+}
+
+void rule_trackers(struct rule_context *context)
+{
+    const struct entry *entry = rule_entry(context, "report_to");
+    const char *names = entry ? find_trackers(context, entry) : "";
+
+    if (context->plan->external)
+        return;
+    if (*names)
+        untracked(context, "report_to", strcmp(names, "all") == 0 ? "trackers" : names);
+    if (rule_is_true(context, "use_swanlab"))
+        untracked(context, "use_swanlab", "swanlab");
+}
