@@ -104,13 +104,19 @@ static const struct rule rows[] = {
       .title = "yes, no, on, off, 1_000, 017, 12:30: readers of YAML differ",
       .severity = SEVERITY_WARNING,
       .apply = APPLY_SAFE,
+      .run = rule_texts,
       .explain =
           "YAML 1.1 takes yes and off for booleans, 017 for 15 and 12:30 for 750; "
           "YAML 1.2 takes them for texts, or for 17. Python's PyYAML is of the first "
           "kind, "
           "so that is how they are read here.\n\n"
           "Words are rewritten as true or false, which mean the same everywhere. Numbers "
-          "are left to you.",
+          "are left to you.\n\n"
+          "The other way round, `eval_strategy: no` is the text no here, as the key wants "
+          "one, and the boolean false for a program that reads the job with PyYAML or "
+          "OmegaConf: TrainingArguments stops there, `False is not a valid "
+          "IntervalStrategy`. In a job of another program such a text is put in "
+          "quotes; where it is none of the key's own words, with --unsafe.",
       .source = "yaml.org/type/bool.html, int.html; PyYAML, tried" },
     { .id = "TS013",
       .title = "a number that PyYAML takes for a text",

@@ -3,6 +3,7 @@
 
 #include "patcher/rules_parts.h"
 
+#include "patcher/scalar.h"
 #include "patcher/schema.h"
 
 #include <string.h>
@@ -59,5 +60,72 @@ void rule_exponents(struct rule_context *context)
                                         key->name, value->text),
                 .note = "the same number" },
             entry, full);
+    }
+}
+
+/* ---- TS012: texts that another reader of YAML takes for something else ---- */
+
+/* PyYAML's booleans (yaml/resolver.py): y and n are none. */
+static bool is_word(const char *text)
+{
+    static const char *const words[] = { "yes", "no", "on", "off", "true", "false" };
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strcasecmp(text, words[i]) == 0)
+            return true;
+    return false;
+}
+
+/* One of the key's own words: there is no doubt what is meant. */
+static bool is_own(const struct key *key, const char *text)
+{
+    for (size_t i = 0; key->values && key->values[i]; i++)
+        if (strcmp(key->values[i], text) == 0)
+            return true;
+    return false;
+}
+
+static void check_text(struct rule_context *context, const struct key *key,
+                       const struct entry *entry)
+{
+    const struct proposal to = rule_proposal(context);
+    const char *text = entry->value->text;
+    bool word = is_word(text);
+    double number;
+
+    if (!word && scalar_number(entry->value, &number) == SCALAR_WRONG)
+        return;
+    propose_value(
+        &to,
+        &(struct finding) {
+            .rule = "TS012",
+            .severity = SEVERITY_WARNING,
+            .apply = is_own(key, text) ? APPLY_SAFE : APPLY_UNSAFE,
+            .message = arena_printf(context->arena,
+                                    "%s: %s is a %s for PyYAML, and the key "
+                                    "wants a text",
+                                    key->name, text, word ? "boolean" : "number"),
+            .note = "in quotes it is one for every reader" },
+        entry, arena_printf(context->arena, "\"%s\"", text));
+}
+
+/* Here the key decides (scalar.h); a program that reads the job by itself asks YAML. */
+void rule_texts(struct rule_context *context)
+{
+    const struct node *root = context->document->root;
+
+    if (!context->plan->external)
+        return;
+    for (size_t i = 0; i < root->count; i++) {
+        const struct entry *entry = &root->entries[i];
+        const struct key *key =
+            entry->key->kind == NODE_SCALAR ? schema_find(entry->key->text) : NULL;
+
+        if (key && key->use == KEY_RENAMED)
+            key = schema_find(key->now);
+        if (key && (key->type == KEY_TEXT || key->type == KEY_ENUM) &&
+            entry->value->kind == NODE_SCALAR && entry->value->style == STYLE_PLAIN &&
+            !entry->value->tag && !node_is_null(entry->value))
+            check_text(context, key, entry);
     }
 }

@@ -78,6 +78,7 @@ void rule_idle_method(struct rule_context *context);     /* TS712 */
 void rule_missing(struct rule_context *context);         /* TS713 */
 void rule_versions(struct rule_context *context);        /* TS702-704, TS713, TS809 */
 /* Of external jobs. */
+void rule_texts(struct rule_context *context);              /* TS012 */
 void rule_hidden_precision(struct rule_context *context);   /* TS124 */
 void rule_mean_of_means(struct rule_context *context);      /* TS309 */
 void rule_no_input_gradients(struct rule_context *context); /* TS312 */
