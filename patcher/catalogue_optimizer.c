@@ -26,7 +26,9 @@ static const struct rule rows[] = {
           "this avoids nothing. Without clipping one bad batch moves the weights as far "
           "as "
           "it likes. grad_norm is logged here either way, so you can see what clipping "
-          "would do.",
+          "would do; the Trainer of another program logs it only where it clips. With a "
+          "fused AdamW or DeepSpeed, which unscale by themselves, nothing is said here "
+          "(TS408).",
       .source = "torch/amp/grad_scaler.py: step" },
     { .id = "TS403",
       .title = "max_grad_norm is negative",

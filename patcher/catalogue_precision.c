@@ -96,7 +96,11 @@ static const struct rule rows[] = {
           "does not move at all, and its second moment underflows.\n\n"
           "With lora the base model may stay in float16 (TS106). Native runs keep "
           "trained "
-          "weights in float32 whatever the file says; the edit makes the file say so.",
+          "weights in float32 whatever the file says; the edit makes the file say so.\n\n"
+          "In a job of another program it decides whether the job runs. LLaMA-Factory "
+          "makes trained weights float32 by itself, and DeepSpeed keeps float32 copies, "
+          "so neither is told; for FSDP see TS806, for adapters of an older PEFT TS801, "
+          "and for a fused AdamW without clipping, where nothing raises, TS408.",
       .source = SCALER_SOURCE },
     { .id = "TS106",
       .title = "a float16 base under LoRA",
@@ -118,9 +122,12 @@ static const struct rule rows[] = {
       .explain =
           "Since version 5, from_pretrained takes the format of the files where none is "
           "given. A float16 checkpoint, such as opt-125m, then has float16 weights to "
-          "train, and an old script fails as in TS105 without having changed. Looked at "
-          "for target: external with `versions: {transformers: 5...}` only.",
-      .source = "transformers PR #42805" },
+          "train, and an old script fails as in TS105 without having changed.\n\n"
+          "Where the job has a line model_dtype, the script is taken to read it, and it "
+          "becomes float32; else the call is for you to change: dtype=torch.float32. It "
+          "costs 2 bytes more a trained weight. Looked at where the installed version is "
+          "known to be 5 or later (trainspool.env or trainspool.versions).",
+      .source = "transformers PR #42805; modeling_utils.py, v5.0.0rc1" },
     { .id = "TS108",
       .title = "float16 weights trained without a loss scale",
       .severity = SEVERITY_ERROR,
@@ -203,7 +210,7 @@ static const struct rule rows[] = {
           "loss scale on older cards with tensor cores, float32 elsewhere. The file "
           "stays "
           "as it is, so that it can go to another machine; `plan` and the run's manifest "
-          "say what was chosen.",
+          "say what was chosen. In a job of another program the script decides.",
       .source = "precision/policy.c" },
     { .id = "TS119",
       .title = "Axolotl's words for half training",

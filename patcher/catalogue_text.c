@@ -128,8 +128,9 @@ static const struct rule rows[] = {
           "For PyYAML `2e-5` and `1.0e4` are texts: it wants a point and a signed "
           "exponent. The text then fails deep in the optimizer. For target: external the "
           "number is written out, 2.0e-5; here both are the same number, and nothing is "
-          "changed.",
-      .source = "LLaMA-Factory#4149, #4014; trl#1450" },
+          "changed. LLaMA-Factory reads by OmegaConf from 0.9.3 on, which takes them for "
+          "numbers: where that version is known, nothing is said.",
+      .source = "LLaMA-Factory#4149, #4014; its hparams/parser.py, v0.9.3; trl#1450" },
     { .id = "TS014",
       .title = "a number or a boolean in quotes",
       .severity = SEVERITY_INFO,

@@ -180,8 +180,11 @@ static void say(const struct view *view, struct precision *out)
                  "; trained weights would be float16 (%s), at which the scaler stops",
                  view->by_train);
     else
-        snprintf(out->message + len, room, "; trained weights %s: %s",
-                 name_of(out->trainable), view->by_train);
+        snprintf(out->message + len, room, "; trained weights %s: %s%s",
+                 name_of(out->trainable), view->by_train,
+                 rule_is_on(view->context, "quantization_bit")
+                     ? "; the base model is stored in the bits of quantization_bit"
+                     : "");
 }
 
 static const char *program(const struct view *view)
