@@ -48,13 +48,24 @@ static const struct rule rows[] = {
       .title = "another tool's file, or another tool's word",
       .severity = SEVERITY_ERROR,
       .explain =
-          "Axolotl, torchtune, LLaMA-Factory v1 and Accelerate use the same words for "
-          "other things. batch_size is the total of a step in Axolotl and that of one "
-          "device in torchtune; an empty max_grad_norm is 1.0 in Axolotl and off in "
-          "LLaMA-Factory. So nothing is guessed: `trainspool import` prints an Axolotl "
-          "or "
-          "torchtune file as a job, with what could not be carried over as comments.",
-      .source = "axolotl schemas/config.py; torchtune recipes; docs/precision.md" },
+          "Other tools use the same words for other things. batch_size is the total of a "
+          "step in Axolotl and that of one device in torchtune; an empty max_grad_norm "
+          "is "
+          "1.0 in Axolotl and off in LLaMA-Factory. So nothing is guessed.\n\n"
+          "A whole file of Axolotl, torchtune, LLaMA-Factory v1, Accelerate, DeepSpeed, "
+          "TRL, "
+          "ms-swift or LitGPT is known by keys that only it has, and told once, without "
+          "a "
+          "list of its keys: `trainspool import` prints those of Axolotl and torchtune "
+          "as "
+          "jobs, with what could not be carried over as comments, and one for TRL's "
+          "scripts "
+          "is checked as it is with `trainspool: {target: external}`. A job with another "
+          "tool's word in it stays a job: each such word is told with its place, and "
+          "with "
+          "the name it has here where there is one.",
+      .source = "axolotl schemas/config.py; torchtune recipes; trl scripts/utils.py; "
+                "DeepSpeed runtime/config.py; docs/precision.md" },
     { .id = "TS707",
       .title = "a known key that is not done here",
       .severity = SEVERITY_ERROR,

@@ -10,10 +10,15 @@ enum dialect {
     DIALECT_TORCHTUNE,
     DIALECT_V1,         /* LLaMA-Factory v1: nested */
     DIALECT_ACCELERATE, /* a launcher's settings */
-    DIALECT_NONE        /* not one key of a job */
+    DIALECT_DEEPSPEED,  /* an engine's settings */
+    DIALECT_TRL,        /* arguments of TRL's scripts, the alignment handbook's recipes */
+    DIALECT_SWIFT,
+    DIALECT_LITGPT,
+    DIALECT_OTHER, /* mostly keys of no job: of a tool that is not known */
+    DIALECT_NONE   /* not one key of a job */
 };
 
-/* *marker: the key that tells, or NULL.  The document has a root. */
+/* *marker: the key that tells, of a job too; or NULL.  The document has a root. */
 enum dialect dialect_find(const struct document *document, const struct entry **marker);
 /* A sentence for a file that is no job, naming the key that told. */
 const char *dialect_sentence(enum dialect dialect, const struct entry *marker,

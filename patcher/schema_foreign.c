@@ -11,6 +11,9 @@
         .help = "of another tool"                                        \
     }
 
+/* An argument of TRL's scripts that means nothing here. */
+#define TRL(key) TS_FOREIGN(key, "TRL", NULL, "nothing here takes it")
+
 static const struct key rows[] = {
     TS_FOREIGN("batch_size", "Axolotl and torchtune", NULL,
                "Axolotl means the total of a step by it, torchtune that of one device; "
@@ -66,6 +69,39 @@ static const struct key rows[] = {
     TS_FOREIGN("wandb_name", "Axolotl", "run_name", NULL),
     TS_FOREIGN("wandb_watch", "Axolotl", NULL, "metrics stay on this machine"),
     TS_FOREIGN("wandb_log_model", "Axolotl", NULL, "metrics stay on this machine"),
+    TRL("dataset_mixture"),
+    TRL("dataset_mixer"),
+    TRL("dataset_config"),
+    TRL("dataset_train_split"),
+    TRL("dataset_test_split"),
+    TRL("dataset_streaming"),
+    TRL("test_split_size"),
+    TRL("lora_target_parameters"),
+    TRL("lora_task_type"),
+    TRL("bnb_4bit_quant_type"),
+    TRL("bnb_4bit_quant_storage"),
+    TRL("use_bnb_nested_quant"),
+    TRL("model_init_kwargs"),
+    TRL("router_aux_loss_coef"),
+    TRL("chat_template_path"),
+    TRL("dataset_text_field"),
+    TRL("dataset_kwargs"),
+    TRL("eos_token"),
+    TRL("pad_token"),
+    TRL("truncation_mode"),
+    TRL("shuffle_dataset"),
+    TRL("packing_strategy"),
+    TRL("padding_free"),
+    TRL("pad_to_multiple_of"),
+    TRL("eval_packing"),
+    TRL("completion_only_loss"),
+    TRL("assistant_only_loss"),
+    TRL("loss_type"),
+    TRL("ignore_bias_buffers"),
+    TRL("beta"),
+    TRL("max_prompt_length"),
+    TRL("max_completion_length"),
+    TRL("reward_funcs"),
     TELLS("load_in_8bit", "TS611", "Axolotl and TRL", "quantization_bit",
           "it would be quantization_bit: 8"),
     TELLS("load_in_4bit", "TS611", "Axolotl and TRL", "quantization_bit",

@@ -113,6 +113,7 @@ unit_tests += %D%/unit/test_vocabulary
 # patcher
 unit_tests += %D%/unit/test_backup
 unit_tests += %D%/unit/test_corpus
+unit_tests += %D%/unit/test_dialect
 unit_tests += %D%/unit/test_diff
 unit_tests += %D%/unit/test_document
 unit_tests += %D%/unit/test_edits
