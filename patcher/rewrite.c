@@ -269,6 +269,8 @@ enum rewrite_fault rewrite_value(const struct rewrite *rewrite, const struct ent
         entry->value->at.column <= entry->key->at.column)
         span.now = arena_printf(rewrite->arena, "  %s", span.now);
     keep_column(rewrite, &span);
+    if (rewrite->document->data[end_of(entry->value)] == '#')
+        span.now = arena_printf(rewrite->arena, "%s ", span.now); /* `[]# comment` */
     span.label =
         strcmp(span.now, value) != 0 ? arena_strdup(rewrite->arena, value) : NULL;
     span.now = arena_strdup(rewrite->arena, span.now);

@@ -123,6 +123,7 @@ static void test_rewrite_value_keeps_quotes_and_comments(void **state)
         { "a: ${b}\n", "a", "x", NULL, REWRITE_INTERPOLATION },
         { "a: 1\n \t\nz: 2\n", "a", "x", "a: x\n \t\nz: 2\n", 0 },
         { "a: 1\n \t\nz: 2\n", "a", "[x]", NULL, REWRITE_SHAPE },
+        { "a: []# c\n", "a", "x", "a: x # c\n", 0 },
         { "a: 1\na: 2\n", "a", "x", NULL, REWRITE_TWICE },
         { "a: 1\n\"a\": 2\n", "a", "x", NULL, REWRITE_TWICE },
     };
