@@ -17,7 +17,7 @@ struct setting {
     bool in_block;
 };
 
-/* Is it one value, that stands on all of these bytes? */
+/* Is it one value, that stands on all of these bytes?  Not the begin of a block. */
 static const struct node *read_value(const char *value, struct arena *arena)
 {
     const char *line = arena_printf(arena, "k: %s\n", value);
@@ -27,7 +27,9 @@ static const struct node *read_value(const char *value, struct arena *arena)
     document_read(line, strlen(line), arena, &document);
     entry = document_find(&document, "k");
     return entry && document.root->count == 1 && document.remark_count == 0 &&
-                   entry->value->bytes == strlen(value)
+                   entry->value->bytes == strlen(value) &&
+                   entry->value->style != STYLE_LITERAL &&
+                   entry->value->style != STYLE_FOLDED
                ? entry->value
                : NULL;
 }

@@ -12,6 +12,8 @@ static void test_setting_replaces_or_adds(void **state)
     static const struct {
         const char *text, *set, *wanted;
     } cases[] = {
+        { "seed: 1\nstage: sft\n", "output_dir=|",
+          "seed: 1\nstage: sft\noutput_dir: '|'\n" },
         { "seed: 1 # c\n", "seed=2", "seed: 2 # c\n" },
         { "stage: sft\n", "seed=2", "stage: sft\nseed: 2\n" },
         { "stage: sft\n", "run_name=a: b", "stage: sft\nrun_name: 'a: b'\n" },
