@@ -130,6 +130,7 @@ unit_tests += %D%/unit/test_nearest
 unit_tests += %D%/unit/test_patch_cases
 unit_tests += %D%/unit/test_patcher
 unit_tests += %D%/unit/test_place
+unit_tests += %D%/unit/test_properties
 unit_tests += %D%/unit/test_pyyaml
 unit_tests += %D%/unit/test_redact
 unit_tests += %D%/unit/test_remedy
@@ -217,6 +218,7 @@ EXTRA_DIST += %D%/gpu/run.sh
 # what unit tests share
 EXTRA_DIST += %D%/unit/corpus.h
 EXTRA_DIST += %D%/unit/pyyaml_marks.py
+EXTRA_DIST += %D%/unit/pyyaml_same.py
 EXTRA_DIST += %D%/unit/training.h
 EXTRA_DIST += %D%/unit/unit.h
 EXTRA_DIST += %D%/unit/unit_cuda.h
