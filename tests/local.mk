@@ -217,6 +217,7 @@ EXTRA_DIST += %D%/gpu/run.sh
 
 # what unit tests share
 EXTRA_DIST += %D%/unit/corpus.h
+EXTRA_DIST += %D%/unit/pyyaml_differs.py
 EXTRA_DIST += %D%/unit/pyyaml_marks.py
 EXTRA_DIST += %D%/unit/pyyaml_same.py
 EXTRA_DIST += %D%/unit/training.h

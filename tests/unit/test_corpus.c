@@ -7,10 +7,12 @@
 #include <dirent.h>
 
 #include "base/size.h"
+#include "base/spawn.h"
 #include "precision/device.h"
 #include "tests/unit/unit.h"
 
-#define FILES_MAX 2000
+#define FILES_MAX  2000
+#define TIMEOUT_MS (60 * 1000)
 
 struct corpus {
     char *paths[FILES_MAX];
@@ -200,28 +202,113 @@ static const char *find_line(const struct text *text, const char *line)
     return NULL;
 }
 
-/* bf16: true becomes false, and a line fp16: true stands behind it; nothing else. */
-static void check_mended(const char *path, const struct text *text, const char *line)
+/* ---- bf16 on compute capability 7.5 ---- */
+
+/* What is mended, and what a reader of both files is to find. */
+struct mending {
+    char *argv[2 + 2 * FILES_MAX + 1]; /* python3, the script, pairs of files; NULL */
+    size_t count, attention;
+    struct text wanted; /* of the script */
+};
+
+static void take_line(struct text *text, const char *line, const char *now)
 {
-    size_t before = (size_t)(line - text->data), rest;
+    const char *at = find_line(text, line);
+    size_t before = (size_t)(at - text->data);
+    struct text changed;
+
+    text_init(&changed, 0);
+    text_add(&changed, text->data, before);
+    text_adds(&changed, now);
+    text_adds(&changed, at + strlen(line));
+    text_reset(text);
+    text_add(text, changed.data, changed.len);
+    text_clear(&changed);
+}
+
+/* bf16: true becomes false, and a line fp16: true stands behind it; where FlashAttention
+ * 2 is asked for, auto stands in its place; nothing else. */
+static void want_edits(const struct text *text, bool fa2, struct text *wanted)
+{
+    text_init(wanted, 0);
+    text_add(wanted, text->data, text->len);
+    take_line(wanted, "bf16: true", "bf16: false\nfp16: true");
+    if (fa2)
+        take_line(wanted, "flash_attn: fa2", "flash_attn: auto");
+}
+
+static void check_rules(const struct patch *patch, bool fa2)
+{
+    size_t bf16 = 0, attention = 0;
+
+    for (size_t i = 0; i < patch->findings.count; i++) {
+        const struct finding *finding = &patch->findings.list[i];
+        bool is_bf16 = strcmp(finding->rule, "TS102") == 0;
+
+        if (!finding->now)
+            continue;
+        bf16 += is_bf16;
+        attention += strcmp(finding->rule, "TS205") == 0;
+        if (!is_bf16 && strcmp(finding->rule, "TS205") != 0)
+            fail_msg("%s edits %s too", finding->rule, finding->key);
+    }
+    assert_int_equal(bf16, 2);
+    assert_int_equal(attention, fa2);
+}
+
+static void note_pair(struct mending *mending, const char *path, const char *dir,
+                      const struct patch *patch, bool fa2)
+{
+    char name[32], *copy;
+
+    snprintf(name, sizeof(name), "%zu.yaml", mending->count);
+    copy = path_join(dir, name);
+    assert_true(file_replace(copy, patch->text, patch->len, 0644, NULL));
+    mending->argv[2 + 2 * mending->count] = memory_strdup(path);
+    mending->argv[3 + 2 * mending->count] = copy;
+    mending->count++;
+    mending->attention += fa2;
+    text_adds(&mending->wanted, "bf16: True -> False\n");
+    if (fa2)
+        text_adds(&mending->wanted, "flash_attn: 'fa2' -> 'auto'\n");
+    text_adds(&mending->wanted, "fp16: None -> True\n\n");
+}
+
+static void check_mended(const char *path, const struct text *text, const char *dir,
+                         struct mending *mending)
+{
+    bool fa2 = find_line(text, "flash_attn: fa2") != NULL;
     struct patch patch;
     struct text wanted;
 
-    rest = before + strlen("bf16: true");
-    text_init(&wanted, 0);
-    text_add(&wanted, text->data, before);
-    text_adds(&wanted, "bf16: false");
-    text_adds(&wanted, "\nfp16: true\n");
-    assert_int_equal(text->data[rest], '\n');
-    text_add(&wanted, text->data + rest + 1, text->len - rest - 1);
+    want_edits(text, fa2, &wanted);
     check(path, text, "sm_75", NULL, &patch);
     if (patch.len != wanted.len || memcmp(patch.text, wanted.data, wanted.len) != 0)
         fail_msg("%s becomes\n%s", path, patch.text);
-    for (size_t i = 0; i < patch.findings.count; i++)
-        if (patch.findings.list[i].now)
-            assert_string_equal(patch.findings.list[i].rule, "TS102");
+    check_rules(&patch, fa2);
+    note_pair(mending, path, dir, &patch, fa2);
     patch_clear(&patch);
     text_clear(&wanted);
+}
+
+/* A reader by others, in another language: only these keys differ. */
+static void check_as_pyyaml_reads(struct mending *mending)
+{
+    char *const probe[] = { "python3", "-c", "import yaml", NULL };
+    struct spawn_result result;
+    struct error err = { 0 };
+    struct text found;
+
+    if (!spawn_capture(probe, TIMEOUT_MS, NULL, NULL, &result, NULL) || result.status) {
+        print_message("# SKIP there is no python3 with yaml to read both files\n");
+        return;
+    }
+    text_init(&found, 0);
+    if (!spawn_capture(mending->argv, TIMEOUT_MS, &found, NULL, &result, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(result.status, 0);
+    assert_string_equal(found.data, mending->wanted.data);
+    text_clear(&found);
 }
 
 static void check_left_alone(const char *path, const struct text *text)
@@ -237,32 +324,46 @@ static void check_left_alone(const char *path, const struct text *text)
     patch_clear(&patch);
 }
 
-static void test_corpus_bf16_on_turing(void **state)
+static void mend_all(const struct corpus *corpus, const char *dir,
+                     struct mending *mending)
 {
-    struct corpus *corpus = corpus_new("corpus/llamafactory");
-    size_t mended = 0, pure = 0;
+    size_t pure = 0, other = 0;
 
-    (void)state;
     for (size_t i = 0; i < corpus->count; i++) {
-        const char *line;
         struct text text;
 
         load(corpus->paths[i], &text);
-        if (find_line(&text, "model_class: llm")) {
-            text_clear(&text);
-            continue; /* of v1, which has other keys and is never edited */
-        }
-        if ((line = find_line(&text, "bf16: true"))) {
-            check_mended(corpus->paths[i], &text, line);
-            mended++;
-        } else if (find_line(&text, "pure_bf16: true")) {
+        if (find_line(&text, "model_class: llm"))
+            other += find_line(&text, "bf16: true") != NULL; /* of v1: never edited */
+        else if (find_line(&text, "bf16: true"))
+            check_mended(corpus->paths[i], &text, dir, mending);
+        else if (find_line(&text, "pure_bf16: true") && ++pure)
             check_left_alone(corpus->paths[i], &text);
-            pure++;
-        }
         text_clear(&text);
     }
-    assert_true(mended >= 29);
+    assert_true(mending->count + other >= 30);
+    assert_true(mending->attention >= 4);
     assert_true(pure >= 2);
+}
+
+static void test_corpus_bf16_on_turing(void **state)
+{
+    struct corpus *corpus = corpus_new("corpus/llamafactory");
+    struct mending *mending = memory_alloc(sizeof(*mending));
+    char *dir = unit_dir_new();
+
+    (void)state;
+    memset(mending, 0, sizeof(*mending));
+    text_init(&mending->wanted, 0);
+    mending->argv[0] = memory_strdup("python3");
+    mending->argv[1] = unit_source("tests/unit/pyyaml_differs.py");
+    mend_all(corpus, dir, mending);
+    check_as_pyyaml_reads(mending);
+    for (size_t i = 0; mending->argv[i]; i++)
+        free(mending->argv[i]);
+    text_clear(&mending->wanted);
+    free(mending);
+    unit_dir_free(dir);
     corpus_free(corpus);
 }
 
