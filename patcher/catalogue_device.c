@@ -50,6 +50,31 @@ static const struct rule rows[] = {
           "device "
           "before the job.",
       .source = "CUDA C++ Programming Guide; kaggle-cli#1151" },
+    { .id = "TS205",
+      .title = "a FlashAttention that the device has no kernels for",
+      .severity = SEVERITY_ERROR,
+      .apply = APPLY_SAFE,
+      .run = rule_flash_attention,
+      .explain =
+          "FlashAttention 2 is written for compute capability 8.0 and up, FlashAttention 3 "
+          "for 9.0 and up. On an older card a script that insists on it ends with `only "
+          "supports Ampere GPUs or newer`. flash_attn: auto lets the program take the best "
+          "that there is, which is nearly as fast and as sparing of memory.\n\n"
+          "A native run has kernels of its own on every device, so there the edit makes the "
+          "file fit for other programs and changes nothing else.",
+      .source = "Dao-AILab/flash-attention#762; LLaMA-Factory#3508" },
+    { .id = "TS206",
+      .title = "device_map",
+      .severity = SEVERITY_INFO,
+      .run = rule_device_map,
+      .explain =
+          "device_map spreads a model over GPUs for inference. It has no effect on a native "
+          "run. In a script it cannot go with distributed training, where each process "
+          "holds the model on a GPU of its own (Accelerate raises), nor with training on "
+          "quantised weights (LLaMA-Factory raises): an error for target: external.\n\n"
+          "It is neither cause nor cure of `Attempting to unscale FP16 gradients`, which "
+          "comes from float16 weights that are trained (TS105).",
+      .source = "accelerate, Accelerator.prepare_model; LLaMA-Factory, hparams/parser.py" },
     { .id = "TS207",
       .title = "more ranks than GPUs",
       .severity = SEVERITY_ERROR,
@@ -61,6 +86,33 @@ static const struct rule rows[] = {
           "the memory. To keep the batch of a step with fewer ranks, multiply "
           "gradient_accumulation_steps by what ranks is divided by.",
       .source = "trainspool-job(5)" },
+    { .id = "TS208",
+      .title = "the device is not known",
+      .severity = SEVERITY_WARNING,
+      .run = rule_no_device,
+      .explain =
+          "What a card can do decides most of the rules TS1xx and TS2xx. A native job runs "
+          "here, so the device is this machine's, and known. It is not known where the job "
+          "asks for a GPU that is not in this machine (device: cuda), and for target: "
+          "external on a machine without a GPU: a launcher says nothing of where the script "
+          "will run. The rules of the device are then left out, with this one remark in "
+          "their place.\n\n"
+          "Name the card: `--device \"RTX 3090\"` for one look, or, for target: external, "
+          "trainspool: {device: \"RTX 3090\"} in the job. `trainspool devices --known` "
+          "lists the names; sm_86:24GiB stands for any.",
+      .source = "axolotl#1924: checks that tested the launcher's GPU" },
+    { .id = "TS209",
+      .title = "GPUs that are not alike",
+      .severity = SEVERITY_WARNING,
+      .run = rule_unequal,
+      .explain =
+          "Processes that train one model do the same on every GPU, so the weakest one "
+          "bounds them all: its compute capability decides the formats, its free memory the "
+          "batch, its speed the pace.\n\n"
+          "A native run takes GPUs of one compute capability, by themselves those with the "
+          "most memory free; they may differ in size. For target: external all GPUs of this "
+          "machine count, as torchrun would use them. device: cuda:0,1 picks equal ones.",
+      .source = "precision/probe.h; trainspool-job(5)" },
     { .id = "TS210",
       .title = "other programs hold memory of the device",
       .severity = SEVERITY_WARNING,

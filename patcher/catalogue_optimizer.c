@@ -49,6 +49,32 @@ static const struct rule rows[] = {
           "weights are trained by float16 Adam (TS108). With float32 weights, which a "
           "native run always has, clipping does no harm and costs nothing.",
       .source = "the first report; torch/amp/grad_scaler.py: step" },
+    { .id = "TS406",
+      .title = "a learning rate far from what is usual",
+      .severity = SEVERITY_INFO,
+      .run = rule_far_rate,
+      .explain =
+          "Above 1e-4 when all weights are trained, or above 1e-3 with LoRA, Adam tends to "
+          "forget what a pretrained model knows, or to diverge. It may still be meant, so "
+          "this is only said, and never edited. Examples of LLaMA-Factory use 1e-5 for all "
+          "weights and 1e-4 with LoRA, those of Axolotl mostly 2e-4 with LoRA.\n\n"
+          "Not said of a run from scratch, of other optimizers than Adam, and of models "
+          "narrower than 512, which want more.",
+      .source = "the example jobs of LLaMA-Factory and Axolotl" },
+    { .id = "TS407",
+      .title = "a warm-up that means different things",
+      .severity = SEVERITY_WARNING,
+      .run = rule_warmup,
+      .explain =
+          "Given both, transformers 4 lets warmup_steps win over warmup_ratio, transformers "
+          "5 writes the ratio over the steps, and here a ratio above 0 wins. A ratio of 1 "
+          "makes the whole run a warm-up. warmup_steps below 1 is a share of all steps here "
+          "and in transformers 5; before, it was an error or no warm-up. And when "
+          "warmup_ratio: 1.0 was moved to warmup_steps by a script, one step was left.\n\n"
+          "Keep one of the two keys. As only a person knows the length that was meant, "
+          "nothing is edited.",
+      .source = "transformers, training_args.py (4: get_warmup_steps, 5: __post_init__); "
+                "vllm semantic-router PR #3940" },
     { .id = "TS408",
       .title = "fused AdamW over float16 weights, without clipping",
       .severity = SEVERITY_ERROR,
@@ -92,6 +118,40 @@ static const struct rule rows[] = {
           "LoRA: about 1e-4), both betas from 0 to below 1, weight_decay 0 or more. "
           "Outside, the run diverges or stands still.",
       .source = "Kingma and Ba, Adam, 2015; Loshchilov and Hutter, 2019" },
-
+    { .id = "TS411",
+      .title = "an optimizer inside the backward pass, with clipping or accumulation",
+      .severity = SEVERITY_ERROR,
+      .run = rule_in_backward,
+      .explain =
+          "optimizer_in_bwd (torchtune), layerwise GaLore and APOLLO, LOMO and AdaLOMO step "
+          "each weight as soon as its gradient is there and then free the gradient. That "
+          "saves the memory of all gradients, and leaves nothing to add up over several "
+          "micro-batches, nor a norm over all weights to clip to. torchtune and "
+          "LLaMA-Factory refuse accumulation with it; clipping is refused by torchtune and "
+          "without effect elsewhere.\n\n"
+          "Set gradient_accumulation_steps: 1 and leave max_grad_norm out, or take an "
+          "optimizer that steps after the backward pass. Native runs have none of these "
+          "optimizers (TS707), so this concerns target: external.",
+      .source = "torchtune, recipes/full_finetune_single_device.py; LLaMA-Factory, "
+                "train/trainer_utils.py (\"Per-layer GaLore does not support gradient "
+                "accumulation\")" },
+    { .id = "TS412",
+      .title = "the guard against inf and NaN is off",
+      .severity = SEVERITY_WARNING,
+      .apply = APPLY_UNSAFE,
+      .target = RULE_EXTERNAL,
+      .run = rule_guard_off,
+      .explain =
+          "In fp16 the loss scaler skips a step whose gradients are not finite. bf16 and "
+          "float32 have no scaler: one inf makes the norm inf, clipping then multiplies it "
+          "by 0, which is NaN, and every weight is NaN after one bad batch.\n\n"
+          "A native run looks at every step, in every format, and skips it; there is no "
+          "switch. Hugging Face's Trainer has no such guard. Programs that have one, and "
+          "whose key a job for target: external may carry: Megatron-LM "
+          "(check_for_nan_in_loss_and_grad), DeepSpeed's bf16 block (check_grad_overflow), "
+          "PyTorch's clip_grad_norm_ (error_if_nonfinite), NeMo (skip_nan_grad). Where one "
+          "of them is false without fp16, `--unsafe` makes it true.",
+      .source = "torch/nn/utils/clip_grad.py; Megatron-LM, training/arguments.py; DeepSpeed, "
+                "bfloat16 config; docs/precision.md" },
 };
 const struct rules catalogue_optimizer = { rows, TS_COUNT(rows) };

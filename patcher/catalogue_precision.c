@@ -44,21 +44,24 @@ static const struct rule rows[] = {
           "becomes "
           "false, since fp16 would be no faster. pure_bf16 is left to you: its "
           "replacement needs "
-          "twice the memory. Learning rate and clipping stay as they are.",
+          "twice the memory. model_dtype: bfloat16 becomes float32; for weights that stay "
+          "frozen (lora) it becomes float16 where float32 would not fit, and TS103 tells of "
+          "the range. Learning rate and clipping stay as they are.",
       .source = CAPABILITY_SOURCE "; LLaMA-Factory#9025; pytorch#124996" },
     { .id = "TS103",
       .title = "a model trained in bfloat16 would run in fp16",
       .severity = SEVERITY_WARNING,
+      .apply = APPLY_UNSAFE,
       .run = rule_bf16_model,
-      .explain = "float16 ends at 65504. Models trained in bfloat16 (T5, Gemma, GLM4 and "
-                 "others) have "
-                 "activations beyond it, which become inf, and then NaN. The loss scale "
-                 "cannot help: it "
-                 "scales gradients, not activations.\n\n"
-                 "Many such models train well in fp16 all the same. Watch grad_norm and "
-                 "loss_scale; if "
-                 "the scale falls and falls, use trainspool.policy: fp32.",
-      .source = "transformers#10956, #4586; ms-swift#1099; gemma_pytorch#24" },
+      .explain =
+          "float16 ends at 65504. Models trained in bfloat16 (files in bfloat16, or T5, "
+          "Gemma, GLM4 by name) may have activations beyond it, which become inf, and then "
+          "NaN. The loss scale cannot help: it scales gradients, not activations.\n\n"
+          "Many such models train well in fp16 all the same. Watch grad_norm and "
+          "loss_scale; if the scale falls and falls, train in float32: `--unsafe` turns "
+          "fp16 off, trainspool.policy: fp32 does the same for good. It costs speed and "
+          "twice the activations. A card with bf16 (8.0 and up) needs neither.",
+      .source = "transformers#4586, #10956; gemma_pytorch#24; ms-swift#1099" },
     { .id = "TS104",
       .title = "fp16 on a device that has bf16",
       .severity = SEVERITY_INFO,
@@ -144,6 +147,32 @@ static const struct rule rows[] = {
                  "right. Policy "
                  "noscaler keeps the job as it is, with a warning.",
       .source = "AdamW in float16, emulated: docs/precision.md" },
+    { .id = "TS110",
+      .title = "pure_bf16 is a memory mode",
+      .severity = SEVERITY_INFO,
+      .run = rule_pure_bf16,
+      .explain =
+          "pure_bf16 stores trained weights and both moments in bfloat16: 6 bytes a weight "
+          "instead of 12, and no float32 copy. bfloat16 has 8 bits of mantissa, so a step "
+          "below 1/512 of its weight is lost when it is rounded to the nearest: with a "
+          "learning rate of 1e-5 that is most steps of most weights.\n\n"
+          "A native run rounds weights up or down by chance, with the odds of their place "
+          "between two neighbours, so that lost and doubled steps even out; PyTorch rounds "
+          "to the nearest. Where memory allows, bf16: true (float32 weights, bfloat16 "
+          "compute) is the better mode; lora saves more memory than pure_bf16 does.",
+      .source = "LLaMA-Factory#3510 and PR #5170; Gupta et al., Deep Learning with Limited "
+                "Numerical Precision, 2015; docs/precision.md" },
+    { .id = "TS111",
+      .title = "pure_bf16 together with fp16 or fp8",
+      .severity = SEVERITY_ERROR,
+      .run = rule_pure_and_half,
+      .explain =
+          "pure_bf16 says that weights, gradients and products are all bfloat16; fp16 and "
+          "fp8 ask for products of another format over float32 weights. A run can be one of "
+          "them only, and which one was meant cannot be told from the file, so nothing is "
+          "edited.\n\n"
+          "Take pure_bf16 out for speed and precision, or the other one for memory.",
+      .source = "DeepSpeed refuses fp16 with bf16; precision/policy.c" },
     { .id = "TS112",
       .title = "a loss scale without fp16",
       .severity = SEVERITY_WARNING,
@@ -189,8 +218,8 @@ static const struct rule rows[] = {
           "would have no effect.",
       .source = CAPABILITY_SOURCE },
     { .id = "TS116",
-      .title = "fp8 on a device that has none",
-      .severity = SEVERITY_WARNING,
+      .title = "fp8 on a device that has none, or with quantised weights",
+      .severity = SEVERITY_ERROR,
       .apply = APPLY_SAFE,
       .run = rule_no_fp8,
       .explain =
@@ -198,9 +227,12 @@ static const struct rule rows[] = {
           "(e4m3, gradients e5m2, one scale a matrix) and goes with bf16; head, adapters, "
           "norms and attention stay as they are. Tensor cores multiply 8 bits from "
           "compute capability 8.9 on. A device without them would compute longer, not "
-          "shorter.",
+          "shorter: fp8 becomes false, and where the job asks for no 16-bit format the "
+          "nearest one that the device has becomes true.\n\n"
+          "Weights that are quantised already cannot be rounded to 8 bits once more, and "
+          "LLaMA-Factory refuses the two together; which one is meant is for a person.",
       .source = "Micikevicius et al., FP8 Formats for Deep Learning, 2022; support matrix "
-                "of TransformerEngine" },
+                "of TransformerEngine; LLaMA-Factory, hparams/parser.py" },
     { .id = "TS117",
       .title = "bf16: auto",
       .severity = SEVERITY_INFO,
@@ -212,6 +244,21 @@ static const struct rule rows[] = {
           "as it is, so that it can go to another machine; `plan` and the run's manifest "
           "say what was chosen. In a job of another program the script decides.",
       .source = "precision/policy.c" },
+    { .id = "TS118",
+      .title = "neither bf16 nor fp16 on tensor cores",
+      .severity = SEVERITY_INFO,
+      .apply = APPLY_UNSAFE,
+      .run = rule_only_fp32,
+      .explain =
+          "Without fp16 and bf16 every product is float32, which leaves the tensor cores "
+          "idle: 16-bit products are several times faster there, and activations take half "
+          "the memory. Trained weights and moments are float32 either way.\n\n"
+          "`--unsafe` adds bf16: true from compute capability 8.0 on, and fp16: true with a "
+          "dynamic loss scale on older cards with tensor cores; there not for a model that "
+          "was trained in bfloat16 (TS103). A run that is meant as a float32 reference "
+          "stays as it is: trainspool.policy: fp32 says so and silences this.",
+      .source = "LLaMA-Factory, hparams/parser.py (\"We recommend enable mixed precision "
+                "training\"); Micikevicius et al., Mixed Precision Training, 2018" },
     { .id = "TS119",
       .title = "Axolotl's words for half training",
       .severity = SEVERITY_WARNING,
@@ -225,6 +272,59 @@ static const struct rule rows[] = {
           "want and costs 2 to 4 bytes a trained weight more; `pure_bf16: true` keeps "
           "bfloat16 weights to save that memory. There is no pure float16 here.",
       .source = "axolotl utils/schemas/config.py: float16, bfloat16; utils/config" },
+    { .id = "TS120",
+      .title = "4-bit weights multiplied in bfloat16 on a device that has none",
+      .severity = SEVERITY_WARNING,
+      .apply = APPLY_SAFE,
+      .run = rule_4bit_dtype,
+      .explain =
+          "4-bit weights are only stored so: each product first brings them to "
+          "bnb_4bit_compute_dtype. Below compute capability 8.0 bfloat16 is emulated, which "
+          "is slow and lacks kernels (TS102). float16 is what such a card can multiply.\n\n"
+          "Looked for at the top of the file and in quantization_config; a `torch.` before "
+          "the name stays. A native run does not quantise (TS707), so this concerns "
+          "target: external.",
+      .source = CAPABILITY_SOURCE "; pytorch PR #148322" },
+    { .id = "TS121",
+      .title = "fp16_full_eval and bf16_full_eval are both true",
+      .severity = SEVERITY_ERROR,
+      .apply = APPLY_SAFE,
+      .run = rule_both_evals,
+      .explain =
+          "Evaluation runs in one format too, and Hugging Face refuses both. As with TS101, "
+          "bf16_full_eval stays where the device has bf16 (compute capability 8.0 or more, "
+          "or a CPU), fp16_full_eval elsewhere; the other one becomes false.",
+      .source = "TrainingArguments.__post_init__" },
+    { .id = "TS122",
+      .title = "adam_epsilon vanishes in float16",
+      .severity = SEVERITY_WARNING,
+      .run = rule_epsilon,
+      .explain =
+          "Adam divides by the root of its second moment plus epsilon. Under policy noscaler "
+          "the moments are float16, whose smallest number is 6e-8: the preset epsilon of "
+          "1e-8 rounds to 0, and a second moment of a gradient below about 0.005 does too. "
+          "PyTorch's step is then a division by zero, and the weight is inf after the first "
+          "step. A kernel that computes in float32, as a native run's, does not divide by "
+          "zero, but forgets the second moment from step to step: after 1000 steps each is "
+          "25 times the learning rate.\n\n"
+          "An epsilon of 1e-5 to 1e-4 bounds the step and makes Adam nearly a plain "
+          "gradient step for small gradients. Leaving the policy is better: with float32 "
+          "weights the preset is right.",
+      .source = "AdamW in float16, emulated: docs/precision.md" },
+    { .id = "TS123",
+      .title = "quantised training without upcast_layernorm",
+      .severity = SEVERITY_INFO,
+      .apply = APPLY_UNSAFE,
+      .target = RULE_EXTERNAL,
+      .run = rule_quantised_norms,
+      .explain =
+          "Norms are sums of squares over a whole row, and few weights. On quantised models "
+          "LLaMA-Factory computes them in the 16-bit format of the rest unless "
+          "upcast_layernorm: true is given, and recommends it in a warning at the start. "
+          "float32 norms cost a few kB and almost no time.\n\n"
+          "For target: external alone: a native run always computes norms in float32.",
+      .source = "LLaMA-Factory, hparams/parser.py (\"We recommend enable "
+                "`upcast_layernorm` in quantized training\")" },
     { .id = "TS124",
       .title = "ACCELERATE_MIXED_PRECISION says another precision",
       .severity = SEVERITY_WARNING,
@@ -247,7 +347,8 @@ static const struct rule rows[] = {
       .apply = APPLY_SAFE,
       .run = rule_policy_fp32,
       .explain =
-          "For runs whose grad_norm is NaN in fp16. Everything is float32: 1.5 to 2 "
+          "For runs whose grad_norm is NaN in fp16. Everything is float32, so bf16, fp16, "
+          "pure_bf16 and fp8 become false, and trained weights float32: 1.5 to 2 "
           "times "
           "slower, and a 16-bit base model takes twice the memory (not only the "
           "adapters, "

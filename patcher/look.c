@@ -149,6 +149,18 @@ static void bind(const struct looker *looker, struct look *look)
     look->has_plan = true;
 }
 
+/* Another program runs elsewhere as a rule: that there is no GPU here says nothing of it
+ * (axolotl#1924). */
+static const struct device *find_device(const struct looker *looker,
+                                        const struct plan *plan)
+{
+    const struct device *device = looker->options->device;
+    bool guessed = device && device->here && device->kind == DEVICE_CPU &&
+                   strcmp(plan->device_wanted, "cpu") != 0;
+
+    return plan->external && guessed ? NULL : device;
+}
+
 /* What one process may use: those of a CPU share its memory. */
 static uint64_t find_limit(const struct plan *plan, const struct device *device)
 {
@@ -162,15 +174,17 @@ static uint64_t find_limit(const struct plan *plan, const struct device *device)
 
 static struct rule_context context_of(const struct looker *looker, struct look *look)
 {
+    const struct device *device = find_device(looker, &look->plan);
+
     return (struct rule_context) {
         .document = &look->document,
         .plan = &look->plan,
-        .device = looker->options->device,
+        .device = device,
         .options = looker->options,
         .model = looker->model,
         .checkpoint = looker->checkpoint,
         .versions = &look->versions,
-        .available = find_limit(&look->plan, looker->options->device),
+        .available = find_limit(&look->plan, device),
         .findings = &look->findings,
         .arena = looker->arena,
     };

@@ -14,6 +14,7 @@
 struct patch_options {
     const char *job;              /* the name that messages use, and that paths are relative to */
     const struct device *device;  /* NULL: device rules are off (TS208) */
+    const char *no_device;        /* why it is NULL, for TS208; or NULL */
     const struct device *host;    /* the CPU of the machine it would run on; NULL: not known */
     bool unsafe;                  /* edits of APPLY_UNSAFE too */
     bool will_run;                /* run, watch: TS713 is an error */

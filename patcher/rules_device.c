@@ -3,9 +3,10 @@
 
 #include "patcher/rules_parts.h"
 
-#include "precision/probe.h"
-
 #include <string.h>
+
+#include "base/size.h"
+#include "precision/probe.h"
 
 /* fp16 is asked for, and it is not noscaler's or fp32's own business. */
 static bool fp16_is_open(const struct rule_context *context)
@@ -28,14 +29,16 @@ static void propose_fp32(struct rule_context *context, const char *rule,
         "fp16", "false", NULL);
 }
 
-/* At trainspool.device, or at no line. */
+/* At trainspool.device, ranks or target, or at no line. */
 static void tell_of_device(struct rule_context *context, const struct finding *base)
 {
+    static const char *const places[] = { "device", "ranks", "target" };
     const struct proposal to = rule_proposal(context);
-    const struct entry *block = document_find(context->document, "trainspool");
+    const struct entry *entry = NULL;
 
-    propose_remark(&to, base,
-                   block ? node_find(node_value(block->value), "device") : NULL);
+    for (size_t i = 0; i < TS_COUNT(places) && !entry; i++)
+        entry = rule_block_entry(context, places[i]);
+    propose_remark(&to, base, entry);
 }
 
 void rule_no_code(struct rule_context *context)
@@ -133,27 +136,193 @@ void rule_no_tf32(struct rule_context *context)
              "tf32", "false", NULL);
 }
 
-/* bf16 is the nearest that a device without fp8 may have. */
-void rule_no_fp8(struct rule_context *context)
+/* ---- 8 bits ---- */
+
+static void fp8_and_quantised(struct rule_context *context)
+{
+    rule_tell(context,
+              &(struct finding) {
+                  .rule = "TS116",
+                  .severity = SEVERITY_ERROR,
+                  .message = "fp8 and quantised weights exclude each other: fp8 products "
+                             "round 16-bit weights, which are not there",
+                  .note = "drop fp8, or quantization_bit" },
+              "fp8");
+}
+
+/* The nearest 16-bit format that the device has and the job has not chosen; NULL. */
+static const char *instead_of_fp8(const struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;
+
+    if (request->pure_bf16 || request->bf16 != CHOICE_NO || request->fp16 != CHOICE_NO)
+        return NULL;
+    if (!rule_on_gpu(context) || !rule_has_tensor_cores(context))
+        return NULL;
+    return rule_lacks_bf16(context) ? "fp16" : "bf16";
+}
+
+void rule_no_fp8(struct rule_context *context)
+{
     struct finding finding = {
         .rule = "TS116",
-        .severity = context->plan->external ? SEVERITY_ERROR : SEVERITY_WARNING,
+        .severity = SEVERITY_ERROR,
         .apply = APPLY_SAFE,
         .message = "fp8 products need a GPU of compute capability 8.9 or more",
     };
-    bool bf16;
+    const char *key;
 
-    if (!request->fp8 || !context->device || device_has_fp8(context->device))
+    if (!context->plan->request.fp8 || rule_is_policy(context, POLICY_FP32))
         return;
-    bf16 = rule_on_gpu(context) && device_has_bf16(context->device) &&
-           !request->pure_bf16 && request->bf16 == CHOICE_NO &&
-           request->fp16 == CHOICE_NO && !rule_is_policy(context, POLICY_FP32);
-    finding.group = bf16 ? rule_group(context) : 0;
-    finding.note = bf16 ? "bf16 is the nearest it has" : NULL;
-    if (rule_set(context, &finding, "fp8", "false", NULL) && bf16)
-        rule_set(context, &finding, "bf16", "true", "fp8");
+    if (!context->device || device_has_fp8(context->device)) {
+        if (rule_is_quantised(context))
+            fp8_and_quantised(context);
+        return;
+    }
+    key = instead_of_fp8(context);
+    if (key) {
+        finding.group = rule_group(context);
+        finding.note =
+            arena_printf(context->arena, "%s is the nearest this device has", key);
+    }
+    if (rule_set(context, &finding, "fp8", "false", NULL) && key)
+        rule_set(context, &finding, key, "true", "fp8");
+}
+
+/* ---- Attention ---- */
+
+static const struct kernel {
+    const char *name, *words;
+    int capability;
+} kernels[] = {
+    { "fa2", "FlashAttention 2", 80 },
+    { "flash_attention_2", "FlashAttention 2", 80 },
+    { "fa3", "FlashAttention 3", 90 },
+    { "flash_attention_3", "FlashAttention 3", 90 },
+};
+
+void rule_flash_attention(struct rule_context *context)
+{
+    const struct entry *entry = rule_entry(context, "flash_attn");
+    const char *name = entry ? node_value(entry->value)->text : "";
+
+    for (size_t i = 0; i < TS_COUNT(kernels); i++)
+        if (strcmp(name, kernels[i].name) == 0 && rule_on_gpu(context) &&
+            rule_capability(context) < kernels[i].capability)
+            rule_set(
+                context,
+                &(struct finding) { .rule = "TS205",
+                                    .severity = SEVERITY_ERROR,
+                                    .apply = APPLY_SAFE,
+                                    .message = arena_printf(
+                                        context->arena,
+                                        "%s has kernels from compute capability %d.%d on",
+                                        kernels[i].words, kernels[i].capability / 10,
+                                        kernels[i].capability % 10),
+                                    .note = "auto takes the best there is" },
+                "flash_attn", "auto", NULL);
+}
+
+/* ---- Placement ---- */
+
+static bool is_distributed(const struct rule_context *context)
+{
+    return plan_ranks(context->plan) > 1 || rule_entry(context, "deepspeed") ||
+           (rule_entry(context, "fsdp") &&
+            *node_value(rule_entry(context, "fsdp")->value)->text);
+}
+
+static void idle_map(struct rule_context *context)
+{
+    rule_tell(context,
+              &(struct finding) {
+                  .rule = "TS206",
+                  .severity = SEVERITY_INFO,
+                  .message =
+                      "device_map has no effect here: the model lies on the device "
+                      "it trains on",
+                  .note = "it is neither cause nor cure of the loss scaler's error" },
+              "device_map");
+}
+
+static void refused_map(struct rule_context *context, const char *key, bool distributed)
+{
+    rule_tell(
+        context,
+        &(struct finding) {
+            .rule = "TS206",
+            .severity = SEVERITY_ERROR,
+            .message =
+                distributed
+                    ? arena_printf(context->arena,
+                                   "%s does not go with distributed training: each "
+                                   "process holds the model on a GPU of its own",
+                                   key)
+                    : arena_printf(context->arena,
+                                   "%s does not go with training on quantised weights, "
+                                   "which must lie on the GPU that trains",
+                                   key),
+            .note = "leave the key out; it is no cure for the loss scaler's error" },
+        key);
+}
+
+/* A native run places the model itself; another program may refuse to start. */
+void rule_device_map(struct rule_context *context)
+{
+    bool distributed = is_distributed(context), quantised = rule_is_quantised(context);
+
+    if (!context->plan->external) {
+        if (rule_entry(context, "device_map"))
+            idle_map(context);
+        return;
+    }
+    if ((distributed || quantised) && rule_entry(context, "device_map"))
+        refused_map(context, "device_map", distributed);
+    if (quantised && rule_entry(context, "quantization_device_map"))
+        refused_map(context, "quantization_device_map", false);
+}
+
+/* ---- Which device, and how many ---- */
+
+void rule_no_device(struct rule_context *context)
+{
+    const char *why = context->options->no_device;
+    struct finding finding = { .rule = "TS208", .severity = SEVERITY_WARNING };
+
+    if (context->device || rule_on_cpu(context))
+        return;
+    if (!why)
+        why = context->plan->external ? "another program may run this job elsewhere"
+                                      : "no device is named";
+    finding.message = arena_printf(
+        context->arena, "what depends on the device is not looked at: %s", why);
+    finding.note = context->plan->external
+                       ? "name the card: trainspool: {device: T4}, or --device T4"
+                       : "--device T4 looks at the job for a card that is not here";
+    tell_of_device(context, &finding);
+}
+
+void rule_unequal(struct rule_context *context)
+{
+    const struct device *device = context->device;
+    char memory[16], capability[16];
+
+    if (!rule_on_gpu(context) || !device->unlike[0])
+        return;
+    memory_text(device->memory, memory);
+    device_capability_text(device, capability);
+    tell_of_device(
+        context,
+        &(struct finding) {
+            .rule = "TS209",
+            .severity = SEVERITY_WARNING,
+            .because = arena_printf(context->arena, "%s beside %s", device->name,
+                                    device->unlike),
+            .message = arena_printf(context->arena,
+                                    "the GPUs of this job are not alike: the least of "
+                                    "them counts, compute capability %s and %s",
+                                    capability, memory),
+            .note = "the slowest sets the pace; device: cuda:N,M names equal ones" });
 }
 
 static const char *ranks_trouble(const struct rule_context *context)
@@ -178,9 +347,7 @@ static const char *ranks_trouble(const struct rule_context *context)
 void rule_ranks(struct rule_context *context)
 {
     const struct proposal to = rule_proposal(context);
-    const struct entry *block = document_find(context->document, "trainspool");
-    const struct entry *entry =
-        block ? node_find(node_value(block->value), "ranks") : NULL;
+    const struct entry *entry = rule_block_entry(context, "ranks");
     const char *trouble = entry ? ranks_trouble(context) : NULL;
 
     if (trouble)

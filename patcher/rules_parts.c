@@ -26,10 +26,17 @@ const struct entry *rule_entry(const struct rule_context *context, const char *k
     return entry && !node_is_null(entry->value) ? entry : NULL;
 }
 
+const struct entry *rule_block_entry(const struct rule_context *context, const char *key)
+{
+    const struct entry *block = document_find(context->document, "trainspool");
+
+    return block ? node_find(node_value(block->value), key) : NULL;
+}
+
 bool rule_is_true(const struct rule_context *context, const char *key)
 {
     const struct entry *entry = rule_entry(context, key);
-    bool value;
+    bool value = false;
 
     return entry && scalar_bool(entry->value, &value) != SCALAR_WRONG && value;
 }
@@ -44,6 +51,22 @@ int rule_capability(const struct rule_context *context)
 {
     return rule_on_gpu(context) ? 10 * context->device->major + context->device->minor
                                 : 0;
+}
+
+bool rule_lacks_bf16(const struct rule_context *context)
+{
+    return rule_on_gpu(context) && !device_has_bf16(context->device);
+}
+
+bool rule_has_tensor_cores(const struct rule_context *context)
+{
+    return rule_on_gpu(context) && device_has_fp16_tensor_cores(context->device);
+}
+
+bool rule_is_quantised(const struct rule_context *context)
+{
+    return rule_entry(context, "quantization_bit") || rule_is_true(context, "load_in_4bit") ||
+           rule_is_true(context, "load_in_8bit");
 }
 
 bool rule_on_cpu(const struct rule_context *context)
@@ -78,8 +101,17 @@ bool rule_wants_fp16(const struct rule_context *context)
 
     if (request->fp16 != CHOICE_AUTO)
         return request->fp16 == CHOICE_YES;
-    return rule_on_gpu(context) && device_has_fp16_tensor_cores(context->device) &&
-           !device_has_bf16(context->device);
+    return rule_has_tensor_cores(context) && rule_lacks_bf16(context);
+}
+
+bool rule_ends_in_fp16(const struct rule_context *context)
+{
+    struct precision decided;
+
+    if (!context->device)
+        return rule_wants_fp16(context);
+    policy_decide(&context->plan->request, context->device, &decided);
+    return decided.mode == MODE_FP16_MIXED || decided.mode == MODE_FP16_PURE;
 }
 
 const char *rule_device(const struct rule_context *context)

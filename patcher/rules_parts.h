@@ -28,19 +28,30 @@ void rule_fp16_trainables(struct rule_context *context); /* TS105 */
 void rule_fp16_base(struct rule_context *context);       /* TS106 */
 void rule_dtype_auto(struct rule_context *context);      /* TS107 */
 void rule_no_scaler(struct rule_context *context);       /* TS108 */
+void rule_pure_bf16(struct rule_context *context);       /* TS110 */
+void rule_pure_and_half(struct rule_context *context);   /* TS111 */
 void rule_idle_scale(struct rule_context *context);      /* TS112 */
 void rule_scale_off(struct rule_context *context);       /* TS113 */
 void rule_fp16_on_cpu(struct rule_context *context);     /* TS114 */
 void rule_no_tf32(struct rule_context *context);         /* TS115 */
 void rule_no_fp8(struct rule_context *context);          /* TS116 */
 void rule_auto(struct rule_context *context);            /* TS117 */
+void rule_only_fp32(struct rule_context *context);       /* TS118 */
+void rule_4bit_dtype(struct rule_context *context);      /* TS120 */
+void rule_both_evals(struct rule_context *context);      /* TS121 */
+void rule_epsilon(struct rule_context *context);         /* TS122 */
+void rule_quantised_norms(struct rule_context *context); /* TS123 */
 void rule_policy_fp32(struct rule_context *context);     /* TS125 */
 void rule_policy_noscaler(struct rule_context *context); /* TS126 */
 void rule_no_code(struct rule_context *context);         /* TS201 */
 void rule_no_tensor_cores(struct rule_context *context); /* TS202 */
 void rule_slow_fp16(struct rule_context *context);       /* TS203 */
 void rule_p100(struct rule_context *context);            /* TS204 */
+void rule_flash_attention(struct rule_context *context); /* TS205 */
+void rule_device_map(struct rule_context *context);      /* TS206 */
 void rule_ranks(struct rule_context *context);           /* TS207 */
+void rule_no_device(struct rule_context *context);       /* TS208 */
+void rule_unequal(struct rule_context *context);         /* TS209 */
 void rule_taken(struct rule_context *context);           /* TS210 */
 void rule_memory(struct rule_context *context);          /* TS301, TS302 */
 void rule_checkpointing(struct rule_context *context);   /* TS303 */
@@ -57,7 +68,11 @@ void rule_null_clip(struct rule_context *context);       /* TS401 */
 void rule_no_clip(struct rule_context *context);         /* TS402 */
 void rule_negative_clip(struct rule_context *context);   /* TS403 */
 void rule_policy_noclip(struct rule_context *context);   /* TS404 */
+void rule_far_rate(struct rule_context *context);        /* TS406 */
+void rule_warmup(struct rule_context *context);          /* TS407 */
 void rule_rates(struct rule_context *context);           /* TS410 */
+void rule_in_backward(struct rule_context *context);     /* TS411 */
+void rule_guard_off(struct rule_context *context);       /* TS412 */
 void rule_best(struct rule_context *context);            /* TS506 */
 void rule_eval_data(struct rule_context *context);       /* TS507 */
 void rule_streaming(struct rule_context *context);       /* TS508 */
@@ -105,6 +120,8 @@ const struct entry *rule_entry(const struct rule_context *context, const char *k
 const struct entry *rule_line(const struct rule_context *context, const char *key);
 /* A key that is there and says true. */
 bool rule_is_true(const struct rule_context *context, const char *key);
+/* The row of a key of the block `trainspool:`; NULL. */
+const struct entry *rule_block_entry(const struct rule_context *context, const char *key);
 /* Is anything evaluated?  *key is what asks for it. */
 bool rule_evaluates(const struct rule_context *context, const char **key);
 /* Does the loss of a sample depend on the others of its micro batch (KTO)?  Then batch and
@@ -114,6 +131,15 @@ bool rule_loss_of_batch(const struct rule_context *context, const char **key);
 bool rule_on_gpu(const struct rule_context *context);
 /* 10 * major + minor of a known GPU; 0. */
 int rule_capability(const struct rule_context *context);
+/* A GPU that is known, and has no bf16. */
+bool rule_lacks_bf16(const struct rule_context *context);
+/* A GPU that is known, with tensor cores for fp16. */
+bool rule_has_tensor_cores(const struct rule_context *context);
+/* Trained in bfloat16, by its files or by a name known for it: activations may pass what
+ * float16 holds. */
+bool rule_is_bf16_model(const struct rule_context *context);
+/* Frozen weights in 8 bits or less. */
+bool rule_is_quantised(const struct rule_context *context);
 /* The CPU: the only device, or asked for. */
 bool rule_on_cpu(const struct rule_context *context);
 bool rule_is_policy(const struct rule_context *context, enum policy policy);
@@ -122,6 +148,8 @@ bool rule_is_policy(const struct rule_context *context, enum policy policy);
 bool rule_half_trainables(const struct rule_context *context);
 /* fp16: true, or auto where that becomes fp16 on the device. */
 bool rule_wants_fp16(const struct rule_context *context);
+/* fp16 is what will run, after the rules of the device. */
+bool rule_ends_in_fp16(const struct rule_context *context);
 /* "TITAN RTX, compute capability 7.5"; NULL without a device. */
 const char *rule_device(const struct rule_context *context);
 /*

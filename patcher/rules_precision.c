@@ -3,7 +3,11 @@
 
 #include "patcher/rules_parts.h"
 
+#include <ctype.h>
 #include <string.h>
+
+#include "base/size.h"
+#include "train/shapes.h"
 
 #define KEEPS_THE_REST "fp16 compute, clipping and checkpointing stay as they are"
 
@@ -16,17 +20,6 @@ static bool is_on(enum choice choice)
 static bool is_both(const struct rule_context *context)
 {
     return is_on(context->plan->request.fp16) && is_on(context->plan->request.bf16);
-}
-
-/* A GPU that is known, and cannot. */
-static bool lacks_bf16(const struct rule_context *context)
-{
-    return rule_on_gpu(context) && !device_has_bf16(context->device);
-}
-
-static bool has_tensor_cores(const struct rule_context *context)
-{
-    return rule_on_gpu(context) && device_has_fp16_tensor_cores(context->device);
 }
 
 /* ---- Which half ---- */
@@ -77,7 +70,7 @@ static void propose_fp16(struct rule_context *context, int group)
 
 static void bf16_to_fp16(struct rule_context *context)
 {
-    bool fp16 = has_tensor_cores(context);
+    bool fp16 = rule_has_tensor_cores(context);
     int group = fp16 ? rule_group(context) : 0;
     struct finding *told =
         rule_set(context,
@@ -95,7 +88,7 @@ static void bf16_to_fp16(struct rule_context *context)
         propose_fp16(context, group);
 }
 
-static void pure_bf16(struct rule_context *context)
+static void pure_on_old(struct rule_context *context)
 {
     rule_tell(
         context,
@@ -109,65 +102,152 @@ static void pure_bf16(struct rule_context *context)
         "pure_bf16");
 }
 
-static void bf16_storage(struct rule_context *context)
+static bool estimate(const struct rule_context *context,
+                     const struct precision_request *request, struct memory_use *use)
 {
-    bool frozen = context->plan->method == METHOD_LORA;
+    struct plan plan = *context->plan;
+    struct error ignored = { 0 };
 
-    rule_set(
-        context,
-        &(struct finding) { .rule = "TS102",
-                            .severity = SEVERITY_ERROR,
-                            .apply = APPLY_SAFE,
-                            .message = frozen ? "this device has no bf16, not even for "
-                                                "the frozen weights"
-                                              : "this device has no bf16, and trained "
-                                                "weights belong in float32",
-                            .note = frozen ? "with fp16: true the products see float16 "
-                                             "all the same"
-                                           : NULL },
-        "model_dtype", "float32", NULL);
+    plan.device = *context->device;
+    policy_decide(request, &plan.device, &plan.precision);
+    return shapes_memory(&plan, context->model, 0, 0, use, &ignored);
+}
+
+/* Would the job fit with its frozen weights in float32?  Where nobody can tell, yes. */
+static bool frozen_fit_float32(const struct rule_context *context)
+{
+    struct precision_request fp32 = context->plan->request;
+    struct memory_use use, wide;
+
+    if (!context->model || context->available == 0)
+        return true;
+    fp32.bf16 = fp32.fp16 = CHOICE_NO;
+    if (!estimate(context, &context->plan->request, &use) ||
+        !estimate(context, &fp32, &wide))
+        return true;
+    use.weights = wide.weights;
+    memory_finish(&use, context->available);
+    return use.fits;
+}
+
+/* What the adapters stand on. */
+static void frozen_storage(struct rule_context *context)
+{
+    bool fits = frozen_fit_float32(context);
+
+    rule_set(context,
+             &(struct finding) {
+                 .rule = "TS102",
+                 .severity = SEVERITY_ERROR,
+                 .apply = APPLY_SAFE,
+                 .message = "this device has no bf16, not even for the frozen weights",
+                 .note = fits ? "with fp16: true the products see float16 all the same"
+                              : "kept in float32 they would not fit" },
+             "model_dtype", fits ? "float32" : "float16", NULL);
+}
+
+static void trained_storage(struct rule_context *context)
+{
+    rule_set(context,
+             &(struct finding) {
+                 .rule = "TS102",
+                 .severity = SEVERITY_ERROR,
+                 .apply = APPLY_SAFE,
+                 .message = "this device has no bf16, and trained weights belong in "
+                            "float32" },
+             "model_dtype", "float32", NULL);
 }
 
 void rule_no_bf16(struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;
+    bool fp32 = rule_is_policy(context, POLICY_FP32);
 
-    if (!lacks_bf16(context))
+    if (!rule_lacks_bf16(context))
         return;
-    if (request->pure_bf16)
-        pure_bf16(context);
-    else if (is_on(request->bf16) && !is_both(context) &&
-             !rule_is_policy(context, POLICY_FP32))
+    if (request->pure_bf16 && !fp32)
+        pure_on_old(context);
+    else if (is_on(request->bf16) && !is_both(context) && !fp32)
         bf16_to_fp16(context);
-    if (request->model_dtype == DTYPE_BFLOAT16)
-        bf16_storage(context);
+    if (request->model_dtype == DTYPE_BFLOAT16) {
+        if (context->plan->method == METHOD_LORA)
+            frozen_storage(context);
+        else
+            trained_storage(context);
+    }
 }
 
-/* fp16 is what will run on a GPU without bf16, as written or after TS101 and TS102. */
-static bool falls_to_fp16(const struct rule_context *context)
+/* ---- Models that were trained in bfloat16 ---- */
+
+/* A word of the name, as "t5" in "google/flan-t5-base". */
+static bool has_word(const char *name, const char *word)
 {
-    const struct precision_request *request = &context->plan->request;
+    size_t len = strlen(word);
 
-    if (!lacks_bf16(context) || request->pure_bf16 ||
-        rule_is_policy(context, POLICY_FP32))
-        return false;
-    return is_on(request->fp16) || (is_on(request->bf16) && has_tensor_cores(context));
+    for (const char *at = name; (at = strcasestr(at, word)); at++)
+        if ((at == name || !isalnum((unsigned char)at[-1])) &&
+            !isalpha((unsigned char)at[len]))
+            return true;
+    return false;
 }
 
+/* Families whose activations are known to pass 65504, where the files do not tell. */
+bool rule_is_bf16_model(const struct rule_context *context)
+{
+    static const char *const families[] = { "t5", "mt5", "gemma", "glm4", "glm-4" };
+    const char *name = context->plan->model_name_or_path;
+    const char *last = name ? strrchr(name, '/') : NULL;
+
+    if (context->checkpoint == FORMAT_BF16)
+        return true;
+    for (size_t i = 0; name && i < TS_COUNT(families); i++)
+        if (has_word(last ? last + 1 : name, families[i]))
+            return true;
+    return false;
+}
+
+/* Frozen weights that are float16 without fp16 compute: what is left of TS102 on a card
+ * without tensor cores. */
+static bool has_float16_storage(const struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+
+    return plan->method == METHOD_LORA && plan->request.model_dtype == DTYPE_FLOAT16 &&
+           plan->request.fp16 == CHOICE_NO && plan->request.bf16 == CHOICE_NO;
+}
+
+static struct finding overflow(void)
+{
+    return (struct finding) {
+        .rule = "TS103",
+        .severity = SEVERITY_WARNING,
+        .message = "the model was trained in bfloat16; in fp16 its activations may "
+                   "pass 65504, the largest float16",
+        .note = "watch for inf in grad_norm and a loss scale that keeps falling; "
+                "trainspool.policy: fp32 trains in float32",
+    };
+}
+
+/* Where bf16 falls to fp16 this is told of the text that says so. */
 void rule_bf16_model(struct rule_context *context)
 {
-    if (context->checkpoint != FORMAT_BF16 || !falls_to_fp16(context))
+    const struct precision_request *request = &context->plan->request;
+    struct finding finding = overflow();
+    bool falls = is_on(request->bf16) && rule_has_tensor_cores(context) &&
+                 rule_is_policy(context, POLICY_REPORT);
+
+    if (!rule_lacks_bf16(context) || request->pure_bf16 || !rule_is_bf16_model(context) ||
+        rule_is_policy(context, POLICY_FP32))
         return;
-    rule_tell(context,
-              &(struct finding) {
-                  .rule = "TS103",
-                  .severity = SEVERITY_WARNING,
-                  .message =
-                      "the model was trained in bfloat16; in fp16 its activations may "
-                      "pass 65504, the largest float16",
-                  .note = "if grad_norm is inf or the loss scale keeps falling: "
-                          "trainspool.policy: fp32 trains in float32" },
-              "model_name_or_path");
+    if (is_on(request->fp16)) {
+        finding.apply = is_both(context) ? APPLY_MANUAL : APPLY_UNSAFE;
+        if (is_both(context))
+            rule_tell(context, &finding, "fp16");
+        else
+            rule_set(context, &finding, "fp16", "false", NULL);
+    } else if (falls || has_float16_storage(context)) {
+        rule_tell(context, &finding, falls ? "bf16" : "model_dtype");
+    }
 }
 
 static enum apply apply_of_bf16(const struct rule_context *context)
@@ -187,8 +267,8 @@ void rule_fp16_on_ampere(struct rule_context *context)
                                    "was" };
 
     if (!is_on(context->plan->request.fp16) || is_both(context) ||
-        rule_capability(context) < 80 || rule_is_policy(context, POLICY_FP32) ||
-        rule_is_policy(context, POLICY_NOSCALER))
+        context->plan->request.pure_bf16 || rule_capability(context) < 80 ||
+        rule_is_policy(context, POLICY_FP32) || rule_is_policy(context, POLICY_NOSCALER))
         return;
     if (context->plan->resume_from_checkpoint) {
         rule_tell(context, &finding, "fp16");
@@ -300,7 +380,7 @@ void rule_no_scaler(struct rule_context *context)
                   rule_line(context, "model_dtype") ? "model_dtype" : NULL);
         return;
     }
-    if (has_tensor_cores(context) && !rule_is_policy(context, POLICY_FP32))
+    if (rule_has_tensor_cores(context) && !rule_is_policy(context, POLICY_FP32))
         finding.group = rule_group(context);
     if (context->plan->external && !rule_line(context, "model_dtype")) {
         finding.note = "load the model with dtype=torch.float32, and say fp16: true";
@@ -311,171 +391,4 @@ void rule_no_scaler(struct rule_context *context)
                     rule_line(context, "fp16") ? "fp16" : "bf16");
     if (told && finding.group)
         propose_scaler(context, finding.group);
-}
-
-/* ---- The loss scale ---- */
-
-/* fp16 is what will run, after the rules above. */
-static bool ends_in_fp16(const struct rule_context *context)
-{
-    struct precision decided;
-
-    if (!context->device)
-        return rule_wants_fp16(context);
-    policy_decide(&context->plan->request, context->device, &decided);
-    return decided.mode == MODE_FP16_MIXED || decided.mode == MODE_FP16_PURE;
-}
-
-void rule_idle_scale(struct rule_context *context)
-{
-    const struct proposal to = rule_proposal(context);
-    const struct entry *entry = rule_entry(context, "loss_scale");
-
-    if (!entry || ends_in_fp16(context) ||
-        context->plan->request.loss_scaling == CHOICE_NO ||
-        (context->plan->request.loss_scaling == CHOICE_AUTO &&
-         strcmp(node_value(entry->value)->text, "dynamic") != 0)) /* TS705 */
-        return;
-    propose_removal(&to,
-                    &(struct finding) { .rule = "TS112",
-                                        .severity = SEVERITY_WARNING,
-                                        .apply = APPLY_UNSAFE,
-                                        .because = rule_device(context),
-                                        .message =
-                                            "loss_scale has no use without fp16: bf16 "
-                                            "and float32 reach as far as gradients do",
-                                        .note = "the line is commented out" },
-                    entry);
-}
-
-void rule_scale_off(struct rule_context *context)
-{
-    const struct precision_request *request = &context->plan->request;
-    bool off = request->loss_scaling == CHOICE_NO ||
-               (request->loss_scaling == CHOICE_YES && request->loss_scale == 1);
-
-    if (!off || !ends_in_fp16(context) || rule_is_policy(context, POLICY_NOSCALER) ||
-        rule_is_policy(context, POLICY_FP32))
-        return;
-    rule_set(context,
-             &(struct finding) { .rule = "TS113",
-                                 .severity = SEVERITY_WARNING,
-                                 .apply = APPLY_UNSAFE,
-                                 .message =
-                                     "fp16 without a loss scale: gradients below 6e-8 "
-                                     "become zero" },
-             "loss_scale", "dynamic", NULL);
-}
-
-/* ---- auto, and the policies of the reports ---- */
-
-void rule_auto(struct rule_context *context)
-{
-    const struct precision_request *request = &context->plan->request;
-    const char *key = request->bf16 == CHOICE_AUTO ? "bf16" : "fp16";
-    struct precision decided;
-
-    if ((request->bf16 != CHOICE_AUTO && request->fp16 != CHOICE_AUTO) ||
-        rule_is_policy(context, POLICY_FP32))
-        return;
-    if (!context->device || context->plan->external) {
-        rule_tell(context,
-                  &(struct finding) { .rule = "TS117",
-                                      .severity = SEVERITY_INFO,
-                                      .message =
-                                          context->plan->external
-                                              ? "auto: the script decides, where it runs"
-                                              : "auto: decided where the job runs" },
-                  key);
-        return;
-    }
-    policy_decide(request, context->device, &decided);
-    rule_tell(
-        context,
-        &(struct finding) { .rule = "TS117",
-                            .severity = SEVERITY_INFO,
-                            .message = arena_printf(context->arena, "auto is %s here",
-                                                    mode_names[decided.mode]) },
-        key);
-}
-
-static void to_fp32(struct rule_context *context, const char *key, int group)
-{
-    rule_set(context,
-             &(struct finding) {
-                 .rule = "TS125",
-                 .severity = SEVERITY_INFO,
-                 .apply = APPLY_SAFE,
-                 .group = group,
-                 .message =
-                     arena_printf(context->arena,
-                                  "policy fp32: %s off; 1.5 to 2 times slower, and twice "
-                                  "the memory of a 16-bit base model",
-                                  key),
-                 .note = "clipping stays" },
-             key, "false", NULL);
-}
-
-void rule_policy_fp32(struct rule_context *context)
-{
-    const struct precision_request *request = &context->plan->request;
-    /* What TS102, TS105 and TS108 leave alone. */
-    bool bf16 = request->model_dtype == DTYPE_BFLOAT16 && !lacks_bf16(context);
-    bool fp16 = request->model_dtype == DTYPE_FLOAT16 && !is_on(request->fp16) &&
-                (request->fp16 != CHOICE_NO || request->bf16 != CHOICE_NO);
-    int group;
-
-    if (!rule_is_policy(context, POLICY_FP32))
-        return;
-    group = request->fp16 != CHOICE_NO && request->bf16 != CHOICE_NO ? rule_group(context)
-                                                                     : 0;
-    if (request->fp16 != CHOICE_NO)
-        to_fp32(context, "fp16", group);
-    if (request->bf16 != CHOICE_NO)
-        to_fp32(context, "bf16", group);
-    /* without autocast a script's frozen weights compute in the format they are in */
-    if (context->plan->external && context->plan->method == METHOD_LORA)
-        bf16 = fp16 = request->model_dtype == DTYPE_FLOAT16 ||
-                      (request->model_dtype == DTYPE_BFLOAT16 && !lacks_bf16(context));
-    if ((bf16 || fp16) &&
-        (context->plan->external || context->plan->method != METHOD_LORA))
-        rule_set(context,
-                 &(struct finding) { .rule = "TS125",
-                                     .severity = SEVERITY_INFO,
-                                     .apply = APPLY_SAFE,
-                                     .message = "policy fp32: weights in float32" },
-                 "model_dtype", "float32", NULL);
-}
-
-void rule_policy_noscaler(struct rule_context *context)
-{
-    const struct precision_request *request = &context->plan->request;
-
-    if (!rule_is_policy(context, POLICY_NOSCALER) || !rule_half_trainables(context) ||
-        !is_on(request->fp16))
-        return;
-    if (context->plan->external) {
-        rule_set(context,
-                 &(struct finding) {
-                     .rule = "TS126",
-                     .severity = SEVERITY_WARNING,
-                     .apply = APPLY_SAFE,
-                     .message = "policy noscaler: with fp16 the Trainer always makes a "
-                                "scaler, which stops at float16 weights; without, they "
-                                "are stepped as they are",
-                     .note = "with lr 2e-5 a weight of 0.1 never moves" },
-                 "fp16", "false", NULL);
-        return;
-    }
-    if (request->loss_scaling == CHOICE_NO)
-        return;
-    rule_set(context,
-             &(struct finding) {
-                 .rule = "TS126",
-                 .severity = SEVERITY_WARNING,
-                 .apply = APPLY_SAFE,
-                 .message =
-                     "policy noscaler: float16 weights are stepped without a loss scale; "
-                     "with lr 2e-5 a weight of 0.1 never moves" },
-             "loss_scale", "none", "fp16");
 }

@@ -4,6 +4,8 @@
 
 #include "patcher/schema_rows.h"
 
+#define ALWAYS_GUARDED "a step whose gradients are not finite is always skipped here"
+
 static const char *const schedules[] = { "linear",
                                          "cosine",
                                          "constant",
@@ -89,6 +91,13 @@ static const struct key rows[] = {
             "a run gives the same bits every time anyway"),
     TS_IDLE("average_tokens_across_devices", KEY_BOOL, "true", ONE_DEVICE),
     TS_NOT("adafactor", KEY_BOOL, "false", NULL, "the Adafactor optimizer", NULL),
+    TS_NOT("optimizer_in_bwd", KEY_BOOL, "false", NULL,
+           "a step of each weight inside the backward pass", "gradient_checkpointing and "
+           "finetuning_type: lora save memory too"),
+    TS_IDLE("check_for_nan_in_loss_and_grad", KEY_BOOL, "true", ALWAYS_GUARDED),
+    TS_IDLE("check_grad_overflow", KEY_BOOL, "true", ALWAYS_GUARDED),
+    TS_IDLE("error_if_nonfinite", KEY_BOOL, "true", ALWAYS_GUARDED),
+    TS_IDLE("skip_nan_grad", KEY_BOOL, "true", ALWAYS_GUARDED),
     TS_NOT("optim_args", KEY_TEXT, NULL, NULL, "settings of other optimizers", NULL),
     TS_NOT("optim_target_modules", KEY_LIST, NULL, NULL, "modules of GaLore and APOLLO",
            NULL),

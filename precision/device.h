@@ -27,6 +27,7 @@ struct device {
     int threads;         /* CPU: cores usable (affinity and cgroup); else 0 */
     char passed_over[112]; /* CPU: the GPU here that this build has no code for, where only that
                               made it the CPU ("Tesla V100, compute capability 7.0"); else "" */
+    char unlike[112]; /* a GPU of the same job that is another kind or size; else "" */
 };
 
 /* A row of the device table. */

@@ -316,6 +316,17 @@ size_t probe_named(const char *wanted)
     return read_ordinals(wanted, ordinals);
 }
 
+bool probe_means(const char *wanted, int ordinal)
+{
+    int ordinals[DEVICE_RANKS_MAX];
+    size_t count = read_ordinals(wanted, ordinals);
+
+    for (size_t i = 0; i < count; i++)
+        if (ordinals[i] == ordinal)
+            return true;
+    return count == 0 && (strcmp(wanted, "auto") == 0 || strcmp(wanted, "cuda") == 0);
+}
+
 static const struct device *find_ordinal(const struct probe *probe, int ordinal)
 {
     for (size_t i = 1; i < probe->count; i++)
@@ -409,21 +420,11 @@ const struct device *probe_pick(const struct probe *probe, const char *wanted,
 
 const struct device *probe_without_code(const struct probe *probe, const char *wanted)
 {
-    int ordinals[DEVICE_RANKS_MAX];
-    size_t named = read_ordinals(wanted, ordinals);
-    bool any = strcmp(wanted, "cuda") == 0 || strcmp(wanted, "auto") == 0;
-
-    if (any && next_best(probe, NULL, 0) != NULL)
+    if (probe_named(wanted) == 0 && next_best(probe, NULL, 0) != NULL)
         return NULL;
-    for (size_t i = 1; i < probe->count; i++) {
-        const struct device *device = &probe->devices[i];
-        bool meant = any;
-
-        for (size_t j = 0; j < named; j++)
-            meant = meant || ordinals[j] == device->ordinal;
-        if (meant && !device->runnable)
-            return device;
-    }
+    for (size_t i = 1; i < probe->count; i++)
+        if (probe_means(wanted, probe->devices[i].ordinal) && !probe->devices[i].runnable)
+            return &probe->devices[i];
     return NULL;
 }
 

@@ -44,6 +44,8 @@ size_t probe_take(const struct probe *probe, const char *wanted, size_t ranks,
 const struct device *probe_without_code(const struct probe *probe, const char *wanted);
 /* How many GPUs `wanted` names one by one; 0 for auto, cpu, cuda, and for what is no device. */
 size_t probe_named(const char *wanted);
+/* Does `wanted` ask for, or leave open, this GPU?  All of them for auto and cuda. */
+bool probe_means(const char *wanted, int ordinal);
 /* The one of a single process. */
 const struct device *probe_pick(const struct probe *probe, const char *wanted,
                                 struct error *err);

@@ -14,7 +14,7 @@ static bool choose_device(const struct inspect_options *options, const char *dat
                           size_t len, struct inspection *out, struct error *err)
 {
     if (!machine_device(options->machine, data, len, &out->storage,
-                        options->will_run ? err : NULL))
+                        options->will_run ? err : &out->no_device))
         return !options->will_run;
     out->device = &out->storage;
     return true;
@@ -42,6 +42,9 @@ static struct patch_options patch_options(const struct inspect_options *options,
     return (struct patch_options) { .job = options->job,
                                     .device = inspection->device,
                                     .host = machine->named ? NULL : &machine->probe.devices[0],
+                                    .no_device = inspection->no_device.code
+                                                     ? inspection->no_device.text
+                                                     : NULL,
                                     .unsafe = options->unsafe,
                                     .will_run = options->will_run,
                                     .set = options->set };

@@ -27,6 +27,7 @@ struct inspection {
     struct patch patch;          /* of an empty arena where there was an error */
     const struct device *device; /* NULL: not known, device rules are off */
     struct device storage;
+    struct error no_device; /* why it is not known, if there is more to say */
 };
 
 /* ERROR_DATA when the file cannot be opened or read as a job.  inspect_clear in any case.

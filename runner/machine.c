@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "patcher/document.h"
+#include "precision/memory.h"
 
 bool machine_open(const char *wanted, struct machine *machine, struct error *err)
 {
@@ -32,12 +33,13 @@ static const char *scalar(const struct entry *entry)
 struct wish {
     const char *device;
     size_t ranks;
+    bool external;
 };
 
 static struct wish read_wish(const struct document *document)
 {
-    struct wish wish = { "auto", 1 };
-    const struct entry *block, *device = NULL, *ranks = NULL;
+    struct wish wish = { .device = "auto", .ranks = 1 };
+    const struct entry *block, *device = NULL, *ranks = NULL, *target = NULL;
     const char *use_cpu;
 
     if (!document->root)
@@ -46,7 +48,9 @@ static struct wish read_wish(const struct document *document)
     if (block && block->value->kind == NODE_MAP) {
         device = node_find(block->value, "device");
         ranks = node_find(block->value, "ranks");
+        target = node_find(block->value, "target");
     }
+    wish.external = scalar(target) && strcmp(scalar(target), "external") == 0;
     if (scalar(ranks) && atoi(scalar(ranks)) > 1)
         wish.ranks = (size_t)atoi(scalar(ranks));
     use_cpu = scalar(document_find(document, "use_cpu"));
@@ -57,10 +61,58 @@ static struct wish read_wish(const struct document *document)
     return wish;
 }
 
+static int capability_of(const struct device *device)
+{
+    return 10 * device->major + device->minor;
+}
+
+/* Cards of one name and size are one; a driver's reserve may differ by a little. */
+static bool is_alike(const struct device *a, const struct device *b)
+{
+    uint64_t more = a->memory > b->memory ? a->memory : b->memory;
+    uint64_t less = a->memory > b->memory ? b->memory : a->memory;
+
+    return capability_of(a) == capability_of(b) && strcmp(a->name, b->name) == 0 &&
+           more - less <= more / 64;
+}
+
+static void note_unlike(const struct device *other, struct device *out)
+{
+    char capability[16], memory[16];
+
+    device_capability_text(other, capability);
+    memory_text(other->memory, memory);
+    snprintf(out->unlike, sizeof(out->unlike), "%.50s, compute capability %s, %s",
+             other->name, capability, memory);
+}
+
+/* The weakest of several, with the least memory of any of them. */
+static void take_least(const struct device *const taken[], size_t count,
+                       struct device *out)
+{
+    const struct device *least = taken[0];
+
+    for (size_t i = 1; i < count; i++)
+        if (capability_of(taken[i]) < capability_of(least) ||
+            (capability_of(taken[i]) == capability_of(least) &&
+             taken[i]->available < least->available))
+            least = taken[i];
+    *out = *least;
+    for (size_t i = 0; i < count; i++) {
+        if (taken[i]->memory < out->memory)
+            out->memory = taken[i]->memory;
+        if (taken[i]->available < out->available)
+            out->available = taken[i]->available;
+        out->no_tensor_cores |= taken[i]->no_tensor_cores;
+        if (!is_alike(taken[i], least))
+            note_unlike(taken[i], out);
+    }
+}
+
 static bool take_scarcest(const struct probe *probe, const struct wish *wish,
                           struct device *out, struct error *err)
 {
-    const struct device *taken[DEVICE_RANKS_MAX], *scarcest;
+    const struct device *taken[DEVICE_RANKS_MAX];
     const struct device *without = probe_without_code(probe, wish->device);
     char capability[16];
     size_t count;
@@ -72,17 +124,38 @@ static bool take_scarcest(const struct probe *probe, const struct wish *wish,
     count = probe_take(probe, wish->device, wish->ranks, taken, err);
     if (count == 0)
         return false;
-    scarcest = taken[0];
-    for (size_t i = 1; i < count; i++)
-        if (taken[i]->available < scarcest->available)
-            scarcest = taken[i];
-    *out = *scarcest;
-    out->peers = probe_peers(probe, scarcest);
+    take_least(taken, count, out);
+    out->peers = probe_peers(probe, taken[0]);
     if (without) {
         device_capability_text(without, capability);
         snprintf(out->passed_over, sizeof(out->passed_over),
                  "%.70s, compute capability %s", without->name, capability);
     }
+    return true;
+}
+
+/* Does it say which of this machine's devices, rather than name a card? */
+static bool is_of_machine(const char *wanted)
+{
+    return strcmp(wanted, "auto") == 0 || strcmp(wanted, "cpu") == 0 ||
+           strcmp(wanted, "cuda") == 0 || probe_named(wanted) > 0;
+}
+
+/* As torchrun would: all GPUs, whatever this build has code for. */
+static bool take_for_another(const struct probe *probe, const struct wish *wish,
+                             struct device *out, struct error *err)
+{
+    const struct device *taken[PROBE_MAX];
+    size_t count = 0;
+
+    if (!is_of_machine(wish->device))
+        return device_find(wish->device, out, err);
+    for (size_t i = 1; i < probe->count; i++)
+        if (probe_means(wish->device, probe->devices[i].ordinal))
+            taken[count++] = &probe->devices[i];
+    if (count == 0)
+        return take_scarcest(probe, wish, out, err);
+    take_least(taken, count, out);
     return true;
 }
 
@@ -101,7 +174,8 @@ bool machine_device(const struct machine *machine, const char *data, size_t len,
     arena = arena_new();
     document_read(data, len, arena, &document);
     wish = read_wish(&document);
-    ok = take_scarcest(&machine->probe, &wish, out, err);
+    ok = (wish.external ? take_for_another : take_scarcest)(&machine->probe, &wish, out,
+                                                            err);
     arena_free(arena);
     return ok;
 }

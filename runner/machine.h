@@ -20,9 +20,14 @@ bool machine_open(const char *wanted, struct machine *machine, struct error *err
 /*
  * The device for a job's text: what `trainspool.device` or `use_cpu` ask for; of the
  * several that `trainspool.ranks` takes the one with the least memory free; a GPU that
- * was asked for and that this build has no code for, so that TS201 refuses it.
- * ERROR_DEVICE when the machine has no such thing.  Any text will do, also one that is no
- * job.
+ * was asked for and that this build has no code for, so that TS201 refuses it.  Several
+ * that are not alike make one with the least of each, `unlike` says so (TS209).
+ *
+ * For target external, where this build has no say: the card that trainspool.device names
+ * in the words of the device table, or else the least of the GPUs here.
+ *
+ * ERROR_DEVICE when the machine has no such thing, ERROR_USAGE when the table has no such
+ * card.  Any text will do, also one that is no job.
  */
 bool machine_device(const struct machine *machine, const char *data, size_t len,
                     struct device *out, struct error *err);

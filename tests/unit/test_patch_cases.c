@@ -4,7 +4,8 @@
  *
  *   job.yaml        the job
  *   device          as --device says it; "none": not known; ", no code" behind it: found in
- *                   this machine, and this build has no code for it; "cpu, no code for NAME"
+ *                   this machine, and this build has no code for it; "cpu, no code for NAME";
+ *                   ", here": found in this machine; ", beside NAME": with another kind
  *   free            bytes free on it, which is then in this machine ("18GiB")
  *   host            bytes free on the host ("8GiB")
  *   want.yaml       the text after the safe edits
@@ -76,7 +77,7 @@ static void read_case(struct patch_case *the, char *job)
     struct error err = { 0 };
     bool writing = getenv("PATCH_CASES_WRITE") != NULL;
     const char *device;
-    char *lacks;
+    char *lacks, *here, *beside;
 
     read_part(the->dir, "job.yaml", &the->job, true);
     read_part(the->dir, "device", &the->device, true);
@@ -85,11 +86,16 @@ static void read_case(struct patch_case *the, char *job)
     read_part(the->dir, "want.findings", &the->findings, !writing);
     the->device.data[strcspn(the->device.data, "\n")] = 0;
     lacks = strstr(the->device.data, ", no code");
-    if (lacks)
-        *lacks = 0;
+    here = strstr(the->device.data, ", here");
+    beside = strstr(the->device.data, ", beside ");
+    the->device.data[strcspn(the->device.data, ",")] = 0;
     device = the->device.data;
     if (strcmp(device, "none") != 0 && !device_find(device, &the->wanted, &err))
         fail_msg("%s", err.text);
+    the->wanted.here = the->wanted.runnable = here != NULL;
+    if (beside)
+        snprintf(the->wanted.unlike, sizeof(the->wanted.unlike), "%s",
+                 beside + strlen(", beside "));
     if (lacks) {
         the->wanted.here = true;
         snprintf(the->wanted.passed_over, sizeof(the->wanted.passed_over), "%s",
