@@ -337,7 +337,8 @@ static const struct rule rows[] = {
           "job is in half precision, with no line that says so. Where the job says "
           "fp16 or bf16 the Trainer goes by the job, and overwrites the variable; a "
           "script with an Accelerator of its own goes by the variable.\n\n"
-          "Looked at is the map trainspool.env. Say the precision in the job and "
+          "Looked at are the map trainspool.env and the words of trainspool.command, "
+          "`accelerate launch --mixed_precision ..`. Say the precision in the job and "
           "nowhere else.",
       .source =
           "transformers training_args.py, __post_init__, v4.38 to v5.15" },

@@ -26,17 +26,11 @@ struct view {
 
 /* ---- Autocast ---- */
 
-static const char *variable(const struct view *view)
-{
-    const struct entry *entry =
-        rule_variable(view->context, "ACCELERATE_MIXED_PRECISION");
-
-    return entry ? node_value(entry->value)->text : "no";
-}
-
 static void find_amp(struct view *view)
 {
     const struct precision_request *request = view->request;
+    const struct entry *where;
+    const char *launcher = rule_launcher_precision(view->context, &where);
 
     view->amp = FORMAT_FP32;
     view->by_amp = "neither fp16 nor bf16 is true";
@@ -46,10 +40,10 @@ static void find_amp(struct view *view)
     } else if (request->bf16 == CHOICE_YES) {
         view->amp = FORMAT_BF16;
         view->by_amp = "bf16: true";
-    } else if (strcmp(variable(view), "fp16") == 0 ||
-               strcmp(variable(view), "bf16") == 0) {
-        view->amp = variable(view)[0] == 'f' ? FORMAT_FP16 : FORMAT_BF16;
-        view->by_amp = "ACCELERATE_MIXED_PRECISION";
+    } else if (launcher &&
+               (strcmp(launcher, "fp16") == 0 || strcmp(launcher, "bf16") == 0)) {
+        view->amp = launcher[0] == 'f' ? FORMAT_FP16 : FORMAT_BF16;
+        view->by_amp = "the setting of Accelerate";
     } else if (request->fp16 == CHOICE_AUTO || request->bf16 == CHOICE_AUTO) {
         view->by_amp = "the script decides what auto is";
     }

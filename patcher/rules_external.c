@@ -28,28 +28,28 @@ bool rule_is_on(const struct rule_context *context, const char *key)
     return entry && !(row && value_is_off(row, entry->value, context->arena));
 }
 
-/* The word that trainspool.command begins with, or all of it; or NULL. */
+/* What trainspool starts: a text, or a list of words; or NULL. */
 static const struct node *command_of(const struct rule_context *context)
 {
     const struct entry *block = document_find(context->document, "trainspool");
     const struct entry *command =
         block ? node_find(node_value(block->value), "command") : NULL;
-    const struct node *words = command ? node_value(command->value) : NULL;
 
-    if (words && words->kind == NODE_LIST && words->count > 0)
-        words = node_value(words->items[0]);
-    return words && words->kind == NODE_SCALAR ? words : NULL;
+    return command && !node_is_null(command->value) ? node_value(command->value) : NULL;
 }
 
 bool rule_names_llamafactory(const struct rule_context *context)
 {
-    const struct node *words = command_of(context);
+    const struct node *command = command_of(context);
 
     if (!context->plan->external)
         return false;
     if (versions_know(context->versions, PACKAGE_LLAMAFACTORY))
         return true;
-    return words && strstr(words->text, "llamafactory");
+    for (size_t i = 0; command && command->kind == NODE_LIST && i < command->count; i++)
+        if (strstr(node_value(command->items[i])->text, "llamafactory"))
+            return true;
+    return command && strstr(command->text, "llamafactory");
 }
 
 bool rule_is_llamafactory(const struct rule_context *context)

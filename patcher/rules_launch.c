@@ -1,8 +1,8 @@
 /*
- * patcher/rules_launch.c - TS805: what DeepSpeed's or FSDP's own settings say against the
- * job's.
+ * patcher/rules_launch.c - what Accelerate's, DeepSpeed's or FSDP's own settings say
+ * against the job's.
  *
- * Compared is what transformers compares (integrations/deepspeed.py,
+ * Of DeepSpeed, compared is what transformers compares (integrations/deepspeed.py,
  * trainer_config_process); "auto" takes the job's value and is never a mismatch.
  */
 #include "config.h"
@@ -19,6 +19,113 @@
 #include "patcher/scalar.h"
 
 #define SETTINGS_MAX ((size_t)1 << 20) /* a real one has 2 kB */
+
+/* ---- TS124: a variable that decides ---- */
+
+/* The words of trainspool.command, a text or a list, one by one; NULL behind the last. */
+struct words {
+    struct arena *arena;
+    const struct node *command;
+    const char *at; /* of a text */
+    size_t next;    /* of a list */
+};
+
+static const char *next_word(struct words *words)
+{
+    const struct node *command = words->command;
+    const char *word;
+    size_t len;
+
+    if (command->kind == NODE_LIST)
+        return words->next < command->count
+                   ? node_value(command->items[words->next++])->text
+                   : NULL;
+    words->at += strspn(words->at, " \t\n");
+    len = strcspn(words->at, " \t\n");
+    word = len > 0 ? arena_copy(words->arena, words->at, len) : NULL;
+    words->at += len;
+    return word;
+}
+
+/* `accelerate launch --mixed_precision fp16 train.py`: the launcher sets the variable. */
+static const char *launched_precision(const struct rule_context *context,
+                                      const struct entry *entry)
+{
+    const char *const flags[] = { "--mixed_precision", "--mixed-precision" };
+    struct words words = { .arena = context->arena, .command = node_value(entry->value) };
+    const char *word;
+
+    words.at = words.command->text;
+    if (!(word = next_word(&words)) || !text_ends(word, "accelerate") ||
+        !(word = next_word(&words)) || strcmp(word, "launch") != 0)
+        return NULL;
+    while ((word = next_word(&words)) && !text_ends(word, ".py") &&
+           strcmp(word, "-m") != 0)
+        for (size_t i = 0; i < TS_COUNT(flags); i++)
+            if (strcmp(word, flags[i]) == 0)
+                return next_word(&words);
+            else if (text_starts(word, flags[i]) && word[strlen(flags[i])] == '=')
+                return word + strlen(flags[i]) + 1;
+    return NULL;
+}
+
+const char *rule_launcher_precision(const struct rule_context *context,
+                                    const struct entry **where)
+{
+    const struct entry *block = document_find(context->document, "trainspool");
+    const char *says = NULL;
+
+    *where = block ? node_find(node_value(block->value), "command") : NULL;
+    if (*where)
+        says = launched_precision(context, *where);
+    if (says)
+        return says;
+    *where = rule_variable(context, "ACCELERATE_MIXED_PRECISION");
+    return *where && !node_is_null((*where)->value) ? node_value((*where)->value)->text
+                                                    : NULL;
+}
+
+static const char *contradiction(struct rule_context *context, const char *says,
+                                 const char *job)
+{
+    if (strcmp(job, "no") == 0)
+        return arena_printf(context->arena,
+                            "neither fp16 nor bf16 is true in the job, so Accelerate's "
+                            "setting decides: the Trainer runs in %s",
+                            says);
+    return arena_printf(context->arena,
+                        "Accelerate is told %s and the job says %s: the Trainer goes by "
+                        "the job, a script with an Accelerator of its own by this",
+                        says, job);
+}
+
+void rule_hidden_precision(struct rule_context *context)
+{
+    static const char *const words[] = { "no", "fp16", "bf16", "fp8" };
+    const struct precision_request *request = &context->plan->request;
+    const struct proposal to = rule_proposal(context);
+    const struct entry *where;
+    const char *says = rule_launcher_precision(context, &where);
+    const char *job = request->fp16 == CHOICE_YES   ? "fp16"
+                      : request->bf16 == CHOICE_YES ? "bf16"
+                                                    : "no";
+    bool known = false;
+
+    for (size_t i = 0; says && i < TS_COUNT(words); i++)
+        known |= strcmp(says, words[i]) == 0;
+    if (!says || strcmp(says, job) == 0)
+        return;
+    propose_remark(
+        &to,
+        &(struct finding) {
+            .rule = "TS124",
+            .severity = known ? SEVERITY_WARNING : SEVERITY_ERROR,
+            .message = known
+                           ? contradiction(context, says, job)
+                           : "Accelerate's mixed precision must be no, fp16, bf16 or fp8",
+            .note = "say it in one place: in the job" },
+        where);
+}
 
 /* ---- Settings from a file, a text or a nested map ---- */
 

@@ -175,6 +175,10 @@ bool rule_half_external(const struct rule_context *context);
 bool rule_is_fused(const struct rule_context *context);
 /* Nothing would raise and Adam would step in float16: TS408 tells, and not TS105. */
 bool rule_fused_half(const struct rule_context *context);
+/* What `accelerate launch --mixed_precision` or ACCELERATE_MIXED_PRECISION says, and the
+ * line of trainspool that it stands in; NULL: nothing. */
+const char *rule_launcher_precision(const struct rule_context *context,
+                                    const struct entry **where);
 /* autocast_adapter_dtype is not switched off. */
 bool rule_casts_adapters(const struct rule_context *context);
 /* A variable of the environment that trainspool.env gives the script; or NULL. */

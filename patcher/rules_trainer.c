@@ -14,46 +14,6 @@
 #include "patcher/scalar.h"
 #include "train/safetensors.h"
 
-/* ---- TS124: a variable that decides ---- */
-
-void rule_hidden_precision(struct rule_context *context)
-{
-    static const char *const words[] = { "no", "fp16", "bf16", "fp8" };
-    const struct precision_request *request = &context->plan->request;
-    const struct proposal to = rule_proposal(context);
-    const struct entry *entry = rule_variable(context, "ACCELERATE_MIXED_PRECISION");
-    const char *says = entry ? node_value(entry->value)->text : "", *message;
-    const char *file = request->fp16 == CHOICE_YES   ? "fp16"
-                       : request->bf16 == CHOICE_YES ? "bf16"
-                                                     : "no";
-    bool known = false;
-
-    for (size_t i = 0; i < TS_COUNT(words); i++)
-        known |= strcmp(says, words[i]) == 0;
-    if (!entry || node_is_null(entry->value) || strcmp(says, file) == 0)
-        return;
-    if (!known)
-        message = "ACCELERATE_MIXED_PRECISION must be no, fp16, bf16 or fp8";
-    else if (strcmp(file, "no") == 0)
-        message = arena_printf(context->arena,
-                               "neither fp16 nor bf16 is true in the job, so the "
-                               "variable decides: the Trainer runs in %s",
-                               says);
-    else
-        message = arena_printf(context->arena,
-                               "ACCELERATE_MIXED_PRECISION is %s and the job says %s: "
-                               "the Trainer goes by the job, a script with an "
-                               "Accelerator of its own by the variable",
-                               says, file);
-    propose_remark(
-        &to,
-        &(struct finding) { .rule = "TS124",
-                            .severity = known ? SEVERITY_WARNING : SEVERITY_ERROR,
-                            .message = message,
-                            .note = "say it in one place: in the job" },
-        entry);
-}
-
 /* ---- TS802: a probe that says yes everywhere ---- */
 
 static bool script_decides(const struct rule_context *context)

@@ -39,7 +39,7 @@ static void test_external_precision_is_the_programs(void **state)
         { HEAD "full\nmodel_dtype: float32\n" TARGET
                "  env: {ACCELERATE_MIXED_PRECISION: bf16}\n",
           "A100", MODE_BF16_MIXED, FORMAT_BF16, FORMAT_FP32, SCALING_NONE,
-          "ACCELERATE_MIXED_PRECISION" },
+          "the setting of Accelerate" },
         { HEAD "full\nmodel_dtype: float32\n" TARGET, "A100", MODE_FP32, FORMAT_FP32,
           FORMAT_FP32, SCALING_NONE, "neither" },
         /* what is loaded: the version */
