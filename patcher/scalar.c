@@ -200,7 +200,7 @@ enum scalar_kind scalar_number(const struct node *node, double *out)
     if (!readable(node))
         return SCALAR_WRONG;
     kind = read_number(node->text, out);
-    return kind == SCALAR_WRONG ? kind : quoted_or(node, kind);
+    return kind == SCALAR_GOOD ? quoted_or(node, kind) : kind;
 }
 
 enum scalar_kind scalar_size(const struct node *node)

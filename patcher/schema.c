@@ -103,16 +103,17 @@ static bool has_word(const char *name, const char *word)
     return false;
 }
 
-/* hf-hub-token, hf_hub_tokn: what a rename would make a secret of is one before. */
+/* hf-hub-token, hf_hub_tokn: what a rename could make a secret of is one before. */
 static bool is_like_a_secret(const char *name)
 {
-    const char *near[4];
-    bool exact, found = false;
-    size_t count = schema_nearest(name, near, TS_COUNT(near), &exact);
+    const size_t limit = limit_of(name);
+    const struct key *key;
 
-    for (size_t i = 0; i < count; i++)
-        found |= schema_find(near[i])->secret;
-    return found;
+    for (size_t i = 0; (key = schema_at(&schema_job, i)); i++)
+        if (key->secret && (nearest_folded(name, key->name) ||
+                            nearest_distance(name, key->name, limit) <= limit))
+            return true;
+    return false;
 }
 
 bool schema_is_secret(const char *name)

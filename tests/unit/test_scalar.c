@@ -75,7 +75,19 @@ static void test_scalar_reads_numbers(void **state)
         { "0b11", SCALAR_YAML11, 3 },
         { "12:30", SCALAR_YAML11, 750 },
         { "1:00:00", SCALAR_YAML11, 3600 },
+        { "+12:30", SCALAR_YAML11, 750 },
+        { "-.5e1", SCALAR_GOOD, -5 },
+        { "12e03", SCALAR_GOOD, 12000 },
+        { "0888", SCALAR_YAML11, 888 }, /* a text for PyYAML 6 */
+        { "0:30", SCALAR_YAML11, 30 },  /* too */
         { "12:60", SCALAR_WRONG, 0 },
+        { "0x_1f", SCALAR_WRONG, 0 },
+        { "0b1_0", SCALAR_WRONG, 0 },
+        { "1:30.5", SCALAR_WRONG, 0 }, /* 90.5 for PyYAML: not guessed at */
+        { "_1", SCALAR_WRONG, 0 },
+        { "1,000", SCALAR_WRONG, 0 },
+        { "1'000", SCALAR_WRONG, 0 },
+        { "2024-01-01", SCALAR_WRONG, 0 },
         { "1e", SCALAR_WRONG, 0 },
         { ".", SCALAR_WRONG, 0 },
         { "1 2", SCALAR_WRONG, 0 },
@@ -97,6 +109,18 @@ static void test_scalar_reads_numbers(void **state)
         if (kind != cases[i].kind || (kind != SCALAR_WRONG && value != cases[i].value))
             fail_msg("%s: kind %d, value %g", cases[i].text, kind, value);
     }
+}
+
+/* In quotes int("010") is 10 for one reader and 8 for another: told as without. */
+static void test_scalar_tells_odd_numbers_in_quotes(void **state)
+{
+    struct node odd = node_of("010", STYLE_DOUBLE), plain = node_of("10", STYLE_DOUBLE);
+    double value = 0;
+
+    (void)state;
+    assert_int_equal(scalar_number(&odd, &value), SCALAR_YAML11);
+    assert_int_equal(scalar_number(&plain, &value), SCALAR_QUOTED);
+    assert_true(value == 10);
 }
 
 static void test_scalar_obeys_tags_and_aliases(void **state)
@@ -162,6 +186,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scalar_reads_booleans),
         cmocka_unit_test(test_scalar_reads_numbers),
+        cmocka_unit_test(test_scalar_tells_odd_numbers_in_quotes),
         cmocka_unit_test(test_scalar_obeys_tags_and_aliases),
         cmocka_unit_test(test_scalar_reads_sizes_and_times),
         cmocka_unit_test(test_scalar_prints_short),
