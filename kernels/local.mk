@@ -32,6 +32,7 @@ libkernels_a_SOURCES += %D%/cpu/cpu_rope.c
 libkernels_a_SOURCES += %D%/cpu/cpu_swiglu.c
 libkernels_a_SOURCES += %D%/cpu/cpu_tile.h
 libkernels_a_SOURCES += %D%/cpu/cpu_vector.h
+libkernels_a_SOURCES += %D%/measure.c %D%/measure.h
 libkernels_a_SOURCES += %D%/ops.h
 libkernels_a_SOURCES += %D%/tensor.c %D%/tensor.h
 

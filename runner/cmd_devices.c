@@ -5,7 +5,9 @@
 #include "runner/commands.h"
 
 #include "precision/memory.h"
+#include "base/size.h"
 #include "precision/probe.h"
+#include "runner/calibrations.h"
 #include "runner/report_json.h"
 
 static json_t *device_object(const struct device *device)
@@ -134,13 +136,71 @@ static void known(struct report *report, const struct options *options, struct e
     }
 }
 
+/* "cuda:1", "cpu" */
+static void address(const struct device *device, char out[32])
+{
+    if (device->kind == DEVICE_CUDA)
+        snprintf(out, 32, "cuda:%d", device->ordinal);
+    else
+        snprintf(out, 32, "cpu");
+}
+
+static void calibration_line(struct report *report, const struct calibration *calibration)
+{
+    static const struct {
+        enum format format;
+        const char *name;
+    } shown[] = { { FORMAT_FP32, "fp32" }, { FORMAT_FP16, "fp16" }, { FORMAT_BF16, "bf16" } };
+    const int widest = CALIBRATION_WIDTHS - 1;
+    char bandwidth[16];
+    struct text line;
+
+    memory_text((uint64_t)calibration->bytes_per_second, bandwidth);
+    text_init(&line, 0);
+    report_visible(&line, calibration->device);
+    text_adds(&line, ":");
+    for (size_t i = 0; i < TS_COUNT(shown); i++)
+        if (calibration->products[shown[i].format][widest] > 0)
+            text_addf(&line, " %s %.3g TFLOPS,", shown[i].name,
+                      calibration->products[shown[i].format][widest] / 1e12);
+    text_addf(&line, " memory %s/s\n", bandwidth);
+    report_write(report, &line);
+    text_clear(&line);
+}
+
+/* Every device that a job could run on, one after another. */
+static void calibrate(struct report *report, const struct options *options,
+                      struct error *err)
+{
+    struct probe probe;
+
+    probe_devices(&probe);
+    for (size_t i = 0; i < probe.count && !err->code; i++) {
+        struct calibration calibration;
+        char device[32];
+
+        if (!probe.devices[i].runnable)
+            continue;
+        address(&probe.devices[i], device);
+        if (!calibrations_measure(device, &calibration, err) ||
+            !calibrations_keep(&calibration, err))
+            return;
+        if (options->json)
+            report_json(report, calibration_object(&calibration), err);
+        else
+            calibration_line(report, &calibration);
+    }
+}
+
 int cmd_devices(const struct options *options)
 {
     struct error err = { 0 };
     struct report report;
 
     report_init(&report, options);
-    if (options->known)
+    if (options->calibrate)
+        calibrate(&report, options, &err);
+    else if (options->known)
         known(&report, options, &err);
     else
         machine(&report, options, &err);

@@ -112,6 +112,22 @@ static json_t *memory_object(const struct forecast *forecast)
     return object;
 }
 
+static json_t *time_object(const struct forecast *forecast)
+{
+    const struct pace *pace = &forecast->pace;
+    json_t *object;
+
+    if (!forecast->has_time)
+        return json_null();
+    object = json_object();
+    json_object_set_new(object, "low", json_number(forecast->time.low));
+    json_object_set_new(object, "expected", json_number(forecast->time.expected));
+    json_object_set_new(object, "high", json_number(forecast->time.high));
+    json_object_set_new(object, "seconds_per_step", json_number(pace->step.expected));
+    json_object_set_new(object, "source", report_json_string(pace->source));
+    return object;
+}
+
 static json_t *page_object(const struct page *page)
 {
     const struct patch *patch = &page->inspection->patch;
@@ -127,6 +143,7 @@ static json_t *page_object(const struct page *page)
         json_object_set_new(object, "batch", batch_object(page->plan));
         json_object_set_new(object, "steps", steps_object(page));
         json_object_set_new(object, "memory", memory_object(&page->forecast));
+        json_object_set_new(object, "time", time_object(&page->forecast));
     }
     json_object_set_new(object, "findings", report_json_findings(&patch->findings));
     return object;
@@ -281,6 +298,46 @@ static void add_memory(struct text *out, const struct forecast *forecast)
     }
 }
 
+/* "3 h 20 min", "4 min 10 s", "12 s" */
+static void add_duration(struct text *out, double seconds)
+{
+    const int64_t whole = (int64_t)(seconds + 0.5), day = 86400;
+
+    if (seconds < 1)
+        text_adds(out, "under a second");
+    else if (whole < 60)
+        text_addf(out, "%" PRId64 " s", whole);
+    else if (whole < 3600)
+        text_addf(out, "%" PRId64 " min %" PRId64 " s", whole / 60, whole % 60);
+    else if (whole < day)
+        text_addf(out, "%" PRId64 " h %" PRId64 " min", whole / 3600, whole % 3600 / 60);
+    else
+        text_addf(out, "%" PRId64 " days %" PRId64 " h", whole / day, whole % day / 3600);
+}
+
+static void add_time(struct text *out, const struct forecast *forecast)
+{
+    text_adds(out, "  time        ");
+    if (!forecast->has_time) {
+        text_adds(out, "not known");
+        if (forecast->why_no_time.code) {
+            text_adds(out, ": ");
+            report_visible(out, forecast->why_no_time.text);
+        }
+        text_addc(out, '\n');
+        return;
+    }
+    text_adds(out, "about ");
+    add_duration(out, forecast->time.expected);
+    text_adds(out, " (");
+    add_duration(out, forecast->time.low);
+    text_adds(out, " to ");
+    add_duration(out, forecast->time.high);
+    text_adds(out, "), by ");
+    report_visible(out, forecast->pace.source);
+    text_addc(out, '\n');
+}
+
 static void add_model(struct text *out, const struct page *page)
 {
     static const char *const methods[] = { "lora", "full", "freeze" };
@@ -322,6 +379,7 @@ static void show_page(struct report *report, const struct page *page)
         add_batch(&out, page);
         add_steps(&out, &page->forecast);
         add_memory(&out, &page->forecast);
+        add_time(&out, &page->forecast);
     }
     report_write(report, &out);
     text_clear(&out);

@@ -23,7 +23,8 @@ static struct steps measured(const struct plan *plan, const struct dataset *trai
                              const struct dataset *eval)
 {
     size_t size = (size_t)plan->per_device_train_batch_size;
-    struct trainer_steps steps = trainer_steps(plan, dataset_batches(train, size));
+    size_t batches = dataset_batches(train, size);
+    struct trainer_steps steps = trainer_steps(plan, batches);
     struct run_sizes sizes = run_measure(plan, train, eval);
 
     return (struct steps) { .per_epoch = steps.per_epoch,
@@ -32,7 +33,9 @@ static struct steps measured(const struct plan *plan, const struct dataset *trai
                             .samples = (int64_t)dataset_samples(train),
                             .rows = (int64_t)sizes.rows,
                             .sequences = (int64_t)sizes.sequences,
-                            .resident = resident() };
+                            .resident = resident(),
+                            .learnt =
+                                (int64_t)dataset_trained(train, 0, 0, batches, size) };
 }
 
 static bool count(const struct plan *plan, struct steps *out, struct error *err)

@@ -30,8 +30,24 @@ static void count_parameters(const struct plan *plan, const struct model_config 
     out->trainable = out->has_model ? shapes.trainable_numbers : 0;
 }
 
-static void make_memory(const struct plan *plan, struct forecast *out)
+static void make_time(const struct inspection *inspection,
+                      const struct model_config *config, struct forecast *out)
 {
+    const double steps = (double)out->steps.total;
+
+    if (!out->has_steps)
+        error_set(&out->why_no_time, ERROR_DATA, "the steps are not");
+    else
+        out->has_time =
+            pace_find(inspection, config, &out->steps, &out->pace, &out->why_no_time);
+    out->time =
+        (struct duration) { out->pace.step.low * steps, out->pace.step.expected * steps,
+                            out->pace.step.high * steps };
+}
+
+static void make_numbers(const struct inspection *inspection, struct forecast *out)
+{
+    const struct plan *plan = &inspection->patch.plan;
     struct estimate_data data = { .rows = (size_t)out->steps.rows,
                                   .sequences = (size_t)out->steps.sequences,
                                   .resident = (uint64_t)out->steps.resident };
@@ -43,6 +59,10 @@ static void make_memory(const struct plan *plan, struct forecast *out)
         out->has_memory = estimate_memory(plan, &config, out->has_steps ? &data : NULL,
                                           &out->memory, &out->why_no_memory);
     }
+    if (out->has_model)
+        make_time(inspection, &config, out);
+    else
+        error_set(&out->why_no_time, ERROR_DATA, "the model is not");
     if (out->has_memory) {
         memory_finish(&out->memory, plan->memory.limit);
         out->has_resident =
@@ -53,12 +73,11 @@ static void make_memory(const struct plan *plan, struct forecast *out)
 
 void forecast_make(const struct inspection *inspection, struct forecast *out)
 {
-    const struct plan *plan = &inspection->patch.plan;
-
     *out = (struct forecast) { 0 };
-    if (plan->external)
+    if (inspection->patch.plan.external)
         error_set(&out->why_no_steps, ERROR_DATA, "the data are the other program's");
     else
-        out->has_steps = steps_ask(inspection->patch.job, &out->steps, &out->why_no_steps);
-    make_memory(plan, out);
+        out->has_steps =
+            steps_ask(inspection->patch.job, &out->steps, &out->why_no_steps);
+    make_numbers(inspection, out);
 }

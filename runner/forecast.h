@@ -7,6 +7,7 @@
 #define RUNNER_FORECAST_H
 
 #include "runner/inspect.h"
+#include "runner/pace.h"
 #include "runner/steps.h"
 
 struct forecast {
@@ -19,6 +20,11 @@ struct forecast {
     struct error why_no_memory;
     bool has_resident;
     struct memory_range resident; /* of the whole process, on a CPU */
+
+    bool has_time;
+    struct pace pace;
+    struct duration time; /* of all steps; evaluations and checkpoints come on top */
+    struct error why_no_time;
 
     bool has_model;
     uint64_t parameters, trainable;

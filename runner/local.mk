@@ -4,6 +4,7 @@ noinst_LIBRARIES += librunner.a
 
 librunner_a_SOURCES =
 librunner_a_SOURCES += %D%/attempt.c %D%/attempt.h
+librunner_a_SOURCES += %D%/calibrations.c %D%/calibrations.h
 librunner_a_SOURCES += %D%/child.c %D%/child.h
 librunner_a_SOURCES += %D%/claim.c %D%/claim.h
 librunner_a_SOURCES += %D%/cmd_backups.c
@@ -33,6 +34,7 @@ librunner_a_SOURCES += %D%/machine.c %D%/machine.h
 librunner_a_SOURCES += %D%/meter.c %D%/meter.h
 librunner_a_SOURCES += %D%/names.c %D%/names.h
 librunner_a_SOURCES += %D%/options.c %D%/options.h
+librunner_a_SOURCES += %D%/pace.c %D%/pace.h
 librunner_a_SOURCES += %D%/queue.c %D%/queue.h
 librunner_a_SOURCES += %D%/ranks.c %D%/ranks.h
 librunner_a_SOURCES += %D%/report.c %D%/report.h

@@ -64,6 +64,9 @@ static const struct option_row rows[OPTION_IDS] = {
                        "device" },
     [OPTION_STEPS] = { "steps", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(steps),
                        "only count the steps: an epoch, in all, tokens, samples" },
+    [OPTION_CALIBRATE] = { "calibrate", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(calibrate),
+                           "measure how fast the devices are, a few seconds each, so that "
+                           "plan can tell the time of a run" },
     [OPTION_FROZEN] = { "frozen", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(frozen),
                         "follow NAME.run/job.yaml, the text frozen for this run" },
     [OPTION_SPOOLED] = { "spooled", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(spooled),

@@ -30,6 +30,7 @@ enum option_id {
     OPTION_OUTPUT,
     OPTION_PROBE,
     OPTION_STEPS,
+    OPTION_CALIBRATE,
     OPTION_FROZEN,
     OPTION_SPOOLED,
     OPTION_LOCK_FD,
@@ -82,7 +83,7 @@ struct options {
     int64_t lock_fd, link_fd, lines; /* -1: not given */
     int64_t rank;
     bool json, sarif, diff, unsafe, force, no_patch, resume, once, follow, raw, known;
-    bool probe, steps, frozen, spooled, no_onednn;
+    bool probe, steps, calibrate, frozen, spooled, no_onednn;
     bool quiet, verbose, help, version;
 };
 

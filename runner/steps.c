@@ -17,9 +17,9 @@ enum { PATIENCE_MS = 120000, LONGEST_ANSWER = 4096 };
 
 void steps_write(const struct steps *steps, struct text *out)
 {
-    const int64_t numbers[] = { steps->per_epoch, steps->total,     steps->tokens,
-                                steps->samples,   steps->rows,      steps->sequences,
-                                steps->resident };
+    const int64_t numbers[] = { steps->per_epoch, steps->total, steps->tokens,
+                                steps->samples,   steps->rows,  steps->sequences,
+                                steps->resident,  steps->learnt };
 
     text_adds(out, "steps");
     for (size_t i = 0; i < TS_COUNT(numbers); i++)
@@ -31,9 +31,9 @@ bool steps_read(const char *text, struct steps *out)
 {
     return sscanf(text,
                   "steps\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64
-                  "\t%" SCNd64 "\t%" SCNd64,
+                  "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64,
                   &out->per_epoch, &out->total, &out->tokens, &out->samples, &out->rows,
-                  &out->sequences, &out->resident) == 7;
+                  &out->sequences, &out->resident, &out->learnt) == 8;
 }
 
 static bool refused(const struct text *errors, const struct spawn_result *result,

@@ -12,6 +12,7 @@
 
 #include "kernels/backend.h"
 #include "runner/attempt.h"
+#include "runner/calibrations.h"
 #include "runner/count.h"
 #include "runner/ranks.h"
 #include "runner/report.h"
@@ -22,7 +23,8 @@ static const struct command train_command = {
     .least = 0,
     .most = 1,
     .takes = TAKES(OPTION_DEVICE) | TAKES(OPTION_RESUME) | TAKES(OPTION_PROBE) |
-             TAKES(OPTION_STEPS) | TAKES(OPTION_FROZEN) | TAKES(OPTION_SPOOLED) |
+             TAKES(OPTION_STEPS) | TAKES(OPTION_CALIBRATE) |
+             TAKES(OPTION_FROZEN) | TAKES(OPTION_SPOOLED) |
              TAKES(OPTION_LOCK_FD) | TAKES(OPTION_RANK) | TAKES(OPTION_LINK_FD) |
              TAKES(OPTION_NO_ONEDNN),
     .help = "train one job, here and now, in this process",
@@ -110,7 +112,10 @@ static int train(const struct options *options)
     struct error err = { 0 };
     struct machine machine;
 
-    if (options->operand_count == 0)
+    if (options->calibrate) {
+        if (open_machine(options, &machine, &err))
+            return calibrations_print(options, &machine);
+    } else if (options->operand_count == 0)
         error_set(&err, ERROR_USAGE, "which job?  %s --help tells more",
                   options->program);
     else if (open_machine(options, &machine, &err))

@@ -42,6 +42,7 @@ unit_tests += %D%/unit/test_text
 
 # precision
 unit_tests += %D%/unit/test_claims
+unit_tests += %D%/unit/test_calibration
 unit_tests += %D%/unit/test_device
 unit_tests += %D%/unit/test_format
 unit_tests += %D%/unit/test_memory
@@ -65,6 +66,7 @@ unit_tests += %D%/unit/test_cpu_pool
 unit_tests += %D%/unit/test_cpu_rope
 unit_tests += %D%/unit/test_cpu_swiglu
 unit_tests += %D%/unit/test_group
+unit_tests += %D%/unit/test_measure
 unit_tests += %D%/unit/test_tensor
 
 # train
@@ -80,6 +82,7 @@ unit_tests += %D%/unit/test_dataset_record
 unit_tests += %D%/unit/test_dataset_source
 unit_tests += %D%/unit/test_dataset_store
 unit_tests += %D%/unit/test_detokenizer
+unit_tests += %D%/unit/test_duration
 unit_tests += %D%/unit/test_estimate
 unit_tests += %D%/unit/test_lora
 unit_tests += %D%/unit/test_manifest
@@ -150,6 +153,7 @@ unit_tests += %D%/unit/test_machine
 unit_tests += %D%/unit/test_meter
 unit_tests += %D%/unit/test_names
 unit_tests += %D%/unit/test_options
+unit_tests += %D%/unit/test_pace
 unit_tests += %D%/unit/test_queue
 unit_tests += %D%/unit/test_report
 unit_tests += %D%/unit/test_report_excerpt

@@ -15,6 +15,7 @@ libtrain_a_SOURCES += %D%/dataset_record.c %D%/dataset_record.h
 libtrain_a_SOURCES += %D%/dataset_source.c %D%/dataset_source.h
 libtrain_a_SOURCES += %D%/dataset_store.c %D%/dataset_store.h
 libtrain_a_SOURCES += %D%/detokenizer.c %D%/detokenizer.h
+libtrain_a_SOURCES += %D%/duration.c %D%/duration.h
 libtrain_a_SOURCES += %D%/estimate.c %D%/estimate.h
 libtrain_a_SOURCES += %D%/lora.c %D%/lora.h
 libtrain_a_SOURCES += %D%/manifest.c %D%/manifest.h

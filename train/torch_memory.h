@@ -7,28 +7,36 @@
  *     backward  at the first layer: all other gradients, one layer's activations
  *     step      all gradients, and what the optimizer needs for a moment
  *
- * P parameters, T of them trained, N = batch * cutoff_len rows, V vocabulary, L layers, C
- * width, Q = heads * head size, K = the same of keys, I of the MLP, all in bytes:
+ * P parameters, T of them trained, N = batch * cutoff_len rows, V vocabulary, L layers,
+ * C width, Q = heads * head size, K = the same of keys, I of the MLP, all in bytes:
  *
- *   weights      4 T in float32; frozen ones as stored, 2 P in the compute format of 16
- * bits; 2 T with pure_bf16.  In 8 bits 1, in 4 bits 0.5 and 4 more for 64 numbers
- *                (Dettmers et al., QLoRA, 2023), the blocks' linear layers alone
- *   copies       2 a number of linear layers stored in float32, under autocast: kept for
- * the backward pass; with checkpointing one layer's and the head's gradients    as the
- * weights that are trained optimizer    2 moments as the weights (AdamW), 2 T with 8-bit
- * moments, 0 for SGD, the table of rows below activations  L N row, of Llama and Qwen2 in
- * transformers 5.12, counted there tensor by tensor (docs/memory.md): float32         24
- * C + 8 Q + 8 K + 16 I    LoRA  16 C + 8 Q + 8 K + 16 I 16-bit autocast 26 C + 4 Q + 4 K
- * + 8 I     LoRA  18 C + 6 Q + 4 K + 8 I pure_bf16       16 C + 4 Q + 4 K + 8 I and 4
- * heads + 8; N cutoff_len heads 6 more (float32: 4) without a fused attention.
- * Korthikanti et al. (arXiv 2205.05198) have s b h (34 + 5 a s / h) for GPT-3's layer.
- * With checkpointing 4 N C (2 in pure modes) a layer, and one layer's logits       12 N
- * V: the logits in float32, their softmax, their gradient; 10 where one of them is in 16
- * bits sharded      ZeRO (Rajbhandari et al., 2020): stage 1 divides the optimizer by the
- * devices, 2 gradients too, 3 weights too; 16-bit weights and gradients then, 12 T of
- *                optimizer, as DeepSpeed keeps float32 masters.  FSDP: as stage 3
- *   held         the driver's context (precision/memory.h), cuBLAS' workspace, 8 MiB, 32
- * from 9.0 on (PyTorch notes, CUBLAS_WORKSPACE_CONFIG)
+ *   weights      4 T in float32; frozen ones as stored, 2 P in a compute format of 16
+ *                bits; 2 T with pure_bf16.  In 8 bits 1, in 4 bits 0.5 and 4 more for 64
+ *                numbers (Dettmers et al., QLoRA, 2023), linear layers of blocks alone
+ *   copies       2 a number of linear layers stored in float32, under autocast: kept
+ *                for the backward pass; with checkpointing one layer's and the head's
+ *   gradients    as the weights that are trained
+ *   optimizer    2 moments as the weights (AdamW), 2 T with 8-bit moments, 0 for SGD;
+ *                a table of names in torch_memory.c
+ *   activations  L N times a row, of Llama and Qwen2 in transformers 5.12, counted
+ *                there tensor by tensor (docs/memory.md):
+ *                    float32          24 C + 8 Q + 8 K + 16 I
+ *                    and with LoRA    16 C + 8 Q + 8 K + 16 I
+ *                    16-bit autocast  26 C + 4 Q + 4 K +  8 I
+ *                    and with LoRA    18 C + 6 Q + 4 K +  8 I
+ *                    pure_bf16        16 C + 4 Q + 4 K +  8 I
+ *                and 4 heads + 8; cutoff_len heads 6 more (float32: 4) without a fused
+ *                attention.  Korthikanti et al. (arXiv 2205.05198) have for GPT-3's
+ *                layer s b h (34 + 5 a s / h).  With checkpointing 4 C (pure modes: 2) a
+ *                layer and row, and one layer's
+ *   logits       12 N V: the logits in float32, their softmax, their gradient; 10 where
+ *                one of them is in 16 bits
+ *   sharded      ZeRO (Rajbhandari et al., 2020): stage 1 divides the optimizer by the
+ *                devices, 2 gradients too, 3 weights too; weights and gradients have 16
+ *                bits then and the optimizer 12 T, as DeepSpeed keeps float32 masters.
+ *                FSDP as stage 3
+ *   held         the driver's context (precision/memory.h), cuBLAS' workspace, 8 MiB,
+ *                32 from 9.0 on (PyTorch notes, CUBLAS_WORKSPACE_CONFIG)
  *
  * What cannot be known: the rounding of the caching allocator (low and high count a tenth
  * less and more of what comes and goes), which kernels are installed (high: attention

@@ -14,7 +14,7 @@ says "memory is not invented" '^  memory      not known: nowhere is not here$'
 says "nor are steps" '^  steps       not known: '
 says "what is known is told" '^  batch       8 samples x 1 = 8 a step$'
 ends "as JSON" 0 "$trainspool" plan --json --device "TITAN RTX" absent.yaml
-holds "the unknown is null" sh -c "jq -e '.memory == null and .steps == null' out >null"
+holds "the unknown is null" sh -c "jq -e '.memory == null and .steps == null and .time == null' out >null"
 
 if ! has_model; then
     skip "the process against its plan" "no $model"
@@ -60,4 +60,25 @@ held ranks "trainspool: {device: cpu, ranks: 2}"
 ends "a person reads it" 0 "$trainspool" plan full.yaml
 says "with its model" '^  model       [0-9,]* parameters, [0-9,]* of them trained'
 says "and the process" '^              the process with its data .* to '
+says "and the time by its last run" '^  time        about .*, by the last run of this job$'
+
+# The time: never invented.
+XDG_STATE_HOME=$T/state
+export XDG_STATE_HOME
+job 50 >new.yaml
+ends "a job that never ran" 0 "$trainspool" plan new.yaml
+says "has no time" '^  time        not known: trainspool devices --calibrate measures$'
+ends "another's device" 0 "$trainspool" plan --device "TITAN RTX" new.yaml
+says "has none either" '^  time        not known: the device is not in this machine$'
+ends "a device is measured" 0 "$trainspool" devices --calibrate
+says "and told" 'TFLOPS'
+holds "and kept, for its owner" test "$(stat -c %a state/trainspool/calibrations.json)" = 600
+ends "then there is a time" 0 "$trainspool" plan --json new.yaml
+holds "as a range" sh -c "jq -e '.time | .low < .expected and .expected < .high and
+    (.source | startswith(\"the calibration of 20\"))' out >null"
+echo '{"calibrations":[{"device":' >state/trainspool/calibrations.json
+ends "a broken file" 0 "$trainspool" plan new.yaml
+says "is told" '^  time        not known: .*calibrations.json'
+ends "and replaced" 0 "$trainspool" devices --calibrate --json
+holds "by a whole one" is_json <state/trainspool/calibrations.json
 plan
