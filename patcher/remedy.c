@@ -20,11 +20,12 @@ static struct plan changed(const struct remedy_case *the, const struct remedy *r
         plan.per_device_train_batch_size = remedy->batch;
         plan.gradient_accumulation_steps = remedy->accumulation;
     }
-    if (remedy->frozen)
-        plan.request.model_dtype = DTYPE_AUTO;
     if (remedy->eval_batch)
         plan.per_device_eval_batch_size = remedy->eval_batch;
-    policy_decide(&plan.request, &plan.device, &plan.precision);
+    if (!plan.external)
+        policy_decide(&plan.request, &plan.device, &plan.precision);
+    else if (remedy->frozen)
+        plan.precision.frozen = plan.precision.compute;
     return plan;
 }
 
@@ -109,12 +110,13 @@ static bool find_eval_batch(const struct remedy_case *the, struct remedy *remedy
  */
 static bool can_cast(const struct remedy_case *the)
 {
-    struct plan plan = changed(the, &(struct remedy) { 0 });
+    const struct plan *plan = the->plan;
 
-    return plan.external && plan.method == METHOD_LORA &&
-           plan.request.model_dtype == DTYPE_FLOAT32 &&
-           (plan.precision.mode == MODE_BF16_MIXED ||
-            plan.precision.mode == MODE_FP16_MIXED);
+    return plan->external && plan->method == METHOD_LORA &&
+           plan->request.model_dtype == DTYPE_FLOAT32 &&
+           plan->precision.frozen == FORMAT_FP32 &&
+           (plan->precision.mode == MODE_BF16_MIXED ||
+            plan->precision.mode == MODE_FP16_MIXED);
 }
 
 static bool find_training(const struct remedy_case *the, struct remedy *remedy)
@@ -245,7 +247,10 @@ static bool lora_fits(const struct remedy_case *the)
     plan.method = METHOD_LORA;
     plan.request.all_trainable = false;
     plan.request.has_frozen = true;
-    policy_decide(&plan.request, &plan.device, &plan.precision);
+    if (plan.external)
+        plan.precision.frozen = plan.precision.compute;
+    else
+        policy_decide(&plan.request, &plan.device, &plan.precision);
     return plan_fits(the, &plan);
 }
 

@@ -10,7 +10,7 @@
 
 /* A job that is to fit. */
 struct remedy_case {
-    const struct plan *plan;
+    const struct plan *plan; /* of an external job with its precision decided */
     const struct model_config *model;
     const struct device *device;
     uint64_t available; /* bytes; above 0 */

@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 
+#include "patcher/external.h"
 #include "patcher/remedy.h"
 #include "patcher/scalar.h"
 #include "precision/memory.h"
@@ -12,16 +13,25 @@
 
 /* ---- What all of them look at ---- */
 
-static bool read_case(const struct rule_context *context, struct remedy_case *the)
+static bool read_case(struct rule_context *context, struct remedy_case *the)
 {
     const char *key;
+    struct plan *plan = arena_alloc(context->arena, sizeof(*plan));
 
-    *the = (struct remedy_case) { .plan = context->plan,
+    *plan = *context->plan;
+    *the = (struct remedy_case) { .plan = plan,
                                   .model = context->model,
                                   .device = context->device,
                                   .available = context->available,
                                   .whole_batch = rule_loss_of_batch(context, &key) };
-    return the->model && the->device && the->available > 0;
+    if (!the->model || !the->device || the->available == 0)
+        return false;
+    plan->device = *the->device;
+    if (plan->external)
+        external_decide(context, plan);
+    else
+        policy_decide(&plan->request, &plan->device, &plan->precision);
+    return true;
 }
 
 static bool estimate(const struct remedy_case *the, struct memory_use *use)
@@ -118,13 +128,9 @@ static void propose_batch(struct proposing *p, const struct remedy *remedy)
             "the effective batch stays the same", NULL);
 }
 
-static void propose_frozen(struct proposing *p)
+static void propose_frozen(struct proposing *p, const struct remedy_case *the)
 {
-    const struct plan *plan = p->context->plan;
-    struct precision precision;
-
-    policy_decide(&plan->request, p->context->device, &precision);
-    propose(p, "TS301", "model_dtype", format_info(precision.compute)->torch,
+    propose(p, "TS301", "model_dtype", format_info(the->plan->precision.compute)->torch,
             "frozen weights are cast to it at every use all the same",
             "what is trained stays float32");
 }
@@ -135,8 +141,8 @@ static int changes(const struct remedy *remedy)
            (remedy->eval_batch != 0);
 }
 
-static void propose_remedy(struct rule_context *context, const struct remedy *remedy,
-                           const struct finding *base)
+static void propose_remedy(struct rule_context *context, const struct remedy_case *the,
+                           const struct remedy *remedy, const struct finding *base)
 {
     struct proposing p = { .context = context, .base = *base };
 
@@ -147,7 +153,7 @@ static void propose_remedy(struct rule_context *context, const struct remedy *re
     if (remedy->batch)
         propose_batch(&p, remedy);
     if (remedy->frozen)
-        propose_frozen(&p);
+        propose_frozen(&p, the);
     if (remedy->eval_batch)
         propose(&p, "TS302", "per_device_eval_batch_size",
                 number(context, remedy->eval_batch), "the evaluation does not fit either",
@@ -287,7 +293,7 @@ void rule_find_batch(struct rule_context *context)
     }
     if (!found || !estimate(&the, &use))
         return;
-    propose_remedy(context, &remedy,
+    propose_remedy(context, &the, &remedy,
                    &(struct finding) { .rule = "TS305",
                                        .severity = SEVERITY_WARNING,
                                        .apply = APPLY_SAFE,
@@ -323,7 +329,7 @@ void rule_memory(struct rule_context *context)
         return;
     finding.message = sentence(context, &use, evaluation);
     if (remedy_find(&the, &remedy))
-        propose_remedy(context, &remedy, &finding);
+        propose_remedy(context, &the, &remedy, &finding);
     else
         tell_last_resort(context, &the, &use, &finding);
 }
@@ -337,11 +343,12 @@ void rule_idle_checkpointing(struct rule_context *context)
                           : "disable_gradient_checkpointing";
     struct remedy_case the;
     struct memory_use use;
-    struct plan plan = *context->plan;
+    struct plan plan;
 
-    if (!read_case(context, &the) || !plan.gradient_checkpointing ||
-        !rule_entry(context, key))
+    if (!context->plan->gradient_checkpointing || !rule_entry(context, key) ||
+        !read_case(context, &the))
         return;
+    plan = *the.plan;
     plan.gradient_checkpointing = false;
     the.plan = &plan;
     if (!estimate(&the, &use) || use.high > use.limit / 2)
@@ -366,14 +373,12 @@ void rule_idle_checkpointing(struct rule_context *context)
 void rule_host_memory(struct rule_context *context)
 {
     const struct device *host = context->options->host;
-    struct plan plan = *context->plan;
+    struct remedy_case the;
     uint64_t needed;
 
-    if (!host || host->available == 0 || !context->model || !context->device)
+    if (!host || host->available == 0 || !read_case(context, &the))
         return;
-    plan.device = *context->device;
-    policy_decide(&plan.request, &plan.device, &plan.precision);
-    needed = estimate_loading(&plan, context->model);
+    needed = estimate_loading(the.plan, context->model);
     if (needed <= host->available)
         return;
     rule_tell(
@@ -386,7 +391,7 @@ void rule_host_memory(struct rule_context *context)
                 "loading the model takes about %s of the host's memory, of which %s "
                 "are free",
                 bytes_text(context, needed), bytes_text(context, host->available)),
-            .note = plan.external && plan.ranks > 1
+            .note = the.plan->external && the.plan->ranks > 1
                         ? "each process loads all of it: fewer ranks, or a smaller "
                           "model_dtype"
                         : "close other programs, or take a machine with more memory" },

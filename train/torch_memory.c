@@ -139,20 +139,9 @@ static bool is_mixed(enum mode mode)
     return mode == MODE_FP16_MIXED || mode == MODE_BF16_MIXED;
 }
 
-static bool is_pure(enum mode mode)
+static double bytes_of(enum format format)
 {
-    return mode == MODE_FP16_PURE || mode == MODE_BF16_PURE;
-}
-
-/* As the job says; else as LLaMA-Factory loads it, in the compute format. */
-static double frozen_bytes(const struct plan *plan)
-{
-    if (plan->request.model_dtype == DTYPE_FLOAT32)
-        return 4;
-    if (plan->request.model_dtype != DTYPE_AUTO || is_mixed(plan->precision.mode) ||
-        is_pure(plan->precision.mode))
-        return 2;
-    return 4;
+    return (double)format_info(format)->bytes;
 }
 
 static bool begin(const struct plan *plan, const struct model_config *config,
@@ -169,8 +158,8 @@ static bool begin(const struct plan *plan, const struct model_config *config,
                                 .lora = plan->method == METHOD_LORA,
                                 .devices = (double)plan_ranks(plan),
                                 .tokens = (double)plan->cutoff_len,
-                                .trained = is_pure(mode) ? 2 : 4,
-                                .frozen = frozen_bytes(plan) };
+                                .trained = bytes_of(plan->precision.trainable),
+                                .frozen = bytes_of(plan->precision.frozen) };
     run->rows = (double)plan->per_device_train_batch_size * run->tokens;
     run->row = run->lora ? lora_rows[mode] : full_rows[mode];
     return count(plan, config, &run->n, err);
@@ -404,13 +393,8 @@ uint64_t torch_memory_load(const struct plan *plan, const struct model_config *c
 {
     struct error ignored = { 0 };
     struct torch_run run;
-    double each = 2;
 
     if (!begin(plan, config, &run, &ignored))
         return 0;
-    if (plan->request.model_dtype == DTYPE_FLOAT32 ||
-        (plan->request.model_dtype == DTYPE_AUTO &&
-         plan->request.checkpoint == FORMAT_FP32 && run.trained > 2))
-        each = 4;
-    return (uint64_t)(each * run.n.all * run.devices);
+    return (uint64_t)(run.frozen * run.n.all * run.devices);
 }

@@ -71,8 +71,8 @@ bool torch_memory(const struct plan *plan, const struct model_config *config,
 bool torch_memory_eval(const struct plan *plan, const struct model_config *config,
                        struct memory_use *out, struct error *err);
 
-/* What the host takes while the model is loaded: each process the whole of it, as it is
- * stored or in float32 where the job says so. */
+/* What the host takes while the model is loaded: each process the whole of it, in the
+ * format it is loaded in (precision.frozen). */
 uint64_t torch_memory_load(const struct plan *plan, const struct model_config *config);
 
 /* Linear layers' bytes by quantisation; a row of the table of optimizers. */

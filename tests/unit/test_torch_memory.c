@@ -93,8 +93,12 @@ static struct plan plan_of(const struct seen *s)
 {
     return (struct plan) { .method = METHOD_FULL,
                            .external = true,
-                           .precision = { .mode = s->mode },
-                           .request = { .checkpoint = FORMAT_BF16 },
+                           .precision = { .mode = s->mode,
+                                          .trainable = s->mode == MODE_BF16_PURE
+                                                           ? FORMAT_BF16
+                                                           : FORMAT_FP32,
+                                          .frozen = s->mode == MODE_FP32 ? FORMAT_FP32
+                                                                         : FORMAT_BF16 },
                            .gradient_checkpointing = s->checkpointing,
                            .per_device_train_batch_size = s->batch,
                            .per_device_eval_batch_size = 8,
@@ -215,7 +219,7 @@ static void test_torch_memory_quantises_linear_layers(void **state)
     bits4 = use_of(&plan, &config).weights;
     assert_int_equal(half - bits8, linear);
     assert_int_equal(bits8 - bits4, linear * 7 / 16);
-    plan.request.model_dtype = DTYPE_FLOAT32;
+    plan.precision.frozen = FORMAT_FP32;
     setup.quantization_bit = 0;
     assert_true(use_of(&plan, &config).weights > 19 * half / 10);
 }
@@ -248,7 +252,7 @@ static void test_torch_memory_of_loading(void **state)
     (void)state;
     read_config(&small, &config);
     half = torch_memory_load(&plan, &config);
-    plan.request.model_dtype = DTYPE_FLOAT32;
+    plan.precision.frozen = FORMAT_FP32;
     assert_int_equal(torch_memory_load(&plan, &config), 2 * half);
     plan.ranks = 4;
     assert_int_equal(torch_memory_load(&plan, &config), 8 * half);
