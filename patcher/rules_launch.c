@@ -363,6 +363,10 @@ static void check_deepspeed(struct rule_context *context)
         if (json_is_true(find(settings, "fp16.enabled")) &&
             json_is_true(find(settings, "bf16.enabled")))
             add_mismatch(&comparison, "fp16 and bf16 are both enabled in it");
+        if (rule_is_llamafactory(context) && context->plan->request.pure_bf16 &&
+            json_number_value(find(settings, "zero_optimization.stage")) == 3)
+            add_mismatch(&comparison,
+                         "ZeRO 3 is refused by LLaMA-Factory where pure_bf16 is true");
     }
     if (comparison.count > 0)
         tell(context, SEVERITY_ERROR, "deepspeed",

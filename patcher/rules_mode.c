@@ -120,7 +120,10 @@ void rule_only_fp32(struct rule_context *context)
     const struct precision_request *request = &context->plan->request;
     const char *key = fastest(context);
     bool trains = context->plan->dataset || rule_is_true(context, "do_train");
+    const struct entry *where;
 
+    if (context->plan->external && rule_launcher_precision(context, &where))
+        return; /* TS124 */
     if (!key || !trains || request->fp16 != CHOICE_NO || request->bf16 != CHOICE_NO ||
         request->pure_bf16 || request->fp8 || rule_half_trainables(context) ||
         rule_is_policy(context, POLICY_FP32))
