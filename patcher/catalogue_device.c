@@ -9,6 +9,7 @@ static const struct rule rows[] = {
     { .id = "TS201",
       .title = "a GPU that this build has no code for",
       .severity = SEVERITY_ERROR,
+      .firm = true,
       .run = rule_no_code,
       .explain =
           "A program has code for the compute capabilities it was built for, and runs on "
@@ -78,6 +79,7 @@ static const struct rule rows[] = {
     { .id = "TS207",
       .title = "more ranks than GPUs",
       .severity = SEVERITY_ERROR,
+      .firm = true,
       .run = rule_ranks,
       .target = RULE_NATIVE,
       .explain =

@@ -33,6 +33,7 @@ static const struct rule rows[] = {
     { .id = "TS704",
       .title = "a value of the wrong type",
       .severity = SEVERITY_ERROR,
+      .firm = true,
       .explain = "The key decides what its value must be; the message says which forms "
                  "it takes. "
                  "An empty value means `not given`.",
@@ -40,6 +41,7 @@ static const struct rule rows[] = {
     { .id = "TS705",
       .title = "a value outside its range or list",
       .severity = SEVERITY_ERROR,
+      .firm = true,
       .run = rule_wanted_device,
       .explain =
           "The message says what is allowed, and the nearest word where there is one.",
@@ -47,6 +49,7 @@ static const struct rule rows[] = {
     { .id = "TS706",
       .title = "another tool's file, or another tool's word",
       .severity = SEVERITY_ERROR,
+      .firm = true,
       .explain =
           "Other tools use the same words for other things. batch_size is the total of a "
           "step in Axolotl and that of one device in torchtune; an empty max_grad_norm "
@@ -69,6 +72,7 @@ static const struct rule rows[] = {
     { .id = "TS707",
       .title = "a known key that is not done here",
       .severity = SEVERITY_ERROR,
+      .firm = true,
       .run = rule_later,
       .explain =
           "The key is LLaMA-Factory's or Hugging Face's and switches something on that "
@@ -95,6 +99,7 @@ static const struct rule rows[] = {
     { .id = "TS710",
       .title = "a path leads out of its folder",
       .severity = SEVERITY_ERROR,
+      .firm = true,
       .target = RULE_NATIVE,
       .run = rule_paths,
       .explain =
@@ -135,6 +140,7 @@ static const struct rule rows[] = {
     { .id = "TS713",
       .title = "a model folder or a data file is not there",
       .severity = SEVERITY_WARNING,
+      .firm = true,
       .run = rule_missing,
       .explain =
           "Nothing is downloaded. model_name_or_path names a folder with config.json, "
@@ -143,5 +149,24 @@ static const struct rule rows[] = {
           "checking, as the job may be for another machine; an error for `run` and "
           "`watch`.",
       .source = "trainspool-job(5)" },
+    { .id = "TS714",
+      .title = "a suppression that suppresses nothing",
+      .severity = SEVERITY_WARNING,
+      .apply = APPLY_UNSAFE,
+      .explain =
+          "`# trainspool: ignore[TS104]` behind a value says that this rule is known to "
+          "find something there and is not to be told; `trainspool: {ignore: [TS708, "
+          "TS3]}` says it of the whole job, also for a family. `# trainspool: keep` and "
+          "trainspool.keep forbid edits, and findings are still told. Where a "
+          "suppression fits no finding (any more), names no rule, or stands where it has "
+          "no effect, it hides nothing today and may hide a new mistake tomorrow.\n\n"
+          "Rules that look at the device, the model or the data may find something on "
+          "another machine: for them this is an info, and the comment stays. For the "
+          "others `patch --unsafe` takes the comment away; not a plain patch, since a "
+          "comment is a person's word and a job must run the same without anybody "
+          "there.\n\n"
+          "Errors that would make a run fail, or do something else than the job says, "
+          "cannot be ignored (trainspool explain says which): take the line out instead.",
+      .source = "unused `noqa` comments are ruff's RUF100" },
 };
 const struct rules catalogue_names = { rows, TS_COUNT(rows) };

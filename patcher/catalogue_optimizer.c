@@ -33,6 +33,7 @@ static const struct rule rows[] = {
     { .id = "TS403",
       .title = "max_grad_norm is negative",
       .severity = SEVERITY_ERROR,
+      .firm = true,
       .run = rule_negative_clip,
       .explain =
           "Gradients are multiplied by max_grad_norm / norm. A negative one turns them "
@@ -112,6 +113,7 @@ static const struct rule rows[] = {
     { .id = "TS410",
       .title = "a learning rate, beta or decay out of range",
       .severity = SEVERITY_ERROR,
+      .firm = true,
       .run = rule_rates,
       .explain =
           "learning_rate must be above 0 and at most 1 (full fine-tuning: about 1e-5, "

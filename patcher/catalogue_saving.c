@@ -24,6 +24,7 @@ static const struct rule rows[] = {
     { .id = "TS507",
       .title = "an evaluation without data, or with two kinds",
       .severity = SEVERITY_ERROR,
+      .firm = true,
       .run = rule_eval_data,
       .explain =
           "eval_strategy, eval_on_start, do_eval, do_predict and load_best_model_at_end "
@@ -36,6 +37,7 @@ static const struct rule rows[] = {
     { .id = "TS508",
       .title = "a stream of data without max_steps",
       .severity = SEVERITY_ERROR,
+      .firm = true,
       .run = rule_streaming,
       .explain =
           "A data set that is streamed is never counted, so epochs cannot be turned into "
@@ -73,6 +75,7 @@ static const struct rule rows[] = {
     { .id = "TS511",
       .title = "a number of steps with a fraction",
       .severity = SEVERITY_ERROR,
+      .firm = true,
       .run = rule_half_steps,
       .explain =
           "save_steps, eval_steps and logging_steps count optimizer steps when they are "

@@ -9,6 +9,7 @@ static const struct rule rows[] = {
     { .id = "TS001",
       .title = "the text is not UTF-8",
       .severity = SEVERITY_ERROR,
+      .firm = true,
       .explain =
           "A job must be UTF-8 without NUL bytes. UTF-16 and Latin-1 files come from "
           "some "
@@ -35,6 +36,7 @@ static const struct rule rows[] = {
     { .id = "TS004",
       .title = "a tab in the indentation",
       .severity = SEVERITY_ERROR,
+      .firm = true,
       .explain =
           "YAML forbids tabs before a key, since nobody can tell how wide they are. "
           "Replace them by blanks.",
@@ -42,6 +44,7 @@ static const struct rule rows[] = {
     { .id = "TS005",
       .title = "a key is given twice",
       .severity = SEVERITY_ERROR,
+      .firm = true,
       .explain =
           "Most readers of YAML silently take the last one, others refuse the file, so "
           "two tools would train two different jobs from the same text. The same goes "
@@ -52,6 +55,7 @@ static const struct rule rows[] = {
     { .id = "TS006",
       .title = "several documents in one file",
       .severity = SEVERITY_ERROR,
+      .firm = true,
       .explain =
           "A line `---` in the middle begins a second document. A job is one document; "
           "put the second into a file of its own.",
@@ -68,6 +72,7 @@ static const struct rule rows[] = {
     { .id = "TS008",
       .title = "a value holds ${...}",
       .severity = SEVERITY_WARNING,
+      .firm = true,
       .explain = "OmegaConf and shells fill such a hole in; nothing does here. In a key "
                  "that has "
                  "an effect it is an error, since nobody knows the value; where an edit "
@@ -77,6 +82,7 @@ static const struct rule rows[] = {
     { .id = "TS009",
       .title = "no job: empty, too large, or not YAML",
       .severity = SEVERITY_ERROR,
+      .firm = true,
       .explain =
           "A job is a mapping of keys to values, of at most 1 MiB, 32 levels, 20,000 "
           "events, 100 aliases and 4 KiB a value. The limits are far above any real job; "
@@ -86,6 +92,7 @@ static const struct rule rows[] = {
     { .id = "TS010",
       .title = "the file changed while it was being patched",
       .severity = SEVERITY_ERROR,
+      .firm = true,
       .explain =
           "Between reading and replacing, somebody else wrote the file: an editor, or a "
           "copy that still runs. It is read once more; if it changes again it is left as "
@@ -94,6 +101,7 @@ static const struct rule rows[] = {
     { .id = "TS011",
       .title = "the file is not replaced: a link, read-only, or of another owner",
       .severity = SEVERITY_WARNING,
+      .firm = true,
       .explain =
           "A patch replaces the file as a whole, by a rename, so that no reader ever "
           "sees "

@@ -76,7 +76,5 @@ bool document_same_but(const struct document *a, const struct document *b,
 bool document_comment(const struct document *document, size_t from, size_t *at);
 /* `# trainspool: keep` behind the line of a key or value: it is not to be edited. */
 bool document_line_keeps(const struct document *document, struct mark at);
-/* `# trainspool: ignore[TS104,TS118]` there: these rules do not look at it. */
-bool document_line_ignores(const struct document *document, struct mark at, const char *rule);
 
 #endif

@@ -147,41 +147,19 @@ static const char *line_word(const struct document *document, size_t byte, size_
     return data;
 }
 
-static bool word_keeps(const char *word, size_t len, const char *rule)
+static bool word_keeps(const char *word, size_t len)
 {
-    (void)rule;
     return len >= 4 && memcmp(word, "keep", 4) == 0 &&
            (len == 4 || document_is_space(word[4]) || word[4] == ',');
 }
 
-static bool word_ignores(const char *word, size_t len, const char *rule)
-{
-    static const char mark[] = "ignore[";
-    size_t from = sizeof(mark) - 1;
-
-    if (len < from || memcmp(word, mark, from) != 0)
-        return false;
-    while (from < len && word[from] != ']') {
-        size_t to = from;
-
-        while (to < len && !strchr(",] \t\r\n", word[to]))
-            to++;
-        if (to > from && to - from == strlen(rule) &&
-            memcmp(word + from, rule, to - from) == 0)
-            return true;
-        from = to < len && word[to] != ']' ? to + 1 : to;
-    }
-    return false;
-}
-
 /* Looks at the line of the place, and at the one its value ends on. */
-static bool line_says(const struct document *document, struct mark at, const char *rule,
-                      bool (*says)(const char *word, size_t len, const char *rule))
+bool document_line_keeps(const struct document *document, struct mark at)
 {
     size_t len;
     const char *word = line_word(document, at.byte, &len);
 
-    if (says(word, len, rule))
+    if (word_keeps(word, len))
         return true;
     for (size_t i = 0; document->root && i < document->root->count; i++) {
         const struct entry *entry = &document->root->entries[i];
@@ -189,19 +167,8 @@ static bool line_says(const struct document *document, struct mark at, const cha
         if (at.byte < entry->key->at.byte || at.byte >= document_node_end(entry->value))
             continue;
         word = line_word(document, document_node_end(entry->value), &len);
-        if (says(word, len, rule))
+        if (word_keeps(word, len))
             return true;
     }
     return false;
-}
-
-bool document_line_keeps(const struct document *document, struct mark at)
-{
-    return line_says(document, at, NULL, word_keeps);
-}
-
-bool document_line_ignores(const struct document *document, struct mark at,
-                           const char *rule)
-{
-    return line_says(document, at, rule, word_ignores);
 }

@@ -10,6 +10,8 @@ extern const char *const severity_names[3];
 enum apply { APPLY_MANUAL, APPLY_UNSAFE, APPLY_SAFE };
 extern const char *const apply_names[3];
 
+struct entry;
+
 struct finding {
     const char *rule; /* "TS105" */
     enum severity severity;
@@ -17,6 +19,8 @@ struct finding {
     bool fixed;       /* the edit was made by this patch */
     bool settled;     /* gone after the edits that are, or would be, made */
     const char *key;  /* or NULL: the file as a whole */
+    const struct entry *entry; /* the row it is about, of the document that was looked at;
+                                  behind which a line is inserted; or NULL */
     struct mark at;   /* of the text before the patch */
     size_t cut;       /* bytes of the span */
     const char *was;  /* exact text of the span, quotes included, and blanks behind it that a

@@ -10,8 +10,10 @@
 #include "base/size.h"
 #include "patcher/environment.h"
 #include "patcher/external.h"
+#include "patcher/propose.h"
 #include "patcher/rules.h"
 #include "patcher/schema.h"
+#include "patcher/suppress.h"
 #include "patcher/torch_setup.h"
 #include "precision/probe.h"
 #include "train/estimate.h"
@@ -196,6 +198,7 @@ void look_at(struct looker *looker, const char *data, size_t len, struct look *o
 
     *out = (struct look) { 0 };
     findings_init(&out->findings, looker->arena);
+    findings_init(&out->ignored, looker->arena);
     document_read(data, len, looker->arena, &out->document);
     add_remarks(out, looker->arena);
     if (!out->document.root)
@@ -209,6 +212,8 @@ void look_at(struct looker *looker, const char *data, size_t len, struct look *o
     if (out->plan.external)
         external_presets(&context, &out->plan);
     rules_run(&context);
+    suppress(&out->document, looker->options, &out->findings, &out->ignored);
+    propose_settle_groups(&out->findings);
 }
 
 void look_decide(const struct looker *looker, struct look *look, struct plan *plan)

@@ -22,6 +22,7 @@ struct looker {
 struct look {
     struct document document;
     struct findings findings; /* places are those of this text */
+    struct findings ignored;  /* what the text asks not to be told */
     struct plan plan;         /* as the document says; precision not decided */
     struct versions versions; /* of an external job's packages */
     bool is_job, has_plan;

@@ -17,6 +17,9 @@ struct patch_options {
     const char *no_device;        /* why it is NULL, for TS208; or NULL */
     const struct device *host;    /* the CPU of the machine it would run on; NULL: not known */
     bool unsafe;                  /* edits of APPLY_UNSAFE too */
+    const char *const *select;    /* NULL-ended beginnings of rules' names ("TS1", "TS702"); NULL:
+                                     all rules; see suppress_selects */
+    const char *const *ignore;    /* the same of those that are not told; NULL: none */
     bool will_run;                /* run, watch: TS713 is an error */
     const char *const *roots;     /* allowed roots of paths (TS710), NULL-ended; NULL: any path,
                                      but what a job writes is below its folder or absolute */
@@ -30,6 +33,7 @@ struct patch {
     const char *job;
     struct document document;   /* of the text as it was */
     struct findings findings;   /* all, each with its edit; marks are of the text as it was */
+    struct findings ignored;    /* what the text as it was asks not to be told */
     struct plan plan;           /* of the text after the safe edits */
     bool has_plan;              /* false: the file is no job, or too broken for one */
     bool is_job;                /* false: TS001, TS004, TS006, TS009: exit status 2 */

@@ -51,13 +51,6 @@ static bool line_is_kept(const struct document *document, const struct entry *en
            document_line_keeps(document, entry->value->at);
 }
 
-static bool is_ignored(const struct proposal *to, const struct finding *base,
-                       const struct entry *entry)
-{
-    return entry && (document_line_ignores(to->document, entry->key->at, base->rule) ||
-                     document_line_ignores(to->document, entry->value->at, base->rule));
-}
-
 static void place(struct finding *finding, const struct node *node)
 {
     finding->at = node->at;
@@ -69,9 +62,8 @@ struct finding *propose_key_remark(const struct proposal *to, const struct findi
 {
     struct finding finding = *base;
 
-    if (is_ignored(to, base, entry))
-        return NULL;
     finding.apply = APPLY_MANUAL;
+    finding.entry = entry;
     finding.group = 0;
     if (entry) {
         place(&finding, entry->key);
@@ -156,8 +148,7 @@ static struct finding *propose(const struct proposal *to, const struct finding *
     struct rewrite rewrite = { to->document, to->findings->arena, &finding };
     enum rewrite_fault fault;
 
-    if (is_ignored(to, base, entry))
-        return NULL;
+    finding.entry = entry;
     if (!finding.key && entry->key->kind == NODE_SCALAR)
         finding.key = entry->key->text;
     if (is_kept(to, &finding, entry))
@@ -219,8 +210,7 @@ struct finding *propose_line(const struct proposal *to, const struct finding *ba
     struct rewrite rewrite = { to->document, to->findings->arena, &finding };
     enum rewrite_fault fault;
 
-    if (is_ignored(to, base, behind))
-        return NULL;
+    finding.entry = behind;
     if (propose_is_kept(to->document, base->key))
         return without_edit(to, base, behind, kept_note);
     fault = rewrite_insert(&rewrite, behind, base->key, value);

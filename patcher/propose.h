@@ -3,8 +3,8 @@
  *
  * What stands in trainspool.keep or on a line with `# trainspool: keep` is never edited,
  * nor what comes from an anchor (TS007) or holds `${...}` (TS008): the finding is then
- * told all the same, for a person to act on.  A line with `# trainspool: ignore[ID]` has
- * no finding of that rule.
+ * told all the same, for a person to act on.  What is ignored is taken out later
+ * (suppress.h).
  */
 #ifndef PATCHER_PROPOSE_H
 #define PATCHER_PROPOSE_H
@@ -16,8 +16,8 @@ struct proposal {
     struct findings *findings;
 };
 
-/* Each copies *base, fills in the place and the edit, adds it, and returns it; NULL where
- * the line ignores the rule.  base->apply is what the edit is when it can be made. */
+/* Each copies *base, fills in the row, the place and the edit, adds it, and returns it.
+ * base->apply is what the edit is when it can be made. */
 struct finding *propose_value(const struct proposal *to, const struct finding *base,
                               const struct entry *entry, const char *value);
 /* The same text without quotes. */

@@ -97,5 +97,4 @@ void rules_run(struct rule_context *context)
     }
     for (const char *group = run_order; *group; group++)
         run_family(context, family_of(*group));
-    propose_settle_groups(context->findings);
 }

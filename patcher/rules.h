@@ -29,6 +29,8 @@ struct rule {
     const char *id;         /* "TS105" */
     const char *title;      /* a short phrase: what it looks for */
     enum severity severity; /* as it mostly is; a finding may differ */
+    bool firm;              /* its errors cannot be ignored: a run would fail, or do something
+                               else than the job says */
     enum apply apply;
     enum rule_target target;
     void (*run)(
@@ -47,6 +49,7 @@ struct rules {
 size_t rules_count(void);
 const struct rule *rules_at(size_t at); /* NULL: past the end */
 const struct rule *rules_find(const char *id); /* NULL: no such rule */
+/* Adds the findings of all; some of a group may be without its edit. */
 void rules_run(struct rule_context *context);
 
 #endif

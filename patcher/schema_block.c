@@ -24,6 +24,10 @@ static const struct key rows[] = {
     { TS_USED("target", KEY_ENUM, "native"), .values = targets,
       .help = "native trains here; external checks a job for a Hugging Face script" },
     { TS_USED("keep", KEY_LIST, NULL), .help = "keys that no patch may change" },
+    { TS_USED("ignore", KEY_LIST, NULL),
+      .help = "rules of trainspool explain that are not to be told, as TS708, and "
+              "families, as TS3; for one row, write # trainspool: ignore[TS708] behind "
+              "it" },
     { TS_USED("priority", KEY_INT, "0"), .min = -1000, .max = 1000,
       .into = TS_INTO(priority), .help = "higher ones run first" },
     { TS_USED("threads", KEY_INT, "0"), .min = 0, .max = 4096, .into = TS_INTO(threads),

@@ -5,6 +5,7 @@
 
 #include "base/size.h"
 #include "patcher/dialect.h"
+#include "patcher/directive.h"
 #include "patcher/nearest.h"
 #include "patcher/propose.h"
 
@@ -25,6 +26,8 @@ struct check {
     const struct entry *idle; /* the first key without effect */
     const char *idle_names;
     size_t idle_count;
+    struct directive *directives; /* of the whole document */
+    size_t directive_count;
     bool doubled;   /* some key is given twice */
     size_t unknown; /* keys */
 };
@@ -75,9 +78,27 @@ static void remark(const struct check *check, const char *rule, enum severity se
         entry);
 }
 
+/* Does its row ignore TS708? */
+static bool is_wanted_alone(const struct check *check, const struct entry *entry)
+{
+    for (size_t i = 0; i < check->directive_count; i++)
+        if (directive_ignores(&check->directives[i], "TS708") &&
+            directive_is_beside(&check->directives[i], check->to.document, entry))
+            return true;
+    return false;
+}
+
+/* One remark for all, at the first; a row that does not want it goes by itself. */
 static void note_idle(struct check *check, const struct key *key,
                       const struct entry *entry)
 {
+    if (!check->external && is_wanted_alone(check, entry)) {
+        remark(
+            check, "TS708", SEVERITY_INFO, entry,
+            arena_printf(check->arena, "%s%s has no effect here", check->path, key->name),
+            NULL);
+        return;
+    }
     if (!check->idle)
         check->idle = entry;
     check->idle_names =
@@ -603,6 +624,7 @@ void schema_check(const struct document *document, struct findings *findings)
     }
     for (size_t i = 0; i < document->remark_count; i++)
         check.doubled |= document->remarks[i].fault == DOCUMENT_DUPLICATE;
+    check.directive_count = directives_read(document, check.arena, &check.directives);
     check.external = is_external(document);
     check_map(&check);
     check_block(&check);

@@ -496,6 +496,7 @@ static void fill_patch(struct settle *settle, struct patch *out)
     findings_sort(&settle->merged);
     out->document = first->document;
     out->findings = settle->merged;
+    out->ignored = first->ignored;
     out->plan = last->plan;
     out->is_job = first->is_job;
     out->has_plan = last->has_plan;

@@ -10,6 +10,7 @@
 struct checking {
     const struct options *options;
     struct machine machine;
+    struct selection selection;
     struct report report;
     json_t *sarif; /* NULL: not asked for */
 };
@@ -34,7 +35,9 @@ static void show(struct checking *checking, const struct inspection *inspection,
 
 static int check(struct checking *checking, const char *job)
 {
-    struct inspect_options how = { .machine = &checking->machine, .job = job };
+    struct inspect_options how = { .machine = &checking->machine,
+                                   .selection = &checking->selection,
+                                   .job = job };
     struct error err = { 0 };
     struct inspection inspection;
     int status;
@@ -57,8 +60,10 @@ int cmd_check(const struct options *options)
     int worst = EXIT_FINE;
 
     report_init(&checking.report, options);
-    if (!machine_open(options->device, &checking.machine, &err)) {
+    if (!machine_open(options->device, &checking.machine, &err) ||
+        !selection_read(options, &checking.selection, &err)) {
         report_error(options->program, &err);
+        selection_clear(&checking.selection);
         return report_exit(err.code);
     }
     if (options->sarif)
@@ -70,5 +75,6 @@ int cmd_check(const struct options *options)
     }
     if (checking.sarif)
         report_json(&checking.report, checking.sarif, &err);
+    selection_clear(&checking.selection);
     return worst;
 }

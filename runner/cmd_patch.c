@@ -55,16 +55,20 @@ int cmd_patch(const struct options *options)
 {
     struct error err = { 0 };
     struct machine machine;
+    struct selection selection = { 0 };
     struct report report;
     int worst = EXIT_FINE;
 
     report_init(&report, options);
-    if (!machine_open(options->device, &machine, &err)) {
+    if (!machine_open(options->device, &machine, &err) ||
+        !selection_read(options, &selection, &err)) {
         report_error(options->program, &err);
+        selection_clear(&selection);
         return report_exit(err.code);
     }
     for (size_t i = 0; i < options->operand_count; i++) {
         struct inspect_options how = { .machine = &machine,
+                                       .selection = &selection,
                                        .job = options->operands[i],
                                        .unsafe = options->unsafe,
                                        .edit =
@@ -73,5 +77,6 @@ int cmd_patch(const struct options *options)
 
         worst = status > worst ? status : worst;
     }
+    selection_clear(&selection);
     return worst;
 }

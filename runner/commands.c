@@ -14,7 +14,8 @@ static const struct command commands[] = {
       .least = 1,
       .most = -1,
       .takes = TAKES(OPTION_DEVICE) | TAKES(OPTION_JSON) | TAKES(OPTION_SARIF) |
-               TAKES(OPTION_FAIL_ON),
+               TAKES(OPTION_SELECT) | TAKES(OPTION_IGNORE) |
+               TAKES(OPTION_FAIL_ON) | TAKES(OPTION_EXIT_ZERO),
       .help = "list all findings of a job, change nothing",
       .more = "The exit status is 1 if an error finding is left or trainspool patch "
               "would make "
@@ -25,7 +26,8 @@ static const struct command commands[] = {
       .least = 1,
       .most = -1,
       .takes = TAKES(OPTION_DEVICE) | TAKES(OPTION_JSON) | TAKES(OPTION_DIFF) |
-               TAKES(OPTION_UNSAFE) | TAKES(OPTION_FAIL_ON),
+               TAKES(OPTION_UNSAFE) | TAKES(OPTION_SELECT) | TAKES(OPTION_IGNORE) |
+               TAKES(OPTION_FAIL_ON) | TAKES(OPTION_EXIT_ZERO),
       .help = "make the safe edits in a job file, keeping a backup",
       .more =
           "Nothing but the values named is touched: comments, order and line ends stay.  "
@@ -35,7 +37,7 @@ static const struct command commands[] = {
       .operands = "JOB",
       .least = 1,
       .most = 1,
-      .takes = TAKES(OPTION_DEVICE) | TAKES(OPTION_JSON) | TAKES(OPTION_FAIL_ON),
+      .takes = TAKES(OPTION_DEVICE) | TAKES(OPTION_JSON) | TAKES(OPTION_FAIL_ON) | TAKES(OPTION_EXIT_ZERO),
       .help = "show what would run: formats, scaling, clipping, steps, memory",
       .run = cmd_plan },
     { .name = "review",

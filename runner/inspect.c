@@ -38,8 +38,11 @@ static struct patch_options patch_options(const struct inspect_options *options,
                                           const struct inspection *inspection)
 {
     const struct machine *machine = options->machine;
+    const struct selection *selection = options->selection;
 
-    return (struct patch_options) { .job = options->job,
+    return (struct patch_options) { .select = selection ? selection->select : NULL,
+                                    .ignore = selection ? selection->ignore : NULL,
+                                    .job = options->job,
                                     .device = inspection->device,
                                     .host = machine->named ? NULL : &machine->probe.devices[0],
                                     .no_device = inspection->no_device.code

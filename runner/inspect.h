@@ -7,6 +7,7 @@
 
 #include "patcher/patcher.h"
 #include "runner/machine.h"
+#include "runner/selection.h"
 
 enum inspect_edit {
     INSPECT_LOOK,  /* what the edits would be, and the plan after them */
@@ -17,6 +18,7 @@ enum inspect_edit {
 struct inspect_options {
     const struct machine *machine;
     const char *job;
+    const struct selection *selection; /* --select, --ignore; NULL: all rules */
     const char *const *set; /* --set, NULL-ended, or NULL */
     bool unsafe;
     bool will_run; /* a device or a model that is not here is an error */

@@ -41,6 +41,7 @@ librunner_a_SOURCES += %D%/report.c %D%/report.h
 librunner_a_SOURCES += %D%/report_excerpt.c %D%/report_excerpt.h
 librunner_a_SOURCES += %D%/report_json.c %D%/report_json.h
 librunner_a_SOURCES += %D%/report_sarif.c %D%/report_sarif.h
+librunner_a_SOURCES += %D%/selection.c %D%/selection.h
 librunner_a_SOURCES += %D%/spool.c %D%/spool.h
 librunner_a_SOURCES += %D%/steps.c %D%/steps.h
 librunner_a_SOURCES += %D%/watch.c %D%/watch.h

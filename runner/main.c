@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/size.h"
 #include "runner/commands.h"
 #include "runner/report.h"
 
@@ -88,6 +89,19 @@ static int help(int argc, char **argv)
     return command ? print_help(command) : print_overview();
 }
 
+/* "there is no command chek; did you mean check?" */
+static void refuse(const char *word, struct error *err)
+{
+    const char *names[64] = { NULL }, *near;
+
+    for (size_t i = 0; i + 1 < TS_COUNT(names) && commands_at(i); i++)
+        names[i] = commands_at(i)->name;
+    near = options_nearest(word, names);
+    error_set(err, ERROR_USAGE, "there is no command %s; %s%s%s", word,
+              near ? "did you mean " : program, near ? near : " --help lists them",
+              near ? "?" : "");
+}
+
 int main(int argc, char **argv)
 {
     const struct command *command;
@@ -104,8 +118,7 @@ int main(int argc, char **argv)
     if (command)
         return run(command, argc - 1, argv + 1);
     if (first[0])
-        error_set(&err, ERROR_USAGE, "there is no command %s; %s --help lists them",
-                  first, program);
+        refuse(first, &err);
     else
         error_set(&err, ERROR_USAGE, "which command?  %s --help lists them", program);
     return fail(&err);

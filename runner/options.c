@@ -12,8 +12,9 @@
 
 #include "base/arena.h"
 #include "base/size.h"
+#include "patcher/nearest.h"
 
-enum { HELP_COLUMN = 24, HELP_WIDTH = 80 };
+enum { HELP_COLUMN = 24, HELP_WIDTH = 80, NEAR = 2 };
 
 static const char *const color_words[] = { "auto", "always", "never", NULL };
 static const char *const severity_words[] = { "error", "warning", "info", NULL };
@@ -32,6 +33,13 @@ static const struct option_row rows[OPTION_IDS] = {
                       "only show the edits as a unified diff, change nothing" },
     [OPTION_UNSAFE] = { "unsafe", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(unsafe),
                         "make the edits too that may change what the job means" },
+    [OPTION_SELECT] = { "select", 0, OPTION_IS_LIST, "RULES", NULL, INTO(select),
+                        "only these rules and families, as TS102,TS3; may be repeated" },
+    [OPTION_IGNORE] = { "ignore", 0, OPTION_IS_LIST, "RULES", NULL, INTO(ignore),
+                        "all but these; where both name a rule, the longer name "
+                        "decides" },
+    [OPTION_EXIT_ZERO] = { "exit-zero", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(exit_zero),
+                           "the exit status is 0 whatever is found in a job" },
     [OPTION_FAIL_ON] = { "fail-on", 0, OPTION_IS_TEXT, "SEVERITY", severity_words,
                          INTO(fail_on),
                          "the least severity that makes the exit status 1: error (the "
@@ -104,10 +112,27 @@ bool option_taken(const struct command *command, enum option_id id)
     return id >= OPTION_COLOR || (command && command->takes & TAKES(id));
 }
 
+const char *options_nearest(const char *word, const char *const *words)
+{
+    const char *nearest = NULL;
+    size_t least = NEAR + 1;
+
+    for (; *words; words++) {
+        size_t distance = nearest_distance(word, *words, NEAR);
+
+        if (distance < least) {
+            nearest = *words;
+            least = distance;
+        }
+    }
+    return nearest;
+}
+
 static bool choice_fits(const struct option_row *row, const char *value,
                         struct error *err)
 {
     struct text words;
+    const char *near;
 
     if (!row->choices)
         return true;
@@ -119,8 +144,9 @@ static bool choice_fits(const struct option_row *row, const char *value,
         }
         text_addf(&words, "%s%s", i ? ", " : "", row->choices[i]);
     }
-    error_set(err, ERROR_USAGE, "--%s is one of %s, not %s", row->name, words.data,
-              value);
+    near = options_nearest(value, row->choices);
+    error_set(err, ERROR_USAGE, "--%s is one of %s, not %s%s%s%s", row->name, words.data,
+              value, near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
     text_clear(&words);
     return false;
 }
@@ -232,6 +258,35 @@ static bool refuse(const char *program, const struct command *command, const cha
     return false;
 }
 
+/* The option of a command that `--word` or `--word=value` may mean. */
+static const char *nearest_option(const struct command *command, const char *given)
+{
+    const char *names[OPTION_IDS + 1];
+    char word[32];
+    size_t count = 0, len = strcspn(given, "=");
+
+    if (!text_starts(given, "--") || len >= sizeof(word))
+        return NULL;
+    memcpy(word, given, len);
+    word[len] = 0;
+    for (int id = 0; id < OPTION_IDS; id++)
+        if (option_taken(command, (enum option_id)id))
+            names[count++] = rows[id].name;
+    names[count] = NULL;
+    return options_nearest(word + 2, names);
+}
+
+static bool refuse_option(const char *program, const struct command *command,
+                          const char *given, struct error *err)
+{
+    const char *near = nearest_option(command, given);
+
+    if (!near)
+        return refuse(program, command, "there is no option ", given, err);
+    return error_set(err, ERROR_USAGE, "there is no option %s; did you mean --%s?", given,
+                     near);
+}
+
 static bool count_operands(const char *program, const struct command *command,
                            struct options *out, struct error *err)
 {
@@ -272,7 +327,7 @@ bool options_read(int argc, char **argv, const char *program,
             return refuse(program, command, "a value is missing behind ",
                           argv[optind - 1], err);
         if (got == '?' || !row)
-            return refuse(program, command, "there is no option ", argv[optind - 1], err);
+            return refuse_option(program, command, argv[optind - 1], err);
         if (!option_store(row, optarg, out, err))
             return false;
     }
@@ -284,7 +339,9 @@ bool options_read(int argc, char **argv, const char *program,
 void options_clear(struct options *options)
 {
     free((void *)options->set);
-    options->set = NULL;
+    free((void *)options->select);
+    free((void *)options->ignore);
+    options->set = options->select = options->ignore = NULL;
 }
 
 void options_usage(const char *program, const struct command *command, struct text *out)

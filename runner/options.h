@@ -16,7 +16,10 @@ enum option_id {
     OPTION_SARIF,
     OPTION_DIFF,
     OPTION_UNSAFE,
+    OPTION_SELECT,
+    OPTION_IGNORE,
     OPTION_FAIL_ON,
+    OPTION_EXIT_ZERO,
     OPTION_TO,
     OPTION_FORCE,
     OPTION_NO_PATCH,
@@ -79,11 +82,13 @@ struct options {
     size_t operand_count;
 
     const char *device, *fail_on, *to, *color, *output;
-    const char *const *set; /* NULL-ended; NULL: none */
+    const char *const *set; /* lists are NULL-ended; NULL: none */
+    const char *const *select;
+    const char *const *ignore;
     int64_t lock_fd, link_fd, lines; /* -1: not given */
     int64_t rank;
     bool json, sarif, diff, unsafe, force, no_patch, resume, once, follow, raw, known;
-    bool probe, steps, calibrate, frozen, spooled, no_onednn;
+    bool exit_zero, probe, steps, calibrate, frozen, spooled, no_onednn;
     bool quiet, verbose, help, version;
 };
 
@@ -99,6 +104,9 @@ bool option_taken(const struct command *command, enum option_id id);
 bool options_read(int argc, char **argv, const char *program,
                   const struct command *command, struct options *out, struct error *err);
 void options_clear(struct options *options);
+
+/* The word of a NULL-ended list that a misspelt one may mean; NULL: none is near. */
+const char *options_nearest(const char *word, const char *const *words);
 
 /* "trainspool check [options] JOB..." and a newline. */
 void options_usage(const char *program, const struct command *command, struct text *out);

@@ -200,7 +200,7 @@ static void add_value(const struct telling *how, const char *value, const char *
 {
     size_t len;
 
-    value += strspn(value, "\r\n");
+    value += strspn(value, " \r\n");
     len = strcspn(value, "\r\n");
     while (len > 0 && value[len - 1] == ' ')
         len--;
@@ -363,12 +363,12 @@ void report_findings_text(const struct patch *patch, struct text *out)
 }
 
 struct counts {
-    size_t left, errors, edits, fixed;
+    size_t left, errors, edits, fixed, ignored;
 };
 
 static struct counts count_findings(const struct patch *patch)
 {
-    struct counts counts = { 0 };
+    struct counts counts = { .ignored = patch->ignored.count };
 
     for (size_t i = 0; i < patch->findings.count; i++) {
         const struct finding *finding = &patch->findings.list[i];
@@ -397,6 +397,8 @@ static void add_counts(struct text *line, const struct counts *counts)
                   plural(counts->errors));
     else
         text_adds(line, counts->fixed ? "nothing left" : "nothing to mend");
+    if (counts->ignored > 0)
+        text_addf(line, ", %zu ignored", counts->ignored);
     if (counts->edits > 0)
         text_addf(line, "; trainspool patch makes %zu edit%s", counts->edits,
                   plural(counts->edits));
@@ -452,6 +454,8 @@ int report_status(const struct patch *patch, const struct options *options, bool
 {
     if (!patch->is_job)
         return EXIT_NO_JOB;
+    if (options->exit_zero)
+        return EXIT_FINE;
     if (findings_worst(&patch->findings) >= threshold(options) ||
         (edits && patch->changed))
         return EXIT_FINDINGS;

@@ -320,7 +320,7 @@ static struct span span_of(const struct finding *finding)
     return (struct span) { finding->at.byte, finding->at.byte + finding->cut };
 }
 
-/* Without the blanks that a longer value takes from a comment. */
+/* Without blanks around it: a longer value takes some from a comment. */
 static struct span told_span(const struct document *document, const struct finding *of)
 {
     struct span span = span_of(of);
@@ -328,6 +328,8 @@ static struct span told_span(const struct document *document, const struct findi
     while (span.to > span.from + 1 && span.to <= document->len &&
            document->data[span.to - 1] == ' ')
         span.to--;
+    while (span.from + 1 < span.to && document->data[span.from] == ' ')
+        span.from++;
     return span;
 }
 

@@ -144,6 +144,7 @@ unit_tests += %D%/unit/test_schema
 unit_tests += %D%/unit/test_setting
 unit_tests += %D%/unit/test_settle
 unit_tests += %D%/unit/test_spans
+unit_tests += %D%/unit/test_suppress
 unit_tests += %D%/unit/test_versions
 
 # runner
@@ -203,6 +204,7 @@ script_tests += %D%/cli/ranks.t
 script_tests += %D%/cli/readme.t
 script_tests += %D%/cli/run.t
 script_tests += %D%/cli/schema.t
+script_tests += %D%/cli/select.t
 script_tests += %D%/cli/spool.t
 script_tests += %D%/cli/version.t
 script_tests += %D%/cli/watch.t

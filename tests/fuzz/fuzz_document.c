@@ -95,7 +95,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     for (size_t i = 0; document.root && i < document.root->count && i < 8; i++) {
         check_entry(&document, &document.root->entries[i], arena);
         document_line_keeps(&document, document.root->entries[i].value->at);
-        document_line_ignores(&document, document.root->entries[i].key->at, "TS104");
     }
     arena_free(arena);
     return 0;

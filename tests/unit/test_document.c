@@ -374,11 +374,6 @@ static void test_document_reads_suppressions(void **state)
 
         assert_int_equal(document_line_keeps(&document, entry->value->at), keeps);
         assert_int_equal(document_line_keeps(&document, entry->key->at), keeps);
-        assert_int_equal(document_line_ignores(&document, entry->key->at, "TS118"),
-                         *key == 'c');
-        assert_int_equal(document_line_ignores(&document, entry->key->at, "TS104"),
-                         *key == 'c');
-        assert_false(document_line_ignores(&document, entry->key->at, "TS11"));
     }
     assert_false(
         document_line_keeps(&document, document_find(&document, "b")->value->at));

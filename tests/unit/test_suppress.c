@@ -1,0 +1,94 @@
+/* tests/unit/test_suppress.c - what is not told, and that nothing else is hidden. */
+#include "config.h"
+
+#include "patcher/suppress.h"
+
+#include "patcher/directive.h"
+#include "tests/unit/unit.h"
+
+static void test_suppress_selects_by_the_longer_name(void **state)
+{
+    static const char *const one[] = { "TS1", "TS702", NULL };
+    static const char *const out[] = { "TS104", "TS7", NULL };
+    static const char *const all[] = { "", NULL };
+
+    (void)state;
+    assert_true(suppress_selects(NULL, NULL, "TS105"));
+    assert_true(suppress_selects(one, NULL, "TS105"));
+    assert_false(suppress_selects(one, NULL, "TS205"));
+    assert_true(suppress_selects(one, out, "TS105"));
+    assert_false(suppress_selects(one, out, "TS104"));
+    assert_true(suppress_selects(one, out, "TS702"));
+    assert_false(suppress_selects(NULL, out, "TS713"));
+    assert_false(suppress_selects(one, one, "TS105"));
+    assert_true(suppress_selects(all, out, "TS205"));
+    assert_false(suppress_selects(NULL, all, "TS205"));
+}
+
+static void test_suppress_knows_what_is_meant(void **state)
+{
+    static const char *const like[] = { "TS1O4", "104", "ts-104", "TSl04", "ts104" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(like) / sizeof(like[0]); i++)
+        assert_string_equal(suppress_meant(like[i]), "TS104");
+    assert_null(suppress_meant("TS"));
+    assert_null(suppress_meant("TS999"));
+    assert_null(suppress_meant("TS1044"));
+    assert_null(suppress_meant("E501"));
+    assert_null(suppress_meant(""));
+}
+
+static void test_directives_are_in_comments_alone(void **state)
+{
+    static const char text[] = "# trainspool: keep\n"
+                               "a: 'it''s # trainspool: keep'\n"
+                               "b: x#trainspool:keep\n"
+                               "c: | # trainspool: keep\n"
+                               "  # trainspool: keep\n"
+                               "  text # trainspool: keep\n"
+                               "d: [1, # trainspool: ignore [TS104 TS105]\n"
+                               "  2] # half #trainspool:ignore[TS106,ts107,] see there\n"
+                               "e: 1 # trainspool: a word\n"
+                               "f: \"\n  # trainspool: keep\n  \" # trainspool: ignores[]";
+    static const struct {
+        uint32_t line, column;
+        enum directive_kind kind;
+        size_t words;
+    } wanted[] = { { 1, 1, DIRECTIVE_KEEP, 0 },   { 4, 6, DIRECTIVE_KEEP, 0 },
+                   { 7, 8, DIRECTIVE_IGNORE, 2 }, { 8, 13, DIRECTIVE_IGNORE, 2 },
+                   { 12, 5, DIRECTIVE_MISSPELT, 0 } };
+    struct arena *arena = arena_new();
+    struct document document;
+    struct directive *list;
+
+    (void)state;
+    document_read(text, sizeof(text) - 1, arena, &document);
+    assert_int_equal(directives_read(&document, arena, &list), 5);
+    for (size_t i = 0; i < 5; i++) {
+        assert_int_equal(list[i].at.line, wanted[i].line);
+        assert_int_equal(list[i].at.column, wanted[i].column);
+        assert_int_equal(list[i].kind, wanted[i].kind);
+        assert_int_equal(list[i].count, wanted[i].words);
+    }
+    assert_true(list[0].alone);
+    assert_false(list[1].alone);
+    assert_true(directive_ignores(&list[3], "TS107"));
+    assert_false(directive_ignores(&list[3], "TS10"));
+    assert_true(directive_is_beside(&list[2], &document, document_find(&document, "d")));
+    assert_true(directive_is_beside(&list[3], &document, document_find(&document, "d")));
+    assert_false(directive_is_beside(&list[3], &document, document_find(&document, "e")));
+    assert_false(directive_is_beside(&list[0], &document, document_find(&document, "a")));
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_suppress_selects_by_the_longer_name),
+        cmocka_unit_test(test_suppress_knows_what_is_meant),
+        cmocka_unit_test(test_directives_are_in_comments_alone),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
