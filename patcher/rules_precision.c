@@ -268,7 +268,8 @@ void rule_fp16_on_ampere(struct rule_context *context)
 
     if (!is_on(context->plan->request.fp16) || is_both(context) ||
         context->plan->request.pure_bf16 || rule_capability(context) < 80 ||
-        rule_is_policy(context, POLICY_FP32) || rule_is_policy(context, POLICY_NOSCALER))
+        rule_is_policy(context, POLICY_FP32) ||
+        (rule_is_policy(context, POLICY_NOSCALER) && rule_half_trainables(context)))
         return;
     if (context->plan->resume_from_checkpoint) {
         rule_tell(context, &finding, "fp16");

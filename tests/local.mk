@@ -117,6 +117,7 @@ unit_tests += %D%/unit/test_vocabulary
 unit_tests += %D%/unit/test_backup
 unit_tests += %D%/unit/test_corpus
 unit_tests += %D%/unit/test_dialect
+unit_tests += %D%/unit/test_decisions
 unit_tests += %D%/unit/test_diff
 unit_tests += %D%/unit/test_document
 unit_tests += %D%/unit/test_edits
