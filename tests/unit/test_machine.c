@@ -117,6 +117,63 @@ static void test_machine_tells_of_a_card_without_code(void **state)
     assert_non_null(strstr(err.text, "Tesla V100"));
 }
 
+static const char unlike_cards[] =
+    "trainspool-probe 1\n"
+    "cpu\tEPYC\t8\t68719476736\t60000000000\n"
+    "cuda\t0\tNVIDIA A100-SXM4-80GB\t8.0\t85000000000\t30000000000\t1\n"
+    "cuda\t1\tNVIDIA A100-SXM4-40GB\t8.0\t42000000000\t41000000000\t1\n"
+    "cuda\t2\tTesla V100\t7.0\t34000000000\t33000000000\t0\n";
+
+static struct device device_for(const struct machine *machine, const char *job)
+{
+    struct device device;
+    struct error err = { 0 };
+
+    if (!machine_device(machine, job, strlen(job), &device, &err))
+        fail_msg("%s: %s", job, err.text);
+    return device;
+}
+
+/* The least of each: capability of one, memory of another. */
+static void test_machine_tells_of_cards_that_differ(void **state)
+{
+    struct machine machine = machine_of(unlike_cards), same = machine_of(two_alike);
+    struct device device = device_for(&machine, "trainspool: {ranks: 2}\n");
+
+    (void)state;
+    assert_int_equal(device.major, 8);
+    assert_true(device.memory == 42000000000 && device.available == 30000000000);
+    assert_non_null(strstr(device.unlike, "A100-SXM4-40GB, compute capability 8.0"));
+    assert_string_equal(device_for(&machine, "stage: sft\n").unlike, "");
+    device = device_for(&machine, "trainspool: {target: external}\n");
+    assert_string_equal(device.name, "Tesla V100");
+    assert_true(device.memory == 34000000000 && device.available == 30000000000);
+    assert_non_null(strstr(device.unlike, "A100"));
+    device = device_for(&machine, "trainspool: {target: external, device: \"cuda:1\"}\n");
+    assert_string_equal(device.name, "NVIDIA A100-SXM4-40GB");
+    assert_string_equal(device.unlike, "");
+    assert_non_null(strstr(device_for(&same, "trainspool: {ranks: 2}\n").unlike, "empty"));
+}
+
+/* Another program's job may name the card of the machine it runs on. */
+static void test_machine_knows_a_card_that_an_external_job_names(void **state)
+{
+    static const char none[] = "trainspool: {target: external, device: RTX 3909}\n",
+                      native[] = "trainspool: {device: RTX 3090}\n";
+    struct machine machine = machine_of(two_cards);
+    struct device device =
+        device_for(&machine, "trainspool: {target: external, device: rtx 3090}\n");
+    struct error err = { 0 };
+
+    (void)state;
+    assert_string_equal(device.name, "RTX 3090");
+    assert_false(device.here);
+    assert_false(machine_device(&machine, none, strlen(none), &device, &err));
+    assert_int_equal(err.code, ERROR_USAGE);
+    error_clear(&err);
+    assert_false(machine_device(&machine, native, strlen(native), &device, &err));
+}
+
 static void test_machine_refuses_what_it_has_not(void **state)
 {
     static const char job[] = "trainspool:\n  device: cuda:7\n";
@@ -150,6 +207,8 @@ int main(void)
         cmocka_unit_test(test_machine_gives_a_job_what_it_asks_for),
         cmocka_unit_test(test_machine_looks_at_the_scarcest_of_several),
         cmocka_unit_test(test_machine_tells_of_a_card_without_code),
+        cmocka_unit_test(test_machine_tells_of_cards_that_differ),
+        cmocka_unit_test(test_machine_knows_a_card_that_an_external_job_names),
         cmocka_unit_test(test_machine_refuses_what_it_has_not),
         cmocka_unit_test(test_machine_named_on_the_command_line_wins),
     };
