@@ -130,7 +130,14 @@ void import_data(struct importing *im, const char *key, const struct import_data
 
 bool import_axolotl(struct importing *im);
 void import_axolotl_data(struct importing *im);
+extern const struct import_group import_axolotl_groups[];
+extern const size_t import_axolotl_group_count;
+
 bool import_torchtune(struct importing *im);
 void import_torchtune_data(struct importing *im);
+/* Optimizer, schedule, steps, saving, evaluation: what comes once the model is known. */
+void import_torchtune_training(struct importing *im);
+/* "torch.optim.AdamW" in PATH._component_: the last word; "" where there is none. */
+const char *import_torchtune_component(struct importing *im, const char *path);
 
 #endif

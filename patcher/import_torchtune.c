@@ -10,12 +10,10 @@
 
 #include "patcher/import_parts.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/size.h"
 #include "patcher/scalar.h"
-#include "patcher/schema.h"
 
 #define NOT_HERE "is not done here, only stages sft, pt and distill of text"
 
@@ -106,7 +104,7 @@ static const char *last_word(const char *component)
     return dot ? dot + 1 : component ? component : "";
 }
 
-static const char *component(struct importing *im, const char *path)
+const char *import_torchtune_component(struct importing *im, const char *path)
 {
     return last_word(import_get(im, arena_printf(im->arena, "%s._component_", path)));
 }
@@ -258,8 +256,7 @@ static void import_targets(struct importing *im)
 static void import_lora(struct importing *im, bool is_quantised)
 {
     import_set(im, "finetuning_type", "lora",
-               is_quantised ? "the model is quantised in torchtune, and is not here"
-                            : NULL);
+               is_quantised ? "qlora, without its quantisation" : NULL);
     import_copies(im, lora_copies, TS_COUNT(lora_copies));
     import_preset(im, "lora_rank", "8", NULL);
     import_preset(im, "lora_alpha", "16", "torchtune's preset, whatever the rank");
@@ -267,14 +264,17 @@ static void import_lora(struct importing *im, bool is_quantised)
     if (import_is_true(im, "model.use_dora"))
         import_left(im, "model.use_dora", IMPORT_DIFFERS, "plain LoRA is trained");
     if (is_quantised)
-        import_left(im, "model.quantize_base", IMPORT_DIFFERS,
+        import_left(im,
+                    import_is_true(im, "model.quantize_base") ? "model.quantize_base"
+                                                              : "model._component_",
+                    IMPORT_DIFFERS,
                     "frozen weights are not quantised here: they take 16 bits, not 4; "
                     "trainspool plan tells whether they fit");
 }
 
 static void import_model(struct importing *im)
 {
-    const char *model = component(im, "model");
+    const char *model = import_torchtune_component(im, "model");
     bool is_quantised =
         strncmp(model, "qlora_", 6) == 0 || import_is_true(im, "model.quantize_base");
     bool is_lora = strncmp(model, "lora_", 5) == 0 || strncmp(model, "qlora_", 6) == 0 ||
@@ -306,7 +306,7 @@ static void import_teacher(struct importing *im)
     static const struct loss {
         const char *word, *beta;
     } losses[] = { { "ForwardKL", "0.0" }, { "ReverseKL", "1.0" } };
-    const char *kd = component(im, "kd_loss");
+    const char *kd = import_torchtune_component(im, "kd_loss");
 
     import_set(im, "stage", "distill", NULL);
     import_checkpointer(im, "teacher_checkpointer", "teacher_model_name_or_path");
@@ -376,171 +376,6 @@ static void import_length(struct importing *im)
                       longest ? arena_printf(im->arena, "%ld", longest) : "");
 }
 
-/* ---- optimizer and schedule ---- */
-
-static const struct optimizer {
-    const char *component, *here;
-    const char *decay; /* where weight_decay is not given */
-} optimizers[] = {
-    { "AdamW", "adamw_torch", "0.01" },
-    { "AdamW8bit", "adamw_8bit", "0.01" },
-    { "PagedAdamW", "paged_adamw_32bit", "0.01" },
-    { "PagedAdamW8bit", "paged_adamw_8bit", "0.01" },
-    { "CPUOffloadOptimizer", "adamw_torch", "0.01" },
-    { "SGD", "sgd", "0.0" },
-};
-
-static const struct optimizer *optimizer_of(const char *name)
-{
-    for (size_t i = 0; i < TS_COUNT(optimizers); i++)
-        if (strcmp(optimizers[i].component, name) == 0)
-            return &optimizers[i];
-    return NULL;
-}
-
-static void import_betas(struct importing *im)
-{
-    const struct entry *entry = import_find(im, "optimizer.betas");
-    const struct node *list = entry ? node_value(entry->value) : NULL;
-
-    if (!list || list->kind != NODE_LIST || list->count != 2)
-        return;
-    import_set(im, "adam_beta1", import_text(im, list->items[0]), NULL);
-    import_set(im, "adam_beta2", import_text(im, list->items[1]), NULL);
-    import_took(im, "optimizer.betas", "adam_beta1");
-}
-
-static void import_optimizer(struct importing *im)
-{
-    const char *name = component(im, "optimizer");
-    const struct optimizer *known = optimizer_of(name);
-
-    if (known) {
-        import_set(im, "optim", known->here, NULL);
-        import_took(im, "optimizer._component_", "optim");
-    } else {
-        import_set(im, "optim", "adamw_torch",
-                   "another optimizer in torchtune: look below");
-        import_left(im, "optimizer._component_", IMPORT_DIFFERS,
-                    "%s is not done here, and AdamW wants a learning rate of its own",
-                    *name ? name : "no name");
-    }
-    import_betas(im);
-    if (!import_copy(im, "optimizer.weight_decay", "weight_decay", NULL))
-        import_preset(im, "weight_decay", known ? known->decay : "0.01",
-                      "PyTorch's preset, where nothing is said");
-    if (strcmp(import_said(im, "finetuning_type"), "full") == 0 &&
-        import_number(im, "optimizer.weight_decay", 0.01) > 0)
-        import_remark(
-            im, "weight_decay",
-            "norms and biases are left out of it here, and are not in torchtune");
-    import_left(im, "optimizer.fused", IMPORT_IDLE, "one kernel does it anyway");
-    if (!import_find(im, "optimizer.lr"))
-        import_preset(im, "learning_rate", "1e-3", "PyTorch's preset");
-}
-
-static void import_schedule(struct importing *im)
-{
-    const char *name = component(im, "lr_scheduler");
-    bool is_cosine = strcmp(name, "get_cosine_schedule_with_warmup") == 0;
-
-    if (is_cosine && import_number(im, "lr_scheduler.num_cycles", 0.5) == 0.5) {
-        import_set(im, "lr_scheduler_type", "cosine", NULL);
-        import_took(im, "lr_scheduler._component_", "lr_scheduler_type");
-        import_took(im, "lr_scheduler.num_cycles", "lr_scheduler_type");
-        import_copy(im, "lr_scheduler.num_warmup_steps", "warmup_steps", NULL);
-    } else if (*name) {
-        import_set(im, "lr_scheduler_type", "constant",
-                   "another schedule in torchtune: look below");
-        import_left(im, "lr_scheduler", IMPORT_DIFFERS, "%s is not done here", name);
-    } else {
-        import_set(im, "lr_scheduler_type", "constant", "no lr_scheduler in the file");
-    }
-}
-
-/* null: off; inf: only logged, as a job always does. */
-static void import_clipping(struct importing *im)
-{
-    double norm = import_number(im, "clip_grad_norm", 0);
-
-    if (norm > 0 && isfinite(norm)) {
-        import_copy(im, "clip_grad_norm", "max_grad_norm", NULL);
-        return;
-    }
-    import_set(im, "max_grad_norm", "0.0",
-               norm > 0 ? "inf in torchtune: the norm is logged, and not clipped"
-                        : "no clipping: clip_grad_norm is empty; a job clips to 1.0 if "
-                          "nothing is said");
-    import_took(im, "clip_grad_norm", "max_grad_norm");
-}
-
-static void import_steps(struct importing *im)
-{
-    double each = import_number(im, "max_steps_per_epoch", 0);
-    double epochs = import_number(im, "epochs", 1);
-
-    if (each > 0 && epochs > 0 && each * epochs < 1e12) {
-        import_set(
-            im, "max_steps", scalar_print(floor(each * epochs), im->arena),
-            arena_printf(im->arena,
-                         "max_steps_per_epoch %.0f in each of %.0f epochs; an epoch "
-                         "of fewer steps in torchtune ends with its data",
-                         each, epochs));
-        import_took(im, "max_steps_per_epoch", "max_steps");
-    }
-    import_left(im, "max_steps_per_epoch", IMPORT_IDLE, "empty");
-}
-
-/* ---- saving and evaluating ---- */
-
-static void import_saving(struct importing *im)
-{
-    if (import_number(im, "save_every_n_steps", 0) > 0) {
-        import_set(im, "save_strategy", "steps", NULL);
-        import_copy(im, "save_every_n_steps", "save_steps", NULL);
-    }
-    import_left(im, "save_every_n_steps", IMPORT_IDLE, "empty");
-    if (import_number(im, "save_every_n_epochs", 1) == 1)
-        import_took(im, "save_every_n_epochs", "save_strategy");
-    else
-        import_left(im, "save_every_n_epochs", IMPORT_DIFFERS,
-                    "a checkpoint is saved after each epoch");
-    if (import_is_true(im, "resume_from_checkpoint"))
-        import_copy(im, "resume_from_checkpoint", "resume_from_checkpoint",
-                    "from this program's checkpoints, not torchtune's");
-    import_left(im, "resume_from_checkpoint", IMPORT_IDLE, "off");
-}
-
-static void import_evaluation(struct importing *im)
-{
-    if (import_number(im, "run_val_every_n_steps", 0) > 0 &&
-        import_find(im, "dataset_val")) {
-        import_set(im, "eval_strategy", "steps", NULL);
-        import_copy(im, "run_val_every_n_steps", "eval_steps", NULL);
-        if (!import_copy(im, "batch_size_val", "per_device_eval_batch_size", NULL))
-            import_copy(im, "batch_size", "per_device_eval_batch_size", NULL);
-        return;
-    }
-    import_left(im, "run_val_every_n_steps", IMPORT_IDLE, "empty");
-    import_left(im, "batch_size_val", IMPORT_IDLE,
-                "no evaluation is asked for: run_val_every_n_steps is empty");
-    import_left(im, "dataset_val", IMPORT_IDLE,
-                "no evaluation is asked for: run_val_every_n_steps is empty");
-}
-
-static void import_order(struct importing *im)
-{
-    const struct entry *shuffle = import_find(im, "shuffle");
-
-    if (shuffle && !import_is_true(im, "shuffle")) {
-        import_set(im, "disable_shuffling", "true", "shuffle: false");
-        import_took(im, "shuffle", "disable_shuffling");
-    }
-    import_left(im, "shuffle", IMPORT_IDLE, "samples are shuffled anyway");
-    import_left(im, "seed", import_find(im, "seed") ? IMPORT_DIFFERS : IMPORT_IDLE,
-                "another one each run; a job has 42 if nothing is said");
-}
-
 static void import_several(struct importing *im)
 {
     static const char *const marks[] = { "fsdp_cpu_offload", "custom_sharded_layers",
@@ -571,15 +406,7 @@ bool import_torchtune(struct importing *im)
     import_length(im);
     if (import_failed(im))
         return false;
-    import_optimizer(im);
-    import_schedule(im);
-    import_clipping(im);
-    import_steps(im);
-    import_saving(im);
-    import_evaluation(im);
-    if (import_find(im, "seed"))
-        import_copy(im, "seed", "seed", NULL);
-    import_order(im);
+    import_torchtune_training(im);
     import_several(im);
     import_copies(im, copies, TS_COUNT(copies));
     for (size_t i = 0; i < TS_COUNT(presets); i++)
