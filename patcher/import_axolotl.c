@@ -269,7 +269,7 @@ static void import_batch(struct importing *im)
         import_left(im, "batch_size", IMPORT_IDLE,
                     "the total of a step follows from micro_batch_size and "
                     "gradient_accumulation_steps");
-    } else if (total >= 1 && micro >= 1 && total <= 1e6) {
+    } else if (total >= 1 && micro >= 1 && total <= 1e6 && micro <= 1e6) {
         long steps = (long)total / (long)micro;
 
         import_set(im, "gradient_accumulation_steps",

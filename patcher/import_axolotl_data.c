@@ -197,7 +197,8 @@ static void note_item(struct importing *im, const struct node *map, const char *
 /* What all sets of the file come to. */
 struct reading {
     struct importing *im;
-    const char *key; /* dataset, eval_dataset */
+    const char *key;  /* dataset, eval_dataset */
+    const char *path; /* of the set at hand: "datasets[0]" */
     struct import_data sets[SETS_MAX];
     size_t count;
     size_t texts;              /* sets of plain text */
@@ -217,6 +218,19 @@ static void want_template(struct reading *reading, const char *name)
                       name);
 }
 
+/* A prompt that cannot be had here: said where the data is named, and in the account. */
+static void tell_type(struct reading *reading, const struct entry *type, const char *why)
+{
+    struct importing *im = reading->im;
+
+    import_remark(im, reading->key, "%s: %s", reading->path, why);
+    import_note(
+        im, type,
+        &(struct import_key) { .name = arena_printf(im->arena, "%s.type", reading->path),
+                               .fate = IMPORT_DIFFERS,
+                               .why = why });
+}
+
 static void read_type(struct reading *reading, const struct node *map,
                       struct import_data *set)
 {
@@ -228,16 +242,17 @@ static void read_type(struct reading *reading, const struct node *map,
 
     if (value && value->kind == NODE_MAP) {
         read_custom(im, value, set);
-        import_remark(im, reading->key,
-                      "Axolotl has a prompt of its own for %s; here the template is it",
-                      set->path);
+        tell_type(reading, entry,
+                  "a prompt of its own in Axolotl; here the template is it");
         return;
     }
     if (!type) {
-        import_remark(im, reading->key,
-                      "%s is of Axolotl's type %s, which is not known here: write its "
-                      "records as instruction and output, or as messages",
-                      set->path, name && *name ? name : "(none)");
+        tell_type(
+            reading, entry,
+            arena_printf(im->arena,
+                         "Axolotl's type %s is not known here: write the records as "
+                         "instruction and output, or as messages",
+                         name && *name ? name : "(none)"));
         return;
     }
     want_template(reading, type->template_name);
@@ -282,6 +297,7 @@ static void read_item(struct reading *reading, const struct node *map, const cha
     if (text_of(im, map, "ds_type") && set->file)
         set->path = set->file, set->file = NULL; /* files of this machine */
     set->is_local = is_local(set->path);
+    reading->path = path;
     read_type(reading, map, set);
     note_item(im, map, path);
     reading->count++;

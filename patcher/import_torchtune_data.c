@@ -241,6 +241,28 @@ static void tell_packing(const struct given *given, const struct builder *builde
     }
 }
 
+/* Records that Python makes: they are to be written to a file, which is given a name. */
+static void tell_code(const struct given *given, const char *key, struct import_data *set)
+{
+    static const char why[] =
+        "records that come by code of torchtune: write them to the file named as "
+        "dataset, as instruction and output or as messages";
+    struct importing *im = given->im;
+    const char *component = text_of(given, "_component_");
+    const char *dot = component ? strrchr(component, '.') : NULL;
+
+    import_remark(im, key, "%s: %s", given->path, why);
+    import_note(im, node_find(given->map, "_component_"),
+                &(struct import_key) {
+                    .name = arena_printf(im->arena, "%s._component_", given->path),
+                    .fate = IMPORT_DIFFERS,
+                    .why = why });
+    if (set->path)
+        return;
+    set->path = arena_printf(im->arena, "%s.jsonl", dot ? dot + 1 : "data");
+    set->is_local = true;
+}
+
 static void read_one(const struct given *given, const char *key, struct import_data *sets,
                      size_t *count)
 {
@@ -257,19 +279,14 @@ static void read_one(const struct given *given, const char *key, struct import_d
     builder = builder_of(given);
     *set = (struct import_data) { 0 };
     set_source(given, builder, set);
-    if (!set->path || !*set->path) {
-        import_left(im, given->path, IMPORT_DIFFERS,
-                    "a data set of its own code: write its records to a file, as "
-                    "instruction and output or as messages, and name it as dataset");
-        return;
-    }
     if (builder)
         set_columns(given, builder, set);
     else
-        import_remark(im, key,
-                      "%s comes by code of torchtune that is not known here: write its "
-                      "records as instruction and output, or as messages",
-                      set->path);
+        tell_code(given, key, set);
+    if (!set->path || !*set->path) {
+        import_refuse(im, ERROR_DATA, given->map, "%s has no source", given->path);
+        return;
+    }
     note_keys(given, key);
     ++*count;
 }
