@@ -184,6 +184,66 @@ bool file_read_at(int dir, const char *name, size_t max, struct text *out,
     return read_at(dir, name, O_NOFOLLOW, max, out, st, err);
 }
 
+/* From here on, at most `len` bytes. */
+static bool read_some(int fd, const char *name, off_t from, size_t len, struct text *out,
+                      struct error *err)
+{
+    char *buffer = memory_alloc(READ_BYTES);
+    ssize_t got = 1;
+
+    while (len > 0 && got > 0) {
+        got = pread(fd, buffer, len < READ_BYTES ? len : READ_BYTES, from);
+        if (got < 0 && errno == EINTR) {
+            got = 1;
+            continue;
+        }
+        if (got > 0) {
+            text_add(out, buffer, (size_t)got);
+            from += got;
+            len -= (size_t)got;
+        }
+    }
+    free(buffer);
+    return got >= 0 || error_errno(err, "cannot read %s", name);
+}
+
+/* Cut off the line that begins before what was read. */
+static void drop_first_line(struct text *text)
+{
+    const char *newline = memchr(text->data, '\n', text->len);
+    size_t cut = newline ? (size_t)(newline - text->data) + 1 : text->len;
+
+    memmove(text->data, text->data + cut, text->len - cut + 1);
+    text->len -= cut;
+}
+
+bool file_read_end_at(int dir, const char *name, size_t max, struct text *out,
+                      struct error *err)
+{
+    int fd = openat(dir, name,
+                    O_RDONLY | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat st;
+    bool ok = false, cut = false;
+
+    text_reset(out);
+    if (out->max < max)
+        out->max = max;
+    if (fd < 0)
+        return error_errno(err, "cannot open %s", name);
+    if (fstat(fd, &st) != 0) {
+        error_errno(err, "cannot look at %s", name);
+    } else if (!S_ISREG(st.st_mode)) {
+        error_set(err, ERROR_DATA, "%s is not a regular file", name);
+    } else {
+        cut = (uintmax_t)st.st_size > max;
+        ok = read_some(fd, name, cut ? st.st_size - (off_t)max : 0, max, out, err);
+    }
+    if (ok && cut)
+        drop_first_line(out);
+    close(fd);
+    return ok;
+}
+
 bool file_write_all(int fd, const void *data, size_t len, struct error *err)
 {
     const char *at = data;

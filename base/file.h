@@ -22,6 +22,11 @@ bool file_read(const char *name, size_t max, struct text *out, struct stat *st,
 bool file_read_at(int dir, const char *name, size_t max, struct text *out, struct stat *st,
                   struct error *err);
 
+/* At most the last `max` bytes of a regular file below a directory descriptor, never following
+ * a link; where it has more, from the first whole line on.  It may grow meanwhile. */
+bool file_read_end_at(int dir, const char *name, size_t max, struct text *out,
+                      struct error *err);
+
 bool file_write_all(int fd, const void *data, size_t len, struct error *err);
 
 /* Replace `name` by the text: written to .NAME.tmp-PID in the same directory with `mode`,

@@ -50,6 +50,25 @@ static const struct rule rows[] = {
           "weights are trained by float16 Adam (TS108). With float32 weights, which a "
           "native run always has, clipping does no harm and costs nothing.",
       .source = "the first report; torch/amp/grad_scaler.py: step" },
+    { .id = "TS405",
+      .title = "the previous run's gradients went wrong",
+      .severity = SEVERITY_INFO,
+      .apply = APPLY_UNSAFE,
+      .run = rule_trouble_before,
+      .explain =
+          "The log of the job's previous run (NAME.run/metrics.jsonl, or log_history of an "
+          "external job's trainer_state.json) has a loss or norm that is NaN or inf, or a "
+          "norm of more than 100 times the median. The first is a run to look at, the "
+          "second a batch that pushes as much as a hundred others; both are mended by "
+          "smaller steps more often than by another precision. `--unsafe` writes "
+          "max_grad_norm: 0.5. A tenth of the learning rate is the other remedy, and is "
+          "never written: the learning rate is yours.\n\n"
+          "A loss scale is found by overflowing, so with fp16 a norm that is NaN now and "
+          "then is no trouble: in the first ten steps, or alone. It counts without a loss "
+          "scale, three times in a row, or where more steps were skipped than the search "
+          "explains. Nothing is told once the learning rate, max_grad_norm or the precision "
+          "differ from the previous run's: then you have acted.",
+      .source = "PyTorch clip_grad_norm_, amp GradScaler; precision/scaler.h" },
     { .id = "TS406",
       .title = "a learning rate far from what is usual",
       .severity = SEVERITY_INFO,

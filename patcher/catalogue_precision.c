@@ -147,6 +147,23 @@ static const struct rule rows[] = {
                  "right. Policy "
                  "noscaler keeps the job as it is, with a warning.",
       .source = "AdamW in float16, emulated: docs/precision.md" },
+    { .id = "TS109",
+      .title = "a float16 model under fp16 went wrong in the previous run",
+      .severity = SEVERITY_WARNING,
+      .apply = APPLY_SAFE,
+      .run = rule_trouble_in_half,
+      .explain =
+          "fp16 over float32 weights keeps the sums between layers in float32. Over a "
+          "model that is itself float16 they are float16 too, and one value above 65504 "
+          "becomes inf and then NaN in all that follows. Models trained in bf16 have such "
+          "values. With adapters nothing is raised: the loss scaler skips every step, and a "
+          "log that filters NaN shows a loss of exactly 0.0.\n\n"
+          "So where the log of the previous run shows it, bf16 is chosen on devices that "
+          "have it, and elsewhere the frozen model is kept in float32, which takes twice "
+          "its memory. policy fp32 turns fp16 off as well. What counts as trouble: see "
+          "TS405. Only a run with the same formats counts, so the edit is made once; a run "
+          "that was interrupted and had found its way again is only told of.",
+      .source = "transformers#10956, gemma_pytorch#24, ms-swift#1099; LLaMA-Factory#4202" },
     { .id = "TS110",
       .title = "pure_bf16 is a memory mode",
       .severity = SEVERITY_INFO,

@@ -6,6 +6,89 @@
 #include "base/size.h"
 
 static const struct rule rows[] = {
+    { .id = "TS501",
+      .title = "output_dir holds a model already",
+      .severity = SEVERITY_ERROR,
+      .run = rule_model_there,
+      .explain =
+          "The folder named by output_dir holds a trained model, and nothing says "
+          "whether "
+          "to go on from it or to begin anew. Two jobs that share a folder by a copied "
+          "line lose one model to the other, so LLaMA-Factory refuses to start, and so "
+          "does a run here where another job made that model.\n\n"
+          "What this job made itself is no reason to refuse: a run begins anew, and "
+          "`retry` "
+          "and `run --resume` go on. How it is known: by the digest of the job's text in "
+          "trainspool_manifest.json, or because NAME.run/job.yaml, the text of the last "
+          "run, names the same folder.\n\n"
+          "Name another folder. Or write overwrite_output_dir: true; the old file is "
+          "then "
+          "kept as model.safetensors.old-1, it is never deleted. Neither is done by a "
+          "patch.",
+      .source = "LLaMA-Factory hparams/parser.py; train/checkpoint.c" },
+    { .id = "TS502",
+      .title = "output_dir holds checkpoints, and nothing says what to do with them",
+      .severity = SEVERITY_WARNING,
+      .run = rule_checkpoints_there,
+      .explain =
+          "With checkpoints in output_dir and no resume_from_checkpoint, LLaMA-Factory "
+          "goes on from the last one unasked, and a plain Trainer begins anew. People "
+          "are "
+          "surprised by both: by a run that ends at once because it was complete, and by "
+          "one that trains for a day what was trained before.\n\n"
+          "Here `run` begins anew and keeps the old checkpoints under a new name, "
+          "`run --resume` goes on, and so does `retry` of a job that was interrupted, if "
+          "its text is the same. The line says which checkpoint is meant. Write "
+          "resume_from_checkpoint: true or overwrite_output_dir: true to say it for "
+          "good. "
+          "After a run that was done nothing is told.",
+      .source = "LLaMA-Factory hparams/parser.py; train/run.c, runner/attempt.c" },
+    { .id = "TS503",
+      .title = "the run goes on from a checkpoint with other settings",
+      .severity = SEVERITY_WARNING,
+      .run = rule_resume_differs,
+      .explain =
+          "Weights, Adam's moments, the step and the loss scale come from the "
+          "checkpoint; "
+          "precision, optimizer, learning rate, batch, data and seed from the job. Where "
+          "they differ from those that made the checkpoint the run is a mixture of both, "
+          "and its curve has a kink at that step. Each difference is shown as key: was "
+          "-> "
+          "now.\n\n"
+          "With another batch, accumulation, data set or seed the place in the data is "
+          "lost as well: it is counted in steps, so some samples come twice and some not "
+          "at all. It may be what you want. If not, put the old values back; torchtune "
+          "does that by itself, with a warning.\n\n"
+          "The old settings are read from NAME.run/job.yaml where that is the text that "
+          "made the checkpoint, else the few that the checkpoint itself keeps are "
+          "compared: precision, seed, batch.",
+      .source = "train/run.c, train/progress.c; torchtune recipes (resume)" },
+    { .id = "TS504",
+      .title = "fp16 goes on from a checkpoint without a loss scale",
+      .severity = SEVERITY_WARNING,
+      .run = rule_resume_scale,
+      .explain =
+          "A dynamic loss scale is found by trying: it begins at 65536 and halves at "
+          "each "
+          "overflow. A run that goes on with the scale it had loses nothing. Without it "
+          "the search begins again, and a run that was at 256 skips 8 steps first; "
+          "their learning rate is not advanced here, in other tools it may be.\n\n"
+          "A checkpoint has none if it was saved in bf16 or fp32, or by a script that "
+          "did "
+          "not save scaler.pt. Skipped steps at the start are no trouble: TS405 passes "
+          "over norms that are not finite within the first ten steps.",
+      .source = "transformers#34053; fairseq2#1346; train/run.c" },
+    { .id = "TS505",
+      .title = "checkpoints without optimizer, and a resume is expected",
+      .severity = SEVERITY_WARNING,
+      .run = rule_model_only,
+      .explain =
+          "save_only_model: true leaves Adam's moments out, two thirds of a full "
+          "checkpoint's bytes. Without them no run can go on exactly, and none does: "
+          "resume_from_checkpoint finds nothing, and what trainspool.max_retries starts "
+          "after a crash begins at step 0. With lora the moments are small, and leaving "
+          "them out saves little.",
+      .source = "transformers training_args.py: save_only_model; train/checkpoint.c" },
     { .id = "TS506",
       .title = "the best model cannot be found at the end",
       .severity = SEVERITY_ERROR,
@@ -16,8 +99,10 @@ static const struct rule rows[] = {
           "there must be a checkpoint wherever there is an evaluation: eval_strategy and "
           "save_strategy must be the same, and with steps, save_steps must be a multiple "
           "of eval_steps. eval_steps that is not given is logging_steps. transformers "
-          "raises a ValueError before the first step; one that is told here takes a "
-          "second.\n\n"
+          "raises a ValueError as it reads the arguments.\n\n"
+          "A native run saves at each new best besides, so there only a missing "
+          "evaluation is an error, and the rest a warning that other tools refuse the "
+          "file.\n\n"
           "The nearest valid values are named. No edit is made: how often to save is a "
           "question of disk and of how much work may be lost.",
       .source = "transformers training_args.py: __post_init__" },
@@ -98,5 +183,19 @@ static const struct rule rows[] = {
           "The headers of adapter_model.safetensors in adapter_name_or_path and "
           "resume_from_checkpoint are read.",
       .source = "diffusers#6482; PEFT tuners_utils.py, _cast_adapter_dtype, v0.12.0" },
+    { .id = "TS513",
+      .title = "resume_from_checkpoint names nothing to go on from",
+      .severity = SEVERITY_WARNING,
+      .run = rule_resume_nothing,
+      .explain =
+          "A folder that is not there is a warning in `check`, since the job may be for "
+          "another machine, and an error in `run`. A folder that is there and is no "
+          "checkpoint of ours, lost a file, or was saved with save_only_model, is an "
+          "error: the training would fail after the model and the data are read. To train "
+          "its weights further with a new optimizer, name it in model_name_or_path.\n\n"
+          "resume_from_checkpoint: true with no checkpoint yet is information: the run "
+          "begins anew, so the line may stand in a job from its first run on. Hugging "
+          "Face's Trainer stops there.",
+      .source = "train/checkpoint.c, train/manifest.c; transformers trainer.py" },
 };
 const struct rules catalogue_saving = { rows, TS_COUNT(rows) };

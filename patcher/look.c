@@ -185,6 +185,7 @@ static struct rule_context context_of(const struct looker *looker, struct look *
         .options = looker->options,
         .model = looker->model,
         .checkpoint = looker->checkpoint,
+        .previous = looker->previous,
         .versions = &look->versions,
         .available = find_limit(&look->plan, device),
         .findings = &look->findings,
@@ -208,6 +209,8 @@ void look_at(struct looker *looker, const char *data, size_t len, struct look *o
     read_model(looker, out->plan.model_name_or_path);
     out->plan.request.checkpoint = looker->checkpoint;
     read_versions(looker, out);
+    if (!looker->previous || !previous_is_of(looker->previous, &out->plan))
+        looker->previous = previous_new(&out->plan, looker->arena);
     context = context_of(looker, out);
     if (out->plan.external)
         external_presets(&context, &out->plan);

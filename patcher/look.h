@@ -6,6 +6,7 @@
 #define PATCHER_LOOK_H
 
 #include "patcher/patcher.h"
+#include "patcher/previous.h"
 #include "patcher/versions.h"
 #include "train/model_config.h"
 
@@ -16,6 +17,7 @@ struct looker {
     const char *model_path; /* the folder that was read last, or NULL */
     const struct model_config *model; /* NULL: it has no config.json that can be read */
     enum format checkpoint; /* what its files hold; FORMAT_COUNT: not known */
+    struct previous *previous; /* what the job's last run left; NULL until the first look */
     struct versions installed; /* in the environment read last */
 };
 

@@ -21,6 +21,7 @@ struct patch_options {
                                      all rules; see suppress_selects */
     const char *const *ignore;    /* the same of those that are not told; NULL: none */
     bool will_run;                /* run, watch: TS713 is an error */
+    bool resume;                  /* run --resume: as resume_from_checkpoint: true */
     const char *const *roots;     /* allowed roots of paths (TS710), NULL-ended; NULL: any path,
                                      but what a job writes is below its folder or absolute */
     const char *const *set;       /* --set KEY=VALUE, NULL-ended, or NULL: replaced in the text

@@ -4,6 +4,7 @@
 
 #include "patcher/finding.h"
 #include "patcher/patcher.h"
+#include "patcher/previous.h"
 #include "patcher/versions.h"
 #include "train/model_config.h"
 
@@ -16,6 +17,7 @@ struct rule_context {
     const struct model_config *model; /* NULL: no readable model folder */
     enum format checkpoint;           /* of the model's files; FORMAT_COUNT: not known */
     const struct versions *versions;  /* of an external job's packages; never NULL */
+    struct previous *previous;        /* what the job's last run left */
     uint64_t available;               /* bytes the job may use; 0: not known */
     struct findings *findings;
     struct arena *arena;

@@ -28,6 +28,7 @@ void rule_fp16_trainables(struct rule_context *context); /* TS105 */
 void rule_fp16_base(struct rule_context *context);       /* TS106 */
 void rule_dtype_auto(struct rule_context *context);      /* TS107 */
 void rule_no_scaler(struct rule_context *context);       /* TS108 */
+void rule_trouble_in_half(struct rule_context *context); /* TS109 */
 void rule_pure_bf16(struct rule_context *context);       /* TS110 */
 void rule_pure_and_half(struct rule_context *context);   /* TS111 */
 void rule_idle_scale(struct rule_context *context);      /* TS112 */
@@ -68,16 +69,23 @@ void rule_null_clip(struct rule_context *context);       /* TS401 */
 void rule_no_clip(struct rule_context *context);         /* TS402 */
 void rule_negative_clip(struct rule_context *context);   /* TS403 */
 void rule_policy_noclip(struct rule_context *context);   /* TS404 */
+void rule_trouble_before(struct rule_context *context);  /* TS405 */
 void rule_far_rate(struct rule_context *context);        /* TS406 */
 void rule_warmup(struct rule_context *context);          /* TS407 */
 void rule_rates(struct rule_context *context);           /* TS410 */
 void rule_in_backward(struct rule_context *context);     /* TS411 */
 void rule_guard_off(struct rule_context *context);       /* TS412 */
+void rule_model_there(struct rule_context *context);     /* TS501 */
+void rule_checkpoints_there(struct rule_context *context); /* TS502 */
+void rule_resume_differs(struct rule_context *context);  /* TS503 */
+void rule_resume_scale(struct rule_context *context);    /* TS504 */
+void rule_model_only(struct rule_context *context);      /* TS505 */
 void rule_best(struct rule_context *context);            /* TS506 */
 void rule_eval_data(struct rule_context *context);       /* TS507 */
 void rule_streaming(struct rule_context *context);       /* TS508 */
 void rule_two_ends(struct rule_context *context);        /* TS509 */
 void rule_half_steps(struct rule_context *context);      /* TS511 */
+void rule_resume_nothing(struct rule_context *context);  /* TS513 */
 void rule_renamed(struct rule_context *context);         /* TS601, TS602, TS604, TS609 */
 void rule_warmup_ratio(struct rule_context *context);    /* TS603 */
 void rule_overwrite(struct rule_context *context);       /* TS605 */
@@ -122,6 +130,9 @@ const struct entry *rule_line(const struct rule_context *context, const char *ke
 bool rule_is_true(const struct rule_context *context, const char *key);
 /* The row of a key of the block `trainspool:`; NULL. */
 const struct entry *rule_block_entry(const struct rule_context *context, const char *key);
+/* Did the previous run, with the same formats, show that a float16 model cannot be computed
+ * in fp16: TS109? */
+bool rule_half_went_wrong(const struct rule_context *context);
 /* Is anything evaluated?  *key is what asks for it. */
 bool rule_evaluates(const struct rule_context *context, const char **key);
 /* Does the loss of a sample depend on the others of its micro batch (KTO)?  Then batch and

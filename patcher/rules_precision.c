@@ -330,7 +330,8 @@ void rule_fp16_base(struct rule_context *context)
 
     if (context->plan->method != METHOD_LORA || !half || !is_on(request->fp16) ||
         rule_on_cpu(context) || rule_is_policy(context, POLICY_FP32) ||
-        (rule_is_policy(context, POLICY_BF16) && rule_capability(context) >= 80))
+        (rule_is_policy(context, POLICY_BF16) && rule_capability(context) >= 80) ||
+        rule_half_went_wrong(context))
         return;
     rule_tell(context,
               &(struct finding) { .rule = "TS106",

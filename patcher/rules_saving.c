@@ -18,12 +18,23 @@ static const char *number(const struct rule_context *context, double value)
 
 /* ---- TS506: the best checkpoint ---- */
 
+/* A native run saves at each new best, whatever save_steps says (train/trainer.c). */
+static bool saves_the_best(const struct rule_context *context)
+{
+    return !context->plan->external && context->plan->eval_strategy != WHEN_NO;
+}
+
 static void tell_best(struct rule_context *context, const char *key, const char *message,
                       const char *note)
 {
     rule_tell(context,
               &(struct finding) { .rule = "TS506",
-                                  .severity = SEVERITY_ERROR,
+                                  .severity = saves_the_best(context) ? SEVERITY_WARNING
+                                                                      : SEVERITY_ERROR,
+                                  .because = saves_the_best(context)
+                                                 ? "transformers refuses it; here each "
+                                                   "new best is saved when it is found"
+                                                 : NULL,
                                   .message = message,
                                   .note = note },
               rule_entry(context, key) ? key : "load_best_model_at_end");

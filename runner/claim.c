@@ -69,6 +69,7 @@ static bool apply_set(const struct job *job, const struct claim_options *options
                                    .job = job->path,
                                    .set = options->set,
                                    .will_run = true,
+                                   .resume = options->resume,
                                    .edit =
                                        options->no_patch ? INSPECT_AS_IS : INSPECT_LOOK };
     struct inspection with = { 0 };
@@ -136,6 +137,7 @@ bool claim_job(const struct job *job, const struct claim_options *options,
     struct inspect_options how = { .machine = options->machine,
                                    .job = job->path,
                                    .will_run = true,
+                                   .resume = options->resume,
                                    .edit = options->no_patch ? INSPECT_AS_IS
                                                              : INSPECT_WRITE };
     bool set = options->set && options->set[0];

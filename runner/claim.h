@@ -12,6 +12,7 @@ struct claim_options {
     const struct machine *machine;
     const char *const *set; /* --set: into the frozen text, never into the job file */
     bool no_patch;
+    bool resume; /* --resume */
     bool lazy;  /* the frozen text is not flushed yet: job_flush must follow */
     bool waits; /* for its turn: a model or data set that is missing (TS713) may be there
                    by then, made by a job before it; the trainer looks again */

@@ -122,7 +122,8 @@ static bool claim(const struct job *job, const struct options *options,
     struct machine machine;
     struct claim_options how = { .machine = &machine,
                                  .set = options->set,
-                                 .no_patch = options->no_patch };
+                                 .no_patch = options->no_patch,
+                                 .resume = options->resume };
 
     *record = (struct job_record) {
         .state = JOB_NEW, .loss = NAN, .seconds_left = NAN, .resume = options->resume

@@ -50,6 +50,7 @@ static struct patch_options patch_options(const struct inspect_options *options,
                                                      : NULL,
                                     .unsafe = options->unsafe,
                                     .will_run = options->will_run,
+                                    .resume = options->resume,
                                     .set = options->set };
 }
 

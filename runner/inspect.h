@@ -22,6 +22,7 @@ struct inspect_options {
     const char *const *set; /* --set, NULL-ended, or NULL */
     bool unsafe;
     bool will_run; /* a device or a model that is not here is an error */
+    bool resume;   /* --resume */
     enum inspect_edit edit;
 };
 

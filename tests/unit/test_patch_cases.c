@@ -10,7 +10,8 @@
  *   host            bytes free on the host ("8GiB")
  *   want.yaml       the text after the safe edits
  *   want.findings   one a line: place, severity, rule, applicability, then the edit
- *   options         words: unsafe, run, roots
+ *   options         words: unsafe, run, roots, goes-on (run --resume)
+ *   job.run/, out/  what a previous run left beside the job and in its output_dir
  *
  * With PATCH_CASES_WRITE set the wanted files are written, for a person to read through.
  */
@@ -108,6 +109,7 @@ static void read_case(struct patch_case *the, char *job)
         .device = strcmp(device, "none") != 0 ? &the->wanted : NULL,
         .unsafe = strstr(the->options.data, "unsafe"),
         .will_run = strstr(the->options.data, "run"),
+        .resume = strstr(the->options.data, "goes-on"),
         .roots = strstr(the->options.data, "roots") ? roots : NULL,
     };
 }
