@@ -4,6 +4,8 @@
 #include "patcher/rules_parts.h"
 
 #include "base/file.h"
+#include "base/size.h"
+#include "patcher/nearest.h"
 #include "patcher/schema.h"
 #include "patcher/schema_value.h"
 #include "precision/probe.h"
@@ -13,6 +15,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- TS707: values that are accepted and cannot run yet ---- */
 
@@ -105,25 +108,57 @@ void rule_later(struct rule_context *context)
 
 /* ---- TS705: the device that is wanted ---- */
 
+/* "gpu", "GPU 1", "0,1", "cuda1": as they are written here; or NULL. */
+static const char *meant_device(struct rule_context *context, const char *wanted)
+{
+    static const char *const others[] = { "cuda", "gpu", "nvidia" };
+    static const char *const words[] = { "auto", "cpu", "cuda" };
+    const char *number = wanted;
+
+    for (size_t i = 0; i < TS_COUNT(others); i++) {
+        size_t len = strlen(others[i]);
+
+        if (number == wanted && strncasecmp(wanted, others[i], len) == 0)
+            number += len;
+    }
+    if (number > wanted && *number == 0)
+        return "cuda";
+    number += strspn(number, " :_-");
+    if (*number && number[strspn(number, "0123456789,")] == 0) {
+        const char *device = arena_printf(context->arena, "cuda:%s", number);
+
+        return probe_named(device) > 0 ? device : NULL;
+    }
+    for (size_t i = 0; i < TS_COUNT(words); i++)
+        if (nearest_distance(wanted, words[i], 1) <= 1)
+            return words[i];
+    return NULL;
+}
+
 void rule_wanted_device(struct rule_context *context)
 {
     const struct proposal to = rule_proposal(context);
     const struct entry *block = document_find(context->document, "trainspool");
     const struct entry *entry =
         block ? node_find(node_value(block->value), "device") : NULL;
-    const char *wanted = entry ? node_value(entry->value)->text : "";
+    const char *wanted = entry ? node_value(entry->value)->text : "", *meant;
 
     if (!entry || context->plan->external || node_is_null(entry->value) ||
         probe_named(wanted) > 0 || strcmp(wanted, "auto") == 0 ||
         strcmp(wanted, "cpu") == 0 || strcmp(wanted, "cuda") == 0)
         return;
+    meant = meant_device(context, wanted);
     propose_remark(&to,
                    &(struct finding) {
                        .rule = "TS705",
                        .severity = SEVERITY_ERROR,
-                       .message =
-                           "device must be auto, cpu, cuda, cuda:N or cuda:N,M; a card "
-                           "that is not in this machine is named with --device" },
+                       .message = arena_printf(
+                           context->arena,
+                           "device must be auto, cpu, cuda, cuda:N or cuda:N,M%s%s%s",
+                           meant ? "; did you mean " : "", meant ? meant : "",
+                           meant ? "?"
+                                 : "; a card that is not in this machine is "
+                                   "named with --device") },
                    entry);
 }
 

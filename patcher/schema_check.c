@@ -11,7 +11,8 @@
 
 #include <string.h>
 
-#define SHOWN_MAX   60  /* bytes of a value that a sentence quotes */
+#define SHOWN_MAX   60 /* bytes of a value that a sentence quotes */
+#define BLOCK_NAME  "trainspool"
 #define UNKNOWN_MAX 100 /* unknown keys told one by one */
 
 struct check {
@@ -182,6 +183,9 @@ static void check_unknown(const struct check *check, const struct entry *entry)
     if (strcmp(name, "<<") == 0 && !check->nested) {
         remark(check, "TS007", SEVERITY_WARNING, entry,
                "<< merges nothing that could be read", NULL);
+    } else if (!check->nested && entry->value->kind == NODE_MAP &&
+               nearest_distance(name, BLOCK_NAME, 2) <= 2) {
+        rename_to(check, entry, BLOCK_NAME, nearest_folded(name, BLOCK_NAME));
     } else if (count == 1) {
         rename_to(check, entry, near[0], exact);
     } else if (count > 1) {

@@ -27,10 +27,13 @@ static const struct key rows[] = {
     { TS_USED("adapter_name_or_path", KEY_PATH, NULL),
       .into = TS_INTO(adapter_name_or_path),
       .help = "folder of a LoRA adapter to start from" },
-    { TS_USED("stage", KEY_ENUM, "sft"), .values = stages, .into = TS_INTO(stage),
-      .rejects = "rm ppo dpo kto orpo", .later = "distill",
-      .help = "sft trains on answers, pt on plain text" },
-    { TS_USED("finetuning_type", KEY_ENUM, "lora"), .values = methods,
+    { TS_USED("stage", KEY_ENUM, "sft"),
+      .meant = "pretrain=pt pretraining=pt cpt=pt instruct=sft kd=distill "
+               "distillation=distill",
+      .values = stages, .into = TS_INTO(stage), .rejects = "rm ppo dpo kto orpo",
+      .later = "distill", .help = "sft trains on answers, pt on plain text" },
+    { TS_USED("finetuning_type", KEY_ENUM, "lora"),
+      .meant = "qlora=lora adapter=lora peft=lora sft=full fft=full", .values = methods,
       .into = TS_INTO(method), .rejects = "oft",
       .help = "which weights are trained: adapters, all, or some layers" },
     { TS_USED("train_from_scratch", KEY_BOOL, "false"),
@@ -90,6 +93,8 @@ static const struct key rows[] = {
     TS_IDLE("do_eval", KEY_BOOL, "false", "use eval_strategy"),
     TS_IDLE("do_predict", KEY_BOOL, "false", "a job is trained, not only asked"),
     { .name = "flash_attn",
+      .meant = "flash_attention_2=fa2 flash_attention_3=fa3 flash=fa2 eager=disabled "
+               "true=fa2 false=disabled",
       .type = KEY_ENUM,
       .use = KEY_IGNORED,
       .preset = "auto",
@@ -125,8 +130,9 @@ static const struct key rows[] = {
     TS_IDLE_OF("quantization_method", quantizers, "bnb", "how weights are quantised"),
     TS_IDLE_OF("quantization_type", quant_types, "nf4", "number format of 4-bit weights"),
     TS_IDLE("double_quantization", KEY_BOOL, "true", "quantise the scales too"),
-    TS_IDLE("bnb_4bit_compute_dtype", KEY_TEXT, NULL, "number format of products with "
-                                                      "4-bit weights"),
+    TS_IDLE("bnb_4bit_compute_dtype", KEY_TEXT, NULL,
+            "number format of products with "
+            "4-bit weights"),
     TS_NOT("quantization_config", KEY_MAP, NULL, NULL, "how weights are quantised",
            NO_QUANT),
     TS_IDLE_OF("quantization_device_map", autos, NULL, "placement of 4-bit weights"),

@@ -41,7 +41,10 @@ static const char *const badam_orders[] = { "ascending", "descending", "random",
 static const char *const badam_masks[] = { "adjacent", "scatter", NULL };
 
 static const struct key rows[] = {
-    { TS_USED("optim", KEY_ENUM, "adamw_torch"), .values = optimizers,
+    { TS_USED("optim", KEY_ENUM, "adamw_torch"),
+      .meant = "adamw=adamw_torch adam=adamw_torch torch.optim.adamw=adamw_torch "
+               "torch.optim.sgd=sgd",
+      .values = optimizers,
       .rejects =
           "adafactor ademamix adagrad ademamix_8bit lion_8bit lion_32bit "
           "paged_ademamix_32bit paged_ademamix_8bit paged_lion_32bit paged_lion_8bit "
@@ -61,7 +64,10 @@ static const struct key rows[] = {
       .help = "memory of the second moment" },
     { TS_USED("adam_epsilon", KEY_REAL, "1e-8"), .into = TS_INTO(adam_epsilon), .min = 0,
       .max = 1, .help = "keeps the step finite where the second moment is zero" },
-    { TS_USED("lr_scheduler_type", KEY_ENUM, "linear"), .values = schedules,
+    { TS_USED("lr_scheduler_type", KEY_ENUM, "linear"),
+      .meant = "wsd=warmup_stable_decay poly=polynomial cosine_annealing=cosine "
+               "cosine_min_lr=cosine_with_min_lr none=constant",
+      .values = schedules,
       .rejects = "cosine_with_restarts inverse_sqrt reduce_lr_on_plateau greedy "
                  "cosine_warmup_with_min_lr",
       .into = TS_INTO(schedule),
@@ -92,7 +98,8 @@ static const struct key rows[] = {
     TS_IDLE("average_tokens_across_devices", KEY_BOOL, "true", ONE_DEVICE),
     TS_NOT("adafactor", KEY_BOOL, "false", NULL, "the Adafactor optimizer", NULL),
     TS_NOT("optimizer_in_bwd", KEY_BOOL, "false", NULL,
-           "a step of each weight inside the backward pass", "gradient_checkpointing and "
+           "a step of each weight inside the backward pass",
+           "gradient_checkpointing and "
            "finetuning_type: lora save memory too"),
     TS_IDLE("check_for_nan_in_loss_and_grad", KEY_BOOL, "true", ALWAYS_GUARDED),
     TS_IDLE("check_grad_overflow", KEY_BOOL, "true", ALWAYS_GUARDED),

@@ -20,8 +20,10 @@ static const struct key rows[] = {
       .help =
           "trained weights and moments in bfloat16 too, rounded up or down by chance: "
           "saves memory, costs precision" },
-    { TS_USED("model_dtype", KEY_ENUM, "auto"), .values = dtypes,
-      .into = TS_INTO(request.model_dtype),
+    { TS_USED("model_dtype", KEY_ENUM, "auto"),
+      .meant = "bf16=bfloat16 fp16=float16 fp32=float32 half=float16 float=float32 "
+               "torch.bfloat16=bfloat16 torch.float16=float16 torch.float32=float32",
+      .values = dtypes, .into = TS_INTO(request.model_dtype),
       .help = "how weights are stored; trained ones are float32 all the same" },
     TS_ALIAS("torch_dtype", "model_dtype", NULL),
     TS_ALIAS("dtype", "model_dtype", NULL),
@@ -76,8 +78,9 @@ static const struct key rows[] = {
            "gradient_checkpointing: true computes them again instead"),
     { TS_USED("auto_find_batch_size", KEY_BOOL, "false"),
       .into = TS_INTO(auto_find_batch_size),
-      .help = "where the batch does not fit, take the largest divisor of it that does, with "
-              "more accumulation (TS305)" },
+      .help =
+          "where the batch does not fit, take the largest divisor of it that does, with "
+          "more accumulation (TS305)" },
     TS_IDLE("torch_empty_cache_steps", KEY_INT, NULL, "a detail of PyTorch"),
     TS_IDLE("torch_compile", KEY_BOOL, "false", "a compiler of PyTorch"),
     TS_IDLE("torch_compile_backend", KEY_TEXT, NULL, "a compiler of PyTorch"),

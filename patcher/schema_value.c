@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 bool value_listed(const char *words, const char *word)
 {
@@ -272,13 +273,53 @@ const char *value_wanted(const struct key *key, struct arena *arena)
     return words[key->type];
 }
 
+/* The value that key->meant has for the word, in key->values; or NULL. */
+static const char *find_meant(const struct key *key, const char *word)
+{
+    const char *at = key->meant ? key->meant : "";
+
+    while (*at) {
+        size_t all = strcspn(at, " "), name = strcspn(at, "=");
+
+        if (name == strlen(word) && strncasecmp(at, word, name) == 0)
+            for (size_t i = 0; key->values[i]; i++)
+                if (strlen(key->values[i]) == all - name - 1 &&
+                    strncmp(at + name + 1, key->values[i], all - name - 1) == 0)
+                    return key->values[i];
+        at += all + (at[all] == ' ');
+    }
+    return NULL;
+}
+
+/* What booleans are told by. */
+static const struct key *words_of(const struct key *key)
+{
+    static const char *const booleans[] = { "true", "false", NULL };
+    static const char *const choices[] = { "true", "false", "auto", NULL };
+    static const char meant[] =
+        "1=true 0=false 1.0=true 0.0=false t=true f=false enabled=true disabled=false "
+        "enable=true disable=false";
+    static const struct key kinds[] = {
+        [KEY_BOOL] = { .values = booleans, .meant = meant },
+        [KEY_CHOICE] = { .values = choices, .meant = meant },
+    };
+
+    return key->type == KEY_BOOL || key->type == KEY_CHOICE ? &kinds[key->type] : key;
+}
+
 const char *value_nearest(const struct key *key, const char *word)
 {
-    const char *best = NULL;
+    const char *best;
     size_t least = 3;
 
+    key = words_of(key);
+    best = find_meant(key, word);
+    if (best)
+        return best;
     for (size_t i = 0; key->values && key->values[i]; i++) {
-        size_t distance = nearest_distance(word, key->values[i], 2);
+        size_t distance = nearest_folded(word, key->values[i])
+                              ? 0
+                              : nearest_distance(word, key->values[i], 2);
 
         if (distance < least && 2 * distance < strlen(key->values[i])) {
             least = distance;

@@ -364,7 +364,21 @@ static void test_schema_tells_types_and_ranges(void **state)
     } cases[] = {
         { "lora_rank: eight\n", "TS704",
           "lora_rank must be a whole number from 1 to 65536, not 'eight'" },
-        { "fp16: 1\n", "TS704", "fp16 must be true, false or auto, not '1'" },
+        { "fp16: 1\n", "TS704",
+          "fp16 must be true, false or auto, not '1'; did you mean true?" },
+        { "use_cpu: flase\n", "TS704",
+          "use_cpu must be true or false, not 'flase'; did you mean false?" },
+        { "model_dtype: BF16\n", "TS705",
+          "model_dtype must be auto, float32, float16 or bfloat16, not 'BF16'; did you "
+          "mean bfloat16?" },
+        { "eval_strategy: false\n", "TS705",
+          "eval_strategy must be no, steps or epoch, not 'false'; did you mean no?" },
+        { "lr_scheduler_type: constant-with-warmup\n", "TS705",
+          "lr_scheduler_type must be linear, cosine, constant, constant_with_warmup, "
+          "polynomial, cosine_with_min_lr or warmup_stable_decay, not "
+          "'constant-with-warmup'; did you mean constant_with_warmup?" },
+        { "finetuning_type: something\n", "TS705",
+          "finetuning_type must be lora, full or freeze, not 'something'" },
         { "learning_rate: [1]\n", "TS704", "learning_rate must be a number, not a list" },
         { "lora_rank: 0\n", "TS705",
           "lora_rank must be a whole number from 1 to 65536, not '0'" },
@@ -407,6 +421,12 @@ static void test_schema_names_the_nearest(void **state)
         { "--learning-rate: 1e-4\n", "TS701", "learning_rate" },
         { "lerning_rate: 1e-4\n", "TS702", "learning_rate" },
         { "max_stpes: 3\n", "TS702", "max_steps" },
+        { "learning_rat: 1e-4\n", "TS702", "learning_rate" },
+        { "laerning_rate: 1e-4\n", "TS702", "learning_rate" }, /* two neighbours: one */
+        { "learningRate: 1e-4\n", "TS701", "learning_rate" },
+        { "LORA-RANK: 8\n", "TS701", "lora_rank" },
+        { "Trainspool: {priority: 1}\n", "TS701", "trainspool" },
+        { "trainspol: {priority: 1}\n", "TS702", "trainspool" },
         { "something_else: 3\n", "TS703", NULL },
         { "foo: 3\n", "TS703", NULL },
         { "num_train_epochs: 1\nNum_train_epochs: 3\n", "TS701", NULL },
@@ -510,6 +530,37 @@ static void test_schema_gathers_keys_without_effect(void **state)
     job_free(job);
 }
 
+static void test_schema_names_several_that_are_as_near(void **state)
+{
+    struct job *job = job_new(HEAD "adam_beta: 0.9\n");
+
+    (void)state;
+    assert_only(job, "TS703");
+    assert_string_equal(job->findings.list[0].message,
+                        "adam_beta is no key of a job; did you mean adam_beta1 or "
+                        "adam_beta2?");
+    job_free(job);
+}
+
+/* The words that did_you_mean turns into others are values of the key. */
+static void test_schema_words_mean_values(void **state)
+{
+    const struct key *key;
+
+    (void)state;
+    for (size_t i = 0; (key = schema_at(&schema_job, i)); i++)
+        for (const char *at = key->meant; at && *at; at += *at == ' ') {
+            char word[64];
+            size_t len = strcspn(at, "=");
+
+            assert_int_equal(at[len], '=');
+            snprintf(word, sizeof(word), "%.*s", (int)len, at);
+            at += strcspn(at, " ");
+            if (!value_nearest(key, word))
+                fail_msg("%s: %s means nothing", key->name, word);
+        }
+}
+
 /* Names in a map are told with its name; they are not edited. */
 static void test_schema_looks_into_maps(void **state)
 {
@@ -609,7 +660,6 @@ static void test_schema_keeps_what_the_job_keeps(void **state)
 {
     struct job *job = job_new(HEAD "fp16: yes # trainspool: keep\n"
                                    "bf16: off\n"
-                                   "tf32: no # trainspool: ignore[TS012]\n"
                                    "trainspool:\n"
                                    "  keep: [bf16]\n");
 
@@ -656,6 +706,8 @@ int main(void)
         cmocka_unit_test(test_schema_tells_a_hundred_unknown_keys),
         cmocka_unit_test(test_schema_never_shows_a_secret),
         cmocka_unit_test(test_schema_gathers_keys_without_effect),
+        cmocka_unit_test(test_schema_names_several_that_are_as_near),
+        cmocka_unit_test(test_schema_words_mean_values),
         cmocka_unit_test(test_schema_looks_into_maps),
         cmocka_unit_test(test_schema_reads_maps_of_json),
         cmocka_unit_test(test_schema_tells_wrong_values_without_effect),
