@@ -119,6 +119,28 @@ static bool can_cast(const struct remedy_case *the)
             plan->precision.mode == MODE_FP16_MIXED);
 }
 
+/* All that can be changed; what does not fit then never will. */
+static struct remedy everything(const struct remedy_case *the)
+{
+    struct remedy all = { .checkpointing = true,
+                          .frozen = can_cast(the),
+                          .eval_batch = 1 };
+
+    if (!the->whole_batch) {
+        all.batch = 1;
+        all.accumulation = the->plan->gradient_accumulation_steps *
+                           the->plan->per_device_train_batch_size;
+    }
+    return all;
+}
+
+static struct plan smallest(const struct remedy_case *the)
+{
+    const struct remedy all = everything(the);
+
+    return changed(the, &all);
+}
+
 static bool find_training(const struct remedy_case *the, struct remedy *remedy)
 {
     const bool checkpointing = !the->plan->gradient_checkpointing;
@@ -127,6 +149,9 @@ static bool find_training(const struct remedy_case *the, struct remedy *remedy)
     *remedy = (struct remedy) { 0 };
     if (training_fits(the, remedy))
         return true;
+    *remedy = everything(the);
+    if (!training_fits(the, remedy))
+        return false;
     for (int frozen = 0; frozen <= cast; frozen++) {
         *remedy = (struct remedy) { .checkpointing = checkpointing, .frozen = frozen };
         if ((checkpointing || frozen) && training_fits(the, remedy))
@@ -166,20 +191,6 @@ bool remedy_split(const struct remedy_case *the, struct remedy *out)
 }
 
 /* ---- Where no edit helps ---- */
-
-static struct plan smallest(const struct remedy_case *the)
-{
-    struct remedy all = { .checkpointing = true,
-                          .frozen = can_cast(the),
-                          .eval_batch = 1 };
-
-    if (!the->whole_batch) {
-        all.batch = 1;
-        all.accumulation = the->plan->gradient_accumulation_steps *
-                           the->plan->per_device_train_batch_size;
-    }
-    return changed(the, &all);
-}
 
 static bool plan_fits(const struct remedy_case *the, const struct plan *plan)
 {
@@ -267,6 +278,7 @@ static bool fits_on(const struct remedy_case *the, const struct device *device)
 /* Of those that can do as much as the device at hand. */
 static const struct device_row *fitting_card(const struct remedy_case *the)
 {
+    uint64_t failed[2] = { 0 }; /* the largest that did not do, without bf16 and with */
     const struct device_row *rows, *best = NULL;
     size_t count = device_rows(&rows);
 
@@ -283,8 +295,12 @@ static const struct device_row *fitting_card(const struct remedy_case *the)
             continue;
         if (device.major < the->device->major || device.memory <= the->available)
             continue;
+        if (device.memory <= failed[device_has_bf16(&device)])
+            continue;
         if (fits_on(the, &device))
             best = &rows[i];
+        else
+            failed[device_has_bf16(&device)] = device.memory;
     }
     return best;
 }
