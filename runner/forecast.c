@@ -35,7 +35,7 @@ static void make_time(const struct inspection *inspection,
 {
     const double steps = (double)out->steps.total;
 
-    if (!out->has_steps)
+    if (!out->has_steps && !inspection->patch.plan.external)
         error_set(&out->why_no_time, ERROR_DATA, "the steps are not");
     else
         out->has_time =

@@ -147,6 +147,7 @@ unit_tests += %D%/unit/test_setting
 unit_tests += %D%/unit/test_settle
 unit_tests += %D%/unit/test_spans
 unit_tests += %D%/unit/test_suppress
+unit_tests += %D%/unit/test_torch_setup
 unit_tests += %D%/unit/test_versions
 
 # runner

@@ -1,4 +1,5 @@
-/* tests/unit/test_calibration.c - rates come back as they were, and nothing else is taken. */
+/* tests/unit/test_calibration.c - rates come back as they were, and nothing else is
+ * taken. */
 #include "config.h"
 
 #include "precision/calibration.h"
@@ -53,8 +54,12 @@ static void test_calibration_comes_back(void **state)
 
 static void test_calibration_refuses_what_is_none(void **state)
 {
-    static const char *const keys[] = { "device", "build", "date", "operations_per_second",
-                                        "bytes_per_second", "seconds_per_operation" };
+    static const char *const keys[] = { "device",
+                                        "build",
+                                        "date",
+                                        "operations_per_second",
+                                        "bytes_per_second",
+                                        "seconds_per_operation" };
     struct calibration was = made(), is;
     json_t *object;
 
@@ -68,9 +73,8 @@ static void test_calibration_refuses_what_is_none(void **state)
         assert_false(read_back(object, &is));
     }
     object = calibration_object(&was);
-    json_array_remove(json_object_get(json_object_get(object, "operations_per_second"),
-                                      "fp32"),
-                      0);
+    json_array_remove(
+        json_object_get(json_object_get(object, "operations_per_second"), "fp32"), 0);
     assert_false(read_back(object, &is));
     assert_false(read_back(json_array(), &is));
     assert_false(read_back(json_null(), &is));

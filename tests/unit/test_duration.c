@@ -1,4 +1,5 @@
-/* tests/unit/test_duration.c - a step takes the work there is over the rates there are. */
+/* tests/unit/test_duration.c - a step takes the work there is over the rates there are.
+ */
 #include "config.h"
 
 #include "train/duration.h"
@@ -30,8 +31,8 @@ static int setup(void **state)
                            .lora_rank = 8,
                            .lora_target = "all" };
     /* all that is not products takes no time */
-    rates = (struct calibration) { .bytes_per_second = 1e30,
-                                   .seconds_per_operation = 1e-30 };
+    rates =
+        (struct calibration) { .bytes_per_second = 1e30, .seconds_per_operation = 1e-30 };
     for (int i = 0; i < CALIBRATION_WIDTHS; i++)
         rates.products[FORMAT_FP32][i] = 1e9;
     return model_config_parse(llama, strlen(llama), "config.json", arena, &config, &err)
@@ -77,8 +78,7 @@ static void test_duration_counts_products(void **state)
 /* Frozen weights have no gradient; 14 adapters of rank 8 have all three products. */
 static void test_duration_of_adapters_is_less(void **state)
 {
-    const double adapters =
-        2.0 * 8 * (4 * (256 + 256) + 3 * (256 + 512)); /* numbers */
+    const double adapters = 2.0 * 8 * (4 * (256 + 256) + 3 * (256 + 512)); /* numbers */
     double narrow = 2.0 * 8 * 256, wide = 2.0 * 8 * 512;
 
     (void)state;
