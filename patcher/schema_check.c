@@ -1,37 +1,39 @@
 /* patcher/schema_check.c - every key and value of a job against the table. */
 #include "config.h"
 
+#include "patcher/schema_parts.h"
 #include "patcher/schema_value.h"
 
 #include "base/size.h"
 #include "patcher/dialect.h"
-#include "patcher/directive.h"
-#include "patcher/nearest.h"
-#include "patcher/propose.h"
 
 #include <string.h>
 
-#define SHOWN_MAX   60 /* bytes of a value that a sentence quotes */
-#define BLOCK_NAME  "trainspool"
+#define SHOWN_MAX   60  /* bytes of a value that a sentence quotes */
 #define UNKNOWN_MAX 100 /* unknown keys told one by one */
 
-struct check {
-    struct proposal to;
-    struct arena *arena;
-    const struct node *map; /* the root, or the block */
-    const struct vocabulary *of;
-    const char *path;         /* of the map: "lr_scheduler_kwargs.", "" of the root */
-    bool nested;              /* not of the root: cannot be edited */
-    bool external;            /* another program's business what it does */
-    const char **targets;     /* of each row of map: the name it should have, or NULL */
-    const struct entry *idle; /* the first key without effect */
-    const char *idle_names;
-    size_t idle_count;
-    struct directive *directives; /* of the whole document */
-    size_t directive_count;
-    bool doubled;   /* some key is given twice */
-    size_t unknown; /* keys */
-};
+const char *check_visible(const struct check *check, const char *name)
+{
+    struct text text;
+    const char *copy;
+    size_t len = strlen(name);
+
+    text_init(&text, 0);
+    text_add_visible(&text, name, len < SHOWN_MAX ? len : SHOWN_MAX);
+    copy = arena_copy(check->arena, text.data, text.len);
+    text_clear(&text);
+    return copy;
+}
+
+void check_remark(const struct check *check, const char *rule, enum severity severity,
+                  const struct entry *entry, const char *message, const char *note)
+{
+    propose_remark(
+        &check->to,
+        &(struct finding) {
+            .rule = rule, .severity = severity, .message = message, .note = note },
+        entry);
+}
 
 /* The value as a sentence may show it. */
 static const char *shown(const struct check *check, const struct key *key,
@@ -56,214 +58,6 @@ static const char *shown(const struct check *check, const struct key *key,
     return copy;
 }
 
-static const char *visible(const struct check *check, const char *name)
-{
-    struct text text;
-    const char *copy;
-    size_t len = strlen(name);
-
-    text_init(&text, 0);
-    text_add_visible(&text, name, len < SHOWN_MAX ? len : SHOWN_MAX);
-    copy = arena_copy(check->arena, text.data, text.len);
-    text_clear(&text);
-    return copy;
-}
-
-static void remark(const struct check *check, const char *rule, enum severity severity,
-                   const struct entry *entry, const char *message, const char *note)
-{
-    propose_remark(
-        &check->to,
-        &(struct finding) {
-            .rule = rule, .severity = severity, .message = message, .note = note },
-        entry);
-}
-
-/* Does its row ignore TS708? */
-static bool is_wanted_alone(const struct check *check, const struct entry *entry)
-{
-    for (size_t i = 0; i < check->directive_count; i++)
-        if (directive_ignores(&check->directives[i], "TS708") &&
-            directive_is_beside(&check->directives[i], check->to.document, entry))
-            return true;
-    return false;
-}
-
-/* One remark for all, at the first; a row that does not want it goes by itself. */
-static void note_idle(struct check *check, const struct key *key,
-                      const struct entry *entry)
-{
-    if (!check->external && is_wanted_alone(check, entry)) {
-        remark(
-            check, "TS708", SEVERITY_INFO, entry,
-            arena_printf(check->arena, "%s%s has no effect here", check->path, key->name),
-            NULL);
-        return;
-    }
-    if (!check->idle)
-        check->idle = entry;
-    check->idle_names =
-        arena_printf(check->arena, "%s%s%s%s", check->idle_count ? check->idle_names : "",
-                     check->idle_count ? ", " : "", check->path, key->name);
-    check->idle_count++;
-}
-
-/* ---- Names ---- */
-
-static void remark_name(const struct check *check, const char *rule,
-                        const struct entry *entry, const char *message)
-{
-    propose_key_remark(&check->to,
-                       &(struct finding) { .rule = rule,
-                                           .severity = check->of->open ? SEVERITY_WARNING
-                                                                       : SEVERITY_ERROR,
-                                           .message = message },
-                       entry);
-}
-
-static const char *list_of(const struct check *check, const char *const *names,
-                           size_t count)
-{
-    const char *list = names[0];
-
-    for (size_t i = 1; i < count; i++)
-        list = arena_printf(check->arena, "%s%s%s", list, i + 1 < count ? ", " : " or ",
-                            names[i]);
-    return list;
-}
-
-/* Is the name given already, or another row's right name too? */
-static bool is_taken(const struct check *check, const struct entry *entry,
-                     const char *name)
-{
-    if (node_find(check->map, name))
-        return true;
-    for (size_t i = 0; i < check->map->count; i++)
-        if (&check->map->entries[i] != entry && check->targets[i] &&
-            strcmp(check->targets[i], name) == 0)
-            return true;
-    return false;
-}
-
-/* TS701, TS702: the key under its right name, if that is free. */
-static void rename_to(const struct check *check, const struct entry *entry,
-                      const char *name, bool exact)
-{
-    struct finding finding = { .rule = exact ? "TS701" : "TS702",
-                               .severity =
-                                   check->of->open ? SEVERITY_WARNING : SEVERITY_ERROR,
-                               .apply = exact ? APPLY_SAFE : APPLY_UNSAFE,
-                               .note = "the value stays" };
-    const char *written = visible(check, entry->key->text);
-    bool taken = is_taken(check, entry, name);
-
-    if (exact)
-        finding.message = arena_printf(check->arena, "%s is written %s%s", written, name,
-                                       taken ? ", which is given too" : "");
-    else
-        finding.message =
-            arena_printf(check->arena, "%s is no key %s; did you mean %s%s?", written,
-                         check->of->of, name, taken ? ", which is given too" : "");
-    if (check->nested || taken) {
-        finding.note = NULL;
-        propose_key_remark(&check->to, &finding, entry);
-    } else {
-        propose_name(&check->to, &finding, entry, name);
-    }
-}
-
-static void check_unknown(const struct check *check, const struct entry *entry)
-{
-    const char *near[4];
-    const char *name = entry->key->text;
-    bool exact;
-    size_t count = schema_nearest_in(check->of, name, near, 4, &exact);
-    const char *where = check->of->of;
-
-    if (strcmp(name, "<<") == 0 && !check->nested) {
-        remark(check, "TS007", SEVERITY_WARNING, entry,
-               "<< merges nothing that could be read", NULL);
-    } else if (!check->nested && entry->value->kind == NODE_MAP &&
-               nearest_distance(name, BLOCK_NAME, 2) <= 2) {
-        rename_to(check, entry, BLOCK_NAME, nearest_folded(name, BLOCK_NAME));
-    } else if (count == 1) {
-        rename_to(check, entry, near[0], exact);
-    } else if (count > 1) {
-        remark_name(check, "TS703", entry,
-                    arena_printf(check->arena, "%s is no key %s; did you mean %s?",
-                                 visible(check, name), where,
-                                 list_of(check, near, count < 3 ? count : 3)));
-    } else if (check->external && !check->nested) {
-        propose_key_remark(
-            &check->to,
-            &(struct finding) { .rule = "TS703",
-                                .severity = SEVERITY_WARNING,
-                                .message = arena_printf(
-                                    check->arena,
-                                    "%s is no key of LLaMA-Factory or TrainingArguments: "
-                                    "right only if the script has it",
-                                    visible(check, name)) },
-            entry);
-    } else {
-        remark_name(
-            check, "TS703", entry,
-            arena_printf(check->arena, "%s is no key %s", visible(check, name), where));
-    }
-}
-
-static enum severity foreign_severity(const struct check *check, const struct key *key)
-{
-    if (key->rule && strcmp(key->rule, "TS119") == 0)
-        return SEVERITY_WARNING;
-    return check->external ? SEVERITY_WARNING : SEVERITY_ERROR;
-}
-
-/* TS706, or the rule of the row.  What TRL's scripts take is right in an external job. */
-static void check_foreign(struct check *check, const struct key *key,
-                          const struct entry *entry)
-{
-    bool here = key->now && !key->instead;
-
-    if (check->external && strstr(key->tools, "TRL"))
-        return;
-    if (key->rule && value_is_off(key, entry->value, check->arena)) {
-        note_idle(check, key, entry);
-        return;
-    }
-    propose_key_remark(
-        &check->to,
-        &(struct finding) {
-            .rule = key->rule ? key->rule : "TS706",
-            .severity = foreign_severity(check, key),
-            .message = arena_printf(check->arena, "%s is a word of %s%s%s", key->name,
-                                    key->tools, here ? "; here it is " : ": ",
-                                    here ? key->now : key->instead) },
-        entry);
-}
-
-/* TS601 and its like; an alias without a rule is as good as the name. */
-static void check_renamed(const struct check *check, const struct key *key,
-                          const struct entry *entry)
-{
-    struct finding finding = { .rule = key->rule,
-                               .severity = SEVERITY_WARNING,
-                               .apply = APPLY_SAFE,
-                               .note = "the value stays" };
-
-    if (is_taken(check, entry, key->now)) {
-        remark_name(
-            check, "TS005", entry,
-            arena_printf(check->arena,
-                         "%s is another name of %s, which is given too: only one of "
-                         "them can count",
-                         key->name, key->now));
-    } else if (key->rule && !check->external) { /* rule_renamed: versions decide */
-        finding.message =
-            arena_printf(check->arena, "%s is now called %s", key->name, key->now);
-        propose_name(&check->to, &finding, entry, key->now);
-    }
-}
-
 /* ---- Values ---- */
 
 static void check_type(const struct check *check, const struct key *key,
@@ -278,9 +72,10 @@ static void check_type(const struct check *check, const struct key *key,
 
     if (near)
         message = arena_printf(check->arena, "%s; did you mean %s?", message, near);
-    remark(check, range ? "TS705" : "TS704",
-           key->use == KEY_USED || check->external ? SEVERITY_ERROR : SEVERITY_WARNING,
-           entry, message, NULL);
+    check_remark(check, range ? "TS705" : "TS704",
+                 key->use == KEY_USED || check->external ? SEVERITY_ERROR
+                                                         : SEVERITY_WARNING,
+                 entry, message, NULL);
 }
 
 static void check_yaml11(const struct check *check, const struct key *key,
@@ -302,13 +97,14 @@ static void check_yaml11(const struct check *check, const struct key *key,
         propose_value(&check->to, &finding, entry, meant);
         return;
     }
-    remark(check, "TS012", SEVERITY_WARNING, entry,
-           arena_printf(
-               check->arena,
-               "%s: %s is read as %s here, and as something else by other readers of "
-               "YAML; write it out",
-               key->name, shown(check, key, node_value(entry->value)), meant),
-           NULL);
+    check_remark(
+        check, "TS012", SEVERITY_WARNING, entry,
+        arena_printf(
+            check->arena,
+            "%s: %s is read as %s here, and as something else by other readers of "
+            "YAML; write it out",
+            key->name, shown(check, key, node_value(entry->value)), meant),
+        NULL);
 }
 
 static void check_quoted(const struct check *check, const struct key *key,
@@ -326,7 +122,7 @@ static void check_quoted(const struct check *check, const struct key *key,
         key->name,
         key->type == KEY_BOOL || key->type == KEY_CHOICE ? "a boolean" : "a number");
     if (check->nested || entry->value->kind != NODE_SCALAR)
-        remark(check, finding.rule, finding.severity, entry, finding.message, NULL);
+        check_remark(check, finding.rule, finding.severity, entry, finding.message, NULL);
     else
         propose_unquoted(&check->to, &finding, entry);
 }
@@ -336,21 +132,23 @@ static void check_refused(const struct check *check, const struct key *key,
 {
     if (check->external && check->of != &schema_block)
         return;
-    remark(check, "TS707", SEVERITY_ERROR, entry,
-           arena_printf(check->arena, "%s: %s is not done here, only %s", key->name,
-                        node_value(entry->value)->text, value_wanted(key, check->arena)),
-           NULL);
+    check_remark(check, "TS707", SEVERITY_ERROR, entry,
+                 arena_printf(check->arena, "%s: %s is not done here, only %s", key->name,
+                              node_value(entry->value)->text,
+                              value_wanted(key, check->arena)),
+                 NULL);
 }
 
 static void check_interpolated(const struct check *check, const struct key *key,
                                const struct entry *entry)
 {
-    remark(check, "TS008", SEVERITY_ERROR, entry,
-           arena_printf(
-               check->arena,
-               "%s holds ${...}, which is not filled in here: write the value itself",
-               key->name),
-           NULL);
+    check_remark(
+        check, "TS008", SEVERITY_ERROR, entry,
+        arena_printf(
+            check->arena,
+            "%s holds ${...}, which is not filled in here: write the value itself",
+            key->name),
+        NULL);
 }
 
 static void check_members(struct check *check, const struct key *key,
@@ -368,7 +166,7 @@ static void check_value(struct check *check, const struct key *key,
     else if (value.state == VALUE_INTERPOLATED)
         check_interpolated(check, key, entry);
     else if (value.state == VALUE_IDLE)
-        note_idle(check, key, entry);
+        check_note_idle(check, key, entry);
     if (value.state != VALUE_GOOD && value.state != VALUE_OUTSIDE)
         return;
     check_members(check, key, entry);
@@ -382,7 +180,7 @@ static void check_secret(const struct check *check, const struct key *key,
                          const struct entry *entry)
 {
     if (!node_is_null(entry->value))
-        remark(
+        check_remark(
             check, "TS709", SEVERITY_WARNING, entry,
             arena_printf(check->arena,
                          "%s is a secret in a file that is copied, logged and backed up; "
@@ -400,16 +198,16 @@ static void check_rejected(struct check *check, const struct key *key,
         check_value(check, key, entry);
         return;
     }
-    remark(check, "TS707", SEVERITY_ERROR, entry,
-           arena_printf(check->arena, "%s (%s) is not done here%s%s", key->name,
-                        key->help, key->instead ? ": " : "",
-                        key->instead ? key->instead : ""),
-           NULL);
+    check_remark(check, "TS707", SEVERITY_ERROR, entry,
+                 arena_printf(check->arena, "%s (%s) is not done here%s%s", key->name,
+                              key->help, key->instead ? ": " : "",
+                              key->instead ? key->instead : ""),
+                 NULL);
 }
 
 /* Without effect here; a word that is none is told all the same. */
-static void check_idle(struct check *check, const struct key *key,
-                       const struct entry *entry)
+static void check_without_effect(struct check *check, const struct key *key,
+                                 const struct entry *entry)
 {
     struct value value = value_read(key, entry->value, check->arena);
 
@@ -420,7 +218,7 @@ static void check_idle(struct check *check, const struct key *key,
     else if (value.state == VALUE_WRONG || value.state == VALUE_OUTSIDE)
         check_type(check, key, entry, &value);
     else if (!key->rule)
-        note_idle(check, key, entry);
+        check_note_idle(check, key, entry);
 }
 
 /* ---- The whole ---- */
@@ -448,7 +246,7 @@ static void check_known(struct check *check, const struct key *key,
         break;
     case KEY_IGNORED:
         if (!key->secret)
-            check_idle(check, key, entry);
+            check_without_effect(check, key, entry);
         break;
     case KEY_REJECTED:
         check_rejected(check, key, entry);
@@ -492,7 +290,7 @@ static void check_entry(struct check *check, const struct entry *entry)
     const struct key *key;
 
     if (entry->key->kind != NODE_SCALAR) {
-        remark_name(check, "TS703", entry, "a key must be a name");
+        check_remark_name(check, "TS703", entry, "a key must be a name");
         return;
     }
     if (!is_last(check, entry) ||
@@ -544,23 +342,6 @@ static void check_members(struct check *check, const struct key *key,
     check->idle_count = inner.idle_count;
 }
 
-static void tell_idle(const struct check *check)
-{
-    const char *message;
-
-    if (!check->idle || check->external)
-        return;
-    message = check->idle_count == 1
-                  ? arena_printf(check->arena, "%s has no effect here", check->idle_names)
-                  : arena_printf(check->arena, "%zu keys have no effect here: %s",
-                                 check->idle_count, check->idle_names);
-    propose_key_remark(&check->to,
-                       &(struct finding) { .rule = "TS708",
-                                           .severity = SEVERITY_INFO,
-                                           .message = message },
-                       check->idle);
-}
-
 static void check_block(struct check *check)
 {
     const struct entry *block = document_find(check->to.document, "trainspool");
@@ -568,9 +349,9 @@ static void check_block(struct check *check)
     if (!block || node_is_null(block->value))
         return;
     if (node_value(block->value)->kind != NODE_MAP) {
-        remark(check, "TS704", SEVERITY_ERROR, block,
-               "trainspool must be a block of its own keys: device, policy, keep ...",
-               NULL);
+        check_remark(
+            check, "TS704", SEVERITY_ERROR, block,
+            "trainspool must be a block of its own keys: device, policy, keep ...", NULL);
         return;
     }
     check->map = node_value(block->value);
@@ -596,10 +377,11 @@ static void check_launcher(const struct check *check)
     bool on = false;
 
     if (entry && scalar_bool(entry->value, &on) != SCALAR_WRONG && on)
-        remark(check, "TS612", SEVERITY_WARNING, entry,
-               "the launcher calls this mixed_precision: fp16; a job says fp16: true "
-               "itself",
-               NULL);
+        check_remark(
+            check, "TS612", SEVERITY_WARNING, entry,
+            "the launcher calls this mixed_precision: fp16; a job says fp16: true "
+            "itself",
+            NULL);
 }
 
 void schema_check(const struct document *document, struct findings *findings)
@@ -632,5 +414,5 @@ void schema_check(const struct document *document, struct findings *findings)
     check.external = is_external(document);
     check_map(&check);
     check_block(&check);
-    tell_idle(&check);
+    check_tell_idle(&check);
 }
