@@ -21,7 +21,8 @@ static void show(struct checking *checking, const struct inspection *inspection,
     struct report *report = &checking->report;
 
     if (checking->sarif) {
-        report_sarif_add(checking->sarif, &inspection->patch);
+        report_sarif_add(checking->sarif, &inspection->patch,
+                         checking->options->verbose);
         return;
     }
     if (checking->options->json) {
@@ -47,6 +48,8 @@ static int check(struct checking *checking, const char *job)
         status = report_status(&inspection.patch, checking->options, true);
     } else {
         report_json_failure(&checking->report, checking->options, job, &err);
+        if (checking->sarif)
+            report_sarif_failure(checking->sarif, job, &err);
         status = report_exit(err.code);
     }
     inspect_clear(&inspection);

@@ -59,8 +59,9 @@ static json_t *finding_object(const struct finding *finding)
     }
     json_object_set_new(object, "message", report_json_string(finding->message));
     json_object_set_new(object, "because", report_json_string(finding->because));
-    if (finding->note)
-        json_object_set_new(object, "note", report_json_string(finding->note));
+    json_object_set_new(object, "note", report_json_string(finding->note));
+    json_object_set_new(object, "group",
+                        finding->group ? json_integer(finding->group) : json_null());
     return object;
 }
 

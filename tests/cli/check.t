@@ -48,7 +48,7 @@ says "with the bytes of the edit" '"byte_offset":[0-9]*,"byte_length":7,"old":"f
 ends "--sarif" 1 "$trainspool" check --sarif --device "TITAN RTX" fp16.yaml fine.yaml
 holds "is one object for all jobs" sh -c "[ \$(wc -l <'$T/out') -eq 1 ]"
 holds "and JSON" is_json <"$T/out"
-says "with rule, level and place" '"ruleId":"TS105","level":"error",.*"startLine":5,"startColumn":14'
+says "with rule, level and place" '"ruleId":"TS105","ruleIndex":[0-9]*,"level":"error",.*"startLine":5,"startColumn":14'
 says "and the edit by bytes" '"byteLength":7},"insertedContent":{"text":"float32"}'
 ends "-v tells the fact" 1 "$trainspool" check -v --device "TITAN RTX" fp16.yaml
 says "that decided" 'because: TITAN RTX, compute capability 7.5'
