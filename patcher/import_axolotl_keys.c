@@ -72,8 +72,10 @@ const struct import_group import_axolotl_groups[] = {
       "shuffle_merged_datasets shuffle_before_merging_datasets group_by_length "
       "curriculum_sampling" },
     { IMPORT_IDLE, "of a quantised model, which the job does not use",
-      "bnb_config_kwargs gptq gptq_* model_quantization_config* nvfp4_merge_aware "
-      "use_onebitllms quantization merge_method merge_lora" },
+      "bnb_config_kwargs gptq_* nvfp4_merge_aware quantization merge_method merge_lora" },
+    { IMPORT_DIFFERS,
+      "the model's files are quantised; here they must hold float32, float16 or bfloat16",
+      "gptq model_quantization_config* use_onebitllms" },
     { IMPORT_IDLE, "of reinforcement learning, which the file does not ask for",
       "trl vllm ebft dpo_* rl_beta orpo_alpha kto_* simpo_gamma cpo_alpha rpo_alpha "
       "center_rewards_coefficient precompute_ref_log_probs max_prompt_len num_labels" },

@@ -206,6 +206,10 @@ static void tell_template(const struct given *given, const struct builder *build
                       "torchtune puts Alpaca's words (Below is an instruction ..., ### "
                       "Response:) into the question too, inside this template; here they "
                       "are left out");
+    if (found && strcmp(found, "alpaca") == 0)
+        import_remark(im, "template",
+                      "a sample with an input has it behind its instruction here; "
+                      "torchtune writes ### Input: before it");
     if (entry_of(given, "new_system_prompt"))
         import_set(im, "default_system", text_of(given, "new_system_prompt"), NULL);
     if (import_find(im, "tokenizer.prompt_template"))

@@ -489,6 +489,55 @@ static void test_import_tells_of_every_key(void **state)
     trial_end(&trial);
 }
 
+/* Told among what may change the result, as a person would want to know. */
+static void test_import_tells_what_may_change_the_result(void **state)
+{
+    static const struct {
+        const char *source, *key;
+    } cases[] = {
+        { AXOLOTL "gptq: true\n", "gptq" },
+        { AXOLOTL "qat: {weight_dtype: int4}\n", "qat" },
+        { AXOLOTL "unfrozen_parameters: [lm_head]\n", "unfrozen_parameters" },
+        { AXOLOTL "optimizer: muon\n", "optimizer" },
+        { AXOLOTL "lr_scheduler: rex\n", "lr_scheduler" },
+        { AXOLOTL "fp8: true\n", "fp8" },
+        { AXOLOTL "save_strategy: best\n", "save_strategy" },
+        { AXOLOTL "tokenizer_config: other\n", "tokenizer_config" },
+        { AXOLOTL "neftune_noise_alpha: 5\n", "neftune_noise_alpha" },
+        { AXOLOTL_LORA "lora_target_modules: 'x.*'\n", "lora_target_modules" },
+        { AXOLOTL_LORA "peft_use_dora: true\n", "peft_use_dora" },
+        { AXOLOTL_DATA("- {path: a/b, type: jeopardy}\n"), "datasets[0].type" },
+        { AXOLOTL_DATA("- {path: a/b, type: chat_template}\nchat_template: jamba\n"),
+          "chat_template" },
+        { TORCHTUNE "optimizer: {_component_: torchao.optim.Lion, lr: 1e-4}\n",
+          "optimizer._component_" },
+        { TORCHTUNE_ADAM "quantizer: {_component_: x.Int8QATQuantizer}\n", "quantizer" },
+        { "checkpointer: {checkpoint_dir: /m, checkpoint_files: [a.bin]}\n"
+          "optimizer: {lr: 1}\ndataset: {_component_: my.records}\n"
+          "model: {_component_: torchtune.models.llama2.qlora_llama2_7b}\n",
+          "model._component_" },
+        { "checkpointer: {checkpoint_dir: /m, checkpoint_files: [a.bin]}\n"
+          "optimizer: {lr: 1}\ndataset: {_component_: my.records}\n"
+          "model: {_component_: torchtune.models.llama2.llama2_7b}\n",
+          "checkpointer.checkpoint_files" },
+        { "checkpointer: {checkpoint_dir: /m}\n"
+          "optimizer: {lr: 1}\ndataset: {_component_: my.records}\n"
+          "model: {_component_: torchtune.models.llama2.llama2_7b}\n",
+          "dataset._component_" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct trial trial = trial_new("f.yml", cases[i].source, strlen(cases[i].source));
+        const struct import_key *key = trial.good ? fate_of(&trial, cases[i].key) : NULL;
+
+        if (!key || key->fate != IMPORT_DIFFERS)
+            fail_msg("%s: %s is %s", cases[i].source, cases[i].key,
+                     key ? import_fate_names[key->fate] : trial.err.text);
+        trial_end(&trial);
+    }
+}
+
 /* ---- the corpus ---- */
 
 /* Is a key in the account, or one above it, or all below it? */
@@ -615,6 +664,7 @@ int main(void)
         cmocka_unit_test(test_import_lets_no_text_out_of_a_comment),
         cmocka_unit_test(test_import_offers_no_line_that_a_shell_misreads),
         cmocka_unit_test(test_import_tells_of_every_key),
+        cmocka_unit_test(test_import_tells_what_may_change_the_result),
         cmocka_unit_test(test_import_of_real_files_passes_check),
     };
 
