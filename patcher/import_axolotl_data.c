@@ -81,17 +81,12 @@ static const char *text_of(struct importing *im, const struct node *map, const c
     return entry && !node_is_null(entry->value) ? import_text(im, entry->value) : NULL;
 }
 
-/* The first file of data_files, if there is one. */
-static const char *file_of(struct importing *im, const struct node *map)
+/* The files of data_files, with commas between; NULL where there are none. */
+static const char *files_of(struct importing *im, const struct node *map)
 {
     const struct entry *entry = node_find(map, "data_files");
-    const struct node *value = entry ? node_value(entry->value) : NULL;
 
-    if (!value || node_is_null(value))
-        return NULL;
-    if (value->kind == NODE_LIST)
-        return value->count > 0 ? import_text(im, value->items[0]) : NULL;
-    return import_text(im, value);
+    return entry && !node_is_null(entry->value) ? import_joined(im, entry->value) : NULL;
 }
 
 static bool is_local(const char *path)
@@ -118,17 +113,6 @@ static bool is_one_of(const char *word, const char *a, const char *b)
     return strcmp(word, a) == 0 || strcmp(word, b) == 0;
 }
 
-/* For dataset_info.json: letters and digits only, so that nothing needs an escape. */
-static const char *json_word(struct importing *im, const char *word)
-{
-    char *copy = arena_strdup(im->arena, word);
-
-    for (char *at = copy; *at; at++)
-        if (*at == '"' || *at == '\\' || (unsigned char)*at < ' ')
-            *at = '_';
-    return copy;
-}
-
 /* Messages under names that are not found out by themselves need a word in
  * dataset_info.json. */
 static void read_columns(struct importing *im, const struct node *map,
@@ -145,13 +129,13 @@ static void read_columns(struct importing *im, const struct node *map,
         return;
     set->form = "sharegpt";
     set->columns =
-        arena_printf(im->arena, "{\"messages\": \"%s\"}", json_word(im, field));
+        arena_printf(im->arena, "{\"messages\": \"%s\"}", import_json_word(im, field));
     set->tags = arena_printf(
         im->arena,
         "{\"role_tag\": \"%s\", \"content_tag\": \"%s\", \"user_tag\": \"%s\", "
         "\"assistant_tag\": \"%s\", \"system_tag\": \"system\"}",
-        json_word(im, role), json_word(im, content), is_share ? "human" : "user",
-        is_share ? "gpt" : "assistant");
+        import_json_word(im, role), import_json_word(im, content),
+        is_share ? "human" : "user", is_share ? "gpt" : "assistant");
 }
 
 /* `type` as a map: columns and a prompt of one's own. */
@@ -163,11 +147,11 @@ static void read_custom(struct importing *im, const struct node *type,
     const char *answer = text_of(im, type, "field_output");
 
     set->form = "alpaca";
-    set->columns =
-        arena_printf(im->arena, "{\"prompt\": \"%s\", %s%s%s\"response\": \"%s\"}",
-                     json_word(im, prompt ? prompt : "instruction"),
-                     query ? "\"query\": \"" : "", query ? json_word(im, query) : "",
-                     query ? "\", " : "", json_word(im, answer ? answer : "output"));
+    set->columns = arena_printf(
+        im->arena, "{\"prompt\": \"%s\", %s%s%s\"response\": \"%s\"}",
+        import_json_word(im, prompt ? prompt : "instruction"),
+        query ? "\"query\": \"" : "", query ? import_json_word(im, query) : "",
+        query ? "\", " : "", import_json_word(im, answer ? answer : "output"));
 }
 
 static void note_item(struct importing *im, const struct node *map, const char *path)
@@ -271,7 +255,7 @@ static void read_type(struct reading *reading, const struct node *map,
         strcmp(text_of(im, map, "field"), "text") != 0) {
         set->form = "alpaca";
         set->columns = arena_printf(im->arena, "{\"prompt\": \"%s\"}",
-                                    json_word(im, text_of(im, map, "field")));
+                                    import_json_word(im, text_of(im, map, "field")));
     }
 }
 
@@ -289,14 +273,17 @@ static void read_item(struct reading *reading, const struct node *map, const cha
                                   .split = text_of(im, map, "split"),
                                   .name = text_of(im, map, "name"),
                                   .revision = text_of(im, map, "revision"),
-                                  .file = file_of(im, map) };
+                                  .files = files_of(im, map) };
     if (!set->path || !*set->path) {
         import_refuse(im, ERROR_DATA, map, "%s has no path", path);
         return;
     }
-    if (text_of(im, map, "ds_type") && set->file)
-        set->path = set->file, set->file = NULL; /* files of this machine */
     set->is_local = is_local(set->path);
+    if (text_of(im, map, "ds_type") && set->files) {
+        set->path = set->files; /* of this machine: path says their kind */
+        set->files = NULL;
+        set->is_local = true;
+    }
     reading->path = path;
     read_type(reading, map, set);
     note_item(im, map, path);

@@ -17,7 +17,7 @@
 static bool is_harmless(const char *word)
 {
     for (; word && *word; word++)
-        if (!isalnum((unsigned char)*word) && !strchr("._-/:%[]+ ", *word))
+        if (!isalnum((unsigned char)*word) && !strchr("._-/:%[]+, ", *word))
             return false;
     return true;
 }
@@ -43,11 +43,21 @@ static bool same_text(const char *a, const char *b)
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
+const char *import_json_word(struct importing *im, const char *word)
+{
+    char *copy = arena_strdup(im->arena, word ? word : "");
+
+    for (char *at = copy; *at; at++)
+        if (*at == '"' || *at == '\\' || (unsigned char)*at < ' ')
+            *at = '_';
+    return copy;
+}
+
 bool import_same_data(const struct import_data *a, const struct import_data *b)
 {
     return same_text(a->path, b->path) && same_text(a->split, b->split) &&
            same_text(a->name, b->name) && same_text(a->revision, b->revision) &&
-           same_text(a->file, b->file);
+           same_text(a->files, b->files);
 }
 
 /* Different parts of one data set are different files. */
@@ -72,6 +82,24 @@ static const char *argument(struct arena *arena, const char *before, const char 
     return value ? arena_printf(arena, ", %s\"%s\"", before, value) : "";
 }
 
+/* ', data_files=["a", "b"]' of "a,b". */
+static const char *file_list(struct arena *arena, const char *files)
+{
+    const char *list = "";
+
+    if (!files)
+        return "";
+    while (*files) {
+        size_t len = strcspn(files, ",");
+
+        list =
+            arena_printf(arena, "%s%s\"%.*s\"", list, *list ? ", " : "", (int)len, files);
+        files += len;
+        files += *files == ',';
+    }
+    return arena_printf(arena, ", data_files=[%s]", list);
+}
+
 /* How the file is made, with the library that the other tools read their data by. */
 static void tell_fetch(struct importing *im, const char *key,
                        const struct import_data *set, const char *file)
@@ -79,7 +107,7 @@ static void tell_fetch(struct importing *im, const char *key,
     struct arena *arena = im->arena;
 
     if (!is_harmless(set->path) || !is_harmless(set->split) || !is_harmless(set->name) ||
-        !is_harmless(set->revision) || !is_harmless(set->file)) {
+        !is_harmless(set->revision) || !is_harmless(set->files)) {
         import_remark(im, key, "%s: the data set %s of a hub, which nothing here fetches",
                       file, set->path);
         return;
@@ -89,8 +117,7 @@ static void tell_fetch(struct importing *im, const char *key,
     import_remark(im, key,
                   "  python3 -c 'from datasets import load_dataset as load; "
                   "load(\"%s\"%s%s%s%s).to_json(\"%s\")'",
-                  set->path, argument(arena, "", set->name),
-                  argument(arena, "data_files=", set->file),
+                  set->path, argument(arena, "", set->name), file_list(arena, set->files),
                   argument(arena, "split=", set->split ? set->split : "train"),
                   argument(arena, "revision=", set->revision), file);
 }

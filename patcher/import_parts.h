@@ -114,13 +114,16 @@ void import_groups(struct importing *im, const struct import_group *rows, size_t
 
 /* One data set of either tool. */
 struct import_data {
-    const char *path;                           /* on a hub, or of a file here */
-    const char *split, *name, *revision, *file; /* of a hub; or NULL */
+    const char *path; /* on a hub, or of a file here */
+    /* of a hub, or NULL; files with commas between */
+    const char *split, *name, *revision, *files;
     bool is_local;
     const char *columns; /* JSON of dataset_info.json's "columns", or NULL: found out */
     const char *tags;    /* the same of "tags" */
     const char *form;    /* "formatting" there */
 };
+/* A word for dataset_info.json, without what would need an escape there. */
+const char *import_json_word(struct importing *im, const char *word);
 bool import_same_data(const struct import_data *a, const struct import_data *b);
 /* The words of `dataset` or `eval_dataset`, with remarks on how to come by the files. */
 void import_data(struct importing *im, const char *key, const struct import_data *sets,

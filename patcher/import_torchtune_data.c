@@ -89,17 +89,6 @@ static const struct builder *builder_of(const struct given *given)
     return NULL;
 }
 
-/* For dataset_info.json: nothing that needs an escape. */
-static const char *json_word(struct importing *im, const char *word)
-{
-    char *copy = arena_strdup(im->arena, word ? word : "");
-
-    for (char *at = copy; *at; at++)
-        if (*at == '"' || *at == '\\' || (unsigned char)*at < ' ')
-            *at = '_';
-    return copy;
-}
-
 static void set_columns(const struct given *given, const struct builder *builder,
                         struct import_data *set)
 {
@@ -109,26 +98,26 @@ static void set_columns(const struct given *given, const struct builder *builder
     set->form = "alpaca";
     if (builder->kind == KIND_TEXT && column && strcmp(column, "text") != 0)
         set->columns =
-            arena_printf(im->arena, "{\"prompt\": \"%s\"}", json_word(im, column));
+            arena_printf(im->arena, "{\"prompt\": \"%s\"}", import_json_word(im, column));
     if (builder->kind == KIND_PAIRS)
-        set->columns =
-            arena_printf(im->arena, "{\"prompt\": \"%s\", \"response\": \"%s\"}",
-                         json_word(im, column_of(given, "input", builder->question)),
-                         json_word(im, column_of(given, "output", builder->answer)));
+        set->columns = arena_printf(
+            im->arena, "{\"prompt\": \"%s\", \"response\": \"%s\"}",
+            import_json_word(im, column_of(given, "input", builder->question)),
+            import_json_word(im, column_of(given, "output", builder->answer)));
     if (builder->kind == KIND_ALPACA && entry_of(given, "column_map"))
         set->columns = arena_printf(
             im->arena, "{\"prompt\": \"%s\", \"query\": \"%s\", \"response\": \"%s\"}",
-            json_word(im, column_of(given, "instruction", "instruction")),
-            json_word(im, column_of(given, "input", "input")),
-            json_word(im, column_of(given, "output", "output")));
+            import_json_word(im, column_of(given, "instruction", "instruction")),
+            import_json_word(im, column_of(given, "input", "input")),
+            import_json_word(im, column_of(given, "output", "output")));
     if (builder->kind == KIND_CHAT) {
         column = text_of(given, "conversation_column");
         if (!column || strcmp(column, "messages") == 0 ||
             strcmp(column, "conversations") == 0)
             return;
         set->form = "sharegpt";
-        set->columns =
-            arena_printf(im->arena, "{\"messages\": \"%s\"}", json_word(im, column));
+        set->columns = arena_printf(im->arena, "{\"messages\": \"%s\"}",
+                                    import_json_word(im, column));
     }
 }
 
@@ -137,7 +126,8 @@ static void set_source(const struct given *given, const struct builder *builder,
                        struct import_data *set)
 {
     static const char *const kinds[] = { "json", "csv", "text", "parquet" };
-    const char *file = text_of(given, "data_files");
+    const struct entry *entry = entry_of(given, "data_files");
+    const char *files = entry ? import_joined(given->im, entry->value) : NULL;
 
     set->path = text_of(given, "source");
     if (!set->path && builder)
@@ -146,13 +136,13 @@ static void set_source(const struct given *given, const struct builder *builder,
     set->name =
         text_of(given, "name") ? text_of(given, "name") : text_of(given, "subset");
     set->revision = text_of(given, "revision");
-    for (size_t i = 0; set->path && file && i < TS_COUNT(kinds); i++)
+    for (size_t i = 0; set->path && files && i < TS_COUNT(kinds); i++)
         if (strcmp(set->path, kinds[i]) == 0) {
-            set->path = file;
+            set->path = files;
             set->is_local = true;
             return;
         }
-    set->file = file;
+    set->files = files;
     set->is_local = set->path && dataset_reader_knows(set->path);
 }
 

@@ -214,6 +214,9 @@ static void test_import_names_the_data_of_axolotl(void **state)
         { AXOLOTL_DATA("- {path: json, ds_type: json, data_files: [x.json], type: "
                        "alpaca}\n"),
           "dataset", "x.json" },
+        { AXOLOTL_DATA("- {path: json, ds_type: json, data_files: [x.json, y.json], "
+                       "type: alpaca}\n"),
+          "dataset", "x.json,y.json" },
         { AXOLOTL_DATA("- {path: a/b, type: chat_template, field_messages: talk}\n"),
           "dataset", "b" },
         { AXOLOTL_DATA("- {path: a/b, type: chat_template, field_messages: "
