@@ -134,9 +134,15 @@ static const struct rule rows[] = {
           "finetuning_type "
           "forgotten: its preset is lora, as in LLaMA-Factory. One remark for each "
           "method; take the lines out, or write the method they belong to.\n\n"
+          "Arguments in lr_scheduler_kwargs are of one schedule or another: min_lr is of "
+          "cosine_with_min_lr and not of cosine, which goes down to 0. Here such an "
+          "argument is passed over, with a warning; transformers stops at it with a "
+          "TypeError.\n\n"
           "adapter_name_or_path without LoRA is an error, as the adapter would be passed "
           "over: merge it into the model first, or train with lora.",
-      .source = "LLaMA-Factory finetuning_args.py, parser.py: _verify_model_args" },
+      .source =
+          "LLaMA-Factory finetuning_args.py, parser.py: _verify_model_args; transformers "
+          "optimization.py" },
     { .id = "TS713",
       .title = "a model folder or a data file is not there",
       .severity = SEVERITY_WARNING,

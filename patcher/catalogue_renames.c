@@ -115,10 +115,11 @@ static const struct rule rows[] = {
           "include_for_metrics: [inputs] for include_inputs_for_metrics, "
           "include_num_input_tokens_seen for include_tokens_per_second, debug: "
           "tpu_metrics_debug for tpu_metrics_debug, members of fsdp_config for "
-          "fsdp_min_num_params and fsdp_transformer_layer_cls_to_wrap, and a "
-          "hub_model_id "
-          "with its owner for push_to_hub_organization. All are gone from transformers "
-          "5; none has an effect on a job trained here.",
+          "fsdp_min_num_params and fsdp_transformer_layer_cls_to_wrap, of "
+          "accelerator_config for split_batches and dispatch_batches (gone from 4.51), "
+          "optim: adafactor for adafactor, and a hub_model_id with its owner for "
+          "push_to_hub_organization. The others are gone from transformers 5; none has "
+          "an effect on a job trained here.",
       .source = GUIDE },
     { .id = "TS610",
       .title = "a key that transformers has no more",
@@ -127,7 +128,8 @@ static const struct rule rows[] = {
       .explain =
           "use_mps_device, past_index, ray_scope, jit_mode_eval, torchdynamo, "
           "mp_parameters, tpu_num_cores, use_legacy_prediction_loop, use_ipex, "
-          "save_safetensors (transformers 5), xpu_backend (4.32) and logging_dir (5.15). "
+          "save_safetensors (transformers 5), xpu_backend (4.32), sharded_ddp (4.35), "
+          "tp_size (4.52) and logging_dir (5.15). "
           "Most were found out by themselves long since, or became variables of the "
           "environment, as the message says. `--unsafe` turns the line into a comment, "
           "`patch` alone never does.\n\n"

@@ -103,7 +103,69 @@ static bool is_known(const struct rule_context *context, const char *key)
     if (!entry)
         return true;
     value = value_read(schema_find(key), entry->value, context->arena);
-    return value.state == VALUE_GOOD || value.state == VALUE_LATER;
+    return value.state == VALUE_GOOD || value.state == VALUE_LATER ||
+           value.state == VALUE_REFUSED;
+}
+
+/* ---- TS712: arguments of another schedule ---- */
+
+/* transformers/optimization.py */
+static const struct argument {
+    const char *name, *schedules; /* separated by blanks */
+    const char *instead;          /* of the schedules that do not take it; or NULL */
+} arguments[] = {
+    { "min_lr", "cosine_with_min_lr cosine_warmup_with_min_lr reduce_lr_on_plateau",
+      "lr_scheduler_type: cosine_with_min_lr" },
+    { "min_lr_rate", "cosine_with_min_lr cosine_warmup_with_min_lr",
+      "lr_scheduler_type: cosine_with_min_lr" },
+    { "min_lr_ratio", "warmup_stable_decay", "lr_scheduler_type: warmup_stable_decay" },
+    { "power", "polynomial", "lr_scheduler_type: polynomial" },
+    { "lr_end", "polynomial", "lr_scheduler_type: polynomial" },
+    { "num_cycles",
+      "cosine cosine_with_restarts cosine_with_min_lr cosine_warmup_with_min_lr "
+      "warmup_stable_decay",
+      NULL },
+    { "num_decay_steps", "warmup_stable_decay",
+      "lr_scheduler_type: warmup_stable_decay" },
+    { "num_stable_steps", "warmup_stable_decay",
+      "lr_scheduler_type: warmup_stable_decay" },
+    { "decay_type", "warmup_stable_decay", NULL },
+    { "warmup_type", "warmup_stable_decay", NULL },
+};
+
+static void tell_argument(struct rule_context *context, const struct argument *argument,
+                          const struct entry *entry, const char *schedule)
+{
+    const struct proposal to = rule_proposal(context);
+
+    propose_key_remark(
+        &to,
+        &(struct finding) {
+            .rule = "TS712",
+            .severity = context->plan->external ? SEVERITY_ERROR : SEVERITY_WARNING,
+            .message =
+                arena_printf(context->arena, "the schedule %s takes no %s: %s", schedule,
+                             argument->name,
+                             context->plan->external ? "Trainer stops with a TypeError"
+                                                     : "it has no effect"),
+            .note = argument->instead
+                        ? arena_printf(context->arena, "%s does", argument->instead)
+                        : NULL },
+        entry);
+}
+
+static void idle_arguments(struct rule_context *context)
+{
+    const struct entry *kwargs = rule_entry(context, "lr_scheduler_kwargs"), *entry;
+    const char *schedule = chosen(context, "lr_scheduler_type");
+    const struct node *map = kwargs ? node_value(kwargs->value) : NULL;
+
+    if (!map || map->kind != NODE_MAP || !is_known(context, "lr_scheduler_type"))
+        return;
+    for (size_t i = 0; i < TS_COUNT(arguments); i++)
+        if ((entry = node_find(map, arguments[i].name)) && !node_is_null(entry->value) &&
+            !value_listed(arguments[i].schedules, schedule))
+            tell_argument(context, &arguments[i], entry, schedule);
 }
 
 void rule_idle_method(struct rule_context *context)
@@ -111,6 +173,7 @@ void rule_idle_method(struct rule_context *context)
     for (size_t i = 0; i < TS_COUNT(groups); i++)
         if (!is_used(context, &groups[i]) && is_known(context, groups[i].key))
             tell_group(context, &groups[i]);
+    idle_arguments(context);
     if (context->plan->method != METHOD_LORA && is_known(context, "finetuning_type") &&
         rule_entry(context, "adapter_name_or_path"))
         rule_tell(context,

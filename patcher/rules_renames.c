@@ -87,6 +87,12 @@ static const struct gone {
       "write it into fsdp_config, as transformer_layer_cls_to_wrap", true },
     { "push_to_hub_organization", "TS609", FIVE, "write hub_model_id: ORGANIZATION/NAME",
       true },
+    { "adafactor", "TS609", FIVE, "write optim: adafactor", true },
+    { "split_batches", "TS609", "4.51.0.dev0", "write it into accelerator_config", true },
+    { "dispatch_batches", "TS609", "4.51.0.dev0", "write it into accelerator_config",
+      true },
+    { "evaluate_during_training", "TS609", "4.0.0.dev0", "write eval_strategy: steps",
+      true },
     { "use_mps_device", "TS610", FIVE, "an Apple GPU is found without it", false },
     { "past_index", "TS610", FIVE, "it was of models like Transformer-XL", false },
     { "ray_scope", "TS610", FIVE, "RAY_SCOPE in the environment says it", false },
@@ -97,6 +103,8 @@ static const struct gone {
     { "use_legacy_prediction_loop", "TS610", FIVE, "there is one loop now", false },
     { "use_ipex", "TS610", FIVE, "Intel's extension is part of PyTorch now", false },
     { "save_safetensors", "TS610", FIVE, "all that is saved is safetensors", false },
+    { "sharded_ddp", "TS610", "4.35.0.dev0", "fsdp took its place", false },
+    { "tp_size", "TS610", "4.52.0.dev0", "the model is loaded with a tp_plan", false },
     { "xpu_backend", "TS610", "4.32.0.dev0", "ddp_backend says it", false },
     { "logging_dir", "TS610", "5.15.0.dev0",
       "TENSORBOARD_LOGGING_DIR in the environment says it", false },
@@ -140,12 +148,19 @@ static void tell_gone(struct rule_context *context, const struct gone *row,
         propose_removal(&to, &finding, entry);
 }
 
+/* TS707 has told. */
+static bool is_refused(const struct gone *row)
+{
+    return schema_find(row->key)->use == KEY_REJECTED;
+}
+
 void rule_gone(struct rule_context *context)
 {
     for (size_t i = 0; i < TS_COUNT(gone); i++) {
         const struct entry *entry = document_find(context->document, gone[i].key);
 
-        if (entry && !rule_version_below(context, PACKAGE_TRANSFORMERS, gone[i].since))
+        if (entry && (context->plan->external || !is_refused(&gone[i])) &&
+            !rule_version_below(context, PACKAGE_TRANSFORMERS, gone[i].since))
             tell_gone(context, &gone[i], entry);
     }
 }

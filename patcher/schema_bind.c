@@ -200,6 +200,8 @@ static void derive(struct plan *plan)
 {
     if (plan->optimizer > OPTIMIZER_SGD)
         plan->optimizer = OPTIMIZER_ADAMW;
+    if (plan->save_total_limit < 0) /* all, as transformers takes it */
+        plan->save_total_limit = 0;
     if (!plan->output_dir)
         plan->output_dir = plan->run_dir;
     if (plan->eval_steps <= 0)

@@ -245,13 +245,14 @@ static void test_schema_types_decide_not_yaml(void **state)
 static void test_schema_null_is_not_given(void **state)
 {
     struct job *job = job_new(HEAD "fp16:\nlora_alpha: ~\ncutoff_len: null\nseed:\n"
-                                   "max_grad_norm:\n");
+                                   "max_grad_norm:\nsave_total_limit: -1\n");
 
     (void)state;
     assert_only(job, NULL);
     assert_int_equal(job->plan.request.fp16, CHOICE_NO);
     assert_int_equal(job->plan.cutoff_len, 2048);
     assert_int_equal(job->plan.seed, 42);
+    assert_int_equal(job->plan.save_total_limit, 0);
     assert_true(job->plan.request.max_grad_norm == 0); /* off, as Hugging Face reads it */
     job_free(job);
 }
