@@ -67,4 +67,32 @@ printf 'base_model: [\n' >broken.yml
 ends "what is no YAML" 2 "$trainspool" import broken.yml
 complains "has a place" 'broken.yml:[0-9]*:[0-9]*: '
 ends "a file is wanted" 2 "$trainspool" import
+
+trains="what is imported trains, as far as it says"
+if has_model; then
+    cat >real.yml <<END
+base_model: $model
+datasets: [{path: ./two.jsonl, type: alpaca}]
+adapter: lora
+lora_r: 4
+lora_alpha: 8
+lora_target_linear: true
+sequence_len: 64
+micro_batch_size: 1
+batch_size: 2
+max_steps: 3
+learning_rate: 1e-3
+bf16: auto
+output_dir: ./adapter
+END
+    for i in 1 2 3 4; do
+        echo "{\"instruction\": \"Count to $i\", \"output\": \"one two $i\"}"
+    done >two.jsonl
+    "$trainspool" import -q -o real.yaml real.yml
+    ends "$trains" 0 "$trainspool" run --set trainspool.device=cpu real.yaml
+    says "3 steps" 'done: 3 steps'
+    holds "an adapter of that rank is there" grep -q '"r": *4' adapter/adapter_config.json
+else
+    skip "$trains" "no $model"
+fi
 plan
