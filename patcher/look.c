@@ -111,6 +111,34 @@ static void read_model(struct looker *looker, const char *path)
     safetensors_close(set);
 }
 
+/* ---- The teacher of a distillation ---- */
+
+static bool same(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+static void read_teacher(struct looker *looker, struct look *look)
+{
+    const struct entry *entry =
+        document_find(&look->document, "teacher_model_name_or_path");
+    const char *path = entry ? node_value(entry->value)->text : NULL,
+               *student = look->plan.model_name_or_path;
+    char *name;
+
+    if (look->plan.stage != STAGE_DISTILL)
+        return;
+    if (!looker->teacher_path || !same(looker->teacher_path, path) ||
+        !same(looker->student, student)) {
+        looker->teacher_path = path;
+        looker->student = student;
+        name = path && *path ? path_join(look->plan.dir, path) : NULL;
+        teacher_read(name, student, looker->arena, &looker->teacher);
+        free(name);
+    }
+    look->plan.teacher_bytes = looker->teacher.bytes;
+}
+
 /* ---- The packages of another program ---- */
 
 /* The text is bound anew at each look, the folder is read once. */
@@ -186,6 +214,7 @@ static struct rule_context context_of(const struct looker *looker, struct look *
         .model = looker->model,
         .checkpoint = looker->checkpoint,
         .previous = looker->previous,
+        .teacher = &looker->teacher,
         .versions = &look->versions,
         .available = find_limit(&look->plan, device),
         .findings = &look->findings,
@@ -209,6 +238,7 @@ void look_at(struct looker *looker, const char *data, size_t len, struct look *o
     read_model(looker, out->plan.model_name_or_path);
     out->plan.request.checkpoint = looker->checkpoint;
     read_versions(looker, out);
+    read_teacher(looker, out);
     if (!looker->previous || !previous_is_of(looker->previous, &out->plan))
         looker->previous = previous_new(&out->plan, looker->arena);
     context = context_of(looker, out);

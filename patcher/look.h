@@ -7,6 +7,7 @@
 
 #include "patcher/patcher.h"
 #include "patcher/previous.h"
+#include "patcher/teacher.h"
 #include "patcher/versions.h"
 #include "train/model_config.h"
 
@@ -18,6 +19,9 @@ struct looker {
     const struct model_config *model; /* NULL: it has no config.json that can be read */
     enum format checkpoint; /* what its files hold; FORMAT_COUNT: not known */
     struct previous *previous; /* what the job's last run left; NULL until the first look */
+    const char *student;     /* with whose folder the teacher was compared last */
+    struct teacher teacher;  /* of a distillation */
+    const char *teacher_path; /* as the job names it; NULL: none was read */
     struct versions installed; /* in the environment read last */
 };
 

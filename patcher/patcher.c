@@ -20,7 +20,9 @@ enum { TRIES = 2 }; /* TS010: a file that changes is read again, once */
 static bool check(const char *data, size_t len, const struct patch_options *options,
                   bool edit, struct patch *out, struct error *err)
 {
-    struct looker looker = { .options = options, .checkpoint = FORMAT_COUNT };
+    struct looker looker = { .options = options,
+                             .checkpoint = FORMAT_COUNT,
+                             .teacher = { .format = FORMAT_COUNT } };
 
     *out = (struct patch) { .arena = arena_new(), .job = options->job };
     looker.arena = out->arena;

@@ -20,7 +20,7 @@ static const struct rules *const families[] = {
     ['2' - '0'] = &catalogue_device,    ['3' - '0'] = &catalogue_memory,
     ['4' - '0'] = &catalogue_optimizer, ['5' - '0'] = &catalogue_saving,
     ['6' - '0'] = &catalogue_renames,   ['7' - '0'] = &catalogue_names,
-    ['8' - '0'] = &catalogue_versions,
+    ['8' - '0'] = &catalogue_versions,  ['9' - '0'] = &catalogue_distill,
 };
 
 size_t rules_count(void)

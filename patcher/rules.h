@@ -5,6 +5,7 @@
 #include "patcher/finding.h"
 #include "patcher/patcher.h"
 #include "patcher/previous.h"
+#include "patcher/teacher.h"
 #include "patcher/versions.h"
 #include "train/model_config.h"
 
@@ -18,6 +19,7 @@ struct rule_context {
     enum format checkpoint;           /* of the model's files; FORMAT_COUNT: not known */
     const struct versions *versions;  /* of an external job's packages; never NULL */
     struct previous *previous;        /* what the job's last run left */
+    const struct teacher *teacher;    /* of a distillation; never NULL */
     uint64_t available;               /* bytes the job may use; 0: not known */
     struct findings *findings;
     struct arena *arena;

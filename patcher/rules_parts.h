@@ -16,6 +16,7 @@ extern const struct rules catalogue_saving;
 extern const struct rules catalogue_renames;
 extern const struct rules catalogue_names;
 extern const struct rules catalogue_versions;
+extern const struct rules catalogue_distill;
 
 /* One a row of the catalogue, by number.  The others are found by look.c
  * (the text), patcher.c (the file) and schema_check.c (names and values). */
@@ -119,6 +120,12 @@ void rule_young_key(struct rule_context *context);          /* TS807 */
 void rule_pairs(struct rule_context *context);              /* TS808 */
 void rule_no_versions(struct rule_context *context);        /* TS810 */
 void rule_unread_keys(struct rule_context *context);        /* TS811 */
+void rule_teacher_missing(struct rule_context *context); /* TS901 */
+void rule_half_student(struct rule_context *context);    /* TS902 */
+void rule_half_teacher(struct rule_context *context);    /* TS903 */
+void rule_kd_numbers(struct rule_context *context);      /* TS904 */
+void rule_vocabularies(struct rule_context *context);    /* TS905 */
+void rule_teacher_dropout(struct rule_context *context); /* TS906 */
 
 /* ---- Looking ---- */
 

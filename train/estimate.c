@@ -30,17 +30,30 @@ static bool lower(const struct plan *plan, const struct model_config *config,
     return true;
 }
 
+/* Beside the student, as it lies in its files. */
+static void add_teacher(const struct plan *plan, struct memory_use *out)
+{
+    out->weights += plan->teacher_bytes;
+    out->total += plan->teacher_bytes;
+    out->low += out->low > 0 ? plan->teacher_bytes : 0;
+    out->high += out->high > 0 ? plan->teacher_bytes : 0;
+}
+
 bool estimate_memory(const struct plan *plan, const struct model_config *config,
                      const struct estimate_data *data, struct memory_use *out,
                      struct error *err)
 {
-    bool known = data && data->rows > 0;
+    bool known = data && data->rows > 0, ok;
 
     if (plan->external)
-        return torch_memory(plan, config, out, err);
-    return shapes_memory(plan, config, known ? data->rows : 0,
-                         known ? data->sequences : 0, out, err) &&
-           (known || lower(plan, config, out, err));
+        ok = torch_memory(plan, config, out, err);
+    else
+        ok = shapes_memory(plan, config, known ? data->rows : 0,
+                           known ? data->sequences : 0, out, err) &&
+             (known || lower(plan, config, out, err));
+    if (ok)
+        add_teacher(plan, out);
+    return ok;
 }
 
 /* Bytes of the largest tensor of a file, in fp32. */

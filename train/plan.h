@@ -108,6 +108,7 @@ struct plan {
     const char *memory_limit;  /* as written; NULL: 95 % of what is free */
 
     /* what it will run on, and what that takes */
+    uint64_t teacher_bytes; /* of a distillation's frozen teacher; 0: none, or not known */
     struct device device;
     struct memory_use memory;
 };
