@@ -7,7 +7,6 @@
 
 #include "precision/calibration.h"
 #include "precision/device.h"
-#include "runner/options.h"
 
 /* Have trainspool-train measure a device of this machine ("cpu", "cuda:1"); a few
  * seconds. */
@@ -21,9 +20,5 @@ bool calibrations_keep(const struct calibration *calibration, struct error *err)
  * file cannot be read. */
 bool calibrations_find(const struct device *device, struct calibration *out,
                        struct error *err);
-
-/* trainspool-train --calibrate: measures, and prints one object; the exit status. */
-struct machine;
-int calibrations_print(const struct options *options, const struct machine *machine);
 
 #endif

@@ -4,6 +4,7 @@ noinst_LIBRARIES += librunner.a
 
 librunner_a_SOURCES =
 librunner_a_SOURCES += %D%/attempt.c %D%/attempt.h
+librunner_a_SOURCES += %D%/calibrate.c %D%/calibrate.h
 librunner_a_SOURCES += %D%/calibrations.c %D%/calibrations.h
 librunner_a_SOURCES += %D%/child.c %D%/child.h
 librunner_a_SOURCES += %D%/claim.c %D%/claim.h

@@ -12,7 +12,7 @@
 
 #include "kernels/backend.h"
 #include "runner/attempt.h"
-#include "runner/calibrations.h"
+#include "runner/calibrate.h"
 #include "runner/count.h"
 #include "runner/ranks.h"
 #include "runner/report.h"
@@ -114,7 +114,7 @@ static int train(const struct options *options)
 
     if (options->calibrate) {
         if (open_machine(options, &machine, &err))
-            return calibrations_print(options, &machine);
+            return calibrate_print(options, &machine);
     } else if (options->operand_count == 0)
         error_set(&err, ERROR_USAGE, "which job?  %s --help tells more",
                   options->program);

@@ -1,0 +1,11 @@
+/* runner/calibrate.h - trainspool-train --calibrate: what calibrations.h starts and keeps. */
+#ifndef RUNNER_CALIBRATE_H
+#define RUNNER_CALIBRATE_H
+
+#include "runner/machine.h"
+#include "runner/options.h"
+
+/* Measures the device asked for and prints one object; the exit status. */
+int calibrate_print(const struct options *options, const struct machine *machine);
+
+#endif
