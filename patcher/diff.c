@@ -198,6 +198,19 @@ struct hunk {
     size_t a_end, b_end; /* behind the last */
 };
 
+static void tell_hunk(const struct differ *differ, const struct hunk *hunk)
+{
+    struct diff_hunk told = { .old_first = hunk->a + 1,
+                              .old_last = hunk->a_end,
+                              .new_first = hunk->b + 1,
+                              .new_last = hunk->b_end,
+                              .added = differ->b.changed + hunk->b };
+
+    for (size_t i = hunk->a; i < hunk->a_end; i++)
+        told.removed += differ->a.changed[i];
+    differ->options->hunk(differ->options->hunk_context, &told, differ->out);
+}
+
 static void add_hunk(const struct differ *differ, const struct hunk *hunk)
 {
     const struct lines *a = &differ->a, *b = &differ->b;
@@ -226,8 +239,7 @@ static void add_hunk(const struct differ *differ, const struct hunk *hunk)
         }
     }
     if (differ->options->hunk)
-        differ->options->hunk(differ->options->hunk_context, hunk->a + 1, hunk->a_end,
-                              differ->out);
+        tell_hunk(differ, hunk);
 }
 
 static bool at_change(const struct differ *differ, size_t i, size_t j)
@@ -295,4 +307,25 @@ bool diff_unified(const char *a, size_t a_len, const char *b, size_t b_len,
     lines_clear(&differ.a);
     lines_clear(&differ.b);
     return !out->overflow;
+}
+
+size_t *diff_follow(const char *a, size_t a_len, const char *b, size_t b_len)
+{
+    struct differ differ = { 0 };
+    size_t *lines, j = 0;
+
+    lines_init(&differ.a, a, a_len);
+    lines_init(&differ.b, b, b_len);
+    find_changes(&differ);
+    lines = memory_alloc((differ.a.count + 1) * sizeof(*lines));
+    for (size_t i = 0; i < differ.a.count; i++) {
+        if (differ.a.changed[i])
+            continue;
+        while (j < differ.b.count && differ.b.changed[j])
+            j++;
+        lines[i] = ++j;
+    }
+    lines_clear(&differ.a);
+    lines_clear(&differ.b);
+    return lines;
 }

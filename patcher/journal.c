@@ -28,6 +28,32 @@ static json_t *text_or_null(const char *text)
     return text ? json_string(text) : json_null();
 }
 
+static json_t *edit_json(const struct finding *finding)
+{
+    json_t *edit = json_object();
+
+    json_object_set_new(edit, "rule", json_string(finding->rule));
+    json_object_set_new(edit, "key", text_or_null(finding->key));
+    json_object_set_new(edit, "line", json_integer(finding->at.line));
+    json_object_set_new(edit, "byte_offset", json_integer((json_int_t)finding->at.byte));
+    json_object_set_new(edit, "byte_length", json_integer((json_int_t)finding->cut));
+    json_object_set_new(edit, "old", text_or_null(finding->was));
+    json_object_set_new(edit, "new", text_or_null(finding->now));
+    json_object_set_new(edit, "message", text_or_null(finding->message));
+    json_object_set_new(edit, "because", text_or_null(finding->because));
+    return edit;
+}
+
+static json_t *edits_json(const struct findings *findings)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < findings->count; i++)
+        if (findings->list[i].settled && findings->list[i].was && findings->list[i].now)
+            json_array_append_new(list, edit_json(&findings->list[i]));
+    return list;
+}
+
 static json_t *entry_json(const char *job, const struct journal_entry *entry)
 {
     json_t *line = json_object(), *rules = json_array();
@@ -42,6 +68,8 @@ static json_t *entry_json(const char *job, const struct journal_entry *entry)
     json_object_set_new(line, "before", json_string(entry->before));
     json_object_set_new(line, "after", json_string(entry->after));
     json_object_set_new(line, "rules", rules);
+    if (entry->findings)
+        json_object_set_new(line, "edits", edits_json(entry->findings));
     json_object_set_new(line, "policy", text_or_null(entry->policy));
     json_object_set_new(line, "device", text_or_null(entry->device));
     json_object_set_new(line, "backup", text_or_null(entry->backup));

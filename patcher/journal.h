@@ -1,16 +1,19 @@
 /*
  * patcher/journal.h - what was changed when: NAME.run/changes.jsonl, one object a line: time,
- * action (patch, undo), before, after (SHA-256), rules, policy, device, backup.
+ * action (patch, undo), before, after (SHA-256), rules, policy, device, backup; of a patch also its
+ * edits, with the reason of each, as places of the text before it.
  */
 #ifndef PATCHER_JOURNAL_H
 #define PATCHER_JOURNAL_H
 
 #include "base/json.h"
+#include "patcher/finding.h"
 
 struct journal_entry {
     const char *action;
     const char *before, *after;
     const char *const *rules; /* NULL-ended */
+    const struct findings *findings; /* those settled by an edit are told with it; or NULL */
     const char *policy, *device;
     const char *backup; /* base name */
 };

@@ -34,6 +34,7 @@ libpatcher_a_SOURCES += %D%/import_source.c
 libpatcher_a_SOURCES += %D%/import_torchtune.c
 libpatcher_a_SOURCES += %D%/import_torchtune_data.c
 libpatcher_a_SOURCES += %D%/import_torchtune_training.c
+libpatcher_a_SOURCES += %D%/history.c %D%/history.h
 libpatcher_a_SOURCES += %D%/jobfile.c %D%/jobfile.h
 libpatcher_a_SOURCES += %D%/journal.c %D%/journal.h
 libpatcher_a_SOURCES += %D%/ledger.c %D%/ledger.h

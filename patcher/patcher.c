@@ -106,6 +106,7 @@ static bool write_journal(const struct patch *patch, const struct patch_options 
         .before = patch->before,
         .after = patch->after,
         .rules = made_rules(patch),
+        .findings = &patch->findings,
         .policy = policy_names[patch->plan.policy],
         .device = options->device ? options->device->name : NULL,
         .backup = path_base(patch->backup),

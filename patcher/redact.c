@@ -108,6 +108,14 @@ void redact_mask(const struct document *document, bool *hidden)
     hide_all(&mask, document->root, document->data);
 }
 
+/* A secret of several lines keeps their number. */
+static void add_hidden(const char *data, size_t len, struct text *out)
+{
+    text_adds(out, REDACT_SHOWN);
+    for (size_t i = 0; i < len; i++)
+        text_adds(out, data[i] == '\n' ? "\n" REDACT_SHOWN : "");
+}
+
 bool redact_text(const char *data, size_t len, struct text *out)
 {
     struct arena *arena = arena_new();
@@ -120,7 +128,7 @@ bool redact_text(const char *data, size_t len, struct text *out)
         for (next = at; next < len && hidden[next] == hidden[at];)
             next++;
         if (hidden[at])
-            text_adds(out, REDACT_SHOWN);
+            add_hidden(data + at, next - at, out);
         else
             text_add(out, data + at, next - at);
     }

@@ -71,9 +71,13 @@ static void test_diff_colours_like_git(void **state)
         "\33[32m+b\33[m\n");
 }
 
-static void note_lines(void *context, size_t first, size_t last, struct text *out)
+static void note_lines(void *context, const struct diff_hunk *hunk, struct text *out)
 {
-    text_addf(out, "%s %zu-%zu\n", (const char *)context, first, last);
+    text_addf(out, "%s %zu-%zu %zu-%zu -%zu +", (const char *)context, hunk->old_first,
+              hunk->old_last, hunk->new_first, hunk->new_last, hunk->removed);
+    for (size_t i = hunk->new_first; i <= hunk->new_last; i++)
+        text_addc(out, hunk->added[i - hunk->new_first] ? '1' : '0');
+    text_addc(out, '\n');
 }
 
 static void test_diff_asks_for_remarks_behind_each_hunk(void **state)
@@ -85,7 +89,27 @@ static void test_diff_asks_for_remarks_behind_each_hunk(void **state)
     (void)state;
     assert_diff(
         "1\n2\n3\n", "x\n2\ny\n", &options,
-        "--- a\n+++ b\n@@ -1 +1 @@\n-1\n+x\nlines 1-1\n@@ -3 +3 @@\n-3\n+y\nlines 3-3\n");
+        "--- a\n+++ b\n@@ -1 +1 @@\n-1\n+x\nlines 1-1 1-1 -1 +1\n"
+        "@@ -3 +3 @@\n-3\n+y\nlines 3-3 3-3 -1 +1\n");
+    options.context = 1;
+    assert_diff("1\n2\n3\n4\n", "1\n3\nx\n4\n", &options,
+                "--- a\n+++ b\n@@ -1,4 +1,4 @@\n 1\n-2\n 3\n+x\n 4\n"
+                "lines 1-4 1-4 -1 +0010\n");
+}
+
+static void test_diff_follows_lines(void **state)
+{
+    static const char was[] = "1\n2\n3\n4", now[] = "0\n1\n3\nx\n4";
+    static const size_t wanted[] = { 2, 0, 3, 5, 0 };
+    size_t *lines = diff_follow(was, strlen(was), now, strlen(now));
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(wanted); i++)
+        assert_int_equal(lines[i], wanted[i]);
+    free(lines);
+    lines = diff_follow("", 0, now, strlen(now));
+    assert_int_equal(lines[0], 0);
+    free(lines);
 }
 
 /* Apply a diff with all lines as context. */
@@ -179,6 +203,7 @@ int main(void)
         cmocka_unit_test(test_diff_shows_controls_on_a_terminal),
         cmocka_unit_test(test_diff_colours_like_git),
         cmocka_unit_test(test_diff_asks_for_remarks_behind_each_hunk),
+        cmocka_unit_test(test_diff_follows_lines),
         cmocka_unit_test(test_diff_leads_to_the_new_text),
         cmocka_unit_test(test_diff_of_very_different_texts_replaces_all),
     };

@@ -21,7 +21,7 @@ static void test_redact_hides_values_of_secret_keys(void **state)
     redacts("hf_hub_token: hf_abc # mine\nseed: 1\n", "hf_hub_token: ***\nseed: 1\n");
     redacts("hf_hub_tokn: hf_abc\n", "hf_hub_tokn: ***\n");
     redacts("swanlab_api_key: \"two\n  lines\"\nseed: 1\n",
-            "swanlab_api_key: ***\nseed: 1\n");
+            "swanlab_api_key: ***\n***\nseed: 1\n");
     redacts("seed: 1\r\nhf_hub_token: x\r\n", "seed: 1\r\nhf_hub_token: ***\r\n");
     redacts("hf_hub_token:\nmax_new_tokens: 3\n", "hf_hub_token:\nmax_new_tokens: 3\n");
 }
