@@ -69,22 +69,51 @@ static void not_trained_here(struct rule_context *context)
         node_find(node_value(block->value), "target"));
 }
 
+/* Texts of a job, as a person may see them. */
+static const char *visible(struct rule_context *context, const char *text)
+{
+    struct text out;
+    const char *copy;
+
+    text_init(&out, 0);
+    text_add_visible(&out, text, strlen(text));
+    copy = arena_copy(context->arena, out.data, out.len);
+    text_clear(&out);
+    return copy;
+}
+
+/* llama-3 is llama3, and chatmll chatml; llama4 is no llama3. */
+static bool is_like(const char *written, const char *name)
+{
+    const char *digits = "0123456789";
+    const char *a = written + strcspn(written, digits);
+    const char *b = name + strcspn(name, digits);
+
+    return nearest_folded(written, name) ||
+           (nearest_distance(written, name, 1) <= 1 && strcmp(a, b) == 0);
+}
+
 /* A name that training would not know either. */
 static void unknown_template(struct rule_context *context)
 {
-    const char *wanted = context->plan->template_name, *names = "", *name;
+    const char *wanted = context->plan->template_name, *names = "", *name, *near = NULL;
 
     if (!wanted || context->plan->external || template_find(wanted))
         return;
-    for (size_t i = 0; (name = template_name(i)); i++)
+    for (size_t i = 0; (name = template_name(i)); i++) {
         names = arena_printf(context->arena, "%s%s%s", names, i > 0 ? ", " : "", name);
+        if (!near && is_like(wanted, name))
+            near = name;
+    }
     rule_tell(
         context,
         &(struct finding) {
             .rule = "TS707",
             .severity = context->options->will_run ? SEVERITY_ERROR : SEVERITY_WARNING,
             .message =
-                arena_printf(context->arena, "there is no template %s here", wanted),
+                arena_printf(context->arena, "there is no template %s here%s%s%s",
+                             visible(context, wanted), near ? "; did you mean " : "",
+                             near ? near : "", near ? "?" : ""),
             .note = arena_printf(context->arena, "there are %s", names) },
         "template");
 }
@@ -280,19 +309,6 @@ static bool has_file(const char *dir, const char *name)
 
     free(path);
     return there;
-}
-
-/* Texts of a job, as a person may see them. */
-static const char *visible(struct rule_context *context, const char *text)
-{
-    struct text out;
-    const char *copy;
-
-    text_init(&out, 0);
-    text_add_visible(&out, text, strlen(text));
-    copy = arena_copy(context->arena, out.data, out.len);
-    text_clear(&out);
-    return copy;
 }
 
 /* "Qwen/Qwen3-0.6B": an owner and a name, as the hub has them. */

@@ -73,12 +73,28 @@ static void rename_to(const struct check *check, const struct entry *entry,
     }
 }
 
+/* warmup: keys that go on where it stops; up to `room`, of the `count` there are. */
+static size_t find_longer(const struct check *check, const char *name, const char **out,
+                          size_t room)
+{
+    const size_t len = strlen(name);
+    const struct key *key;
+    size_t count = 0;
+
+    for (size_t i = 0; len > 3 && (key = schema_at(check->of, i)); i++)
+        if (key->use == KEY_USED && strncmp(key->name, name, len) == 0 &&
+            key->name[len] == '_' && count++ < room)
+            out[count - 1] = key->name;
+    return count <= room ? count : 0;
+}
+
 void check_unknown(const struct check *check, const struct entry *entry)
 {
     const char *near[4];
     const char *name = entry->key->text;
     bool exact;
     size_t count = schema_nearest_in(check->of, name, near, 4, &exact);
+    size_t longer = count == 0 ? find_longer(check, name, near, 3) : 0;
     const char *where = check->of->of;
 
     if (strcmp(name, "<<") == 0 && !check->nested) {
@@ -89,11 +105,12 @@ void check_unknown(const struct check *check, const struct entry *entry)
         rename_to(check, entry, BLOCK_NAME, nearest_folded(name, BLOCK_NAME));
     } else if (count == 1) {
         rename_to(check, entry, near[0], exact);
-    } else if (count > 1) {
-        check_remark_name(check, "TS703", entry,
-                          arena_printf(check->arena, "%s is no key %s; did you mean %s?",
-                                       check_visible(check, name), where,
-                                       list_of(check, near, count < 3 ? count : 3)));
+    } else if (count > 1 || longer > 0) {
+        check_remark_name(
+            check, "TS703", entry,
+            arena_printf(check->arena, "%s is no key %s; did you mean %s?",
+                         check_visible(check, name), where,
+                         list_of(check, near, count + longer < 3 ? count + longer : 3)));
     } else if (check->external && !check->nested) {
         propose_key_remark(
             &check->to,
