@@ -180,6 +180,7 @@ fuzz_tests += %D%/fuzz/fuzz_model_config
 fuzz_tests += %D%/fuzz/fuzz_patcher
 fuzz_tests += %D%/fuzz/fuzz_probe
 fuzz_tests += %D%/fuzz/fuzz_progress
+fuzz_tests += %D%/fuzz/fuzz_report
 fuzz_tests += %D%/fuzz/fuzz_safetensors
 fuzz_tests += %D%/fuzz/fuzz_schema
 fuzz_tests += %D%/fuzz/fuzz_sources

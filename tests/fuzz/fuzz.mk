@@ -13,7 +13,7 @@ CLANG_FLAGS = -std=gnu11 -g -O1 -fno-omit-frame-pointer -fno-math-errno -DHAVE_C
 CHECKED = -fsanitize=address,undefined -fno-sanitize-recover=undefined
 
 # they read job files: lines of keys and values are put in and taken out
-JOB_TARGETS = document patcher schema undo
+JOB_TARGETS = document patcher report schema undo
 
 names = $(patsubst %.c,%,$(filter %.c,$(patsubst $(top_srcdir)/%,%,$(SOURCES))))
 objects = $(names:%=obj/%.o)

@@ -1,6 +1,6 @@
 /*
- * tests/fuzz/fuzz_words.c - what a person types in a line: a device, a size, a value.
- * Each line of an input goes through all of their readers.
+ * tests/fuzz/fuzz_words.c - what a person types in a line: a device, a size, a value, a
+ * version. Each line of an input goes through all of their readers.
  */
 #include "config.h"
 
@@ -15,9 +15,26 @@
 #include "patcher/nearest.h"
 #include "patcher/scalar.h"
 #include "patcher/schema.h"
+#include "patcher/versions.h"
 #include "precision/device.h"
 #include "precision/probe.h"
 #include "runner/drop.h"
+
+/* What is a version is equal to itself and covers itself, and has one order with another.
+ */
+static void read_version(const char *word, struct version *last)
+{
+    struct version version;
+
+    if (!version_read(word, &version))
+        return;
+    FUZZ_HOLDS(version_compare(&version, &version) == 0);
+    FUZZ_HOLDS(version_covers(&version, &version));
+    FUZZ_HOLDS(version_compare(&version, last) == 0 ||
+               (version_compare(&version, last) < 0) ==
+                   (version_compare(last, &version) > 0));
+    *last = version;
+}
 
 static void read_device(const char *word)
 {
@@ -61,12 +78,16 @@ static void read_scalar(const char *word)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     struct fuzz_part rest = { (const char *)data, len };
+    struct version last = { .count = 0 };
 
     while (rest.len > 0) {
         char *word = fuzz_word(fuzz_take(&rest, '\n'));
         uint64_t bytes;
 
         read_device(word);
+        read_version(word, &last);
+        package_find(word);
+        package_nearest(word);
         read_scalar(word);
         if (device_parse_bytes(word, &bytes))
             FUZZ_HOLDS(bytes < UINT64_C(1) << 63);
