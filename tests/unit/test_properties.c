@@ -341,9 +341,68 @@ static void test_properties_hold_of_every_patch(void **state)
     unit_dir_free(walk.dir);
 }
 
+/* ---- JSON is YAML ---- */
+
+/* All scalars as strings; of a key given twice the last counts for both. */
+static json_t *to_json(const struct node *node)
+{
+    json_t *json;
+
+    node = node_value(node);
+    if (node->kind == NODE_SCALAR)
+        return json_stringn(node->text, node->len);
+    json = node->kind == NODE_MAP ? json_object() : json_array();
+    for (size_t i = 0; i < node->count; i++)
+        if (node->kind == NODE_MAP)
+            json_object_set_new(json, node->entries[i].key->text,
+                                to_json(node->entries[i].value));
+        else
+            json_array_append_new(json, to_json(node->items[i]));
+    return json;
+}
+
+/* The data of a file, written as JSON, are the same for the reader of YAML and for that
+ * of JSON. */
+static void read_as_both(void *context, const char *path, const struct text *text)
+{
+    struct arena *arena = arena_new();
+    struct document yaml, flow;
+    json_t *from_yaml, *from_flow, *from_json;
+    size_t *count = context;
+    struct text written;
+
+    text_init(&written, 0);
+    document_read(text->data, text->len, arena, &yaml);
+    from_yaml = to_json(yaml.root);
+    assert_true(json_write(from_yaml, &written));
+    document_read(written.data, written.len, arena, &flow);
+    if (!flow.root)
+        fail_msg("%s as JSON: %s", path, flow.remarks[0].text);
+    from_flow = to_json(flow.root);
+    from_json = json_read_text(written.data, written.len, path, 1, NULL);
+    if (!json_equal(from_yaml, from_flow) || !json_equal(from_flow, from_json))
+        fail_msg("%s is other data as JSON: %s", path, written.data);
+    ++*count;
+    json_decref(from_yaml);
+    json_decref(from_flow);
+    json_decref(from_json);
+    text_clear(&written);
+    arena_free(arena);
+}
+
+static void test_properties_json_is_read_alike_by_both_readers(void **state)
+{
+    size_t count = 0;
+
+    (void)state;
+    corpus_walk(read_as_both, &count);
+    assert_true(count > 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_properties_json_is_read_alike_by_both_readers),
         cmocka_unit_test(test_properties_hold_of_every_patch),
     };
 
