@@ -337,13 +337,13 @@ static void test_hazards_of_many_keys_settle(void **state)
     struct text text;
 
     (void)state;
-    fill(&text, "", "key@: 1\n", 3000, "bf16: true\n");
+    fill(&text, "stage: sft\nx:\n", "  key@: 1\n", 3000, "bf16: true\ny:\n");
     for (size_t i = 0; i < 3000; i++)
-        text_addf(&text, "other%zu: 1 # c\n", i);
+        text_addf(&text, "  other%zu: 1 # c\n", i);
     check("6,001 keys", text.data, text.len, &patch);
     assert_true(patch.changed);
     assert_int_equal(patch.len, text.len + strlen(MADE) - strlen("bf16: true\n"));
-    assert_non_null(strstr(patch.text, "\nkey2999: 1\n" MADE "other0: 1 # c\n"));
+    assert_non_null(strstr(patch.text, "\n  key2999: 1\n" MADE "y:\n  other0: 1 # c\n"));
     check_way_back("6,001 keys", &patch);
     patch_clear(&patch);
     text_clear(&text);
@@ -356,9 +356,9 @@ static void test_hazards_alias_bomb_is_not_expanded(void **state)
     struct text text;
 
     (void)state;
-    fill(&text, "a0: &a0 [x]\n", "", 0, "");
+    fill(&text, "stage: sft\nx:\n  a0: &a0 [x]\n", "", 0, "");
     for (int i = 1; i <= 9; i++) {
-        text_addf(&text, "a%d: &a%d [", i, i);
+        text_addf(&text, "  a%d: &a%d [", i, i);
         for (int k = 0; k < 9; k++)
             text_addf(&text, "*a%d, ", i - 1);
         text_adds(&text, "]\n");
