@@ -427,7 +427,7 @@ static void take_edits(struct settle *settle)
     for (size_t i = 0; i < settle->merged.count; i++) {
         struct finding *finding = &settle->merged.list[i];
 
-        if (settle->fates[i] != FATE_TOLD) {
+        if (settle->fates[i] != FATE_TOLD || finding->settled) {
             finding->was = finding->now = NULL;
             finding->cut = 0;
         } else if (finding->settled) { /* by the edits of others, not by its own */
