@@ -1,4 +1,4 @@
-/* train/torch_memory.c - the fullest of three moments of a PyTorch run, added up. */
+/* train/torch_memory.c - the fullest of four moments of a PyTorch run, added up. */
 #include "config.h"
 
 #include "train/torch_memory.h"
@@ -54,7 +54,7 @@ static const struct row lora_rows[MODE_COUNT] = {
     [MODE_BF16_PURE] = { 18, 6, 4, 8, 6, 8, 2, 2 },
 };
 
-enum { LOGITS = 12, LOGITS_LOW = 10 }; /* bytes each */
+enum { LOGITS = 12, LOGITS_LOW = 10, LOGITS_KEPT = 4 }; /* bytes each */
 
 /* What comes and goes of the intermediate gradients of one layer, in numbers a row:
  * measured as 2 I + 4 C (docs/memory.md). */
@@ -275,6 +275,16 @@ static struct moments at_loss(const struct torch_run *run, double each, bool rep
     };
 }
 
+/* With checkpointing the last layer is computed again before the others' inputs go. */
+static struct moments at_last_layer(const struct torch_run *run, bool repeats)
+{
+    struct moments loss = at_loss(run, LOGITS_KEPT, repeats);
+
+    if (run->plan->gradient_checkpointing)
+        loss.activations += layer(run, repeats);
+    return loss;
+}
+
 /* Those of the first layer and of the embeddings are still to come, in the first pass. */
 static double gradients_of_others(const struct torch_run *run)
 {
@@ -308,8 +318,8 @@ static struct moments at_step(const struct torch_run *run, bool copy)
 
 static struct moments fullest(const struct torch_run *run, double each, bool high)
 {
-    const struct moments all[] = { at_loss(run, each, high), at_first_layer(run, high),
-                                   at_step(run, high) };
+    const struct moments all[] = { at_loss(run, each, high), at_last_layer(run, high),
+                                   at_first_layer(run, high), at_step(run, high) };
     struct moments most = all[0];
 
     for (size_t i = 1; i < TS_COUNT(all); i++)

@@ -1,9 +1,10 @@
 /*
  * train/torch_memory.h - the bytes that a run of transformers' Trainer (LLaMA-Factory,
  * a script) takes on one device: low, expected, high.  Of the fullest moment of a step,
- * which is one of three:
+ * which is one of four:
  *
  *     loss      all activations and the logits; gradients only with accumulation
+ *     again     at the last layer with checkpointing: its activations beside all inputs
  *     backward  at the first layer: all other gradients, one layer's activations
  *     step      all gradients, and what the optimizer needs for a moment
  *
