@@ -57,11 +57,14 @@ size_t capability_rows(const struct capability_row **rows);
 const struct capability_row *device_capability(const struct device *device);
 
 /*
- * A device by what --device may say: an entry of the table ("TITAN RTX", "v100 32gb": case and
- * blanks do not matter, the bare name means the smallest), "cpu", or a capability with memory
- * ("sm_75:24GiB", "sm_90").  ERROR_USAGE with the nearest names otherwise.
+ * A device by what --device may say: an entry of the table ("TITAN RTX", "v100 32gb", "3090",
+ * "NVIDIA A100-SXM4-80GB": case, blanks, maker and form do not matter, the bare name means the
+ * smallest), "cpu", or a capability with memory ("sm_75:24GiB", "sm_90").  ERROR_USAGE with the
+ * nearest names otherwise.
  */
 bool device_find(const char *text, struct device *out, struct error *err);
+/* Letters and digits alone, in lower case: "V100 32GB" and "v100-32gb" are one name. */
+void device_fold(const char *text, char *out, size_t room);
 /* Fill in no_tensor_cores from the name a driver reports ("NVIDIA GeForce GTX 1650"). */
 void device_recognise(struct device *device);
 

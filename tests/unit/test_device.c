@@ -36,6 +36,62 @@ static void test_device_by_the_name_its_driver_has_for_it(void **state)
     assert_string_equal(find("NVIDIA H100 80GB HBM3").name, "H100 80GB");
 }
 
+/* As people type them. */
+static void test_device_names_as_they_are_typed(void **state)
+{
+    static const char *const names[][2] = {
+        { "rtx 3090", "RTX 3090" },
+        { "RTX3090", "RTX 3090" },
+        { "3090", "RTX 3090" },
+        { "RTX 3090 24GB", "RTX 3090" },
+        { "t4-16g", "T4" },
+        { "a6000", "RTX A6000" },
+        { "1080 ti", "GTX 1080 Ti" },
+        { "rtx titan", "TITAN RTX" },
+        { "a100 80gb", "A100 80GB" },
+        { "A100-SXM4-80GB", "A100 80GB" },
+        { "h100 pcie", "H100 80GB" },
+        { "H100 SXM", "H100 80GB" },
+        { "H100 NVL", "H100 94GB" },
+        { "dgx spark", "GB10" },
+        { "NVIDIA GH200 480GB", "GH200 96GB" },
+        { "NVIDIA GeForce RTX 2080 Ti", "RTX 2080 Ti" },
+        { "NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada" },
+        { "NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTX PRO 6000" },
+        { "NVIDIA GeForce RTX 4090 Laptop GPU", "RTX 4090 Laptop" },
+        { "rtx 4090 mobile", "RTX 4090 Laptop" },
+        { "orin nano 8gb", "Jetson Orin Nano 8GB" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_string_equal(find(names[i][0]).name, names[i][1]);
+    assert_int_equal(find("RTX 4090 Laptop").memory >> 30, 16);
+    assert_int_equal(find("sm75").minor, 5);
+    assert_int_equal(find("SM_80:40GiB").memory >> 30, 40);
+}
+
+static void test_device_near_miss_is_told(void **state)
+{
+    static const char *const misses[][2] = {
+        { "rtx 309", "RTX 3090" },       { "rxt 3090", "RTX 3090" },
+        { "h1000", "H100 80GB" },        { "RTX 6000", "RTX 6000 Ada" },
+        { "RTX 6000", "Quadro RTX 6000" }, { "RTX 3090 32GB", "did you mean RTX 3090?" },
+        { "A100 64GB", "A100 40GB, A100 80GB" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof misses / sizeof *misses; i++) {
+        struct device device;
+        struct error err = { 0 };
+
+        assert_false(device_find(misses[i][0], &device, &err));
+        assert_int_equal(err.code, ERROR_USAGE);
+        if (!strstr(err.text, misses[i][1]))
+            fail_msg("%s: %s", misses[i][0], err.text);
+    }
+}
+
 static void test_device_by_capability(void **state)
 {
     struct device device = find("sm_75:24GiB");
@@ -59,7 +115,7 @@ static void test_device_unknown_names_the_nearest(void **state)
     struct error err = { 0 };
 
     (void)state;
-    assert_false(device_find("RTX 2080 Super", &device, &err));
+    assert_false(device_find("RTX 2090", &device, &err));
     assert_non_null(strstr(err.text, "RTX 2080"));
     error_clear(&err);
     assert_false(device_find("abacus", &device, &err));
@@ -122,6 +178,12 @@ static void test_device_recognises_gtx16(void **state)
     snprintf(device.name, sizeof device.name, "NVIDIA GeForce GTX 1660 Ti");
     device_recognise(&device);
     assert_true(device.no_tensor_cores);
+    snprintf(device.name, sizeof device.name, "Quadro T1000");
+    device_recognise(&device);
+    assert_true(device.no_tensor_cores);
+    snprintf(device.name, sizeof device.name, "Tesla T4");
+    device_recognise(&device);
+    assert_false(device.no_tensor_cores);
     snprintf(device.name, sizeof device.name, "NVIDIA GeForce RTX 2060");
     device_recognise(&device);
     assert_false(device.no_tensor_cores);
@@ -147,6 +209,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_device_bare_name_is_the_smallest),
         cmocka_unit_test(test_device_by_the_name_its_driver_has_for_it),
+        cmocka_unit_test(test_device_names_as_they_are_typed),
+        cmocka_unit_test(test_device_near_miss_is_told),
         cmocka_unit_test(test_device_by_capability),
         cmocka_unit_test(test_device_unknown_names_the_nearest),
         cmocka_unit_test(test_device_facts),
