@@ -347,7 +347,8 @@ static const char *member(struct importing *im, const struct node *map, size_t a
     if (!key || !value)
         return "";
     return arena_printf(im->arena, "%s%s: %s", at ? ", " : "",
-                        import_yaml(im->arena, key), import_yaml(im->arena, value));
+                        import_yaml_inside(im->arena, key),
+                        import_yaml_inside(im->arena, value));
 }
 
 static void import_schedule_kwargs(struct importing *im)

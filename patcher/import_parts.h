@@ -44,6 +44,8 @@ void import_remark(struct importing *im, const char *key, const char *fmt, ...)
 const char *import_said(const struct importing *im, const char *key);
 /* A scalar as YAML that reads back as the same text. */
 const char *import_yaml(struct arena *arena, const char *text);
+/* The same where it stands in braces or brackets. */
+const char *import_yaml_inside(struct arena *arena, const char *text);
 /* All lines, by section, then the account. */
 void import_write(const struct importing *im, struct text *out);
 

@@ -192,6 +192,14 @@ const char *import_yaml(struct arena *arena, const char *text)
     return reads_plain(arena, text) ? text : in_quotes(arena, text, '\'');
 }
 
+const char *import_yaml_inside(struct arena *arena, const char *text)
+{
+    const char *yaml = import_yaml(arena, text);
+
+    return yaml == text && strpbrk(text, "{}[],:\"'") ? in_quotes(arena, text, '\'')
+                                                      : yaml;
+}
+
 void import_set_yaml(struct importing *im, const char *key, const char *yaml,
                      const char *note)
 {

@@ -163,6 +163,8 @@ static void test_import_keeps_what_axolotl_means(void **state)
           "cosine_with_min_lr" },
         { AXOLOTL "cosine_min_lr_ratio: 0.1\n", "lr_scheduler_kwargs",
           "{min_lr_rate: 0.1}" },
+        { AXOLOTL "lr_scheduler_kwargs: {min_lr: 1e-6, 'a}': 'b, c: d'}\n",
+          "lr_scheduler_kwargs", "{min_lr: 1e-6, 'a}': 'b, c: d'}" },
         { AXOLOTL "optimizer: adamw_bnb_8bit\n", "optim", "adamw_bnb_8bit" },
         { AXOLOTL "optimizer: muon\n", "optim", "adamw_torch" },
         /* saving and evaluating */
