@@ -133,6 +133,7 @@ static json_t *page_object(const struct page *page)
     const struct patch *patch = &page->inspection->patch;
     json_t *object = json_object();
 
+    json_object_set_new(object, "schema", json_integer(1));
     json_object_set_new(object, "job", report_json_string(patch->job));
     json_object_set_new(object, "device", report_json_device(page->inspection->device));
     if (page->plan && page->plan->external)

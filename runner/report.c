@@ -301,11 +301,13 @@ static void add_first_line(const struct telling *how, const struct finding *find
 static void add_finding(const struct telling *how, size_t at, struct text *out)
 {
     const struct finding *finding = &how->findings->list[at];
-    bool open;
+    const bool open = how->excerpt && !finding->fixed;
 
+    if (open && out->len > 0 && !text_ends(out->data, "\n\n"))
+        text_addc(out, '\n'); /* behind what is mended, which stands close together */
     add_first_line(how, finding, out);
-    open = how->excerpt && !finding->fixed &&
-           excerpt_add(how->excerpt, how->findings, at, out);
+    if (open)
+        excerpt_add(how->excerpt, how->findings, at, out);
     add_advice(how, finding, out);
     if (open)
         add_group(how, finding, out);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "patcher/directive.h"
 #include "patcher/edits.h"
 #include "patcher/rewrite.h"
 
@@ -83,6 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     struct arena *arena = arena_new();
     struct document document;
+    struct directive *directives;
 
     document_read((const char *)data, len, arena, &document);
     if (!document.root && document.remark_count == 0)
@@ -92,6 +94,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
             abort();
     if (document.root)
         check_node(&document, document.root);
+    for (size_t i = 0, count = directives_read(&document, arena, &directives); i < count;
+         i++)
+        if (directives[i].at.byte + directives[i].bytes > document.len)
+            abort();
     for (size_t i = 0; document.root && i < document.root->count && i < 8; i++) {
         check_entry(&document, &document.root->entries[i], arena);
         document_line_keeps(&document, document.root->entries[i].value->at);
