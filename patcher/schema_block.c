@@ -14,7 +14,8 @@ static const struct key rows[] = {
     { TS_USED("policy", KEY_ENUM, "sound"), .values = policies, .into = TS_INTO(policy),
       .help = "which edits count as right: see POLICIES" },
     { TS_USED("device", KEY_TEXT, "auto"), .into = TS_INTO(device_wanted),
-      .help = "auto, cpu, cuda, cuda:N, or cuda:N,M for several" },
+      .help = "auto, cpu, cuda, cuda:N, or cuda:N,M for several; for target external "
+              "also the card it runs on, as T4" },
     { TS_USED("ranks", KEY_INT, "1"), .min = 1, .max = DEVICE_RANKS_MAX,
       .into = TS_INTO(ranks),
       .help =
