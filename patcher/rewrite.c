@@ -143,6 +143,18 @@ static bool tab_follows(const struct document *document, size_t byte)
     return false;
 }
 
+/* Has an empty value a colon to stand behind, that is not the end of a comment? */
+static bool is_behind_colon(const struct document *document, const struct entry *entry)
+{
+    size_t at = entry->value->at.byte, from = end_of(entry->key), hash;
+
+    if (at == 0 || document->data[at - 1] != ':')
+        return false;
+    if (from < document_line_start(document, at))
+        from = document_line_start(document, at);
+    return !document_comment(document, from, &hash) || hash >= at;
+}
+
 static bool is_plain(const char *value)
 {
     return *value && !strchr("{['\"|>", *value);
@@ -258,8 +270,8 @@ enum rewrite_fault rewrite_value(const struct rewrite *rewrite, const struct ent
     span.now = quote(rewrite->arena, entry->value, value);
     if (!is_plain(span.now) && tab_follows(rewrite->document, end_of(entry->value)))
         return REWRITE_SHAPE;
-    if (span.cut == 0 && (span.at == 0 || rewrite->document->data[span.at - 1] != ':'))
-        return REWRITE_SHAPE; /* `{key}`, `? key`: no colon to put it behind */
+    if (span.cut == 0 && !is_behind_colon(rewrite->document, entry))
+        return REWRITE_SHAPE; /* `{key}`, `? key` */
     if (span.cut == 0)
         span.now = arena_printf(rewrite->arena, " %s", value);
     /* other values than a list or a block must stand further in than their key */

@@ -114,6 +114,7 @@ static void test_rewrite_value_keeps_quotes_and_comments(void **state)
         { "? a\n: 1\n", "a", "x", "? a\n: x\n", 0 },
         { "a: 1\r\nz: 2\r\n", "a", "x", "a: x\r\nz: 2\r\n", 0 },
         { "? a\nz: 2\n", "a", "x", NULL, REWRITE_SHAPE },
+        { "z: 2\n? a #:\n", "a", "x", NULL, REWRITE_SHAPE },
         { "a: [1, # why\n  2]\n", "a", "x", NULL, REWRITE_SHAPE },
         { "a: | # why\n  t\n", "a", "x", NULL, REWRITE_SHAPE },
         { "a: &b 1\n", "a", "x", NULL, REWRITE_ANCHOR },
