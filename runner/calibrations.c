@@ -156,7 +156,8 @@ bool calibrations_find(const struct device *device, struct calibration *out,
 
     if (why.code)
         error_set(err, why.code,
-                  "%s cannot be read; trainspool devices --calibrate makes it anew", name);
+                  "%s cannot be read; trainspool devices --calibrate makes it anew",
+                  name);
 
     json_decref(root);
     free(name);

@@ -328,13 +328,15 @@ static void add_time(struct text *out, const struct forecast *forecast)
         text_addc(out, '\n');
         return;
     }
-    text_adds(out, "about ");
-    add_duration(out, forecast->time.expected);
-    text_adds(out, " (");
-    add_duration(out, forecast->time.low);
-    text_adds(out, " to ");
+    if (forecast->time.high >= 1) {
+        text_adds(out, "about ");
+        add_duration(out, forecast->time.expected);
+        text_adds(out, ", from ");
+        add_duration(out, forecast->time.low);
+        text_adds(out, " to ");
+    }
     add_duration(out, forecast->time.high);
-    text_adds(out, "), by ");
+    text_adds(out, ", by ");
     report_visible(out, forecast->pace.source);
     text_addc(out, '\n');
 }

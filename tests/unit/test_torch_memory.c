@@ -153,7 +153,7 @@ static void test_torch_memory_is_what_was_seen(void **state)
 }
 
 static const struct seen small = {
-    MODE_BF16_MIXED, false, false, 256, 704, 4, 4, 2, 1024, 2, 256, 0
+    MODE_BF16_MIXED, false, false, 256, 704, 4, 4, 2, 1024, 2, 256, 0, false
 };
 
 static void test_torch_memory_counts_an_optimizer(void **state)
