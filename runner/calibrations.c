@@ -12,7 +12,7 @@
 #include "base/spawn.h"
 #include "base/json.h"
 
-enum { FILE_MAX = 1 << 20, ANSWER_MAX = 1 << 16, PATIENCE_MS = 120000 };
+enum { FILE_MAX = 1 << 20, ANSWER_MAX = 1 << 16, PATIENCE_MS = 300000 };
 
 /* ---- Measuring ---- */
 
@@ -27,6 +27,9 @@ bool calibrations_measure(const char *device, struct calibration *out, struct er
     text_init(&said, ANSWER_MAX);
     text_init(&errors, ANSWER_MAX);
     ok = spawn_capture(argv, PATIENCE_MS, &said, &errors, &result, err);
+    if (ok && result.timed_out)
+        ok = error_set(err, ERROR_DEVICE, "measuring %s took too long; is it busy?",
+                       device);
     if (ok && result.status != 0)
         ok = error_set(err, ERROR_DEVICE, "%s cannot be measured: %.*s", device,
                        (int)strcspn(errors.data, "\n"), errors.data);
