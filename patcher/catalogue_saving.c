@@ -186,6 +186,7 @@ static const struct rule rows[] = {
     { .id = "TS513",
       .title = "resume_from_checkpoint names nothing to go on from",
       .severity = SEVERITY_WARNING,
+      .firm = true,
       .run = rule_resume_nothing,
       .explain =
           "A folder that is not there is a warning in `check`, since the job may be for "

@@ -136,29 +136,38 @@ static bool is_plain(const struct previous_state *state)
     return false;
 }
 
+/* What run, run --resume and retry do with it. */
+static const char *tell_ways(const struct rule_context *context,
+                             const struct previous_checkpoint *found)
+{
+    bool same_text = found->job && strcmp(found->job, digest_of(context)) == 0;
+
+    if (!same_text)
+        return arena_printf(context->arena,
+                            "%s is there, saved under another text: `run` and `retry` "
+                            "begin anew beside it, `run --resume` goes on from it",
+                            found->base);
+    return arena_printf(context->arena,
+                        "%s of the last run is there: `run` begins anew and keeps it as "
+                        "%s.old-1; `run --resume` %s",
+                        found->base, found->base,
+                        previous_state(context->previous)->resume
+                            ? "and `retry` go on from it"
+                            : "goes on from it");
+}
+
 static void tell_native(struct rule_context *context,
                         const struct previous_checkpoint *found)
 {
-    const struct previous_state *state = previous_state(context->previous);
-    bool same_text = found->job && strcmp(found->job, digest_of(context)) == 0;
-
-    rule_tell(
-        context,
-        &(struct finding) {
-            .rule = "TS502",
-            .severity = SEVERITY_WARNING,
-            .message = arena_printf(
-                context->arena,
-                same_text ? "%s of the last run is there: `run` begins anew and keeps it "
-                            "as %s.old-1%s"
-                          : "%s is there, saved under another text of the job: a run "
-                            "begins anew beside it",
-                found->base, found->base,
-                state->resume ? "; `run --resume` and `retry` go on from it"
-                              : "; `run --resume` goes on from it"),
-            .note = "resume_from_checkpoint: true goes on from it; "
-                    "overwrite_output_dir: true says that a new beginning is meant" },
-        names_output(context) ? "output_dir" : NULL);
+    rule_tell(context,
+              &(struct finding) {
+                  .rule = "TS502",
+                  .severity = SEVERITY_WARNING,
+                  .message = tell_ways(context, found),
+                  .note =
+                      "resume_from_checkpoint: true goes on from it; "
+                      "overwrite_output_dir: true says that a new beginning is meant" },
+              names_output(context) ? "output_dir" : NULL);
 }
 
 void rule_checkpoints_there(struct rule_context *context)
@@ -428,12 +437,32 @@ static void tell_nothing(struct rule_context *context, enum severity severity,
               "resume_from_checkpoint");
 }
 
+/* A folder that is there, and is no checkpoint for this run. */
+static void tell_unfit(struct rule_context *context,
+                       const struct previous_checkpoint *found)
+{
+    if (context->plan->external)
+        tell_nothing(context, SEVERITY_WARNING,
+                     "resume_from_checkpoint names a folder without trainer_state.json",
+                     NULL);
+    else
+        tell_nothing(context, SEVERITY_ERROR,
+                     found->foreign ? "resume_from_checkpoint names a checkpoint of "
+                                      "another program, whose optimizer is not read here"
+                                    : "resume_from_checkpoint names a folder that no run "
+                                      "can go on from: it has no optimizer, or is not "
+                                      "whole",
+                     "model_name_or_path can name it instead: its weights, a new "
+                     "optimizer");
+}
+
 void rule_resume_nothing(struct rule_context *context)
 {
     const struct resume resume = find_resume(context);
     bool external = context->plan->external;
 
-    if (!resume.asked || (resume.from && (resume.from->whole || resume.from->foreign)))
+    if (!resume.asked ||
+        (resume.from && (external ? resume.from->foreign : resume.from->whole)))
         return;
     if (!resume.named)
         tell_nothing(context, external ? SEVERITY_WARNING : SEVERITY_INFO,
@@ -447,13 +476,5 @@ void rule_resume_nothing(struct rule_context *context)
             context, context->options->will_run ? SEVERITY_ERROR : SEVERITY_WARNING,
             "the checkpoint that resume_from_checkpoint names is not there", NULL);
     else
-        tell_nothing(
-            context, external ? SEVERITY_WARNING : SEVERITY_ERROR,
-            external
-                ? "resume_from_checkpoint names a folder without trainer_state.json"
-                : "resume_from_checkpoint names a folder that no run can go on from: "
-                  "it has no optimizer, or is not whole",
-            external ? NULL
-                     : "model_name_or_path can name it instead: its weights, a new "
-                       "optimizer");
+        tell_unfit(context, resume.from);
 }
