@@ -70,6 +70,7 @@ static const struct own {
     int weight;
     enum dialect also; /* the one tool that has it too */
 } owns[] = {
+    { "trainspool", 5, DIALECT_NATIVE },
     { "model_name_or_path", 3, DIALECT_TRL },
     { "stage", 6, DIALECT_NATIVE },
     { "finetuning_type", 6, DIALECT_NATIVE },
@@ -191,15 +192,14 @@ enum dialect dialect_find(const struct document *document, const struct entry **
 {
     const struct entry *found = NULL, *own;
 
-    *marker = document_find(document, "trainspool");
-    if (*marker)
-        return DIALECT_NATIVE;
+    *marker = NULL;
     for (int dialect = DIALECT_NATIVE + 1; dialect < DIALECT_OTHER; dialect++) {
         int weight = dialect == DIALECT_TORCHTUNE
                          ? ((found = find_component(document->root)) ? 5 : 0)
                          : weigh(document, (enum dialect)dialect, &found);
 
-        if (weight > 2 && weight > weigh_own(document, (enum dialect)dialect, &own)) {
+        if (weight > 2 && weight > weigh_own(document, (enum dialect)dialect, &own) &&
+            !(dialect == DIALECT_TRL && document_find(document, "trainspool"))) {
             *marker = found;
             return (enum dialect)dialect;
         }
@@ -207,6 +207,17 @@ enum dialect dialect_find(const struct document *document, const struct entry **
     if (weigh_own(document, DIALECT_NATIVE, marker) > 2)
         return DIALECT_NATIVE;
     return by_most_keys(document->root, marker);
+}
+
+bool dialect_is_llama_factory(const struct document *document)
+{
+    static const char *const own[] = { "stage", "finetuning_type", "template",
+                                       "cutoff_len", "dataset_dir" };
+
+    for (size_t i = 0; i < TS_COUNT(own); i++)
+        if (document_find(document, own[i]))
+            return true;
+    return false;
 }
 
 static const char *const sentences[] = {

@@ -20,6 +20,9 @@ enum dialect {
 
 /* *marker: the key that tells, of a job too; or NULL.  The document has a root. */
 enum dialect dialect_find(const struct document *document, const struct entry **marker);
+/* Has it keys that of all external programs only LLaMA-Factory takes?  It stops at keys
+ * that it does not know; another script may have keys of its own. */
+bool dialect_is_llama_factory(const struct document *document);
 /* A sentence for a file that is no job, naming the key that told. */
 const char *dialect_sentence(enum dialect dialect, const struct entry *marker,
                              struct arena *arena);

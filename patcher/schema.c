@@ -42,6 +42,12 @@ static size_t limit_of(const char *name)
     return len < 3 ? 0 : len < 6 ? 1 : 2;
 }
 
+/* `mode`, `task`: near to anything, and it would change nothing. */
+static bool is_too_short(const struct key *key)
+{
+    return key->use == KEY_IGNORED && strlen(key->name) < 6;
+}
+
 static const char *find_folded(const struct vocabulary *of, const char *name)
 {
     const struct key *key;
@@ -68,7 +74,7 @@ size_t schema_nearest_in(const struct vocabulary *of, const char *name, const ch
     for (size_t i = 0; (key = schema_at(of, i)); i++) {
         size_t distance;
 
-        if (key->use == KEY_FOREIGN)
+        if (key->use == KEY_FOREIGN || is_too_short(key))
             continue;
         distance = nearest_distance(name, key->name, least);
         if (distance > least)

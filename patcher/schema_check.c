@@ -334,6 +334,7 @@ static void check_members(struct check *check, const struct key *key,
     inner.map = map;
     inner.of = key->members;
     inner.nested = true;
+    inner.lenient = false;
     inner.path = arena_printf(check->arena, "%s%s.", check->path, key->name);
     inner.unknown = 0;
     check_map(&inner);
@@ -358,6 +359,7 @@ static void check_block(struct check *check)
     check->of = &schema_block;
     check->path = "trainspool.";
     check->nested = true;
+    check->lenient = false;
     check_map(check);
 }
 
@@ -412,6 +414,7 @@ void schema_check(const struct document *document, struct findings *findings)
         check.doubled |= document->remarks[i].fault == DOCUMENT_DUPLICATE;
     check.directive_count = directives_read(document, check.arena, &check.directives);
     check.external = is_external(document);
+    check.lenient = check.external && !dialect_is_llama_factory(document);
     check_map(&check);
     check_block(&check);
     check_tell_idle(&check);

@@ -24,6 +24,7 @@ static const struct key rows[] = {
                "DeepSpeed means the total of a step by it; write "
                "per_device_train_batch_size and gradient_accumulation_steps"),
     TS_FOREIGN("base_model", "Axolotl", "model_name_or_path", NULL),
+    TS_FOREIGN("model", "ms-swift and LLaMA-Factory v1", "model_name_or_path", NULL),
     TS_FOREIGN("model_id", "Hugging Face examples", "model_name_or_path", NULL),
     TS_FOREIGN("model_path", "other tools", "model_name_or_path", NULL),
     TS_FOREIGN("model_name", "other tools", "model_name_or_path", NULL),

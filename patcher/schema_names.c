@@ -11,13 +11,17 @@
 
 #define BLOCK_NAME "trainspool"
 
+static enum severity name_severity(const struct check *check)
+{
+    return check->of->open || check->lenient ? SEVERITY_WARNING : SEVERITY_ERROR;
+}
+
 void check_remark_name(const struct check *check, const char *rule,
                        const struct entry *entry, const char *message)
 {
     propose_key_remark(&check->to,
                        &(struct finding) { .rule = rule,
-                                           .severity = check->of->open ? SEVERITY_WARNING
-                                                                       : SEVERITY_ERROR,
+                                           .severity = name_severity(check),
                                            .message = message },
                        entry);
 }
@@ -51,8 +55,7 @@ static void rename_to(const struct check *check, const struct entry *entry,
                       const char *name, bool exact)
 {
     struct finding finding = { .rule = exact ? "TS701" : "TS702",
-                               .severity =
-                                   check->of->open ? SEVERITY_WARNING : SEVERITY_ERROR,
+                               .severity = name_severity(check),
                                .apply = exact ? APPLY_SAFE : APPLY_UNSAFE,
                                .note = "the value stays" };
     const char *written = check_visible(check, entry->key->text);
@@ -111,7 +114,7 @@ void check_unknown(const struct check *check, const struct entry *entry)
             arena_printf(check->arena, "%s is no key %s; did you mean %s?",
                          check_visible(check, name), where,
                          list_of(check, near, count + longer < 3 ? count + longer : 3)));
-    } else if (check->external && !check->nested) {
+    } else if (check->lenient) {
         propose_key_remark(
             &check->to,
             &(struct finding) { .rule = "TS703",
@@ -133,15 +136,15 @@ static enum severity foreign_severity(const struct check *check, const struct ke
 {
     if (key->rule && strcmp(key->rule, "TS119") == 0)
         return SEVERITY_WARNING;
-    return check->external ? SEVERITY_WARNING : SEVERITY_ERROR;
+    return name_severity(check);
 }
 
-/* TS706, or the rule of the row.  What TRL's scripts take is right in an external job. */
+/* TS706, or the rule of the row.  What TRL's scripts take is right where they are run. */
 void check_foreign(struct check *check, const struct key *key, const struct entry *entry)
 {
     bool here = key->now && !key->instead;
 
-    if (check->external && strstr(key->tools, "TRL"))
+    if (check->lenient && strstr(key->tools, "TRL"))
         return;
     if (key->rule && value_is_off(key, entry->value, check->arena)) {
         check_note_idle(check, key, entry);

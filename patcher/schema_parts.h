@@ -15,6 +15,7 @@ struct check {
     const char *path;         /* of the map: "lr_scheduler_kwargs.", "" of the root */
     bool nested;              /* not of the root: cannot be edited */
     bool external;            /* another program's business what it does */
+    bool lenient;             /* that may have keys of its own */
     const char **targets;     /* of each row of map: the name it should have, or NULL */
     const struct entry *idle; /* the first key without effect */
     const char *idle_names;

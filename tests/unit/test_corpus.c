@@ -190,6 +190,47 @@ static void test_corpus_knows_other_tools(void **state)
     }
 }
 
+/* Names and values: TS701 to TS706. */
+static bool is_of_names(const struct finding *finding)
+{
+    return strncmp(finding->rule, "TS70", 4) == 0 && finding->rule[4] >= '1' &&
+           finding->rule[4] <= '6';
+}
+
+/* What is wrong with the names and values of a file that runs where it comes from. */
+static size_t check_names(const char *path, const struct text *text)
+{
+    struct patch patch;
+    size_t told = 0;
+
+    check(path, text, "sm_80", NULL, &patch);
+    for (size_t i = 0; i < patch.findings.count; i++)
+        told += is_of_names(&patch.findings.list[i]);
+    if (told > 1 || (told == 1 && strcmp(patch.findings.list[0].rule, "TS706") != 0))
+        fail_msg("%s: %zu findings of names", path, told);
+    patch_clear(&patch);
+    return told;
+}
+
+/* Trained here, and by a script; what is no job is told once. */
+static void test_corpus_knows_every_key(void **state)
+{
+    struct corpus *corpus = corpus_new("corpus/llamafactory");
+
+    (void)state;
+    for (size_t i = 0; i < corpus->count; i++) {
+        struct text text;
+
+        load(corpus->paths[i], &text);
+        if (check_names(corpus->paths[i], &text) == 0) {
+            text_adds(&text, "\ntrainspool:\n  target: external\n");
+            assert_int_equal(check_names(corpus->paths[i], &text), 0);
+        }
+        text_clear(&text);
+    }
+    corpus_free(corpus);
+}
+
 /* The line that is `key: true`, or NULL. */
 static const char *find_line(const struct text *text, const char *line)
 {
@@ -373,6 +414,7 @@ int main(void)
         cmocka_unit_test(test_corpus_settles_on_each_device),
         cmocka_unit_test(test_corpus_settles_under_each_policy),
         cmocka_unit_test(test_corpus_knows_other_tools),
+        cmocka_unit_test(test_corpus_knows_every_key),
         cmocka_unit_test(test_corpus_bf16_on_turing),
     };
 

@@ -84,6 +84,13 @@ static void test_dialect_leaves_a_job_a_job(void **state)
         { "model_name_or_path: m\ndataset_name: d\ntrainspool: {target: external}\n",
           DIALECT_NATIVE, NULL },
         { "model_name_or_path: m\nout_dir: o\n", DIALECT_NATIVE, NULL },
+        { "base_model: b\nlearning_rate: 1\ntrainspool: {priority: 1}\n", DIALECT_NATIVE,
+          NULL },
+        { "base_model: b\nsequence_len: 8\ntrainspool: {priority: 1}\n", DIALECT_AXOLOTL,
+          "base_model" },
+        { "model_name_or_path: m\ndataset_mixture: {}\nuse_peft: true\nlora_r: 8\n"
+          "dataset_name: d\ntrainspool: {target: external}\n",
+          DIALECT_NATIVE, NULL },
         { "Learning-Rate: 1\nhidden: 2\nwarp: 3\n", DIALECT_NATIVE, NULL },
         { "lerning_rate: 1\n", DIALECT_NATIVE, NULL },
     };

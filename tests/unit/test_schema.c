@@ -578,6 +578,37 @@ static void test_schema_words_mean_values(void **state)
         }
 }
 
+/* A script may have keys of its own; LLaMA-Factory stops at what it does not know. */
+static void test_schema_is_lenient_with_scripts(void **state)
+{
+    static const char target[] = "trainspool: {target: external}\n";
+    static const struct {
+        const char *text, *rule;
+        enum severity severity;
+    } cases[] = {
+        { "my_own: 1\n", "TS703", SEVERITY_WARNING },
+        { "learning_rat: 1\n", "TS702", SEVERITY_WARNING },
+        { "base_model: m\n", "TS706", SEVERITY_WARNING },
+        { "lora_r: 8\ndataset_name: d\nload_in_4bit: true\n", NULL, 0 },
+        { "stage: sft\nmy_own: 1\n", "TS703", SEVERITY_ERROR },
+        { "stage: sft\nlearning_rat: 1\n", "TS702", SEVERITY_ERROR },
+        { "stage: sft\nlora_r: 8\n", "TS706", SEVERITY_ERROR },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        char text[256];
+        struct job *job;
+
+        snprintf(text, sizeof(text), HEAD "%s%s", cases[i].text, target);
+        job = job_new(text);
+        assert_only(job, cases[i].rule);
+        if (cases[i].rule)
+            assert_int_equal(job->findings.list[0].severity, cases[i].severity);
+        job_free(job);
+    }
+}
+
 /* Names in a map are told with its name; they are not edited. */
 static void test_schema_looks_into_maps(void **state)
 {
@@ -725,6 +756,7 @@ int main(void)
         cmocka_unit_test(test_schema_gathers_keys_without_effect),
         cmocka_unit_test(test_schema_names_several_that_are_as_near),
         cmocka_unit_test(test_schema_words_mean_values),
+        cmocka_unit_test(test_schema_is_lenient_with_scripts),
         cmocka_unit_test(test_schema_looks_into_maps),
         cmocka_unit_test(test_schema_reads_maps_of_json),
         cmocka_unit_test(test_schema_tells_wrong_values_without_effect),
