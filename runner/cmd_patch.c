@@ -17,6 +17,25 @@ static void show_diff(struct report *report, const struct patch *patch, struct e
     report_diff(report, &was, &now, &how, err);
 }
 
+/* The diff shows edits alone; what else the exit status is about is said beside it, so that the
+ * diff can go into a file. */
+static void tell_left(const struct report *report, const struct options *options,
+                      const struct patch *patch)
+{
+    struct error left = { 0 };
+    size_t count = 0;
+
+    for (size_t i = 0; i < patch->findings.count; i++)
+        count += !patch->findings.list[i].settled &&
+                 (int)patch->findings.list[i].severity >= report->least;
+    if (count == 0)
+        return;
+    error_at(&left, ERROR_JOB, patch->job, (struct mark) { 0 },
+             "%zu finding%s left that no edit mends; trainspool check tells %s", count,
+             count == 1 ? " is" : "s are", count == 1 ? "it" : "them");
+    report_error(options->program, &left);
+}
+
 static void show(struct report *report, const struct options *options,
                  const struct inspection *inspection, struct error *err)
 {
@@ -27,8 +46,10 @@ static void show(struct report *report, const struct options *options,
     }
     if (options->diff && inspection->patch.changed)
         show_diff(report, &inspection->patch, err);
-    if (options->diff)
+    if (options->diff) {
+        tell_left(report, options, &inspection->patch);
         return;
+    }
     report_findings(report, &inspection->patch);
     report_summary(report, &inspection->patch);
 }

@@ -386,6 +386,7 @@ static void show_page(struct report *report, const struct page *page)
     }
     report_write(report, &out);
     text_clear(&out);
+    report->apart = !report->quiet;
     report_findings(report, &page->inspection->patch);
 }
 

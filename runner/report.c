@@ -341,7 +341,7 @@ void report_findings(struct report *report, const struct patch *patch)
         excerpt = excerpt_new(&patch->document, report->width, report->colour);
     how.excerpt = excerpt;
     if (report->apart && patch->findings.count > 0)
-        text_addc(&out, '\n');
+        fputc('\n', report->out);
     report->apart = excerpt && patch->findings.count > 0;
     for (size_t i = 0; i < patch->findings.count; i++) {
         if (!report->quiet)

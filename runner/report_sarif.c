@@ -4,7 +4,9 @@
 #include "runner/report_sarif.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "patcher/rules.h"
 #include "runner/report_json.h"
@@ -23,6 +25,18 @@ static json_t *text_object(const char *text)
     return object;
 }
 
+/* A path below the working directory as seen from there, where code hosts look for it. */
+static const char *relative(const char *path)
+{
+    char *here = *path == '/' ? getcwd(NULL, 0) : NULL;
+    size_t len = here ? strlen(here) : 0;
+
+    if (here && strncmp(path, here, len) == 0 && path[len] == '/' && path[len + 1] != '/')
+        path += len + 1;
+    free(here);
+    return path;
+}
+
 /*
  * A path as RFC 3986 has it: what it does not allow as %XX, byte by byte, so that a name
  * that is no UTF-8 can be told too; an absolute one with its scheme.
@@ -33,6 +47,7 @@ static json_t *uri_of(const char *path)
     json_t *value;
 
     text_init(&uri, 0);
+    path = relative(path);
     text_adds(&uri, *path == '/' ? "file://" : "");
     for (; *path; path++) {
         unsigned char byte = (unsigned char)*path;

@@ -60,6 +60,9 @@ holds "of all jobs" json -e '.runs[0].artifacts | length == 4' log
 holds "that tells what could not be read" json -e '.runs[0].invocations[0] |
     .executionSuccessful == false and (.toolExecutionNotifications | length == 1)' log
 holds "names are URIs" json -e 'any(.runs[0].artifacts[]; .location.uri == "bad%FF%20%C3%A9.yaml")' log
+try "$trainspool" check --sarif $rtx "$PWD/job.yaml" "$source/tests/patch/seed0/job.yaml"
+holds "a path below the folder is told from there, others in full" json -e \
+    '[.runs[0].artifacts[].location.uri[0:8]] == ["job.yaml", "file:///"]' out
 holds "each result has its rule" json -e '.runs[0] | .tool.driver.rules as $rules |
     all(.results[]; $rules[.ruleIndex].id == .ruleId)' log
 holds "each fix its bytes" json -e '[.runs[0].results[].fixes[]?.artifactChanges[].replacements[]] |

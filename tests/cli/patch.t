@@ -24,6 +24,11 @@ holds "changes nothing" cmp job.yaml first
 holds "and makes no folder" test ! -e job.run
 holds "the diff has no secret" sh -c "! grep -q hush '$T/out'"
 
+sed 's/2.0e-5/-1/' job.yaml >left.yaml
+ends "patch --diff of a job with an error that stays" 1 "$trainspool" patch --diff $rtx left.yaml
+says "shows the edits" '^+model_dtype: float32'
+complains "and tells what is left" 'left.yaml: 1 finding is left that no edit mends; trainspool check tells it'
+rm left.yaml
 ends "patch gives 0 when no error is left" 0 "$trainspool" patch $rtx job.yaml
 holds "only the value changed" cmp job.yaml wanted
 holds "one backup" sh -c 'cmp -s first job.run/backups/*.yaml'
