@@ -10,33 +10,50 @@ static const struct rule rows[] = {
       .title = "a known key in another spelling",
       .severity = SEVERITY_ERROR,
       .apply = APPLY_SAFE,
-      .explain = "Logging_steps, num train epochs, --learning-rate: equal to a key but "
-                 "for case, "
-                 "blanks, dashes. Names are exact; the key is renamed, the value stays.",
+      .explain = "Logging_steps, num train epochs, --learning-rate, learningRate: equal "
+                 "to a key but for case, blanks, dashes and underscores. Names are "
+                 "exact, so another tool stops at it or passes over it and trains with "
+                 "the preset.\n\n`patch` writes the key as it is spelt; value, comment "
+                 "and place stay. Where the right name is given as well nothing is "
+                 "edited: only you know which of the two counts. Members of trainspool: "
+                 "and of lr_scheduler_kwargs are told, and edited by hand.",
       .source = "LLaMA-Factory#3914" },
     { .id = "TS702",
       .title = "an unknown key, one letter or two from a known one",
       .severity = SEVERITY_ERROR,
       .apply = APPLY_UNSAFE,
       .explain =
-          "Many tools pass over what they do not know, and train with the preset instead "
-          "of your value. There is one key at distance 1 or 2; `--unsafe` takes it.",
-      .source = "MakazhanAlpamys/Soup#627; Damerau, 1964" },
+          "One key, and no other, is one or two letters away; two neighbours in the "
+          "wrong order count as one. LLaMA-Factory stops at such a key and names no "
+          "remedy; Axolotl and torchtune pass over it and train with the preset instead "
+          "of your value.\n\nThat it was meant is a guess, so the edit waits for "
+          "`--unsafe`; value, comment and place stay. In an external job it is a "
+          "warning, as the script may have a key of that name, unless keys like stage "
+          "and template say that the script is LLaMA-Factory's.",
+      .source =
+          "LLaMA-Factory parser.py, #3914; MakazhanAlpamys/Soup#627; Damerau, 1964" },
     { .id = "TS703",
       .title = "an unknown key",
       .severity = SEVERITY_ERROR,
-      .explain =
-          "It is in no table: not one of trainspool's, not of LLaMA-Factory's, not of "
-          "TrainingArguments. Where several keys are equally near they are named. "
-          "trainspool-job(5) lists all.",
+      .explain = "It is in no table: not one of trainspool's keys, of LLaMA-Factory's or "
+                 "of TrainingArguments, under no name they ever had there. Where several "
+                 "keys are equally near, or begin with what is written, up to three of "
+                 "them are named.\n\ntrainspool-job(5) lists all keys, and `trainspool "
+                 "schema` prints them for an editor, which then completes and checks "
+                 "them while you type. A note of your own belongs into a comment. In an "
+                 "external job this is a warning: the script may have keys of its own.",
       .source = "LLaMA-Factory#5633" },
     { .id = "TS704",
       .title = "a value of the wrong type",
       .severity = SEVERITY_ERROR,
       .firm = true,
-      .explain = "The key decides what its value must be; the message says which forms "
-                 "it takes. "
-                 "An empty value means `not given`.",
+      .explain =
+          "The key decides what its value must be, never a reader of YAML: `1e-4` is a "
+          "number where one is wanted and `dataset: no` stays a name. So what is told "
+          "here fits in no way, and the message says which forms are taken, and which "
+          "word was perhaps meant. An empty value means `not given`.\n\nNothing is "
+          "edited, as a wrong value says nothing of the right one. It is a warning where "
+          "the key has no effect here: the tool it came from would stop.",
       .source = "trainspool-job(5)" },
     { .id = "TS705",
       .title = "a value outside its range or list",
@@ -44,7 +61,12 @@ static const struct rule rows[] = {
       .firm = true,
       .run = rule_wanted_device,
       .explain =
-          "The message says what is allowed, and the nearest word where there is one.",
+          "The message says what is allowed, and the nearest word where there is one: "
+          "letters changed, case and separators, and words that other tools have for the "
+          "same (bf16 for bfloat16, qlora, flash_attention_2, gpu).\n\nBounds are those "
+          "of the thing itself: a batch below 1, a share above 1, a dropout of 1. The "
+          "learning rate and the betas have rules of their own (TS410). It is a warning "
+          "where the key has no effect here.",
       .source = "trainspool-job(5)" },
     { .id = "TS706",
       .title = "another tool's file, or another tool's word",
