@@ -70,15 +70,16 @@ ends "a job that never ran" 0 "$trainspool" plan new.yaml
 says "has no time" '^  time        not known: trainspool devices --calibrate measures$'
 ends "another's device" 0 "$trainspool" plan --device "TITAN RTX" new.yaml
 says "has none either" '^  time        not known: the device is not in this machine$'
+mkdir -p state/trainspool
+echo '{"calibrations":[{"device":' >state/trainspool/calibrations.json
+ends "a broken file of calibrations" 0 "$trainspool" plan new.yaml
+says "is told" '^  time        not known: .*calibrations.json'
 ends "a device is measured" 0 "$trainspool" devices --calibrate
 says "and told" 'TFLOPS'
-holds "and kept, for its owner" test "$(stat -c %a state/trainspool/calibrations.json)" = 600
+holds "and kept in its place, for its owner" \
+    test "$(stat -c %a state/trainspool/calibrations.json)" = 600
+holds "whole" is_json <state/trainspool/calibrations.json
 ends "then there is a time" 0 "$trainspool" plan --json new.yaml
 holds "as a range" sh -c "jq -e '.time | .low < .expected and .expected < .high and
     (.source | startswith(\"the calibration of 20\"))' out >null"
-echo '{"calibrations":[{"device":' >state/trainspool/calibrations.json
-ends "a broken file" 0 "$trainspool" plan new.yaml
-says "is told" '^  time        not known: .*calibrations.json'
-ends "and replaced" 0 "$trainspool" devices --calibrate --json
-holds "by a whole one" is_json <state/trainspool/calibrations.json
 plan
