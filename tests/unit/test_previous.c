@@ -184,6 +184,7 @@ static void test_previous_log_is_read_from_its_end(void **state)
 
 static void test_previous_follows_no_link(void **state)
 {
+    static const char elsewhere[] = "{\"state\":\"done\",\"loss\":0.0,\"step\":50}\n";
     struct place place;
     struct previous *previous;
     char *path, *outside;
@@ -191,8 +192,7 @@ static void test_previous_follows_no_link(void **state)
     (void)state;
     set_up(&place);
     outside = path_join(place.dir, "outside");
-    assert_true(file_replace(outside, "{\"state\":\"done\",\"loss\":0.0,\"step\":50}\n",
-                             41, 0600, NULL));
+    assert_true(file_replace(outside, elsewhere, strlen(elsewhere), 0600, NULL));
     path = path_join(place.run, "state.json");
     assert_int_equal(symlink(outside, path), 0);
     free(path);
