@@ -113,10 +113,14 @@ static const struct rule rows[] = {
       .title = "a secret in the file",
       .severity = SEVERITY_WARNING,
       .explain =
-          "Tokens and keys in a job end up in backups, copies and version control. "
-          "Nothing is downloaded or uploaded here, so none is needed. The value is never "
-          "printed or logged, and backups are readable by their owner only. Take it out, "
-          "and revoke it if the file was shared.",
+          "Tokens and keys in a job end up in backups, copies and version control: "
+          "hf_hub_token, swanlab_api_key, unknown keys of such names, and what "
+          "trainspool.env gives an external command. The value is never printed, logged "
+          "or put into a report, and backups are readable by their owner only.\n\nA job "
+          "that is trained here needs none, as nothing is downloaded or uploaded: take "
+          "it out. A script finds it in the environment trainspool is started in, or in "
+          "a login of its own (`hf auth login`, `wandb login`); `${HF_TOKEN}` in the "
+          "file says where it is and is no secret. Revoke it if the file was shared.",
       .source = "trainspool-job(5)" },
     { .id = "TS710",
       .title = "a path leads out of its folder",

@@ -176,17 +176,37 @@ static void check_value(struct check *check, const struct key *key,
         check_quoted(check, key, entry);
 }
 
-static void check_secret(const struct check *check, const struct key *key,
-                         const struct entry *entry)
+/* schema_is_secret hides too much rather than too little: bos_token and max_new_token
+ * look like secrets as well. */
+static bool is_surely_secret(const char *name)
 {
-    if (!node_is_null(entry->value))
-        check_remark(
-            check, "TS709", SEVERITY_WARNING, entry,
-            arena_printf(check->arena,
-                         "%s is a secret in a file that is copied, logged and backed up; "
-                         "nothing here needs it, so take it out",
-                         key->name),
-            NULL);
+    static const char *const owners[] = { "hf", "hub", "auth", "access", "api", "wandb" };
+    const char *near[4];
+    bool exact, owned = strcasestr(name, "token") == NULL;
+    size_t count = schema_nearest(name, near, TS_COUNT(near), &exact);
+
+    for (size_t i = 0; i < count; i++)
+        if (!schema_find(near[i])->secret)
+            return false;
+    for (size_t i = 0; i < TS_COUNT(owners); i++)
+        owned |= strcasestr(name, owners[i]) != NULL;
+    return owned && schema_is_secret(name);
+}
+
+/* `${HF_TOKEN}` and `$HF_TOKEN` say where the secret is and not what. */
+static void check_secret(const struct check *check, const struct entry *entry)
+{
+    if (node_is_null(entry->value) || strchr(node_value(entry->value)->text, '$'))
+        return;
+    check_remark(
+        check, "TS709", SEVERITY_WARNING, entry,
+        arena_printf(check->arena,
+                     "%s is a secret in a file that is copied, logged and backed up; %s",
+                     check_visible(check, entry->key->text),
+                     check->external ? "the environment trainspool is started in is a "
+                                       "better place"
+                                     : "nothing here needs it, so take it out"),
+        NULL);
 }
 
 static void check_rejected(struct check *check, const struct key *key,
@@ -239,7 +259,7 @@ static void check_known(struct check *check, const struct key *key,
                         const struct entry *entry)
 {
     if (key->secret && key->use != KEY_RENAMED) /* told under its new name */
-        check_secret(check, key, entry);
+        check_secret(check, entry);
     switch (key->use) {
     case KEY_USED:
         check_value(check, key, entry);
@@ -297,6 +317,8 @@ static void check_entry(struct check *check, const struct entry *entry)
         (!check->nested && strcmp(entry->key->text, "trainspool") == 0))
         return;
     key = schema_find_in(check->of, entry->key->text);
+    if (!key && is_surely_secret(entry->key->text))
+        check_secret(check, entry);
     if (key)
         check_known(check, key, entry);
     else if (check->unknown++ < UNKNOWN_MAX)
@@ -343,6 +365,18 @@ static void check_members(struct check *check, const struct key *key,
     check->idle_count = inner.idle_count;
 }
 
+/* Secrets in the environment of the command. */
+static void check_environment(const struct check *check)
+{
+    const struct entry *env = node_find(check->map, "env");
+    const struct node *map = env ? node_value(env->value) : NULL;
+
+    for (size_t i = 0; map && map->kind == NODE_MAP && i < map->count; i++)
+        if (map->entries[i].key->kind == NODE_SCALAR &&
+            is_surely_secret(map->entries[i].key->text))
+            check_secret(check, &map->entries[i]);
+}
+
 static void check_block(struct check *check)
 {
     const struct entry *block = document_find(check->to.document, "trainspool");
@@ -361,6 +395,7 @@ static void check_block(struct check *check)
     check->nested = true;
     check->lenient = false;
     check_map(check);
+    check_environment(check);
 }
 
 static bool is_external(const struct document *document)
