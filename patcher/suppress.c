@@ -79,17 +79,34 @@ static const struct node *block_list(const struct document *document, const char
     return entry ? node_value(entry->value) : NULL;
 }
 
+/* Where a word of a scalar stands; the whole scalar, where it is not written as it reads.
+ */
+static void find_word(const struct suppressing *all, const struct node *node, size_t from,
+                      size_t len, struct finding *out)
+{
+    size_t quote = node->style == STYLE_SINGLE || node->style == STYLE_DOUBLE;
+
+    out->at = node->at;
+    out->cut = node->bytes;
+    if (node->bytes != node->len + 2 * quote)
+        return;
+    out->at = document_mark(all->document, node->at.byte + quote + from);
+    out->cut = len;
+}
+
 /* "TS3, TS708" in one scalar. */
 static void read_scalar(struct suppressing *all, const struct node *node)
 {
     const char *at = node->text;
+    struct finding place;
 
     while (*(at += strspn(at, ", "))) {
         size_t len = strcspn(at, ", ");
 
+        find_word(all, node, (size_t)(at - node->text), len, &place);
         add_wish(all, &(struct wish) { .text = arena_copy(all->arena, at, len),
-                                       .at = node->at,
-                                       .bytes = node->bytes });
+                                       .at = place.at,
+                                       .bytes = place.cut });
         at += len;
     }
 }
@@ -369,29 +386,41 @@ static const char *fault(const struct suppressing *all, const struct directive *
     return NULL;
 }
 
-/* trainspool.keep names keys. */
+static void tell_kept(const struct suppressing *all, const struct node *node, size_t from,
+                      size_t len)
+{
+    const char *name = arena_copy(all->arena, node->text + from, len), *near[2];
+    struct finding finding = base_of(node->at, node->bytes);
+    bool exact;
+
+    if (schema_find(name) || document_find(all->document, name))
+        return;
+    find_word(all, node, from, len, &finding);
+    finding.message =
+        schema_nearest(name, near, 2, &exact) == 1
+            ? arena_printf(all->arena,
+                           "keep names %.60s, which is no key; did you mean %s?", name,
+                           near[0])
+            : arena_printf(all->arena, "keep names %.60s, which is no key", name);
+    findings_add(all->findings, &finding);
+}
+
+/* trainspool.keep names keys, in a list or in one text. */
 static void tell_keep(const struct suppressing *all)
 {
     const struct node *list = block_list(all->document, "keep");
+    const char *at = list && list->kind == NODE_SCALAR ? list->text : "";
 
-    for (size_t i = 0; list && list->kind == NODE_LIST && i < list->count; i++) {
-        const struct node *item = node_value(list->items[i]);
-        struct finding finding = base_of(list->items[i]->at, list->items[i]->bytes);
-        const char *near[2];
-        bool exact;
+    while (*(at += strspn(at, ", "))) {
+        size_t len = strcspn(at, ", ");
 
-        if (item->kind != NODE_SCALAR || schema_find(item->text) ||
-            document_find(all->document, item->text))
-            continue;
-        finding.message =
-            schema_nearest(item->text, near, 2, &exact) == 1
-                ? arena_printf(all->arena,
-                               "keep names %.60s, which is no key; did you mean %s?",
-                               item->text, near[0])
-                : arena_printf(all->arena, "keep names %.60s, which is no key",
-                               item->text);
-        findings_add(all->findings, &finding);
+        tell_kept(all, list, (size_t)(at - list->text), len);
+        at += len;
     }
+    for (size_t i = 0; list && list->kind == NODE_LIST && i < list->count; i++)
+        if (node_value(list->items[i])->kind == NODE_SCALAR)
+            tell_kept(all, node_value(list->items[i]), 0,
+                      node_value(list->items[i])->len);
 }
 
 static void tell_block(const struct suppressing *all)

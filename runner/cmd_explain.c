@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "patcher/rules.h"
+#include "patcher/suppress.h"
 #include "runner/report_json.h"
 
 enum { WIDTH = 80 };
@@ -92,8 +93,11 @@ int cmd_explain(const struct options *options)
         id[i] = (char)toupper((unsigned char)options->operands[0][i]);
     rule = rules_find(id);
     if (!rule) {
-        error_set(&err, ERROR_USAGE, "there is no rule %s; trainspool explain lists them",
-                  options->operands[0]);
+        const char *meant = suppress_meant(options->operands[0]);
+
+        error_set(&err, ERROR_USAGE, "there is no rule %s; %s%s%s", options->operands[0],
+                  meant ? "did you mean " : "trainspool explain lists them",
+                  meant ? meant : "", meant ? "?" : "");
         report_error(options->program, &err);
         return report_exit(err.code);
     }

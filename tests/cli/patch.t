@@ -85,6 +85,8 @@ says "knows the rule" '^TS105: '
 ends "explain --json" 0 "$trainspool" explain --json
 holds "is JSON, a line a rule" is_json <"$T/out"
 ends "explain of no rule" 2 "$trainspool" explain TS999
+ends "explain of one misspelt" 2 "$trainspool" explain ts-1O5
+complains "says which is meant" 'did you mean TS105?'
 ends "devices" 0 "$trainspool" devices
 says "has the CPU first" '^cpu '
 ends "devices --json" 0 "$trainspool" devices --json
