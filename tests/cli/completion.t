@@ -44,7 +44,7 @@ offers "commands" plan pl
 offers "commands after help" explain help exp
 offers "options" --device check --dev
 offers "no options of other commands" "" undo --dev
-offers "devices, quoted" 'TITAN\ RTX,TITAN\ V' check --device TIT
+offers "devices, quoted" 'TITAN\ RTX,TITAN\ V,TITAN\ Xp' check --device TIT
 offers "devices behind an equals sign" 'TITAN\ RTX' plan --device = 'TITAN\ R'
 offers "words of an option" error check --fail-on e
 offers "rules" TS101 explain TS101
