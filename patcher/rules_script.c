@@ -71,8 +71,19 @@ static bool gives_tokenizer(const char *at)
     return false;
 }
 
+/* Trainer and Seq2SeqTrainer; MyTrainer may take what it likes. */
+static bool is_of_transformers(const char *text, const char *at)
+{
+    static const char other[] = "Seq2Seq";
+    const size_t len = strlen(other);
+
+    if ((size_t)(at - text) >= len && strncmp(at - len, other, len) == 0)
+        at -= len;
+    return at == text || !is_name(at[-1]);
+}
+
 /* A call of Trainer or SFTTrainer with a tokenizer; its line, from 1, or 0. */
-static size_t find_call(const char *text)
+static size_t find_call(const char *text, bool *of_transformers)
 {
     static const char name[] = "Trainer";
     const char *at = text;
@@ -82,8 +93,10 @@ static size_t find_call(const char *text)
         const char *behind = skip_text(at);
 
         if (behind == at && strncmp(at, name, strlen(name)) == 0 &&
-            at[strlen(name)] == '(' && gives_tokenizer(at + strlen(name)))
+            at[strlen(name)] == '(' && gives_tokenizer(at + strlen(name))) {
+            *of_transformers = is_of_transformers(text, at);
             return line;
+        }
         if (behind == at)
             behind++;
         for (; at < behind; at++)
@@ -119,10 +132,11 @@ static const char *find_script(struct rule_context *context, const struct node *
 }
 
 static void tell(struct rule_context *context, const struct entry *entry,
-                 const char *script, size_t line)
+                 const char *script, size_t line, bool of_transformers)
 {
     const struct proposal to = rule_proposal(context);
-    bool stops = rule_version_from(context, PACKAGE_TRANSFORMERS, "5.0.0.dev0");
+    bool stops =
+        of_transformers && rule_version_from(context, PACKAGE_TRANSFORMERS, "5.0.0.dev0");
 
     propose_remark(
         &to,
@@ -148,6 +162,7 @@ void rule_script(struct rule_context *context)
     struct error ignored = { 0 };
     char *path;
     size_t line;
+    bool of_transformers;
 
     if (!context->plan->external || !entry ||
         rule_version_below(context, PACKAGE_TRANSFORMERS, "4.46.0.dev0"))
@@ -158,8 +173,8 @@ void rule_script(struct rule_context *context)
     path = path_join(context->plan->dir ? context->plan->dir : ".", script);
     text_init(&text, 0);
     if (file_read(path, SCRIPT_MAX, &text, NULL, &ignored) &&
-        (line = find_call(text.data)) > 0)
-        tell(context, entry, script, line);
+        (line = find_call(text.data, &of_transformers)) > 0)
+        tell(context, entry, script, line, of_transformers);
     error_clear(&ignored);
     text_clear(&text);
     free(path);
