@@ -87,16 +87,16 @@ static json_t *steps_object(const struct page *page)
 /* null where the model is not there to be counted. */
 static json_t *memory_object(const struct forecast *forecast)
 {
-    static const char *const names[] = { "weights",   "gradients", "optimizer",
+    static const char *const names[] = { "weights",     "gradients", "optimizer",
                                          "activations", "workspace", "total",
-                                         "low",       "high",      "limit" };
+                                         "low",         "high",      "limit" };
     static const char *const bounds[] = { "low", "expected", "high" };
     const struct memory_use *use = &forecast->memory;
     const struct memory_range *resident = &forecast->resident;
-    int64_t values[] = { (int64_t)use->weights,     (int64_t)use->gradients,
-                         (int64_t)use->optimizer,   (int64_t)use->activations,
-                         (int64_t)use->workspace,   (int64_t)use->total,
-                         (int64_t)use->low,         (int64_t)use->high,
+    int64_t values[] = { (int64_t)use->weights,   (int64_t)use->gradients,
+                         (int64_t)use->optimizer, (int64_t)use->activations,
+                         (int64_t)use->workspace, (int64_t)use->total,
+                         (int64_t)use->low,       (int64_t)use->high,
                          (int64_t)use->limit };
     int64_t process[] = { (int64_t)resident->low, (int64_t)resident->expected,
                           (int64_t)resident->high };

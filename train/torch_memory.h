@@ -59,7 +59,7 @@ struct torch_setup {
     bool deepspeed;
     bool offload_optimizer, offload_weights; /* to the host */
     bool evaluates;
-    const char *stage; /* "dpo": one that has other models or samples, not counted; NULL */
+    const char *stage; /* "dpo": with other models or samples, not counted; NULL */
 };
 
 /* Errors as shapes_make: what the method and the model do not go together in. */
@@ -76,7 +76,7 @@ bool torch_memory_eval(const struct plan *plan, const struct model_config *confi
  * format it is loaded in (precision.frozen). */
 uint64_t torch_memory_load(const struct plan *plan, const struct model_config *config);
 
-/* Linear layers' bytes by quantisation; a row of the table of optimizers. */
+/* What an optimizer keeps, a row by name; AdamW's where the name is not known. */
 struct torch_optimizer {
     const char *name; /* what `optim` begins with */
     double moments;   /* bytes a trained number, in float32 */
