@@ -430,8 +430,6 @@ static void take_edits(struct settle *settle)
         if (settle->fates[i] != FATE_TOLD || finding->settled) {
             finding->was = finding->now = NULL;
             finding->cut = 0;
-        } else if (finding->settled) { /* by the edits of others, not by its own */
-            finding->was = finding->now = NULL;
         }
     }
     for (size_t i = 0; i < count; i++) {
