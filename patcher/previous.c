@@ -364,6 +364,19 @@ const struct previous_checkpoint *previous_checkpoint(struct previous *previous,
     return found;
 }
 
+size_t previous_count(struct previous *previous, const char *digest)
+{
+    struct checkpoint_found *found = NULL;
+    size_t count = 0;
+
+    if (!previous->absent && !previous->now.external && previous->now.output_dir)
+        count = checkpoint_list(previous->now.output_dir, digest, &found);
+    for (size_t i = 0; i < count; i++)
+        free(found[i].name);
+    free(found);
+    return count;
+}
+
 const struct previous_checkpoint *previous_named(struct previous *previous,
                                                  const char *path)
 {

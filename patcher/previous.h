@@ -84,6 +84,8 @@ struct previous_checkpoint {
  * over those that cannot be gone on from.  NULL: none. */
 const struct previous_checkpoint *previous_checkpoint(struct previous *previous,
                                                       const char *digest, bool whole);
+/* How many there are in output_dir of the job with this digest; 0 for an external job. */
+size_t previous_count(struct previous *previous, const char *digest);
 /* The one in this folder; NULL: there is no such folder. */
 const struct previous_checkpoint *previous_named(struct previous *previous,
                                                  const char *path);

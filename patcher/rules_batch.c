@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
+#include "base/digest.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/size.h"
@@ -227,15 +228,28 @@ static bool find_room(const struct rule_context *context, const char *dir,
     return false;
 }
 
+/* Those of an interrupted run are there already, and go as new ones come. */
+static uint64_t count_there(const struct rule_context *context)
+{
+    char digest[DIGEST_TEXT];
+
+    if (!previous_state(context->previous)->resume)
+        return 0;
+    digest_bytes(context->document->data, context->document->len, digest);
+    return previous_count(context->previous, digest);
+}
+
 void rule_disk(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
-    uint64_t one, model, room, count = count_checkpoints(plan), need;
+    uint64_t one, model, room, count = count_checkpoints(plan), need, there;
     char texts[3][16];
 
-    if (plan->external || !measure(context, &one, &model) ||
-        !find_room(context, plan->output_dir, &room))
+    if ((plan->external && !rule_entry(context, "output_dir")) ||
+        !measure(context, &one, &model) || !find_room(context, plan->output_dir, &room))
         return;
+    there = count_there(context);
+    count = count > there ? count - there : 0;
     if (__builtin_mul_overflow(count, one, &need) ||
         __builtin_add_overflow(need, model, &need))
         need = UINT64_MAX;
