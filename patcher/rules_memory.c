@@ -301,6 +301,32 @@ void rule_find_batch(struct rule_context *context)
                                        .because = facts(context, &use, false) });
 }
 
+static bool is_whole(const struct findings *findings, int group)
+{
+    for (size_t i = 0; group && i < findings->count; i++)
+        if (findings->list[i].group == group && !findings->list[i].was)
+            return false;
+    return true;
+}
+
+/* --unsafe is about to make an edit of the formats (TS103, TS104, TS118): what the job
+ * takes then is for the look after it. */
+static bool formats_will_change(const struct rule_context *context)
+{
+    const struct findings *findings = context->findings;
+
+    if (!context->options->unsafe || rule_is_policy(context, POLICY_REPORT))
+        return false;
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct finding *finding = &findings->list[i];
+
+        if (finding->rule[2] == '1' && finding->apply == APPLY_UNSAFE && finding->now &&
+            is_whole(findings, finding->group))
+            return true;
+    }
+    return false;
+}
+
 void rule_memory(struct rule_context *context)
 {
     struct finding finding = { .rule = "TS301",
@@ -311,7 +337,7 @@ void rule_memory(struct rule_context *context)
     struct memory_use use;
     bool evaluation;
 
-    if (!read_case(context, &the) ||
+    if (formats_will_change(context) || !read_case(context, &the) ||
         !remedy_estimate(&the, &(struct remedy) { 0 }, &use, &evaluation))
         return;
     finding.because = facts(context, &use, evaluation);
