@@ -41,13 +41,21 @@ struct described {
     struct described *next;
 };
 
+/* A link may lead anywhere. */
+static bool is_own_dir(const char *name)
+{
+    struct stat st;
+
+    return lstat(name, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 struct previous *previous_new(const struct plan *plan, struct arena *arena)
 {
     struct previous *previous = arena_alloc(arena, sizeof(*previous));
 
     previous->arena = arena;
     previous->now = *plan;
-    previous->absent = !plan->run_dir || !file_is_dir(plan->run_dir);
+    previous->absent = !plan->run_dir || !is_own_dir(plan->run_dir);
     return previous;
 }
 

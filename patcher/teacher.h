@@ -1,6 +1,7 @@
 /*
- * patcher/teacher.h - what is known of a distillation's teacher and its student from their
- * folders: formats, bytes, vocabularies.  Nothing of it is trusted; every file has a limit.
+ * patcher/teacher.h - what is known of a distillation's teacher and its student from
+ * their folders: formats, bytes, vocabularies.  Nothing of it is trusted; every file has
+ * a limit.
  */
 #ifndef PATCHER_TEACHER_H
 #define PATCHER_TEACHER_H
@@ -17,7 +18,7 @@ enum vocabularies {
 };
 
 struct teacher {
-    const char *path;    /* its folder; NULL: none is named, or it is not on this machine */
+    const char *path; /* its folder; NULL: none is named, or it is not on this machine */
     enum format format;  /* of most of its bytes; FORMAT_COUNT: not known */
     uint64_t bytes;      /* of its tensors; 0: not known */
     const char *dropout; /* "attention_dropout 0.1", of its config.json; NULL: none */

@@ -210,6 +210,26 @@ static void test_previous_follows_no_link(void **state)
     tear_down(&place);
 }
 
+static void test_previous_folder_that_is_a_link_is_not_there(void **state)
+{
+    struct place place;
+    char *real;
+
+    (void)state;
+    set_up(&place);
+    puts_in(&place, "state.json", "{\"state\": \"done\"}");
+    puts_in(&place, "model.safetensors", "a model");
+    assert_string_equal(previous_state(previous_new(&place.plan, place.arena))->name,
+                        "done");
+    real = path_join(place.dir, "real");
+    assert_int_equal(rename(place.run, real), 0);
+    assert_int_equal(symlink("real", place.run), 0);
+    assert_null(previous_state(previous_new(&place.plan, place.arena))->name);
+    assert_null(previous_checkpoint(previous_new(&place.plan, place.arena), NULL, false));
+    free(real);
+    tear_down(&place);
+}
+
 static void test_previous_broken_files_are_not_there(void **state)
 {
     static const char *const states[] = {
@@ -279,6 +299,7 @@ int main(void)
         cmocka_unit_test(test_previous_norms_need_enough_steps),
         cmocka_unit_test(test_previous_log_is_read_from_its_end),
         cmocka_unit_test(test_previous_follows_no_link),
+        cmocka_unit_test(test_previous_folder_that_is_a_link_is_not_there),
         cmocka_unit_test(test_previous_broken_files_are_not_there),
         cmocka_unit_test(test_previous_external_log_is_python),
         cmocka_unit_test(test_previous_without_a_run_is_empty),
