@@ -210,15 +210,19 @@ static double moments(const struct torch_run *run)
 }
 
 /* Linear layers stored in 32 bits have a 16-bit copy under autocast. */
-static double copies(const struct torch_run *run)
+static double copies_of(const struct torch_run *run, double layers)
 {
     const struct counts *n = &run->n;
     bool all = !run->lora || run->frozen > 2;
-    double kept = run->plan->gradient_checkpointing ? n->linear / n->layers : n->linear;
 
     if (!run->mixed || has_masters(run) || !all || run->setup->quantization_bit)
         return 0;
-    return 2 * (kept + n->head);
+    return 2 * (layers * n->linear / n->layers + n->head);
+}
+
+static double copies(const struct torch_run *run)
+{
+    return copies_of(run, run->plan->gradient_checkpointing ? 1 : run->n.layers);
 }
 
 /* A quantised matrix is made whole for its product; a sharded layer is gathered. */
@@ -392,10 +396,13 @@ bool torch_memory_eval(const struct plan *plan, const struct model_config *confi
     if (!run.setup->evaluates)
         return true;
     run.rows = (double)plan->per_device_eval_batch_size * run.tokens;
-    /* the logits and their float32, for the loss; nothing is kept of the layers before */
-    pass = (struct moments) { .logits = LOGITS_LOW * run.rows * run.n.vocabulary,
-                              .activations = layer(&run, false) };
-    fill(&run, &pass, total(&pass) * 0.6, total(&pass), out);
+    /* of a layer a quarter is there at once, as seen (docs/memory.md) */
+    pass = (struct moments) {
+        .logits =
+            (run.mixed ? LOGITS_LOW : 2 * LOGITS_KEPT) * run.rows * run.n.vocabulary,
+        .activations = layer(&run, false) / 4 + copies_of(&run, run.n.layers),
+    };
+    fill(&run, &pass, total(&pass), total(&pass), out);
     return true;
 }
 

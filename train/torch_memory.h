@@ -66,9 +66,9 @@ struct torch_setup {
 bool torch_memory(const struct plan *plan, const struct model_config *config,
                   struct memory_use *out, struct error *err);
 
-/* The most an evaluation takes: weights, optimizer and what of gradients stays, one layer
- * and the logits of per_device_eval_batch_size samples.  0 where the job evaluates
- * nothing. */
+/* The most an evaluation takes: weights, optimizer, and of its batch the logits in float32
+ * and their softmax (in 16 bits too under autocast), and of one layer a quarter.  0 where
+ * the job evaluates nothing. */
 bool torch_memory_eval(const struct plan *plan, const struct model_config *config,
                        struct memory_use *out, struct error *err);
 

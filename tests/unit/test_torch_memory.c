@@ -234,6 +234,36 @@ static void test_torch_memory_quantises_linear_layers(void **state)
     assert_true(use_of(&plan, &config).weights > 19 * half / 10);
 }
 
+/* The same tracker over an evaluation of 8 samples after a step, without gradients. */
+static const struct seen seen_evaluating[] = {
+    { MODE_FP32, false, false, 256, 704, 3, 4, 2, 1024, 8, 256, 58678648, false },
+    { MODE_FP32, false, false, 256, 704, 3, 4, 2, 8192, 8, 256, 213243328, false },
+    { MODE_BF16_MIXED, false, false, 256, 704, 3, 4, 2, 1024, 8, 256, 60904896, false },
+    { MODE_BF16_MIXED, false, false, 256, 704, 3, 4, 2, 8192, 8, 256, 255415744, false },
+    { MODE_BF16_MIXED, false, false, 512, 1408, 3, 8, 4, 1024, 8, 256, 169259384, false },
+};
+
+static void test_torch_memory_of_an_evaluation_is_what_was_seen(void **state)
+{
+    struct torch_setup setup = { .evaluates = true };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(seen_evaluating); i++) {
+        struct plan plan = plan_of(&seen_evaluating[i]);
+        double bytes = (double)seen_evaluating[i].bytes;
+        struct model_config config;
+        struct memory_use use;
+        struct error err = { 0 };
+
+        read_config(&seen_evaluating[i], &config);
+        plan.torch = &setup;
+        assert_true(torch_memory_eval(&plan, &config, &use, &err));
+        if (!((double)use.total > 0.92 * bytes && (double)use.total < 1.1 * bytes))
+            fail_msg("row %zu: %.0f of what was seen", i,
+                     (double)use.total / bytes * 100);
+    }
+}
+
 static void test_torch_memory_of_an_evaluation(void **state)
 {
     struct torch_setup setup = { 0 };
@@ -276,6 +306,7 @@ int main(void)
         cmocka_unit_test(test_torch_memory_divides_by_zero_stages),
         cmocka_unit_test(test_torch_memory_quantises_linear_layers),
         cmocka_unit_test(test_torch_memory_of_an_evaluation),
+        cmocka_unit_test(test_torch_memory_of_an_evaluation_is_what_was_seen),
         cmocka_unit_test(test_torch_memory_of_loading),
     };
 
