@@ -344,6 +344,33 @@ static void check_map(struct check *check)
     check->unknown = 0;
 }
 
+/* The same in a text of JSON, which has no places of its own. */
+static void check_json(const struct check *check, const struct key *key,
+                       const struct entry *entry)
+{
+    const struct node *map = value_map(entry->value, check->arena);
+
+    for (size_t i = 0; map && i < map->count; i++) {
+        const char *name = map->entries[i].key->text;
+        const struct key *member = schema_find_in(key->members, name);
+        struct value value = { .state = VALUE_GOOD };
+
+        if (member)
+            value = value_read(member, map->entries[i].value, check->arena);
+        else
+            check_remark(check, "TS703", SEVERITY_ERROR, entry,
+                         arena_printf(check->arena, "%s is no key %s",
+                                      check_visible(check, name), key->members->of),
+                         NULL);
+        if (value.state == VALUE_WRONG || value.state == VALUE_OUTSIDE)
+            check_remark(check, value.state == VALUE_WRONG ? "TS704" : "TS705",
+                         SEVERITY_ERROR, entry,
+                         arena_printf(check->arena, "%s.%s must be %s", key->name, name,
+                                      value_wanted(member, check->arena)),
+                         NULL);
+    }
+}
+
 /* Names and values in a map whose keys are known, as lr_scheduler_kwargs. */
 static void check_members(struct check *check, const struct key *key,
                           const struct entry *entry)
@@ -351,6 +378,8 @@ static void check_members(struct check *check, const struct key *key,
     const struct node *map = node_value(entry->value);
     struct check inner = *check;
 
+    if (key->members && key->use == KEY_USED && map->kind == NODE_SCALAR)
+        check_json(check, key, entry);
     if (!key->members || map->kind != NODE_MAP)
         return;
     inner.map = map;

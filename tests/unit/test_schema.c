@@ -667,6 +667,12 @@ static void test_schema_reads_maps_of_json(void **state)
     assert_true(job->plan.schedule_min_lr == 1e-6);
     assert_true(job->plan.schedule_num_cycles == 2);
     job_free(job);
+    job = job_new(HEAD "lr_scheduler_kwargs: '{\"min_lrr\": 1e-6}'\n");
+    assert_only(job, "TS703");
+    job_free(job);
+    job = job_new(HEAD "lr_scheduler_kwargs: '{\"min_lr\": {}}'\n");
+    assert_only(job, "TS704");
+    job_free(job);
     job = job_new(HEAD "lr_scheduler_kwargs: '{\"min_lr\": '\n");
     assert_only(job, "TS704");
     job_free(job);
