@@ -237,7 +237,7 @@ static void add_properties(json_t *properties, const struct keys *section, bool 
         const struct key *key = &section->list[i];
         json_t *schema;
 
-        if (key->use == KEY_FOREIGN)
+        if (key->use == KEY_FOREIGN && !key->rule)
             continue;
         schema = key->use == KEY_RENAMED ? alias_schema(key) : key_schema(key, refused);
         set_help(schema, section, key);
@@ -279,7 +279,7 @@ static json_t *native_values(const struct key *key)
 {
     if (key->use == KEY_RENAMED)
         key = schema_find(key->now);
-    if (key->use == KEY_REJECTED)
+    if (key->use == KEY_REJECTED || (key->rule && strcmp(key->rule, "TS611") == 0))
         return off_values(key);
     return key->type == KEY_ENUM && key->rejects ? enum_of(key, false) : NULL;
 }
@@ -310,6 +310,36 @@ static json_t *is_external(void)
     return schema;
 }
 
+/* A script may have keys of its own, LLaMA-Factory has none: dialect.h. */
+static json_t *is_lenient(void)
+{
+    static const char *const own[] = { "stage", "finetuning_type", "template",
+                                       "cutoff_len", "dataset_dir" };
+    json_t *any = json_array();
+
+    for (size_t i = 0; i < TS_COUNT(own); i++)
+        json_array_append_new(any, with("required", json_pack("[s]", own[i])));
+    return json_pack("{s:[o,o]}", "allOf", is_external(),
+                     with("not", with("anyOf", any)));
+}
+
+/* All names that are told no error of. */
+static json_t *names_of(const json_t *properties)
+{
+    json_t *names = json_array();
+    const char *name;
+    json_t *value;
+
+    json_object_foreach((json_t *)properties, name, value)
+        json_array_append_new(names, json_string(name));
+    return with("propertyNames", with("enum", names));
+}
+
+static json_t *unless(json_t *condition, json_t *then)
+{
+    return json_pack("{s:o,s:o}", "if", condition, "else", then);
+}
+
 static json_t *block_schema(void)
 {
     json_t *schema = json_object();
@@ -333,9 +363,9 @@ json_t *schema_json_new(void)
         json_string("A fine-tuning job with the keys of LLaMA-Factory and Hugging Face "
                     "TrainingArguments; made by trainspool " PACKAGE_VERSION));
     set(schema, "type", json_string("object"));
+    set(schema, "allOf",
+        json_pack("[o,o]", unless(is_external(), with("properties", native_properties())),
+                  unless(is_lenient(), names_of(properties))));
     set(schema, "properties", properties);
-    set(schema, "additionalProperties", json_false());
-    set(schema, "if", is_external());
-    set(schema, "else", with("properties", native_properties()));
     return schema;
 }
