@@ -402,7 +402,7 @@ bool torch_memory_eval(const struct plan *plan, const struct model_config *confi
             (run.mixed ? LOGITS_LOW : 2 * LOGITS_KEPT) * run.rows * run.n.vocabulary,
         .activations = layer(&run, false) / 4 + copies_of(&run, run.n.layers),
     };
-    fill(&run, &pass, total(&pass), total(&pass), out);
+    fill(&run, &pass, total(&pass) * 0.8, total(&pass), out);
     return true;
 }
 

@@ -261,6 +261,8 @@ static void test_torch_memory_of_an_evaluation_is_what_was_seen(void **state)
         if (!((double)use.total > 0.92 * bytes && (double)use.total < 1.1 * bytes))
             fail_msg("row %zu: %.0f of what was seen", i,
                      (double)use.total / bytes * 100);
+        assert_true(use.low <= seen_evaluating[i].bytes &&
+                    seen_evaluating[i].bytes <= use.high);
     }
 }
 
