@@ -398,6 +398,33 @@ static void test_file_names(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
+/* The end of a long file begins with a whole line, and a link is not followed. */
+static void test_file_end_begins_with_a_line(void **state)
+{
+    char *dir = unit_dir_new(), *name = path_join(dir, "log"), *link = path_join(dir, "l");
+    static const char lines[] = "first\nsecond\nthird\nhal";
+    struct text text;
+
+    (void)state;
+    text_init(&text, 0);
+    assert_true(file_create(name, lines, strlen(lines), 0600, NULL));
+    assert_true(file_read_end_at(AT_FDCWD, name, 100, &text, NULL));
+    assert_string_equal(text.data, lines);
+    assert_true(file_read_end_at(AT_FDCWD, name, strlen(lines), &text, NULL));
+    assert_string_equal(text.data, lines);
+    assert_true(file_read_end_at(AT_FDCWD, name, 12, &text, NULL));
+    assert_string_equal(text.data, "third\nhal");
+    assert_true(file_read_end_at(AT_FDCWD, name, 2, &text, NULL));
+    assert_string_equal(text.data, "");
+    assert_int_equal(symlink("log", link), 0);
+    assert_false(file_read_end_at(AT_FDCWD, link, 100, &text, NULL));
+    assert_false(file_read_end_at(AT_FDCWD, dir, 100, &text, NULL));
+    text_clear(&text);
+    free(name);
+    free(link);
+    unit_dir_free(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -418,6 +445,7 @@ int main(void)
         TEST(test_file_lock_that_cannot_be_is_an_error),
         TEST(test_file_lock_is_inherited),
         cmocka_unit_test(test_file_names),
+        cmocka_unit_test(test_file_end_begins_with_a_line),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
