@@ -401,7 +401,8 @@ static void test_file_names(void **state)
 /* The end of a long file begins with a whole line, and a link is not followed. */
 static void test_file_end_begins_with_a_line(void **state)
 {
-    char *dir = unit_dir_new(), *name = path_join(dir, "log"), *link = path_join(dir, "l");
+    char *top = unit_dir_new(), *name = path_join(top, "log"),
+         *link = path_join(top, "l");
     static const char lines[] = "first\nsecond\nthird\nhal";
     struct text text;
 
@@ -418,11 +419,11 @@ static void test_file_end_begins_with_a_line(void **state)
     assert_string_equal(text.data, "");
     assert_int_equal(symlink("log", link), 0);
     assert_false(file_read_end_at(AT_FDCWD, link, 100, &text, NULL));
-    assert_false(file_read_end_at(AT_FDCWD, dir, 100, &text, NULL));
+    assert_false(file_read_end_at(AT_FDCWD, top, 100, &text, NULL));
     text_clear(&text);
     free(name);
     free(link);
-    unit_dir_free(dir);
+    unit_dir_free(top);
 }
 
 int main(void)
