@@ -253,20 +253,22 @@ static void add_colour(const struct excerpt *excerpt, const char *colour,
     text_adds(out, excerpt->colour ? colour : "");
 }
 
-static void add_gutter(const struct excerpt *excerpt, uint32_t number, struct text *out)
+/* The number of the line, or room for it. */
+static void add_gutter(const struct excerpt *excerpt, uint32_t number, bool shown,
+                       struct text *out)
 {
+    char digits[16];
+    int len = snprintf(digits, sizeof(digits), "%3u", number);
+
     add_colour(excerpt, blue, out);
-    if (number > 0)
-        text_addf(out, "%3u |", number);
-    else
-        text_adds(out, "    |");
+    text_addf(out, "%*s |", len, shown ? digits : "");
     add_colour(excerpt, plain, out);
 }
 
 static void add_source(const struct excerpt *excerpt, const struct line *line,
                        struct span window, uint32_t number, struct text *out)
 {
-    add_gutter(excerpt, number, out);
+    add_gutter(excerpt, number, true, out);
     text_addc(out, ' ');
     if (window.from > 0 || line->cut_before)
         text_adds(out, dots);
@@ -278,12 +280,12 @@ static void add_source(const struct excerpt *excerpt, const struct line *line,
 }
 
 static void add_under(const struct excerpt *excerpt, const struct line *line,
-                      struct span window, const char *colour, struct text *out)
+                      struct span window, const struct finding *finding, struct text *out)
 {
     size_t blanks = 1 + (window.from > 0 || line->cut_before ? sizeof(dots) - 1 : 0);
     bool any = false;
 
-    add_gutter(excerpt, 0, out);
+    add_gutter(excerpt, finding->at.line, false, out);
     for (size_t i = window.from; i < window.to; i++) {
         const struct cell *cell = &line->cells[i];
         size_t count = cell->columns ? cell->columns : i + 1 == line->count;
@@ -294,7 +296,7 @@ static void add_under(const struct excerpt *excerpt, const struct line *line,
         }
         text_addf(out, "%*s", (int)blanks, "");
         blanks = 0;
-        add_colour(excerpt, any ? "" : colour, out);
+        add_colour(excerpt, any ? "" : caret_colours[finding->severity], out);
         any = true;
         while (count-- > 0)
             text_addc(out, cell->under);
@@ -359,7 +361,7 @@ bool excerpt_add(const struct excerpt *excerpt, const struct findings *findings,
     window = choose_window(&line, excerpt->width);
     add_source(excerpt, &line, window, number, out);
     if (!inserts)
-        add_under(excerpt, &line, window, caret_colours[finding->severity], out);
+        add_under(excerpt, &line, window, finding, out);
     free(line.cells);
     return true;
 }

@@ -57,6 +57,18 @@ static void test_excerpt_has_carets_under_the_span(void **state)
           "    |       ^^^^\n");
 }
 
+static void test_excerpt_makes_room_for_its_number(void **state)
+{
+    char text[1100];
+
+    (void)state;
+    memset(text, '\n', sizeof(text));
+    memcpy(text + 1000, "bf16: true", sizeof("bf16: true"));
+    shows(text, "true", 80,
+          "1001 | bf16: true\n"
+          "     |       ^^^^\n");
+}
+
 static void test_excerpt_counts_columns_of_a_terminal(void **state)
 {
     (void)state;
@@ -196,6 +208,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_excerpt_has_carets_under_the_span),
+        cmocka_unit_test(test_excerpt_makes_room_for_its_number),
         cmocka_unit_test(test_excerpt_counts_columns_of_a_terminal),
         cmocka_unit_test(test_excerpt_shows_what_would_hide_or_turn),
         cmocka_unit_test(test_excerpt_hides_secrets),
