@@ -80,7 +80,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     struct fuzz_part rest = { (const char *)data, len };
     struct version last = { .count = 0 };
 
-    while (rest.len > 0) {
+    for (int i = 0; rest.len > 0 && i < 32; i++) {
         char *word = fuzz_word(fuzz_take(&rest, '\n'));
         uint64_t bytes;
 
