@@ -93,16 +93,19 @@ void rule_no_clip(struct rule_context *context)
 
 void rule_negative_clip(struct rule_context *context)
 {
-    if (!(context->plan->request.max_grad_norm < 0) &&
-        !isnan(context->plan->request.max_grad_norm))
+    const double norm = context->plan->request.max_grad_norm;
+
+    if (!(norm < 0) && !isnan(norm))
         return;
     rule_tell(context,
-              &(struct finding) { .rule = "TS403",
-                                  .severity = SEVERITY_ERROR,
-                                  .message =
-                                      "a negative max_grad_norm reverses every gradient: "
-                                      "the loss would rise",
-                                  .note = "0.0 turns clipping off, 1.0 is the preset" },
+              &(struct finding) {
+                  .rule = "TS403",
+                  .severity = SEVERITY_ERROR,
+                  .message = isnan(norm) ? "max_grad_norm is no number: every gradient "
+                                           "would become NaN"
+                                         : "a negative max_grad_norm reverses every "
+                                           "gradient: the loss would rise",
+                  .note = "0.0 turns clipping off, 1.0 is the preset" },
               "max_grad_norm");
 }
 

@@ -65,8 +65,8 @@ bool rule_has_tensor_cores(const struct rule_context *context)
 
 bool rule_is_quantised(const struct rule_context *context)
 {
-    return rule_entry(context, "quantization_bit") || rule_is_true(context, "load_in_4bit") ||
-           rule_is_true(context, "load_in_8bit");
+    return rule_entry(context, "quantization_bit") ||
+           rule_is_true(context, "load_in_4bit") || rule_is_true(context, "load_in_8bit");
 }
 
 bool rule_on_cpu(const struct rule_context *context)
@@ -147,6 +147,20 @@ static bool is_of_device(const struct finding *finding)
     return finding->rule[2] == '1' || finding->rule[2] == '2';
 }
 
+/* Where nothing says where a new line belongs: behind the last key, but before the block
+ * trainspool:, which people put last.  NULL: at the end. */
+static const struct entry *last_line(const struct rule_context *context)
+{
+    const struct node *root = context->document->root;
+    size_t written = 0;
+
+    while (written < root->count && !root->entries[written].from_merge)
+        written++;
+    if (written < 2 || strcmp(root->entries[written - 1].key->text, "trainspool") != 0)
+        return NULL;
+    return &root->entries[written - 2];
+}
+
 struct finding *rule_set(struct rule_context *context, const struct finding *base,
                          const char *key, const char *value, const char *behind)
 {
@@ -161,6 +175,8 @@ struct finding *rule_set(struct rule_context *context, const struct finding *bas
     finding.key = key;
     if (behind)
         anchor = rule_line(context, behind);
+    if (!anchor)
+        anchor = last_line(context);
     return propose_line(&to, &finding, anchor, value);
 }
 
