@@ -112,7 +112,7 @@ static bool write_optimizer(struct model *model, const char *dir, struct error *
 }
 
 static bool write_folder(struct model *model, const char *dir, const struct plan *plan,
-                         const struct progress *progress, const struct history *history,
+                         const struct progress *progress, const struct progress_history *history,
                          struct error *err)
 {
     return file_make_dir(dir, 0755, err) && model_save(model, dir, err) &&
@@ -140,7 +140,7 @@ static bool move_aside(const char *name, struct error *err)
 }
 
 bool checkpoint_save(struct model *model, const struct plan *plan,
-                     const struct progress *progress, const struct history *history,
+                     const struct progress *progress, const struct progress_history *history,
                      struct error *err)
 {
     char *name = checkpoint_name(plan->output_dir, progress->step), *beside;
@@ -251,7 +251,7 @@ static bool load_tensors(struct model *model, const char *dir, bool moments,
 }
 
 bool checkpoint_load(struct model *model, const char *name, struct progress *progress,
-                     struct history *history, struct error *err)
+                     struct progress_history *history, struct error *err)
 {
     return manifest_check(name, true, err) &&
            progress_read(name, progress, history, err) &&

@@ -20,13 +20,13 @@
  * is; a folder of that name from another job is moved to checkpoint-N.old-K.  On failure
  * (a full disk) the previous checkpoint stays good and no half one is left. */
 bool checkpoint_save(struct model *model, const struct plan *plan,
-                     const struct progress *progress, const struct history *history,
+                     const struct progress *progress, const struct progress_history *history,
                      struct error *err);
 
 /* Put model, moments, progress and history back.  `name` is a checkpoint folder; all of
  * it is checked against the manifest first.  Another model or method is ERROR_DATA. */
 bool checkpoint_load(struct model *model, const char *name, struct progress *progress,
-                     struct history *history, struct error *err);
+                     struct progress_history *history, struct error *err);
 /* The weights alone. */
 bool checkpoint_load_weights(struct model *model, const char *name, struct error *err);
 

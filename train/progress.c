@@ -17,7 +17,7 @@
 #define STATE_NAME        "trainspool_state.json"
 #define HUGGING_FACE_NAME "trainer_state.json"
 
-void history_add(struct history *history, const struct logged *entry)
+void progress_history_add(struct progress_history *history, const struct logged *entry)
 {
     if (history->count == history->room) {
         history->room = history->room ? history->room * 2 : 64;
@@ -27,10 +27,10 @@ void history_add(struct history *history, const struct logged *entry)
     history->list[history->count++] = *entry;
 }
 
-void history_clear(struct history *history)
+void progress_history_clear(struct progress_history *history)
 {
     free(history->list);
-    *history = (struct history) { 0 };
+    *history = (struct progress_history) { 0 };
 }
 
 /* A double that may be a word (json_number); preset where it is missing. */
@@ -64,7 +64,7 @@ static json_t *entry_json(const struct logged *entry)
     return object;
 }
 
-static void entry_read(const json_t *object, struct history *history)
+static void entry_read(const json_t *object, struct progress_history *history)
 {
     struct logged entry = {
         .evaluation = json_object_get(object, "eval_loss") != NULL,
@@ -75,13 +75,13 @@ static void entry_read(const json_t *object, struct history *history)
     };
 
     entry.loss = number_of(object, entry.evaluation ? "eval_loss" : "loss", NAN);
-    history_add(history, &entry);
+    progress_history_add(history, &entry);
 }
 
 /* The fields of published trainer_state.json files, in their order. */
 static json_t *hugging_face_state(const struct plan *plan,
                                   const struct progress *progress,
-                                  const struct history *history)
+                                  const struct progress_history *history)
 {
     json_t *object = json_object(), *log = json_array();
     bool best = !isnan(progress->best_metric);
@@ -172,8 +172,8 @@ static bool write_object(const char *dir, const char *base, json_t *object,
 }
 
 bool progress_write(const char *dir, const struct plan *plan,
-                    const struct progress *progress, const struct history *history,
-                    struct error *err)
+                    const struct progress *progress,
+                    const struct progress_history *history, struct error *err)
 {
     return write_object(dir, HUGGING_FACE_NAME,
                         hugging_face_state(plan, progress, history), err) &&
@@ -220,8 +220,8 @@ static bool state_read(const json_t *object, const char *name, struct progress *
     return error_set(err, ERROR_DATA, "%s does not say where the run was", name);
 }
 
-bool progress_read(const char *dir, struct progress *progress, struct history *history,
-                   struct error *err)
+bool progress_read(const char *dir, struct progress *progress,
+                   struct progress_history *history, struct error *err)
 {
     char *own = path_join(dir, STATE_NAME), *other = path_join(dir, HUGGING_FACE_NAME);
     json_t *state = json_read_file(own, STATE_MAX, err);
@@ -229,7 +229,7 @@ bool progress_read(const char *dir, struct progress *progress, struct history *h
     bool ok = state != NULL && log != NULL && state_read(state, own, progress, err);
     size_t i;
 
-    history_clear(history);
+    progress_history_clear(history);
     if (ok)
         json_array_foreach(json_object_get(log, "log_history"), i, entry)
             entry_read(entry, history);

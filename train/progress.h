@@ -31,18 +31,18 @@ struct logged {
     double grad_norm, learning_rate;
 };
 
-struct history {
+struct progress_history {
     struct logged *list; /* malloc'ed */
     size_t count, room;
 };
 
-void history_add(struct history *history, const struct logged *entry);
-void history_clear(struct history *history); /* frees */
+void progress_history_add(struct progress_history *history, const struct logged *entry);
+void progress_history_clear(struct progress_history *history); /* frees */
 
 bool progress_write(const char *dir, const struct plan *plan,
-                    const struct progress *progress, const struct history *history,
+                    const struct progress *progress, const struct progress_history *history,
                     struct error *err);
-bool progress_read(const char *dir, struct progress *progress, struct history *history,
+bool progress_read(const char *dir, struct progress *progress, struct progress_history *history,
                    struct error *err);
 
 #endif

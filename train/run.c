@@ -189,7 +189,7 @@ static bool resume(struct run *run, struct error *err)
             keep_scaling(run);
         }
         if (run->progress.step == 0)
-            history_clear(&run->history); /* it is evaluated again */
+            progress_history_clear(&run->history); /* it is evaluated again */
         after = own ? run->progress.step : run->progress.step - 1;
     }
     run->progress.total = run->steps.total;
@@ -267,7 +267,7 @@ bool run_open(struct run *run, struct error *err)
 void run_close(struct run *run)
 {
     batch_clear(&run->batch);
-    history_clear(&run->history);
+    progress_history_clear(&run->history);
     metrics_close(run->metrics);
     model_free(run->model);
     backend_close(run->be);

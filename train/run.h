@@ -24,7 +24,7 @@ struct run {
     struct batch batch;
     struct metrics *metrics;
     struct progress progress;
-    struct history history;
+    struct progress_history history;
     struct trainer_steps steps;
     double started, logged_at; /* clock_seconds */
     uint64_t logged_tokens;

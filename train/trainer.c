@@ -94,10 +94,10 @@ static bool evaluate(struct run *run, struct error *err)
         return false;
     loss = sums[1] > 0 ? sums[0] / sums[1] : NAN;
     note_best(&run->progress, loss);
-    history_add(&run->history, &(struct logged) { .evaluation = true,
-                                                  .step = run->progress.step,
-                                                  .epoch = run->progress.epoch,
-                                                  .loss = loss });
+    progress_history_add(&run->history, &(struct logged) { .evaluation = true,
+                                                           .step = run->progress.step,
+                                                           .epoch = run->progress.epoch,
+                                                           .loss = loss });
     number_text(loss, number[0]);
     number_text(exp(loss), number[1]);
     snprintf(line, sizeof line, "{'eval_loss': %s, 'eval_perplexity': %s, 'epoch': %.2f}",
@@ -237,12 +237,12 @@ static bool log_step(struct run *run, struct error *err)
              "{'loss': %s, 'grad_norm': %s, 'learning_rate': %s, 'epoch': %.2f}",
              number[0], number[1], number[2], metric.epoch);
     say(run, line);
-    history_add(&run->history,
-                &(struct logged) { .step = metric.step,
-                                   .epoch = metric.epoch,
-                                   .loss = metric.loss,
-                                   .grad_norm = metric.grad_norm,
-                                   .learning_rate = metric.learning_rate });
+    progress_history_add(&run->history,
+                         &(struct logged) { .step = metric.step,
+                                            .epoch = metric.epoch,
+                                            .loss = metric.loss,
+                                            .grad_norm = metric.grad_norm,
+                                            .learning_rate = metric.learning_rate });
     progress->window_loss = 0;
     progress->window_steps = 0;
     run->logged_at = clock_seconds();

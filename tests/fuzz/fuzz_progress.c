@@ -18,7 +18,7 @@
 static void read_progress(void)
 {
     struct progress progress = { 0 };
-    struct history history = { 0 };
+    struct progress_history history = { 0 };
     struct error err = { 0 };
 
     if (progress_read(fuzz_dir(), &progress, &history, &err)) {
@@ -27,7 +27,7 @@ static void read_progress(void)
     } else {
         FUZZ_HOLDS(err.code == ERROR_DATA && err.text[0]);
     }
-    history_clear(&history);
+    progress_history_clear(&history);
 }
 
 /* Of a folder with one file of these four: whole only by a manifest that names it

@@ -303,7 +303,7 @@ static struct run run_begin(const struct trial *trial, struct plan plan,
     struct unit_model u;
     struct run run;
     struct progress progress = { 0 };
-    struct history history = { 0 };
+    struct progress_history history = { 0 };
     struct error err = { 0 };
 
     start(&u, trial, plan, gpu);
@@ -325,7 +325,7 @@ static void run_resume(const struct trial *trial, struct plan plan,
     struct unit_model u;
     char *name = checkpoint_name(plan.output_dir, run->step);
     struct progress progress = { 0 };
-    struct history history = { 0 };
+    struct progress_history history = { 0 };
     struct error err = { 0 };
 
     start(&u, trial, plan, gpu);
@@ -335,7 +335,7 @@ static void run_resume(const struct trial *trial, struct plan plan,
     run_window(&u, run);
     keep_weights(&u, run);
     unit_model_stop(&u);
-    history_clear(&history);
+    progress_history_clear(&history);
     free(name);
 }
 

@@ -33,17 +33,17 @@ static void test_progress_comes_back_exactly(void **state)
     char *dir = unit_dir_new();
     struct error err = { 0 };
     struct plan plan = { .eval_steps = 50, .save_steps = 500, .logging_steps = 10 };
-    struct history history = { 0 }, back_history = { 0 };
+    struct progress_history history = { 0 }, back_history = { 0 };
     struct progress back;
 
     (void)state;
-    history_add(&history, &(struct logged) { .step = 10,
-                                             .epoch = 0.1,
-                                             .loss = NAN,
-                                             .grad_norm = INFINITY,
-                                             .learning_rate = 1e-5 });
-    history_add(&history,
-                &(struct logged) { .evaluation = true, .step = 50, .loss = 1.5 });
+    progress_history_add(&history, &(struct logged) { .step = 10,
+                                                      .epoch = 0.1,
+                                                      .loss = NAN,
+                                                      .grad_norm = INFINITY,
+                                                      .learning_rate = 1e-5 });
+    progress_history_add(
+        &history, &(struct logged) { .evaluation = true, .step = 50, .loss = 1.5 });
     assert_true(progress_write(dir, &plan, &sample, &history, &err));
     assert_true(progress_read(dir, &back, &back_history, &err));
     assert_int_equal(back.step, sample.step);
@@ -56,8 +56,8 @@ static void test_progress_comes_back_exactly(void **state)
     assert_true(isnan(back_history.list[0].loss) &&
                 isinf(back_history.list[0].grad_norm));
     assert_true(back_history.list[1].evaluation && back_history.list[1].loss == 1.5);
-    history_clear(&history);
-    history_clear(&back_history);
+    progress_history_clear(&history);
+    progress_history_clear(&back_history);
     unit_dir_free(dir);
 }
 
@@ -89,7 +89,7 @@ static void test_progress_has_the_fields_of_trainer_state(void **state)
     char *dir = unit_dir_new(), *name = path_join(dir, "trainer_state.json");
     struct error err = { 0 };
     struct plan plan = { 0 };
-    struct history history = { 0 };
+    struct progress_history history = { 0 };
     json_t *object;
 
     (void)state;
@@ -111,7 +111,7 @@ static void test_progress_refuses_another_file(void **state)
     char *dir = unit_dir_new(), *own = path_join(dir, "trainspool_state.json");
     char *other = path_join(dir, "trainer_state.json");
     struct error err = { 0 };
-    struct history history = { 0 };
+    struct progress_history history = { 0 };
     struct progress back;
 
     (void)state;
