@@ -297,11 +297,42 @@ static bool find_tab(const struct document *document, size_t byte, size_t *tab)
     return at < document->len && document->data[at] == '\t';
 }
 
+/* What people did where libyaml says this, and whether it is where its context begins. */
+static const struct hint {
+    const char *problem, *advice;
+    bool at_context;
+} hints[] = {
+    { "found unexpected end of stream", "what begins here has no end", true },
+    { "could not find expected ':'",
+      "a key, a colon and a blank make a line, as in `fp16: true`", true },
+    { "mapping values are not allowed",
+      "is the line indented as its neighbours, with one `key: value`?", false },
+    { "did not find expected key",
+      "is the line indented as its neighbours, and nothing behind a closing quote?",
+      false },
+    { "found unknown escape character",
+      "in double quotes a backslash begins an escape; single quotes take it as it is",
+      false },
+    { "did not find expected ','", "a bracket that is open, or a comma missing", true },
+    { "found character that cannot start", "put the value in quotes", false },
+};
+
+static const struct hint *find_hint(const char *problem)
+{
+    static const struct hint none = { "", NULL, false };
+
+    for (size_t i = 0; i < TS_COUNT(hints); i++)
+        if (strncmp(problem, hints[i].problem, strlen(hints[i].problem)) == 0)
+            return &hints[i];
+    return &none;
+}
+
 static void remark_syntax(struct builder *builder)
 {
     const yaml_parser_t *parser = &builder->parser;
     struct document *document = builder->document;
     const char *problem = parser->problem ? parser->problem : "unknown problem";
+    const struct hint *hint;
     size_t byte = byte_of(builder, parser->problem_mark), tab;
 
     if (parser->error == YAML_READER_ERROR) {
@@ -320,8 +351,13 @@ static void remark_syntax(struct builder *builder)
                       "a tab in the indentation, which YAML forbids; use blanks");
         return;
     }
-    document_tell(document, DOCUMENT_SYNTAX, byte, 0, "not valid YAML: %s%s%s", problem,
-                  parser->context ? " " : "", parser->context ? parser->context : "");
+    hint = find_hint(problem);
+    if (hint->at_context && parser->context)
+        byte = byte_of(builder, parser->context_mark);
+    document_tell(document, DOCUMENT_SYNTAX, byte, 0, "not valid YAML: %s%s%s%s%s",
+                  problem, parser->context ? " " : "",
+                  parser->context ? parser->context : "", hint->advice ? "; " : "",
+                  hint->advice ? hint->advice : "");
 }
 
 static bool read_events(struct builder *builder)
