@@ -427,10 +427,8 @@ static void take_edits(struct settle *settle)
     for (size_t i = 0; i < settle->merged.count; i++) {
         struct finding *finding = &settle->merged.list[i];
 
-        if (settle->fates[i] != FATE_TOLD || finding->settled) {
+        if (settle->fates[i] != FATE_TOLD || finding->settled)
             finding->was = finding->now = NULL;
-            finding->cut = 0;
-        }
     }
     for (size_t i = 0; i < count; i++) {
         struct finding *finding = &settle->merged.list[edits[i].owner];

@@ -242,8 +242,9 @@ static void add_advice(const struct telling *how, const struct finding *finding,
 {
     bool edit = has_edit(finding);
 
-    if (finding->fixed && !edit) { /* its advice is of no use any more */
-        text_adds(out, "    mended with the others\n");
+    if (!edit && (finding->fixed || finding->settled)) { /* advice is of no use then */
+        text_adds(out, finding->fixed ? "    mended with the others\n"
+                                      : "    gone after the other edits\n");
         return;
     }
     if (!edit && !finding->note)

@@ -96,6 +96,12 @@ static void test_report_no_advice_on_what_is_mended(void **state)
     report_findings_text(&patch, &out);
     assert_string_equal(out.data, "a.yaml: warning[TS103]: may overflow\n"
                                   "    mended with the others\n");
+    advice.fixed = false;
+    advice.settled = true;
+    text_reset(&out);
+    report_findings_text(&patch, &out);
+    assert_string_equal(out.data, "a.yaml: warning[TS103]: may overflow\n"
+                                  "    gone after the other edits\n");
     advice = (struct finding) { .rule = "TS112",
                                 .severity = SEVERITY_WARNING,
                                 .message = "no use",

@@ -9,6 +9,7 @@
 
 #include "base/size.h"
 #include "patcher/edits.h"
+#include "patcher/propose.h"
 #include "patcher/rewrite.h"
 #include "patcher/rules.h"
 #include "tests/unit/unit.h"
@@ -412,7 +413,8 @@ static void test_settle_keeps_remarks_of_one_place_apart(void **state)
     struct patch patch;
 
     (void)state;
-    assert_true(settle("dataset: a,b\nbf16: true\n", &plain, rule_two_remarks, &patch, NULL));
+    assert_true(
+        settle("dataset: a,b\nbf16: true\n", &plain, rule_two_remarks, &patch, NULL));
     assert_int_equal(patch.findings.count, 3);
     assert_string_equal(patch.findings.list[0].message, "a is not there");
     assert_string_equal(patch.findings.list[1].message, "b is not there");
@@ -456,11 +458,37 @@ static void test_settle_claims_no_edit_that_others_made_needless(void **state)
     arena_free(patch.arena);
 }
 
+static void rule_tells_beside(struct rule_context *context)
+{
+    if (!says(context, "bf16", "true"))
+        return;
+    set_value(context, (struct ask) { "TS102", "bf16", APPLY_SAFE, 0 }, "false");
+    propose_remark(&(struct proposal) { context->document, context->findings },
+                   &(struct finding) { .rule = "TS106", .message = "m" },
+                   document_find(context->document, "model_dtype"));
+}
+
+/* It is told with its whole value, not with its first character. */
+static void test_settle_keeps_the_span_of_what_goes_with_others(void **state)
+{
+    struct patch patch;
+    const struct finding *gone;
+
+    (void)state;
+    assert_true(settle("bf16: true\nmodel_dtype: float16\n", &plain, rule_tells_beside,
+                       &patch, NULL));
+    gone = find(&patch, "TS106", "model_dtype");
+    assert_true(gone->settled);
+    assert_int_equal(gone->cut, strlen("float16"));
+    arena_free(patch.arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_settle_makes_a_safe_edit),
         cmocka_unit_test(test_settle_claims_no_edit_that_others_made_needless),
+        cmocka_unit_test(test_settle_keeps_the_span_of_what_goes_with_others),
         cmocka_unit_test(test_settle_gives_an_edit_over_an_edit_to_the_later_rule),
         cmocka_unit_test(test_settle_drops_an_edit_that_is_no_more_asked_for),
         cmocka_unit_test(test_settle_appends_lines_once_and_in_order),
