@@ -367,6 +367,8 @@ struct tokenizer *tokenizer_open(const char *path, struct error *err)
 
     if (file_exists(file))
         tokenizer = open_file(file, err);
+    else if (!is_dir)
+        error_set(err, ERROR_DATA, "%s is not here", path);
     else
         error_set(err, ERROR_DATA,
                   "%s: there is no tokenizer.json; AutoTokenizer.from_pretrained(...)"

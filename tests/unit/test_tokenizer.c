@@ -195,6 +195,9 @@ static void test_tokenizer_wants_its_file(void **state)
     assert_null(tokenizer_open(dir, &err));
     assert_int_equal(err.code, ERROR_DATA);
     assert_non_null(strstr(err.text, "no tokenizer.json"));
+    error_clear(&err);
+    assert_null(tokenizer_open("nowhere/model", &err));
+    assert_string_equal(err.text, "nowhere/model is not here");
     unit_tokenizer_write(dir, 1, false);
     unit_write_string(dir, "tokenizer_config.json", "{");
     error_clear(&err);
