@@ -311,6 +311,20 @@ static bool has_file(const char *dir, const char *name)
     return there;
 }
 
+/* Folders that people keep models in, which no owner on the hub is called. */
+static bool is_usual_folder(const char *name, size_t len)
+{
+    static const char *const usual[] = {
+        "models", "model",   "data", "datasets",    "outputs", "output",
+        "saves",  "weights", "ckpt", "checkpoints", "runs",    "pretrained"
+    };
+
+    for (size_t i = 0; i < TS_COUNT(usual); i++)
+        if (strlen(usual[i]) == len && memcmp(usual[i], name, len) == 0)
+            return true;
+    return false;
+}
+
 /* "Qwen/Qwen3-0.6B": an owner and a name, as the hub has them. */
 static bool is_of_hub(const char *name)
 {
@@ -318,7 +332,8 @@ static bool is_of_hub(const char *name)
                                   "0123456789_-.";
     size_t owner = strspn(name, letters), rest;
 
-    if (owner == 0 || name[owner] != '/' || name[0] == '.')
+    if (owner == 0 || name[owner] != '/' || name[0] == '.' ||
+        is_usual_folder(name, owner))
         return false;
     rest = strspn(name + owner + 1, letters);
     return rest > 0 && name[owner + 1 + rest] == 0;

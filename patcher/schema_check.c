@@ -60,6 +60,15 @@ static const char *shown(const struct check *check, const struct key *key,
 
 /* ---- Values ---- */
 
+/* What Python has for nothing. */
+static const char *advice_on(const struct node *node)
+{
+    return node->kind == NODE_SCALAR && strcmp(node->text, "None") == 0
+               ? "None is a word of Python and a text in YAML: leave the line out, or "
+                 "write null"
+               : NULL;
+}
+
 static void check_type(const struct check *check, const struct key *key,
                        const struct entry *entry, const struct value *value)
 {
@@ -75,7 +84,7 @@ static void check_type(const struct check *check, const struct key *key,
     check_remark(check, range ? "TS705" : "TS704",
                  key->use == KEY_USED || check->external ? SEVERITY_ERROR
                                                          : SEVERITY_WARNING,
-                 entry, message, NULL);
+                 entry, message, advice_on(node));
 }
 
 static void check_yaml11(const struct check *check, const struct key *key,

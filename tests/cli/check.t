@@ -19,6 +19,17 @@ model_name_or_path: model
 stage: sft
 dataset: text.txt
 END
+cat >told.yaml <<'END'
+model_name_or_path: models/smollm2
+adapter_name_or_path: owner/adapter
+dataset: text.txt
+max_grad_norm: None
+per_device_batch_size: 4
+model_dtype: float16
+fp16: true
+bf16: true
+END
+printf 'stage: sft\ndataset:d.jsonl\nfp16: true\n' >colon.yaml
 ls -lR >../before
 ends "an error finding gives 1" 1 "$trainspool" check --device "TITAN RTX" fp16.yaml
 says "it is told with place, severity and rule" '^fp16.yaml:5:14: error\[TS105\]: '
@@ -40,6 +51,17 @@ holds "no warning among them" sh -c "! grep -q warning '$T/out'"
 ends "the worst of several jobs counts" 1 \
     "$trainspool" check --device "TITAN RTX" fine.yaml fp16.yaml
 says "and all are looked at" '^fine.yaml: '
+
+# What a person needs to go on.
+try "$trainspool" check --device "RTX 3090" told.yaml
+says "a folder of models is no owner on the hub" '^    nothing is downloaded: name a folder of this machine$'
+holds "and nobody is sent there for it" sh -c "! grep -q 'hf download models' '$T/out'"
+says "an owner is one" 'hf download owner/adapter '
+says "None is no null" '^    None is a word of Python'
+says "a name that is missed gets the right one" 'here it is per_device_train_batch_size$'
+says "what other edits mend says so" '^    gone after the other edits$'
+ends "a colon without a blank is no YAML" 2 "$trainspool" check colon.yaml
+says "and the remedy is told" '^colon.yaml:2:1: .*; a key, a colon and a blank'
 
 ends "--json" 1 "$trainspool" check --json --device "TITAN RTX" fp16.yaml fine.yaml
 holds "is one object a line" is_json <"$T/out"
