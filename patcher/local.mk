@@ -62,7 +62,6 @@ libpatcher_a_SOURCES += %D%/rules_methods.c
 libpatcher_a_SOURCES += %D%/rules_names.c
 libpatcher_a_SOURCES += %D%/rules_pairs.c
 libpatcher_a_SOURCES += %D%/rules_mode.c
-libpatcher_a_SOURCES += %D%/rules_names.c
 libpatcher_a_SOURCES += %D%/rules_optimizer.c
 libpatcher_a_SOURCES += %D%/rules_parts.c %D%/rules_parts.h
 libpatcher_a_SOURCES += %D%/rules_precision.c
