@@ -94,7 +94,7 @@ static void read_part(struct reading *reading, const struct part *part)
     struct directive directive = { .alone = part->alone, .last = part->last };
     size_t at = skip_blanks(data, part->from + 1, part->to), end;
 
-    if (part->to - at < sizeof(mark) - 1 ||
+    if (reading->count == DIRECTIVES_MAX || part->to - at < sizeof(mark) - 1 ||
         strncmp(data + at, mark, sizeof(mark) - 1) != 0)
         return;
     at = skip_blanks(data, at + sizeof(mark) - 1, part->to);

@@ -34,7 +34,11 @@ struct directive {
     size_t count;
 };
 
-/* All of them, in order; in the arena. */
+/* As many are read; a text of 1 MiB holds fifty times as many, each to be held against all
+ * findings. */
+#define DIRECTIVES_MAX 1000
+
+/* The first DIRECTIVES_MAX of them, in order; in the arena. */
 size_t directives_read(const struct document *document, struct arena *arena,
                        struct directive **out);
 

@@ -122,18 +122,24 @@ static struct value read_scale(const struct key *key, const struct node *node)
 /* A YAML list of texts as one text with commas; a text stays. */
 static struct value read_list(const struct node *node, struct arena *arena)
 {
-    const char *joined = "";
+    struct value value = { .state = VALUE_GOOD, .kind = SCALAR_GOOD };
+    struct text joined;
 
     if (node->kind != NODE_LIST)
         return read_text(node);
-    for (size_t i = 0; i < node->count; i++) {
+    text_init(&joined, 0);
+    for (size_t i = 0; value.state == VALUE_GOOD && i < node->count; i++) {
         struct value item = read_text(node_value(node->items[i]));
 
-        if (item.state != VALUE_GOOD)
-            return wrong();
-        joined = arena_printf(arena, "%s%s%s", joined, i > 0 ? "," : "", item.text);
+        if (item.state == VALUE_GOOD)
+            text_addf(&joined, "%s%s", i > 0 ? "," : "", item.text);
+        else
+            value = wrong();
     }
-    return (struct value) { .state = VALUE_GOOD, .kind = SCALAR_GOOD, .text = joined };
+    if (value.state == VALUE_GOOD)
+        value.text = arena_copy(arena, joined.data, joined.len);
+    text_clear(&joined);
+    return value;
 }
 
 static struct value read_bool_or_text(const struct node *node)

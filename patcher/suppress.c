@@ -17,6 +17,8 @@ static void add_wish(struct suppressing *all, const struct wish *wish)
 {
     struct wish *old = all->wishes, *added;
 
+    if (all->wish_count == WISHES_MAX)
+        return; /* suppress_tell says so */
     if (all->wish_count == all->wish_room) {
         all->wish_room = all->wish_room ? 2 * all->wish_room : 16;
         all->wishes = arena_array(all->arena, all->wish_room, sizeof(*old));

@@ -5,6 +5,9 @@
 #include "patcher/directive.h"
 #include "patcher/suppress.h"
 
+/* As many IDs to ignore, and keys to keep, are looked at. */
+#define WISHES_MAX 1000
+
 /* One ID that is to be ignored. */
 struct wish {
     const char *text;

@@ -61,8 +61,8 @@ static const char *find_meant(const struct suppressing *all, const struct wish *
     for (size_t i = 0; !meant && i < all->findings->count; i++) {
         const struct finding *finding = &all->findings->list[i];
 
-        if ((!wish->directive || suppress_is_beside(all, finding, wish)) &&
-            nearest_distance(wish->text, finding->rule, 2) <= 2)
+        if (nearest_distance(wish->text, finding->rule, 2) <= 2 &&
+            (!wish->directive || suppress_is_beside(all, finding, wish)))
             meant = finding->rule;
     }
     return meant;
@@ -227,14 +227,15 @@ static void tell_keep(const struct suppressing *all)
 {
     const struct node *list = suppress_list(all->document, "keep");
     const char *at = list && list->kind == NODE_SCALAR ? list->text : "";
+    size_t most = list && list->count < WISHES_MAX ? list->count : WISHES_MAX;
 
-    while (*(at += strspn(at, ", "))) {
+    while (*(at += strspn(at, ", "))) { /* a scalar holds at most 4096 bytes */
         size_t len = strcspn(at, ", ");
 
         tell_kept(all, list, (size_t)(at - list->text), len);
         at += len;
     }
-    for (size_t i = 0; list && list->kind == NODE_LIST && i < list->count; i++)
+    for (size_t i = 0; list && list->kind == NODE_LIST && i < most; i++)
         if (node_value(list->items[i])->kind == NODE_SCALAR)
             tell_kept(all, node_value(list->items[i]), 0,
                       node_value(list->items[i])->len);
@@ -251,6 +252,25 @@ static void tell_block(const struct suppressing *all)
         if (finding.message)
             findings_add(all->findings, &finding);
     }
+}
+
+/* What is not looked at hides nothing. */
+static void tell_too_many(const struct suppressing *all)
+{
+    bool words = all->wish_count == WISHES_MAX;
+    struct finding finding;
+
+    if (!words && all->directive_count < DIRECTIVES_MAX)
+        return;
+    finding =
+        words ? base_of(all->wishes[WISHES_MAX - 1].at, all->wishes[WISHES_MAX - 1].bytes)
+              : base_of(all->directives[DIRECTIVES_MAX - 1].at,
+                        all->directives[DIRECTIVES_MAX - 1].bytes);
+    finding.message =
+        arena_printf(all->arena, "only the first %d %s are read; more have no effect",
+                     words ? WISHES_MAX : DIRECTIVES_MAX,
+                     words ? "rules to ignore" : "comments for trainspool");
+    findings_add(all->findings, &finding);
 }
 
 /* A wish for TS714 itself is there for what this finds. */
@@ -270,4 +290,5 @@ void suppress_tell(struct suppressing *all)
     }
     tell_block(all);
     tell_keep(all);
+    tell_too_many(all);
 }

@@ -4,6 +4,7 @@
 #include "patcher/suppress.h"
 
 #include "patcher/directive.h"
+#include "patcher/patcher.h"
 #include "tests/unit/unit.h"
 
 static void test_suppress_selects_by_the_longer_name(void **state)
@@ -82,12 +83,61 @@ static void test_directives_are_in_comments_alone(void **state)
     arena_free(arena);
 }
 
+/* Nobody writes so many; held against each other they would take minutes. */
+static void test_directives_have_a_ceiling(void **state)
+{
+    struct arena *arena = arena_new();
+    struct document document;
+    struct directive *list;
+    struct text text;
+
+    (void)state;
+    text_init(&text, 0);
+    text_adds(&text, "bf16: true\n");
+    for (int i = 0; i < DIRECTIVES_MAX + 10; i++)
+        text_adds(&text, "# trainspool: keep\n");
+    document_read(text.data, text.len, arena, &document);
+    assert_int_equal(directives_read(&document, arena, &list), DIRECTIVES_MAX);
+    text_clear(&text);
+    arena_free(arena);
+}
+
+static const char *told_of_714(const struct patch *patch)
+{
+    const char *last = "";
+
+    for (size_t i = 0; i < patch->findings.count; i++)
+        if (strcmp(patch->findings.list[i].rule, "TS714") == 0)
+            last = patch->findings.list[i].message;
+    return last;
+}
+
+static void test_suppress_tells_what_it_does_not_read(void **state)
+{
+    const struct patch_options options = { .job = "job.yaml" };
+    struct error err = { 0 };
+    struct patch patch;
+    struct text text;
+
+    (void)state;
+    text_init(&text, 0);
+    text_adds(&text, "model_name_or_path: model\ntrainspool:\n  ignore:\n");
+    for (int i = 0; i < 1010; i++)
+        text_adds(&text, "  - TS104\n");
+    assert_true(patcher_check(text.data, text.len, &options, &patch, &err));
+    assert_non_null(strstr(told_of_714(&patch), "only the first 1000 rules"));
+    patch_clear(&patch);
+    text_clear(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_suppress_selects_by_the_longer_name),
         cmocka_unit_test(test_suppress_knows_what_is_meant),
         cmocka_unit_test(test_directives_are_in_comments_alone),
+        cmocka_unit_test(test_directives_have_a_ceiling),
+        cmocka_unit_test(test_suppress_tells_what_it_does_not_read),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
