@@ -264,17 +264,27 @@ static void check_under(struct check *check, const struct key *key,
         check_rejected(check, key, entry);
 }
 
+/* `use_auth_token: true` says that there is one elsewhere. */
+static bool holds_secret(const struct key *key, const struct entry *entry)
+{
+    bool on;
+
+    return key->secret && scalar_bool(entry->value, &on) == SCALAR_WRONG;
+}
+
 static void check_known(struct check *check, const struct key *key,
                         const struct entry *entry)
 {
-    if (key->secret && key->use != KEY_RENAMED) /* told under its new name */
+    const bool secret = holds_secret(key, entry);
+
+    if (secret && key->use != KEY_RENAMED) /* told under its new name */
         check_secret(check, entry);
     switch (key->use) {
     case KEY_USED:
         check_value(check, key, entry);
         break;
     case KEY_IGNORED:
-        if (!key->secret)
+        if (!secret)
             check_without_effect(check, key, entry);
         break;
     case KEY_REJECTED:

@@ -200,7 +200,12 @@ static const struct key rows[] = {
     TS_IDLE("use_qformer", KEY_BOOL, "false", "of models that see"),
     TS_IDLE("aqlm_optimization", KEY_BOOL, "false", "of an older LLaMA-Factory"),
     TS_IDLE("disable_version_checking", KEY_BOOL, "false", "of an older LLaMA-Factory"),
-    TS_IDLE("use_auth_token", KEY_BOOL, "false", "of an older LLaMA-Factory"),
+    { .name = "use_auth_token", /* or the token itself: transformers takes both */
+      .type = KEY_BOOL_OR_TEXT,
+      .use = KEY_IGNORED,
+      .preset = "false",
+      .secret = true,
+      .help = "of an older LLaMA-Factory" },
     { .name = "hf_auth_token",
       .type = KEY_TEXT,
       .use = KEY_IGNORED,

@@ -20,6 +20,7 @@ static void test_redact_hides_values_of_secret_keys(void **state)
     (void)state;
     redacts("hf_hub_token: hf_abc # mine\nseed: 1\n", "hf_hub_token: ***\nseed: 1\n");
     redacts("hf_hub_tokn: hf_abc\n", "hf_hub_tokn: ***\n");
+    redacts("use_auth_token: hf_abc\n", "use_auth_token: ***\n");
     redacts("swanlab_api_key: \"two\n  lines\"\nseed: 1\n",
             "swanlab_api_key: ***\n***\nseed: 1\n");
     redacts("seed: 1\r\nhf_hub_token: x\r\n", "seed: 1\r\nhf_hub_token: ***\r\n");
