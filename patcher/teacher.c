@@ -115,7 +115,7 @@ static void add_vocabulary(struct tokens *tokens, const json_t *vocab)
     size_t i;
 
     json_object_foreach((json_t *)vocab, token, value)
-        add_token(tokens, token, (json_int_t)json_number_value(value));
+        add_token(tokens, token, json_integer_value(value));
     if (json_is_array(vocab))
         json_array_foreach(vocab, i, value)
             add_token(tokens, json_string_value(json_array_get(value, 0)), (json_int_t)i);
@@ -129,14 +129,14 @@ static void read_tokens(const char *dir, const json_t *config, struct tokens *ou
 
     if (!rows)
         rows = json_object_get(json_object_get(config, "text_config"), "vocab_size");
-    *out = (struct tokens) { .rows = (int64_t)json_number_value(rows) };
+    *out = (struct tokens) { .rows = json_integer_value(rows) };
     if (!tokenizer)
         return;
     out->ids = json_object();
     add_vocabulary(out, json_object_get(json_object_get(tokenizer, "model"), "vocab"));
     json_array_foreach(json_object_get(tokenizer, "added_tokens"), i, added)
         add_token(out, json_string_value(json_object_get(added, "content")),
-                  (json_int_t)json_number_value(json_object_get(added, "id")));
+                  json_integer_value(json_object_get(added, "id")));
     out->count = json_object_size(out->ids);
     json_decref(tokenizer);
 }
