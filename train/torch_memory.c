@@ -3,6 +3,7 @@
 
 #include "train/torch_memory.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/size.h"
@@ -347,6 +348,12 @@ static struct memory_range held(const struct plan *plan)
                                       MEMORY_CUDA_CONTEXT + MEMORY_CUDA_CONTEXT_SPREAD });
 }
 
+/* A batch and a length that nobody means pass what 64 bits hold. */
+static uint64_t whole(double bytes)
+{
+    return (uint64_t)fmin(bytes, 0x1p60);
+}
+
 static void fill(const struct torch_run *run, const struct moments *expected, double low,
                  double high, struct memory_use *out)
 {
@@ -354,13 +361,13 @@ static void fill(const struct torch_run *run, const struct moments *expected, do
     const double stays = weights(run) + moments(run) + gathered(run);
 
     *out = (struct memory_use) {
-        .weights = (uint64_t)weights(run),
-        .gradients = (uint64_t)expected->gradients,
-        .optimizer = (uint64_t)moments(run),
-        .activations = (uint64_t)(expected->activations + expected->passing),
-        .workspace = (uint64_t)(expected->logits + gathered(run)) + besides.expected,
-        .low = (uint64_t)(stays + low * 0.9) + besides.low,
-        .high = (uint64_t)(stays + high * 1.1) + besides.high,
+        .weights = whole(weights(run)),
+        .gradients = whole(expected->gradients),
+        .optimizer = whole(moments(run)),
+        .activations = whole(expected->activations + expected->passing),
+        .workspace = whole(expected->logits + gathered(run)) + besides.expected,
+        .low = whole(stays + low * 0.9) + besides.low,
+        .high = whole(stays + high * 1.1) + besides.high,
         .fits = true,
     };
     if (torch_optimizer_find(run->setup->optim)->paged)
@@ -413,5 +420,5 @@ uint64_t torch_memory_load(const struct plan *plan, const struct model_config *c
 
     if (!begin(plan, config, &run, &ignored))
         return 0;
-    return (uint64_t)(run.frozen * run.n.all * run.devices);
+    return whole(run.frozen * run.n.all * run.devices);
 }

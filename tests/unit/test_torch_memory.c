@@ -300,6 +300,26 @@ static void test_torch_memory_of_loading(void **state)
     assert_int_equal(torch_memory_load(&plan, &config), 8 * half);
 }
 
+/* The largest batch and length that a job may say pass 2^64 bytes; they fit nowhere. */
+static void test_torch_memory_of_too_much_does_not_wrap(void **state)
+{
+    struct torch_setup setup = { .plain_attention = true };
+    struct plan plan = plan_of(&small);
+    struct model_config config;
+    struct memory_use use;
+
+    (void)state;
+    read_config(&small, &config);
+    plan.torch = &setup;
+    plan.per_device_train_batch_size = 65536;
+    plan.cutoff_len = 16777216;
+    use = use_of(&plan, &config);
+    assert_true(use.activations >= (uint64_t)1 << 60);
+    assert_true(use.low >= (uint64_t)1 << 60 && use.low <= use.high);
+    memory_finish(&use, (uint64_t)80 << 30);
+    assert_false(use.fits);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -310,6 +330,7 @@ int main(void)
         cmocka_unit_test(test_torch_memory_of_an_evaluation),
         cmocka_unit_test(test_torch_memory_of_an_evaluation_is_what_was_seen),
         cmocka_unit_test(test_torch_memory_of_loading),
+        cmocka_unit_test(test_torch_memory_of_too_much_does_not_wrap),
     };
 
     return cmocka_run_group_tests_name("torch_memory", tests, setup, teardown);
