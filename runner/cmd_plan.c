@@ -302,7 +302,7 @@ static void add_memory(struct text *out, const struct forecast *forecast)
 /* "3 h 20 min", "4 min 10 s", "12 s" */
 static void add_duration(struct text *out, double seconds)
 {
-    const int64_t whole = (int64_t)(seconds + 0.5), day = 86400;
+    const int64_t whole = (int64_t)(fmin(seconds, 1e15) + 0.5), day = 86400;
 
     if (seconds < 1)
         text_adds(out, "under a second");
