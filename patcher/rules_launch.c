@@ -129,8 +129,6 @@ void rule_hidden_precision(struct rule_context *context)
 
 /* ---- Settings from a file, a text or a nested map ---- */
 
-static json_t *json_of(const struct node *node);
-
 static json_t *json_of_scalar(const struct node *node)
 {
     double number;
@@ -146,7 +144,8 @@ static json_t *json_of_scalar(const struct node *node)
     return json_stringn_nocheck(node->text, node->len);
 }
 
-static json_t *json_of(const struct node *node)
+/* *left values at most: aliases of aliases stand for more than memory holds. */
+static json_t *json_of(const struct node *node, size_t *left)
 {
     json_t *value;
 
@@ -154,12 +153,14 @@ static json_t *json_of(const struct node *node)
     if (node->kind == NODE_SCALAR)
         return json_of_scalar(node);
     value = node->kind == NODE_MAP ? json_object() : json_array();
-    for (size_t i = 0; i < node->count; i++)
+    for (size_t i = 0; i<node->count && * left> 0; i++) {
+        --*left;
         if (node->kind == NODE_LIST)
-            json_array_append_new(value, json_of(node->items[i]));
+            json_array_append_new(value, json_of(node->items[i], left));
         else if (node->entries[i].key->kind == NODE_SCALAR)
             json_object_set_new_nocheck(value, node->entries[i].key->text,
-                                        json_of(node->entries[i].value));
+                                        json_of(node->entries[i].value, left));
+    }
     return value;
 }
 
@@ -200,13 +201,14 @@ static json_t *read_settings(struct rule_context *context, const char *key)
 {
     const struct entry *entry = rule_entry(context, key);
     const struct node *value = entry ? node_value(entry->value) : NULL;
+    size_t left = DOCUMENT_MAX_EVENTS;
     struct error err = { 0 };
     json_t *settings;
 
     if (!value || value->kind == NODE_LIST || (value->kind == NODE_SCALAR && !value->len))
         return NULL;
     if (value->kind == NODE_MAP)
-        return json_of(value);
+        return json_of(value, &left);
     if (value->text[strspn(value->text, " \t\n")] != '{')
         return read_file(context, key, value->text);
     settings = json_read_text(value->text, value->len, key, 1, &err);

@@ -371,6 +371,31 @@ static void test_hazards_alias_bomb_is_not_expanded(void **state)
     text_clear(&text);
 }
 
+/* Settings of another program are compared, and are not what ten levels of ten stand for. */
+static void test_hazards_alias_bomb_in_settings_is_not_expanded(void **state)
+{
+    const struct patch_options options = { .job = "job.yaml" };
+    struct error err = { 0 };
+    struct patch patch;
+    struct text text;
+
+    (void)state;
+    text_init(&text, 0);
+    text_adds(&text, "model_name_or_path: model\nstage: sft\n"
+                     "trainspool: {target: external}\na0: &a0 [x]\n");
+    for (int i = 1; i <= 9; i++) {
+        text_addf(&text, "a%d: &a%d [", i, i);
+        for (int k = 0; k < 10; k++)
+            text_addf(&text, "*a%d, ", i - 1);
+        text_adds(&text, "]\n");
+    }
+    text_adds(&text, "deepspeed: {z: *a9 }\n");
+    assert_true(patcher_check(text.data, text.len, &options, &patch, &err));
+    assert_true(patch.is_job);
+    patch_clear(&patch);
+    text_clear(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -381,6 +406,7 @@ int main(void)
         cmocka_unit_test(test_hazards_past_a_limit_are_left_alone),
         cmocka_unit_test(test_hazards_of_many_keys_settle),
         cmocka_unit_test(test_hazards_alias_bomb_is_not_expanded),
+        cmocka_unit_test(test_hazards_alias_bomb_in_settings_is_not_expanded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
