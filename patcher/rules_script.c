@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define SCRIPT_MAX ((size_t)1 << 20)
+#define CALLS_MAX  100 /* of Trainer, whose arguments are read: one in another's too */
 
 /* ---- A little Python: names, brackets, texts, comments ---- */
 
@@ -87,13 +88,15 @@ static size_t find_call(const char *text, bool *of_transformers)
 {
     static const char name[] = "Trainer";
     const char *at = text;
-    size_t line = 1;
+    size_t line = 1, calls = 0;
 
-    while (*at) {
+    while (*at && calls < CALLS_MAX) {
         const char *behind = skip_text(at);
+        bool is_call = behind == at && strncmp(at, name, strlen(name)) == 0 &&
+                       at[strlen(name)] == '(';
 
-        if (behind == at && strncmp(at, name, strlen(name)) == 0 &&
-            at[strlen(name)] == '(' && gives_tokenizer(at + strlen(name))) {
+        calls += is_call;
+        if (is_call && gives_tokenizer(at + strlen(name))) {
             *of_transformers = is_of_transformers(text, at);
             return line;
         }
