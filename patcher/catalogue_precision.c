@@ -112,10 +112,10 @@ static const struct rule rows[] = {
       .target = RULE_NATIVE,
       .explain =
           "Frozen weights have no gradient, so the loss scaler never sees them. The "
-          "adapters are float32 here, and in PEFT since 0.12. Half the memory of a "
-          "float32 "
-          "base, and right.",
-      .source = "PEFT PR #1706 (autocast_adapter_dtype); tests/test_gpu_examples.py" },
+          "adapters are float32 here, and in PEFT since 0.12. The base takes half the "
+          "memory that it would in float32, and nothing needs to be changed.",
+      .source =
+          "PEFT PR #1706 (autocast_adapter_dtype); PEFT's tests/test_gpu_examples.py" },
     { .id = "TS107",
       .title = "transformers 5 would load a float16 checkpoint as float16",
       .severity = SEVERITY_ERROR,

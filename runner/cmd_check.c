@@ -63,6 +63,11 @@ int cmd_check(const struct options *options)
     int worst = EXIT_FINE;
 
     report_init(&checking.report, options);
+    if (options->json && options->sarif) {
+        error_set(&err, ERROR_USAGE, "--json and --sarif are two forms: give one");
+        report_error(options->program, &err);
+        return report_exit(err.code);
+    }
     if (!machine_open(options->device, &checking.machine, &err) ||
         !selection_read(options, &checking.selection, &err)) {
         report_error(options->program, &err);

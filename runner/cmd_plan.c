@@ -205,7 +205,8 @@ static void add_batch(struct text *out, const struct page *page)
     int64_t windows = page->plan->gradient_accumulation_steps;
     int64_t ranks = (int64_t)plan_ranks(page->plan);
 
-    text_addf(out, "  batch       %" PRId64 " samples x %" PRId64, micro, windows);
+    text_addf(out, "  batch       %" PRId64 " sample%s x %" PRId64, micro,
+              micro == 1 ? "" : "s", windows);
     if (ranks > 1)
         text_addf(out, " x %" PRId64 " ranks", ranks);
     text_addf(out, " = %" PRId64 " a step\n", micro * windows * ranks);

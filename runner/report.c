@@ -260,7 +260,7 @@ static void add_advice(const struct telling *how, const struct finding *finding,
     text_addc(out, '\n');
 }
 
-/* The other edits of its group: all are made, or none. */
+/* The other edits of its group, told once: all are made, or none. */
 static void add_group(const struct telling *how, const struct finding *finding,
                       struct text *out)
 {
@@ -269,7 +269,11 @@ static void add_group(const struct telling *how, const struct finding *finding,
     for (size_t i = 0; finding->group && has_edit(finding) && i < findings->count; i++) {
         const struct finding *other = &findings->list[i];
 
-        if (other == finding || other->group != finding->group || !has_edit(other))
+        if (other->group != finding->group || !has_edit(other))
+            continue;
+        if (other < finding)
+            return;
+        if (other == finding)
             continue;
         text_addf(out, "    and in line %u: ", other->at.line);
         add_edit(how, other, out);

@@ -30,6 +30,7 @@ fp16: true
 bf16: true
 END
 printf 'stage: sft\ndataset:d.jsonl\nfp16: true\n' >colon.yaml
+printf 'bf16: true\nper_device_train_batch_size: 1\n' >pair.yaml
 ls -lR >../before
 ends "an error finding gives 1" 1 "$trainspool" check --device "TITAN RTX" fp16.yaml
 says "it is told with place, severity and rule" '^fp16.yaml:5:14: error\[TS105\]: '
@@ -62,6 +63,12 @@ says "a name that is missed gets the right one" 'here it is per_device_train_bat
 says "what other edits mend says so" '^    gone after the other edits$'
 ends "a colon without a blank is no YAML" 2 "$trainspool" check colon.yaml
 says "and the remedy is told" '^colon.yaml:2:1: .*; a key, a colon and a blank'
+
+try "$trainspool" check --device T4 pair.yaml
+holds "edits that go together are told once" sh -c "[ \$(grep -c '^    and in line' '$T/out') -eq 1 ]"
+try "$trainspool" plan --device T4 pair.yaml
+says "one sample is one" '  1 sample x 1 = 1 a step$'
+ends "--json and --sarif at once" 2 "$trainspool" check --json --sarif pair.yaml
 
 ends "--json" 1 "$trainspool" check --json --device "TITAN RTX" fp16.yaml fine.yaml
 holds "is one object a line" is_json <"$T/out"
