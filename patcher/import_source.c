@@ -15,6 +15,7 @@
 
 /* ${a}, where a is ${b}, and so on: torchtune's files go two deep. */
 #define REFERENCES_MAX 8
+#define REFERENCES_ALL 1000 /* in one value, at any depth */
 #define TEXT_MAX       DOCUMENT_MAX_SCALAR
 #define PATH_WORD      128 /* longer names are nobody's key */
 
@@ -59,10 +60,15 @@ const struct entry *import_find(const struct importing *im, const char *path)
     return entry && !node_is_null(entry->value) ? entry : NULL;
 }
 
-/* Append a text with what its ${...} stand for.  False where one cannot be found, or they
- * go in a circle. */
-static bool add_resolved(const struct importing *im, const char *from, size_t depth,
-                         struct text *out)
+struct resolving {
+    const struct importing *im;
+    struct text out;
+    size_t left; /* references that are followed */
+};
+
+/* Append a text with what its ${...} stand for.  False where one cannot be found, they go
+ * in a circle, or stand for too many others. */
+static bool add_resolved(struct resolving *to, const char *from, size_t depth)
 {
     const char *open, *close;
 
@@ -70,25 +76,26 @@ static bool add_resolved(const struct importing *im, const char *from, size_t de
         char path[PATH_WORD] = "";
         const struct entry *entry = NULL;
 
-        if (!text_add(out, from, (size_t)(open - from)))
+        if (!text_add(&to->out, from, (size_t)(open - from)))
             return false;
         if ((size_t)(close - open) < sizeof(path)) {
             snprintf(path, sizeof(path), "%.*s", (int)(close - open - 2), open + 2);
-            entry = import_find(im, path);
+            entry = import_find(to->im, path);
         }
-        if (!entry || depth == 0 || node_value(entry->value)->kind != NODE_SCALAR ||
-            !add_resolved(im, node_value(entry->value)->text, depth - 1, out))
+        if (!entry || depth == 0 || to->left-- == 0 ||
+            node_value(entry->value)->kind != NODE_SCALAR ||
+            !add_resolved(to, node_value(entry->value)->text, depth - 1))
             return false;
         from = close + 1;
     }
-    return text_adds(out, from);
+    return text_adds(&to->out, from);
 }
 
 const char *import_text(struct importing *im, const struct node *node)
 {
     const struct node *value = node_value(node);
+    struct resolving to = { .im = im, .left = REFERENCES_ALL };
     const char *resolved = NULL;
-    struct text out;
 
     if (value->kind != NODE_SCALAR || strlen(value->text) != value->len) {
         import_refuse(im, ERROR_DATA, node, "a single value is wanted here");
@@ -96,14 +103,14 @@ const char *import_text(struct importing *im, const struct node *node)
     }
     if (!strstr(value->text, "${"))
         return value->text;
-    text_init(&out, TEXT_MAX);
-    if (add_resolved(im, value->text, REFERENCES_MAX, &out))
-        resolved = arena_strdup(im->arena, out.data);
+    text_init(&to.out, TEXT_MAX);
+    if (add_resolved(&to, value->text, REFERENCES_MAX))
+        resolved = arena_strdup(im->arena, to.out.data);
     else
         import_refuse(im, ERROR_DATA, node,
                       "what ${...} stands for cannot be found in this file: %s",
                       value->text);
-    text_clear(&out);
+    text_clear(&to.out);
     return resolved;
 }
 

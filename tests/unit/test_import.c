@@ -364,6 +364,29 @@ static void test_import_refuses_what_would_train_something_else(void **state)
     }
 }
 
+/* Eight levels of 500 references to nothing: 500^8, if all were followed. */
+static void test_import_follows_so_many_references(void **state)
+{
+    struct trial trial;
+    struct text text;
+
+    (void)state;
+    text_init(&text, 0);
+    text_adds(&text, AXOLOTL "a0: ''\n");
+    for (int i = 1; i <= 7; i++) {
+        text_addf(&text, "a%d: '", i);
+        for (int k = 0; k < 500; k++)
+            text_addf(&text, "${a%d}", i - 1);
+        text_adds(&text, "'\n");
+    }
+    text_adds(&text, "output_dir: ${a7}\n");
+    trial = trial_new("f.yml", text.data, text.len);
+    assert_false(trial.good);
+    assert_non_null(strstr(trial.err.text, "${a7}"));
+    trial_end(&trial);
+    text_clear(&text);
+}
+
 static void test_import_quotes_what_yaml_would_misread(void **state)
 {
     static const char *const texts[] = {
@@ -664,6 +687,7 @@ int main(void)
         cmocka_unit_test(test_import_names_the_data_of_axolotl),
         cmocka_unit_test(test_import_keeps_what_torchtune_means),
         cmocka_unit_test(test_import_refuses_what_would_train_something_else),
+        cmocka_unit_test(test_import_follows_so_many_references),
         cmocka_unit_test(test_import_quotes_what_yaml_would_misread),
         cmocka_unit_test(test_import_lets_no_text_out_of_a_comment),
         cmocka_unit_test(test_import_offers_no_line_that_a_shell_misreads),
