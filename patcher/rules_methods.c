@@ -230,8 +230,10 @@ static const char *find_trackers(struct rule_context *context, const struct entr
 {
     struct value value =
         value_read(schema_find("report_to"), entry->value, context->arena);
-    const char *at = value.state == VALUE_GOOD ? value.text : "", *names = "";
+    const char *at = value.state == VALUE_GOOD ? value.text : "", *copy;
+    struct text names;
 
+    text_init(&names, 0);
     while (*at) {
         size_t len = strcspn(at, ", ");
         const char *name = arena_copy(context->arena, at, len);
@@ -240,11 +242,12 @@ static const char *find_trackers(struct rule_context *context, const struct entr
         if (near)
             misspelt(context, name, near);
         else if (!is_local(name))
-            names =
-                arena_printf(context->arena, "%s%s%s", names, *names ? ", " : "", name);
+            text_addf(&names, "%s%s", names.len > 0 ? ", " : "", name);
         at += len + strspn(at + len, ", ");
     }
-    return names;
+    copy = arena_copy(context->arena, names.data, names.len);
+    text_clear(&names);
+    return copy;
 }
 
 static void untracked(struct rule_context *context, const char *key, const char *whom)
