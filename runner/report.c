@@ -250,6 +250,8 @@ static void add_advice(const struct telling *how, const struct finding *finding,
     if (!edit && !finding->note)
         return;
     text_adds(out, finding->fixed ? "    mended: " : "    ");
+    if (edit && !finding->fixed && !finding->settled && finding->apply == APPLY_UNSAFE)
+        text_adds(out, "with --unsafe: ");
     if (edit)
         add_edit(how, finding, out);
     if (finding->note) {

@@ -66,6 +66,8 @@ says "and the remedy is told" '^colon.yaml:2:1: .*; a key, a colon and a blank'
 
 try "$trainspool" check --device T4 pair.yaml
 holds "edits that go together are told once" sh -c "[ \$(grep -c '^    and in line' '$T/out') -eq 1 ]"
+try "$trainspool" check --device "RTX 3090" --select TS104 fp16.yaml
+says "what a plain patch does not do says so" '^    with --unsafe: fp16: true -> false '
 try "$trainspool" plan --device T4 pair.yaml
 says "one sample is one" '  1 sample x 1 = 1 a step$'
 ends "--json and --sarif at once" 2 "$trainspool" check --json --sarif pair.yaml
