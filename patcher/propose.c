@@ -100,6 +100,17 @@ static struct finding *without_edit(const struct proposal *to, const struct find
     return added;
 }
 
+/* Is the same said of the value already, as ${...} is where it has an effect? */
+static bool is_told(const struct findings *findings, const char *rule,
+                    const struct node *value)
+{
+    for (size_t i = 0; i < findings->count; i++)
+        if (findings->list[i].at.byte == value->at.byte &&
+            strcmp(findings->list[i].rule, rule) == 0)
+            return true;
+    return false;
+}
+
 static struct finding *refused(const struct proposal *to, const struct finding *base,
                                const struct entry *entry, enum rewrite_fault fault)
 {
@@ -114,6 +125,8 @@ static struct finding *refused(const struct proposal *to, const struct finding *
     if (!added || fault == REWRITE_TWICE || fault == REWRITE_SHAPE)
         return added;
     why.rule = fault == REWRITE_ANCHOR ? "TS007" : "TS008";
+    if (entry && is_told(to->findings, why.rule, entry->value))
+        return added;
     why.message =
         fault == REWRITE_ANCHOR
             ? "this comes from an anchor, an alias or a merge, where an edit could "
