@@ -168,7 +168,7 @@ static void bind(const struct looker *looker, struct look *look)
     free(dir);
     free(run);
     schema_bind(&look->document, looker->arena, &look->plan);
-    if (look->plan.external) {
+    if (look->plan.external && !looker->options->will_run) { /* it is anybody's file */
         struct torch_setup *setup = arena_alloc(looker->arena, sizeof(*setup));
 
         torch_setup_read(&look->document, look->plan.dir, looker->arena, setup);
