@@ -239,6 +239,8 @@ bool journal_undo(const char *job, const char *id, bool force, char **restored,
     free(run);
     if (restored)
         *restored = NULL;
+    if (!known && !file_exists(job))
+        return error_set(err, ERROR_USAGE, "there is no job %s", job);
     if (!known)
         return error_set(err, ERROR_JOB, "nothing to undo: %s was never changed", job);
     lock = jobfile_lock(job, err);

@@ -104,6 +104,8 @@ static bool show(struct report *report, const struct options *options,
     int fd = open(job->log, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     bool ok;
 
+    if (fd < 0 && errno == ENOENT && !file_exists(job->path))
+        return error_set(err, ERROR_USAGE, "there is no job %s", job->path);
     if (fd < 0 && errno == ENOENT)
         return error_set(err, ERROR_DATA, "%s has no log: it was never run", job->path);
     if (fd < 0)

@@ -94,4 +94,8 @@ holds "is JSON" is_json <"$T/out"
 ends "devices --known" 0 "$trainspool" devices --known
 says "has the TITAN RTX" '^TITAN RTX  *7\.5  *24 GiB'
 ends "output that cannot be written is told" 3 sh -c "'$trainspool' devices --known >/dev/full"
+for command in undo logs; do
+    ends "$command of a job that is not there" 2 "$trainspool" "$command" nowhere.yaml
+    complains "is told as that" 'there is no job nowhere.yaml'
+done
 plan
