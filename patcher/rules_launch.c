@@ -186,11 +186,12 @@ static json_t *read_file(struct rule_context *context, const char *key, const ch
              "this file is not beside the job, so what it says is not compared with it",
              "looked for behind the job's folder");
     } else if (!(settings = json_read_file(path, SETTINGS_MAX, &err))) {
+        /* not a word of the file: a job may name any */
         tell(context, SEVERITY_ERROR, key,
-             err.at.line > 0
-                 ? arena_printf(context->arena, "%s:%u: %s", name, err.at.line, err.text)
-                 : arena_strdup(context->arena, err.text),
-             NULL);
+             err.at.line > 0 ? arena_printf(context->arena, "%s:%u: this is not JSON",
+                                            name, err.at.line)
+                             : arena_strdup(context->arena, err.text),
+             "python3 -m json.tool tells what is wrong there");
     }
     error_clear(&err);
     free(path);
