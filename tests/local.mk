@@ -193,6 +193,7 @@ fuzz_tests += %D%/fuzz/fuzz_words
 
 # from outside
 EXTRA_DIST += %D%/golden/curve.json %D%/golden/curve.py
+EXTRA_DIST += %D%/golden/precision.json %D%/golden/precision.py
 EXTRA_DIST += %D%/cli/lib.sh
 EXTRA_DIST += %D%/cli/schema.py
 script_tests += %D%/cli/chain.t
