@@ -5,6 +5,7 @@ noinst_LIBRARIES += libbase.a
 libbase_a_SOURCES =
 libbase_a_SOURCES += %D%/arena.c %D%/arena.h
 libbase_a_SOURCES += %D%/clock.c %D%/clock.h
+libbase_a_SOURCES += %D%/crc32c.c %D%/crc32c.h
 libbase_a_SOURCES += %D%/digest.c %D%/digest.h
 libbase_a_SOURCES += %D%/error.c %D%/error.h
 libbase_a_SOURCES += %D%/file.c %D%/file.h
