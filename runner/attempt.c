@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/file.h"
+#include "runner/about.h"
 #include "runner/inspect.h"
 #include "runner/job.h"
 #include "runner/meter.h"
@@ -216,6 +217,8 @@ static bool train(struct attempt *attempt, struct error *err)
                                        attempt->options->resume || attempt->record.resume,
                                    .no_onednn = attempt->options->no_onednn };
     struct plan *plan = &attempt->look.patch.plan;
+    struct text about;
+    bool ok;
 
     if (plan_ranks(plan) > 1)
         snprintf(attempt->record.device, sizeof(attempt->record.device), "%zu x %.70s",
@@ -235,7 +238,11 @@ static bool train(struct attempt *attempt, struct error *err)
     log_line(attempt->log, LOG_INFO, "job %s: attempt %" PRId64 " on %s%s",
              attempt->job.name, attempt->record.attempt, attempt->record.device,
              how.resume ? ", going on from the last checkpoint if there is one" : "");
-    return train_ranks(attempt, &how, err);
+    text_init(&about, 0);
+    how.about = about_job(&attempt->look.patch, &about) ? about.data : NULL;
+    ok = train_ranks(attempt, &how, err);
+    text_clear(&about);
+    return ok;
 }
 
 struct ending {

@@ -3,6 +3,7 @@
 noinst_LIBRARIES += librunner.a
 
 librunner_a_SOURCES =
+librunner_a_SOURCES += %D%/about.c %D%/about.h
 librunner_a_SOURCES += %D%/attempt.c %D%/attempt.h
 librunner_a_SOURCES += %D%/calibrate.c %D%/calibrate.h
 librunner_a_SOURCES += %D%/calibrations.c %D%/calibrations.h

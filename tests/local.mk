@@ -30,6 +30,7 @@ script_tests =
 # base
 unit_tests += %D%/unit/test_arena
 unit_tests += %D%/unit/test_clock
+unit_tests += %D%/unit/test_crc32c
 unit_tests += %D%/unit/test_digest
 unit_tests += %D%/unit/test_error
 unit_tests += %D%/unit/test_file
@@ -107,6 +108,7 @@ unit_tests += %D%/unit/test_safetensors
 unit_tests += %D%/unit/test_schedule
 unit_tests += %D%/unit/test_shapes
 unit_tests += %D%/unit/test_template
+unit_tests += %D%/unit/test_tensorboard
 unit_tests += %D%/unit/test_tokenizer
 unit_tests += %D%/unit/test_trainer_curve
 unit_tests += %D%/unit/test_torch_memory
@@ -194,6 +196,7 @@ fuzz_tests += %D%/fuzz/fuzz_words
 # from outside
 EXTRA_DIST += %D%/golden/curve.json %D%/golden/curve.py
 EXTRA_DIST += %D%/golden/precision.json %D%/golden/precision.py
+EXTRA_DIST += %D%/golden/event_files.py
 EXTRA_DIST += %D%/cli/lib.sh
 EXTRA_DIST += %D%/cli/schema.py
 script_tests += %D%/cli/chain.t
@@ -218,6 +221,7 @@ script_tests += %D%/cli/run.t
 script_tests += %D%/cli/schema.t
 script_tests += %D%/cli/select.t
 script_tests += %D%/cli/spool.t
+script_tests += %D%/cli/tensorboard.t
 script_tests += %D%/cli/version.t
 script_tests += %D%/cli/watch.t
 

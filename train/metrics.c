@@ -1,4 +1,5 @@
-/* train/metrics.c - metrics.jsonl: one object a logged step, for programs. */
+/* train/metrics.c - metrics.jsonl: one object a logged step, for programs; TensorBoard is
+ * told the same. */
 #include "config.h"
 
 #include "train/metrics.h"
@@ -11,11 +12,14 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "train/tensorboard.h"
 
 #define METRICS_MAX ((size_t)1 << 30)
 
 struct metrics {
     char *name;
+    struct tensorboard *board; /* NULL: none */
+    struct log *log;           /* of what the board could not be told */
 };
 
 /* Is this line whole, and of a step that the run goes on behind? */
@@ -70,20 +74,47 @@ void metrics_close(struct metrics *metrics)
 {
     if (metrics == NULL)
         return;
+    tensorboard_close(metrics->board);
     free(metrics->name);
     free(metrics);
+}
+
+/* The first failure is told; the next are of the same disk. */
+static void board_note(struct metrics *metrics, const struct error *err)
+{
+    if (err->code == ERROR_NONE)
+        return;
+    log_line(metrics->log, LOG_WARN, "tensorboard: %s; going on without", err->text);
+    metrics->log = NULL;
+}
+
+void metrics_board(struct metrics *metrics, const char *dir, int64_t first,
+                   const char *about, struct log *log)
+{
+    struct error err = { 0 };
+
+    metrics->log = log;
+    metrics->board = tensorboard_open(dir, first, &err);
+    if (metrics->board != NULL && about != NULL)
+        tensorboard_text(metrics->board, "job/text_summary", about, &err);
+    board_note(metrics, &err);
 }
 
 /* Takes over the object. */
 static bool metrics_write(struct metrics *metrics, json_t *object, struct error *err)
 {
+    struct error lost = { 0 };
     struct text line;
     bool ok;
 
     text_init(&line, 0);
     json_write(object, &line);
-    json_decref(object);
     ok = file_append_line(metrics->name, line.data, line.len, 0644, false, err);
+    if (ok && metrics->board != NULL) {
+        tensorboard_metrics(metrics->board, object, &lost);
+        board_note(metrics, &lost);
+    }
+    json_decref(object);
     text_clear(&line);
     return ok;
 }

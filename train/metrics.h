@@ -1,9 +1,9 @@
-/* train/metrics.h - metrics.jsonl, the log line, tokens a second.  INTERFACE.md, "A
+/* train/metrics.h - metrics.jsonl and TensorBoard's event files.  INTERFACE.md, "A
  * logged step". */
 #ifndef TRAIN_METRICS_H
 #define TRAIN_METRICS_H
 
-#include "base/error.h"
+#include "base/log.h"
 
 struct metrics;
 
@@ -22,6 +22,13 @@ struct metric {
  * uninterrupted one. */
 struct metrics *metrics_open(const char *name, int64_t resume_step, struct error *err);
 void metrics_close(struct metrics *metrics);
+/*
+ * From step `first` on, tell TensorBoard the same by an event file in `dir`, which begins
+ * with `about`, Markdown on the job, or NULL.  What cannot be written there is told to the
+ * log, once, and the run goes on.
+ */
+void metrics_board(struct metrics *metrics, const char *dir, int64_t first,
+                   const char *about, struct log *log);
 bool metrics_step(struct metrics *metrics, const struct metric *metric,
                   struct error *err);
 /* {"step":..,"epoch":..,"eval_loss":..,"eval_perplexity":..} */

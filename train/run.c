@@ -208,7 +208,12 @@ static bool open_metrics(struct run *run, struct error *err)
     run->metrics =
         metrics_open(name, run->progress.step > 0 ? run->progress.step : -1, err);
     free(name);
-    return run->metrics != NULL;
+    if (run->metrics == NULL)
+        return false;
+    metrics_board(run->metrics, run->plan->run_dir,
+                  run->progress.step > 0 ? run->progress.step + 1 : 0,
+                  run->options->about, run->options->log);
+    return true;
 }
 
 static void describe(struct run *run)

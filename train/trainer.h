@@ -23,6 +23,7 @@ struct trainer_options {
     /* A logged step or evaluation as Trainer prints it, for the terminal; or NULL. */
     void (*logged)(void *context, const char *line);
     void *context;
+    const char *about; /* the job in Markdown, for TensorBoard; or NULL */
     bool resume; /* go on from this job's last checkpoint if there is one */
     bool no_onednn;
     /* This process's place among the plan's ranks; NULL: there is but one.  Ranks other than
