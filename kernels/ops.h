@@ -169,6 +169,8 @@ struct op_swiglu_backward {
  *   dw (V, C) fp32   += grad_scale * (softmax - onehot)^T x     or absent
  *   x (N, C), w (V, C) compute; targets (N) int32, negative: no target, the row is not computed
  *   losses (1, N) fp32: natural log, 0 without a target
+ *   weights (N) fp32, or NULL, which is 1 for each: loss[n] and the gradients that come of row n
+ *   are multiplied by it
  *   logits (R, V) fp32 scratch and rows (R, C) twice in scratch: R >= 1 is the chunk; the result
  *   does not depend on it but for rounding of dw.
  *   gathered, dgathered (R, C) compute: scratch for the rows that have a target
@@ -180,6 +182,7 @@ struct op_classifier {
     struct tensor losses, dx, dw, x, w;
     struct tensor logits, dlogits, gathered, dgathered; /* scratch; dlogits (R, V) compute */
     const int32_t *targets;
+    const float *weights;
     int32_t *rows; /* scratch; NULL where the backend wants none */
     size_t labelled;
     const float *scale;

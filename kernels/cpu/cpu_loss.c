@@ -46,15 +46,21 @@ static double loss_mean(const float *logits, size_t cols)
     return sum / (double)cols;
 }
 
-/* dlogits = grad_scale * (e / sum - (1 - s) onehot - s / V) */
-static void loss_gradient(const struct loss *loss, const float *e, double sum,
-                          size_t target, void *dlogits)
+static float loss_weight(const struct op_classifier *op, size_t row)
+{
+    return op->weights ? op->weights[row] : 1;
+}
+
+/* dlogits = weight * grad_scale * (e / sum - (1 - s) onehot - s / V) */
+static void loss_gradient(const struct loss *loss, const float *e, double sum, size_t row,
+                          void *dlogits)
 {
     const struct op_classifier *op = loss->op;
-    size_t cols = op->w.rows;
+    size_t cols = op->w.rows, target = (size_t)op->targets[row];
+    float scale = loss->grad_scale * loss_weight(op, row);
     enum format format = op->dlogits.format;
     float factor = (float)(1 / sum), even = op->smoothing / (float)cols;
-    float wanted = (e[target] * factor - (1 - op->smoothing) - even) * loss->grad_scale;
+    float wanted = (e[target] * factor - (1 - op->smoothing) - even) * scale;
     vec one = {};
 
     one[0] = wanted;
@@ -62,7 +68,7 @@ static void loss_gradient(const struct loss *loss, const float *e, double sum,
         size_t count = vec_count(i, cols);
         vec p = vec_load(e, FORMAT_FP32, i, count) * factor;
 
-        vec_store(dlogits, format, i, count, (p - even) * loss->grad_scale);
+        vec_store(dlogits, format, i, count, (p - even) * scale);
     }
     vec_store(dlogits, format, target, 1, one);
 }
@@ -81,9 +87,10 @@ static void loss_row_task(void *context, size_t task, struct pool_worker *worker
 
     (void)worker;
     ((float *)op->losses.data)[row] =
-        (float)((1 - smoothing) * (all - (double)wanted) + smoothing * (all - mean));
+        (float)(((1 - smoothing) * (all - (double)wanted) + smoothing * (all - mean)) *
+                (double)loss_weight(op, row));
     if (op->dx.data)
-        loss_gradient(loss, logits, sum, target, cpu_row(loss->dlogits, task));
+        loss_gradient(loss, logits, sum, row, cpu_row(loss->dlogits, task));
 }
 
 void CPU_OP(classifier)(struct backend *be, const struct op_classifier *op)

@@ -240,7 +240,7 @@ struct loss_rows {
     void *dlogits;
     float *losses;
     const int32_t *rows, *targets;
-    const float *scale;
+    const float *scale, *weights;
     size_t cols, logits_stride, dlogits_stride;
     float grad_scale, smoothing;
 };
@@ -269,10 +269,10 @@ __device__ static void put_packs(const gradient &g, T *dlogits, const float *log
 /* Every blockDim.x-th n of a row, from the end to the start.  dlogits may be logits. */
 template <typename T, int n>
 __device__ static void put_gradients(const loss_rows &p, T *dlogits, const float *logits,
-                                     const row_sum &row, int target)
+                                     const row_sum &row, int target, float weight)
 {
     const gradient g = { row.top, 1 / row.sum, p.smoothing / (float)p.cols,
-                         p.grad_scale * (p.scale ? *p.scale : 1) };
+                         p.grad_scale * (p.scale ? *p.scale : 1) * weight };
     float there = exp_of(logits[target], g.top) * g.factor - (1 - p.smoothing) - g.even;
     size_t apart = blockDim.x * n, first = threadIdx.x * n, end = p.cols / n * n;
     size_t own = first < end ? (end - first + apart - 1) / apart : 0;
@@ -299,6 +299,7 @@ static __global__ void __launch_bounds__(LARGE_BLOCK) loss_row(const loss_rows p
     const float *logits = p.logits + blockIdx.x * p.logits_stride;
     T *dlogits = p.dlogits ? (T *)p.dlogits + blockIdx.x * p.dlogits_stride : NULL;
     int32_t place = p.rows[blockIdx.x], target = place < 0 ? -1 : p.targets[place];
+    float weight = p.weights && target >= 0 ? p.weights[place] : 1;
     row_sum row;
 
     if (target < 0) {
@@ -313,10 +314,10 @@ static __global__ void __launch_bounds__(LARGE_BLOCK) loss_row(const loss_rows p
 
         if (p.smoothing != 0)
             loss += p.smoothing * (row.top - mean + log_sum - loss);
-        p.losses[place] = loss;
+        p.losses[place] = loss * weight;
     }
     if (dlogits)
-        put_gradients<T, wide ? GROUP : 1>(p, dlogits, logits, row, target);
+        put_gradients<T, wide ? GROUP : 1>(p, dlogits, logits, row, target, weight);
 }
 
 template <typename T>
@@ -370,6 +371,7 @@ extern "C" cudaError_t launch_classifier_loss(const struct cuda_launch *to,
         op->rows + first,
         op->targets,
         op->scale,
+        op->weights,
         op->w.rows,
         op->logits.stride,
         gradients ? op->dlogits.stride : 0,

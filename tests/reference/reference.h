@@ -71,6 +71,7 @@ struct reference_classifier {
     size_t rows, cols, words;
     const double *x, *w;
     const int32_t *targets;
+    const double *weights; /* or NULL */
     double grad_scale, smoothing;
     double *losses, *dx, *dw; /* dx is written, dw is added to; or NULL */
 };

@@ -100,6 +100,7 @@ static void classifier_gradient(const struct reference_classifier *r, size_t n,
 static void classifier_row(const struct reference_classifier *r, size_t n, double *logits)
 {
     double words = (double)r->words, max = -INFINITY, sum = 0, all;
+    double weight = r->weights ? r->weights[n] : 1;
 
     classifier_logits(r, n, logits);
     for (size_t v = 0; v < r->words; v++)
@@ -111,9 +112,10 @@ static void classifier_row(const struct reference_classifier *r, size_t n, doubl
         bool is_target = v == (size_t)r->targets[n];
         double wanted = (is_target ? 1 - r->smoothing : 0) + r->smoothing / words;
 
-        r->losses[n] += wanted * (all - logits[v]);
+        r->losses[n] += weight * wanted * (all - logits[v]);
         if (r->dx)
-            classifier_gradient(r, n, v, r->grad_scale * (exp(logits[v] - all) - wanted));
+            classifier_gradient(r, n, v,
+                                weight * r->grad_scale * (exp(logits[v] - all) - wanted));
     }
 }
 

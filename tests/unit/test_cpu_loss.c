@@ -32,6 +32,8 @@ static const struct shape shapes[] = {
 struct loss_case {
     struct operand x, w, losses, dx, dw, logits, dlogits, gathered, dgathered;
     int32_t *targets, *places;
+    float *weights;       /* NULL until case_weigh */
+    double *real_weights;
     double *real[3]; /* losses, dx, dw */
     struct op_classifier op;
     struct reference_classifier reference;
@@ -49,6 +51,7 @@ static void case_refer(struct loss_case *c, const struct shape *s)
         .x = c->x.real,
         .w = c->w.real,
         .targets = c->targets,
+        .weights = c->real_weights,
         .grad_scale = 0.25,
         .smoothing = (double)s->smoothing,
         .losses = c->real[0],
@@ -62,6 +65,8 @@ static void case_open(struct loss_case *c, const struct shape *s)
 {
     enum format format = s->format;
 
+    c->weights = NULL;
+    c->real_weights = NULL;
     c->x = operand_random(format, s->rows, s->cols, 1, 1);
     c->w = operand_random(format, s->words, s->cols, 1, 2);
     c->losses = operand_filled(FORMAT_FP32, 1, s->rows, 7);
@@ -98,6 +103,17 @@ static void case_open(struct loss_case *c, const struct shape *s)
     };
 }
 
+/* Each row counts for so much: 0, 0.5, 1, 1.5, 2, 0, ... */
+static void case_weigh(struct loss_case *c, const struct shape *s)
+{
+    c->weights = machines_memory(s->rows * sizeof(*c->weights));
+    c->real_weights = calloc(s->rows, sizeof(*c->real_weights));
+    for (size_t i = 0; i < s->rows; i++)
+        c->real_weights[i] = (double)(c->weights[i] = 0.5f * (float)(i % 5));
+    c->op.weights = c->weights;
+    case_refer(c, s);
+}
+
 static void case_close(struct loss_case *c)
 {
     struct operand *operands[] = { &c->x,       &c->w,        &c->losses,
@@ -108,6 +124,9 @@ static void case_close(struct loss_case *c)
         operand_clear(operands[i]);
     for (size_t i = 0; i < TS_COUNT(c->real); i++)
         free(c->real[i]);
+    free(c->real_weights);
+    if (c->weights)
+        machines_memory_free(c->weights);
     machines_memory_free(c->targets);
     machines_memory_free(c->places);
 }
@@ -171,6 +190,27 @@ static void test_classifier_takes_what_it_is_told(void **state)
     }
 }
 
+/* Losses and gradients of a row, by its weight; a row of weight 0 leaves no trace. */
+static void test_classifier_weighs_rows(void **state)
+{
+    const struct machines *machines = *state;
+
+    for (size_t i = 0; i < TS_COUNT(shapes); i += machines->slow ? 3 : 1) {
+        struct loss_case c;
+        double units = gradient_units(shapes[i].format);
+
+        case_open(&c, &shapes[i]);
+        case_weigh(&c, &shapes[i]);
+        machines_try(*state, run_classifier, &c.op,
+                     (struct outcome[]) { { &c.losses, c.real[0], 8, 2 },
+                                          { &c.dx, c.real[1], units, 0.5 },
+                                          { &c.dw, c.real[2], units, 0.5 } },
+                     3);
+        assert_true(c.real[0][0] == 0 && c.real[1][0] == 0);
+        case_close(&c);
+    }
+}
+
 /* Many rows of which few have a target: all of a long list are looked at, in order. */
 static void test_classifier_finds_few_among_many(void **state)
 {
@@ -225,6 +265,7 @@ static void test_reference_gradient_is_the_slope(void **state)
 
     (void)state;
     case_open(&c, &small);
+    case_weigh(&c, &small);
     for (size_t i = 0; i < c.dw.numbers; i++)
         c.real[2][i] -= c.dw.real[i]; /* it was added to */
     assert_true(reference_slope_error(loss, &c.reference, c.x.real, c.x.numbers,
@@ -311,6 +352,7 @@ int main(void)
         cmocka_unit_test(test_reference_gradient_is_the_slope),
         cmocka_unit_test(test_classifier_is_the_formula),
         cmocka_unit_test(test_classifier_takes_what_it_is_told),
+        cmocka_unit_test(test_classifier_weighs_rows),
         cmocka_unit_test(test_classifier_finds_few_among_many),
         cmocka_unit_test(test_classifier_may_use_one_block_for_both),
         cmocka_unit_test(test_classifier_rows_do_not_see_their_chunk),
