@@ -41,7 +41,7 @@ struct reading {
     struct arena *arena;
     struct conversation conversation;
     struct token_list ids;
-    int32_t *labels;
+    float *weights;
     struct left_out left_out[MAX_REASONS];
     size_t reasons;
     int64_t document_end;
@@ -146,7 +146,7 @@ static bool add_text(struct reading *reading, const char *text, size_t len, bool
 static bool has_target(const struct reading *reading)
 {
     for (size_t i = 1; i < reading->ids.count; i++)
-        if (reading->labels[i] != LABEL_NONE)
+        if (reading->weights[i] > 0)
             return true;
     return false;
 }
@@ -157,11 +157,11 @@ static bool add_conversation(struct reading *reading, bool *added, struct error 
     reading->ids.count = 0;
     if (!template_encode(reading->chat, reading->tokenizer, &reading->options,
                          reading->conversation.messages, reading->conversation.count,
-                         &reading->ids, &reading->labels, err))
+                         &reading->ids, &reading->weights, err))
         return false;
     *added = has_target(reading);
     if (*added)
-        dataset_store_add(&reading->dataset->store, reading->ids.ids, reading->labels,
+        dataset_store_add(&reading->dataset->store, reading->ids.ids, reading->weights,
                           reading->ids.count);
     return true;
 }
@@ -450,7 +450,7 @@ struct dataset *dataset_open(const struct plan *plan, enum split split,
     ok = fill(&reading, split, err);
     conversation_free(&reading.conversation);
     token_list_clear(&reading.ids);
-    free(reading.labels);
+    free(reading.weights);
     arena_free(reading.arena);
     if (ok)
         return reading.dataset;

@@ -46,7 +46,9 @@ struct batch {
     int32_t *positions;   /* N, from 0 in each run */
     int32_t *targets;     /* N, the NEXT token's label; LABEL_NONE where there is none */
     int32_t *offsets;     /* sequences + 1 */
+    float *weights;       /* N, of the targets in the loss; NULL: each is 1 */
     size_t trained;       /* rows with a target */
+    double weight;        /* of them, summed up: what the sum of losses is divided by */
     size_t seen;          /* tokens read: all rows */
     size_t room_rows, room_sequences;
 };
@@ -63,9 +65,12 @@ void batch_clear(struct batch *batch);
 bool dataset_batch(const struct dataset *dataset, uint64_t epoch, uint64_t index,
                    size_t batch_size, struct batch *out);
 size_t dataset_batches(const struct dataset *dataset, size_t batch_size);
-/* Rows with a target in a window of micro-batches, without making them: what the loss of an
- * optimizer step is divided by. */
+/* Of a window of micro-batches, without making them: rows with a target, and their weights
+ * summed up, which is what the loss of an optimizer step is divided by.  Without weights in the
+ * data both are one number. */
 size_t dataset_trained(const struct dataset *dataset, uint64_t epoch, uint64_t first,
                        size_t batches, size_t batch_size);
+double dataset_weight(const struct dataset *dataset, uint64_t epoch, uint64_t first,
+                      size_t batches, size_t batch_size);
 
 #endif

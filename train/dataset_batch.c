@@ -33,6 +33,15 @@ static size_t row_targets(const struct dataset *dataset, size_t row)
     return targets;
 }
 
+static double row_weight(const struct dataset *dataset, size_t row)
+{
+    double weight = 0;
+
+    for (size_t i = dataset->starts[row]; i < dataset->starts[row + 1]; i++)
+        weight += dataset->store.samples[dataset->members[i]].weight;
+    return weight;
+}
+
 static size_t row_members(const struct dataset *dataset, size_t row)
 {
     return dataset->starts[row + 1] - dataset->starts[row];
@@ -144,29 +153,55 @@ size_t dataset_trained(const struct dataset *dataset, uint64_t epoch, uint64_t f
     return targets;
 }
 
+double dataset_weight(const struct dataset *dataset, uint64_t epoch, uint64_t first,
+                      size_t batches, size_t batch_size)
+{
+    double weight = 0;
+    size_t from, to;
+
+    for (size_t i = 0; i < batches; i++) {
+        if (!batch_places(dataset, first + i, batch_size, &from, &to))
+            break;
+        for (; from < to; from++)
+            weight += row_weight(dataset, row_at(dataset, epoch, from));
+    }
+    return weight;
+}
+
 void batch_clear(struct batch *batch)
 {
     free(batch->tokens);
     free(batch->positions);
     free(batch->targets);
+    free(batch->weights);
     free(batch->offsets);
     *batch = (struct batch) { 0 };
 }
 
-static void batch_grow(struct batch *batch, size_t rows, size_t sequences)
+static void batch_grow(struct batch *batch, size_t rows, size_t sequences, bool weighted)
 {
-    if (rows > batch->room_rows) {
+    if (rows > batch->room_rows || (weighted && !batch->weights)) {
         batch->room_rows = rows + rows / 4;
         batch->tokens = memory_resize(batch->tokens, batch->room_rows, sizeof(int32_t));
         batch->positions =
             memory_resize(batch->positions, batch->room_rows, sizeof(int32_t));
         batch->targets = memory_resize(batch->targets, batch->room_rows, sizeof(int32_t));
+        if (weighted || batch->weights) /* another dataset's batch may have them */
+            batch->weights =
+                memory_resize(batch->weights, batch->room_rows, sizeof(float));
     }
     if (sequences + 1 > batch->room_sequences) {
         batch->room_sequences = sequences + sequences / 4 + 1;
         batch->offsets =
             memory_resize(batch->offsets, batch->room_sequences, sizeof(int32_t));
     }
+}
+
+static void add_target(struct batch *batch, size_t row, int32_t target, float weight)
+{
+    batch->targets[row] = target;
+    if (batch->weights)
+        batch->weights[row] = weight;
 }
 
 /* A sample as the next run: a row's target is the next row's token, where it is to be
@@ -182,15 +217,18 @@ static void add_sample(const struct dataset_store *store, const struct sample *s
         batch->positions[at + i] = (int32_t)i;
         batch->targets[at + i] = LABEL_NONE;
     }
+    if (batch->weights)
+        memset(batch->weights + at, 0, sample->len * sizeof(float));
     for (uint32_t r = 0; r < sample->runs; r++) {
         const struct label_run *run = &store->runs[sample->run_at + r];
 
         for (uint32_t i = run->start; i < run->start + run->len; i++)
             if (i > 0)
-                batch->targets[at + i - 1] = (int32_t)ids[i];
+                add_target(batch, at + i - 1, (int32_t)ids[i], run->weight);
     }
     batch->rows += sample->len;
     batch->trained += sample->targets;
+    batch->weight += sample->weight;
     batch->longest = sample->len > batch->longest ? sample->len : batch->longest;
     batch->offsets[++batch->sequences] = (int32_t)batch->rows;
 }
@@ -208,8 +246,9 @@ bool dataset_batch(const struct dataset *dataset, uint64_t epoch, uint64_t index
         rows += row_tokens(dataset, row);
         sequences += row_members(dataset, row);
     }
-    batch_grow(out, rows, sequences);
+    batch_grow(out, rows, sequences, dataset->store.weighted);
     out->rows = out->sequences = out->trained = out->longest = 0;
+    out->weight = 0;
     out->offsets[0] = 0;
     for (size_t place = from; place < to; place++) {
         size_t row = row_at(dataset, epoch, place);

@@ -16,6 +16,9 @@ static const char has_tools[] = "with tool calls (not supported)";
 static const char bad_turns[] =
     "whose roles are not user and assistant in turn, ending in an "
     "answer";
+/* Beyond it fp16 gradients overflow at any loss scale. */
+#define WEIGHT_MAX 1000
+
 static const char no_answer[] = "without an answer";
 
 /* Reading of one record. */
@@ -160,10 +163,10 @@ static bool read_history(const struct reading *reading)
         }
         add_message(reading->out,
                     &(struct message) { ROLE_USER, json_string_value(question),
-                                        json_string_length(question), false });
+                                        json_string_length(question), 0 });
         add_message(reading->out,
                     &(struct message) { ROLE_ASSISTANT, json_string_value(answer),
-                                        json_string_length(answer), false });
+                                        json_string_length(answer), 1 });
     }
     return json_is_array(history) || (broken(reading, key, "a list", history), false);
 }
@@ -212,7 +215,7 @@ static enum record_kind read_alpaca(const struct reading *reading, bool plain)
         return RECORD_BROKEN;
     add_message(reading->out,
                 &(struct message) { ROLE_ASSISTANT, json_string_value(answer),
-                                    json_string_length(answer), false });
+                                    json_string_length(answer), 1 });
     return RECORD_CONVERSATION;
 }
 
@@ -260,20 +263,25 @@ static bool read_content(const struct reading *reading, const json_t *item,
     return true;
 }
 
-/* loss_weight 0 or 1 of a message (LLaMA-Factory's v1 form). */
+/* How much a message counts in the loss (LLaMA-Factory's v1 form).  That of a question is
+ * read, and has no effect, as there. */
 static bool read_weight(const struct reading *reading, const json_t *item,
                         struct message *message)
 {
     const json_t *weight = json_object_get(item, "loss_weight");
 
+    message->weight = 1;
     if (is_absent(weight))
         return true;
-    message->unlearnt = json_is_number(weight) && json_number_value(weight) == 0;
-    if (message->unlearnt || message->role != ROLE_ASSISTANT ||
-        (json_is_number(weight) && json_number_value(weight) == 1))
-        return true;
-    error_set(reading->err, ERROR_DATA, "\"loss_weight\" must be 0 or 1");
-    return false;
+    if (!json_is_number(weight)) {
+        broken(reading, "loss_weight", "a number from 0 to 1000", weight);
+        return false;
+    }
+    message->weight = (float)json_number_value(weight);
+    return (message->weight >= 0 && message->weight <= WEIGHT_MAX) ||
+           error_set(reading->err, ERROR_DATA,
+                     "\"loss_weight\" must be a number from 0 to %g, and is %g",
+                     (double)WEIGHT_MAX, json_number_value(weight));
 }
 
 /* Roles under the names that are in use, for files that nothing is said about. */
@@ -387,7 +395,7 @@ static enum record_kind read_plain(const struct reading *reading, const char *ke
     if (!json_is_string(value))
         return broken(reading, key, "a string", value);
     add_message(reading->out, &(struct message) { ROLE_USER, json_string_value(value),
-                                                  json_string_length(value), false });
+                                                  json_string_length(value), 0 });
     return RECORD_TEXT;
 }
 

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "train/template.h"
 
 void dataset_store_clear(struct dataset_store *store)
 {
@@ -27,33 +26,34 @@ static void *grow(void *array, size_t count, size_t *room, size_t more, size_t s
 }
 
 static void add_run(struct dataset_store *store, struct sample *sample, uint32_t start,
-                    uint32_t len)
+                    uint32_t len, float weight)
 {
+    uint32_t targets = start > 0 ? len : len - 1; /* nothing stands before the first */
+
     store->runs = grow(store->runs, store->run_count, &store->run_room, 1,
                        sizeof(struct label_run));
-    store->runs[store->run_count++] = (struct label_run) { start, len };
+    store->runs[store->run_count++] = (struct label_run) { start, len, weight };
     sample->runs++;
-    sample->targets += start > 0 ? len : len - 1; /* nothing stands before the first */
+    sample->targets += targets;
+    sample->weight += (double)targets * (double)weight;
+    store->weighted |= weight != 1;
 }
 
 static void add_runs(struct dataset_store *store, struct sample *sample,
-                     const int32_t *labels)
+                     const float *weights)
 {
-    uint32_t start = 0;
+    uint32_t end;
 
-    for (uint32_t i = 0; i < sample->len; i++) {
-        if (labels[i] == LABEL_NONE) {
-            if (i > start)
-                add_run(store, sample, start, i - start);
-            start = i + 1;
-        }
+    for (uint32_t start = 0; start < sample->len; start = end) {
+        for (end = start + 1; end < sample->len && weights[end] == weights[start]; end++)
+            ;
+        if (weights[start] > 0)
+            add_run(store, sample, start, end - start, weights[start]);
     }
-    if (sample->len > start)
-        add_run(store, sample, start, sample->len - start);
 }
 
 void dataset_store_add(struct dataset_store *store, const uint32_t *ids,
-                       const int32_t *labels, size_t len)
+                       const float *weights, size_t len)
 {
     struct sample sample = {
         .at = store->tokens,
@@ -65,10 +65,10 @@ void dataset_store_add(struct dataset_store *store, const uint32_t *ids,
     if (len > 0)
         memcpy(store->ids + store->tokens, ids, len * sizeof(uint32_t));
     store->tokens += len;
-    if (labels)
-        add_runs(store, &sample, labels);
+    if (weights)
+        add_runs(store, &sample, weights);
     else if (len > 0)
-        add_run(store, &sample, 0, (uint32_t)len);
+        add_run(store, &sample, 0, (uint32_t)len, 1);
     store->samples =
         grow(store->samples, store->count, &store->sample_room, 1, sizeof(struct sample));
     store->samples[store->count++] = sample;
@@ -117,7 +117,7 @@ void dataset_store_cut(struct dataset_store *store, size_t block, int64_t first)
         }
         if (first >= 0)
             store->ids[at] = (uint32_t)first;
-        add_run(store, &sample, 0, (uint32_t)len);
+        add_run(store, &sample, 0, (uint32_t)len, 1);
         store->samples = grow(store->samples, store->count, &store->sample_room, 1,
                               sizeof(struct sample));
         store->samples[store->count++] = sample;

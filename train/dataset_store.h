@@ -5,9 +5,10 @@
 
 #include "base/error.h"
 
-/* Tokens [start, start + len) of a sample are to be learnt. */
+/* Tokens [start, start + len) of a sample are to be learnt, and count for so much. */
 struct label_run {
     uint32_t start, len;
+    float weight; /* above 0 */
 };
 
 struct sample {
@@ -16,6 +17,7 @@ struct sample {
     uint32_t targets; /* tokens to be learnt that something stands before */
     size_t run_at;
     uint32_t runs;
+    double weight; /* of its targets, summed up */
 };
 
 struct dataset_store {
@@ -25,14 +27,15 @@ struct dataset_store {
     size_t run_count, run_room;
     struct sample *samples;
     size_t count, sample_room;
+    bool weighted; /* some weight is not 1 */
 };
 
 void dataset_store_clear(struct dataset_store *store);
 
-/* labels: LABEL_NONE or the token, one for each; NULL: all are to be learnt.  A sample has
- * less than 2^31 tokens. */
+/* weights: one for each token, 0: it is not to be learnt; NULL: all are 1.  A sample has less
+ * than 2^31 tokens. */
 void dataset_store_add(struct dataset_store *store, const uint32_t *ids,
-                       const int32_t *labels, size_t len);
+                       const float *weights, size_t len);
 
 /* Keep the samples whose index is listed (ascending). */
 void dataset_store_keep(struct dataset_store *store, const uint32_t *indices, size_t count);

@@ -252,6 +252,7 @@ void model_classify(const struct pass *pass)
         .gathered = pass_buffer(pass, BUFFER_GATHERED, 0),
         .dgathered = pass_buffer(pass, BUFFER_DGATHERED, 0),
         .targets = pass_ids(pass, BUFFER_TARGETS),
+        .weights = pass->weighted ? pass_buffer(pass, BUFFER_WEIGHTS, 0).data : NULL,
         .rows = pass_buffer(pass, BUFFER_LABELLED, 0).data,
         .labelled = pass->labelled,
         .grad_scale = 1,

@@ -96,7 +96,7 @@ struct pass {
     const struct backend_ops *ops;
     size_t rows, sequences, longest;
     size_t labelled; /* no more rows than this have a target; 0: none has */
-    bool training, first;
+    bool training, first, weighted;
     bool reduces; /* the last of a window, and there are other ranks */
     const struct step_numbers *numbers; /* in the backend's memory */
 };

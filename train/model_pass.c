@@ -46,18 +46,20 @@ static void upload_batch(const struct pass *pass, const struct batch *batch)
 {
     const struct {
         enum buffer to;
-        const int32_t *from;
+        const void *from; /* numbers of 4 bytes; NULL: there are none */
         size_t count;
     } rows[] = {
         { BUFFER_TOKENS, batch->tokens, batch->rows },
         { BUFFER_POSITIONS, batch->positions, batch->rows },
         { BUFFER_TARGETS, batch->targets, batch->rows },
+        { BUFFER_WEIGHTS, batch->weights, batch->rows },
         { BUFFER_OFFSETS, batch->offsets, batch->sequences + 1 },
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        pass->ops->upload(pass->be, pass_buffer(pass, rows[i].to, 0).data, rows[i].from,
-                          rows[i].count * sizeof(int32_t));
+        if (rows[i].from)
+            pass->ops->upload(pass->be, pass_buffer(pass, rows[i].to, 0).data,
+                              rows[i].from, rows[i].count * sizeof(int32_t));
 }
 
 /* Rounded up, but never beyond the batch. */
@@ -80,6 +82,7 @@ static struct pass pass_of(struct model *m, const struct batch *batch)
                            .sequences = batch->sequences,
                            .longest = batch->longest,
                            .labelled = count_labelled(batch),
+                           .weighted = batch->weights != NULL,
                            .numbers = model_numbers(m) };
 }
 
@@ -88,7 +91,7 @@ static struct pass pass_of(struct model *m, const struct batch *batch)
 static bool pass_begin(const struct pass *pass)
 {
     const size_t key[] = { pass->rows,     pass->sequences, pass->longest, pass->labelled,
-                           pass->training, pass->first,     pass->reduces };
+                           pass->training, pass->first,     pass->reduces, pass->weighted };
 
     return !pass->ops->begin || pass->ops->begin(pass->be, key, sizeof(key));
 }

@@ -99,6 +99,7 @@ enum buffer {
     BUFFER_TOKENS,
     BUFFER_POSITIONS,
     BUFFER_TARGETS,
+    BUFFER_WEIGHTS, /* of the targets, where some are not 1 */
     BUFFER_OFFSETS, /* int32 */
     BUFFER_LABELLED, /* int32 (1, N) scratch of the classifier */
     BUFFER_NUMBERS,  /* one struct step_numbers */

@@ -67,6 +67,7 @@ static const struct buffer_row {
     [BUFFER_TOKENS] = { "tokens", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
     [BUFFER_POSITIONS] = { "positions", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
     [BUFFER_TARGETS] = { "targets", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
+    [BUFFER_WEIGHTS] = { "weights", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
     [BUFFER_OFFSETS] = { "offsets", KIND_FP32, DIM_ONE, DIM_RUNS, LIFE_ONCE, false },
     [BUFFER_LABELLED] = { "labelled", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
     [BUFFER_NUMBERS] = { "numbers", KIND_FP32, DIM_ONE, DIM_NUMBERS, LIFE_ONCE, false },

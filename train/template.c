@@ -264,7 +264,7 @@ static bool write_first(struct writer *writer, const struct chat_template *chat,
 struct turn {
     struct token_list source, target;
     size_t source_len, target_len; /* what is kept of them */
-    bool unlearnt;
+    float weight;
 };
 
 static bool encode_turns(const struct chat_template *chat,
@@ -281,7 +281,7 @@ static bool encode_turns(const struct chat_template *chat,
         const struct said asked = { .text = question->text, .len = question->len };
         const struct said answered = { .text = answer->text, .len = answer->len };
 
-        turns[i].unlearnt = answer->unlearnt;
+        turns[i].weight = answer->weight;
         writer.out = &turns[i].source;
         ok = i == 0 ? write_first(&writer, chat, system, question, err)
                     : write_slot(&writer, chat->user, &asked, err);
@@ -326,16 +326,16 @@ static void cut_turns(struct turn *turns, size_t count,
     }
 }
 
-static void add_labelled(struct token_list *ids, int32_t **labels,
-                         const struct token_list *from, size_t len, bool learnt)
+static void add_weighted(struct token_list *ids, float **weights,
+                         const struct token_list *from, size_t len, float weight)
 {
     for (size_t i = 0; i < len; i++) {
         size_t room = ids->room;
 
         token_list_add(ids, from->ids[i]);
-        if (ids->room != room || !*labels)
-            *labels = memory_resize(*labels, ids->room, sizeof(int32_t));
-        (*labels)[ids->count - 1] = learnt ? (int32_t)from->ids[i] : LABEL_NONE;
+        if (ids->room != room || !*weights)
+            *weights = memory_resize(*weights, ids->room, sizeof(float));
+        (*weights)[ids->count - 1] = weight;
     }
 }
 
@@ -352,7 +352,7 @@ static bool check_roles(const struct message *messages, size_t count, struct err
 bool template_encode(const struct chat_template *chat, const struct tokenizer *tokenizer,
                      const struct template_options *options,
                      const struct message *messages, size_t count, struct token_list *ids,
-                     int32_t **labels, struct error *err)
+                     float **weights, struct error *err)
 {
     bool has_system = count > 0 && messages[0].role == ROLE_SYSTEM;
     struct said system = find_system(chat, options, has_system ? messages : NULL);
@@ -370,12 +370,12 @@ bool template_encode(const struct chat_template *chat, const struct tokenizer *t
     if (ok)
         cut_turns(turns, turn_count, options);
     for (size_t i = 0; i < turn_count; i++) {
-        bool learnt =
-            !turns[i].unlearnt && (!options->mask_history || i + 1 == turn_count);
+        bool learnt = !options->mask_history || i + 1 == turn_count;
 
-        add_labelled(ids, labels, &turns[i].source, ok ? turns[i].source_len : 0,
-                     options->train_on_prompt);
-        add_labelled(ids, labels, &turns[i].target, ok ? turns[i].target_len : 0, learnt);
+        add_weighted(ids, weights, &turns[i].source, ok ? turns[i].source_len : 0,
+                     options->train_on_prompt ? 1 : 0);
+        add_weighted(ids, weights, &turns[i].target, ok ? turns[i].target_len : 0,
+                     learnt ? turns[i].weight : 0);
         token_list_clear(&turns[i].source);
         token_list_clear(&turns[i].target);
     }

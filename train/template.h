@@ -13,7 +13,7 @@ struct message {
     enum role role;
     const char *text;
     size_t len;
-    bool unlearnt; /* an answer that is only read, never learnt */
+    float weight; /* of an answer in the loss, 1 as a rule; 0: it is only read */
 };
 
 struct chat_template; /* a row of the table: default, alpaca, chatml, llama2, llama3, ... */
@@ -38,17 +38,17 @@ struct template_options {
     size_t cutoff_len; /* tokens kept, shared out between question and answer; 0: all */
 };
 
-#define LABEL_NONE (-100)
+#define LABEL_NONE (-100) /* the target of a row that nothing is learnt from */
 
 /*
- * Append the tokens of a conversation and, one for one, the label of each: the token itself
- * where it is to be learnt, else LABEL_NONE.  (The shift by one is the batch's work.)  The
- * conversation is a system message or none, then user and assistant in turn, ending in an
- * answer; anything else is ERROR_DATA.  *labels is malloc'ed and has the room of *ids.
+ * Append the tokens of a conversation and, one for one, the weight of each in the loss: 0 where
+ * it is not to be learnt, 1 for a question with train_on_prompt.  The conversation is a system
+ * message or none, then user and assistant in turn, ending in an answer; anything else is
+ * ERROR_DATA.  *weights is malloc'ed and has the room of *ids.
  */
 bool template_encode(const struct chat_template *chat, const struct tokenizer *tokenizer,
                      const struct template_options *options, const struct message *messages,
-                     size_t count, struct token_list *ids, int32_t **labels,
+                     size_t count, struct token_list *ids, float **weights,
                      struct error *err);
 
 #endif

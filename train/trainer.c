@@ -78,7 +78,7 @@ static bool sum_losses(struct run *run, double sums[2], struct error *err)
          i += parallel_ranks(group)) {
         if (!model_evaluate(run->model, &run->batch, &sums[0], err))
             return false;
-        sums[1] += (double)run->batch.trained;
+        sums[1] += run->batch.weight;
     }
     return parallel_sum(group, sums, 2, err);
 }
@@ -107,7 +107,7 @@ static bool evaluate(struct run *run, struct error *err)
 }
 
 /* What the device is told of a step. */
-static struct step_numbers start_numbers(const struct run *run, size_t trained)
+static struct step_numbers start_numbers(const struct run *run, double weight)
 {
     const struct progress *progress = &run->progress;
 
@@ -116,7 +116,7 @@ static struct step_numbers start_numbers(const struct run *run, size_t trained)
                          schedule_factor(run->plan, progress->updates, run->steps.total),
         .max_grad_norm = run->plan->precision.max_grad_norm,
         .step = progress->updates + 1,
-        .grad_scale = (float)(progress->scaler.scale / (double)trained),
+        .grad_scale = (float)(progress->scaler.scale / weight),
         .scaler = progress->scaler,
     };
 }
@@ -149,11 +149,11 @@ static size_t window_size(const struct run *run)
 /* Forward and backward over this rank's micro-batches of one optimizer step, and the
  * step: the device is waited for once. */
 static bool run_window(struct run *run, int64_t epoch, uint64_t first, size_t batches,
-                       size_t trained, struct error *err)
+                       double weight, struct error *err)
 {
     size_t size = (size_t)run->plan->per_device_train_batch_size;
     size_t ranks = parallel_ranks(run->options->group);
-    struct step_numbers numbers = start_numbers(run, trained);
+    struct step_numbers numbers = start_numbers(run, weight);
     double sums[2] = { 0 }; /* of losses, and of tokens */
 
     model_begin(run->model, &numbers);
@@ -171,7 +171,7 @@ static bool run_window(struct run *run, int64_t epoch, uint64_t first, size_t ba
     if (!model_end(run->model, &numbers, &sums[0], err) ||
         !parallel_sum(run->options->group, sums, 2, err))
         return false;
-    run->progress.window_loss += sums[0] / (double)trained;
+    run->progress.window_loss += sums[0] / weight;
     run->progress.tokens += (uint64_t)sums[1];
     return finish_numbers(run, &numbers, err);
 }
@@ -186,19 +186,19 @@ static bool step(struct run *run, struct error *err)
     int64_t epoch = progress->step / run->steps.per_epoch;
     uint64_t first = (uint64_t)(progress->step % run->steps.per_epoch) * window;
     size_t batches = first + window <= all ? window : all - first;
-    size_t trained = dataset_trained(run->train, (uint64_t)epoch, first, batches, size);
+    double weight = dataset_weight(run->train, (uint64_t)epoch, first, batches, size);
     double started = clock_seconds();
     uint64_t tokens = progress->tokens;
 
-    if (trained == 0)
+    if (weight == 0)
         log_line(run->options->log, LOG_WARN,
                  "step %" PRId64 ": nothing to learn in its samples (no answer fits into "
                  "cutoff_len?)",
                  progress->step + 1);
-    else if (!run_window(run, epoch, first, batches, trained, err))
+    else if (!run_window(run, epoch, first, batches, weight, err))
         return false;
     progress->step++;
-    progress->window_steps += trained > 0;
+    progress->window_steps += weight > 0;
     progress->epoch = (double)progress->step / (double)run->steps.per_epoch;
     run->seconds = clock_seconds() - started;
     run->rate = run->seconds > 0 ? (double)(progress->tokens - tokens) / run->seconds : 0;

@@ -115,6 +115,38 @@ static void test_dataset_batch_is_runs_without_padding(void **state)
     dataset_close(dataset);
 }
 
+/* A weight in the data is one in the batch; where there is none, the batch has no list. */
+static void test_dataset_batch_has_weights(void **state)
+{
+    struct plan plan = new_plan("plain.jsonl");
+    struct batch batch = { 0 };
+    struct dataset *dataset;
+
+    (void)state;
+    put_records("plain.jsonl", 3);
+    unit_write_string(dir, "weighted.jsonl",
+                      "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, "
+                      "{\"role\": \"assistant\", \"content\": \"ab\", \"loss_weight\": 0.5},"
+                      "{\"role\": \"user\", \"content\": \"r\"}, "
+                      "{\"role\": \"assistant\", \"content\": \"c\", \"loss_weight\": 4}]}\n");
+    dataset = open_split(&plan, SPLIT_TRAIN);
+    assert_true(dataset_batch(dataset, 0, 0, 3, &batch));
+    assert_null(batch.weights);
+    assert_true(batch.weight == (double)batch.trained);
+    assert_true(dataset_weight(dataset, 0, 0, 1, 3) == batch.weight);
+    dataset_close(dataset);
+    plan.dataset = "weighted.jsonl";
+    dataset = open_split(&plan, SPLIT_TRAIN);
+    assert_true(dataset_batch(dataset, 0, 0, 3, &batch)); /* the room is there already */
+    assert_int_equal(batch.rows, 5);
+    assert_memory_equal(batch.weights, ((float[]) { 0.5f, 0.5f, 0, 4, 0 }),
+                        5 * sizeof(float));
+    assert_int_equal(batch.trained, 3);
+    assert_true(batch.weight == 5 && dataset_weight(dataset, 0, 0, 1, 3) == 5);
+    dataset_close(dataset);
+    batch_clear(&batch);
+}
+
 /* Letters of the answers in the order of an epoch. */
 static void epoch_letters(const struct dataset *dataset, uint64_t epoch, size_t size,
                           char *out)
@@ -586,6 +618,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dataset_batch_is_runs_without_padding),
+        cmocka_unit_test(test_dataset_batch_has_weights),
         cmocka_unit_test(test_dataset_order_is_of_seed_and_epoch),
         cmocka_unit_test(test_dataset_windows_count_their_targets),
         cmocka_unit_test(test_dataset_max_is_never_passed),

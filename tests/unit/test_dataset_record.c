@@ -9,12 +9,21 @@
 
 static const struct dataset_source detect;
 
-/* What a record became: "S:... U:... A:..." with a - before what is not learnt,
- * "text:...", "skip:..." or "error:...". */
+/* "U:question", "A:answer", and "A0.5:answer" where its weight is not 1. */
+static void describe_message(const struct message *message, bool behind, struct text *out)
+{
+    static const char roles[] = "SUAT";
+
+    text_addf(out, "%s%c", behind ? " " : "", roles[message->role]);
+    if (message->role == ROLE_ASSISTANT && message->weight != 1)
+        text_addf(out, "%g", (double)message->weight);
+    text_addf(out, ":%.*s", (int)message->len, message->text);
+}
+
+/* What a record became: "S:... U:... A:...", "text:...", "skip:..." or "error:...". */
 static void describe(const struct dataset_source *source, const char *json, bool plain,
                      struct text *out)
 {
-    static const char roles[] = "SUAT";
     struct conversation got = { 0 };
     struct error err = { 0 };
     const char *why = NULL;
@@ -35,9 +44,7 @@ static void describe(const struct dataset_source *source, const char *json, bool
         break;
     case RECORD_CONVERSATION:
         for (size_t i = 0; i < got.count; i++)
-            text_addf(out, "%s%s%c:%.*s", i ? " " : "",
-                      got.messages[i].unlearnt ? "-" : "", roles[got.messages[i].role],
-                      (int)got.messages[i].len, got.messages[i].text);
+            describe_message(&got.messages[i], i > 0, out);
     }
     conversation_free(&got);
     json_decref(record);
@@ -95,10 +102,15 @@ static void test_dataset_record_finds_the_form(void **state)
           "{\"role\": \"assistant\", \"content\": [{\"type\": \"text\", \"value\": "
           "\"a\"}], "
           "\"loss_weight\": 1.0}]}",
-          "-U:one two A:a" },
+          "U:one two A:a" },
         { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": "
           "\"assistant\", \"content\": \"a\", \"loss_weight\": 0}]}",
-          "U:q -A:a" },
+          "U:q A0:a" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\", "
+          "\"loss_weight\": 5}, {\"role\": \"assistant\", \"content\": \"a\", "
+          "\"loss_weight\": 0.25}, {\"role\": \"user\", \"content\": \"r\"}, "
+          "{\"role\": \"assistant\", \"content\": \"b\", \"loss_weight\": 3}]}",
+          "U:q A0.25:a U:r A3:b" },
         { "{\"instruction\": \"{{name}}\", \"output\": \"I am {{name}}\"}",
           "U:{{name}} A:I am {{name}}" },
     };
@@ -159,8 +171,14 @@ static void test_dataset_record_tells_what_is_broken(void **state)
         { "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]}",
           "~type \"image\"" },
         { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": "
-          "\"assistant\", \"content\": \"a\", \"loss_weight\": 0.5}]}",
-          "~0 or 1" },
+          "\"assistant\", \"content\": \"a\", \"loss_weight\": -0.5}]}",
+          "~\"loss_weight\" must be a number from 0 to 1000, and is -0.5" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": "
+          "\"assistant\", \"content\": \"a\", \"loss_weight\": 1001}]}",
+          "~and is 1001" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": "
+          "\"assistant\", \"content\": \"a\", \"loss_weight\": \"1\"}]}",
+          "~and is a string" },
     };
 
     (void)state;

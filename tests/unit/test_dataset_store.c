@@ -1,4 +1,4 @@
-/* tests/unit/test_dataset_store.c - labels as runs, cutting in blocks, and packing held
+/* tests/unit/test_dataset_store.c - weights as runs, cutting in blocks, and packing held
  * against first-fit-decreasing as it is told. */
 #include "config.h"
 
@@ -7,23 +7,20 @@
 #include "base/random.h"
 #include "base/size.h"
 #include "tests/unit/unit.h"
-#include "train/template.h"
 
-enum { NO = LABEL_NONE };
-
-static void test_dataset_store_keeps_labels_as_runs(void **state)
+static void test_dataset_store_keeps_weights_as_runs(void **state)
 {
     static const uint32_t ids[] = { 5, 6, 7, 8, 9, 10 };
-    static const int32_t labels[][6] = {
-        { NO, NO, 7, 8, NO, 10 },
-        { 5, 6, NO, NO, NO, NO }, /* nothing stands before the first: one target */
-        { NO, NO, NO, NO, NO, NO },
+    static const float weights[][6] = {
+        { 0, 0, 1, 1, 0, 1 },
+        { 1, 1, 0, 0, 0, 0 }, /* nothing stands before the first: one target */
+        { 0, 0, 0, 0, 0, 0 },
     };
     struct dataset_store store = { 0 };
 
     (void)state;
-    for (size_t i = 0; i < TS_COUNT(labels); i++)
-        dataset_store_add(&store, ids, labels[i], 6);
+    for (size_t i = 0; i < TS_COUNT(weights); i++)
+        dataset_store_add(&store, ids, weights[i], 6);
     dataset_store_add(&store, ids, NULL, 6);
     dataset_store_add(&store, NULL, NULL, 0);
     assert_int_equal(store.count, 5);
@@ -38,6 +35,26 @@ static void test_dataset_store_keeps_labels_as_runs(void **state)
     assert_int_equal(store.samples[2].runs, 0);
     assert_int_equal(store.samples[3].targets, 5);
     assert_int_equal(store.samples[4].len, 0);
+    assert_false(store.weighted);
+    dataset_store_clear(&store);
+}
+
+/* A run ends where the weight changes; the weight of a sample is that of its targets. */
+static void test_dataset_store_parts_runs_by_weight(void **state)
+{
+    static const uint32_t ids[] = { 5, 6, 7, 8, 9 };
+    static const float weights[] = { 0.5f, 0.5f, 2, 2, 0 };
+    struct dataset_store store = { 0 };
+
+    (void)state;
+    dataset_store_add(&store, ids, weights, 5);
+    assert_true(store.weighted);
+    assert_int_equal(store.samples[0].runs, 2);
+    assert_int_equal(store.samples[0].targets, 3);
+    assert_true(store.samples[0].weight == 0.5 + 2 + 2);
+    assert_true(store.runs[0].start == 0 && store.runs[0].len == 2);
+    assert_true(store.runs[1].start == 2 && store.runs[1].len == 2);
+    assert_true(store.runs[0].weight == 0.5f && store.runs[1].weight == 2);
     dataset_store_clear(&store);
 }
 
@@ -171,7 +188,8 @@ static void test_dataset_store_packs_what_is_too_long_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dataset_store_keeps_labels_as_runs),
+        cmocka_unit_test(test_dataset_store_keeps_weights_as_runs),
+        cmocka_unit_test(test_dataset_store_parts_runs_by_weight),
         cmocka_unit_test(test_dataset_store_keeps_a_choice),
         cmocka_unit_test(test_dataset_store_cuts_blocks),
         cmocka_unit_test(test_dataset_store_packs_first_fit_decreasing),

@@ -201,6 +201,39 @@ static void test_model_accumulation_is_one_large_batch(void **state)
     unit_model_stop(&u);
 }
 
+/* Runs with weights, and each run as often as its weight says. */
+static void test_model_weight_is_repetition(void **state)
+{
+    static const float weights[] = { 2, 1, 0, 3 };
+    struct unit_model u = unit_model_text(llama, scratch());
+    struct batch weighted = { 0 }, repeated = { 0 };
+    double loss, norm;
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(weights); i++) {
+        size_t first = (size_t)whole.offsets[i],
+               count = (size_t)whole.offsets[i + 1] - first;
+
+        unit_batch_add(&weighted, whole.tokens + first, count);
+        weighted.weights =
+            memory_resize(weighted.weights, weighted.rows, sizeof(*weighted.weights));
+        for (size_t j = weighted.rows - count; j < weighted.rows; j++)
+            weighted.weights[j] = weights[i];
+        for (size_t n = 0; n < (size_t)weights[i]; n++)
+            unit_batch_add(&repeated, whole.tokens + first, count);
+    }
+    weighted.trained = repeated.trained; /* what the mean is taken over */
+    unit_model_start(&u, repeated.rows, repeated.sequences, 2);
+    loss = unit_train(&u, &repeated);
+    norm = unit_norm(&u);
+    unit_near("evaluated", unit_loss(&u, &weighted), loss, 1e-6);
+    unit_near("loss", unit_train(&u, &weighted), loss, 1e-6);
+    unit_near("norm", unit_norm(&u), norm, 1e-5);
+    unit_batch_free(&weighted);
+    unit_batch_free(&repeated);
+    unit_model_stop(&u);
+}
+
 /* Runs filled up at the right to the longest, and the same runs one behind the other. */
 static void test_model_padded_is_packed(void **state)
 {
@@ -388,6 +421,7 @@ int main(void)
         cmocka_unit_test(test_model_checkpointing_changes_no_bit_of_adapters),
         cmocka_unit_test(test_model_frozen_storage_changes_no_bit),
         cmocka_unit_test(test_model_accumulation_is_one_large_batch),
+        cmocka_unit_test(test_model_weight_is_repetition),
         cmocka_unit_test(test_model_padded_is_packed),
         cmocka_unit_test(test_model_takes_what_was_estimated),
         cmocka_unit_test(test_model_window_hides_what_is_far),

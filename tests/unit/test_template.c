@@ -25,15 +25,15 @@ static int close_tokenizer(void **state)
 
 /* A conversation of two turns, begun by its system message. */
 static const struct message talk[] = {
-    { ROLE_SYSTEM, "Be brief.", 9, false }, { ROLE_USER, "2+2?", 4, false },
-    { ROLE_ASSISTANT, "4", 1, false },      { ROLE_USER, "Sure?", 5, false },
-    { ROLE_ASSISTANT, "Yes.", 4, false },
+    { ROLE_SYSTEM, "Be brief.", 9, 0 }, { ROLE_USER, "2+2?", 4, 0 },
+    { ROLE_ASSISTANT, "4", 1, 1 },      { ROLE_USER, "Sure?", 5, 0 },
+    { ROLE_ASSISTANT, "Yes.", 4, 1 },
 };
 
 /* What was encoded: all of it, and what is learnt, as texts. */
 struct encoded {
     struct token_list ids;
-    int32_t *labels;
+    float *weights;
     struct text all, learnt;
 };
 
@@ -42,27 +42,23 @@ static void encode(struct encoded *out, const char *name, const struct message *
 {
     struct error err = { 0 };
 
-    *out = (struct encoded) { .labels = NULL };
+    *out = (struct encoded) { .weights = NULL };
     text_init(&out->all, 0);
     text_init(&out->learnt, 0);
     if (!template_encode(template_find(name), tokenizer, options, messages, count,
-                         &out->ids, &out->labels, &err))
+                         &out->ids, &out->weights, &err))
         fail_msg("%s", err.text);
     tokenizer_decode(tokenizer, out->ids.ids, out->ids.count, false, &out->all);
     for (size_t i = 0; i < out->ids.count; i++) {
-        uint32_t id = (uint32_t)out->labels[i];
-
-        if (out->labels[i] == LABEL_NONE)
-            continue;
-        assert_int_equal(id, out->ids.ids[i]);
-        tokenizer_decode(tokenizer, &id, 1, false, &out->learnt);
+        if (out->weights[i] > 0)
+            tokenizer_decode(tokenizer, &out->ids.ids[i], 1, false, &out->learnt);
     }
 }
 
 static void encoded_clear(struct encoded *encoded)
 {
     token_list_clear(&encoded->ids);
-    free(encoded->labels);
+    free(encoded->weights);
     text_clear(&encoded->all);
     text_clear(&encoded->learnt);
 }
@@ -191,9 +187,9 @@ static void test_template_system_of_whom(void **state)
     const struct template_options plain = { 0 },
                                   job = { .default_system = "By the job." };
     static const struct message silent[] = {
-        { ROLE_SYSTEM, "", 0, false },
-        { ROLE_USER, "a", 1, false },
-        { ROLE_ASSISTANT, "b", 1, false },
+        { ROLE_SYSTEM, "", 0, 0 },
+        { ROLE_USER, "a", 1, 0 },
+        { ROLE_ASSISTANT, "b", 1, 1 },
     };
     struct encoded got;
 
@@ -235,9 +231,12 @@ static void test_template_learns_as_told(void **state)
     assert_string_equal(got.learnt.data, "Yes.</s>\n");
     encoded_clear(&got);
     memcpy(masked, talk + 1, sizeof(masked));
-    masked[3].unlearnt = true;
+    masked[3].weight = 0;
+    masked[1].weight = 0.25f;
     encode(&got, "default", masked, 4, &(struct template_options) { 0 });
     assert_string_equal(got.learnt.data, "4</s>\n");
+    for (size_t i = 0; i < got.ids.count; i++)
+        assert_true(got.weights[i] == 0 || got.weights[i] == 0.25f);
     encoded_clear(&got);
 }
 
@@ -245,8 +244,8 @@ static void test_template_learns_as_told(void **state)
 static void test_template_keeps_what_is_said(void **state)
 {
     static const struct message odd[] = {
-        { ROLE_USER, "{{content}} {{idx}} {{name}}", 28, false },
-        { ROLE_ASSISTANT, "I am {{name}}.\001\003", 16, false },
+        { ROLE_USER, "{{content}} {{idx}} {{name}}", 28, 0 },
+        { ROLE_ASSISTANT, "I am {{name}}.\001\003", 16, 1 },
     };
     struct encoded got;
 
@@ -265,8 +264,8 @@ static void expect_cut(size_t source, size_t target, size_t cutoff, size_t want_
     char *text = memory_alloc(source + target + 1);
     const struct template_options options = { .cutoff_len = cutoff };
     const struct message turn[] = {
-        { ROLE_USER, text, source, false },
-        { ROLE_ASSISTANT, text + source, target, false },
+        { ROLE_USER, text, source, 0 },
+        { ROLE_ASSISTANT, text + source, target, 1 },
     };
     struct encoded got;
 
@@ -297,9 +296,9 @@ static void test_template_cuts_in_proportion(void **state)
 static void test_template_cuts_later_turns_first(void **state)
 {
     static const struct message turns[] = {
-        { ROLE_USER, "11111", 5, false }, { ROLE_ASSISTANT, "aaaaa", 5, false },
-        { ROLE_USER, "22222", 5, false }, { ROLE_ASSISTANT, "bbbbb", 5, false },
-        { ROLE_USER, "33333", 5, false }, { ROLE_ASSISTANT, "ccccc", 5, false },
+        { ROLE_USER, "11111", 5, 0 }, { ROLE_ASSISTANT, "aaaaa", 5, 1 },
+        { ROLE_USER, "22222", 5, 0 }, { ROLE_ASSISTANT, "bbbbb", 5, 1 },
+        { ROLE_USER, "33333", 5, 0 }, { ROLE_ASSISTANT, "ccccc", 5, 1 },
     };
     struct template_options options = { .cutoff_len = 16 };
     struct encoded got;
@@ -324,12 +323,12 @@ static void test_template_cuts_later_turns_first(void **state)
 static void test_template_refuses_other_orders(void **state)
 {
     static const struct message wrong[] = {
-        { ROLE_ASSISTANT, "a", 1, false },
-        { ROLE_USER, "b", 1, false },
+        { ROLE_ASSISTANT, "a", 1, 1 },
+        { ROLE_USER, "b", 1, 0 },
     };
     const struct template_options options = { 0 };
     struct token_list ids = { 0 };
-    int32_t *labels = NULL;
+    float *weights = NULL;
 
     (void)state;
     for (size_t count = 0; count <= 3;
@@ -337,11 +336,11 @@ static void test_template_refuses_other_orders(void **state)
         struct error err = { 0 };
 
         assert_false(template_encode(template_find("default"), tokenizer, &options,
-                                     talk + 1, count, &ids, &labels, &err));
+                                     talk + 1, count, &ids, &weights, &err));
         assert_int_equal(err.code, ERROR_DATA);
     }
     assert_false(template_encode(template_find("default"), tokenizer, &options, wrong, 2,
-                                 &ids, &labels, NULL));
+                                 &ids, &weights, NULL));
     assert_int_equal(ids.count, 0);
 }
 

@@ -178,6 +178,7 @@ static inline void unit_batch_free(struct batch *b)
     free(b->tokens);
     free(b->positions);
     free(b->targets);
+    free(b->weights);
     free(b->offsets);
     *b = (struct batch) { 0 };
 }
