@@ -37,6 +37,7 @@ struct device_row {
     int major, minor;
     unsigned gib;     /* a GB as sold counts as a GiB */
     bool no_tensor_cores;
+    unsigned visible; /* MiB that its driver leaves to programs; 0: not known, all of it */
     const char *source;
 };
 

@@ -63,11 +63,13 @@ static void take_other_name(char *folded, size_t room)
 
 static void fill(const struct device_row *row, struct device *out)
 {
+    uint64_t sold = (uint64_t)row->gib << 30;
+
     *out = (struct device){ .kind = DEVICE_CUDA,
                             .major = row->major,
                             .minor = row->minor,
-                            .memory = (uint64_t)row->gib << 30,
-                            .available = (uint64_t)row->gib << 30,
+                            .memory = sold,
+                            .available = row->visible ? (uint64_t)row->visible << 20 : sold,
                             .ordinal = -1,
                             .no_tensor_cores = row->no_tensor_cores };
     snprintf(out->name, sizeof out->name, "%s%s%s", row->name, *row->size ? " " : "",

@@ -26,6 +26,17 @@ static void test_device_bare_name_is_the_smallest(void **state)
     assert_int_equal(find("RTX 3060 Ti").memory >> 30, 8);
 }
 
+/* A plan for 16 GiB does not fit into what its driver leaves. */
+static void test_device_shows_what_the_driver_leaves(void **state)
+{
+    struct device t4 = find("T4");
+
+    (void)state;
+    assert_true(t4.memory == (uint64_t)16 << 30);
+    assert_true(t4.available == (uint64_t)14909 << 20);
+    assert_true(find("V100").available == (uint64_t)16 << 30);
+}
+
 static void test_device_by_the_name_its_driver_has_for_it(void **state)
 {
     (void)state;
@@ -208,6 +219,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_device_bare_name_is_the_smallest),
+        cmocka_unit_test(test_device_shows_what_the_driver_leaves),
         cmocka_unit_test(test_device_by_the_name_its_driver_has_for_it),
         cmocka_unit_test(test_device_names_as_they_are_typed),
         cmocka_unit_test(test_device_near_miss_is_told),
