@@ -40,7 +40,7 @@ static double product_seconds(const struct work *w, const struct shape_parameter
 
 static bool is_product(const struct shape_parameter *p)
 {
-    return p->rank == 2 && p->module != MODULE_EMBED && p->module != MODULE_HEAD;
+    return p->rank == 2 && module_in_block(p->module);
 }
 
 static double products(const struct work *w)

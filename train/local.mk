@@ -4,6 +4,7 @@ noinst_LIBRARIES += libtrain.a
 
 libtrain_a_SOURCES =
 libtrain_a_SOURCES += %D%/added_tokens.c %D%/added_tokens.h
+libtrain_a_SOURCES += %D%/architecture.c %D%/architecture.h
 libtrain_a_SOURCES += %D%/bpe.c %D%/bpe.h
 libtrain_a_SOURCES += %D%/bpe_merges.c %D%/bpe_merges.h
 libtrain_a_SOURCES += %D%/checkpoint.c %D%/checkpoint.h

@@ -15,48 +15,18 @@
 #define CONFIG_BYTES_MAX ((size_t)1 << 20)
 #define RANK_MAX         4096
 
-/* The last part of a module's path, as lora_target names it; which can be adapted or
- * saved. */
-static const struct target {
-    const char *name;
-    bool linear;
-} targets[MODULES] = {
-    [MODULE_EMBED] = { "embed_tokens", false },
-    [MODULE_NORM1] = { "input_layernorm", false },
-    [MODULE_Q] = { "q_proj", true },
-    [MODULE_K] = { "k_proj", true },
-    [MODULE_V] = { "v_proj", true },
-    [MODULE_O] = { "o_proj", true },
-    [MODULE_NORM2] = { "post_attention_layernorm", false },
-    [MODULE_GATE] = { "gate_proj", true },
-    [MODULE_UP] = { "up_proj", true },
-    [MODULE_DOWN] = { "down_proj", true },
-    [MODULE_NORM] = { "norm", false },
-    [MODULE_HEAD] = { "lm_head", false },
-};
-
 /* A list of names, and what is said of a wrong one. */
 struct target_list {
+    const struct architecture *architecture;
     const char *key; /* where it stands */
     bool linear;     /* only linear layers */
     enum error_code code;
 };
 
-/* A name is the last part of a path, or ends in it: "q_proj", "self_attn.q_proj". */
-static bool find_module(const char *name, size_t len, bool linear, enum module *out)
+static bool is_target(const struct target_list *list, enum module module)
 {
-    const char *dot = memrchr(name, '.', len);
-    const char *last = dot ? dot + 1 : name;
-    size_t length = len - (size_t)(last - name);
-
-    for (enum module i = 0; i < MODULES; i++) {
-        if ((linear && !targets[i].linear) || strlen(targets[i].name) != length ||
-            memcmp(targets[i].name, last, length) != 0)
-            continue;
-        *out = i;
-        return true;
-    }
-    return false;
+    return list->architecture->paths[module] &&
+           (module_is_linear(module) || !list->linear);
 }
 
 static bool no_such_target(const struct target_list *list, const char *name, size_t len,
@@ -66,29 +36,32 @@ static bool no_such_target(const struct target_list *list, const char *name, siz
 
     text_init(&known, 0);
     for (enum module i = 0; i < MODULES; i++)
-        if (targets[i].linear || !list->linear)
-            text_addf(&known, "%s%s", known.len ? ", " : "", targets[i].name);
+        if (is_target(list, i))
+            text_addf(&known, "%s%s", known.len ? ", " : "",
+                      architecture_leaf(list->architecture, i));
     error_set(err, list->code, "%s: there is no layer \"%.*s\"; there are %s", list->key,
               (int)len, name, known.data);
     text_clear(&known);
     return false;
 }
 
-static bool mark_module(const struct target_list *list, const char *name, size_t len,
-                        bool *marks, struct error *err)
+/* A name may be that of several: "c_proj". */
+static bool mark_modules(const struct target_list *list, const char *name, size_t len,
+                         bool *marks, struct error *err)
 {
-    enum module module;
+    bool found = false;
 
-    if (!find_module(name, len, list->linear, &module))
-        return no_such_target(list, name, len, err);
-    marks[module] = true;
-    return true;
+    for (enum module i = 0; i < MODULES; i++)
+        if (is_target(list, i) &&
+            architecture_is_named(list->architecture, i, name, len))
+            marks[i] = found = true;
+    return found || no_such_target(list, name, len, err);
 }
 
-static void mark_all_linear(bool *marks)
+static void mark_all_linear(const struct architecture *a, bool *marks)
 {
     for (enum module i = 0; i < MODULES; i++)
-        marks[i] = targets[i].linear;
+        marks[i] = a->paths[i] && module_is_linear(i);
 }
 
 /* Names separated by commas. */
@@ -98,7 +71,7 @@ static bool mark_names(const struct target_list *list, const char *names, bool *
     while (*names) {
         size_t skip = strspn(names, ", "), len = strcspn(names + skip, ", ");
 
-        if (len > 0 && !mark_module(list, names + skip, len, marks, err))
+        if (len > 0 && !mark_modules(list, names + skip, len, marks, err))
             return false;
         names += skip + len;
     }
@@ -113,7 +86,7 @@ static bool mark_json(const struct target_list *list, const json_t *names, bool 
 
     if (json_is_string(names) && list->linear &&
         strcmp(json_string_value(names), "all-linear") == 0) {
-        mark_all_linear(marks);
+        mark_all_linear(list->architecture, marks);
         return true;
     }
     if (names && !json_is_null(names) && !json_is_array(names))
@@ -123,7 +96,7 @@ static bool mark_json(const struct target_list *list, const json_t *names, bool 
 
         if (!name)
             return error_set(err, list->code, "%s must be a list of names", list->key);
-        if (!mark_module(list, name, strlen(name), marks, err))
+        if (!mark_modules(list, name, strlen(name), marks, err))
             return false;
     }
     return true;
@@ -144,10 +117,11 @@ static bool finish(struct lora *out, const char *where, enum error_code code,
     return true;
 }
 
-static bool read_plan(const struct plan *plan, struct lora *out, struct error *err)
+static bool read_plan(const struct plan *plan, const struct architecture *a,
+                      struct lora *out, struct error *err)
 {
-    static const struct target_list adapted = { "lora_target", true, ERROR_JOB };
-    static const struct target_list saved = { "additional_target", false, ERROR_JOB };
+    const struct target_list adapted = { a, "lora_target", true, ERROR_JOB };
+    const struct target_list saved = { a, "additional_target", false, ERROR_JOB };
     const char *names = plan->lora_target ? plan->lora_target : "all";
 
     if (plan->lora_rank < 1 || plan->lora_rank > RANK_MAX)
@@ -157,7 +131,7 @@ static bool read_plan(const struct plan *plan, struct lora *out, struct error *e
     out->dropout = plan->lora_dropout;
     out->rslora = plan->use_rslora;
     if (strcmp(names, "all") == 0)
-        mark_all_linear(out->adapted);
+        mark_all_linear(a, out->adapted);
     else if (!mark_names(&adapted, names, out->adapted, err))
         return false;
     if (plan->additional_target &&
@@ -169,7 +143,7 @@ static bool read_plan(const struct plan *plan, struct lora *out, struct error *e
 /* Kinds of adapters that other numbers would come out of. */
 static bool refuse_unsupported(const json_t *root, const char *file, struct error *err)
 {
-    static const char *const off[] = { "use_dora", "fan_in_fan_out", "lora_bias" };
+    static const char *const off[] = { "use_dora", "lora_bias" };
     static const char *const empty[] = { "rank_pattern", "alpha_pattern" };
     const char *type = json_get_string(root, "peft_type", "LORA", file, err);
     const char *bias = json_get_string(root, "bias", "none", file, err);
@@ -193,11 +167,11 @@ static bool refuse_unsupported(const json_t *root, const char *file, struct erro
     return true;
 }
 
-static bool read_json(const json_t *root, const char *file, struct lora *out,
-                      struct error *err)
+static bool read_json(const json_t *root, const struct architecture *a, const char *file,
+                      struct lora *out, struct error *err)
 {
-    const struct target_list adapted = { "target_modules", true, ERROR_DATA };
-    const struct target_list saved = { "modules_to_save", false, ERROR_DATA };
+    const struct target_list adapted = { a, "target_modules", true, ERROR_DATA };
+    const struct target_list saved = { a, "modules_to_save", false, ERROR_DATA };
     struct error mine = { 0 };
     int64_t rank;
 
@@ -219,36 +193,59 @@ static bool read_json(const json_t *root, const char *file, struct lora *out,
     return error_set(err, mine.code, "%s", mine.text);
 }
 
-bool lora_read_config(const char *dir, struct lora *out, struct error *err)
+bool lora_read_config(const char *dir, const struct architecture *architecture,
+                      struct lora *out, struct error *err)
 {
     char *file = path_join(dir, "adapter_config.json");
     json_t *root = json_read_file(file, CONFIG_BYTES_MAX, err);
     bool ok;
 
     *out = (struct lora) { 0 };
-    ok = root && read_json(root, file, out, err);
+    ok = root && read_json(root, architecture, file, out, err);
     json_decref(root);
     free(file);
     return ok;
 }
 
-bool lora_read(const struct plan *plan, struct lora *out, struct error *err)
+bool lora_read(const struct plan *plan, const struct architecture *architecture,
+               struct lora *out, struct error *err)
 {
     *out = (struct lora) { 0 };
     if (plan->method != METHOD_LORA)
         return true;
     if (plan->adapter_name_or_path && !plan->create_new_adapter)
-        return lora_read_config(plan->adapter_name_or_path, out, err);
-    return read_plan(plan, out, err);
+        return lora_read_config(plan->adapter_name_or_path, architecture, out, err);
+    return read_plan(plan, architecture, out, err);
 }
 
-static json_t *names_of(const bool *marks)
+/* The last part of a module's path, unless that would name another one too that is not
+ * meant ("c_proj"); NULL where one before it has said it. */
+static const char *name_of(const struct architecture *a, const bool *marks,
+                           enum module module)
+{
+    const char *leaf = architecture_leaf(a, module);
+
+    for (enum module i = 0; i < MODULES; i++) {
+        if (i == module || !architecture_is_named(a, i, leaf, strlen(leaf)))
+            continue;
+        if (!marks[i])
+            return a->paths[module];
+        if (i < module)
+            return NULL;
+    }
+    return leaf;
+}
+
+static json_t *names_of(const struct architecture *a, const bool *marks)
 {
     json_t *list = json_array();
 
-    for (enum module i = 0; i < MODULES; i++)
-        if (marks[i])
-            json_array_append_new(list, json_string(targets[i].name));
+    for (enum module i = 0; i < MODULES; i++) {
+        const char *name = marks[i] ? name_of(a, marks, i) : NULL;
+
+        if (name)
+            json_array_append_new(list, json_string(name));
+    }
     if (json_array_size(list) > 0)
         return list;
     json_decref(list);
@@ -256,7 +253,8 @@ static json_t *names_of(const bool *marks)
 }
 
 /* The keys that peft 0.13 writes, so that it reads the file without a remark. */
-bool lora_write_config(const struct lora *lora, const char *base, struct text *out)
+bool lora_write_config(const struct lora *lora, const struct architecture *architecture,
+                       const char *base, struct text *out)
 {
     bool whole = floor(lora->alpha) == lora->alpha && fabs(lora->alpha) < 0x1p53;
     json_t *alpha =
@@ -269,8 +267,8 @@ bool lora_write_config(const struct lora *lora, const char *base, struct text *o
                   "bias", "none", "fan_in_fan_out", 0, "inference_mode", 1,
                   "init_lora_weights", 1, "layers_pattern", "layers_to_transform",
                   "lora_alpha", alpha, "lora_dropout", lora->dropout, "modules_to_save",
-                  names_of(lora->saved), "peft_type", "LORA", "r", (json_int_t)lora->rank,
-                  "rank_pattern", "revision", "target_modules", names_of(lora->adapted),
+                  names_of(architecture, lora->saved), "peft_type", "LORA", "r", (json_int_t)lora->rank,
+                  "rank_pattern", "revision", "target_modules", names_of(architecture, lora->adapted),
                   "task_type", "CAUSAL_LM", "use_dora", 0, "use_rslora", lora->rslora);
     bool ok = root && json_write_pretty(root, out);
 

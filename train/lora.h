@@ -7,24 +7,8 @@
 #define TRAIN_LORA_H
 
 #include "base/text.h"
+#include "train/architecture.h"
 #include "train/plan.h"
-
-/* Modules of a model, in the order of its parameters. */
-enum module {
-    MODULE_EMBED,
-    MODULE_NORM1,
-    MODULE_Q,
-    MODULE_K,
-    MODULE_V,
-    MODULE_O,
-    MODULE_NORM2,
-    MODULE_GATE,
-    MODULE_UP,
-    MODULE_DOWN,
-    MODULE_NORM, /* after the last block */
-    MODULE_HEAD,
-    MODULES
-};
 
 struct lora {
     size_t rank; /* 0: no adapters */
@@ -40,10 +24,13 @@ struct lora {
  * method is LoRA.  ERROR_JOB for a target that is no linear layer, ERROR_DATA for an
  * adapter whose kind is not supported.
  */
-bool lora_read(const struct plan *plan, struct lora *out, struct error *err);
+bool lora_read(const struct plan *plan, const struct architecture *architecture,
+               struct lora *out, struct error *err);
 /* The same from an adapter's folder. */
-bool lora_read_config(const char *dir, struct lora *out, struct error *err);
+bool lora_read_config(const char *dir, const struct architecture *architecture,
+                      struct lora *out, struct error *err);
 /* adapter_config.json for `base`, the folder of the model it is for. */
-bool lora_write_config(const struct lora *lora, const char *base, struct text *out);
+bool lora_write_config(const struct lora *lora, const struct architecture *architecture,
+                       const char *base, struct text *out);
 
 #endif

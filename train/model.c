@@ -171,6 +171,16 @@ static void fold(struct linears *l)
     l->both.outs = l->outs + l->adapters;
 }
 
+/* Numbers of what dropout is drawn by: runs that go on count on them. */
+static uint32_t stream_of(size_t layer, enum stack stack)
+{
+    static const uint32_t streams[STACKS] = {
+        [STACK_QKV] = 2, [STACK_O] = 5, [STACK_GATE_UP] = 7, [STACK_DOWN] = 9
+    };
+
+    return (uint32_t)layer * 12 + streams[stack];
+}
+
 /* The linear layers first .. last of a block. */
 static void make_linears(const struct model *m, size_t layer, enum module first,
                          enum module last, struct linears *out)
@@ -195,7 +205,7 @@ static void make_linears(const struct model *m, size_t layer, enum module first,
         y += weight->rows;
         out->trains = out->trains || weight->trainable || (bias && bias->trainable) || a;
     }
-    out->stream = (uint32_t)(layer * MODULES + first);
+    out->stream = stream_of(layer, shapes_stack(first));
     out->outs = y;
     out->adapters = u;
     if (out->folded)

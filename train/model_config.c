@@ -11,12 +11,6 @@
 #include "base/json.h"
 #include "base/size.h"
 
-/* Sources: transformers/models/{llama,qwen2}/configuration_*.py and modeling_*.py. */
-static const struct architecture architectures[] = {
-    { .model_type = "llama", .reads_biases = true },
-    { .model_type = "qwen2", .qkv_bias = true, .reads_window = true },
-};
-
 static const struct rope_row {
     const char *name;
     enum rope_kind kind;
@@ -34,6 +28,7 @@ static const struct rope_row {
 struct reader {
     const char *file; /* named in errors */
     const json_t *root;
+    const struct config_keys *keys;
     struct arena *arena;
     struct error *err;
 };
@@ -67,14 +62,14 @@ static double read_positive(const struct reader *r, const json_t *object, const 
 static const struct architecture *find_architecture(const struct reader *r)
 {
     const char *type = json_get_string(r->root, "model_type", NULL, r->file, r->err);
+    const struct architecture *found = type ? architecture_find(type) : NULL;
     struct text known;
 
-    for (size_t i = 0; type && i < TS_COUNT(architectures); i++)
-        if (strcmp(architectures[i].model_type, type) == 0)
-            return &architectures[i];
+    if (found)
+        return found;
     text_init(&known, 0);
-    for (size_t i = 0; i < TS_COUNT(architectures); i++)
-        text_addf(&known, "%s%s", i ? ", " : "", architectures[i].model_type);
+    for (size_t i = 0; architecture_at(i); i++)
+        text_addf(&known, "%s%s", i ? ", " : "", architecture_at(i)->model_type);
     if (type)
         error_set(r->err, ERROR_DATA,
                   "%s: model_type \"%s\" is not supported; supported: %s", r->file, type,
@@ -142,56 +137,64 @@ static void read_eos(const struct reader *r, struct model_config *out)
     }
 }
 
-/*
- * Which layers look back only sliding_window rows: layer_types where it is given, else,
- * in Qwen2, those from max_window_layers on.
- */
-static void read_window(const struct reader *r, struct model_config *out)
+/* Does a layer look back only sliding_window rows?  layer_types says it where it is given. */
+static bool is_windowed(const struct reader *r, const struct architecture *row,
+                        size_t layer)
 {
     const json_t *types = json_object_get(r->root, "layer_types");
-    bool used = json_get_bool(r->root, "use_sliding_window", false, r->file, r->err);
-    int64_t window = json_get_int(r->root, "sliding_window", 0, r->file, r->err);
+    const char *type = json_string_value(json_array_get(types, layer));
     int64_t first = json_get_int(r->root, "max_window_layers", 0, r->file, r->err);
+
+    if (row->windows == WINDOWS_ALL)
+        return true;
+    return type ? strcmp(type, "sliding_attention") == 0 : (int64_t)layer >= first;
+}
+
+static void read_window(const struct reader *r, struct model_config *out)
+{
+    const struct architecture *row = out->architecture;
+    const json_t *given = json_object_get(r->root, "sliding_window");
+    int64_t preset = json_is_null(given) ? 0 : (int64_t)row->window;
+    int64_t window = json_get_int(r->root, "sliding_window", preset, r->file, r->err);
+    bool used = row->windows != WINDOWS_NONE;
     bool *windowed;
 
-    if (!out->architecture->reads_window || !used || window <= 0 || r->err->code)
+    if (row->windows == WINDOWS_UPPER)
+        used = json_get_bool(r->root, "use_sliding_window", false, r->file, r->err);
+    if (!used || window <= 0 || r->err->code)
         return;
     windowed = arena_array(r->arena, out->layers, sizeof(*windowed));
-    for (size_t l = 0; l < out->layers; l++) {
-        const char *type = json_string_value(json_array_get(types, l));
-
-        windowed[l] = type ? strcmp(type, "sliding_attention") == 0 : (int64_t)l >= first;
-    }
+    for (size_t l = 0; l < out->layers; l++)
+        windowed[l] = is_windowed(r, row, l);
     out->sliding_window = (size_t)window;
     out->windowed = windowed;
 }
 
 static void read_sizes(const struct reader *r, struct model_config *out)
 {
+    const struct config_keys *keys = r->keys;
+
     out->vocab_size = read_size(r, "vocab_size", 0);
-    out->hidden_size = read_size(r, "hidden_size", 0);
-    out->intermediate_size = read_size(r, "intermediate_size", 0);
-    out->layers = read_size(r, "num_hidden_layers", 0);
-    out->heads = read_size(r, "num_attention_heads", 0);
-    out->kv_heads = read_size(r, "num_key_value_heads", out->heads);
-    out->max_positions = read_size(r, "max_position_embeddings", 2048);
+    out->hidden_size = read_size(r, keys->hidden_size, 0);
+    out->intermediate_size = read_size(r, keys->intermediate_size, 0);
+    out->layers = read_size(r, keys->layers, 0);
+    out->heads = out->kv_heads = read_size(r, keys->heads, 0);
+    if (keys->kv_heads)
+        out->kv_heads = read_size(r, keys->kv_heads, out->heads);
+    out->max_positions = read_size(r, keys->max_positions, 2048);
     if (out->layers > LAYERS_MAX)
-        error_set(r->err, ERROR_DATA, "%s: num_hidden_layers is over %d", r->file,
+        error_set(r->err, ERROR_DATA, "%s: %s is over %d", r->file, keys->layers,
                   LAYERS_MAX);
     if (out->heads % out->kv_heads != 0)
-        error_set(
-            r->err, ERROR_DATA,
-            "%s: num_attention_heads %zu is not a multiple of num_key_value_heads %zu",
-            r->file, out->heads, out->kv_heads);
+        error_set(r->err, ERROR_DATA, "%s: %s %zu is not a multiple of %s %zu", r->file,
+                  keys->heads, out->heads, keys->kv_heads, out->kv_heads);
     out->head_size = out->hidden_size / out->heads;
     if (json_is_integer(json_object_get(r->root, "head_dim")))
         out->head_size = read_size(r, "head_dim", 0);
     else if (out->hidden_size % out->heads != 0)
-        error_set(
-            r->err, ERROR_DATA,
-            "%s: hidden_size %zu is not a multiple of num_attention_heads %zu, and there "
-            "is no head_dim",
-            r->file, out->hidden_size, out->heads);
+        error_set(r->err, ERROR_DATA,
+                  "%s: %s %zu is not a multiple of %s %zu, and there is no head_dim",
+                  r->file, keys->hidden_size, out->hidden_size, keys->heads, out->heads);
     if (out->head_size % 2 != 0 || out->head_size == 0)
         error_set(r->err, ERROR_DATA, "%s: the head size %zu is not an even number",
                   r->file, out->head_size);
@@ -212,11 +215,12 @@ static void read_dtype(const struct reader *r, struct model_config *out)
 /* What would change the arithmetic and is not there yet must not pass in silence. */
 static void refuse_unsupported(const struct reader *r)
 {
-    const char *act = json_get_string(r->root, "hidden_act", "silu", r->file, r->err);
+    const char *key = r->keys->activation;
+    const char *act = json_get_string(r->root, key, "silu", r->file, r->err);
 
     if (act && strcmp(act, "silu") != 0)
-        error_set(r->err, ERROR_DATA, "%s: hidden_act \"%s\" is not supported, only silu",
-                  r->file, act);
+        error_set(r->err, ERROR_DATA, "%s: %s \"%s\" is not supported, only silu", r->file,
+                  key, act);
     if (json_is_object(json_object_get(r->root, "quantization_config")))
         error_set(
             r->err, ERROR_DATA,
@@ -224,25 +228,30 @@ static void refuse_unsupported(const struct reader *r)
             r->file);
 }
 
-static void read_all(const struct reader *r, struct model_config *out)
+static bool has_biases(const struct reader *r, enum biases biases, const char *key)
+{
+    return biases == BIASES_ALWAYS ||
+           (biases == BIASES_ASKED &&
+            json_get_bool(r->root, key, false, r->file, r->err));
+}
+
+static void read_all(struct reader *r, struct model_config *out)
 {
     const struct architecture *row = find_architecture(r);
-    bool attention_bias, mlp_bias;
 
     if (!row)
         return;
     out->architecture = row;
+    r->keys = row->keys;
     refuse_unsupported(r);
     read_sizes(r, out);
-    out->norm_eps = read_positive(r, r->root, "rms_norm_eps", 1e-6);
+    out->norm_eps = read_positive(r, r->root, row->keys->norm_eps, 1e-6);
     out->initializer_range =
         json_get_real(r->root, "initializer_range", 0.02, r->file, r->err);
     out->tied = json_get_bool(r->root, "tie_word_embeddings", false, r->file, r->err);
-    attention_bias = json_get_bool(r->root, "attention_bias", false, r->file, r->err);
-    mlp_bias = json_get_bool(r->root, "mlp_bias", false, r->file, r->err);
-    out->qkv_bias = row->qkv_bias || (row->reads_biases && attention_bias);
-    out->output_bias = row->reads_biases && attention_bias;
-    out->mlp_bias = row->reads_biases && mlp_bias;
+    out->qkv_bias = has_biases(r, row->qkv_bias, "attention_bias");
+    out->output_bias = has_biases(r, row->output_bias, "attention_bias");
+    out->mlp_bias = has_biases(r, row->mlp_bias, "mlp_bias");
     out->bos_token_id = json_get_int(r->root, "bos_token_id", -1, r->file, r->err);
     read_rope(r, &out->rope);
     read_eos(r, out);

@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "precision/format.h"
+#include "train/architecture.h"
 
 enum rope_kind { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3 };
 
@@ -18,14 +19,6 @@ struct rope {
     double factor;                  /* linear, llama3 */
     double low_freq_factor, high_freq_factor; /* llama3 */
     double original_max_positions;  /* llama3 */
-};
-
-/* What sets one architecture apart; a row of the table in model_config.c. */
-struct architecture {
-    const char *model_type; /* "llama", "qwen2" */
-    bool qkv_bias;          /* q, k and v always have biases */
-    bool reads_biases;      /* attention_bias (q, k, v, o) and mlp_bias of config.json count */
-    bool reads_window;      /* use_sliding_window counts */
 };
 
 struct model_config {

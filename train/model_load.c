@@ -267,13 +267,20 @@ static bool put_stored(const struct loader *l, const struct stored_tensor *t,
     return true;
 }
 
+static bool is_weight_of(const char *name, const char *path)
+{
+    return text_starts(name, path) && strcmp(name + strlen(path), ".weight") == 0;
+}
+
 /* Stored beside the weights, and not missed. */
 static bool is_ignored(const struct model *m, const char *name)
 {
+    const struct architecture *architecture = m->config->architecture;
+
     for (size_t i = 0; i < sizeof(ignored_suffixes) / sizeof(ignored_suffixes[0]); i++)
         if (text_ends(name, ignored_suffixes[i]))
             return true;
-    return m->config->tied && strcmp(name, "lm_head.weight") == 0;
+    return m->config->tied && is_weight_of(name, architecture->paths[MODULE_HEAD]);
 }
 
 static bool is_parameter(const struct model *m, const char *name)
@@ -320,7 +327,7 @@ static bool open_merged(struct model *m, struct error *err)
     if (!dir || m->plan->method != METHOD_LORA || !m->plan->create_new_adapter)
         return true;
     m->merged = safetensors_open(dir, "adapter_model", false, err);
-    return m->merged && lora_read_config(dir, &m->merged_lora, err);
+    return m->merged && lora_read_config(dir, m->config->architecture, &m->merged_lora, err);
 }
 
 static bool is_adapter(const struct shape_parameter *p)

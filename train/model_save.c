@@ -289,7 +289,8 @@ static bool write_adapter_config(const struct model *m, const char *dir,
     bool ok;
 
     text_init(&text, 0);
-    ok = lora_write_config(&m->shapes.lora, whole ? whole : base, &text) ||
+    ok = lora_write_config(&m->shapes.lora, m->config->architecture, whole ? whole : base,
+                           &text) ||
          error_set(err, ERROR_SYSTEM, "cannot make adapter_config.json");
     ok = ok && put_text(dir, "adapter_config.json", text.data, text.len, err);
     text_clear(&text);

@@ -144,8 +144,7 @@ void model_find_starts(struct model *m)
         for (size_t i = 0; l < layers && i < m->shapes.count; i++) {
             const struct shape_parameter *p = &m->shapes.parameters[i];
 
-            if (in_order(m, p) && p->layer == l && p->module != MODULE_EMBED &&
-                p->module != MODULE_HEAD)
+            if (in_order(m, p) && p->layer == l && module_in_block(p->module))
                 start = smaller(start, p->at);
         }
         m->starts[l] = start;

@@ -194,9 +194,40 @@ static void sum_up(struct maker *m)
             m->overflow = true;
 }
 
+static bool has_submodule(const struct architecture *a, const char *name, size_t len)
+{
+    for (enum module i = 0; i < MODULES; i++)
+        if (architecture_is_under(a, i, name, len))
+            return true;
+    return false;
+}
+
+static bool no_submodule(const struct architecture *a, const char *name, size_t len,
+                         struct error *err)
+{
+    struct text known;
+
+    text_init(&known, 0);
+    for (enum module i = 0; i < MODULES; i++) {
+        const char *path = a->paths[i];
+        size_t first = path ? strcspn(path, ".") : 0, before = 0;
+
+        while (before < i && !architecture_is_under(a, before, path, first))
+            before++;
+        if (path && module_in_block(i) && before == i)
+            text_addf(&known, "%s%.*s", known.len ? ", " : "", (int)first, path);
+    }
+    error_set(err, ERROR_JOB,
+              "freeze_trainable_modules: a layer has no \"%.*s\"; it has %s", (int)len,
+              name, known.data);
+    text_clear(&known);
+    return false;
+}
+
 /* LLaMA-Factory refuses a wrong name too; a right one is the first part of a module's
  * path. */
-static bool check_freeze(const struct plan *plan, struct error *err)
+static bool check_freeze(const struct plan *plan, const struct architecture *a,
+                         struct error *err)
 {
     const char *at = plan->freeze_trainable_modules;
 
@@ -206,17 +237,15 @@ static bool check_freeze(const struct plan *plan, struct error *err)
     while (at && *at && strcmp(at, "all") != 0) {
         size_t skip = strspn(at, ", "), len = strcspn(at + skip, ", ");
 
-        if (len > 0 && !shapes_has_submodule(at + skip, len))
-            return error_set(err, ERROR_JOB,
-                             "freeze_trainable_modules: a layer has no \"%.*s\"; it has "
-                             "self_attn, mlp, input_layernorm, post_attention_layernorm",
-                             (int)len, at + skip);
+        if (len > 0 && !has_submodule(a, at + skip, len))
+            return no_submodule(a, at + skip, len, err);
         at += skip + len;
     }
     return true;
 }
 
-static bool check_plan(const struct plan *plan, struct error *err)
+static bool check_plan(const struct plan *plan, const struct architecture *a,
+                       struct error *err)
 {
     if (plan->method == METHOD_LORA && plan->train_from_scratch)
         return error_set(
@@ -228,7 +257,7 @@ static bool check_plan(const struct plan *plan, struct error *err)
             err, ERROR_JOB,
             "adapter_name_or_path is for finetuning_type: lora; take it out, or "
             "merge the adapter first (export_dir)");
-    return plan->method != METHOD_FREEZE || check_freeze(plan, err);
+    return plan->method != METHOD_FREEZE || check_freeze(plan, a, err);
 }
 
 bool shapes_make(const struct plan *plan, const struct model_config *config,
@@ -241,13 +270,15 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
     *out = (struct shapes) { .compute = shapes_stored(plan->precision.compute),
                              .trainable = shapes_stored(plan->precision.trainable),
                              .checkpointing = plan->gradient_checkpointing };
-    if (!check_plan(plan, err) || !lora_read(plan, &out->lora, err))
+    if (!check_plan(plan, config->architecture, err) ||
+        !lora_read(plan, config->architecture, &out->lora, err))
         return false;
     if (config->tied && out->lora.saved[MODULE_HEAD])
         return error_set(
             err, ERROR_JOB,
-            "additional_target lm_head: this model's head is its embed_tokens; "
-            "name embed_tokens instead");
+            "additional_target %s: this model's head is its %s; name that instead",
+            architecture_leaf(config->architecture, MODULE_HEAD),
+            architecture_leaf(config->architecture, MODULE_EMBED));
     out->rows = rows_max ? rows_max : shapes_times(&m, batch, (size_t)plan->cutoff_len);
     out->sequences = sequences_max ? sequences_max : batch;
     dims_model(&m, config);

@@ -157,10 +157,10 @@ bool shapes_memory(const struct plan *plan, const struct model_config *config,
 /* The bytes of a layout, by what they are for. */
 void shapes_use(const struct shapes *shapes, struct memory_use *out);
 
+/* The stack of a linear layer of a block; STACKS for others. */
+enum stack shapes_stack(enum module module);
+
 /* Columns of x A^T of a stack: its adapters, times r. */
 size_t shapes_adapters(const struct lora *lora, enum stack stack);
-
-/* "self_attn.q_proj", "model.embed_tokens" */
-const char *shapes_module(enum module module);
 
 #endif

@@ -11,22 +11,20 @@
 #define ALIGN_NUMBERS (SHAPES_ALIGNMENT / 2) /* aligned in every format */
 
 static const struct module_row {
-    const char *path;
-    bool in_block, linear;
     enum dim rows, cols; /* a norm: one row */
 } module_rows[MODULES] = {
-    [MODULE_EMBED] = { "model.embed_tokens", false, false, DIM_V, DIM_C },
-    [MODULE_NORM1] = { "input_layernorm", true, false, DIM_ONE, DIM_C },
-    [MODULE_Q] = { "self_attn.q_proj", true, true, DIM_Q, DIM_C },
-    [MODULE_K] = { "self_attn.k_proj", true, true, DIM_KV, DIM_C },
-    [MODULE_V] = { "self_attn.v_proj", true, true, DIM_KV, DIM_C },
-    [MODULE_O] = { "self_attn.o_proj", true, true, DIM_C, DIM_Q },
-    [MODULE_NORM2] = { "post_attention_layernorm", true, false, DIM_ONE, DIM_C },
-    [MODULE_GATE] = { "mlp.gate_proj", true, true, DIM_I, DIM_C },
-    [MODULE_UP] = { "mlp.up_proj", true, true, DIM_I, DIM_C },
-    [MODULE_DOWN] = { "mlp.down_proj", true, true, DIM_C, DIM_I },
-    [MODULE_NORM] = { "model.norm", false, false, DIM_ONE, DIM_C },
-    [MODULE_HEAD] = { "lm_head", false, false, DIM_V, DIM_C },
+    [MODULE_EMBED] = { DIM_V, DIM_C },
+    [MODULE_NORM1] = { DIM_ONE, DIM_C },
+    [MODULE_Q] = { DIM_Q, DIM_C },
+    [MODULE_K] = { DIM_KV, DIM_C },
+    [MODULE_V] = { DIM_KV, DIM_C },
+    [MODULE_O] = { DIM_C, DIM_Q },
+    [MODULE_NORM2] = { DIM_ONE, DIM_C },
+    [MODULE_GATE] = { DIM_I, DIM_C },
+    [MODULE_UP] = { DIM_I, DIM_C },
+    [MODULE_DOWN] = { DIM_C, DIM_I },
+    [MODULE_NORM] = { DIM_ONE, DIM_C },
+    [MODULE_HEAD] = { DIM_V, DIM_C },
 };
 
 /* What lies side by side, in the order of the layout; a group begins aligned. */
@@ -68,30 +66,9 @@ static const struct group after_blocks[] = {
     { PART_WEIGHT, MODULE_HEAD, MODULE_HEAD },
 };
 
-const char *shapes_module(enum module module)
-{
-    return module_rows[module].path;
-}
-
 enum dim shapes_inputs(enum module module)
 {
     return module_rows[module].cols;
-}
-
-static bool is_submodule(enum module module, const char *name, size_t len)
-{
-    const char *path = module_rows[module].path;
-
-    return module_rows[module].in_block && strcspn(path, ".") == len &&
-           strncmp(path, name, len) == 0;
-}
-
-bool shapes_has_submodule(const char *name, size_t len)
-{
-    for (enum module i = 0; i < MODULES; i++)
-        if (is_submodule(i, name, len))
-            return true;
-    return false;
 }
 
 /* LLaMA-Factory: the last (or, below 0, the first) layers, whole or some of their
@@ -102,7 +79,7 @@ static bool freeze_trains(const struct maker *m, enum module module, size_t laye
     const char *at = m->plan->freeze_trainable_modules;
     size_t layers = m->config->layers;
 
-    if (!module_rows[module].in_block)
+    if (!module_in_block(module))
         return false;
     if (wanted >= 0 ? layer + (size_t)wanted < layers : layer >= (size_t)-wanted)
         return false;
@@ -111,7 +88,7 @@ static bool freeze_trains(const struct maker *m, enum module module, size_t laye
     while (*at) {
         size_t skip = strspn(at, ", "), len = strcspn(at + skip, ", ");
 
-        if (len > 0 && is_submodule(module, at + skip, len))
+        if (len > 0 && architecture_is_under(m->config->architecture, module, at + skip, len))
             return true;
         at += skip + len;
     }
@@ -141,8 +118,10 @@ static bool exists(const struct maker *m, enum module module, enum part part)
 
     switch (part) {
     case PART_WEIGHT:
-        return module != MODULE_HEAD || !c->tied;
+        return c->architecture->paths[module] && (module != MODULE_HEAD || !c->tied);
     case PART_BIAS:
+        if (!c->architecture->paths[module])
+            return false;
         if (module == MODULE_O)
             return c->output_bias;
         return module <= MODULE_V ? c->qkv_bias : c->mlp_bias;
@@ -158,10 +137,11 @@ static const char *name_of(const struct maker *m, const struct shape_parameter *
     static const char *const suffix[] = { ".weight", ".bias", ".lora_A.weight",
                                           ".lora_B.weight" };
     const char *prefix = p->part >= PART_LORA_A ? "base_model.model." : "";
-    const char *path = module_rows[p->module].path;
+    const struct architecture *a = m->config->architecture;
+    const char *path = a->paths[p->module];
 
-    if (module_rows[p->module].in_block)
-        return arena_printf(m->arena, "%smodel.layers.%zu.%s%s", prefix, p->layer, path,
+    if (module_in_block(p->module))
+        return arena_printf(m->arena, "%s%s%zu.%s%s", prefix, a->blocks, p->layer, path,
                             suffix[p->part]);
     return arena_printf(m->arena, "%s%s%s", prefix, path, suffix[p->part]);
 }

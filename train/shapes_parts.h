@@ -61,13 +61,10 @@ static inline enum format shapes_stored(enum format format)
 
 /* A product of sizes; 0, and m->overflow, where it is too large to add up. */
 size_t shapes_times(struct maker *m, size_t a, size_t b);
-/* The stack of a linear layer of a block, and its last module; STACKS for others. */
-enum stack shapes_stack(enum module module);
+/* The last module of a stack. */
 enum module shapes_stack_end(enum stack stack);
 /* What a module's input is counted in. */
 enum dim shapes_inputs(enum module module);
-/* Is this the first part of the path of a module of a block ("mlp")? */
-bool shapes_has_submodule(const char *name, size_t len);
 void shapes_add_parameters(struct maker *m);
 void shapes_add_buffers(struct maker *m);
 

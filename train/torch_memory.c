@@ -79,12 +79,6 @@ struct counts {
     double layers, width, queries, keys, mlp, heads, vocabulary;
 };
 
-static bool is_linear(enum module module)
-{
-    return module != MODULE_EMBED && module != MODULE_HEAD && module != MODULE_NORM &&
-           module != MODULE_NORM1 && module != MODULE_NORM2;
-}
-
 static void count_parameter(const struct shape_parameter *p, struct counts *n)
 {
     double numbers = (double)p->rows * (double)p->cols;
@@ -93,7 +87,7 @@ static void count_parameter(const struct shape_parameter *p, struct counts *n)
     n->trained += p->trainable ? numbers : 0;
     if (p->part == PART_LORA_A && p->layer == 0)
         n->adapters += (double)p->rows;
-    if (p->part != PART_WEIGHT || !is_linear(p->module))
+    if (p->part != PART_WEIGHT || !module_is_linear(p->module))
         return;
     n->linear += numbers;
     n->frozen_linear += p->trainable ? 0 : numbers;

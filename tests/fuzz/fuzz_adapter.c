@@ -16,15 +16,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     struct text text;
 
     fuzz_file("adapter_config.json", data, len);
-    if (!lora_read_config(fuzz_dir(), &lora, &err)) {
+    if (!lora_read_config(fuzz_dir(), architecture_find("llama"), &lora, &err)) {
         FUZZ_HOLDS(err.code == ERROR_DATA && err.text[0]);
         return 0;
     }
     FUZZ_HOLDS(lora.rank >= 1 && isfinite(lora.scale) && lora.dropout < 1);
     text_init(&text, 0);
-    FUZZ_HOLDS(lora_write_config(&lora, "base", &text));
+    FUZZ_HOLDS(lora_write_config(&lora, architecture_find("llama"), "base", &text));
     fuzz_file("adapter_config.json", text.data, text.len);
-    FUZZ_HOLDS(lora_read_config(fuzz_dir(), &again, &err));
+    FUZZ_HOLDS(lora_read_config(fuzz_dir(), architecture_find("llama"), &again, &err));
     FUZZ_HOLDS(again.rank == lora.rank && again.alpha == lora.alpha &&
                again.scale == lora.scale);
     FUZZ_HOLDS(memcmp(again.adapted, lora.adapted, sizeof(lora.adapted)) == 0);

@@ -8,6 +8,8 @@
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
+#define LLAMA architecture_find("llama")
+
 static struct plan plan_of(const char *target)
 {
     return (
@@ -21,7 +23,7 @@ static void test_lora_reads_the_plan(void **state)
     struct error err = { 0 };
 
     (void)state;
-    assert_true(lora_read(&plan, &lora, &err));
+    assert_true(lora_read(&plan, LLAMA, &lora, &err));
     assert_true(lora.adapted[MODULE_Q] && lora.adapted[MODULE_DOWN]);
     assert_false(lora.adapted[MODULE_HEAD] || lora.adapted[MODULE_EMBED]);
     assert_true(lora.alpha == 32 && lora.scale == 2);
@@ -29,13 +31,13 @@ static void test_lora_reads_the_plan(void **state)
     plan.lora_alpha = 8;
     plan.use_rslora = true;
     plan.additional_target = "embed_tokens,v_proj";
-    assert_true(lora_read(&plan, &lora, &err));
+    assert_true(lora_read(&plan, LLAMA, &lora, &err));
     assert_true(lora.adapted[MODULE_Q] && !lora.adapted[MODULE_K]);
     assert_true(lora.saved[MODULE_EMBED] && lora.saved[MODULE_V]);
     assert_false(lora.adapted[MODULE_V]); /* trained whole */
     assert_true(lora.scale == 8 / sqrt(16));
     plan.method = METHOD_FULL;
-    assert_true(lora_read(&plan, &lora, &err));
+    assert_true(lora_read(&plan, LLAMA, &lora, &err));
     assert_int_equal(lora.rank, 0);
 }
 
@@ -50,21 +52,21 @@ static void test_lora_config_reads_back(void **state)
     (void)state;
     plan.lora_dropout = 0.125;
     plan.additional_target = "embed_tokens";
-    assert_true(lora_read(&plan, &lora, &err));
+    assert_true(lora_read(&plan, LLAMA, &lora, &err));
     text_init(&text, 0);
-    assert_true(lora_write_config(&lora, "/models/base", &text));
+    assert_true(lora_write_config(&lora, LLAMA, "/models/base", &text));
     assert_non_null(strstr(text.data, "\"base_model_name_or_path\": \"/models/base\""));
     assert_non_null(strstr(text.data, "\"task_type\": \"CAUSAL_LM\""));
     assert_true(file_replace(name, text.data, text.len, 0600, &err));
     plan = plan_of("all");
     plan.adapter_name_or_path = dir;
-    assert_true(lora_read(&plan, &again, &err));
+    assert_true(lora_read(&plan, LLAMA, &again, &err));
     assert_memory_equal(lora.adapted, again.adapted, sizeof(lora.adapted));
     assert_memory_equal(lora.saved, again.saved, sizeof(lora.saved));
     assert_true(again.rank == 16 && again.alpha == 32 && again.dropout == 0.125);
     assert_true(again.scale == lora.scale && !again.rslora);
     plan.create_new_adapter = true;
-    assert_true(lora_read(&plan, &again, &err));
+    assert_true(lora_read(&plan, LLAMA, &again, &err));
     assert_true(again.adapted[MODULE_K]);
     text_clear(&text);
     free(name);
@@ -100,7 +102,7 @@ static void test_lora_config_refuses(void **state)
         struct error err = { 0 };
 
         assert_true(file_replace(name, cases[i].text, strlen(cases[i].text), 0600, &err));
-        assert_false(lora_read_config(dir, &lora, &err));
+        assert_false(lora_read_config(dir, LLAMA, &lora, &err));
         assert_int_equal(err.code, ERROR_DATA);
         if (!strstr(err.text, cases[i].says))
             fail_msg("\"%s\" does not say \"%s\"", err.text, cases[i].says);

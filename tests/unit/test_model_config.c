@@ -113,6 +113,23 @@ static void test_model_config_sliding_window(void **state)
     assert_false(c.windowed[2]);
 }
 
+static void test_model_config_window_of_mistral(void **state)
+{
+    struct model_config c = parsed("{\"model_type\": \"mistral\", " SIZES "}");
+
+    (void)state;
+    assert_int_equal(c.sliding_window, 4096);
+    assert_true(c.windowed[0] && c.windowed[2]);
+    assert_false(c.qkv_bias || c.output_bias || c.mlp_bias);
+    c = parsed("{\"model_type\": \"mistral\", " SIZES ", \"sliding_window\": null}");
+    assert_int_equal(c.sliding_window, 0);
+    assert_null(c.windowed);
+    c = parsed("{\"model_type\": \"mistral\", " SIZES ", \"sliding_window\": 7,"
+               "\"attention_bias\": true}");
+    assert_int_equal(c.sliding_window, 7);
+    assert_false(c.qkv_bias);
+}
+
 static void test_model_config_refuses(void **state)
 {
     static const struct {
@@ -120,7 +137,7 @@ static void test_model_config_refuses(void **state)
     } cases[] = {
         { "[1]", "object" },
         { "{", "JSON" },
-        { "{\"model_type\": \"bert\", " SIZES "}", "supported: llama, qwen2" },
+        { "{\"model_type\": \"bert\", " SIZES "}", "supported: llama, mistral, qwen2" },
         { "{" SIZES "}", "model_type is missing" },
         { "{\"model_type\": \"llama\"}", "vocab_size" },
         { "{\"model_type\": \"llama\", " SIZES ", \"hidden_act\": \"gelu\"}",
@@ -197,6 +214,7 @@ int main(void)
         cmocka_unit_test(test_model_config_new_style),
         cmocka_unit_test(test_model_config_old_linear_scaling),
         cmocka_unit_test(test_model_config_sliding_window),
+        cmocka_unit_test(test_model_config_window_of_mistral),
         cmocka_unit_test(test_model_config_refuses),
         cmocka_unit_test(test_model_config_reads_shared_models),
         cmocka_unit_test(test_model_config_missing_folder_is_told),
