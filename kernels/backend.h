@@ -100,6 +100,7 @@ struct backend_ops {
     void (*rope)(struct backend *be, const struct op_rope *op);
     void (*attention)(struct backend *be, const struct op_attention *op);
     void (*attention_backward)(struct backend *be, const struct op_attention_backward *op);
+    void (*decode)(struct backend *be, const struct op_decode *op);
     void (*swiglu)(struct backend *be, const struct op_swiglu *op);
     void (*swiglu_backward)(struct backend *be, const struct op_swiglu_backward *op);
     void (*classifier)(struct backend *be, const struct op_classifier *op);

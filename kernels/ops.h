@@ -152,6 +152,21 @@ struct op_attention_backward {
     struct op_attention forward;
 };
 
+/*
+ * Attention of one new row for each of B sequences over a cache of the rows before it; there
+ * is no backward pass.  Sequence b has `room` rows of keys and values, from row b * room on, of
+ * which lengths[b] (below room) are filled.  k and v become the next of them, and q sees the
+ * last `window` (0: all) with that one.  Heads share as in op_attention.
+ *   q, out (B, H*D), k, v (B, K*D), keys, values (B * room, K*D) compute; lengths (B) int32
+ *   out = softmax(s) v,  s = scale * q k^T, with a softcap c above 0: s = c tanh(s / c)
+ */
+struct op_decode {
+    struct tensor out, q, k, v, keys, values;
+    const int32_t *lengths;
+    size_t room, heads, kv_heads, head_size, window;
+    float scale, softcap;
+};
+
 /* out (N, I) = silu(gate) * up, silu(x) = x / (1 + e^-x);  gate, up, out compute */
 struct op_swiglu {
     struct tensor out, gate, up;

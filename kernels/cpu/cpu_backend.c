@@ -193,6 +193,7 @@ const struct backend_ops backend_cpu = {
     .rope = cpu_rope,
     .attention = cpu_attention,
     .attention_backward = cpu_attention_backward,
+    .decode = cpu_decode,
     .swiglu = cpu_swiglu,
     .swiglu_backward = cpu_swiglu_backward,
     .classifier = cpu_classifier,

@@ -51,6 +51,7 @@ void cpu_rmsnorm_backward(struct backend *be, const struct op_rmsnorm_backward *
 void cpu_rope(struct backend *be, const struct op_rope *op);
 void cpu_attention(struct backend *be, const struct op_attention *op);
 void cpu_attention_backward(struct backend *be, const struct op_attention_backward *op);
+void cpu_decode(struct backend *be, const struct op_decode *op);
 void cpu_swiglu(struct backend *be, const struct op_swiglu *op);
 void cpu_swiglu_backward(struct backend *be, const struct op_swiglu_backward *op);
 void cpu_classifier(struct backend *be, const struct op_classifier *op);

@@ -31,6 +31,7 @@
     X(rope, variant)               \
     X(attention, variant)          \
     X(attention_backward, variant) \
+    X(decode, variant)             \
     X(swiglu, variant)             \
     X(swiglu_backward, variant)    \
     X(classifier, variant)         \

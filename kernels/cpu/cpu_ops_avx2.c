@@ -6,6 +6,7 @@
 #include "kernels/cpu/cpu_adamw.c"
 #include "kernels/cpu/cpu_attention.c"
 #include "kernels/cpu/cpu_attention_backward.c"
+#include "kernels/cpu/cpu_decode.c"
 #include "kernels/cpu/cpu_elementwise.c"
 #include "kernels/cpu/cpu_embedding.c"
 #include "kernels/cpu/cpu_loss.c"

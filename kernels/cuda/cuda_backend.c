@@ -261,6 +261,7 @@ const struct backend_ops backend_cuda = {
     .rope = cuda_rope,
     .attention = cuda_attention,
     .attention_backward = cuda_attention_backward,
+    .decode = cuda_decode,
     .swiglu = cuda_swiglu,
     .swiglu_backward = cuda_swiglu_backward,
     .classifier = cuda_classifier,

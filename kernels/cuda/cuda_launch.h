@@ -65,6 +65,9 @@ cudaError_t launch_attention_plain(const struct cuda_launch *to, const struct op
 cudaError_t launch_attention_backward_plain(const struct cuda_launch *to,
                                             const struct op_attention_backward *op);
 
+/* decode.cu: heads of up to 256 */
+cudaError_t launch_decode(const struct cuda_launch *to, const struct op_decode *op);
+
 /* swiglu.cu */
 cudaError_t launch_swiglu(const struct cuda_launch *to, const struct op_swiglu *op);
 cudaError_t launch_swiglu_backward(const struct cuda_launch *to,

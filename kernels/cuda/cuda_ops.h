@@ -14,6 +14,7 @@ void cuda_rmsnorm_backward(struct backend *be, const struct op_rmsnorm_backward 
 void cuda_rope(struct backend *be, const struct op_rope *op);
 void cuda_attention(struct backend *be, const struct op_attention *op);
 void cuda_attention_backward(struct backend *be, const struct op_attention_backward *op);
+void cuda_decode(struct backend *be, const struct op_decode *op);
 void cuda_swiglu(struct backend *be, const struct op_swiglu *op);
 void cuda_swiglu_backward(struct backend *be, const struct op_swiglu_backward *op);
 void cuda_classifier(struct backend *be, const struct op_classifier *op);

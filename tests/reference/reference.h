@@ -67,6 +67,16 @@ struct reference_attention {
 void reference_attention(const struct reference_attention *r);
 void reference_attention_backward(const struct reference_attention *r);
 
+/* keys and values take in k and v. */
+struct reference_decode {
+    size_t sequences, room, heads, kv_heads, head_size, window;
+    const int32_t *lengths;
+    double scale, softcap;
+    const double *q, *k, *v;
+    double *keys, *values, *out;
+};
+void reference_decode(const struct reference_decode *r);
+
 struct reference_classifier {
     size_t rows, cols, words;
     const double *x, *w;

@@ -140,3 +140,50 @@ void reference_attention_backward(const struct reference_attention *r)
         r->dk[i] = r->dv[i] = 0;
     each_query(r, backward);
 }
+
+static void decode_head(const struct reference_decode *r, size_t slot, size_t head,
+                        double *weights)
+{
+    size_t size = r->head_size, last = (size_t)r->lengths[slot];
+    size_t first = r->window && last >= r->window ? last - r->window + 1 : 0;
+    size_t shared = head / (r->heads / r->kv_heads);
+    const double *q = vector(r->q, slot, r->heads, head, size);
+    double *out = r->out + (slot * r->heads + head) * size, max = -INFINITY, sum = 0;
+
+    for (size_t row = first; row <= last; row++) {
+        double s = r->scale * dot(q,
+                                  vector(r->keys, slot * r->room + row, r->kv_heads,
+                                         shared, size),
+                                  size);
+
+        weights[row] = r->softcap > 0 ? r->softcap * tanh(s / r->softcap) : s;
+        max = fmax(max, weights[row]);
+    }
+    for (size_t row = first; row <= last; row++)
+        sum += weights[row] = exp(weights[row] - max);
+    for (size_t d = 0; d < size; d++) {
+        out[d] = 0;
+        for (size_t row = first; row <= last; row++)
+            out[d] +=
+                weights[row] / sum *
+                vector(r->values, slot * r->room + row, r->kv_heads, shared, size)[d];
+    }
+}
+
+void reference_decode(const struct reference_decode *r)
+{
+    double *weights = calloc(r->room, sizeof(*weights));
+    size_t wide = r->kv_heads * r->head_size;
+
+    for (size_t slot = 0; slot < r->sequences; slot++) {
+        size_t row = slot * r->room + (size_t)r->lengths[slot];
+
+        for (size_t i = 0; i < wide; i++) {
+            r->keys[row * wide + i] = r->k[slot * wide + i];
+            r->values[row * wide + i] = r->v[slot * wide + i];
+        }
+        for (size_t head = 0; head < r->heads; head++)
+            decode_head(r, slot, head, weights);
+    }
+    free(weights);
+}
