@@ -10,7 +10,14 @@
 #include <stdint.h>
 
 /* What a stream is for: keeps streams of one seed apart. */
-enum random_site { RANDOM_ORDER, RANDOM_INIT, RANDOM_DROPOUT, RANDOM_ROUNDING, RANDOM_SPLIT };
+enum random_site {
+    RANDOM_ORDER,
+    RANDOM_INIT,
+    RANDOM_DROPOUT,
+    RANDOM_ROUNDING,
+    RANDOM_SPLIT,
+    RANDOM_SAMPLE
+};
 
 void random_philox(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4]);
 

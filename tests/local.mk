@@ -91,6 +91,7 @@ unit_tests += %D%/unit/test_manifest
 unit_tests += %D%/unit/test_metrics
 unit_tests += %D%/unit/test_model
 unit_tests += %D%/unit/test_model_config
+unit_tests += %D%/unit/test_model_decode
 unit_tests += %D%/unit/test_model_equal
 unit_tests += %D%/unit/test_model_files
 unit_tests += %D%/unit/test_model_folded

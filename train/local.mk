@@ -24,6 +24,7 @@ libtrain_a_SOURCES += %D%/metrics.c %D%/metrics.h
 libtrain_a_SOURCES += %D%/model.c %D%/model.h
 libtrain_a_SOURCES += %D%/model_backward.c
 libtrain_a_SOURCES += %D%/model_config.c %D%/model_config.h
+libtrain_a_SOURCES += %D%/model_decode.c
 libtrain_a_SOURCES += %D%/model_forward.c %D%/model_parts.h
 libtrain_a_SOURCES += %D%/model_load.c
 libtrain_a_SOURCES += %D%/model_pass.c

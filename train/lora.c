@@ -211,8 +211,8 @@ bool lora_read(const struct plan *plan, const struct architecture *architecture,
                struct lora *out, struct error *err)
 {
     *out = (struct lora) { 0 };
-    if (plan->method != METHOD_LORA)
-        return true;
+    if (plan->method != METHOD_LORA || plan->generation.alone)
+        return true; /* an adapter that is not trained is merged into the weights */
     if (plan->adapter_name_or_path && !plan->create_new_adapter)
         return lora_read_config(plan->adapter_name_or_path, architecture, out, err);
     return read_plan(plan, architecture, out, err);

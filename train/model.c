@@ -290,6 +290,8 @@ static void make_parts(struct model *m)
     m->lowest = lowest_place(m);
     model_find_starts(m);
     m->losses = arena_array(m->arena, losses->rows * losses->cols, sizeof(*m->losses));
+    m->places = arena_array(m->arena, m->shapes.slots ? m->shapes.rows : 0,
+                            sizeof(*m->places));
     m->batches = arena_array(m->arena, losses->rows, sizeof(*m->batches));
 }
 

@@ -137,8 +137,30 @@ bool model_save(struct model *model, const char *dir, struct error *err);
 /* The whole model with the adapter merged, into an existing folder. */
 bool model_export(struct model *model, const char *dir, struct error *err);
 
-/* Logits of the last row of each run, fp32 (sequences, V), for tests and generation. */
+/* Logits of the last row of each run, fp32 (sequences, V), for tests. */
 bool model_logits(struct model *model, const struct batch *batch, float *out,
                   struct error *err);
+
+/*
+ * ---- Sequences that grow, train/model_decode.c ----
+ *
+ * Where plan->generation.on, there are slots for that many sequences, each with the keys and
+ * values of its rows so far.
+ */
+size_t model_slots(const struct model *model);
+size_t model_room(const struct model *model); /* rows of a slot */
+
+/* A sequence begins: its tokens go through the model as in an evaluation, their keys and
+ * values into the slot.  logits (V): those of its last row. */
+bool model_prefill(struct model *model, size_t slot, const int32_t *tokens, size_t count,
+                   float *logits, struct error *err);
+/*
+ * Every sequence grows by one token: tokens[slot], before which its slot holds lengths[slot]
+ * rows (below model_room).  logits (slots, V).  A slot without a sequence takes part with
+ * token 0 and length 0: all steps have one shape, so that the bits of a sequence do not
+ * depend on what else there is.
+ */
+bool model_grow(struct model *model, const int32_t *tokens, const int32_t *lengths,
+                float *logits, struct error *err);
 
 #endif

@@ -186,7 +186,6 @@ void model_forward_block(const struct pass *pass, size_t layer, bool again)
     struct tensor act = pass_buffer(pass, BUFFER_ACT, layer);
     struct tensor delta = pass_buffer(pass, BUFFER_DELTA, 0);
     struct tensor qkv = pass_buffer(pass, BUFFER_QKV, layer);
-    struct op_attention attention;
     struct op_rmsnorm norm1 = { .out = h1, .sum = x_in, .x = x_in };
 
     norm1.rstd = pass_buffer(pass, BUFFER_RSTD1, layer);
@@ -197,8 +196,7 @@ void model_forward_block(const struct pass *pass, size_t layer, bool again)
     norm_forward(pass, b->norm1, norm1);
     linears_forward(pass, &b->qkv, layer, h1, qkv);
     model_rotate(pass, qkv, false);
-    attention = model_attention(pass, layer);
-    pass->ops->attention(pass->be, &attention);
+    model_attend(pass, layer);
     linears_forward(pass, &b->o, layer, pass_buffer(pass, BUFFER_ATT, layer), delta);
     norm_forward(pass, b->norm2,
                  (struct op_rmsnorm) { .out = h2,

@@ -324,7 +324,8 @@ static bool open_merged(struct model *m, struct error *err)
 {
     const char *dir = m->plan->adapter_name_or_path;
 
-    if (!dir || m->plan->method != METHOD_LORA || !m->plan->create_new_adapter)
+    if (!dir || m->plan->method != METHOD_LORA ||
+        !(m->plan->create_new_adapter || m->plan->generation.alone))
         return true;
     m->merged = safetensors_open(dir, "adapter_model", false, err);
     return m->merged && lora_read_config(dir, m->config->architecture, &m->merged_lora, err);
@@ -440,7 +441,7 @@ static bool go_on(const struct loader *l, struct error *err)
     bool ok;
 
     if (plan->method != METHOD_LORA || !plan->adapter_name_or_path ||
-        plan->create_new_adapter)
+        plan->create_new_adapter || plan->generation.alone)
         return true;
     set = safetensors_open(plan->adapter_name_or_path, "adapter_model", false, err);
     ok = set && load_adapter(l, set, err);

@@ -74,6 +74,7 @@ struct model {
     float *losses;   /* on the host, as in BUFFER_LOSSES */
     size_t *batches; /* rows of each micro-batch since model_begin */
     size_t begun;    /* how many of them */
+    int32_t *places; /* on the host, those of a prompt */
 
     size_t rank;
     size_t *starts;        /* model_find_starts */
@@ -98,6 +99,9 @@ struct pass {
     size_t labelled; /* no more rows than this have a target; 0: none has */
     bool training, first, weighted;
     bool reduces; /* the last of a window, and there are other ranks */
+    bool decodes; /* a new row for each sequence of the cache */
+    bool fills;   /* the cache of `slot`, with the rows of the only sequence */
+    size_t slot;
     const struct step_numbers *numbers; /* in the backend's memory */
 };
 
@@ -121,11 +125,19 @@ struct tensor pass_u(const struct pass *pass, const struct linears *linears, siz
 void pass_dropout(const struct pass *pass, const struct linears *linears, struct tensor x,
                   struct tensor out);
 
+/* May the operations of a pass be issued, or have they been done from a recording?  What
+ * they depend on is in the key, all else is the same in every pass. */
+bool pass_begin(const struct pass *pass);
+void pass_end(const struct pass *pass);
+/* The logits of rows h of the last norm's output, to the host; after sync. */
+void pass_logits(const struct pass *pass, struct tensor h, float *out);
 /* Forward through all, without the head. */
 void model_forward(const struct pass *pass);
 /* Forward through one block; again: from its kept input, and only as far as the backward
  * pass needs. */
 void model_forward_block(const struct pass *pass, size_t layer, bool again);
+/* Attention of a block: over the batch, or over the cache; model_decode.c. */
+void model_attend(const struct pass *pass, size_t layer);
 /* The operands of a block's attention. */
 struct op_attention model_attention(const struct pass *pass, size_t layer);
 /* The rotation of a block's q and k, or back of their gradients. */

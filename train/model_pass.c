@@ -86,17 +86,16 @@ static struct pass pass_of(struct model *m, const struct batch *batch)
                            .numbers = model_numbers(m) };
 }
 
-/* May the operations of a pass be issued, or have they been done from a recording?  What
- * they depend on is in the key, all else is the same in every pass. */
-static bool pass_begin(const struct pass *pass)
+bool pass_begin(const struct pass *pass)
 {
     const size_t key[] = { pass->rows,     pass->sequences, pass->longest, pass->labelled,
-                           pass->training, pass->first,     pass->reduces, pass->weighted };
+                           pass->training, pass->first,     pass->reduces, pass->weighted,
+                           pass->decodes };
 
     return !pass->ops->begin || pass->ops->begin(pass->be, key, sizeof(key));
 }
 
-static void pass_end(const struct pass *pass)
+void pass_end(const struct pass *pass)
 {
     if (pass->ops->end)
         pass->ops->end(pass->be);
@@ -201,29 +200,38 @@ bool model_end(struct model *model, struct step_numbers *numbers, double *loss_s
     return true;
 }
 
+void pass_logits(const struct pass *pass, struct tensor h, float *out)
+{
+    const struct tensor all = pass_buffer(pass, BUFFER_LOGITS, 0);
+    struct tensor head = pass_weight(pass, pass->model->head_weight);
+
+    for (size_t row = 0; row < h.rows; row += all.rows) {
+        size_t rows = h.rows - row < all.rows ? h.rows - row : all.rows;
+        struct tensor logits = tensor_rows(all, 0, rows);
+
+        pass->ops->matmul(pass->be, &(struct op_matmul) { .out = logits,
+                                                          .a = tensor_rows(h, row, rows),
+                                                          .b = head,
+                                                          .trans_b = true,
+                                                          .alpha = 1 });
+        pass->ops->download(pass->be, out + row * logits.cols, logits.data,
+                            tensor_bytes(logits));
+    }
+}
+
 bool model_logits(struct model *model, const struct batch *batch, float *out,
                   struct error *err)
 {
     struct pass pass = pass_of(model, batch);
-    struct tensor h, logits, head;
+    struct tensor h;
 
     if (!check_batch(model, batch, err))
         return false;
     upload_batch(&pass, batch);
     model_forward(&pass);
     h = pass_buffer(&pass, BUFFER_H_LAST, 0);
-    head = pass_weight(&pass, model->head_weight);
-    logits = tensor_rows(pass_buffer(&pass, BUFFER_LOGITS, 0), 0, 1);
-    for (size_t i = 0; i < batch->sequences; i++) {
-        size_t row = (size_t)batch->offsets[i + 1] - 1;
-
-        pass.ops->matmul(pass.be, &(struct op_matmul) { .out = logits,
-                                                        .a = tensor_rows(h, row, 1),
-                                                        .b = head,
-                                                        .trans_b = true,
-                                                        .alpha = 1 });
-        pass.ops->download(pass.be, out + i * logits.cols, logits.data,
-                           logits.cols * sizeof(float));
-    }
+    for (size_t i = 0; i < batch->sequences; i++)
+        pass_logits(&pass, tensor_rows(h, (size_t)batch->offsets[i + 1] - 1, 1),
+                    out + i * model->config->vocab_size);
     return pass.ops->sync(pass.be, err);
 }

@@ -22,6 +22,19 @@ enum schedule_kind {
 enum optimizer_kind { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 enum when { WHEN_NO, WHEN_STEPS, WHEN_EPOCH }; /* save, eval and logging strategy */
 
+/* Completions: of evaluations, or of a program that does nothing else. */
+struct generation {
+    bool on;    /* room for keys and values is laid out */
+    bool alone; /* no weight is trained, nothing is kept for a backward pass */
+    int64_t slots;      /* sequences that grow at once */
+    int64_t prompt_max; /* tokens of the longest prompt; 0: not known, cutoff_len */
+    int64_t max_new_tokens;
+    bool do_sample; /* else the likeliest token is taken */
+    double temperature, top_p;
+    int64_t top_k; /* 0: all */
+    double repetition_penalty;
+};
+
 struct plan {
     /* the job */
     const char *job;     /* "gsm8k.yaml" as given */
@@ -69,6 +82,8 @@ struct plan {
     double val_size;     /* below 1 a share, else a number of samples; 0: none */
     bool dataloader_drop_last;
     bool disable_shuffling;
+
+    struct generation generation;
 
     /* optimizer and schedule */
     enum optimizer_kind optimizer;

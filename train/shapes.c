@@ -138,7 +138,7 @@ static void dims_lora(struct maker *m, const struct lora *lora)
 static void dims_convert(struct maker *m, enum format frozen)
 {
     const struct shapes *s = m->out;
-    bool any_frozen = m->plan->method != METHOD_FULL;
+    bool any_frozen = m->plan->method != METHOD_FULL || m->plan->generation.alone;
     size_t *d = m->dims;
 
     if (s->compute != FORMAT_FP32) {
@@ -179,6 +179,21 @@ static void dims_batch(struct maker *m, size_t rows, size_t sequences)
     d[DIM_CHUNK] = chunk_rows(&m->plan->device, d[DIM_V], rows);
     d[DIM_WINDOW] = max((size_t)m->plan->gradient_accumulation_steps, 1);
     d[DIM_NUMBERS] = sizeof(struct step_numbers) / sizeof(float);
+}
+
+static void dims_cache(struct maker *m)
+{
+    const struct generation *g = &m->plan->generation;
+    size_t prompt = (size_t)(g->prompt_max > 0 ? g->prompt_max : m->plan->cutoff_len);
+    struct shapes *s = m->out;
+
+    m->dims[DIM_PLACES] = s->rows;
+    if (!g->on)
+        return;
+    s->slots = max((size_t)g->slots, 1);
+    s->room = prompt + (size_t)g->max_new_tokens;
+    m->dims[DIM_PLACES] = max(s->rows, s->room);
+    m->dims[DIM_CACHE] = shapes_times(m, s->slots, s->room);
 }
 
 static void sum_up(struct maker *m)
@@ -281,16 +296,19 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
             architecture_leaf(config->architecture, MODULE_EMBED));
     out->rows = rows_max ? rows_max : shapes_times(&m, batch, (size_t)plan->cutoff_len);
     out->sequences = sequences_max ? sequences_max : batch;
+    if (plan->generation.on)
+        out->rows = max(out->rows, (size_t)plan->generation.slots);
     dims_model(&m, config);
     dims_lora(&m, &out->lora);
     dims_convert(&m, shapes_stored(plan->precision.frozen));
     dims_batch(&m, out->rows, out->sequences);
+    dims_cache(&m);
     shapes_add_parameters(&m);
     shapes_add_buffers(&m);
     sum_up(&m);
     if (m.overflow)
         return error_set(err, ERROR_DATA, "the model or the batch is too large to count");
-    if (out->trainable_numbers == 0)
+    if (out->trainable_numbers == 0 && !plan->generation.alone)
         return error_set(err, ERROR_JOB, "this job has nothing to train");
     return true;
 }

@@ -95,7 +95,7 @@ enum buffer {
     BUFFER_GATHERED,
     BUFFER_DGATHERED, /* a chunk of rows */
     BUFFER_LOSSES, /* of the micro-batches of a window, the newest first */
-    BUFFER_ROPE, /* (N, D): a position is below N */
+    BUFFER_ROPE, /* (places, D): a position is below N, or the room of a slot */
     BUFFER_TOKENS,
     BUFFER_POSITIONS,
     BUFFER_TARGETS,
@@ -103,6 +103,9 @@ enum buffer {
     BUFFER_OFFSETS, /* int32 */
     BUFFER_LABELLED, /* int32 (1, N) scratch of the classifier */
     BUFFER_NUMBERS,  /* one struct step_numbers */
+    BUFFER_KEYS,
+    BUFFER_VALUES, /* of each block, where the plan generates: what lies before the next row
+                      of each sequence (slots * room, K D) */
     BUFFERS
 };
 
@@ -126,6 +129,7 @@ struct shapes {
     bool folded[STACKS]; /* adapters into the matrices they stand by */
     bool checkpointing;
     size_t rows, sequences;              /* the largest batch */
+    size_t slots, room; /* sequences of the cache, and the rows of each; 0: none */
     uint64_t numbers, trainable_numbers; /* parameters as people count them */
     size_t segment;  /* numbers in a trainable segment, with padding */
     size_t vectors, vector_numbers; /* of them, where vectors begin, and how many */

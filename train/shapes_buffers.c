@@ -16,6 +16,7 @@ enum life {
     LIFE_KEPT_QKV,
     LIFE_KEPT_GATE_UP,
     LIFE_KEPT_DOWN,
+    LIFE_CACHE, /* in every block, always */
     LIFE_ONCE
 };
 
@@ -63,7 +64,7 @@ static const struct buffer_row {
     [BUFFER_GATHERED] = { "labelled", KIND_COMPUTE, DIM_CHUNK, DIM_C, LIFE_ONCE, false },
     [BUFFER_DGATHERED] = { "labelled", KIND_COMPUTE, DIM_CHUNK, DIM_C, LIFE_ONCE, false },
     [BUFFER_LOSSES] = { "losses", KIND_FP32, DIM_WINDOW, DIM_N, LIFE_ONCE, false },
-    [BUFFER_ROPE] = { "rotations", KIND_FP32, DIM_N, DIM_D, LIFE_ONCE, false },
+    [BUFFER_ROPE] = { "rotations", KIND_FP32, DIM_PLACES, DIM_D, LIFE_ONCE, false },
     [BUFFER_TOKENS] = { "tokens", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
     [BUFFER_POSITIONS] = { "positions", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
     [BUFFER_TARGETS] = { "targets", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
@@ -71,6 +72,8 @@ static const struct buffer_row {
     [BUFFER_OFFSETS] = { "offsets", KIND_FP32, DIM_ONE, DIM_RUNS, LIFE_ONCE, false },
     [BUFFER_LABELLED] = { "labelled", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
     [BUFFER_NUMBERS] = { "numbers", KIND_FP32, DIM_ONE, DIM_NUMBERS, LIFE_ONCE, false },
+    [BUFFER_KEYS] = { "cache", KIND_COMPUTE, DIM_CACHE, DIM_KV, LIFE_CACHE, true },
+    [BUFFER_VALUES] = { "cache", KIND_COMPUTE, DIM_CACHE, DIM_KV, LIFE_CACHE, true },
 };
 
 /* Do the products over one input have anything to train, in any block? */
@@ -87,11 +90,14 @@ static bool trains(const struct maker *m, enum module first, enum module last)
 
 static size_t instances(const struct maker *m, enum life life)
 {
+    bool alone = m->plan->generation.alone; /* nothing is gone back through */
     size_t layers = m->config->layers;
-    size_t kept = m->out->checkpointing ? 1 : layers;
+    size_t kept = m->out->checkpointing || alone ? 1 : layers;
 
     switch (life) {
     case LIFE_BLOCK:
+        return alone ? 1 : layers;
+    case LIFE_CACHE:
         return layers;
     case LIFE_KEPT:
         return kept;
@@ -107,6 +113,12 @@ static size_t instances(const struct maker *m, enum life life)
     return 1;
 }
 
+/* Gradients and their scratch, which follow each other in the list. */
+static bool is_wanted(const struct maker *m, enum buffer buffer)
+{
+    return !m->plan->generation.alone || buffer < BUFFER_DX || buffer > BUFFER_LORA_X;
+}
+
 void shapes_add_buffers(struct maker *m)
 {
     size_t at = 0;
@@ -119,7 +131,7 @@ void shapes_add_buffers(struct maker *m)
         *b = (struct shape_buffer) {
             .name = row->name,
             .format = row->kind == KIND_COMPUTE ? m->out->compute : FORMAT_FP32,
-            .rows = m->dims[row->rows],
+            .rows = is_wanted(m, i) ? m->dims[row->rows] : 0,
             .cols = m->dims[row->cols],
             .rows_are_n = row->rows == DIM_N,
             .cols_are_n = row->cols == DIM_N,

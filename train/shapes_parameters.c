@@ -98,6 +98,8 @@ static bool freeze_trains(const struct maker *m, enum module module, size_t laye
 static bool is_trainable(const struct maker *m, enum module module, enum part part,
                          size_t layer)
 {
+    if (m->plan->generation.alone)
+        return false;
     if (part == PART_LORA_A || part == PART_LORA_B)
         return true;
     switch (m->plan->method) {

@@ -26,6 +26,8 @@ enum dim {
     DIM_CHUNK, /* rows of a classifier chunk */
     DIM_WINDOW,  /* micro-batches of an optimizer step */
     DIM_NUMBERS, /* a struct step_numbers, in fp32 */
+    DIM_PLACES,  /* positions: N, or more where sequences grow longer */
+    DIM_CACHE,   /* rows of all sequences that grow */
     DIM_U_QKV,
     DIM_U_O,
     DIM_U_GATE_UP,

@@ -275,6 +275,45 @@ static void test_shapes_refuse_what_cannot_train(void **state)
     }
 }
 
+/* Keys and values of every place of every slot, rotations for all places, and no more. */
+static void test_shapes_count_the_cache(void **state)
+{
+    struct shapes without = made(), with;
+    size_t kv = config.kv_heads * config.head_size, cache, rotations;
+
+    (void)state;
+    plan.generation =
+        (struct generation) { .slots = 3, .prompt_max = 100, .max_new_tokens = 200 };
+    with = made();
+    assert_int_equal(with.total, without.total);
+    plan.generation.on = true;
+    with = made();
+    cache = size_round(3 * 300 * kv * sizeof(float), SHAPES_ALIGNMENT);
+    rotations = (300 - 128) * config.head_size * sizeof(float);
+    assert_int_equal(with.buffers[BUFFER_ROPE].rows, 300);
+    assert_int_equal(with.total, without.total + 2 * config.layers * cache +
+                                     size_round(rotations, SHAPES_ALIGNMENT));
+    plan.generation.prompt_max = 0;
+    assert_int_equal(made().room, (size_t)plan.cutoff_len + 200);
+}
+
+/* No gradients, no moments, and of the activations one block's. */
+static void test_shapes_of_generation_alone(void **state)
+{
+    struct shapes s;
+    struct memory_use use;
+
+    (void)state;
+    plan.generation = (struct generation) { .on = true, .alone = true, .slots = 1 };
+    s = made();
+    shapes_use(&s, &use);
+    assert_int_equal(s.trainable_numbers, 0);
+    assert_int_equal(use.gradients + use.optimizer, 0);
+    assert_int_equal(s.buffers[BUFFER_DQKV].step, 0);
+    assert_int_equal(s.buffers[BUFFER_X_IN].count, 1);
+    assert_int_equal(s.buffers[BUFFER_KEYS].count, config.layers);
+}
+
 static void test_shapes_refuse_contradictions(void **state)
 {
     struct memory_use use;
@@ -326,6 +365,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_shapes_of_frozen_layers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes_checkpointing_keeps_block_inputs,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(test_shapes_count_the_cache, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_shapes_of_generation_alone, setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes_refuse_what_cannot_train, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_shapes_refuse_contradictions, setup,
