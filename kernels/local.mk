@@ -79,6 +79,7 @@ libkernels_a_SOURCES += %D%/cuda/has_code.cu
 libkernels_a_SOURCES += %D%/cuda/loss.cu
 libkernels_a_SOURCES += %D%/cuda/norm.cu
 libkernels_a_SOURCES += %D%/cuda/rotary.cu
+libkernels_a_SOURCES += %D%/cuda/rows.cuh
 libkernels_a_SOURCES += %D%/cuda/slices.cuh
 libkernels_a_SOURCES += %D%/cuda/sum_rows.cu
 libkernels_a_SOURCES += %D%/cuda/swiglu.cu

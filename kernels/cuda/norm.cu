@@ -8,64 +8,27 @@
  * weight, rstd and what rows share come from caches.  (8192, 2048) in bf16 at 4.2 TB/s:
  * forward 48 us, backward 64 us.
  *
- * A row is held in registers, so x is read once: `per` units of 4 numbers a thread,
- * threads of a row side by side, several rows a block where rows are short.  Longer rows,
- * and any alignment and mix of formats, are read twice by a kernel that looks formats up.
+ * A row of usual length is held in registers, so x is read once (rows.cuh).
  */
-#include "kernels/cuda/cells.cuh"
+#include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/slices.cuh"
 
 enum {
-    UNIT = 4, /* numbers */
-    THREADS_MOST = 1024,
-    BLOCKS = 8,            /* a multiprocessor, forward */
-    FORWARD_THREADS = 256, /* of a block, where rows are short */
     BACKWARD_THREADS = 512,
     BACKWARD_UNITS = 2, /* that a thread holds */
     SLICE_ROWS = 4,     /* at least */
 };
 
 struct norm_rows {
-    const float *x;
-    const void *delta;
-    float *sum;
+    struct summed_rows in;
     void *out;
     float *rstd;
     any_view weight;
-    size_t x_stride, delta_stride, sum_stride, out_stride;
+    size_t out_stride;
     size_t rows;
     unsigned cols, row_threads;
     float eps;
 };
-
-/* The sum over the threads of a row, for each of them.  `room` is 2 * 32 numbers, of
- * which calls in turn use one half and the other: `turn` counts them. */
-__device__ static inline float row_sum(float x, float *room, unsigned row_threads,
-                                       int turn)
-{
-    unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP,
-             warps = row_threads / WARP;
-
-    x = warp_sum(x);
-    if (warps == 1)
-        return x;
-    room += turn % 2 * WARP;
-    if (lane == 0)
-        room[warp] = x;
-    __syncthreads();
-    return warp_sum(lane < warps ? room[warp / warps * warps + lane] : 0);
-}
-
-/* `n` weights from column `col` on, of a format that is the same for all threads. */
-__device__ static inline void load_weight(float out[UNIT], any_view weight, unsigned col)
-{
-    if (weight.format == FORMAT_FP32)
-        load<UNIT>(out, (const float *)weight.data + col);
-    else if (weight.format == FORMAT_FP16)
-        load<UNIT>(out, (const fp16 *)weight.data + col);
-    else
-        load<UNIT>(out, (const bf16 *)weight.data + col);
-}
 
 /* 8 units a thread only where a warp has a row. */
 template <int per, typename D, typename T>
@@ -84,28 +47,7 @@ __global__ void __launch_bounds__(per > 4 ? FORWARD_THREADS : THREADS_MOST)
         unsigned cols = row < f.rows ? f.cols : 0;
         float sum[per][UNIT], squares = 0, rstd;
 
-#pragma unroll
-        for (int p = 0; p < per; p++)
-            if (begin + p * step < cols)
-                load<UNIT>(sum[p], f.x + row * f.x_stride + begin + p * step);
-        if (f.delta) {
-            pack<D, UNIT> delta[per];
-
-#pragma unroll
-            for (int p = 0; p < per; p++)
-                if (begin + p * step < cols)
-                    delta[p] =
-                        *(const pack<D, UNIT> *)((const D *)f.delta +
-                                                 row * f.delta_stride + begin + p * step);
-#pragma unroll
-            for (int p = 0; p < per; p++)
-                if (begin + p * step < cols) {
-#pragma unroll
-                    for (int i = 0; i < UNIT; i++)
-                        sum[p][i] += to_float(delta[p].at[i]);
-                    store<UNIT>(f.sum + row * f.sum_stride + begin + p * step, sum[p]);
-                }
-        }
+        f.in.read<per, D>(sum, row, begin, step, cols);
 #pragma unroll
         for (int p = 0; p < per; p++)
             if (begin + p * step < cols)
@@ -128,12 +70,6 @@ __global__ void __launch_bounds__(per > 4 ? FORWARD_THREADS : THREADS_MOST)
                 store<UNIT>((T *)f.out + row * f.out_stride + begin + p * step, sum[p]);
             }
     }
-}
-
-/* Threads for a row of `units` units of which one thread holds `per`: whole warps. */
-static unsigned row_threads_of(size_t units, int per)
-{
-    return (unsigned)((units + per * WARP - 1) / (per * WARP)) * WARP;
 }
 
 template <int per, typename D, typename T>
@@ -196,39 +132,14 @@ static __global__ void __launch_bounds__(THREADS_MOST) norm_forward_any(struct n
     }
 }
 
-/* Threads of a block that has one row after another, and the grid of such blocks. */
-static unsigned any_threads(size_t cols)
-{
-    size_t most = THREADS_MOST;
-
-    return row_threads_of(cols < most ? cols : most, 1);
-}
-
-static dim3 any_grid(const struct cuda_launch *to, size_t rows)
-{
-    size_t most = (size_t)to->multiprocessors * BLOCKS;
-
-    return dim3((unsigned)(rows < most ? rows : most));
-}
-
-static bool units_fit(struct tensor x)
-{
-    return x.cols % UNIT == 0 && cells_aligned(x, UNIT);
-}
-
 static struct norm_rows forward_of(const struct op_rmsnorm *op)
 {
     struct norm_rows f = {};
 
-    f.x = (const float *)op->x.data;
-    f.delta = op->delta.data;
-    f.sum = (float *)op->sum.data;
+    f.in = summed_rows_of(op->x, op->delta, op->sum);
     f.out = op->out.data;
     f.rstd = (float *)op->rstd.data;
     f.weight = any_view_of(op->weight);
-    f.x_stride = op->x.stride;
-    f.delta_stride = op->delta.stride;
-    f.sum_stride = op->sum.stride;
     f.out_stride = op->out.stride;
     f.rows = op->x.rows;
     f.cols = op->x.cols;
