@@ -152,6 +152,37 @@ static void put_rmsnorm_backward(struct bench *b)
     b->be->ops->rmsnorm_backward(b->be, &op);
 }
 
+static void put_layernorm(struct bench *b)
+{
+    size_t width = b->shape->width;
+    struct op_layernorm op = { .out = narrow(b, 1),
+                               .sum = wide(b, 1),
+                               .stats = operand(b, FORMAT_FP32, 2, b->rows, 1),
+                               .x = wide(b, 1),
+                               .delta = narrow(b, 1),
+                               .weight = operand(b, FORMAT_FP32, 1, width, 1),
+                               .bias = operand(b, FORMAT_FP32, 1, width, 1),
+                               .eps = 1e-5f };
+
+    b->be->ops->layernorm(b->be, &op);
+}
+
+static void put_layernorm_backward(struct bench *b)
+{
+    size_t width = b->shape->width;
+    struct op_layernorm_backward op = { .dx = wide(b, 2),
+                                        .dcopy = narrow(b, 1),
+                                        .dweight = operand(b, FORMAT_FP32, 1, width, 2),
+                                        .dbias = operand(b, FORMAT_FP32, 1, width, 2),
+                                        .dout = narrow(b, 1),
+                                        .x = wide(b, 1),
+                                        .weight = operand(b, FORMAT_FP32, 1, width, 1),
+                                        .stats =
+                                            operand(b, FORMAT_FP32, 2, b->rows, 1) };
+
+    b->be->ops->layernorm_backward(b->be, &op);
+}
+
 static void put_rope(struct bench *b)
 {
     size_t size = b->shape->head_size, heads = b->shape->heads;
@@ -319,6 +350,8 @@ static const struct row {
     { "rmsnorm, residual", put_rmsnorm, false, false },
     { "rmsnorm", put_rmsnorm_alone, false, false },
     { "rmsnorm_backward", put_rmsnorm_backward, false, false },
+    { "layernorm, residual", put_layernorm, false, false },
+    { "layernorm_backward", put_layernorm_backward, false, false },
     { "rope", put_rope, false, false },
     { "swiglu", put_swiglu, false, false },
     { "swiglu_backward", put_swiglu_backward, false, false },

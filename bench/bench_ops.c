@@ -71,6 +71,35 @@ static void bench_rmsnorm_backward(struct bench *b)
                                         .weight = block(b, 4, FORMAT_FP32, 1, WIDTH) });
 }
 
+static void bench_layernorm(struct bench *b)
+{
+    b->be->ops->layernorm(
+        b->be, &(struct op_layernorm) { .out = block(b, 0, b->format, ROWS, WIDTH),
+                                        .sum = block(b, 1, FORMAT_FP32, ROWS, WIDTH),
+                                        .x = block(b, 1, FORMAT_FP32, ROWS, WIDTH),
+                                        .delta = block(b, 2, b->format, ROWS, WIDTH),
+                                        .stats = block(b, 3, FORMAT_FP32, 2, ROWS),
+                                        .weight = block(b, 4, FORMAT_FP32, 1, WIDTH),
+                                        .bias = block(b, 5, FORMAT_FP32, 1, WIDTH),
+                                        .eps = 1e-5f });
+}
+
+static void bench_layernorm_backward(struct bench *b)
+{
+    struct tensor sums = block(b, 5, FORMAT_FP32, 2, WIDTH);
+
+    b->be->ops->layernorm_backward(
+        b->be, &(struct op_layernorm_backward) {
+                   .dx = block(b, 0, FORMAT_FP32, ROWS, WIDTH),
+                   .dcopy = block(b, 1, b->format, ROWS, WIDTH),
+                   .dweight = tensor_rows(sums, 0, 1),
+                   .dbias = tensor_rows(sums, 1, 1),
+                   .dout = block(b, 2, b->format, ROWS, WIDTH),
+                   .x = block(b, 6, FORMAT_FP32, ROWS, WIDTH),
+                   .stats = block(b, 3, FORMAT_FP32, 2, ROWS),
+                   .weight = block(b, 4, FORMAT_FP32, 1, WIDTH) });
+}
+
 static void bench_rope(struct bench *b)
 {
     b->be->ops->rope(b->be,
@@ -241,6 +270,10 @@ static const struct row {
     { "rmsnorm", bench_rmsnorm, 2 * NUMBERS(ROWS, WIDTH), 2 * NUMBERS(ROWS, WIDTH), 0,
       0 },
     { "rmsnorm_backward", bench_rmsnorm_backward, 3 * NUMBERS(ROWS, WIDTH),
+      2 * NUMBERS(ROWS, WIDTH), 0, 0 },
+    { "layernorm", bench_layernorm, 2 * NUMBERS(ROWS, WIDTH), 2 * NUMBERS(ROWS, WIDTH), 0,
+      0 },
+    { "layernorm_backward", bench_layernorm_backward, 3 * NUMBERS(ROWS, WIDTH),
       2 * NUMBERS(ROWS, WIDTH), 0, 0 },
     { "rope", bench_rope, 0, 2 * NUMBERS(ROWS, WIDTH), 0, 0 },
     { "swiglu", bench_swiglu, 0, 3 * NUMBERS(ROWS, INNER), 0, 0 },

@@ -23,6 +23,8 @@ KERNELS = [
     ("embedding_backward, all tokens differ", "number", 4 + 8, 0, N * C, "sorts N places"),
     ("rmsnorm with its sum", "number", 4 + B + 4 + B, 0, N * C, ""),
     ("rmsnorm_backward with dcopy", "number", B + 4 + 8 + B, 0, N * C, ""),
+    ("layernorm with its sum", "number", 4 + B + 4 + B, 0, N * C, ""),
+    ("layernorm_backward with dcopy", "number", B + 4 + 8 + B, 0, N * C, ""),
     ("rope, q", "number", 2 * B, 0, HEADS, ""),
     ("rope, k", "number", 2 * B, 0, GROUPS, ""),
     ("swiglu", "number", 3 * B, 0, N * I, "20 instructions"),

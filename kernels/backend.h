@@ -97,6 +97,8 @@ struct backend_ops {
     void (*embedding_backward)(struct backend *be, const struct op_embedding_backward *op);
     void (*rmsnorm)(struct backend *be, const struct op_rmsnorm *op);
     void (*rmsnorm_backward)(struct backend *be, const struct op_rmsnorm_backward *op);
+    void (*layernorm)(struct backend *be, const struct op_layernorm *op);
+    void (*layernorm_backward)(struct backend *be, const struct op_layernorm_backward *op);
     void (*rope)(struct backend *be, const struct op_rope *op);
     void (*attention)(struct backend *be, const struct op_attention *op);
     void (*attention_backward)(struct backend *be, const struct op_attention_backward *op);

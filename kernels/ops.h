@@ -113,6 +113,31 @@ struct op_rmsnorm_backward {
 };
 
 /*
+ * sum = x + delta;  out = (sum - mean) * rstd * weight + bias,  rstd = 1 / sqrt(var + eps),
+ * mean and var over C: var = mean of (sum - mean)^2, summed up in a pass of its own
+ *   x, delta, sum, out   as in op_rmsnorm: delta or out may be absent
+ *   weight, bias (1, C) fp32 or 16-bit (frozen); bias may be absent (0)
+ *   stats  (2, N) fp32   row 0 mean, row 1 rstd, kept for the backward pass
+ * Ba, Kiros and Hinton, "Layer Normalization", 2016.
+ */
+struct op_layernorm {
+    struct tensor out, sum, stats, x, delta, weight, bias;
+    float eps;
+};
+
+/*
+ * With g = dout * weight and h = (x - mean) * rstd:
+ *   dx (N, C) fp32 += rstd * (g - mean of g - h * mean of g h)
+ *   dcopy (N, C) compute = dx, or absent;  dout (N, C) compute
+ *   dweight (1, C) fp32 += sum over rows of dout * h;  dbias (1, C) fp32 += sum over rows of
+ *   dout; each may be absent
+ *   x is the `sum` of the forward pass, stats and weight as there
+ */
+struct op_layernorm_backward {
+    struct tensor dx, dcopy, dweight, dbias, dout, x, weight, stats;
+};
+
+/*
  * In place, on `heads` heads of D columns side by side in x (N, heads * D) compute:
  *   (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin),  x1 = x[d], x2 = x[d + D/2], d < D/2
  * table (P, D): row p has cos for d < D/2, then sin; positions (1, N) int32 < P.

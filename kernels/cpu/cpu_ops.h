@@ -28,6 +28,8 @@
     X(embedding_backward, variant) \
     X(rmsnorm, variant)            \
     X(rmsnorm_backward, variant)   \
+    X(layernorm, variant)          \
+    X(layernorm_backward, variant) \
     X(rope, variant)               \
     X(attention, variant)          \
     X(attention_backward, variant) \

@@ -9,6 +9,7 @@
 #include "kernels/cpu/cpu_decode.c"
 #include "kernels/cpu/cpu_elementwise.c"
 #include "kernels/cpu/cpu_embedding.c"
+#include "kernels/cpu/cpu_layernorm.c"
 #include "kernels/cpu/cpu_loss.c"
 #include "kernels/cpu/cpu_norm.c"
 #include "kernels/cpu/cpu_rope.c"

@@ -364,6 +364,14 @@ CPU_INLINE size_t vec_count(size_t at, size_t size)
     return size - at < LANES ? size - at : LANES;
 }
 
+/* x with 0 in the lanes from `count` on: for the end of a row. */
+static __attribute__((noinline, unused)) vec vec_first(vec x, size_t count)
+{
+    for (size_t i = count; i < LANES; i++)
+        x[i] = 0;
+    return x;
+}
+
 /* The lanes added by halves: one order for each width. */
 CPU_INLINE float vec_sum(vec x)
 {

@@ -53,6 +53,11 @@ cudaError_t launch_rmsnorm(const struct cuda_launch *to, const struct op_rmsnorm
 cudaError_t launch_rmsnorm_backward(const struct cuda_launch *to,
                                     const struct op_rmsnorm_backward *op);
 
+/* layernorm.cu */
+cudaError_t launch_layernorm(const struct cuda_launch *to, const struct op_layernorm *op);
+cudaError_t launch_layernorm_backward(const struct cuda_launch *to,
+                                      const struct op_layernorm_backward *op);
+
 /* rotary.cu */
 cudaError_t launch_rope(const struct cuda_launch *to, const struct op_rope *op);
 

@@ -11,6 +11,8 @@ void cuda_embedding(struct backend *be, const struct op_embedding *op);
 void cuda_embedding_backward(struct backend *be, const struct op_embedding_backward *op);
 void cuda_rmsnorm(struct backend *be, const struct op_rmsnorm *op);
 void cuda_rmsnorm_backward(struct backend *be, const struct op_rmsnorm_backward *op);
+void cuda_layernorm(struct backend *be, const struct op_layernorm *op);
+void cuda_layernorm_backward(struct backend *be, const struct op_layernorm_backward *op);
 void cuda_rope(struct backend *be, const struct op_rope *op);
 void cuda_attention(struct backend *be, const struct op_attention *op);
 void cuda_attention_backward(struct backend *be, const struct op_attention_backward *op);

@@ -62,15 +62,22 @@ static __global__ void __launch_bounds__(WARP *SLICES_LANES)
     }
 }
 
-static inline cudaError_t slices_launch(const struct cuda_launch *to, struct tensor out,
-                                        struct slices slices)
+/* `sums` (slices, cols) lie in the scratch. */
+static inline cudaError_t slices_launch_at(const struct cuda_launch *to, struct tensor out,
+                                           const float *sums, struct slices slices)
 {
     size_t most = SLICES_LANES, lanes = slices.count < most ? slices.count : most;
 
     return launch(to->stream, slices_total,
                   dim3((unsigned)((out.cols + WARP - 1) / WARP)),
                   dim3((unsigned)(WARP * lanes)), WARP * lanes * sizeof(float),
-                  (float *)out.data, (const float *)to->scratch, slices.count, out.cols);
+                  (float *)out.data, sums, slices.count, out.cols);
+}
+
+static inline cudaError_t slices_launch(const struct cuda_launch *to, struct tensor out,
+                                        struct slices slices)
+{
+    return slices_launch_at(to, out, (const float *)to->scratch, slices);
 }
 
 #endif

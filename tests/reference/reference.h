@@ -37,6 +37,23 @@ struct reference_norm_backward {
 };
 void reference_norm_backward(const struct reference_norm_backward *r);
 
+struct reference_layernorm {
+    size_t rows, cols;
+    double eps;
+    const double *x, *delta, *weight, *bias;
+    double *sum, *out, *stats; /* stats (2, rows): means, then 1 / deviations */
+};
+void reference_layernorm(const struct reference_layernorm *r);
+
+/* x is the sum of the forward pass; all three gradients are added to. */
+struct reference_layernorm_backward {
+    size_t rows, cols;
+    double eps;
+    const double *x, *weight, *dout;
+    double *dx, *dweight, *dbias;
+};
+void reference_layernorm_backward(const struct reference_layernorm_backward *r);
+
 /* In place; `base` is theta, the table's cos and sin are made here. */
 struct reference_rope {
     size_t rows, heads, head_size;

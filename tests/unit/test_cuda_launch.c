@@ -111,6 +111,55 @@ static struct tensor put_norm_any(struct backend *be, const struct cuda_launch *
     return op.dweight;
 }
 
+static struct tensor put_layernorm(struct backend *be, const struct cuda_launch *to)
+{
+    struct op_layernorm op = { .out = matrix(be, FORMAT_BF16, 1),
+                               .sum = matrix(be, FORMAT_FP32, 2),
+                               .stats = unit_cuda_matrix(be, FORMAT_FP32, 2, ROWS, ROWS, 3),
+                               .x = matrix(be, FORMAT_FP32, 4),
+                               .delta = matrix(be, FORMAT_BF16, 5),
+                               .weight = row(be, COLS, 6),
+                               .bias = row(be, COLS, 7),
+                               .eps = 1e-5f };
+
+    assert_int_equal(launch_layernorm(to, &op), cudaSuccess);
+    return op.out;
+}
+
+static struct tensor put_layernorm_backward(struct backend *be,
+                                            const struct cuda_launch *to)
+{
+    struct op_layernorm_backward op = {
+        .dx = matrix(be, FORMAT_FP32, 1),
+        .dweight = row(be, COLS, 2),
+        .dbias = row(be, COLS, 7),
+        .dout = matrix(be, FORMAT_BF16, 3),
+        .x = matrix(be, FORMAT_FP32, 4),
+        .weight = row(be, COLS, 5),
+        .stats = unit_cuda_matrix(be, FORMAT_FP32, 2, ROWS, ROWS, 6)
+    };
+
+    assert_int_equal(launch_layernorm_backward(to, &op), cudaSuccess);
+    return op.dweight;
+}
+
+/* A format and stride that only the kernel for everything takes. */
+static struct tensor put_layernorm_any(struct backend *be, const struct cuda_launch *to)
+{
+    struct op_layernorm_backward op = {
+        .dx = unit_cuda_matrix(be, FORMAT_FP32, ROWS, 333, 333, 1),
+        .dweight = row(be, 333, 2),
+        .dbias = row(be, 333, 7),
+        .dout = unit_cuda_matrix(be, FORMAT_FP16, ROWS, 333, 335, 3),
+        .x = unit_cuda_matrix(be, FORMAT_FP32, ROWS, 333, 334, 4),
+        .weight = row(be, 333, 5),
+        .stats = unit_cuda_matrix(be, FORMAT_FP32, 2, ROWS, ROWS, 6)
+    };
+
+    assert_int_equal(launch_layernorm_backward(to, &op), cudaSuccess);
+    return op.dbias;
+}
+
 static struct tensor put_rope(struct backend *be, const struct cuda_launch *to)
 {
     struct op_rope op = { .x = matrix(be, FORMAT_FP16, 1),
@@ -188,7 +237,10 @@ static const struct {
     { put_add, false },       { put_convert, false },
     { put_zero, false },      { put_dropout, false },
     { put_norm, false },      { put_norm_backward, true },
-    { put_norm_any, true },   { put_rope, false },
+    { put_norm_any, true },   { put_layernorm, false },
+    { put_layernorm_any, true },
+    { put_layernorm_backward, true },
+    { put_rope, false },
     { put_swiglu, false },    { put_swiglu_backward, false },
     { put_embedding, false }, { put_embedding_backward, false },
     { put_sum_rows, true },   { put_add_bias, false },

@@ -1,0 +1,206 @@
+/* kernels/cpu/cpu_layernorm.c - LayerNorm with the residual sum before it, and its
+ * gradients. */
+#include "config.h"
+
+#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/cpu_vector.h"
+
+/* Columns of one task, and rows added up before they join the total, in sums over rows.
+ */
+enum { LAYERNORM_COLUMNS = 64, LAYERNORM_ROWS = 64 };
+
+/* The mean of a row of x + delta, which is written to `sum` unless that is NULL. */
+static float layernorm_mean(const float *x, const void *delta, enum format format,
+                            float *sum, size_t cols)
+{
+    vec sums[2] = { 0 };
+
+    for (size_t i = 0; i < cols; i += LANES) {
+        size_t count = vec_count(i, cols);
+        vec s = vec_load(x, FORMAT_FP32, i, count);
+
+        if (delta)
+            s += vec_load(delta, format, i, count);
+        if (sum)
+            vec_store(sum, FORMAT_FP32, i, count, s);
+        sums[i / LANES % 2] += s;
+    }
+    return vec_sum(sums[0] + sums[1]) / (float)cols;
+}
+
+/* The mean square of the distances from `mean`. */
+static float layernorm_variance(const float *x, float mean, size_t cols)
+{
+    size_t rest = cols % LANES;
+    vec squares[2] = { 0 };
+
+    for (size_t i = 0; i + LANES <= cols; i += LANES) {
+        vec far = vec_get(x + i) - mean;
+
+        squares[i / LANES % 2] += far * far;
+    }
+    if (rest > 0) {
+        vec far = vec_load(x, FORMAT_FP32, cols - rest, rest) - mean;
+
+        far = vec_first(far, rest);
+        squares[0] += far * far;
+    }
+    return vec_sum(squares[0] + squares[1]) / (float)cols;
+}
+
+static void layernorm_row(const struct op_layernorm *op, size_t row)
+{
+    const float *x = cpu_row(op->x, row);
+    const void *delta = cpu_row(op->delta, row);
+    float *sum = delta ? cpu_row(op->sum, row) : NULL;
+    const float *summed = sum ? sum : x;
+    void *out = cpu_row(op->out, row);
+    struct tensor weight = op->weight, bias = op->bias;
+    enum format format = op->out.format;
+    size_t cols = op->x.cols;
+    float mean = layernorm_mean(x, delta, op->delta.format, sum, cols), rstd;
+
+    if (!out)
+        return;
+    rstd = 1 / sqrtf(layernorm_variance(summed, mean, cols) + op->eps);
+    ((float *)cpu_row(op->stats, 0))[row] = mean;
+    ((float *)cpu_row(op->stats, 1))[row] = rstd;
+    for (size_t i = 0; i < cols; i += LANES) {
+        size_t count = vec_count(i, cols);
+        vec h = (vec_load(summed, FORMAT_FP32, i, count) - mean) * rstd;
+        vec value = h * vec_load(weight.data, weight.format, i, count);
+
+        if (bias.data)
+            value += vec_load(bias.data, bias.format, i, count);
+        vec_store(out, format, i, count, value);
+    }
+}
+
+static void layernorm_task(void *context, size_t task, struct pool_worker *worker)
+{
+    const struct op_layernorm *op = context;
+    size_t rows = cpu_task_rows(op->x.cols);
+
+    (void)worker;
+    for (size_t row = task * rows; row < cpu_least((task + 1) * rows, op->x.rows); row++)
+        layernorm_row(op, row);
+}
+
+void CPU_OP(layernorm)(struct backend *be, const struct op_layernorm *op)
+{
+    cpu_backend_run(be, cpu_pieces(op->x.rows, cpu_task_rows(op->x.cols)), layernorm_task,
+                    (void *)op);
+}
+
+/* dx += rstd * (g - mean(g) - h * mean(g * h)); lanes beyond the row have g = 0. */
+static void layernorm_row_backward(const struct op_layernorm_backward *op, size_t row)
+{
+    const float *x = cpu_row(op->x, row);
+    const void *dout = cpu_row(op->dout, row);
+    float *dx = cpu_row(op->dx, row);
+    void *copy = cpu_row(op->dcopy, row);
+    float mean = ((const float *)cpu_row(op->stats, 0))[row];
+    float rstd = ((const float *)cpu_row(op->stats, 1))[row];
+    size_t cols = op->x.cols;
+    vec sums[2] = { 0 }, products[2] = { 0 };
+    float shift, slope;
+
+    for (size_t i = 0; i < cols; i += LANES) {
+        size_t count = vec_count(i, cols);
+        vec g = vec_load(dout, op->dout.format, i, count) *
+                vec_load(op->weight.data, op->weight.format, i, count);
+
+        sums[i / LANES % 2] += g;
+        products[i / LANES % 2] += g * (vec_load(x, FORMAT_FP32, i, count) - mean);
+    }
+    shift = vec_sum(sums[0] + sums[1]) / (float)cols;
+    slope = vec_sum(products[0] + products[1]) * rstd * rstd / (float)cols;
+    for (size_t i = 0; i < cols; i += LANES) {
+        size_t count = vec_count(i, cols);
+        vec g = vec_load(dout, op->dout.format, i, count) *
+                vec_load(op->weight.data, op->weight.format, i, count);
+        vec far = vec_load(x, FORMAT_FP32, i, count) - mean;
+        vec sum = vec_load(dx, FORMAT_FP32, i, count) + (g - shift - far * slope) * rstd;
+
+        vec_store(dx, FORMAT_FP32, i, count, sum);
+        if (copy)
+            vec_store(copy, op->dcopy.format, i, count, sum);
+    }
+}
+
+static void layernorm_backward_task(void *context, size_t task,
+                                    struct pool_worker *worker)
+{
+    const struct op_layernorm_backward *op = context;
+    size_t rows = cpu_task_rows(op->x.cols);
+
+    (void)worker;
+    for (size_t row = task * rows; row < cpu_least((task + 1) * rows, op->x.rows); row++)
+        layernorm_row_backward(op, row);
+}
+
+/* Sums over some rows of dout * h and of dout, for LAYERNORM_COLUMNS columns. */
+struct layernorm_sums {
+    vec weight[LAYERNORM_COLUMNS / LANES], bias[LAYERNORM_COLUMNS / LANES];
+};
+
+static void layernorm_add_row(struct layernorm_sums *sums,
+                              const struct op_layernorm_backward *op, size_t row,
+                              size_t first, size_t cols)
+{
+    const float *x = cpu_row(op->x, row);
+    const void *dout = cpu_row(op->dout, row);
+    float mean = ((const float *)cpu_row(op->stats, 0))[row];
+    float rstd = ((const float *)cpu_row(op->stats, 1))[row];
+
+    for (size_t i = first; i < cols; i += LANES) {
+        size_t count = vec_count(i, cols), at = (i - first) / LANES;
+        vec g = vec_load(dout, op->dout.format, i, count);
+
+        sums->weight[at] += (vec_load(x, FORMAT_FP32, i, count) - mean) * rstd * g;
+        sums->bias[at] += g;
+    }
+}
+
+static void layernorm_add_to(struct tensor to, const vec *sums, size_t first, size_t cols)
+{
+    for (size_t i = first; to.data && i < cols; i += LANES) {
+        size_t count = vec_count(i, cols);
+
+        vec_store(to.data, FORMAT_FP32, i, count,
+                  vec_load(to.data, FORMAT_FP32, i, count) + sums[(i - first) / LANES]);
+    }
+}
+
+static void layernorm_weight_task(void *context, size_t task, struct pool_worker *worker)
+{
+    const struct op_layernorm_backward *op = context;
+    size_t first = task * LAYERNORM_COLUMNS,
+           cols = cpu_least(first + LAYERNORM_COLUMNS, op->x.cols);
+    struct layernorm_sums total = { 0 };
+
+    (void)worker;
+    for (size_t begin = 0; begin < op->x.rows; begin += LAYERNORM_ROWS) {
+        struct layernorm_sums part = { 0 };
+
+        for (size_t row = begin; row < cpu_least(begin + LAYERNORM_ROWS, op->x.rows);
+             row++)
+            layernorm_add_row(&part, op, row, first, cols);
+        for (int j = 0; j < LAYERNORM_COLUMNS / LANES; j++) {
+            total.weight[j] += part.weight[j];
+            total.bias[j] += part.bias[j];
+        }
+    }
+    layernorm_add_to(op->dweight, total.weight, first, cols);
+    layernorm_add_to(op->dbias, total.bias, first, cols);
+}
+
+void CPU_OP(layernorm_backward)(struct backend *be,
+                                const struct op_layernorm_backward *op)
+{
+    cpu_backend_run(be, cpu_pieces(op->x.rows, cpu_task_rows(op->x.cols)),
+                    layernorm_backward_task, (void *)op);
+    if (op->dweight.data || op->dbias.data)
+        cpu_backend_run(be, cpu_pieces(op->x.cols, LAYERNORM_COLUMNS),
+                        layernorm_weight_task, (void *)op);
+}
