@@ -57,10 +57,8 @@ unit_tests += %D%/unit/test_cpu_adamw
 unit_tests += %D%/unit/test_cpu_attention
 unit_tests += %D%/unit/test_cpu_cores
 unit_tests += %D%/unit/test_cpu_decide
-unit_tests += %D%/unit/test_cpu_decode
 unit_tests += %D%/unit/test_cpu_elementwise
 unit_tests += %D%/unit/test_cpu_embedding
-unit_tests += %D%/unit/test_cpu_layernorm
 unit_tests += %D%/unit/test_cpu_loss
 unit_tests += %D%/unit/test_cpu_matmul
 unit_tests += %D%/unit/test_cpu_matmul_grid
@@ -68,6 +66,7 @@ unit_tests += %D%/unit/test_cpu_norm
 unit_tests += %D%/unit/test_cpu_pool
 unit_tests += %D%/unit/test_cpu_rope
 unit_tests += %D%/unit/test_cpu_swiglu
+unit_tests += %D%/unit/test_golden_operators
 unit_tests += %D%/unit/test_group
 unit_tests += %D%/unit/test_measure
 unit_tests += %D%/unit/test_tensor
@@ -92,7 +91,6 @@ unit_tests += %D%/unit/test_manifest
 unit_tests += %D%/unit/test_metrics
 unit_tests += %D%/unit/test_model
 unit_tests += %D%/unit/test_model_config
-unit_tests += %D%/unit/test_model_decode
 unit_tests += %D%/unit/test_model_equal
 unit_tests += %D%/unit/test_model_files
 unit_tests += %D%/unit/test_model_folded
@@ -198,6 +196,7 @@ fuzz_tests += %D%/fuzz/fuzz_words
 
 # from outside
 EXTRA_DIST += %D%/golden/curve.json %D%/golden/curve.py
+EXTRA_DIST += %D%/golden/operators.json %D%/golden/operators.py
 EXTRA_DIST += %D%/golden/precision.json %D%/golden/precision.py
 EXTRA_DIST += %D%/golden/event_files.py
 EXTRA_DIST += %D%/cli/lib.sh
@@ -276,7 +275,6 @@ libreference_a_SOURCES += %D%/reference/machines_cpu.c
 libreference_a_SOURCES += %D%/reference/operand.c %D%/reference/operand.h
 libreference_a_SOURCES += %D%/reference/reference.h
 libreference_a_SOURCES += %D%/reference/reference_attention.c
-libreference_a_SOURCES += %D%/reference/reference_layernorm.c
 libreference_a_SOURCES += %D%/reference/reference_layers.c
 libreference_a_SOURCES += %D%/reference/reference_matmul.c
 endif
@@ -294,16 +292,15 @@ emulated_tests += %D%/unit/test_cuda_matmul
 emulated_tests += %D%/unit/test_emulated_adamw
 emulated_tests += %D%/unit/test_emulated_attention
 emulated_tests += %D%/unit/test_emulated_decide
-emulated_tests += %D%/unit/test_emulated_decode
 emulated_tests += %D%/unit/test_emulated_elementwise
 emulated_tests += %D%/unit/test_emulated_embedding
 emulated_tests += %D%/unit/test_emulated_group
-emulated_tests += %D%/unit/test_emulated_layernorm
 emulated_tests += %D%/unit/test_emulated_loss
 emulated_tests += %D%/unit/test_emulated_matmul
 emulated_tests += %D%/unit/test_emulated_model
 emulated_tests += %D%/unit/test_emulated_model_ranks
 emulated_tests += %D%/unit/test_emulated_norm
+emulated_tests += %D%/unit/test_emulated_operators
 emulated_tests += %D%/unit/test_emulated_rope
 emulated_tests += %D%/unit/test_emulated_swiglu
 emulated_tests += %D%/unit/test_emulation
@@ -312,11 +309,9 @@ races_tests =
 races_tests += %D%/unit/test_races_adamw
 races_tests += %D%/unit/test_races_attention
 races_tests += %D%/unit/test_races_decide
-races_tests += %D%/unit/test_races_decode
 races_tests += %D%/unit/test_races_elementwise
 races_tests += %D%/unit/test_races_embedding
 races_tests += %D%/unit/test_races_emulation
-races_tests += %D%/unit/test_races_layernorm
 races_tests += %D%/unit/test_races_loss
 races_tests += %D%/unit/test_races_norm
 races_tests += %D%/unit/test_races_rope
@@ -384,6 +379,7 @@ fuzz:
 	    top_srcdir='$(abs_top_srcdir)' top_builddir='$(abs_top_builddir)' \
 	    SOURCES='$(FUZZED)' TARGETS='$(FUZZ)' SECONDS='$(SECONDS)' \
 	    CPPFLAGS='$(LIBRARY_CFLAGS)' LIBS='$(LIBRARY_LIBS) $(LIBS)'
+
 clean-local:
 	rm -rf fuzz-build %D%/emulation/machine %D%/emulation/plain %D%/emulation/checked
 .PHONY: fuzz
