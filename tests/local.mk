@@ -57,8 +57,10 @@ unit_tests += %D%/unit/test_cpu_adamw
 unit_tests += %D%/unit/test_cpu_attention
 unit_tests += %D%/unit/test_cpu_cores
 unit_tests += %D%/unit/test_cpu_decide
+unit_tests += %D%/unit/test_cpu_decode
 unit_tests += %D%/unit/test_cpu_elementwise
 unit_tests += %D%/unit/test_cpu_embedding
+unit_tests += %D%/unit/test_cpu_layernorm
 unit_tests += %D%/unit/test_cpu_loss
 unit_tests += %D%/unit/test_cpu_matmul
 unit_tests += %D%/unit/test_cpu_matmul_grid
@@ -91,6 +93,7 @@ unit_tests += %D%/unit/test_manifest
 unit_tests += %D%/unit/test_metrics
 unit_tests += %D%/unit/test_model
 unit_tests += %D%/unit/test_model_config
+unit_tests += %D%/unit/test_model_decode
 unit_tests += %D%/unit/test_model_equal
 unit_tests += %D%/unit/test_model_files
 unit_tests += %D%/unit/test_model_folded
@@ -275,6 +278,7 @@ libreference_a_SOURCES += %D%/reference/machines_cpu.c
 libreference_a_SOURCES += %D%/reference/operand.c %D%/reference/operand.h
 libreference_a_SOURCES += %D%/reference/reference.h
 libreference_a_SOURCES += %D%/reference/reference_attention.c
+libreference_a_SOURCES += %D%/reference/reference_layernorm.c
 libreference_a_SOURCES += %D%/reference/reference_layers.c
 libreference_a_SOURCES += %D%/reference/reference_matmul.c
 endif
@@ -292,9 +296,11 @@ emulated_tests += %D%/unit/test_cuda_matmul
 emulated_tests += %D%/unit/test_emulated_adamw
 emulated_tests += %D%/unit/test_emulated_attention
 emulated_tests += %D%/unit/test_emulated_decide
+emulated_tests += %D%/unit/test_emulated_decode
 emulated_tests += %D%/unit/test_emulated_elementwise
 emulated_tests += %D%/unit/test_emulated_embedding
 emulated_tests += %D%/unit/test_emulated_group
+emulated_tests += %D%/unit/test_emulated_layernorm
 emulated_tests += %D%/unit/test_emulated_loss
 emulated_tests += %D%/unit/test_emulated_matmul
 emulated_tests += %D%/unit/test_emulated_model
@@ -309,9 +315,11 @@ races_tests =
 races_tests += %D%/unit/test_races_adamw
 races_tests += %D%/unit/test_races_attention
 races_tests += %D%/unit/test_races_decide
+races_tests += %D%/unit/test_races_decode
 races_tests += %D%/unit/test_races_elementwise
 races_tests += %D%/unit/test_races_embedding
 races_tests += %D%/unit/test_races_emulation
+races_tests += %D%/unit/test_races_layernorm
 races_tests += %D%/unit/test_races_loss
 races_tests += %D%/unit/test_races_norm
 races_tests += %D%/unit/test_races_rope
@@ -379,7 +387,6 @@ fuzz:
 	    top_srcdir='$(abs_top_srcdir)' top_builddir='$(abs_top_builddir)' \
 	    SOURCES='$(FUZZED)' TARGETS='$(FUZZ)' SECONDS='$(SECONDS)' \
 	    CPPFLAGS='$(LIBRARY_CFLAGS)' LIBS='$(LIBRARY_LIBS) $(LIBS)'
-
 clean-local:
 	rm -rf fuzz-build %D%/emulation/machine %D%/emulation/plain %D%/emulation/checked
 .PHONY: fuzz
