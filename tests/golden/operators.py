@@ -68,15 +68,30 @@ def linear():
         case.keep(y=y, dx=x.grad, dw=w.grad, db=b.grad)
 
 
+NORMS = [(r, 40, 1e-5) for r in ROWS] + [(3, 3, 1e-6), (17, 577, 1e-5), (2, 8200, 1e-5),
+                                         (17, 40, 0.5)]
+
+
 def rmsnorm():
-    for rows, cols in [(r, 40) for r in ROWS] + [(3, 3), (17, 577), (2, 8200)]:
-        case = Case("rmsnorm", eps=1e-5)
+    for rows, cols, eps in NORMS:
+        case = Case("rmsnorm", eps=eps)
         x, w = case.take("x", rows, cols), case.take("w", cols)
         delta = case.take("delta", rows, cols, scale=0.5)
         total = x + delta
-        out = F.rms_norm(total, (cols,), w, 1e-5)
+        out = F.rms_norm(total, (cols,), w, eps)
         out.backward(case.take("dout", rows, cols).detach())
         case.keep(sum=total, out=out, dx=x.grad, dw=w.grad)
+
+
+def layernorm():
+    for rows, cols, eps in NORMS:
+        case = Case("layernorm", eps=eps)
+        x, w, b = case.take("x", rows, cols), case.take("w", cols), case.take("b", cols)
+        delta = case.take("delta", rows, cols, scale=0.5)
+        total = x + delta
+        out = F.layer_norm(total, (cols,), w, b, eps)
+        out.backward(case.take("dout", rows, cols).detach())
+        case.keep(sum=total, out=out, dx=x.grad, dw=w.grad, db=b.grad)
 
 
 def rope_table(kind, theta, size, positions):
@@ -174,23 +189,26 @@ def embedding():
 
 
 def classifier():
-    for rows, words, cols, every, smoothing in [
-            (1, 5, 8, 0, 0.0), (3, 50, 17, 0, 0.1), (17, 300, 33, 3, 0.0), (257, 129, 24, 2, 0.25),
-            (257, 40, 16, 0, 0.0)]:
-        case = Case("classifier", every=every, smoothing=smoothing, scale=0.125)
+    for rows, words, cols, every, smoothing, weighted in [
+            (1, 5, 8, 0, 0.0, 0), (3, 50, 17, 0, 0.1, 0), (17, 300, 33, 3, 0.0, 0),
+            (257, 129, 24, 2, 0.25, 0), (257, 40, 16, 0, 0.0, 0), (257, 40, 16, 5, 0.1, 1)]:
+        case = Case("classifier", every=every, smoothing=smoothing, scale=0.125,
+                    weighted=weighted)
         x, w = case.take("x", rows, cols, scale=0.25), case.take("w", words, cols, scale=0.5)
         targets = torch.tensor((bits(rows, rows) % numpy.uint64(words)).astype(int))
         if every:
             targets[::every] = -100
         losses = F.cross_entropy(x @ w.T, targets, ignore_index=-100, reduction="none",
                                  label_smoothing=smoothing)
+        if weighted: # row i has (i mod 4) / 2
+            losses = losses * (torch.arange(rows) % 4 / 2)
         (losses.sum() * 0.125).backward()
         case.keep(losses=losses, dx=x.grad, dw=w.grad)
 
 
 def main():
     torch.set_num_threads(1)
-    for make in (linear, rmsnorm, rope, swiglu, attention, embedding, classifier):
+    for make in (linear, rmsnorm, layernorm, rope, swiglu, attention, embedding, classifier):
         make()
     text = json.dumps({"torch": torch.__version__, "cases": CASES})
     sys.stdout.write(text.replace('{"op"', '\n{"op"').replace("}, ", "},\n") + "\n")

@@ -20,6 +20,8 @@ OPERATION(attention_backward)
 OPERATION(classifier)
 OPERATION(embedding)
 OPERATION(embedding_backward)
+OPERATION(layernorm)
+OPERATION(layernorm_backward)
 OPERATION(matmul)
 OPERATION(rmsnorm)
 OPERATION(rmsnorm_backward)
@@ -163,6 +165,36 @@ static void run_rmsnorm_case(struct golden_case *c)
     machine_run(c->be, run_rmsnorm_backward, &back);
 }
 
+static void run_layernorm_case(struct golden_case *c)
+{
+    struct tensor x = take(c, "x", FORMAT_FP32)->tensor;
+    struct tensor w = take(c, "w", c->compute)->tensor;
+    struct tensor sum = make(c, "sum", FORMAT_FP32, x.rows, x.cols)->tensor;
+    struct tensor stats = make(c, NULL, FORMAT_FP32, 2, x.rows)->tensor;
+    struct op_layernorm op = {
+        .out = make(c, "out", c->compute, x.rows, x.cols)->tensor,
+        .sum = sum,
+        .stats = stats,
+        .x = x,
+        .delta = take(c, "delta", c->compute)->tensor,
+        .weight = w,
+        .bias = take(c, "b", c->compute)->tensor,
+        .eps = (float)setting(c, "eps"),
+    };
+    struct op_layernorm_backward back = {
+        .dx = make(c, "dx", FORMAT_FP32, x.rows, x.cols)->tensor,
+        .dweight = make(c, "dw", FORMAT_FP32, 1, x.cols)->tensor,
+        .dbias = make(c, "db", FORMAT_FP32, 1, x.cols)->tensor,
+        .dout = take(c, "dout", c->compute)->tensor,
+        .x = sum,
+        .weight = w,
+        .stats = stats,
+    };
+
+    machine_run(c->be, run_layernorm, &op);
+    machine_run(c->be, run_layernorm_backward, &back);
+}
+
 static struct rope rope_of(const struct golden_case *c)
 {
     const char *kind =
@@ -302,6 +334,7 @@ static void run_classifier_case(struct golden_case *c)
     enum { CHUNK = 10 };
     struct tensor x = take(c, "x", c->compute)->tensor;
     struct tensor w = take(c, "w", c->compute)->tensor;
+    struct operand *weights = make(c, NULL, FORMAT_FP32, 1, x.rows);
     size_t every = (size_t)setting(c, "every");
     struct op_classifier op = {
         .losses = make(c, "losses", FORMAT_FP32, 1, x.rows)->tensor,
@@ -314,11 +347,15 @@ static void run_classifier_case(struct golden_case *c)
         .gathered = make(c, NULL, c->compute, CHUNK, x.cols)->tensor,
         .dgathered = make(c, NULL, c->compute, CHUNK, x.cols)->tensor,
         .targets = c->ids,
+        .weights = setting(c, "weighted") != 0 ? weights->tensor.data : NULL,
         .rows = c->ids + TOKENS_MOST,
         .grad_scale = (float)setting(c, "scale"),
         .smoothing = (float)setting(c, "smoothing"),
     };
 
+    for (size_t i = 0; i < x.rows; i++)
+        weights->real[i] = (double)(i % 4) / 2;
+    operand_write(weights);
     put_tokens(c->ids, x.rows, w.rows);
     for (size_t i = 0; every && i < x.rows; i += every)
         c->ids[i] = -100;
@@ -329,13 +366,10 @@ static const struct {
     const char *op;
     void (*run)(struct golden_case *c);
 } runs[] = {
-    { "linear", run_linear_case },
-    { "rmsnorm", run_rmsnorm_case },
-    { "rope", run_rope_case },
-    { "swiglu", run_swiglu_case },
-    { "attention", run_attention_case },
-    { "embedding", run_embedding_case },
-    { "classifier", run_classifier_case },
+    { "layernorm", run_layernorm_case }, { "linear", run_linear_case },
+    { "rmsnorm", run_rmsnorm_case },     { "rope", run_rope_case },
+    { "swiglu", run_swiglu_case },       { "attention", run_attention_case },
+    { "embedding", run_embedding_case }, { "classifier", run_classifier_case },
 };
 
 /* ---- The comparison ---- */
