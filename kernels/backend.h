@@ -106,6 +106,8 @@ struct backend_ops {
     void (*swiglu)(struct backend *be, const struct op_swiglu *op);
     void (*swiglu_backward)(struct backend *be, const struct op_swiglu_backward *op);
     void (*classifier)(struct backend *be, const struct op_classifier *op);
+    void (*topk)(struct backend *be, const struct op_topk *op);
+    void (*distill)(struct backend *be, const struct op_distill *op);
     void (*add)(struct backend *be, const struct op_add *op);
     void (*convert)(struct backend *be, const struct op_convert *op);
     void (*zero)(struct backend *be, const struct op_zero *op);

@@ -229,6 +229,49 @@ struct op_classifier {
     float grad_scale, smoothing;
 };
 
+/*
+ * The k largest logits of each row that has a target: what is kept of a teacher.
+ *   logits = x W^T;  ids (N, k) int32, ascending in each row, are the words of the k largest,
+ *   values (N, k) fp32 these logits.  Of equal ones those of lower ids; a NaN is larger than
+ *   all.  1 <= k <= V, k = values.cols.  Rows without a target are left alone.
+ *   x (N, C), w (V, C), targets and scratch: as op_classifier's
+ */
+struct op_topk {
+    struct tensor values, x, w;
+    struct tensor logits, gathered; /* scratch */
+    int32_t *ids;
+    const int32_t *targets;
+    int32_t *rows; /* scratch; NULL where the backend wants none */
+    size_t labelled;
+};
+
+/*
+ * Knowledge distillation: op_classifier with a teacher, in the same chunks.
+ *   loss[n] = (1 - ratio) CE + ratio KD;  CE is student.losses, KD = T^2 D(p, q) is kd_losses
+ *   p = softmax(z / T), q = softmax(t / T), over the first V' words, V' <= V;  z the student's
+ *   logits (CE is over all V of them), t = x W^T the teacher's
+ *   beta 0: D = sum q log(q / p)    1: D = sum p log(p / q)
+ *   between: D = beta sum q log(q / m) + (1 - beta) sum p log(p / m),  m = beta q + (1 - beta) p
+ *   where 0 log 0 = 0: TRL's generalized_jsd_loss (trl/trainer/gkd_trainer.py) times T^2 (Hinton
+ *   et al., "Distilling the Knowledge in a Neural Network", 2015; Agarwal et al., "On-Policy
+ *   Distillation of Language Models", 2024).  As there, beta 0 is not the limit of small beta.
+ *   x (N, C'), w (V', C') one format, maybe not the student's
+ *   logits (R', V') fp32, gathered (R', C'): scratch, as the student's
+ *   values (N, k) fp32, ids (N, k): what op_topk keeps of the teacher, in place of x and w, which
+ *   are absent; then q is the softmax over these k words and 0 elsewhere, p as ever over V', and
+ *   beta below 1 (D would be infinite).  words: V', as there is no w to tell it.
+ * The gradient is the loss's by the student's x and w, times student.grad_scale and *scale; its
+ * weights count for both losses; its logits and dlogits must not share their data.
+ */
+struct op_distill {
+    struct op_classifier student;
+    struct tensor kd_losses, x, w, values;
+    struct tensor logits, gathered; /* scratch */
+    const int32_t *ids;
+    size_t words;
+    float ratio, temperature, beta;
+};
+
 /* out = a + b, any of the three formats each, same shape; out may be a or b */
 struct op_add {
     struct tensor out, a, b;

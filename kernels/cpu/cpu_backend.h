@@ -57,6 +57,8 @@ void cpu_decode(struct backend *be, const struct op_decode *op);
 void cpu_swiglu(struct backend *be, const struct op_swiglu *op);
 void cpu_swiglu_backward(struct backend *be, const struct op_swiglu_backward *op);
 void cpu_classifier(struct backend *be, const struct op_classifier *op);
+void cpu_topk(struct backend *be, const struct op_topk *op);
+void cpu_distill(struct backend *be, const struct op_distill *op);
 void cpu_add(struct backend *be, const struct op_add *op);
 void cpu_convert(struct backend *be, const struct op_convert *op);
 void cpu_zero(struct backend *be, const struct op_zero *op);

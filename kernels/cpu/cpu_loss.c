@@ -31,26 +31,6 @@ static double loss_exponentials(float *logits, size_t cols, float max)
     return sum;
 }
 
-static double loss_mean(const float *logits, size_t cols)
-{
-    double sum = 0;
-
-    for (size_t begin = 0; begin < cols; begin += LOSS_RUN) {
-        size_t end = cpu_least(begin + LOSS_RUN, cols);
-        vec part = {};
-
-        for (size_t i = begin; i < end; i += LANES)
-            part += vec_load(logits, FORMAT_FP32, i, vec_count(i, end));
-        sum += vec_sum_wide(part);
-    }
-    return sum / (double)cols;
-}
-
-static float loss_weight(const struct op_classifier *op, size_t row)
-{
-    return op->weights ? op->weights[row] : 1;
-}
-
 /* dlogits = weight * grad_scale * (e / sum - (1 - s) onehot - s / V) */
 static void loss_gradient(const struct loss *loss, const float *e, double sum, size_t row,
                           void *dlogits)

@@ -158,4 +158,24 @@ static inline float loss_max(const float *logits, size_t cols)
     return vec_max_of(vec_max(max[0], max[1]));
 }
 
+static inline double loss_mean(const float *logits, size_t cols)
+{
+    double sum = 0;
+
+    for (size_t begin = 0; begin < cols; begin += LOSS_RUN) {
+        size_t end = cpu_least(begin + LOSS_RUN, cols);
+        vec part = {};
+
+        for (size_t i = begin; i < end; i += LANES)
+            part += vec_load(logits, FORMAT_FP32, i, vec_count(i, end));
+        sum += vec_sum_wide(part);
+    }
+    return sum / (double)cols;
+}
+
+static inline float loss_weight(const struct op_classifier *op, size_t row)
+{
+    return op->weights ? op->weights[row] : 1;
+}
+
 #endif

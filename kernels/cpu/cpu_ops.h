@@ -37,6 +37,8 @@
     X(swiglu, variant)             \
     X(swiglu_backward, variant)    \
     X(classifier, variant)         \
+    X(topk, variant)               \
+    X(distill, variant)            \
     X(add, variant)                \
     X(convert, variant)            \
     X(zero, variant)               \

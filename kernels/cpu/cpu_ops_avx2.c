@@ -7,6 +7,7 @@
 #include "kernels/cpu/cpu_attention.c"
 #include "kernels/cpu/cpu_attention_backward.c"
 #include "kernels/cpu/cpu_decode.c"
+#include "kernels/cpu/cpu_distill.c"
 #include "kernels/cpu/cpu_elementwise.c"
 #include "kernels/cpu/cpu_embedding.c"
 #include "kernels/cpu/cpu_layernorm.c"
@@ -14,3 +15,4 @@
 #include "kernels/cpu/cpu_norm.c"
 #include "kernels/cpu/cpu_rope.c"
 #include "kernels/cpu/cpu_swiglu.c"
+#include "kernels/cpu/cpu_topk.c"

@@ -126,11 +126,21 @@ void cuda_do(struct cuda_backend *cuda, const struct cuda_kind *kind, const void
 /* Put it into the stream, now. */
 void cuda_put(struct cuda_backend *cuda, const struct cuda_kind *kind, const void *op);
 
-/* ---- cuda_matmul.c, cuda_classifier.c: operations made of products ---- */
+/* ---- cuda_matmul.c, cuda_classifier.c, cuda_distill.c: operations made of products ----
+ */
 
 cudaError_t cuda_matmul_put(struct cuda_backend *cuda, const void *op); /* op_matmul */
 cudaError_t cuda_classifier_put(struct cuda_backend *cuda,
                                 const void *op); /* op_classifier */
+cudaError_t cuda_topk_put(struct cuda_backend *cuda, const void *op);    /* op_topk */
+cudaError_t cuda_distill_put(struct cuda_backend *cuda, const void *op); /* op_distill */
+/* Of `count` of the ordered rows: gathered and logits; dx and dw, of what was gathered. */
+cudaError_t cuda_classifier_logits(struct cuda_backend *cuda,
+                                   const struct op_classifier *op, size_t first,
+                                   size_t count);
+cudaError_t cuda_classifier_gradients(struct cuda_backend *cuda,
+                                      const struct op_classifier *op, size_t first,
+                                      size_t count);
 
 /* ---- cuda_graph.c: recordings ---- */
 

@@ -17,10 +17,9 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* dx = dlogits W; dw += dlogits^T x, of the rows that were gathered */
-static cudaError_t put_gradients(struct cuda_backend *cuda,
-                                 const struct op_classifier *op, size_t first,
-                                 size_t count)
+cudaError_t cuda_classifier_gradients(struct cuda_backend *cuda,
+                                      const struct op_classifier *op, size_t first,
+                                      size_t count)
 {
     struct tensor dlogits = tensor_rows(op->dlogits, 0, count);
     cudaError_t status = cudaSuccess;
@@ -45,22 +44,31 @@ static cudaError_t put_gradients(struct cuda_backend *cuda,
     return status;
 }
 
-static cudaError_t put_chunk(struct cuda_backend *cuda, const struct op_classifier *op,
-                             size_t first, size_t count)
+cudaError_t cuda_classifier_logits(struct cuda_backend *cuda,
+                                   const struct op_classifier *op, size_t first,
+                                   size_t count)
 {
     cudaError_t status = launch_classifier_gather(&cuda->launch, op, first, count);
 
-    if (status == cudaSuccess)
-        status = cuda_matmul_put(
-            cuda, &(struct op_matmul) { .out = tensor_rows(op->logits, 0, count),
-                                        .a = tensor_rows(op->gathered, 0, count),
-                                        .b = op->w,
-                                        .trans_b = true,
-                                        .alpha = 1 });
+    if (status != cudaSuccess)
+        return status;
+    return cuda_matmul_put(
+        cuda, &(struct op_matmul) { .out = tensor_rows(op->logits, 0, count),
+                                    .a = tensor_rows(op->gathered, 0, count),
+                                    .b = op->w,
+                                    .trans_b = true,
+                                    .alpha = 1 });
+}
+
+static cudaError_t put_chunk(struct cuda_backend *cuda, const struct op_classifier *op,
+                             size_t first, size_t count)
+{
+    cudaError_t status = cuda_classifier_logits(cuda, op, first, count);
+
     if (status == cudaSuccess && cuda_well(cuda))
         status = launch_classifier_loss(&cuda->launch, op, first, count);
     if (status == cudaSuccess && cuda_well(cuda))
-        status = put_gradients(cuda, op, first, count);
+        status = cuda_classifier_gradients(cuda, op, first, count);
     return status;
 }
 

@@ -95,7 +95,7 @@ cudaError_t launch_sgd(const struct cuda_launch *to, const struct op_sgd *op);
 /*
  * loss.cu: the parts of op_classifier that are no product.
  * order: places of the rows with a target, in order, into op->rows, -1 behind them; the losses
- * of the others and their dx are 0.
+ * of the others and their dx are 0, where there are losses.
  */
 cudaError_t launch_classifier_order(const struct cuda_launch *to, const struct op_classifier *op);
 /* gathered (count, C) = rows first .. of op->rows of x; a row -1 becomes zeros */
@@ -107,6 +107,16 @@ cudaError_t launch_classifier_loss(const struct cuda_launch *to, const struct op
 /* dx = dgathered, each row in its place */
 cudaError_t launch_classifier_scatter(const struct cuda_launch *to,
                                       const struct op_classifier *op, size_t first, size_t count);
+
+/* distill.cu: kd_losses of rows without a target are 0; of `count` rows of both logits the two
+ * losses, and dlogits where there is a dx or dw */
+cudaError_t launch_distill_clear(const struct cuda_launch *to, const struct op_distill *op);
+cudaError_t launch_distill_loss(const struct cuda_launch *to, const struct op_distill *op,
+                                size_t first, size_t count);
+
+/* topk.cu: of `count` rows of op->logits, those that belong to rows first .. of op->rows */
+cudaError_t launch_topk_rows(const struct cuda_launch *to, const struct op_topk *op,
+                             size_t first, size_t count);
 
 /*
  * fp8.cu: out (rows, cols), or (cols, rows) if `transposed`, contiguous bytes = factor * x in

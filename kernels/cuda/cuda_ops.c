@@ -80,6 +80,8 @@ void cuda_do(struct cuda_backend *cuda, const struct cuda_kind *kind, const void
 
 OPERATION(matmul, 4, cuda_matmul_put(cuda, op))
 OPERATION(classifier, 5, cuda_classifier_put(cuda, op))
+OPERATION(topk, 3, cuda_topk_put(cuda, op))
+OPERATION(distill, 5, cuda_distill_put(cuda, op))
 LAUNCHED(sum_rows, 2)
 LAUNCHED(embedding, 2)
 LAUNCHED(embedding_backward, 2)

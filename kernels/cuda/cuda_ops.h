@@ -20,6 +20,8 @@ void cuda_decode(struct backend *be, const struct op_decode *op);
 void cuda_swiglu(struct backend *be, const struct op_swiglu *op);
 void cuda_swiglu_backward(struct backend *be, const struct op_swiglu_backward *op);
 void cuda_classifier(struct backend *be, const struct op_classifier *op);
+void cuda_topk(struct backend *be, const struct op_topk *op);
+void cuda_distill(struct backend *be, const struct op_distill *op);
 void cuda_add(struct backend *be, const struct op_add *op);
 void cuda_convert(struct backend *be, const struct op_convert *op);
 void cuda_zero(struct backend *be, const struct op_zero *op);

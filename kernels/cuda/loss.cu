@@ -341,7 +341,7 @@ extern "C" cudaError_t launch_classifier_order(const struct cuda_launch *to,
         launch(to->stream, order_rows, dim3(1), dim3(ORDER_THREADS),
                ORDER_THREADS / WARP * sizeof(int32_t), op->rows, op->targets, (int)op->x.rows);
 
-    if (status != cudaSuccess || op->x.rows == 0)
+    if (status != cudaSuccess || op->x.rows == 0 || !op->losses.data)
         return status;
     return BY_UNIT(dx, dx, U,
                    launch(to->stream, clear_rows<U>, grid, block, 0, copy_of<U>(dx, none),

@@ -81,6 +81,11 @@ tests_unit_test_emulated_decode_SOURCES = tests/unit/test_cpu_decode.c
 tests_unit_test_emulated_decode_LDADD = %D%/emulated.o $(LDADD)
 tests_unit_test_races_decode_SOURCES = tests/unit/test_cpu_decode.c
 tests_unit_test_races_decode_LDADD = %D%/races.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_distill tests/unit/test_races_distill
+tests_unit_test_emulated_distill_SOURCES = tests/unit/test_cpu_distill.c
+tests_unit_test_emulated_distill_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_distill_SOURCES = tests/unit/test_cpu_distill.c
+tests_unit_test_races_distill_LDADD = %D%/races.o $(LDADD)
 EXTRA_PROGRAMS += tests/unit/test_emulated_elementwise tests/unit/test_races_elementwise
 tests_unit_test_emulated_elementwise_SOURCES = tests/unit/test_cpu_elementwise.c
 tests_unit_test_emulated_elementwise_LDADD = %D%/emulated.o $(LDADD)
@@ -124,6 +129,11 @@ tests_unit_test_emulated_swiglu_SOURCES = tests/unit/test_cpu_swiglu.c
 tests_unit_test_emulated_swiglu_LDADD = %D%/emulated.o $(LDADD)
 tests_unit_test_races_swiglu_SOURCES = tests/unit/test_cpu_swiglu.c
 tests_unit_test_races_swiglu_LDADD = %D%/races.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_topk tests/unit/test_races_topk
+tests_unit_test_emulated_topk_SOURCES = tests/unit/test_cpu_topk.c
+tests_unit_test_emulated_topk_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_topk_SOURCES = tests/unit/test_cpu_topk.c
+tests_unit_test_races_topk_LDADD = %D%/races.o $(LDADD)
 
 # The C side, which looks into the backend.
 EMULATION_LOOKS = -I$(srcdir)/%D%/include $(AM_CPPFLAGS) $(CUDA_TEST_ARCHS)

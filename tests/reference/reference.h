@@ -104,6 +104,18 @@ struct reference_classifier {
 };
 void reference_classifier(const struct reference_classifier *r);
 
+/* dx and dw of the student both, or neither.  kept > 0: ids and values (rows, kept) in place
+ * of the teacher's x (rows, cols) and w (shared, cols). */
+struct reference_distill {
+    struct reference_classifier student;
+    size_t shared, cols, kept;
+    const double *x, *w, *values;
+    const int32_t *ids;
+    double ratio, temperature, beta;
+    double *kd_losses;
+};
+void reference_distill(const struct reference_distill *r);
+
 struct reference_adamw {
     size_t numbers;
     const double *grad;
