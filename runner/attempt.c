@@ -17,14 +17,18 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "runner/about.h"
+#include "runner/facts.h"
 #include "runner/inspect.h"
 #include "runner/job.h"
 #include "runner/meter.h"
+#include "runner/page.h"
 #include "runner/ranks.h"
 #include "runner/report.h"
 
 /* state.json follows the steps, but not every one of a thousand a second. */
 static const double state_seconds = 0.5;
+/* Of the time of a run, the share that its page may take before the end. */
+static const double page_share = 0.02;
 
 struct attempt {
     const struct options *options;
@@ -38,6 +42,7 @@ struct attempt {
     struct log *log;
     int log_fd, lock_fd;
     double written;     /* when state.json was last written */
+    double page_due;    /* when the page may be written next */
     enum job_wish wish; /* what the file `cancel` says */
 };
 
@@ -159,6 +164,35 @@ static void on_logged(void *context, const char *line)
     meter_log(&attempt->meter, line);
 }
 
+/* The page is for people, and its loss is no reason to lose a run. */
+static void write_page(struct attempt *attempt)
+{
+    double started = clock_seconds();
+    struct error err = { 0 };
+
+    if (!page_write(&attempt->job, NULL, &err))
+        log_line(attempt->log, LOG_WARN, "report: %s", err.text);
+    attempt->page_due = clock_seconds() + (clock_seconds() - started) / page_share;
+}
+
+static void on_milestone(void *context)
+{
+    struct attempt *attempt = context;
+
+    job_write(&attempt->job, &attempt->record, false, NULL);
+    if (clock_seconds() >= attempt->page_due)
+        write_page(attempt);
+}
+
+static void on_opened(void *context, const struct trainer_facts *facts)
+{
+    struct attempt *attempt = context;
+    struct error err = { 0 };
+
+    if (!facts_write(&attempt->job, &attempt->look.patch.plan, facts, &err))
+        log_line(attempt->log, LOG_WARN, "run.json: %s", err.text);
+}
+
 /* The other ranks, where the job has several; plan->device becomes rank 0's. */
 static bool start_ranks(struct attempt *attempt, struct ranks *out, struct error *err)
 {
@@ -212,6 +246,8 @@ static bool train(struct attempt *attempt, struct error *err)
                                    .stop = attempt->stop,
                                    .progress = on_progress,
                                    .logged = on_logged,
+                                   .opened = on_opened,
+                                   .milestone = on_milestone,
                                    .context = attempt,
                                    .resume =
                                        attempt->options->resume || attempt->record.resume,
@@ -340,6 +376,7 @@ static int finish(struct attempt *attempt, bool done, struct error *err)
         ending.status = EXIT_SYSTEM;
     }
     tell(attempt, &ending, err);
+    write_page(attempt);
     return ending.status;
 }
 

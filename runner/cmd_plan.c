@@ -9,6 +9,7 @@
 
 #include "base/size.h"
 #include "runner/forecast.h"
+#include "runner/plan_json.h"
 #include "runner/report_json.h"
 
 /* All that the page says. */
@@ -25,89 +26,30 @@ static const char *dtype(enum format format)
     return info->torch ? info->torch : info->name;
 }
 
-/* 65536, not 65536.0 */
-static json_t *whole(double value)
-{
-    if (value >= 1 && value <= 9007199254740992.0 && value == floor(value))
-        return json_integer((json_int_t)value);
-    return json_number(value);
-}
-
-static json_t *precision_object(const struct precision *precision)
-{
-    json_t *object = json_object();
-
-    json_object_set_new(object, "mode", json_string(mode_names[precision->mode]));
-    json_object_set_new(object, "compute_dtype", json_string(dtype(precision->compute)));
-    json_object_set_new(object, "trainable_dtype",
-                        json_string(dtype(precision->trainable)));
-    json_object_set_new(object, "frozen_dtype",
-                        precision->has_frozen ? json_string(dtype(precision->frozen))
-                                              : json_null());
-    json_object_set_new(object, "loss_scaling",
-                        json_string(scaling_names[precision->scaling]));
-    json_object_set_new(object, "loss_scale", whole(precision->loss_scale));
-    json_object_set_new(object, "max_grad_norm", json_number(precision->max_grad_norm));
-    json_object_set_new(object, "message", report_json_string(precision->message));
-    return object;
-}
-
-static json_t *integers(const char *const names[], const int64_t values[], size_t count)
-{
-    json_t *object = json_object();
-
-    for (size_t i = 0; i < count; i++)
-        json_object_set_new(object, names[i], json_integer(values[i]));
-    return object;
-}
-
-static json_t *batch_object(const struct plan *plan)
-{
-    static const char *const names[] = { "per_device_train_batch_size",
-                                         "gradient_accumulation_steps", "devices",
-                                         "effective" };
-    int64_t values[] = { plan->per_device_train_batch_size,
-                         plan->gradient_accumulation_steps, (int64_t)plan_ranks(plan),
-                         plan->per_device_train_batch_size *
-                             plan->gradient_accumulation_steps *
-                             (int64_t)plan_ranks(plan) };
-
-    return integers(names, values, 4);
-}
-
 static json_t *steps_object(const struct page *page)
 {
     static const char *const names[] = { "per_epoch", "total", "tokens" };
     const struct steps *steps = &page->forecast.steps;
     int64_t values[] = { steps->per_epoch, steps->total, steps->tokens };
 
-    return page->forecast.has_steps ? integers(names, values, 3) : json_null();
+    return page->forecast.has_steps ? plan_json_integers(names, values, 3) : json_null();
 }
 
 /* null where the model is not there to be counted. */
 static json_t *memory_object(const struct forecast *forecast)
 {
-    static const char *const names[] = { "weights",     "gradients", "optimizer",
-                                         "activations", "workspace", "total",
-                                         "low",         "high",      "limit" };
     static const char *const bounds[] = { "low", "expected", "high" };
-    const struct memory_use *use = &forecast->memory;
     const struct memory_range *resident = &forecast->resident;
-    int64_t values[] = { (int64_t)use->weights,   (int64_t)use->gradients,
-                         (int64_t)use->optimizer, (int64_t)use->activations,
-                         (int64_t)use->workspace, (int64_t)use->total,
-                         (int64_t)use->low,       (int64_t)use->high,
-                         (int64_t)use->limit };
     int64_t process[] = { (int64_t)resident->low, (int64_t)resident->expected,
                           (int64_t)resident->high };
     json_t *object;
 
     if (!forecast->has_memory)
         return json_null();
-    object = integers(names, values, TS_COUNT(names));
-    json_object_set_new(object, "fits", json_boolean(use->fits));
+    object = plan_json_memory(&forecast->memory);
+    json_object_set_new(object, "fits", json_boolean(forecast->memory.fits));
     json_object_set_new(object, "process",
-                        forecast->has_resident ? integers(bounds, process, 3)
+                        forecast->has_resident ? plan_json_integers(bounds, process, 3)
                                                : json_null());
     return object;
 }
@@ -140,8 +82,8 @@ static json_t *page_object(const struct page *page)
         json_object_set_new(object, "program", report_json_string(page->plan->program));
     if (page->plan) {
         json_object_set_new(object, "precision",
-                            precision_object(&page->plan->precision));
-        json_object_set_new(object, "batch", batch_object(page->plan));
+                            plan_json_precision(&page->plan->precision));
+        json_object_set_new(object, "batch", plan_json_batch(page->plan));
         json_object_set_new(object, "steps", steps_object(page));
         json_object_set_new(object, "memory", memory_object(&page->forecast));
         json_object_set_new(object, "time", time_object(&page->forecast));

@@ -121,6 +121,16 @@ static const struct command commands[] = {
           "What was done is done anew; what was not goes on from its last checkpoint, if "
           "its text is the same.",
       .run = cmd_retry },
+    { .name = "report",
+      .operands = "JOB",
+      .least = 1,
+      .most = 1,
+      .takes = TAKES(OPTION_OUTPUT),
+      .help = "write the page of a run: curves, changes, plan, environment",
+      .more = "It is NAME.run/report.html, which a run writes at each evaluation and "
+              "checkpoint and at its end anyway: one file that loads nothing and needs no "
+              "script.  With --output it is written there, over what is there.",
+      .run = cmd_report },
     { .name = "devices",
       .operands = "",
       .takes = TAKES(OPTION_JSON) | TAKES(OPTION_KNOWN) | TAKES(OPTION_CALIBRATE),

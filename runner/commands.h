@@ -13,6 +13,7 @@ const struct command *commands_find(const char *name);
 int cmd_check(const struct options *options);
 int cmd_patch(const struct options *options);
 int cmd_plan(const struct options *options);
+int cmd_report(const struct options *options);
 int cmd_review(const struct options *options);
 int cmd_backups(const struct options *options);
 int cmd_undo(const struct options *options);

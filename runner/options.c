@@ -66,7 +66,7 @@ static const struct option_row rows[OPTION_IDS] = {
     [OPTION_KNOWN] = { "known", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(known),
                        "the table of known devices instead" },
     [OPTION_OUTPUT] = { "output", 'o', OPTION_IS_TEXT, "FILE", NULL, INTO(output),
-                        "write the job there; a file that is there is not overwritten" },
+                        "write to this file; import overwrites none" },
     [OPTION_PROBE] = { "probe", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(probe),
                        "only say what is in this machine, one tab-separated line a "
                        "device" },

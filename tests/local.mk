@@ -161,7 +161,9 @@ unit_tests += %D%/unit/test_torch_setup
 unit_tests += %D%/unit/test_versions
 
 # runner
+unit_tests += %D%/unit/test_chart
 unit_tests += %D%/unit/test_drop
+unit_tests += %D%/unit/test_html
 unit_tests += %D%/unit/test_job
 unit_tests += %D%/unit/test_machine
 unit_tests += %D%/unit/test_meter
@@ -206,6 +208,7 @@ EXTRA_DIST += %D%/golden/distill.json %D%/golden/distill.py
 EXTRA_DIST += %D%/golden/precision.json %D%/golden/precision.py
 EXTRA_DIST += %D%/golden/event_files.py
 EXTRA_DIST += %D%/cli/lib.sh
+EXTRA_DIST += %D%/cli/page.py
 EXTRA_DIST += %D%/cli/schema.py
 script_tests += %D%/cli/chain.t
 script_tests += %D%/cli/check.t
@@ -224,6 +227,7 @@ script_tests += %D%/cli/previous.t
 script_tests += %D%/cli/plan.t
 script_tests += %D%/cli/ranks.t
 script_tests += %D%/cli/readme.t
+script_tests += %D%/cli/report.t
 script_tests += %D%/cli/review.t
 script_tests += %D%/cli/run.t
 script_tests += %D%/cli/schema.t

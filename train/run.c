@@ -244,6 +244,27 @@ static void describe(struct run *run)
              plan->per_device_train_batch_size, ranks);
 }
 
+static void tell_facts(const struct run *run)
+{
+    const struct trainer_facts facts = {
+        .backend = run->be->ops->describe(run->be),
+        .threads = thread_count(run->plan),
+        .parameters = model_total(run->model),
+        .trainable = model_trainable(run->model),
+        .samples = dataset_samples(run->train),
+        .eval_samples = run->eval != NULL ? dataset_samples(run->eval) : 0,
+        .longest = dataset_longest(run->train),
+        .tokens = dataset_tokens(run->train),
+        .steps_per_epoch = run->steps.per_epoch,
+        .steps = run->steps.total,
+        .first = run->progress.step,
+        .memory = *model_memory(run->model),
+    };
+
+    if (run->options->opened != NULL)
+        run->options->opened(run->options->context, &facts);
+}
+
 /* What is rank 0's: the files of the run. */
 static bool open_files(struct run *run, struct error *err)
 {
@@ -255,6 +276,7 @@ static bool open_files(struct run *run, struct error *err)
         !checkpoint_tidy(dir, err))
         return false;
     describe(run);
+    tell_facts(run);
     return true;
 }
 

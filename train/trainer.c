@@ -323,7 +323,7 @@ static bool eval_due(const struct run *run)
 static bool after_step(struct run *run, struct error *err)
 {
     const struct plan *plan = run->plan;
-    bool last = run->progress.step == run->steps.total;
+    bool last = run->progress.step == run->steps.total, evaluates = eval_due(run), saves;
 
     if (run->options->progress != NULL)
         run->options->progress(
@@ -341,10 +341,13 @@ static bool after_step(struct run *run, struct error *err)
          is_due(run, plan->logging_strategy, plan->logging_steps)) &&
         !log_step(run, err))
         return false;
-    if (eval_due(run) && !evaluate(run, err))
+    if (evaluates && !evaluate(run, err))
         return false;
-    if (!last && save_due(run))
+    saves = !last && save_due(run);
+    if (saves)
         save_or_warn(run);
+    if ((evaluates || saves) && run->options->milestone != NULL)
+        run->options->milestone(run->options->context);
     return true;
 }
 

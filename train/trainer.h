@@ -15,6 +15,17 @@ struct trainer_progress {
     double loss, grad_norm, tokens_per_second, epoch;
 };
 
+/* What a run is made of, known once all is open. */
+struct trainer_facts {
+    const char *backend; /* "cpu: 2 threads, avx512, oneDNN 2.6.3" */
+    int threads;         /* of a CPU; 0: all */
+    uint64_t parameters, trainable;
+    size_t samples, eval_samples, longest; /* tokens of the longest sample */
+    uint64_t tokens;                       /* of an epoch */
+    int64_t steps_per_epoch, steps, first; /* the step it goes on behind */
+    struct memory_use memory;
+};
+
 struct trainer_options {
     struct log *log;                   /* train.log */
     const volatile sig_atomic_t *stop; /* set by a signal: finish the step, save, leave */
@@ -22,6 +33,10 @@ struct trainer_options {
                      const struct trainer_progress *progress); /* or NULL */
     /* A logged step or evaluation as Trainer prints it, for the terminal; or NULL. */
     void (*logged)(void *context, const char *line);
+    void (*opened)(void *context, const struct trainer_facts *facts); /* or NULL */
+    /* After an evaluation or a checkpoint, when the files of the run tell how far it is; or
+     * NULL. */
+    void (*milestone)(void *context);
     void *context;
     const char *about; /* the job in Markdown, for TensorBoard; or NULL */
     bool resume; /* go on from this job's last checkpoint if there is one */

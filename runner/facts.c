@@ -1,0 +1,117 @@
+/* runner/facts.c - run.json, written when all is open and before the first step. */
+#include "config.h"
+
+#include "runner/facts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "runner/plan_json.h"
+#include "runner/report_json.h"
+
+static const char *const methods[] = { "lora", "full", "freeze" };
+
+static json_t *model_object(const struct plan *plan, const struct trainer_facts *facts)
+{
+    json_t *object = json_object();
+
+    json_object_set_new(object, "path", report_json_string(plan->model_name_or_path));
+    json_object_set_new(object, "method", json_string(methods[plan->method]));
+    if (plan->method == METHOD_LORA)
+        json_object_set_new(object, "lora_rank", json_integer(plan->lora_rank));
+    json_object_set_new(object, "parameters", json_integer((json_int_t)facts->parameters));
+    json_object_set_new(object, "trainable", json_integer((json_int_t)facts->trainable));
+    return object;
+}
+
+static json_t *data_object(const struct trainer_facts *facts)
+{
+    static const char *const names[] = { "samples", "eval_samples", "tokens", "longest" };
+    int64_t values[] = { (int64_t)facts->samples, (int64_t)facts->eval_samples,
+                         (int64_t)facts->tokens, (int64_t)facts->longest };
+
+    return plan_json_integers(names, values, 4);
+}
+
+static json_t *steps_object(const struct trainer_facts *facts)
+{
+    static const char *const names[] = { "per_epoch", "total", "first" };
+    int64_t values[] = { facts->steps_per_epoch, facts->steps, facts->first };
+
+    return plan_json_integers(names, values, 3);
+}
+
+/* "model name" of the first core; empty where the system does not tell. */
+static void cpu_name(char out[128])
+{
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    char line[256], *value;
+
+    out[0] = 0;
+    while (file != NULL && !out[0] && fgets(line, sizeof line, file) != NULL)
+        if (text_starts(line, "model name") && (value = strchr(line, ':')) != NULL)
+            snprintf(out, 128, "%.*s", (int)strcspn(value + 2, "\n"), value + 2);
+    if (file != NULL)
+        fclose(file);
+}
+
+static json_t *environment_object(const struct plan *plan,
+                                  const struct trainer_facts *facts)
+{
+    json_t *object = json_object();
+    struct utsname system;
+    char cpu[128], line[256] = "";
+
+    cpu_name(cpu);
+    if (uname(&system) == 0)
+        snprintf(line, sizeof line, "%.60s %.100s %.60s", system.sysname, system.release,
+                 system.machine);
+    json_object_set_new(object, "device", report_json_device(&plan->device));
+    json_object_set_new(object, "backend", report_json_string(facts->backend));
+    json_object_set_new(object, "cpu", report_json_string(cpu));
+    json_object_set_new(object, "system", report_json_string(line));
+    json_object_set_new(object, "threads", json_integer(facts->threads));
+    return object;
+}
+
+static json_t *facts_object(const struct plan *plan, const struct trainer_facts *facts)
+{
+    json_t *object = json_object();
+    char now[32];
+
+    clock_iso(now);
+    json_object_set_new(object, "schema", json_integer(1));
+    json_object_set_new(object, "version", json_string(PACKAGE_VERSION));
+    json_object_set_new(object, "started", json_string(now));
+    json_object_set_new(object, "job", report_json_string(plan->job));
+    json_object_set_new(object, "model", model_object(plan, facts));
+    json_object_set_new(object, "data", data_object(facts));
+    json_object_set_new(object, "precision", plan_json_precision(&plan->precision));
+    json_object_set_new(object, "batch", plan_json_batch(plan));
+    json_object_set_new(object, "steps", steps_object(facts));
+    json_object_set_new(object, "memory", plan_json_memory(&facts->memory));
+    json_object_set_new(object, "environment", environment_object(plan, facts));
+    return object;
+}
+
+bool facts_write(const struct job *job, const struct plan *plan,
+                 const struct trainer_facts *facts, struct error *err)
+{
+    json_t *object = facts_object(plan, facts);
+    char *name = path_join(job->run_dir, "run.json");
+    struct text text;
+    bool ok;
+
+    text_init(&text, 0);
+    ok = json_write(object, &text) && text_addc(&text, '\n')
+             ? file_replace(name, text.data, text.len, 0644, err)
+             : error_set(err, ERROR_SYSTEM, "%s does not fit into memory", name);
+    json_decref(object);
+    text_clear(&text);
+    free(name);
+    return ok;
+}
