@@ -78,6 +78,14 @@ static size_t skip_quotes(const struct document *document, size_t at, size_t end
     return at;
 }
 
+/* Behind a blank or any of YAML's breaks: a # there begins a comment. */
+static bool begins_word(const struct document *document, size_t at)
+{
+    return at == 0 || document_is_space(document->data[at - 1]) ||
+           (at >= 2 && break_length(document, at - 2) == 2) ||
+           (at >= 3 && break_length(document, at - 3) == 3);
+}
+
 bool document_comment(const struct document *document, size_t from, size_t *at)
 {
     const char *data = document->data;
@@ -87,7 +95,7 @@ bool document_comment(const struct document *document, size_t from, size_t *at)
         bool first = i == from || strchr(" \t,:[{", data[i - 1]);
         size_t behind;
 
-        if (data[i] == '#' && (i == 0 || document_is_space(data[i - 1]))) {
+        if (data[i] == '#' && begins_word(document, i)) {
             *at = i;
             return true;
         }
