@@ -90,6 +90,7 @@ unit_tests += %D%/unit/test_dataset_store
 unit_tests += %D%/unit/test_detokenizer
 unit_tests += %D%/unit/test_duration
 unit_tests += %D%/unit/test_estimate
+unit_tests += %D%/unit/test_golden_lora
 unit_tests += %D%/unit/test_lora
 unit_tests += %D%/unit/test_manifest
 unit_tests += %D%/unit/test_metrics
@@ -203,6 +204,7 @@ fuzz_tests += %D%/fuzz/fuzz_words
 
 # from outside
 EXTRA_DIST += %D%/golden/curve.json %D%/golden/curve.py
+EXTRA_DIST += %D%/golden/lora.json %D%/golden/lora.py
 EXTRA_DIST += %D%/golden/operators.json %D%/golden/operators.py
 EXTRA_DIST += %D%/golden/distill.json %D%/golden/distill.py
 EXTRA_DIST += %D%/golden/precision.json %D%/golden/precision.py
