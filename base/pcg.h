@@ -1,0 +1,21 @@
+/*
+ * base/pcg.h - the numbers of numpy.random.default_rng(seed), for an order that must be the one
+ * that Python programs have: PCG64 (XSL-RR 128/64), O'Neill, "PCG: A Family of Simple Fast
+ * Space-Efficient Statistically Good Algorithms for Random Number Generation", 2014, seeded by
+ * numpy's SeedSequence (numpy/random/bit_generator.pyx).  All else draws on base/random.h.
+ */
+#ifndef BASE_PCG_H
+#define BASE_PCG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct pcg {
+    unsigned __int128 state, increment;
+};
+
+void pcg_seed(struct pcg *pcg, uint64_t seed);
+uint64_t pcg_next(struct pcg *pcg);
+double pcg_uniform(struct pcg *pcg); /* [0, 1), 53 bits: Generator.random() */
+
+#endif
