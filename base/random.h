@@ -16,7 +16,8 @@ enum random_site {
     RANDOM_DROPOUT,
     RANDOM_ROUNDING,
     RANDOM_SPLIT,
-    RANDOM_SAMPLE
+    RANDOM_SAMPLE,
+    RANDOM_DRAW
 };
 
 void random_philox(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4]);

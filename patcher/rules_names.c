@@ -9,7 +9,6 @@
 #include "patcher/schema.h"
 #include "patcher/schema_value.h"
 #include "precision/probe.h"
-#include "train/dataset_reader.h"
 #include "train/dataset_source.h"
 #include "train/template.h"
 
@@ -383,23 +382,22 @@ static void check_model(struct rule_context *context)
 
 /* An entry of dataset_info.json as training would find it, and its file. */
 static struct finding *check_entry(struct rule_context *context, const char *key,
-                                   const char *name)
+                                   struct dataset_lookup *lookup, const char *name)
 {
-    struct dataset_sources sources;
+    struct dataset_source source;
     struct error err = { 0 };
 
-    if (!dataset_sources_find(name, context->plan->dataset_dir, context->arena, &sources,
-                              &err))
+    if (!dataset_lookup_find(lookup, name, &source, &err))
         return missing(context, key, arena_strdup(context->arena, err.text), NULL);
-    if (!file_exists(sources.list[0].path))
+    if (!file_exists(source.path))
         return missing(context, key,
                        arena_printf(context->arena, "%s is not there",
-                                    visible(context, sources.list[0].path)),
+                                    visible(context, source.path)),
                        NULL);
     return NULL;
 }
 
-/* A file, beside the job or in dataset_dir. */
+/* A file or folder, beside the job or in dataset_dir. */
 static struct finding *check_file(struct rule_context *context, const char *key,
                                   const char *name)
 {
@@ -427,7 +425,7 @@ static void narrow(const struct rule_context *context, struct finding *finding,
 }
 
 static void check_dataset(struct rule_context *context, const char *key,
-                          const char *names)
+                          struct dataset_lookup *lookup, const char *names)
 {
     while (*names) {
         size_t len;
@@ -440,8 +438,8 @@ static void check_dataset(struct rule_context *context, const char *key,
         names += len;
         if (len == 0)
             continue;
-        finding = dataset_reader_knows(name) ? check_file(context, key, name)
-                                             : check_entry(context, key, name);
+        finding = dataset_names_path(name) ? check_file(context, key, name)
+                                           : check_entry(context, key, lookup, name);
         if (finding)
             narrow(context, finding, name);
     }
@@ -449,13 +447,17 @@ static void check_dataset(struct rule_context *context, const char *key,
 
 void rule_missing(struct rule_context *context)
 {
+    struct dataset_lookup *lookup;
+
     if (context->plan->external)
         return; /* another program may well download it */
     check_model(context);
+    lookup = dataset_lookup_open(context->plan->dataset_dir, context->arena);
     if (context->plan->dataset)
-        check_dataset(context, "dataset", context->plan->dataset);
+        check_dataset(context, "dataset", lookup, context->plan->dataset);
     else
         missing(context, NULL, "the job names no data: dataset is not given", NULL);
     if (context->plan->eval_dataset)
-        check_dataset(context, "eval_dataset", context->plan->eval_dataset);
+        check_dataset(context, "eval_dataset", lookup, context->plan->eval_dataset);
+    dataset_lookup_close(lookup);
 }

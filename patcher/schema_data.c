@@ -5,12 +5,15 @@
 
 static const char *const samplings[] = { "random", "sequential", "group_by_length",
                                          NULL };
-static const char *const mixes[] = { "concat", NULL };
+/* By enum mix_strategy. */
+static const char *const mixes[] = { "concat", "interleave_under", "interleave_over",
+                                     "interleave_once", NULL };
 static const char *const languages[] = { "en", "zh", NULL };
 
 static const struct key rows[] = {
     { TS_USED("dataset", KEY_LIST, NULL), .into = TS_INTO(dataset),
-      .help = "a .json, .jsonl or .txt file (also .gz), or names of dataset_info.json" },
+      .help = "a .json, .jsonl or .txt file (also .gz), a folder/ of them, or names of "
+              "dataset_info.json" },
     { TS_USED("eval_dataset", KEY_LIST, NULL), .into = TS_INTO(eval_dataset),
       .help = "the same, for evaluation" },
     { TS_USED("dataset_dir", KEY_PATH, "data"), .into = TS_INTO(dataset_dir),
@@ -37,8 +40,9 @@ static const struct key rows[] = {
     { TS_USED("train_sampling_strategy", KEY_ENUM, "random"), .values = samplings,
       .idle = "group_by_length", .help = "sequential is disable_shuffling" },
     { TS_USED("mix_strategy", KEY_ENUM, "concat"), .values = mixes,
-      .rejects = "interleave_under interleave_over interleave_once",
-      .help = "how several data sets become one" },
+      .into = TS_INTO(mix_strategy), .help = "how several data sets become one" },
+    { TS_USED("interleave_probs", KEY_LIST, NULL), .into = TS_INTO(interleave_probs),
+      .help = "share of each data set in interleave_*, adding up to 1" },
     TS_IDLE("group_by_length", KEY_BOOL, "false", "put samples of like length together"),
     TS_IDLE("length_column_name", KEY_TEXT, "length", "column of lengths"),
     TS_IDLE("sortish_sampler", KEY_BOOL, "false", "nearly sorted by length"),
@@ -47,7 +51,6 @@ static const struct key rows[] = {
     TS_IDLE("enable_thinking", KEY_BOOL, "true", "thinking of reasoning models"),
     TS_IDLE("preserve_thinking", KEY_BOOL, "false", "keep earlier thinking"),
     TS_IDLE("ignore_pad_token_for_loss", KEY_BOOL, "true", "padding is never learned"),
-    TS_NOT("interleave_probs", KEY_LIST, NULL, NULL, "shares of data sets", NULL),
     TS_NOT("streaming", KEY_BOOL, "false", NULL, "read data while training",
            "files are read once and kept as tokens"),
     TS_IDLE("buffer_size", KEY_INT, "16384", "buffer of streaming"),

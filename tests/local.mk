@@ -84,6 +84,9 @@ heavy_tests += %D%/unit/test_trainer_ranks
 unit_tests += %D%/unit/test_added_tokens
 unit_tests += %D%/unit/test_bpe
 unit_tests += %D%/unit/test_dataset
+unit_tests += %D%/unit/test_dataset_batch
+unit_tests += %D%/unit/test_dataset_mix
+unit_tests += %D%/unit/test_dataset_pack
 unit_tests += %D%/unit/test_dataset_reader
 unit_tests += %D%/unit/test_dataset_record
 unit_tests += %D%/unit/test_dataset_source
@@ -208,6 +211,7 @@ EXTRA_DIST += %D%/golden/curve.json %D%/golden/curve.py
 EXTRA_DIST += %D%/golden/lora.json %D%/golden/lora.py
 EXTRA_DIST += %D%/golden/operators.json %D%/golden/operators.py
 EXTRA_DIST += %D%/golden/distill.json %D%/golden/distill.py
+EXTRA_DIST += %D%/golden/mix.json %D%/golden/mix.py
 EXTRA_DIST += %D%/golden/precision.json %D%/golden/precision.py
 EXTRA_DIST += %D%/golden/event_files.py
 EXTRA_DIST += %D%/cli/lib.sh
@@ -262,7 +266,7 @@ EXTRA_DIST += %D%/unit/unit.h
 EXTRA_DIST += %D%/unit/unit_cuda.h
 EXTRA_DIST += %D%/unit/unit_model.h
 EXTRA_DIST += %D%/unit/unit_ranks.h
-EXTRA_DIST += %D%/unit/unit_tokenizer.h
+EXTRA_DIST += %D%/unit/unit_dataset.h %D%/unit/unit_tokenizer.h
 
 if HAVE_CUDA
 unit_tests += %D%/unit/test_model_cuda

@@ -1,6 +1,6 @@
 /*
- * train/dataset.c - from a job's keys to samples: read the files, make tokens of their
- * records, take the split's share, cut or pack.
+ * train/dataset.c - from a job's keys to rows: the tokens of all files, the choice and order of
+ * samples, the split's share, and which of them lie in which row.
  */
 #include "config.h"
 
@@ -11,277 +11,32 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/file.h"
-#include "base/json.h"
 #include "base/random.h"
-#include "train/dataset_reader.h"
-#include "train/dataset_record.h"
+#include "train/dataset_mix.h"
+#include "train/dataset_pack.h"
 #include "train/dataset_rows.h"
-#include "train/template.h"
-
-enum { MAX_REASONS = 8 };
-
-/* Samples have 32-bit numbers. */
-#define MAX_SAMPLES ((size_t)UINT32_MAX - 1)
-
-/* Records left out for one reason. */
-struct left_out {
-    const char *why;
-    size_t count;
-    char first[320]; /* file:line of the first */
-};
 
 /* Work in hand. */
-struct reading {
+struct opening {
     const struct plan *plan;
-    const struct tokenizer *tokenizer;
-    const struct chat_template *chat; /* NULL: stage pt without a template */
-    struct template_options options;
+    enum split split;
+    struct dataset_reading reading;
+    struct dataset_tokens tokens;
+    struct dataset_choice choice;
     struct dataset *dataset;
-    struct arena *arena;
-    struct conversation conversation;
-    struct token_list ids;
-    float *weights;
-    struct left_out left_out[MAX_REASONS];
-    size_t reasons;
-    int64_t document_end;
 };
 
-static bool is_plain(const struct reading *reading)
+static bool is_plain(const struct plan *plan)
 {
-    return reading->plan->stage == STAGE_PT;
-}
-
-static bool is_packed(const struct plan *plan)
-{
-    return plan->neat_packing || plan->packing == CHOICE_YES ||
-           (plan->packing == CHOICE_AUTO && plan->stage == STAGE_PT);
-}
-
-static void add_note(struct dataset *dataset, const char *note)
-{
-    dataset->notes =
-        memory_resize(dataset->notes, dataset->note_count + 1, sizeof(char *));
-    dataset->notes[dataset->note_count++] = memory_strdup(note);
-}
-
-static void leave_out(struct reading *reading, const char *path, uint32_t line,
-                      const char *why)
-{
-    size_t i = 0;
-
-    while (i < reading->reasons && reading->left_out[i].why != why)
-        i++;
-    if (i == MAX_REASONS)
-        return;
-    if (i == reading->reasons) {
-        reading->reasons++;
-        reading->left_out[i].why = why;
-        snprintf(reading->left_out[i].first, sizeof(reading->left_out[i].first), "%s:%u",
-                 path, line);
-    }
-    reading->left_out[i].count++;
-}
-
-static void note_left_out(struct reading *reading)
-{
-    struct text note;
-
-    text_init(&note, 0);
-    for (size_t i = 0; i < reading->reasons; i++) {
-        const struct left_out *left = &reading->left_out[i];
-
-        text_reset(&note);
-        text_addf(&note, "%zu record%s %s %s left out; the first is at %s", left->count,
-                  left->count == 1 ? "" : "s", left->why, left->count == 1 ? "is" : "are",
-                  left->first);
-        add_note(reading->dataset, note.data);
-    }
-    text_clear(&note);
-}
-
-/* The place is put before what a deeper function has said. */
-static bool fail_at(struct error *err, const char *path, struct mark at,
-                    const struct error *why)
-{
-    return error_at(err, why->code, path, at, "%s", why->text);
-}
-
-/* A document, or a part of one; alone, one token teaches nothing. */
-static void add_document(struct reading *reading, const uint32_t *ids, size_t len)
-{
-    if (len >= 2 || is_packed(reading->plan))
-        dataset_store_add(&reading->dataset->store, ids, NULL, len);
-}
-
-/* A text of stage pt, with its end.  A running text is cut at once, so that a share of it
- * can be kept for evaluation, and max_samples counts its blocks. */
-static bool add_text(struct reading *reading, const char *text, size_t len, bool running,
-                     struct error *err)
-{
-    size_t cutoff = (size_t)reading->plan->cutoff_len;
-    struct token_list *ids = &reading->ids;
-    bool packed = is_packed(reading->plan);
-    int64_t most = reading->plan->max_samples > 0 ? reading->plan->max_samples : -1;
-
-    ids->count = 0;
-    if (!packed && tokenizer_adds_bos(reading->tokenizer) &&
-        tokenizer_bos(reading->tokenizer) >= 0)
-        token_list_add(ids, (uint32_t)tokenizer_bos(reading->tokenizer));
-    if (!tokenizer_encode(reading->tokenizer, text, len, false, ids, err))
-        return false;
-    if (reading->document_end >= 0)
-        token_list_add(ids, (uint32_t)reading->document_end);
-    if (!running) {
-        add_document(reading, ids->ids,
-                     !packed && ids->count > cutoff ? cutoff : ids->count);
-        return true;
-    }
-    for (size_t at = 0; at < ids->count && most-- != 0; at += cutoff)
-        add_document(reading, ids->ids + at,
-                     ids->count - at < cutoff ? ids->count - at : cutoff);
-    return true;
-}
-
-static bool has_target(const struct reading *reading)
-{
-    for (size_t i = 1; i < reading->ids.count; i++)
-        if (reading->weights[i] > 0)
-            return true;
-    return false;
-}
-
-/* *added: something of it can be learnt. */
-static bool add_conversation(struct reading *reading, bool *added, struct error *err)
-{
-    reading->ids.count = 0;
-    if (!template_encode(reading->chat, reading->tokenizer, &reading->options,
-                         reading->conversation.messages, reading->conversation.count,
-                         &reading->ids, &reading->weights, err))
-        return false;
-    *added = has_target(reading);
-    if (*added)
-        dataset_store_add(&reading->dataset->store, reading->ids.ids, reading->weights,
-                          reading->ids.count);
-    return true;
-}
-
-static bool add_json(struct reading *reading, const struct dataset_source *source,
-                     const struct dataset_record *record, struct error *err)
-{
-    const char *why = NULL;
-    struct error wrong = { 0 };
-    bool ok = true, added = true;
-    json_t *json =
-        json_read_loose(record->data, record->len, source->path, record->at.line, err);
-
-    if (!json)
-        return false;
-    switch (dataset_record_read(source, json, is_plain(reading), &reading->conversation,
-                                &why, &wrong)) {
-    case RECORD_BROKEN:
-        ok = false;
-        break;
-    case RECORD_CONVERSATION:
-        ok = add_conversation(reading, &added, &wrong);
-        break;
-    case RECORD_TEXT:
-        ok = add_text(reading, reading->conversation.messages[0].text,
-                      reading->conversation.messages[0].len, false, &wrong);
-        break;
-    case RECORD_SKIPPED:
-        leave_out(reading, source->path, record->at.line, why);
-        break;
-    }
-    if (!added)
-        leave_out(reading, source->path, record->at.line,
-                  "of which nothing is left to learn (cutoff_len is short, or the answer "
-                  "has loss_weight 0)");
-    json_decref(json);
-    return ok || fail_at(err, source->path, record->at, &wrong);
-}
-
-static bool add_record(struct reading *reading, const struct dataset_source *source,
-                       const struct dataset_record *record, struct error *err)
-{
-    struct error wrong = { 0 };
-
-    if (reading->dataset->store.count >= MAX_SAMPLES)
-        return error_set(err, ERROR_DATA, "more than %zu samples", MAX_SAMPLES);
-    if (!record->is_text)
-        return add_json(reading, source, record, err);
-    if (!is_plain(reading))
-        return error_at(
-            err, ERROR_DATA, source->path, record->at,
-            "the file is plain text, which stage: pt learns; stage: sft wants "
-            "questions and answers");
-    return add_text(reading, record->data, record->len, !source->lines, &wrong) ||
-           fail_at(err, source->path, record->at, &wrong);
-}
-
-static bool read_source(struct reading *reading, const struct dataset_source *source,
-                        struct error *err)
-{
-    struct dataset_reader *reader = dataset_reader_open(source->path, source->lines, err);
-    int64_t most = reading->plan->max_samples, count = 0;
-    struct dataset_record record;
-    struct error wrong = { 0 };
-    bool ok = reader;
-
-    while (ok && (most <= 0 || count < most) &&
-           dataset_reader_next(reader, &record, &wrong)) {
-        ok = add_record(reading, source, &record, err);
-        count++;
-    }
-    dataset_reader_close(reader);
-    return ok &&
-           (wrong.code == ERROR_NONE ||
-            fail_at(err, wrong.file[0] ? wrong.file : source->path, wrong.at, &wrong));
-}
-
-/* A file named in a job lies beside the job, wherever this process is: the names with the
- * job's folder before those that are there.  malloc'ed. */
-static char *names_beside(const struct plan *plan, const char *names)
-{
-    struct text out;
-
-    text_init(&out, 0);
-    while (*names) {
-        size_t blanks = strspn(names, ", "), len = strcspn(names + blanks, ",");
-        char *name = memory_strdup(names + blanks), *path;
-
-        name[len] = 0;
-        path = path_join(plan->dir ? plan->dir : ".", name);
-        text_add(&out, names, blanks);
-        text_adds(&out, dataset_reader_knows(name) && file_exists(path) ? path : name);
-        names += blanks + len;
-        free(path);
-        free(name);
-    }
-    return text_detach(&out, NULL);
-}
-
-static bool read_sources(struct reading *reading, const char *names, struct error *err)
-{
-    struct dataset_sources sources;
-    const char *dir = reading->plan->dataset_dir ? reading->plan->dataset_dir : "data";
-    char *beside = names_beside(reading->plan, names);
-    bool found = dataset_sources_find(beside, dir, reading->arena, &sources, err);
-
-    free(beside);
-    if (!found)
-        return false;
-    for (size_t i = 0; i < sources.count; i++)
-        if (!read_source(reading, &sources.list[i], err))
-            return false;
-    return true;
+    return plan->stage == STAGE_PT;
 }
 
 /* The template, and what a person should know of it. */
-static bool find_template(struct reading *reading, struct error *err)
+static bool find_template(struct opening *open, struct error *err)
 {
-    const char *name = reading->plan->template_name, *missing;
-    bool guessed = !name && !is_plain(reading);
+    struct dataset_reading *reading = &open->reading;
+    const char *name = open->plan->template_name, *missing;
+    bool guessed = !name && !is_plain(open->plan);
     char note[256];
 
     if (name)
@@ -294,9 +49,9 @@ static bool find_template(struct reading *reading, struct error *err)
             note, sizeof(note),
             "the job names no template: %s is taken, by the tokenizer's special tokens",
             template_row_name(reading->chat));
-        add_note(reading->dataset, note);
+        dataset_notes_add(&open->dataset->notes, note);
     }
-    missing = reading->chat && !is_plain(reading)
+    missing = reading->chat && !is_plain(open->plan)
                   ? template_missing(reading->chat, reading->tokenizer)
                   : NULL;
     if (missing) {
@@ -304,9 +59,49 @@ static bool find_template(struct reading *reading, struct error *err)
             note, sizeof(note),
             "the tokenizer has no token %s of template %s: it is written as plain text",
             missing, template_row_name(reading->chat));
-        add_note(reading->dataset, note);
+        dataset_notes_add(&open->dataset->notes, note);
     }
     return true;
+}
+
+/* Which sources there are, and their tokens. */
+static bool read_tokens(struct opening *open, const char *names, struct error *err)
+{
+    const struct plan *plan = open->plan;
+    const char *dir = plan->dataset_dir ? plan->dataset_dir : "data";
+    char *beside = dataset_tokens_names(plan, names);
+    struct dataset_reading *reading = &open->reading;
+    struct dataset_tokens *tokens = &open->tokens;
+    bool ok = dataset_sources_find(beside, dir, reading->arena, &reading->sources, err) &&
+              dataset_mix_check(plan, reading->sources.count, err) &&
+              dataset_tokens_read(reading, tokens, err);
+
+    free(beside);
+    for (size_t i = 0; i < tokens->notes.count; i++)
+        dataset_notes_add(&open->dataset->notes, tokens->notes.list[i]);
+    if (ok && tokens->store.count == 0)
+        ok = error_set(err, ERROR_DATA, "%s has no record that can be learnt: %s", names,
+                       tokens->notes.count > 0
+                           ? tokens->notes.list[tokens->notes.count - 1]
+                           : "it is empty");
+    return ok;
+}
+
+static bool mix(struct opening *open, struct error *err)
+{
+    const struct dataset_sources *sources = &open->reading.sources;
+    struct dataset_part *parts = memory_alloc(sources->count * sizeof(*parts));
+    size_t first = 0;
+    bool ok;
+
+    for (size_t i = 0; i < sources->count; i++) {
+        parts[i] =
+            (struct dataset_part) { &sources->list[i], first, open->tokens.parts[i] };
+        first += open->tokens.parts[i];
+    }
+    ok = dataset_mix(open->plan, parts, sources->count, &open->choice, err);
+    free(parts);
+    return ok;
 }
 
 static int compare_up(const void *a, const void *b)
@@ -329,56 +124,78 @@ static size_t eval_share(const struct plan *plan, size_t count)
 }
 
 /* Keep the split's share: the first of a permutation by the seed are for evaluation. */
-static bool take_share(struct dataset *dataset, const struct plan *plan, enum split split,
-                       struct error *err)
+static bool take_share(struct opening *open, struct error *err)
 {
-    size_t count = dataset->store.count, eval = eval_share(plan, count);
-    size_t kept = split == SPLIT_EVAL ? eval : count - eval;
+    struct dataset_choice *choice = &open->choice;
+    size_t count = choice->count, eval = eval_share(open->plan, count);
+    size_t kept = open->split == SPLIT_EVAL ? eval : count - eval;
     uint32_t *order;
 
     if (kept == 0)
         return error_set(err, ERROR_DATA,
                          "val_size leaves nothing %s: there are %zu samples",
-                         split == SPLIT_EVAL ? "to evaluate" : "to train on", count);
+                         open->split == SPLIT_EVAL ? "to evaluate" : "to train on", count);
     order = memory_resize(NULL, count, sizeof(uint32_t));
-    random_permutation((uint64_t)plan->seed, RANDOM_SPLIT, 0, order, count);
-    if (split == SPLIT_TRAIN)
+    random_permutation((uint64_t)open->plan->seed, RANDOM_SPLIT, 0, order, count);
+    if (open->split == SPLIT_TRAIN)
         memmove(order, order + eval, kept * sizeof(uint32_t));
     qsort(order, kept, sizeof(uint32_t), compare_up);
-    dataset_store_keep(&dataset->store, order, kept);
+    for (size_t i = 0; i < kept; i++) /* order[i] is i or more */
+        choice->samples[i] = choice->samples[order[i]];
+    choice->count = kept;
+    choice->all = kept == count && choice->all;
     free(order);
     return true;
 }
 
-/* Each sample a row. */
-static void make_rows(struct dataset *dataset)
+/* Stage pt, packed: the chosen documents as one text, in blocks. */
+static void cut(struct opening *open)
 {
-    size_t count = dataset->store.count;
+    struct dataset *dataset = open->dataset;
+    const struct tokenizer *tokenizer = open->reading.tokenizer;
+    struct dataset_choice *choice = &open->choice;
+    struct dataset_store joined = { 0 };
 
-    dataset->members = memory_resize(NULL, count + 1, sizeof(uint32_t));
-    dataset->starts = memory_resize(NULL, count + 1, sizeof(size_t));
-    for (size_t i = 0; i <= count; i++) {
-        dataset->members[i] = (uint32_t)i;
-        dataset->starts[i] = i;
+    if (!choice->all) {
+        dataset_store_join(&dataset->store, choice->samples, choice->count, &joined);
+        dataset_store_clear(&dataset->store);
+        dataset->store = joined;
     }
-    dataset->rows = count;
+    dataset_store_cut(&dataset->store, (size_t)open->plan->cutoff_len, &dataset->blocks);
+    dataset->data = &dataset->blocks;
+    if (tokenizer_adds_bos(tokenizer))
+        dataset->first = tokenizer_bos(tokenizer);
+    choice->count = dataset->blocks.count;
+    choice->samples =
+        memory_resize(choice->samples, choice->count + 1, sizeof(uint32_t));
+    for (size_t i = 0; i < choice->count; i++)
+        choice->samples[i] = (uint32_t)i;
 }
 
-static void arrange(struct reading *reading)
+static void arrange(struct opening *open)
 {
-    struct dataset *dataset = reading->dataset;
-    const struct tokenizer *tokenizer = reading->tokenizer;
-    size_t cutoff = (size_t)reading->plan->cutoff_len;
-    bool packed = is_packed(reading->plan);
+    struct dataset *dataset = open->dataset;
+    struct dataset_choice *choice = &open->choice;
+    bool packed = dataset_is_packed(open->plan);
 
-    if (packed && is_plain(reading))
-        dataset_store_cut(&dataset->store, cutoff,
-                          tokenizer_adds_bos(tokenizer) ? tokenizer_bos(tokenizer) : -1);
-    if (packed && !is_plain(reading))
-        dataset->rows = dataset_store_pack(&dataset->store, cutoff, &dataset->members,
-                                           &dataset->starts);
-    else
-        make_rows(dataset);
+    dataset->store = open->tokens.store;
+    open->tokens.store = (struct dataset_store) { 0 };
+    dataset->data = &dataset->store;
+    if (packed && is_plain(open->plan))
+        cut(open);
+    dataset->starts = memory_resize(NULL, choice->count + 1, sizeof(size_t));
+    if (packed && !is_plain(open->plan)) {
+        dataset->members = memory_resize(NULL, choice->count + 1, sizeof(uint32_t));
+        dataset->rows = dataset_pack(dataset->data, choice->samples, choice->count,
+                                     (size_t)open->plan->cutoff_len, dataset->members,
+                                     dataset->starts);
+    } else { /* each sample is a row */
+        dataset->members = choice->samples;
+        choice->samples = NULL;
+        dataset->rows = choice->count;
+        for (size_t i = 0; i <= choice->count; i++)
+            dataset->starts[i] = i;
+    }
     dataset->order = memory_alloc(sizeof(struct dataset_order));
     dataset->order->rows = memory_resize(NULL, dataset->rows + 1, sizeof(uint32_t));
 }
@@ -402,79 +219,61 @@ static bool check_keys(const struct plan *plan, enum split split, struct error *
            error_set(err, ERROR_JOB, "the job names no dataset");
 }
 
-static bool fill(struct reading *reading, enum split split, struct error *err)
+static bool fill(struct opening *open, struct error *err)
 {
-    const struct plan *plan = reading->plan;
-    bool own_eval = split == SPLIT_EVAL && plan->eval_dataset;
-    const char *names = own_eval ? plan->eval_dataset : plan->dataset;
+    const struct plan *plan = open->plan;
+    bool own_eval = open->split == SPLIT_EVAL && plan->eval_dataset;
 
-    if (!find_template(reading, err))
+    if (!find_template(open, err) ||
+        !read_tokens(open, own_eval ? plan->eval_dataset : plan->dataset, err) ||
+        !mix(open, err) || (plan->val_size > 0 && !take_share(open, err)))
         return false;
-    reading->document_end = template_document_end(reading->chat, reading->tokenizer);
-    if (!read_sources(reading, names, err))
-        return false;
-    note_left_out(reading);
-    if (reading->dataset->store.count == 0)
-        return error_set(err, ERROR_DATA, "%s has no record that can be learnt: %s",
-                         names,
-                         reading->dataset->note_count > 0
-                             ? reading->dataset->notes[reading->dataset->note_count - 1]
-                             : "it is empty");
-    if (plan->val_size > 0 && !take_share(reading->dataset, plan, split, err))
-        return false;
-    arrange(reading);
+    arrange(open);
     return true;
 }
 
 struct dataset *dataset_open(const struct plan *plan, enum split split,
                              const struct tokenizer *tokenizer, struct error *err)
 {
-    struct reading reading = {
-        .plan = plan,
-        .tokenizer = tokenizer,
-        .options = { .default_system = plan->default_system,
-                     .train_on_prompt = plan->train_on_prompt,
-                     .mask_history = plan->mask_history,
-                     .cutoff_len = (size_t)plan->cutoff_len },
-    };
+    struct opening open = { .plan = plan,
+                            .split = split,
+                            .reading = { .plan = plan, .tokenizer = tokenizer } };
     bool ok;
 
     if (!check_keys(plan, split, err))
         return NULL;
-    reading.arena = arena_new();
-    reading.dataset = memory_alloc(sizeof(struct dataset));
-    reading.dataset->seed =
-        (uint64_t)(plan->data_seed >= 0 ? plan->data_seed : plan->seed);
-    reading.dataset->shuffled = split == SPLIT_TRAIN && !plan->disable_shuffling;
-    reading.dataset->drop_last = split == SPLIT_TRAIN && plan->dataloader_drop_last;
-    ok = fill(&reading, split, err);
-    conversation_free(&reading.conversation);
-    token_list_clear(&reading.ids);
-    free(reading.weights);
-    arena_free(reading.arena);
+    open.reading.arena = arena_new();
+    open.dataset = memory_alloc(sizeof(struct dataset));
+    open.dataset->seed = (uint64_t)(plan->data_seed >= 0 ? plan->data_seed : plan->seed);
+    open.dataset->shuffled = split == SPLIT_TRAIN && !plan->disable_shuffling;
+    open.dataset->drop_last = split == SPLIT_TRAIN && plan->dataloader_drop_last;
+    open.dataset->first = -1;
+    ok = fill(&open, err);
+    dataset_tokens_clear(&open.tokens);
+    free(open.choice.samples);
+    arena_free(open.reading.arena);
     if (ok)
-        return reading.dataset;
-    dataset_close(reading.dataset);
+        return open.dataset;
+    dataset_close(open.dataset);
     return NULL;
 }
 
 const char *dataset_note(const struct dataset *dataset, size_t index)
 {
-    return index < dataset->note_count ? dataset->notes[index] : NULL;
+    return index < dataset->notes.count ? dataset->notes.list[index] : NULL;
 }
 
 void dataset_close(struct dataset *dataset)
 {
     if (!dataset)
         return;
+    dataset_store_clear(&dataset->blocks);
     dataset_store_clear(&dataset->store);
+    dataset_notes_clear(&dataset->notes);
     free(dataset->members);
     free(dataset->starts);
     if (dataset->order)
         free(dataset->order->rows);
     free(dataset->order);
-    for (size_t i = 0; i < dataset->note_count; i++)
-        free(dataset->notes[i]);
-    free(dataset->notes);
     free(dataset);
 }

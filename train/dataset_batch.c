@@ -20,7 +20,7 @@ static size_t row_tokens(const struct dataset *dataset, size_t row)
     size_t tokens = 0;
 
     for (size_t i = dataset->starts[row]; i < dataset->starts[row + 1]; i++)
-        tokens += dataset->store.samples[dataset->members[i]].len;
+        tokens += dataset->data->samples[dataset->members[i]].len;
     return tokens;
 }
 
@@ -29,7 +29,7 @@ static size_t row_targets(const struct dataset *dataset, size_t row)
     size_t targets = 0;
 
     for (size_t i = dataset->starts[row]; i < dataset->starts[row + 1]; i++)
-        targets += dataset->store.samples[dataset->members[i]].targets;
+        targets += dataset->data->samples[dataset->members[i]].targets;
     return targets;
 }
 
@@ -38,7 +38,7 @@ static double row_weight(const struct dataset *dataset, size_t row)
     double weight = 0;
 
     for (size_t i = dataset->starts[row]; i < dataset->starts[row + 1]; i++)
-        weight += dataset->store.samples[dataset->members[i]].weight;
+        weight += dataset->data->samples[dataset->members[i]].weight;
     return weight;
 }
 
@@ -61,16 +61,18 @@ size_t dataset_longest(const struct dataset *dataset)
 
 uint64_t dataset_tokens(const struct dataset *dataset)
 {
-    return dataset->store.tokens;
+    uint64_t tokens = 0;
+
+    for (size_t row = 0; row < dataset->rows; row++)
+        tokens += row_tokens(dataset, row);
+    return tokens;
 }
 
 uint32_t dataset_token_max(const struct dataset *dataset)
 {
-    uint32_t most = 0;
+    uint32_t most = dataset->data->token_max;
 
-    for (size_t i = 0; i < dataset->store.tokens; i++)
-        most = dataset->store.ids[i] > most ? dataset->store.ids[i] : most;
-    return most;
+    return dataset->first > (int64_t)most ? (uint32_t)dataset->first : most;
 }
 
 static int compare_down(const void *a, const void *b)
@@ -206,9 +208,10 @@ static void add_target(struct batch *batch, size_t row, int32_t target, float we
 
 /* A sample as the next run: a row's target is the next row's token, where it is to be
  * learnt. */
-static void add_sample(const struct dataset_store *store, const struct sample *sample,
+static void add_sample(const struct dataset *dataset, const struct sample *sample,
                        struct batch *batch)
 {
+    const struct dataset_store *store = dataset->data;
     const uint32_t *ids = store->ids + sample->at;
     size_t at = batch->rows;
 
@@ -217,6 +220,8 @@ static void add_sample(const struct dataset_store *store, const struct sample *s
         batch->positions[at + i] = (int32_t)i;
         batch->targets[at + i] = LABEL_NONE;
     }
+    if (dataset->first >= 0 && sample->len > 0)
+        batch->tokens[at] = (int32_t)dataset->first;
     if (batch->weights)
         memset(batch->weights + at, 0, sample->len * sizeof(float));
     for (uint32_t r = 0; r < sample->runs; r++) {
@@ -246,7 +251,7 @@ bool dataset_batch(const struct dataset *dataset, uint64_t epoch, uint64_t index
         rows += row_tokens(dataset, row);
         sequences += row_members(dataset, row);
     }
-    batch_grow(out, rows, sequences, dataset->store.weighted);
+    batch_grow(out, rows, sequences, dataset->data->weighted);
     out->rows = out->sequences = out->trained = out->longest = 0;
     out->weight = 0;
     out->offsets[0] = 0;
@@ -254,8 +259,7 @@ bool dataset_batch(const struct dataset *dataset, uint64_t epoch, uint64_t index
         size_t row = row_at(dataset, epoch, place);
 
         for (size_t i = dataset->starts[row]; i < dataset->starts[row + 1]; i++)
-            add_sample(&dataset->store, &dataset->store.samples[dataset->members[i]],
-                       out);
+            add_sample(dataset, &dataset->data->samples[dataset->members[i]], out);
     }
     out->seen = out->rows;
     return true;

@@ -4,7 +4,7 @@
 #define TRAIN_DATASET_ROWS_H
 
 #include "train/dataset.h"
-#include "train/dataset_store.h"
+#include "train/dataset_tokens.h"
 
 /* The order of the epoch asked for last. */
 struct dataset_order {
@@ -14,15 +14,17 @@ struct dataset_order {
 };
 
 struct dataset {
-    struct dataset_store store;
+    struct dataset_store store;  /* what was read */
+    struct dataset_store blocks; /* of it, where it is cut in blocks */
+    const struct dataset_store *data; /* the one of them that rows are made of */
+    int64_t first; /* takes the place of the first token of each sample; -1: none */
     uint32_t *members; /* samples of a row: members[starts[row]] .. members[starts[row + 1]] */
     size_t *starts;
     size_t rows;
     struct dataset_order *order;
     uint64_t seed;
     bool shuffled, drop_last;
-    char **notes;
-    size_t note_count;
+    struct dataset_notes notes;
 };
 
 #endif

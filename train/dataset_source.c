@@ -1,231 +1,125 @@
-/* train/dataset_source.c - names to files; dataset_info.json is read once a list. */
+/* train/dataset_source.c - names to files and folders; dataset_info.json is read once. */
 #include "config.h"
 
 #include "train/dataset_source.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/size.h"
+#include "train/dataset_info.h"
 #include "train/dataset_reader.h"
 
-#define INFO_MAX ((size_t)16 << 20)
+#define INFO_MAX     ((size_t)16 << 20)
+#define FOLDER_FILES 100000 /* of one data set */
 
-/* Columns and tags: the name in dataset_info.json, its preset, and where it goes
- * (LLaMA-Factory, src/llamafactory/data/parser.py, DatasetAttr). */
-struct part {
-    const char *name, *preset;
-    size_t into;
-};
-
-#define PART(field, text)                                     \
-    {                                                         \
-#field, text, offsetof(struct dataset_columns, field) \
-    }
-
-static const struct part columns[] = {
-    PART(prompt, "instruction"),
-    PART(query, "input"),
-    PART(response, "output"),
-    PART(history, NULL),
-    PART(system, NULL),
-    PART(tools, NULL),
-    PART(messages, "conversations"),
-};
-
-static const struct part tags[] = {
-    PART(role_tag, "from"),
-    PART(content_tag, "value"),
-    PART(user_tag, "human"),
-    PART(assistant_tag, "gpt"),
-    PART(observation_tag, "observation"),
-    PART(function_tag, "function_call"),
-    PART(system_tag, "system"),
-};
-
-/* Columns that ask for what is not done here. */
-static const struct {
-    const char *name, *what;
-} foreign[] = {
-    { "images", "images" },
-    { "videos", "videos" },
-    { "audios", "sound" },
-    { "chosen", "preference pairs" },
-    { "rejected", "preference pairs" },
-    { "kto_tag", "preference marks" },
-};
-
-/* One look-up. */
-struct lookup {
-    const char *dir;
-    struct arena *arena;
+struct dataset_lookup {
+    struct dataset_info info;
     char *info_name; /* of dataset_info.json */
-    json_t *info;    /* NULL until it is needed */
+    json_t *table;   /* NULL until it is needed */
 };
 
-static const char **column(struct dataset_columns *out, const struct part *part)
+struct dataset_lookup *dataset_lookup_open(const char *dir, struct arena *arena)
 {
-    return (const char **)(void *)((char *)out + part->into);
+    struct dataset_lookup *lookup = memory_alloc(sizeof(*lookup));
+
+    lookup->info_name = path_join(dir, "dataset_info.json");
+    lookup->info = (struct dataset_info) { lookup->info_name, dir, arena };
+    return lookup;
 }
 
-/* Where the entry has the table, only what it names is there; else the presets are. */
-static bool read_parts(const struct lookup *lookup, const json_t *table,
-                       const struct part *parts, size_t count,
-                       struct dataset_columns *out, struct error *err)
+void dataset_lookup_close(struct dataset_lookup *lookup)
 {
-    for (size_t i = 0; i < count; i++) {
-        const char *name =
-            table ? json_get_string(table, parts[i].name, NULL, lookup->info_name, err)
-                  : parts[i].preset;
-
-        *column(out, &parts[i]) = arena_strdup(lookup->arena, name);
-    }
-    return !err || err->code == ERROR_NONE;
-}
-
-static bool refuse_foreign(const struct lookup *lookup, const char *name,
-                           const json_t *entry, struct error *err)
-{
-    const json_t *table = json_object_get(entry, "columns");
-
-    for (size_t i = 0; i < TS_COUNT(foreign); i++)
-        if (json_object_get(table, foreign[i].name))
-            return error_set(
-                err, ERROR_DATA,
-                "%s: data set %s has a column of %s, which are not supported",
-                lookup->info_name, name, foreign[i].what);
-    if (json_is_true(json_object_get(entry, "ranking")))
-        return error_set(
-            err, ERROR_DATA,
-            "%s: data set %s is one of preference pairs (ranking), which are "
-            "not supported",
-            lookup->info_name, name);
-    if (json_is_integer(json_object_get(entry, "num_samples")))
-        return error_set(
-            err, ERROR_DATA,
-            "%s: data set %s: num_samples is not supported; use max_samples in "
-            "the job",
-            lookup->info_name, name);
-    return true;
-}
-
-static bool read_form(const struct lookup *lookup, const char *name, const json_t *entry,
-                      enum dataset_form *out, struct error *err)
-{
-    const char *form =
-        json_get_string(entry, "formatting", "alpaca", lookup->info_name, err);
-
-    *out = strcmp(form, "alpaca") == 0 ? DATASET_ALPACA : DATASET_MESSAGES;
-    if (*out == DATASET_ALPACA || strcmp(form, "sharegpt") == 0 ||
-        strcmp(form, "openai") == 0)
-        return true;
-    return error_set(err, ERROR_DATA,
-                     "%s: data set %s: formatting \"%s\" is not supported, only alpaca, "
-                     "sharegpt and openai",
-                     lookup->info_name, name, form);
-}
-
-/* The file of an entry; nothing is ever downloaded. */
-static bool read_file_name(const struct lookup *lookup, const char *name,
-                           const json_t *entry, const char **out, struct error *err)
-{
-    const char *file = json_get_string(entry, "file_name", NULL, lookup->info_name, err);
-    char *path;
-
-    if (!file)
-        return error_set(
-            err, ERROR_DATA,
-            "%s: data set %s has no file_name; nothing is downloaded here, so "
-            "put its file into %s and name it",
-            lookup->info_name, name, lookup->dir);
-    path = path_join(lookup->dir, file);
-    *out = arena_strdup(lookup->arena, path);
-    free(path);
-    return true;
-}
-
-static bool read_entry(const struct lookup *lookup, const char *name, const json_t *entry,
-                       struct dataset_source *out, struct error *err)
-{
-    const json_t *column_table = json_object_get(entry, "columns");
-    const json_t *tag_table = json_object_get(entry, "tags");
-
-    out->lines = true;
-    return refuse_foreign(lookup, name, entry, err) &&
-           read_form(lookup, name, entry, &out->form, err) &&
-           read_file_name(lookup, name, entry, &out->path, err) &&
-           read_parts(lookup, column_table, columns, TS_COUNT(columns), &out->columns,
-                      err) &&
-           read_parts(lookup, tag_table, tags, TS_COUNT(tags), &out->columns, err);
+    if (!lookup)
+        return;
+    json_decref(lookup->table);
+    free(lookup->info_name);
+    free(lookup);
 }
 
 /* "unknown; there are a, b, c", as many as fit. */
-static bool fail_unknown(const struct lookup *lookup, const char *name, struct error *err)
+static bool fail_unknown(const struct dataset_lookup *lookup, const char *name,
+                         struct error *err)
 {
     struct text names;
     const char *key;
     json_t *value;
 
     text_init(&names, 300);
-    json_object_foreach(lookup->info, key, value)
+    json_object_foreach(lookup->table, key, value)
+    {
         text_addf(&names, "%s%s", names.len > 0 ? ", " : "", key);
-    error_set(
-        err, ERROR_DATA,
-        "%s has no data set \"%s\"; it has %s%s (a file is named with its ending, as "
-        "in %s.jsonl)",
-        lookup->info_name, name, names.data, names.overflow ? ", ..." : "", name);
+        if (names.overflow)
+            break;
+    }
+    error_set(err, ERROR_DATA,
+              "%s has no data set \"%s\"; it has %s%s (a file is named with its ending, as "
+              "in %s.jsonl, a folder with a slash: %s/)",
+              lookup->info_name, name, names.data, names.overflow ? ", ..." : "", name, name);
     text_clear(&names);
     return false;
 }
 
-static bool find_named(struct lookup *lookup, const char *name,
+static bool find_named(struct dataset_lookup *lookup, const char *name,
                        struct dataset_source *out, struct error *err)
 {
     const json_t *entry;
 
-    if (!lookup->info && !file_exists(lookup->info_name))
+    if (!lookup->table && !file_exists(lookup->info_name))
         return error_set(err, ERROR_DATA,
                          "data set \"%s\": there is no file %s to look it up in; name a "
-                         "file (%s.jsonl), or set dataset_dir",
-                         name, lookup->info_name, name);
-    if (!lookup->info)
-        lookup->info = json_read_file(lookup->info_name, INFO_MAX, err);
-    if (!lookup->info)
+                         "file (%s.jsonl), a folder (%s/), or set dataset_dir",
+                         name, lookup->info_name, name, name);
+    if (!lookup->table)
+        lookup->table = json_read_file(lookup->info_name, INFO_MAX, err);
+    if (!lookup->table)
         return false;
-    entry = json_object_get(lookup->info, name);
+    entry = json_object_get(lookup->table, name);
     if (!json_is_object(entry))
         return fail_unknown(lookup, name, err);
-    return read_entry(lookup, name, entry, out, err);
+    return dataset_info_read(&lookup->info, name, entry, out, err);
 }
 
-/* A file named in the job: beside it, else in dataset_dir. */
-static bool find_file(const struct lookup *lookup, const char *name,
+static bool is_folder_name(const char *name)
+{
+    return text_ends(name, "/");
+}
+
+bool dataset_names_path(const char *name)
+{
+    return dataset_reader_knows(name) || is_folder_name(name);
+}
+
+/* A file or folder named in the job: beside it, else in dataset_dir. */
+static bool find_path(const struct dataset_lookup *lookup, const char *name,
                       struct dataset_source *out, struct error *err)
 {
+    const struct dataset_info *info = &lookup->info;
     char *path = NULL;
     bool there = file_exists(name);
 
     if (!there) {
-        path = path_join(lookup->dir, name);
+        path = path_join(info->dir, name);
         there = file_exists(path);
     }
     if (there)
-        out->path = arena_strdup(lookup->arena, path ? path : name);
+        out->path = arena_strdup(info->arena, path ? path : name);
     else
-        error_set(err, ERROR_DATA, "the data file %s is not there, nor in %s", name,
-                  lookup->dir);
+        error_set(err, ERROR_DATA, "the data %s %s is not there, nor in %s",
+                  is_folder_name(name) ? "folder" : "file", name, info->dir);
     free(path);
     return there;
 }
 
-static bool find_one(struct lookup *lookup, const char *name, struct dataset_source *out,
-                     struct error *err)
+bool dataset_lookup_find(struct dataset_lookup *lookup, const char *name,
+                         struct dataset_source *out, struct error *err)
 {
-    out->name = name;
-    return dataset_reader_knows(name) ? find_file(lookup, name, out, err)
-                                      : find_named(lookup, name, out, err);
+    *out = (struct dataset_source) { .name = name };
+    return dataset_names_path(name) ? find_path(lookup, name, out, err)
+                                    : find_named(lookup, name, out, err);
 }
 
 static size_t count_names(const char *names)
@@ -240,11 +134,10 @@ static size_t count_names(const char *names)
 bool dataset_sources_find(const char *names, const char *dir, struct arena *arena,
                           struct dataset_sources *out, struct error *err)
 {
-    struct lookup lookup = { .dir = dir, .arena = arena };
+    struct dataset_lookup *lookup = dataset_lookup_open(dir, arena);
     char *copy = arena_strdup(arena, names), *rest = copy, *name;
     bool ok = true;
 
-    lookup.info_name = path_join(dir, "dataset_info.json");
     out->list = arena_array(arena, count_names(names), sizeof(struct dataset_source));
     out->count = 0;
     while (ok && (name = strsep(&rest, ","))) {
@@ -254,11 +147,79 @@ bool dataset_sources_find(const char *names, const char *dir, struct arena *aren
         for (len = strlen(name); len > 0 && strchr(" \t", name[len - 1]); len--)
             name[len - 1] = 0;
         if (len > 0)
-            ok = find_one(&lookup, name, &out->list[out->count++], err);
+            ok = dataset_lookup_find(lookup, name, &out->list[out->count++], err);
     }
     if (ok && out->count == 0)
         ok = error_set(err, ERROR_DATA, "the job names no data set");
-    json_decref(lookup.info);
-    free(lookup.info_name);
+    dataset_lookup_close(lookup);
     return ok;
+}
+
+/* ---- The files of a source ---- */
+
+static int is_data(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+static int by_bytes(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static bool check_entries(const char *path, struct dirent *const *entries, int count,
+                          struct error *err)
+{
+    for (int i = 0; i < count; i++)
+        if (!dataset_reader_knows(entries[i]->d_name))
+            return error_set(err, ERROR_DATA,
+                             "the data folder %s has %s, which is of no kind that is read "
+                             "(.json, .jsonl and .txt, each also .gz); take it out, or name "
+                             "the files",
+                             path, entries[i]->d_name);
+    if (count == 0)
+        return error_set(err, ERROR_DATA, "the data folder %s is empty", path);
+    return count <= FOLDER_FILES ||
+           error_set(err, ERROR_DATA, "the data folder %s has more than %d files", path,
+                     FOLDER_FILES);
+}
+
+static bool list_folder(const char *path, struct arena *arena, const char *const **files,
+                        size_t *count, struct error *err)
+{
+    struct dirent **entries = NULL;
+    int found = scandir(path, &entries, is_data, by_bytes);
+    const char **list;
+    bool ok;
+
+    if (found < 0)
+        return error_set(err, ERROR_DATA, "cannot read the data folder %s: %s", path,
+                         strerror(errno));
+    ok = check_entries(path, entries, found, err);
+    list = arena_array(arena, (size_t)found + 1, sizeof(*list));
+    for (int i = 0; i < found; i++) {
+        char *name = path_join(path, entries[i]->d_name);
+
+        list[i] = arena_strdup(arena, name);
+        free(name);
+        free(entries[i]);
+    }
+    free(entries);
+    *files = list;
+    *count = (size_t)found;
+    return ok;
+}
+
+bool dataset_source_files(const struct dataset_source *source, struct arena *arena,
+                          const char *const **files, size_t *count, struct error *err)
+{
+    const char **one;
+
+    if (file_is_dir(source->path))
+        return list_folder(source->path, arena, files, count, err);
+    one = arena_array(arena, 1, sizeof(*one));
+    one[0] = source->path;
+    *files = one;
+    *count = 1;
+    return true;
 }

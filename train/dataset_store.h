@@ -12,14 +12,16 @@ struct label_run {
 };
 
 struct sample {
-    size_t at; /* in ids */
+    uint64_t at; /* in ids */
+    uint64_t run_at;
+    double weight; /* of its targets, summed up */
     uint32_t len;
     uint32_t targets; /* tokens to be learnt that something stands before */
-    size_t run_at;
     uint32_t runs;
-    double weight; /* of its targets, summed up */
+    uint32_t unused; /* 0: so that each byte of a sample is told */
 };
 
+/* The arrays are the store's own, or lie in a mapped file and are only read. */
 struct dataset_store {
     uint32_t *ids;
     size_t tokens, room;
@@ -27,29 +29,27 @@ struct dataset_store {
     size_t run_count, run_room;
     struct sample *samples;
     size_t count, sample_room;
+    uint32_t token_max;
     bool weighted; /* some weight is not 1 */
+    bool lent;     /* ids belong to another store */
+    void *mapping; /* the file, or NULL */
+    size_t mapped;
 };
 
 void dataset_store_clear(struct dataset_store *store);
 
 /* weights: one for each token, 0: it is not to be learnt; NULL: all are 1.  A sample has less
  * than 2^31 tokens. */
-void dataset_store_add(struct dataset_store *store, const uint32_t *ids,
-                       const float *weights, size_t len);
+void dataset_store_add(struct dataset_store *store, const uint32_t *ids, const float *weights,
+                       size_t len);
 
-/* Keep the samples whose index is listed (ascending). */
-void dataset_store_keep(struct dataset_store *store, const uint32_t *indices, size_t count);
+/* The tokens of the samples listed, one behind the other, as one text of a new store. */
+void dataset_store_join(const struct dataset_store *from, const uint32_t *samples,
+                        size_t count, struct dataset_store *out);
 
-/* All samples as one text, cut in blocks of `block` tokens; a rest is left out, unless it is
- * all there is.  first >= 0 takes the place of the first token of each block. */
-void dataset_store_cut(struct dataset_store *store, size_t block, int64_t first);
-
-/*
- * First-fit-decreasing: samples into rows of at most `room` tokens.  members: sample indices,
- * row after row; starts: rows + 1 places in it (both malloc'ed, `count` and count + 1 of them
- * at most).  Returns the rows.  Longer samples than `room` get a row of their own.
- */
-size_t dataset_store_pack(const struct dataset_store *store, size_t room, uint32_t **members,
-                          size_t **starts);
+/* All tokens as one text, in blocks of `block` tokens that are learnt whole; a rest is left
+ * out, unless it is all there is.  The ids of *out are those of *from, which stays. */
+void dataset_store_cut(const struct dataset_store *from, size_t block,
+                       struct dataset_store *out);
 
 #endif

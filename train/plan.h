@@ -19,6 +19,12 @@ enum schedule_kind {
     SCHEDULE_COSINE_WITH_MIN_LR,
     SCHEDULE_WARMUP_STABLE_DECAY
 };
+enum mix_strategy {
+    MIX_CONCAT,
+    MIX_INTERLEAVE_UNDER,
+    MIX_INTERLEAVE_OVER,
+    MIX_INTERLEAVE_ONCE
+};
 enum optimizer_kind { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 enum when { WHEN_NO, WHEN_STEPS, WHEN_EPOCH }; /* save, eval and logging strategy */
 
@@ -78,6 +84,8 @@ struct plan {
     const char *template_name; /* NULL: from the model, or "default" */
     const char *default_system;
     bool train_on_prompt, mask_history;
+    enum mix_strategy mix_strategy;
+    const char *interleave_probs; /* comma-separated, one a data set; NULL: in rounds */
     int64_t max_samples; /* 0: all */
     double val_size;     /* below 1 a share, else a number of samples; 0: none */
     bool dataloader_drop_last;

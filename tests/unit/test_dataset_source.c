@@ -20,7 +20,14 @@ static const char info[] =
     " \"pictures\": {\"file_name\": \"p.json\", \"columns\": {\"images\": \"images\"}},\n"
     " \"pairs\": {\"file_name\": \"p.json\", \"ranking\": true},\n"
     " \"odd\": {\"file_name\": \"p.json\", \"formatting\": \"bert\"},\n"
-    " \"sampled\": {\"file_name\": \"p.json\", \"num_samples\": 5},\n"
+    " \"drawn\": {\"file_name\": \"p.json\", \"num_samples\": 5, \"split\": \"train[2:]\"},\n"
+    " \"none\": {\"file_name\": \"p.json\", \"num_samples\": 0},\n"
+    " \"test\": {\"file_name\": \"p.json\", \"split\": \"test\"},\n"
+    " \"part\": {\"file_name\": \"p.json\", \"split\": \"train[10%:110%]\"},\n"
+    " \"script\": {\"script_url\": \"belle\"},\n"
+    " \"cloud\": {\"cloud_file_name\": \"s3://x/y.json\"},\n"
+    " \"both\": {\"file_name\": \"p.json\", \"hf_hub_url\": \"a/b\", \"subset\": \"x\"},\n"
+    " \"folder\": {\"file_name\": \"many\"},\n"
     " \"wrong\": {\"file_name\": 7}}\n";
 
 static char *dir;
@@ -118,17 +125,72 @@ static void test_dataset_source_takes_files(void **state)
     free(path);
 }
 
+static void test_dataset_source_has_a_choice(void **state)
+{
+    struct dataset_sources sources;
+
+    (void)state;
+    find("plain,drawn,both", &sources);
+    assert_int_equal(sources.list[0].num_samples, 0);
+    assert_false(sources.list[0].slice.has_from || sources.list[0].slice.has_to);
+    assert_int_equal(sources.list[1].num_samples, 5);
+    assert_true(sources.list[1].slice.has_from && !sources.list[1].slice.has_to);
+    assert_int_equal(sources.list[1].slice.from, 2);
+    assert_true(text_ends(sources.list[2].path, "/p.json")); /* no hub is asked */
+}
+
+/* All files of a folder by name; those that begin with a dot are somebody else's. */
+static void test_dataset_source_takes_folders(void **state)
+{
+    static const char *const names[] = { "many/b.jsonl.gz", "many/a.json", "many/c.txt",
+                                         "many/.hidden" };
+    static const char *const wanted[] = { "many/a.json", "many/b.jsonl.gz", "many/c.txt" };
+    struct dataset_sources sources;
+    const char *const *files;
+    struct error err = { 0 };
+    char *many = path_join(dir, "many");
+    size_t count;
+
+    (void)state;
+    assert_true(file_make_dir(many, 0755, &err));
+    find("folder,many/", &sources);
+    for (size_t i = 0; i < 2; i++) {
+        error_clear(&err);
+        assert_false(
+            dataset_source_files(&sources.list[i], arena, &files, &count, &err));
+        assert_non_null(strstr(err.text, "is empty"));
+    }
+    for (size_t i = 0; i < TS_COUNT(names); i++)
+        unit_write_string(dir, names[i], "{}\n");
+    for (size_t i = 0; i < 2; i++) {
+        assert_true(dataset_source_files(&sources.list[i], arena, &files, &count, &err));
+        assert_int_equal(count, TS_COUNT(wanted));
+        for (size_t j = 0; j < count; j++)
+            assert_true(text_ends(files[j], wanted[j]));
+    }
+    unit_write_string(dir, "many/d.parquet", "PAR1");
+    error_clear(&err);
+    assert_false(dataset_source_files(&sources.list[0], arena, &files, &count, &err));
+    assert_non_null(strstr(err.text, "has d.parquet"));
+    free(many);
+}
+
 static void test_dataset_source_refuses(void **state)
 {
     static const struct {
         const char *names, *says;
     } cases[] = {
         { "nobody", "it has plain, named, talk" },
-        { "hub", "nothing is downloaded" },
+        { "hub", "nothing is downloaded here: `hf download" },
         { "pictures", "images" },
         { "pairs", "preference" },
         { "odd", "bert" },
-        { "sampled", "max_samples" },
+        { "none", "num_samples must be 1 or more, not 0" },
+        { "test", "split \"test\"" },
+        { "part", "train[10%:90%]" },
+        { "script", "no Python is run" },
+        { "cloud", "cloud_file_name s3://x/y.json" },
+        { "absent/", "data folder absent/ is not there" },
         { "wrong", "file_name" },
         { "absent.jsonl", "absent.jsonl is not there" },
         { "plain,nobody", "nobody" },
@@ -164,6 +226,8 @@ int main(void)
         cmocka_unit_test(test_dataset_source_presets_are_llamafactorys),
         cmocka_unit_test(test_dataset_source_columns_replace_all_presets),
         cmocka_unit_test(test_dataset_source_takes_files),
+        cmocka_unit_test(test_dataset_source_has_a_choice),
+        cmocka_unit_test(test_dataset_source_takes_folders),
         cmocka_unit_test(test_dataset_source_refuses),
         cmocka_unit_test(test_dataset_source_wants_its_table),
     };

@@ -1,10 +1,9 @@
-/* tests/unit/test_dataset_store.c - weights as runs, cutting in blocks, and packing held
- * against first-fit-decreasing as it is told. */
+/* tests/unit/test_dataset_store.c - weights as runs, a choice joined, a text cut in
+ * blocks. */
 #include "config.h"
 
 #include "train/dataset_store.h"
 
-#include "base/random.h"
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
@@ -70,118 +69,44 @@ static void fill(struct dataset_store *store, size_t samples)
     }
 }
 
-static void test_dataset_store_keeps_a_choice(void **state)
+static void test_dataset_store_joins_a_choice(void **state)
 {
-    static const uint32_t kept[] = { 1, 2, 5 };
-    struct dataset_store store = { 0 };
+    static const uint32_t chosen[] = { 2, 0, 5, 0 };
+    struct dataset_store store = { 0 }, joined = { 0 };
+    size_t at = 0;
 
     (void)state;
     fill(&store, 7);
-    dataset_store_keep(&store, kept, 3);
-    assert_int_equal(store.count, 3);
-    assert_int_equal(store.tokens, 2 + 3 + 6);
-    for (size_t i = 0; i < 3; i++) {
-        const struct sample *sample = &store.samples[i];
-
-        assert_int_equal(sample->len, kept[i] + 1);
-        assert_int_equal(store.runs[sample->run_at].len, kept[i] + 1);
-        for (size_t n = 0; n < sample->len; n++)
-            assert_int_equal(store.ids[sample->at + n], kept[i]);
-    }
+    dataset_store_join(&store, chosen, TS_COUNT(chosen), &joined);
+    assert_int_equal(joined.tokens, 3 + 1 + 6 + 1);
+    assert_int_equal(joined.token_max, 5);
+    for (size_t i = 0; i < TS_COUNT(chosen); i++)
+        for (size_t n = 0; n <= chosen[i]; n++)
+            assert_int_equal(joined.ids[at++], chosen[i]);
+    dataset_store_clear(&joined);
     dataset_store_clear(&store);
 }
 
 static void test_dataset_store_cuts_blocks(void **state)
 {
-    struct dataset_store store = { 0 };
+    struct dataset_store store = { 0 }, blocks;
 
     (void)state;
     fill(&store, 6); /* 21 tokens: 0 1 1 2 2 2 3 3 3 3 ... */
-    dataset_store_cut(&store, 4, -1);
-    assert_int_equal(store.count, 5);
-    assert_int_equal(store.tokens, 20);
-    for (size_t i = 0; i < store.count; i++) {
-        assert_int_equal(store.samples[i].at, 4 * i);
-        assert_int_equal(store.samples[i].len, 4);
-        assert_int_equal(store.samples[i].targets, 3);
+    dataset_store_cut(&store, 4, &blocks);
+    assert_int_equal(blocks.count, 5);
+    for (size_t i = 0; i < blocks.count; i++) {
+        assert_int_equal(blocks.samples[i].at, 4 * i);
+        assert_int_equal(blocks.samples[i].len, 4);
+        assert_int_equal(blocks.samples[i].targets, 3);
     }
-    assert_int_equal(store.ids[0], 0);
-    dataset_store_cut(&store, 8, 99);
-    assert_int_equal(store.count, 2);
-    assert_int_equal(store.ids[0], 99);
-    assert_int_equal(store.ids[8], 99);
-    assert_int_equal(store.ids[9], 3);
-    dataset_store_cut(&store, 100, -1); /* less than a block: it is all there is */
-    assert_int_equal(store.count, 1);
-    assert_int_equal(store.samples[0].len, 16);
-    dataset_store_clear(&store);
-}
-
-/* First-fit-decreasing as the books have it: the row of each sample, by trying all rows.
- */
-static size_t first_fit(const struct dataset_store *store, size_t room, size_t *rows)
-{
-    size_t left[64], count = 0;
-
-    for (size_t len = room; len > 0; len--) {
-        for (size_t i = 0; i < store->count; i++) {
-            size_t row = 0;
-
-            if (store->samples[i].len != len)
-                continue;
-            while (row < count && left[row] < len)
-                row++;
-            if (row == count)
-                left[count++] = room;
-            left[row] -= len;
-            rows[i] = row;
-        }
-    }
-    return count;
-}
-
-static void test_dataset_store_packs_first_fit_decreasing(void **state)
-{
-    static const uint32_t ids[64] = { 0 };
-    const size_t room = 64;
-
-    (void)state;
-    for (uint32_t round = 0; round < 200; round++) {
-        struct dataset_store store = { 0 };
-        size_t wanted[60], *starts, rows, samples = 1 + round % 60;
-        uint32_t *members;
-
-        for (size_t i = 0; i < samples; i++)
-            dataset_store_add(&store, ids, NULL,
-                              1 + random_bits(7, RANDOM_SPLIT, round, i) %
-                                      (round % 3 ? room : 20));
-        rows = dataset_store_pack(&store, room, &members, &starts);
-        assert_int_equal(rows, first_fit(&store, room, wanted));
-        assert_int_equal(starts[0], 0);
-        assert_int_equal(starts[rows], samples);
-        for (size_t row = 0; row < rows; row++)
-            for (size_t i = starts[row]; i < starts[row + 1]; i++)
-                assert_int_equal(wanted[members[i]], row);
-        free(members);
-        free(starts);
-        dataset_store_clear(&store);
-    }
-}
-
-static void test_dataset_store_packs_what_is_too_long_alone(void **state)
-{
-    struct dataset_store store = { 0 };
-    size_t *starts;
-    uint32_t *members;
-
-    (void)state;
-    fill(&store, 6); /* 1 to 6 tokens into rows of 3 */
-    assert_int_equal(dataset_store_pack(&store, 3, &members, &starts), 5);
-    assert_int_equal(members[starts[0]], 2);
-    assert_int_equal(members[starts[4]], 1);
-    assert_int_equal(members[starts[4] + 1], 0);
-    free(members);
-    free(starts);
+    assert_ptr_equal(blocks.ids, store.ids);
+    dataset_store_clear(&blocks);
+    assert_int_equal(store.count, 6); /* is as it was */
+    dataset_store_cut(&store, 100, &blocks); /* less than a block: it is all there is */
+    assert_int_equal(blocks.count, 1);
+    assert_int_equal(blocks.samples[0].len, 21);
+    dataset_store_clear(&blocks);
     dataset_store_clear(&store);
 }
 
@@ -190,10 +115,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dataset_store_keeps_weights_as_runs),
         cmocka_unit_test(test_dataset_store_parts_runs_by_weight),
-        cmocka_unit_test(test_dataset_store_keeps_a_choice),
+        cmocka_unit_test(test_dataset_store_joins_a_choice),
         cmocka_unit_test(test_dataset_store_cuts_blocks),
-        cmocka_unit_test(test_dataset_store_packs_first_fit_decreasing),
-        cmocka_unit_test(test_dataset_store_packs_what_is_too_long_alone),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
