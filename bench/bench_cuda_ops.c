@@ -197,7 +197,7 @@ static void put_rope(struct bench *b)
 static void put_swiglu(struct bench *b)
 {
     struct op_swiglu op = { operand(b, b->format, b->rows, b->shape->inner, 1),
-                            inner(b, 1), inner(b, 1) };
+                            inner(b, 1), inner(b, 1), ACTIVATION_SILU };
 
     b->be->ops->swiglu(b->be, &op);
 }
@@ -212,6 +212,45 @@ static void put_swiglu_backward(struct bench *b)
                                      .up = inner(b, 1) };
 
     b->be->ops->swiglu_backward(b->be, &op);
+}
+
+static void put_activation(struct bench *b, enum activation kind)
+{
+    size_t inner = b->shape->inner;
+    struct op_activation op = { operand(b, b->format, b->rows, inner, 1),
+                                operand(b, b->format, b->rows, inner, 1), kind };
+
+    b->be->ops->activation(b->be, &op);
+}
+
+static void put_gelu(struct bench *b)
+{
+    put_activation(b, ACTIVATION_GELU);
+}
+
+static void put_gelu_tanh(struct bench *b)
+{
+    put_activation(b, ACTIVATION_GELU_TANH);
+}
+
+static void put_activation_backward(struct bench *b, enum activation kind)
+{
+    size_t inner = b->shape->inner;
+    struct op_activation_backward op = { operand(b, b->format, b->rows, inner, 1),
+                                         operand(b, b->format, b->rows, inner, 1),
+                                         operand(b, b->format, b->rows, inner, 1), kind };
+
+    b->be->ops->activation_backward(b->be, &op);
+}
+
+static void put_gelu_backward(struct bench *b)
+{
+    put_activation_backward(b, ACTIVATION_GELU);
+}
+
+static void put_gelu_tanh_backward(struct bench *b)
+{
+    put_activation_backward(b, ACTIVATION_GELU_TANH);
 }
 
 /* The table's rows, most of which are not in a cache. */
@@ -355,6 +394,10 @@ static const struct row {
     { "rope", put_rope, false, false },
     { "swiglu", put_swiglu, false, false },
     { "swiglu_backward", put_swiglu_backward, false, false },
+    { "gelu", put_gelu, false, false },
+    { "gelu_backward", put_gelu_backward, false, false },
+    { "gelu by tanh", put_gelu_tanh, false, false },
+    { "gelu_backward, tanh", put_gelu_tanh_backward, false, false },
     { "embedding", put_embedding, false, false },
     { "embedding_backward", put_embedding_backward, false, false },
     { "add", put_add, false, false },

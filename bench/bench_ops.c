@@ -115,7 +115,8 @@ static void bench_swiglu(struct bench *b)
 
     b->be->ops->swiglu(b->be, &(struct op_swiglu) { block(b, 0, b->format, ROWS, INNER),
                                                     tensor_columns(both, 0, INNER),
-                                                    tensor_columns(both, INNER, INNER) });
+                                                    tensor_columns(both, INNER, INNER),
+                                                    ACTIVATION_SILU });
 }
 
 static void bench_swiglu_backward(struct bench *b)
@@ -127,7 +128,44 @@ static void bench_swiglu_backward(struct bench *b)
         b->be, &(struct op_swiglu_backward) {
                    tensor_columns(dboth, 0, INNER), tensor_columns(dboth, INNER, INNER),
                    block(b, 0, b->format, ROWS, INNER), tensor_columns(both, 0, INNER),
-                   tensor_columns(both, INNER, INNER) });
+                   tensor_columns(both, INNER, INNER), ACTIVATION_SILU });
+}
+
+/* Of a block that no operation writes to in another format. */
+static void bench_activation(struct bench *b, enum activation kind)
+{
+    b->be->ops->activation(
+        b->be, &(struct op_activation) { block(b, 0, b->format, ROWS, INNER),
+                                         block(b, 7, b->format, ROWS, INNER), kind });
+}
+
+static void bench_gelu(struct bench *b)
+{
+    bench_activation(b, ACTIVATION_GELU);
+}
+
+static void bench_gelu_tanh(struct bench *b)
+{
+    bench_activation(b, ACTIVATION_GELU_TANH);
+}
+
+static void bench_activation_backward(struct bench *b, enum activation kind)
+{
+    b->be->ops->activation_backward(
+        b->be,
+        &(struct op_activation_backward) { block(b, 0, b->format, ROWS, INNER),
+                                           block(b, 2, b->format, ROWS, INNER),
+                                           block(b, 7, b->format, ROWS, INNER), kind });
+}
+
+static void bench_gelu_backward(struct bench *b)
+{
+    bench_activation_backward(b, ACTIVATION_GELU);
+}
+
+static void bench_gelu_tanh_backward(struct bench *b)
+{
+    bench_activation_backward(b, ACTIVATION_GELU_TANH);
 }
 
 static struct op_attention attention_of(struct bench *b)
@@ -278,6 +316,10 @@ static const struct row {
     { "rope", bench_rope, 0, 2 * NUMBERS(ROWS, WIDTH), 0, 0 },
     { "swiglu", bench_swiglu, 0, 3 * NUMBERS(ROWS, INNER), 0, 0 },
     { "swiglu_backward", bench_swiglu_backward, 0, 5 * NUMBERS(ROWS, INNER), 0, 0 },
+    { "gelu", bench_gelu, 0, 2 * NUMBERS(ROWS, INNER), 0, 0 },
+    { "gelu_backward", bench_gelu_backward, 0, 3 * NUMBERS(ROWS, INNER), 0, 0 },
+    { "gelu by tanh", bench_gelu_tanh, 0, 2 * NUMBERS(ROWS, INNER), 0, 0 },
+    { "gelu_backward, tanh", bench_gelu_tanh_backward, 0, 3 * NUMBERS(ROWS, INNER), 0, 0 },
     { "attention", bench_attention, 0, 0, true, 2 },
     { "attention_backward", bench_attention_backward, 0, 0, true, 5 },
     { "embedding", bench_embedding, NUMBERS(ROWS, WIDTH), NUMBERS(ROWS, WIDTH), 0, 0 },

@@ -29,6 +29,8 @@ KERNELS = [
     ("rope, k", "number", 2 * B, 0, GROUPS, ""),
     ("swiglu", "number", 3 * B, 0, N * I, "20 instructions"),
     ("swiglu_backward", "number", 5 * B, 0, N * I, "20 instructions"),
+    ("activation: gelu", "number", 2 * B, 0, N * I, "35 instructions"),
+    ("activation_backward: gelu", "number", 3 * B, 0, N * I, "40 instructions"),
     ("add", "number", 3 * B, 0, N * C, ""),
     ("convert, fp32 to 16 bits", "number", 4 + B, 0, N * C, ""),
     ("dropout", "number", 2 * B, 0, N * C, "15 instructions"),

@@ -102,6 +102,8 @@ struct backend_ops {
     void (*rope)(struct backend *be, const struct op_rope *op);
     void (*attention)(struct backend *be, const struct op_attention *op);
     void (*attention_backward)(struct backend *be, const struct op_attention_backward *op);
+    void (*activation)(struct backend *be, const struct op_activation *op);
+    void (*activation_backward)(struct backend *be, const struct op_activation_backward *op);
     void (*decode)(struct backend *be, const struct op_decode *op);
     void (*swiglu)(struct backend *be, const struct op_swiglu *op);
     void (*swiglu_backward)(struct backend *be, const struct op_swiglu_backward *op);

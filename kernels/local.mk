@@ -4,6 +4,7 @@ noinst_LIBRARIES += libkernels.a
 
 libkernels_a_SOURCES =
 libkernels_a_SOURCES += %D%/backend.c %D%/backend.h
+libkernels_a_SOURCES += %D%/cpu/cpu_activation.c %D%/cpu/cpu_activation.h
 libkernels_a_SOURCES += %D%/cpu/cpu_adamw.c
 libkernels_a_SOURCES += %D%/cpu/cpu_attention.c %D%/cpu/cpu_attention.h
 libkernels_a_SOURCES += %D%/cpu/cpu_attention_backward.c
@@ -37,6 +38,7 @@ libkernels_a_SOURCES += %D%/cpu/cpu_swiglu.c
 libkernels_a_SOURCES += %D%/cpu/cpu_tile.h
 libkernels_a_SOURCES += %D%/cpu/cpu_topk.c
 libkernels_a_SOURCES += %D%/cpu/cpu_vector.h
+libkernels_a_SOURCES += %D%/gelu.h
 libkernels_a_SOURCES += %D%/measure.c %D%/measure.h
 libkernels_a_SOURCES += %D%/ops.h
 libkernels_a_SOURCES += %D%/tensor.c %D%/tensor.h
@@ -51,6 +53,7 @@ endif
 
 # Kernels and their C side.  nvcc makes the objects of the .cu files by the rule below.
 if HAVE_CUDA
+libkernels_a_SOURCES += %D%/cuda/activation.cu %D%/cuda/activation.cuh
 libkernels_a_SOURCES += %D%/cuda/adamw.cu
 libkernels_a_SOURCES += %D%/cuda/attention.cu
 libkernels_a_SOURCES += %D%/cuda/attention_plain.cu %D%/cuda/attention_plain.cuh

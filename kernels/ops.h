@@ -192,14 +192,39 @@ struct op_decode {
     float scale, softcap;
 };
 
-/* out (N, I) = silu(gate) * up, silu(x) = x / (1 + e^-x);  gate, up, out compute */
+/*
+ * Functions of one number:
+ *   SILU       x / (1 + e^-x)
+ *   GELU       x Phi(x), Phi the normal distribution: x (1 + erf(x / sqrt 2)) / 2
+ *   GELU_TANH  x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
+ *   RELU       x, or 0 below 0
+ * Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016, have the two in the middle.
+ */
+enum activation { ACTIVATION_SILU, ACTIVATION_GELU, ACTIVATION_GELU_TANH, ACTIVATION_RELU };
+
+/* out (N, I) = act(x);  x, out compute; out may be x */
+struct op_activation {
+    struct tensor out, x;
+    enum activation kind;
+};
+
+/* dx = dout * act'(x); dx may share its data with x or dout. */
+struct op_activation_backward {
+    struct tensor dx, dout, x;
+    enum activation kind;
+};
+
+/* out (N, I) = act(gate) * up, with silu unless `kind` says otherwise (GeGLU: gelu);
+ * gate, up, out compute.  Shazeer, "GLU Variants Improve Transformer", 2020. */
 struct op_swiglu {
     struct tensor out, gate, up;
+    enum activation kind;
 };
 
 /* dgate, dup = gradients for dout; each may share its data with gate or up. */
 struct op_swiglu_backward {
     struct tensor dgate, dup, dout, gate, up;
+    enum activation kind;
 };
 
 /*

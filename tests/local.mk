@@ -54,6 +54,7 @@ unit_tests += %D%/unit/test_scaler
 
 # kernels
 unit_tests += %D%/unit/test_backend
+unit_tests += %D%/unit/test_cpu_activation
 unit_tests += %D%/unit/test_cpu_adamw
 unit_tests += %D%/unit/test_cpu_attention
 unit_tests += %D%/unit/test_cpu_cores
@@ -308,6 +309,7 @@ emulated_tests += %D%/unit/test_cuda_fp8
 emulated_tests += %D%/unit/test_cuda_graph
 emulated_tests += %D%/unit/test_cuda_launch
 emulated_tests += %D%/unit/test_cuda_matmul
+emulated_tests += %D%/unit/test_emulated_activation
 emulated_tests += %D%/unit/test_emulated_adamw
 emulated_tests += %D%/unit/test_emulated_attention
 emulated_tests += %D%/unit/test_emulated_decide
@@ -329,6 +331,7 @@ emulated_tests += %D%/unit/test_emulated_topk
 emulated_tests += %D%/unit/test_emulation
 emulated_tests += %D%/unit/test_trainer_gpus
 races_tests =
+races_tests += %D%/unit/test_races_activation
 races_tests += %D%/unit/test_races_adamw
 races_tests += %D%/unit/test_races_attention
 races_tests += %D%/unit/test_races_decide

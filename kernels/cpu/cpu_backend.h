@@ -53,6 +53,8 @@ void cpu_layernorm_backward(struct backend *be, const struct op_layernorm_backwa
 void cpu_rope(struct backend *be, const struct op_rope *op);
 void cpu_attention(struct backend *be, const struct op_attention *op);
 void cpu_attention_backward(struct backend *be, const struct op_attention_backward *op);
+void cpu_activation(struct backend *be, const struct op_activation *op);
+void cpu_activation_backward(struct backend *be, const struct op_activation_backward *op);
 void cpu_decode(struct backend *be, const struct op_decode *op);
 void cpu_swiglu(struct backend *be, const struct op_swiglu *op);
 void cpu_swiglu_backward(struct backend *be, const struct op_swiglu_backward *op);

@@ -33,6 +33,8 @@
     X(rope, variant)               \
     X(attention, variant)          \
     X(attention_backward, variant) \
+    X(activation, variant)         \
+    X(activation_backward, variant) \
     X(decode, variant)             \
     X(swiglu, variant)             \
     X(swiglu_backward, variant)    \

@@ -3,6 +3,7 @@
 
 #define CPU_VARIANT avx2
 
+#include "kernels/cpu/cpu_activation.c"
 #include "kernels/cpu/cpu_adamw.c"
 #include "kernels/cpu/cpu_attention.c"
 #include "kernels/cpu/cpu_attention_backward.c"

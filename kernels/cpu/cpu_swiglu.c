@@ -1,25 +1,20 @@
-/* kernels/cpu/cpu_swiglu.c - the gate of a Llama's inner layer. */
+/* kernels/cpu/cpu_swiglu.c - the gate of a Llama's inner layer, and its kin. */
 #include "config.h"
 
+#include "kernels/cpu/cpu_activation.h"
 #include "kernels/cpu/cpu_ops.h"
-#include "kernels/cpu/cpu_vector.h"
 
-CPU_INLINE vec swiglu_sigmoid(vec x)
-{
-    return 1.0f / (1.0f + vec_exp(-x));
-}
-
-CPU_INLINE void swiglu_row(const struct op_swiglu *op, size_t row, enum format format)
+CPU_INLINE void swiglu_row(const struct op_swiglu *op, size_t row, enum activation kind,
+                           enum format format)
 {
     const void *gate = cpu_row(op->gate, row), *up = cpu_row(op->up, row);
     void *out = cpu_row(op->out, row);
 
     for (size_t i = 0; i < op->out.cols; i += LANES) {
         size_t count = vec_count(i, op->out.cols);
-        vec x = vec_load(gate, format, i, count);
-        vec silu = x / (1.0f + vec_exp(-x));
+        vec value = activated_by(kind, vec_load(gate, format, i, count)).value;
 
-        vec_store(out, format, i, count, silu * vec_load(up, format, i, count));
+        vec_store(out, format, i, count, value * vec_load(up, format, i, count));
     }
 }
 
@@ -31,7 +26,7 @@ static void swiglu_task(void *context, size_t task, struct pool_worker *worker)
     (void)worker;
     for (size_t row = task * rows; row < cpu_least((task + 1) * rows, op->out.rows);
          row++)
-        VEC_BY_FORMAT(op->out.format, swiglu_row, op, row);
+        ACTIVATION_BY_KIND(op->kind, op->out.format, swiglu_row, op, row);
 }
 
 void CPU_OP(swiglu)(struct backend *be, const struct op_swiglu *op)
@@ -40,9 +35,8 @@ void CPU_OP(swiglu)(struct backend *be, const struct op_swiglu *op)
                     swiglu_task, (void *)op);
 }
 
-/* silu'(x) = s (1 + x (1 - s)),  s = 1 / (1 + e^-x) */
 CPU_INLINE void swiglu_row_backward(const struct op_swiglu_backward *op, size_t row,
-                                    enum format format)
+                                    enum activation kind, enum format format)
 {
     const void *gate = cpu_row(op->gate, row), *up = cpu_row(op->up, row);
     const void *dout = cpu_row(op->dout, row);
@@ -53,10 +47,10 @@ CPU_INLINE void swiglu_row_backward(const struct op_swiglu_backward *op, size_t 
         vec x = vec_load(gate, format, i, count);
         vec y = vec_load(up, format, i, count);
         vec g = vec_load(dout, format, i, count);
-        vec s = swiglu_sigmoid(x);
+        struct activated to = activated_by(kind, x);
 
-        vec_store(dgate, format, i, count, g * y * s * (1.0f + x * (1.0f - s)));
-        vec_store(dup, format, i, count, g * x * s);
+        vec_store(dgate, format, i, count, g * y * to.slope * to.bend);
+        vec_store(dup, format, i, count, g * x * to.share);
     }
 }
 
@@ -68,7 +62,7 @@ static void swiglu_backward_task(void *context, size_t task, struct pool_worker 
     (void)worker;
     for (size_t row = task * rows; row < cpu_least((task + 1) * rows, op->dout.rows);
          row++)
-        VEC_BY_FORMAT(op->dout.format, swiglu_row_backward, op, row);
+        ACTIVATION_BY_KIND(op->kind, op->dout.format, swiglu_row_backward, op, row);
 }
 
 void CPU_OP(swiglu_backward)(struct backend *be, const struct op_swiglu_backward *op)

@@ -398,6 +398,26 @@ CPU_INLINE float vec_max_of(vec x)
     return x[0];
 }
 
+/* The parts of vec_exp below: n, and 2^n e^r. */
+CPU_INLINE vec vec_exp_whole(vec x)
+{
+    vec magic = vec_all(0x1.8p23f); /* adding it leaves a whole number in the mantissa */
+
+    return x * 1.44269504f + magic - magic;
+}
+
+CPU_INLINE vec vec_exp_rest(vec r, vec n)
+{
+    vec p = r * 0.00139411609f + 0.00837516785f;
+
+    p = p * r + 0.0416663513f;
+    p = p * r + 0.166664153f;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    return vec_scale(p, n);
+}
+
 /*
  * e^x to 2 units in the last place; 0 below -104, inf above 88.73.
  * x = n ln 2 + r in two parts of ln 2 (Cody and Waite, 1980; the first has 11 zero bits
@@ -406,20 +426,24 @@ CPU_INLINE float vec_max_of(vec x)
  */
 CPU_INLINE vec vec_exp(vec x)
 {
-    vec magic = vec_all(0x1.8p23f); /* adding it leaves a whole number in the mantissa */
-    vec n, r, p;
+    vec n, r;
 
     x = vec_max(vec_all(-105.0f), vec_min(vec_all(89.0f), x));
-    n = x * 1.44269504f + magic - magic;
+    n = vec_exp_whole(x);
     r = x - n * 0x1.62e4p-1f;
     r = r - n * 1.42860677e-6f;
-    p = r * 0.00139411609f + 0.00837516785f;
-    p = p * r + 0.0416663513f;
-    p = p * r + 0.166664153f;
-    p = p * r + 0.5f;
-    p = p * r + 1.0f;
-    p = p * r + 1.0f;
-    return vec_scale(p, n);
+    return vec_exp_rest(r, n);
+}
+
+/* e^(x + more), -170 to 88, to 2 units in the last place: `more` is what x has lost of digits,
+ * at most 2^-11 of it. */
+CPU_INLINE vec vec_exp_sum(vec x, vec more)
+{
+    vec n = vec_exp_whole(x + more), r;
+
+    r = x - n * 0x1.62e4p-1f;
+    r = r - n * 1.42860677e-6f + more;
+    return vec_exp_rest(r, n);
 }
 
 /*

@@ -73,6 +73,11 @@ cudaError_t launch_attention_backward_plain(const struct cuda_launch *to,
 /* decode.cu: heads of up to 256 */
 cudaError_t launch_decode(const struct cuda_launch *to, const struct op_decode *op);
 
+/* activation.cu */
+cudaError_t launch_activation(const struct cuda_launch *to, const struct op_activation *op);
+cudaError_t launch_activation_backward(const struct cuda_launch *to,
+                                       const struct op_activation_backward *op);
+
 /* swiglu.cu */
 cudaError_t launch_swiglu(const struct cuda_launch *to, const struct op_swiglu *op);
 cudaError_t launch_swiglu_backward(const struct cuda_launch *to,

@@ -16,6 +16,8 @@ void cuda_layernorm_backward(struct backend *be, const struct op_layernorm_backw
 void cuda_rope(struct backend *be, const struct op_rope *op);
 void cuda_attention(struct backend *be, const struct op_attention *op);
 void cuda_attention_backward(struct backend *be, const struct op_attention_backward *op);
+void cuda_activation(struct backend *be, const struct op_activation *op);
+void cuda_activation_backward(struct backend *be, const struct op_activation_backward *op);
 void cuda_decode(struct backend *be, const struct op_decode *op);
 void cuda_swiglu(struct backend *be, const struct op_swiglu *op);
 void cuda_swiglu_backward(struct backend *be, const struct op_swiglu_backward *op);

@@ -61,6 +61,11 @@ LD = ld
 
 CLEANFILES += %D%/emulated.o %D%/races.o
 
+EXTRA_PROGRAMS += tests/unit/test_emulated_activation tests/unit/test_races_activation
+tests_unit_test_emulated_activation_SOURCES = tests/unit/test_cpu_activation.c
+tests_unit_test_emulated_activation_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_activation_SOURCES = tests/unit/test_cpu_activation.c
+tests_unit_test_races_activation_LDADD = %D%/races.o $(LDADD)
 EXTRA_PROGRAMS += tests/unit/test_emulated_adamw tests/unit/test_races_adamw
 tests_unit_test_emulated_adamw_SOURCES = tests/unit/test_cpu_adamw.c
 tests_unit_test_emulated_adamw_LDADD = %D%/emulated.o $(LDADD)

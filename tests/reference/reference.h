@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/ops.h"
+
 /* out (rows, cols), summed over depth */
 struct reference_matmul {
     size_t rows, cols, depth;
@@ -64,8 +66,12 @@ struct reference_rope {
 };
 void reference_rope(const struct reference_rope *r);
 
+/* One number: act(x), act'(x). */
+void reference_activation(enum activation kind, double x, double *value, double *slope);
+
 struct reference_swiglu {
     size_t numbers;
+    enum activation kind;
     const double *gate, *up, *dout;
     double *out;         /* or NULL */
     double *dgate, *dup; /* or NULL */

@@ -63,17 +63,44 @@ void reference_rope(const struct reference_rope *r)
             }
 }
 
+void reference_activation(enum activation kind, double x, double *value, double *slope)
+{
+    double pi = acos(-1), z = sqrt(2 / pi) * (x + 0.044715 * x * x * x);
+    double s = 1 / (1 + exp(-x)), normal = erfc(-x / sqrt(2)) / 2, t = tanh(z);
+
+    switch (kind) {
+    case ACTIVATION_SILU:
+        *value = x * s;
+        *slope = s + x * s * (1 - s);
+        break;
+    case ACTIVATION_GELU:
+        *value = x * normal;
+        *slope = normal + x * exp(-x * x / 2) / sqrt(2 * pi);
+        break;
+    case ACTIVATION_GELU_TANH: /* (1 + tanh z) / 2 without its loss of digits below 0 */
+        *value = x / (1 + exp(-2 * z));
+        *slope = (1 + t) / 2 +
+                 x / 2 * (1 - t * t) * sqrt(2 / pi) * (1 + 3 * 0.044715 * x * x);
+        break;
+    case ACTIVATION_RELU:
+        *value = x > 0 ? x : 0;
+        *slope = x > 0 ? 1 : 0;
+        break;
+    }
+}
+
 void reference_swiglu(const struct reference_swiglu *r)
 {
     for (size_t i = 0; i < r->numbers; i++) {
-        double x = r->gate[i], s = 1 / (1 + exp(-x)), up = r->up[i];
+        double value, slope;
 
+        reference_activation(r->kind, r->gate[i], &value, &slope);
         if (r->out)
-            r->out[i] = x * s * up;
+            r->out[i] = value * r->up[i];
         if (!r->dgate)
             continue;
-        r->dgate[i] = r->dout[i] * up * (s + x * s * (1 - s));
-        r->dup[i] = r->dout[i] * x * s;
+        r->dgate[i] = r->dout[i] * r->up[i] * slope;
+        r->dup[i] = r->dout[i] * value;
     }
 }
 

@@ -15,6 +15,8 @@ OPERATION(swiglu)
 OPERATION(swiglu_backward)
 
 static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16, FORMAT_FP16 };
+static const enum activation kinds[] = { ACTIVATION_SILU, ACTIVATION_GELU,
+                                         ACTIVATION_GELU_TANH, ACTIVATION_RELU };
 static const size_t sizes[][2] = {
     { 1, 1 }, { 3, 17 }, { 17, 1536 }, { 257, 100 }, { 1, 20000 }
 };
@@ -25,7 +27,8 @@ struct swiglu_case {
     struct reference_swiglu reference;
 };
 
-static void case_open(struct swiglu_case *c, enum format format, const size_t size[2])
+static void case_open(struct swiglu_case *c, enum activation kind, enum format format,
+                      const size_t size[2])
 {
     c->gate = operand_random(format, size[0], size[1], 4, 1);
     c->up = operand_random(format, size[0], size[1], 1, 2);
@@ -37,6 +40,7 @@ static void case_open(struct swiglu_case *c, enum format format, const size_t si
         c->real[i] = calloc(size[0] * size[1], sizeof(double));
     c->reference = (struct reference_swiglu) {
         .numbers = size[0] * size[1],
+        .kind = kind,
         .gate = c->gate.real,
         .up = c->up.real,
         .dout = c->dout.real,
@@ -59,43 +63,54 @@ static void case_close(struct swiglu_case *c)
         free(c->real[i]);
 }
 
+static void try_forward(struct machines *machines, struct swiglu_case *c)
+{
+    struct op_swiglu op = { c->out.tensor, c->gate.tensor, c->up.tensor,
+                            c->reference.kind };
+
+    machines_try(machines, run_swiglu, &op,
+                 (struct outcome[]) { { &c->out, c->real[0], 4, 0 } }, 1);
+}
+
+static void try_backward(struct machines *machines, struct swiglu_case *c)
+{
+    struct op_swiglu_backward op = { c->dgate.tensor, c->dup.tensor, c->dout.tensor,
+                                     c->gate.tensor, c->up.tensor, c->reference.kind };
+
+    machines_try(machines, run_swiglu_backward, &op,
+                 (struct outcome[]) { { &c->dgate, c->real[1], 8, 0 },
+                                      { &c->dup, c->real[2], 8, 0 } },
+                 2);
+    op.dgate = c->gate.tensor; /* in place */
+    op.dup = c->up.tensor;
+    machines_try(machines, run_swiglu_backward, &op,
+                 (struct outcome[]) { { &c->gate, c->real[1], 8, 0 },
+                                      { &c->up, c->real[2], 8, 0 } },
+                 2);
+}
+
+/* Every size with SiLU, some with the others. */
+static void try_all(void **state, void try(struct machines *machines, struct swiglu_case *c))
+{
+    for (size_t k = 0; k < TS_COUNT(kinds); k++)
+        for (size_t f = 0; f < TS_COUNT(formats); f++)
+            for (size_t i = 0; i < (k == 0 ? TS_COUNT(sizes) : 3); i++) {
+                struct swiglu_case c;
+
+                case_open(&c, kinds[k], formats[f], sizes[i]);
+                try(*state, &c);
+                case_close(&c);
+            }
+}
+
 static void test_swiglu_is_the_formula(void **state)
 {
-    for (size_t f = 0; f < TS_COUNT(formats); f++)
-        for (size_t i = 0; i < TS_COUNT(sizes); i++) {
-            struct swiglu_case c;
-
-            case_open(&c, formats[f], sizes[i]);
-            machines_try(*state, run_swiglu,
-                         &(struct op_swiglu) { c.out.tensor, c.gate.tensor, c.up.tensor },
-                         (struct outcome[]) { { &c.out, c.real[0], 4, 0 } }, 1);
-            case_close(&c);
-        }
+    try_all(state, try_forward);
 }
 
 static void test_swiglu_backward_is_the_gradient(void **state)
 {
-    for (size_t f = 0; f < TS_COUNT(formats); f++)
-        for (size_t i = 0; i < TS_COUNT(sizes); i++) {
-            struct swiglu_case c;
-            struct op_swiglu_backward op;
-
-            case_open(&c, formats[f], sizes[i]);
-            op =
-                (struct op_swiglu_backward) { c.dgate.tensor, c.dup.tensor, c.dout.tensor,
-                                              c.gate.tensor, c.up.tensor };
-            machines_try(*state, run_swiglu_backward, &op,
-                         (struct outcome[]) { { &c.dgate, c.real[1], 8, 0 },
-                                              { &c.dup, c.real[2], 8, 0 } },
-                         2);
-            op.dgate = c.gate.tensor; /* in place */
-            op.dup = c.up.tensor;
-            machines_try(*state, run_swiglu_backward, &op,
-                         (struct outcome[]) { { &c.gate, c.real[1], 8, 0 },
-                                              { &c.up, c.real[2], 8, 0 } },
-                         2);
-            case_close(&c);
-        }
+    try_all(state, try_backward);
 }
 
 static double loss(void *context)
@@ -104,6 +119,7 @@ static double loss(void *context)
     double sum = 0;
 
     reference_swiglu(&(struct reference_swiglu) { .numbers = c->reference.numbers,
+                                                  .kind = c->reference.kind,
                                                   .gate = c->gate.real,
                                                   .up = c->up.real,
                                                   .out = c->real[0] });
@@ -117,12 +133,14 @@ static void test_reference_gradient_is_the_slope(void **state)
     struct swiglu_case c;
 
     (void)state;
-    case_open(&c, FORMAT_FP32, sizes[1]);
-    assert_true(reference_slope_error(loss, &c, c.gate.real, c.gate.numbers, c.real[1]) <
-                1e-6);
-    assert_true(reference_slope_error(loss, &c, c.up.real, c.up.numbers, c.real[2]) <
-                1e-6);
-    case_close(&c);
+    for (size_t k = 0; k < TS_COUNT(kinds); k++) {
+        case_open(&c, kinds[k], FORMAT_FP32, sizes[1]);
+        assert_true(reference_slope_error(loss, &c, c.gate.real, c.gate.numbers,
+                                          c.real[1]) < 1e-6);
+        assert_true(reference_slope_error(loss, &c, c.up.real, c.up.numbers, c.real[2]) <
+                    1e-6);
+        case_close(&c);
+    }
 }
 
 /* e^-x from nothing to inf, number by number to 4 units in the last place. */
@@ -141,7 +159,8 @@ static void test_swiglu_over_the_whole_range(void **state)
         struct backend *be = machines->backends[m];
 
         machine_run(be, run_swiglu,
-                    &(struct op_swiglu) { out.tensor, gate.tensor, up.tensor });
+                    &(struct op_swiglu) { out.tensor, gate.tensor, up.tensor,
+                                          ACTIVATION_SILU });
         operand_read(&out);
         for (size_t i = 0; i < NUMBERS; i++) {
             double x = gate.real[i], wanted = x / (1 + exp(-x));
@@ -173,7 +192,8 @@ static void test_swiglu_shows_nan_and_inf(void **state)
         machine_run(be, run_swiglu,
                     &(struct op_swiglu) { tensor_of(out, FORMAT_FP32, 1, 6),
                                           tensor_of(gate, FORMAT_FP32, 1, 6),
-                                          tensor_of(up, FORMAT_FP32, 1, 6) });
+                                          tensor_of(up, FORMAT_FP32, 1, 6),
+                                          ACTIVATION_SILU });
         assert_true(isnan(out[0]) && isnan(out[2]));
         assert_true(isinf(out[1]) && isinf(out[3]));
         assert_true(out[4] == 0 && out[5] == 1e30f);

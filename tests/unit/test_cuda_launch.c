@@ -175,7 +175,7 @@ static struct tensor put_rope(struct backend *be, const struct cuda_launch *to)
 static struct tensor put_swiglu(struct backend *be, const struct cuda_launch *to)
 {
     struct op_swiglu op = { matrix(be, FORMAT_BF16, 1), matrix(be, FORMAT_BF16, 2),
-                            matrix(be, FORMAT_BF16, 3) };
+                            matrix(be, FORMAT_BF16, 3), ACTIVATION_SILU };
 
     assert_int_equal(launch_swiglu(to, &op), cudaSuccess);
     return op.out;
@@ -184,10 +184,31 @@ static struct tensor put_swiglu(struct backend *be, const struct cuda_launch *to
 static struct tensor put_swiglu_backward(struct backend *be, const struct cuda_launch *to)
 {
     struct tensor gate = matrix(be, FORMAT_BF16, 1), up = matrix(be, FORMAT_BF16, 2);
-    struct op_swiglu_backward op = { gate, up, matrix(be, FORMAT_BF16, 3), gate, up };
+    struct op_swiglu_backward op = { gate, up, matrix(be, FORMAT_BF16, 3), gate, up,
+                                     ACTIVATION_SILU };
 
     assert_int_equal(launch_swiglu_backward(to, &op), cudaSuccess);
     return gate;
+}
+
+static struct tensor put_activation(struct backend *be, const struct cuda_launch *to)
+{
+    struct op_activation op = { matrix(be, FORMAT_BF16, 1), matrix(be, FORMAT_BF16, 2),
+                                ACTIVATION_GELU };
+
+    assert_int_equal(launch_activation(to, &op), cudaSuccess);
+    return op.out;
+}
+
+static struct tensor put_activation_backward(struct backend *be,
+                                             const struct cuda_launch *to)
+{
+    struct tensor x = matrix(be, FORMAT_FP32, 1);
+    struct op_activation_backward op = { x, matrix(be, FORMAT_FP32, 2), x,
+                                         ACTIVATION_GELU_TANH };
+
+    assert_int_equal(launch_activation_backward(to, &op), cudaSuccess);
+    return x;
 }
 
 static struct tensor put_embedding(struct backend *be, const struct cuda_launch *to)
@@ -242,6 +263,8 @@ static const struct {
     { put_layernorm_backward, true },
     { put_rope, false },
     { put_swiglu, false },    { put_swiglu_backward, false },
+    { put_activation, false },
+    { put_activation_backward, false },
     { put_embedding, false }, { put_embedding_backward, false },
     { put_sum_rows, true },   { put_add_bias, false },
 };
