@@ -138,16 +138,19 @@ struct op_layernorm_backward {
 };
 
 /*
- * In place, on `heads` heads of D columns side by side in x (N, heads * D) compute:
- *   (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin),  x1 = x[d], x2 = x[d + D/2], d < D/2
- * table (P, D): row p has cos for d < D/2, then sin; positions (1, N) int32 < P.
+ * In place, on the first R columns of each of `heads` heads of D columns, side by side in x
+ * (N, heads * D) compute; the other D - R stay as they are:
+ *   (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin),  x1 = x[d], x2 = x[d + R/2], d < R/2
+ * table (P, R): row p has cos for d < R/2, then sin; positions (1, N) int32 < P.
+ * rotary: R, even; 0: all of D.
  * inverse: the rotation back, which is the backward pass.
- * Su et al., "RoFormer", 2021, in Hugging Face's halves.
+ * Su et al., "RoFormer", 2021, in Hugging Face's halves; of a part of a head: Black et al.,
+ * "GPT-NeoX-20B", 2022.
  */
 struct op_rope {
     struct tensor x, table;
     const int32_t *positions;
-    size_t heads;
+    size_t heads, rotary;
     bool inverse;
 };
 

@@ -24,6 +24,7 @@ static void rope_task(void *context, size_t task, struct pool_worker *worker)
 {
     const struct op_rope *op = context;
     size_t rows = cpu_task_rows(op->x.cols), size = op->x.cols / op->heads;
+    size_t rotary = op->rotary ? op->rotary : size;
 
     (void)worker;
     for (size_t row = task * rows; row < cpu_least((task + 1) * rows, op->x.rows);
@@ -31,7 +32,8 @@ static void rope_task(void *context, size_t task, struct pool_worker *worker)
         const float *table = cpu_row(op->table, (size_t)op->positions[row]);
 
         for (size_t head = 0; head < op->heads; head++)
-            rope_head(cpu_row(op->x, row), op->x.format, head * size, size / 2, table,
+            rope_head(cpu_row(op->x, row), op->x.format, head * size, rotary / 2,
+                      table,
                       op->inverse ? -1 : 1);
     }
 }

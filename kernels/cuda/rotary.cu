@@ -12,7 +12,7 @@ template <typename T> struct rope_cells {
     view<T> x;
     view<const float> table;
     const int32_t *positions;
-    uint32_t half;
+    uint32_t half, size; /* columns of half of what turns, of a head */
     float sign;
 
     template <int n> struct input {
@@ -26,7 +26,7 @@ template <typename T> struct rope_cells {
         uint32_t head = (uint32_t)col / half, at = (uint32_t)col - head * half;
         const float *turn = table.at((size_t)positions[row], at);
 
-        in.at = x.at(row, col + head * half);
+        in.at = x.at(row, (size_t)head * size + at);
         in.left = *(const pack<T, n> *)in.at;
         in.right = *(const pack<T, n> *)(in.at + half);
         in.cosine = *(const pack<float, n> *)turn;
@@ -54,11 +54,12 @@ template <typename T>
 static cudaError_t rope_typed(const struct cuda_launch *to, const struct op_rope *op)
 {
     constexpr int n = 16 / sizeof(T);
-    size_t half = op->x.cols / op->heads / 2;
+    size_t size = op->x.cols / op->heads, half = (op->rotary ? op->rotary : size) / 2;
     rope_cells<T> cells = { view_of<T>(op->x), view_of<const float>(op->table),
-                            op->positions, (uint32_t)half, op->inverse ? -1.0f : 1.0f };
+                            op->positions,     (uint32_t)half,
+                            (uint32_t)size,    op->inverse ? -1.0f : 1.0f };
 
-    if (half % n == 0 && cells_aligned(op->x, n) && cells_aligned(op->table, n))
+    if (half % n == 0 && size % n == 0 && cells_aligned(op->x, n) && cells_aligned(op->table, n))
         return cells_launch<n, 1>(to, cells, op->x.rows, op->heads * half);
     return cells_launch<1, 2>(to, cells, op->x.rows, op->heads * half);
 }

@@ -56,9 +56,10 @@ struct reference_layernorm_backward {
 };
 void reference_layernorm_backward(const struct reference_layernorm_backward *r);
 
-/* In place; `base` is theta, the table's cos and sin are made here. */
+/* In place; `base` is theta, the table's cos and sin are made here.  rotary: as in op_rope, but
+ * never 0. */
 struct reference_rope {
-    size_t rows, heads, head_size;
+    size_t rows, heads, head_size, rotary;
     double base;
     const int32_t *positions;
     bool inverse;

@@ -47,14 +47,14 @@ void reference_norm_backward(const struct reference_norm_backward *r)
 
 void reference_rope(const struct reference_rope *r)
 {
-    size_t half = r->head_size / 2;
+    size_t half = r->rotary / 2;
 
     for (size_t n = 0; n < r->rows; n++)
         for (size_t h = 0; h < r->heads; h++)
             for (size_t d = 0; d < half; d++) {
                 double *x = r->x + (n * r->heads + h) * r->head_size;
                 double angle = r->positions[n] *
-                               pow(r->base, -2.0 * (double)d / (double)r->head_size) *
+                               pow(r->base, -2.0 * (double)d / (double)r->rotary) *
                                (r->inverse ? -1 : 1);
                 double left = x[d], right = x[d + half];
 

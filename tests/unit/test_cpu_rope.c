@@ -15,20 +15,23 @@ OPERATION(rope)
 
 enum { POSITIONS = 40 };
 
+/* rotary 0: the whole head.  Of a part: as Pythia has it, and where nothing is aligned. */
 static const struct {
-    size_t rows, heads, head_size;
-} sizes[] = { { 1, 1, 2 }, { 3, 2, 8 }, { 17, 9, 64 }, { 257, 3, 80 }, { 3, 1, 256 } };
+    size_t rows, heads, head_size, rotary;
+} sizes[] = { { 1, 1, 2, 0 },     { 3, 2, 8, 0 },    { 17, 9, 64, 0 },  { 257, 3, 80, 0 },
+              { 3, 1, 256, 0 },   { 17, 8, 64, 16 }, { 3, 5, 80, 20 },  { 9, 3, 96, 24 },
+              { 3, 2, 257, 254 }, { 5, 3, 7, 4 },    { 17, 2, 64, 64 }, { 4, 1, 8, 2 } };
 
-static struct operand table_new(size_t head_size)
+static struct operand table_new(size_t rotary)
 {
-    struct operand table = operand_filled(FORMAT_FP32, POSITIONS, head_size, 0);
+    struct operand table = operand_filled(FORMAT_FP32, POSITIONS, rotary, 0);
 
     for (size_t p = 0; p < POSITIONS; p++)
-        for (size_t d = 0; d < head_size / 2; d++) {
-            double angle = (double)p * pow(10000, -2.0 * (double)d / (double)head_size);
+        for (size_t d = 0; d < rotary / 2; d++) {
+            double angle = (double)p * pow(10000, -2.0 * (double)d / (double)rotary);
 
-            table.real[p * head_size + d] = cos(angle);
-            table.real[p * head_size + head_size / 2 + d] = sin(angle);
+            table.real[p * rotary + d] = cos(angle);
+            table.real[p * rotary + rotary / 2 + d] = sin(angle);
         }
     operand_write(&table);
     return table;
@@ -39,7 +42,8 @@ static void try_rope(struct machines *machines, enum format format, size_t size,
 {
     size_t rows = sizes[size].rows, heads = sizes[size].heads,
            head = sizes[size].head_size;
-    struct operand table = table_new(head),
+    size_t rotary = sizes[size].rotary ? sizes[size].rotary : head;
+    struct operand table = table_new(rotary),
                    x = operand_random(format, rows, heads * head, 1, 1);
     double *wanted = calloc(x.numbers, sizeof(double));
     int32_t *positions = machines_memory(rows * sizeof(*positions));
@@ -47,6 +51,7 @@ static void try_rope(struct machines *machines, enum format format, size_t size,
                           .table = table.tensor,
                           .positions = positions,
                           .heads = heads,
+                          .rotary = sizes[size].rotary,
                           .inverse = inverse };
 
     for (size_t i = 0; i < rows; i++)
@@ -55,6 +60,7 @@ static void try_rope(struct machines *machines, enum format format, size_t size,
     reference_rope(&(struct reference_rope) { .rows = rows,
                                               .heads = heads,
                                               .head_size = head,
+                                              .rotary = rotary,
                                               .base = 10000,
                                               .positions = positions,
                                               .inverse = inverse,
@@ -80,7 +86,7 @@ static void test_rope_is_the_formula(void **state)
 /* The gradient of a rotation is the rotation back: <rope(x), y> = <x, rope'(y)>. */
 static void test_reference_inverse_is_the_gradient(void **state)
 {
-    enum { ROWS = 5, HEADS = 2, SIZE = 6, NUMBERS = ROWS * HEADS * SIZE };
+    enum { ROWS = 5, HEADS = 2, SIZE = 6, ROTARY = 4, NUMBERS = ROWS * HEADS * SIZE };
     struct operand x = operand_random(FORMAT_FP32, ROWS, HEADS * SIZE, 1, 1);
     struct operand y = operand_random(FORMAT_FP32, ROWS, HEADS * SIZE, 1, 2);
     int32_t positions[ROWS] = { 0, 3, 1, 20, 7 };
@@ -89,6 +95,7 @@ static void test_reference_inverse_is_the_gradient(void **state)
     struct reference_rope rope = { .rows = ROWS,
                                    .heads = HEADS,
                                    .head_size = SIZE,
+                                   .rotary = ROTARY,
                                    .base = 10000,
                                    .positions = positions,
                                    .x = turned };
