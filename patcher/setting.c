@@ -13,14 +13,15 @@ static const char block_name[] = "trainspool";
 
 struct setting {
     struct arena *arena;
-    const char *key, *value; /* of the top level, or of the block */
+    const char *key; /* of the top level, or of the block */
+    const char *value, *value_in_flow; /* as they read in lines, and in brackets */
     bool in_block;
 };
 
 /* Is it one value, that stands on all of these bytes?  Not the begin of a block. */
-static const struct node *read_value(const char *value, struct arena *arena)
+static const struct node *read_value(const char *value, bool flow, struct arena *arena)
 {
-    const char *line = arena_printf(arena, "k: %s\n", value);
+    const char *line = arena_printf(arena, flow ? "{k: %s}\n" : "k: %s\n", value);
     struct document document;
     const struct entry *entry;
 
@@ -50,15 +51,15 @@ static const char *quote(const char *value, struct arena *arena)
 
 /* The text as it is, where it reads as this value, else in quotes; NULL: YAML has no way to
  * write these bytes on a line. */
-static const char *as_yaml(const char *value, struct arena *arena)
+static const char *as_yaml(const char *value, bool flow, struct arena *arena)
 {
     const char *quoted;
     const struct node *node;
 
-    if (read_value(value, arena))
+    if (read_value(value, flow, arena))
         return value;
     quoted = quote(value, arena);
-    node = read_value(quoted, arena);
+    node = read_value(quoted, flow, arena);
     return node && strcmp(node->text, value) == 0 ? quoted : NULL;
 }
 
@@ -76,8 +77,9 @@ static bool split(const char *text, struct arena *arena, struct setting *out,
     out->key = arena_copy(arena, text, (size_t)(equals - text));
     if (!schema_set(out->key, equals + 1, arena, &scratch, err))
         return false;
-    out->value = as_yaml(equals + 1, arena);
-    if (!out->value)
+    out->value = as_yaml(equals + 1, false, arena);
+    out->value_in_flow = as_yaml(equals + 1, true, arena);
+    if (!out->value || !out->value_in_flow)
         return error_set(err, ERROR_USAGE,
                          "%s cannot be set to what is no text of one line in UTF-8",
                          out->key);
@@ -96,22 +98,19 @@ static enum rewrite_fault edit(const struct rewrite *how, const struct setting *
     const struct node *map =
         setting->in_block ? block ? block->value : NULL : document->root;
     const struct entry *entry = node_find(map, setting->key);
+    const char *value = map && map->flow ? setting->value_in_flow : setting->value;
+    const char *of_block = arena_printf(setting->arena, "{%s: %s}", setting->key,
+                                        setting->value_in_flow);
 
     if (entry)
-        return rewrite_value(how, entry, setting->value);
+        return rewrite_value(how, entry, value);
     if (!setting->in_block)
-        return rewrite_insert(how, NULL, setting->key, setting->value);
+        return rewrite_insert(how, NULL, setting->key, value);
     if (!block)
-        return rewrite_insert(
-            how, NULL, block_name,
-            arena_printf(setting->arena, "{%s: %s}", setting->key, setting->value));
+        return rewrite_insert(how, NULL, block_name, of_block);
     if (map->kind == NODE_MAP && map->count > 0)
-        return rewrite_insert(how, &map->entries[map->count - 1], setting->key,
-                              setting->value);
-    return node_is_null(map) ? rewrite_value(how, block,
-                                             arena_printf(setting->arena, "{%s: %s}",
-                                                          setting->key, setting->value))
-                             : REWRITE_SHAPE;
+        return rewrite_insert(how, &map->entries[map->count - 1], setting->key, value);
+    return node_is_null(map) ? rewrite_value(how, block, of_block) : REWRITE_SHAPE;
 }
 
 static bool apply_one(const struct setting *setting, const char **data, size_t *len,

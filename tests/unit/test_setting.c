@@ -29,6 +29,11 @@ static void test_setting_replaces_or_adds(void **state)
           "trainspool:\n  device: auto # c\n  policy: bf16\nseed: 1\n" },
         { "trainspool:\nseed: 1\n", "policy=bf16",
           "trainspool: {policy: bf16}\nseed: 1\n" },
+        { "stage: sft\n", "dataset=a,b", "stage: sft\ndataset: a,b\n" },
+        { "{stage: sft}\n", "dataset=a,b", "{stage: sft, dataset: 'a,b'}\n" },
+        { "{stage: sft, dataset: c}\n", "dataset=a}", "{stage: sft, dataset: 'a}'}\n" },
+        { "stage: sft\n", "device=cuda:0,1",
+          "stage: sft\ntrainspool: {device: 'cuda:0,1'}\n" },
         { "- no job\n", "seed=2", "- no job\n" },
     };
 
