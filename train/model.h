@@ -149,6 +149,7 @@ bool model_logits(struct model *model, const struct batch *batch, float *out,
  */
 size_t model_slots(const struct model *model);
 size_t model_room(const struct model *model); /* rows of a slot */
+size_t model_vocabulary(const struct model *model);
 
 /* A sequence begins: its tokens go through the model as in an evaluation, their keys and
  * values into the slot.  logits (V): those of its last row. */

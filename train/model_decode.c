@@ -64,6 +64,11 @@ size_t model_room(const struct model *model)
     return model->shapes.room;
 }
 
+size_t model_vocabulary(const struct model *model)
+{
+    return model->config->vocab_size;
+}
+
 static struct pass pass_of(struct model *m, size_t rows, size_t sequences)
 {
     return (struct pass) { .model = m,
@@ -101,7 +106,7 @@ bool model_prefill(struct model *model, size_t slot, const int32_t *tokens, size
     const int32_t offsets[] = { 0, (int32_t)count };
     struct tensor h;
 
-    if (count == 0 || count > model->shapes.rows || count >= model->shapes.room ||
+    if (count == 0 || count > model->shapes.rows || count > model->shapes.room ||
         slot >= model->shapes.slots)
         return error_set(err, ERROR_SYSTEM,
                          "a prompt of %zu tokens, but memory was planned for 1 to %zu",

@@ -192,6 +192,8 @@ static void dims_cache(struct maker *m)
         return;
     s->slots = max((size_t)g->slots, 1);
     s->room = prompt + (size_t)g->max_new_tokens;
+    if (m->config->max_positions > 0)
+        s->room = min(s->room, m->config->max_positions);
     m->dims[DIM_PLACES] = max(s->rows, s->room);
     m->dims[DIM_CACHE] = shapes_times(m, s->slots, s->room);
 }
