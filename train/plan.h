@@ -92,6 +92,8 @@ struct plan {
     bool disable_shuffling;
 
     struct generation generation;
+    const char *answer_tag, *answer_marker; /* where an answer stands; NULL: no such */
+    double answer_tolerance;                /* as train/answer.h has it */
 
     /* optimizer and schedule */
     enum optimizer_kind optimizer;
