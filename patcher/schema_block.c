@@ -38,6 +38,15 @@ static const struct key rows[] = {
       .help = "crashes after which it starts again, from a checkpoint" },
     { TS_USED("timeout", KEY_SECONDS, "0"), .into = TS_INTO(timeout_seconds),
       .help = "longest run: seconds, or 30m, 12h, 2d; 0: no end" },
+    { TS_USED("answer_tag", KEY_TEXT, NULL), .into = TS_INTO(answer_tag),
+      .help = "an answer stands in the first <TAG>..</TAG> of a text" },
+    { TS_USED("answer_marker", KEY_TEXT, NULL), .into = TS_INTO(answer_marker),
+      .help = "an answer stands behind the first of these, to the end of the line, as "
+              "\"####\"; without tag and marker all of a text is the answer" },
+    { TS_USED("answer_tolerance", KEY_REAL, "0"), .min = 0, .max = 1e6,
+      .into = TS_INTO(answer_tolerance),
+      .help = "how far a number may be off and be right, as a share of what is expected; "
+              "0: not at all" },
     TS_IDLE("strict_drop", KEY_BOOL, "false",
             "take the file only when it was renamed in"),
     TS_IDLE("preflight", KEY_BOOL, "true", "check data and model before waiting"),

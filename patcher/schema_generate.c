@@ -1,4 +1,4 @@
-/* patcher/schema_generate.c - of answers, which are not asked for while training. */
+/* patcher/schema_generate.c - how answers are generated. */
 #include "config.h"
 
 #include "patcher/schema_rows.h"
@@ -14,14 +14,25 @@ static const struct key rows[] = {
     TS_IDLE("generation_num_beams", KEY_INT, NULL, "of generation"),
     TS_IDLE("infer_num_beams", KEY_INT, "1", "of generation"),
     TS_IDLE("generation_config", KEY_ANY, NULL, "of generation"),
-    TS_IDLE("do_sample", KEY_BOOL, "true", "of generation"),
-    TS_IDLE("temperature", KEY_REAL, "0.95", "of generation"),
-    TS_IDLE("top_p", KEY_REAL, "0.7", "of generation"),
-    TS_IDLE("top_k", KEY_INT, "50", "of generation"),
+    { TS_USED("do_sample", KEY_BOOL, "true"), .into = TS_INTO(generation.do_sample),
+      .help = "draw tokens; false takes the likeliest" },
+    { TS_USED("temperature", KEY_REAL, "0.95"), .min = 0, .max = 1e6,
+      .into = TS_INTO(generation.temperature),
+      .help = "what logits are divided by before a draw; 0 takes the likeliest" },
+    { TS_USED("top_p", KEY_REAL, "0.7"), .positive = true, .max = 1,
+      .into = TS_INTO(generation.top_p),
+      .help = "draw from the likeliest tokens that make up this share" },
+    { TS_USED("top_k", KEY_INT, "50"), .min = 0, .max = TS_NO_END,
+      .into = TS_INTO(generation.top_k),
+      .help = "draw from so many of the likeliest tokens; 0: all" },
     TS_IDLE("num_beams", KEY_INT, "1", "of generation"),
     TS_IDLE("max_length", KEY_INT, "1024", "of generation"),
-    TS_IDLE("max_new_tokens", KEY_INT, "1024", "of generation"),
-    TS_IDLE("repetition_penalty", KEY_REAL, "1.0", "of generation"),
+    { TS_USED("max_new_tokens", KEY_INT, "1024"), .min = 1, .max = 1048576,
+      .into = TS_INTO(generation.max_new_tokens),
+      .help = "tokens of the longest answer" },
+    { TS_USED("repetition_penalty", KEY_REAL, "1.0"), .positive = true, .max = 1e6,
+      .into = TS_INTO(generation.repetition_penalty),
+      .help = "above 1, tokens that were there are less likely" },
     TS_IDLE("length_penalty", KEY_REAL, "1.0", "of generation"),
     TS_IDLE("skip_special_tokens", KEY_BOOL, "true", "of generation"),
     TS_NOT_OF("infer_backend", engines, "huggingface", "hf", "engine of inference",
