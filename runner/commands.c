@@ -72,6 +72,19 @@ static const struct command commands[] = {
               "goes "
               "on from there.",
       .run = cmd_run },
+    { .name = "generate",
+      .operands = "MODEL|JOB",
+      .least = 1,
+      .most = 1,
+      .takes = TAKES_GENERATE,
+      .help = "complete prompts by a model, a checkpoint or a job's result",
+      .more =
+          "MODEL is a folder: a model, a checkpoint, or an adapter, whose base is merged "
+          "with it.  Of a JOB it is what the last run made, with the job's template and "
+          "settings, and without --prompt and --prompts the questions of its dataset.  "
+          "Prompts go into the chat template unless --raw.  A completion depends on its "
+          "prompt, the settings, --seed and its own number, not on what else is asked.",
+      .run = cmd_generate },
     { .name = "watch",
       .operands = "DIR",
       .least = 1,

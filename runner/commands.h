@@ -18,6 +18,7 @@ int cmd_review(const struct options *options);
 int cmd_backups(const struct options *options);
 int cmd_undo(const struct options *options);
 int cmd_run(const struct options *options);
+int cmd_generate(const struct options *options);
 int cmd_watch(const struct options *options);
 int cmd_submit(const struct options *options);
 int cmd_status(const struct options *options);

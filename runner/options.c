@@ -7,6 +7,8 @@
 #include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,7 +68,8 @@ static const struct option_row rows[OPTION_IDS] = {
     [OPTION_KNOWN] = { "known", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(known),
                        "the table of known devices instead" },
     [OPTION_OUTPUT] = { "output", 'o', OPTION_IS_TEXT, "FILE", NULL, INTO(output),
-                        "write to this file; import overwrites none" },
+                        "write to this file; import and generate "
+                        "overwrite none" },
     [OPTION_PROBE] = { "probe", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(probe),
                        "only say what is in this machine, one tab-separated line a "
                        "device" },
@@ -89,6 +92,46 @@ static const struct option_row rows[OPTION_IDS] = {
                          "rank 0 is at the other end of descriptor N" },
     [OPTION_NO_ONEDNN] = { "no-onednn", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(no_onednn),
                            "use the program's own matrix products on a CPU" },
+    [OPTION_GENERATE] = { "generate", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(generate),
+                          "complete prompts instead of training" },
+    [OPTION_PROMPT] = { "prompt", 'p', OPTION_IS_LIST, "TEXT", NULL, INTO(prompt),
+                        "complete this; may be repeated" },
+    [OPTION_PROMPTS] = { "prompts", 0, OPTION_IS_TEXT, "FILE", NULL, INTO(prompts),
+                         "the questions of this file: a data set as in a job, or .txt "
+                         "with one a line; - reads lines from standard input" },
+    [OPTION_AS_IT_IS] = { "raw", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(raw),
+                          "no chat template around a prompt" },
+    [OPTION_TEMPLATE] = { "template", 0, OPTION_IS_TEXT, "NAME", NULL,
+                          INTO(template_name), "this chat template, not the model's" },
+    [OPTION_SYSTEM] = { "system", 0, OPTION_IS_TEXT, "TEXT", NULL, INTO(system),
+                        "the system message" },
+    [OPTION_MAX_NEW_TOKENS] = { "max-new-tokens", 0, OPTION_IS_NUMBER, "N", NULL,
+                                INTO(max_new_tokens),
+                                "the longest completion; 256, or what a job says" },
+    [OPTION_TEMPERATURE] = { "temperature", 0, OPTION_IS_REAL, "T", NULL,
+                             INTO(temperature),
+                             "draw tokens, from logits divided by this; 0 takes the "
+                             "likeliest (the default, or what a job says)" },
+    [OPTION_TOP_P] = { "top-p", 0, OPTION_IS_REAL, "P", NULL, INTO(top_p),
+                       "draw from the likeliest that make up this share; 1: all" },
+    [OPTION_TOP_K] = { "top-k", 0, OPTION_IS_NUMBER, "K", NULL, INTO(top_k),
+                       "draw from the K likeliest; 0: all" },
+    [OPTION_REPETITION_PENALTY] = { "repetition-penalty", 0, OPTION_IS_REAL, "R", NULL,
+                                    INTO(repetition_penalty),
+                                    "above 1, tokens that were there are less likely" },
+    [OPTION_SEED] = { "seed", 0, OPTION_IS_NUMBER, "N", NULL, INTO(seed),
+                      "of the draws; 42, or what a job says" },
+    [OPTION_STOP] = { "stop", 0, OPTION_IS_LIST, "TEXT", NULL, INTO(stop),
+                      "end a completion before this text; may be repeated" },
+    [OPTION_BATCH] = { "batch", 0, OPTION_IS_NUMBER, "N", NULL, INTO(batch),
+                       "completions made at once; 8, or a job's "
+                       "per_device_eval_batch_size" },
+    [OPTION_SAMPLES] = { "samples", 0, OPTION_IS_NUMBER, "N", NULL, INTO(samples),
+                         "completions of each prompt" },
+    [OPTION_KEEP_CORRECT] = { "keep-correct", 0, OPTION_IS_SWITCH, NULL, NULL,
+                              INTO(keep_correct),
+                              "print records of a data set: each question with its right "
+                              "completions, each of them once" },
     [OPTION_COLOR] = { "color", 0, OPTION_IS_TEXT, "WHEN", color_words, INTO(color),
                        "auto (on a terminal, unless NO_COLOR is set), always or never" },
     [OPTION_QUIET] = { "quiet", 'q', OPTION_IS_SWITCH, NULL, NULL, INTO(quiet),
@@ -164,6 +207,19 @@ static bool number_read(const struct option_row *row, const char *value, int64_t
     return true;
 }
 
+static bool real_read(const struct option_row *row, const char *value, double *out,
+                      struct error *err)
+{
+    char *end;
+
+    errno = 0;
+    *out = strtod(value, &end);
+    if (errno != 0 || *end || end == value || !(*out >= 0 && *out <= 1e6))
+        return error_set(err, ERROR_USAGE, "--%s wants a number from 0 on, not %s",
+                         row->name, value);
+    return true;
+}
+
 static void list_add(const char *const **list, const char *value)
 {
     size_t count = 0;
@@ -191,6 +247,8 @@ static bool option_store(const struct option_row *row, const char *value,
         return choice_fits(row, value, err);
     case OPTION_IS_NUMBER:
         return number_read(row, value, field, err);
+    case OPTION_IS_REAL:
+        return real_read(row, value, field, err);
     case OPTION_IS_LIST:
         list_add(field, value);
         return true;
@@ -308,15 +366,27 @@ static bool count_operands(const char *program, const struct command *command,
     return false;
 }
 
+/* Numbers that 0 may be given for. */
+static void not_given(struct options *out)
+{
+    for (int id = 0; id < OPTION_IDS; id++) {
+        void *field = (char *)out + rows[id].into;
+
+        if (rows[id].kind == OPTION_IS_NUMBER && id != OPTION_RANK)
+            *(int64_t *)field = -1;
+        if (rows[id].kind == OPTION_IS_REAL)
+            *(double *)field = -1;
+    }
+}
+
 bool options_read(int argc, char **argv, const char *program,
                   const struct command *command, struct options *out, struct error *err)
 {
     struct getopt_table table;
     int got;
 
-    *out = (struct options) {
-        .program = program, .command = command, .lock_fd = -1, .link_fd = -1, .lines = -1
-    };
+    *out = (struct options) { .program = program, .command = command };
+    not_given(out);
     getopt_fill(command, &table);
     opterr = 0;
     optind = 0; /* glibc: begin anew */
@@ -341,7 +411,83 @@ void options_clear(struct options *options)
     free((void *)options->set);
     free((void *)options->select);
     free((void *)options->ignore);
+    free((void *)options->prompt);
+    free((void *)options->stop);
     options->set = options->select = options->ignore = NULL;
+    options->prompt = options->stop = NULL;
+}
+
+struct words {
+    char **list;
+    size_t count;
+};
+
+static void words_add(struct words *words, const char *word)
+{
+    words->list = memory_resize(words->list, words->count + 2, sizeof(*words->list));
+    words->list[words->count++] = memory_strdup(word);
+    words->list[words->count] = NULL;
+}
+
+static void words_pair(struct words *words, const char *name, const char *value)
+{
+    struct text text;
+
+    text_init(&text, 0);
+    text_addf(&text, "--%s=%s", name, value);
+    words_add(words, text.data);
+    text_clear(&text);
+}
+
+static void words_option(struct words *words, const struct option_row *row,
+                         const struct options *options)
+{
+    const void *field = (const char *)options + row->into;
+    char number[32];
+
+    switch (row->kind) {
+    case OPTION_IS_SWITCH:
+        if (*(const bool *)field) {
+            snprintf(number, sizeof(number), "--%s", row->name);
+            words_add(words, number);
+        }
+        break;
+    case OPTION_IS_TEXT:
+        if (*(const char *const *)field)
+            words_pair(words, row->name, *(const char *const *)field);
+        break;
+    case OPTION_IS_NUMBER:
+        snprintf(number, sizeof(number), "%" PRId64, *(const int64_t *)field);
+        if (*(const int64_t *)field >= 0)
+            words_pair(words, row->name, number);
+        break;
+    case OPTION_IS_REAL:
+        snprintf(number, sizeof(number), "%.17g", *(const double *)field);
+        if (*(const double *)field >= 0)
+            words_pair(words, row->name, number);
+        break;
+    case OPTION_IS_LIST:
+        for (const char *const *at = *(const char *const *const *)field; at && *at; at++)
+            words_pair(words, row->name, *at);
+        break;
+    }
+}
+
+char **options_words(const struct options *options, const struct command *command,
+                     const char *program, const char *first)
+{
+    struct words words = { 0 };
+
+    words_add(&words, program);
+    if (first)
+        words_add(&words, first);
+    for (int id = 0; id < OPTION_IDS; id++)
+        if (option_taken(command, (enum option_id)id))
+            words_option(&words, &rows[id], options);
+    words_add(&words, "--");
+    for (size_t i = 0; i < options->operand_count; i++)
+        words_add(&words, options->operands[i]);
+    return words.list;
 }
 
 void options_usage(const char *program, const struct command *command, struct text *out)

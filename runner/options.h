@@ -40,6 +40,22 @@ enum option_id {
     OPTION_RANK,
     OPTION_LINK_FD,
     OPTION_NO_ONEDNN,
+    OPTION_GENERATE,
+    OPTION_PROMPT,
+    OPTION_PROMPTS,
+    OPTION_AS_IT_IS,
+    OPTION_TEMPLATE,
+    OPTION_SYSTEM,
+    OPTION_MAX_NEW_TOKENS,
+    OPTION_TEMPERATURE,
+    OPTION_TOP_P,
+    OPTION_TOP_K,
+    OPTION_REPETITION_PENALTY,
+    OPTION_SEED,
+    OPTION_STOP,
+    OPTION_BATCH,
+    OPTION_SAMPLES,
+    OPTION_KEEP_CORRECT,
     /* every command takes those from here on */
     OPTION_COLOR,
     OPTION_QUIET,
@@ -51,7 +67,23 @@ enum option_id {
 
 #define TAKES(id) (1ull << (id))
 
-enum option_kind { OPTION_IS_SWITCH, OPTION_IS_TEXT, OPTION_IS_NUMBER, OPTION_IS_LIST };
+/* What trainspool generate takes, and hands on to trainspool-train. */
+#define TAKES_GENERATE                                                              \
+    (TAKES(OPTION_JSON) | TAKES(OPTION_DEVICE) | TAKES(OPTION_OUTPUT) |             \
+     TAKES(OPTION_NO_ONEDNN) | TAKES(OPTION_PROMPT) | TAKES(OPTION_PROMPTS) |       \
+     TAKES(OPTION_AS_IT_IS) | TAKES(OPTION_TEMPLATE) | TAKES(OPTION_SYSTEM) |       \
+     TAKES(OPTION_MAX_NEW_TOKENS) | TAKES(OPTION_TEMPERATURE) | TAKES(OPTION_TOP_P) | \
+     TAKES(OPTION_TOP_K) | TAKES(OPTION_REPETITION_PENALTY) | TAKES(OPTION_SEED) |  \
+     TAKES(OPTION_STOP) | TAKES(OPTION_BATCH) | TAKES(OPTION_SAMPLES) |             \
+     TAKES(OPTION_KEEP_CORRECT))
+
+enum option_kind {
+    OPTION_IS_SWITCH,
+    OPTION_IS_TEXT,
+    OPTION_IS_NUMBER,
+    OPTION_IS_REAL,
+    OPTION_IS_LIST
+};
 
 struct option_row {
     const char *name;
@@ -90,6 +122,14 @@ struct options {
     bool json, sarif, diff, unsafe, force, no_patch, resume, once, follow, raw, known;
     bool exit_zero, probe, steps, calibrate, frozen, spooled, no_onednn;
     bool quiet, verbose, help, version;
+
+    /* of generate */
+    const char *const *prompt;
+    const char *const *stop;
+    const char *prompts, *template_name, *system;
+    int64_t max_new_tokens, top_k, seed, batch, samples; /* -1: not given */
+    double temperature, top_p, repetition_penalty;       /* below 0: not given */
+    bool generate, keep_correct;
 };
 
 const struct option_row *option_row(enum option_id id);
@@ -104,6 +144,12 @@ bool option_taken(const struct command *command, enum option_id id);
 bool options_read(int argc, char **argv, const char *program,
                   const struct command *command, struct options *out, struct error *err);
 void options_clear(struct options *options);
+
+/* The options that were given and `command` takes, as words for another program of ours, and
+ * the operands behind "--"; `program` and `first` (NULL: none) come before.  Words and list
+ * are malloc'ed. */
+char **options_words(const struct options *options, const struct command *command,
+                     const char *program, const char *first);
 
 /* The word of a NULL-ended list that a misspelt one may mean; NULL: none is near. */
 const char *options_nearest(const char *word, const char *const *words);

@@ -14,6 +14,7 @@
 #include "runner/attempt.h"
 #include "runner/calibrate.h"
 #include "runner/count.h"
+#include "runner/generation.h"
 #include "runner/ranks.h"
 #include "runner/report.h"
 
@@ -26,7 +27,7 @@ static const struct command train_command = {
              TAKES(OPTION_STEPS) | TAKES(OPTION_CALIBRATE) |
              TAKES(OPTION_FROZEN) | TAKES(OPTION_SPOOLED) |
              TAKES(OPTION_LOCK_FD) | TAKES(OPTION_RANK) | TAKES(OPTION_LINK_FD) |
-             TAKES(OPTION_NO_ONEDNN),
+             TAKES(OPTION_NO_ONEDNN) | TAKES(OPTION_GENERATE) | TAKES_GENERATE,
     .help = "train one job, here and now, in this process",
     .more = "This is what trainspool run and trainspool watch start.  It follows the job "
             "as it "
@@ -120,6 +121,7 @@ static int train(const struct options *options)
                   options->program);
     else if (open_machine(options, &machine, &err))
         return options->rank > 0 ? ranks_follow(options, &machine)
+               : options->generate ? generation_run(options, &machine, &stop_signal)
                : options->steps  ? count_steps(options, &machine)
                                  : attempt_run(options, &machine, &stop_signal);
     report_error(options->program, &err);
@@ -137,6 +139,9 @@ int main(int argc, char **argv)
     if (!options_read(argc, argv, program, &train_command, &options, &err)) {
         report_error(program, &err);
         status = report_exit(err.code);
+    } else if (options.generate && !options.help && !options.version) {
+        options.program = "trainspool"; /* it speaks for that one */
+        status = train(&options);
     } else if (options.help || options.version) {
         status = print_page(&options);
     } else {
