@@ -84,6 +84,7 @@ heavy_tests += %D%/unit/test_trainer_kill
 heavy_tests += %D%/unit/test_trainer_ranks
 unit_tests += %D%/unit/test_added_tokens
 unit_tests += %D%/unit/test_answer
+unit_tests += %D%/unit/test_architectures
 unit_tests += %D%/unit/test_bpe
 unit_tests += %D%/unit/test_dataset
 unit_tests += %D%/unit/test_dataset_batch
@@ -212,6 +213,7 @@ fuzz_tests += %D%/fuzz/fuzz_undo
 fuzz_tests += %D%/fuzz/fuzz_words
 
 # from outside
+EXTRA_DIST += %D%/golden/architectures.json %D%/golden/architectures.py
 EXTRA_DIST += %D%/golden/curve.json %D%/golden/curve.py
 EXTRA_DIST += %D%/golden/lora.json %D%/golden/lora.py
 EXTRA_DIST += %D%/golden/operators.json %D%/golden/operators.py

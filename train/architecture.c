@@ -16,37 +16,141 @@ static const struct config_keys llama_keys = {
     .max_positions = "max_position_embeddings",
     .norm_eps = "rms_norm_eps",
     .activation = "hidden_act",
+    .window = "sliding_window",
 };
 
+static const struct config_keys gpt2_keys = {
+    .hidden_size = "n_embd",
+    .intermediate_size = "n_inner",
+    .layers = "n_layer",
+    .heads = "n_head",
+    .max_positions = "n_positions",
+    .norm_eps = "layer_norm_epsilon",
+    .activation = "activation_function",
+};
+
+static const struct config_keys gpt_neo_keys = {
+    .hidden_size = "hidden_size",
+    .intermediate_size = "intermediate_size",
+    .layers = "num_layers",
+    .heads = "num_heads",
+    .max_positions = "max_position_embeddings",
+    .norm_eps = "layer_norm_epsilon",
+    .activation = "activation_function",
+    .window = "window_size",
+};
+
+static const struct config_keys gpt_neox_keys = {
+    .hidden_size = "hidden_size",
+    .intermediate_size = "intermediate_size",
+    .layers = "num_hidden_layers",
+    .heads = "num_attention_heads",
+    .max_positions = "max_position_embeddings",
+    .norm_eps = "layer_norm_eps",
+    .activation = "hidden_act",
+};
+
+/* Masks and frequencies, which follow from config.json. */
+static const char *const llama_ignored[] = { ".rotary_emb.inv_freq", NULL };
+static const char *const gpt2_ignored[] = { ".attn.bias", ".attn.masked_bias", NULL };
+static const char *const gpt_neo_ignored[] = { ".attn.attention.bias",
+                                               ".attn.attention.masked_bias", NULL };
+static const char *const gpt_neox_ignored[] = { ".attention.bias",
+                                                ".attention.masked_bias",
+                                                ".attention.rotary_emb.inv_freq", NULL };
+
 /* What Llama's many descendants have in common. */
-#define LLAMA_NAMES                                                                     \
-    .keys = &llama_keys, .blocks = "model.layers.",                                     \
-    .paths = {                                                                          \
-        [MODULE_EMBED] = "model.embed_tokens", [MODULE_NORM1] = "input_layernorm",      \
-        [MODULE_Q] = "self_attn.q_proj",       [MODULE_K] = "self_attn.k_proj",         \
-        [MODULE_V] = "self_attn.v_proj",       [MODULE_O] = "self_attn.o_proj",         \
-        [MODULE_GATE] = "mlp.gate_proj",       [MODULE_UP] = "mlp.up_proj",             \
-        [MODULE_DOWN] = "mlp.down_proj",       [MODULE_NORM2] = "post_attention_layernorm", \
-        [MODULE_NORM] = "model.norm",          [MODULE_HEAD] = "lm_head",               \
-    }
+#define LLAMA_PATHS                                                            \
+    [MODULE_EMBED] = "model.embed_tokens", [MODULE_NORM1] = "input_layernorm", \
+    [MODULE_Q] = "self_attn.q_proj", [MODULE_K] = "self_attn.k_proj",          \
+    [MODULE_V] = "self_attn.v_proj", [MODULE_O] = "self_attn.o_proj",          \
+    [MODULE_GATE] = "mlp.gate_proj", [MODULE_UP] = "mlp.up_proj",              \
+    [MODULE_DOWN] = "mlp.down_proj", [MODULE_NORM] = "model.norm",             \
+    [MODULE_HEAD] = "lm_head"
+#define LLAMA_NORM2 [MODULE_NORM2] = "post_attention_layernorm"
+#define LLAMA_LIKE                                                         \
+    .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored, \
+    .activation = "silu", .norm_eps = 1e-6
+#define GPT2_LIKE                                                           \
+    .base = "transformer.", .blocks = "transformer.h.", .norm = NORM_LAYER, \
+    .norm_eps = 1e-5, .activation = "gelu_new", .wider = 4, .tied = true,   \
+    .output_bias = BIASES_ALWAYS, .mlp_bias = BIASES_ALWAYS
+#define GPT2_PATHS                                                              \
+    [MODULE_EMBED] = "transformer.wte", [MODULE_POSITIONS] = "transformer.wpe", \
+    [MODULE_NORM1] = "ln_1", [MODULE_NORM2] = "ln_2", [MODULE_UP] = "mlp.c_fc", \
+    [MODULE_DOWN] = "mlp.c_proj", [MODULE_NORM] = "transformer.ln_f",           \
+    [MODULE_HEAD] = "lm_head"
 
 /* Sources: transformers/models/NAME/configuration_NAME.py and modeling_NAME.py. */
 static const struct architecture architectures[] = {
     { .model_type = "llama",
-      LLAMA_NAMES,
+      LLAMA_LIKE,
+      .keys = &llama_keys,
+      .paths = { LLAMA_PATHS, LLAMA_NORM2 },
       .qkv_bias = BIASES_ASKED,
       .output_bias = BIASES_ASKED,
       .mlp_bias = BIASES_ASKED },
-    { .model_type = "mistral", LLAMA_NAMES, .windows = WINDOWS_ALL, .window = 4096 },
+    { .model_type = "mistral",
+      LLAMA_LIKE,
+      .keys = &llama_keys,
+      .paths = { LLAMA_PATHS, LLAMA_NORM2 },
+      .windows = WINDOWS_ALL,
+      .window = 4096 },
     { .model_type = "qwen2",
-      LLAMA_NAMES,
+      LLAMA_LIKE,
+      .keys = &llama_keys,
+      .paths = { LLAMA_PATHS, LLAMA_NORM2 },
       .qkv_bias = BIASES_ALWAYS,
       .windows = WINDOWS_UPPER },
+    { .model_type = "gpt2",
+      GPT2_LIKE,
+      .keys = &gpt2_keys,
+      .ignored = gpt2_ignored,
+      .paths = { GPT2_PATHS, [MODULE_QKV] = "attn.c_attn", [MODULE_O] = "attn.c_proj" },
+      .linear = STORED_COLUMNS,
+      .fused = STORED_COLUMNS,
+      .qkv_bias = BIASES_ALWAYS,
+      .small_outputs = true },
+    { .model_type = "gpt_neo",
+      GPT2_LIKE,
+      .keys = &gpt_neo_keys,
+      .ignored = gpt_neo_ignored,
+      .paths = { GPT2_PATHS, [MODULE_Q] = "attn.attention.q_proj",
+                 [MODULE_K] = "attn.attention.k_proj",
+                 [MODULE_V] = "attn.attention.v_proj",
+                 [MODULE_O] = "attn.attention.out_proj" },
+      .windows = WINDOWS_LOCAL,
+      .window = 256,
+      .unscaled = true },
+    { .model_type = "gpt_neox",
+      .base = "gpt_neox.",
+      .blocks = "gpt_neox.layers.",
+      .keys = &gpt_neox_keys,
+      .ignored = gpt_neox_ignored,
+      .paths = { [MODULE_EMBED] = "gpt_neox.embed_in",
+                 [MODULE_NORM1] = "input_layernorm",
+                 [MODULE_QKV] = "attention.query_key_value",
+                 [MODULE_O] = "attention.dense",
+                 [MODULE_NORM2] = "post_attention_layernorm",
+                 [MODULE_UP] = "mlp.dense_h_to_4h",
+                 [MODULE_DOWN] = "mlp.dense_4h_to_h",
+                 [MODULE_NORM] = "gpt_neox.final_layer_norm",
+                 [MODULE_HEAD] = "embed_out" },
+      .norm = NORM_LAYER,
+      .norm_eps = 1e-5,
+      .fused = STORED_HEADS,
+      .activation = "gelu",
+      .qkv_bias = BIASES_ASKED,
+      .output_bias = BIASES_ASKED,
+      .attention_bias = true,
+      .mlp_bias = BIASES_ALWAYS,
+      .rotary = 0.25,
+      .may_parallel = true },
 };
 
 static const bool linears[MODULES] = {
-    [MODULE_Q] = true,    [MODULE_K] = true,  [MODULE_V] = true,    [MODULE_O] = true,
-    [MODULE_GATE] = true, [MODULE_UP] = true, [MODULE_DOWN] = true,
+    [MODULE_QKV] = true, [MODULE_Q] = true,    [MODULE_K] = true,  [MODULE_V] = true,
+    [MODULE_O] = true,   [MODULE_GATE] = true, [MODULE_UP] = true, [MODULE_DOWN] = true,
 };
 
 const struct architecture *architecture_at(size_t index)
@@ -64,7 +168,7 @@ const struct architecture *architecture_find(const char *model_type)
 
 bool module_in_block(enum module module)
 {
-    return module > MODULE_EMBED && module < MODULE_NORM;
+    return module >= MODULE_NORM1 && module < MODULE_NORM;
 }
 
 bool module_is_linear(enum module module)

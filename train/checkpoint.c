@@ -200,8 +200,11 @@ static bool load_weight(struct model *model, struct parameter *parameter,
     const struct stored_tensor *stored =
         kept != NULL ? find_stored(kept, parameter, kept_suffix[KEPT_WEIGHT]) : NULL;
 
-    if (stored == NULL)
+    if (stored == NULL) {
         stored = find_stored(weights, parameter, "");
+        return check_stored(stored, parameter->weight, parameter->name, err) &&
+               model_put(model, parameter, stored, err);
+    }
     if (!check_stored(stored, parameter->weight, parameter->name, err))
         return false;
     be->ops->upload(be, parameter->weight.data, stored->data, stored->bytes);

@@ -55,6 +55,7 @@ libtrain_a_SOURCES += %D%/schedule.c %D%/schedule.h
 libtrain_a_SOURCES += %D%/shapes.c %D%/shapes.h
 libtrain_a_SOURCES += %D%/shapes_buffers.c
 libtrain_a_SOURCES += %D%/shapes_parameters.c %D%/shapes_parts.h
+libtrain_a_SOURCES += %D%/stored.c %D%/stored.h
 libtrain_a_SOURCES += %D%/template.c %D%/template.h
 libtrain_a_SOURCES += %D%/tensorboard.c %D%/tensorboard.h
 libtrain_a_SOURCES += %D%/tokenizer.c %D%/tokenizer.h

@@ -264,7 +264,8 @@ bool lora_write_config(const struct lora *lora, const struct architecture *archi
                   "s:I, s:{}, s:n, "
                   "s:o, s:s, s:b, s:b}",
                   "alpha_pattern", "auto_mapping", "base_model_name_or_path", base,
-                  "bias", "none", "fan_in_fan_out", 0, "inference_mode", 1,
+                  "bias", "none", "fan_in_fan_out",
+                  architecture->linear == STORED_COLUMNS, "inference_mode", 1,
                   "init_lora_weights", 1, "layers_pattern", "layers_to_transform",
                   "lora_alpha", alpha, "lora_dropout", lora->dropout, "modules_to_save",
                   names_of(architecture, lora->saved), "peft_type", "LORA", "r", (json_int_t)lora->rank,

@@ -39,6 +39,7 @@ static void place(const struct segments *at, const struct shape_parameter *from,
                                .cols = from->cols,
                                .trainable = from->trainable,
                                .decays = from->decays,
+                               .stored = from->stored,
                                .lr_factor = from->lr_factor };
     to->weight = tensor_of(from->trainable ? at->weights + from->at * bytes
                                            : at->frozen + from->at,
@@ -192,8 +193,11 @@ static void make_linears(const struct model *m, size_t layer, enum module first,
         const struct parameter *bias = find(m, i, PART_BIAS, layer);
         const struct parameter *a = find(m, i, PART_LORA_A, layer);
         const struct parameter *b = find(m, i, PART_LORA_B, layer);
-        struct product p = product_of(weight, bias, y, 0);
+        struct product p;
 
+        if (!weight)
+            continue;
+        p = product_of(weight, bias, y, 0);
         p.rounded = m->plan->precision.fp8;
         add_product(out->whole, &out->wholes, &p);
         if (a) {
@@ -222,46 +226,81 @@ static struct linears stack_of(const struct model *m, enum stack stack, enum buf
         struct linears) { .folded = folded, .beside = beside, .u = beside ? y : alone };
 }
 
+static struct norm norm_of(const struct model *m, enum module module, size_t layer)
+{
+    return (struct norm) { find(m, module, PART_WEIGHT, layer),
+                           find(m, module, PART_BIAS, layer) };
+}
+
 static void make_block(const struct model *m, size_t layer, struct block *out)
 {
     const struct model_config *c = m->config;
+    bool windowed = c->windowed && c->windowed[layer];
+    double scale = c->score_scale / (double)(c->score_by_layer ? layer + 1 : 1);
 
     *out = (struct block) {
-        .norm1 = find(m, MODULE_NORM1, PART_WEIGHT, layer),
-        .norm2 = find(m, MODULE_NORM2, PART_WEIGHT, layer),
+        .norm1 = norm_of(m, MODULE_NORM1, layer),
+        .norm2 = norm_of(m, MODULE_NORM2, layer),
+        .q_norm = norm_of(m, MODULE_Q_NORM, layer),
+        .k_norm = norm_of(m, MODULE_K_NORM, layer),
+        .post1 = norm_of(m, MODULE_POST1, layer),
+        .post2 = norm_of(m, MODULE_POST2, layer),
         .qkv = stack_of(m, STACK_QKV, BUFFER_U_QKV, BUFFER_QKV),
         .o = stack_of(m, STACK_O, BUFFER_U_O, BUFFER_U_O),
         .gate_up = stack_of(m, STACK_GATE_UP, BUFFER_U_GATE_UP, BUFFER_GATE_UP),
         .down = stack_of(m, STACK_DOWN, BUFFER_U_DOWN, BUFFER_U_DOWN),
-        .window = c->windowed && c->windowed[layer] ? c->sliding_window : 0,
+        .window = windowed ? c->sliding_window : 0,
+        .rope = windowed && c->has_local ? BUFFER_ROPE_LOCAL : BUFFER_ROPE,
+        .scale = (float)scale,
     };
-    make_linears(m, layer, MODULE_Q, MODULE_V, &out->qkv);
+    make_linears(m, layer, MODULE_QKV, MODULE_V, &out->qkv);
     make_linears(m, layer, MODULE_O, MODULE_O, &out->o);
     make_linears(m, layer, MODULE_GATE, MODULE_UP, &out->gate_up);
     make_linears(m, layer, MODULE_DOWN, MODULE_DOWN, &out->down);
 }
 
+static bool trains(const struct norm *norm)
+{
+    return (norm->weight && norm->weight->trainable) ||
+           (norm->bias && norm->bias->trainable);
+}
+
 /* The first place in the order of the forward pass that has something to train. */
 static size_t lowest_place(const struct model *m)
 {
-    if (m->embed->trainable)
+    if (m->embed->trainable || (m->positions && m->positions->trainable))
         return 0;
     for (size_t l = 0; l < m->config->layers; l++) {
         const struct block *b = &m->blocks[l];
-        const bool trains[SITES] = {
-            [SITE_NORM1] = b->norm1->trainable,
-            [SITE_QKV] = b->qkv.trains,
-            [SITE_O] = b->o.trains,
-            [SITE_NORM2] = b->norm2->trainable,
+        const bool sites[SITES] = {
+            [SITE_NORM1] = trains(&b->norm1),
+            [SITE_QKV] = b->qkv.trains || trains(&b->q_norm) || trains(&b->k_norm),
+            [SITE_O] = b->o.trains || trains(&b->post1),
+            [SITE_NORM2] = trains(&b->norm2),
             [SITE_GATE_UP] = b->gate_up.trains,
-            [SITE_DOWN] = b->down.trains,
+            [SITE_DOWN] = b->down.trains || trains(&b->post2),
         };
 
         for (enum site i = 0; i < SITES; i++)
-            if (trains[i])
+            if (sites[i])
                 return site_place(l, i);
     }
-    return site_place(m->config->layers, 0) + (m->norm->trainable ? 0 : 1);
+    return site_place(m->config->layers, 0) + (trains(&m->norm) ? 0 : 1);
+}
+
+/* transformers keeps the factor in the format that the table is loaded in. */
+static float embed_scale(const struct model *m)
+{
+    const struct precision *p = &m->plan->precision;
+    enum format format = m->embed->trainable ? p->trainable : p->frozen;
+    float scale = (float)m->config->embed_scale;
+    uint16_t narrow;
+
+    if (format != FORMAT_FP16 && format != FORMAT_BF16)
+        return scale;
+    format_convert(&narrow, format, &scale, FORMAT_FP32, 1);
+    format_convert(&scale, FORMAT_FP32, &narrow, format, 1);
+    return scale;
 }
 
 static void make_parts(struct model *m)
@@ -280,10 +319,12 @@ static void make_parts(struct model *m)
     list_trained(m);
     fill_slots(m);
     m->embed = find(m, MODULE_EMBED, PART_WEIGHT, 0);
-    m->norm = find(m, MODULE_NORM, PART_WEIGHT, 0);
+    m->positions = find(m, MODULE_POSITIONS, PART_WEIGHT, 0);
+    m->norm = norm_of(m, MODULE_NORM, 0);
     m->head = m->config->tied ? m->embed : find(m, MODULE_HEAD, PART_WEIGHT, 0);
     m->head_weight = operand(m->head);
     m->embed_weight = m->embed->weight;
+    m->embed_scale = embed_scale(m);
     m->blocks = arena_array(m->arena, layers, sizeof(*m->blocks));
     for (size_t l = 0; l < layers; l++)
         make_block(m, l, &m->blocks[l]);
@@ -295,13 +336,17 @@ static void make_parts(struct model *m)
     m->batches = arena_array(m->arena, losses->rows, sizeof(*m->batches));
 }
 
-static bool upload_rope(struct model *m, struct error *err)
+static bool upload_rope(struct model *m, enum buffer buffer, const struct rope *rope,
+                        struct error *err)
 {
-    const struct shape_buffer *b = &m->shapes.buffers[BUFFER_ROPE];
-    float *table = memory_alloc(b->step);
+    const struct shape_buffer *b = &m->shapes.buffers[buffer];
+    float *table;
     bool ok;
 
-    rope_fill(&m->config->rope, m->config->head_size, table, b->rows);
+    if (b->step == 0)
+        return true;
+    table = memory_alloc(b->step);
+    rope_fill(rope, b->cols, table, b->rows);
     m->be->ops->upload(m->be, m->buffers + b->at, table,
                        b->rows * b->cols * sizeof(float));
     ok = m->be->ops->sync(m->be, err);
@@ -350,7 +395,8 @@ struct model *model_new(const struct model_options *options, struct error *err)
     if (!take_memory(m, err))
         goto fail;
     make_parts(m);
-    if (!upload_rope(m, err))
+    if (!upload_rope(m, BUFFER_ROPE, &m->config->rope, err) ||
+        !upload_rope(m, BUFFER_ROPE_LOCAL, &m->config->rope_local, err))
         goto fail;
     return m;
 fail:

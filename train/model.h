@@ -20,6 +20,7 @@ struct parameter {
     size_t rows, cols; /* a vector has 1 row */
     bool trainable;
     bool decays;          /* weight decay applies: not to norms and biases */
+    enum storage stored;  /* how files have it; gradients and moments are like the weight */
     struct tensor weight; /* fp32 where trainable, else the frozen format */
     struct tensor copy;   /* 16-bit working copy, or absent */
     struct tensor grad; /* absent where frozen */
@@ -48,6 +49,11 @@ void model_free(struct model *model);
  * plan's seed (train_from_scratch; new adapters).  A missing, surplus or wrongly shaped
  * tensor is ERROR_DATA naming it. */
 bool model_load(struct model *model, struct error *err);
+
+/* Put a whole tensor of a file, which has the weight's format and numbers, into a
+ * parameter, and make its copy. */
+bool model_put(struct model *model, const struct parameter *p,
+               const struct stored_tensor *from, struct error *err);
 
 struct backend *model_backend(struct model *model); /* borrowed */
 size_t model_parameters(const struct model *model);

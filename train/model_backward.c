@@ -19,6 +19,8 @@ static void zero_gradients(const struct pass *pass)
     size_t vectors = m->shapes.vector_numbers;
 
     zero(pass, m->embed->grad);
+    if (m->positions)
+        zero(pass, m->positions->grad);
     if (m->head != m->embed)
         zero(pass, m->head->grad);
     if (vectors > 0)
@@ -150,20 +152,62 @@ static struct tensor stream_gradient(const struct pass *pass)
     return copy.data ? copy : pass_buffer(pass, BUFFER_DX, 0);
 }
 
-static void norm_backward(const struct pass *pass, const struct parameter *weight,
+static struct tensor grad_of(const struct parameter *p)
+{
+    return p ? p->grad : (struct tensor) { 0 };
+}
+
+/* Of either kind of norm: dx += ..., and its copy. */
+static void norm_gradient(const struct pass *pass, const struct norm *norm,
+                          struct op_rmsnorm_backward op)
+{
+    op.weight = norm->weight->weight;
+    op.dweight = norm->weight->grad;
+    if (pass->model->config->architecture->norm != NORM_LAYER) {
+        pass->ops->rmsnorm_backward(pass->be, &op);
+        return;
+    }
+    pass->ops->layernorm_backward(
+        pass->be, &(struct op_layernorm_backward) { .dx = op.dx,
+                                                    .dcopy = op.dcopy,
+                                                    .dweight = op.dweight,
+                                                    .dbias = grad_of(norm->bias),
+                                                    .dout = op.dout,
+                                                    .x = op.x,
+                                                    .weight = op.weight,
+                                                    .stats = op.rstd });
+}
+
+/* The stream's gradient grows by a norm's. */
+static void norm_backward(const struct pass *pass, const struct norm *norm,
                           struct tensor dout, struct tensor x, struct tensor rstd)
 {
-    const struct op_rmsnorm_backward op = {
-        .dx = stream_buffer(pass, BUFFER_DX),
-        .dcopy = stream_buffer(pass, BUFFER_DX_COPY),
-        .dweight = weight->grad,
-        .dout = dout,
-        .x = x,
-        .weight = weight->weight,
-        .rstd = rstd,
-    };
+    norm_gradient(
+        pass, norm,
+        (struct op_rmsnorm_backward) { .dx = stream_buffer(pass, BUFFER_DX),
+                                       .dcopy = stream_buffer(pass, BUFFER_DX_COPY),
+                                       .dout = dout,
+                                       .x = x,
+                                       .rstd = rstd });
+}
 
-    pass->ops->rmsnorm_backward(pass->be, &op);
+/* The gradient of what layers o and down have made: the stream's, through the norm of
+ * what is added to it where there is one. */
+static struct tensor added_gradient(const struct pass *pass, const struct norm *post,
+                                    struct tensor x, struct tensor rstd)
+{
+    struct tensor copy = pass_buffer(pass, BUFFER_DPOST_COPY, 0);
+    struct op_rmsnorm_backward op = { .dx = stream_buffer(pass, BUFFER_DPOST),
+                                      .dcopy = stream_buffer(pass, BUFFER_DPOST_COPY),
+                                      .dout = stream_gradient(pass),
+                                      .x = x,
+                                      .rstd = rstd };
+
+    if (!post->weight)
+        return stream_gradient(pass);
+    zero(pass, op.dx);
+    norm_gradient(pass, post, op);
+    return copy.data ? copy : pass_buffer(pass, BUFFER_DPOST, 0);
 }
 
 /* dx of a norm's or of attention's output; absent where nothing below the site is
@@ -177,31 +221,60 @@ static struct tensor output_gradient(const struct pass *pass, size_t cols, size_
     return tensor_of(wide.data, wide.format, wide.rows, cols);
 }
 
-/* The second half; false when nothing further down is trained. */
-static bool mlp_backward(const struct pass *pass, size_t layer)
+static void activation_gradient(const struct pass *pass, size_t layer, struct tensor dact)
+{
+    struct tensor gate = model_gate(pass, layer), up = model_up(pass, layer);
+    enum activation kind = pass->model->config->activation;
+
+    if (gate.data)
+        pass->ops->swiglu_backward(pass->be,
+                                   &(struct op_swiglu_backward) { .dgate = gate,
+                                                                  .dup = up,
+                                                                  .dout = dact,
+                                                                  .gate = gate,
+                                                                  .up = up,
+                                                                  .kind = kind });
+    else
+        pass->ops->activation_backward(
+            pass->be, &(struct op_activation_backward) {
+                          .dx = up, .dout = dact, .x = up, .kind = kind });
+}
+
+/*
+ * Each half of a block goes back in two steps: from the stream to its middle, then from
+ * there to its norm, which adds to the stream's gradient.  false: nothing further down is
+ * trained.
+ */
+static bool down_backward(const struct pass *pass, size_t layer)
 {
     const struct model *m = pass->model;
     const struct block *b = &m->blocks[layer];
-    struct tensor act = pass_buffer(pass, BUFFER_ACT, layer);
-    struct tensor gate_up = pass_buffer(pass, BUFFER_GATE_UP, layer);
-    struct tensor gate = tensor_columns(gate_up, 0, act.cols);
-    struct tensor up = tensor_columns(gate_up, act.cols, act.cols);
-    struct tensor dact = pass_buffer(pass, BUFFER_DACT, 0), dh;
+    struct tensor dact = pass_buffer(pass, BUFFER_DACT, 0), dy;
 
     if (site_place(layer, SITE_DOWN) <= m->lowest)
         dact = (struct tensor) { 0 };
-    linears_backward(pass, &b->down, layer, act, stream_gradient(pass), dact);
+    dy = added_gradient(pass, &b->post2, pass_buffer(pass, BUFFER_POST2, layer),
+                        pass_buffer(pass, BUFFER_RSTD_POST2, layer));
+    linears_backward(pass, &b->down, layer, pass_buffer(pass, BUFFER_ACT, layer), dy,
+                     dact);
     if (!dact.data)
         return false;
-    pass->ops->swiglu_backward(
-        pass->be, &(struct op_swiglu_backward) {
-                      .dgate = gate, .dup = up, .dout = dact, .gate = gate, .up = up });
+    activation_gradient(pass, layer, dact);
+    return true;
+}
+
+static bool up_backward(const struct pass *pass, size_t layer)
+{
+    const struct model *m = pass->model;
+    const struct block *b = &m->blocks[layer];
+    struct tensor x = pass_buffer(pass, BUFFER_X_MID, layer), dh;
+
     dh = output_gradient(pass, m->config->hidden_size, site_place(layer, SITE_GATE_UP));
     linears_backward(pass, &b->gate_up, layer, pass_buffer(pass, BUFFER_H2, layer),
-                     gate_up, dh);
+                     pass_buffer(pass, BUFFER_GATE_UP, layer), dh);
     if (!dh.data)
         return false;
-    norm_backward(pass, b->norm2, dh, pass_buffer(pass, BUFFER_X_MID, layer),
+    norm_backward(pass, &b->norm2, dh, x.data ? x : pass_buffer(pass, BUFFER_X_IN, layer),
                   pass_buffer(pass, BUFFER_RSTD2, layer));
     return site_place(layer, SITE_NORM2) > m->lowest;
 }
@@ -212,8 +285,8 @@ static void attention_gradient(const struct pass *pass, size_t layer, struct ten
     struct tensor dqkv = pass_buffer(pass, BUFFER_DQKV, 0);
     size_t q = c->heads * c->head_size, kv = c->kv_heads * c->head_size;
     const struct op_attention_backward op = {
-        .dq = tensor_columns(dqkv, 0, q),
-        .dk = tensor_columns(dqkv, q, kv),
+        .dq = model_queries(pass, dqkv),
+        .dk = model_keys(pass, dqkv),
         .dv = tensor_columns(dqkv, q + kv, kv),
         .delta = pass_buffer(pass, BUFFER_DLSE, 0),
         .dout = datt,
@@ -221,31 +294,54 @@ static void attention_gradient(const struct pass *pass, size_t layer, struct ten
     };
 
     pass->ops->attention_backward(pass->be, &op);
-    model_rotate(pass, dqkv, true);
+    model_rotate(pass, layer, dqkv, true);
 }
 
-/* The first half; false when nothing further down is trained. */
-static bool attention_backward(const struct pass *pass, size_t layer)
+static bool output_backward(const struct pass *pass, size_t layer)
 {
-    const struct model *m = pass->model;
-    const struct model_config *c = m->config;
-    const struct block *b = &m->blocks[layer];
-    struct tensor datt, dh;
+    const struct model_config *c = pass->model->config;
+    const struct block *b = &pass->model->blocks[layer];
+    struct tensor datt, dy;
 
     datt = output_gradient(pass, c->heads * c->head_size, site_place(layer, SITE_O));
-    linears_backward(pass, &b->o, layer, pass_buffer(pass, BUFFER_ATT, layer),
-                     stream_gradient(pass), datt);
+    dy = added_gradient(pass, &b->post1, pass_buffer(pass, BUFFER_POST1, layer),
+                        pass_buffer(pass, BUFFER_RSTD_POST1, layer));
+    linears_backward(pass, &b->o, layer, pass_buffer(pass, BUFFER_ATT, layer), dy, datt);
     if (!datt.data)
         return false;
     attention_gradient(pass, layer, datt);
-    dh = output_gradient(pass, c->hidden_size, site_place(layer, SITE_QKV));
+    return true;
+}
+
+static bool qkv_backward(const struct pass *pass, size_t layer)
+{
+    const struct model *m = pass->model;
+    const struct block *b = &m->blocks[layer];
+    struct tensor dh;
+
+    dh = output_gradient(pass, m->config->hidden_size, site_place(layer, SITE_QKV));
     linears_backward(pass, &b->qkv, layer, pass_buffer(pass, BUFFER_H1, layer),
                      pass_buffer(pass, BUFFER_DQKV, 0), dh);
     if (!dh.data)
         return false;
-    norm_backward(pass, b->norm1, dh, pass_buffer(pass, BUFFER_X_IN, layer),
+    norm_backward(pass, &b->norm1, dh, pass_buffer(pass, BUFFER_X_IN, layer),
                   pass_buffer(pass, BUFFER_RSTD1, layer));
     return site_place(layer, SITE_NORM1) > m->lowest;
+}
+
+/* In parallel both halves read the stream's gradient before either adds to it. */
+static bool block_backward(const struct pass *pass, size_t layer)
+{
+    bool below = down_backward(pass, layer);
+
+    if (!pass->model->config->parallel)
+        return below && up_backward(pass, layer) && output_backward(pass, layer) &&
+               qkv_backward(pass, layer);
+    if (!below)
+        return false;
+    below = output_backward(pass, layer);
+    up_backward(pass, layer);
+    return below && qkv_backward(pass, layer);
 }
 
 static bool blocks_backward(const struct pass *pass)
@@ -257,12 +353,23 @@ static bool blocks_backward(const struct pass *pass)
         /* the buffers still hold the last block, whatever is recomputed */
         if (m->shapes.checkpointing && l + 1 < layers)
             model_forward_block(pass, l, true);
-        if (!mlp_backward(pass, l) || !attention_backward(pass, l))
+        if (!block_backward(pass, l))
             return false;
         if (pass->reduces)
             model_reduce_down(pass->model, l);
     }
     return true;
+}
+
+static void embed_backward(const struct pass *pass, const struct parameter *table,
+                           enum buffer ids)
+{
+    if (table && table->trainable)
+        pass->ops->embedding_backward(
+            pass->be,
+            &(struct op_embedding_backward) { .dtable = table->grad,
+                                              .dout = stream_buffer(pass, BUFFER_DX),
+                                              .tokens = pass_buffer(pass, ids, 0).data });
 }
 
 static void backward(const struct pass *pass)
@@ -276,17 +383,15 @@ static void backward(const struct pass *pass)
     if (m->lowest > place)
         return;
     zero(pass, stream_buffer(pass, BUFFER_DX));
-    norm_backward(pass, m->norm, output_gradient(pass, m->config->hidden_size, place + 1),
+    norm_backward(pass, &m->norm,
+                  output_gradient(pass, m->config->hidden_size, place + 1),
                   pass_buffer(pass, BUFFER_X_LAST, 0), pass_buffer(pass, BUFFER_RSTD, 0));
     if (pass->reduces)
         model_reduce_down(pass->model, m->config->layers);
     if (m->lowest == place || !blocks_backward(pass))
         return;
-    pass->ops->embedding_backward(
-        pass->be, &(struct op_embedding_backward) {
-                      .dtable = m->embed->grad,
-                      .dout = stream_buffer(pass, BUFFER_DX),
-                      .tokens = pass_buffer(pass, BUFFER_TOKENS, 0).data });
+    embed_backward(pass, m->embed, BUFFER_TOKENS);
+    embed_backward(pass, m->positions, BUFFER_POSITIONS);
 }
 
 void model_backward(const struct pass *pass)

@@ -4,6 +4,7 @@
 
 #include "train/model_config.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,20 @@ static const struct rope_row {
     { "default", ROPE_DEFAULT },
     { "linear", ROPE_LINEAR },
     { "llama3", ROPE_LLAMA3 },
+};
+
+/* transformers/activations.py; gelu_fast is gelu_new with its factors in another order */
+static const struct activation_row {
+    const char *name;
+    enum activation kind;
+} activation_rows[] = {
+    { "silu", ACTIVATION_SILU },
+    { "swish", ACTIVATION_SILU },
+    { "gelu", ACTIVATION_GELU },
+    { "gelu_new", ACTIVATION_GELU_TANH },
+    { "gelu_fast", ACTIVATION_GELU_TANH },
+    { "gelu_pytorch_tanh", ACTIVATION_GELU_TANH },
+    { "relu", ACTIVATION_RELU },
 };
 
 #define CONFIG_BYTES_MAX ((size_t)4 << 20)
@@ -81,18 +96,10 @@ static const struct architecture *find_architecture(const struct reader *r)
     return NULL;
 }
 
-/* rope_parameters (new) holds theta and kind; rope_scaling (old) the kind, theta beside
- * it. */
-static void read_rope(const struct reader *r, struct rope *out)
+static void read_rope_kind(const struct reader *r, const json_t *from, struct rope *out)
 {
-    const json_t *both = json_object_get(r->root, "rope_parameters");
-    const json_t *scaling = json_object_get(r->root, "rope_scaling");
-    const json_t *from = json_is_object(both) ? both : scaling;
     const char *name = "default";
 
-    out->theta = read_positive(r, r->root, "rope_theta", 10000);
-    if (json_is_object(both))
-        out->theta = read_positive(r, both, "rope_theta", out->theta);
     if (json_is_object(from)) {
         name = json_get_string(from, "type", "default", r->file, r->err);
         name = json_get_string(from, "rope_type", name, r->file, r->err);
@@ -118,6 +125,58 @@ static void read_rope(const struct reader *r, struct rope *out)
     }
 }
 
+/* Columns of a head that are turned: a share of them, as transformers rounds it. */
+static size_t read_rotary(const struct reader *r, const struct model_config *config,
+                          const json_t *both)
+{
+    double share = config->architecture->rotary;
+    size_t columns;
+
+    if (share == 0)
+        return config->head_size;
+    share = read_positive(r, r->root, "rotary_pct", share);
+    if (json_is_object(both))
+        share = read_positive(r, both, "partial_rotary_factor", share);
+    columns = (size_t)((double)config->head_size * share);
+    if (share > 1 || columns == 0 || columns % 2 != 0)
+        error_set(r->err, ERROR_DATA,
+                  "%s: rotary_pct %g of a head of %zu is not an even number of columns",
+                  r->file, share, config->head_size);
+    return columns;
+}
+
+/* rope_parameters (new) holds theta and kind; rope_scaling (old) the kind, theta beside
+ * it.  Where layers with a window have a base of their own, rope_parameters has an object
+ * for each type of layer, and the old scaling is of the others. */
+static void read_rope(const struct reader *r, struct model_config *out)
+{
+    const struct architecture *row = out->architecture;
+    const json_t *both = json_object_get(r->root, "rope_parameters");
+    const json_t *full = json_object_get(both, "full_attention");
+    const json_t *local = json_object_get(both, "sliding_attention");
+    const json_t *scaling = json_object_get(r->root, "rope_scaling");
+    double theta = row->theta > 0 ? row->theta : 10000;
+
+    if (row->paths[MODULE_POSITIONS])
+        return;
+    out->has_local = row->local_theta > 0;
+    if (out->has_local) {
+        out->rope_local.theta =
+            read_positive(r, r->root, "rope_local_base_freq", row->local_theta);
+        if (json_is_object(local))
+            out->rope_local.theta =
+                read_positive(r, local, "rope_theta", out->rope_local.theta);
+        read_rope_kind(r, local, &out->rope_local);
+        both = full ? full : json_object_get(both, "rope_theta") ? both : NULL;
+    }
+    out->rotary = read_rotary(r, out, both);
+    theta = read_positive(r, r->root, "rotary_emb_base", theta);
+    out->rope.theta = read_positive(r, r->root, "rope_theta", theta);
+    if (json_is_object(both))
+        out->rope.theta = read_positive(r, both, "rope_theta", out->rope.theta);
+    read_rope_kind(r, json_is_object(both) ? both : scaling, &out->rope);
+}
+
 /* A number, a list of numbers, or null. */
 static void read_eos(const struct reader *r, struct model_config *out)
 {
@@ -137,31 +196,73 @@ static void read_eos(const struct reader *r, struct model_config *out)
     }
 }
 
-/* Does a layer look back only sliding_window rows?  layer_types says it where it is given. */
+/* GPT-Neo: [[["global", "local"], 12]], or attention_layers, which is that unfolded; where
+ * neither is said, every second layer is local. */
+static bool is_local(const struct reader *r, size_t layer)
+{
+    const json_t *types = json_object_get(r->root, "attention_types");
+    const json_t *list = json_object_get(r->root, "attention_layers");
+    size_t at = 0, count = json_array_size(types);
+    const char *type = NULL;
+
+    if (!json_is_array(list) && !json_is_array(types))
+        return layer % 2 == 1;
+    if (!json_is_array(types))
+        type = json_string_value(json_array_get(list, layer));
+    for (size_t i = 0; i < count && !type; i++) {
+        const json_t *names = json_array_get(json_array_get(types, i), 0);
+        json_int_t times = json_integer_value(json_array_get(json_array_get(types, i), 1));
+        size_t each = json_array_size(names);
+
+        if (times < 0 || times > LAYERS_MAX || each > LAYERS_MAX)
+            break;
+        if (layer < at + each * (size_t)times)
+            type = json_string_value(json_array_get(names, (layer - at) % each));
+        at += each * (size_t)times;
+    }
+    if (!type || (strcmp(type, "global") != 0 && strcmp(type, "local") != 0))
+        error_set(r->err, ERROR_DATA,
+                  "%s: attention_types does not say global or local for layer %zu",
+                  r->file, layer);
+    return type && strcmp(type, "local") == 0;
+}
+
+/* Does a layer look back only `window` rows?  layer_types says it where it is given. */
 static bool is_windowed(const struct reader *r, const struct architecture *row,
                         size_t layer)
 {
     const json_t *types = json_object_get(r->root, "layer_types");
     const char *type = json_string_value(json_array_get(types, layer));
-    int64_t first = json_get_int(r->root, "max_window_layers", 0, r->file, r->err);
+    int64_t first, pattern = (int64_t)row->window_pattern;
 
     if (row->windows == WINDOWS_ALL)
         return true;
-    return type ? strcmp(type, "sliding_attention") == 0 : (int64_t)layer >= first;
+    if (row->windows == WINDOWS_LOCAL)
+        return is_local(r, layer);
+    if (type)
+        return strcmp(type, "sliding_attention") == 0;
+    if (row->windows == WINDOWS_UPPER) {
+        first = json_get_int(r->root, "max_window_layers", 0, r->file, r->err);
+        return (int64_t)layer >= first;
+    }
+    pattern =
+        json_get_int(r->root, "sliding_window_pattern", pattern, r->file, r->err);
+    return pattern > 0 && ((int64_t)layer + 1) % pattern != 0;
 }
 
 static void read_window(const struct reader *r, struct model_config *out)
 {
     const struct architecture *row = out->architecture;
-    const json_t *given = json_object_get(r->root, "sliding_window");
-    int64_t preset = json_is_null(given) ? 0 : (int64_t)row->window;
-    int64_t window = json_get_int(r->root, "sliding_window", preset, r->file, r->err);
-    bool used = row->windows != WINDOWS_NONE;
+    const json_t *given = json_object_get(r->root, r->keys->window);
+    int64_t window = json_is_null(given) ? 0 : (int64_t)row->window;
     bool *windowed;
 
-    if (row->windows == WINDOWS_UPPER)
-        used = json_get_bool(r->root, "use_sliding_window", false, r->file, r->err);
-    if (!used || window <= 0 || r->err->code)
+    if (row->windows == WINDOWS_NONE ||
+        (row->windows == WINDOWS_UPPER &&
+         !json_get_bool(r->root, "use_sliding_window", false, r->file, r->err)))
+        return;
+    window = json_get_int(r->root, r->keys->window, window, r->file, r->err);
+    if (window <= 0 || window > SIZE_VALUE_MAX || r->err->code)
         return;
     windowed = arena_array(r->arena, out->layers, sizeof(*windowed));
     for (size_t l = 0; l < out->layers; l++)
@@ -173,25 +274,28 @@ static void read_window(const struct reader *r, struct model_config *out)
 static void read_sizes(const struct reader *r, struct model_config *out)
 {
     const struct config_keys *keys = r->keys;
+    const struct architecture *row = out->architecture;
 
     out->vocab_size = read_size(r, "vocab_size", 0);
     out->hidden_size = read_size(r, keys->hidden_size, 0);
-    out->intermediate_size = read_size(r, keys->intermediate_size, 0);
+    out->intermediate_size =
+        read_size(r, keys->intermediate_size, row->wider * out->hidden_size);
     out->layers = read_size(r, keys->layers, 0);
     out->heads = out->kv_heads = read_size(r, keys->heads, 0);
     if (keys->kv_heads)
         out->kv_heads = read_size(r, keys->kv_heads, out->heads);
-    out->max_positions = read_size(r, keys->max_positions, 2048);
+    out->max_positions =
+        read_size(r, keys->max_positions, row->paths[MODULE_POSITIONS] ? 0 : 2048);
     if (out->layers > LAYERS_MAX)
         error_set(r->err, ERROR_DATA, "%s: %s is over %d", r->file, keys->layers,
                   LAYERS_MAX);
     if (out->heads % out->kv_heads != 0)
         error_set(r->err, ERROR_DATA, "%s: %s %zu is not a multiple of %s %zu", r->file,
                   keys->heads, out->heads, keys->kv_heads, out->kv_heads);
-    out->head_size = out->hidden_size / out->heads;
+    out->head_size = row->head_size ? row->head_size : out->hidden_size / out->heads;
     if (json_is_integer(json_object_get(r->root, "head_dim")))
         out->head_size = read_size(r, "head_dim", 0);
-    else if (out->hidden_size % out->heads != 0)
+    else if (row->head_size == 0 && out->hidden_size % out->heads != 0)
         error_set(r->err, ERROR_DATA,
                   "%s: %s %zu is not a multiple of %s %zu, and there is no head_dim",
                   r->file, keys->hidden_size, out->hidden_size, keys->heads, out->heads);
@@ -215,12 +319,12 @@ static void read_dtype(const struct reader *r, struct model_config *out)
 /* What would change the arithmetic and is not there yet must not pass in silence. */
 static void refuse_unsupported(const struct reader *r)
 {
-    const char *key = r->keys->activation;
-    const char *act = json_get_string(r->root, key, "silu", r->file, r->err);
+    static const char *const off[] = { "add_cross_attention",
+                                       "use_bidirectional_attention" };
 
-    if (act && strcmp(act, "silu") != 0)
-        error_set(r->err, ERROR_DATA, "%s: %s \"%s\" is not supported, only silu", r->file,
-                  key, act);
+    for (size_t i = 0; i < TS_COUNT(off); i++)
+        if (json_is_true(json_object_get(r->root, off[i])))
+            error_set(r->err, ERROR_DATA, "%s: %s is not supported", r->file, off[i]);
     if (json_is_object(json_object_get(r->root, "quantization_config")))
         error_set(
             r->err, ERROR_DATA,
@@ -228,11 +332,69 @@ static void refuse_unsupported(const struct reader *r)
             r->file);
 }
 
-static bool has_biases(const struct reader *r, enum biases biases, const char *key)
+static void read_activation(const struct reader *r, struct model_config *out)
+{
+    const struct architecture *row = out->architecture;
+    const char *key = r->keys->activation;
+    const char *name = json_get_string(r->root, key, row->activation, r->file, r->err);
+    struct text known;
+
+    for (size_t i = 0; name && i < TS_COUNT(activation_rows); i++)
+        if (strcmp(activation_rows[i].name, name) == 0) {
+            out->activation = activation_rows[i].kind;
+            if (row->gelu_is_tanh && out->activation == ACTIVATION_GELU)
+                out->activation = ACTIVATION_GELU_TANH;
+            return;
+        }
+    text_init(&known, 0);
+    for (size_t i = 0; i < TS_COUNT(activation_rows); i++)
+        text_addf(&known, "%s%s", i ? ", " : "", activation_rows[i].name);
+    error_set(r->err, ERROR_DATA, "%s: %s \"%s\" is not supported; supported: %s", r->file,
+              key, name ? name : "", known.data);
+    text_clear(&known);
+}
+
+/* A number above 0, null for none, or the preset; without one the key is not read. */
+static double read_softcap(const struct reader *r, const char *key, double preset)
+{
+    const json_t *given = json_object_get(r->root, key);
+
+    if (!given || json_is_null(given))
+        return given ? 0 : preset;
+    return read_positive(r, r->root, key, preset);
+}
+
+static void read_scores(const struct reader *r, struct model_config *out)
+{
+    const struct architecture *row = out->architecture;
+    double scalar = (double)out->head_size;
+
+    if (row->score_scalar > 0)
+        scalar = read_positive(r, r->root, "query_pre_attn_scalar", row->score_scalar);
+    out->score_scale = 1 / sqrt(scalar);
+    if (row->unscaled ||
+        !json_get_bool(r->root, "scale_attn_weights", true, r->file, r->err))
+        out->score_scale = 1;
+    out->score_by_layer = json_get_bool(r->root, "scale_attn_by_inverse_layer_idx", false,
+                                        r->file, r->err);
+    if (row->score_softcap > 0)
+        out->score_softcap =
+            read_softcap(r, "attn_logit_softcapping", row->score_softcap);
+    if (row->score_scalar > 0)
+        out->logit_softcap =
+            read_softcap(r, "final_logit_softcapping", row->logit_softcap);
+    if (row->embed_scaled)
+        out->embed_scale = sqrt((double)out->hidden_size);
+    out->parallel = row->may_parallel && json_get_bool(r->root, "use_parallel_residual",
+                                                       true, r->file, r->err);
+}
+
+static bool has_biases(const struct reader *r, enum biases biases, const char *key,
+                       bool preset)
 {
     return biases == BIASES_ALWAYS ||
            (biases == BIASES_ASKED &&
-            json_get_bool(r->root, key, false, r->file, r->err));
+            json_get_bool(r->root, key, preset, r->file, r->err));
 }
 
 static void read_all(struct reader *r, struct model_config *out)
@@ -245,15 +407,18 @@ static void read_all(struct reader *r, struct model_config *out)
     r->keys = row->keys;
     refuse_unsupported(r);
     read_sizes(r, out);
-    out->norm_eps = read_positive(r, r->root, row->keys->norm_eps, 1e-6);
+    read_activation(r, out);
+    read_scores(r, out);
+    out->norm_eps = read_positive(r, r->root, row->keys->norm_eps, row->norm_eps);
     out->initializer_range =
         json_get_real(r->root, "initializer_range", 0.02, r->file, r->err);
-    out->tied = json_get_bool(r->root, "tie_word_embeddings", false, r->file, r->err);
-    out->qkv_bias = has_biases(r, row->qkv_bias, "attention_bias");
-    out->output_bias = has_biases(r, row->output_bias, "attention_bias");
-    out->mlp_bias = has_biases(r, row->mlp_bias, "mlp_bias");
+    out->tied = json_get_bool(r->root, "tie_word_embeddings", row->tied, r->file, r->err);
+    out->qkv_bias = has_biases(r, row->qkv_bias, "attention_bias", row->attention_bias);
+    out->output_bias =
+        has_biases(r, row->output_bias, "attention_bias", row->attention_bias);
+    out->mlp_bias = has_biases(r, row->mlp_bias, "mlp_bias", false);
     out->bos_token_id = json_get_int(r->root, "bos_token_id", -1, r->file, r->err);
-    read_rope(r, &out->rope);
+    read_rope(r, out);
     read_eos(r, out);
     read_window(r, out);
     read_dtype(r, out);

@@ -8,6 +8,7 @@
 #define TRAIN_MODEL_CONFIG_H
 
 #include "base/arena.h"
+#include "kernels/ops.h"
 #include "precision/format.h"
 #include "train/architecture.h"
 
@@ -27,10 +28,19 @@ struct model_config {
     size_t layers, heads, kv_heads, head_size;
     size_t max_positions;
     size_t sliding_window; /* 0: none */
-    const bool *windowed;  /* by layer, whether the window applies; NULL without one */
+    const bool *windowed;  /* by layer, whether the window applies; NULL: to none */
     double norm_eps;
     double initializer_range;
+    enum activation activation;
+    bool parallel; /* attention and MLP read the same input */
+    double embed_scale; /* what embeddings are multiplied by; 0: by nothing */
+    double score_scale; /* q k is multiplied by it */
+    bool score_by_layer; /* and divided by the number of the layer, from 1 */
+    double score_softcap, logit_softcap; /* 0: none */
+    size_t rotary; /* columns of a head that are turned; 0: none, positions are learned */
     struct rope rope;
+    struct rope rope_local; /* of layers with a window, where has_local */
+    bool has_local;
     bool tied;                          /* lm_head shares embed_tokens */
     bool qkv_bias, output_bias, mlp_bias;
     enum format dtype;                  /* torch_dtype / dtype; FORMAT_COUNT where not said */

@@ -111,7 +111,8 @@ bool model_prefill(struct model *model, size_t slot, const int32_t *tokens, size
         return error_set(err, ERROR_SYSTEM,
                          "a prompt of %zu tokens, but memory was planned for 1 to %zu",
                          count, model->shapes.rows);
-    if (!check_tokens(model, tokens, count, err))
+    if (!check_tokens(model, tokens, count, err) ||
+        !model_check_places(model, count, err))
         return false;
     pass.fills = true;
     pass.slot = slot;
@@ -123,7 +124,7 @@ bool model_prefill(struct model *model, size_t slot, const int32_t *tokens, size
     model_forward(&pass);
     h = pass_buffer(&pass, BUFFER_H_LAST, 0);
     pass_logits(&pass, tensor_rows(h, count - 1, 1), logits);
-    return pass.ops->sync(pass.be, err);
+    return pass_finish_logits(&pass, logits, 1, err);
 }
 
 bool model_grow(struct model *model, const int32_t *tokens, const int32_t *lengths,
@@ -139,6 +140,8 @@ bool model_grow(struct model *model, const int32_t *tokens, const int32_t *lengt
             return error_set(err, ERROR_SYSTEM,
                              "place %d, but memory was planned for %zu", lengths[i],
                              model->shapes.room);
+        else if (!model_check_places(model, (size_t)lengths[i] + 1, err))
+            return false;
     pass.decodes = true;
     put(&pass, BUFFER_TOKENS, tokens, slots);
     put(&pass, BUFFER_POSITIONS, lengths, slots);
@@ -147,5 +150,5 @@ bool model_grow(struct model *model, const int32_t *tokens, const int32_t *lengt
         pass_end(&pass);
     }
     pass_logits(&pass, pass_buffer(&pass, BUFFER_H_LAST, 0), logits);
-    return pass.ops->sync(pass.be, err);
+    return pass_finish_logits(&pass, logits, slots, err);
 }

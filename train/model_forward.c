@@ -109,9 +109,9 @@ struct tensor pass_u(const struct pass *pass, const struct linears *linears, siz
                           linears->beside ? linears->outs : 0, linears->adapters);
 }
 
-/* y = x W^T + b + scale u B^T; y may have more columns */
+/* y = beta y + x W^T + b + scale u B^T; y may have more columns */
 static void linears_forward(const struct pass *pass, const struct linears *l,
-                            size_t layer, struct tensor x, struct tensor y)
+                            size_t layer, struct tensor x, struct tensor y, float beta)
 {
     struct tensor u = pass_u(pass, l, layer);
     float scale = (float)pass->model->shapes.lora.scale;
@@ -120,120 +120,256 @@ static void linears_forward(const struct pass *pass, const struct linears *l,
         product_forward(pass, &l->both, x, y, 1, 0);
     } else {
         for (size_t i = 0; i < l->wholes; i++)
-            product_forward(pass, &l->whole[i], x, y, 1, 0);
+            product_forward(pass, &l->whole[i], x, y, 1, beta);
         adapters_into(pass, l, x, u);
     }
     for (size_t i = 0; i < l->outs_of; i++)
         product_forward(pass, &l->out_of[i], u, y, scale, 1);
 }
 
-/* The stream goes from x to sum = x + delta; its norm to out. */
-static void norm_forward(const struct pass *pass, const struct parameter *weight,
+float model_norm_offset(const struct model *model)
+{
+    return model->config->architecture->norm == NORM_RMS_1 ? 1 : 0;
+}
+
+static struct tensor weight_of(const struct parameter *p)
+{
+    return p ? p->weight : (struct tensor) { 0 };
+}
+
+/* The stream goes from x to sum = x + delta; its norm to out; rstd holds what the
+ * backward pass wants to know of either kind. */
+static void norm_forward(const struct pass *pass, const struct norm *norm,
                          struct op_rmsnorm op)
 {
-    op.weight = weight->weight;
-    op.eps = (float)pass->model->config->norm_eps;
-    pass->ops->rmsnorm(pass->be, &op);
+    const struct model_config *c = pass->model->config;
+
+    op.weight = norm->weight->weight;
+    op.eps = (float)c->norm_eps;
+    if (c->architecture->norm != NORM_LAYER) {
+        pass->ops->rmsnorm(pass->be, &op);
+        return;
+    }
+    pass->ops->layernorm(pass->be, &(struct op_layernorm) { .out = op.out,
+                                                            .sum = op.sum,
+                                                            .stats = op.rstd,
+                                                            .x = op.x,
+                                                            .delta = op.delta,
+                                                            .weight = op.weight,
+                                                            .bias = weight_of(norm->bias),
+                                                            .eps = op.eps });
+}
+
+struct tensor model_queries(const struct pass *pass, struct tensor qkv)
+{
+    const struct model_config *c = pass->model->config;
+
+    return tensor_columns(qkv, 0, c->heads * c->head_size);
+}
+
+struct tensor model_keys(const struct pass *pass, struct tensor qkv)
+{
+    const struct model_config *c = pass->model->config;
+
+    return tensor_columns(qkv, c->heads * c->head_size, c->kv_heads * c->head_size);
 }
 
 /* q and k are neighbours: one call turns both. */
-void model_rotate(const struct pass *pass, struct tensor qkv, bool inverse)
+void model_rotate(const struct pass *pass, size_t layer, struct tensor qkv, bool inverse)
 {
     const struct model_config *c = pass->model->config;
     size_t heads = c->heads + c->kv_heads;
     const struct op_rope op = {
         .x = tensor_columns(qkv, 0, heads * c->head_size),
-        .table = pass_buffer(pass, BUFFER_ROPE, 0),
+        .table = pass_buffer(pass, pass->model->blocks[layer].rope, 0),
         .positions = pass_ids(pass, BUFFER_POSITIONS),
         .heads = heads,
+        .rotary = c->rotary,
         .inverse = inverse,
     };
 
-    pass->ops->rope(pass->be, &op);
+    if (c->rotary > 0)
+        pass->ops->rope(pass->be, &op);
 }
 
 struct op_attention model_attention(const struct pass *pass, size_t layer)
 {
     const struct model_config *c = pass->model->config;
+    const struct block *b = &pass->model->blocks[layer];
     struct tensor qkv = pass_buffer(pass, BUFFER_QKV, layer);
-    size_t q = c->heads * c->head_size, kv = c->kv_heads * c->head_size;
+    struct tensor qk = pass_buffer(pass, BUFFER_QK, layer);
+    size_t kv = c->kv_heads * c->head_size;
 
+    if (!qk.data)
+        qk = qkv;
     return (struct op_attention) {
         .out = pass_buffer(pass, BUFFER_ATT, layer),
         .lse = pass_buffer(pass, BUFFER_LSE, layer),
-        .q = tensor_columns(qkv, 0, q),
-        .k = tensor_columns(qkv, q, kv),
-        .v = tensor_columns(qkv, q + kv, kv),
+        .q = model_queries(pass, qk),
+        .k = model_keys(pass, qk),
+        .v = tensor_columns(qkv, c->heads * c->head_size + kv, kv),
         .offsets = pass_ids(pass, BUFFER_OFFSETS),
         .sequences = pass->sequences,
         .longest = pass->longest,
         .heads = c->heads,
         .kv_heads = c->kv_heads,
         .head_size = c->head_size,
-        .window = pass->model->blocks[layer].window,
-        .scale = (float)(1 / sqrt((double)c->head_size)),
+        .window = b->window,
+        .scale = b->scale,
     };
 }
 
-void model_forward_block(const struct pass *pass, size_t layer, bool again)
+/* What comes to the stream next. */
+static struct tensor delta_of(const struct pass *pass)
+{
+    struct tensor post = pass_buffer(pass, BUFFER_DELTA_POST, 0);
+
+    return post.data ? post : pass_buffer(pass, BUFFER_DELTA, 0);
+}
+
+/* The stream behind the block below, but for what that adds last. */
+static struct tensor stream_behind(const struct pass *pass, size_t layer)
+{
+    struct tensor mid = pass_buffer(pass, BUFFER_X_MID, layer);
+
+    return mid.data ? mid : pass_buffer(pass, BUFFER_X_IN, layer);
+}
+
+/* What layers o and down add to the stream, through its norm where there is one; beta 1:
+ * beside what is there already. */
+static void add_to_stream(const struct pass *pass, const struct linears *l, size_t layer,
+                          struct tensor x, float beta)
+{
+    const struct block *b = &pass->model->blocks[layer];
+    bool first = l == &b->o;
+    struct tensor to = pass_buffer(pass, first ? BUFFER_POST1 : BUFFER_POST2, layer);
+    struct op_rmsnorm norm = { .out = delta_of(pass), .x = to };
+
+    if (!to.data) {
+        linears_forward(pass, l, layer, x, norm.out, beta);
+        return;
+    }
+    linears_forward(pass, l, layer, x, to, 0);
+    norm.rstd = pass_buffer(pass, first ? BUFFER_RSTD_POST1 : BUFFER_RSTD_POST2, layer);
+    norm_forward(pass, first ? &b->post1 : &b->post2, norm);
+}
+
+static void forward_attention(const struct pass *pass, size_t layer, bool again)
+{
+    const struct model *m = pass->model;
+    const struct block *b = &m->blocks[layer];
+    struct tensor x_in = pass_buffer(pass, BUFFER_X_IN, layer);
+    struct tensor h1 = pass_buffer(pass, BUFFER_H1, layer);
+    struct tensor qkv = pass_buffer(pass, BUFFER_QKV, layer);
+    struct tensor att = pass_buffer(pass, BUFFER_ATT, layer);
+    struct op_rmsnorm norm1 = { .out = h1, .sum = x_in, .x = x_in };
+
+    norm1.rstd = pass_buffer(pass, BUFFER_RSTD1, layer);
+    if (layer > 0 && !again) /* what the block below adds comes in here */
+        norm1.x = stream_behind(pass, layer - 1);
+    if ((layer > 0 || m->positions) && !again)
+        norm1.delta = delta_of(pass);
+    norm_forward(pass, &b->norm1, norm1);
+    linears_forward(pass, &b->qkv, layer, h1, qkv, 0);
+    model_rotate(pass, layer, qkv, false);
+    model_attend(pass, layer);
+    if (again && m->config->parallel)
+        adapters_into(pass, &b->o, att, pass_u(pass, &b->o, layer));
+    else
+        add_to_stream(pass, &b->o, layer, att, 0);
+}
+
+struct tensor model_gate(const struct pass *pass, size_t layer)
+{
+    size_t cols = pass->model->config->intermediate_size;
+    struct tensor gate_up = pass_buffer(pass, BUFFER_GATE_UP, layer);
+
+    if (!pass->model->config->architecture->paths[MODULE_GATE])
+        return (struct tensor) { 0 };
+    return tensor_columns(gate_up, 0, cols);
+}
+
+struct tensor model_up(const struct pass *pass, size_t layer)
+{
+    size_t cols = pass->model->config->intermediate_size;
+    struct tensor gate_up = pass_buffer(pass, BUFFER_GATE_UP, layer);
+    bool gated = pass->model->config->architecture->paths[MODULE_GATE] != NULL;
+
+    return tensor_columns(gate_up, gated ? cols : 0, cols);
+}
+
+static void activate(const struct pass *pass, size_t layer, struct tensor act)
+{
+    struct tensor gate = model_gate(pass, layer), up = model_up(pass, layer);
+    enum activation kind = pass->model->config->activation;
+
+    if (gate.data)
+        pass->ops->swiglu(
+            pass->be,
+            &(struct op_swiglu) { .out = act, .gate = gate, .up = up, .kind = kind });
+    else
+        pass->ops->activation(
+            pass->be, &(struct op_activation) { .out = act, .x = up, .kind = kind });
+}
+
+static void forward_mlp(const struct pass *pass, size_t layer, bool again)
 {
     const struct block *b = &pass->model->blocks[layer];
     struct tensor x_in = pass_buffer(pass, BUFFER_X_IN, layer);
     struct tensor x_mid = pass_buffer(pass, BUFFER_X_MID, layer);
-    struct tensor h1 = pass_buffer(pass, BUFFER_H1, layer);
     struct tensor h2 = pass_buffer(pass, BUFFER_H2, layer);
     struct tensor gate_up = pass_buffer(pass, BUFFER_GATE_UP, layer);
     struct tensor act = pass_buffer(pass, BUFFER_ACT, layer);
-    struct tensor delta = pass_buffer(pass, BUFFER_DELTA, 0);
-    struct tensor qkv = pass_buffer(pass, BUFFER_QKV, layer);
-    struct op_rmsnorm norm1 = { .out = h1, .sum = x_in, .x = x_in };
+    struct op_rmsnorm norm2 = { .out = h2, .sum = x_mid, .x = x_in };
 
-    norm1.rstd = pass_buffer(pass, BUFFER_RSTD1, layer);
-    if (layer > 0 && !again) { /* what the block below adds comes in here */
-        norm1.x = pass_buffer(pass, BUFFER_X_MID, layer - 1);
-        norm1.delta = delta;
-    }
-    norm_forward(pass, b->norm1, norm1);
-    linears_forward(pass, &b->qkv, layer, h1, qkv);
-    model_rotate(pass, qkv, false);
-    model_attend(pass, layer);
-    linears_forward(pass, &b->o, layer, pass_buffer(pass, BUFFER_ATT, layer), delta);
-    norm_forward(pass, b->norm2,
-                 (struct op_rmsnorm) { .out = h2,
-                                       .sum = x_mid,
-                                       .rstd = pass_buffer(pass, BUFFER_RSTD2, layer),
-                                       .x = x_in,
-                                       .delta = delta });
-    linears_forward(pass, &b->gate_up, layer, h2, gate_up);
-    pass->ops->swiglu(pass->be, &(struct op_swiglu) {
-                                    .out = act,
-                                    .gate = tensor_columns(gate_up, 0, act.cols),
-                                    .up = tensor_columns(gate_up, act.cols, act.cols) });
-    if (again)
+    norm2.rstd = pass_buffer(pass, BUFFER_RSTD2, layer);
+    if (x_mid.data)
+        norm2.delta = delta_of(pass);
+    norm_forward(pass, &b->norm2, norm2);
+    linears_forward(pass, &b->gate_up, layer, h2, gate_up, 0);
+    activate(pass, layer, act);
+    if (again && !b->post2.weight)
         adapters_into(pass, &b->down, act, pass_u(pass, &b->down, layer));
     else
-        linears_forward(pass, &b->down, layer, act, delta);
+        add_to_stream(pass, &b->down, layer, act, x_mid.data ? 0 : 1);
+}
+
+void model_forward_block(const struct pass *pass, size_t layer, bool again)
+{
+    forward_attention(pass, layer, again);
+    forward_mlp(pass, layer, again);
+}
+
+/* Tokens into the stream, and what their places add to it. */
+static void embed(const struct pass *pass)
+{
+    const struct model *m = pass->model;
+
+    pass->ops->embedding(
+        pass->be, &(struct op_embedding) { .out = pass_buffer(pass, BUFFER_X_IN, 0),
+                                           .table = m->embed_weight,
+                                           .tokens = pass_ids(pass, BUFFER_TOKENS) });
+    if (m->positions)
+        pass->ops->embedding(pass->be, &(struct op_embedding) {
+                                           .out = pass_buffer(pass, BUFFER_DELTA, 0),
+                                           .table = m->positions->weight,
+                                           .tokens = pass_ids(pass, BUFFER_POSITIONS) });
 }
 
 void model_forward(const struct pass *pass)
 {
     const struct model *m = pass->model;
     size_t last = m->config->layers - 1;
-    const struct op_embedding embed = {
-        .out = pass_buffer(pass, BUFFER_X_IN, 0),
-        .table = m->embed_weight,
-        .tokens = pass_ids(pass, BUFFER_TOKENS),
-    };
 
-    pass->ops->embedding(pass->be, &embed);
+    embed(pass);
     for (size_t l = 0; l <= last; l++)
         model_forward_block(pass, l, false);
-    norm_forward(pass, m->norm,
+    norm_forward(pass, &m->norm,
                  (struct op_rmsnorm) { .out = pass_buffer(pass, BUFFER_H_LAST, 0),
                                        .sum = pass_buffer(pass, BUFFER_X_LAST, 0),
                                        .rstd = pass_buffer(pass, BUFFER_RSTD, 0),
-                                       .x = pass_buffer(pass, BUFFER_X_MID, last),
-                                       .delta = pass_buffer(pass, BUFFER_DELTA, 0) });
+                                       .x = stream_behind(pass, last),
+                                       .delta = delta_of(pass) });
 }
 
 void model_classify(const struct pass *pass)

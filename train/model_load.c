@@ -11,9 +11,6 @@
 #include "base/text.h"
 #include "train/model_parts.h"
 
-/* Names that older checkpoints have beside the weights; they follow from config.json. */
-static const char *const ignored_suffixes[] = { ".rotary_emb.inv_freq" };
-
 /* Room for a span in fp32 and in its storage format. */
 struct loader {
     struct model *model;
@@ -41,6 +38,27 @@ size_t model_span_numbers(const struct model *model)
     return most;
 }
 
+struct stored model_stored(const struct model *model, const struct parameter *p,
+                           size_t item)
+{
+    bool vector = p->rank == 1;
+
+    return (struct stored) { .storage = p->stored,
+                             .rows = vector ? p->cols : p->rows,
+                             .cols = vector ? 1 : p->cols,
+                             .heads = model->config->heads,
+                             .item = item };
+}
+
+const struct stored_tensor *model_find_stored(const struct model *model, const char *name)
+{
+    const char *base = model->config->architecture->base;
+
+    if (model->bare && text_starts(name, base))
+        name += strlen(base);
+    return safetensors_find(model->files, name);
+}
+
 static void shape_text(const struct stored_tensor *t, struct text *out)
 {
     for (size_t i = 0; i < t->rank; i++)
@@ -50,6 +68,8 @@ static void shape_text(const struct stored_tensor *t, struct text *out)
 static bool check_shape(const struct stored_tensor *t, const struct parameter *p,
                         struct error *err)
 {
+    bool turned = p->stored == STORED_COLUMNS;
+    size_t rows = turned ? p->cols : p->rows, cols = turned ? p->rows : p->cols;
     struct text shape;
 
     if (t->format >= FORMAT_COUNT)
@@ -57,7 +77,7 @@ static bool check_shape(const struct stored_tensor *t, const struct parameter *p
                          "%s: %s has the dtype %s; F32, F16 and BF16 are read", t->file,
                          t->name, t->dtype);
     if (p->rank == 1 ? t->rank == 1 && t->shape[0] == p->cols
-                     : t->rank == 2 && t->shape[0] == p->rows && t->shape[1] == p->cols)
+                     : t->rank == 2 && t->shape[0] == rows && t->shape[1] == cols)
         return true;
     text_init(&shape, 0);
     shape_text(t, &shape);
@@ -67,7 +87,7 @@ static bool check_shape(const struct stored_tensor *t, const struct parameter *p
     else
         error_set(err, ERROR_DATA,
                   "%s: %s has the shape [%s], config.json wants [%zu, %zu]", t->file,
-                  t->name, shape.data, p->rows, p->cols);
+                  t->name, shape.data, rows, cols);
     text_clear(&shape);
     return false;
 }
@@ -90,6 +110,34 @@ static bool read_stored(const struct stored_tensor *t, size_t first, size_t coun
     format_convert(out, FORMAT_FP32, copy ? copy : from, t->format, count);
     free(copy);
     return true;
+}
+
+/* Rows of a parameter, or of an adapter's B that is stored like it, in fp32. */
+static bool read_rows(const struct stored *stored, const struct stored_tensor *t,
+                      size_t row, size_t rows, float *out, struct error *err)
+{
+    size_t count = rows * stored->cols;
+    void *packed;
+
+    if (stored->storage == STORED_ROWS)
+        return read_stored(t, row * stored->cols, count, out, err);
+    packed = malloc(count * stored->item);
+    if (!packed)
+        return error_set(err, ERROR_SYSTEM, "no memory for %zu numbers", count);
+    stored_gather(stored, t->data, row, rows, packed);
+    format_convert(out, FORMAT_FP32, packed, t->format, count);
+    free(packed);
+    return true;
+}
+
+/* The same of a parameter's own tensor: of a vector all. */
+static bool read_parameter(const struct model *m, const struct parameter *p,
+                           const struct stored_tensor *t, size_t row, size_t rows,
+                           float *out, struct error *err)
+{
+    struct stored stored = model_stored(m, p, format_info(t->format)->bytes);
+
+    return read_rows(&stored, t, row, rows * p->cols / stored.cols, out, err);
 }
 
 void model_merge(float *out, size_t rows, size_t cols, const float *b, const float *a,
@@ -126,49 +174,61 @@ static bool has_shape(const struct stored_tensor *t, size_t rows, size_t cols)
 }
 
 /* Add the adapter that create_new_adapter makes part of the base. */
-static bool add_merged(const struct model *m, const struct shape_parameter *p, size_t row,
-                       size_t rows, float *out, struct error *err)
+static bool add_merged(const struct model *m, size_t index, size_t row, size_t rows,
+                       float *out, struct error *err)
 {
+    const struct parameter *p = &m->parameters[index];
+    enum module module = m->shapes.parameters[index].module;
     const struct stored_tensor *a = find_adapter(m->merged, p->name, ".lora_A.weight");
     const struct stored_tensor *b = find_adapter(m->merged, p->name, ".lora_B.weight");
     const struct stored_tensor *whole = find_adapter(m->merged, p->name, ".weight");
     size_t rank = m->merged_lora.rank;
+    struct stored stored = { .storage = STORED_ROWS, .rows = p->rows, .cols = rank };
     float *down, *up;
     bool ok;
 
-    if (p->part != PART_WEIGHT)
+    if (m->shapes.parameters[index].part != PART_WEIGHT)
         return true;
-    if (whole && m->merged_lora.saved[p->module])
-        return read_stored(whole, row * p->cols, rows * p->cols, out, err);
-    if (!m->merged_lora.adapted[p->module])
+    if (whole && m->merged_lora.saved[module])
+        return check_shape(whole, p, err) &&
+               read_parameter(m, p, whole, row, rows, out, err);
+    if (!m->merged_lora.adapted[module])
         return true;
     if (!has_shape(a, rank, p->cols) || !has_shape(b, p->rows, rank))
         return error_set(err, ERROR_DATA,
                          "the adapter for %s is missing or of another shape", p->name);
+    if (p->stored == STORED_HEADS)
+        stored.storage = STORED_HEADS;
+    stored.heads = m->config->heads;
+    stored.item = format_info(b->format)->bytes;
     down = memory_alloc((p->cols + rows) * rank * sizeof(*down));
     up = down + rank * p->cols;
     ok = read_stored(a, 0, rank * p->cols, down, err) &&
-         read_stored(b, row * rank, rows * rank, up, err);
+         read_rows(&stored, b, row, rows, up, err);
     if (ok)
         model_merge(out, rows, p->cols, up, down, rank, m->merged_lora.scale);
     free(down);
     return ok;
 }
 
-/* As transformers' _init_weights: matrices normal, norms one, biases zero. */
+/* As transformers' _init_weights: matrices normal, norms one (or what makes them so),
+ * biases zero; GPT-2's outputs are smaller the more of them are added up. */
 static void make_original(const struct model *m, size_t index, size_t first, size_t count,
                           float *out)
 {
     const struct shape_parameter *p = &m->shapes.parameters[index];
+    bool output = p->module == MODULE_O || p->module == MODULE_DOWN;
     uint64_t seed = (uint64_t)m->plan->seed;
     double range = m->config->initializer_range;
 
+    if (output && m->config->architecture->small_outputs)
+        range /= sqrt(2 * (double)m->config->layers);
     for (size_t i = 0; i < count; i++)
         if (p->rank == 2)
             out[i] = (float)(range * random_normal(seed, RANDOM_INIT, (uint32_t)index,
                                                    first + i));
         else
-            out[i] = p->part == PART_BIAS ? 0 : 1;
+            out[i] = p->part == PART_BIAS ? 0 : 1 - model_norm_offset(m);
 }
 
 /* PEFT's kaiming_uniform(a = sqrt(5)) for A: uniform within 1 / sqrt(in); zero for B. */
@@ -196,13 +256,13 @@ bool model_original(const struct model *model, size_t index, size_t row, size_t 
         make_original(model, index, first, count, out);
         return true;
     }
-    t = safetensors_find(model->files, p->name);
+    t = model_find_stored(model, p->name);
     if (!t)
         return error_set(err, ERROR_DATA, "%s: the tensor %s is missing",
                          model->plan->model_name_or_path, p->name);
     return check_shape(t, &model->parameters[index], err) &&
-           read_stored(t, first, count, out, err) &&
-           (!model->merged || add_merged(model, p, row, rows, out, err));
+           read_parameter(model, &model->parameters[index], t, row, rows, out, err) &&
+           (!model->merged || add_merged(model, index, row, rows, out, err));
 }
 
 /* Frozen weights are what they would be if the model were loaded in precision.frozen. */
@@ -233,12 +293,29 @@ static void put_rows(const struct loader *l, const struct parameter *p, size_t r
     be->ops->upload(be, to.data, from, tensor_bytes(to));
 }
 
-static void put_copy(const struct loader *l, const struct parameter *p)
+static void put_copy(struct backend *be, const struct parameter *p)
 {
-    struct backend *be = l->model->be;
-
     if (p->copy.data)
         be->ops->convert(be, &(struct op_convert) { .out = p->copy, .x = p->weight });
+}
+
+bool model_put(struct model *model, const struct parameter *p,
+               const struct stored_tensor *from, struct error *err)
+{
+    struct stored stored = model_stored(model, p, format_info(from->format)->bytes);
+    void *rows = NULL;
+
+    if (stored.storage != STORED_ROWS) {
+        rows = malloc(from->bytes);
+        if (!rows)
+            return error_set(err, ERROR_SYSTEM, "no memory for %s", p->name);
+        stored_gather(&stored, from->data, 0, stored.rows, rows);
+    }
+    model->be->ops->upload(model->be, p->weight.data, rows ? rows : from->data,
+                           from->bytes);
+    free(rows);
+    put_copy(model->be, p);
+    return true;
 }
 
 /*
@@ -254,9 +331,11 @@ static bool put_stored(const struct loader *l, const struct stored_tensor *t,
     bool rounds = !p->trainable && frozen != t->format &&
                   (frozen == FORMAT_FP16 || frozen == FORMAT_BF16);
 
+    if (p->stored != STORED_ROWS)
+        return false;
     if (!rounds && t->format == p->weight.format) {
         ops->upload(l->model->be, p->weight.data, t->data, t->bytes);
-        put_copy(l, p);
+        put_copy(l->model->be, p);
         return true;
     }
     if (rounds || !p->copy.data || t->format != p->copy.format ||
@@ -277,16 +356,16 @@ static bool is_ignored(const struct model *m, const char *name)
 {
     const struct architecture *architecture = m->config->architecture;
 
-    for (size_t i = 0; i < sizeof(ignored_suffixes) / sizeof(ignored_suffixes[0]); i++)
-        if (text_ends(name, ignored_suffixes[i]))
+    for (size_t i = 0; architecture->ignored[i]; i++)
+        if (text_ends(name, architecture->ignored[i]))
             return true;
     return m->config->tied && is_weight_of(name, architecture->paths[MODULE_HEAD]);
 }
 
-static bool is_parameter(const struct model *m, const char *name)
+static bool is_parameter(const struct model *m, const struct stored_tensor *t)
 {
     for (size_t i = 0; i < m->shapes.count; i++)
-        if (strcmp(m->shapes.parameters[i].name, name) == 0)
+        if (model_find_stored(m, m->shapes.parameters[i].name) == t)
             return true;
     return false;
 }
@@ -297,13 +376,13 @@ static bool check_surplus(const struct model *m, struct error *err)
     size_t stored = safetensors_count(m->files), known = 0;
 
     for (size_t i = 0; i < m->shapes.count; i++)
-        known += safetensors_find(m->files, m->shapes.parameters[i].name) != NULL;
+        known += model_find_stored(m, m->shapes.parameters[i].name) != NULL;
     for (size_t i = 0; i < stored; i++)
         known += is_ignored(m, safetensors_at(m->files, i)->name);
     for (size_t i = 0; known < stored && i < stored; i++) {
         const struct stored_tensor *t = safetensors_at(m->files, i);
 
-        if (!is_parameter(m, t->name) && !is_ignored(m, t->name))
+        if (!is_parameter(m, t) && !is_ignored(m, t->name))
             return error_set(
                 err, ERROR_DATA,
                 "%s: the tensor %s is no part of a %s model as config.json has it",
@@ -312,11 +391,23 @@ static bool check_surplus(const struct model *m, struct error *err)
     return true;
 }
 
+/* Files of the model below the head, as GPT-2 was published. */
+static bool is_bare(const struct model *m)
+{
+    const char *base = m->config->architecture->base;
+
+    for (size_t i = 0; i < safetensors_count(m->files); i++)
+        if (text_starts(safetensors_at(m->files, i)->name, base))
+            return false;
+    return true;
+}
+
 static bool open_base(struct model *m, struct error *err)
 {
     if (m->plan->train_from_scratch)
         return true;
     m->files = safetensors_open(m->plan->model_name_or_path, "model", false, err);
+    m->bare = m->files && is_bare(m);
     return m->files && check_surplus(m, err);
 }
 
@@ -344,7 +435,7 @@ static bool load_parameter(const struct loader *l, size_t index, struct error *e
     const struct stored_tensor *t = NULL;
 
     if (!is_adapter(&m->shapes.parameters[index]) && m->files && !m->merged)
-        t = safetensors_find(m->files, p->name);
+        t = model_find_stored(m, p->name);
     if (t && check_shape(t, p, NULL) && put_stored(l, t, p))
         return true;
     for (size_t row = 0; row < p->rows; row += step) {
@@ -356,7 +447,7 @@ static bool load_parameter(const struct loader *l, size_t index, struct error *e
             return false;
         put_rows(l, p, row, rows);
     }
-    put_copy(l, p);
+    put_copy(l->model->be, p);
     return true;
 }
 
@@ -386,11 +477,11 @@ static bool load_stored(const struct loader *l, const struct stored_tensor *t,
     for (size_t row = 0; row < p->rows; row += step) {
         size_t rows = p->rows - row < step ? p->rows - row : step;
 
-        if (!read_stored(t, row * p->cols, rows * p->cols, l->values, err))
+        if (!read_parameter(l->model, p, t, row, rows, l->values, err))
             return false;
         put_rows(l, p, row, rows);
     }
-    put_copy(l, p);
+    put_copy(l->model->be, p);
     return true;
 }
 

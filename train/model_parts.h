@@ -1,18 +1,24 @@
 /*
  * train/model_parts.h - the inside of a model, for the files model*.c alone.
  *
- * A decoder block, with x the residual stream (fp32):
+ * A decoder block, with x the residual stream (fp32); what stands in brackets some
+ * architectures have (train/architecture.h):
  *
- *     h1 = norm1(x_in)     qkv = h1 Wqkv^T + b, q and k rotated
- *     att = attention      x_mid = x_in + att Wo^T
- *     h2 = norm2(x_mid)    gate, up = h2 Wgu^T
- *     act = silu(gate) up  x_in of the next = x_mid + act Wd^T
+ *     h1 = norm1(x_in)         qkv = h1 Wqkv^T [+ b] [, q and k through norms of heads],
+ *                              [q and k rotated]
+ *     a = attention Wo^T [+ b] [, norm]      x_mid = x_in + a
+ *     h2 = norm2(x_mid)        gate, up = h2 Wgu^T [+ b], or up alone
+ *     act = f(gate) up or f(up)
+ *     d = act Wd^T [+ b] [, norm]            x_in of the next = x_mid + d
+ *
+ * In parallel there is no x_mid: h2 = norm2(x_in), x_in of the next = x_in + a + d.
  */
 #ifndef TRAIN_MODEL_PARTS_H
 #define TRAIN_MODEL_PARTS_H
 
 #include "train/model.h"
 #include "train/shapes.h"
+#include "train/stored.h"
 
 /*
  * Columns first .. first + outs of y from columns from .. from + ins of x: y = x W^T +
@@ -42,10 +48,19 @@ struct linears {
     bool trains;
 };
 
+/* NULL: there is none. */
+struct norm {
+    struct parameter *weight, *bias;
+};
+
 struct block {
-    struct parameter *norm1, *norm2;
+    struct norm norm1, norm2;
+    struct norm q_norm, k_norm; /* of each head */
+    struct norm post1, post2;   /* of what is added to the stream */
     struct linears qkv, o, gate_up, down;
     size_t window;
+    enum buffer rope;
+    float scale; /* of the scores */
 };
 
 /* Places in the order of the forward pass: where the backward pass may stop. */
@@ -66,8 +81,11 @@ struct model {
     struct parameter **trained;   /* by where they lie */
     size_t trained_count;
     struct parameter **slots;     /* by layer, module and part; NULL: there is none */
-    struct parameter *embed, *norm, *head;   /* head is embed where tied */
+    struct parameter *embed, *head; /* head is embed where tied */
+    struct parameter *positions;    /* NULL: not learned */
+    struct norm norm;               /* after the last block */
     struct tensor head_weight, embed_weight; /* as a product and a lookup read them */
+    float embed_scale; /* what embeddings are multiplied by; 0: by nothing */
     struct block *blocks;
     size_t lowest; /* place of the first thing that is trained */
 
@@ -85,6 +103,7 @@ struct model {
     const void *fetch_context;
 
     struct safetensors *files; /* of the base, kept while frozen weights may be saved */
+    bool bare; /* they are of the model below the head: names lack architecture->base */
     struct safetensors
         *merged; /* an adapter that is part of the base: create_new_adapter */
     struct lora merged_lora;
@@ -129,8 +148,13 @@ void pass_dropout(const struct pass *pass, const struct linears *linears, struct
  * they depend on is in the key, all else is the same in every pass. */
 bool pass_begin(const struct pass *pass);
 void pass_end(const struct pass *pass);
-/* The logits of rows h of the last norm's output, to the host; after sync. */
+/* The logits of rows h of the last norm's output, on their way to the host; and once all
+ * rows are: wait for them, and cap what the model caps. */
 void pass_logits(const struct pass *pass, struct tensor h, float *out);
+bool pass_finish_logits(const struct pass *pass, float *logits, size_t rows,
+                        struct error *err);
+/* Are there embeddings for so many places? */
+bool model_check_places(const struct model *model, size_t places, struct error *err);
 /* Forward through all, without the head. */
 void model_forward(const struct pass *pass);
 /* Forward through one block; again: from its kept input, and only as far as the backward
@@ -140,8 +164,16 @@ void model_forward_block(const struct pass *pass, size_t layer, bool again);
 void model_attend(const struct pass *pass, size_t layer);
 /* The operands of a block's attention. */
 struct op_attention model_attention(const struct pass *pass, size_t layer);
-/* The rotation of a block's q and k, or back of their gradients. */
-void model_rotate(const struct pass *pass, struct tensor qkv, bool inverse);
+/* The columns of q and k, or of their gradients, in a buffer that has them first. */
+struct tensor model_queries(const struct pass *pass, struct tensor qkv);
+struct tensor model_keys(const struct pass *pass, struct tensor qkv);
+/* The rotation of a block's q and k, or back of their gradients; they come first in qkv. */
+void model_rotate(const struct pass *pass, size_t layer, struct tensor qkv, bool inverse);
+/* What is added to the weights of norms that are no layer norms: 1 in Gemma. */
+float model_norm_offset(const struct model *model);
+/* The operands of the activation: gate (absent without one) and up in their buffer. */
+struct tensor model_gate(const struct pass *pass, size_t layer);
+struct tensor model_up(const struct pass *pass, size_t layer);
 /* Head and loss; dx into DH where training. */
 void model_classify(const struct pass *pass);
 /* From the classifier's dx down to the lowest thing that is trained. */
@@ -152,6 +184,13 @@ void model_backward(const struct pass *pass);
 void model_find_starts(struct model *model);
 void model_reduce_down(struct model *model, size_t layer);
 void model_reduce_rest(struct model *model);
+
+/* How files have a parameter, `item` bytes a number; a bias counts as a column. */
+struct stored model_stored(const struct model *model, const struct parameter *p,
+                           size_t item);
+/* The tensor of a parameter in the base's files; NULL: there is none. */
+const struct stored_tensor *model_find_stored(const struct model *model,
+                                              const char *name);
 
 /* Numbers that are converted at a time: a tensor is never held twice. */
 #define MODEL_SPAN ((size_t)1 << 20)

@@ -4,11 +4,25 @@
 
 #include "train/model.h"
 
+#include <math.h>
+
 #include "train/model_parts.h"
 
 /* Shares of a batch that the number of its labelled rows is rounded up to: a recording is
  * for one number. */
 #define LABELLED_SHARES 16
+
+bool model_check_places(const struct model *model, size_t places, struct error *err)
+{
+    size_t most = model->config->max_positions;
+
+    if (!model->positions || places <= most)
+        return true;
+    return error_set(err, ERROR_DATA,
+                     "place %zu of a sample is beyond the %zu that this model has learned "
+                     "embeddings for; lower cutoff_len to %zu",
+                     places, most, most);
+}
 
 /* Ids outside the vocabulary and batches larger than planned must not reach the device.
  */
@@ -38,6 +52,8 @@ static bool check_batch(const struct model *m, const struct batch *batch,
         if (batch->positions[i] < 0 || (size_t)batch->positions[i] >= batch->rows)
             return error_set(err, ERROR_SYSTEM, "position %d lies outside the batch",
                              batch->positions[i]);
+        if (!model_check_places(m, (size_t)batch->positions[i] + 1, err))
+            return false;
     }
     return true;
 }
@@ -219,6 +235,18 @@ void pass_logits(const struct pass *pass, struct tensor h, float *out)
     }
 }
 
+bool pass_finish_logits(const struct pass *pass, float *logits, size_t rows,
+                        struct error *err)
+{
+    const struct model_config *c = pass->model->config;
+
+    if (!pass->ops->sync(pass->be, err))
+        return false;
+    for (size_t i = 0; c->logit_softcap > 0 && i < rows * c->vocab_size; i++)
+        logits[i] = (float)(c->logit_softcap * tanh(logits[i] / c->logit_softcap));
+    return true;
+}
+
 bool model_logits(struct model *model, const struct batch *batch, float *out,
                   struct error *err)
 {
@@ -233,5 +261,5 @@ bool model_logits(struct model *model, const struct batch *batch, float *out,
     for (size_t i = 0; i < batch->sequences; i++)
         pass_logits(&pass, tensor_rows(h, (size_t)batch->offsets[i + 1] - 1, 1),
                     out + i * model->config->vocab_size);
-    return pass.ops->sync(pass.be, err);
+    return pass_finish_logits(&pass, out, batch->sequences, err);
 }

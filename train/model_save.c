@@ -102,14 +102,26 @@ static bool write_config(const struct model *m, const char *dir, enum format for
     return ok;
 }
 
-/* What the device has of a parameter, as it is. */
+/* What the device has of a parameter, as files have it. */
 static bool read_trained(const void *context, size_t index, void *to, struct error *err)
 {
     const struct model *m = context;
-    struct tensor weight = m->parameters[index].weight;
+    const struct parameter *p = &m->parameters[index];
+    struct stored stored = model_stored(m, p, format_info(p->weight.format)->bytes);
+    size_t bytes = tensor_bytes(p->weight);
+    void *rows = stored.storage == STORED_ROWS ? to : malloc(bytes);
+    bool ok = rows != NULL;
 
-    m->be->ops->download(m->be, to, weight.data, tensor_bytes(weight));
-    return m->be->ops->sync(m->be, err);
+    if (!ok)
+        return error_set(err, ERROR_SYSTEM, "no memory for %s", p->name);
+    m->be->ops->download(m->be, rows, p->weight.data, bytes);
+    ok = m->be->ops->sync(m->be, err);
+    if (rows == to)
+        return ok;
+    if (ok)
+        stored_scatter(&stored, rows, 0, stored.rows, to);
+    free(rows);
+    return ok;
 }
 
 /* Some rows of it in fp32, malloc'ed. */
@@ -176,7 +188,7 @@ static bool add_adapter(const struct model *m, size_t index, size_t row, size_t 
 static enum format base_format(const struct model *m, const char *name)
 {
     enum format frozen = m->plan->precision.frozen;
-    const struct stored_tensor *t = m->files ? safetensors_find(m->files, name) : NULL;
+    const struct stored_tensor *t = m->files ? model_find_stored(m, name) : NULL;
 
     if (m->plan->method == METHOD_LORA)
         return t ? t->format : FORMAT_FP32;
@@ -205,21 +217,26 @@ static bool read_merged(const void *context, size_t index, void *to, struct erro
     const struct model *m = context;
     const struct parameter *p = &m->parameters[index];
     enum format format = base_format(m, p->name);
-    size_t step = model_span_rows(p), bytes = p->cols * format_info(format)->bytes;
+    struct stored stored = model_stored(m, p, format_info(format)->bytes);
+    size_t step = model_span_rows(p);
     float *values = malloc(step * p->cols * sizeof(*values));
-    bool ok = values != NULL;
+    void *packed = malloc(step * p->cols * stored.item);
+    bool ok = values && packed;
 
     if (!ok)
         error_set(err, ERROR_SYSTEM, "no memory for %s", p->name);
     for (size_t row = 0; ok && row < p->rows; row += step) {
         size_t rows = p->rows - row < step ? p->rows - row : step;
+        size_t count = rows * p->cols;
 
         ok = merge_rows(m, index, row, rows, values, err);
-        if (ok)
-            format_convert((char *)to + row * bytes, format, values, FORMAT_FP32,
-                           rows * p->cols);
+        if (!ok)
+            break;
+        format_convert(packed, format, values, FORMAT_FP32, count);
+        stored_scatter(&stored, packed, row, count / stored.cols, to);
     }
     free(values);
+    free(packed);
     if (m->files)
         safetensors_forget(m->files);
     return ok;
@@ -229,10 +246,12 @@ static struct tensor_source source_of(const struct model *m, size_t index,
                                       const char *name)
 {
     const struct parameter *p = &m->parameters[index];
+    bool turned = p->stored == STORED_COLUMNS;
     struct tensor_source source = { .name = name,
                                     .format = p->weight.format,
                                     .rank = p->rank,
-                                    .shape = { p->rows, p->cols },
+                                    .shape = { turned ? p->cols : p->rows,
+                                               turned ? p->rows : p->cols },
                                     .read = read_trained,
                                     .context = m,
                                     .index = index };

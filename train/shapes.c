@@ -29,7 +29,7 @@ static const struct {
     enum dim adapters; /* of the buffer for x A^T alone */
     bool beside;       /* folded, x A^T has room in the buffer of x W^T */
 } stacks[STACKS] = {
-    [STACK_QKV] = { MODULE_Q, MODULE_V, DIM_U_QKV, true },
+    [STACK_QKV] = { MODULE_QKV, MODULE_V, DIM_U_QKV, true },
     [STACK_O] = { MODULE_O, MODULE_O, DIM_U_O, false },
     [STACK_GATE_UP] = { MODULE_GATE, MODULE_UP, DIM_U_GATE_UP, true },
     [STACK_DOWN] = { MODULE_DOWN, MODULE_DOWN, DIM_U_DOWN, false },
@@ -43,7 +43,7 @@ enum stack shapes_stack(enum module module)
     return STACKS;
 }
 
-enum module shapes_stack_end(enum stack stack)
+enum module shapes_stack_last(enum stack stack)
 {
     return stacks[stack].last;
 }
@@ -72,21 +72,42 @@ static size_t max(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+/* Columns of gate and up, or of up alone. */
+static size_t gate_up_columns(const struct model_config *c)
+{
+    return (c->architecture->paths[MODULE_GATE] ? 2 : 1) * c->intermediate_size;
+}
+
 static void dims_model(struct maker *m, const struct model_config *c)
 {
+    const char *const *has = c->architecture->paths;
     size_t *d = m->dims;
 
     d[DIM_ONE] = 1;
     d[DIM_V] = c->vocab_size;
     d[DIM_C] = c->hidden_size;
     d[DIM_I] = c->intermediate_size;
-    d[DIM_GATE_UP] = 2 * c->intermediate_size;
+    d[DIM_GATE_UP] = gate_up_columns(c);
     d[DIM_H] = c->heads;
     d[DIM_D] = c->head_size;
     d[DIM_Q] = shapes_times(m, c->heads, c->head_size);
     d[DIM_KV] = shapes_times(m, c->kv_heads, c->head_size);
     d[DIM_QKV] = d[DIM_Q] + 2 * d[DIM_KV];
     d[DIM_WIDE] = max(d[DIM_C], d[DIM_Q]);
+    d[DIM_MID] = c->parallel ? 0 : d[DIM_C];
+    d[DIM_STATS] = c->architecture->norm == NORM_LAYER ? 2 : 1;
+    d[DIM_ROTARY] = c->rotary;
+    d[DIM_ROTARY_LOCAL] = c->has_local ? c->rotary : 0;
+    d[DIM_P] = has[MODULE_POSITIONS] ? c->max_positions : 0;
+    if (has[MODULE_POST1]) {
+        d[DIM_POST] = d[DIM_C];
+        d[DIM_POST_STATS] = 1;
+    }
+    if (has[MODULE_Q_NORM]) {
+        d[DIM_QK] = d[DIM_Q] + d[DIM_KV];
+        d[DIM_HEADS] = c->heads;
+        d[DIM_K] = c->kv_heads;
+    }
 }
 
 /* Dropout gives adapters an input of their own; [W; A] has one format, one way to round
@@ -115,7 +136,7 @@ static size_t fold(const struct maker *m, enum stack stack, size_t cols)
 
 static void dims_lora(struct maker *m, const struct lora *lora)
 {
-    size_t *d = m->dims;
+    size_t *d = m->dims, dy;
 
     for (enum stack i = 0; i < STACKS; i++) {
         size_t cols = shapes_adapters(lora, i);
@@ -128,7 +149,10 @@ static void dims_lora(struct maker *m, const struct lora *lora)
     }
     d[DIM_QKV_U] = fold(m, STACK_QKV, d[DIM_QKV]);
     d[DIM_GATE_UP_U] = fold(m, STACK_GATE_UP, d[DIM_GATE_UP]);
-    d[DIM_DX] = max(fold(m, STACK_O, d[DIM_C]), fold(m, STACK_DOWN, d[DIM_C]));
+    /* what the products that add to the stream read as their gradient */
+    dy = max(fold(m, STACK_O, d[DIM_C]), fold(m, STACK_DOWN, d[DIM_C]));
+    d[DIM_DX] = d[DIM_POST] ? d[DIM_C] : dy;
+    d[DIM_POST_DX] = d[DIM_POST] ? dy : 0;
     for (enum module i = 0; lora->dropout > 0 && i < MODULES; i++)
         if (lora->adapted[i])
             d[DIM_LORA_X] = max(d[DIM_LORA_X], d[shapes_inputs(i)]);
@@ -144,6 +168,8 @@ static void dims_convert(struct maker *m, enum format frozen)
     if (s->compute != FORMAT_FP32) {
         d[DIM_COPY] = d[DIM_DX];
         d[DIM_DX] = d[DIM_C];
+        d[DIM_POST_COPY] = d[DIM_POST_DX];
+        d[DIM_POST_DX] = d[DIM_POST];
     }
     if (s->compute == FORMAT_FP32 &&
         ((any_frozen && frozen != FORMAT_FP32) || s->trainable != FORMAT_FP32)) {
@@ -321,7 +347,9 @@ size_t shapes_rounded(const struct plan *plan, const struct model_config *config
     size_t c = config->hidden_size, i = config->intermediate_size;
     size_t q = config->heads * config->head_size,
            kv = config->kv_heads * config->head_size;
-    const size_t layers[][2] = { { c, q + 2 * kv }, { q, c }, { c, 2 * i }, { i, c } };
+    const size_t layers[][2] = {
+        { c, q + 2 * kv }, { q, c }, { c, gate_up_columns(config) }, { i, c }
+    };
     size_t most = 0;
 
     for (size_t l = 0; plan->precision.fp8 && l < TS_COUNT(layers); l++) {

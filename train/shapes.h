@@ -49,6 +49,7 @@ struct shape_parameter {
     bool trainable, decays;
     bool leads;  /* begins a group of what lies side by side */
     bool folded; /* the copy lies among the frozen weights */
+    enum storage stored; /* how the files have it */
     double lr_factor;
     enum format format; /* storage of the weight */
     enum format copy;   /* of the working copy; FORMAT_COUNT: none */
@@ -60,16 +61,25 @@ struct shape_parameter {
 enum buffer {
     /* of each block, kept for the backward pass */
     BUFFER_X_IN,  /* residual stream before the block, fp32 (N, C) */
-    BUFFER_RSTD1, /* (1, N) */
+    BUFFER_RSTD1, /* (1, N); of a layer norm (2, N) */
     BUFFER_H1,    /* first norm's output (N, C) */
     BUFFER_QKV,   /* rotated (N, (H + 2K) D); behind it x A^T where folded */
+    BUFFER_QK, /* with norms of heads: q and k behind them and rotated (N, (H + K) D);
+                  those in QKV are as they were before */
+    BUFFER_RSTD_Q, /* (N, H) */
+    BUFFER_RSTD_K, /* (N, K) */
     BUFFER_ATT,   /* attention's output (N, H D) */
     BUFFER_LSE,   /* (H, N) */
-    BUFFER_X_MID, /* residual stream after attention, fp32 */
+    BUFFER_POST1, /* what attention adds, where that has a norm: before it, fp32 (N, C) */
+    BUFFER_RSTD_POST1,
+    BUFFER_X_MID, /* residual stream after attention, fp32; parallel: there is none */
     BUFFER_RSTD2,
     BUFFER_H2,      /* second norm's output */
-    BUFFER_GATE_UP, /* (N, 2 I), and x A^T; the backward pass puts gradients there */
-    BUFFER_ACT,     /* silu(gate) * up (N, I) */
+    BUFFER_GATE_UP, /* (N, 2 I), or (N, I) without a gate, and x A^T; the backward pass puts
+                       gradients there */
+    BUFFER_ACT,     /* act(gate) * up, or act(up) (N, I) */
+    BUFFER_POST2,   /* what the MLP adds, like POST1 */
+    BUFFER_RSTD_POST2,
     BUFFER_U_QKV,
     BUFFER_U_O,
     BUFFER_U_GATE_UP,
@@ -79,12 +89,15 @@ enum buffer {
     BUFFER_RSTD,
     BUFFER_H_LAST,  /* last norm's output */
     BUFFER_DELTA,   /* what a block's half adds to the stream, fp32 (N, C) */
+    BUFFER_DELTA_POST, /* the same behind its norm */
     BUFFER_DX,      /* gradient of the stream, fp32 (N, C) */
     BUFFER_DX_COPY, /* the same in the compute format, where that is not fp32; behind the
                        one that products read: gradient of x A^T where folded */
     BUFFER_DH,      /* gradient of a norm's or attention's output (N, max(C, H D)) */
     BUFFER_DQKV,
     BUFFER_DACT,
+    BUFFER_DPOST, /* gradient of POST1 or POST2, fp32 */
+    BUFFER_DPOST_COPY, /* as DX_COPY */
     BUFFER_DLSE,   /* (H, N) scratch of attention's backward pass */
     BUFFER_LORA_G, /* gradient of x A^T where not folded */
     BUFFER_LORA_X, /* an adapter's input after dropout, or its gradient before */
@@ -96,6 +109,7 @@ enum buffer {
     BUFFER_DGATHERED, /* a chunk of rows */
     BUFFER_LOSSES, /* of the micro-batches of a window, the newest first */
     BUFFER_ROPE, /* (places, D): a position is below N, or the room of a slot */
+    BUFFER_ROPE_LOCAL,
     BUFFER_TOKENS,
     BUFFER_POSITIONS,
     BUFFER_TARGETS,

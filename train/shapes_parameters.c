@@ -14,15 +14,21 @@ static const struct module_row {
     enum dim rows, cols; /* a norm: one row */
 } module_rows[MODULES] = {
     [MODULE_EMBED] = { DIM_V, DIM_C },
+    [MODULE_POSITIONS] = { DIM_P, DIM_C },
     [MODULE_NORM1] = { DIM_ONE, DIM_C },
+    [MODULE_QKV] = { DIM_QKV, DIM_C },
     [MODULE_Q] = { DIM_Q, DIM_C },
     [MODULE_K] = { DIM_KV, DIM_C },
     [MODULE_V] = { DIM_KV, DIM_C },
+    [MODULE_Q_NORM] = { DIM_ONE, DIM_D },
+    [MODULE_K_NORM] = { DIM_ONE, DIM_D },
     [MODULE_O] = { DIM_C, DIM_Q },
+    [MODULE_POST1] = { DIM_ONE, DIM_C },
     [MODULE_NORM2] = { DIM_ONE, DIM_C },
     [MODULE_GATE] = { DIM_I, DIM_C },
     [MODULE_UP] = { DIM_I, DIM_C },
     [MODULE_DOWN] = { DIM_C, DIM_I },
+    [MODULE_POST2] = { DIM_ONE, DIM_C },
     [MODULE_NORM] = { DIM_ONE, DIM_C },
     [MODULE_HEAD] = { DIM_V, DIM_C },
 };
@@ -35,21 +41,28 @@ struct group {
 
 static const struct group before_blocks[] = {
     { PART_WEIGHT, MODULE_EMBED, MODULE_EMBED },
+    { PART_WEIGHT, MODULE_POSITIONS, MODULE_POSITIONS },
 };
 
 static const struct group block_groups[] = {
     { PART_WEIGHT, MODULE_NORM1, MODULE_NORM1 },
-    { PART_WEIGHT, MODULE_Q, MODULE_V },
-    { PART_BIAS, MODULE_Q, MODULE_V },
-    { PART_LORA_A, MODULE_Q, MODULE_V },
+    { PART_BIAS, MODULE_NORM1, MODULE_NORM1 },
+    { PART_WEIGHT, MODULE_QKV, MODULE_V },
+    { PART_BIAS, MODULE_QKV, MODULE_V },
+    { PART_LORA_A, MODULE_QKV, MODULE_V },
+    { PART_LORA_B, MODULE_QKV, MODULE_QKV },
     { PART_LORA_B, MODULE_Q, MODULE_Q },
     { PART_LORA_B, MODULE_K, MODULE_K },
     { PART_LORA_B, MODULE_V, MODULE_V },
+    { PART_WEIGHT, MODULE_Q_NORM, MODULE_Q_NORM },
+    { PART_WEIGHT, MODULE_K_NORM, MODULE_K_NORM },
     { PART_WEIGHT, MODULE_O, MODULE_O },
     { PART_BIAS, MODULE_O, MODULE_O },
     { PART_LORA_A, MODULE_O, MODULE_O },
     { PART_LORA_B, MODULE_O, MODULE_O },
+    { PART_WEIGHT, MODULE_POST1, MODULE_POST1 },
     { PART_WEIGHT, MODULE_NORM2, MODULE_NORM2 },
+    { PART_BIAS, MODULE_NORM2, MODULE_NORM2 },
     { PART_WEIGHT, MODULE_GATE, MODULE_UP },
     { PART_BIAS, MODULE_GATE, MODULE_UP },
     { PART_LORA_A, MODULE_GATE, MODULE_UP },
@@ -59,10 +72,12 @@ static const struct group block_groups[] = {
     { PART_BIAS, MODULE_DOWN, MODULE_DOWN },
     { PART_LORA_A, MODULE_DOWN, MODULE_DOWN },
     { PART_LORA_B, MODULE_DOWN, MODULE_DOWN },
+    { PART_WEIGHT, MODULE_POST2, MODULE_POST2 },
 };
 
 static const struct group after_blocks[] = {
     { PART_WEIGHT, MODULE_NORM, MODULE_NORM },
+    { PART_BIAS, MODULE_NORM, MODULE_NORM },
     { PART_WEIGHT, MODULE_HEAD, MODULE_HEAD },
 };
 
@@ -113,20 +128,34 @@ static bool is_trainable(const struct maker *m, enum module module, enum part pa
     return false;
 }
 
+static bool has_bias(const struct model_config *c, enum module module)
+{
+    switch (shapes_stack(module)) {
+    case STACK_QKV:
+        return c->qkv_bias;
+    case STACK_O:
+        return c->output_bias;
+    case STACK_GATE_UP:
+    case STACK_DOWN:
+        return c->mlp_bias;
+    case STACKS:
+        break;
+    }
+    return c->architecture->norm == NORM_LAYER && module_rows[module].rows == DIM_ONE;
+}
+
 /* Is there such a parameter at all? */
 static bool exists(const struct maker *m, enum module module, enum part part)
 {
     const struct model_config *c = m->config;
 
+    if (!c->architecture->paths[module] || (module == MODULE_HEAD && c->tied))
+        return false;
     switch (part) {
     case PART_WEIGHT:
-        return c->architecture->paths[module] && (module != MODULE_HEAD || !c->tied);
+        return true;
     case PART_BIAS:
-        if (!c->architecture->paths[module])
-            return false;
-        if (module == MODULE_O)
-            return c->output_bias;
-        return module <= MODULE_V ? c->qkv_bias : c->mlp_bias;
+        return has_bias(c, module);
     case PART_LORA_A:
     case PART_LORA_B:
         return m->out->lora.adapted[module];
@@ -158,11 +187,23 @@ static void shape_of(const struct maker *m, struct shape_parameter *p)
         p->rows = m->out->lora.rank;
     if (p->part == PART_LORA_B)
         p->cols = m->out->lora.rank;
-    if (p->part == PART_BIAS) {
-        p->cols = p->rows;
+    if (p->part == PART_BIAS) { /* one an output; of a norm as many as weights */
+        p->cols = row->rows == DIM_ONE ? p->cols : p->rows;
         p->rows = 1;
     }
     p->rank = row->rows == DIM_ONE || p->part == PART_BIAS ? 1 : 2;
+}
+
+/* An adapter's B has the rows of its layer; Conv1D's are [out][in] all the same. */
+static enum storage storage_of(const struct maker *m, const struct shape_parameter *p)
+{
+    const struct architecture *a = m->config->architecture;
+    enum storage storage = p->module == MODULE_QKV ? a->fused : a->linear;
+
+    if (!module_is_linear(p->module) || p->part == PART_LORA_A ||
+        (p->part != PART_WEIGHT && storage == STORED_COLUMNS))
+        return STORED_ROWS;
+    return storage;
 }
 
 /* Formats of storage and working copy; the head of this page in shapes.h says which and
@@ -171,8 +212,9 @@ static void formats_of(const struct maker *m, struct shape_parameter *p)
 {
     const struct shapes *s = m->out;
     enum format frozen = shapes_stored(m->plan->precision.frozen);
-    bool looked_up = p->module == MODULE_EMBED;
-    bool multiplied = p->rank == 2 && (!looked_up || m->config->tied);
+    bool looked_up = p->module == MODULE_EMBED || p->module == MODULE_POSITIONS;
+    bool multiplied =
+        p->rank == 2 && (!looked_up || (p->module == MODULE_EMBED && m->config->tied));
 
     p->copy = p->folded ? s->compute : FORMAT_COUNT;
     p->format = p->trainable ? s->trainable : p->rank == 1 ? FORMAT_FP32 : frozen;
@@ -189,9 +231,11 @@ static size_t bias_padding(const struct maker *m, const struct shape_parameter *
 {
     enum stack stack = shapes_stack(p->module);
 
-    if (p->part != PART_BIAS || !m->out->folded[stack] ||
-        p->module != shapes_stack_end(stack))
+    if (p->part != PART_BIAS || stack == STACKS || !m->out->folded[stack])
         return 0;
+    for (enum module i = p->module + 1; i <= shapes_stack_last(stack); i++)
+        if (exists(m, i, PART_BIAS))
+            return 0;
     return shapes_adapters(&m->out->lora, stack) * sizeof(float);
 }
 
@@ -256,6 +300,7 @@ static void add_parameter(struct maker *m, enum module module, enum part part,
     };
     shape_of(m, p);
     p->name = name_of(m, p);
+    p->stored = storage_of(m, p);
     p->trainable = is_trainable(m, module, part, layer);
     p->folded = part == PART_LORA_A && m->out->folded[shapes_stack(module)];
     p->decays =
@@ -283,9 +328,9 @@ void shapes_add_parameters(struct maker *m)
     size_t moments = m->plan->optimizer == OPTIMIZER_ADAMW ? 1 : 0;
     size_t ranks = plan_ranks(m->plan);
 
-    /* no group of the tables has more than three members */
+    /* of no group of the tables there are more than three members */
     s->parameters =
-        arena_array(m->arena, 3 + m->config->layers * 3 * TS_COUNT(block_groups),
+        arena_array(m->arena, TS_COUNT(before_blocks) + TS_COUNT(after_blocks) + m->config->layers * 3 * TS_COUNT(block_groups),
                     sizeof(*s->parameters));
     add_groups(m, before_blocks, TS_COUNT(before_blocks), 0);
     for (size_t l = 0; l < m->config->layers; l++)

@@ -22,6 +22,14 @@ enum dim {
     DIM_Q,
     DIM_KV,
     DIM_QKV,
+    DIM_QK, /* q and k apart from what they are made of; 0: they are not */
+    DIM_K,  /* key heads, likewise */
+    DIM_HEADS, /* query heads, likewise */
+    DIM_P,  /* positions that are learned */
+    DIM_STATS, /* what a norm keeps of a row: 1, or 2 of a layer norm */
+    DIM_MID,   /* C; 0 where the stream has no middle */
+    DIM_ROTARY, /* columns of a head that are turned */
+    DIM_ROTARY_LOCAL, /* the same in layers with a window, where they are turned otherwise */
     DIM_WIDE,  /* max(C, H D) */
     DIM_CHUNK, /* rows of a classifier chunk */
     DIM_WINDOW,  /* micro-batches of an optimizer step */
@@ -35,6 +43,10 @@ enum dim {
     DIM_LORA_G, /* the widest of these that are not folded */
     DIM_QKV_U,
     DIM_GATE_UP_U, /* with folded adapters, and what pads a row */
+    DIM_POST,      /* C, where what is added to the stream has a norm */
+    DIM_POST_STATS,
+    DIM_POST_DX,   /* and its gradient, with folded adapters likewise */
+    DIM_POST_COPY,
     DIM_DX,        /* C, and folded adapters where products read it */
     DIM_LORA_X, /* widest input under dropout */
     DIM_COPY,   /* the same where the compute format is not fp32 */
@@ -63,8 +75,8 @@ static inline enum format shapes_stored(enum format format)
 
 /* A product of sizes; 0, and m->overflow, where it is too large to add up. */
 size_t shapes_times(struct maker *m, size_t a, size_t b);
-/* The last module of a stack. */
-enum module shapes_stack_end(enum stack stack);
+/* The last module a stack may have. */
+enum module shapes_stack_last(enum stack stack);
 /* What a module's input is counted in. */
 enum dim shapes_inputs(enum module module);
 void shapes_add_parameters(struct maker *m);

@@ -41,6 +41,46 @@ static void test_lora_reads_the_plan(void **state)
     assert_int_equal(lora.rank, 0);
 }
 
+/* What is written for a target names what it means, and no more. */
+static void check_names(const char *model_type, const char *target, const char *written)
+{
+    const struct architecture *a = architecture_find(model_type);
+    struct plan plan = plan_of(target);
+    struct error err = { 0 };
+    struct lora lora;
+    struct text text;
+
+    assert_true(lora_read(&plan, a, &lora, &err));
+    text_init(&text, 0);
+    assert_true(lora_write_config(&lora, a, "base", &text));
+    for (size_t i = text.len = 0; text.data[i]; i++) /* without blanks and lines */
+        if (text.data[i] != ' ' && text.data[i] != '\n')
+            text.data[text.len++] = text.data[i];
+    text.data[text.len] = '\0';
+    if (!strstr(text.data, written))
+        fail_msg("%s of %s: no %s in %s", target, model_type, written, text.data);
+    text_clear(&text);
+}
+
+static void test_lora_names_of_architectures(void **state)
+{
+    (void)state;
+    check_names("gpt2", "all", "\"target_modules\":[\"c_attn\",\"c_proj\",\"c_fc\"]");
+    check_names("gpt2", "c_proj", "\"target_modules\":[\"c_proj\"]");
+    check_names("gpt2", "attn.c_proj", "\"target_modules\":[\"attn.c_proj\"]");
+    check_names("gpt2", "mlp.c_proj,c_attn",
+                "\"target_modules\":[\"c_attn\",\"mlp.c_proj\"]");
+    check_names("gpt2", "all", "\"fan_in_fan_out\":true");
+    check_names("gpt_neo", "all", "\"fan_in_fan_out\":false");
+    check_names("gpt_neo", "all",
+                "[\"q_proj\",\"k_proj\",\"v_proj\",\"out_proj\","
+                "\"c_fc\",\"c_proj\"]");
+    check_names("gpt_neox", "all",
+                "[\"query_key_value\",\"dense\","
+                "\"dense_h_to_4h\",\"dense_4h_to_h\"]");
+    check_names("gpt_neox", "dense", "\"target_modules\":[\"dense\"]");
+}
+
 static void test_lora_config_reads_back(void **state)
 {
     struct plan plan = plan_of("q_proj,down_proj");
@@ -115,6 +155,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lora_reads_the_plan),
+        cmocka_unit_test(test_lora_names_of_architectures),
         cmocka_unit_test(test_lora_config_reads_back),
         cmocka_unit_test(test_lora_config_refuses),
     };

@@ -113,38 +113,57 @@ static void check_model(struct unit_model *u)
     unit_model_stop(u);
 }
 
-static void test_model_agrees_with_transformers_on_llama(void **state)
+static void check_folder(const char *name)
 {
-    struct unit_model u = unit_model_shared("data/stories260K/hf");
+    struct unit_model u = unit_model_shared(name);
 
-    (void)state;
     check_model(&u);
 }
 
-static void test_model_agrees_with_transformers_on_qwen2_without_biases(void **state)
+static void test_model_agrees_with_transformers_on_llama(void **state)
 {
-    struct unit_model u = unit_model_shared("data/stories260K/hf-qwen2");
-
     (void)state;
-    check_model(&u);
+    check_folder("data/stories260K/hf");
 }
 
 static void test_model_agrees_with_transformers_on_qwen2(void **state)
 {
-    struct unit_model u = unit_model_shared("data/made-here/qwen2");
-
     (void)state;
-    check_model(&u);
+    check_folder("data/stories260K/hf-qwen2"); /* all biases are zero */
+    check_folder("data/made-here/qwen2");
 }
 
-static void test_model_agrees_with_transformers_on_qwen2_new_config(void **state)
+static void test_model_agrees_with_transformers_on_gpt2(void **state)
 {
-    struct unit_model u = unit_model_shared("data/made-here/qwen2");
+    (void)state;
+    check_folder("data/capp-gpt2/hf");
+    check_folder("data/capp-gpt2/hf-b");
+    check_folder("data/slm4096/hf");
+    check_folder("data/sort-nano/hf"); /* head of its own */
+}
+
+static void test_model_agrees_with_transformers_on_gpt_neo(void **state)
+{
+    (void)state;
+    check_folder("data/made-here/gpt_neo");
+    check_folder("data/capp-gpt2/hf-gpt-neo");
+    check_folder("data/slm4096/hf-gpt-neo");
+}
+
+static void test_model_agrees_with_transformers_on_gpt_neox(void **state)
+{
+    (void)state;
+    check_folder("data/made-here/gpt_neox");
+}
+
+/* What transformers 5 writes for the same weights. */
+static void check_new_config(const char *folder)
+{
+    struct unit_model u = unit_model_shared(folder);
     char *name = path_join(u.plan.model_name_or_path, "config.v5.json");
     struct error err = { 0 };
     struct text text;
 
-    (void)state;
     text_init(&text, 0);
     unit_must(file_read(name, 1 << 20, &text, NULL, &err), &err);
     unit_must(model_config_parse(text.data, text.len, name, u.arena, &u.config, &err),
@@ -152,6 +171,14 @@ static void test_model_agrees_with_transformers_on_qwen2_new_config(void **state
     text_clear(&text);
     free(name);
     check_model(&u);
+}
+
+static void test_model_agrees_with_transformers_on_new_configs(void **state)
+{
+    (void)state;
+    check_new_config("data/made-here/qwen2");
+    check_new_config("data/made-here/gpt_neo");
+    check_new_config("data/made-here/gpt_neox");
 }
 
 /* Rounding of activations and weights to 8 bits (bf16) or 11 bits (fp16): the loss, a
@@ -195,9 +222,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_model_agrees_with_transformers_on_llama),
-        cmocka_unit_test(test_model_agrees_with_transformers_on_qwen2_without_biases),
         cmocka_unit_test(test_model_agrees_with_transformers_on_qwen2),
-        cmocka_unit_test(test_model_agrees_with_transformers_on_qwen2_new_config),
+        cmocka_unit_test(test_model_agrees_with_transformers_on_gpt2),
+        cmocka_unit_test(test_model_agrees_with_transformers_on_gpt_neo),
+        cmocka_unit_test(test_model_agrees_with_transformers_on_gpt_neox),
+        cmocka_unit_test(test_model_agrees_with_transformers_on_new_configs),
         cmocka_unit_test(test_model_bf16_stays_in_its_band),
         cmocka_unit_test(test_model_fp16_stays_in_its_band),
     };

@@ -10,6 +10,11 @@
     "\"vocab_size\": 100, \"hidden_size\": 64, \"intermediate_size\": 96," \
     "\"num_hidden_layers\": 3, \"num_attention_heads\": 4"
 
+#define GPT2 "\"vocab_size\": 100, \"n_embd\": 64, \"n_layer\": 3, \"n_head\": 4"
+#define NEO                                                                          \
+    "\"vocab_size\": 100, \"hidden_size\": 64, \"num_layers\": 3, \"num_heads\": 4," \
+    "\"max_position_embeddings\": 8"
+
 static struct arena *arena;
 
 static int setup(void **state)
@@ -130,6 +135,78 @@ static void test_model_config_window_of_mistral(void **state)
     assert_false(c.qkv_bias);
 }
 
+static void test_model_config_of_gpt2(void **state)
+{
+    struct model_config c =
+        parsed("{\"model_type\": \"gpt2\", " GPT2
+               ", \"n_positions\": 32, \"n_inner\": null, \"n_ctx\": 32}");
+
+    (void)state;
+    assert_int_equal(c.hidden_size, 64);
+    assert_int_equal(c.intermediate_size, 256);
+    assert_int_equal(c.max_positions, 32);
+    assert_int_equal(c.kv_heads, 4);
+    assert_int_equal(c.rotary, 0);
+    assert_int_equal(c.activation, ACTIVATION_GELU_TANH); /* gelu_new */
+    assert_true(c.tied && c.qkv_bias && c.output_bias && c.mlp_bias);
+    assert_true(c.norm_eps == 1e-5 && c.score_scale == 0.25 && !c.score_by_layer);
+    c = parsed(
+        "{\"model_type\": \"gpt2\", " GPT2
+        ", \"n_positions\": 32, \"n_inner\": 80, \"activation_function\": \"gelu\","
+        "\"tie_word_embeddings\": false, \"scale_attn_weights\": false,"
+        "\"scale_attn_by_inverse_layer_idx\": true}");
+    assert_int_equal(c.intermediate_size, 80);
+    assert_int_equal(c.activation, ACTIVATION_GELU);
+    assert_true(!c.tied && c.score_scale == 1 && c.score_by_layer);
+}
+
+static void check_local(const char *more, const char *local)
+{
+    struct model_config c;
+    char text[512];
+
+    snprintf(text, sizeof(text), "{\"model_type\": \"gpt_neo\", " NEO "%s}", more);
+    c = parsed(text);
+    assert_true(c.score_scale == 1 && !c.qkv_bias && c.output_bias && c.mlp_bias);
+    for (size_t l = 0; l < c.layers; l++)
+        assert_int_equal(c.windowed[l], local[l] == 'L');
+}
+
+static void test_model_config_local_layers_of_gpt_neo(void **state)
+{
+    (void)state;
+    check_local(", \"attention_types\": [[[\"global\", \"local\"], 2]]", "GLG");
+    check_local(", \"attention_types\": [[[\"local\"], 1], [[\"global\"], 2]]", "LGG");
+    check_local(", \"attention_layers\": [\"local\", \"local\", \"global\"]", "LLG");
+    check_local("", "GLG");
+    assert_int_equal(parsed("{\"model_type\": \"gpt_neo\", " NEO "}").sliding_window,
+                     256);
+    assert_int_equal(parsed("{\"model_type\": \"gpt_neo\", " NEO ", \"window_size\": 5}")
+                         .sliding_window,
+                     5);
+}
+
+static void test_model_config_of_gpt_neox(void **state)
+{
+    struct model_config c = parsed("{\"model_type\": \"gpt_neox\", " SIZES "}");
+
+    (void)state;
+    assert_int_equal(c.rotary, 4); /* a quarter of 16 */
+    assert_true(c.rope.theta == 10000 && c.parallel && !c.tied);
+    assert_true(c.qkv_bias && c.output_bias && c.mlp_bias);
+    assert_int_equal(c.activation, ACTIVATION_GELU);
+    c = parsed("{\"model_type\": \"gpt_neox\", " SIZES ", \"rotary_pct\": 1.0,"
+               "\"rotary_emb_base\": 500, \"use_parallel_residual\": false,"
+               "\"attention_bias\": false}");
+    assert_int_equal(c.rotary, 16);
+    assert_true(c.rope.theta == 500 && !c.parallel && !c.qkv_bias && !c.output_bias);
+    c = parsed("{\"model_type\": \"gpt_neox\", " SIZES ", \"rope_parameters\":"
+               "{\"rope_theta\": 7, \"rope_type\": \"default\","
+               "\"partial_rotary_factor\": 0.5}}");
+    assert_int_equal(c.rotary, 8);
+    assert_true(c.rope.theta == 7);
+}
+
 static void test_model_config_refuses(void **state)
 {
     static const struct {
@@ -137,11 +214,27 @@ static void test_model_config_refuses(void **state)
     } cases[] = {
         { "[1]", "object" },
         { "{", "JSON" },
-        { "{\"model_type\": \"bert\", " SIZES "}", "supported: llama, mistral, qwen2" },
+        { "{\"model_type\": \"bert\", " SIZES "}", "supported: llama, mistral, qwen2," },
         { "{" SIZES "}", "model_type is missing" },
         { "{\"model_type\": \"llama\"}", "vocab_size" },
-        { "{\"model_type\": \"llama\", " SIZES ", \"hidden_act\": \"gelu\"}",
-          "only silu" },
+        { "{\"model_type\": \"llama\", " SIZES ", \"hidden_act\": \"mish\"}",
+          "hidden_act \"mish\" is not supported; supported: silu" },
+        { "{\"model_type\": \"gpt2\", " SIZES "}", "n_embd" },
+        { "{\"model_type\": \"gpt2\", " GPT2 "}", "n_positions" },
+        { "{\"model_type\": \"gpt2\", " GPT2
+          ", \"n_positions\": 8, \"add_cross_attention\": true}",
+          "add_cross_attention" },
+        { "{\"model_type\": \"gpt_neo\", " NEO
+          ", \"attention_types\": [[[\"global\"], 2]]}",
+          "global or local for layer 2" },
+        { "{\"model_type\": \"gpt_neo\", " NEO
+          ", \"attention_types\": [[[\"sparse\"], 3]]}",
+          "global or local for layer 0" },
+        { "{\"model_type\": \"gpt_neo\", " NEO ", \"attention_types\": [[[], 9], 3]}",
+          "attention_types" },
+        { "{\"model_type\": \"gpt_neox\", " SIZES ", \"rotary_pct\": 0.2}",
+          "rotary_pct" },
+        { "{\"model_type\": \"gpt_neox\", " SIZES ", \"rotary_pct\": 2}", "rotary_pct" },
         { "{\"model_type\": \"llama\", " SIZES ", \"num_key_value_heads\": 3}",
           "multiple" },
         { "{\"model_type\": \"llama\", " SIZES ", \"num_key_value_heads\": 0}",
@@ -176,9 +269,10 @@ static void test_model_config_refuses(void **state)
 
 static void test_model_config_reads_shared_models(void **state)
 {
-    static const char *const folders[] = { "data/stories260K/hf",
-                                           "data/stories260K/hf-qwen2",
-                                           "data/made-here/qwen2" };
+    static const char *const folders[] = {
+        "data/stories260K/hf", "data/stories260K/hf-qwen2", "data/made-here/qwen2",
+        "data/made-here/gpt_neo", "data/capp-gpt2/hf"
+    };
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(folders); i++) {
@@ -215,6 +309,9 @@ int main(void)
         cmocka_unit_test(test_model_config_old_linear_scaling),
         cmocka_unit_test(test_model_config_sliding_window),
         cmocka_unit_test(test_model_config_window_of_mistral),
+        cmocka_unit_test(test_model_config_of_gpt2),
+        cmocka_unit_test(test_model_config_local_layers_of_gpt_neo),
+        cmocka_unit_test(test_model_config_of_gpt_neox),
         cmocka_unit_test(test_model_config_refuses),
         cmocka_unit_test(test_model_config_reads_shared_models),
         cmocka_unit_test(test_model_config_missing_folder_is_told),
