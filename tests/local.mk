@@ -99,6 +99,7 @@ unit_tests += %D%/unit/test_duration
 unit_tests += %D%/unit/test_estimate
 unit_tests += %D%/unit/test_golden_lora
 unit_tests += %D%/unit/test_generate
+unit_tests += %D%/unit/test_jinja
 unit_tests += %D%/unit/test_lora
 unit_tests += %D%/unit/test_manifest
 unit_tests += %D%/unit/test_metrics
@@ -196,6 +197,7 @@ fuzz_tests += %D%/fuzz/fuzz_diff
 fuzz_tests += %D%/fuzz/fuzz_document
 fuzz_tests += %D%/fuzz/fuzz_edits
 fuzz_tests += %D%/fuzz/fuzz_import
+fuzz_tests += %D%/fuzz/fuzz_jinja
 fuzz_tests += %D%/fuzz/fuzz_journal
 fuzz_tests += %D%/fuzz/fuzz_json
 fuzz_tests += %D%/fuzz/fuzz_model_config
@@ -214,6 +216,7 @@ fuzz_tests += %D%/fuzz/fuzz_words
 
 # from outside
 EXTRA_DIST += %D%/golden/architectures.json %D%/golden/architectures.py
+EXTRA_DIST += %D%/golden/chat.json %D%/golden/chat.py
 EXTRA_DIST += %D%/golden/curve.json %D%/golden/curve.py
 EXTRA_DIST += %D%/golden/lora.json %D%/golden/lora.py
 EXTRA_DIST += %D%/golden/operators.json %D%/golden/operators.py

@@ -1,0 +1,707 @@
+/*
+ * train/jinja_method.c - the methods of strings, dicts and loops, and the functions that
+ * are always there.  What changes a value in place (list.append) is refused, as by the
+ * sandbox of transformers.
+ */
+#include "config.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "train/jinja_call.h"
+#include "train/jinja_format.h"
+#include "train/jinja_print.h"
+#include "train/jinja_string.h"
+
+/* 26 July 2024, 00:00 UTC. */
+#define CLOCK ((time_t)1721952000)
+
+enum { RANGE_MAX = 100000 }; /* of Jinja's sandbox */
+
+/* An argument that must be a string; NULL where it is not given or none, or has failed.
+ */
+static const struct jinja_value *string_of(struct jinja_run *run,
+                                           const struct jinja_value *arg)
+{
+    if (arg->kind == JINJA_ABSENT || arg->kind == JINJA_NONE)
+        return NULL;
+    if (arg->kind == JINJA_STRING)
+        return arg;
+    jinja_fail(run, "must be str, not %s", jinja_type(arg));
+    return NULL;
+}
+
+/* The same where it must be there. */
+static bool need_string(struct jinja_run *run, const struct jinja_value *arg)
+{
+    if (arg->kind != JINJA_STRING)
+        jinja_fail(run, "must be str, not %s", jinja_type(arg));
+    return !jinja_failed(run);
+}
+
+static struct jinja_value strip(struct jinja_run *run, const struct jinja_call *call,
+                                enum jinja_side side)
+{
+    const struct jinja_value *chars = string_of(run, &call->args[0]);
+
+    return jinja_failed(run) ? jinja_none() : jinja_strip(&call->self, chars, side);
+}
+
+static struct jinja_value method_strip(struct jinja_run *run,
+                                       const struct jinja_call *call)
+{
+    return strip(run, call, SIDE_BOTH);
+}
+
+static struct jinja_value method_lstrip(struct jinja_run *run,
+                                        const struct jinja_call *call)
+{
+    return strip(run, call, SIDE_LEFT);
+}
+
+static struct jinja_value method_rstrip(struct jinja_run *run,
+                                        const struct jinja_call *call)
+{
+    return strip(run, call, SIDE_RIGHT);
+}
+
+static struct jinja_value split(struct jinja_run *run, const struct jinja_call *call,
+                                bool from_right)
+{
+    const struct jinja_value *separator = string_of(run, &call->args[0]);
+    int64_t most = jinja_arg_int(run, &call->args[1], -1);
+
+    if (from_right && !separator && most >= 0)
+        return jinja_fail(run, "rsplit() at white space with a maximum is not supported");
+    return jinja_failed(run) ? jinja_none()
+                             : jinja_split(run, &call->self, separator, most, from_right);
+}
+
+static struct jinja_value method_split(struct jinja_run *run,
+                                       const struct jinja_call *call)
+{
+    return split(run, call, false);
+}
+
+static struct jinja_value method_rsplit(struct jinja_run *run,
+                                        const struct jinja_call *call)
+{
+    return split(run, call, true);
+}
+
+static struct jinja_value method_splitlines(struct jinja_run *run,
+                                            const struct jinja_call *call)
+{
+    return jinja_lines(run, &call->self, jinja_arg_truth(&call->args[0], false));
+}
+
+static bool has_end(const struct jinja_value *string, const struct jinja_value *part,
+                    bool start)
+{
+    return part->len <= string->len &&
+           memcmp(start ? string->text : string->text + string->len - part->len,
+                  part->text, part->len) == 0;
+}
+
+/* startswith and endswith: a string, or a tuple of them. */
+static struct jinja_value ends(struct jinja_run *run, const struct jinja_call *call,
+                               bool start)
+{
+    const struct jinja_value *part = &call->args[0];
+    size_t count = part->kind == JINJA_TUPLE ? part->list->count : 1;
+
+    if (call->args[1].kind != JINJA_ABSENT)
+        return jinja_fail(run, "startswith() and endswith() with a place: not supported");
+    for (size_t i = 0; i < count; i++) {
+        const struct jinja_value *one =
+            part->kind == JINJA_TUPLE ? &part->list->items[i] : part;
+
+        if (!need_string(run, one))
+            return jinja_none();
+        if (has_end(&call->self, one, start))
+            return jinja_bool(true);
+    }
+    return jinja_bool(false);
+}
+
+static struct jinja_value method_startswith(struct jinja_run *run,
+                                            const struct jinja_call *call)
+{
+    return ends(run, call, true);
+}
+
+static struct jinja_value method_endswith(struct jinja_run *run,
+                                          const struct jinja_call *call)
+{
+    return ends(run, call, false);
+}
+
+static struct jinja_value remove_end(struct jinja_run *run, const struct jinja_call *call,
+                                     bool start)
+{
+    struct jinja_value self = call->self;
+
+    if (!need_string(run, &call->args[0]) || !has_end(&self, &call->args[0], start))
+        return self;
+    return jinja_string(self.text + (start ? call->args[0].len : 0),
+                        self.len - call->args[0].len);
+}
+
+static struct jinja_value method_removeprefix(struct jinja_run *run,
+                                              const struct jinja_call *call)
+{
+    return remove_end(run, call, true);
+}
+
+static struct jinja_value method_removesuffix(struct jinja_run *run,
+                                              const struct jinja_call *call)
+{
+    return remove_end(run, call, false);
+}
+
+static struct jinja_value method_upper(struct jinja_run *run,
+                                       const struct jinja_call *call)
+{
+    return jinja_case(run, &call->self, CASE_UPPER);
+}
+
+static struct jinja_value method_lower(struct jinja_run *run,
+                                       const struct jinja_call *call)
+{
+    return jinja_case(run, &call->self, CASE_LOWER);
+}
+
+static struct jinja_value method_title(struct jinja_run *run,
+                                       const struct jinja_call *call)
+{
+    return jinja_case(run, &call->self, CASE_TITLE);
+}
+
+static struct jinja_value method_capitalize(struct jinja_run *run,
+                                            const struct jinja_call *call)
+{
+    return jinja_case(run, &call->self, CASE_CAPITALIZE);
+}
+
+static struct jinja_value method_swapcase(struct jinja_run *run,
+                                          const struct jinja_call *call)
+{
+    return jinja_case(run, &call->self, CASE_SWAP);
+}
+
+static struct jinja_value method_replace(struct jinja_run *run,
+                                         const struct jinja_call *call)
+{
+    int64_t most = jinja_arg_int(run, &call->args[2], -1);
+
+    if (!need_string(run, &call->args[0]) || !need_string(run, &call->args[1]))
+        return jinja_none();
+    return jinja_replace(run, &call->self, &call->args[0], &call->args[1], most);
+}
+
+/* A place in characters out of one in bytes. */
+static struct jinja_value place(struct jinja_run *run, const struct jinja_call *call,
+                                bool last)
+{
+    struct jinja_value before = call->self;
+    int64_t at;
+
+    if (!need_string(run, &call->args[0]))
+        return jinja_none();
+    at = jinja_find(run, &call->self, &call->args[0], last);
+    if (at < 0)
+        return jinja_int(-1);
+    before.len = (uint32_t)at;
+    return jinja_int(jinja_length(run, &before));
+}
+
+static struct jinja_value method_find(struct jinja_run *run,
+                                      const struct jinja_call *call)
+{
+    return place(run, call, false);
+}
+
+static struct jinja_value method_rfind(struct jinja_run *run,
+                                       const struct jinja_call *call)
+{
+    return place(run, call, true);
+}
+
+static struct jinja_value method_index(struct jinja_run *run,
+                                       const struct jinja_call *call)
+{
+    struct jinja_value at = place(run, call, false);
+
+    return !jinja_failed(run) && at.integer < 0 ? jinja_fail(run, "substring not found")
+                                                : at;
+}
+
+static struct jinja_value method_count(struct jinja_run *run,
+                                       const struct jinja_call *call)
+{
+    struct jinja_value rest = call->self;
+    int64_t count = 0, at;
+
+    if (!need_string(run, &call->args[0]))
+        return jinja_none();
+    if (call->args[0].len == 0)
+        return jinja_int(jinja_length(run, &rest) + 1);
+    while ((at = jinja_find(run, &rest, &call->args[0], false)) >= 0) {
+        rest.text += (size_t)at + call->args[0].len;
+        rest.len -= (uint32_t)at + call->args[0].len;
+        count++;
+    }
+    return jinja_int(count);
+}
+
+static struct jinja_value method_join(struct jinja_run *run,
+                                      const struct jinja_call *call)
+{
+    struct jinja_list items = jinja_items(run, &call->args[0]);
+
+    return jinja_failed(run) ? jinja_none() : jinja_join(run, &call->self, &items, false);
+}
+
+static struct jinja_value method_format(struct jinja_run *run,
+                                        const struct jinja_call *call)
+{
+    return jinja_format_braces(run, &call->self, call->given);
+}
+
+static struct jinja_value pad(struct jinja_run *run, const struct jinja_call *call,
+                              enum jinja_side side)
+{
+    struct jinja_value fill = call->args[1];
+    int64_t width = jinja_arg_int(run, &call->args[0], 0);
+
+    if (fill.kind == JINJA_ABSENT)
+        fill = JINJA_TEXT(" ");
+    if (!need_string(run, &fill))
+        return jinja_none();
+    if (jinja_length(run, &fill) != 1)
+        return jinja_fail(run, "The fill character must be exactly one character long");
+    return jinja_pad(run, &call->self, width, &fill, side);
+}
+
+static struct jinja_value method_ljust(struct jinja_run *run,
+                                       const struct jinja_call *call)
+{
+    return pad(run, call, SIDE_RIGHT);
+}
+
+static struct jinja_value method_rjust(struct jinja_run *run,
+                                       const struct jinja_call *call)
+{
+    return pad(run, call, SIDE_LEFT);
+}
+
+static struct jinja_value method_center(struct jinja_run *run,
+                                        const struct jinja_call *call)
+{
+    return pad(run, call, SIDE_BOTH);
+}
+
+/* (before, separator, behind); where it is not there, all of it and two empty ones. */
+static struct jinja_value partition(struct jinja_run *run, const struct jinja_call *call,
+                                    bool last)
+{
+    struct jinja_value parts = jinja_list_new(run, JINJA_TUPLE, 3),
+                       empty = JINJA_TEXT("");
+    const struct jinja_value *self = &call->self, *separator = &call->args[0];
+    size_t behind;
+    int64_t at;
+
+    if (jinja_failed(run) || !need_string(run, separator))
+        return jinja_none();
+    if (separator->len == 0)
+        return jinja_fail(run, "empty separator");
+    at = jinja_find(run, self, separator, last);
+    behind = (size_t)at + separator->len;
+    parts.list->items[0] =
+        at < 0 ? (last ? empty : *self) : jinja_string(self->text, (size_t)at);
+    parts.list->items[1] = at < 0 ? empty : *separator;
+    parts.list->items[2] = at < 0 ? (last ? *self : empty)
+                                  : jinja_string(self->text + behind, self->len - behind);
+    return parts;
+}
+
+static struct jinja_value method_partition(struct jinja_run *run,
+                                           const struct jinja_call *call)
+{
+    return partition(run, call, false);
+}
+
+static struct jinja_value method_rpartition(struct jinja_run *run,
+                                            const struct jinja_call *call)
+{
+    return partition(run, call, true);
+}
+
+static struct jinja_value method_isalpha(struct jinja_run *run,
+                                         const struct jinja_call *call)
+{
+    (void)run;
+    return jinja_bool(jinja_is_class(&call->self, CLASS_ALPHA));
+}
+
+static struct jinja_value method_isdigit(struct jinja_run *run,
+                                         const struct jinja_call *call)
+{
+    (void)run;
+    return jinja_bool(jinja_is_class(&call->self, CLASS_DIGIT));
+}
+
+static struct jinja_value method_isalnum(struct jinja_run *run,
+                                         const struct jinja_call *call)
+{
+    (void)run;
+    return jinja_bool(jinja_is_class(&call->self, CLASS_ALNUM));
+}
+
+static struct jinja_value method_isspace(struct jinja_run *run,
+                                         const struct jinja_call *call)
+{
+    (void)run;
+    return jinja_bool(jinja_is_class(&call->self, CLASS_SPACE));
+}
+
+static struct jinja_value method_isupper(struct jinja_run *run,
+                                         const struct jinja_call *call)
+{
+    (void)run;
+    return jinja_bool(jinja_is_class(&call->self, CLASS_UPPER));
+}
+
+static struct jinja_value method_islower(struct jinja_run *run,
+                                         const struct jinja_call *call)
+{
+    (void)run;
+    return jinja_bool(jinja_is_class(&call->self, CLASS_LOWER));
+}
+
+static const struct jinja_builtin string_methods[] = {
+    { .name = "strip", .code = method_strip, .parameters = { "chars" } },
+    { .name = "lstrip", .code = method_lstrip, .parameters = { "chars" } },
+    { .name = "rstrip", .code = method_rstrip, .parameters = { "chars" } },
+    { .name = "split", .code = method_split, .parameters = { "sep", "maxsplit" } },
+    { .name = "rsplit", .code = method_rsplit, .parameters = { "sep", "maxsplit" } },
+    { .name = "splitlines", .code = method_splitlines, .parameters = { "keepends" } },
+    { .name = "startswith",
+      .code = method_startswith,
+      .parameters = { "prefix", "start", "end" },
+      .needed = 1 },
+    { .name = "endswith",
+      .code = method_endswith,
+      .parameters = { "suffix", "start", "end" },
+      .needed = 1 },
+    { .name = "removeprefix",
+      .code = method_removeprefix,
+      .parameters = { "prefix" },
+      .needed = 1 },
+    { .name = "removesuffix",
+      .code = method_removesuffix,
+      .parameters = { "suffix" },
+      .needed = 1 },
+    { .name = "upper", .code = method_upper },
+    { .name = "lower", .code = method_lower },
+    { .name = "casefold", .code = method_lower },
+    { .name = "title", .code = method_title },
+    { .name = "capitalize", .code = method_capitalize },
+    { .name = "swapcase", .code = method_swapcase },
+    { .name = "replace",
+      .code = method_replace,
+      .parameters = { "old", "new", "count" },
+      .needed = 2 },
+    { .name = "find", .code = method_find, .parameters = { "sub" }, .needed = 1 },
+    { .name = "rfind", .code = method_rfind, .parameters = { "sub" }, .needed = 1 },
+    { .name = "index", .code = method_index, .parameters = { "sub" }, .needed = 1 },
+    { .name = "count", .code = method_count, .parameters = { "sub" }, .needed = 1 },
+    { .name = "join", .code = method_join, .parameters = { "iterable" }, .needed = 1 },
+    { .name = "format", .code = method_format, .any = true },
+    { .name = "ljust",
+      .code = method_ljust,
+      .parameters = { "width", "fillchar" },
+      .needed = 1 },
+    { .name = "rjust",
+      .code = method_rjust,
+      .parameters = { "width", "fillchar" },
+      .needed = 1 },
+    { .name = "center",
+      .code = method_center,
+      .parameters = { "width", "fillchar" },
+      .needed = 1 },
+    { .name = "partition",
+      .code = method_partition,
+      .parameters = { "sep" },
+      .needed = 1 },
+    { .name = "rpartition",
+      .code = method_rpartition,
+      .parameters = { "sep" },
+      .needed = 1 },
+    { .name = "isalpha", .code = method_isalpha },
+    { .name = "isdigit", .code = method_isdigit },
+    { .name = "isdecimal", .code = method_isdigit },
+    { .name = "isnumeric", .code = method_isdigit },
+    { .name = "isalnum", .code = method_isalnum },
+    { .name = "isspace", .code = method_isspace },
+    { .name = "isupper", .code = method_isupper },
+    { .name = "islower", .code = method_islower },
+    { .name = NULL },
+};
+
+static struct jinja_value method_get(struct jinja_run *run, const struct jinja_call *call)
+{
+    const struct jinja_value *found =
+        jinja_dict_find(run, call->self.dict, &call->args[0]);
+
+    if (found)
+        return *found;
+    return call->args[1].kind == JINJA_ABSENT ? jinja_none() : call->args[1];
+}
+
+static struct jinja_value method_keys(struct jinja_run *run,
+                                      const struct jinja_call *call)
+{
+    return jinja_view(run, call->self.dict, "dict_keys");
+}
+
+static struct jinja_value method_values(struct jinja_run *run,
+                                        const struct jinja_call *call)
+{
+    return jinja_view(run, call->self.dict, "dict_values");
+}
+
+static struct jinja_value method_items(struct jinja_run *run,
+                                       const struct jinja_call *call)
+{
+    return jinja_view(run, call->self.dict, "dict_items");
+}
+
+static struct jinja_value method_itself(struct jinja_run *run,
+                                        const struct jinja_call *call)
+{
+    (void)run;
+    return call->self; /* values are not changed, so a copy is the thing itself */
+}
+
+static struct jinja_value method_refuse(struct jinja_run *run,
+                                        const struct jinja_call *call)
+{
+    return jinja_fail(run,
+                      "a %s must not be changed in place; make a new one with + or set",
+                      jinja_type(&call->self));
+}
+
+static const struct jinja_builtin dict_methods[] = {
+    { .name = "get",
+      .code = method_get,
+      .parameters = { "key", "default" },
+      .needed = 1 },
+    { .name = "keys", .code = method_keys },
+    { .name = "values", .code = method_values },
+    { .name = "items", .code = method_items },
+    { .name = "copy", .code = method_itself },
+    { .name = "clear", .code = method_refuse, .any = true },
+    { .name = "pop", .code = method_refuse, .any = true },
+    { .name = "popitem", .code = method_refuse, .any = true },
+    { .name = "setdefault", .code = method_refuse, .any = true },
+    { .name = "update", .code = method_refuse, .any = true },
+    { .name = NULL },
+};
+
+static struct jinja_value list_index(struct jinja_run *run, const struct jinja_call *call)
+{
+    const struct jinja_list *list = call->self.list;
+
+    for (size_t i = 0; i < list->count; i++)
+        if (jinja_equal(run, &list->items[i], &call->args[0]))
+            return jinja_int((int64_t)i);
+    return jinja_fail(run, "the value is not in the list");
+}
+
+static struct jinja_value list_count(struct jinja_run *run, const struct jinja_call *call)
+{
+    const struct jinja_list *list = call->self.list;
+    int64_t count = 0;
+
+    for (size_t i = 0; i < list->count; i++)
+        count += jinja_equal(run, &list->items[i], &call->args[0]);
+    return jinja_int(count);
+}
+
+static const struct jinja_builtin list_methods[] = {
+    { .name = "index", .code = list_index, .parameters = { "value" }, .needed = 1 },
+    { .name = "count", .code = list_count, .parameters = { "value" }, .needed = 1 },
+    { .name = "copy", .code = method_itself },
+    { .name = "append", .code = method_refuse, .any = true },
+    { .name = "extend", .code = method_refuse, .any = true },
+    { .name = "insert", .code = method_refuse, .any = true },
+    { .name = "pop", .code = method_refuse, .any = true },
+    { .name = "remove", .code = method_refuse, .any = true },
+    { .name = "reverse", .code = method_refuse, .any = true },
+    { .name = "sort", .code = method_refuse, .any = true },
+    { .name = "clear", .code = method_refuse, .any = true },
+    { .name = NULL },
+};
+
+static const struct jinja_builtin tuple_methods[] = {
+    { .name = "index", .code = list_index, .parameters = { "value" }, .needed = 1 },
+    { .name = "count", .code = list_count, .parameters = { "value" }, .needed = 1 },
+    { .name = NULL },
+};
+
+static struct jinja_value loop_cycle(struct jinja_run *run, const struct jinja_call *call)
+{
+    if (call->given->count == 0)
+        return jinja_fail(run, "no items for cycling given");
+    return call->given->values[call->self.loop->index % call->given->count];
+}
+
+static struct jinja_value loop_changed(struct jinja_run *run,
+                                       const struct jinja_call *call)
+{
+    struct jinja_loop *loop = call->self.loop;
+    struct jinja_value now = jinja_list_new(run, JINJA_TUPLE, call->given->count);
+    bool changed;
+
+    if (jinja_failed(run))
+        return now;
+    if (call->given->count > 0)
+        memcpy(now.list->items, call->given->values,
+               call->given->count * sizeof(*now.list->items));
+    changed =
+        loop->changed.kind == JINJA_ABSENT || !jinja_equal(run, &loop->changed, &now);
+    loop->changed = now;
+    return jinja_bool(changed);
+}
+
+static const struct jinja_builtin loop_methods[] = {
+    { .name = "cycle", .code = loop_cycle, .any = true },
+    { .name = "changed", .code = loop_changed, .any = true },
+    { .name = NULL },
+};
+
+const struct jinja_builtin *jinja_method_find(const struct jinja_value *self,
+                                              const char *name, size_t len)
+{
+    static const struct jinja_builtin *const tables[JINJA_KINDS] = {
+        [JINJA_STRING] = string_methods, [JINJA_DICT] = dict_methods,
+        [JINJA_LIST] = list_methods,     [JINJA_TUPLE] = tuple_methods,
+        [JINJA_LOOP] = loop_methods,     [JINJA_RANGE] = tuple_methods,
+    };
+
+    return tables[self->kind] ? jinja_row(tables[self->kind], name, len) : NULL;
+}
+
+static struct jinja_value global_range(struct jinja_run *run,
+                                       const struct jinja_call *call)
+{
+    bool one = call->args[1].kind == JINJA_ABSENT;
+    int64_t from = one ? 0 : jinja_arg_int(run, &call->args[0], 0);
+    int64_t to = jinja_arg_int(run, &call->args[one ? 0 : 1], 0);
+    int64_t step = jinja_arg_int(run, &call->args[2], 1);
+    double count;
+    struct jinja_value range;
+
+    if (jinja_failed(run))
+        return jinja_none();
+    if (step == 0)
+        return jinja_fail(run, "range() arg 3 must not be zero");
+    count =
+        ((double)to - (double)from + (double)step - (step > 0 ? 1 : -1)) / (double)step;
+    if (count > RANGE_MAX)
+        return jinja_fail(run, "Range too big. The sandbox blocks ranges larger than %d",
+                          RANGE_MAX);
+    range = jinja_list_new(run, JINJA_RANGE, count > 0 ? (size_t)count : 0);
+    for (size_t i = 0; !jinja_failed(run) && i < range.list->count; i++)
+        range.list->items[i] = jinja_int(from + (int64_t)i * step);
+    return range;
+}
+
+/* dict(...) and namespace(...): pairs, a mapping, names. */
+static struct jinja_value make_dict(struct jinja_run *run, const struct jinja_call *call,
+                                    enum jinja_kind kind)
+{
+    struct jinja_value dict = jinja_dict_new(run, kind);
+
+    for (size_t i = 0; i < call->given->count && !jinja_failed(run); i++) {
+        const struct jinja_value *value = &call->given->values[i];
+        const char *name = call->given->names[i];
+        struct jinja_value key = jinja_string(name, name ? strlen(name) : 0), view;
+
+        if (name) {
+            jinja_dict_set(run, dict.dict, &key, value);
+            continue;
+        }
+        if (value->kind != JINJA_DICT || i > 0)
+            return jinja_fail(run, "dict() and namespace() take a mapping and names");
+        view = *value;
+        for (size_t k = 0; k < view.dict->count && !jinja_failed(run); k++)
+            jinja_dict_set(run, dict.dict, &view.dict->entries[k].key,
+                           &view.dict->entries[k].value);
+    }
+    return dict;
+}
+
+static struct jinja_value global_dict(struct jinja_run *run,
+                                      const struct jinja_call *call)
+{
+    return make_dict(run, call, JINJA_DICT);
+}
+
+static struct jinja_value global_namespace(struct jinja_run *run,
+                                           const struct jinja_call *call)
+{
+    return make_dict(run, call, JINJA_NAMESPACE);
+}
+
+static struct jinja_value global_raise(struct jinja_run *run,
+                                       const struct jinja_call *call)
+{
+    struct jinja_value message = jinja_str(run, &call->args[0]);
+
+    if (jinja_failed(run))
+        return message;
+    run->refused = true;
+    return jinja_fail(run, "%.*s", message.len < 300 ? (int)message.len : 300,
+                      message.text);
+}
+
+static struct jinja_value global_strftime(struct jinja_run *run,
+                                          const struct jinja_call *call)
+{
+    time_t now = CLOCK;
+    struct tm tm;
+    char text[256], *format;
+    size_t len;
+
+    if (!need_string(run, &call->args[0]))
+        return jinja_none();
+    gmtime_r(&now, &tm);
+    format = arena_copy(run->arena, call->args[0].text, call->args[0].len);
+    len = strftime(text, sizeof(text), format, &tm);
+    return jinja_copy(run, text, len);
+}
+
+static const struct jinja_builtin globals[] = {
+    { .name = "range",
+      .code = global_range,
+      .parameters = { "start", "stop", "step" },
+      .needed = 1 },
+    { .name = "dict", .code = global_dict, .any = true },
+    { .name = "namespace", .code = global_namespace, .any = true },
+    { .name = "raise_exception",
+      .code = global_raise,
+      .parameters = { "message" },
+      .needed = 1 },
+    { .name = "strftime_now",
+      .code = global_strftime,
+      .parameters = { "format" },
+      .needed = 1 },
+    { .name = NULL },
+};
+
+const struct jinja_builtin *jinja_global_find(const char *name, size_t len)
+{
+    return jinja_row(globals, name, len);
+}
