@@ -73,19 +73,6 @@ static void add_remarks(struct look *look, struct arena *arena)
 
 /* ---- The model's folder ---- */
 
-static enum format most_bytes(const struct safetensors *set)
-{
-    size_t bytes[FORMAT_COUNT + 1] = { 0 };
-    enum format most = FORMAT_COUNT;
-
-    for (size_t i = 0; i < safetensors_count(set); i++)
-        bytes[safetensors_at(set, i)->format] += safetensors_at(set, i)->bytes;
-    for (size_t i = 0; i < FORMAT_COUNT; i++)
-        if (bytes[i] > (most == FORMAT_COUNT ? 0 : bytes[most]))
-            most = (enum format)i;
-    return most;
-}
-
 static void read_model(struct looker *looker, const char *path)
 {
     struct model_config *model;
@@ -107,7 +94,7 @@ static void read_model(struct looker *looker, const char *path)
     error_clear(&ignored);
     set = safetensors_open(path, "model", true, &ignored);
     if (set)
-        looker->checkpoint = most_bytes(set);
+        looker->checkpoint = safetensors_format(set);
     safetensors_close(set);
 }
 
@@ -137,6 +124,8 @@ static void read_teacher(struct looker *looker, struct look *look)
         free(name);
     }
     look->plan.teacher_bytes = looker->teacher.bytes;
+    look->plan.kd.config = looker->teacher.config;
+    look->plan.kd.format = looker->teacher.format;
 }
 
 /* ---- The packages of another program ---- */

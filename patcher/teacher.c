@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/size.h"
+#include "train/model_config.h"
 #include "train/safetensors.h"
 
 #define CONFIG_MAX    ((size_t)1 << 20)
@@ -49,19 +50,12 @@ static enum format named_format(const json_t *config)
 static void read_tensors(struct teacher *teacher)
 {
     struct safetensors *set = safetensors_open(teacher->path, "model", true, NULL);
-    uint64_t bytes[FORMAT_COUNT + 1] = { 0 }, most = 0;
+    enum format format = set ? safetensors_format(set) : FORMAT_COUNT;
 
-    for (size_t i = 0; set && i < safetensors_count(set); i++) {
-        const struct stored_tensor *tensor = safetensors_at(set, i);
-
-        bytes[tensor->format] += tensor->bytes;
-        teacher->bytes += tensor->bytes;
-    }
-    for (int i = 0; i < FORMAT_COUNT; i++)
-        if (bytes[i] > most) {
-            most = bytes[i];
-            teacher->format = (enum format)i;
-        }
+    for (size_t i = 0; set && i < safetensors_count(set); i++)
+        teacher->bytes += safetensors_at(set, i)->bytes;
+    if (format != FORMAT_COUNT)
+        teacher->format = format;
     safetensors_close(set);
 }
 
@@ -232,6 +226,13 @@ static void compare(const char *student, const json_t *config, struct arena *are
     json_decref(other);
 }
 
+static const struct model_config *read_config(const char *path, struct arena *arena)
+{
+    struct model_config *config = arena_alloc(arena, sizeof(*config));
+
+    return model_config_read(path, arena, config, NULL) ? config : NULL;
+}
+
 void teacher_read(const char *path, const char *student, struct arena *arena,
                   struct teacher *out)
 {
@@ -244,6 +245,7 @@ void teacher_read(const char *path, const char *student, struct arena *arena,
     config = read_part(path, "config.json", CONFIG_MAX);
     out->format = named_format(config);
     read_tensors(out);
+    out->config = read_config(path, arena);
     out->dropout = find_dropout(config, arena);
     if (student && file_is_dir(student))
         compare(student, config, arena, out);

@@ -21,6 +21,7 @@ struct teacher {
     const char *path; /* its folder; NULL: none is named, or it is not on this machine */
     enum format format;  /* of most of its bytes; FORMAT_COUNT: not known */
     uint64_t bytes;      /* of its tensors; 0: not known */
+    const struct model_config *config; /* NULL: it is none that could be trained here */
     const char *dropout; /* "attention_dropout 0.1", of its config.json; NULL: none */
     enum vocabularies vocabularies;
     const char *difference; /* in words; NULL where they do not differ */

@@ -202,8 +202,6 @@ static void arrange(struct opening *open)
 
 static bool check_keys(const struct plan *plan, enum split split, struct error *err)
 {
-    if (plan->stage == STAGE_DISTILL)
-        return error_set(err, ERROR_JOB, "stage: distill is not supported yet");
     if (plan->cutoff_len < 2 || plan->cutoff_len > INT32_MAX)
         return error_set(err, ERROR_JOB, "cutoff_len must be 2 or more");
     if (plan->mask_history && plan->train_on_prompt)

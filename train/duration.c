@@ -7,6 +7,7 @@
 
 #include "base/size.h"
 #include "train/shapes.h"
+#include "train/teacher_plan.h"
 
 /* Seen in the runs of docs/memory.md, with room. */
 static const double low_factor = 0.6, high_factor = 1.6;
@@ -108,6 +109,35 @@ static double update(const struct work *w)
     return numbers * UPDATE_BYTES / w->calibration->bytes_per_second;
 }
 
+static double forward(const struct work *w)
+{
+    double seconds = attention(w) / (w->passes + 2.5); /* of 1 and 2.5 */
+    double words = (double)w->config->vocab_size, cols = (double)w->config->hidden_size;
+
+    for (size_t i = 0; i < w->shapes.count; i++)
+        if (is_product(&w->shapes.parameters[i]))
+            seconds += product_seconds(w, &w->shapes.parameters[i]) / 2;
+    return seconds + 2 * words * cols * w->step->learnt / rate(w, sqrt(words * cols)) +
+           FORWARD_OPS * (double)w->plan->gradient_accumulation_steps *
+               (double)w->config->layers * w->calibration->seconds_per_operation;
+}
+
+/* The teacher of a distillation, which only goes forward. */
+static double teaching(const struct work *student, struct arena *arena)
+{
+    struct error ignored = { 0 };
+    struct teacher_plan teacher;
+    struct work w = *student;
+
+    if (student->plan->stage != STAGE_DISTILL || !student->plan->kd.config ||
+        !teacher_plan_make(student->plan, false, arena, &teacher, &ignored) ||
+        !shapes_make(&teacher.plan, &teacher.config, 0, 0, arena, &w.shapes, &ignored))
+        return 0;
+    w.config = &teacher.config;
+    w.passes = 1;
+    return forward(&w);
+}
+
 bool duration_of_step(const struct plan *plan, const struct model_config *config,
                       const struct calibration *calibration,
                       const struct duration_step *step, struct duration *out)
@@ -122,7 +152,7 @@ bool duration_of_step(const struct plan *plan, const struct model_config *config
     bool ok =
         !plan->external && shapes_make(plan, config, 0, 0, arena, &w.shapes, &ignored);
     double seconds = ok ? products(&w) + attention(&w) + classifier(&w) + traffic(&w) +
-                              overhead(&w) + update(&w)
+                              overhead(&w) + update(&w) + teaching(&w, arena)
                         : 0;
 
     /* processes on one CPU share it */

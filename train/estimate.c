@@ -4,6 +4,7 @@
 #include "train/estimate.h"
 
 #include "train/shapes.h"
+#include "train/teacher_plan.h"
 #include "train/torch_memory.h"
 
 /* Threads' stacks, batches, names, numbers to be printed: seen to be 1 to 3 MiB. */
@@ -30,13 +31,52 @@ static bool lower(const struct plan *plan, const struct model_config *config,
     return true;
 }
 
-/* Beside the student, as it lies in its files. */
-static void add_teacher(const struct plan *plan, struct memory_use *out)
+/* The block of the teacher that answers beside a student here: false where there is none,
+ * or its files are not known. */
+static bool lay_out_teacher(const struct plan *plan, size_t rows, size_t sequences,
+                            struct arena *arena, struct shapes *out)
 {
-    out->weights += plan->teacher_bytes;
-    out->total += plan->teacher_bytes;
-    out->low += out->low > 0 ? plan->teacher_bytes : 0;
-    out->high += out->high > 0 ? plan->teacher_bytes : 0;
+    struct error ignored = { 0 };
+    struct teacher_plan teacher;
+
+    return !plan->external && plan->stage == STAGE_DISTILL && plan->kd.config &&
+           teacher_plan_make(plan, false, arena, &teacher, &ignored) &&
+           shapes_make(&teacher.plan, &teacher.config, rows, sequences, arena, out,
+                       &ignored);
+}
+
+static void add_use(struct memory_use *out, const struct memory_use *more, uint64_t least)
+{
+    out->weights += more->weights;
+    out->activations += more->activations;
+    out->workspace += more->workspace;
+    out->total += more->total;
+    out->low += out->low > 0 ? least : 0;
+    out->high += out->high > 0 ? more->total : 0;
+}
+
+/* Beside the student; of another program, or where no more is known, as it lies in its
+ * files. */
+static void add_teacher(const struct plan *plan, const struct estimate_data *data,
+                        struct memory_use *out)
+{
+    bool known = data && data->rows > 0;
+    size_t batch = (size_t)plan->per_device_train_batch_size;
+    struct memory_use use = { .weights = plan->teacher_bytes,
+                              .total = plan->teacher_bytes };
+    struct arena *arena = arena_new();
+    uint64_t least = use.total;
+    struct shapes shapes;
+
+    if (lay_out_teacher(plan, known ? data->rows : 0, known ? data->sequences : 0, arena,
+                        &shapes)) {
+        shapes_use(&shapes, &use);
+        least = use.total;
+        if (!known && !packs(plan) && lay_out_teacher(plan, batch, batch, arena, &shapes))
+            least = shapes.total;
+    }
+    add_use(out, &use, least);
+    arena_free(arena);
 }
 
 bool estimate_memory(const struct plan *plan, const struct model_config *config,
@@ -52,7 +92,7 @@ bool estimate_memory(const struct plan *plan, const struct model_config *config,
                            known ? data->sequences : 0, out, err) &&
              (known || lower(plan, config, out, err));
     if (ok)
-        add_teacher(plan, out);
+        add_teacher(plan, data, out);
     return ok;
 }
 
@@ -70,6 +110,22 @@ static uint64_t largest(const struct shapes *shapes)
     return most;
 }
 
+/* What is sure, and the buffers of loading and saving. */
+static void count_resident(const struct plan *plan, const struct estimate_data *data,
+                           const struct shapes *student, struct arena *arena,
+                           uint64_t *sure, uint64_t *buffers)
+{
+    struct shapes teacher;
+
+    *sure = data->resident + student->total;
+    *buffers = 2 * largest(student);
+    if (!lay_out_teacher(plan, data->rows, data->sequences, arena, &teacher))
+        return;
+    *sure += teacher.total;
+    if (2 * largest(&teacher) > *buffers)
+        *buffers = 2 * largest(&teacher);
+}
+
 bool estimate_resident(const struct plan *plan, const struct model_config *config,
                        const struct estimate_data *data, struct memory_range *out)
 {
@@ -82,9 +138,10 @@ bool estimate_resident(const struct plan *plan, const struct model_config *confi
         shapes_make(plan, config, data->rows, data->sequences, arena, &shapes, &ignored);
 
     if (ok) {
-        uint64_t sure = data->resident + shapes.total, buffers = 2 * largest(&shapes);
         struct memory_range held = memory_held(&plan->device, (int)plan->threads);
+        uint64_t sure, buffers;
 
+        count_resident(plan, data, &shapes, arena, &sure, &buffers);
         *out = (struct memory_range) { sure, sure + buffers / 2 + sundries / 2,
                                        sure + buffers + sundries + held.high };
     }

@@ -20,7 +20,8 @@ struct estimate_data {
  * data NULL: not known.  total is what is expected: for a native run on a CPU the block
  * to the byte, of full batches where the data are not known (low then counts one row a
  * sample, unless samples are packed).  limit is left 0.  False where the plan and the
- * model do not go together.
+ * model do not go together.  A distillation's teacher is counted: its own block, where its
+ * files are known (plan->kd.config), else their bytes.
  */
 bool estimate_memory(const struct plan *plan, const struct model_config *config,
                      const struct estimate_data *data, struct memory_use *out,

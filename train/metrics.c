@@ -126,6 +126,10 @@ bool metrics_step(struct metrics *metrics, const struct metric *metric, struct e
     json_object_set_new(object, "step", json_integer(metric->step));
     json_object_set_new(object, "epoch", json_number(metric->epoch));
     json_object_set_new(object, "loss", json_number(metric->loss));
+    if (metric->distilled) {
+        json_object_set_new(object, "ce_loss", json_number(metric->ce_loss));
+        json_object_set_new(object, "kd_loss", json_number(metric->kd_loss));
+    }
     json_object_set_new(object, "grad_norm", json_number(metric->grad_norm));
     json_object_set_new(object, "learning_rate", json_number(metric->learning_rate));
     json_object_set_new(object, "loss_scale", json_number(metric->loss_scale));

@@ -334,6 +334,9 @@ static void make_parts(struct model *m)
     m->places = arena_array(m->arena, m->shapes.slots ? m->shapes.rows : 0,
                             sizeof(*m->places));
     m->batches = arena_array(m->arena, losses->rows, sizeof(*m->batches));
+    if (m->shapes.buffers[BUFFER_KD_LOSSES].step > 0)
+        m->kd_losses =
+            arena_array(m->arena, losses->rows * losses->cols, sizeof(*m->kd_losses));
 }
 
 static bool upload_rope(struct model *m, enum buffer buffer, const struct rope *rope,

@@ -95,6 +95,31 @@ bool model_end(struct model *model, struct step_numbers *numbers, double *loss_s
                struct error *err);
 
 /*
+ * ---- A student and its teacher, train/model_distill.c ----
+ *
+ * With stage distill the loss is (1 - kd_ratio) of that by the data plus kd_ratio of the
+ * distance from a teacher: a frozen model of the same backend, laid out by a plan of its own
+ * (train/teacher_plan.h), or what was kept of one.
+ */
+struct model_losses {
+    double data, teacher;
+};
+
+/* `teacher`, which stays the caller's, answers to each batch from here on. */
+void model_teach(struct model *student, struct model *teacher);
+/* Or, before each model_train, what is kept of a teacher of `words` words: of row n the logits
+ * values[n * k] .. and their words ids[n * k] .., k = kd.topk, or all words if there are less;
+ * rows without a target are not read. */
+void model_teach_kept(struct model *student, size_t rows, const int32_t *ids,
+                      const float *values, size_t words);
+/* Of a teacher: the k largest logits of rows with a target among its first `words` words, in the
+ * form above. */
+bool model_keep(struct model *teacher, const struct batch *batch, size_t words, int32_t *ids,
+                float *values, struct error *err);
+/* After model_end: the sums that the window's loss is made of. */
+struct model_losses model_losses(const struct model *student);
+
+/*
  * ---- Several ranks, train/model_shard.c ----
  *
  * Each updates one shard of the trainable segments, and has the moments of that shard alone;

@@ -379,7 +379,10 @@ static void backward(const struct pass *pass)
 
     if (pass->first)
         zero_gradients(pass);
-    model_classify(pass);
+    if (m->plan->stage == STAGE_DISTILL)
+        model_distill(pass);
+    else
+        model_classify(pass);
     if (m->lowest > place)
         return;
     zero(pass, stream_buffer(pass, BUFFER_DX));

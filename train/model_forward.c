@@ -372,7 +372,7 @@ void model_forward(const struct pass *pass)
                                        .delta = delta_of(pass) });
 }
 
-void model_classify(const struct pass *pass)
+struct op_classifier model_classifier(const struct pass *pass)
 {
     const struct model *m = pass->model;
     struct tensor x = pass_buffer(pass, BUFFER_H_LAST, 0);
@@ -398,5 +398,12 @@ void model_classify(const struct pass *pass)
         op.dx = tensor_of(dh.data, dh.format, x.rows, x.cols);
         op.dw = m->head->grad;
     }
+    return op;
+}
+
+void model_classify(const struct pass *pass)
+{
+    const struct op_classifier op = model_classifier(pass);
+
     pass->ops->classifier(pass->be, &op);
 }

@@ -94,6 +94,12 @@ struct model {
     size_t begun;    /* how many of them */
     int32_t *places; /* on the host, those of a prompt */
 
+    struct model *teacher; /* of a distillation: borrowed; NULL: its logits come by file */
+    size_t shared;         /* words that both have */
+    size_t kept;           /* logits of a row that are kept; 0: all */
+    float *kd_losses;      /* on the host; NULL: no distillation */
+    struct model_losses parts;
+
     size_t rank;
     size_t *starts;        /* model_find_starts */
     size_t expected;       /* micro-batches of this window and rank */
@@ -122,6 +128,7 @@ struct pass {
     bool fills;   /* the cache of `slot`, with the rows of the only sequence */
     size_t slot;
     const struct step_numbers *numbers; /* in the backend's memory */
+    const struct pass *teacher;         /* the same micro-batch; NULL: none */
 };
 
 /* The place of a site of a block; embedding 0, last norm and head behind the blocks. */
@@ -144,6 +151,9 @@ struct tensor pass_u(const struct pass *pass, const struct linears *linears, siz
 void pass_dropout(const struct pass *pass, const struct linears *linears, struct tensor x,
                   struct tensor out);
 
+/* Check a micro-batch and send it to the device. */
+bool pass_open(struct model *model, const struct batch *batch, struct pass *out,
+               struct error *err);
 /* May the operations of a pass be issued, or have they been done from a recording?  What
  * they depend on is in the key, all else is the same in every pass. */
 bool pass_begin(const struct pass *pass);
@@ -176,6 +186,10 @@ struct tensor model_gate(const struct pass *pass, size_t layer);
 struct tensor model_up(const struct pass *pass, size_t layer);
 /* Head and loss; dx into DH where training. */
 void model_classify(const struct pass *pass);
+/* What that is made of. */
+struct op_classifier model_classifier(const struct pass *pass);
+/* The same beside a teacher, which has gone forward: model_distill.c. */
+void model_distill(const struct pass *pass);
 /* From the classifier's dx down to the lowest thing that is trained. */
 void model_backward(const struct pass *pass);
 

@@ -102,6 +102,16 @@ static struct pass pass_of(struct model *m, const struct batch *batch)
                            .numbers = model_numbers(m) };
 }
 
+bool pass_open(struct model *model, const struct batch *batch, struct pass *out,
+               struct error *err)
+{
+    *out = pass_of(model, batch);
+    if (!check_batch(model, batch, err))
+        return false;
+    upload_batch(out, batch);
+    return true;
+}
+
 bool pass_begin(const struct pass *pass)
 {
     const size_t key[] = { pass->rows,     pass->sequences, pass->longest, pass->labelled,
@@ -120,11 +130,10 @@ void pass_end(const struct pass *pass)
 bool model_evaluate(struct model *model, const struct batch *batch, double *loss_sum,
                     struct error *err)
 {
-    struct pass pass = pass_of(model, batch);
+    struct pass pass;
 
-    if (!check_batch(model, batch, err))
+    if (!pass_open(model, batch, &pass, err))
         return false;
-    upload_batch(&pass, batch);
     if (pass_begin(&pass)) {
         model_forward(&pass);
         model_classify(&pass);
@@ -146,9 +155,9 @@ void model_begin(struct model *model, const struct step_numbers *numbers)
 }
 
 /* Row `index` of the losses that the window keeps: a micro-batch writes row 0. */
-static struct tensor kept_losses(const struct model *m, size_t index)
+static struct tensor kept_losses(const struct model *m, enum buffer losses, size_t index)
 {
-    const struct shape_buffer *b = &m->shapes.buffers[BUFFER_LOSSES];
+    const struct shape_buffer *b = &m->shapes.buffers[losses];
 
     return tensor_rows(tensor_of(m->buffers + b->at, b->format, b->rows, b->cols), index,
                        1);
@@ -159,17 +168,20 @@ static void keep_losses(const struct pass *pass)
 {
     struct model *m = pass->model;
 
-    if (m->begun > 0)
+    for (size_t i = 0; m->begun > 0 && i < (m->kd_losses ? 2 : 1); i++) {
+        enum buffer losses = i == 0 ? BUFFER_LOSSES : BUFFER_KD_LOSSES;
+
         pass->ops->convert(pass->be,
-                           &(struct op_convert) { .out = kept_losses(m, m->begun),
-                                                  .x = kept_losses(m, 0) });
+                           &(struct op_convert) { .out = kept_losses(m, losses, m->begun),
+                                                  .x = kept_losses(m, losses, 0) });
+    }
     m->batches[m->begun++] = pass->rows;
 }
 
 bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
                  struct error *err)
 {
-    struct pass pass = pass_of(model, batch);
+    struct pass pass = pass_of(model, batch), taught;
     size_t most = model->shapes.buffers[BUFFER_LOSSES].rows;
 
     if (!check_batch(model, batch, err))
@@ -183,7 +195,14 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
     upload_batch(&pass, batch);
     pass.ops->upload(pass.be, &model_numbers(model)->draw, &draw, sizeof(draw));
     pass.reduces = model_ranks(model) > 1 && model->begun == model->expected;
+    if (model->teacher) {
+        if (!pass_open(model->teacher, batch, &taught, err))
+            return false;
+        pass.teacher = &taught;
+    }
     if (pass_begin(&pass)) {
+        if (pass.teacher)
+            model_forward(pass.teacher);
         model_forward(&pass);
         if (!pass.reduces)
             model_backward(&pass);
@@ -194,24 +213,40 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
     return true;
 }
 
+/* In the order of the window's tokens. */
+static double sum_window(const struct model *m, const float *losses)
+{
+    size_t cols = m->shapes.buffers[BUFFER_LOSSES].cols;
+    double sum = 0;
+
+    for (size_t i = 1; i <= m->begun; i++) {
+        const float *row = losses + i % m->begun * cols; /* the newest lies in row 0 */
+
+        for (size_t j = 0; j < m->batches[i - 1]; j++)
+            sum += row[j];
+    }
+    return sum;
+}
+
 bool model_end(struct model *model, struct step_numbers *numbers, double *loss_sum,
                struct error *err)
 {
     const struct backend_ops *ops = model->be->ops;
-    size_t cols = model->shapes.buffers[BUFFER_LOSSES].cols;
+    size_t bytes = model->begun * model->shapes.buffers[BUFFER_LOSSES].cols * sizeof(float);
+    double ratio = model->plan->kd.ratio;
 
-    ops->download(model->be, model->losses, kept_losses(model, 0).data,
-                  model->begun * cols * sizeof(float));
+    ops->download(model->be, model->losses, kept_losses(model, BUFFER_LOSSES, 0).data,
+                  bytes);
+    if (model->kd_losses)
+        ops->download(model->be, model->kd_losses,
+                      kept_losses(model, BUFFER_KD_LOSSES, 0).data, bytes);
     ops->download(model->be, numbers, model_numbers(model), sizeof(*numbers));
     if (!ops->sync(model->be, err))
         return false;
-    *loss_sum = 0;
-    for (size_t i = 1; i <= model->begun; i++) {
-        /* the newest lies in row 0 */
-        const float *losses = model->losses + i % model->begun * cols;
-
-        for (size_t j = 0; j < model->batches[i - 1]; j++)
-            *loss_sum += losses[j];
+    model->parts.data = *loss_sum = sum_window(model, model->losses);
+    if (model->kd_losses) {
+        model->parts.teacher = sum_window(model, model->kd_losses);
+        *loss_sum = (1 - ratio) * model->parts.data + ratio * model->parts.teacher;
     }
     return true;
 }
@@ -250,12 +285,11 @@ bool pass_finish_logits(const struct pass *pass, float *logits, size_t rows,
 bool model_logits(struct model *model, const struct batch *batch, float *out,
                   struct error *err)
 {
-    struct pass pass = pass_of(model, batch);
+    struct pass pass;
     struct tensor h;
 
-    if (!check_batch(model, batch, err))
+    if (!pass_open(model, batch, &pass, err))
         return false;
-    upload_batch(&pass, batch);
     model_forward(&pass);
     h = pass_buffer(&pass, BUFFER_H_LAST, 0);
     for (size_t i = 0; i < batch->sequences; i++)

@@ -41,6 +41,19 @@ struct generation {
     double repetition_penalty;
 };
 
+struct model_config;
+
+/* A student and its teacher: stage distill. */
+struct distillation {
+    const char *teacher, *adapter; /* folders; NULL: none */
+    const char *logits; /* file of what is kept of the teacher; NULL: it answers itself */
+    double ratio, temperature, beta;
+    int64_t topk; /* logits of the teacher that are kept; 0: all */
+    /* What the teacher's files say; where the patcher has not looked, it is read again. */
+    const struct model_config *config; /* NULL: not known */
+    enum format format;                /* of most of its bytes, where config is known */
+};
+
 struct plan {
     /* the job */
     const char *job;     /* "gsm8k.yaml" as given */
@@ -94,6 +107,7 @@ struct plan {
     struct generation generation;
     const char *answer_tag, *answer_marker; /* where an answer stands; NULL: no such */
     double answer_tolerance;                /* as train/answer.h has it */
+    struct distillation kd;
 
     /* optimizer and schedule */
     enum optimizer_kind optimizer;
@@ -133,7 +147,7 @@ struct plan {
     const char *memory_limit;  /* as written; NULL: 95 % of what is free */
 
     /* what it will run on, and what that takes */
-    uint64_t teacher_bytes; /* of a distillation's frozen teacher; 0: none, or not known */
+    uint64_t teacher_bytes; /* of an external distillation's teacher; 0: none, or not known */
     struct device device;
     struct memory_use memory;
 };

@@ -56,6 +56,10 @@ static json_t *entry_json(const struct logged *entry)
     if (entry->evaluation) {
         json_object_set_new(object, "eval_loss", json_number(entry->loss));
     } else {
+        if (entry->distilled) {
+            json_object_set_new(object, "ce_loss", json_number(entry->ce_loss));
+            json_object_set_new(object, "kd_loss", json_number(entry->kd_loss));
+        }
         json_object_set_new(object, "grad_norm", json_number(entry->grad_norm));
         json_object_set_new(object, "learning_rate", json_number(entry->learning_rate));
         json_object_set_new(object, "loss", json_number(entry->loss));
@@ -72,6 +76,9 @@ static void entry_read(const json_t *object, struct progress_history *history)
         .epoch = number_of(object, "epoch", 0),
         .grad_norm = number_of(object, "grad_norm", NAN),
         .learning_rate = number_of(object, "learning_rate", NAN),
+        .distilled = json_object_get(object, "kd_loss") != NULL,
+        .ce_loss = number_of(object, "ce_loss", NAN),
+        .kd_loss = number_of(object, "kd_loss", NAN),
     };
 
     entry.loss = number_of(object, entry.evaluation ? "eval_loss" : "loss", NAN);
@@ -145,6 +152,10 @@ static json_t *own_state(const struct plan *plan, const struct progress *progres
     json_object_set_new(object, "epoch", json_number(progress->epoch));
     json_object_set_new(object, "tokens", json_integer((json_int_t)progress->tokens));
     json_object_set_new(object, "window_loss", json_number(progress->window_loss));
+    if (plan->stage == STAGE_DISTILL) {
+        json_object_set_new(object, "window_ce", json_number(progress->window_ce));
+        json_object_set_new(object, "window_kd", json_number(progress->window_kd));
+    }
     json_object_set_new(object, "window_steps", json_integer(progress->window_steps));
     json_object_set_new(object, "best_metric", json_number(progress->best_metric));
     json_object_set_new(object, "best_step", json_integer(progress->best_step));
@@ -210,6 +221,8 @@ static bool state_read(const json_t *object, const char *name, struct progress *
         .epoch = number_of(object, "epoch", 0),
         .tokens = (uint64_t)json_get_int(object, "tokens", 0, name, &wrong),
         .window_loss = number_of(object, "window_loss", 0),
+        .window_ce = number_of(object, "window_ce", 0),
+        .window_kd = number_of(object, "window_kd", 0),
         .window_steps = json_get_int(object, "window_steps", 0, name, &wrong),
         .best_metric = number_of(object, "best_metric", NAN),
         .best_step = json_get_int(object, "best_step", 0, name, &wrong),

@@ -17,6 +17,7 @@ struct progress {
     double epoch;
     uint64_t tokens;    /* trained on, padding not counted */
     double window_loss; /* sum of the losses of the steps since the last logged one */
+    double window_ce, window_kd; /* of stage distill: its two parts */
     int64_t window_steps;
     double best_metric; /* NaN: none yet */
     int64_t best_step;
@@ -29,6 +30,8 @@ struct logged {
     int64_t step;
     double epoch, loss; /* of the training, or eval_loss */
     double grad_norm, learning_rate;
+    bool distilled;
+    double ce_loss, kd_loss; /* where it is */
 };
 
 struct progress_history {

@@ -98,6 +98,26 @@ static int thread_count(const struct plan *plan)
     return all > ranks ? all / ranks : 1;
 }
 
+static bool open_teaching(struct run *run, const struct run_sizes *sizes,
+                          struct error *err)
+{
+    const struct teaching_options options = {
+        .plan = run->plan,
+        .run = run->options,
+        .student = &run->config,
+        .data = run->train,
+        .backend = run->be,
+        .tokens = tokenizer_size(run->tokenizer),
+        .rows = sizes->rows,
+        .sequences = sizes->sequences,
+    };
+
+    if (run->plan->stage != STAGE_DISTILL)
+        return true;
+    run->teaching = teaching_open(&options, err);
+    return run->teaching != NULL;
+}
+
 static bool open_model(struct run *run, struct error *err)
 {
     const struct plan *plan = run->plan;
@@ -120,9 +140,13 @@ static bool open_model(struct run *run, struct error *err)
     options.backend = run->be = backend_open(&with, err);
     if (run->be == NULL || !parallel_join(run->options->group, run->be, err))
         return false;
+    if (!open_teaching(run, &sizes, err))
+        return false;
     run->model = model_new(&options, err);
     if (run->model == NULL)
         return false;
+    if (run->teaching != NULL)
+        teaching_begin(run->teaching, run->model);
     model_fetch_by(run->model, parallel_fetch, run->options->group);
     return model_load(run->model, err);
 }
@@ -219,7 +243,7 @@ static bool open_metrics(struct run *run, struct error *err)
 static void describe(struct run *run)
 {
     const struct plan *plan = run->plan;
-    char bytes[16], ranks[40] = "";
+    char bytes[16], ranks[40] = "", teacher[512];
 
     if (plan_ranks(plan) > 1)
         snprintf(ranks, sizeof ranks, " in each of %zu ranks", plan_ranks(plan));
@@ -231,6 +255,10 @@ static void describe(struct run *run)
     log_line(run->options->log, LOG_INFO,
              "model: %" PRIu64 " parameters, %" PRIu64 " trainable, %s in memory",
              model_total(run->model), model_trainable(run->model), bytes);
+    if (run->teaching != NULL) {
+        teaching_describe(run->teaching, teacher, sizeof teacher);
+        log_line(run->options->log, LOG_INFO, "teacher: %s", teacher);
+    }
     log_line(run->options->log, LOG_INFO,
              "data: %zu samples, %" PRIu64 " tokens, the longest sample has %zu",
              dataset_samples(run->train), dataset_tokens(run->train),
@@ -297,6 +325,7 @@ void run_close(struct run *run)
     progress_history_clear(&run->history);
     metrics_close(run->metrics);
     model_free(run->model);
+    teaching_close(run->teaching);
     backend_close(run->be);
     dataset_close(run->train);
     dataset_close(run->eval);

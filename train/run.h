@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "train/checkpoint.h"
 #include "train/metrics.h"
+#include "train/teaching.h"
 #include "train/trainer.h"
 
 /* All that a run holds, so that it can be given back in one place. */
@@ -21,6 +22,7 @@ struct run {
     struct dataset *train, *eval; /* eval NULL: no evaluation */
     size_t eval_size;             /* samples of a batch of it */
     struct model *model;
+    struct teaching *teaching; /* of stage distill; else NULL */
     struct batch batch;
     struct metrics *metrics;
     struct progress progress;

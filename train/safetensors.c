@@ -474,6 +474,19 @@ void safetensors_close(struct safetensors *set)
     free(set);
 }
 
+enum format safetensors_format(const struct safetensors *set)
+{
+    size_t bytes[FORMAT_COUNT + 1] = { 0 };
+    enum format most = FORMAT_COUNT;
+
+    for (size_t i = 0; i < safetensors_count(set); i++)
+        bytes[safetensors_at(set, i)->format] += safetensors_at(set, i)->bytes;
+    for (size_t i = 0; i < FORMAT_COUNT; i++)
+        if (bytes[i] > (most == FORMAT_COUNT ? 0 : bytes[most]))
+            most = (enum format)i;
+    return most;
+}
+
 void safetensors_forget(const struct safetensors *set)
 {
     for (size_t i = 0; i < set->files; i++)

@@ -32,6 +32,8 @@ void safetensors_close(struct safetensors *set); /* NULL is allowed */
 size_t safetensors_count(const struct safetensors *set);
 const struct stored_tensor *safetensors_at(const struct safetensors *set, size_t index);
 const struct stored_tensor *safetensors_find(const struct safetensors *set, const char *name);
+/* Of most of its bytes; FORMAT_COUNT where that is none that we compute in. */
+enum format safetensors_format(const struct safetensors *set);
 /* Give back the memory that reading the mapped data took; they stay mapped. */
 void safetensors_forget(const struct safetensors *set);
 

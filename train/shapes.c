@@ -224,6 +224,16 @@ static void dims_cache(struct maker *m)
     m->dims[DIM_CACHE] = shapes_times(m, s->slots, s->room);
 }
 
+static void dims_distill(struct maker *m)
+{
+    const struct distillation *kd = &m->plan->kd;
+
+    if (m->plan->stage != STAGE_DISTILL)
+        return;
+    m->dims[DIM_KD_WINDOW] = m->plan->generation.alone ? 0 : m->dims[DIM_WINDOW];
+    m->dims[DIM_KEPT] = kd->topk > 0 ? min((size_t)kd->topk, m->dims[DIM_V]) : 0;
+}
+
 static void sum_up(struct maker *m)
 {
     struct shapes *s = m->out;
@@ -331,6 +341,7 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
     dims_convert(&m, shapes_stored(plan->precision.frozen));
     dims_batch(&m, out->rows, out->sequences);
     dims_cache(&m);
+    dims_distill(&m);
     shapes_add_parameters(&m);
     shapes_add_buffers(&m);
     sum_up(&m);

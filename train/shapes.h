@@ -115,6 +115,9 @@ enum buffer {
     BUFFER_TARGETS,
     BUFFER_WEIGHTS, /* of the targets, where some are not 1 */
     BUFFER_OFFSETS, /* int32 */
+    BUFFER_KD_LOSSES, /* of a distillation: as BUFFER_LOSSES, how far from the teacher */
+    BUFFER_KEPT,      /* logits of the teacher that are kept (N, k) */
+    BUFFER_KEPT_IDS,  /* int32: their words */
     BUFFER_LABELLED, /* int32 (1, N) scratch of the classifier */
     BUFFER_NUMBERS,  /* one struct step_numbers */
     BUFFER_KEYS,

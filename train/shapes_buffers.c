@@ -86,6 +86,9 @@ static const struct buffer_row {
     [BUFFER_TARGETS] = { "targets", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
     [BUFFER_WEIGHTS] = { "weights", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
     [BUFFER_OFFSETS] = { "offsets", KIND_FP32, DIM_ONE, DIM_RUNS, LIFE_ONCE, false },
+    [BUFFER_KD_LOSSES] = { "losses", KIND_FP32, DIM_KD_WINDOW, DIM_N, LIFE_ONCE, false },
+    [BUFFER_KEPT] = { "teacher", KIND_FP32, DIM_N, DIM_KEPT, LIFE_ONCE, false },
+    [BUFFER_KEPT_IDS] = { "teacher", KIND_FP32, DIM_N, DIM_KEPT, LIFE_ONCE, false },
     [BUFFER_LABELLED] = { "labelled", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
     [BUFFER_NUMBERS] = { "numbers", KIND_FP32, DIM_ONE, DIM_NUMBERS, LIFE_ONCE, false },
     [BUFFER_KEYS] = { "cache", KIND_COMPUTE, DIM_CACHE, DIM_KV, LIFE_CACHE, true },
@@ -129,10 +132,12 @@ static size_t instances(const struct maker *m, enum life life)
     return 1;
 }
 
-/* Gradients and their scratch, which follow each other in the list. */
+/* Gradients and their scratch, of which most follow each other in the list. */
 static bool is_wanted(const struct maker *m, enum buffer buffer)
 {
-    return !m->plan->generation.alone || buffer < BUFFER_DX || buffer > BUFFER_LORA_X;
+    return !m->plan->generation.alone ||
+           ((buffer < BUFFER_DX || buffer > BUFFER_LORA_X) && buffer != BUFFER_DLOGITS &&
+            buffer != BUFFER_DGATHERED);
 }
 
 void shapes_add_buffers(struct maker *m)

@@ -36,6 +36,8 @@ enum dim {
     DIM_NUMBERS, /* a struct step_numbers, in fp32 */
     DIM_PLACES,  /* positions: N, or more where sequences grow longer */
     DIM_CACHE,   /* rows of all sequences that grow */
+    DIM_KD_WINDOW, /* DIM_WINDOW of a distillation */
+    DIM_KEPT,      /* logits of a teacher that are kept */
     DIM_U_QKV,
     DIM_U_O,
     DIM_U_GATE_UP,

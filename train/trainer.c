@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/size.h"
 #include "train/optimizer.h"
 #include "train/parallel.h"
 #include "train/run.h"
@@ -42,7 +43,8 @@ static uint64_t memory_taken(const struct run *run)
     struct rusage usage;
 
     if (run->be->ops->kind != DEVICE_CPU)
-        return model_memory(run->model)->total;
+        return model_memory(run->model)->total +
+               (run->teaching != NULL ? teaching_bytes(run->teaching) : 0);
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss << 10 : 0;
 }
 
@@ -154,7 +156,8 @@ static bool run_window(struct run *run, int64_t epoch, uint64_t first, size_t ba
     size_t size = (size_t)run->plan->per_device_train_batch_size;
     size_t ranks = parallel_ranks(run->options->group);
     struct step_numbers numbers = start_numbers(run, weight);
-    double sums[2] = { 0 }; /* of losses, and of tokens */
+    double sums[4] = { 0 }; /* of losses, of tokens, and of both parts of the losses */
+    struct model_losses parts;
 
     model_begin(run->model, &numbers);
     model_expect(run->model, parallel_share(run->options->group, batches));
@@ -168,10 +171,16 @@ static bool run_window(struct run *run, int64_t epoch, uint64_t first, size_t ba
         sums[1] += (double)run->batch.seen;
     }
     optimizer_step(run->model, run->plan);
-    if (!model_end(run->model, &numbers, &sums[0], err) ||
-        !parallel_sum(run->options->group, sums, 2, err))
+    if (!model_end(run->model, &numbers, &sums[0], err))
+        return false;
+    parts = model_losses(run->model);
+    sums[2] = parts.data;
+    sums[3] = parts.teacher;
+    if (!parallel_sum(run->options->group, sums, TS_COUNT(sums), err))
         return false;
     run->progress.window_loss += sums[0] / weight;
+    run->progress.window_ce += sums[2] / weight;
+    run->progress.window_kd += sums[3] / weight;
     run->progress.tokens += (uint64_t)sums[1];
     return finish_numbers(run, &numbers, err);
 }
@@ -213,6 +222,16 @@ static double tokens_per_second(const struct run *run)
                        : 0;
 }
 
+/* What the loss of a distillation is made of. */
+static void parts_text(const struct metric *metric, char out[96])
+{
+    char number[2][32];
+
+    number_text(metric->ce_loss, number[0]);
+    number_text(metric->kd_loss, number[1]);
+    snprintf(out, 96, "'ce_loss': %s, 'kd_loss': %s, ", number[0], number[1]);
+}
+
 static bool log_step(struct run *run, struct error *err)
 {
     struct progress *progress = &run->progress;
@@ -227,23 +246,31 @@ static bool log_step(struct run *run, struct error *err)
         .tokens = progress->tokens,
         .tokens_per_second = tokens_per_second(run),
         .memory = memory_taken(run),
+        .distilled = run->teaching != NULL,
+        .ce_loss = progress->window_ce / (double)progress->window_steps,
+        .kd_loss = progress->window_kd / (double)progress->window_steps,
     };
-    char line[256], number[3][32];
+    char line[256], number[3][32], parts[96] = "";
 
     number_text(metric.loss, number[0]);
     number_text(metric.grad_norm, number[1]);
     number_text(metric.learning_rate, number[2]);
+    if (metric.distilled)
+        parts_text(&metric, parts);
     snprintf(line, sizeof line,
-             "{'loss': %s, 'grad_norm': %s, 'learning_rate': %s, 'epoch': %.2f}",
-             number[0], number[1], number[2], metric.epoch);
+             "{'loss': %s, %s'grad_norm': %s, 'learning_rate': %s, 'epoch': %.2f}",
+             number[0], parts, number[1], number[2], metric.epoch);
     say(run, line);
     progress_history_add(&run->history,
                          &(struct logged) { .step = metric.step,
                                             .epoch = metric.epoch,
                                             .loss = metric.loss,
                                             .grad_norm = metric.grad_norm,
-                                            .learning_rate = metric.learning_rate });
-    progress->window_loss = 0;
+                                            .learning_rate = metric.learning_rate,
+                                            .distilled = metric.distilled,
+                                            .ce_loss = metric.ce_loss,
+                                            .kd_loss = metric.kd_loss });
+    progress->window_loss = progress->window_ce = progress->window_kd = 0;
     progress->window_steps = 0;
     run->logged_at = clock_seconds();
     run->logged_tokens = progress->tokens;

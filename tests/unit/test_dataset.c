@@ -302,20 +302,19 @@ static void test_dataset_tells_file_and_line(void **state)
 
 static void test_dataset_refuses_a_job(void **state)
 {
-    struct plan plans[6];
+    struct plan plans[5];
     struct error err = { 0 };
 
     (void)state;
     unit_dataset_records("few.jsonl", 3);
     for (size_t i = 0; i < TS_COUNT(plans); i++)
         plans[i] = unit_dataset_plan("few.jsonl");
-    plans[0].stage = STAGE_DISTILL;
-    plans[1].template_name = "nobody";
-    plans[2].mask_history = plans[2].train_on_prompt = true;
-    plans[3].eval_dataset = "few.jsonl";
-    plans[3].val_size = 0.5;
-    plans[4].dataset = NULL;
-    plans[5].cutoff_len = 1;
+    plans[0].template_name = "nobody";
+    plans[1].mask_history = plans[1].train_on_prompt = true;
+    plans[2].eval_dataset = "few.jsonl";
+    plans[2].val_size = 0.5;
+    plans[3].dataset = NULL;
+    plans[4].cutoff_len = 1;
     for (size_t i = 0; i < TS_COUNT(plans); i++) {
         error_clear(&err);
         assert_null(dataset_open(&plans[i], SPLIT_TRAIN, tokenizer, &err));
