@@ -55,7 +55,13 @@ static const struct rule rows[] = {
           "The loss is (1 - kd_ratio) times that of the data plus kd_ratio times that of "
           "the teacher, so kd_ratio is a share. Logits are divided by kd_temperature: 1 "
           "leaves them, 2 softens them, 0 divides by zero, and below 0 the least likely "
-          "token would be the best. kd_beta goes from forward KL (0) to reverse KL (1).",
+          "token would be the best. kd_beta goes from forward KL (0) to reverse KL "
+          "(1).\n\n"
+          "With kd_topk only the teacher's largest logits are kept, and its other words "
+          "are "
+          "0. Reverse KL divides by them: it is infinite, so kd_topk needs a kd_beta "
+          "below "
+          "1.",
       .source = "torchtune kd_ratio; TRL GKDConfig: temperature, beta" },
     { .id = "TS905",
       .title = "teacher and student do not share a vocabulary",
@@ -71,8 +77,11 @@ static const struct rule rows[] = {
           "its "
           "rows are padded to a round number (Qwen2.5: 151936 and 152064). That is a "
           "warning: the padding is never a token, but a script must cut both to the "
-          "shorter length, or it fails at the first batch. Where a tokenizer.json is "
-          "missing, vocab_size alone is compared.",
+          "shorter length, or it fails at the first batch. A native run does: both "
+          "softmaxes of the distance are over the shorter length, the cross-entropy of "
+          "the "
+          "data over all of the student's. Where a tokenizer.json is missing, vocab_size "
+          "alone is compared.",
       .source = "TRL gkd_trainer.py compares logits by index; config.json of Qwen2.5" },
     { .id = "TS906",
       .title = "the teacher has dropout",

@@ -113,6 +113,24 @@ static bool read_number(const struct rule_context *context, const char *key,
     return entry && scalar_number(entry->value, value) != SCALAR_WRONG;
 }
 
+/* What is kept of a teacher, and a distance that wants all of it. */
+static void kept_reverse(struct rule_context *context)
+{
+    double beta;
+
+    if (context->plan->kd.topk <= 0 || !read_number(context, "kd_beta", &beta) ||
+        beta != 1)
+        return;
+    rule_tell(context,
+              &(struct finding) {
+                  .rule = "TS904",
+                  .severity = SEVERITY_ERROR,
+                  .message = "kd_beta: 1 needs all of the teacher's logits, and kd_topk "
+                             "leaves some out: the reverse KL is infinite",
+                  .note = "a kd_beta below 1, or no kd_topk" },
+              "kd_beta");
+}
+
 void rule_kd_numbers(struct rule_context *context)
 {
     static const struct {
@@ -141,6 +159,17 @@ void rule_kd_numbers(struct rule_context *context)
                                               scalar_print(value, context->arena)) },
                   all[i].key);
     }
+    if (is_distillation(context))
+        kept_reverse(context);
+}
+
+static const char *vocabulary_note(const struct rule_context *context)
+{
+    if (context->teacher->vocabularies == VOCABULARIES_DIFFER)
+        return "logits are compared token by token: take a teacher of the same family";
+    return context->plan->external
+               ? "the shorter length must be compared; not every script does"
+               : "the shorter length is compared";
 }
 
 void rule_vocabularies(struct rule_context *context)
@@ -149,26 +178,23 @@ void rule_vocabularies(struct rule_context *context)
 
     if (!is_distillation(context) || !teacher->difference)
         return;
-    rule_tell(
-        context,
-        &(struct finding) {
-            .rule = "TS905",
-            .severity = teacher->vocabularies == VOCABULARIES_DIFFER ? SEVERITY_ERROR
-                                                                     : SEVERITY_WARNING,
-            .message =
-                arena_printf(context->arena,
-                             teacher->vocabularies == VOCABULARIES_DIFFER
-                                 ? "teacher and student do not share a vocabulary: "
-                                   "%s"
-                                 : "teacher and student share their tokens, but "
-                                   "not the length of their logits: %s",
-                             teacher->difference),
-            .note =
-                teacher->vocabularies == VOCABULARIES_DIFFER
-                    ? "logits are compared token by token: take a teacher of the same "
-                      "family"
-                    : "the shorter length must be compared; not every script does" },
-        TEACHER);
+    rule_tell(context,
+              &(struct finding) {
+                  .rule = "TS905",
+                  .severity = teacher->vocabularies == VOCABULARIES_DIFFER
+                                  ? SEVERITY_ERROR
+                              : context->plan->external ? SEVERITY_WARNING
+                                                        : SEVERITY_INFO,
+                  .message =
+                      arena_printf(context->arena,
+                                   teacher->vocabularies == VOCABULARIES_DIFFER
+                                       ? "teacher and student do not share a vocabulary: "
+                                         "%s"
+                                       : "teacher and student share their tokens, but "
+                                         "not the length of their logits: %s",
+                                   teacher->difference),
+                  .note = vocabulary_note(context) },
+              TEACHER);
 }
 
 /* lora_dropout of the teacher's adapter. */

@@ -54,7 +54,8 @@ struct key {
                              the preset, null and false; separated by blanks */
     const char *now;      /* of KEY_RENAMED, KEY_FOREIGN: the name here, or NULL */
     const char *rule;     /* of KEY_RENAMED: the rule that renames it; NULL: an alias; of
-                             others:     the rule that tells of it, instead of TS708 */
+                             KEY_USED: the rule that tells of a number out of range, instead
+                             of TS705; of others: the rule that tells of it, instead of TS708 */
     const struct vocabulary *members; /* of KEY_MAP, KEY_ANY: names in a map; NULL: any */
     const char *tools;   /* of KEY_FOREIGN: whose word it is, "Axolotl and TRL" */
     const char *instead; /* of KEY_REJECTED, KEY_FOREIGN: what to do; or NULL */

@@ -81,6 +81,8 @@ static void check_type(const struct check *check, const struct key *key,
 
     if (near)
         message = arena_printf(check->arena, "%s; did you mean %s?", message, near);
+    if (range && key->use == KEY_USED && key->rule)
+        return; /* by which it is told */
     check_remark(check, range ? "TS705" : "TS704",
                  key->use == KEY_USED || check->external ? SEVERITY_ERROR
                                                          : SEVERITY_WARNING,

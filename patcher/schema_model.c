@@ -31,7 +31,8 @@ static const struct key rows[] = {
       .meant = "pretrain=pt pretraining=pt cpt=pt instruct=sft kd=distill "
                "distillation=distill",
       .values = stages, .into = TS_INTO(stage), .rejects = "rm ppo dpo kto orpo",
-      .later = "distill", .help = "sft trains on answers, pt on plain text" },
+      .help = "sft trains on answers, pt on plain text, distill on answers and on what a "
+              "teacher says at each of their tokens" },
     { TS_USED("finetuning_type", KEY_ENUM, "lora"),
       .meant = "qlora=lora adapter=lora peft=lora sft=full fft=full", .values = methods,
       .into = TS_INTO(method), .rejects = "oft",

@@ -617,7 +617,7 @@ static void check_account(const struct trial *trial, const char *path,
 }
 
 /* What check may warn of: files that are not here, an optimizer's state in 32 bits, rates
- * out of range as they are there too, distillation, which is to come.  No error. */
+ * out of range as they are there too, a template that is not here.  No error. */
 static const char *const may_warn[] = { "TS307", "TS406", "TS707", "TS713" };
 
 static void check_job(const struct trial *trial, const char *path)
