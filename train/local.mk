@@ -80,6 +80,7 @@ libtrain_a_SOURCES += %D%/template.c %D%/template.h
 libtrain_a_SOURCES += %D%/tensorboard.c %D%/tensorboard.h
 libtrain_a_SOURCES += %D%/tokenizer.c %D%/tokenizer.h
 libtrain_a_SOURCES += %D%/torch_memory.c %D%/torch_memory.h
+libtrain_a_SOURCES += %D%/torch_row.c %D%/torch_row.h
 libtrain_a_SOURCES += %D%/trainer.c %D%/trainer.h
 libtrain_a_SOURCES += %D%/trainer_steps.c
 libtrain_a_SOURCES += %D%/unicode.c %D%/unicode.h

@@ -8,6 +8,7 @@
 
 #include "base/size.h"
 #include "train/shapes.h"
+#include "train/torch_row.h"
 
 /* bitsandbytes: 8-bit moments and a float32 scale for 256 of them; torch's foreach AdamW
  * computes in a copy of the weights (torch.optim documentation, "foreach"). */
@@ -26,33 +27,6 @@ static const struct torch_optimizer optimizers[] = {
     { "rmsprop", 4, false, "torch.optim: one average" },
     { "adagrad", 4, false, "torch.optim: one sum" },
     { "sgd", 0, false, "torch.optim, without momentum" },
-};
-
-/* Bytes a row of activations takes of one layer, by what it is a multiple of. */
-struct row {
-    double width, queries, keys, mlp;
-    double plain;  /* a pair of rows and a head, where attention is not fused */
-    double last;   /* of width, behind the last layer */
-    double stream; /* of width: what checkpointing keeps of a layer */
-    double number; /* of an activation, for what comes and goes */
-};
-
-static const struct row full_rows[MODE_COUNT] = {
-    [MODE_FP32] = { 24, 8, 8, 16, 4, 12, 4, 4 },
-    [MODE_TF32] = { 24, 8, 8, 16, 4, 12, 4, 4 },
-    [MODE_FP16_MIXED] = { 26, 4, 4, 8, 6, 10, 4, 2 },
-    [MODE_BF16_MIXED] = { 26, 4, 4, 8, 6, 10, 4, 2 },
-    [MODE_FP16_PURE] = { 16, 4, 4, 8, 6, 8, 2, 2 },
-    [MODE_BF16_PURE] = { 16, 4, 4, 8, 6, 8, 2, 2 },
-};
-/* Norms that are frozen keep nothing, adapters have inputs of their own. */
-static const struct row lora_rows[MODE_COUNT] = {
-    [MODE_FP32] = { 16, 8, 8, 16, 4, 12, 4, 4 },
-    [MODE_TF32] = { 16, 8, 8, 16, 4, 12, 4, 4 },
-    [MODE_FP16_MIXED] = { 18, 6, 4, 8, 6, 8, 2, 2 },
-    [MODE_BF16_MIXED] = { 18, 6, 4, 8, 6, 8, 2, 2 },
-    [MODE_FP16_PURE] = { 18, 6, 4, 8, 6, 8, 2, 2 },
-    [MODE_BF16_PURE] = { 18, 6, 4, 8, 6, 8, 2, 2 },
 };
 
 enum { LOGITS = 12, LOGITS_LOW = 10, LOGITS_KEPT = 4 }; /* bytes each */
@@ -121,7 +95,7 @@ struct torch_run {
     const struct plan *plan;
     const struct torch_setup *setup;
     struct counts n;
-    struct row row;
+    struct torch_row row;
     bool mixed, lora;
     double devices, rows, tokens; /* rows of a micro batch, of one sample */
     double trained, frozen;       /* bytes a number that is trained, that is not */
@@ -156,7 +130,7 @@ static bool begin(const struct plan *plan, const struct model_config *config,
                                 .trained = bytes_of(plan->precision.trainable),
                                 .frozen = bytes_of(plan->precision.frozen) };
     run->rows = (double)plan->per_device_train_batch_size * run->tokens;
-    run->row = run->lora ? lora_rows[mode] : full_rows[mode];
+    run->row = torch_row_of(config, mode, run->lora);
     return count(plan, config, &run->n, err);
 }
 
@@ -233,19 +207,36 @@ static double gathered(const struct torch_run *run)
 
 /* ---- What comes and goes ---- */
 
+static bool is_plain(const struct torch_run *run)
+{
+    return run->setup->plain_attention || run->row.always_plain;
+}
+
+/* What comes and goes of one layer's gradients: of the MLP, or of plain attention, whose
+ * weights have gradients as they were kept and once more in float32. */
+static double passing(const struct torch_run *run)
+{
+    const struct counts *n = &run->n;
+    double mlp = run->row.number * PASSING_MLP * n->mlp;
+    double scores = is_plain(run) ? (run->row.plain + 4) * run->tokens * n->heads : 0;
+
+    return run->rows * (fmax(mlp, scores) + run->row.number * PASSING_WIDTH * n->width);
+}
+
 /* Of one layer, with keys and values repeated for each head where a kernel wants them so.
  */
 static double layer(const struct torch_run *run, bool repeats)
 {
     const struct counts *n = &run->n;
-    const struct row *row = &run->row;
+    const struct torch_row *row = &run->row;
+    bool plain = is_plain(run);
     double bytes = row->width * n->width + row->queries * n->queries +
                    row->keys * n->keys + row->mlp * n->mlp + 4 * n->heads + 8;
 
     bytes += row->number * 2 * n->adapters;
-    if (repeats || run->setup->plain_attention)
+    if (repeats || plain)
         bytes += 2 * row->number * (n->queries - n->keys);
-    if (run->setup->plain_attention)
+    if (plain)
         bytes += row->plain * run->tokens * n->heads;
     return bytes * run->rows;
 }
@@ -302,8 +293,7 @@ static struct moments at_first_layer(const struct torch_run *run, bool repeats)
     return (struct moments) {
         .activations = layer(run, repeats) + run->row.stream * n->width * run->rows,
         .gradients = gradients_of_others(run),
-        .passing = run->row.number * run->rows *
-                   (PASSING_MLP * n->mlp + PASSING_WIDTH * n->width),
+        .passing = passing(run),
     };
 }
 

@@ -19,7 +19,7 @@
  *   gradients    as the weights that are trained
  *   optimizer    2 moments as the weights (AdamW), 2 T with 8-bit moments, 0 for SGD;
  *                a table of names in torch_memory.c
- *   activations  L N times a row, of Llama and Qwen2 in transformers 5.12, counted
+ *   activations  L N times a row (train/torch_row.h), of Llama in transformers 5.12, counted
  *                there tensor by tensor (docs/memory.md):
  *                    float32          24 C + 8 Q + 8 K + 16 I
  *                    and with LoRA    16 C + 8 Q + 8 K + 16 I

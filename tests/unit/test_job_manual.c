@@ -10,6 +10,7 @@
 
 #include "base/size.h"
 #include "tests/unit/unit.h"
+#include "train/architecture.h"
 
 static const char begin_mark[] = ".\\\" keys: made from patcher/schema_keys.c\n";
 static const char end_mark[] = ".\\\" end of keys\n";
@@ -126,10 +127,33 @@ static void test_job_manual_is_of_the_table(void **state)
     free(path);
 }
 
+static void test_job_manual_has_every_architecture(void **state)
+{
+    char *path = unit_source("docs/trainspool-job.5");
+    struct error err = { 0 };
+    struct text page;
+
+    (void)state;
+    text_init(&page, 0);
+    assert_true(file_read(path, (size_t)1 << 20, &page, NULL, &err));
+    for (size_t i = 0; architecture_at(i); i++) {
+        struct text line;
+
+        text_init(&line, 0);
+        text_addf(&line, "\n.BR %s ", architecture_at(i)->model_type);
+        if (!strstr(page.data, line.data))
+            fail_msg("the page does not name %s", architecture_at(i)->model_type);
+        text_clear(&line);
+    }
+    text_clear(&page);
+    free(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_job_manual_is_of_the_table),
+        cmocka_unit_test(test_job_manual_has_every_architecture),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -152,6 +152,79 @@ static void test_torch_memory_is_what_was_seen(void **state)
     }
 }
 
+/* The same of other architectures: width 256, inner 1024 (704 with a gate), 3 layers, 4
+ * heads of 64, 2 key heads where they may be fewer, vocabulary 1024, 2 samples of 256. */
+static const struct seen_architecture {
+    const char *model_type;
+    enum mode mode;
+    bool checkpointing;
+    uint64_t bytes;
+} seen_architectures[] = {
+    { "gpt2", MODE_FP32, false, 84595880 },
+    { "gpt2", MODE_BF16_MIXED, false, 69129384 },
+    { "gpt2", MODE_BF16_PURE, false, 45459112 },
+    { "gpt2", MODE_FP32, true, 60995752 },
+    { "gpt2", MODE_BF16_MIXED, true, 53131432 },
+    { "gpt_neo", MODE_FP32, false, 91617460 },
+    { "gpt_neo", MODE_BF16_MIXED, false, 80869556 },
+    { "gpt_neo", MODE_BF16_PURE, false, 57213108 },
+    { "gpt_neo", MODE_FP32, true, 64357556 },
+    { "gpt_neo", MODE_BF16_MIXED, true, 58066100 },
+    { "gpt_neox", MODE_FP32, false, 70466792 },
+    { "gpt_neox", MODE_BF16_MIXED, false, 62078184 },
+    { "gpt_neox", MODE_BF16_PURE, false, 38391496 },
+    { "gpt_neox", MODE_FP32, true, 55257320 },
+    { "gpt_neox", MODE_BF16_MIXED, true, 51063016 },
+};
+
+/* As each spells it. */
+#define SIZES_OF_GPT2                                                     \
+    "\"n_embd\": 256, \"n_inner\": 1024, \"n_layer\": 3, \"n_head\": 4, " \
+    "\"n_positions\": 512"
+#define SIZES_OF_NEO "\"num_layers\": 3, \"num_heads\": 4"
+#define SIZES                                                                     \
+    "\"hidden_size\": 256, \"num_hidden_layers\": 3, \"num_attention_heads\": 4," \
+    "\"num_key_value_heads\": 2, \"head_dim\": 64, \"max_position_embeddings\": 512"
+
+static void read_architecture(const char *model_type, struct model_config *config)
+{
+    int inner = text_starts(model_type, "gpt") ? 1024 : 704;
+    struct error err = { 0 };
+    char text[512];
+
+    snprintf(
+        text, sizeof(text),
+        "{\"model_type\": \"%s\", \"vocab_size\": 1024, " SIZES ", " SIZES_OF_GPT2
+        ", " SIZES_OF_NEO ", \"intermediate_size\": %d, \"tie_word_embeddings\": %s}",
+        model_type, inner,
+        strcmp(model_type, "gpt2") == 0 || strcmp(model_type, "gpt_neo") == 0 ? "true"
+                                                                              : "false");
+    if (!model_config_parse(text, strlen(text), "config.json", arena, config, &err))
+        fail_msg("%s", err.text);
+}
+
+static void test_torch_memory_of_architectures_is_what_was_seen(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(seen_architectures); i++) {
+        const struct seen_architecture *s = &seen_architectures[i];
+        const struct seen like = {
+            .mode = s->mode, .checkpointing = s->checkpointing, .batch = 2, .length = 256
+        };
+        struct plan plan = plan_of(&like);
+        struct model_config config;
+        struct memory_use use;
+
+        read_architecture(s->model_type, &config);
+        use = use_of(&plan, &config);
+        if (!((double)use.total > 0.95 * (double)s->bytes &&
+              (double)use.total < 1.05 * (double)s->bytes))
+            fail_msg("%s, row %zu: %llu, seen %llu", s->model_type, i,
+                     (unsigned long long)use.total, (unsigned long long)s->bytes);
+        assert_true(use.low <= s->bytes && s->bytes <= use.high);
+    }
+}
+
 static const struct seen small = {
     MODE_BF16_MIXED, false, false, 256, 704, 4, 4, 2, 1024, 2, 256, 0, false
 };
@@ -324,6 +397,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_torch_memory_is_what_was_seen),
+        cmocka_unit_test(test_torch_memory_of_architectures_is_what_was_seen),
         cmocka_unit_test(test_torch_memory_counts_an_optimizer),
         cmocka_unit_test(test_torch_memory_divides_by_zero_stages),
         cmocka_unit_test(test_torch_memory_quantises_linear_layers),
