@@ -23,6 +23,7 @@ libtrain_a_SOURCES += %D%/dataset_tokens.c %D%/dataset_tokens.h
 libtrain_a_SOURCES += %D%/detokenizer.c %D%/detokenizer.h
 libtrain_a_SOURCES += %D%/duration.c %D%/duration.h
 libtrain_a_SOURCES += %D%/estimate.c %D%/estimate.h
+libtrain_a_SOURCES += %D%/evaluation.c %D%/evaluation.h
 libtrain_a_SOURCES += %D%/generate.c %D%/generate.h
 libtrain_a_SOURCES += %D%/jinja_call.c %D%/jinja_call.h
 libtrain_a_SOURCES += %D%/jinja_evaluate.c %D%/jinja_node.h

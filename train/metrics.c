@@ -141,14 +141,14 @@ bool metrics_step(struct metrics *metrics, const struct metric *metric, struct e
     return metrics_write(metrics, object, err);
 }
 
-bool metrics_eval(struct metrics *metrics, int64_t step, double epoch, double loss,
-                  struct error *err)
+bool metrics_eval(struct metrics *metrics, int64_t step, double epoch,
+                  const struct evaluation *evaluation, struct error *err)
 {
     json_t *object = json_object();
 
     json_object_set_new(object, "step", json_integer(step));
     json_object_set_new(object, "epoch", json_number(epoch));
-    json_object_set_new(object, "eval_loss", json_number(loss));
-    json_object_set_new(object, "eval_perplexity", json_number(exp(loss)));
+    progress_evaluation_json(evaluation, object);
+    json_object_set_new(object, "eval_perplexity", json_number(exp(evaluation->loss)));
     return metrics_write(metrics, object, err);
 }

@@ -4,6 +4,7 @@
 #define TRAIN_METRICS_H
 
 #include "base/log.h"
+#include "train/progress.h"
 
 struct metrics;
 
@@ -33,8 +34,8 @@ void metrics_board(struct metrics *metrics, const char *dir, int64_t first,
                    const char *about, struct log *log);
 bool metrics_step(struct metrics *metrics, const struct metric *metric,
                   struct error *err);
-/* {"step":..,"epoch":..,"eval_loss":..,"eval_perplexity":..} */
-bool metrics_eval(struct metrics *metrics, int64_t step, double epoch, double loss,
-                  struct error *err);
+/* {"step":..,"epoch":..,"eval_loss":..,"eval_perplexity":..}, and what else was taken */
+bool metrics_eval(struct metrics *metrics, int64_t step, double epoch,
+                  const struct evaluation *evaluation, struct error *err);
 
 #endif

@@ -26,6 +26,7 @@ enum mix_strategy {
     MIX_INTERLEAVE_ONCE
 };
 enum optimizer_kind { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
+enum metric_kind { METRIC_LOSS, METRIC_ACCURACY, METRIC_ANSWER_RATE };
 enum when { WHEN_NO, WHEN_STEPS, WHEN_EPOCH }; /* save, eval and logging strategy */
 
 /* Completions: of evaluations, or of a program that does nothing else. */
@@ -129,6 +130,9 @@ struct plan {
     int64_t save_total_limit; /* 0: keep all */
     bool save_only_model, eval_on_start, load_best_model_at_end, logging_first_step;
     double eval_delay;
+    const char *metric_for_best_model; /* "loss", "eval_accuracy", ..; NULL: loss */
+    enum choice greater_is_better;     /* auto: by the metric */
+    int64_t early_stopping_steps;      /* evaluations without a better one; 0: go on */
     bool overwrite_output_dir;
     const char *resume_from_checkpoint; /* NULL: none; "true": the last one */
     const char *export_dir;

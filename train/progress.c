@@ -48,13 +48,23 @@ static double number_of(const json_t *object, const char *key, double preset)
                                             : NAN;
 }
 
+void progress_evaluation_json(const struct evaluation *evaluation, json_t *object)
+{
+    if (evaluation->measures)
+        json_object_set_new(object, "eval_accuracy", json_number(evaluation->accuracy));
+    if (evaluation->answers)
+        json_object_set_new(object, "eval_answer_rate",
+                            json_number(evaluation->answer_rate));
+    json_object_set_new(object, "eval_loss", json_number(evaluation->loss));
+}
+
 static json_t *entry_json(const struct logged *entry)
 {
     json_t *object = json_object();
 
     json_object_set_new(object, "epoch", json_number(entry->epoch));
     if (entry->evaluation) {
-        json_object_set_new(object, "eval_loss", json_number(entry->loss));
+        progress_evaluation_json(&entry->evaluated, object);
     } else {
         if (entry->distilled) {
             json_object_set_new(object, "ce_loss", json_number(entry->ce_loss));
@@ -81,7 +91,14 @@ static void entry_read(const json_t *object, struct progress_history *history)
         .kd_loss = number_of(object, "kd_loss", NAN),
     };
 
-    entry.loss = number_of(object, entry.evaluation ? "eval_loss" : "loss", NAN);
+    entry.loss = number_of(object, "loss", NAN);
+    entry.evaluated = (struct evaluation) {
+        .loss = number_of(object, "eval_loss", NAN),
+        .measures = json_object_get(object, "eval_accuracy") != NULL,
+        .accuracy = number_of(object, "eval_accuracy", NAN),
+        .answers = json_object_get(object, "eval_answer_rate") != NULL,
+        .answer_rate = number_of(object, "eval_answer_rate", NAN),
+    };
     progress_history_add(history, &entry);
 }
 

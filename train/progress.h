@@ -6,6 +6,7 @@
 #ifndef TRAIN_PROGRESS_H
 #define TRAIN_PROGRESS_H
 
+#include "base/json.h"
 #include "precision/scaler.h"
 #include "train/plan.h"
 
@@ -24,14 +25,24 @@ struct progress {
     struct scaler scaler;
 };
 
+/* What an evaluation came to. */
+struct evaluation {
+    double loss;
+    bool measures; /* it was counted how many answers are right, or tokens, */
+    double accuracy;
+    bool answers; /* and of how many completions an answer was found */
+    double answer_rate;
+};
+
 /* One entry of log_history. */
 struct logged {
     bool evaluation;
     int64_t step;
-    double epoch, loss; /* of the training, or eval_loss */
+    double epoch, loss; /* of the training */
     double grad_norm, learning_rate;
     bool distilled;
     double ce_loss, kd_loss; /* where it is */
+    struct evaluation evaluated;
 };
 
 struct progress_history {
@@ -41,6 +52,9 @@ struct progress_history {
 
 void progress_history_add(struct progress_history *history, const struct logged *entry);
 void progress_history_clear(struct progress_history *history); /* frees */
+
+/* eval_accuracy, eval_answer_rate and eval_loss, as far as they were taken. */
+void progress_evaluation_json(const struct evaluation *evaluation, json_t *object);
 
 bool progress_write(const char *dir, const struct plan *plan,
                     const struct progress *progress, const struct progress_history *history,

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "train/evaluation.h"
 #include "train/parallel.h"
 #include "train/shapes.h"
 
@@ -308,12 +309,30 @@ static bool open_files(struct run *run, struct error *err)
     return true;
 }
 
+void run_say(const struct run *run, const char *line)
+{
+    log_line(run->options->log, LOG_INFO, "%s", line);
+    if (run->options->logged != NULL)
+        run->options->logged(run->options->context, line);
+}
+
+void run_number_text(double value, char out[32])
+{
+    if (isnan(value))
+        snprintf(out, 32, "nan");
+    else if (isinf(value))
+        snprintf(out, 32, value > 0 ? "inf" : "-inf");
+    else
+        snprintf(out, 32, "%.4g", value);
+}
+
 bool run_open(struct run *run, struct error *err)
 {
     const struct plan *plan = run->plan;
 
     run->arena = arena_new();
-    if (!model_config_read(plan->model_name_or_path, run->arena, &run->config, err) ||
+    if (!evaluation_check(plan, err) ||
+        !model_config_read(plan->model_name_or_path, run->arena, &run->config, err) ||
         !open_data(run, err))
         return false;
     return open_model(run, err) && resume(run, err) && open_files(run, err);

@@ -45,6 +45,11 @@ struct run_sizes run_measure(const struct plan *plan, const struct dataset *trai
 /* Does the plan evaluate, so that its evaluation data are read? */
 bool run_evaluates(const struct plan *plan);
 
+/* A line as Trainer prints it: to the log, and to whoever listens. */
+void run_say(const struct run *run, const char *line);
+/* A number in such a line: Python writes nan, inf and 0.0002. */
+void run_number_text(double value, char out[32]);
+
 /* Read the data, take the memory, load the weights, find where to go on from.  plan and
  * options are set, all else is zero.  False: *err tells; run_close gives back what was
  * taken. */

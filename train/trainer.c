@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/size.h"
+#include "train/evaluation.h"
 #include "train/optimizer.h"
 #include "train/parallel.h"
 #include "train/run.h"
@@ -30,13 +31,6 @@ static bool stopping(const struct run *run)
     return run->options->stop != NULL && *run->options->stop != 0;
 }
 
-static void say(struct run *run, const char *line)
-{
-    log_line(run->options->log, LOG_INFO, "%s", line);
-    if (run->options->logged != NULL)
-        run->options->logged(run->options->context, line);
-}
-
 /* Of the device: on a CPU that is the most this process has had. */
 static uint64_t memory_taken(const struct run *run)
 {
@@ -46,66 +40,6 @@ static uint64_t memory_taken(const struct run *run)
         return model_memory(run->model)->total +
                (run->teaching != NULL ? teaching_bytes(run->teaching) : 0);
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss << 10 : 0;
-}
-
-/* Python writes nan, inf and 0.0002. */
-static void number_text(double value, char out[32])
-{
-    if (isnan(value))
-        snprintf(out, 32, "nan");
-    else if (isinf(value))
-        snprintf(out, 32, value > 0 ? "inf" : "-inf");
-    else
-        snprintf(out, 32, "%.4g", value);
-}
-
-/* What was there before the first step is no candidate, nor is NaN. */
-static void note_best(struct progress *progress, double loss)
-{
-    if (progress->step == 0 || isnan(loss) ||
-        !(isnan(progress->best_metric) || loss < progress->best_metric))
-        return;
-    progress->best_metric = loss;
-    progress->best_step = progress->step;
-}
-
-/* This rank's share of the evaluation data, in turn with the others': the sum of the
- * losses and how many; rank 0 has those of all. */
-static bool sum_losses(struct run *run, double sums[2], struct error *err)
-{
-    const struct backend_group *group = run->options->group;
-
-    for (uint64_t i = parallel_rank(group);
-         dataset_batch(run->eval, 0, i, run->eval_size, &run->batch);
-         i += parallel_ranks(group)) {
-        if (!model_evaluate(run->model, &run->batch, &sums[0], err))
-            return false;
-        sums[1] += run->batch.weight;
-    }
-    return parallel_sum(group, sums, 2, err);
-}
-
-/* Mean loss of the evaluation data, a token; NaN without data. */
-static bool evaluate(struct run *run, struct error *err)
-{
-    double sums[2] = { 0 }, loss;
-    char line[160], number[2][32];
-
-    if (!parallel_tell(run->options->group, PARALLEL_EVALUATE, err) ||
-        !sum_losses(run, sums, err))
-        return false;
-    loss = sums[1] > 0 ? sums[0] / sums[1] : NAN;
-    note_best(&run->progress, loss);
-    progress_history_add(&run->history, &(struct logged) { .evaluation = true,
-                                                           .step = run->progress.step,
-                                                           .epoch = run->progress.epoch,
-                                                           .loss = loss });
-    number_text(loss, number[0]);
-    number_text(exp(loss), number[1]);
-    snprintf(line, sizeof line, "{'eval_loss': %s, 'eval_perplexity': %s, 'epoch': %.2f}",
-             number[0], number[1], run->progress.epoch);
-    say(run, line);
-    return metrics_eval(run->metrics, run->progress.step, run->progress.epoch, loss, err);
 }
 
 /* What the device is told of a step. */
@@ -227,8 +161,8 @@ static void parts_text(const struct metric *metric, char out[96])
 {
     char number[2][32];
 
-    number_text(metric->ce_loss, number[0]);
-    number_text(metric->kd_loss, number[1]);
+    run_number_text(metric->ce_loss, number[0]);
+    run_number_text(metric->kd_loss, number[1]);
     snprintf(out, 96, "'ce_loss': %s, 'kd_loss': %s, ", number[0], number[1]);
 }
 
@@ -252,15 +186,15 @@ static bool log_step(struct run *run, struct error *err)
     };
     char line[256], number[3][32], parts[96] = "";
 
-    number_text(metric.loss, number[0]);
-    number_text(metric.grad_norm, number[1]);
-    number_text(metric.learning_rate, number[2]);
+    run_number_text(metric.loss, number[0]);
+    run_number_text(metric.grad_norm, number[1]);
+    run_number_text(metric.learning_rate, number[2]);
     if (metric.distilled)
         parts_text(&metric, parts);
     snprintf(line, sizeof line,
              "{'loss': %s, %s'grad_norm': %s, 'learning_rate': %s, 'epoch': %.2f}",
              number[0], parts, number[1], number[2], metric.epoch);
-    say(run, line);
+    run_say(run, line);
     progress_history_add(&run->history,
                          &(struct logged) { .step = metric.step,
                                             .epoch = metric.epoch,
@@ -346,29 +280,34 @@ static bool eval_due(const struct run *run)
            (last || is_due(run, plan->eval_strategy, plan->eval_steps));
 }
 
-/* What comes after a step: log, evaluate, save. */
-static bool after_step(struct run *run, struct error *err)
+static void tell_progress(const struct run *run, double loss)
 {
-    const struct plan *plan = run->plan;
-    bool last = run->progress.step == run->steps.total, evaluates = eval_due(run), saves;
-
     if (run->options->progress != NULL)
         run->options->progress(
             run->options->context,
             &(struct trainer_progress) { .step = run->progress.step,
                                          .total = run->steps.total,
                                          .seconds = run->seconds,
-                                         .loss = run->progress.window_loss /
-                                                 (double)run->progress.window_steps,
+                                         .loss = loss,
                                          .grad_norm = run->grad_norm,
                                          .tokens_per_second = run->rate,
                                          .epoch = run->progress.epoch });
+}
+
+/* What comes after a step: log, evaluate, save. */
+static bool after_step(struct run *run, struct error *err)
+{
+    const struct plan *plan = run->plan;
+    bool last = run->progress.step == run->steps.total, evaluates = eval_due(run), saves;
+
+    tell_progress(run,
+                  run->progress.window_loss / (double)run->progress.window_steps);
     if (run->progress.window_steps > 0 &&
         (last || (run->progress.step == 1 && plan->logging_first_step) ||
          is_due(run, plan->logging_strategy, plan->logging_steps)) &&
         !log_step(run, err))
         return false;
-    if (evaluates && !evaluate(run, err))
+    if (evaluates && !evaluation_run(run, err))
         return false;
     saves = !last && save_due(run);
     if (saves)
@@ -394,13 +333,35 @@ static bool leave(struct run *run, const char *why, struct error *err)
                      why, run->progress.step, run->steps.total);
 }
 
+/* The run is as long as it has become. */
+static void end_early(struct run *run)
+{
+    const struct progress_history *history = &run->history;
+    double loss = NAN;
+
+    for (size_t i = 0; i < history->count; i++)
+        if (!history->list[i].evaluation)
+            loss = history->list[i].loss;
+    log_line(run->options->log, LOG_INFO,
+             "early stopping: step %" PRId64 ", %" PRId64
+             " evaluations without a better one than that of step %" PRId64,
+             run->progress.step, run->plan->early_stopping_steps,
+             run->progress.best_step);
+    run->steps.total = run->progress.step;
+    tell_progress(run, loss);
+}
+
 static bool train(struct run *run, struct error *err)
 {
     run->started = run->logged_at = clock_seconds();
     run->logged_tokens = run->progress.tokens;
-    if (run->progress.step == 0 && run->eval != NULL && !evaluate(run, err))
+    if (run->progress.step == 0 && run->eval != NULL && !evaluation_run(run, err))
         return false;
     while (run->progress.step < run->steps.total) {
+        if (evaluation_ends(run)) {
+            end_early(run);
+            break;
+        }
         if (stopping(run))
             return leave(run, "stopped", err);
         if (timed_out(run))
@@ -417,7 +378,6 @@ static bool follow(struct run *run, struct error *err)
 {
     const struct backend_group *group = run->options->group;
     struct parallel_order order = { 0 };
-    double sums[2];
     bool ok = true;
 
     while (ok && parallel_hear(group, &order, err)) {
@@ -426,8 +386,7 @@ static bool follow(struct run *run, struct error *err)
             ok = step(run, err);
             break;
         case PARALLEL_EVALUATE:
-            sums[0] = sums[1] = 0;
-            ok = sum_losses(run, sums, err);
+            ok = evaluation_follow(run, err);
             break;
         case PARALLEL_FETCH:
             ok = parallel_answer(group, run->model, &order.span, err);
@@ -456,8 +415,8 @@ static bool load_best(struct run *run, struct error *err)
     } else {
         ok = checkpoint_load_weights(run->model, best, err);
         log_line(run->options->log, LOG_INFO,
-                 "best model: step %" PRId64 ", eval_loss %.4g", progress->best_step,
-                 progress->best_metric);
+                 "best model: step %" PRId64 ", %s %.4g", progress->best_step,
+                 evaluation_metric_name(run->plan), progress->best_metric);
     }
     free(best);
     return ok;

@@ -89,7 +89,8 @@ static void test_metrics_evaluation_has_perplexity(void **state)
     json_t *object;
 
     (void)state;
-    assert_true(metrics_eval(metrics, 0, 0, log(8), &err));
+    assert_true(
+        metrics_eval(metrics, 0, 0, &(struct evaluation) { .loss = log(8) }, &err));
     metrics_close(metrics);
     line = read_all(name);
     object = json_read_text(line, strlen(line), name, 1, &err);

@@ -42,8 +42,9 @@ static void test_progress_comes_back_exactly(void **state)
                                                       .loss = NAN,
                                                       .grad_norm = INFINITY,
                                                       .learning_rate = 1e-5 });
-    progress_history_add(
-        &history, &(struct logged) { .evaluation = true, .step = 50, .loss = 1.5 });
+    progress_history_add(&history, &(struct logged) { .evaluation = true,
+                                                      .step = 50,
+                                                      .evaluated = { .loss = 1.5 } });
     assert_true(progress_write(dir, &plan, &sample, &history, &err));
     assert_true(progress_read(dir, &back, &back_history, &err));
     assert_int_equal(back.step, sample.step);
@@ -55,7 +56,8 @@ static void test_progress_comes_back_exactly(void **state)
     assert_int_equal(back_history.count, 2);
     assert_true(isnan(back_history.list[0].loss) &&
                 isinf(back_history.list[0].grad_norm));
-    assert_true(back_history.list[1].evaluation && back_history.list[1].loss == 1.5);
+    assert_true(back_history.list[1].evaluation &&
+                back_history.list[1].evaluated.loss == 1.5);
     progress_history_clear(&history);
     progress_history_clear(&back_history);
     unit_dir_free(dir);

@@ -241,7 +241,7 @@ static void write_steps(struct metrics *metrics, int64_t from, int64_t to, doubl
         assert_true(metrics_step(
             metrics, &(struct metric) { .step = step, .loss = loss, .tokens = 7 }, &err));
         if (step % 4 == 0)
-            assert_true(metrics_eval(metrics, step, 0.5, 2 * loss, &err));
+            assert_true(metrics_eval(metrics, step, 0.5, &(struct evaluation) { .loss = 2 * loss }, &err));
     }
 }
 
@@ -275,7 +275,7 @@ static void test_tensorboard_has_the_metrics_by_their_names(void **state)
 
     (void)state;
     assert_true(metrics_step(metrics, &metric, &err));
-    assert_true(metrics_eval(metrics, 3, 0.25, 2, &err));
+    assert_true(metrics_eval(metrics, 3, 0.25, &(struct evaluation) { .loss = 2 }, &err));
     metrics_close(metrics);
     assert_int_equal(read_folder(&reading, dir), 1);
     assert_int_equal(reading.starts, 1);
@@ -304,7 +304,7 @@ static void test_tensorboard_resumed_has_each_step_once(void **state)
     struct reading reading;
 
     (void)state;
-    assert_true(metrics_eval(metrics, 0, 0, 9, &err));
+    assert_true(metrics_eval(metrics, 0, 0, &(struct evaluation) { .loss = 9 }, &err));
     write_steps(metrics, 1, 7, 1);
     metrics_close(metrics);
     metrics = open_run(dir, 4);

@@ -1,0 +1,174 @@
+/* train/evaluation.c - an evaluation, from its sums to the best model. */
+#include "config.h"
+
+#include "train/evaluation.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "base/text.h"
+#include "train/parallel.h"
+
+/* What a rank adds up; all ranks' sums are rank 0's. */
+enum sum { SUM_LOSS, SUM_WEIGHT, SUMS };
+
+static const struct {
+    const char *name;
+    bool greater;
+} metrics[] = {
+    [METRIC_LOSS] = { "eval_loss", false },
+    [METRIC_ACCURACY] = { "eval_accuracy", true },
+    [METRIC_ANSWER_RATE] = { "eval_answer_rate", true },
+};
+
+/* "loss" and "eval_loss" are one; TS_COUNT(metrics) for another word. */
+static size_t find_metric(const struct plan *plan)
+{
+    const char *word = plan->metric_for_best_model;
+    size_t i = 0;
+
+    if (!word || !*word)
+        return METRIC_LOSS;
+    word += text_starts(word, "eval_") ? strlen("eval_") : 0;
+    while (i < TS_COUNT(metrics) && strcmp(metrics[i].name + strlen("eval_"), word) != 0)
+        i++;
+    return i;
+}
+
+const char *evaluation_metric_name(const struct plan *plan)
+{
+    size_t metric = find_metric(plan);
+
+    return metrics[metric < TS_COUNT(metrics) ? metric : METRIC_LOSS].name;
+}
+
+bool evaluation_check(const struct plan *plan, struct error *err)
+{
+    if (find_metric(plan) == TS_COUNT(metrics))
+        return error_set(err, ERROR_JOB,
+                         "metric_for_best_model %s is not taken here; loss, accuracy and "
+                         "answer_rate are",
+                         plan->metric_for_best_model);
+    if (plan->early_stopping_steps > 0 && plan->eval_strategy == WHEN_NO)
+        return error_set(err, ERROR_JOB,
+                         "early_stopping_steps counts evaluations, and there are none; "
+                         "give eval_strategy: steps");
+    return true;
+}
+
+static double metric_of(const struct plan *plan, const struct evaluation *evaluation)
+{
+    switch (find_metric(plan)) {
+    case METRIC_ACCURACY:
+        return evaluation->measures ? evaluation->accuracy : NAN;
+    case METRIC_ANSWER_RATE:
+        return evaluation->answers ? evaluation->answer_rate : NAN;
+    default:
+        return evaluation->loss;
+    }
+}
+
+bool evaluation_is_better(const struct plan *plan, double metric, double best)
+{
+    bool greater = plan->greater_is_better == CHOICE_AUTO
+                       ? metrics[find_metric(plan) % TS_COUNT(metrics)].greater
+                       : plan->greater_is_better == CHOICE_YES;
+
+    return !isnan(metric) && (isnan(best) || (greater ? metric > best : metric < best));
+}
+
+/* What was there before the first step is no candidate, nor is NaN. */
+static void note_best(struct run *run, const struct evaluation *evaluation)
+{
+    struct progress *progress = &run->progress;
+    double metric = metric_of(run->plan, evaluation);
+
+    if (progress->step == 0 ||
+        !evaluation_is_better(run->plan, metric, progress->best_metric))
+        return;
+    progress->best_metric = metric;
+    progress->best_step = progress->step;
+}
+
+bool evaluation_ends(const struct run *run)
+{
+    const struct progress_history *history = &run->history;
+    int64_t without = 0;
+
+    for (size_t i = 0; i < history->count; i++)
+        without += history->list[i].evaluation && history->list[i].step > 0 &&
+                   history->list[i].step > run->progress.best_step;
+    return run->plan->early_stopping_steps > 0 &&
+           without >= run->plan->early_stopping_steps;
+}
+
+/* This rank's share of the evaluation data, in turn with the others': the sum of the
+ * losses and of their weights. */
+static bool add_losses(struct run *run, double sums[SUMS], struct error *err)
+{
+    const struct backend_group *group = run->options->group;
+
+    for (uint64_t i = parallel_rank(group);
+         dataset_batch(run->eval, 0, i, run->eval_size, &run->batch);
+         i += parallel_ranks(group)) {
+        if (!model_evaluate(run->model, &run->batch, &sums[SUM_LOSS], err))
+            return false;
+        sums[SUM_WEIGHT] += run->batch.weight;
+    }
+    return true;
+}
+
+static bool take_sums(struct run *run, double sums[SUMS], struct error *err)
+{
+    return add_losses(run, sums, err) &&
+           parallel_sum(run->options->group, sums, SUMS, err);
+}
+
+bool evaluation_follow(struct run *run, struct error *err)
+{
+    double sums[SUMS] = { 0 };
+
+    return take_sums(run, sums, err);
+}
+
+static void say(const struct run *run, const struct evaluation *evaluation)
+{
+    char number[32];
+    struct text line;
+
+    text_init(&line, 0);
+    run_number_text(evaluation->loss, number);
+    text_addf(&line, "{'eval_loss': %s", number);
+    run_number_text(exp(evaluation->loss), number);
+    text_addf(&line, ", 'eval_perplexity': %s", number);
+    run_number_text(evaluation->accuracy, number);
+    if (evaluation->measures)
+        text_addf(&line, ", 'eval_accuracy': %s", number);
+    run_number_text(evaluation->answer_rate, number);
+    if (evaluation->answers)
+        text_addf(&line, ", 'eval_answer_rate': %s", number);
+    text_addf(&line, ", 'epoch': %.2f}", run->progress.epoch);
+    run_say(run, line.data);
+    text_clear(&line);
+}
+
+bool evaluation_run(struct run *run, struct error *err)
+{
+    const struct progress *progress = &run->progress;
+    struct evaluation evaluation = { 0 };
+    double sums[SUMS] = { 0 };
+
+    if (!parallel_tell(run->options->group, PARALLEL_EVALUATE, err) ||
+        !take_sums(run, sums, err))
+        return false;
+    evaluation.loss = sums[SUM_WEIGHT] > 0 ? sums[SUM_LOSS] / sums[SUM_WEIGHT] : NAN;
+    note_best(run, &evaluation);
+    progress_history_add(&run->history, &(struct logged) { .evaluation = true,
+                                                           .step = progress->step,
+                                                           .epoch = progress->epoch,
+                                                           .evaluated = evaluation });
+    say(run, &evaluation);
+    return metrics_eval(run->metrics, progress->step, progress->epoch, &evaluation, err);
+}
