@@ -36,6 +36,29 @@ void digest_bytes(const void *data, size_t len, char out[DIGEST_TEXT])
     digest_text(&sha, out);
 }
 
+struct digest {
+    struct sha256_ctx sha;
+};
+
+struct digest *digest_new(void)
+{
+    struct digest *digest = memory_alloc(sizeof(*digest));
+
+    sha256_init(&digest->sha);
+    return digest;
+}
+
+void digest_add(struct digest *digest, const void *data, size_t len)
+{
+    sha256_update(&digest->sha, len, data);
+}
+
+void digest_end(struct digest *digest, char out[DIGEST_TEXT])
+{
+    digest_text(&digest->sha, out);
+    free(digest);
+}
+
 static bool digest_open(int fd, const char *name, char out[DIGEST_TEXT],
                         struct error *err)
 {

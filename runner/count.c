@@ -45,10 +45,10 @@ static bool count(const struct plan *plan, struct steps *out, struct error *err)
     bool ok;
 
     if (tokenizer)
-        train = dataset_open(plan, SPLIT_TRAIN, tokenizer, err);
+        train = dataset_peek(plan, SPLIT_TRAIN, tokenizer, err);
     ok = train != NULL;
     if (ok && run_evaluates(plan)) {
-        eval = dataset_open(plan, SPLIT_EVAL, tokenizer, err);
+        eval = dataset_peek(plan, SPLIT_EVAL, tokenizer, err);
         ok = eval != NULL;
     }
     if (ok)

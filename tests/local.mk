@@ -89,6 +89,7 @@ unit_tests += %D%/unit/test_architectures
 unit_tests += %D%/unit/test_bpe
 unit_tests += %D%/unit/test_dataset
 unit_tests += %D%/unit/test_dataset_batch
+unit_tests += %D%/unit/test_dataset_cache
 unit_tests += %D%/unit/test_dataset_mix
 unit_tests += %D%/unit/test_dataset_pack
 unit_tests += %D%/unit/test_dataset_reader

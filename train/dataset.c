@@ -11,7 +11,9 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/random.h"
+#include "train/dataset_fetch.h"
 #include "train/dataset_mix.h"
 #include "train/dataset_pack.h"
 #include "train/dataset_rows.h"
@@ -20,6 +22,7 @@
 struct opening {
     const struct plan *plan;
     enum split split;
+    bool peeking;
     struct dataset_reading reading;
     struct dataset_tokens tokens;
     struct dataset_choice choice;
@@ -65,16 +68,20 @@ static bool find_template(struct opening *open, struct error *err)
 }
 
 /* Which sources there are, and their tokens. */
-static bool read_tokens(struct opening *open, const char *names, struct error *err)
+static bool read_tokens(struct opening *open, bool own_eval, struct error *err)
 {
     const struct plan *plan = open->plan;
+    const char *names = own_eval ? plan->eval_dataset : plan->dataset;
+    const struct dataset_fetch how = { &open->reading,
+                                       own_eval ? "eval.tokens" : "train.tokens",
+                                       open->peeking };
     const char *dir = plan->dataset_dir ? plan->dataset_dir : "data";
     char *beside = dataset_tokens_names(plan, names);
     struct dataset_reading *reading = &open->reading;
     struct dataset_tokens *tokens = &open->tokens;
     bool ok = dataset_sources_find(beside, dir, reading->arena, &reading->sources, err) &&
               dataset_mix_check(plan, reading->sources.count, err) &&
-              dataset_tokens_read(reading, tokens, err);
+              dataset_fetch(&how, tokens, open->dataset->origin, &open->dataset->notes, err);
 
     free(beside);
     for (size_t i = 0; i < tokens->notes.count; i++)
@@ -223,19 +230,17 @@ static bool fill(struct opening *open, struct error *err)
     bool own_eval = open->split == SPLIT_EVAL && plan->eval_dataset;
 
     if (!find_template(open, err) ||
-        !read_tokens(open, own_eval ? plan->eval_dataset : plan->dataset, err) ||
+        !read_tokens(open, own_eval, err) ||
         !mix(open, err) || (plan->val_size > 0 && !take_share(open, err)))
         return false;
     arrange(open);
     return true;
 }
 
-struct dataset *dataset_open(const struct plan *plan, enum split split,
-                             const struct tokenizer *tokenizer, struct error *err)
+static struct dataset *open_data(struct opening open, struct error *err)
 {
-    struct opening open = { .plan = plan,
-                            .split = split,
-                            .reading = { .plan = plan, .tokenizer = tokenizer } };
+    const struct plan *plan = open.plan;
+    enum split split = open.split;
     bool ok;
 
     if (!check_keys(plan, split, err))
@@ -254,6 +259,33 @@ struct dataset *dataset_open(const struct plan *plan, enum split split,
         return open.dataset;
     dataset_close(open.dataset);
     return NULL;
+}
+
+struct dataset *dataset_open(const struct plan *plan, enum split split,
+                             const struct tokenizer *tokenizer, struct error *err)
+{
+    return open_data((struct opening) { .plan = plan,
+                                        .split = split,
+                                        .reading = { .plan = plan,
+                                                     .tokenizer = tokenizer,
+                                                     .started = clock_wall() } },
+                     err);
+}
+
+struct dataset *dataset_peek(const struct plan *plan, enum split split,
+                             const struct tokenizer *tokenizer, struct error *err)
+{
+    return open_data((struct opening) { .plan = plan,
+                                        .split = split,
+                                        .peeking = true,
+                                        .reading = { .plan = plan,
+                                                     .tokenizer = tokenizer } },
+                     err);
+}
+
+const char *dataset_origin(const struct dataset *dataset)
+{
+    return dataset->origin;
 }
 
 const char *dataset_note(const struct dataset *dataset, size_t index)

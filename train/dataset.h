@@ -16,11 +16,16 @@ enum split { SPLIT_TRAIN, SPLIT_EVAL };
  * Read, tokenise and (for stage pt, or packing) pack all of the job's data.  Forms: alpaca
  * (instruction, input, output, system, history), messages, conversations (ShareGPT), text;
  * as .json (an array), .jsonl, .txt, each also .gz; names by dataset_info.json.
+ * The tokens of larger data are kept in plan->tokenized_path, or else run_dir, and mapped the
+ * next time (train/dataset_cache.h).
  * A broken line or record is ERROR_DATA with file, line and remedy.  A .txt named directly is
  * one running text (max_samples counts its blocks); named in dataset_info.json, each line is a
  * document, as in LLaMA-Factory.
  */
 struct dataset *dataset_open(const struct plan *plan, enum split split,
+                             const struct tokenizer *tokenizer, struct error *err);
+/* The same, and nothing is written: to count, or for ranks that are not the first. */
+struct dataset *dataset_peek(const struct plan *plan, enum split split,
                              const struct tokenizer *tokenizer, struct error *err);
 void dataset_close(struct dataset *dataset);
 
@@ -32,6 +37,8 @@ uint32_t dataset_token_max(const struct dataset *dataset);
 /* What a person should know (records left out, the template that was chosen): sentences for
  * the log; index from 0, NULL at the end. */
 const char *dataset_note(const struct dataset *dataset, size_t index);
+/* Where its tokens are from, and how long that took. */
+const char *dataset_origin(const struct dataset *dataset);
 
 /*
  * A batch of samples, each a run of rows of its own, or several where they are packed: runs

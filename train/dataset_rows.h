@@ -25,6 +25,7 @@ struct dataset {
     uint64_t seed;
     bool shuffled, drop_last;
     struct dataset_notes notes;
+    char origin[320];
 };
 
 #endif

@@ -237,13 +237,12 @@ static bool read_file(struct work *work, int64_t *left, struct error *err)
 }
 
 /* Where a part of a source is drawn, all of it has to be read first. */
-static int64_t most_records(const struct work *work)
+int64_t dataset_tokens_most(const struct plan *plan, const struct dataset_source *source)
 {
-    const struct dataset_source *source = work->source;
     bool chosen =
         source->num_samples > 0 || source->slice.has_from || source->slice.has_to;
 
-    return chosen || work->plan->max_samples <= 0 ? -1 : work->plan->max_samples;
+    return chosen || plan->max_samples <= 0 ? -1 : plan->max_samples;
 }
 
 static bool read_source(struct work *work, const struct dataset_source *source,
@@ -254,7 +253,7 @@ static bool read_source(struct work *work, const struct dataset_source *source,
     int64_t left;
 
     work->source = source;
-    left = most_records(work);
+    left = dataset_tokens_most(work->plan, source);
     if (!dataset_source_files(source, work->how->arena, &files, &count, err))
         return false;
     for (size_t i = 0; i < count; i++) {

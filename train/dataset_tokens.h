@@ -25,6 +25,7 @@ struct dataset_reading {
     const struct chat_template *chat; /* NULL: stage pt without a template */
     struct dataset_sources sources;
     struct arena *arena;
+    double started; /* seconds since 1970, before anything was read */
 };
 
 struct dataset_tokens {
@@ -41,6 +42,9 @@ void dataset_tokens_clear(struct dataset_tokens *tokens);
 /* The names of a comma-separated list as they stand in a job: a file or folder that lies beside
  * the job gets its folder before it, wherever this process is.  malloc'ed. */
 char *dataset_tokens_names(const struct plan *plan, const char *names);
+
+/* Records that are read of a source, at most; -1: all. */
+int64_t dataset_tokens_most(const struct plan *plan, const struct dataset_source *source);
 
 /* Samples that share rows: packing, or stage pt unless that is switched off. */
 bool dataset_is_packed(const struct plan *plan);

@@ -97,6 +97,8 @@ struct plan {
     const char *dataset_dir;
     const char *template_name; /* NULL: from the model, or "default" */
     const char *default_system;
+    const char *tokenized_path; /* folder that keeps tokens; NULL: run_dir */
+    bool overwrite_cache;       /* they are read anew */
     bool train_on_prompt, mask_history;
     enum mix_strategy mix_strategy;
     const char *interleave_probs; /* comma-separated, one a data set; NULL: in rounds */

@@ -36,15 +36,19 @@ bool run_evaluates(const struct plan *plan)
 static bool open_data(struct run *run, struct error *err)
 {
     const struct plan *plan = run->plan;
+    bool first = parallel_rank(run->options->group) == 0;
+    struct dataset *(*open)(const struct plan *plan, enum split split,
+                            const struct tokenizer *tokenizer, struct error *err) =
+        first ? dataset_open : dataset_peek;
 
     run->tokenizer = tokenizer_open(plan->model_name_or_path, err);
     if (run->tokenizer == NULL)
         return false;
-    run->train = dataset_open(plan, SPLIT_TRAIN, run->tokenizer, err);
+    run->train = open(plan, SPLIT_TRAIN, run->tokenizer, err);
     if (run->train == NULL)
         return false;
     if (run_evaluates(plan)) {
-        run->eval = dataset_open(plan, SPLIT_EVAL, run->tokenizer, err);
+        run->eval = open(plan, SPLIT_EVAL, run->tokenizer, err);
         if (run->eval == NULL)
             return false;
     }
@@ -264,6 +268,7 @@ static void describe(struct run *run)
              "data: %zu samples, %" PRIu64 " tokens, the longest sample has %zu",
              dataset_samples(run->train), dataset_tokens(run->train),
              dataset_longest(run->train));
+    log_line(run->options->log, LOG_INFO, "data: %s", dataset_origin(run->train));
     for (size_t i = 0; dataset_note(run->train, i) != NULL; i++)
         log_line(run->options->log, LOG_WARN, "data: %s", dataset_note(run->train, i));
     log_line(run->options->log, LOG_INFO,
