@@ -4,6 +4,7 @@
 
 #include "tests/unit/unit_model.h"
 #include "train/safetensors.h"
+#include "train/shapes.h"
 
 static json_t *golden;
 static struct batch batch;
@@ -374,6 +375,115 @@ static void test_architectures_read_bare_files(void **state)
     }
 }
 
+static double deviation(const struct parameter *p)
+{
+    return norm_of(p->weight) / sqrt((double)(p->rows * p->cols));
+}
+
+/* Fresh weights: matrices of the deviation that is asked for, those that add to the
+ * stream of GPT-2 by sqrt(2 L) smaller; a norm changes nothing, a bias adds nothing. */
+static void check_fresh(const json_t *one)
+{
+    char *text = json_dumps(json_object_get(one, "config"), 0);
+    struct unit_model u = unit_model_text(text, unit_plan(NULL));
+    bool small = u.config.architecture->small_outputs;
+    double range = u.config.initializer_range, middle = 1 - real(one, "offset");
+
+    u.plan.train_from_scratch = true;
+    start(&u);
+    for (size_t i = 0; i < model_parameters(u.model); i++) {
+        const struct parameter *p = model_parameter(u.model, i);
+        bool adds = text_ends(p->name, "c_proj.weight");
+        const float *w = p->weight.data;
+
+        for (size_t j = 0; p->rank == 1 && j < p->cols; j++)
+            assert_true(w[j] == (text_ends(p->name, ".bias") ? 0 : middle));
+        if (p->rank == 2) /* of n numbers it is known to 1 / sqrt(2 n); 4 of that */
+            unit_near(p->name, deviation(p), small && adds ? range / 2 : range,
+                      4 / sqrt(2 * (double)(p->rows * p->cols)));
+    }
+    unit_model_stop(&u);
+    free(text);
+}
+
+static void test_architectures_begin_as_in_transformers(void **state)
+{
+    const json_t *cases = json_object_get(golden, "models");
+
+    (void)state;
+    for (size_t i = 0; i < json_array_size(cases); i++)
+        check_fresh(json_array_get(cases, i));
+}
+
+/* 16-bit activations and weights: the loss, a mean, moves by less than the epsilon of the
+ * format times a few, gradients by a few more; and what was estimated is what is taken.
+ */
+static void check_narrow(const json_t *one, enum format compute)
+{
+    char *dir = folder_of(one, NULL);
+    struct unit_model u = open_folder(dir);
+    double epsilon = format_info(compute)->epsilon, loss, norm, wanted = 0;
+    const json_t *norms = json_object_get(one, "norms");
+    struct memory_use estimate;
+    struct error err = { 0 };
+    const char *name;
+    json_t *each;
+
+    json_object_foreach((json_t *)norms, name, each) wanted +=
+        json_number_value(each) * json_number_value(each);
+    u.plan.precision.compute = compute;
+    unit_must(
+        shapes_memory(&u.plan, &u.config, batch.rows, batch.sequences, &estimate, &err),
+        &err);
+    start(&u);
+    loss = unit_train(&u, &batch);
+    norm = unit_norm(&u);
+    assert_int_equal(model_memory(u.model)->low, estimate.total);
+    name = json_string_value(json_object_get(one, "name"));
+    unit_near(name, loss,
+              json_number_value(json_array_get(json_object_get(one, "losses"), 0)),
+              2 * epsilon);
+    unit_near(name, norm, sqrt(wanted), 4 * epsilon);
+    for (int64_t i = 1; i <= 5; i++) {
+        unit_train(&u, &batch);
+        unit_step(&u, i);
+    }
+    assert_true(unit_loss(&u, &batch) < loss);
+    unit_model_stop(&u);
+    unit_dir_free(dir);
+}
+
+static void test_architectures_in_16_bits_stay_in_their_band(void **state)
+{
+    const json_t *cases = json_object_get(golden, "models");
+
+    (void)state;
+    for (size_t i = 0; i < json_array_size(cases); i++) {
+        check_narrow(json_array_get(cases, i), FORMAT_BF16);
+        check_narrow(json_array_get(cases, i), FORMAT_FP16);
+    }
+}
+
+/* Learned positions have an end. */
+static void test_architectures_refuse_places_they_have_not_learned(void **state)
+{
+    const json_t *one = find_case("models", "gpt2");
+    char *dir = folder_of(one, NULL);
+    struct unit_model u = open_folder(dir);
+    struct batch long_one = { 0 };
+    struct error err = { 0 };
+    double sum = 0;
+
+    (void)state;
+    unit_batch_random(&long_one, u.config.max_positions + 1, u.config.vocab_size, 1);
+    unit_model_start(&u, long_one.rows, 1, 1);
+    assert_false(model_evaluate(u.model, &long_one, &sum, &err));
+    assert_non_null(strstr(err.text, "lower cutoff_len to 16"));
+    unit_batch_free(&long_one);
+    unit_model_stop(&u);
+    unit_dir_free(dir);
+}
+
 static int setup(void **state)
 {
     char *path = unit_source("tests/golden/architectures.json");
@@ -406,6 +516,9 @@ int main(void)
         cmocka_unit_test(test_architectures_adapters_agree_with_peft),
         cmocka_unit_test(test_architectures_merge_adapters),
         cmocka_unit_test(test_architectures_read_bare_files),
+        cmocka_unit_test(test_architectures_begin_as_in_transformers),
+        cmocka_unit_test(test_architectures_in_16_bits_stay_in_their_band),
+        cmocka_unit_test(test_architectures_refuse_places_they_have_not_learned),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -15,6 +15,8 @@ static const char *const models[] = {
     "data/stories260K/hf",
     "data/stories260K/hf-qwen2",
     "data/made-here/qwen2",
+    "data/slm4096/hf",
+    "data/made-here/gpt_neox",
 };
 static const char *const methods[] = {
     "finetuning_type: full\n",

@@ -11,29 +11,44 @@
 #include "train/shapes.h"
 
 #define VOCABULARY 60
-#define LLAMA                                                              \
-    "{\"model_type\": \"llama\", \"vocab_size\": 60, \"hidden_size\": 32," \
-    "\"intermediate_size\": 48, \"num_hidden_layers\": 2,"                 \
-    "\"num_attention_heads\": 2, \"num_key_value_heads\": 1,"              \
-    "\"initializer_range\": 0.15, \"tie_word_embeddings\": true}"
-#define QWEN                                                               \
-    "{\"model_type\": \"qwen2\", \"vocab_size\": 60, \"hidden_size\": 32," \
-    "\"intermediate_size\": 40, \"num_hidden_layers\": 2,"                 \
-    "\"num_attention_heads\": 1, \"num_key_value_heads\": 1,"              \
-    "\"initializer_range\": 0.15, \"tie_word_embeddings\": false,"         \
-    "\"use_sliding_window\": true, \"sliding_window\": 4, \"max_window_layers\": 1}"
+/* Models of 32 columns in 2 layers. */
+enum base { BASE_LLAMA, BASE_QWEN2, BASE_GPT2, BASE_GPT_NEO, BASE_GPT_NEOX, BASES };
+
+#define START(model_type)                                      \
+    "{\"model_type\": \"" model_type "\", \"vocab_size\": 60," \
+    "\"initializer_range\": 0.15, \"hidden_size\": 32,"
+static const char *const configs[BASES] = {
+    [BASE_LLAMA] =
+        START("llama") "\"intermediate_size\": 48, \"num_hidden_layers\": 2,"
+                       "\"num_attention_heads\": 2, \"num_key_value_heads\": 1,"
+                       "\"tie_word_embeddings\": true}",
+    [BASE_QWEN2] =
+        START("qwen2") "\"intermediate_size\": 40, \"num_hidden_layers\": 2,"
+                       "\"num_attention_heads\": 1, \"num_key_value_heads\": 1,"
+                       "\"tie_word_embeddings\": false,"
+                       "\"use_sliding_window\": true, \"sliding_window\": 4,"
+                       "\"max_window_layers\": 1}",
+    [BASE_GPT2] = START("gpt2") "\"n_embd\": 32, \"n_layer\": 2, \"n_head\": 2,"
+                                "\"n_inner\": 48, \"n_positions\": 32}",
+    [BASE_GPT_NEO] = START("gpt_neo") "\"num_layers\": 2, \"num_heads\": 2,"
+                                      "\"intermediate_size\": 48, \"window_size\": 4,"
+                                      "\"max_position_embeddings\": 32}",
+    [BASE_GPT_NEOX] =
+        START("gpt_neox") "\"intermediate_size\": 48, \"num_hidden_layers\": 2,"
+                          "\"num_attention_heads\": 2, \"rotary_pct\": 0.5}",
+};
 
 enum { BATCHES = 2, WINDOWS = 3 };
 
 static struct batch batches[BATCHES];
 static size_t rows_max, sequences_max, trained;
-static char *bases[2]; /* folders of a Llama and a Qwen2 */
+static char *bases[BASES]; /* folders */
 static struct device gpus[8];
 static size_t gpu_count;
 
 struct trial {
     const char *name;
-    bool qwen;
+    enum base base;
     enum mode mode;
     enum format compute;
     enum method method;
@@ -56,22 +71,40 @@ struct trial {
 enum { TRIAL_FP32, TRIAL_FP16 = 3, TRIAL_PURE = 5, TRIAL_DROPOUT = 8 };
 
 static const struct trial trials[] = {
-    { "fp32", false, MODE_FP32, FORMAT_FP32, METHOD_FULL, 0, false, 60, NEAR_FP32 },
-    { "fp32 windows", true, MODE_FP32, FORMAT_FP32, METHOD_FULL, 0, true, 60, NEAR_FP32 },
-    { "tf32", false, MODE_TF32, FORMAT_TF32, METHOD_FULL, 0, false, 80, NEAR_FP16 },
-    { "fp16", true, MODE_FP16_MIXED, FORMAT_FP16, METHOD_FULL, 0, false, 75, NEAR_FP16 },
-    { "bf16", false, MODE_BF16_MIXED, FORMAT_BF16, METHOD_FULL, 0, false, 80, NEAR_BF16 },
-    { "pure bf16", true, MODE_BF16_PURE, FORMAT_BF16, METHOD_FULL, 0, false, 80,
-      NEAR_BF16 },
-    { "lora", true, MODE_BF16_MIXED, FORMAT_BF16, METHOD_LORA, 0, false, 80, NEAR_BF16 },
-    { "lora fp32", true, MODE_FP32, FORMAT_FP32, METHOD_LORA, 0, true, 60, NEAR_FP32 },
-    { "lora dropout", false, MODE_FP16_MIXED, FORMAT_FP16, METHOD_LORA, 0.2, true, 75,
+    { "fp32", BASE_LLAMA, MODE_FP32, FORMAT_FP32, METHOD_FULL, 0, false, 60, NEAR_FP32 },
+    { "fp32 windows", BASE_QWEN2, MODE_FP32, FORMAT_FP32, METHOD_FULL, 0, true, 60,
+      NEAR_FP32 },
+    { "tf32", BASE_LLAMA, MODE_TF32, FORMAT_TF32, METHOD_FULL, 0, false, 80, NEAR_FP16 },
+    { "fp16", BASE_QWEN2, MODE_FP16_MIXED, FORMAT_FP16, METHOD_FULL, 0, false, 75,
       NEAR_FP16 },
+    { "bf16", BASE_LLAMA, MODE_BF16_MIXED, FORMAT_BF16, METHOD_FULL, 0, false, 80,
+      NEAR_BF16 },
+    { "pure bf16", BASE_QWEN2, MODE_BF16_PURE, FORMAT_BF16, METHOD_FULL, 0, false, 80,
+      NEAR_BF16 },
+    { "lora", BASE_QWEN2, MODE_BF16_MIXED, FORMAT_BF16, METHOD_LORA, 0, false, 80,
+      NEAR_BF16 },
+    { "lora fp32", BASE_QWEN2, MODE_FP32, FORMAT_FP32, METHOD_LORA, 0, true, 60,
+      NEAR_FP32 },
+    { "lora dropout", BASE_LLAMA, MODE_FP16_MIXED, FORMAT_FP16, METHOD_LORA, 0.2, true,
+      75, NEAR_FP16 },
+    { "gpt2", BASE_GPT2, MODE_FP32, FORMAT_FP32, METHOD_FULL, 0, true, 60, NEAR_FP32 },
+    { "gpt2 fp16", BASE_GPT2, MODE_FP16_MIXED, FORMAT_FP16, METHOD_FULL, 0, false, 75,
+      NEAR_FP16 },
+    { "gpt2 lora", BASE_GPT2, MODE_BF16_MIXED, FORMAT_BF16, METHOD_LORA, 0, true, 80,
+      NEAR_BF16 },
+    { "gpt_neo", BASE_GPT_NEO, MODE_FP32, FORMAT_FP32, METHOD_FULL, 0, false, 60,
+      NEAR_FP32 },
+    { "gpt_neox", BASE_GPT_NEOX, MODE_FP32, FORMAT_FP32, METHOD_FULL, 0, true, 60,
+      NEAR_FP32 },
+    { "gpt_neox bf16", BASE_GPT_NEOX, MODE_BF16_MIXED, FORMAT_BF16, METHOD_FULL, 0, false,
+      80, NEAR_BF16 },
+    { "gpt_neox lora", BASE_GPT_NEOX, MODE_FP32, FORMAT_FP32, METHOD_LORA, 0, false, 60,
+      NEAR_FP32 },
 };
 
 static struct plan plan_of(const struct trial *trial)
 {
-    struct plan plan = unit_plan(bases[trial->qwen]);
+    struct plan plan = unit_plan(bases[trial->base]);
     bool scaled = trial->mode == MODE_FP16_MIXED;
 
     plan.method = trial->method;
@@ -111,7 +144,7 @@ static void start(struct unit_model *u, const struct trial *trial, struct plan p
     struct error err = { 0 };
 
     plan.device = *with.device;
-    *u = unit_model_text(trial->qwen ? QWEN : LLAMA, plan);
+    *u = unit_model_text(configs[trial->base], plan);
     u->be = gpu ? backend_cuda.open(&with, &err) : backend_open(&with, &err);
     unit_must(u->be != NULL, &err);
     unit_model_load(u, rows_max, sequences_max);
@@ -508,8 +541,8 @@ static int setup(void **state)
         rows_max = b->rows > rows_max ? b->rows : rows_max;
         sequences_max = b->sequences > sequences_max ? b->sequences : sequences_max;
     }
-    bases[0] = base_new(LLAMA);
-    bases[1] = base_new(QWEN);
+    for (enum base i = 0; i < BASES; i++)
+        bases[i] = base_new(configs[i]);
     return 0;
 }
 
@@ -520,8 +553,8 @@ static int teardown(void **state)
         run_clear(&done[i]);
     for (size_t i = 0; i < BATCHES; i++)
         unit_batch_free(&batches[i]);
-    unit_dir_free(bases[0]);
-    unit_dir_free(bases[1]);
+    for (enum base i = 0; i < BASES; i++)
+        unit_dir_free(bases[i]);
     return 0;
 }
 

@@ -19,11 +19,21 @@ static const char llama[] =
     "\"intermediate_size\": 24, \"num_hidden_layers\": 5, \"num_attention_heads\": 2,"
     "\"tie_word_embeddings\": false}";
 
-/* What a case changes of a plan for full training in fp32 by SGD. */
+/* Positions that are learned, norms with biases, q, k and v in one. */
+static const char gpt2[] =
+    "{\"model_type\": \"gpt2\", \"vocab_size\": 40, \"n_embd\": 16, \"n_layer\": 4,"
+    "\"n_head\": 2, \"n_positions\": 9}";
+
+static const char gpt_neox[] =
+    "{\"model_type\": \"gpt_neox\", \"vocab_size\": 40, \"hidden_size\": 16,"
+    "\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2}";
+
+/* What a case changes of a plan for full training of a Llama in fp32 by SGD. */
 struct kind {
     enum method method;
     enum optimizer_kind optimizer;
     enum format compute;
+    const char *model;
 };
 
 static struct plan plan_of(const struct kind *kind, size_t ranks)
@@ -82,7 +92,8 @@ static void start(struct unit_model *u, const struct kind *kind,
 {
     static struct device device;
 
-    *u = unit_model_text(llama, plan_of(kind, (size_t)ranks->group.ranks));
+    *u = unit_model_text(kind->model ? kind->model : llama,
+                         plan_of(kind, (size_t)ranks->group.ranks));
     if (ranks->group.ranks > 1)
         u->group = &ranks->group;
     unit_ranks_device(ranks->group.rank, &device);
@@ -223,15 +234,28 @@ static const double rounding = STEPS * (32 * 0.05 * 0.1 + 1) * FLT_EPSILON;
 
 static void test_model_ranks_learn_what_one_learns(void **state)
 {
-    const struct kind kind = { METHOD_FULL, OPTIMIZER_SGD, FORMAT_FP32 };
+    const struct kind kind = { METHOD_FULL, OPTIMIZER_SGD, FORMAT_FP32, NULL };
 
     (void)state;
     check_like_one(&kind, rounding);
 }
 
+static void test_model_ranks_learn_other_architectures(void **state)
+{
+    const struct kind kinds[] = {
+        { METHOD_FULL, OPTIMIZER_SGD, FORMAT_FP32, gpt2 },
+        { METHOD_FULL, OPTIMIZER_SGD, FORMAT_FP32, gpt_neox },
+        { METHOD_FREEZE, OPTIMIZER_SGD, FORMAT_FP32, gpt2 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(kinds); i++)
+        check_like_one(&kinds[i], rounding);
+}
+
 static void test_model_ranks_learn_frozen_halves(void **state)
 {
-    const struct kind kind = { METHOD_FREEZE, OPTIMIZER_SGD, FORMAT_FP32 };
+    const struct kind kind = { METHOD_FREEZE, OPTIMIZER_SGD, FORMAT_FP32, NULL };
 
     (void)state;
     check_like_one(&kind, rounding);
@@ -242,7 +266,7 @@ static void test_model_ranks_learn_frozen_halves(void **state)
  * any is. */
 static void test_model_ranks_agree_with_adamw_and_16_bit_copies(void **state)
 {
-    const struct kind kind = { METHOD_FULL, OPTIMIZER_ADAMW, FORMAT_BF16 };
+    const struct kind kind = { METHOD_FULL, OPTIMIZER_ADAMW, FORMAT_BF16, NULL };
 
     (void)state;
     check_like_one(&kind, 2 * 0.1 * STEPS);
@@ -275,7 +299,7 @@ static void serve(struct unit_model *u, const struct unit_ranks *ranks)
 
 static void test_model_ranks_moments_are_whole_again(void **state)
 {
-    const struct kind kind = { METHOD_FULL, OPTIMIZER_ADAMW, FORMAT_FP32 };
+    const struct kind kind = { METHOD_FULL, OPTIMIZER_ADAMW, FORMAT_FP32, NULL };
     struct unit_ranks ranks, alone = { .group = { .rank = 0, .ranks = 1 } };
     struct unit_model u, one;
     struct error err = { 0 };
@@ -315,7 +339,7 @@ static void test_model_ranks_moments_are_whole_again(void **state)
 /* What a rank has of the moments is what fits its share. */
 static void test_model_ranks_share_the_moments(void **state)
 {
-    const struct kind kind = { METHOD_FULL, OPTIMIZER_ADAMW, FORMAT_FP32 };
+    const struct kind kind = { METHOD_FULL, OPTIMIZER_ADAMW, FORMAT_FP32, NULL };
     struct plan one = plan_of(&kind, 1), many = plan_of(&kind, 7);
     struct unit_model u = unit_model_text(llama, one);
     struct error err = { 0 };
@@ -333,6 +357,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_model_ranks_learn_what_one_learns),
+        cmocka_unit_test(test_model_ranks_learn_other_architectures),
         cmocka_unit_test(test_model_ranks_learn_frozen_halves),
         cmocka_unit_test(test_model_ranks_agree_with_adamw_and_16_bit_copies),
         cmocka_unit_test(test_model_ranks_moments_are_whole_again),
