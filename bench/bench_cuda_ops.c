@@ -183,6 +183,36 @@ static void put_layernorm_backward(struct bench *b)
     b->be->ops->layernorm_backward(b->be, &op);
 }
 
+static void put_headnorm(struct bench *b)
+{
+    size_t size = b->shape->head_size, heads = b->shape->heads;
+    struct op_headnorm op = { .out = operand(b, b->format, b->rows, heads * size, 1),
+                              .rstd = operand(b, FORMAT_FP32, b->rows, heads, 1),
+                              .x = operand(b, b->format, b->rows, heads * size, 1),
+                              .weight = operand(b, FORMAT_FP32, 1, size, 1),
+                              .eps = 1e-6f,
+                              .heads = heads };
+
+    b->be->ops->headnorm(b->be, &op);
+}
+
+static void put_headnorm_backward(struct bench *b)
+{
+    size_t size = b->shape->head_size, heads = b->shape->heads;
+    struct tensor dx = operand(b, b->format, b->rows, heads * size, 2);
+    struct op_headnorm_backward op = {
+        .dx = dx,
+        .dweight = operand(b, FORMAT_FP32, 1, size, 2),
+        .dout = dx,
+        .x = operand(b, b->format, b->rows, heads * size, 1),
+        .weight = operand(b, FORMAT_FP32, 1, size, 1),
+        .rstd = operand(b, FORMAT_FP32, b->rows, heads, 1),
+        .heads = heads
+    };
+
+    b->be->ops->headnorm_backward(b->be, &op);
+}
+
 static void put_rope(struct bench *b)
 {
     size_t size = b->shape->head_size, heads = b->shape->heads;
@@ -391,6 +421,8 @@ static const struct row {
     { "rmsnorm_backward", put_rmsnorm_backward, false, false },
     { "layernorm, residual", put_layernorm, false, false },
     { "layernorm_backward", put_layernorm_backward, false, false },
+    { "headnorm", put_headnorm, false, false },
+    { "headnorm_backward", put_headnorm_backward, false, false },
     { "rope", put_rope, false, false },
     { "swiglu", put_swiglu, false, false },
     { "swiglu_backward", put_swiglu_backward, false, false },

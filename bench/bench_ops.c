@@ -100,6 +100,34 @@ static void bench_layernorm_backward(struct bench *b)
                    .weight = block(b, 4, FORMAT_FP32, 1, WIDTH) });
 }
 
+static void bench_headnorm(struct bench *b)
+{
+    struct tensor x = block(b, 7, b->format, ROWS, WIDTH);
+
+    b->be->ops->headnorm(
+        b->be, &(struct op_headnorm) { .out = block(b, 1, b->format, ROWS, WIDTH),
+                                       .rstd = block(b, 3, FORMAT_FP32, ROWS, HEADS),
+                                       .x = x,
+                                       .weight = block(b, 4, FORMAT_FP32, 1, HEAD),
+                                       .eps = 1e-6f,
+                                       .heads = HEADS });
+}
+
+static void bench_headnorm_backward(struct bench *b)
+{
+    struct tensor dx = block(b, 6, b->format, ROWS, WIDTH);
+
+    b->be->ops->headnorm_backward(
+        b->be, &(struct op_headnorm_backward) {
+                   .dx = dx,
+                   .dweight = block(b, 5, FORMAT_FP32, 1, HEAD),
+                   .dout = dx,
+                   .x = block(b, 7, b->format, ROWS, WIDTH),
+                   .rstd = block(b, 3, FORMAT_FP32, ROWS, HEADS),
+                   .weight = block(b, 4, FORMAT_FP32, 1, HEAD),
+                   .heads = HEADS });
+}
+
 static void bench_rope(struct bench *b)
 {
     b->be->ops->rope(b->be,
@@ -313,6 +341,8 @@ static const struct row {
       0 },
     { "layernorm_backward", bench_layernorm_backward, 3 * NUMBERS(ROWS, WIDTH),
       2 * NUMBERS(ROWS, WIDTH), 0, 0 },
+    { "headnorm", bench_headnorm, 0, 2 * NUMBERS(ROWS, WIDTH), 0, 0 },
+    { "headnorm_backward", bench_headnorm_backward, 0, 3 * NUMBERS(ROWS, WIDTH), 0, 0 },
     { "rope", bench_rope, 0, 2 * NUMBERS(ROWS, WIDTH), 0, 0 },
     { "swiglu", bench_swiglu, 0, 3 * NUMBERS(ROWS, INNER), 0, 0 },
     { "swiglu_backward", bench_swiglu_backward, 0, 5 * NUMBERS(ROWS, INNER), 0, 0 },

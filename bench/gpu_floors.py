@@ -25,6 +25,8 @@ KERNELS = [
     ("rmsnorm_backward with dcopy", "number", B + 4 + 8 + B, 0, N * C, ""),
     ("layernorm with its sum", "number", 4 + B + 4 + B, 0, N * C, ""),
     ("layernorm_backward with dcopy", "number", B + 4 + 8 + B, 0, N * C, ""),
+    ("headnorm, q", "number", 2 * B, 0, HEADS, ""),
+    ("headnorm_backward, q", "number", 3 * B, 0, HEADS, ""),
     ("rope, q", "number", 2 * B, 0, HEADS, ""),
     ("rope, k", "number", 2 * B, 0, GROUPS, ""),
     ("swiglu", "number", 3 * B, 0, N * I, "20 instructions"),

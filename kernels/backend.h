@@ -99,6 +99,8 @@ struct backend_ops {
     void (*rmsnorm_backward)(struct backend *be, const struct op_rmsnorm_backward *op);
     void (*layernorm)(struct backend *be, const struct op_layernorm *op);
     void (*layernorm_backward)(struct backend *be, const struct op_layernorm_backward *op);
+    void (*headnorm)(struct backend *be, const struct op_headnorm *op);
+    void (*headnorm_backward)(struct backend *be, const struct op_headnorm_backward *op);
     void (*rope)(struct backend *be, const struct op_rope *op);
     void (*attention)(struct backend *be, const struct op_attention *op);
     void (*attention_backward)(struct backend *be, const struct op_attention_backward *op);

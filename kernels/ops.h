@@ -138,6 +138,34 @@ struct op_layernorm_backward {
 };
 
 /*
+ * RMSNorm of each of `heads` heads of D columns, side by side in x and out (N, heads * D)
+ * compute:
+ *   out = x / rms * (offset + weight),  rms = sqrt(mean over the head's D of x^2 + eps)
+ *   weight (1, D) fp32 or 16-bit (frozen), the same for all heads;  D is at most 8192
+ *   rstd   (N, heads) fp32    1 / rms, kept for the backward pass
+ * out may share its data with x, which the backward pass wants as it was.
+ * Qwen3's and Gemma 3's norm of queries and keys; Henry et al., "Query-Key Normalization for
+ * Transformers", 2020.
+ */
+struct op_headnorm {
+    struct tensor out, rstd, x, weight;
+    float eps, offset;
+    size_t heads;
+};
+
+/*
+ * With g = dout * (offset + weight) and h = x * rstd:
+ *   dx (N, heads * D) compute = rstd * (g - h * mean over D of g h);  may share dout's data
+ *   dweight (1, D) fp32 += sum over rows and heads of dout * h, or absent (frozen)
+ *   x is that of the forward pass, rstd and weight as there
+ */
+struct op_headnorm_backward {
+    struct tensor dx, dweight, dout, x, weight, rstd;
+    float offset;
+    size_t heads;
+};
+
+/*
  * In place, on the first R columns of each of `heads` heads of D columns, side by side in x
  * (N, heads * D) compute; the other D - R stay as they are:
  *   (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin),  x1 = x[d], x2 = x[d + R/2], d < R/2

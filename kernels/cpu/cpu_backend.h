@@ -50,6 +50,8 @@ void cpu_rmsnorm(struct backend *be, const struct op_rmsnorm *op);
 void cpu_rmsnorm_backward(struct backend *be, const struct op_rmsnorm_backward *op);
 void cpu_layernorm(struct backend *be, const struct op_layernorm *op);
 void cpu_layernorm_backward(struct backend *be, const struct op_layernorm_backward *op);
+void cpu_headnorm(struct backend *be, const struct op_headnorm *op);
+void cpu_headnorm_backward(struct backend *be, const struct op_headnorm_backward *op);
 void cpu_rope(struct backend *be, const struct op_rope *op);
 void cpu_attention(struct backend *be, const struct op_attention *op);
 void cpu_attention_backward(struct backend *be, const struct op_attention_backward *op);

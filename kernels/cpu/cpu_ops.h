@@ -30,6 +30,8 @@
     X(rmsnorm_backward, variant)   \
     X(layernorm, variant)          \
     X(layernorm_backward, variant) \
+    X(headnorm, variant)           \
+    X(headnorm_backward, variant)  \
     X(rope, variant)               \
     X(attention, variant)          \
     X(attention_backward, variant) \

@@ -11,6 +11,7 @@
 #include "kernels/cpu/cpu_distill.c"
 #include "kernels/cpu/cpu_elementwise.c"
 #include "kernels/cpu/cpu_embedding.c"
+#include "kernels/cpu/cpu_headnorm.c"
 #include "kernels/cpu/cpu_layernorm.c"
 #include "kernels/cpu/cpu_loss.c"
 #include "kernels/cpu/cpu_norm.c"

@@ -58,6 +58,11 @@ cudaError_t launch_layernorm(const struct cuda_launch *to, const struct op_layer
 cudaError_t launch_layernorm_backward(const struct cuda_launch *to,
                                       const struct op_layernorm_backward *op);
 
+/* headnorm.cu */
+cudaError_t launch_headnorm(const struct cuda_launch *to, const struct op_headnorm *op);
+cudaError_t launch_headnorm_backward(const struct cuda_launch *to,
+                                     const struct op_headnorm_backward *op);
+
 /* rotary.cu */
 cudaError_t launch_rope(const struct cuda_launch *to, const struct op_rope *op);
 

@@ -13,6 +13,8 @@ void cuda_rmsnorm(struct backend *be, const struct op_rmsnorm *op);
 void cuda_rmsnorm_backward(struct backend *be, const struct op_rmsnorm_backward *op);
 void cuda_layernorm(struct backend *be, const struct op_layernorm *op);
 void cuda_layernorm_backward(struct backend *be, const struct op_layernorm_backward *op);
+void cuda_headnorm(struct backend *be, const struct op_headnorm *op);
+void cuda_headnorm_backward(struct backend *be, const struct op_headnorm_backward *op);
 void cuda_rope(struct backend *be, const struct op_rope *op);
 void cuda_attention(struct backend *be, const struct op_attention *op);
 void cuda_attention_backward(struct backend *be, const struct op_attention_backward *op);

@@ -112,10 +112,10 @@ for file in flash_forward flash_backward; do
         'ldmatrix\.sync.*x4\.shared' 'ldmatrix\.sync.*x4\.trans\.shared'
 done
 wide='global(\.nc)?(\.L[^.]*)?\.(v4\.(b|f|u)32|v2\.(b|f|u)64|b128)'
-for file in activation adamw elementwise embedding fp8 layernorm loss norm rotary sum_rows swiglu; do
+for file in activation adamw elementwise embedding fp8 headnorm layernorm loss norm rotary sum_rows swiglu; do
     has 80 $file "ld\.$wide"
 done
-for file in activation adamw elementwise layernorm norm rotary swiglu; do
+for file in activation adamw elementwise headnorm layernorm norm rotary swiglu; do
     has 80 $file "st\.$wide"
 done
 plan

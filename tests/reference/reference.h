@@ -56,6 +56,17 @@ struct reference_layernorm_backward {
 };
 void reference_layernorm_backward(const struct reference_layernorm_backward *r);
 
+/* (rows, heads * size), weight (size) */
+struct reference_headnorm {
+    size_t rows, heads, size;
+    double eps, offset;
+    const double *x, *weight, *dout;
+    double *out, *rstd;
+    double *dx, *dweight; /* dx is written, dweight is added to */
+};
+void reference_headnorm(const struct reference_headnorm *r);
+void reference_headnorm_backward(const struct reference_headnorm *r);
+
 /* In place; `base` is theta, the table's cos and sin are made here.  rotary: as in op_rope, but
  * never 0. */
 struct reference_rope {

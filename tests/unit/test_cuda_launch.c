@@ -160,6 +160,55 @@ static struct tensor put_layernorm_any(struct backend *be, const struct cuda_lau
     return op.dbias;
 }
 
+static struct tensor put_headnorm(struct backend *be, const struct cuda_launch *to)
+{
+    struct op_headnorm op = { .out = matrix(be, FORMAT_BF16, 1),
+                              .rstd = unit_cuda_matrix(be, FORMAT_FP32, ROWS, HEADS, HEADS, 2),
+                              .x = matrix(be, FORMAT_BF16, 3),
+                              .weight = row(be, COLS / HEADS, 4),
+                              .eps = 1e-5f,
+                              .heads = HEADS };
+
+    assert_int_equal(launch_headnorm(to, &op), cudaSuccess);
+    return op.out;
+}
+
+static struct tensor put_headnorm_backward(struct backend *be,
+                                           const struct cuda_launch *to)
+{
+    struct tensor dx = matrix(be, FORMAT_BF16, 1);
+    struct op_headnorm_backward op = {
+        .dx = dx,
+        .dweight = row(be, COLS / HEADS, 2),
+        .dout = dx,
+        .x = matrix(be, FORMAT_BF16, 3),
+        .weight = row(be, COLS / HEADS, 4),
+        .rstd = unit_cuda_matrix(be, FORMAT_FP32, ROWS, HEADS, HEADS, 5),
+        .heads = HEADS
+    };
+
+    assert_int_equal(launch_headnorm_backward(to, &op), cudaSuccess);
+    return op.dweight;
+}
+
+/* Heads too long for what a warp's lanes hold. */
+static struct tensor put_headnorm_long(struct backend *be, const struct cuda_launch *to)
+{
+    struct tensor dx = matrix(be, FORMAT_FP32, 1);
+    struct op_headnorm_backward op = {
+        .dx = dx,
+        .dweight = row(be, COLS / 2, 2),
+        .dout = dx,
+        .x = matrix(be, FORMAT_FP32, 3),
+        .weight = row(be, COLS / 2, 4),
+        .rstd = unit_cuda_matrix(be, FORMAT_FP32, ROWS, 2, 2, 5),
+        .heads = 2
+    };
+
+    assert_int_equal(launch_headnorm_backward(to, &op), cudaSuccess);
+    return op.dweight;
+}
+
 static struct tensor put_rope(struct backend *be, const struct cuda_launch *to)
 {
     struct op_rope op = { .x = matrix(be, FORMAT_FP16, 1),
@@ -261,6 +310,9 @@ static const struct {
     { put_norm_any, true },   { put_layernorm, false },
     { put_layernorm_any, true },
     { put_layernorm_backward, true },
+    { put_headnorm, false },
+    { put_headnorm_backward, true },
+    { put_headnorm_long, true },
     { put_rope, false },
     { put_swiglu, false },    { put_swiglu_backward, false },
     { put_activation, false },
