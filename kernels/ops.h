@@ -99,17 +99,18 @@ struct op_embedding_backward {
  */
 struct op_rmsnorm {
     struct tensor out, sum, rstd, x, delta, weight;
-    float eps;
+    float eps, offset;
 };
 
 /*
  * dx (N, C) fp32 += gradient of op_rmsnorm by its sum, for dout (N, C) compute
  * dcopy (N, C) compute = dx, or absent: what the product below wants to read
  * dweight (1, C) fp32 += ..., or absent (frozen)
- *   x is the `sum` of the forward pass, rstd and weight as there
+ *   x is the `sum` of the forward pass, rstd, weight and offset as there
  */
 struct op_rmsnorm_backward {
     struct tensor dx, dcopy, dweight, dout, x, weight, rstd;
+    float offset;
 };
 
 /*

@@ -36,6 +36,8 @@ static void norm_row(const struct op_rmsnorm *op, size_t row)
     float *sum = delta ? cpu_row(op->sum, row) : NULL;
     const float *summed = sum ? sum : x;
     void *out = cpu_row(op->out, row);
+    struct tensor weight = op->weight;
+    float offset = op->offset;
     size_t cols = op->x.cols;
     float squares = norm_squares(x, delta, op->delta.format, sum, cols);
     float rstd = 1 / sqrtf(squares / (float)cols + op->eps);
@@ -45,10 +47,10 @@ static void norm_row(const struct op_rmsnorm *op, size_t row)
     ((float *)op->rstd.data)[row] = rstd;
     for (size_t i = 0; i < cols; i += LANES) {
         size_t count = vec_count(i, cols);
-        vec weight = vec_load(op->weight.data, op->weight.format, i, count);
+        vec factor = offset + vec_load(weight.data, weight.format, i, count);
 
         vec_store(out, op->out.format, i, count,
-                  vec_load(summed, FORMAT_FP32, i, count) * rstd * weight);
+                  vec_load(summed, FORMAT_FP32, i, count) * rstd * factor);
     }
 }
 
@@ -68,7 +70,7 @@ void CPU_OP(rmsnorm)(struct backend *be, const struct op_rmsnorm *op)
                     (void *)op);
 }
 
-/* With g = dout * weight and h = x * rstd: dx += rstd * (g - h * mean(g * h)). */
+/* With g = dout * (offset + weight) and h = x * rstd: dx += rstd * (g - h * mean(g * h)). */
 static void norm_row_backward(const struct op_rmsnorm_backward *op, size_t row)
 {
     const float *x = cpu_row(op->x, row);
@@ -76,6 +78,8 @@ static void norm_row_backward(const struct op_rmsnorm_backward *op, size_t row)
     float *dx = cpu_row(op->dx, row);
     void *copy = cpu_row(op->dcopy, row);
     float rstd = ((const float *)op->rstd.data)[row];
+    struct tensor weight = op->weight;
+    float offset = op->offset;
     size_t cols = op->x.cols;
     vec products[2] = { 0 };
     float slope;
@@ -85,14 +89,14 @@ static void norm_row_backward(const struct op_rmsnorm_backward *op, size_t row)
 
         products[i / LANES % 2] +=
             vec_load(dout, op->dout.format, i, count) *
-            vec_load(op->weight.data, op->weight.format, i, count) *
+            (offset + vec_load(weight.data, weight.format, i, count)) *
             vec_load(x, FORMAT_FP32, i, count);
     }
     slope = vec_sum(products[0] + products[1]) * rstd * rstd / (float)cols;
     for (size_t i = 0; i < cols; i += LANES) {
         size_t count = vec_count(i, cols);
         vec g = vec_load(dout, op->dout.format, i, count) *
-                vec_load(op->weight.data, op->weight.format, i, count);
+                (offset + vec_load(weight.data, weight.format, i, count));
         vec step = (g - vec_load(x, FORMAT_FP32, i, count) * slope) * rstd;
         vec sum = vec_load(dx, FORMAT_FP32, i, count) + step;
 

@@ -27,7 +27,7 @@ struct norm_rows {
     size_t out_stride;
     size_t rows;
     unsigned cols, row_threads;
-    float eps;
+    float eps, offset;
 };
 
 /* 8 units a thread only where a warp has a row. */
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(per > 4 ? FORWARD_THREADS : THREADS_MOST)
                 load_weight(weight, f.weight, begin + p * step);
 #pragma unroll
                 for (int i = 0; i < UNIT; i++)
-                    sum[p][i] = sum[p][i] * rstd * weight[i];
+                    sum[p][i] = sum[p][i] * rstd * (f.offset + weight[i]);
                 store<UNIT>((T *)f.out + row * f.out_stride + begin + p * step, sum[p]);
             }
     }
@@ -101,7 +101,7 @@ struct norm_any {
     any_view x, delta, sum, out, weight;
     float *rstd;
     size_t rows, cols;
-    float eps;
+    float eps, offset;
 };
 
 /* A block a row, whatever its length, formats and alignment. */
@@ -127,7 +127,7 @@ static __global__ void __launch_bounds__(THREADS_MOST) norm_forward_any(struct n
         for (size_t col = threadIdx.x; col < f.cols; col += blockDim.x) {
             float sum = f.delta.data ? f.sum.get(row, col) : f.x.get(row, col);
 
-            f.out.set(row, col, sum * rstd * f.weight.get(0, col));
+            f.out.set(row, col, sum * rstd * (f.offset + f.weight.get(0, col)));
         }
     }
 }
@@ -144,6 +144,7 @@ static struct norm_rows forward_of(const struct op_rmsnorm *op)
     f.rows = op->x.rows;
     f.cols = op->x.cols;
     f.eps = op->eps;
+    f.offset = op->offset;
     return f;
 }
 
@@ -173,7 +174,8 @@ cudaError_t launch_rmsnorm(const struct cuda_launch *to, const struct op_rmsnorm
                             (float *)op->rstd.data,
                             op->x.rows,
                             op->x.cols,
-                            op->eps };
+                            op->eps,
+                            op->offset };
     return launch(to->stream, norm_forward_any, any_grid(to, any.rows),
                   dim3(any_threads(any.cols)), WARP * sizeof(float), any);
 }
@@ -188,11 +190,12 @@ struct norm_slices {
     size_t x_stride, dout_stride, dx_stride, dcopy_stride;
     size_t rows, slice_rows;
     unsigned cols, row_threads;
+    float offset;
     float *sums; /* (slices, cols), or NULL */
 };
 
 /*
- * With g = dout * weight and h = x * rstd: dx += rstd * (g - h * mean(g * h)).
+ * With g = dout * (offset + weight) and h = x * rstd: dx += rstd * (g - h * mean(g * h)).
  * A block has one slice of the rows; a thread adds up what its columns give to dweight,
  * and at the end the block's groups of threads are added in order.
  */
@@ -234,7 +237,7 @@ __global__ void __launch_bounds__(THREADS_MOST) norm_backward(struct norm_slices
                 load_weight(weight, b.weight, begin + p * step);
 #pragma unroll
                 for (int i = 0; i < UNIT; i++)
-                    products += to_float(dout[p].at[i]) * weight[i] * x[p][i];
+                    products += to_float(dout[p].at[i]) * (b.offset + weight[i]) * x[p][i];
             }
         slope =
             row_sum(products, room, b.row_threads, turn) * rstd * rstd / (float)b.cols;
@@ -250,7 +253,7 @@ __global__ void __launch_bounds__(THREADS_MOST) norm_backward(struct norm_slices
                     float g = to_float(dout[p].at[i]);
 
                     total[p][i] += x[p][i] * rstd * g;
-                    dx[p][i] += (g * weight[i] - x[p][i] * slope) * rstd;
+                    dx[p][i] += (g * (b.offset + weight[i]) - x[p][i] * slope) * rstd;
                 }
                 store<UNIT>(b.dx + row * b.dx_stride + col, dx[p]);
                 if (b.dcopy)
@@ -297,6 +300,7 @@ struct norm_slices_any {
     any_view dx, dcopy, dout, x, weight;
     const float *rstd;
     size_t rows, cols;
+    float offset;
     float *sums;
     struct slices slices;
 };
@@ -313,11 +317,13 @@ static __global__ void __launch_bounds__(THREADS_MOST)
         float products = 0, slope, rstd = b.rstd[row];
 
         for (size_t col = threadIdx.x; col < b.cols; col += blockDim.x)
-            products += b.dout.get(row, col) * b.weight.get(0, col) * b.x.get(row, col);
+            products += b.dout.get(row, col) * (b.offset + b.weight.get(0, col)) *
+                        b.x.get(row, col);
         slope = block_sum(products, room) * rstd * rstd / (float)b.cols;
         for (size_t col = threadIdx.x; col < b.cols; col += blockDim.x) {
             float g = b.dout.get(row, col), x = b.x.get(row, col);
-            float dx = b.dx.get(row, col) + (g * b.weight.get(0, col) - x * slope) * rstd;
+            float factor = b.offset + b.weight.get(0, col);
+            float dx = b.dx.get(row, col) + (g * factor - x * slope) * rstd;
 
             b.dx.set(row, col, dx);
             if (b.dcopy.data)
@@ -343,6 +349,7 @@ static cudaError_t backward_any_launch(const struct cuda_launch *to,
                                    (const float *)op->rstd.data,
                                    op->x.rows,
                                    op->x.cols,
+                                   op->offset,
                                    sums,
                                    slices };
 
@@ -367,6 +374,7 @@ static struct norm_slices backward_of(const struct op_rmsnorm_backward *op, floa
     b.dcopy_stride = op->dcopy.stride;
     b.rows = op->x.rows;
     b.cols = op->x.cols;
+    b.offset = op->offset;
     b.sums = sums;
     b.slice_rows = slices.rows;
     return b;

@@ -24,7 +24,7 @@ void reference_matmul(const struct reference_matmul *r);
 
 struct reference_norm {
     size_t rows, cols;
-    double eps;
+    double eps, offset;
     const double *x, *delta, *weight;
     double *sum, *out, *rstd;
 };
@@ -33,7 +33,7 @@ void reference_norm(const struct reference_norm *r);
 /* x is the sum of the forward pass; dx and dweight are added to. */
 struct reference_norm_backward {
     size_t rows, cols;
-    double eps;
+    double eps, offset;
     const double *x, *weight, *dout;
     double *dx, *dweight;
 };

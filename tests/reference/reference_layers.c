@@ -20,7 +20,8 @@ void reference_norm(const struct reference_norm *r)
         }
         r->rstd[n] = 1 / sqrt(squares / (double)r->cols + r->eps);
         for (size_t c = 0; c < r->cols; c++)
-            r->out[n * r->cols + c] = r->sum[n * r->cols + c] * r->rstd[n] * r->weight[c];
+            r->out[n * r->cols + c] =
+                r->sum[n * r->cols + c] * r->rstd[n] * (r->offset + r->weight[c]);
     }
 }
 
@@ -33,11 +34,11 @@ void reference_norm_backward(const struct reference_norm_backward *r)
 
         for (size_t c = 0; c < r->cols; c++) {
             squares += x[c] * x[c];
-            product += dout[c] * r->weight[c] * x[c];
+            product += dout[c] * (r->offset + r->weight[c]) * x[c];
         }
         rstd = 1 / sqrt(squares / (double)r->cols + r->eps);
         for (size_t c = 0; c < r->cols; c++) {
-            r->dx[n * r->cols + c] += dout[c] * r->weight[c] * rstd -
+            r->dx[n * r->cols + c] += dout[c] * (r->offset + r->weight[c]) * rstd -
                                       x[c] * pow(rstd, 3) * product / (double)r->cols;
             if (r->dweight)
                 r->dweight[c] += dout[c] * x[c] * rstd;

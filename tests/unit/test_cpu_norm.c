@@ -28,8 +28,11 @@ struct norm_case {
     struct reference_norm_backward backward;
 };
 
+/* The offset is 1 with bf16, as Gemma has it. */
 static void case_open(struct norm_case *c, enum format format, size_t rows, size_t cols)
 {
+    double offset = format == FORMAT_BF16 ? 1 : 0;
+
     c->x = operand_random(FORMAT_FP32, rows, cols, 3, 1);
     c->delta = operand_random(format, rows, cols, 1, 2);
     c->weight = operand_random(format, 1, cols, 1, 3);
@@ -46,6 +49,7 @@ static void case_open(struct norm_case *c, enum format format, size_t rows, size
         .rows = rows,
         .cols = cols,
         .eps = 1e-5,
+        .offset = offset,
         .x = c->x.real,
         .delta = c->delta.real,
         .weight = c->weight.real,
@@ -59,6 +63,7 @@ static void case_open(struct norm_case *c, enum format format, size_t rows, size
         .rows = rows,
         .cols = cols,
         .eps = 1e-5,
+        .offset = offset,
         .x = c->x.real,
         .weight = c->weight.real,
         .dout = c->dout.real,
@@ -88,7 +93,8 @@ static void try_forward(struct machines *machines, struct norm_case *c)
                              .x = c->x.tensor,
                              .delta = c->delta.tensor,
                              .weight = c->weight.tensor,
-                             .eps = 1e-5f };
+                             .eps = 1e-5f,
+                             .offset = (float)c->forward.offset };
 
     reference_norm(&c->forward);
     machines_try(machines, run_rmsnorm, &op,
@@ -142,7 +148,8 @@ static void try_backward(struct machines *machines, struct norm_case *c,
                                       .dout = c->dout.tensor,
                                       .x = c->x.tensor,
                                       .weight = c->weight.tensor,
-                                      .rstd = c->rstd.tensor };
+                                      .rstd = c->rstd.tensor,
+                                      .offset = (float)c->backward.offset };
     double copied = format == FORMAT_FP32 ? 0 : 1; /* rounded twice */
 
     reference_norm(&c->forward); /* rstd of x without delta */
@@ -190,6 +197,7 @@ static void test_reference_gradient_is_the_slope(void **state)
     (void)state;
     case_open(&c, FORMAT_FP32, 3, 11);
     c.forward.delta = NULL;
+    c.forward.offset = c.backward.offset = 1;
     memset(c.real[3], 0, 33 * sizeof(double));
     memset(c.real[4], 0, 11 * sizeof(double));
     reference_norm_backward(&c.backward);
