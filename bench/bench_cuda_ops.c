@@ -288,7 +288,7 @@ static void put_embedding(struct bench *b)
 {
     size_t width = b->shape->width;
     struct op_embedding op = { wide(b, 1), operand(b, b->format, b->words, width, 0),
-                               b->tokens };
+                               b->tokens, 1 };
 
     b->bytes += (double)b->rows * (double)(width * format_info(b->format)->bytes);
     b->be->ops->embedding(b->be, &op);
@@ -298,7 +298,7 @@ static void put_embedding_backward(struct bench *b)
 {
     size_t width = b->shape->width;
     struct op_embedding_backward op = { operand(b, FORMAT_FP32, b->words, width, 0),
-                                        wide(b, 3), b->tokens };
+                                        wide(b, 3), b->tokens, 1 };
 
     b->be->ops->embedding_backward(b->be, &op);
 }

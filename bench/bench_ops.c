@@ -242,7 +242,7 @@ static void bench_embedding(struct bench *b)
     b->be->ops->embedding(b->be,
                           &(struct op_embedding) { block(b, 0, FORMAT_FP32, ROWS, WIDTH),
                                                    block(b, 1, b->format, WORDS, WIDTH),
-                                                   b->positions });
+                                                   b->positions, 1 });
 }
 
 static void bench_embedding_backward(struct bench *b)
@@ -250,7 +250,7 @@ static void bench_embedding_backward(struct bench *b)
     b->be->ops->embedding_backward(
         b->be, &(struct op_embedding_backward) { block(b, 0, FORMAT_FP32, WORDS, WIDTH),
                                                  block(b, 1, FORMAT_FP32, ROWS, WIDTH),
-                                                 b->positions });
+                                                 b->positions, 1 });
 }
 
 static void bench_add(struct bench *b)

@@ -74,26 +74,31 @@ struct op_sum_rows {
     struct tensor out, x;
 };
 
-/* out (N, C) fp32 = table[tokens[n]];  table (V, C) fp32 or 16-bit, tokens (1, N) int32 >= 0 */
+/* out (N, C) fp32 = scale * table[tokens[n]];  table (V, C) fp32 or 16-bit, tokens (1, N)
+ * int32 >= 0;  scale 0 is taken for 1 */
 struct op_embedding {
     struct tensor out, table;
     const int32_t *tokens;
+    float scale;
 };
 
-/* dtable (V, C) fp32, row tokens[n] += dout (N, C) fp32, rows of equal token in order of n */
+/* dtable (V, C) fp32, row tokens[n] += scale * dout (N, C) fp32, rows of equal token in order
+ * of n;  scale 0 is taken for 1 */
 struct op_embedding_backward {
     struct tensor dtable, dout;
     const int32_t *tokens;
+    float scale;
 };
 
 /*
- * sum = x + delta;  out = sum / rms * weight,  rms = sqrt(mean over C of sum^2 + eps)
+ * sum = x + delta;  out = sum / rms * (offset + weight),  rms = sqrt(mean over C of sum^2 + eps)
  *   x      (N, C) fp32       the residual stream
  *   delta  (N, C) compute or fp32, or absent (then sum = x and `sum` is not written)
  *   sum    (N, C) fp32       the residual stream after it; may be x itself
  *   weight (1, C) fp32 or 16-bit (frozen)
  *   out    (N, C) compute
  *   rstd   (1, N) fp32       1 / rms, kept for the backward pass
+ *   offset 0, or 1 for weights that are kept as what is more than 1 (Gemma)
  * out may be absent: then only sum is made.
  * Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
  */

@@ -8,10 +8,16 @@
 /* Columns of one task of the backward pass. */
 enum { EMBEDDING_COLUMNS = 64 };
 
+static float embedding_scale(float scale)
+{
+    return scale != 0 ? scale : 1;
+}
+
 static void embedding_task(void *context, size_t task, struct pool_worker *worker)
 {
     const struct op_embedding *op = context;
     size_t rows = cpu_task_rows(op->out.cols), cols = op->out.cols;
+    float scale = embedding_scale(op->scale);
 
     (void)worker;
     for (size_t row = task * rows; row < cpu_least((task + 1) * rows, op->out.rows);
@@ -23,7 +29,7 @@ static void embedding_task(void *context, size_t task, struct pool_worker *worke
             size_t count = vec_count(i, cols);
 
             vec_store(out, op->out.format, i, count,
-                      vec_load(from, op->table.format, i, count));
+                      scale * vec_load(from, op->table.format, i, count));
         }
     }
 }
@@ -41,6 +47,7 @@ static void embedding_backward_task(void *context, size_t task,
 {
     const struct op_embedding_backward *op = context;
     size_t first = task * EMBEDDING_COLUMNS;
+    float scale = embedding_scale(op->scale);
     size_t cols = cpu_least(first + EMBEDDING_COLUMNS, op->dout.cols);
 
     (void)worker;
@@ -53,7 +60,7 @@ static void embedding_backward_task(void *context, size_t task,
 
             vec_store(to, FORMAT_FP32, i, count,
                       vec_load(to, FORMAT_FP32, i, count) +
-                          vec_load(dout, op->dout.format, i, count));
+                          scale * vec_load(dout, op->dout.format, i, count));
         }
     }
 }

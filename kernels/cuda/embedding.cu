@@ -25,6 +25,12 @@ enum {
     SUM_ROWS = 8   /* whose loads are under way together */
 };
 
+/* What an operation's scale stands for. */
+static float scale_of(float scale)
+{
+    return scale != 0 ? scale : 1;
+}
+
 struct embedding_place {
     int32_t token;
     uint32_t row;
@@ -174,6 +180,7 @@ static __global__ void __launch_bounds__(DIGITS) order_place(struct embedding_or
 struct embedding_sum {
     view<float> dtable;
     view<const float> dout;
+    float scale;
     const struct embedding_place *places;
     uint32_t count, cols, pieces; /* of columns, each a warp's */
 };
@@ -215,7 +222,7 @@ __device__ static inline void sum_token(const struct embedding_sum &s, uint32_t 
 #pragma unroll
                 for (int k = 0; k < n; k++)
                     if (i < rows && col + u * WARP * n < s.cols)
-                        total[u][k] += dout[i][u][k];
+                        total[u][k] += s.scale * dout[i][u][k];
         first += SUM_ROWS;
     } while (rows == SUM_ROWS);
 #pragma unroll
@@ -316,6 +323,7 @@ cudaError_t launch_embedding_backward(const struct cuda_launch *to,
         s.dtable = view_of<float>(op->dtable);
         s.dout = view_of<const float>(op->dout);
         s.dout.data += first * s.dout.stride;
+        s.scale = scale_of(op->scale);
         s.count = (uint32_t)count;
         s.cols = (uint32_t)cols;
         status = order_launch(to, op->tokens + first, count, op->dtable.rows, &s.places);
@@ -329,6 +337,7 @@ template <typename T> struct embedding_cells {
     view<float> out;
     view<const T> table;
     const int32_t *tokens;
+    float scale;
 
     template <int n> struct input {
         pack<T, n> value;
@@ -346,7 +355,7 @@ template <typename T> struct embedding_cells {
 
 #pragma unroll
         for (int i = 0; i < n; i++)
-            value[i] = to_float(in.value.at[i]);
+            value[i] = scale * to_float(in.value.at[i]);
         ::store<n>(out.at(row, col), value);
     }
 };
@@ -356,7 +365,7 @@ static cudaError_t embedding_typed(const struct cuda_launch *to,
                                    const struct op_embedding *op)
 {
     embedding_cells<T> cells = { view_of<float>(op->out), view_of<const T>(op->table),
-                                 op->tokens };
+                                 op->tokens, scale_of(op->scale) };
 
     if (cells_aligned(op->out, 4) && cells_aligned(op->table, 4))
         return cells_launch<4, 2>(to, cells, op->out.rows, op->out.cols);

@@ -27,16 +27,17 @@ static int32_t *tokens_new(size_t rows, size_t words)
 }
 
 static void try_embedding(struct machines *machines, enum format format, size_t rows,
-                          size_t cols)
+                          size_t cols, float scale)
 {
     struct operand table = operand_random(format, WORDS, cols, 1, 1);
     struct operand out = operand_filled(FORMAT_FP32, rows, cols, 7);
     double *wanted = calloc(out.numbers, sizeof(double));
     int32_t *tokens = tokens_new(rows, WORDS);
-    struct op_embedding op = { out.tensor, table.tensor, tokens };
+    struct op_embedding op = { out.tensor, table.tensor, tokens, scale };
 
     for (size_t i = 0; i < out.numbers; i++)
-        wanted[i] = table.real[(size_t)tokens[i / cols] * cols + i % cols];
+        wanted[i] = (double)((scale != 0 ? scale : 1) *
+                             (float)table.real[(size_t)tokens[i / cols] * cols + i % cols]);
     machines_try(machines, run_embedding, &op,
                  (struct outcome[]) { { &out, wanted, 0, 0 } }, 1);
     operand_clear(&table);
@@ -51,24 +52,26 @@ static void test_embedding_takes_rows(void **state)
 
     for (size_t f = 0; f < TS_COUNT(formats); f++)
         for (size_t i = 0; i < TS_COUNT(sizes); i++)
-            try_embedding(*state, formats[f], sizes[i][0], sizes[i][1]);
+            try_embedding(*state, formats[f], sizes[i][0], sizes[i][1],
+                          f == 1 ? 24.0f : 0);
 }
 
-/* In the order of the rows, so even the rounding is known. */
+/* In the order of the rows, so even the rounding is known, with a scale of 0 or a power of
+ * two. */
 static void try_backward(struct machines *machines, size_t rows, size_t cols,
-                         size_t words)
+                         size_t words, float scale)
 {
     struct operand dout = operand_random(FORMAT_FP32, rows, cols, 1, 1);
     struct operand dtable = operand_random(FORMAT_FP32, words, cols, 1, 2);
     double *wanted = calloc(dtable.numbers, sizeof(double));
     int32_t *tokens = tokens_new(rows, words);
-    struct op_embedding_backward op = { dtable.tensor, dout.tensor, tokens };
+    struct op_embedding_backward op = { dtable.tensor, dout.tensor, tokens, scale };
 
     memcpy(wanted, dtable.real, dtable.numbers * sizeof(double));
     for (size_t k = 0; k < dout.numbers; k++) {
         double *to = &wanted[(size_t)tokens[k / cols] * cols + k % cols];
 
-        *to = (double)((float)*to + (float)dout.real[k]);
+        *to = (double)((float)*to + (scale != 0 ? scale : 1) * (float)dout.real[k]);
     }
     machines_try(machines, run_embedding_backward, &op,
                  (struct outcome[]) { { &dtable, wanted, 0, 0 } }, 1);
@@ -83,15 +86,15 @@ static void try_backward(struct machines *machines, size_t rows, size_t cols,
 static void test_embedding_backward_adds_in_order(void **state)
 {
     for (size_t i = 0; i < TS_COUNT(sizes); i++)
-        try_backward(*state, sizes[i][0], sizes[i][1], WORDS);
+        try_backward(*state, sizes[i][0], sizes[i][1], WORDS, i % 2 ? 4.0f : 0);
 }
 
 /* One word, two that all rows have, and a vocabulary of three digits of any sort. */
 static void test_embedding_backward_of_many_rows(void **state)
 {
-    try_backward(*state, 33, 4, 1);
-    try_backward(*state, 4099, 4, 2);
-    try_backward(*state, 4101, 3, 300001);
+    try_backward(*state, 33, 4, 1, 0);
+    try_backward(*state, 4099, 4, 2, 1);
+    try_backward(*state, 4101, 3, 300001, 0.5f);
 }
 
 int main(void)

@@ -264,7 +264,7 @@ static struct tensor put_embedding(struct backend *be, const struct cuda_launch 
 {
     struct op_embedding op = { matrix(be, FORMAT_FP32, 1),
                                unit_cuda_matrix(be, FORMAT_BF16, WORDS, COLS, COLS, 2),
-                               tokens(be, ROWS) };
+                               tokens(be, ROWS), 1 };
 
     assert_int_equal(launch_embedding(to, &op), cudaSuccess);
     return op.out;
@@ -276,7 +276,7 @@ static struct tensor put_embedding_backward(struct backend *be,
 {
     struct op_embedding_backward op = {
         unit_cuda_matrix(be, FORMAT_FP32, WORDS, 12, 12, 1),
-        unit_cuda_matrix(be, FORMAT_FP32, 5000, 12, 12, 2), tokens(be, 5000)
+        unit_cuda_matrix(be, FORMAT_FP32, 5000, 12, 12, 2), tokens(be, 5000), 1
     };
 
     assert_int_equal(launch_embedding_backward(to, &op), cudaSuccess);
