@@ -49,7 +49,10 @@ static const struct key rows[] = {
               "0: not at all" },
     TS_IDLE("strict_drop", KEY_BOOL, "false",
             "take the file only when it was renamed in"),
-    TS_IDLE("preflight", KEY_BOOL, "true", "check data and model before waiting"),
+    { TS_USED("preflight", KEY_CHOICE, "auto"), .into = TS_INTO(preflight),
+      .help = "before the run try ten steps of it on the real model and data, end a job that "
+              "cannot work with a diagnosis, and put all back as it was; auto: where it "
+              "computes in fp16" },
     { .name = "backend",
       .type = KEY_ENUM,
       .use = KEY_USED,

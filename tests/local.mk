@@ -79,6 +79,7 @@ unit_tests += %D%/unit/test_measure
 unit_tests += %D%/unit/test_tensor
 
 # train
+heavy_tests += %D%/unit/test_preflight
 heavy_tests += %D%/unit/test_trainer
 heavy_tests += %D%/unit/test_trainer_again
 heavy_tests += %D%/unit/test_trainer_distill
@@ -116,6 +117,7 @@ unit_tests += %D%/unit/test_model_files
 unit_tests += %D%/unit/test_model_folded
 unit_tests += %D%/unit/test_model_gradients
 unit_tests += %D%/unit/test_model_ranks
+unit_tests += %D%/unit/test_model_watch
 unit_tests += %D%/unit/test_normalizer
 unit_tests += %D%/unit/test_optimizer
 unit_tests += %D%/unit/test_overflow
@@ -343,6 +345,7 @@ emulated_tests += %D%/unit/test_emulated_loss
 emulated_tests += %D%/unit/test_emulated_matmul
 emulated_tests += %D%/unit/test_emulated_model
 emulated_tests += %D%/unit/test_emulated_model_ranks
+emulated_tests += %D%/unit/test_emulated_model_watch
 emulated_tests += %D%/unit/test_emulated_norm
 emulated_tests += %D%/unit/test_emulated_operators
 emulated_tests += %D%/unit/test_emulated_rope

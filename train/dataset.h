@@ -71,6 +71,10 @@ void batch_clear(struct batch *batch);
  * samples in their order.  Not for two threads at once: the order of an epoch is kept. */
 bool dataset_batch(const struct dataset *dataset, uint64_t epoch, uint64_t index,
                    size_t batch_size, struct batch *out);
+/* Which samples that batch has, by their numbers from 0 as they were read, in the order of its
+ * runs; at most `room` of them.  How many. */
+size_t dataset_batch_samples(const struct dataset *dataset, uint64_t epoch, uint64_t index,
+                             size_t batch_size, uint32_t *out, size_t room);
 size_t dataset_batches(const struct dataset *dataset, size_t batch_size);
 /* Of a window of micro-batches, without making them: rows with a target, and their weights
  * summed up, which is what the loss of an optimizer step is divided by.  Without weights in the

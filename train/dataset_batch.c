@@ -264,3 +264,20 @@ bool dataset_batch(const struct dataset *dataset, uint64_t epoch, uint64_t index
     out->seen = out->rows;
     return true;
 }
+
+size_t dataset_batch_samples(const struct dataset *dataset, uint64_t epoch, uint64_t index,
+                             size_t batch_size, uint32_t *out, size_t room)
+{
+    size_t from, to, count = 0;
+
+    if (!batch_places(dataset, index, batch_size, &from, &to))
+        return 0;
+    for (size_t place = from; place < to; place++) {
+        size_t row = row_at(dataset, epoch, place);
+
+        for (size_t i = dataset->starts[row]; i < dataset->starts[row + 1]; i++)
+            if (count < room)
+                out[count++] = dataset->members[i];
+    }
+    return count;
+}

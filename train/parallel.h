@@ -13,7 +13,14 @@
 #include "kernels/backend.h"
 #include "train/model.h"
 
-enum parallel_work { PARALLEL_STEP, PARALLEL_EVALUATE, PARALLEL_FETCH, PARALLEL_END };
+enum parallel_work {
+    PARALLEL_STEP,
+    PARALLEL_EVALUATE,
+    PARALLEL_FETCH,
+    PARALLEL_KEEP, /* before a preflight, */
+    PARALLEL_PUT_BACK, /* and after it */
+    PARALLEL_END
+};
 
 struct parallel_order {
     enum parallel_work work;

@@ -148,6 +148,7 @@ struct plan {
     int64_t ranks;             /* processes of the run, from 1 */
     int64_t threads;           /* 0: all */
     int64_t priority;
+    enum choice preflight; /* auto: where it computes in fp16 */
     int64_t max_retries;
     double timeout_seconds;    /* 0: none */
     const char *memory_limit;  /* as written; NULL: 95 % of what is free */

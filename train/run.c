@@ -331,6 +331,26 @@ void run_number_text(double value, char out[32])
         snprintf(out, 32, "%.4g", value);
 }
 
+size_t run_window_size(const struct run *run)
+{
+    return (size_t)run->plan->gradient_accumulation_steps * plan_ranks(run->plan);
+}
+
+struct run_place run_place(const struct run *run, int64_t step)
+{
+    size_t size = (size_t)run->plan->per_device_train_batch_size;
+    size_t all = dataset_batches(run->train, size), window = run_window_size(run);
+    struct run_place place = {
+        .epoch = step / run->steps.per_epoch,
+        .first = (uint64_t)(step % run->steps.per_epoch) * window,
+    };
+
+    place.batches = place.first + window <= all ? window : all - place.first;
+    place.weight = dataset_weight(run->train, (uint64_t)place.epoch, place.first,
+                                  place.batches, size);
+    return place;
+}
+
 bool run_open(struct run *run, struct error *err)
 {
     const struct plan *plan = run->plan;

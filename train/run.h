@@ -33,7 +33,21 @@ struct run {
     double save_failed_at; /* 0: the last save was good */
     double grad_norm, learning_rate, seconds,
         rate; /* of the last step; tokens a second */
+    bool trial;                  /* a preflight is under way */
+    struct preflight_kept *kept; /* as it was before it */
+    char finding[256];           /* of an autopsy, in short; "": there was none */
 };
+
+/* What an optimizer step, from 0, is made of. */
+struct run_place {
+    int64_t epoch;
+    uint64_t first; /* micro-batch of the epoch */
+    size_t batches; /* of all ranks */
+    double weight;  /* of its targets: what the sum of losses is divided by */
+};
+struct run_place run_place(const struct run *run, int64_t step);
+/* Micro-batches of one optimizer step, of all ranks, but for a last short one. */
+size_t run_window_size(const struct run *run);
 
 /* What a block is laid out for: the largest batch, of training and evaluation. */
 struct run_sizes {

@@ -15,9 +15,11 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/size.h"
+#include "train/autopsy.h"
 #include "train/evaluation.h"
 #include "train/optimizer.h"
 #include "train/parallel.h"
+#include "train/preflight.h"
 #include "train/run.h"
 #include "train/schedule.h"
 
@@ -73,32 +75,29 @@ static bool finish_numbers(struct run *run, const struct step_numbers *numbers,
     log_line(run->options->log, LOG_WARN,
              "step %" PRId64 ": skipped, the gradients are not finite; loss scale %g",
              progress->step + 1, progress->scaler.scale);
-    return scaler_diagnose(&progress->scaler, err);
-}
-
-/* Micro-batches of one optimizer step, of all ranks. */
-static size_t window_size(const struct run *run)
-{
-    return (size_t)run->plan->gradient_accumulation_steps * plan_ranks(run->plan);
+    if (scaler_diagnose(&progress->scaler, err))
+        return true;
+    autopsy_explain(run, err);
+    return false;
 }
 
 /* Forward and backward over this rank's micro-batches of one optimizer step, and the
  * step: the device is waited for once. */
-static bool run_window(struct run *run, int64_t epoch, uint64_t first, size_t batches,
-                       double weight, struct error *err)
+static bool run_window(struct run *run, const struct run_place *place, struct error *err)
 {
     size_t size = (size_t)run->plan->per_device_train_batch_size;
     size_t ranks = parallel_ranks(run->options->group);
-    struct step_numbers numbers = start_numbers(run, weight);
+    struct step_numbers numbers = start_numbers(run, place->weight);
     double sums[4] = { 0 }; /* of losses, of tokens, and of both parts of the losses */
     struct model_losses parts;
 
     model_begin(run->model, &numbers);
-    model_expect(run->model, parallel_share(run->options->group, batches));
-    for (size_t i = parallel_rank(run->options->group); i < batches; i += ranks) {
-        uint64_t draw = (uint64_t)run->progress.step * window_size(run) + i;
+    model_expect(run->model, parallel_share(run->options->group, place->batches));
+    for (size_t i = parallel_rank(run->options->group); i < place->batches; i += ranks) {
+        uint64_t draw = (uint64_t)run->progress.step * run_window_size(run) + i;
 
-        if (!dataset_batch(run->train, (uint64_t)epoch, first + i, size, &run->batch))
+        if (!dataset_batch(run->train, (uint64_t)place->epoch, place->first + i, size,
+                           &run->batch))
             return error_set(err, ERROR_DATA, "the data set ended inside an epoch");
         if (!model_train(run->model, &run->batch, draw, err))
             return false;
@@ -112,36 +111,31 @@ static bool run_window(struct run *run, int64_t epoch, uint64_t first, size_t ba
     sums[3] = parts.teacher;
     if (!parallel_sum(run->options->group, sums, TS_COUNT(sums), err))
         return false;
-    run->progress.window_loss += sums[0] / weight;
-    run->progress.window_ce += sums[2] / weight;
-    run->progress.window_kd += sums[3] / weight;
+    run->progress.window_loss += sums[0] / place->weight;
+    run->progress.window_ce += sums[2] / place->weight;
+    run->progress.window_kd += sums[3] / place->weight;
     run->progress.tokens += (uint64_t)sums[1];
+    if (!numbers.finite)
+        autopsy_consider(run, sums[0] / place->weight);
     return finish_numbers(run, &numbers, err);
 }
 
 static bool step(struct run *run, struct error *err)
 {
-    const struct plan *plan = run->plan;
     struct progress *progress = &run->progress;
-    size_t size = (size_t)plan->per_device_train_batch_size;
-    size_t all = dataset_batches(run->train, size);
-    size_t window = window_size(run);
-    int64_t epoch = progress->step / run->steps.per_epoch;
-    uint64_t first = (uint64_t)(progress->step % run->steps.per_epoch) * window;
-    size_t batches = first + window <= all ? window : all - first;
-    double weight = dataset_weight(run->train, (uint64_t)epoch, first, batches, size);
+    const struct run_place place = run_place(run, progress->step);
     double started = clock_seconds();
     uint64_t tokens = progress->tokens;
 
-    if (weight == 0)
+    if (place.weight == 0)
         log_line(run->options->log, LOG_WARN,
                  "step %" PRId64 ": nothing to learn in its samples (no answer fits into "
                  "cutoff_len?)",
                  progress->step + 1);
-    else if (!run_window(run, epoch, first, batches, weight, err))
+    else if (!run_window(run, &place, err))
         return false;
     progress->step++;
-    progress->window_steps += weight > 0;
+    progress->window_steps += place.weight > 0;
     progress->epoch = (double)progress->step / (double)run->steps.per_epoch;
     run->seconds = clock_seconds() - started;
     run->rate = run->seconds > 0 ? (double)(progress->tokens - tokens) / run->seconds : 0;
@@ -391,6 +385,12 @@ static bool follow(struct run *run, struct error *err)
         case PARALLEL_FETCH:
             ok = parallel_answer(group, run->model, &order.span, err);
             break;
+        case PARALLEL_KEEP:
+            ok = preflight_keep(run, err);
+            break;
+        case PARALLEL_PUT_BACK:
+            ok = preflight_put_back(run, err);
+            break;
         case PARALLEL_END:
             return true;
         }
@@ -429,11 +429,13 @@ static bool check_updates(const struct run *run, struct error *err)
 
     if (progress->updates > 0 || progress->scaler.skipped == 0)
         return true;
-    return error_set(err, ERROR_DIVERGED,
-                     "none of the %" PRId64
-                     " steps could be made: the gradients were inf "
-                     "or NaN in each; look at the model's weights and the data",
-                     progress->step);
+    error_set(err, ERROR_DIVERGED,
+              "none of the %" PRId64
+              " steps could be made: the gradients were inf "
+              "or NaN in each; look at the model's weights and the data",
+              progress->step);
+    autopsy_explain(run, err);
+    return false;
 }
 
 /* The last checkpoint, then the model itself: a run that is killed between the two finds
@@ -477,6 +479,9 @@ static bool finish(struct run *run, struct error *err)
 /* From the first step to the published model. */
 static bool lead(struct run *run, struct error *err)
 {
+    autopsy_forget(run);
+    if (preflight_wanted(run) && !preflight_run(run, step, err))
+        return false;
     return train(run, err) && check_updates(run, err) && finish(run, err) &&
            parallel_tell(run->options->group, PARALLEL_END, err);
 }

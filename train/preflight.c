@@ -1,0 +1,231 @@
+/* train/preflight.c - keeps the run aside, does steps of it, says what was seen, puts it
+ * back. */
+#include "config.h"
+
+#include "train/preflight.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "train/autopsy.h"
+#include "train/model_aside.h"
+#include "train/model_watch.h"
+#include "train/parallel.h"
+
+struct preflight_kept {
+    struct model_aside *model;
+    struct progress progress;
+    const struct trainer_options *options;
+    struct trainer_options quiet; /* the same without a log: its steps are not the run's */
+};
+
+struct seen {
+    double first, last, loss; /* losses of the first and last made step, and of the newest */
+    double norm;              /* the largest */
+    int64_t made, skipped, hopeless;
+    size_t gradients, zeros; /* trained tensors, and those whose gradients were all 0 */
+    char zero[120];          /* one of them */
+    double seconds;
+};
+
+bool preflight_wanted(const struct run *run)
+{
+    const struct plan *plan = run->plan;
+    bool half = plan->precision.compute == FORMAT_FP16;
+
+    return run->progress.step == 0 &&
+           (plan->preflight == CHOICE_YES || (plan->preflight == CHOICE_AUTO && half));
+}
+
+/* ---- Keeping the run ---- */
+
+bool preflight_keep(struct run *run, struct error *err)
+{
+    struct preflight_kept *kept = memory_alloc(sizeof(*kept));
+
+    *kept = (struct preflight_kept) { .model = model_set_aside(run->model, run->plan->run_dir, err),
+                                      .progress = run->progress,
+                                      .options = run->options,
+                                      .quiet = *run->options };
+    if (kept->model == NULL) {
+        free(kept);
+        return false;
+    }
+    kept->quiet.log = NULL;
+    run->options = &kept->quiet;
+    run->trial = true;
+    run->kept = kept;
+    return true;
+}
+
+bool preflight_put_back(struct run *run, struct error *err)
+{
+    struct preflight_kept *kept = run->kept;
+    bool ok = model_put_back(run->model, kept->model, err);
+
+    run->progress = kept->progress;
+    run->options = kept->options;
+    run->grad_norm = run->learning_rate = run->seconds = run->rate = 0;
+    run->trial = false;
+    run->kept = NULL;
+    free(kept);
+    return ok;
+}
+
+/* ---- Steps ---- */
+
+/* A step, and what came of it. */
+static bool try_step(struct run *run, preflight_step *step, struct seen *seen,
+                     struct error *err)
+{
+    struct scaler before = run->progress.scaler;
+    double sum = run->progress.window_loss;
+    int64_t updates = run->progress.updates, steps = run->progress.window_steps;
+
+    if (!parallel_tell(run->options->group, PARALLEL_STEP, err) || !step(run, err))
+        return false;
+    if (run->progress.window_steps == steps) /* its samples have nothing to learn */
+        return true;
+    seen->loss = run->progress.window_loss - sum;
+    run->progress.window_loss = 0; /* so that one NaN is not in all that follow */
+    if (run->progress.updates == updates) {
+        seen->skipped++;
+        seen->hopeless = autopsy_wonders(&before, seen->loss) ? seen->hopeless + 1 : 0;
+        return true;
+    }
+    seen->first = seen->made++ == 0 ? seen->loss : seen->first;
+    seen->last = seen->loss;
+    seen->norm = fmax(seen->norm, run->grad_norm);
+    seen->hopeless = 0;
+    return true;
+}
+
+static bool stopping(const struct run *run)
+{
+    return run->options->stop != NULL && *run->options->stop != 0;
+}
+
+static bool try_steps(struct run *run, preflight_step *step, struct seen *seen,
+                      struct error *err)
+{
+    bool ok = true;
+
+    for (int i = 0; ok && i < PREFLIGHT_MOST && seen->made < PREFLIGHT_STEPS &&
+                    seen->hopeless < PREFLIGHT_HOPELESS &&
+                    run->progress.step < run->steps.total && !stopping(run);
+         i++)
+        ok = try_step(run, step, seen, err);
+    return ok;
+}
+
+/* The gradients of the last step, tensor by tensor: those of one rank are its shard's. */
+static bool look_at_gradients(struct run *run, struct seen *seen, struct error *err)
+{
+    size_t count = model_trained_parameters(run->model), broken = 0;
+    struct watch_look *looks;
+    bool ok;
+
+    if (model_ranks(run->model) > 1)
+        return true;
+    looks = memory_resize(NULL, count, sizeof(*looks));
+    ok = model_watch_gradients(run->model, looks, &broken, err);
+    for (size_t i = 0; ok && i < count; i++) {
+        if (looks[i].nans + looks[i].infs > 0 || looks[i].largest > 0)
+            continue;
+        if (seen->zeros++ == 0)
+            snprintf(seen->zero, sizeof(seen->zero), "%s", looks[i].tensor);
+    }
+    seen->gradients = ok ? count : 0;
+    free(looks);
+    return ok;
+}
+
+/* ---- Telling ---- */
+
+/* Of a job that cannot work; the run is as the trial has left it, so that its last step can
+ * be looked at. */
+static bool give_up(struct run *run, const struct seen *seen, struct error *err)
+{
+    const struct scaler *scaler = &run->progress.scaler;
+    bool loss = !isfinite(seen->loss);
+
+    run->options = run->kept->options;
+    autopsy_make(run, run->progress.step - 1, seen->loss);
+    error_set(err, ERROR_DIVERGED,
+              "preflight: %d steps in a row could not be made, behind %" PRId64
+              " that could: the %s not finite%s; %s",
+              PREFLIGHT_HOPELESS, seen->made, loss ? "loss is" : "gradients are",
+              loss || scaler->scaling != SCALING_DYNAMIC ? ""
+                                                         : ", and the loss scale is down to 1",
+              seen->made > 0
+                  ? "a smaller learning_rate or more warmup_steps may help"
+                  : "look at the model's weights and the data, or compute in bf16 or fp32");
+    autopsy_explain(run, err);
+    return false;
+}
+
+static void tell(struct run *run, const struct seen *seen, double scale)
+{
+    struct log *log = run->options->log;
+    char gradients[64] = "";
+
+    if (seen->gradients > 0)
+        snprintf(gradients, sizeof gradients, ", gradients of all %zu tensors finite",
+                 seen->gradients);
+    log_line(log, LOG_INFO,
+             "preflight: %" PRId64 " steps made, %" PRId64
+             " skipped, loss %.4g to %.4g, largest gradient norm %.4g, loss scale %g%s; "
+             "%.1f s, and all is as it was before",
+             seen->made, seen->skipped, seen->first, seen->last, seen->norm, scale,
+             gradients, seen->seconds);
+    if (seen->zeros > 0 && seen->made > 1)
+        log_line(log, LOG_WARN,
+                 "preflight: the gradients of %zu of %zu tensors are 0, of %s for one: too "
+                 "small for the format, or not reached",
+                 seen->zeros, seen->gradients, seen->zero);
+    if (seen->made > 1 && seen->last > 3 * seen->first + 1)
+        log_line(log, LOG_WARN,
+                 "preflight: the loss goes up from %.4g to %.4g in %" PRId64
+                 " steps: is learning_rate too large?",
+                 seen->first, seen->last, seen->made);
+}
+
+/* The trial itself, between keeping and putting back. */
+static bool fly(struct run *run, preflight_step *step, struct seen *seen,
+                struct error *err)
+{
+    double started = clock_seconds();
+
+    if (!try_steps(run, step, seen, err))
+        return false;
+    if (seen->hopeless >= PREFLIGHT_HOPELESS)
+        return give_up(run, seen, err);
+    seen->seconds = clock_seconds() - started;
+    return seen->made == 0 || look_at_gradients(run, seen, err);
+}
+
+bool preflight_run(struct run *run, preflight_step *step, struct error *err)
+{
+    const struct backend_group *group = run->options->group;
+    struct seen seen = { 0 };
+    struct error lost = { 0 };
+    double scale;
+
+    if (!preflight_keep(run, &lost)) {
+        log_line(run->options->log, LOG_WARN, "preflight: left out: %s", lost.text);
+        return true;
+    }
+    if (!parallel_tell(group, PARALLEL_KEEP, err) || !fly(run, step, &seen, err)) {
+        preflight_put_back(run, &lost);
+        return false;
+    }
+    scale = run->progress.scaler.scale;
+    if (!parallel_tell(group, PARALLEL_PUT_BACK, err) || !preflight_put_back(run, err))
+        return false;
+    tell(run, &seen, scale);
+    return true;
+}
