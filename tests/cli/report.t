@@ -76,10 +76,17 @@ printf '2026-11-20T14:08:48Z warn data: <b>3</b> left out\n2026-11-20T14:08:49Z 
 printf '{"prompt":"<b>How</b> many?","before":"\\u202eabc","after":"4","expected":"4"}\nbroken\n' >"$name.run/samples.jsonl"
 echo '{"schema":1,"version":"<v>","model":{"path":"models/<m>","method":"lora"},"precision":7,"batch":[],"environment":{"device":3}}' \
     >"$name.run/run.json"
+cat >"$name.run/autopsy.json" <<'END'
+{"schema":1,"step":7,"preflight":true,"sentence":"the <u>activation</u>","advice":"<script>alert(4)</script>","loss_scale":1,
+"found":{"operation":"matmul","tensor":"q, k, v","layer":3,"format":"fp16","nan":1,"inf":2,"largest":65504},
+"micro_batch":{"index":0,"count":4,"samples":[1,2],"sample":2,"position":9,"token":77},
+"before":[{"operation":"<rope>","tensor":"h","layer":null,"format":"fp32","largest":"Infinity"},3,null,"x"]}
+END
 ends "of a hostile folder" 0 "$trainspool" report -q "$name.yaml"
 page=$name.run/report.html
 formed "is well-formed" "$page" '<img src=a' 'had <b>NaN</b>' '<b>3</b> left out' 'Answer rate' \
-    'gone on from a checkpoint' 'steps skipped' 'not finite' 'Best evaluation loss' '<b>How</b>'
+    'gone on from a checkpoint' 'steps skipped' 'not finite' 'Best evaluation loss' '<b>How</b>' \
+    'Preflight, step 7: the <u>activation</u>' 'sample 2, token 77 at position 9' '1 NaN, 2 inf'
 holds "has no secret" sh -c '! grep -q sesame "$1"' sh "$page"
 holds "keeps the spike of 5000 steps" grep -q 'highest 97.5 at step 2500' "$page"
 holds "is small all the same" test "$(wc -c <"$page")" -lt 200000
@@ -104,6 +111,12 @@ if has_model; then
     formed "writes its page" a.run/report.html 'Best evaluation loss' 'done' 'TS401' \
         'max_grad_norm: 0.0' 'fp32' 'Backend' '260,032'
     shown "which a browser shows" a.run/report.html '>done</span>'
+    job 60 "fp16: true" "trainspool: {keep: [fp16]}" | sed 's/1.0e-4/1.0/' >hot.yaml
+    ends "a run that cannot work" 1 "$trainspool" run -q hot.yaml
+    holds "says where it broke in its reason" sh -c 'grep -q "preflight: .*autopsy: the" hot.run/state.json'
+    formed "and in its page" hot.run/report.html 'What went wrong' 'Operations up to it' failed
+    ends "status shows it" 0 "$trainspool" status hot.yaml
+    says "too" 'autopsy: the'
     job 100000 "save_steps: 5" | sed 's/^save_steps: 20$//' >b.yaml
     background "$trainspool" run -q b.yaml
     await 30 test -e b.run/report.html
