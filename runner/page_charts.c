@@ -23,6 +23,10 @@ static const struct {
     bool wide, marked, mean;
 } curves[] = {
     { "loss", "Loss", "", CHART_AUTO, HTML_PLAIN, "loss", "eval_loss", true, true, true },
+    { "labels", "Loss by the labels", "", CHART_AUTO, HTML_PLAIN, "ce_loss", NULL, false,
+      true, true },
+    { "taught", "Loss by the teacher", "", CHART_AUTO, HTML_PLAIN, "kd_loss", NULL, false,
+      true, true },
     { "norm", "Gradient norm", "", CHART_AUTO, HTML_PLAIN, "grad_norm", NULL, false, true,
       true },
     { "rate", "Learning rate", "", CHART_LINEAR, HTML_PLAIN, "learning_rate", NULL, false,

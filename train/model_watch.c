@@ -169,7 +169,10 @@ static const char *buffer_name(const struct model *m, const struct shape_buffer 
 {
     const char *of = b != NULL ? other_names[b - m->shapes.buffers] : NULL;
 
-    return of != NULL ? of : b != NULL ? b->name : "scratch";
+    return of != NULL   ? of
+           : b != NULL  ? b->name
+           : m->teacher ? "the teacher"
+                        : "scratch";
 }
 
 /* By its first number that is not finite, or by its first. */
@@ -285,6 +288,8 @@ WATCHED(layernorm_backward, OUT(op->dx, op->dcopy, op->dweight, op->dbias),
 WATCHED(rope, OUT(op->x), IN(op->table))
 WATCHED(attention, OUT(op->lse, op->out), IN(op->q))
 WATCHED(attention_backward, OUT(op->dq, op->dk, op->dv), IN(op->forward.q))
+WATCHED(activation, OUT(op->out), IN(op->x))
+WATCHED(activation_backward, OUT(op->dx), IN(op->dout, op->x))
 WATCHED(swiglu, OUT(op->out), IN(op->gate))
 WATCHED(swiglu_backward, OUT(op->dgate, op->dup), IN(op->dout))
 WATCHED(add, OUT(op->out), IN(op->a, op->b))
@@ -334,6 +339,8 @@ static void put_eyes(struct backend_ops *ops)
     ops->rope = watched_rope;
     ops->attention = watched_attention;
     ops->attention_backward = watched_attention_backward;
+    ops->activation = watched_activation;
+    ops->activation_backward = watched_activation_backward;
     ops->swiglu = watched_swiglu;
     ops->swiglu_backward = watched_swiglu_backward;
     ops->classifier = watched_classifier;
