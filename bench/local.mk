@@ -9,6 +9,7 @@ EXTRA_PROGRAMS = $(bench_programs)
 EXTRA_DIST += %D%/gpu_floors.py
 EXTRA_DIST += %D%/peer_check.py
 EXTRA_DIST += %D%/peer_torch.py
+EXTRA_DIST += %D%/peer_trainer.py
 CLEANFILES += $(EXTRA_PROGRAMS)
 
 BENCH_LIBS = $(LAYERS) $(LIBRARY_LIBS) $(CUDA_LIBS)
@@ -39,4 +40,6 @@ bench: $(bin_PROGRAMS) $(bench_programs)
 	%D%/bench_start $(top_builddir) $(top_srcdir)
 	@echo
 	%D%/bench_check $(top_builddir) $(top_srcdir)
+	@test -z "$(PEER_DATA)" || for what in packing start; do \
+		python3 $(srcdir)/%D%/peer_trainer.py $$what $(top_builddir) $(PEER_DATA); done
 	@test -z "$(PEERS)" || python3 $(srcdir)/%D%/peer_check.py ./trainspool $(PEERS)
