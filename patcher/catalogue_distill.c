@@ -16,7 +16,8 @@ static const struct rule rows[] = {
                  "data and on what a larger one says at each token. The larger one is "
                  "teacher_model_name_or_path, a folder. Without it there is nothing to "
                  "learn from "
-                 "but the data, which is stage: sft.",
+                 "but the data, which is stage: sft. trainspool.teacher_logits, a file of "
+                 "what a teacher has said of these data, takes its place.",
       .source = "TRL GKDConfig: teacher_model_name_or_path" },
     { .id = "TS902",
       .title = "the student or what is trained with it would be float16",

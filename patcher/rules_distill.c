@@ -21,7 +21,8 @@ static bool is_distillation(const struct rule_context *context)
 
 void rule_teacher_missing(struct rule_context *context)
 {
-    if (!is_distillation(context) || rule_entry(context, TEACHER))
+    if (!is_distillation(context) || rule_entry(context, TEACHER) ||
+        context->plan->kd.logits) /* TS713 looks for the file */
         return;
     rule_tell(context,
               &(struct finding) { .rule = "TS901",
@@ -113,6 +114,24 @@ static bool read_number(const struct rule_context *context, const char *key,
     return entry && scalar_number(entry->value, value) != SCALAR_WRONG;
 }
 
+/* What is written down of a teacher has to have an end. */
+static void unbounded_logits(struct rule_context *context)
+{
+    const struct proposal to = rule_proposal(context);
+    const struct entry *entry = rule_block_entry(context, "teacher_logits");
+
+    if (!entry || !context->plan->kd.logits || context->plan->kd.topk > 0)
+        return;
+    propose_remark(&to,
+                   &(struct finding) {
+                       .rule = "TS904",
+                       .severity = SEVERITY_ERROR,
+                       .message = "teacher_logits needs kd_topk: all logits of a teacher "
+                                  "are too much to write down",
+                       .note = "kd_topk: 64 takes 512 bytes a token" },
+                   entry);
+}
+
 /* What is kept of a teacher, and a distance that wants all of it. */
 static void kept_reverse(struct rule_context *context)
 {
@@ -159,8 +178,10 @@ void rule_kd_numbers(struct rule_context *context)
                                               scalar_print(value, context->arena)) },
                   all[i].key);
     }
-    if (is_distillation(context))
+    if (is_distillation(context)) {
         kept_reverse(context);
+        unbounded_logits(context);
+    }
 }
 
 static const char *vocabulary_note(const struct rule_context *context)

@@ -168,12 +168,33 @@ static void idle_arguments(struct rule_context *context)
             tell_argument(context, &arguments[i], entry, schedule);
 }
 
+/* A member of the block, which belongs to stage: distill. */
+static void idle_logits(struct rule_context *context)
+{
+    const struct entry *entry = rule_block_entry(context, "teacher_logits");
+    const struct proposal to = rule_proposal(context);
+
+    if (entry && context->plan->kd.logits && context->plan->stage != STAGE_DISTILL &&
+        is_known(context, "stage"))
+        propose_key_remark(
+            &to,
+            &(struct finding) { .rule = "TS712",
+                                .severity = SEVERITY_INFO,
+                                .message = arena_printf(
+                                    context->arena,
+                                    "teacher_logits belongs to stage: distill and has "
+                                    "no effect with stage: %s",
+                                    chosen(context, "stage")) },
+            entry);
+}
+
 void rule_idle_method(struct rule_context *context)
 {
     for (size_t i = 0; i < TS_COUNT(groups); i++)
         if (!is_used(context, &groups[i]) && is_known(context, groups[i].key))
             tell_group(context, &groups[i]);
     idle_arguments(context);
+    idle_logits(context);
     if (context->plan->method != METHOD_LORA && is_known(context, "finetuning_type") &&
         rule_entry(context, "adapter_name_or_path"))
         rule_tell(context,

@@ -380,6 +380,26 @@ static void check_model(struct rule_context *context)
                      "adapter_config.json");
 }
 
+/* A distillation's: a teacher, or the file of its logits in its place. */
+static void check_teacher(struct rule_context *context)
+{
+    const struct distillation *kd = &context->plan->kd;
+
+    if (context->plan->stage != STAGE_DISTILL || (kd->logits && file_exists(kd->logits)))
+        return;
+    if (kd->teacher)
+        check_folder(context, "teacher_model_name_or_path", kd->teacher, "config.json");
+    else if (kd->logits)
+        missing(context, "stage",
+                arena_printf(context->arena,
+                             "%s is not there, and the job names no teacher to make it",
+                             visible(context, kd->logits)),
+                "teacher_model_name_or_path: a folder with a larger model");
+    if (kd->teacher && kd->adapter)
+        check_folder(context, "teacher_adapter_name_or_path", kd->adapter,
+                     "adapter_config.json");
+}
+
 /* An entry of dataset_info.json as training would find it, and its file. */
 static struct finding *check_entry(struct rule_context *context, const char *key,
                                    struct dataset_lookup *lookup, const char *name)
@@ -452,6 +472,7 @@ void rule_missing(struct rule_context *context)
     if (context->plan->external)
         return; /* another program may well download it */
     check_model(context);
+    check_teacher(context);
     lookup = dataset_lookup_open(context->plan->dataset_dir, context->arena);
     if (context->plan->dataset)
         check_dataset(context, "dataset", lookup, context->plan->dataset);

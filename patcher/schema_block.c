@@ -47,6 +47,11 @@ static const struct key rows[] = {
       .into = TS_INTO(answer_tolerance),
       .help = "how far a number may be off and be right, as a share of what is expected; "
               "0: not at all" },
+    { TS_USED("teacher_logits", KEY_PATH, NULL), .into = TS_INTO(kd.logits),
+      .help = "of stage distill: a file (.safetensors) of the teacher's kd_topk largest "
+              "logits at each token that is learnt. Where it is not there, the teacher "
+              "makes it before the training; where it is, no teacher is needed: see "
+              "DISTILLATION" },
     TS_IDLE("strict_drop", KEY_BOOL, "false",
             "take the file only when it was renamed in"),
     { TS_USED("preflight", KEY_CHOICE, "auto"), .into = TS_INTO(preflight),

@@ -132,6 +132,7 @@ unit_tests += %D%/unit/test_safetensors
 unit_tests += %D%/unit/test_sampler
 unit_tests += %D%/unit/test_schedule
 unit_tests += %D%/unit/test_shapes
+unit_tests += %D%/unit/test_teacher_logits
 unit_tests += %D%/unit/test_template
 unit_tests += %D%/unit/test_tensorboard
 unit_tests += %D%/unit/test_tokenizer

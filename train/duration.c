@@ -129,7 +129,8 @@ static double teaching(const struct work *student, struct arena *arena)
     struct teacher_plan teacher;
     struct work w = *student;
 
-    if (student->plan->stage != STAGE_DISTILL || !student->plan->kd.config ||
+    if (student->plan->stage != STAGE_DISTILL || student->plan->kd.logits ||
+        !student->plan->kd.config ||
         !teacher_plan_make(student->plan, false, arena, &teacher, &ignored) ||
         !shapes_make(&teacher.plan, &teacher.config, 0, 0, arena, &w.shapes, &ignored))
         return 0;

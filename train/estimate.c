@@ -3,6 +3,7 @@
 
 #include "train/estimate.h"
 
+#include "base/file.h"
 #include "train/shapes.h"
 #include "train/teacher_plan.h"
 #include "train/torch_memory.h"
@@ -36,11 +37,13 @@ static bool lower(const struct plan *plan, const struct model_config *config,
 static bool lay_out_teacher(const struct plan *plan, size_t rows, size_t sequences,
                             struct arena *arena, struct shapes *out)
 {
+    bool keeps = plan->kd.logits != NULL;
+
     struct error ignored = { 0 };
     struct teacher_plan teacher;
 
     return !plan->external && plan->stage == STAGE_DISTILL && plan->kd.config &&
-           teacher_plan_make(plan, false, arena, &teacher, &ignored) &&
+           teacher_plan_make(plan, keeps, arena, &teacher, &ignored) &&
            shapes_make(&teacher.plan, &teacher.config, rows, sequences, arena, out,
                        &ignored);
 }
@@ -55,12 +58,24 @@ static void add_use(struct memory_use *out, const struct memory_use *more, uint6
     out->high += out->high > 0 ? more->total : 0;
 }
 
+/* It has gone before the student comes: what it takes beyond that is all that counts. */
+static void raise_use(struct memory_use *out, const struct memory_use *before,
+                      uint64_t least)
+{
+    uint64_t more = before->total > out->total ? before->total - out->total : 0;
+
+    out->workspace += more;
+    out->total += more;
+    out->low = out->low > 0 && least > out->low ? least : out->low;
+    out->high = out->high > 0 && out->total > out->high ? out->total : out->high;
+}
+
 /* Beside the student; of another program, or where no more is known, as it lies in its
  * files. */
 static void add_teacher(const struct plan *plan, const struct estimate_data *data,
                         struct memory_use *out)
 {
-    bool known = data && data->rows > 0;
+    bool known = data && data->rows > 0, filed = !plan->external && plan->kd.logits;
     size_t batch = (size_t)plan->per_device_train_batch_size;
     struct memory_use use = { .weights = plan->teacher_bytes,
                               .total = plan->teacher_bytes };
@@ -75,7 +90,10 @@ static void add_teacher(const struct plan *plan, const struct estimate_data *dat
         if (!known && !packs(plan) && lay_out_teacher(plan, batch, batch, arena, &shapes))
             least = shapes.total;
     }
-    add_use(out, &use, least);
+    if (!filed)
+        add_use(out, &use, least);
+    else if (!file_exists(plan->kd.logits))
+        raise_use(out, &use, least);
     arena_free(arena);
 }
 
@@ -119,9 +137,14 @@ static void count_resident(const struct plan *plan, const struct estimate_data *
 
     *sure = data->resident + student->total;
     *buffers = 2 * largest(student);
+    if (plan->kd.logits && file_exists(plan->kd.logits))
+        return;
     if (!lay_out_teacher(plan, data->rows, data->sequences, arena, &teacher))
         return;
-    *sure += teacher.total;
+    if (!plan->kd.logits)
+        *sure += teacher.total;
+    else if (teacher.total > student->total)
+        *sure += teacher.total - student->total;
     if (2 * largest(&teacher) > *buffers)
         *buffers = 2 * largest(&teacher);
 }

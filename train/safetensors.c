@@ -106,6 +106,13 @@ static const struct dtype_row *find_dtype(const char *name)
     return NULL;
 }
 
+size_t safetensors_item(const char *dtype)
+{
+    const struct dtype_row *row = find_dtype(dtype);
+
+    return row ? row->bytes : 0;
+}
+
 /* The shape's bytes, checked. */
 static bool read_shape(const struct header *h, const json_t *shape, size_t item,
                        struct stored_tensor *out, struct error *err)

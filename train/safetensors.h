@@ -7,6 +7,7 @@
 #define TRAIN_SAFETENSORS_H
 
 #include "base/arena.h"
+#include "base/text.h"
 #include "precision/format.h"
 
 struct stored_tensor {
@@ -41,6 +42,7 @@ void safetensors_forget(const struct safetensors *set);
 struct tensor_source {
     const char *name;
     enum format format;
+    const char *dtype; /* what is no number to compute in, in place of the format: "I32" */
     size_t rank, shape[8];
     /* Put all bytes of the tensor at `to`. */
     bool (*read)(const void *context, size_t index, void *to, struct error *err);
@@ -53,5 +55,12 @@ struct tensor_source {
  * Nothing is left of it on failure. */
 bool safetensors_write(const char *name, const struct tensor_source *sources, size_t count,
                        struct error *err);
+
+/* The header of such a file alone, for who writes the data behind it himself: one tensor after
+ * another, in the order given.  `out` is empty. */
+bool safetensors_header(const struct tensor_source *sources, size_t count, struct text *out,
+                        struct error *err);
+/* Bytes of one number of a dtype of the format; 0: there is no such. */
+size_t safetensors_item(const char *dtype);
 
 #endif

@@ -12,10 +12,15 @@
 #include "base/json.h"
 #include "base/size.h"
 
+static const char *dtype_of(const struct tensor_source *source)
+{
+    return source->dtype ? source->dtype : format_info(source->format)->safetensors;
+}
+
 static bool source_bytes(const struct tensor_source *source, size_t *bytes,
                          struct error *err)
 {
-    *bytes = format_info(source->format)->bytes;
+    *bytes = safetensors_item(dtype_of(source));
     for (size_t i = 0; i < source->rank; i++)
         if (!size_mul(*bytes, source->shape[i], bytes))
             return error_set(err, ERROR_DATA, "the tensor %s is too large", source->name);
@@ -28,28 +33,25 @@ static json_t *entry_new(const struct tensor_source *source, size_t begin, size_
 
     for (size_t i = 0; i < source->rank; i++)
         json_array_append_new(shape, json_integer((json_int_t)source->shape[i]));
-    return json_pack("{s:s, s:o, s:[I, I]}", "dtype",
-                     format_info(source->format)->safetensors, "shape", shape,
+    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype_of(source), "shape", shape,
                      "data_offsets", (json_int_t)begin, (json_int_t)(begin + bytes));
 }
 
 /* Length, JSON, and blanks up to a multiple of 8, so that the data is aligned. */
-static bool make_header(const struct tensor_source *sources, size_t count,
-                        struct text *out, size_t *largest, struct error *err)
+bool safetensors_header(const struct tensor_source *sources, size_t count,
+                        struct text *out, struct error *err)
 {
     json_t *root = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
     size_t at = 0, bytes;
     bool ok = true;
     uint64_t length;
 
-    *largest = 0;
     for (size_t i = 0; ok && i < count; i++) {
         ok = source_bytes(&sources[i], &bytes, err);
         if (!ok)
             break;
         json_object_set_new(root, sources[i].name, entry_new(&sources[i], at, bytes));
         at += bytes;
-        *largest = bytes > *largest ? bytes : *largest;
     }
     text_add(out, "\0\0\0\0\0\0\0", 8);
     ok = ok && json_write(root, out);
@@ -65,12 +67,16 @@ static bool make_header(const struct tensor_source *sources, size_t count,
 }
 
 static bool write_tensors(int fd, const struct tensor_source *sources, size_t count,
-                          size_t largest, struct error *err)
+                          struct error *err)
 {
-    void *buffer = malloc(largest ? largest : 1);
+    size_t bytes, largest = 1;
+    void *buffer;
     bool ok = true;
-    size_t bytes;
 
+    for (size_t i = 0; i < count; i++)
+        if (source_bytes(&sources[i], &bytes, err) && bytes > largest)
+            largest = bytes;
+    buffer = malloc(largest);
     if (!buffer)
         return error_set(err, ERROR_SYSTEM, "no memory for a tensor of %zu bytes",
                          largest);
@@ -87,12 +93,11 @@ bool safetensors_write(const char *name, const struct tensor_source *sources,
 {
     struct error why = { 0 };
     struct text header;
-    size_t largest;
     bool ok = false;
     int fd;
 
     text_init(&header, 0);
-    if (!make_header(sources, count, &header, &largest, err)) {
+    if (!safetensors_header(sources, count, &header, err)) {
         text_clear(&header);
         return false;
     }
@@ -103,7 +108,7 @@ bool safetensors_write(const char *name, const struct tensor_source *sources,
         return false;
     }
     ok = file_write_all(fd, header.data, header.len, &why) &&
-         write_tensors(fd, sources, count, largest, &why);
+         write_tensors(fd, sources, count, &why);
     if (ok && fsync(fd) != 0)
         ok = error_errno(&why, "cannot flush");
     if (close(fd) != 0 && ok)

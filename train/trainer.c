@@ -99,6 +99,9 @@ static bool run_window(struct run *run, const struct run_place *place, struct er
         if (!dataset_batch(run->train, (uint64_t)place->epoch, place->first + i, size,
                            &run->batch))
             return error_set(err, ERROR_DATA, "the data set ended inside an epoch");
+        if (run->teaching != NULL &&
+            !teaching_batch(run->teaching, run->model, &run->batch, err))
+            return false;
         if (!model_train(run->model, &run->batch, draw, err))
             return false;
         sums[1] += (double)run->batch.seen;

@@ -372,6 +372,37 @@ static void test_distill_takes_what_was_estimated(void **state)
     json_decref(golden);
 }
 
+/* With a file in its place the teacher has come and gone before the student: the larger
+ * of the two; with the file there, the student alone. */
+static void test_distill_by_a_file_takes_one_at_a_time(void **state)
+{
+    static const struct estimate_data data = { .rows = ROWS, .sequences = SEQUENCES };
+    json_t *golden = read_golden();
+    struct plan plan = plan_of(golden, 3);
+    char *here = unit_source("tests/golden/distill_curve.json");
+    struct memory_use estimates[2];
+    struct error err = { 0 };
+    struct pair pair;
+    uint64_t student, teacher;
+
+    (void)state;
+    open_student(&pair, &plan, 2);
+    open_teacher(&pair, FORMAT_FP32, true);
+    student = model_memory(pair.student.model)->low;
+    teacher = model_memory(pair.teacher)->low;
+    for (size_t i = 0; i < 2; i++) {
+        pair.student.plan.kd.logits = i == 0 ? "nowhere.safetensors" : here;
+        unit_must(estimate_memory(&pair.student.plan, &pair.student.config, &data,
+                                  &estimates[i], &err),
+                  &err);
+    }
+    assert_int_equal(estimates[0].total, student > teacher ? student : teacher);
+    assert_int_equal(estimates[1].total, student);
+    close_pair(&pair);
+    free(here);
+    json_decref(golden);
+}
+
 static void test_distill_words_are_those_of_both(void **state)
 {
     struct model_config a = { .vocab_size = 151936 }, b = { .vocab_size = 152064 };
@@ -399,6 +430,7 @@ int main(void)
         cmocka_unit_test(test_distill_formats_stay_in_their_band),
         cmocka_unit_test(test_distill_kept_teaches_the_same),
         cmocka_unit_test(test_distill_takes_what_was_estimated),
+        cmocka_unit_test(test_distill_by_a_file_takes_one_at_a_time),
         cmocka_unit_test(test_distill_words_are_those_of_both),
     };
 

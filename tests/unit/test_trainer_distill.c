@@ -109,12 +109,11 @@ static char *school_job(const char *more)
     struct text text;
 
     text_init(&text, 0);
-    text_addf(
-        &text,
-        "model_name_or_path: student\ndataset: %s\ntemplate: alpaca\nstage: "
-        "distill\nlearning_rate: 1.0e-3\n"
-        "lr_scheduler_type: constant\nseed: 7\ncutoff_len: 160\nmax_samples: 60\n%s",
-        set, more);
+    text_addf(&text,
+              "model_name_or_path: student\ndataset: %s\ntemplate: alpaca\nstage: "
+              "distill\nlearning_rate: 1.0e-3\n"
+              "lr_scheduler_type: constant\nmax_samples: 60\n%s",
+              set, more);
     free(set);
     return text_detach(&text, NULL);
 }
@@ -157,7 +156,9 @@ static void check_learns(enum format taught, const char *more)
     unit_dir_free(dir);
 }
 
-#define TAUGHT "teacher_model_name_or_path: teacher\nper_device_train_batch_size: 4\n"
+#define TEACHER "teacher_model_name_or_path: teacher\n"
+#define DATA    "per_device_train_batch_size: 4\ncutoff_len: 160\nseed: 7\n"
+#define TAUGHT  TEACHER DATA
 #define STEPS \
     TAUGHT "max_steps: 30\nkd_ratio: 0.8\nkd_temperature: 2.0\nlogging_steps: 1\n"
 
@@ -186,8 +187,8 @@ static void test_trainer_distill_from_itself_is_at_its_goal(void **state)
 
     (void)state;
     learn(&training, dir,
-          "teacher_model_name_or_path: student\nfinetuning_type: full\nmax_steps: 2\n"
-          "logging_steps: 1\n");
+          DATA "teacher_model_name_or_path: student\nfinetuning_type: full\n"
+               "max_steps: 2\nlogging_steps: 1\n");
     assert_true(training_told(&training, "'kd_loss'", 0) == 0);
     assert_true(training_told(&training, "'kd_loss'", 1) > 0);
     assert_true(training_told(&training, "'ce_loss'", 0) > 1);
@@ -253,7 +254,7 @@ static void check_same(const char *one, const char *two, double near)
 #define DIGITS 2e-3
 #define SHORT                                                                    \
     "teacher_model_name_or_path: teacher\nfinetuning_type: full\nmax_steps: 4\n" \
-    "disable_shuffling: true\nkd_beta: 0.2\nlogging_steps: 1\n"
+    "disable_shuffling: true\nkd_beta: 0.2\nlogging_steps: 1\ncutoff_len: 160\n"
 
 static void test_trainer_distill_layouts_agree(void **state)
 {
@@ -264,6 +265,107 @@ static void test_trainer_distill_layouts_agree(void **state)
                DIGITS);
 }
 
+/* ---- The teacher's logits in a file ---- */
+
+#define KEPT \
+    "finetuning_type: full\nmax_steps: 4\nkd_temperature: 2.0\nlogging_steps: 1\n"
+#define TWELVE "kd_topk: 12\n"
+#define FILED  "trainspool: {teacher_logits: kept.safetensors}\n"
+
+static void remove_in(const char *dir, const char *name)
+{
+    char *path = path_join(dir, name);
+
+    assert_true(file_remove_tree(path, NULL));
+    free(path);
+}
+
+static void fails(const char *dir, const char *more, const char *says)
+{
+    char *job = school_job(more);
+    struct training training = { .dir = dir, .job = job };
+    struct error err = { 0 };
+
+    assert_false(training_run(&training, &err));
+    if (!strstr(err.text, says))
+        fail_msg("\"%s\" does not say \"%s\"", err.text, says);
+    free(job);
+}
+
+static void same_losses(const struct training *a, const struct training *b, double near)
+{
+    for (int i = 0; i < (int)a->steps; i++) {
+        double x = training_told(a, "'kd_loss'", i), y = training_told(b, "'kd_loss'", i);
+
+        assert_true(x > 0);
+        if (!(fabs(x - y) <= near * x))
+            fail_msg("step %d: kd_loss is %g and %g", i + 1, x, y);
+    }
+}
+
+/* The file is made beside the job, and teaches what the teacher teaches; then no teacher
+ * is needed, and packing, order and batches may be others. */
+static void test_trainer_distill_by_a_file_is_by_the_teacher(void **state)
+{
+    struct training live = { 0 }, made = { 0 }, read = { 0 }, packed = { 0 };
+    char *dir = school_new(FORMAT_BF16), before[DIGEST_TEXT], after[DIGEST_TEXT];
+
+    (void)state;
+    learn(&live, dir, TAUGHT KEPT TWELVE);
+    learn(&made, dir, TAUGHT KEPT TWELVE FILED);
+    same_losses(&live, &made, DIGITS);
+    training_digest(dir, "kept.safetensors", before);
+    remove_in(dir, "teacher");
+    learn(&read, dir, DATA KEPT TWELVE FILED);
+    assert_string_equal(made.logged, read.logged);
+    learn(&packed, dir,
+          KEPT TWELVE FILED "cutoff_len: 160\nseed: 8\npacking: true\n"
+                            "per_device_train_batch_size: 1\n");
+    for (int i = 0; i < 4; i++)
+        assert_true(training_told(&packed, "'kd_loss'", i) > 0);
+    training_digest(dir, "kept.safetensors", after);
+    assert_string_equal(before, after);
+    unit_dir_free(dir);
+}
+
+static void test_trainer_distill_file_of_other_things_is_told(void **state)
+{
+    struct training made = { 0 };
+    char *dir = school_new(FORMAT_BF16);
+
+    (void)state;
+    learn(&made, dir, TAUGHT KEPT TWELVE FILED);
+    fails(dir, TAUGHT KEPT FILED "kd_topk: 13\n", "12 logits of each token");
+    fails(dir, DATA KEPT TWELVE FILED "teacher_model_name_or_path: student\n",
+          "another teacher");
+    fails(dir,
+          TEACHER KEPT TWELVE FILED "cutoff_len: 90\nper_device_train_batch_size: 4\n",
+          "other data");
+    fails(dir, DATA KEPT "kd_topk: 12\ntrainspool: {teacher_logits: none.safetensors}\n",
+          "no teacher to make it");
+    unit_dir_free(dir);
+}
+
+/* A stop while it is being made leaves no file, and the next attempt makes it. */
+static void test_trainer_distill_stopped_making_begins_anew(void **state)
+{
+    char *dir = school_new(FORMAT_FP32), *job = school_job(TAUGHT KEPT TWELVE FILED);
+    char *name = path_join(dir, "kept.safetensors");
+    struct training training = { .dir = dir, .job = job, .stop = 1 };
+    struct error err = { 0 };
+
+    (void)state;
+    assert_false(training_run(&training, &err));
+    assert_int_equal(err.code, ERROR_STOPPED);
+    assert_false(file_exists(name));
+    training.stop = 0;
+    training_must(&training);
+    assert_true(file_exists(name));
+    free(name);
+    free(job);
+    unit_dir_free(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -272,6 +374,9 @@ int main(void)
         cmocka_unit_test(test_trainer_distill_from_itself_is_at_its_goal),
         cmocka_unit_test(test_trainer_distill_resumed_is_uninterrupted),
         cmocka_unit_test(test_trainer_distill_layouts_agree),
+        cmocka_unit_test(test_trainer_distill_by_a_file_is_by_the_teacher),
+        cmocka_unit_test(test_trainer_distill_file_of_other_things_is_told),
+        cmocka_unit_test(test_trainer_distill_stopped_making_begins_anew),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
