@@ -68,6 +68,8 @@ static const char *const gpt_neox_ignored[] = { ".attention.bias",
     [MODULE_DOWN] = "mlp.down_proj", [MODULE_NORM] = "model.norm",             \
     [MODULE_HEAD] = "lm_head"
 #define LLAMA_NORM2 [MODULE_NORM2] = "post_attention_layernorm"
+#define HEAD_NORMS \
+    [MODULE_Q_NORM] = "self_attn.q_norm", [MODULE_K_NORM] = "self_attn.k_norm"
 #define LLAMA_LIKE                                                         \
     .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored, \
     .activation = "silu", .norm_eps = 1e-6
@@ -101,6 +103,14 @@ static const struct architecture architectures[] = {
       .keys = &llama_keys,
       .paths = { LLAMA_PATHS, LLAMA_NORM2 },
       .qkv_bias = BIASES_ALWAYS,
+      .windows = WINDOWS_UPPER },
+    { .model_type = "qwen3",
+      LLAMA_LIKE,
+      .keys = &llama_keys,
+      .paths = { LLAMA_PATHS, LLAMA_NORM2, HEAD_NORMS },
+      .qkv_bias = BIASES_ASKED,
+      .output_bias = BIASES_ASKED,
+      .head_size = 128,
       .windows = WINDOWS_UPPER },
     { .model_type = "gpt2",
       GPT2_LIKE,

@@ -279,6 +279,35 @@ static bool up_backward(const struct pass *pass, size_t layer)
     return site_place(layer, SITE_NORM2) > m->lowest;
 }
 
+static void head_norm_gradient(const struct pass *pass, const struct norm *norm,
+                               struct tensor d, struct tensor x, struct tensor rstd)
+{
+    pass->ops->headnorm_backward(pass->be, &(struct op_headnorm_backward) {
+                                               .dx = d,
+                                               .dweight = norm->weight->grad,
+                                               .dout = d,
+                                               .x = x,
+                                               .weight = norm->weight->weight,
+                                               .rstd = rstd,
+                                               .offset = model_norm_offset(pass->model),
+                                               .heads = rstd.cols });
+}
+
+/* Back through the rotation and the norms of q and k, in place. */
+static void prepare_gradient(const struct pass *pass, size_t layer, struct tensor dqkv)
+{
+    const struct block *b = &pass->model->blocks[layer];
+    struct tensor qkv = pass_buffer(pass, BUFFER_QKV, layer);
+
+    model_rotate(pass, layer, dqkv, true);
+    if (!b->q_norm.weight)
+        return;
+    head_norm_gradient(pass, &b->q_norm, model_queries(pass, dqkv),
+                       model_queries(pass, qkv), pass_buffer(pass, BUFFER_RSTD_Q, layer));
+    head_norm_gradient(pass, &b->k_norm, model_keys(pass, dqkv), model_keys(pass, qkv),
+                       pass_buffer(pass, BUFFER_RSTD_K, layer));
+}
+
 static void attention_gradient(const struct pass *pass, size_t layer, struct tensor datt)
 {
     const struct model_config *c = pass->model->config;
@@ -294,7 +323,7 @@ static void attention_gradient(const struct pass *pass, size_t layer, struct ten
     };
 
     pass->ops->attention_backward(pass->be, &op);
-    model_rotate(pass, layer, dqkv, true);
+    prepare_gradient(pass, layer, dqkv);
 }
 
 static bool output_backward(const struct pass *pass, size_t layer)

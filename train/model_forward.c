@@ -192,6 +192,34 @@ void model_rotate(const struct pass *pass, size_t layer, struct tensor qkv, bool
         pass->ops->rope(pass->be, &op);
 }
 
+static void head_norm(const struct pass *pass, const struct norm *norm, struct tensor x,
+                      struct tensor out, struct tensor rstd)
+{
+    pass->ops->headnorm(
+        pass->be, &(struct op_headnorm) { .out = out,
+                                          .rstd = rstd,
+                                          .x = x,
+                                          .weight = norm->weight->weight,
+                                          .eps = (float)pass->model->config->norm_eps,
+                                          .offset = model_norm_offset(pass->model),
+                                          .heads = rstd.cols });
+}
+
+/* q and k as attention reads them: in place, or beside what their norms began with. */
+static void prepare(const struct pass *pass, size_t layer, struct tensor qkv)
+{
+    const struct block *b = &pass->model->blocks[layer];
+    struct tensor qk = pass_buffer(pass, BUFFER_QK, layer);
+
+    if (qk.data) {
+        head_norm(pass, &b->q_norm, model_queries(pass, qkv), model_queries(pass, qk),
+                  pass_buffer(pass, BUFFER_RSTD_Q, layer));
+        head_norm(pass, &b->k_norm, model_keys(pass, qkv), model_keys(pass, qk),
+                  pass_buffer(pass, BUFFER_RSTD_K, layer));
+    }
+    model_rotate(pass, layer, qk.data ? qk : qkv, false);
+}
+
 struct op_attention model_attention(const struct pass *pass, size_t layer)
 {
     const struct model_config *c = pass->model->config;
@@ -271,7 +299,7 @@ static void forward_attention(const struct pass *pass, size_t layer, bool again)
         norm1.delta = delta_of(pass);
     norm_forward(pass, &b->norm1, norm1);
     linears_forward(pass, &b->qkv, layer, h1, qkv, 0);
-    model_rotate(pass, layer, qkv, false);
+    prepare(pass, layer, qkv);
     model_attend(pass, layer);
     if (again && m->config->parallel)
         adapters_into(pass, &b->o, att, pass_u(pass, &b->o, layer));

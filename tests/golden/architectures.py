@@ -43,6 +43,9 @@ CASES = {
     "mistral": ("mistral", dict(LLAMA, sliding_window=5)),
     "qwen2": ("qwen2", dict(LLAMA, tie_word_embeddings=True, use_sliding_window=True,
                             sliding_window=4, max_window_layers=1)),
+    "qwen3": ("qwen3", dict(LLAMA, head_dim=8)),
+    "qwen3-biased": ("qwen3", dict(LLAMA, head_dim=4, attention_bias=True,
+                                   tie_word_embeddings=True)),
     "gpt2": ("gpt2", dict(GPT2)),
     "gpt2-untied": ("gpt2", dict(GPT2, tie_word_embeddings=False, n_inner=40,
                                  activation_function="gelu",
@@ -56,6 +59,7 @@ CASES = {
                                              attention_bias=False)),
 }
 ADAPTERS = {
+    "qwen3-lora": ("qwen3", "all-linear", {}),
     "gpt2-lora": ("gpt2", "all-linear", {}),
     "gpt2-lora-on-some": ("gpt2", ["c_attn", "attn.c_proj"], {"use_rslora": True}),
     "gpt_neo-lora": ("gpt_neo", "all-linear", {}),

@@ -12,11 +12,20 @@
 
 #define VOCABULARY 60
 /* Models of 32 columns in 2 layers. */
-enum base { BASE_LLAMA, BASE_QWEN2, BASE_GPT2, BASE_GPT_NEO, BASE_GPT_NEOX, BASES };
+enum base {
+    BASE_LLAMA,
+    BASE_QWEN2,
+    BASE_GPT2,
+    BASE_GPT_NEO,
+    BASE_GPT_NEOX,
+    BASE_QWEN3,
+    BASES
+};
 
-#define START(model_type)                                      \
-    "{\"model_type\": \"" model_type "\", \"vocab_size\": 60," \
-    "\"initializer_range\": 0.15, \"hidden_size\": 32,"
+#define START_WITH(model_type, range) \
+    "{\"model_type\": \"" model_type  \
+    "\", \"vocab_size\": 60, \"hidden_size\": 32, \"initializer_range\": " range ","
+#define START(model_type) START_WITH(model_type, "0.15")
 static const char *const configs[BASES] = {
     [BASE_LLAMA] =
         START("llama") "\"intermediate_size\": 48, \"num_hidden_layers\": 2,"
@@ -30,12 +39,18 @@ static const char *const configs[BASES] = {
                        "\"max_window_layers\": 1}",
     [BASE_GPT2] = START("gpt2") "\"n_embd\": 32, \"n_layer\": 2, \"n_head\": 2,"
                                 "\"n_inner\": 48, \"n_positions\": 32}",
-    [BASE_GPT_NEO] = START("gpt_neo") "\"num_layers\": 2, \"num_heads\": 2,"
+    /* its scores are not scaled */
+    [BASE_GPT_NEO] =
+        START_WITH("gpt_neo", "0.05") "\"num_layers\": 2, \"num_heads\": 2,"
                                       "\"intermediate_size\": 48, \"window_size\": 4,"
                                       "\"max_position_embeddings\": 32}",
     [BASE_GPT_NEOX] =
         START("gpt_neox") "\"intermediate_size\": 48, \"num_hidden_layers\": 2,"
                           "\"num_attention_heads\": 2, \"rotary_pct\": 0.5}",
+    [BASE_QWEN3] =
+        START("qwen3") "\"intermediate_size\": 40, \"num_hidden_layers\": 2,"
+                       "\"num_attention_heads\": 2, \"num_key_value_heads\": 1,"
+                       "\"head_dim\": 16}",
 };
 
 enum { BATCHES = 2, WINDOWS = 3 };
@@ -98,6 +113,9 @@ static const struct trial trials[] = {
       NEAR_FP32 },
     { "gpt_neox bf16", BASE_GPT_NEOX, MODE_BF16_MIXED, FORMAT_BF16, METHOD_FULL, 0, false,
       80, NEAR_BF16 },
+    { "qwen3", BASE_QWEN3, MODE_FP32, FORMAT_FP32, METHOD_FULL, 0, true, 60, NEAR_FP32 },
+    { "qwen3 bf16", BASE_QWEN3, MODE_BF16_MIXED, FORMAT_BF16, METHOD_FULL, 0, false, 80,
+      NEAR_BF16 },
     { "gpt_neox lora", BASE_GPT_NEOX, MODE_FP32, FORMAT_FP32, METHOD_LORA, 0, false, 60,
       NEAR_FP32 },
 };

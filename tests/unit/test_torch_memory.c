@@ -175,6 +175,11 @@ static const struct seen_architecture {
     { "gpt_neox", MODE_BF16_PURE, false, 38391496 },
     { "gpt_neox", MODE_FP32, true, 55257320 },
     { "gpt_neox", MODE_BF16_MIXED, true, 51063016 },
+    { "qwen3", MODE_FP32, false, 77107096 },
+    { "qwen3", MODE_BF16_MIXED, false, 70389656 },
+    { "qwen3", MODE_BF16_PURE, false, 44751896 },
+    { "qwen3", MODE_FP32, true, 56158104 },
+    { "qwen3", MODE_BF16_MIXED, true, 52029336 },
 };
 
 /* As each spells it. */
