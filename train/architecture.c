@@ -73,6 +73,11 @@ static const char *const gpt_neox_ignored[] = { ".attention.bias",
 #define LLAMA_LIKE                                                         \
     .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored, \
     .activation = "silu", .norm_eps = 1e-6
+#define GEMMA_LIKE                                                            \
+    .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored,    \
+    .norm = NORM_RMS_1, .norm_eps = 1e-6, .activation = "gelu_pytorch_tanh",  \
+    .qkv_bias = BIASES_ASKED, .output_bias = BIASES_ASKED, .tied = true,      \
+    .head_size = 256, .embed_scaled = true
 #define GPT2_LIKE                                                           \
     .base = "transformer.", .blocks = "transformer.h.", .norm = NORM_LAYER, \
     .norm_eps = 1e-5, .activation = "gelu_new", .wider = 4, .tied = true,   \
@@ -156,6 +161,11 @@ static const struct architecture architectures[] = {
       .mlp_bias = BIASES_ALWAYS,
       .rotary = 0.25,
       .may_parallel = true },
+    { .model_type = "gemma",
+      GEMMA_LIKE,
+      .keys = &llama_keys,
+      .paths = { LLAMA_PATHS, LLAMA_NORM2 },
+      .gelu_is_tanh = true },
 };
 
 static const bool linears[MODULES] = {

@@ -163,6 +163,7 @@ static void norm_gradient(const struct pass *pass, const struct norm *norm,
 {
     op.weight = norm->weight->weight;
     op.dweight = norm->weight->grad;
+    op.offset = model_norm_offset(pass->model);
     if (pass->model->config->architecture->norm != NORM_LAYER) {
         pass->ops->rmsnorm_backward(pass->be, &op);
         return;
@@ -391,14 +392,15 @@ static bool blocks_backward(const struct pass *pass)
 }
 
 static void embed_backward(const struct pass *pass, const struct parameter *table,
-                           enum buffer ids)
+                           enum buffer ids, float scale)
 {
     if (table && table->trainable)
         pass->ops->embedding_backward(
             pass->be,
             &(struct op_embedding_backward) { .dtable = table->grad,
                                               .dout = stream_buffer(pass, BUFFER_DX),
-                                              .tokens = pass_buffer(pass, ids, 0).data });
+                                              .tokens = pass_buffer(pass, ids, 0).data,
+                                              .scale = scale });
 }
 
 static void backward(const struct pass *pass)
@@ -422,8 +424,8 @@ static void backward(const struct pass *pass)
         model_reduce_down(pass->model, m->config->layers);
     if (m->lowest == place || !blocks_backward(pass))
         return;
-    embed_backward(pass, m->embed, BUFFER_TOKENS);
-    embed_backward(pass, m->positions, BUFFER_POSITIONS);
+    embed_backward(pass, m->embed, BUFFER_TOKENS, m->embed_scale);
+    embed_backward(pass, m->positions, BUFFER_POSITIONS, 0);
 }
 
 void model_backward(const struct pass *pass)

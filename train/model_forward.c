@@ -146,6 +146,7 @@ static void norm_forward(const struct pass *pass, const struct norm *norm,
 
     op.weight = norm->weight->weight;
     op.eps = (float)c->norm_eps;
+    op.offset = model_norm_offset(pass->model);
     if (c->architecture->norm != NORM_LAYER) {
         pass->ops->rmsnorm(pass->be, &op);
         return;
@@ -376,7 +377,8 @@ static void embed(const struct pass *pass)
     pass->ops->embedding(
         pass->be, &(struct op_embedding) { .out = pass_buffer(pass, BUFFER_X_IN, 0),
                                            .table = m->embed_weight,
-                                           .tokens = pass_ids(pass, BUFFER_TOKENS) });
+                                           .tokens = pass_ids(pass, BUFFER_TOKENS),
+                                           .scale = m->embed_scale });
     if (m->positions)
         pass->ops->embedding(pass->be, &(struct op_embedding) {
                                            .out = pass_buffer(pass, BUFFER_DELTA, 0),

@@ -35,6 +35,7 @@ NEO = {"vocab_size": 40, "hidden_size": 24, "num_layers": 2, "num_heads": 4,
        "max_position_embeddings": 16}
 NEOX = {"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
         "num_attention_heads": 4, "max_position_embeddings": 64}
+GEMMA = dict(LLAMA, head_dim=8, num_hidden_layers=3)
 
 CASES = {
     "llama": ("llama", dict(LLAMA, attention_bias=True, mlp_bias=True, rope_parameters={
@@ -57,6 +58,7 @@ CASES = {
         "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5})),
     "gpt_neox-sequential": ("gpt_neox", dict(NEOX, use_parallel_residual=False,
                                              attention_bias=False)),
+    "gemma": ("gemma", dict(GEMMA, hidden_act="gelu_pytorch_tanh")),
 }
 ADAPTERS = {
     "qwen3-lora": ("qwen3", "all-linear", {}),

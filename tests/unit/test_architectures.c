@@ -359,7 +359,9 @@ static void test_architectures_read_bare_files(void **state)
 {
     static const struct {
         const char *name, *base;
-    } cases[] = { { "gpt2", "transformer." }, { "gpt_neo", "transformer." } };
+    } cases[] = { { "gpt2", "transformer." },
+                  { "gpt_neo", "transformer." },
+                  { "gemma", "model." } };
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++) {

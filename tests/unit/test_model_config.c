@@ -207,6 +207,20 @@ static void test_model_config_of_gpt_neox(void **state)
     assert_true(c.rope.theta == 7);
 }
 
+static void test_model_config_of_gemma(void **state)
+{
+    struct model_config c = parsed("{\"model_type\": \"gemma\", " SIZES "}");
+
+    (void)state;
+    assert_int_equal(c.head_size, 256);
+    assert_int_equal(c.activation, ACTIVATION_GELU_TANH);
+    assert_true(c.tied && c.embed_scale == 8 && c.score_scale == 1.0 / 16);
+    c = parsed("{\"model_type\": \"gemma\", " SIZES
+               ", \"hidden_act\": \"gelu\", \"head_dim\": 16}");
+    assert_int_equal(c.activation, ACTIVATION_GELU_TANH); /* what Google's files mean */
+    assert_int_equal(c.head_size, 16);
+}
+
 static void test_model_config_refuses(void **state)
 {
     static const struct {
@@ -312,6 +326,7 @@ int main(void)
         cmocka_unit_test(test_model_config_of_gpt2),
         cmocka_unit_test(test_model_config_local_layers_of_gpt_neo),
         cmocka_unit_test(test_model_config_of_gpt_neox),
+        cmocka_unit_test(test_model_config_of_gemma),
         cmocka_unit_test(test_model_config_refuses),
         cmocka_unit_test(test_model_config_reads_shared_models),
         cmocka_unit_test(test_model_config_missing_folder_is_told),

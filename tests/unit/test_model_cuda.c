@@ -19,6 +19,7 @@ enum base {
     BASE_GPT_NEO,
     BASE_GPT_NEOX,
     BASE_QWEN3,
+    BASE_GEMMA,
     BASES
 };
 
@@ -47,6 +48,10 @@ static const char *const configs[BASES] = {
     [BASE_GPT_NEOX] =
         START("gpt_neox") "\"intermediate_size\": 48, \"num_hidden_layers\": 2,"
                           "\"num_attention_heads\": 2, \"rotary_pct\": 0.5}",
+    [BASE_GEMMA] =
+        START("gemma") "\"intermediate_size\": 40, \"num_hidden_layers\": 2,"
+                       "\"num_attention_heads\": 2, \"num_key_value_heads\": 1,"
+                       "\"head_dim\": 16}",
     [BASE_QWEN3] =
         START("qwen3") "\"intermediate_size\": 40, \"num_hidden_layers\": 2,"
                        "\"num_attention_heads\": 2, \"num_key_value_heads\": 1,"
@@ -116,6 +121,7 @@ static const struct trial trials[] = {
     { "qwen3", BASE_QWEN3, MODE_FP32, FORMAT_FP32, METHOD_FULL, 0, true, 60, NEAR_FP32 },
     { "qwen3 bf16", BASE_QWEN3, MODE_BF16_MIXED, FORMAT_BF16, METHOD_FULL, 0, false, 80,
       NEAR_BF16 },
+    { "gemma", BASE_GEMMA, MODE_FP32, FORMAT_FP32, METHOD_FULL, 0, true, 60, NEAR_FP32 },
     { "gpt_neox lora", BASE_GPT_NEOX, MODE_FP32, FORMAT_FP32, METHOD_LORA, 0, false, 60,
       NEAR_FP32 },
 };

@@ -180,6 +180,11 @@ static const struct seen_architecture {
     { "qwen3", MODE_BF16_PURE, false, 44751896 },
     { "qwen3", MODE_FP32, true, 56158104 },
     { "qwen3", MODE_BF16_MIXED, true, 52029336 },
+    { "gemma", MODE_FP32, false, 72354180 },
+    { "gemma", MODE_BF16_MIXED, false, 66816388 },
+    { "gemma", MODE_BF16_PURE, false, 43015938 },
+    { "gemma", MODE_FP32, true, 54569348 },
+    { "gemma", MODE_BF16_MIXED, true, 50833796 },
 };
 
 /* As each spells it. */
