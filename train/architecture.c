@@ -19,6 +19,19 @@ static const struct config_keys llama_keys = {
     .window = "sliding_window",
 };
 
+/* As Llama's, but for the activation. */
+static const struct config_keys gemma2_keys = {
+    .hidden_size = "hidden_size",
+    .intermediate_size = "intermediate_size",
+    .layers = "num_hidden_layers",
+    .heads = "num_attention_heads",
+    .kv_heads = "num_key_value_heads",
+    .max_positions = "max_position_embeddings",
+    .norm_eps = "rms_norm_eps",
+    .activation = "hidden_activation",
+    .window = "sliding_window",
+};
+
 static const struct config_keys gpt2_keys = {
     .hidden_size = "n_embd",
     .intermediate_size = "n_inner",
@@ -70,6 +83,10 @@ static const char *const gpt_neox_ignored[] = { ".attention.bias",
 #define LLAMA_NORM2 [MODULE_NORM2] = "post_attention_layernorm"
 #define HEAD_NORMS \
     [MODULE_Q_NORM] = "self_attn.q_norm", [MODULE_K_NORM] = "self_attn.k_norm"
+#define GEMMA2_NORMS                              \
+    [MODULE_POST1] = "post_attention_layernorm",  \
+    [MODULE_NORM2] = "pre_feedforward_layernorm", \
+    [MODULE_POST2] = "post_feedforward_layernorm"
 #define LLAMA_LIKE                                                         \
     .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored, \
     .activation = "silu", .norm_eps = 1e-6
@@ -166,6 +183,16 @@ static const struct architecture architectures[] = {
       .keys = &llama_keys,
       .paths = { LLAMA_PATHS, LLAMA_NORM2 },
       .gelu_is_tanh = true },
+    { .model_type = "gemma3_text",
+      GEMMA_LIKE,
+      .keys = &gemma2_keys,
+      .paths = { LLAMA_PATHS, GEMMA2_NORMS, HEAD_NORMS },
+      .windows = WINDOWS_PATTERN,
+      .window = 4096,
+      .window_pattern = 6,
+      .theta = 1e6,
+      .local_theta = 1e4,
+      .score_scalar = 256 },
 };
 
 static const bool linears[MODULES] = {

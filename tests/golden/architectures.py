@@ -59,6 +59,8 @@ CASES = {
     "gpt_neox-sequential": ("gpt_neox", dict(NEOX, use_parallel_residual=False,
                                              attention_bias=False)),
     "gemma": ("gemma", dict(GEMMA, hidden_act="gelu_pytorch_tanh")),
+    "gemma3": ("gemma3_text", dict(GEMMA, sliding_window=4, query_pre_attn_scalar=12,
+                                   sliding_window_pattern=2)),
 }
 ADAPTERS = {
     "qwen3-lora": ("qwen3", "all-linear", {}),

@@ -221,6 +221,33 @@ static void test_model_config_of_gemma(void **state)
     assert_int_equal(c.head_size, 16);
 }
 
+static void test_model_config_of_gemma3(void **state)
+{
+    struct model_config c = parsed(
+        "{\"model_type\": \"gemma3_text\", " SIZES
+        ", \"sliding_window\": 16, \"query_pre_attn_scalar\": 64,"
+        "\"sliding_window_pattern\": 2, \"rope_local_base_freq\": 500.0,"
+        "\"rope_theta\": 7000.0, \"rope_scaling\": {\"factor\": 8.0, \"rope_type\":"
+        "\"linear\"}}");
+
+    (void)state;
+    assert_true(c.windowed[0] && !c.windowed[1] && c.windowed[2] && c.has_local);
+    assert_true(c.rope_local.theta == 500 && c.rope_local.kind == ROPE_DEFAULT);
+    assert_true(c.rope.theta == 7000 && c.rope.kind == ROPE_LINEAR && c.rope.factor == 8);
+    assert_true(c.score_scale == 0.125 && c.score_softcap == 0 && c.logit_softcap == 0);
+    c = parsed(
+        "{\"model_type\": \"gemma3_text\", " SIZES
+        ", \"layer_types\": [\"full_attention\", \"sliding_attention\","
+        "\"full_attention\"], \"rope_parameters\": {"
+        "\"full_attention\": {\"rope_type\": \"default\", \"rope_theta\": 9.0},"
+        "\"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 3.0}}}");
+    assert_true(!c.windowed[0] && c.windowed[1] && !c.windowed[2]);
+    assert_true(c.rope.theta == 9 && c.rope_local.theta == 3);
+    c = parsed("{\"model_type\": \"gemma3_text\", " SIZES "}");
+    assert_true(c.rope.theta == 1e6 && c.rope_local.theta == 1e4);
+    assert_true(c.windowed[0] && c.windowed[2] && c.sliding_window == 4096);
+}
+
 static void test_model_config_refuses(void **state)
 {
     static const struct {
@@ -327,6 +354,7 @@ int main(void)
         cmocka_unit_test(test_model_config_local_layers_of_gpt_neo),
         cmocka_unit_test(test_model_config_of_gpt_neox),
         cmocka_unit_test(test_model_config_of_gemma),
+        cmocka_unit_test(test_model_config_of_gemma3),
         cmocka_unit_test(test_model_config_refuses),
         cmocka_unit_test(test_model_config_reads_shared_models),
         cmocka_unit_test(test_model_config_missing_folder_is_told),

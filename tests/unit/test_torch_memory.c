@@ -185,6 +185,11 @@ static const struct seen_architecture {
     { "gemma", MODE_BF16_PURE, false, 43015938 },
     { "gemma", MODE_FP32, true, 54569348 },
     { "gemma", MODE_BF16_MIXED, true, 50833796 },
+    { "gemma3_text", MODE_FP32, false, 83444148 },
+    { "gemma3_text", MODE_BF16_MIXED, false, 77906356 },
+    { "gemma3_text", MODE_BF16_PURE, false, 54094386 },
+    { "gemma3_text", MODE_FP32, true, 57235892 },
+    { "gemma3_text", MODE_BF16_MIXED, true, 54843828 },
 };
 
 /* As each spells it. */
