@@ -206,6 +206,9 @@ static void derive(struct plan *plan)
         plan->output_dir = plan->run_dir;
     if (plan->eval_steps <= 0)
         plan->eval_steps = plan->logging_steps;
+    plan->generation.slots = plan->per_device_eval_batch_size;
+    plan->generation.on = plan->predict_with_generate && plan->stage != STAGE_PT &&
+                          plan_evaluates(plan);
     plan->request.all_trainable = plan->method == METHOD_FULL;
     plan->request.has_frozen = plan->method != METHOD_FULL;
     plan->request.policy = plan->policy;

@@ -38,6 +38,12 @@ static const struct key rows[] = {
       .help = "crashes after which it starts again, from a checkpoint" },
     { TS_USED("timeout", KEY_SECONDS, "0"), .into = TS_INTO(timeout_seconds),
       .help = "longest run: seconds, or 30m, 12h, 2d; 0: no end" },
+    { TS_USED("eval_questions", KEY_INT, "0"), .min = 0, .max = TS_NO_END,
+      .into = TS_INTO(eval_questions),
+      .help = "questions that predict_with_generate answers each time; 0: all" },
+    { TS_USED("samples", KEY_INT, "8"), .min = 0, .max = 1000, .into = TS_INTO(samples),
+      .help = "of them, those whose answers before and after the training are kept in "
+              "JOB.run/samples.jsonl" },
     { TS_USED("answer_tag", KEY_TEXT, NULL), .into = TS_INTO(answer_tag),
       .help = "an answer stands in the first <TAG>..</TAG> of a text" },
     { TS_USED("answer_marker", KEY_TEXT, NULL), .into = TS_INTO(answer_marker),

@@ -9,7 +9,9 @@ static const char *const engines[] = { "huggingface", "vllm", "sglang", NULL };
 static const char *const lora_backends[] = { "triton", "flashinfer", NULL };
 
 static const struct key rows[] = {
-    TS_IDLE("predict_with_generate", KEY_BOOL, "false", "answers while evaluating"),
+    { TS_USED("predict_with_generate", KEY_BOOL, "false"),
+      .into = TS_INTO(predict_with_generate),
+      .help = "evaluations also answer their questions, and count the right ones" },
     TS_IDLE("generation_max_length", KEY_INT, NULL, "of generation"),
     TS_IDLE("generation_num_beams", KEY_INT, NULL, "of generation"),
     TS_IDLE("infer_num_beams", KEY_INT, "1", "of generation"),

@@ -33,6 +33,9 @@ static struct steps measured(const struct plan *plan, const struct dataset *trai
                             .samples = (int64_t)dataset_samples(train),
                             .rows = (int64_t)sizes.rows,
                             .sequences = (int64_t)sizes.sequences,
+                            .asked = plan->generation.on && eval
+                                         ? (int64_t)dataset_asked_max(eval)
+                                         : 0,
                             .resident = resident(),
                             .learnt =
                                 (int64_t)dataset_trained(train, 0, 0, batches, size) };
@@ -47,7 +50,7 @@ static bool count(const struct plan *plan, struct steps *out, struct error *err)
     if (tokenizer)
         train = dataset_peek(plan, SPLIT_TRAIN, tokenizer, err);
     ok = train != NULL;
-    if (ok && run_evaluates(plan)) {
+    if (ok && plan_evaluates(plan)) {
         eval = dataset_peek(plan, SPLIT_EVAL, tokenizer, err);
         ok = eval != NULL;
     }

@@ -50,6 +50,7 @@ static void make_numbers(const struct inspection *inspection, struct forecast *o
     const struct plan *plan = &inspection->patch.plan;
     struct estimate_data data = { .rows = (size_t)out->steps.rows,
                                   .sequences = (size_t)out->steps.sequences,
+                                  .asked = (size_t)out->steps.asked,
                                   .resident = (uint64_t)out->steps.resident };
     struct arena *arena = arena_new();
     struct model_config config;

@@ -421,6 +421,7 @@ static bool complete(struct generator *g, struct error *err)
                                           .how = &g->target.plan.generation,
                                           .seed = (uint64_t)g->target.plan.seed,
                                           .ends = g->ends,
+                                          .apart = g->chat != NULL,
                                           .stops = g->stops,
                                           .stop = g->stop,
                                           .done = on_done,

@@ -19,7 +19,7 @@ void steps_write(const struct steps *steps, struct text *out)
 {
     const int64_t numbers[] = { steps->per_epoch, steps->total, steps->tokens,
                                 steps->samples,   steps->rows,  steps->sequences,
-                                steps->resident,  steps->learnt };
+                                steps->resident,  steps->learnt, steps->asked };
 
     text_adds(out, "steps");
     for (size_t i = 0; i < TS_COUNT(numbers); i++)
@@ -31,9 +31,10 @@ bool steps_read(const char *text, struct steps *out)
 {
     return sscanf(text,
                   "steps\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64
-                  "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64,
+                  "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64,
                   &out->per_epoch, &out->total, &out->tokens, &out->samples, &out->rows,
-                  &out->sequences, &out->resident, &out->learnt) == 8;
+                  &out->sequences, &out->resident, &out->learnt,
+                  &out->asked) == 9;
 }
 
 static bool refused(const struct text *errors, const struct spawn_result *result,

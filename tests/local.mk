@@ -130,6 +130,7 @@ unit_tests += %D%/unit/test_prompt
 unit_tests += %D%/unit/test_rope
 unit_tests += %D%/unit/test_safetensors
 unit_tests += %D%/unit/test_sampler
+unit_tests += %D%/unit/test_samples
 unit_tests += %D%/unit/test_schedule
 unit_tests += %D%/unit/test_shapes
 unit_tests += %D%/unit/test_teacher_logits

@@ -60,6 +60,20 @@ struct batch {
     size_t room_rows, room_sequences;
 };
 
+/*
+ * Questions of the data, to be answered: a sample's tokens up to its last answer, and that
+ * answer, which begins at `asked`.  Borrowed from the data set.
+ */
+struct dataset_question {
+    const uint32_t *ids;
+    size_t asked, count;
+};
+size_t dataset_questions(const struct dataset *dataset);
+/* False where the sample has no question before its answer (train_on_prompt, plain text). */
+bool dataset_question(const struct dataset *dataset, size_t index,
+                      struct dataset_question *out);
+size_t dataset_asked_max(const struct dataset *dataset); /* tokens of the longest question */
+
 /* Rows that a batch of this dataset has at most. */
 size_t dataset_rows_max(const struct dataset *dataset, size_t batch_size);
 /* Runs that it has at most: more than batch_size where samples are packed. */

@@ -97,11 +97,21 @@ static void add_teacher(const struct plan *plan, const struct estimate_data *dat
     arena_free(arena);
 }
 
-bool estimate_memory(const struct plan *plan, const struct model_config *config,
+/* The plan with what the data tell of it. */
+static struct plan told(const struct plan *plan, const struct estimate_data *data)
+{
+    struct plan copy = *plan;
+
+    copy.generation.prompt_max = data ? (int64_t)data->asked : 0;
+    return copy;
+}
+
+bool estimate_memory(const struct plan *asked, const struct model_config *config,
                      const struct estimate_data *data, struct memory_use *out,
                      struct error *err)
 {
     bool known = data && data->rows > 0, ok;
+    const struct plan copy = told(asked, data), *plan = &copy;
 
     if (plan->external)
         ok = torch_memory(plan, config, out, err);
@@ -149,9 +159,10 @@ static void count_resident(const struct plan *plan, const struct estimate_data *
         *buffers = 2 * largest(&teacher);
 }
 
-bool estimate_resident(const struct plan *plan, const struct model_config *config,
+bool estimate_resident(const struct plan *asked, const struct model_config *config,
                        const struct estimate_data *data, struct memory_range *out)
 {
+    const struct plan copy = told(asked, data), *plan = &copy;
     struct arena *arena = arena_new();
     struct error ignored = { 0 };
     struct shapes shapes;

@@ -13,6 +13,7 @@
 struct estimate_data {
     size_t rows,
         sequences;     /* of the largest batch; 0: not known, full ones are counted */
+    size_t asked;      /* tokens of the longest question to answer; 0: not known, or none */
     uint64_t resident; /* bytes of program, tokenizer and data; 0: not known */
 };
 

@@ -9,10 +9,11 @@
 
 #include "base/size.h"
 #include "base/text.h"
+#include "train/answers.h"
 #include "train/parallel.h"
 
 /* What a rank adds up; all ranks' sums are rank 0's. */
-enum sum { SUM_LOSS, SUM_WEIGHT, SUMS };
+enum sum { SUM_LOSS, SUM_WEIGHT, SUM_ASKED, SUM_FOUND, SUM_RIGHT, SUMS };
 
 static const struct {
     const char *name;
@@ -50,6 +51,12 @@ bool evaluation_check(const struct plan *plan, struct error *err)
         return error_set(err, ERROR_JOB,
                          "metric_for_best_model %s is not taken here; loss, accuracy and "
                          "answer_rate are",
+                         plan->metric_for_best_model);
+    if (find_metric(plan) != METRIC_LOSS && !plan->generation.on &&
+        (plan->load_best_model_at_end || plan->early_stopping_steps > 0))
+        return error_set(err, ERROR_JOB,
+                         "metric_for_best_model %s is taken of answers; give "
+                         "predict_with_generate: true",
                          plan->metric_for_best_model);
     if (plan->early_stopping_steps > 0 && plan->eval_strategy == WHEN_NO)
         return error_set(err, ERROR_JOB,
@@ -120,9 +127,23 @@ static bool add_losses(struct run *run, double sums[SUMS], struct error *err)
     return true;
 }
 
+static bool add_answers(struct run *run, double sums[SUMS], struct error *err)
+{
+    struct answers answers = { 0 };
+
+    if (!run->plan->generation.on)
+        return true;
+    if (!answers_take(run, &answers, err))
+        return false;
+    sums[SUM_ASKED] = (double)answers.asked;
+    sums[SUM_FOUND] = (double)answers.found;
+    sums[SUM_RIGHT] = (double)answers.right;
+    return true;
+}
+
 static bool take_sums(struct run *run, double sums[SUMS], struct error *err)
 {
-    return add_losses(run, sums, err) &&
+    return add_losses(run, sums, err) && add_answers(run, sums, err) &&
            parallel_sum(run->options->group, sums, SUMS, err);
 }
 
@@ -164,6 +185,11 @@ bool evaluation_run(struct run *run, struct error *err)
         !take_sums(run, sums, err))
         return false;
     evaluation.loss = sums[SUM_WEIGHT] > 0 ? sums[SUM_LOSS] / sums[SUM_WEIGHT] : NAN;
+    if (sums[SUM_ASKED] > 0) {
+        evaluation.measures = evaluation.answers = true;
+        evaluation.accuracy = sums[SUM_RIGHT] / sums[SUM_ASKED];
+        evaluation.answer_rate = sums[SUM_FOUND] / sums[SUM_ASKED];
+    }
     note_best(run, &evaluation);
     progress_history_add(&run->history, &(struct logged) { .evaluation = true,
                                                            .step = progress->step,

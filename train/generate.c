@@ -47,8 +47,8 @@ static bool is_end(const struct generate_options *options, int64_t token)
     return false;
 }
 
-/* What has grown, as text: a tokenizer may write a token in another way where a text
- * begins, so the prompt is decoded with it and taken off. */
+/* What has grown, as text.  A tokenizer may write a token in another way where a text
+ * begins, so the prompt is decoded with it and taken off, unless the answer is apart. */
 static const char *decode(struct generation_run *run, const struct slot *slot,
                           size_t *len)
 {
@@ -59,7 +59,7 @@ static const char *decode(struct generation_run *run, const struct slot *slot,
     text_reset(&run->lead);
     tokenizer_decode(tokenizer, ids, slot->asked, true, &run->lead);
     tokenizer_decode(tokenizer, ids, slot->count, true, &run->text);
-    if (run->text.len >= run->lead.len &&
+    if (!run->options->apart && run->text.len >= run->lead.len &&
         memcmp(run->text.data, run->lead.data, run->lead.len) == 0) {
         *len = run->text.len - run->lead.len;
         return run->text.data + run->lead.len;

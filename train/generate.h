@@ -47,6 +47,8 @@ struct generate_options {
     const struct generation *how;
     uint64_t seed;
     struct generate_ends ends;
+    bool apart; /* an answer is a text of its own, as templates write it; else it goes on
+                   with the prompt's */
     const char *const *stops; /* strings that end an answer, NULL-ended; NULL: none */
     const volatile sig_atomic_t *stop; /* set by a signal: leave; NULL: there is none */
     /* Told of each as it is whole, in no particular order; false ends it. */

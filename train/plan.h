@@ -31,7 +31,7 @@ enum when { WHEN_NO, WHEN_STEPS, WHEN_EPOCH }; /* save, eval and logging strateg
 
 /* Completions: of evaluations, or of a program that does nothing else. */
 struct generation {
-    bool on;    /* room for keys and values is laid out */
+    bool on;    /* the run generates: room for keys and values is laid out */
     bool alone; /* no weight is trained, nothing is kept for a backward pass */
     int64_t slots;      /* sequences that grow at once */
     int64_t prompt_max; /* tokens of the longest prompt; 0: not known, cutoff_len */
@@ -108,6 +108,9 @@ struct plan {
     bool disable_shuffling;
 
     struct generation generation;
+    bool predict_with_generate; /* as asked; generation.on where it is evaluated, too */
+    int64_t eval_questions; /* of the evaluation data that are answered each time; 0: all */
+    int64_t samples;        /* of them, those whose answers are kept */
     const char *answer_tag, *answer_marker; /* where an answer stands; NULL: no such */
     double answer_tolerance;                /* as train/answer.h has it */
     struct distillation kd;
@@ -158,6 +161,13 @@ struct plan {
     struct device device;
     struct memory_use memory;
 };
+
+/* Does it evaluate, so that its evaluation data are read? */
+static inline bool plan_evaluates(const struct plan *plan)
+{
+    return plan->eval_strategy != WHEN_NO || plan->eval_on_start ||
+           plan->load_best_model_at_end;
+}
 
 /* Processes of the run; a plan made by hand may leave them out. */
 static inline size_t plan_ranks(const struct plan *plan)

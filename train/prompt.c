@@ -73,13 +73,15 @@ static bool add_files(const char *dir, const struct model_config *config,
     return !there || root;
 }
 
-static bool is_special(const struct tokenizer *tokenizer, uint32_t id)
+/* Twice, as the blank before a text's first word is no part of the text. */
+bool prompt_is_special(const struct tokenizer *tokenizer, uint32_t id)
 {
+    const uint32_t ids[] = { id, id };
     struct text text;
     bool special;
 
     text_init(&text, 0);
-    special = tokenizer_decode(tokenizer, &id, 1, true, &text) && text.len == 0;
+    special = tokenizer_decode(tokenizer, ids, 2, true, &text) && text.len == 0;
     text_clear(&text);
     return special;
 }
@@ -114,7 +116,7 @@ bool prompt_ends(const char *dir, const struct model_config *config,
     generate_ends_add(ends, tokenizer_eos(tokenizer));
     if (ok && chat)
         ok = encode_open(chat, tokenizer, &options, &question, 1, &ids, &answer, err);
-    if (ok && answer < ids.count && is_special(tokenizer, ids.ids[answer]))
+    if (ok && answer < ids.count && prompt_is_special(tokenizer, ids.ids[answer]))
         generate_ends_add(ends, ids.ids[answer]);
     else if (ok && answer < ids.count)
         *stop = spell(tokenizer, ids.ids + answer, ids.count - answer);

@@ -24,4 +24,7 @@ bool prompt_ends(const char *dir, const struct model_config *config,
                  const struct chat_template *chat, const struct tokenizer *tokenizer,
                  struct generate_ends *ends, char **stop, struct error *err);
 
+/* Does the token stand for no text? */
+bool prompt_is_special(const struct tokenizer *tokenizer, uint32_t id);
+
 #endif

@@ -27,10 +27,22 @@ static bool check_tokens(const struct run *run, const struct dataset *data,
         dataset_token_max(data), run->config.vocab_size);
 }
 
-bool run_evaluates(const struct plan *plan)
+/* The cache is laid out for the questions there are. */
+static bool measure_questions(struct run *run, struct error *err)
 {
-    return plan->eval_strategy != WHEN_NO || plan->eval_on_start ||
-           plan->load_best_model_at_end;
+    size_t longest;
+
+    if (!run->plan->generation.on || run->eval == NULL)
+        return true;
+    longest = dataset_asked_max(run->eval);
+    if (longest == 0)
+        return error_set(err, ERROR_DATA,
+                         "predict_with_generate: the evaluation data have no question "
+                         "before an answer (train_on_prompt: true hides where it ends)");
+    run->measured = *run->plan;
+    run->measured.generation.prompt_max = (int64_t)longest;
+    run->plan = &run->measured;
+    return true;
 }
 
 static bool open_data(struct run *run, struct error *err)
@@ -47,7 +59,7 @@ static bool open_data(struct run *run, struct error *err)
     run->train = open(plan, SPLIT_TRAIN, run->tokenizer, err);
     if (run->train == NULL)
         return false;
-    if (run_evaluates(plan)) {
+    if (plan_evaluates(plan)) {
         run->eval = open(plan, SPLIT_EVAL, run->tokenizer, err);
         if (run->eval == NULL)
             return false;
@@ -58,7 +70,8 @@ static bool open_data(struct run *run, struct error *err)
         return error_set(err, ERROR_DATA,
                          "the data set gives no batch to train on; it has %zu samples",
                          dataset_samples(run->train));
-    return check_tokens(run, run->train, err) && check_tokens(run, run->eval, err);
+    return check_tokens(run, run->train, err) && check_tokens(run, run->eval, err) &&
+           measure_questions(run, err);
 }
 
 static size_t largest(size_t a, size_t b)
@@ -245,6 +258,19 @@ static bool open_metrics(struct run *run, struct error *err)
     return true;
 }
 
+static bool open_samples(struct run *run, struct error *err)
+{
+    const struct plan *plan = run->plan;
+    char *name;
+
+    if (!plan->generation.on || run->eval == NULL || plan->samples <= 0)
+        return true;
+    name = path_join(plan->run_dir, "samples.jsonl");
+    run->samples = samples_open(name, (size_t)plan->samples, run->progress.step > 0, err);
+    free(name);
+    return run->samples != NULL;
+}
+
 static void describe(struct run *run)
 {
     const struct plan *plan = run->plan;
@@ -306,7 +332,7 @@ static bool open_files(struct run *run, struct error *err)
 
     if (parallel_rank(run->options->group) > 0)
         return true;
-    if (!open_metrics(run, err) || !file_make_dirs(dir, 0755, err) ||
+    if (!open_metrics(run, err) || !open_samples(run, err) || !file_make_dirs(dir, 0755, err) ||
         !checkpoint_tidy(dir, err))
         return false;
     describe(run);
@@ -367,6 +393,7 @@ void run_close(struct run *run)
 {
     batch_clear(&run->batch);
     progress_history_clear(&run->history);
+    samples_close(run->samples);
     metrics_close(run->metrics);
     model_free(run->model);
     teaching_close(run->teaching);

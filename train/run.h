@@ -8,12 +8,14 @@
 #include "base/arena.h"
 #include "train/checkpoint.h"
 #include "train/metrics.h"
+#include "train/samples.h"
 #include "train/teaching.h"
 #include "train/trainer.h"
 
 /* All that a run holds, so that it can be given back in one place. */
 struct run {
     const struct plan *plan;
+    struct plan measured; /* the same, with what the data told */
     const struct trainer_options *options;
     struct arena *arena;
     struct backend *be;
@@ -25,6 +27,7 @@ struct run {
     struct teaching *teaching; /* of stage distill; else NULL */
     struct batch batch;
     struct metrics *metrics;
+    struct samples *samples; /* answers that are kept; NULL: none */
     struct progress progress;
     struct progress_history history;
     struct trainer_steps steps;
@@ -56,8 +59,6 @@ struct run_sizes {
 };
 struct run_sizes run_measure(const struct plan *plan, const struct dataset *train,
                              const struct dataset *eval);
-/* Does the plan evaluate, so that its evaluation data are read? */
-bool run_evaluates(const struct plan *plan);
 
 /* A line as Trainer prints it: to the log, and to whoever listens. */
 void run_say(const struct run *run, const char *line);

@@ -27,6 +27,73 @@ holds "the job is done" is spoiled.yaml done
 ends "a resume has nothing left to do" 0 "$trainspool" run --resume spoiled.yaml
 holds "and stays where it was" test "$(step spoiled.yaml)" -eq "$at"
 
+# Questions whose answers can be learnt: 60 of them, the last 12 for evaluation.
+questions() { # FROM TO
+    awk -v from="$1" -v to="$2" 'BEGIN {
+        split("Tom Lily Ben Mia", who); split("cat dog ball hat cup", what)
+        for (i = from; i <= to; i++) {
+            thing = what[i * 7 % 5 + 1]
+            printf "{\"instruction\": \"%s has a %s. What is it?\", ", who[i % 4 + 1], thing
+            printf "\"output\": \"It is <answer>%s</answer>\"}\n", thing
+        } }'
+}
+questions 1 48 >train.jsonl
+questions 49 60 >eval.jsonl
+answering() { # STEPS MORE...
+    job "$1" | sed 's/stage: pt/stage: sft/; s/text.txt/train.jsonl/; s/^\(learning_rate:\).*/\1 2.0e-3/
+        s/^\(per_device_train_batch_size:\).*/\1 8/; s/^\(cutoff_len:\).*/\1 128/'
+    printf '%s\n' "eval_dataset: eval.jsonl" "per_device_eval_batch_size: 4" "eval_strategy: steps" \
+        "predict_with_generate: true" "do_sample: false" "max_new_tokens: 30"
+    shift
+    printf '%s\n' "$@" "trainspool:" "  answer_tag: answer" "  samples: 5"
+}
+answering 60 "eval_steps: 20" "metric_for_best_model: accuracy" "load_best_model_at_end: true" >answer.yaml
+ends "a job that answers questions" 0 "$trainspool" run answer.yaml
+says "says how many are right" "^{'eval_loss': .*, 'eval_accuracy': 0, 'eval_answer_rate': 0, 'epoch': 0.00}"
+says "and learns to" "^{'eval_loss': .*, 'eval_accuracy': 1, 'eval_answer_rate': 1, 'epoch': 10.00}"
+holds "which the metrics have" grep -q '"step":60,.*"eval_accuracy":1.0,"eval_answer_rate":1.0,' answer.run/metrics.jsonl
+holds "and trainer_state.json" sh -c "jq -e '.best_metric == 1 and .log_history[-1].eval_accuracy == 1' \
+    answer.run/checkpoint-60/trainer_state.json >/dev/null"
+holds "five answers are kept" test "$(wc -l <answer.run/samples.jsonl)" -eq 5
+holds "from before and after" sh -c "jq -e '.before != .after and .correct and (.correct_before | not)' \
+    answer.run/samples.jsonl >/dev/null"
+"$trainspool" plan answer.yaml >"$T/out"
+says "the plan counts what was taken" "memory  *$(sed -n 's/.*trainable, \(.*\) in memory$/\1/p' answer.run/train.log)"
+cp answer.run/metrics.jsonl once.jsonl
+holds "the same once more" "$trainspool" run -q --set trainspool.threads=1 answer.yaml
+holds "whatever the threads" sh -c "
+    for f in once.jsonl answer.run/metrics.jsonl; do
+        sed -n 's/\"eval_perplexity.*//; /eval_loss/p' \$f >\$f.eval; done
+    cmp once.jsonl.eval answer.run/metrics.jsonl.eval"
+
+# Stopped and gone on with, it says the same.
+answering 60 "eval_steps: 20" "lr_scheduler_type: constant" >stopped.yaml
+cp stopped.yaml whole.yaml
+"$trainspool" run -q whole.yaml
+"$trainspool" run -q --set max_steps=30 stopped.yaml
+ends "a run is gone on with" 0 "$trainspool" run -q --resume stopped.yaml
+holds "and keeps what was said before it" cmp stopped.run/samples.jsonl whole.run/samples.jsonl
+
+# Two processes share the questions.
+sed 's/^model_name_or_path: .*/model_name_or_path: answer.run/' answer.yaml >learnt.yaml
+for ranks in 1 2; do
+    "$trainspool" run -q --set max_steps=1 --set trainspool.ranks=$ranks --set trainspool.eval_questions=11 learnt.yaml
+    sed -n 's/.*"step":0,.*\("eval_accuracy":.*\),"eval_loss.*/\1/p' learnt.run/metrics.jsonl >ranks.$ranks
+done
+holds "questions are shared by two" sh -c "test -s ranks.1 && cmp ranks.1 ranks.2"
+
+# A model's own right answers, to learn from.
+ends "right answers are kept" 0 "$trainspool" generate answer.yaml --samples 4 --temperature 1.5 --top-p 1 --top-k 0 \
+    --keep-correct --output right.jsonl
+complains "and counted" '^192 completions: accuracy 0\.[0-9]*, answer_rate 0\.[0-9]*; [0-9]* records kept'
+holds "all of them" sh -c "test -s right.jsonl && grep -q \"; \$(wc -l <right.jsonl) records kept\" '$T/err'"
+holds "as conversations" sh -c "jq -e '.messages | length == 2 and .[1].role == \"assistant\"' right.jsonl >/dev/null"
+sed 's/train.jsonl/right.jsonl/' answer.yaml >second.yaml
+ends "a second job learns from them" 0 "$trainspool" run -q --set max_steps=4 second.yaml
+
+answering 8 "train_on_prompt: true" >hidden.yaml
+ends "questions that cannot be told from answers" 1 "$trainspool" run -q hidden.yaml
+complains "are told" 'train_on_prompt'
 evaluated 8 "metric_for_best_model: rouge" >rouge.yaml
 ends "a metric that is not taken" 1 "$trainspool" run -q rouge.yaml
 complains "is told" 'loss, accuracy and answer_rate are'

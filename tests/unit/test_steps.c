@@ -7,7 +7,7 @@
 
 static void test_steps_come_back_as_they_were(void **state)
 {
-    struct steps was = { 117, 351, 1234567, 936, 2048, 8, 12345678, 999 }, is = { 0 };
+    struct steps was = { 117, 351, 1234567, 936, 2048, 8, 12345678, 999, 77 }, is = { 0 };
     struct text line;
 
     (void)state;
@@ -24,7 +24,7 @@ static void test_steps_refuse_other_lines(void **state)
 
     (void)state;
     assert_false(steps_read("", &steps));
-    assert_false(steps_read("steps\t1\t2\t3\t4\t5\t6\t7\n", &steps));
+    assert_false(steps_read("steps\t1\t2\t3\t4\t5\t6\t7\t8\n", &steps));
     assert_false(steps_read("step\t1\t2\t3\t4\t5\t6\t7\t8\n", &steps));
 }
 

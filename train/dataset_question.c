@@ -1,0 +1,38 @@
+/* train/dataset_question.c - samples as questions and answers. */
+#include "config.h"
+
+#include "train/dataset.h"
+
+#include "train/dataset_rows.h"
+
+size_t dataset_questions(const struct dataset *dataset)
+{
+    return dataset->starts[dataset->rows];
+}
+
+bool dataset_question(const struct dataset *dataset, size_t index,
+                      struct dataset_question *out)
+{
+    const struct dataset_store *data = dataset->data;
+    const struct sample *sample = &data->samples[dataset->members[index]];
+    const struct label_run *last;
+
+    *out = (struct dataset_question) { .ids = data->ids + sample->at };
+    if (sample->runs == 0)
+        return false;
+    last = &data->runs[sample->run_at + sample->runs - 1];
+    out->asked = last->start;
+    out->count = last->start + last->len;
+    return out->asked > 0;
+}
+
+size_t dataset_asked_max(const struct dataset *dataset)
+{
+    struct dataset_question question;
+    size_t most = 0;
+
+    for (size_t i = 0; i < dataset_questions(dataset); i++)
+        if (dataset_question(dataset, i, &question) && question.asked > most)
+            most = question.asked;
+    return most;
+}
