@@ -130,15 +130,16 @@ static size_t read_rotary(const struct reader *r, const struct model_config *con
                           const json_t *both)
 {
     double share = config->architecture->rotary;
-    size_t columns;
+    size_t columns = 0;
 
     if (share == 0)
         return config->head_size;
     share = read_positive(r, r->root, "rotary_pct", share);
     if (json_is_object(both))
         share = read_positive(r, both, "partial_rotary_factor", share);
-    columns = (size_t)((double)config->head_size * share);
-    if (share > 1 || columns == 0 || columns % 2 != 0)
+    if (share <= 1)
+        columns = (size_t)((double)config->head_size * share);
+    if (columns == 0 || columns % 2 != 0)
         error_set(r->err, ERROR_DATA,
                   "%s: rotary_pct %g of a head of %zu is not an even number of columns",
                   r->file, share, config->head_size);

@@ -466,6 +466,52 @@ static void test_architectures_in_16_bits_stay_in_their_band(void **state)
     }
 }
 
+/* The last logits of each run, its first tokens read at once and the others one by one.
+ */
+static void check_growth(const json_t *one)
+{
+    char *dir = folder_of(one, NULL);
+    struct unit_model u = open_folder(dir);
+    size_t vocabulary = u.config.vocab_size, prompt = 3;
+    float *logits = memory_alloc(vocabulary * sizeof(*logits));
+    const json_t *wanted = json_object_get(one, "logits");
+    struct error err = { 0 };
+
+    u.plan.generation = (struct generation) { .on = true,
+                                              .slots = 1,
+                                              .prompt_max = (int64_t)prompt,
+                                              .max_new_tokens = (int64_t)batch.longest };
+    start(&u);
+    for (size_t s = 0; s < batch.sequences; s++) {
+        const int32_t *tokens = batch.tokens + batch.offsets[s];
+        int32_t end = batch.offsets[s + 1] - batch.offsets[s];
+
+        unit_must(model_prefill(u.model, 0, tokens, prompt, logits, &err), &err);
+        for (int32_t i = (int32_t)prompt; i < end; i++)
+            unit_must(model_grow(u.model, &tokens[i], &i, logits, &err), &err);
+        for (size_t v = 0; v < vocabulary; v++) {
+            double want = json_number_value(json_array_get(json_array_get(wanted, s), v));
+
+            if (!(fabs(logits[v] - want) <= CLOSE * (1 + fabs(want))))
+                fail_msg("%s: logit %zu of run %zu is %.8g, wanted %.8g",
+                         json_string_value(json_object_get(one, "name")), v, s, logits[v],
+                         want);
+        }
+    }
+    free(logits);
+    unit_model_stop(&u);
+    unit_dir_free(dir);
+}
+
+static void test_architectures_grow_by_a_token(void **state)
+{
+    const json_t *cases = json_object_get(golden, "models");
+
+    (void)state;
+    for (size_t i = 0; i < json_array_size(cases); i++)
+        check_growth(json_array_get(cases, i));
+}
+
 /* Learned positions have an end. */
 static void test_architectures_refuse_places_they_have_not_learned(void **state)
 {
@@ -520,6 +566,7 @@ int main(void)
         cmocka_unit_test(test_architectures_read_bare_files),
         cmocka_unit_test(test_architectures_begin_as_in_transformers),
         cmocka_unit_test(test_architectures_in_16_bits_stay_in_their_band),
+        cmocka_unit_test(test_architectures_grow_by_a_token),
         cmocka_unit_test(test_architectures_refuse_places_they_have_not_learned),
     };
 

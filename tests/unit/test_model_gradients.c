@@ -22,6 +22,27 @@ static const char qwen2[] =
     "0.2,"
     "\"use_sliding_window\": true, \"sliding_window\": 5, \"max_window_layers\": 1}";
 
+/* Learned positions, a head of its own, GELU by erf. */
+static const char gpt2[] =
+    "{\"model_type\": \"gpt2\", \"vocab_size\": 40, \"n_embd\": 24, \"n_layer\": 2,"
+    "\"n_head\": 4, \"n_inner\": 36, \"n_positions\": 16, \"initializer_range\": 0.2,"
+    "\"activation_function\": \"gelu\", \"tie_word_embeddings\": false}";
+
+/* Both halves of a block in parallel, half of each head turned. */
+static const char gpt_neox[] =
+    "{\"model_type\": \"gpt_neox\", \"vocab_size\": 40, \"hidden_size\": 24,"
+    "\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": 3,"
+    "\"rotary_pct\": 0.5, \"initializer_range\": 0.2}";
+
+/* Norms of heads and of what is added, two bases of rotation, scaled embeddings. */
+static const char gemma3[] =
+    "{\"model_type\": \"gemma3_text\", \"vocab_size\": 40, \"hidden_size\": 24,"
+    "\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
+    "\"num_key_value_heads\": 2, \"head_dim\": 8, \"initializer_range\": 0.2,"
+    "\"sliding_window\": 5, \"sliding_window_pattern\": 2, \"query_pre_attn_scalar\": 6}";
+
+static const char *const others[] = { gpt2, gpt_neox, gemma3 };
+
 static struct batch batch;
 
 static int setup(void **state)
@@ -161,6 +182,16 @@ static void test_model_gradients_qwen2(void **state)
     check_all(&u);
 }
 
+static void test_model_gradients_of_other_architectures(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(others); i++) {
+        struct unit_model u = unit_model_text(others[i], scratch());
+
+        check_all(&u);
+    }
+}
+
 /* Saved once from scratch, so that there is a base to adapt. */
 static char *base_of(const char *text)
 {
@@ -194,6 +225,17 @@ static void test_model_gradients_lora(void **state)
     check_adapters(llama, "all", 0);
 }
 
+static void test_model_gradients_lora_of_other_architectures(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(others); i++) {
+        check_adapters(others[i], "all", 0);
+        check_adapters(others[i], "all", 0.3);
+    }
+    check_adapters(gpt2, "mlp.c_proj", 0);
+    check_adapters(gpt_neox, "dense", 0);
+}
+
 static void test_model_gradients_lora_on_some(void **state)
 {
     (void)state;
@@ -208,35 +250,65 @@ static void test_model_gradients_lora_under_dropout(void **state)
     check_adapters(llama, "all", 0.25);
 }
 
-static void test_model_gradients_additional_target(void **state)
+static void check_additional(const char *text, const char *target, const char *more)
 {
-    char *dir = base_of(qwen2);
-    struct unit_model u = unit_model_text(qwen2, unit_plan(dir));
+    char *dir = base_of(text);
+    struct unit_model u = unit_model_text(text, unit_plan(dir));
 
-    (void)state;
     u.plan.method = METHOD_LORA;
-    u.plan.lora_target = "q_proj,v_proj";
-    u.plan.additional_target = "embed_tokens,k_proj,norm";
+    u.plan.lora_target = target;
+    u.plan.additional_target = more;
     check_all(&u);
     unit_dir_free(dir);
 }
 
+static void test_model_gradients_additional_target(void **state)
+{
+    (void)state;
+    check_additional(qwen2, "q_proj,v_proj", "embed_tokens,k_proj,norm");
+    check_additional(gpt2, "c_attn", "wpe,ln_2");
+    check_additional(gpt2, "mlp.c_proj", "ln_f,lm_head");
+    check_additional(gpt_neox, "dense_h_to_4h", "embed_in,query_key_value");
+    check_additional(gemma3, "o_proj", "post_attention_layernorm,k_norm");
+}
+
+static void check_frozen(const char *text, const char *modules)
+{
+    char *dir = base_of(text);
+    struct unit_model u = unit_model_text(text, unit_plan(dir));
+
+    u.plan.method = METHOD_FREEZE;
+    u.plan.freeze_trainable_layers = 1;
+    u.plan.freeze_trainable_modules = modules;
+    check_all(&u);
+    unit_dir_free(dir);
+}
+
+/* Where the backward pass stops differs with each. */
 static void test_model_gradients_of_last_layers(void **state)
 {
-    static const char *const modules[] = { "all", "mlp", "self_attn",
-                                           "post_attention_layernorm" };
-    char *dir = base_of(llama);
+    static const struct {
+        const char *text, *modules;
+    } cases[] = {
+        { llama, "all" },
+        { llama, "mlp" },
+        { llama, "self_attn" },
+        { llama, "post_attention_layernorm" },
+        { gpt2, "attn" },
+        { gpt2, "ln_2" },
+        { gpt_neox, "all" },
+        { gpt_neox, "mlp" },
+        { gpt_neox, "attention" },
+        { gpt_neox, "input_layernorm" },
+        { gpt_neox, "post_attention_layernorm" },
+        { gemma3, "mlp" },
+        { gemma3, "post_attention_layernorm" },
+        { gemma3, "post_feedforward_layernorm" },
+    };
 
     (void)state;
-    for (size_t i = 0; i < TS_COUNT(modules); i++) {
-        struct unit_model u = unit_model_text(llama, unit_plan(dir));
-
-        u.plan.method = METHOD_FREEZE;
-        u.plan.freeze_trainable_layers = 1;
-        u.plan.freeze_trainable_modules = modules[i];
-        check_all(&u);
-    }
-    unit_dir_free(dir);
+    for (size_t i = 0; i < TS_COUNT(cases); i++)
+        check_frozen(cases[i].text, cases[i].modules);
 }
 
 int main(void)
@@ -244,7 +316,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_model_gradients_llama),
         cmocka_unit_test(test_model_gradients_qwen2),
+        cmocka_unit_test(test_model_gradients_of_other_architectures),
         cmocka_unit_test(test_model_gradients_lora),
+        cmocka_unit_test(test_model_gradients_lora_of_other_architectures),
         cmocka_unit_test(test_model_gradients_lora_on_some),
         cmocka_unit_test(test_model_gradients_lora_under_dropout),
         cmocka_unit_test(test_model_gradients_additional_target),
