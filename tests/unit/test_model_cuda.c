@@ -487,6 +487,56 @@ static void test_model_cuda_evaluates_as_the_cpu(void **state)
     free(logits);
 }
 
+enum { SLOTS = 2, GROWN = 5 };
+
+/* Two sequences that grow, an evaluation between their steps; logits (GROWN + 2, V). */
+static void grow(const struct trial *trial, const struct device *device, float *out)
+{
+    struct plan plan = plan_of(trial);
+    struct unit_model u;
+    struct error err = { 0 };
+    int32_t tokens[SLOTS], lengths[SLOTS] = { 5, 3 };
+
+    plan.generation = (struct generation) {
+        .on = true, .slots = SLOTS, .prompt_max = 5, .max_new_tokens = GROWN
+    };
+    start(&u, trial, plan, device);
+    for (size_t s = 0; s < SLOTS; s++, out += VOCABULARY)
+        unit_must(
+            model_prefill(u.model, s, batches[s].tokens, (size_t)lengths[s], out, &err),
+            &err);
+    for (int32_t i = 0; i < GROWN; i++, out += SLOTS * VOCABULARY) {
+        for (size_t s = 0; s < SLOTS; s++)
+            tokens[s] = batches[s].tokens[(lengths[s] + i) % 7];
+        unit_must(model_grow(u.model, tokens,
+                             (int32_t[]) { lengths[0] + i, lengths[1] + i }, out, &err),
+                  &err);
+        if (i % 2 == 0)
+            unit_loss(&u, &batches[0]);
+    }
+    unit_model_stop(&u);
+}
+
+/* Each architecture, with what is recorded for a step played between other passes. */
+static void test_model_cuda_grows_as_the_cpu(void **state)
+{
+    enum { LOGITS = (SLOTS + GROWN * SLOTS) * VOCABULARY };
+    float *logits = memory_alloc(2 * LOGITS * sizeof(*logits));
+
+    (void)state;
+    for (size_t t = 0; t < TS_COUNT(trials); t++) {
+        if (trials[t].mode != MODE_FP32 || !gpu_for(&trials[t]))
+            continue;
+        grow(&trials[t], NULL, logits);
+        grow(&trials[t], gpu_for(&trials[t]), logits + LOGITS);
+        for (size_t i = 0; i < LOGITS; i++)
+            if (!(fabsf(logits[LOGITS + i] - logits[i]) <= 1e-4f))
+                fail_msg("%s: logit %zu is %g, on the CPU %g", trials[t].name, i,
+                         (double)logits[LOGITS + i], (double)logits[i]);
+    }
+    free(logits);
+}
+
 /* What is told before a job starts is what the device has given, or a little more. */
 static void test_model_cuda_takes_what_was_estimated(void **state)
 {
@@ -596,6 +646,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_model_cuda_evaluates_as_the_cpu),
+        cmocka_unit_test(test_model_cuda_grows_as_the_cpu),
         cmocka_unit_test(test_model_cuda_learns_as_the_cpu),
         cmocka_unit_test(test_model_cuda_keeps_its_bits),
         cmocka_unit_test(test_model_cuda_goes_on_to_the_bit),

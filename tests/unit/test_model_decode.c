@@ -22,6 +22,27 @@ static const char windowed_text[] =
     "\"use_sliding_window\": true, \"sliding_window\": 8, \"max_window_layers\": 1,"
     "\"initializer_range\": 0.2, \"tie_word_embeddings\": true}";
 
+/* Norms of each head's q and k. */
+static const char qwen3_text[] =
+    "{\"model_type\": \"qwen3\", \"vocab_size\": 97, \"hidden_size\": 48,"
+    "\"intermediate_size\": 80, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
+    "\"num_key_value_heads\": 2, \"head_dim\": 16, \"max_position_embeddings\": 64,"
+    "\"initializer_range\": 0.2, \"tie_word_embeddings\": true}";
+
+/* Windows and rotations by the layer, embeddings scaled. */
+static const char gemma3_text[] =
+    "{\"model_type\": \"gemma3_text\", \"vocab_size\": 97, \"hidden_size\": 48,"
+    "\"intermediate_size\": 80, \"num_hidden_layers\": 3, \"num_attention_heads\": 4,"
+    "\"num_key_value_heads\": 1, \"head_dim\": 16, \"max_position_embeddings\": 64,"
+    "\"sliding_window\": 8, \"sliding_window_pattern\": 2, \"query_pre_attn_scalar\": 16,"
+    "\"initializer_range\": 0.2, \"hidden_activation\": \"gelu_pytorch_tanh\"}";
+
+/* Positions that are learnt. */
+static const char gpt2_text[] =
+    "{\"model_type\": \"gpt2\", \"vocab_size\": 97, \"n_embd\": 48, \"n_layer\": 2,"
+    "\"n_head\": 4, \"n_positions\": 64, \"n_ctx\": 64, \"initializer_range\": 0.2,"
+    "\"activation_function\": \"gelu_new\"}";
+
 static struct plan growing_plan(void)
 {
     struct plan plan = unit_plan("");
@@ -128,7 +149,8 @@ static void check_growth(struct unit_model *u, double near)
 
 static void test_growth_is_the_forward_pass(void **state)
 {
-    static const char *const texts[] = { config_text, windowed_text };
+    static const char *const texts[] = { config_text, windowed_text, qwen3_text,
+                                         gemma3_text, gpt2_text };
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(texts); i++) {
