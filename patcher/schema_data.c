@@ -57,7 +57,7 @@ static const struct key rows[] = {
     TS_IDLE("ignore_pad_token_for_loss", KEY_BOOL, "true", "padding is never learned"),
     TS_IDLE("streaming", KEY_BOOL, "false", "tokens are mapped from a file"),
     TS_IDLE("buffer_size", KEY_INT, "16384", "buffer of streaming"),
-    TS_IDLE("preprocessing_num_workers", KEY_INT, NULL, "trainspool.threads"),
+    TS_IDLE("preprocessing_num_workers", KEY_INT, NULL, "one thread is fast enough"),
     TS_IDLE("dataset_map_batch_size", KEY_INT, NULL, "samples tokenized at once"),
     TS_IDLE("dataset_shards", KEY_INT, NULL, "of streaming"),
     TS_IDLE("preprocessing_batch_size", KEY_INT, "1000", "samples tokenized at once"),

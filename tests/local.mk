@@ -92,6 +92,7 @@ unit_tests += %D%/unit/test_bpe
 unit_tests += %D%/unit/test_dataset
 unit_tests += %D%/unit/test_dataset_batch
 unit_tests += %D%/unit/test_dataset_cache
+unit_tests += %D%/unit/test_dataset_llamafactory
 unit_tests += %D%/unit/test_dataset_mix
 unit_tests += %D%/unit/test_dataset_pack
 unit_tests += %D%/unit/test_dataset_reader
@@ -226,6 +227,7 @@ fuzz_tests += %D%/fuzz/fuzz_words
 # from outside
 EXTRA_DIST += %D%/golden/architectures.json %D%/golden/architectures.py
 EXTRA_DIST += %D%/golden/chat.json %D%/golden/chat.py
+EXTRA_DIST += %D%/golden/conversations.json %D%/golden/conversations.py
 EXTRA_DIST += %D%/golden/curve.json %D%/golden/curve.py
 EXTRA_DIST += %D%/golden/lora.json %D%/golden/lora.py
 EXTRA_DIST += %D%/golden/operators.json %D%/golden/operators.py
