@@ -67,6 +67,9 @@ static bool watch_batch(struct autopsy *a, size_t index, struct error *err)
 
     if (!dataset_batch(run->train, epoch, a->place.first + index, size, &run->batch))
         return error_set(err, ERROR_DATA, "the data set ended inside an epoch");
+    if (run->teaching != NULL &&
+        !teaching_batch(run->teaching, run->model, &run->batch, err))
+        return false;
     if (!model_watch_batch(run->model, &run->batch, &numbers, &a->watch, err))
         return false;
     if (a->watch.kind == WATCH_NOTHING)
