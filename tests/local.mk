@@ -348,6 +348,7 @@ emulated_tests += %D%/unit/test_emulated_layernorm
 emulated_tests += %D%/unit/test_emulated_loss
 emulated_tests += %D%/unit/test_emulated_matmul
 emulated_tests += %D%/unit/test_emulated_model
+emulated_tests += %D%/unit/test_emulated_model_distill
 emulated_tests += %D%/unit/test_emulated_model_ranks
 emulated_tests += %D%/unit/test_emulated_model_watch
 emulated_tests += %D%/unit/test_emulated_norm

@@ -95,6 +95,8 @@ static void check_like_one(const char *data, const char *more, int count,
     same_course(&several, &alone, "'loss'");
     same_course(&several, &alone, "'grad_norm'");
     same_course(&several, &alone, "'epoch'");
+    if (strstr(alone.logged, "kd_loss"))
+        same_course(&several, &alone, "'kd_loss'");
     if (strstr(alone.logged, "eval_loss"))
         same_course(&several, &alone, "'eval_loss'");
     free((char *)alone.job);
@@ -124,6 +126,29 @@ static void test_trainer_ranks_lora_with_dropout_and_short_windows(void **state)
 }
 
 /* The loss scale is one for all, and a step that overflows is skipped by all. */
+/* Each rank has the teacher, or the first of them makes the file for all. */
+static void test_trainer_ranks_are_taught_alike(void **state)
+{
+#define TAUGHT                                                                          \
+    "stage: distill\nfinetuning_type: lora\nlora_rank: 4\ncutoff_len: 128\n"            \
+    "max_samples: 41\nper_device_train_batch_size: 4\nmax_steps: 6\nkd_topk: 9\n"       \
+    "teacher_model_name_or_path: %s\n"
+    char *teacher = unit_shared("data/stories260K/hf-qwen2");
+    struct text text;
+
+    (void)state;
+    for (int i = 0; teacher && i < 2; i++) {
+        text_init(&text, 0);
+        text_addf(&text, TAUGHT, teacher);
+        if (i == 1)
+            text_adds(&text, "trainspool: {teacher_logits: kept.safetensors}\n");
+        check_like_one(ALPACA, text.data, 2, "1", "2");
+        text_clear(&text);
+    }
+    free(teacher);
+#undef TAUGHT
+}
+
 static void test_trainer_ranks_share_a_loss_scale(void **state)
 {
     (void)state;
@@ -234,6 +259,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_trainer_ranks_full_is_like_one),
         cmocka_unit_test(test_trainer_ranks_lora_with_dropout_and_short_windows),
+        cmocka_unit_test(test_trainer_ranks_are_taught_alike),
         cmocka_unit_test(test_trainer_ranks_share_a_loss_scale),
         cmocka_unit_test(test_trainer_ranks_resume_with_another_number),
         cmocka_unit_test(test_trainer_ranks_are_reproducible),
