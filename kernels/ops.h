@@ -193,7 +193,8 @@ struct op_rope {
  * 0 to N: row i of a run sees rows max(0, i - window + 1) .. i of it (window 0: all before it).
  * Query head h reads key/value head h / (H/K).
  *   out (N, H*D) = softmax(scale * q k^T) v        q, out (N, H*D), k, v (N, K*D) compute
- *   lse (H, N) fp32 = log sum exp of the scaled scores, kept for the backward pass
+ *   softcap c > 0: c tanh(s / c) in place of each scaled score s (Gemma Team, "Gemma 2", 2024)
+ *   lse (H, N) fp32 = log sum exp of the scores as they are then, kept for the backward pass
  * Where q is 16-bit a backend may round the weights (and their gradients) to its format before
  * they are multiplied with v (q, k), as FlashAttention does; the sum that divides them is of
  * those in fp32.  There a NaN or inf in v may also reach some rows just before it, in its run,
@@ -204,7 +205,7 @@ struct op_attention {
     struct tensor out, lse, q, k, v;
     const int32_t *offsets;
     size_t sequences, longest, heads, kv_heads, head_size, window;
-    float scale;
+    float scale, softcap;
 };
 
 /* dq, dk, dv (shapes and format of q, k, v) = gradients for dout; delta (H, N) fp32 is scratch.

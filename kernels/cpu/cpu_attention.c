@@ -38,6 +38,18 @@ static void attention_scratch(struct attention *a, struct pool_worker *worker)
     a->scores = pool_scratch(worker, ATTENTION_ROWS * ATTENTION_ROWS * sizeof(float));
 }
 
+/* Scores of vector v become such that `scale` makes capped ones of them. */
+static void attention_cap(struct attention *a, size_t v, size_t rows)
+{
+    float down = a->op->scale / a->op->softcap, up = a->op->softcap / a->op->scale;
+
+    for (size_t i = 0; i < rows; i++) {
+        float *at = a->scores + i * ATTENTION_ROWS + v * LANES;
+
+        vec_put(at, vec_tanh(vec_get(at) * down) * up);
+    }
+}
+
 /* Hide what the queries of vector v do not see of the keys key .. key + rows. */
 static void attention_mask(struct attention *a, size_t v, size_t key, size_t rows)
 {
@@ -158,6 +170,8 @@ static void attention_tile(struct attention *a, size_t key, size_t rows, bool ow
             own ? cpu_least(rows, (v * LANES / ATTENTION_BAND + 1) * ATTENTION_BAND)
                 : rows;
 
+        if (a->op->softcap > 0)
+            attention_cap(a, v, made);
         if (own || (window && key + window < a->part.last))
             attention_mask(a, v, key, made);
         attention_softmax(a, v, made);

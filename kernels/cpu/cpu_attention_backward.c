@@ -122,10 +122,18 @@ CPU_INLINE struct gradient_cell gradient_cell(const struct gradient *g,
     vec delta = fixed_keys ? vec_all(g->delta[row]) : vec_get(g->delta + v * LANES);
     ivec fixed = attention_lanes(g->part.first + v * LANES);
     ivec other = (int32_t)(band->first + row) - (ivec) {}, sees;
+    float scale = g->op->forward.scale, cap = g->op->forward.softcap;
+    vec score = vec_get(g->p + at), slope = vec_all(1);
     struct gradient_cell cell;
 
-    cell.p = vec_exp(vec_get(g->p + at) * g->op->forward.scale - lse);
-    cell.ds = cell.p * (vec_get(g->ds + at) - delta);
+    if (cap > 0) { /* such that `scale` makes a capped one of it */
+        vec t = vec_tanh(score * (scale / cap));
+
+        score = t * (cap / scale);
+        slope = 1.0f - t * t;
+    }
+    cell.p = vec_exp(score * scale - lse);
+    cell.ds = cell.p * (vec_get(g->ds + at) - delta) * slope;
     if (!band->hidden)
         return cell;
     sees = fixed_keys ? attention_sees(other, fixed, g->op->forward.window)

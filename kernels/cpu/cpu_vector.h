@@ -447,6 +447,24 @@ CPU_INLINE vec vec_exp_sum(vec x, vec more)
 }
 
 /*
+ * tanh x to 4 units in the last place: x + x^3 P(x^2) below 0.625, with the coefficients of
+ * Cephes' tanhf (Moshier, 1989); above it (1 - t) / (1 + t), t = e^-2|x|.
+ */
+CPU_INLINE vec vec_tanh(vec x)
+{
+    vec size = (vec)((uvec)x & 0x7fffffff), square = x * x, t = vec_exp(size * -2.0f);
+    vec far = (1.0f - t) / (1.0f + t);
+    vec near = square * -5.70498872745e-3f + 2.06390887954e-2f;
+
+    near = near * square - 5.37397155531e-2f;
+    near = near * square + 1.33314422036e-1f;
+    near = near * square - 3.33332819422e-1f;
+    near = near * square * x + x;
+    far = (vec)((uvec)far | ((uvec)x & 0x80000000));
+    return vec_select(size < 0.625f, near, far);
+}
+
+/*
  * log x to 2 units in the last place, of normal x > 0; a NaN goes through.
  * x = 2^n m, sqrt(1/2) <= m < sqrt(2);  log m = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.172:
  * the next term of the series is 2e-9 of it.  ln 2 in two parts as above.

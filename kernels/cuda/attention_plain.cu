@@ -20,7 +20,7 @@ template <int R> struct plain_softmax {
 /* Scores become weights of the softmax so far; sums so far shrink to it. */
 template <int R, int N>
 __device__ inline void plain_soften(struct plain_softmax<R> &soft, float scores[R][4],
-                                    float sums[R][N], float scale, int lag,
+                                    float sums[R][N], float scale, float cap, int lag,
                                     unsigned window)
 {
 #pragma unroll
@@ -29,8 +29,10 @@ __device__ inline void plain_soften(struct plain_softmax<R> &soft, float scores[
 
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            scores[i][j] =
-                (unsigned)(lag + i - j) < window ? scores[i][j] * scale : -INFINITY;
+            scores[i][j] *= scale;
+            if (cap > 0)
+                scores[i][j] = plain_capped(scores[i][j], cap);
+            scores[i][j] = (unsigned)(lag + i - j) < window ? scores[i][j] : -INFINITY;
             most = fmaxf(most, scores[i][j]);
         }
         most = fmaxf(soft.most[i], lanes_largest<PLAIN_ACROSS>(most));
@@ -83,7 +85,8 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
         float scores[R][4];
 
         plain_across<R>(scores, q, at.first, k, key, staged);
-        plain_soften<R, N>(soft, scores, sums, op.scale, lag + y - 4 * x, window);
+        plain_soften<R, N>(soft, scores, sums, op.scale, op.softcap, lag + y - 4 * x,
+                           window);
         plain_share<R>(weights, scores);
         plain_along<R, D>(sums, weights, v, at.first, key, sight,
                           lag == 0 || (unsigned)(lag + PLAIN_TILE) > window, staged);

@@ -306,6 +306,28 @@ __device__ inline void plain_along(float sums[R][D / PLAIN_ACROSS], const float 
     }
 }
 
+/* What a scaled score becomes where it has a cap; cap > 0. */
+__device__ inline float plain_capped(float score, float cap)
+{
+    return cap * tanhf(score / cap);
+}
+
+/* e^(scaled score - lse) */
+__device__ inline float plain_weight(float score, float scale, float cap, float lse)
+{
+    if (cap > 0)
+        return expf(plain_capped(score * scale, cap) - lse);
+    return expf(score * scale - lse);
+}
+
+/* The slope of the cap, where the weight came from; 0 for a weight of 0. */
+__device__ inline float plain_slope(float weight, float cap, float lse)
+{
+    float t = fmaxf((logf(weight) + lse) / cap, -1.0f);
+
+    return 1 - t * t;
+}
+
 /* A tile of a run. */
 struct plain_where {
     int first, length; /* first row of the tile in the run; rows of the run */

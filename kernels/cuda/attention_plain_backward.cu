@@ -5,6 +5,7 @@
  *   delta = sum over the head's columns of dout * out
  *   p = exp(scale q k^T - lse),  ds = p (dout v^T - delta)
  *   dv = p^T dout,  dk = scale ds^T q,  dq = scale ds k
+ * and with a cap c on scores, which s then are, ds times 1 - (s / c)^2, where s = log p + lse.
  * One kernel for each line of results: a block with 64 keys walks over the queries that
  * see them, head by head of the group; a block with 64 queries over the keys that they
  * see.  The order of every sum is that of the loops.
@@ -116,7 +117,8 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
 #pragma unroll
                 for (int i = 0; i < R; i++)
                     p[i][j] = there && (unsigned)(lag + j - i) < window
-                                  ? expf(p[i][j] * forward->scale - of_query)
+                                  ? plain_weight(p[i][j], forward->scale,
+                                                 forward->softcap, of_query)
                                   : 0;
             }
             plain_add<R, D>(dv, p, dout, at.first, query, sight, masked, shared);
@@ -125,12 +127,16 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
             for (int j = 0; j < 4; j++) {
                 bool there = query + x + j < at.length;
                 float of_query = there ? delta[query + x + j] : 0;
+                float shift = there ? lse[query + x + j] : 0;
 
 #pragma unroll
-                for (int i = 0; i < R; i++)
+                for (int i = 0; i < R; i++) {
                     ds[i][j] = there && (unsigned)(lag + j - i) < window
                                    ? p[i][j] * (ds[i][j] - of_query)
                                    : 0;
+                    if (forward->softcap > 0)
+                        ds[i][j] *= plain_slope(p[i][j], forward->softcap, shift);
+                }
             }
             plain_add<R, D>(dk, ds, q, at.first, query, sight, masked, shared);
         }
@@ -181,11 +187,16 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
             float change = there ? delta[at.first + y + i] : 0;
 
 #pragma unroll
-            for (int j = 0; j < 4; j++)
-                ds[i][j] =
-                    there && (unsigned)(lag + i - j) < window
-                        ? expf(p[i][j] * forward->scale - of_row) * (ds[i][j] - change)
-                        : 0;
+            for (int j = 0; j < 4; j++) {
+                float weight =
+                    plain_weight(p[i][j], forward->scale, forward->softcap, of_row);
+
+                ds[i][j] = there && (unsigned)(lag + i - j) < window
+                               ? weight * (ds[i][j] - change)
+                               : 0;
+                if (forward->softcap > 0)
+                    ds[i][j] *= plain_slope(weight, forward->softcap, of_row);
+            }
         }
         plain_add<R, D>(dq, ds, k, at.first, key, sight, masked, shared);
     }

@@ -93,7 +93,7 @@ void reference_swiglu(const struct reference_swiglu *r);
 struct reference_attention {
     size_t rows, sequences, heads, kv_heads, head_size, window;
     const int32_t *offsets;
-    double scale;
+    double scale, softcap;
     const double *q, *k, *v, *dout;
     double *out, *lse;
     double *dq, *dk, *dv;      /* or NULL */

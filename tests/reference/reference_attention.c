@@ -28,11 +28,18 @@ static double dot(const double *x, const double *y, size_t size)
     return sum;
 }
 
-static double score(const struct reference_attention *r, struct query at, size_t key)
+static double scaled(const struct reference_attention *r, struct query at, size_t key)
 {
     return r->scale * dot(vector(r->q, at.row, r->heads, at.head, r->head_size),
                           vector(r->k, key, r->kv_heads, at.kv_head, r->head_size),
                           r->head_size);
+}
+
+static double score(const struct reference_attention *r, struct query at, size_t key)
+{
+    double s = scaled(r, at, key);
+
+    return r->softcap > 0 ? r->softcap * tanh(s / r->softcap) : s;
 }
 
 static void forward(const struct reference_attention *r, struct query at)
@@ -77,11 +84,13 @@ static struct slope slope_of(const struct reference_attention *r, struct query a
     const double *out = vector(r->out, at.row, r->heads, at.head, r->head_size);
     const double *v = vector(r->v, key, r->kv_heads, at.kv_head, r->head_size);
     double p = exp(score(r, at, key) - r->lse[at.head * r->rows + at.row]);
+    double t = r->softcap > 0 ? tanh(scaled(r, at, key) / r->softcap) : 0;
+    double scale = r->scale * (1 - t * t);
 
     return (struct slope) {
         .p = p,
-        .ds = r->scale * p * (dot(dout, v, r->head_size) - dot(dout, out, r->head_size)),
-        .size = r->scale * p *
+        .ds = scale * p * (dot(dout, v, r->head_size) - dot(dout, out, r->head_size)),
+        .size = scale * p *
                 (dot_size(dout, v, r->head_size) + dot_size(dout, out, r->head_size)),
     };
 }

@@ -71,7 +71,8 @@ static size_t runs_of(const struct shape *shape)
     return runs;
 }
 
-static void make_reference(struct attention_case *c, const struct shape *shape)
+static void make_reference(struct attention_case *c, const struct shape *shape,
+                           double softcap)
 {
     size_t runs = runs_of(shape), rows = (size_t)shape->offsets[runs];
     size_t queries = rows * shape->heads * shape->head_size;
@@ -87,6 +88,7 @@ static void make_reference(struct attention_case *c, const struct shape *shape)
         .window = shape->window,
         .offsets = shape->offsets,
         .scale = 1 / sqrt((double)shape->head_size),
+        .softcap = softcap,
         .q = c->q.real,
         .k = c->k.real,
         .v = c->v.real,
@@ -103,7 +105,8 @@ static void make_reference(struct attention_case *c, const struct shape *shape)
     reference_attention_backward(&c->reference);
 }
 
-static void case_open(struct attention_case *c, const struct shape *shape)
+static void case_open_capped(struct attention_case *c, const struct shape *shape,
+                             double softcap)
 {
     size_t rows = (size_t)shape->offsets[runs_of(shape)], longest = 0;
     size_t wide = shape->heads * shape->head_size,
@@ -122,7 +125,7 @@ static void case_open(struct attention_case *c, const struct shape *shape)
     c->delta = operand_filled(FORMAT_FP32, shape->heads, rows, 7);
     c->offsets = machines_memory(sizeof(shape->offsets));
     memcpy(c->offsets, shape->offsets, sizeof(shape->offsets));
-    make_reference(c, shape);
+    make_reference(c, shape, softcap);
     for (size_t i = 0; i < c->reference.sequences; i++)
         if ((size_t)(shape->offsets[i + 1] - shape->offsets[i]) > longest)
             longest = (size_t)(shape->offsets[i + 1] - shape->offsets[i]);
@@ -140,7 +143,13 @@ static void case_open(struct attention_case *c, const struct shape *shape)
         .head_size = shape->head_size,
         .window = shape->window,
         .scale = (float)c->reference.scale,
+        .softcap = (float)softcap,
     };
+}
+
+static void case_open(struct attention_case *c, const struct shape *shape)
+{
+    case_open_capped(c, shape, 0);
 }
 
 static void case_close(struct attention_case *c)
@@ -168,18 +177,32 @@ static double forward_units(const struct machines *machines, enum format format)
     return rounds(machines, format) ? 16 + format_info(format)->epsilon / 2 * 0x1p23 : 16;
 }
 
+static void try_forward(struct machines *machines, const struct shape *shape,
+                        double softcap)
+{
+    struct attention_case c;
+
+    case_open_capped(&c, shape, softcap);
+    machines_try(machines, run_attention, &c.op,
+                 (struct outcome[]) {
+                     { &c.out, c.real[0], forward_units(machines, shape->format), 0 },
+                     { &c.lse, c.real[1], 8, 1 } },
+                 2);
+    case_close(&c);
+}
+
 static void test_attention_is_the_formula(void **state)
 {
-    for (size_t i = 0; i < TS_COUNT(shapes); i++) {
-        struct attention_case c;
+    for (size_t i = 0; i < TS_COUNT(shapes); i++)
+        try_forward(*state, &shapes[i], 0);
+}
 
-        case_open(&c, &shapes[i]);
-        machines_try(*state, run_attention, &c.op,
-                     (struct outcome[]) { { &c.out, c.real[0],
-                                            forward_units(*state, shapes[i].format), 0 },
-                                          { &c.lse, c.real[1], 8, 1 } },
-                     2);
-        case_close(&c);
+/* One that most scores are below, and one that most are beyond. */
+static void test_attention_caps_scores(void **state)
+{
+    for (size_t i = 0; i < TS_COUNT(shapes); i += 3) {
+        try_forward(*state, &shapes[i], 10);
+        try_forward(*state, &shapes[i], 1.5);
     }
 }
 
@@ -201,32 +224,45 @@ static double largest(const double *x, size_t numbers)
     return most;
 }
 
+static void try_backward(struct machines *machines, const struct shape *shape,
+                         double softcap)
+{
+    struct attention_case c;
+    struct op_attention_backward op;
+    double units = backward_units(machines, shape->format);
+
+    case_open_capped(&c, shape, softcap);
+    memcpy(c.out.real, c.real[0], c.out.numbers * sizeof(double));
+    memcpy(c.lse.real, c.real[1], c.lse.numbers * sizeof(double));
+    operand_write(&c.out);
+    operand_write(&c.lse);
+    op = (struct op_attention_backward) { .dq = c.dq.tensor,
+                                          .dk = c.dk.tensor,
+                                          .dv = c.dv.tensor,
+                                          .delta = c.delta.tensor,
+                                          .dout = c.dout.tensor,
+                                          .forward = c.op };
+    machines_try(machines, run_attention_backward, &op,
+                 (struct outcome[]) {
+                     { &c.dq, c.real[2], units, largest(c.real[5], c.dq.numbers) },
+                     { &c.dk, c.real[3], units, largest(c.real[6], c.dk.numbers) },
+                     { &c.dv, c.real[4], units, 1 },
+                     { &c.delta, NULL, 0, 0 } },
+                 4);
+    case_close(&c);
+}
+
 static void test_attention_backward_is_the_gradient(void **state)
 {
-    for (size_t i = 0; i < TS_COUNT(shapes); i++) {
-        struct attention_case c;
-        struct op_attention_backward op;
-        double units = backward_units(*state, shapes[i].format);
+    for (size_t i = 0; i < TS_COUNT(shapes); i++)
+        try_backward(*state, &shapes[i], 0);
+}
 
-        case_open(&c, &shapes[i]);
-        memcpy(c.out.real, c.real[0], c.out.numbers * sizeof(double));
-        memcpy(c.lse.real, c.real[1], c.lse.numbers * sizeof(double));
-        operand_write(&c.out);
-        operand_write(&c.lse);
-        op = (struct op_attention_backward) { .dq = c.dq.tensor,
-                                              .dk = c.dk.tensor,
-                                              .dv = c.dv.tensor,
-                                              .delta = c.delta.tensor,
-                                              .dout = c.dout.tensor,
-                                              .forward = c.op };
-        machines_try(*state, run_attention_backward, &op,
-                     (struct outcome[]) {
-                         { &c.dq, c.real[2], units, largest(c.real[5], c.dq.numbers) },
-                         { &c.dk, c.real[3], units, largest(c.real[6], c.dk.numbers) },
-                         { &c.dv, c.real[4], units, 1 },
-                         { &c.delta, NULL, 0, 0 } },
-                     4);
-        case_close(&c);
+static void test_attention_backward_of_capped_scores(void **state)
+{
+    for (size_t i = 0; i < TS_COUNT(shapes); i += 3) {
+        try_backward(*state, &shapes[i], 10);
+        try_backward(*state, &shapes[i], 1.5);
     }
 }
 
@@ -252,7 +288,7 @@ static void test_reference_gradient_is_the_slope(void **state)
     for (size_t i = 0; i < TS_COUNT(small); i++) {
         struct attention_case c;
 
-        case_open(&c, &small[i]);
+        case_open_capped(&c, &small[i], i == 0 ? 0 : 3);
         assert_true(reference_slope_error(loss, &c.reference, c.q.real, c.q.numbers,
                                           c.real[2]) < 1e-6);
         assert_true(reference_slope_error(loss, &c.reference, c.k.real, c.k.numbers,
@@ -370,7 +406,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reference_gradient_is_the_slope),
         cmocka_unit_test(test_attention_is_the_formula),
+        cmocka_unit_test(test_attention_caps_scores),
         cmocka_unit_test(test_attention_backward_is_the_gradient),
+        cmocka_unit_test(test_attention_backward_of_capped_scores),
         cmocka_unit_test(test_attention_shows_nan_and_inf),
         cmocka_unit_test(test_attention_of_16_bits_shows_nan),
         cmocka_unit_test(test_attention_of_large_scores_is_finite),
