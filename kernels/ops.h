@@ -280,6 +280,8 @@ struct op_swiglu_backward {
  *   rows (N) scratch: their places.  labelled: no more rows than this have one; 0: not told.
  *   scale: one more factor of grad_scale, in the backend's memory; NULL: 1
  * dx absent: loss only.  label smoothing e: target (1 - e) onehot + e / V.
+ * softcap c > 0: c tanh(l / c) in place of each logit l (Gemma Team, "Gemma 2", 2024); the
+ * scratch may then hold either.
  */
 struct op_classifier {
     struct tensor losses, dx, dw, x, w;
@@ -289,7 +291,7 @@ struct op_classifier {
     int32_t *rows; /* scratch; NULL where the backend wants none */
     size_t labelled;
     const float *scale;
-    float grad_scale, smoothing;
+    float grad_scale, smoothing, softcap;
 };
 
 /*
@@ -324,7 +326,8 @@ struct op_topk {
  *   are absent; then q is the softmax over these k words and 0 elsewhere, p as ever over V', and
  *   beta below 1 (D would be infinite).  words: V', as there is no w to tell it.
  * The gradient is the loss's by the student's x and w, times student.grad_scale and *scale; its
- * weights count for both losses; its logits and dlogits must not share their data.
+ * weights count for both losses; its logits and dlogits must not share their data, and it has no
+ * softcap.
  */
 struct op_distill {
     struct op_classifier student;

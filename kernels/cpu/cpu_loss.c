@@ -4,8 +4,19 @@
 
 #include "kernels/cpu/cpu_loss.h"
 
-/* logits = e^(logits - max); their sum. */
-static double loss_exponentials(float *logits, size_t cols, float max)
+/* logits = c tanh(logits / c) */
+static void loss_cap(float *logits, size_t cols, float cap)
+{
+    for (size_t i = 0; i < cols; i += LANES) {
+        size_t count = vec_count(i, cols);
+
+        vec_store(logits, FORMAT_FP32, i, count,
+                  cap * vec_tanh(vec_load(logits, FORMAT_FP32, i, count) * (1 / cap)));
+    }
+}
+
+/* logits = e^(logits - max), unless they are wanted as they are (`keep`); their sum. */
+static double loss_exponentials(float *logits, size_t cols, float max, bool keep)
 {
     size_t whole = cols / LANES * LANES;
     double sum = 0;
@@ -17,7 +28,8 @@ static double loss_exponentials(float *logits, size_t cols, float max)
         for (size_t i = begin; i < cpu_least(begin + LOSS_RUN, whole); i += LANES) {
             vec e = vec_exp(vec_get(logits + i) - max);
 
-            vec_put(logits + i, e);
+            if (!keep)
+                vec_put(logits + i, e);
             part += e;
         }
         sum += vec_sum_wide(part);
@@ -25,7 +37,8 @@ static double loss_exponentials(float *logits, size_t cols, float max)
     if (whole == cols)
         return sum;
     last = vec_exp(vec_load(logits, FORMAT_FP32, whole, cols - whole) - max);
-    vec_store(logits, FORMAT_FP32, whole, cols - whole, last);
+    if (!keep)
+        vec_store(logits, FORMAT_FP32, whole, cols - whole, last);
     for (size_t i = 0; i < cols - whole; i++)
         sum += (double)last[i];
     return sum;
@@ -53,23 +66,52 @@ static void loss_gradient(const struct loss *loss, const float *e, double sum, s
     vec_store(dlogits, format, target, 1, one);
 }
 
+/* The same of capped logits l, times the cap's slope 1 - (l / c)^2. */
+static void loss_capped_gradient(const struct loss *loss, const float *logits, float max,
+                                 double sum, size_t row, void *dlogits)
+{
+    const struct op_classifier *op = loss->op;
+    size_t cols = op->w.rows, target = (size_t)op->targets[row];
+    float scale = loss->grad_scale * loss_weight(op, row), down = 1 / op->softcap;
+    enum format format = op->dlogits.format;
+    float factor = (float)(1 / sum), even = op->smoothing / (float)cols;
+    vec at = vec_all(logits[target]), t = at * down;
+    vec one = (vec_exp(at - max) * factor - (1 - op->smoothing) - even) * scale * (1 - t * t);
+
+    for (size_t i = 0; i < cols; i += LANES) {
+        size_t count = vec_count(i, cols);
+        vec l = vec_load(logits, FORMAT_FP32, i, count), p = vec_exp(l - max) * factor;
+
+        t = l * down;
+        vec_store(dlogits, format, i, count, (p - even) * scale * (1 - t * t));
+    }
+    vec_store(dlogits, format, target, 1, one);
+}
+
 static void loss_row_task(void *context, size_t task, struct pool_worker *worker)
 {
     const struct loss *loss = context;
     const struct op_classifier *op = loss->op;
     size_t row = (size_t)loss->rows[task], target = (size_t)op->targets[row];
     size_t cols = op->w.rows;
-    float *logits = cpu_row(loss->logits, task);
-    float max = loss_max(logits, cols), wanted = logits[target];
-    double mean = op->smoothing != 0 ? loss_mean(logits, cols) : 0;
-    double sum = loss_exponentials(logits, cols, max);
-    double all = (double)max + log(sum), smoothing = (double)op->smoothing;
+    float *logits = cpu_row(loss->logits, task), max, wanted;
+    bool capped = op->softcap > 0;
+    double mean, sum, all, smoothing = (double)op->smoothing;
 
     (void)worker;
+    if (capped)
+        loss_cap(logits, cols, op->softcap);
+    max = loss_max(logits, cols);
+    wanted = logits[target];
+    mean = op->smoothing != 0 ? loss_mean(logits, cols) : 0;
+    sum = loss_exponentials(logits, cols, max, capped);
+    all = (double)max + log(sum);
     ((float *)op->losses.data)[row] =
         (float)(((1 - smoothing) * (all - (double)wanted) + smoothing * (all - mean)) *
                 (double)loss_weight(op, row));
-    if (op->dx.data)
+    if (op->dx.data && capped)
+        loss_capped_gradient(loss, logits, max, sum, row, cpu_row(loss->dlogits, task));
+    else if (op->dx.data)
         loss_gradient(loss, logits, sum, row, cpu_row(loss->dlogits, task));
 }
 

@@ -163,6 +163,12 @@ __device__ static float exp_of(float x, float top)
     return exp2_fast((x - top) * LOG2_E);
 }
 
+/* What a logit becomes where it has a cap. */
+__device__ static float capped(float x, float cap)
+{
+    return cap * tanhf(x / cap);
+}
+
 /*
  * x[k]: n logits, `apart` numbers after those of k - 1.  All are under way before one is used.
  * `wide`: they are aligned to be read n at once.
@@ -185,12 +191,16 @@ __device__ static void load_packs(float x[packs][n], const float *logits, size_t
         x[i / n][i % n] = in[i / n].at[i % n];
 }
 
-template <int n, int packs, bool wide>
-__device__ static void row_add(row_sum *row, const float *logits, size_t apart)
+template <int n, int packs, bool wide, bool cap>
+__device__ static void row_add(row_sum *row, const float *logits, size_t apart, float most)
 {
     float x[packs][n], top = row->top;
 
     load_packs<n, packs, wide>(x, logits, apart);
+    if (cap)
+#pragma unroll
+        for (int i = 0; i < packs * n; i++)
+            x[i / n][i % n] = capped(x[i / n][i % n], most);
 #pragma unroll
     for (int i = 0; i < packs * n; i++) {
         top = fmaxf(top, x[i / n][i % n]);
@@ -209,18 +219,18 @@ __device__ static void row_add(row_sum *row, const float *logits, size_t apart)
  * This thread's part of a row: every blockDim.x-th group of GROUP logits, PACKS of them at
  * once, in one order whether they are read together or not.
  */
-template <bool wide>
-__device__ static row_sum row_part(const float *logits, size_t cols)
+template <bool wide, bool cap>
+__device__ static row_sum row_part(const float *logits, size_t cols, float most)
 {
     size_t apart = blockDim.x * GROUP, i = threadIdx.x * GROUP;
     row_sum row = { -FLT_MAX, 0, 0 };
 
     for (; i + (PACKS - 1) * apart + GROUP <= cols; i += PACKS * apart)
-        row_add<GROUP, PACKS, wide>(&row, logits + i, apart);
+        row_add<GROUP, PACKS, wide, cap>(&row, logits + i, apart, most);
     for (; i + GROUP <= cols; i += apart)
-        row_add<GROUP, 1, wide>(&row, logits + i, apart);
+        row_add<GROUP, 1, wide, cap>(&row, logits + i, apart, most);
     for (; i < cols; i++) /* one thread has the end */
-        row_add<1, 1, wide>(&row, logits + i, apart);
+        row_add<1, 1, wide, cap>(&row, logits + i, apart, most);
     return row;
 }
 
@@ -242,15 +252,16 @@ struct loss_rows {
     const int32_t *rows, *targets;
     const float *scale, *weights;
     size_t cols, logits_stride, dlogits_stride;
-    float grad_scale, smoothing;
+    float grad_scale, smoothing, softcap;
 };
 
-/* dlogits = grad (e / sum - even), which lacks `wanted` at the target */
+/* dlogits = grad (e / sum - even), which lacks `wanted` at the target; where logits have a cap,
+ * times its slope, 1 - (capped / cap)^2 */
 struct gradient {
-    float top, factor, even, grad;
+    float top, factor, even, grad, cap;
 };
 
-template <typename T, int n, int packs>
+template <typename T, int n, int packs, bool cap>
 __device__ static void put_packs(const gradient &g, T *dlogits, const float *logits,
                                  size_t apart)
 {
@@ -260,39 +271,45 @@ __device__ static void put_packs(const gradient &g, T *dlogits, const float *log
 #pragma unroll
     for (int k = 0; k < packs; k++) {
 #pragma unroll
-        for (int j = 0; j < n; j++)
-            x[k][j] = (exp_of(x[k][j], g.top) * g.factor - g.even) * g.grad;
+        for (int j = 0; j < n; j++) {
+            float l = cap ? capped(x[k][j], g.cap) : x[k][j], t = l / g.cap;
+
+            x[k][j] = (exp_of(l, g.top) * g.factor - g.even) * g.grad;
+            if (cap)
+                x[k][j] *= 1 - t * t;
+        }
         store<n>(dlogits + k * apart, x[k]);
     }
 }
 
 /* Every blockDim.x-th n of a row, from the end to the start.  dlogits may be logits. */
-template <typename T, int n>
+template <typename T, int n, bool cap>
 __device__ static void put_gradients(const loss_rows &p, T *dlogits, const float *logits,
                                      const row_sum &row, int target, float weight)
 {
     const gradient g = { row.top, 1 / row.sum, p.smoothing / (float)p.cols,
-                         p.grad_scale * (p.scale ? *p.scale : 1) * weight };
-    float there = exp_of(logits[target], g.top) * g.factor - (1 - p.smoothing) - g.even;
+                         p.grad_scale * (p.scale ? *p.scale : 1) * weight, p.softcap };
+    float l = cap ? capped(logits[target], g.cap) : logits[target], t = l / g.cap;
+    float there = (exp_of(l, g.top) * g.factor - (1 - p.smoothing) - g.even) * g.grad;
     size_t apart = blockDim.x * n, first = threadIdx.x * n, end = p.cols / n * n;
     size_t own = first < end ? (end - first + apart - 1) / apart : 0;
 
     __syncthreads(); /* all have read the target's */
     if (end + threadIdx.x < p.cols)
-        put_packs<T, 1, 1>(g, dlogits + end + threadIdx.x, logits + end + threadIdx.x, 0);
+        put_packs<T, 1, 1, cap>(g, dlogits + end + threadIdx.x, logits + end + threadIdx.x, 0);
     for (; own % PACKS; own--)
-        put_packs<T, n, 1>(g, dlogits + first + (own - 1) * apart,
+        put_packs<T, n, 1, cap>(g, dlogits + first + (own - 1) * apart,
                            logits + first + (own - 1) * apart, apart);
     for (; own; own -= PACKS)
-        put_packs<T, n, PACKS>(g, dlogits + first + (own - PACKS) * apart,
+        put_packs<T, n, PACKS, cap>(g, dlogits + first + (own - PACKS) * apart,
                                logits + first + (own - PACKS) * apart, apart);
     __syncthreads();
     if (threadIdx.x == 0)
-        dlogits[target] = from_float<T>(there * g.grad);
+        dlogits[target] = from_float<T>(cap ? there * (1 - t * t) : there);
 }
 
 /* One block a row. */
-template <typename T, bool wide>
+template <typename T, bool wide, bool cap>
 static __global__ void __launch_bounds__(LARGE_BLOCK) loss_row(const loss_rows p)
 {
     float *room = (float *)shared_memory();
@@ -307,17 +324,18 @@ static __global__ void __launch_bounds__(LARGE_BLOCK) loss_row(const loss_rows p
             dlogits[i] = from_float<T>(0);
         return;
     }
-    row = row_all(row_part<wide>(logits, p.cols), room);
+    row = row_all(row_part<wide, cap>(logits, p.cols, p.softcap), room);
     if (threadIdx.x == 0) {
         float log_sum = logf(row.sum), mean = row.plain / (float)p.cols;
-        float loss = row.top - logits[target] + log_sum;
+        float wanted = cap ? capped(logits[target], p.softcap) : logits[target];
+        float loss = row.top - wanted + log_sum;
 
         if (p.smoothing != 0)
             loss += p.smoothing * (row.top - mean + log_sum - loss);
         p.losses[place] = loss * weight;
     }
     if (dlogits)
-        put_gradients<T, wide ? GROUP : 1>(p, dlogits, logits, row, target, weight);
+        put_gradients<T, wide ? GROUP : 1, cap>(p, dlogits, logits, row, target, weight);
 }
 
 template <typename T>
@@ -328,8 +346,12 @@ static cudaError_t launch_loss(const struct cuda_launch *to, const loss_rows &p,
                 (uintptr_t)p.dlogits % (GROUP * sizeof(T)) == 0;
     unsigned threads = p.cols < LARGE_ROW ? SMALL_BLOCK : LARGE_BLOCK;
 
-    return launch(to->stream, wide ? loss_row<T, true> : loss_row<T, false>, dim3((unsigned)count),
-                  dim3(threads), WARP * sizeof(float), p);
+    auto kernel = p.softcap > 0 ? (wide ? loss_row<T, true, true> : loss_row<T, false, true>)
+                  : wide        ? loss_row<T, true, false>
+                                : loss_row<T, false, false>;
+
+    return launch(to->stream, kernel, dim3((unsigned)count), dim3(threads),
+                  WARP * sizeof(float), p);
 }
 
 extern "C" cudaError_t launch_classifier_order(const struct cuda_launch *to,
@@ -377,6 +399,7 @@ extern "C" cudaError_t launch_classifier_loss(const struct cuda_launch *to,
         gradients ? op->dlogits.stride : 0,
         op->grad_scale,
         op->smoothing,
+        op->softcap,
     };
 
     if (!gradients)

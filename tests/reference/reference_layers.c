@@ -112,6 +112,8 @@ static void classifier_logits(const struct reference_classifier *r, size_t n,
         logits[v] = 0;
         for (size_t c = 0; c < r->cols; c++)
             logits[v] += r->x[n * r->cols + c] * r->w[v * r->cols + c];
+        if (r->softcap > 0)
+            logits[v] = r->softcap * tanh(logits[v] / r->softcap);
     }
 }
 
@@ -139,11 +141,13 @@ static void classifier_row(const struct reference_classifier *r, size_t n, doubl
     for (size_t v = 0; v < r->words; v++) {
         bool is_target = v == (size_t)r->targets[n];
         double wanted = (is_target ? 1 - r->smoothing : 0) + r->smoothing / words;
+        double t = r->softcap > 0 ? logits[v] / r->softcap : 0;
 
         r->losses[n] += weight * wanted * (all - logits[v]);
         if (r->dx)
             classifier_gradient(r, n, v,
-                                weight * r->grad_scale * (exp(logits[v] - all) - wanted));
+                                weight * r->grad_scale * (exp(logits[v] - all) - wanted) *
+                                    (1 - t * t));
     }
 }
 

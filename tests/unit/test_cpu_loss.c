@@ -54,6 +54,7 @@ static void case_refer(struct loss_case *c, const struct shape *s)
         .weights = c->real_weights,
         .grad_scale = 0.25,
         .smoothing = (double)s->smoothing,
+        .softcap = (double)c->op.softcap,
         .losses = c->real[0],
         .dx = c->real[1],
         .dw = c->real[2],
@@ -67,6 +68,7 @@ static void case_open(struct loss_case *c, const struct shape *s)
 
     c->weights = NULL;
     c->real_weights = NULL;
+    c->op.softcap = 0;
     c->x = operand_random(format, s->rows, s->cols, 1, 1);
     c->w = operand_random(format, s->words, s->cols, 1, 2);
     c->losses = operand_filled(FORMAT_FP32, 1, s->rows, 7);
@@ -111,6 +113,12 @@ static void case_weigh(struct loss_case *c, const struct shape *s)
     for (size_t i = 0; i < s->rows; i++)
         c->real_weights[i] = (double)(c->weights[i] = 0.5f * (float)(i % 5));
     c->op.weights = c->weights;
+    case_refer(c, s);
+}
+
+static void case_cap(struct loss_case *c, const struct shape *s, float softcap)
+{
+    c->op.softcap = softcap;
     case_refer(c, s);
 }
 
@@ -211,6 +219,30 @@ static void test_classifier_weighs_rows(void **state)
     }
 }
 
+/* Logits are some 4 to 8: below the one cap, beyond the other. */
+static void test_classifier_caps_logits(void **state)
+{
+    static const float caps[] = { 30, 3 };
+    const struct machines *machines = *state;
+
+    for (size_t i = 0; i < TS_COUNT(shapes); i += machines->slow ? 3 : 1) {
+        struct loss_case c;
+        double units = gradient_units(shapes[i].format);
+
+        case_open(&c, &shapes[i]);
+        case_cap(&c, &shapes[i], caps[i % 2]);
+        machines_try(*state, run_classifier, &c.op,
+                     (struct outcome[]) { { &c.losses, c.real[0], 8, 1 },
+                                          { &c.dx, c.real[1], units, 0.25 },
+                                          { &c.dw, c.real[2], units, 0.25 } },
+                     3);
+        c.op.dx = c.op.dw = (struct tensor) { 0 };
+        machines_try(*state, run_classifier, &c.op,
+                     (struct outcome[]) { { &c.losses, c.real[0], 8, 1 } }, 1);
+        case_close(&c);
+    }
+}
+
 /* Many rows of which few have a target: all of a long list are looked at, in order. */
 static void test_classifier_finds_few_among_many(void **state)
 {
@@ -236,14 +268,17 @@ static void test_classifier_may_use_one_block_for_both(void **state)
 {
     struct loss_case c;
 
-    case_open(&c, &shapes[2]);
-    c.op.dlogits = c.op.logits;
-    machines_try(*state, run_classifier, &c.op,
-                 (struct outcome[]) { { &c.losses, c.real[0], 8, 1 },
-                                      { &c.dx, c.real[1], 32, 0.25 },
-                                      { &c.dw, c.real[2], 32, 0.25 } },
-                 3);
-    case_close(&c);
+    for (int capped = 0; capped < 2; capped++) {
+        case_open(&c, &shapes[2]);
+        case_cap(&c, &shapes[2], capped ? 5 : 0);
+        c.op.dlogits = c.op.logits;
+        machines_try(*state, run_classifier, &c.op,
+                     (struct outcome[]) { { &c.losses, c.real[0], 8, 1 },
+                                          { &c.dx, c.real[1], 32, 0.25 },
+                                          { &c.dw, c.real[2], 32, 0.25 } },
+                     3);
+        case_close(&c);
+    }
 }
 
 static double loss(void *context)
@@ -265,6 +300,7 @@ static void test_reference_gradient_is_the_slope(void **state)
 
     (void)state;
     case_open(&c, &small);
+    c.op.softcap = 2;
     case_weigh(&c, &small);
     for (size_t i = 0; i < c.dw.numbers; i++)
         c.real[2][i] -= c.dw.real[i]; /* it was added to */
@@ -353,6 +389,7 @@ int main(void)
         cmocka_unit_test(test_classifier_is_the_formula),
         cmocka_unit_test(test_classifier_takes_what_it_is_told),
         cmocka_unit_test(test_classifier_weighs_rows),
+        cmocka_unit_test(test_classifier_caps_logits),
         cmocka_unit_test(test_classifier_finds_few_among_many),
         cmocka_unit_test(test_classifier_may_use_one_block_for_both),
         cmocka_unit_test(test_classifier_rows_do_not_see_their_chunk),
