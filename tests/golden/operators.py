@@ -206,9 +206,112 @@ def classifier():
         case.keep(losses=losses, dx=x.grad, dw=w.grad)
 
 
+# enum activation, in its order
+ACTIVATIONS = (F.silu, F.gelu, lambda x: F.gelu(x, approximate="tanh"), F.relu)
+
+
+def activation():
+    for kind, act in enumerate(ACTIVATIONS):
+        for rows, cols in [(1, 1), (3, 21), (17, 576)]:
+            case = Case("activation", kind=kind)
+            x = case.take("x", rows, cols, scale=2.0)
+            out = act(x)
+            out.backward(case.take("dout", rows, cols).detach())
+            case.keep(out=out, dx=x.grad)
+
+
+def gates():
+    """swiglu with other gates"""
+    for kind, act in list(enumerate(ACTIVATIONS))[1:]:
+        case = Case("swiglu", kind=kind)
+        gate, up = case.take("gate", 17, 37, scale=2.0), case.take("up", 17, 37)
+        out = act(gate) * up
+        out.backward(case.take("dout", 17, 37).detach())
+        case.keep(out=out, dgate=gate.grad, dup=up.grad)
+
+
+def partial_rope():
+    """transformers/models/gpt_neox/modeling_gpt_neox.py: the first columns of a head turn"""
+    from transformers.models.llama.modeling_llama import rotate_half
+    for rows, heads, size, rotary in [(17, 2, 16, 4), (257, 3, 64, 16), (3, 1, 9, 6)]:
+        positions = torch.arange(rows) * 3 % 256
+        cos, sin, _ = rope_table("default", 1e4, rotary, positions)
+        case = Case("rope", kind="default", theta=1e4, heads=heads, rotary=rotary)
+        x = case.take("x", rows, heads * size)
+        turned, rest = x.view(rows, heads, size).split((rotary, size - rotary), 2)
+        turned = turned * cos[:, None] + rotate_half(turned) * sin[:, None]
+        out = torch.cat((turned, rest), 2)
+        out.reshape(rows, -1).backward(case.take("dout", rows, heads * size).detach())
+        case.keep(out=out, dx=x.grad)
+
+
+def headnorm():
+    for rows, heads, size, offset in [(1, 1, 8, 0.0), (17, 3, 64, 0.0), (257, 2, 20, 1.0),
+                                      (3, 4, 256, 1.0), (3, 2, 300, 0.0)]:
+        case = Case("headnorm", heads=heads, eps=1e-6, offset=offset)
+        x, w = case.take("x", rows, heads * size), case.take("w", size)
+        out = F.rms_norm(x.view(rows, heads, size), (size,), None, 1e-6) * (offset + w)
+        out.reshape(rows, -1).backward(case.take("dout", rows, heads * size).detach())
+        case.keep(out=out, dx=x.grad, dw=w.grad)
+
+
+def gemma_norm():
+    """rmsnorm whose weights are what is more than 1"""
+    for rows, cols in [(17, 40), (3, 577)]:
+        case = Case("rmsnorm", eps=1e-6, offset=1.0)
+        x, w = case.take("x", rows, cols), case.take("w", cols)
+        total = x + case.take("delta", rows, cols, scale=0.5)
+        out = F.rms_norm(total, (cols,), None, 1e-6) * (1 + w)
+        out.backward(case.take("dout", rows, cols).detach())
+        case.keep(sum=total, out=out, dx=x.grad, dw=w.grad)
+
+
+def scaled_embedding():
+    case = Case("embedding", scale=24.0)
+    table = case.take("table", 11, 36)
+    tokens = torch.tensor((bits(17, 17) % numpy.uint64(11)).astype(int))
+    out = F.embedding(tokens, table) * 24
+    out.backward(case.take("dout", 17, 36).detach())
+    case.keep(out=out, dtable=table.grad)
+
+
+def capped_attention():
+    """transformers/models/gemma2/modeling_gemma2.py's eager_attention_forward"""
+    for offsets, heads, kv, size, window, cap in [
+            ([0, 17], 2, 1, 16, 0, 5.0), ([0, 1, 130, 201], 4, 2, 32, 0, 50.0),
+            ([0, 131], 1, 1, 256, 40, 2.0)]:
+        rows = offsets[-1]
+        case = Case("attention", offsets=offsets, heads=heads, kv_heads=kv, window=window,
+                    softcap=cap)
+        q = case.take("q", rows, heads * size)
+        k, v = case.take("k", rows, kv * size), case.take("v", rows, kv * size)
+        split = lambda x, n: x.view(rows, n, size).transpose(0, 1).repeat_interleave(heads // n, 0)
+        scores = split(q, heads) @ split(k, kv).transpose(1, 2) * size ** -0.5
+        scores = torch.tanh(scores / cap) * cap
+        weights = scores.masked_fill(~sees(offsets, window), -torch.inf).softmax(2)
+        out = (weights @ split(v, kv)).transpose(0, 1).reshape(rows, -1)
+        out.backward(case.take("dout", rows, heads * size).detach())
+        case.keep(out=out, dq=q.grad, dk=k.grad, dv=v.grad)
+
+
+def capped_classifier():
+    for rows, words, cols, smoothing, cap in [(17, 300, 33, 0.0, 1.5), (257, 129, 24, 0.25, 30.0)]:
+        case = Case("classifier", every=3, smoothing=smoothing, scale=0.125, weighted=0,
+                    softcap=cap)
+        x, w = case.take("x", rows, cols, scale=0.25), case.take("w", words, cols, scale=0.5)
+        targets = torch.tensor((bits(rows, rows) % numpy.uint64(words)).astype(int))
+        targets[::3] = -100
+        losses = F.cross_entropy(torch.tanh(x @ w.T / cap) * cap, targets, ignore_index=-100,
+                                 reduction="none", label_smoothing=smoothing)
+        (losses.sum() * 0.125).backward()
+        case.keep(losses=losses, dx=x.grad, dw=w.grad)
+
+
 def main():
     torch.set_num_threads(1)
-    for make in (linear, rmsnorm, layernorm, rope, swiglu, attention, embedding, classifier):
+    for make in (linear, rmsnorm, layernorm, rope, swiglu, attention, embedding, classifier,
+                 activation, gates, partial_rope, headnorm, gemma_norm, scaled_embedding,
+                 capped_attention, capped_classifier):
         make()
     text = json.dumps({"torch": torch.__version__, "cases": CASES})
     sys.stdout.write(text.replace('{"op"', '\n{"op"').replace("}, ", "},\n") + "\n")

@@ -15,11 +15,15 @@
 #include "tests/unit/unit.h"
 #include "train/rope.h"
 
+OPERATION(activation)
+OPERATION(activation_backward)
 OPERATION(attention)
 OPERATION(attention_backward)
 OPERATION(classifier)
 OPERATION(embedding)
 OPERATION(embedding_backward)
+OPERATION(headnorm)
+OPERATION(headnorm_backward)
 OPERATION(layernorm)
 OPERATION(layernorm_backward)
 OPERATION(matmul)
@@ -151,7 +155,8 @@ static void run_rmsnorm_case(struct golden_case *c)
                              .x = x->tensor,
                              .delta = delta->tensor,
                              .weight = w->tensor,
-                             .eps = (float)setting(c, "eps") };
+                             .eps = (float)setting(c, "eps"),
+                             .offset = (float)setting(c, "offset") };
     struct op_rmsnorm_backward back = {
         .dx = make(c, "dx", FORMAT_FP32, rows, cols)->tensor,
         .dweight = make(c, "dw", FORMAT_FP32, 1, cols)->tensor,
@@ -159,6 +164,7 @@ static void run_rmsnorm_case(struct golden_case *c)
         .x = sum,
         .weight = w->tensor,
         .rstd = rstd,
+        .offset = op.offset,
     };
 
     machine_run(c->be, run_rmsnorm, &op);
@@ -195,6 +201,35 @@ static void run_layernorm_case(struct golden_case *c)
     machine_run(c->be, run_layernorm_backward, &back);
 }
 
+static void run_headnorm_case(struct golden_case *c)
+{
+    struct tensor x = take(c, "x", c->compute)->tensor;
+    struct tensor w = take(c, "w", c->compute)->tensor;
+    size_t heads = (size_t)setting(c, "heads");
+    struct op_headnorm op = {
+        .out = make(c, "out", c->compute, x.rows, x.cols)->tensor,
+        .rstd = make(c, NULL, FORMAT_FP32, x.rows, heads)->tensor,
+        .x = x,
+        .weight = w,
+        .eps = (float)setting(c, "eps"),
+        .offset = (float)setting(c, "offset"),
+        .heads = heads,
+    };
+    struct op_headnorm_backward back = {
+        .dx = make(c, "dx", c->compute, x.rows, x.cols)->tensor,
+        .dweight = make(c, "dw", FORMAT_FP32, 1, w.cols)->tensor,
+        .dout = take(c, "dout", c->compute)->tensor,
+        .x = x,
+        .weight = w,
+        .rstd = op.rstd,
+        .offset = op.offset,
+        .heads = heads,
+    };
+
+    machine_run(c->be, run_headnorm, &op);
+    machine_run(c->be, run_headnorm_backward, &back);
+}
+
 static struct rope rope_of(const struct golden_case *c)
 {
     const char *kind =
@@ -217,13 +252,16 @@ static void run_rope_case(struct golden_case *c)
 {
     enum { POSITIONS = 256 };
     struct operand *x = take(c, "x", c->compute), *dx = take(c, "dout", c->compute);
-    size_t heads = (size_t)setting(c, "heads"), size = x->tensor.cols / heads;
+    size_t heads = (size_t)setting(c, "heads"), rotary = (size_t)setting(c, "rotary");
+    size_t size = rotary ? rotary : x->tensor.cols / heads;
     struct operand *table = make(c, NULL, FORMAT_FP32, POSITIONS, size);
     float *rows = calloc(POSITIONS * size, sizeof(*rows));
     struct rope rope = rope_of(c);
-    struct op_rope op = {
-        .x = x->tensor, .table = table->tensor, .positions = c->ids, .heads = heads
-    };
+    struct op_rope op = { .x = x->tensor,
+                          .table = table->tensor,
+                          .positions = c->ids,
+                          .heads = heads,
+                          .rotary = rotary };
 
     rope_fill(&rope, size, rows, POSITIONS);
     for (size_t i = 0; i < table->numbers; i++)
@@ -248,17 +286,36 @@ static void run_swiglu_case(struct golden_case *c)
     size_t rows = gate.rows, cols = gate.cols;
     struct op_swiglu op = { .out = make(c, "out", c->compute, rows, cols)->tensor,
                             .gate = gate,
-                            .up = up };
+                            .up = up,
+                            .kind = (enum activation)setting(c, "kind") };
     struct op_swiglu_backward back = {
         .dgate = make(c, "dgate", c->compute, rows, cols)->tensor,
         .dup = make(c, "dup", c->compute, rows, cols)->tensor,
         .dout = dout,
         .gate = gate,
         .up = up,
+        .kind = op.kind,
     };
 
     machine_run(c->be, run_swiglu, &op);
     machine_run(c->be, run_swiglu_backward, &back);
+}
+
+static void run_activation_case(struct golden_case *c)
+{
+    struct tensor x = take(c, "x", c->compute)->tensor;
+    struct op_activation op = { .out = make(c, "out", c->compute, x.rows, x.cols)->tensor,
+                                .x = x,
+                                .kind = (enum activation)setting(c, "kind") };
+    struct op_activation_backward back = {
+        .dx = make(c, "dx", c->compute, x.rows, x.cols)->tensor,
+        .dout = take(c, "dout", c->compute)->tensor,
+        .x = x,
+        .kind = op.kind,
+    };
+
+    machine_run(c->be, run_activation, &op);
+    machine_run(c->be, run_activation_backward, &back);
 }
 
 static struct op_attention attention_of(struct golden_case *c)
@@ -276,6 +333,7 @@ static struct op_attention attention_of(struct golden_case *c)
         .heads = (size_t)setting(c, "heads"),
         .kv_heads = (size_t)setting(c, "kv_heads"),
         .window = (size_t)setting(c, "window"),
+        .softcap = (float)setting(c, "softcap"),
     };
 
     op.lse = make(c, NULL, FORMAT_FP32, op.heads, q.rows)->tensor;
@@ -323,10 +381,15 @@ static void run_embedding_case(struct golden_case *c)
 
     put_tokens(c->ids, dout.rows, table.rows);
     machine_run(c->be, run_embedding,
-                &(struct op_embedding) { .out = out, .table = table, .tokens = c->ids });
+                &(struct op_embedding) { .out = out,
+                                         .table = table,
+                                         .tokens = c->ids,
+                                         .scale = (float)setting(c, "scale") });
     machine_run(c->be, run_embedding_backward,
-                &(struct op_embedding_backward) {
-                    .dtable = dtable, .dout = dout, .tokens = c->ids });
+                &(struct op_embedding_backward) { .dtable = dtable,
+                                                  .dout = dout,
+                                                  .tokens = c->ids,
+                                                  .scale = (float)setting(c, "scale") });
 }
 
 static void run_classifier_case(struct golden_case *c)
@@ -351,6 +414,7 @@ static void run_classifier_case(struct golden_case *c)
         .rows = c->ids + TOKENS_MOST,
         .grad_scale = (float)setting(c, "scale"),
         .smoothing = (float)setting(c, "smoothing"),
+        .softcap = (float)setting(c, "softcap"),
     };
 
     for (size_t i = 0; i < x.rows; i++)
@@ -370,6 +434,7 @@ static const struct {
     { "rmsnorm", run_rmsnorm_case },     { "rope", run_rope_case },
     { "swiglu", run_swiglu_case },       { "attention", run_attention_case },
     { "embedding", run_embedding_case }, { "classifier", run_classifier_case },
+    { "headnorm", run_headnorm_case },   { "activation", run_activation_case },
 };
 
 /* ---- The comparison ---- */
