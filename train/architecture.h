@@ -72,6 +72,7 @@ struct architecture {
     const char *blocks;     /* what the names of blocks begin with: "model.layers." */
     const char *paths[MODULES];  /* behind that and a number in a block; NULL: has none */
     const char *const *ignored;  /* how names end that older files have besides, to NULL */
+    const char *const *dropouts; /* what config.json calls those of the model, to NULL */
     const struct config_keys *keys;
 
     enum norm_kind norm;
@@ -82,6 +83,7 @@ struct architecture {
     bool attention_bias; /* presets of config.json */
     bool tied;
     const char *activation; /* "silu" */
+    double dropout;
     size_t wider;           /* the MLP than the model, where its size is null */
     size_t window, window_pattern;
     size_t head_size; /* 0: width / heads */

@@ -393,6 +393,23 @@ static void read_scores(const struct reader *r, struct model_config *out)
                                                        true, r->file, r->err);
 }
 
+/* A number from 0 to below 1; what is none is not read here, as nothing is made of it. */
+static void read_dropout(const struct reader *r, struct model_config *out)
+{
+    const char *const *names = out->architecture->dropouts;
+
+    for (size_t i = 0; names[i]; i++) {
+        const json_t *given = json_object_get(r->root, names[i]);
+        double value =
+            given ? json_number_value(given) : out->architecture->dropout;
+
+        if (value > out->dropout && value < 1) {
+            out->dropout = value;
+            out->dropout_key = names[i];
+        }
+    }
+}
+
 static bool has_biases(const struct reader *r, enum biases biases, const char *key,
                        bool preset)
 {
@@ -426,6 +443,7 @@ static void read_all(struct reader *r, struct model_config *out)
     read_eos(r, out);
     read_window(r, out);
     read_dtype(r, out);
+    read_dropout(r, out);
 }
 
 bool model_config_parse(const char *data, size_t len, const char *file,

@@ -150,6 +150,8 @@ static void test_model_config_of_gpt2(void **state)
     assert_int_equal(c.activation, ACTIVATION_GELU_TANH); /* gelu_new */
     assert_true(c.tied && c.qkv_bias && c.output_bias && c.mlp_bias);
     assert_true(c.norm_eps == 1e-5 && c.score_scale == 0.25 && !c.score_by_layer);
+    assert_true(c.dropout == 0.1);
+    assert_string_equal(c.dropout_key, "resid_pdrop");
     c = parsed(
         "{\"model_type\": \"gpt2\", " GPT2
         ", \"n_positions\": 32, \"n_inner\": 80, \"activation_function\": \"gelu\","
@@ -158,6 +160,12 @@ static void test_model_config_of_gpt2(void **state)
     assert_int_equal(c.intermediate_size, 80);
     assert_int_equal(c.activation, ACTIVATION_GELU);
     assert_true(!c.tied && c.score_scale == 1 && c.score_by_layer);
+    c = parsed("{\"model_type\": \"gpt2\", " GPT2
+               ", \"n_positions\": 32, \"resid_pdrop\": 0, \"embd_pdrop\": 0.0,"
+               "\"attn_pdrop\": 0.2}");
+    assert_true(c.dropout == 0.2);
+    assert_string_equal(c.dropout_key, "attn_pdrop");
+    assert_null(parsed("{\"model_type\": \"llama\", " SIZES "}").dropout_key);
 }
 
 static void check_local(const char *more, const char *local)
