@@ -32,6 +32,10 @@ struct bench_model {
     size_t sequences, length;
 };
 
+#define GPT2_124M                                                            \
+    "{\"model_type\": \"gpt2\", \"n_embd\": 768, \"n_layer\": 12, \"n_head\": 12," \
+    " \"n_positions\": 1024, \"vocab_size\": 50257, \"layer_norm_epsilon\": 1e-5," \
+    " \"activation_function\": \"gelu_new\"}"
 #define STORIES_15M                                                                      \
     "{\"model_type\": \"llama\", \"hidden_size\": 288, \"intermediate_size\": 768,"      \
     " \"num_hidden_layers\": 6, \"num_attention_heads\": 6, \"num_key_value_heads\": 6," \
@@ -51,10 +55,12 @@ struct bench_model {
     " \"tie_word_embeddings\": true, \"hidden_act\": \"silu\"}"
 
 static const struct bench_model cpu_models[] = {
+    { "GPT-2", GPT2_124M, 4, 64 },
     { "stories15M", STORIES_15M, 8, 256 },
     { "SmolLM2-135M", SMOLLM2_135M, 2, 256 },
 };
 static const struct bench_model gpu_models[] = {
+    { "GPT-2", GPT2_124M, 16, 1024 },
     { "stories15M", STORIES_15M, 64, 256 },
     { "SmolLM2-135M", SMOLLM2_135M, 8, 2048 },
     { "Llama-1B", LLAMA_1B, 4, 2048 },
@@ -242,7 +248,8 @@ static double step_flops(const struct bench *bench)
     double width = (double)(c->heads * c->head_size),
            kv = (double)(c->kv_heads * c->head_size);
     double hidden = (double)c->hidden_size, inner = (double)c->intermediate_size;
-    double block = hidden * (2 * width + 2 * kv) + 3 * hidden * inner;
+    double matrices = c->architecture->paths[MODULE_GATE] ? 3 : 2; /* of the MLP */
+    double block = hidden * (2 * width + 2 * kv) + matrices * hidden * inner;
     double base = (double)c->layers * block + hidden * (double)c->vocab_size;
     double attention = 6 * (double)c->layers * (double)bench->row.model->length * width;
     double token = bench->row.method == METHOD_LORA

@@ -8,6 +8,7 @@ endif
 EXTRA_PROGRAMS = $(bench_programs)
 EXTRA_DIST += %D%/gpu_floors.py
 EXTRA_DIST += %D%/peer_check.py
+EXTRA_DIST += %D%/peer_llmc.py
 EXTRA_DIST += %D%/peer_torch.py
 EXTRA_DIST += %D%/peer_trainer.py
 CLEANFILES += $(EXTRA_PROGRAMS)

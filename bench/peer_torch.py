@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The training steps of bench_train.c in PyTorch, to stand beside them.
 
-A Llama written out by hand with the same shapes, random weights and tokens, AdamW and
-clipping; LoRA of rank 16 on every linear layer of the blocks.  fp32, and bf16 by autocast.
+A Llama and a GPT-2 written out by hand with the same shapes, random weights and tokens,
+AdamW and clipping; LoRA of rank 16 on every linear layer of the blocks.  fp32, and bf16 by autocast.
 The better of plain attention and of scaled_dot_product_attention is told; on a GPU the
 best of that one as it is, compiled, and of transformers' Llama, as it is and compiled.
 
@@ -26,14 +26,17 @@ except ImportError:
 
 GPU = len(sys.argv) > 1 and sys.argv[1] == "cuda"
 DEVICE = "cuda" if GPU else "cpu"
+GPT2 = dict(layers=12, width=768, heads=12, kv=12, inner=3072, vocab=50257, places=1024)
 STORIES = dict(layers=6, width=288, heads=6, kv=6, inner=768, vocab=32000, base=1e4)
 SMOLLM2 = dict(layers=30, width=576, heads=9, kv=3, inner=1536, vocab=49152, base=1e5)
 LLAMA = dict(layers=16, width=2048, heads=32, kv=8, inner=8192, vocab=128256, base=5e5)
 MODELS = {
+    "GPT-2": dict(GPT2, B=16, T=1024),
     "stories15M": dict(STORIES, B=64, T=256),
     "SmolLM2-135M": dict(SMOLLM2, B=8, T=2048),
     "Llama-1B": dict(LLAMA, B=4, T=2048),
 } if GPU else {
+    "GPT-2": dict(GPT2, B=4, T=64),
     "stories15M": dict(STORIES, B=8, T=256),
     "SmolLM2-135M": dict(SMOLLM2, B=2, T=256),
 }
@@ -41,17 +44,19 @@ RANK = 16
 
 
 class Linear(torch.nn.Module):
-    def __init__(self, inputs, outputs, lora):
+    def __init__(self, inputs, outputs, lora, bias=False):
         super().__init__()
         self.weight = torch.nn.Parameter(torch.randn(outputs, inputs) * 0.02,
                                          requires_grad=not lora)
+        self.bias = torch.nn.Parameter(torch.zeros(outputs),
+                                       requires_grad=not lora) if bias else None
         self.lora = lora
         if lora:
             self.a = torch.nn.Parameter(torch.randn(RANK, inputs) * 0.02)
             self.b = torch.nn.Parameter(torch.zeros(outputs, RANK))
 
     def forward(self, x):
-        y = F.linear(x, self.weight)
+        y = F.linear(x, self.weight, self.bias)
         return y + 2 * F.linear(F.linear(x, self.a), self.b) if self.lora else y
 
 
@@ -71,6 +76,66 @@ def rotate(x, cos, sin):
     return x * cos + turned * sin
 
 
+def mask_of(m, fused):
+    return None if fused else torch.full((m["T"], m["T"]), float("-inf")).triu(1)
+
+
+def attend(fused, q, k, v, mask):
+    """(B, H, T, D) each; plain, or the library's own."""
+    if fused:
+        return F.scaled_dot_product_attention(
+            q, k, v, is_causal=True, **({"enable_gqa": True} if GPU else {}))
+    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1]) + mask
+    return torch.softmax(scores.float(), -1).to(v.dtype) @ v
+
+
+def loss_of(logits, targets):
+    return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
+
+
+class LayerNorm(torch.nn.LayerNorm):
+    def __init__(self, width, lora):
+        super().__init__(width)
+        self.requires_grad_(not lora)
+
+
+class GPT2Block(torch.nn.Module):
+    def __init__(self, m, lora, fused):
+        super().__init__()
+        width, inner = m["width"], m["inner"]
+        self.heads, self.fused = m["heads"], fused
+        self.norm1, self.norm2 = LayerNorm(width, lora), LayerNorm(width, lora)
+        self.qkv = Linear(width, 3 * width, lora, True)
+        self.o = Linear(width, width, lora, True)
+        self.up, self.down = Linear(width, inner, lora, True), Linear(inner, width, lora, True)
+
+    def forward(self, x, mask):
+        rows, length, width = x.shape
+        q, k, v = (part.view(rows, length, self.heads, -1).transpose(1, 2)
+                   for part in self.qkv(self.norm1(x)).split(width, -1))
+        a = attend(self.fused, q, k, v, mask).transpose(1, 2).reshape(rows, length, width)
+        x = x + self.o(a)
+        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+
+class GPT2Model(torch.nn.Module):
+    def __init__(self, m, lora, fused):
+        super().__init__()
+        self.table, self.places = (torch.nn.Parameter(torch.randn(n, m["width"]) * 0.02,
+                                                      requires_grad=not lora)
+                                   for n in (m["vocab"], m["places"]))
+        self.blocks = torch.nn.ModuleList(GPT2Block(m, lora, fused)
+                                          for _ in range(m["layers"]))
+        self.norm = LayerNorm(m["width"], lora)
+        self.register_buffer("mask", mask_of(m, fused), persistent=False)
+
+    def forward(self, ids, targets):
+        x = F.embedding(ids, self.table) + self.places[:ids.shape[1]]
+        for block in self.blocks:
+            x = block(x, self.mask)
+        return loss_of(F.linear(self.norm(x), self.table), targets)
+
+
 class Block(torch.nn.Module):
     def __init__(self, m, lora, fused):
         super().__init__()
@@ -86,13 +151,6 @@ class Block(torch.nn.Module):
         self.up = Linear(m["width"], m["inner"], lora)
         self.down = Linear(m["inner"], m["width"], lora)
 
-    def attend(self, q, k, v, mask):
-        if self.fused:
-            return F.scaled_dot_product_attention(
-                q, k, v, is_causal=True, **({"enable_gqa": True} if GPU else {}))
-        scores = q @ k.transpose(-1, -2) / math.sqrt(self.size) + mask
-        return torch.softmax(scores.float(), -1).to(v.dtype) @ v
-
     def forward(self, x, cos, sin, mask):
         rows, length, width = x.shape
         h = self.norm1(x)
@@ -103,7 +161,7 @@ class Block(torch.nn.Module):
         if self.kv != self.heads and not (self.fused and GPU):
             k = k.repeat_interleave(self.heads // self.kv, 1)
             v = v.repeat_interleave(self.heads // self.kv, 1)
-        a = self.attend(q, k, v, mask).transpose(1, 2).reshape(rows, length, width)
+        a = attend(self.fused, q, k, v, mask).transpose(1, 2).reshape(rows, length, width)
         x = x + self.o(a)
         h = self.norm2(x)
         return x + self.down(F.silu(self.gate(h)) * self.up(h))
@@ -121,15 +179,13 @@ class Llama(torch.nn.Module):
         angle = torch.outer(torch.arange(m["T"]), torch.cat((turn, turn)))
         self.register_buffer("cos", angle.cos(), persistent=False)
         self.register_buffer("sin", angle.sin(), persistent=False)
-        mask = None if fused else torch.full((m["T"], m["T"]), float("-inf")).triu(1)
-        self.register_buffer("mask", mask, persistent=False)
+        self.register_buffer("mask", mask_of(m, fused), persistent=False)
 
     def forward(self, ids, targets):
         x = F.embedding(ids, self.table)
         for block in self.blocks:
             x = block(x, self.cos, self.sin, self.mask)
-        logits = F.linear(self.norm(x), self.table)
-        return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
+        return loss_of(F.linear(self.norm(x), self.table), targets)
 
 
 class Theirs(torch.nn.Module):
@@ -137,16 +193,25 @@ class Theirs(torch.nn.Module):
 
     def __init__(self, m):
         super().__init__()
-        from transformers import LlamaConfig, LlamaForCausalLM
-        self.model = LlamaForCausalLM._from_config(LlamaConfig(
-            hidden_size=m["width"], intermediate_size=m["inner"], num_hidden_layers=m["layers"],
-            num_attention_heads=m["heads"], num_key_value_heads=m["kv"], vocab_size=m["vocab"],
-            max_position_embeddings=m["T"], rope_theta=m["base"], tie_word_embeddings=True,
-            use_cache=False), attn_implementation="sdpa")
+        import transformers
+        if "places" in m:
+            config = transformers.GPT2Config(
+                n_embd=m["width"], n_layer=m["layers"], n_head=m["heads"],
+                n_positions=m["places"], vocab_size=m["vocab"], resid_pdrop=0, embd_pdrop=0,
+                attn_pdrop=0, use_cache=False)
+            kind = transformers.GPT2LMHeadModel
+        else:
+            config = transformers.LlamaConfig(
+                hidden_size=m["width"], intermediate_size=m["inner"],
+                num_hidden_layers=m["layers"], num_attention_heads=m["heads"],
+                num_key_value_heads=m["kv"], vocab_size=m["vocab"],
+                max_position_embeddings=m["T"], rope_theta=m["base"],
+                tie_word_embeddings=True, use_cache=False)
+            kind = transformers.LlamaForCausalLM
+        self.model = kind._from_config(config, attn_implementation="sdpa")
 
     def forward(self, ids, targets):
-        logits = self.model(input_ids=ids).logits
-        return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
+        return loss_of(self.model(input_ids=ids).logits, targets)
 
 
 def finish():
@@ -157,7 +222,8 @@ def finish():
 def make(m, lora, bf16, fused, theirs):
     torch.manual_seed(1)
     with torch.device(DEVICE):
-        model = Theirs(m) if theirs else Llama(m, lora, fused)
+        ours = GPT2Model if "places" in m else Llama
+        model = Theirs(m) if theirs else ours(m, lora, fused)
     if GPU and lora and bf16:  # as ours: frozen weights are kept in 16 bits
         for p in model.parameters():
             if not p.requires_grad:
