@@ -211,6 +211,7 @@ fuzz_tests += %D%/fuzz/fuzz_jinja
 fuzz_tests += %D%/fuzz/fuzz_journal
 fuzz_tests += %D%/fuzz/fuzz_json
 fuzz_tests += %D%/fuzz/fuzz_model_config
+fuzz_tests += %D%/fuzz/fuzz_page
 fuzz_tests += %D%/fuzz/fuzz_patcher
 fuzz_tests += %D%/fuzz/fuzz_previous
 fuzz_tests += %D%/fuzz/fuzz_probe
