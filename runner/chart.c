@@ -1,7 +1,7 @@
 /*
- * runner/chart.c - the SVG has 1000 x 1000 units, whatever its size on the page: lines keep
- * their width by vector-effect, labels are HTML beside it, dots are lines without length
- * and with round ends.
+ * runner/chart.c - the SVG has 1000 x 1000 units, whatever its size on the page: lines
+ * keep their width by vector-effect, labels are HTML beside it, dots are lines without
+ * length and with round ends.
  */
 #include "config.h"
 
@@ -26,6 +26,17 @@ static size_t column_of(double x, double low, double high)
     double place = high > low ? (x - low) / (high - low) * CHART_COLUMNS : 0;
 
     return place > 0 ? (size_t)fmin(place, CHART_COLUMNS - 1) : 0;
+}
+
+/* Behind the last point of the column that point `first` begins. */
+static size_t column_end(const struct chart_series *series, size_t first, double low,
+                         double high)
+{
+    size_t column = column_of(series->x[first], low, high), end = first + 1;
+
+    while (end < series->count && column_of(series->x[end], low, high) == column)
+        end++;
+    return end;
 }
 
 /* Of the points from `first` to before `end`: the least, the largest, and one that is not
@@ -63,11 +74,7 @@ size_t *chart_thin(const struct chart_series *series, double x_low, double x_hig
         return kept;
     }
     for (size_t first = 0, end; first < series->count; first = end) {
-        size_t column = column_of(series->x[first], x_low, x_high);
-
-        for (end = first + 1; end < series->count &&
-                              column_of(series->x[end], x_low, x_high) == column;)
-            end++;
+        end = column_end(series, first, x_low, x_high);
         *count += keep_column(series, first, end, kept + *count);
     }
     return kept;
@@ -105,8 +112,8 @@ static void add_line(const struct drawing *d, const struct chart_series *series,
         double value = series->y[kept[i]];
 
         if (isfinite(value))
-            text_addf(d->out, "%c%.2f %.2f", pen ? 'L' : 'M',
-                      x_of(d, series->x[kept[i]]), y_of(d, value));
+            text_addf(d->out, "%c%.2f %.2f", pen ? 'L' : 'M', x_of(d, series->x[kept[i]]),
+                      y_of(d, value));
         pen = isfinite(value);
     }
     text_adds(d->out, "\"/>\n");
@@ -146,18 +153,15 @@ static size_t column_means(const struct drawing *d, const struct chart_series *s
     size_t count = 0;
 
     for (size_t first = 0, end; first < series->count; first = end) {
-        size_t column = column_of(series->x[first], d->chart->x_low, d->chart->x_high);
         size_t finite = 0;
 
         x[count] = y[count] = 0;
-        for (end = first; end < series->count &&
-                          (end == first ||
-                           (!each && column_of(series->x[end], d->chart->x_low,
-                                               d->chart->x_high) == column));
-             end++)
-            if (isfinite(series->y[end])) {
-                x[count] += series->x[end];
-                y[count] += series->y[end];
+        end = each ? first + 1
+                   : column_end(series, first, d->chart->x_low, d->chart->x_high);
+        for (size_t i = first; i < end; i++)
+            if (isfinite(series->y[i])) {
+                x[count] += series->x[i];
+                y[count] += series->y[i];
                 finite++;
             }
         x[count] /= (double)finite;
@@ -310,8 +314,7 @@ static void add_legend(const struct chart *chart, struct text *out)
     for (size_t i = 0; i < chart->mark_count; i++) {
         size_t before = 0;
 
-        while (before < i &&
-               strcmp(chart->marks[before].look, chart->marks[i].look) != 0)
+        while (before < i && strcmp(chart->marks[before].look, chart->marks[i].look) != 0)
             before++;
         if (before == i)
             add_key(out, chart->marks[i].look, chart->marks[i].name);
@@ -341,7 +344,8 @@ static void add_axes(const struct drawing *d)
 
     for (size_t i = 0; i < d->y.tick_count; i++)
         widest = strlen(d->y.labels[i]) > widest ? strlen(d->y.labels[i]) : widest;
-    text_addf(d->out, "<div class=\"y\" aria-hidden=\"true\" style=\"width:%zuch\">", widest);
+    text_addf(d->out, "<div class=\"y\" aria-hidden=\"true\" style=\"width:%zuch\">",
+              widest);
     for (size_t i = 0; i < d->y.tick_count; i++)
         text_addf(d->out, "<span style=\"top:%.2f%%\">%s</span>",
                   y_of(d, d->y.ticks[i]) * 100 / UNITS, d->y.labels[i]);

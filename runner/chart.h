@@ -27,7 +27,7 @@ struct chart_mark {
 };
 
 struct chart {
-    const char *id; /* unique in the page, letters alone */
+    const char *id;           /* unique in the page, letters alone */
     const char *title, *unit; /* unit may be "" */
     enum chart_kind kind;
     enum html_number number; /* of its values in words */

@@ -9,8 +9,8 @@
 
 enum { INTERVALS = 4, INTERVALS_STEPS = 6 }; /* of an axis, about */
 
-/* The step of 1, 2 or 5 times a power of ten that gives about so many intervals: the nearest
- * by its logarithm. */
+/* The step of 1, 2 or 5 times a power of ten that gives about so many intervals: the
+ * nearest by its logarithm. */
 static double nice_step(double span, int intervals)
 {
     double rough = span / intervals, power = pow(10, floor(log10(rough)));
@@ -52,15 +52,18 @@ static void label_small(double value, double step, double most, char out[16])
     trim_exponent(out);
 }
 
-/* All labels of an axis in one unit and with equally many digits: 2 k, 2.5 k, 3 k would be
- * a puzzle.  `most` is the largest number of the axis. */
+/* All labels of an axis in one unit and with equally many digits: 2 k, 2.5 k, 3 k would
+ * be a puzzle.  `most` is the largest number of the axis. */
 static void label_linear(double value, double step, double most, char out[16])
 {
     static const struct {
         double from, unit;
         const char *name;
-    } units[] = { { 1e15, 1e12, "T" }, { 1e9, 1e9, "G" }, { 1e6, 1e6, "M" },
-                  { 1e4, 1e3, "k" },   { 0, 1, "" } };
+    } units[] = { { 1e15, 1e12, "T" },
+                  { 1e9, 1e9, "G" },
+                  { 1e6, 1e6, "M" },
+                  { 1e4, 1e3, "k" },
+                  { 0, 1, "" } };
     size_t u = 0;
     int digits;
 
@@ -117,8 +120,8 @@ static void make_decades(struct chart_scale *scale)
 
             if (value < scale->low * 0.999 || value > scale->high * 1.001)
                 continue;
-            snprintf(label, sizeof label,
-                     value >= 1e5 || value < 1e-3 ? "%.0e" : "%.10g", value);
+            snprintf(label, sizeof label, value >= 1e5 || value < 1e-3 ? "%.0e" : "%.10g",
+                     value);
             trim_exponent(label);
             add_tick(scale, value, label);
         }

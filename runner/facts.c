@@ -23,7 +23,8 @@ static json_t *model_object(const struct plan *plan, const struct trainer_facts 
     json_object_set_new(object, "method", json_string(methods[plan->method]));
     if (plan->method == METHOD_LORA)
         json_object_set_new(object, "lora_rank", json_integer(plan->lora_rank));
-    json_object_set_new(object, "parameters", json_integer((json_int_t)facts->parameters));
+    json_object_set_new(object, "parameters",
+                        json_integer((json_int_t)facts->parameters));
     json_object_set_new(object, "trainable", json_integer((json_int_t)facts->trainable));
     return object;
 }

@@ -18,11 +18,12 @@ static const struct {
     char byte;
     const char *reference;
 } references[] = {
-    { '&', "&amp;" }, { '<', "&lt;" }, { '>', "&gt;" }, { '"', "&quot;" }, { '\'', "&#39;" },
+    { '&', "&amp;" },  { '<', "&lt;" },   { '>', "&gt;" },
+    { '"', "&quot;" }, { '\'', "&#39;" },
 };
 
-/* Controls, and the characters that turn what stands behind them around: a text could show
- * as another than it is. */
+/* Controls, and the characters that turn what stands behind them around: a text could
+ * show as another than it is. */
 static bool is_hidden(uint32_t point)
 {
     return (point < 0x20 && point != '\n' && point != '\t') ||
@@ -35,10 +36,7 @@ static bool is_hidden(uint32_t point)
 static size_t next_point(const char *data, size_t len, uint32_t *point)
 {
     const unsigned char *byte = (const unsigned char *)data;
-    size_t bytes = byte[0] < 0x80   ? 1
-                   : byte[0] < 0xe0 ? 2
-                   : byte[0] < 0xf0 ? 3
-                                    : 4;
+    size_t bytes = byte[0] < 0x80 ? 1 : byte[0] < 0xe0 ? 2 : byte[0] < 0xf0 ? 3 : 4;
 
     if (bytes > len || !text_is_utf8(data, bytes, NULL))
         return 0;
@@ -140,8 +138,8 @@ void html_number(double value, enum html_number how, char out[32])
         snprintf(out, 32, value > 0 ? "inf" : "-inf");
     } else if (how == HTML_SHORT) {
         shorten(value, out);
-    } else if (how == HTML_WHOLE || (value == rint(value) && fabs(value) < 1e15 &&
-                                     fabs(value) >= 1e4)) {
+    } else if (how == HTML_WHOLE ||
+               (value == rint(value) && fabs(value) < 1e15 && fabs(value) >= 1e4)) {
         snprintf(digits, sizeof digits, "%.0f", fabs(value) < 1e18 ? value : 1e18);
         group(digits, out);
     } else {
@@ -164,10 +162,11 @@ void html_hash(const char *string, char out[64])
     size_t at = (size_t)snprintf(out, 64, "'sha256-");
 
     digest_bytes(string, strlen(string), digest);
-    /* 64 digits of 4 bits are 42 letters of 6 bits, 4 bits left over, and one = to fill up */
+    /* 64 digits of 4 bits are 42 letters of 6 bits, 4 bits left over, and one = to fill
+     * up */
     for (size_t i = 0; i < 63; i += 3) {
-        unsigned bits = nibble(digest[i]) << 8 | nibble(digest[i + 1]) << 4 |
-                        nibble(digest[i + 2]);
+        unsigned bits =
+            nibble(digest[i]) << 8 | nibble(digest[i + 1]) << 4 | nibble(digest[i + 2]);
 
         out[at++] = letters[bits >> 6];
         out[at++] = letters[bits & 63];

@@ -29,21 +29,22 @@ static const struct {
     { "text", "The job", page_text },
 };
 
-/* Styles may stand in attributes, where the places of labels are; a script is known by its
- * hash, so none that a hostile name brings in could run. */
+/* Styles may stand in attributes, where the places of labels are; a script is known by
+ * its hash, so none that a hostile name brings in could run. */
 static void add_head(const struct page_data *data, struct text *out)
 {
     char hash[64];
 
     html_hash(page_script, hash);
-    text_addf(out,
-              "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-              "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-              "style-src 'unsafe-inline'; img-src data:; script-src %s\">\n"
-              "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-              "<meta name=\"generator\" content=\"trainspool %s\">\n"
-              "<link rel=\"icon\" href=\"data:,\">\n<title>",
-              hash, PACKAGE_VERSION);
+    text_addf(
+        out,
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+        "style-src 'unsafe-inline'; img-src data:; script-src %s\">\n"
+        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+        "<meta name=\"generator\" content=\"trainspool %s\">\n"
+        "<link rel=\"icon\" href=\"data:,\">\n<title>",
+        hash, PACKAGE_VERSION);
     html_text(out, data->job->name);
     text_addf(out, ": %s</title>\n<style>\n%s</style>\n</head>\n", page_state(data),
               page_style);
@@ -53,8 +54,7 @@ static void add_head(const struct page_data *data, struct text *out)
 static void add_subject(const struct page_data *data, struct text *out)
 {
     const json_t *model = json_object_get(data->facts, "model");
-    const char *mode =
-        page_string(json_object_get(data->facts, "precision"), "mode");
+    const char *mode = page_string(json_object_get(data->facts, "precision"), "mode");
 
     if (data->facts == NULL)
         return;
@@ -92,8 +92,9 @@ static void add_sections(const struct page_data *data, struct text *links,
         if (part.len == 0)
             continue;
         text_addf(links, "<a href=\"#%s\">%s</a>\n", sections[i].id, sections[i].title);
-        text_addf(body, "<section id=\"%s\" aria-labelledby=\"%s-h\">\n"
-                        "<h2 id=\"%s-h\">%s</h2>\n",
+        text_addf(body,
+                  "<section id=\"%s\" aria-labelledby=\"%s-h\">\n"
+                  "<h2 id=\"%s-h\">%s</h2>\n",
                   sections[i].id, sections[i].id, sections[i].id, sections[i].title);
         text_add(body, part.data, part.len);
         text_adds(body, "</section>\n");

@@ -31,8 +31,8 @@ static const struct {
       true },
     { "rate", "Learning rate", "", CHART_LINEAR, HTML_PLAIN, "learning_rate", NULL, false,
       false, false },
-    { "scale", "Loss scale", "", CHART_POWERS, HTML_PLAIN, "loss_scale", NULL, false, true,
-      false },
+    { "scale", "Loss scale", "", CHART_POWERS, HTML_PLAIN, "loss_scale", NULL, false,
+      true, false },
     { "speed", "Speed", "tokens/s", CHART_LINEAR, HTML_SHORT, "tokens_per_second", NULL,
       false, false, true },
 };
@@ -58,8 +58,7 @@ struct marks {
 
 static void marks_add(struct marks *marks, double x, const char *look, const char *name)
 {
-    marks->list =
-        memory_resize(marks->list, marks->count + 1, sizeof *marks->list);
+    marks->list = memory_resize(marks->list, marks->count + 1, sizeof *marks->list);
     marks->list[marks->count++] = (struct chart_mark) { x, look, name };
 }
 
@@ -115,9 +114,9 @@ static void add_curve(const struct page_data *data, struct chart *chart,
     struct chart_series series[2];
 
     if (train != NULL)
-        series[chart->series_count++] = (struct chart_series) {
-            "training", "train", train->x, train->y, train->count, false
-        };
+        series[chart->series_count++] =
+            (struct chart_series) { "training", "train",      train->x,
+                                    train->y,   train->count, false };
     if (eval != NULL)
         series[chart->series_count++] =
             (struct chart_series) { "evaluation", "eval",      eval->x,
@@ -188,8 +187,8 @@ static void add_others(const struct page_data *data, struct text *out)
         text_init(&title, 0);
         make_title(series->name, &title);
         snprintf(id, sizeof id, "eval-%zu", i);
-        add_curve(data, &(struct chart) { .id = id, .title = title.data, .unit = "" }, NULL,
-                  series, out);
+        add_curve(data, &(struct chart) { .id = id, .title = title.data, .unit = "" },
+                  NULL, series, out);
         text_clear(&title);
     }
 }
@@ -198,9 +197,9 @@ static void add_others(const struct page_data *data, struct text *out)
 
 static bool in_table(const char *name, bool evaluations)
 {
-    return text_starts(name, "eval_") == evaluations &&
-           strcmp(name, "skipped") != 0 && strcmp(name, "tokens") != 0 &&
-           strcmp(name, "memory") != 0 && strcmp(name, "epoch") != 0;
+    return text_starts(name, "eval_") == evaluations && strcmp(name, "skipped") != 0 &&
+           strcmp(name, "tokens") != 0 && strcmp(name, "memory") != 0 &&
+           strcmp(name, "epoch") != 0;
 }
 
 static double value_at(const struct page_series *series, double x, bool *found)
@@ -245,9 +244,10 @@ static void add_table(const struct page_data *data, const struct page_series *se
 {
     size_t rows = series->count < ROWS ? series->count : ROWS;
 
-    text_addf(out, "<details><summary>%s as a table%s</summary>\n<div class=\"scroll\" "
-                   "tabindex=\"0\">\n<table class=\"numbers\">\n<thead><tr><th "
-                   "scope=\"col\">step</th>",
+    text_addf(out,
+              "<details><summary>%s as a table%s</summary>\n<div class=\"scroll\" "
+              "tabindex=\"0\">\n<table class=\"numbers\">\n<thead><tr><th "
+              "scope=\"col\">step</th>",
               title, rows < series->count ? ", some of them" : "");
     for (size_t i = 0; i < data->series_count; i++)
         if (in_table(data->series[i].name, evaluations)) {
@@ -273,7 +273,8 @@ void page_curves(const struct page_data *data, struct text *out)
     if (data->series_count == 0)
         return;
     find_marks(data, &marks);
-    text_adds(out, "<p class=\"note\">All over optimizer steps.</p>\n<div class=\"charts\">\n");
+    text_adds(
+        out, "<p class=\"note\">All over optimizer steps.</p>\n<div class=\"charts\">\n");
     add_known(data, &marks, out);
     add_others(data, out);
     text_adds(out, "</div>\n");

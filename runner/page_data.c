@@ -14,7 +14,8 @@
 #include "base/size.h"
 
 enum { SAMPLES = 20 };
-static const size_t metrics_max = (size_t)512 << 20, log_max = 4 << 20, json_max = 16 << 20;
+static const size_t metrics_max = (size_t)512 << 20, log_max = 4 << 20,
+                    json_max = 16 << 20;
 
 /* ---- Lines of JSON ---- */
 
@@ -76,7 +77,7 @@ static bool is_number(const json_t *value, double *out)
     *out = json_number_value(value);
     if (word == NULL)
         return json_is_number(value);
-    *out = strcmp(word, "Infinity") == 0 ? INFINITY
+    *out = strcmp(word, "Infinity") == 0    ? INFINITY
            : strcmp(word, "-Infinity") == 0 ? -INFINITY
                                             : NAN;
     return isinf(*out) || strcmp(word, "NaN") == 0;
@@ -95,14 +96,14 @@ static void take_metrics(void *context, json_t *object)
         step < 0 || step > 1e15)
         return;
     data->last_step = fmax(data->last_step, step);
-    json_object_foreach(object, key, member) {
+    json_object_foreach(object, key, member)
+    {
         struct page_series *series;
 
         if (strcmp(key, "step") == 0 || !is_number(member, &value))
             continue;
         series = series_of(data, key);
-        if (series != NULL &&
-            (series->count == 0 || step > series->x[series->count - 1]))
+        if (series != NULL && (series->count == 0 || step > series->x[series->count - 1]))
             series_add(series, step, value);
     }
 }
@@ -125,13 +126,13 @@ double page_data_last(const struct page_data *data, const char *name)
 /* ---- train.log ---- */
 
 /* What an operator follows, besides warnings and errors. */
-static const char *const told[] = { "job ",       "resume: ", "best model: ",
+static const char *const told[] = { "job ",      "resume: ", "best model: ",
                                     "preflight", "autopsy",  "done: " };
 
 static bool is_told(const struct page_event *event)
 {
-    bool steps = text_starts(event->said, "step ") &&
-                 strstr(event->said, ": skipped") != NULL;
+    bool steps =
+        text_starts(event->said, "step ") && strstr(event->said, ": skipped") != NULL;
 
     if (strcmp(event->level, "warn") == 0 || strcmp(event->level, "error") == 0)
         return !steps; /* the curves have these */
@@ -224,8 +225,9 @@ static void read_review(struct page_data *data)
 {
     const struct job *job = data->job;
 
-    data->has_review = review_read(
-        job->path, file_exists(job->frozen) ? job->frozen : job->path, &data->review, NULL);
+    data->has_review =
+        review_read(job->path, file_exists(job->frozen) ? job->frozen : job->path,
+                    &data->review, NULL);
 }
 
 bool page_data_read(const struct job *job, struct page_data *out, struct error *err)
@@ -234,8 +236,9 @@ bool page_data_read(const struct job *job, struct page_data *out, struct error *
     text_init(&out->log, log_max);
     if (!file_is_dir(job->run_dir))
         return error_set(err, file_exists(job->path) ? ERROR_DATA : ERROR_USAGE,
-                         file_exists(job->path) ? "%s has no run: it was never patched or run"
-                                                : "there is no job %s",
+                         file_exists(job->path)
+                             ? "%s has no run: it was never patched or run"
+                             : "there is no job %s",
                          job->path);
     if (!job_read(job, &out->record, err))
         return false;

@@ -26,9 +26,9 @@ enum { PAGE_EVENTS = 60 }; /* the last ones */
 struct page_data {
     const struct job *job;
     struct job_record record;
-    bool running; /* the lock is held */
-    json_t *facts, *autopsy;   /* NULL: none */
-    json_t *samples;           /* an array of objects; NULL: none */
+    bool running;                           /* the lock is held */
+    json_t *facts, *autopsy;                /* NULL: none */
+    json_t *samples;                        /* an array of objects; NULL: none */
     struct page_series series[PAGE_SERIES]; /* of metrics.jsonl */
     size_t series_count;
     double last_step; /* 0: no step was logged */

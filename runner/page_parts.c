@@ -1,4 +1,5 @@
-/* runner/page_parts.c - what a page says in words: how the run went, with what, and why. */
+/* runner/page_parts.c - what a page says in words: how the run went, with what, and why.
+ */
 #include "config.h"
 
 #include "runner/page_parts.h"
@@ -117,7 +118,8 @@ static void figure_steps(const struct page_data *data, struct text *out)
 
 static void figure_skipped(const struct page_data *data, struct text *out)
 {
-    double skipped = page_data_last(data, "skipped"), scale = page_data_last(data, "loss_scale");
+    double skipped = page_data_last(data, "skipped"),
+           scale = page_data_last(data, "loss_scale");
     char shown[32], more[64] = "", last[32];
 
     if (isnan(skipped) || (skipped == 0 && scale == 1))
@@ -129,8 +131,8 @@ static void figure_skipped(const struct page_data *data, struct text *out)
     add_figure(out, "Skipped steps", shown, more);
 }
 
-static void figure_last(const struct page_data *data, const char *series, const char *name,
-                        const char *more, struct text *out)
+static void figure_last(const struct page_data *data, const char *series,
+                        const char *name, const char *more, struct text *out)
 {
     double value = page_data_last(data, series);
     char shown[32];
@@ -253,7 +255,7 @@ void page_trouble(const struct page_data *data, struct text *out)
 
     if (record->state == JOB_FAILED || record->state == JOB_REJECTED || vanished) {
         text_adds(out, "<div class=\"alarm\" role=\"note\"><p>");
-        html_text(out, vanished           ? "trainspool-train vanished without a word"
+        html_text(out, vanished            ? "trainspool-train vanished without a word"
                        : record->reason[0] ? record->reason
                                            : "no reason is known");
         text_adds(out, "</p></div>\n");
@@ -282,7 +284,8 @@ void page_samples(const struct page_data *data, struct text *out)
     size_t i;
     json_t *sample;
 
-    json_array_foreach(data->samples, i, sample) {
+    json_array_foreach(data->samples, i, sample)
+    {
         text_adds(out, "<dl class=\"sample\">\n");
         add_side(out, "Prompt", page_string(sample, "prompt"), true);
         add_side(out, "Before", page_string(sample, "before"), false);
@@ -501,7 +504,8 @@ void page_events(const struct page_data *data, struct text *out)
               data->events_left_out > 0 ? ", the last of it" : "");
     for (size_t i = 0; i < data->event_count; i++) {
         const struct page_event *event = &data->events[i];
-        bool loud = strcmp(event->level, "warn") == 0 || strcmp(event->level, "error") == 0;
+        bool loud =
+            strcmp(event->level, "warn") == 0 || strcmp(event->level, "error") == 0;
 
         text_adds(out, "<tr><td>");
         html_text(out, event->time);

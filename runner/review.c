@@ -1,6 +1,6 @@
 /*
- * runner/review.c - under each hunk the rules that changed it, with the reasons they gave;
- * what no patch made is said to be by hand.
+ * runner/review.c - under each hunk the rules that changed it, with the reasons they
+ * gave; what no patch made is said to be by hand.
  */
 #include "config.h"
 
@@ -123,8 +123,7 @@ bool review_read(const char *job, const char *name, struct review *out, struct e
     *out = (struct review) { .job = job };
     text_init(&out->was, DOCUMENT_MAX_BYTES);
     text_init(&out->now, DOCUMENT_MAX_BYTES);
-    return read_texts(out, name, err) &&
-           history_read(job, &out->now, &out->history, err);
+    return read_texts(out, name, err) && history_read(job, &out->now, &out->history, err);
 }
 
 void review_clear(struct review *review)

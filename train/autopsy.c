@@ -1,4 +1,5 @@
-/* train/autopsy.c - looks at weights, then at each micro-batch; tells, and writes it down. */
+/* train/autopsy.c - looks at weights, then at each micro-batch; tells, and writes it
+ * down. */
 #include "config.h"
 
 #include "train/autopsy.h"
@@ -24,8 +25,8 @@ struct autopsy {
     struct run_place place;
     struct watch watch;
     struct watch_look weight; /* the one with the largest number */
-    bool in_batch; /* found in a micro-batch, not in the weights */
-    size_t index;  /* of it */
+    bool in_batch;            /* found in a micro-batch, not in the weights */
+    size_t index;             /* of it */
     uint32_t samples[SAMPLES];
     size_t sample_count;
     int64_t sample, position, token; /* of the row where it began; -1: not known */
@@ -76,8 +77,8 @@ static bool watch_batch(struct autopsy *a, size_t index, struct error *err)
         return true;
     a->in_batch = true;
     a->index = index;
-    a->sample_count = dataset_batch_samples(run->train, epoch, a->place.first + index, size,
-                                            a->samples, SAMPLES);
+    a->sample_count = dataset_batch_samples(run->train, epoch, a->place.first + index,
+                                            size, a->samples, SAMPLES);
     find_row(a, &run->batch, a->watch.found.batch_row);
     return true;
 }
@@ -180,10 +181,11 @@ static const char *advice_of(const struct autopsy *a)
         return half && a->run->progress.scaler.scale > 1
                    ? "the loss scale may be too large for it still: loss_scale: dynamic "
                      "finds one that is not"
-               : half ? "no loss scale is small enough for float16: bf16 where the device "
-                        "has it, else policy: fp32"
-                      : "a smaller learning_rate, or max_grad_norm; look at the samples "
-                        "named";
+               : half
+                   ? "no loss scale is small enough for float16: bf16 where the device "
+                     "has it, else policy: fp32"
+                   : "a smaller learning_rate, or max_grad_norm; look at the samples "
+                     "named";
     default:
         return "a smaller gradient_accumulation_steps or learning_rate";
     }
@@ -273,10 +275,11 @@ static json_t *autopsy_object(const struct autopsy *a, const char *sentence)
     json_object_set_new(object, "found", found_object(a));
     json_object_set_new(object, "micro_batch", batch_object(a));
     json_object_set_new(object, "before", before_array(a));
-    json_object_set_new(object, "weight", a->weight.tensor[0] ? look_object(&a->weight)
-                                                              : json_null());
-    json_object_set_new(object, "most", a->watch.most.tensor[0] ? look_object(&a->watch.most)
-                                                                : json_null());
+    json_object_set_new(object, "weight",
+                        a->weight.tensor[0] ? look_object(&a->weight) : json_null());
+    json_object_set_new(object, "most",
+                        a->watch.most.tensor[0] ? look_object(&a->watch.most)
+                                                : json_null());
     return object;
 }
 
@@ -308,8 +311,8 @@ static void tell(const struct autopsy *a)
     add_short(a, &brief);
     snprintf(a->run->finding, sizeof a->run->finding, "%s", brief.data);
     log_line(log, LOG_WARN, "autopsy: %sstep %" PRId64 ", loss scale %g: %s",
-             a->run->trial ? "preflight, " : "", a->step + 1, a->run->progress.scaler.scale,
-             sentence.data);
+             a->run->trial ? "preflight, " : "", a->step + 1,
+             a->run->progress.scaler.scale, sentence.data);
     log_line(log, LOG_WARN, "autopsy: advice: %s", advice_of(a));
     if (!write_file(a, sentence.data, &err))
         log_line(log, LOG_WARN, "autopsy: %s", err.text);

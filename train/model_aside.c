@@ -79,7 +79,8 @@ static bool read_weights(struct model *m, int fd, char *span, struct error *err)
     return true;
 }
 
-struct model_aside *model_set_aside(struct model *model, const char *dir, struct error *err)
+struct model_aside *model_set_aside(struct model *model, const char *dir,
+                                    struct error *err)
 {
     struct model_aside *kept = memory_alloc(sizeof(*kept));
     char *span = memory_alloc(SPAN_BYTES);
@@ -113,8 +114,8 @@ static void zero_moments(struct model *m)
     struct model_shard shard = model_shard(m);
 
     for (enum moment i = MOMENT_1; model_has_moments(m) && i <= MOMENT_2; i++)
-        m->be->ops->zero(m->be, &(struct op_zero) { .out = model_moment(
-                                                        m, i, shard.first, shard.count) });
+        m->be->ops->zero(m->be, &(struct op_zero) { .out = model_moment(m, i, shard.first,
+                                                                        shard.count) });
 }
 
 bool model_put_back(struct model *model, struct model_aside *kept, struct error *err)

@@ -1,7 +1,8 @@
 /*
  * train/model_watch.c - for the time of one pass the backend has another table of
- * operations, each of which does what the backend's own does and then looks at what it has
- * written.  What it is called is found by its address: the model knows what lies where.
+ * operations, each of which does what the backend's own does and then looks at what it
+ * has written.  What it is called is found by its address: the model knows what lies
+ * where.
  */
 #include "config.h"
 
@@ -16,7 +17,7 @@
 #include "train/model_parts.h"
 
 const char *const watch_kind_names[WATCH_KINDS] = {
-    [WATCH_NOTHING] = "nothing", [WATCH_WEIGHT] = "weight",
+    [WATCH_NOTHING] = "nothing",       [WATCH_WEIGHT] = "weight",
     [WATCH_ACTIVATION] = "activation", [WATCH_LOSS] = "loss",
     [WATCH_GRADIENT] = "gradient",
 };
@@ -85,9 +86,8 @@ static bool scan(struct watcher *w, struct tensor t, struct watch_look *look)
                 return false;
             for (size_t i = 0; i < rows; i++)
                 for (size_t j = 0; j < cols; j++)
-                    count_number(look,
-                                 number_at(w->span, t.format, i * t.stride + j), row + i,
-                                 col + j);
+                    count_number(look, number_at(w->span, t.format, i * t.stride + j),
+                                 row + i, col + j);
         }
     return true;
 }
@@ -151,7 +151,8 @@ static int64_t layer_of(const struct model *m, struct tensor t)
     return layer;
 }
 
-/* Where the table of buffers has too few words: of a gradient, that of which it is one. */
+/* Where the table of buffers has too few words: of a gradient, that of which it is one.
+ */
 static const char *const other_names[BUFFERS] = {
     [BUFFER_RSTD1] = "first norm's scale",
     [BUFFER_RSTD2] = "second norm's scale",
@@ -169,10 +170,7 @@ static const char *buffer_name(const struct model *m, const struct shape_buffer 
 {
     const char *of = b != NULL ? other_names[b - m->shapes.buffers] : NULL;
 
-    return of != NULL   ? of
-           : b != NULL  ? b->name
-           : m->teacher ? "the teacher"
-                        : "scratch";
+    return of != NULL ? of : b != NULL ? b->name : m->teacher ? "the teacher" : "scratch";
 }
 
 /* By its first number that is not finite, or by its first. */
@@ -222,9 +220,9 @@ static void push(struct watch *watch, const struct watch_look *look)
 
 static void look_at(struct watcher *w, const char *operation, struct tensor t)
 {
-    struct watch_look look = {
-        .operation = operation, .layer = -1, .batch_row = SIZE_MAX
-    };
+    struct watch_look look = { .operation = operation,
+                               .layer = -1,
+                               .batch_row = SIZE_MAX };
 
     if (t.data == NULL || w->failed || w->watch->kind != WATCH_NOTHING)
         return;
@@ -265,13 +263,13 @@ static void look(struct watcher *w, const char *operation, const struct operands
 /* An operation, what it writes, in the order in which it does, and what it reads. */
 #define OUT(...) .out = { __VA_ARGS__ }
 #define IN(...)  .in = { __VA_ARGS__ }
-#define WATCHED(name, ...)                                                   \
+#define WATCHED(name, ...)                                                     \
     static void watched_##name(struct backend *be, const struct op_##name *op) \
-    {                                                                        \
-        struct watcher *w = (struct watcher *)(void *)be->ops;               \
-                                                                             \
-        w->real->name(be, op);                                               \
-        look(w, #name, &(struct operands){ __VA_ARGS__ });                   \
+    {                                                                          \
+        struct watcher *w = (struct watcher *)(void *)be->ops;                 \
+                                                                               \
+        w->real->name(be, op);                                                 \
+        look(w, #name, &(struct operands) { __VA_ARGS__ });                    \
     }
 
 WATCHED(matmul, OUT(op->out), IN(op->b, op->a))
@@ -281,7 +279,8 @@ WATCHED(embedding_backward, OUT(op->dtable), IN(op->dout))
 WATCHED(rmsnorm, OUT(op->delta.data ? op->sum : (struct tensor) { 0 }, op->rstd, op->out),
         IN(op->weight))
 WATCHED(rmsnorm_backward, OUT(op->dx, op->dcopy, op->dweight), IN(op->weight, op->x))
-WATCHED(layernorm, OUT(op->delta.data ? op->sum : (struct tensor) { 0 }, op->stats, op->out),
+WATCHED(layernorm,
+        OUT(op->delta.data ? op->sum : (struct tensor) { 0 }, op->stats, op->out),
         IN(op->weight))
 WATCHED(layernorm_backward, OUT(op->dx, op->dcopy, op->dweight, op->dbias),
         IN(op->weight, op->x))
@@ -389,7 +388,8 @@ bool model_watch_batch(struct model *model, const struct batch *batch,
 static bool look_at_rest(struct watcher *w, const char *name, int64_t layer,
                          struct tensor t, struct watch_look *look)
 {
-    *look = (struct watch_look) { .operation = "", .layer = layer, .batch_row = SIZE_MAX };
+    *look =
+        (struct watch_look) { .operation = "", .layer = layer, .batch_row = SIZE_MAX };
     snprintf(look->tensor, sizeof(look->tensor), "%s", name);
     return scan(w, t, look);
 }

@@ -20,12 +20,14 @@ struct preflight_kept {
     struct model_aside *model;
     struct progress progress;
     const struct trainer_options *options;
-    struct trainer_options quiet; /* the same without a log: its steps are not the run's */
+    struct trainer_options
+        quiet; /* the same without a log: its steps are not the run's */
 };
 
 struct seen {
-    double first, last, loss; /* losses of the first and last made step, and of the newest */
-    double norm;              /* the largest */
+    double first, last,
+        loss;    /* losses of the first and last made step, and of the newest */
+    double norm; /* the largest */
     int64_t made, skipped, hopeless;
     size_t gradients, zeros; /* trained tensors, and those whose gradients were all 0 */
     char zero[120];          /* one of them */
@@ -47,7 +49,8 @@ bool preflight_keep(struct run *run, struct error *err)
 {
     struct preflight_kept *kept = memory_alloc(sizeof(*kept));
 
-    *kept = (struct preflight_kept) { .model = model_set_aside(run->model, run->plan->run_dir, err),
+    *kept = (struct preflight_kept) { .model = model_set_aside(run->model,
+                                                               run->plan->run_dir, err),
                                       .progress = run->progress,
                                       .options = run->options,
                                       .quiet = *run->options };
@@ -146,8 +149,8 @@ static bool look_at_gradients(struct run *run, struct seen *seen, struct error *
 
 /* ---- Telling ---- */
 
-/* Of a job that cannot work; the run is as the trial has left it, so that its last step can
- * be looked at. */
+/* Of a job that cannot work; the run is as the trial has left it, so that its last step
+ * can be looked at. */
 static bool give_up(struct run *run, const struct seen *seen, struct error *err)
 {
     const struct scaler *scaler = &run->progress.scaler;
@@ -155,15 +158,16 @@ static bool give_up(struct run *run, const struct seen *seen, struct error *err)
 
     run->options = run->kept->options;
     autopsy_make(run, run->progress.step - 1, seen->loss);
-    error_set(err, ERROR_DIVERGED,
-              "preflight: %d steps in a row could not be made, behind %" PRId64
-              " that could: the %s not finite%s; %s",
-              PREFLIGHT_HOPELESS, seen->made, loss ? "loss is" : "gradients are",
-              loss || scaler->scaling != SCALING_DYNAMIC ? ""
-                                                         : ", and the loss scale is down to 1",
-              seen->made > 0
-                  ? "a smaller learning_rate or more warmup_steps may help"
-                  : "look at the model's weights and the data, or compute in bf16 or fp32");
+    error_set(
+        err, ERROR_DIVERGED,
+        "preflight: %d steps in a row could not be made, behind %" PRId64
+        " that could: the %s not finite%s; %s",
+        PREFLIGHT_HOPELESS, seen->made, loss ? "loss is" : "gradients are",
+        loss || scaler->scaling != SCALING_DYNAMIC ? ""
+                                                   : ", and the loss scale is down to 1",
+        seen->made > 0
+            ? "a smaller learning_rate or more warmup_steps may help"
+            : "look at the model's weights and the data, or compute in bf16 or fp32");
     autopsy_explain(run, err);
     return false;
 }
@@ -183,10 +187,11 @@ static void tell(struct run *run, const struct seen *seen, double scale)
              seen->made, seen->skipped, seen->first, seen->last, seen->norm, scale,
              gradients, seen->seconds);
     if (seen->zeros > 0 && seen->made > 1)
-        log_line(log, LOG_WARN,
-                 "preflight: the gradients of %zu of %zu tensors are 0, of %s for one: too "
-                 "small for the format, or not reached",
-                 seen->zeros, seen->gradients, seen->zero);
+        log_line(
+            log, LOG_WARN,
+            "preflight: the gradients of %zu of %zu tensors are 0, of %s for one: too "
+            "small for the format, or not reached",
+            seen->zeros, seen->gradients, seen->zero);
     if (seen->made > 1 && seen->last > 3 * seen->first + 1)
         log_line(log, LOG_WARN,
                  "preflight: the loss goes up from %.4g to %.4g in %" PRId64

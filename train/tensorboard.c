@@ -306,7 +306,8 @@ bool tensorboard_metrics(struct tensorboard *board, const json_t *object,
     text_init(&records, 0);
     text_init(&summary, 0);
     text_init(&value, 0);
-    json_object_foreach((json_t *)object, key, member) {
+    json_object_foreach((json_t *)object, key, member)
+    {
         if (!is_curve(object, key) || !is_number(member, &number))
             continue;
         add_tag(&value, key);

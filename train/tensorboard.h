@@ -2,9 +2,9 @@
  * train/tensorboard.h - an event file that TensorBoard reads:
  * events.out.tfevents.TIME.trainspool in the folder of the run.
  *
- * Each start of a run writes a file of its own, whose name sorts behind all that lie there
- * and whose first events tell TensorBoard to forget what the files before have from the
- * first step on that is made now: a run that was killed, and went on from its last
+ * Each start of a run writes a file of its own, whose name sorts behind all that lie
+ * there and whose first events tell TensorBoard to forget what the files before have from
+ * the first step on that is made now: a run that was killed, and went on from its last
  * checkpoint, shows as one that was not.
  *
  * Nothing of a run depends on these files, so a disk that is full does not end it: what

@@ -1,7 +1,7 @@
 /*
- * tests/fuzz/fuzz_page.c - what lies in a run's folder, each behind a zero byte: job.yaml,
- * state.json, metrics.jsonl, train.log, run.json, autopsy.json, samples.jsonl.  Whatever
- * they hold, the page of the run is UTF-8 and has no markup but ours.
+ * tests/fuzz/fuzz_page.c - what lies in a run's folder, each behind a zero byte:
+ * job.yaml, state.json, metrics.jsonl, train.log, run.json, autopsy.json, samples.jsonl.
+ * Whatever they hold, the page of the run is UTF-8 and has no markup but ours.
  */
 #include "config.h"
 
@@ -15,12 +15,12 @@
 
 /* Every element that a page has. */
 static const char *const tags[] = {
-    "!DOCTYPE", "a",       "body",    "code",   "dd",     "del",     "desc",    "details",
-    "div",      "dl",      "dt",      "figcaption", "figure", "footer", "h1",   "h2",
-    "h3",       "head",    "header",  "html",   "i",      "ins",     "link",    "main",
-    "meta",     "nav",     "output",  "p",      "path",   "pre",     "script",  "section",
-    "small",    "span",    "style",   "summary", "svg",   "table",   "tbody",   "td",
-    "th",       "thead",   "time",    "title",  "tr",
+    "!DOCTYPE", "a",     "body",   "code",       "dd",     "del",    "desc",   "details",
+    "div",      "dl",    "dt",     "figcaption", "figure", "footer", "h1",     "h2",
+    "h3",       "head",  "header", "html",       "i",      "ins",    "link",   "main",
+    "meta",     "nav",   "output", "p",          "path",   "pre",    "script", "section",
+    "small",    "span",  "style",  "summary",    "svg",    "table",  "tbody",  "td",
+    "th",       "thead", "time",   "title",      "tr",
 };
 
 static bool is_ours(const char *name, size_t len)

@@ -46,8 +46,8 @@ static void test_chart_axes_of_anything(void **state)
 {
     (void)state;
     for (uint64_t i = 0; i < 20000; i++) {
-        double low = pow(10, 600 * random_uniform(7, RANDOM_INIT, 0, i) - 300) *
-                     (i % 2 ? -1 : 1);
+        double low =
+            pow(10, 600 * random_uniform(7, RANDOM_INIT, 0, i) - 300) * (i % 2 ? -1 : 1);
         double high =
             low + fabs(low) * pow(10, 20 * random_uniform(7, RANDOM_INIT, 1, i) - 15);
         struct chart_scale scale;

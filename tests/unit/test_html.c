@@ -33,7 +33,9 @@ static void test_html_shows_what_would_hide(void **state)
 {
     (void)state;
     check_text("a\0b\x1b\x7f", 5, "a\\u0000b\\u001b\\u007f");
-    check_text("\xe2\x80\xae" "abc", 6, "\\u202eabc"); /* right to left from here */
+    check_text("\xe2\x80\xae"
+               "abc",
+               6, "\\u202eabc"); /* right to left from here */
     check_text("\xff\xc3", 2, "\\xff\\xc3");
     check_text("\xc0\x80\xed\xa0\x80", 5, "\\xc0\\x80\\xed\\xa0\\x80");
 }

@@ -1,7 +1,7 @@
 /*
- * tests/unit/test_model_watch.c - a number that is not finite is found where it was planted
- * or first came to be, and watching a micro-batch leaves the run its bits.  On the CPU and,
- * in a program compiled for it, on an emulated GPU.
+ * tests/unit/test_model_watch.c - a number that is not finite is found where it was
+ * planted or first came to be, and watching a micro-batch leaves the run its bits.  On
+ * the CPU and, in a program compiled for it, on an emulated GPU.
  */
 #include "config.h"
 

@@ -1,6 +1,6 @@
 /*
- * tests/unit/test_preflight.c - what is tried before a run leaves no trace in its bits, ends
- * what cannot work with a diagnosis, and takes no ordinary loss scale for a failure.
+ * tests/unit/test_preflight.c - what is tried before a run leaves no trace in its bits,
+ * ends what cannot work with a diagnosis, and takes no ordinary loss scale for a failure.
  * What the autopsy finds is in the run's folder.
  */
 #include "config.h"
@@ -17,8 +17,8 @@
 #define ADAPTER "job.run/adapter_model.safetensors"
 #define FP16    "fp16: true\n"
 #define RATE    "1.0e-3"
-#define LORA_PT                                                              \
-    "stage: pt\nfinetuning_type: lora\nlora_rank: 4\ncutoff_len: 64\n"       \
+#define LORA_PT                                                        \
+    "stage: pt\nfinetuning_type: lora\nlora_rank: 4\ncutoff_len: 64\n" \
     "max_samples: 400\nper_device_train_batch_size: 4\n"
 
 /* The trained weights of a job with and without a preflight are the same bits. */
@@ -30,8 +30,8 @@ static void check_no_trace(const char *data, const char *more, const char *weigh
         char *dir = unit_dir_new(), *job;
         struct training training = { .dir = dir };
 
-        snprintf(words, sizeof words, "%strainspool: {keep: [fp16], preflight: %s}\n", more,
-                 i ? "true" : "false");
+        snprintf(words, sizeof words, "%strainspool: {keep: [fp16], preflight: %s}\n",
+                 more, i ? "true" : "false");
         training.job = job = training_text(data, words);
         training_must(&training);
         training_digest(dir, weights, digest[i]);
@@ -52,15 +52,17 @@ static void test_preflight_leaves_no_trace_in_pure_bf16(void **state)
 {
     (void)state;
     check_no_trace(SHAKESPEARE,
-                   FULL_PT "pure_bf16: true\nmax_steps: 5\nsave_strategy: \"no\"\n", WEIGHTS);
+                   FULL_PT "pure_bf16: true\nmax_steps: 5\nsave_strategy: \"no\"\n",
+                   WEIGHTS);
 }
 
 static void test_preflight_leaves_no_trace_in_an_adapter(void **state)
 {
     (void)state;
     check_no_trace(ALPACA,
-                   LORA_SFT FP16 "max_steps: 4\nlora_dropout: 0.1\n"
-                                 "gradient_accumulation_steps: 2\nsave_strategy: \"no\"\n",
+                   LORA_SFT FP16
+                   "max_steps: 4\nlora_dropout: 0.1\n"
+                   "gradient_accumulation_steps: 2\nsave_strategy: \"no\"\n",
                    ADAPTER);
 }
 
@@ -189,8 +191,8 @@ static void test_preflight_ends_a_job_with_an_inf_in_a_weight(void **state)
 /* 60000 is a float16, products with it are not. */
 static void test_preflight_ends_what_float16_cannot_hold(void **state)
 {
-    static const struct planted planted = { "model.layers.1.mlp.up_proj.weight", 64 * 7, 64,
-                                            60000 };
+    static const struct planted planted = { "model.layers.1.mlp.up_proj.weight", 64 * 7,
+                                            64, 60000 };
     struct error err = { 0 };
     json_t *autopsy = run_broken(
         &planted, FULL_PT FP16 "max_steps: 99\ntrainspool: {keep: [fp16]}\n", RATE, &err);
@@ -212,11 +214,10 @@ static void test_preflight_ends_what_float16_cannot_hold(void **state)
 static void test_preflight_ends_a_learning_rate_that_is_too_large(void **state)
 {
     struct error err = { 0 };
-    json_t *autopsy =
-        run_broken(NULL,
-                   FULL_PT FP16 "max_steps: 99\nmax_grad_norm: 0.0\n"
-                                "trainspool: {keep: [fp16]}\n",
-                   "1.0e-0", &err);
+    json_t *autopsy = run_broken(NULL,
+                                 FULL_PT FP16 "max_steps: 99\nmax_grad_norm: 0.0\n"
+                                              "trainspool: {keep: [fp16]}\n",
+                                 "1.0e-0", &err);
 
     (void)state;
     assert_non_null(strstr(err.text, "a smaller learning_rate"));
@@ -228,7 +229,8 @@ static void test_preflight_ends_a_learning_rate_that_is_too_large(void **state)
 /* No preflight in fp32: the first step that is not made is looked at. */
 static void test_autopsy_finds_a_poisoned_row_of_the_embedding(void **state)
 {
-    static const struct planted planted = { "model.embed_tokens.weight", 64 * 300, 64, NAN };
+    static const struct planted planted = { "model.embed_tokens.weight", 64 * 300, 64,
+                                            NAN };
     struct error err = { 0 };
     json_t *autopsy = run_broken(&planted, FULL_PT "max_steps: 99\n", RATE, &err);
 
@@ -243,7 +245,8 @@ static void test_autopsy_finds_a_poisoned_row_of_the_embedding(void **state)
     json_decref(autopsy);
 }
 
-/* A static loss scale that is too large: none of the scaler's doing, and the gradients'. */
+/* A static loss scale that is too large: none of the scaler's doing, and the gradients'.
+ */
 static void test_autopsy_finds_the_gradient_of_a_static_scale(void **state)
 {
     static const char *const methods[] = { FULL_PT, LORA_PT };
@@ -271,10 +274,10 @@ static void test_preflight_takes_a_backoff_for_none(void **state)
     char *dir = unit_dir_new(), *log_name = path_join(dir, "log"), *said;
     char *autopsy = path_join(dir, "job.run/autopsy.json");
     static const struct planted planted = { "model.norm.weight", 0, 64, 3000 };
-    char *job = training_text(
-        SHAKESPEARE,
-        FULL_PT FP16 "max_steps: 30\nsave_strategy: \"no\"\nmax_grad_norm: 0.01\n"
-                     "trainspool: {keep: [fp16]}\n");
+    char *job =
+        training_text(SHAKESPEARE, FULL_PT FP16
+                      "max_steps: 30\nsave_strategy: \"no\"\nmax_grad_norm: 0.01\n"
+                      "trainspool: {keep: [fp16]}\n");
     int fd = open(log_name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     struct training training = { .dir = dir, .log = log_new(fd, LOG_INFO) };
     struct text text;

@@ -241,22 +241,18 @@ static void write_steps(struct metrics *metrics, int64_t from, int64_t to, doubl
         assert_true(metrics_step(
             metrics, &(struct metric) { .step = step, .loss = loss, .tokens = 7 }, &err));
         if (step % 4 == 0)
-            assert_true(metrics_eval(metrics, step, 0.5, &(struct evaluation) { .loss = 2 * loss }, &err));
+            assert_true(metrics_eval(metrics, step, 0.5,
+                                     &(struct evaluation) { .loss = 2 * loss }, &err));
     }
 }
 
 static void test_tensorboard_has_the_metrics_by_their_names(void **state)
 {
-    static const char *const tags[] = { "train/loss",
-                                        "train/grad_norm",
-                                        "train/learning_rate",
-                                        "train/epoch",
-                                        "train/loss_scale",
-                                        "train/skipped",
-                                        "train/tokens",
-                                        "train/tokens_per_second",
-                                        "train/memory",
-                                        "eval/loss",
+    static const char *const tags[] = { "train/loss",          "train/grad_norm",
+                                        "train/learning_rate", "train/epoch",
+                                        "train/loss_scale",    "train/skipped",
+                                        "train/tokens",        "train/tokens_per_second",
+                                        "train/memory",        "eval/loss",
                                         "eval/perplexity" };
     char *dir = unit_dir_new();
     struct metrics *metrics = open_run(dir, 0);
@@ -336,7 +332,8 @@ static void test_tensorboard_resumed_has_each_step_once(void **state)
 /* A name of a time to come, from a clock that was set back, is passed. */
 static void test_tensorboard_files_follow_each_other(void **state)
 {
-    char *dir = unit_dir_new(), *late = path_join(dir, "events.out.tfevents.4000000000.x");
+    char *dir = unit_dir_new(),
+         *late = path_join(dir, "events.out.tfevents.4000000000.x");
     struct error err = { 0 };
     struct tensorboard *board;
 
