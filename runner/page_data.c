@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/file.h"
@@ -19,28 +21,44 @@ static const size_t metrics_max = (size_t)512 << 20, log_max = 4 << 20,
 
 /* ---- Lines of JSON ---- */
 
-/* Each whole line of a file that is an object; a file that is missing has none. */
+/* A regular file of at most `max` bytes; NULL where there is none. */
+static FILE *open_lines(const char *dir, const char *base, size_t max)
+{
+    char *name = path_join(dir, base);
+    int fd = open(name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    struct stat st;
+    bool good = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+                (size_t)st.st_size <= max;
+    FILE *file = good ? fdopen(fd, "r") : NULL;
+
+    if (fd >= 0 && file == NULL)
+        close(fd);
+    free(name);
+    return file;
+}
+
+/* Each whole line of a file that is an object; a file that is missing has none.  Line by
+ * line: a run that shows its own page shall not need its metrics in memory. */
 static void each_object(const char *dir, const char *base, size_t max,
                         void (*take)(void *context, json_t *object), void *context)
 {
-    char *name = path_join(dir, base);
-    struct text text;
+    FILE *file = open_lines(dir, base, max);
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t len;
 
-    text_init(&text, 0);
-    if (file_read(name, max, &text, NULL, NULL)) {
-        const char *line = text.data, *end = text.data + text.len, *newline;
+    while (file != NULL && (len = getline(&line, &room, file)) > 0) {
+        json_t *object = line[len - 1] == '\n'
+                             ? json_read_text(line, (size_t)len - 1, base, 1, NULL)
+                             : NULL; /* it is being written, or its writer died */
 
-        for (; (newline = memchr(line, '\n', (size_t)(end - line))); line = newline + 1) {
-            json_t *object =
-                json_read_text(line, (size_t)(newline - line), base, 1, NULL);
-
-            if (json_is_object(object))
-                take(context, object);
-            json_decref(object);
-        }
+        if (json_is_object(object))
+            take(context, object);
+        json_decref(object);
     }
-    text_clear(&text);
-    free(name);
+    free(line);
+    if (file != NULL)
+        fclose(file);
 }
 
 /* ---- metrics.jsonl ---- */
