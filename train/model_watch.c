@@ -166,10 +166,14 @@ static const char *const other_names[BUFFERS] = {
     [BUFFER_LORA_G] = "lora",
 };
 
-static const char *buffer_name(const struct model *m, const struct shape_buffer *b)
+/* The gradient that comes out of the classifier is of no layer's norm. */
+static const char *buffer_name(const struct watcher *w, const struct shape_buffer *b)
 {
+    const struct model *m = w->model;
     const char *of = b != NULL ? other_names[b - m->shapes.buffers] : NULL;
 
+    if (b == &m->shapes.buffers[BUFFER_DH] && w->layer < 0)
+        return "last norm";
     return of != NULL ? of : b != NULL ? b->name : m->teacher ? "the teacher" : "scratch";
 }
 
@@ -188,7 +192,7 @@ static void name_tensor(const struct watcher *w, struct tensor t, struct watch_l
         return;
     }
     b = buffer_at(w->model, at, &layer);
-    snprintf(look->tensor, sizeof(look->tensor), "%s", buffer_name(w->model, b));
+    snprintf(look->tensor, sizeof(look->tensor), "%s", buffer_name(w, b));
     look->layer = layer >= 0 ? layer : w->layer;
     look->batch_row = t.rows == w->rows   ? look->row
                       : t.cols == w->rows ? look->col
@@ -284,6 +288,8 @@ WATCHED(layernorm,
         IN(op->weight))
 WATCHED(layernorm_backward, OUT(op->dx, op->dcopy, op->dweight, op->dbias),
         IN(op->weight, op->x))
+WATCHED(headnorm, OUT(op->rstd, op->out), IN(op->weight, op->x))
+WATCHED(headnorm_backward, OUT(op->dx, op->dweight), IN(op->weight, op->x))
 WATCHED(rope, OUT(op->x), IN(op->table))
 WATCHED(attention, OUT(op->lse, op->out), IN(op->q))
 WATCHED(attention_backward, OUT(op->dq, op->dk, op->dv), IN(op->forward.q))
@@ -322,31 +328,42 @@ static void watched_distill(struct backend *be, const struct op_distill *op)
     look(w, "distill", &(struct operands) { OUT(op->student.dx, op->student.dw) });
 }
 
+/* Those that have a function above.  No more are needed: the optimizer's are not part of
+ * a micro-batch, nor are those of generation, and zero writes zeros. */
+#define WATCHED_OPERATIONS(EACH) \
+    EACH(matmul)                 \
+    EACH(sum_rows)               \
+    EACH(embedding)              \
+    EACH(embedding_backward)     \
+    EACH(rmsnorm)                \
+    EACH(rmsnorm_backward)       \
+    EACH(layernorm)              \
+    EACH(layernorm_backward)     \
+    EACH(headnorm)               \
+    EACH(headnorm_backward)      \
+    EACH(rope)                   \
+    EACH(attention)              \
+    EACH(attention_backward)     \
+    EACH(activation)             \
+    EACH(activation_backward)    \
+    EACH(swiglu)                 \
+    EACH(swiglu_backward)        \
+    EACH(classifier)             \
+    EACH(distill)                \
+    EACH(add)                    \
+    EACH(convert)                \
+    EACH(dropout)
+
+#define COUNT(name) +1
+const size_t model_watch_operations = 0 WATCHED_OPERATIONS(COUNT);
+
 /* Nothing is played from a recording: each operation is issued and looked at. */
+#define PUT(name) ops->name = watched_##name;
 static void put_eyes(struct backend_ops *ops)
 {
     ops->begin = NULL;
     ops->end = NULL;
-    ops->matmul = watched_matmul;
-    ops->sum_rows = watched_sum_rows;
-    ops->embedding = watched_embedding;
-    ops->embedding_backward = watched_embedding_backward;
-    ops->rmsnorm = watched_rmsnorm;
-    ops->rmsnorm_backward = watched_rmsnorm_backward;
-    ops->layernorm = watched_layernorm;
-    ops->layernorm_backward = watched_layernorm_backward;
-    ops->rope = watched_rope;
-    ops->attention = watched_attention;
-    ops->attention_backward = watched_attention_backward;
-    ops->activation = watched_activation;
-    ops->activation_backward = watched_activation_backward;
-    ops->swiglu = watched_swiglu;
-    ops->swiglu_backward = watched_swiglu_backward;
-    ops->classifier = watched_classifier;
-    ops->distill = watched_distill;
-    ops->add = watched_add;
-    ops->convert = watched_convert;
-    ops->dropout = watched_dropout;
+    WATCHED_OPERATIONS(PUT)
 }
 
 static void watcher_open(struct watcher *w, struct model *model, struct watch *out,

@@ -46,6 +46,9 @@ struct watch {
     struct watch_look most; /* with the largest number of all before it */
 };
 
+/* How many operations of a backend are looked at. */
+extern const size_t model_watch_operations;
+
 /* Every parameter, and its working copy. */
 bool model_watch_weights(struct model *model, struct watch *out, struct error *err);
 /* Forward and backward, as model_train with these numbers, alone in its window and

@@ -217,6 +217,20 @@ static void test_model_watch_changes_nothing(void **state)
     assert_memory_equal(norms[0], norms[1], sizeof(norms[0]));
 }
 
+/* Whoever adds an operation adds it to model_watch.c, or here. */
+static void test_model_watch_sees_every_operation(void **state)
+{
+    static const char *const others[] = { "zero",   "decode", "topk", "square_sum",
+                                          "decide", "adamw",  "sgd" };
+    size_t all =
+        (offsetof(struct backend_ops, sgd) - offsetof(struct backend_ops, matmul)) /
+            sizeof(void (*)(void)) +
+        1;
+
+    (void)state;
+    assert_int_equal(model_watch_operations + TS_COUNT(others), all);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -226,6 +240,7 @@ int main(void)
         cmocka_unit_test(test_model_watch_finds_what_float16_cannot_hold),
         cmocka_unit_test(test_model_watch_finds_a_gradient),
         cmocka_unit_test(test_model_watch_changes_nothing),
+        cmocka_unit_test(test_model_watch_sees_every_operation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
