@@ -200,5 +200,18 @@ static const struct rule rows[] = {
           "Errors that would make a run fail, or do something else than the job says, "
           "cannot be ignored (trainspool explain says which): take the line out instead.",
       .source = "unused `noqa` comments are ruff's RUF100" },
+    { .id = "TS715",
+      .title = "shares that do not fit the data sets",
+      .severity = SEVERITY_ERROR,
+      .firm = true,
+      .run = rule_shares,
+      .explain =
+          "interleave_probs says how often each data set of dataset has its turn with "
+          "mix_strategy interleave_under, interleave_over or interleave_once: as many "
+          "numbers as names, from 0 to 1, which add up to 1. With concat it has no "
+          "meaning, and LLaMA-Factory refuses it. Where all data sets are to be exhausted "
+          "(over, once) none may be 0. If there is eval_dataset, it is mixed with the same "
+          "shares and must have as many names.",
+      .source = "LLaMA-Factory hparams/data_args.py; numpy Generator.choice" },
 };
 const struct rules catalogue_names = { rows, TS_COUNT(rows) };

@@ -51,6 +51,7 @@ libpatcher_a_SOURCES += %D%/remedy.c %D%/remedy.h
 libpatcher_a_SOURCES += %D%/rewrite.c %D%/rewrite.h
 libpatcher_a_SOURCES += %D%/rules.c %D%/rules.h
 libpatcher_a_SOURCES += %D%/rules_batch.c
+libpatcher_a_SOURCES += %D%/rules_data.c
 libpatcher_a_SOURCES += %D%/rules_device.c
 libpatcher_a_SOURCES += %D%/rules_distill.c
 libpatcher_a_SOURCES += %D%/rules_external.c

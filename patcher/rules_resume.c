@@ -225,6 +225,8 @@ static const char *const compared[] = {
     "per_device_train_batch_size",
     "gradient_accumulation_steps",
     "dataset",
+    "mix_strategy",
+    "interleave_probs",
     "cutoff_len",
     "max_samples",
     "val_size",
