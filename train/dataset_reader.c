@@ -68,6 +68,44 @@ bool dataset_reader_knows(const char *path)
     return find_kind(path) >= 0;
 }
 
+/* What pandas reads them with. */
+static const struct {
+    const char *ending, *reader;
+} tables[] = {
+    { ".parquet", "read_parquet" }, { ".arrow", "read_feather" },
+    { ".feather", "read_feather" }, { ".csv", "read_csv" },
+    { ".tsv", "read_table" },       { ".xlsx", "read_excel" },
+};
+
+static const char *table_reader(const char *path)
+{
+    for (size_t i = 0; i < TS_COUNT(tables); i++)
+        if (text_ends(path, tables[i].ending))
+            return tables[i].reader;
+    return NULL;
+}
+
+bool dataset_reader_is_table(const char *path)
+{
+    return table_reader(path) != NULL;
+}
+
+bool dataset_reader_refuse(const char *path, struct error *err)
+{
+    const char *reader = table_reader(path);
+
+    if (!reader)
+        return error_set(err, ERROR_DATA,
+                         "the data file %s is of no kind that is read: .json, .jsonl and "
+                         ".txt, each also .gz",
+                         path);
+    return error_set(err, ERROR_DATA,
+                     "the data file %s is of no kind that is read (.json, .jsonl, .txt); "
+                     "python3 -c 'import pandas as p; p.%s(\"%s\").to_json(\"data.jsonl\", "
+                     "orient=\"records\", lines=True)' makes one",
+                     path, reader, path);
+}
+
 static gzFile open_regular(const char *path, struct error *err)
 {
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -102,11 +140,7 @@ struct dataset_reader *dataset_reader_open(const char *path, bool lines,
     gzFile file;
 
     if (kind < 0) {
-        error_set(
-            err, ERROR_DATA,
-            "the data file %s is of no kind that is read: .json, .jsonl and .txt, each "
-            "also .gz",
-            path);
+        dataset_reader_refuse(path, err);
         return NULL;
     }
     file = open_regular(path, err);

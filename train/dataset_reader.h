@@ -33,5 +33,9 @@ bool dataset_reader_next(struct dataset_reader *reader, struct dataset_record *r
 
 /* Does the name end as a file that is read? */
 bool dataset_reader_knows(const char *path);
+/* Does it end as tables do that are not read? */
+bool dataset_reader_is_table(const char *path);
+/* ERROR_DATA for one that is not read, with what makes one of it that is; returns false. */
+bool dataset_reader_refuse(const char *path, struct error *err);
 
 #endif

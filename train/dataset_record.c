@@ -78,11 +78,20 @@ static const char *kind_name(const json_t *value)
     return value ? names[json_typeof(value)] : "missing";
 }
 
+/* What to do about something that is no string. */
+static const char *remedy_for(const json_t *got)
+{
+    if (!got || json_is_null(got))
+        return "; give it, or take the record out";
+    return json_is_array(got) || json_is_object(got) ? "; write it as one text"
+                                                     : "; put it in quotes";
+}
+
 static enum record_kind broken(const struct reading *reading, const char *key,
                                const char *wanted, const json_t *got)
 {
-    error_set(reading->err, ERROR_DATA, "\"%s\" must be %s, and is %s", key, wanted,
-              kind_name(got));
+    error_set(reading->err, ERROR_DATA, "\"%s\" must be %s, and is %s%s", key, wanted,
+              kind_name(got), strcmp(wanted, "a string") == 0 ? remedy_for(got) : "");
     return RECORD_BROKEN;
 }
 
@@ -460,6 +469,28 @@ static struct dataset_columns settle_tags(const json_t *record,
     return columns;
 }
 
+/* The records may be one level deeper: {"data": [...]}. */
+static enum record_kind fail_unknown(const struct reading *reading)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)(uintptr_t)reading->record, key, value)
+        if (json_is_object(json_array_get(value, 0))) {
+            error_set(reading->err, ERROR_DATA,
+                      "the records seem to be in the list \"%s\" of this object; `jq '.[\"%s\"]' "
+                      "FILE` makes a file of the list",
+                      key, key);
+            return RECORD_BROKEN;
+        }
+    error_set(
+        reading->err, ERROR_DATA,
+        "the record has no keys that are known: instruction and output, messages, "
+        "conversations, question and answer, prompt and completion; say which are "
+        "meant in dataset_info.json");
+    return RECORD_BROKEN;
+}
+
 static enum record_kind read_detected(struct reading *reading)
 {
     for (size_t i = 0; i < TS_COUNT(known_forms); i++) {
@@ -472,16 +503,11 @@ static enum record_kind read_detected(struct reading *reading)
         reading->columns = &columns;
         return columns.messages ? read_messages(reading) : read_alpaca(reading, false);
     }
-    if (get(reading, "text"))
-        error_set(reading->err, ERROR_DATA,
-                  "the record is plain text, which stage: pt learns; stage: sft wants "
-                  "questions and answers");
-    else
-        error_set(
-            reading->err, ERROR_DATA,
-            "the record has no keys that are known: instruction and output, messages, "
-            "conversations, question and answer, prompt and completion; say which are "
-            "meant in dataset_info.json");
+    if (!get(reading, "text"))
+        return fail_unknown(reading);
+    error_set(reading->err, ERROR_DATA,
+              "the record is plain text, which stage: pt learns; stage: sft wants "
+              "questions and answers");
     return RECORD_BROKEN;
 }
 
@@ -508,8 +534,9 @@ enum record_kind dataset_record_read(const struct dataset_source *source,
 
     conversation_clear(out);
     if (!json_is_object(record)) {
-        error_set(err, ERROR_DATA, "a record must be an object, and this is %s",
-                  kind_name(record));
+        error_set(err, ERROR_DATA, "a record must be an object, and this is %s%s",
+                  kind_name(record),
+                  json_is_array(record) ? "; a file that is one list is called .json" : "");
         return RECORD_BROKEN;
     }
     if (source->form == DATASET_DETECT)

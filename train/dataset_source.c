@@ -118,6 +118,8 @@ bool dataset_lookup_find(struct dataset_lookup *lookup, const char *name,
                          struct dataset_source *out, struct error *err)
 {
     *out = (struct dataset_source) { .name = name };
+    if (dataset_reader_is_table(name))
+        return dataset_reader_refuse(name, err);
     return dataset_names_path(name) ? find_path(lookup, name, out, err)
                                     : find_named(lookup, name, out, err);
 }

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/size.h"
 #include "train/dataset_reader.h"
 #include "train/dataset_record.h"
 
@@ -165,6 +166,28 @@ static bool add_conversation(struct work *work, bool *added, struct error *err)
     return true;
 }
 
+/* What to do about a record that is no JSON, by how it begins or what the parser says. */
+static const char *json_remedy(const struct dataset_record *record,
+                               const struct error *wrong)
+{
+    static const struct {
+        const char *said, *remedy;
+    } rows[] = {
+        { "decode byte", "the file is not UTF-8: iconv -t utf-8 converts it" },
+        { "NaN", "JSON has no NaN: take the record out" },
+        { "end of", "the record is cut off: mend it or take it out" },
+        { "duplicate", "a key stands there twice: take one out" },
+    };
+
+    if (record->len > 1 && memcmp(record->data, "{'", 2) == 0)
+        return "JSON has double quotes, as json.dumps of Python writes them";
+    for (size_t i = 0; i < TS_COUNT(rows); i++)
+        if (strstr(wrong->text, rows[i].said))
+            return rows[i].remedy;
+    return record->len > 0 && record->data[0] != '{' ? "a record is an object in braces"
+                                                     : "mend the record or take it out";
+}
+
 static bool add_json(struct work *work, const struct dataset_record *record,
                      struct error *err)
 {
@@ -172,10 +195,11 @@ static bool add_json(struct work *work, const struct dataset_record *record,
     struct error wrong = { 0 };
     bool ok = true, added = true;
     json_t *json =
-        json_read_loose(record->data, record->len, work->path, record->at.line, err);
+        json_read_loose(record->data, record->len, work->path, record->at.line, &wrong);
 
     if (!json)
-        return false;
+        return error_at(err, wrong.code, wrong.file, wrong.at, "%s; %s", wrong.text,
+                        json_remedy(record, &wrong));
     switch (dataset_record_read(work->source, json, is_plain(work), &work->conversation,
                                 &why, &wrong)) {
     case RECORD_BROKEN:

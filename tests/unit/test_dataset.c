@@ -271,14 +271,16 @@ static void test_dataset_tells_file_and_line(void **state)
         uint32_t line;
     } cases[] = {
         { "{\"prompt\": \"q\", \"response\": \"a\"}\n{\"prompt\": \"q\", \"resp",
-          "not JSON", 2 },
+          "the record is cut off", 2 },
         { "{\"prompt\": \"q\", \"response\": \"a\"}\n\n{\"prompt\": 3, \"response\": "
           "\"a\"}\n",
           "must be a string", 3 },
-        { "{\"prompt\": \"q\xff\", \"response\": \"a\"}\n", "not JSON", 1 },
+        { "{\"prompt\": \"q\xff\", \"response\": \"a\"}\n", "iconv -t utf-8", 1 },
+        { "{'prompt': 'q', 'response': 'a'}\n", "JSON has double quotes", 1 },
+        { "prompt,response\nq,a\n", "a record is an object in braces", 1 },
         { "{\"prompt\": \"q\\ud800\", \"response\": \"a\"}\n", "not JSON", 1 },
-        { "{\"prompt\": \"q\", \"response\": NaN}\n", "not JSON", 1 },
-        { "{\"prompt\": \"q\", \"prompt\": \"q\"}\n", "not JSON", 1 },
+        { "{\"prompt\": \"q\", \"response\": NaN}\n", "JSON has no NaN", 1 },
+        { "{\"prompt\": \"q\", \"prompt\": \"q\"}\n", "stands there twice", 1 },
         { "{\"text\": \"q\"}\n", "stage: pt", 1 },
         { "\n\n", "no record that can be learnt", 0 },
         { "{\"messages\": []}\n", "no record that can be learnt", 0 },

@@ -154,20 +154,24 @@ static void test_dataset_record_tells_what_is_broken(void **state)
         { "{\"foo\": 1}", "~no keys that are known" },
         { "{\"text\": \"t\"}", "~stage: pt" },
         { "{\"instruction\": 5, \"output\": \"a\"}",
-          "error: \"instruction\" must be a string, and is a number" },
+          "error: \"instruction\" must be a string, and is a number; put it in quotes" },
         { "{\"instruction\": \"q\", \"output\": 5}",
-          "error: \"output\" must be a string, and is a number" },
+          "error: \"output\" must be a string, and is a number; put it in quotes" },
         { "{\"instruction\": \"q\", \"output\": \"a\", \"system\": []}",
-          "error: \"system\" must be a string, and is a list" },
+          "error: \"system\" must be a string, and is a list; write it as one text" },
         { "{\"instruction\": \"q\", \"output\": \"a\", \"history\": [[\"a\"]]}",
           "~[question, answer]" },
         { "{\"instruction\": \"q\", \"output\": \"a\", \"history\": {}}",
           "~must be a list" },
         { "{\"messages\": {}}", "error: \"messages\" must be a list, and is an object" },
         { "{\"messages\": [{\"content\": \"q\"}]}",
-          "error: \"role\" must be a string, and is missing" },
+          "error: \"role\" must be a string, and is missing; give it, or take the "
+          "record out" },
         { "{\"messages\": [{\"role\": \"user\"}]}",
-          "error: \"content\" must be a string, and is missing" },
+          "error: \"content\" must be a string, and is missing; give it, or take the "
+          "record out" },
+        { "{\"data\": [{\"instruction\": \"q\"}]}", "~`jq '.[\"data\"]' FILE`" },
+        { "[{\"instruction\": \"q\"}]", "~is called .json" },
         { "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]}",
           "~type \"image\"" },
         { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": "
@@ -190,7 +194,7 @@ static void test_dataset_record_is_text_for_pretraining(void **state)
     static const struct given cases[] = {
         { "{\"text\": \"t\"}", "text: t" },
         { "{\"content\": \"c\"}", "text: c" },
-        { "{\"text\": 1}", "error: \"text\" must be a string, and is a number" },
+        { "{\"text\": 1}", "error: \"text\" must be a string, and is a number; put it in quotes" },
         { "{\"question\": \"q\", \"answer\": \"a\"}", "~stage: sft" },
     };
     static const struct dataset_source named = {

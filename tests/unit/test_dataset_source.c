@@ -190,6 +190,7 @@ static void test_dataset_source_refuses(void **state)
         { "part", "train[10%:90%]" },
         { "script", "no Python is run" },
         { "cloud", "cloud_file_name s3://x/y.json" },
+        { "x/y.parquet", "p.read_parquet(\"x/y.parquet\").to_json(" },
         { "absent/", "data folder absent/ is not there" },
         { "wrong", "file_name" },
         { "absent.jsonl", "absent.jsonl is not there" },
