@@ -109,7 +109,7 @@ static void make_decades(struct chart_scale *scale)
 {
     static const double parts[] = { 1, 2, 5 };
     double first = floor(log10(scale->low)), last = ceil(log10(scale->high));
-    bool fine = last - first <= 2;
+    bool fine = log10(scale->high / scale->low) < 2.2;
     double every = ceil((last - first) / INTERVALS_STEPS);
 
     scale->logarithmic = true;

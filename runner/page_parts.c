@@ -104,6 +104,21 @@ static void figure_evaluation(const struct page_data *data, struct text *out)
     add_figure(out, "Best evaluation loss", shown, more);
 }
 
+/* Of answers: the last, and what it was before the training. */
+static void figure_accuracy(const struct page_data *data, struct text *out)
+{
+    const struct page_series *right = page_data_find(data, "eval_accuracy");
+    char shown[32], more[64] = "";
+
+    if (right == NULL)
+        return;
+    snprintf(shown, sizeof shown, "%.3g %%", 100 * right->y[right->count - 1]);
+    if (right->count > 1)
+        snprintf(more, sizeof more, "%.3g %% at step %.0f", 100 * right->y[0],
+                 right->x[0]);
+    add_figure(out, "Answers right", shown, more);
+}
+
 static void figure_steps(const struct page_data *data, struct text *out)
 {
     char done[32], all[32], more[64];
@@ -163,6 +178,7 @@ void page_figures(const struct page_data *data, struct text *out)
     text_adds(out, "<dl class=\"figures\">\n");
     figure_loss(data, out);
     figure_evaluation(data, out);
+    figure_accuracy(data, out);
     figure_steps(data, out);
     figure_skipped(data, out);
     figure_last(data, "tokens", "Tokens", "trained on", out);
@@ -279,8 +295,22 @@ static void add_side(struct text *out, const char *name, const char *text, bool 
     text_adds(out, text[len] ? " ...</dd></div>\n" : "</dd></div>\n");
 }
 
+/* What the model said, as "After step 120: right". */
+static void add_answer(struct text *out, const char *name, const char *text,
+                       const json_t *right)
+{
+    char title[64];
+
+    snprintf(title, sizeof title, "%s%s", name,
+             json_is_true(right)    ? ": right"
+             : json_is_false(right) ? ": wrong"
+                                    : "");
+    add_side(out, title, text, false);
+}
+
 void page_samples(const struct page_data *data, struct text *out)
 {
+    char after[40];
     size_t i;
     json_t *sample;
 
@@ -288,8 +318,13 @@ void page_samples(const struct page_data *data, struct text *out)
     {
         text_adds(out, "<dl class=\"sample\">\n");
         add_side(out, "Prompt", page_string(sample, "prompt"), true);
-        add_side(out, "Before", page_string(sample, "before"), false);
-        add_side(out, "After", page_string(sample, "after"), false);
+        snprintf(after, sizeof after,
+                 number(sample, "step") > 0 ? "After step %.0f" : "After",
+                 fmin(number(sample, "step"), 1e15));
+        add_answer(out, "Before", page_string(sample, "before"),
+                   json_object_get(sample, "correct_before"));
+        add_answer(out, after, page_string(sample, "after"),
+                   json_object_get(sample, "correct"));
         add_side(out, "Expected", page_string(sample, "expected"), true);
         text_adds(out, "</dl>\n");
     }

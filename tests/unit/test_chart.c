@@ -36,6 +36,8 @@ static void test_chart_axes_have_round_ticks(void **state)
     check_scale(CHART_STEPS, 0, 1, "0 1");
     check_scale(CHART_STEPS, 0, 100000, "0 20k 40k 60k 80k 100k");
     check_scale(CHART_AUTO, 0.4, 800, "1 10 100");
+    check_scale(CHART_AUTO, 0.1, 12, "0.1 0.2 0.5 1 2 5 10");
+    check_scale(CHART_AUTO, 1e-8, 1e4, "1e-8 1e-6 1e-4 0.01 1 100 10000");
     check_scale(CHART_AUTO, 2, 90, "0 20 40 60 80 100");
     check_scale(CHART_POWERS, 65536, 65536, "131072 65536 32768");
     check_scale(CHART_POWERS, 1, 65536, "65536 4096 256 16 1");
