@@ -195,6 +195,49 @@ static void test_trainer_distill_from_itself_is_at_its_goal(void **state)
     unit_dir_free(dir);
 }
 
+#define FEW DATA "finetuning_type: full\nmax_steps: 3\nlogging_steps: 1\n"
+
+/* A job of stage sft in the folder: the teacher learns, by an adapter, and is merged too.
+ */
+static void make_adapter(const char *dir)
+{
+    char *set = unit_shared(ALPACA);
+    struct training training = { .dir = dir };
+    struct text text;
+
+    text_init(&text, 0);
+    text_addf(&text,
+              "model_name_or_path: teacher\ndataset: %s\ntemplate: alpaca\nlora_rank: 4\n"
+              "cutoff_len: 128\nmax_samples: 40\nmax_steps: 8\nlearning_rate: 1.0e-2\n"
+              "output_dir: adapter\nexport_dir: merged\n",
+              set);
+    training.job = text.data;
+    training_must(&training);
+    text_clear(&text);
+    free(set);
+}
+
+/* An adapter of the teacher is as good as the model it was merged into. */
+static void test_trainer_distill_teacher_has_an_adapter(void **state)
+{
+    struct training training[3] = { 0 };
+    char *dir = school_new(FORMAT_FP32);
+    double plain, merged;
+
+    (void)state;
+    make_adapter(dir);
+    learn(&training[0], dir,
+          FEW
+          "teacher_model_name_or_path: teacher\nteacher_adapter_name_or_path: adapter\n");
+    learn(&training[1], dir, FEW "teacher_model_name_or_path: merged\n");
+    learn(&training[2], dir, FEW "teacher_model_name_or_path: teacher\n");
+    assert_string_equal(training[0].logged, training[1].logged);
+    plain = training_told(&training[2], "'kd_loss'", 0);
+    merged = training_told(&training[1], "'kd_loss'", 0);
+    assert_true(fabs(plain - merged) > 1e-2 * plain);
+    unit_dir_free(dir);
+}
+
 static void check_resume(const char *more, const char *weights, int64_t at)
 {
     char *one = school_new(FORMAT_BF16), *two = school_new(FORMAT_BF16);
@@ -372,6 +415,7 @@ int main(void)
         cmocka_unit_test(test_trainer_distill_full_comes_nearer),
         cmocka_unit_test(test_trainer_distill_adapters_come_nearer),
         cmocka_unit_test(test_trainer_distill_from_itself_is_at_its_goal),
+        cmocka_unit_test(test_trainer_distill_teacher_has_an_adapter),
         cmocka_unit_test(test_trainer_distill_resumed_is_uninterrupted),
         cmocka_unit_test(test_trainer_distill_layouts_agree),
         cmocka_unit_test(test_trainer_distill_by_a_file_is_by_the_teacher),
