@@ -50,6 +50,7 @@ librunner_a_SOURCES += %D%/page_charts.c %D%/page_parts.h
 librunner_a_SOURCES += %D%/page_data.c %D%/page_data.h
 librunner_a_SOURCES += %D%/page_parts.c
 librunner_a_SOURCES += %D%/page_style.c
+librunner_a_SOURCES += %D%/page_trouble.c
 librunner_a_SOURCES += %D%/plan_json.c %D%/plan_json.h
 librunner_a_SOURCES += %D%/queue.c %D%/queue.h
 librunner_a_SOURCES += %D%/ranks.c %D%/ranks.h

@@ -31,7 +31,7 @@ const char *page_string(const json_t *object, const char *key)
     return value != NULL ? value : "";
 }
 
-static double number(const json_t *object, const char *key)
+double page_number(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
 
@@ -47,11 +47,10 @@ void page_row(struct text *out, const char *name, const char *value)
     text_adds(out, "</td></tr>\n");
 }
 
-/* A number of a member, with words around it: "%s" stands for it. */
-static void row_number(struct text *out, const char *name, const json_t *object,
-                       const char *key, const char *unit)
+void page_row_number(struct text *out, const char *name, const json_t *object,
+                     const char *key, const char *unit)
 {
-    double value = number(object, key);
+    double value = page_number(object, key);
     char shown[32], line[64];
 
     if (isnan(value))
@@ -187,99 +186,6 @@ void page_figures(const struct page_data *data, struct text *out)
     text_adds(out, "</dl>\n");
 }
 
-/* ---- What went wrong ---- */
-
-/* "token 12 at position 3 of sample 48" */
-static void row_batch_place(const json_t *batch, struct text *out)
-{
-    double index = number(batch, "index"), count = number(batch, "count");
-    double sample = number(batch, "sample"), token = number(batch, "token");
-    char line[160];
-
-    if (isnan(index))
-        return;
-    snprintf(line, sizeof line, "%.0f of %.0f", index + 1, count);
-    page_row(out, "Micro-batch", line);
-    if (isnan(sample) || isnan(token))
-        return;
-    snprintf(line, sizeof line, "sample %.0f, token %.0f at position %.0f", sample, token,
-             number(batch, "position"));
-    page_row(out, "Where it began", line);
-}
-
-static void add_look(const json_t *look, const char *look_class, struct text *out)
-{
-    double layer = number(look, "layer");
-    char shown[32];
-
-    text_addf(out, "<tr%s><td>", look_class);
-    html_text(out, page_string(look, "operation"));
-    text_adds(out, "</td><td>");
-    html_text(out, page_string(look, "tensor"));
-    text_adds(out, "</td><td>");
-    if (!isnan(layer))
-        text_addf(out, "%.0f", layer);
-    text_adds(out, "</td><td>");
-    html_text(out, page_string(look, "format"));
-    html_number(number(look, "largest"), HTML_PLAIN, shown);
-    text_addf(out, "</td><td>%s</td><td>", shown);
-    if (json_is_number(json_object_get(look, "nan")))
-        text_addf(out, "%.0f NaN, %.0f inf", number(look, "nan"), number(look, "inf"));
-    text_adds(out, "</td></tr>\n");
-}
-
-static void add_looks(const json_t *autopsy, struct text *out)
-{
-    const json_t *before = json_object_get(autopsy, "before");
-    const json_t *found = json_object_get(autopsy, "found");
-
-    if (!json_is_object(found))
-        return;
-    text_adds(out, "<h3>Operations up to it</h3>\n<div class=\"scroll\" tabindex=\"0\">\n"
-                   "<table class=\"looks\">\n<thead><tr><th scope=\"col\">operation</th>"
-                   "<th scope=\"col\">wrote</th><th scope=\"col\">layer</th><th "
-                   "scope=\"col\">format</th><th scope=\"col\">largest finite</th><th "
-                   "scope=\"col\">not finite</th></tr></thead>\n<tbody>\n");
-    for (size_t i = 0; i < json_array_size(before); i++)
-        add_look(json_array_get(before, i), "", out);
-    add_look(found, " class=\"found\"", out);
-    text_adds(out, "</tbody>\n</table>\n</div>\n");
-}
-
-static void add_autopsy(const json_t *autopsy, struct text *out)
-{
-    struct text line;
-
-    text_init(&line, 0);
-    text_addf(&line, "%sstep %.0f: %s",
-              json_is_true(json_object_get(autopsy, "preflight")) ? "Preflight, " : "",
-              number(autopsy, "step"), page_string(autopsy, "sentence"));
-    text_adds(out, "<table class=\"pairs\">\n<tbody>\n");
-    page_row(out, "Autopsy", line.data);
-    page_row(out, "Advice", page_string(autopsy, "advice"));
-    row_number(out, "Loss scale", autopsy, "loss_scale", "");
-    row_batch_place(json_object_get(autopsy, "micro_batch"), out);
-    text_adds(out, "</tbody>\n</table>\n");
-    add_looks(autopsy, out);
-    text_clear(&line);
-}
-
-void page_trouble(const struct page_data *data, struct text *out)
-{
-    const struct job_record *record = &data->record;
-    bool vanished = record->state == JOB_RUNNING && !data->running;
-
-    if (record->state == JOB_FAILED || record->state == JOB_REJECTED || vanished) {
-        text_adds(out, "<div class=\"alarm\" role=\"note\"><p>");
-        html_text(out, vanished            ? "trainspool-train vanished without a word"
-                       : record->reason[0] ? record->reason
-                                           : "no reason is known");
-        text_adds(out, "</p></div>\n");
-    }
-    if (data->autopsy != NULL)
-        add_autopsy(data->autopsy, out);
-}
-
 /* ---- Generations ---- */
 
 static void add_side(struct text *out, const char *name, const char *text, bool whole)
@@ -319,8 +225,8 @@ void page_samples(const struct page_data *data, struct text *out)
         text_adds(out, "<dl class=\"sample\">\n");
         add_side(out, "Prompt", page_string(sample, "prompt"), true);
         snprintf(after, sizeof after,
-                 number(sample, "step") > 0 ? "After step %.0f" : "After",
-                 fmin(number(sample, "step"), 1e15));
+                 page_number(sample, "step") > 0 ? "After step %.0f" : "After",
+                 fmin(page_number(sample, "step"), 1e15));
         add_answer(out, "Before", page_string(sample, "before"),
                    json_object_get(sample, "correct_before"));
         add_answer(out, after, page_string(sample, "after"),
@@ -403,7 +309,7 @@ void page_changes(const struct page_data *data, struct text *out)
 static void row_precision(const json_t *precision, struct text *out)
 {
     struct text line;
-    double norm = number(precision, "max_grad_norm");
+    double norm = page_number(precision, "max_grad_norm");
     const char *scaling = page_string(precision, "loss_scaling");
     const char *frozen = page_string(precision, "frozen_dtype");
     char shown[32];
@@ -418,7 +324,7 @@ static void row_precision(const json_t *precision, struct text *out)
               page_string(precision, "trainable_dtype"),
               frozen[0] ? ", frozen weights " : "", frozen);
     page_row(out, "Formats", line.data);
-    html_number(number(precision, "loss_scale"), HTML_PLAIN, shown);
+    html_number(page_number(precision, "loss_scale"), HTML_PLAIN, shown);
     text_reset(&line);
     text_addf(&line, "%s%s%s", scaling, strcmp(scaling, "none") == 0 ? "" : ", from ",
               strcmp(scaling, "none") == 0 ? "" : shown);
@@ -432,18 +338,18 @@ static void row_precision(const json_t *precision, struct text *out)
 
 static void row_batch(const json_t *batch, struct text *out)
 {
-    double ranks = number(batch, "devices");
+    double ranks = page_number(batch, "devices");
     char line[160];
 
     if (isnan(ranks))
         return;
     snprintf(line, sizeof line, "%.0f x %.0f micro-batches",
-             number(batch, "per_device_train_batch_size"),
-             number(batch, "gradient_accumulation_steps"));
+             page_number(batch, "per_device_train_batch_size"),
+             page_number(batch, "gradient_accumulation_steps"));
     if (ranks > 1)
         snprintf(line + strlen(line), sizeof line - strlen(line), " x %.0f ranks", ranks);
     snprintf(line + strlen(line), sizeof line - strlen(line), " = %.0f samples a step",
-             number(batch, "effective"));
+             page_number(batch, "effective"));
     page_row(out, "Batch", line);
 }
 
@@ -451,7 +357,7 @@ static void row_memory(const json_t *memory, struct text *out)
 {
     static const char *const parts[] = { "weights", "gradients", "optimizer",
                                          "activations", "workspace" };
-    double total = number(memory, "total"), bytes;
+    double total = page_number(memory, "total"), bytes;
     struct text line;
     char shown[16];
 
@@ -461,7 +367,7 @@ static void row_memory(const json_t *memory, struct text *out)
     memory_text((uint64_t)total, shown);
     text_addf(&line, "%s:", shown);
     for (size_t i = 0; i < TS_COUNT(parts); i++) {
-        bytes = number(memory, parts[i]);
+        bytes = page_number(memory, parts[i]);
         memory_text(bytes > 0 && bytes < 1e18 ? (uint64_t)bytes : 0, shown);
         text_addf(&line, "%s %s %s", i > 0 ? "," : "", parts[i], shown);
     }
@@ -480,18 +386,18 @@ void page_plan(const struct page_data *data, struct text *out)
     text_adds(out, "<table class=\"pairs\">\n<tbody>\n");
     page_row(out, "Model", page_string(model, "path"));
     page_row(out, "Method", page_string(model, "method"));
-    row_number(out, "LoRA rank", model, "lora_rank", "");
-    row_number(out, "Parameters", model, "parameters", "");
-    row_number(out, "of them trained", model, "trainable", "");
+    page_row_number(out, "LoRA rank", model, "lora_rank", "");
+    page_row_number(out, "Parameters", model, "parameters", "");
+    page_row_number(out, "of them trained", model, "trainable", "");
     row_precision(json_object_get(data->facts, "precision"), out);
     row_batch(json_object_get(data->facts, "batch"), out);
-    row_number(out, "Steps", steps, "total", "");
-    row_number(out, "Steps an epoch", steps, "per_epoch", "");
-    row_number(out, "Samples", numbers, "samples", "");
-    if (number(numbers, "eval_samples") > 0)
-        row_number(out, "Samples to evaluate", numbers, "eval_samples", "");
-    row_number(out, "Tokens of the data", numbers, "tokens", "");
-    row_number(out, "Longest sample", numbers, "longest", "tokens");
+    page_row_number(out, "Steps", steps, "total", "");
+    page_row_number(out, "Steps an epoch", steps, "per_epoch", "");
+    page_row_number(out, "Samples", numbers, "samples", "");
+    if (page_number(numbers, "eval_samples") > 0)
+        page_row_number(out, "Samples to evaluate", numbers, "eval_samples", "");
+    page_row_number(out, "Tokens of the data", numbers, "tokens", "");
+    page_row_number(out, "Longest sample", numbers, "longest", "tokens");
     row_memory(json_object_get(data->facts, "memory"), out);
     text_adds(out, "</tbody>\n</table>\n");
 }
@@ -511,8 +417,8 @@ void page_environment(const struct page_data *data, struct text *out)
     page_row(out, "Compute capability", page_string(device, "compute_capability"));
     page_row(out, "Backend", page_string(all, "backend"));
     page_row(out, "Processor", page_string(all, "cpu"));
-    if (number(all, "threads") > 0)
-        row_number(out, "Threads asked for", all, "threads", "");
+    if (page_number(all, "threads") > 0)
+        page_row_number(out, "Threads asked for", all, "threads", "");
     page_row(out, "System", page_string(all, "system"));
     page_row(out, "trainspool", page_string(data->facts, "version"));
     page_row(out, "Queued", data->record.queued);

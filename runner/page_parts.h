@@ -19,5 +19,10 @@ const char *page_state(const struct page_data *data);
 void page_row(struct text *out, const char *name, const char *value);
 /* A member of an object as text for page_row; "" where it is missing. */
 const char *page_string(const json_t *object, const char *key);
+/* A member that is a number; NaN for any other. */
+double page_number(const json_t *object, const char *key);
+/* A row of such a member with its unit, "" for none; nothing where it is missing. */
+void page_row_number(struct text *out, const char *name, const json_t *object,
+                     const char *key, const char *unit);
 
 #endif

@@ -224,6 +224,9 @@ bool preflight_run(struct run *run, preflight_step *step, struct error *err)
         log_line(run->options->log, LOG_WARN, "preflight: left out: %s", lost.text);
         return true;
     }
+    log_line(run->kept->options->log, LOG_INFO,
+             "preflight: up to %d steps of the run are tried, of which nothing stays",
+             PREFLIGHT_STEPS);
     if (!parallel_tell(group, PARALLEL_KEEP, err) || !fly(run, step, &seen, err)) {
         preflight_put_back(run, &lost);
         return false;
