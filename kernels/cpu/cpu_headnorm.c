@@ -13,6 +13,27 @@
  */
 enum { HEADNORM_SLICES = 64, HEADNORM_ROWS = 16, HEADNORM_ROOM = 1 << 14 };
 
+/* Sums over a head go to two vectors in turn, so that one need not wait for the other:
+ * these are steps of a loop over both. */
+enum { HEADNORM_STEP = 2 * LANES };
+
+/* 1 / rms of `size` numbers from place `first` on. */
+CPU_INLINE float headnorm_rstd(const void *x, enum format format, size_t first,
+                               size_t size, float eps)
+{
+    vec even = {}, odd = {}, value;
+
+    for (size_t i = 0; i < size; i += HEADNORM_STEP) {
+        value = vec_load(x, format, first + i, vec_count(i, size));
+        even += value * value;
+        if (i + LANES >= size)
+            break;
+        value = vec_load(x, format, first + i + LANES, vec_count(i + LANES, size));
+        odd += value * value;
+    }
+    return 1 / sqrtf(vec_sum(even + odd) / (float)size + eps);
+}
+
 /* The factors of a head: offset + weight. */
 CPU_INLINE vec headnorm_factor(struct tensor weight, float offset, size_t at,
                                size_t count)
@@ -31,15 +52,8 @@ CPU_INLINE void headnorm_row(const struct op_headnorm *op, size_t row, enum form
 
     for (size_t head = 0; head < heads; head++) {
         size_t first = head * size;
-        vec squares[2] = { 0 };
-        float rstd;
+        float rstd = headnorm_rstd(x, format, first, size, eps);
 
-        for (size_t i = 0; i < size; i += LANES) {
-            vec value = vec_load(x, format, first + i, vec_count(i, size));
-
-            squares[i / LANES % 2] += value * value;
-        }
-        rstd = 1 / sqrtf(vec_sum(squares[0] + squares[1]) / (float)size + eps);
         rstds[head] = rstd;
         for (size_t i = 0; i < size; i += LANES) {
             size_t count = vec_count(i, size);
@@ -67,43 +81,62 @@ void CPU_OP(headnorm)(struct backend *be, const struct op_headnorm *op)
                     (void *)op);
 }
 
-/* With g = dout * factor and h = x * rstd: dx = rstd * (g - h * mean(g * h)); to `sums`
- * is added what dout * h gives, unless that is NULL.  dx may be dout. */
+/* A row of the backward pass. */
+struct headnorm_back {
+    const void *x, *dout;
+    void *dx;
+    struct tensor weight;
+    float offset;
+};
+
+/* g * x of a head at a place, g = dout * factor */
+CPU_INLINE vec headnorm_product(const struct headnorm_back *b, enum format format,
+                                size_t first, size_t at)
+{
+    size_t count = vec_count(at, b->weight.cols);
+
+    return vec_load(b->dout, format, first + at, count) *
+           headnorm_factor(b->weight, b->offset, at, count) *
+           vec_load(b->x, format, first + at, count);
+}
+
+/* With h = x * rstd: dx = rstd * (g - h * mean(g * h)); to `sums` is added what dout * h
+ * gives, unless that is NULL.  dx may be dout. */
+CPU_INLINE void headnorm_head(const struct headnorm_back *b, size_t first, float rstd,
+                              float *sums, enum format format)
+{
+    const size_t size = b->weight.cols;
+    vec even = {}, odd = {};
+    float slope;
+
+    for (size_t i = 0; i < size; i += HEADNORM_STEP) {
+        even += headnorm_product(b, format, first, i);
+        if (i + LANES < size)
+            odd += headnorm_product(b, format, first, i + LANES);
+    }
+    slope = vec_sum(even + odd) * rstd * rstd / (float)size;
+    for (size_t i = 0; i < size; i += LANES) {
+        size_t count = vec_count(i, size);
+        vec value = vec_load(b->x, format, first + i, count);
+        vec by = vec_load(b->dout, format, first + i, count);
+        vec g = by * headnorm_factor(b->weight, b->offset, i, count);
+
+        if (sums)
+            vec_store(sums, FORMAT_FP32, i, count,
+                      vec_load(sums, FORMAT_FP32, i, count) + value * rstd * by);
+        vec_store(b->dx, format, first + i, count, (g - value * slope) * rstd);
+    }
+}
+
 CPU_INLINE void headnorm_row_backward(const struct op_headnorm_backward *op, size_t row,
                                       float *sums, enum format format)
 {
-    const struct tensor weight = op->weight;
-    const float offset = op->offset;
-    const size_t heads = op->heads, size = weight.cols;
-    const void *x = cpu_row(op->x, row), *dout = cpu_row(op->dout, row);
+    const struct headnorm_back b = { cpu_row(op->x, row), cpu_row(op->dout, row),
+                                     cpu_row(op->dx, row), op->weight, op->offset };
     const float *rstds = cpu_row(op->rstd, row);
-    void *dx = cpu_row(op->dx, row);
 
-    for (size_t head = 0; head < heads; head++) {
-        size_t first = head * size;
-        float rstd = rstds[head], slope;
-        vec products[2] = { 0 };
-
-        for (size_t i = 0; i < size; i += LANES) {
-            size_t count = vec_count(i, size);
-
-            products[i / LANES % 2] += vec_load(dout, format, first + i, count) *
-                                       headnorm_factor(weight, offset, i, count) *
-                                       vec_load(x, format, first + i, count);
-        }
-        slope = vec_sum(products[0] + products[1]) * rstd * rstd / (float)size;
-        for (size_t i = 0; i < size; i += LANES) {
-            size_t count = vec_count(i, size);
-            vec value = vec_load(x, format, first + i, count);
-            vec by = vec_load(dout, format, first + i, count);
-            vec g = by * headnorm_factor(weight, offset, i, count);
-
-            if (sums)
-                vec_store(sums, FORMAT_FP32, i, count,
-                          vec_load(sums, FORMAT_FP32, i, count) + value * rstd * by);
-            vec_store(dx, format, first + i, count, (g - value * slope) * rstd);
-        }
-    }
+    for (size_t head = 0; head < op->heads; head++)
+        headnorm_head(&b, head * b.weight.cols, rstds[head], sums, format);
 }
 
 /* Of each slice a total and a part, (slices, 2 D). */

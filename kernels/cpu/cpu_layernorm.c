@@ -9,43 +9,59 @@
  */
 enum { LAYERNORM_COLUMNS = 64, LAYERNORM_ROWS = 64 };
 
-/* The mean of a row of x + delta, which is written to `sum` unless that is NULL. */
+/* Sums over a row go to two vectors in turn, so that one need not wait for the other:
+ * these are steps of a loop over both. */
+enum { LAYERNORM_STEP = 2 * LANES };
+
+/* x + delta at a place, which is written to `sum` unless that is NULL. */
+CPU_INLINE vec layernorm_summed(const float *x, const void *delta, enum format format,
+                                float *sum, size_t at, size_t cols)
+{
+    size_t count = vec_count(at, cols);
+    vec s = vec_load(x, FORMAT_FP32, at, count);
+
+    if (delta)
+        s += vec_load(delta, format, at, count);
+    if (sum)
+        vec_store(sum, FORMAT_FP32, at, count, s);
+    return s;
+}
+
 static float layernorm_mean(const float *x, const void *delta, enum format format,
                             float *sum, size_t cols)
 {
-    vec sums[2] = { 0 };
+    vec even = {}, odd = {};
 
-    for (size_t i = 0; i < cols; i += LANES) {
-        size_t count = vec_count(i, cols);
-        vec s = vec_load(x, FORMAT_FP32, i, count);
-
-        if (delta)
-            s += vec_load(delta, format, i, count);
-        if (sum)
-            vec_store(sum, FORMAT_FP32, i, count, s);
-        sums[i / LANES % 2] += s;
+    for (size_t i = 0; i < cols; i += LAYERNORM_STEP) {
+        even += layernorm_summed(x, delta, format, sum, i, cols);
+        if (i + LANES < cols)
+            odd += layernorm_summed(x, delta, format, sum, i + LANES, cols);
     }
-    return vec_sum(sums[0] + sums[1]) / (float)cols;
+    return vec_sum(even + odd) / (float)cols;
 }
 
-/* The mean square of the distances from `mean`. */
+/* The distance from `mean` at a place; 0 behind the row. */
+CPU_INLINE vec layernorm_far(const float *x, float mean, size_t at, size_t cols)
+{
+    size_t count = vec_count(at, cols);
+    vec far = vec_load(x, FORMAT_FP32, at, count) - mean;
+
+    return __builtin_expect(count != LANES, 0) ? vec_first(far, count) : far;
+}
+
 static float layernorm_variance(const float *x, float mean, size_t cols)
 {
-    size_t rest = cols % LANES;
-    vec squares[2] = { 0 };
+    vec even = {}, odd = {}, far;
 
-    for (size_t i = 0; i + LANES <= cols; i += LANES) {
-        vec far = vec_get(x + i) - mean;
-
-        squares[i / LANES % 2] += far * far;
+    for (size_t i = 0; i < cols; i += LAYERNORM_STEP) {
+        far = layernorm_far(x, mean, i, cols);
+        even += far * far;
+        if (i + LANES >= cols)
+            break;
+        far = layernorm_far(x, mean, i + LANES, cols);
+        odd += far * far;
     }
-    if (rest > 0) {
-        vec far = vec_load(x, FORMAT_FP32, cols - rest, rest) - mean;
-
-        far = vec_first(far, rest);
-        squares[0] += far * far;
-    }
-    return vec_sum(squares[0] + squares[1]) / (float)cols;
+    return vec_sum(even + odd) / (float)cols;
 }
 
 static void layernorm_row(const struct op_layernorm *op, size_t row)
@@ -92,7 +108,24 @@ void CPU_OP(layernorm)(struct backend *be, const struct op_layernorm *op)
                     (void *)op);
 }
 
-/* dx += rstd * (g - mean(g) - h * mean(g * h)); lanes beyond the row have g = 0. */
+/* Sums over a row of g = dout * weight, and of g * (x - mean); behind the row g is 0. */
+struct layernorm_terms {
+    vec sum, product;
+};
+
+CPU_INLINE void layernorm_add(struct layernorm_terms *terms,
+                              const struct op_layernorm_backward *op, const float *x,
+                              const void *dout, float mean, size_t at)
+{
+    size_t count = vec_count(at, op->x.cols);
+    vec g = vec_load(dout, op->dout.format, at, count) *
+            vec_load(op->weight.data, op->weight.format, at, count);
+
+    terms->sum += g;
+    terms->product += g * (vec_load(x, FORMAT_FP32, at, count) - mean);
+}
+
+/* dx += rstd * (g - mean(g) - h * mean(g * h)) */
 static void layernorm_row_backward(const struct op_layernorm_backward *op, size_t row)
 {
     const float *x = cpu_row(op->x, row);
@@ -101,20 +134,17 @@ static void layernorm_row_backward(const struct op_layernorm_backward *op, size_
     void *copy = cpu_row(op->dcopy, row);
     float mean = ((const float *)cpu_row(op->stats, 0))[row];
     float rstd = ((const float *)cpu_row(op->stats, 1))[row];
+    struct layernorm_terms even = { 0 }, odd = { 0 };
     size_t cols = op->x.cols;
-    vec sums[2] = { 0 }, products[2] = { 0 };
     float shift, slope;
 
-    for (size_t i = 0; i < cols; i += LANES) {
-        size_t count = vec_count(i, cols);
-        vec g = vec_load(dout, op->dout.format, i, count) *
-                vec_load(op->weight.data, op->weight.format, i, count);
-
-        sums[i / LANES % 2] += g;
-        products[i / LANES % 2] += g * (vec_load(x, FORMAT_FP32, i, count) - mean);
+    for (size_t i = 0; i < cols; i += LAYERNORM_STEP) {
+        layernorm_add(&even, op, x, dout, mean, i);
+        if (i + LANES < cols)
+            layernorm_add(&odd, op, x, dout, mean, i + LANES);
     }
-    shift = vec_sum(sums[0] + sums[1]) / (float)cols;
-    slope = vec_sum(products[0] + products[1]) * rstd * rstd / (float)cols;
+    shift = vec_sum(even.sum + odd.sum) / (float)cols;
+    slope = vec_sum(even.product + odd.product) * rstd * rstd / (float)cols;
     for (size_t i = 0; i < cols; i += LANES) {
         size_t count = vec_count(i, cols);
         vec g = vec_load(dout, op->dout.format, i, count) *
@@ -162,7 +192,7 @@ static void layernorm_add_row(struct layernorm_sums *sums,
     }
 }
 
-static void layernorm_add_to(struct tensor to, const vec *sums, size_t first, size_t cols)
+static void layernorm_put(struct tensor to, const vec *sums, size_t first, size_t cols)
 {
     for (size_t i = first; to.data && i < cols; i += LANES) {
         size_t count = vec_count(i, cols);
@@ -191,8 +221,8 @@ static void layernorm_weight_task(void *context, size_t task, struct pool_worker
             total.bias[j] += part.bias[j];
         }
     }
-    layernorm_add_to(op->dweight, total.weight, first, cols);
-    layernorm_add_to(op->dbias, total.bias, first, cols);
+    layernorm_put(op->dweight, total.weight, first, cols);
+    layernorm_put(op->dbias, total.bias, first, cols);
 }
 
 void CPU_OP(layernorm_backward)(struct backend *be,

@@ -9,24 +9,39 @@
  */
 enum { NORM_COLUMNS = 64, NORM_ROWS = 64 };
 
-/* The sum of squares of a row of x + delta, which is written to `sum` unless that is
- * NULL. */
+/* Sums over a row go to two vectors in turn, so that one need not wait for the other: these
+ * are steps of a loop over both. */
+enum { NORM_STEP = 2 * LANES };
+
+/* x + delta at a place, which is written to `sum` unless that is NULL. */
+CPU_INLINE vec norm_summed(const float *x, const void *delta, enum format format,
+                           float *sum, size_t at, size_t cols)
+{
+    size_t count = vec_count(at, cols);
+    vec s = vec_load(x, FORMAT_FP32, at, count);
+
+    if (delta)
+        s += vec_load(delta, format, at, count);
+    if (sum)
+        vec_store(sum, FORMAT_FP32, at, count, s);
+    return s;
+}
+
+/* The sum of squares of a row of x + delta. */
 static float norm_squares(const float *x, const void *delta, enum format format,
                           float *sum, size_t cols)
 {
-    vec squares[2] = { 0 };
+    vec even = {}, odd = {}, s;
 
-    for (size_t i = 0; i < cols; i += LANES) {
-        size_t count = vec_count(i, cols);
-        vec s = vec_load(x, FORMAT_FP32, i, count);
-
-        if (delta)
-            s += vec_load(delta, format, i, count);
-        if (sum)
-            vec_store(sum, FORMAT_FP32, i, count, s);
-        squares[i / LANES % 2] += s * s;
+    for (size_t i = 0; i < cols; i += NORM_STEP) {
+        s = norm_summed(x, delta, format, sum, i, cols);
+        even += s * s;
+        if (i + LANES >= cols)
+            break;
+        s = norm_summed(x, delta, format, sum, i + LANES, cols);
+        odd += s * s;
     }
-    return vec_sum(squares[0] + squares[1]);
+    return vec_sum(even + odd);
 }
 
 static void norm_row(const struct op_rmsnorm *op, size_t row)
