@@ -396,6 +396,8 @@ bool dataset_cache_find(const struct dataset_reading *reading, const char *name,
         if (*found) {
             out->store.mapping = (void *)(uintptr_t)input.data;
             out->store.mapped = input.len;
+            /* the digest has seen all of it; a batch wants little at a time */
+            madvise(out->store.mapping, out->store.mapped, MADV_DONTNEED);
         } else {
             munmap((void *)(uintptr_t)input.data, input.len);
             free(out->parts);

@@ -44,6 +44,10 @@ static bool check_folder(const struct plan *plan, struct error *err)
     return true;
 }
 
+/* From so many on (64 MiB) tokens are no longer held in memory: while they are read they lie in
+ * a file beside, then in the one that keeps them. */
+#define SPILL_TOKENS ((size_t)16 << 20)
+
 static bool keep(const struct dataset_fetch *how, const char *path,
                  const struct dataset_tokens *tokens, struct error *err)
 {
@@ -56,18 +60,42 @@ static bool keep(const struct dataset_fetch *how, const char *path,
            dataset_cache_keep(how->reading, path, tokens, err);
 }
 
+/* The file that keeps them in place of the one they were read into. */
+static void change_to_kept(const struct dataset_fetch *how, const char *path,
+                           struct dataset_tokens *out)
+{
+    struct dataset_tokens kept = { 0 };
+    bool found = false;
+    struct text why;
+
+    text_init(&why, 0);
+    if (dataset_cache_find(how->reading, path, &kept, &found, &why, NULL) && found) {
+        dataset_tokens_clear(out);
+        *out = kept;
+    }
+    text_clear(&why);
+}
+
 /* That the tokens cannot be kept is no reason not to go on. */
 static bool read_texts(const struct dataset_fetch *how, const char *path,
                        struct dataset_tokens *out, struct dataset_notes *notes,
                        struct error *err)
 {
+    const char *dir = folder_of(how->reading->plan);
     struct error why = { 0 };
     struct text note;
 
+    if (dir && !how->peeking && file_is_dir(dir)) {
+        out->store.spill_dir = dir;
+        out->store.spill_from = SPILL_TOKENS;
+    }
     if (!dataset_tokens_read(how->reading, out, err))
         return false;
-    if (keep(how, path, out, &why))
+    if (keep(how, path, out, &why)) {
+        if (out->store.spill.data)
+            change_to_kept(how, path, out);
         return true;
+    }
     text_init(&note, 0);
     text_addf(&note, "the tokens are not kept for the next run: %s", why.text);
     dataset_notes_add(notes, note.data);

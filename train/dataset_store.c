@@ -16,8 +16,9 @@ void dataset_store_clear(struct dataset_store *store)
     } else {
         free(store->runs);
         free(store->samples);
-        if (!store->lent)
+        if (!store->lent && !store->spill.data)
             free(store->ids);
+        dataset_spill_clear(&store->spill);
     }
     *store = (struct dataset_store) { 0 };
 }
@@ -58,9 +59,47 @@ static void add_runs(struct dataset_store *store, struct sample *sample,
     }
 }
 
+/* Room in a file; what lay in memory is moved there. */
+static bool spill_ids(struct dataset_store *store, size_t room)
+{
+    uint32_t *before = store->spill.data ? NULL : store->ids;
+
+    if (!dataset_spill_grow(&store->spill, store->spill_dir, room * sizeof(uint32_t)))
+        return false;
+    if (before)
+        memcpy(store->spill.data, before, store->tokens * sizeof(uint32_t));
+    free(before);
+    store->ids = store->spill.data;
+    store->room = room;
+    return true;
+}
+
+/* Room for `more` ids.  Where the disk has none left, memory has to do. */
+static void grow_ids(struct dataset_store *store, size_t more)
+{
+    size_t room = 2 * store->room + more + 64;
+    uint32_t *ids;
+
+    if (store->tokens + more <= store->room)
+        return;
+    if (store->spill_dir && room >= store->spill_from && spill_ids(store, room))
+        return;
+    if (store->spill.data) {
+        ids = memory_resize(NULL, room, sizeof(uint32_t));
+        memcpy(ids, store->ids, store->tokens * sizeof(uint32_t));
+        dataset_spill_clear(&store->spill);
+        store->spill_dir = NULL;
+        store->ids = ids;
+        store->room = room;
+    } else {
+        store->ids = memory_resize(store->ids, room, sizeof(uint32_t));
+        store->room = room;
+    }
+}
+
 static void add_ids(struct dataset_store *store, const uint32_t *ids, size_t len)
 {
-    store->ids = grow(store->ids, store->tokens, &store->room, len, sizeof(uint32_t));
+    grow_ids(store, len);
     for (size_t i = 0; i < len; i++) {
         store->ids[store->tokens + i] = ids[i];
         store->token_max = ids[i] > store->token_max ? ids[i] : store->token_max;

@@ -4,6 +4,7 @@
 #define TRAIN_DATASET_STORE_H
 
 #include "base/error.h"
+#include "train/dataset_spill.h"
 
 /* Tokens [start, start + len) of a sample are to be learnt, and count for so much. */
 struct label_run {
@@ -34,6 +35,9 @@ struct dataset_store {
     bool lent;     /* ids belong to another store */
     void *mapping; /* the file, or NULL */
     size_t mapped;
+    const char *spill_dir; /* where ids go from spill_from of them on; NULL: memory */
+    size_t spill_from;
+    struct dataset_spill spill;
 };
 
 void dataset_store_clear(struct dataset_store *store);

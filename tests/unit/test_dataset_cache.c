@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/digest.h"
 #include "base/file.h"
 #include "base/size.h"
 #include "tests/unit/unit_dataset.h"
@@ -269,6 +270,52 @@ static void test_dataset_cache_knows_its_damage(void **state)
     text_clear(&broken);
 }
 
+/* One that is whole and points out of itself: each number of the first sample and of its run,
+ * very large, under a digest that is right. */
+static void test_dataset_cache_stays_inside(void **state)
+{
+    struct plan plan = plan_kept();
+    struct text wanted, whole, odd;
+    struct error err = { 0 };
+    uint64_t header;
+    size_t sample, run;
+
+    (void)state;
+    begin();
+    text_init(&wanted, 0);
+    text_init(&whole, 0);
+    text_init(&odd, 0);
+    assert_false(open_as(&plan, SPLIT_TRAIN, &wanted));
+    assert_true(file_read(kept, 1 << 20, &whole, NULL, &err));
+    memcpy(&header, whole.data + 8, sizeof(header));
+    sample = 16 + (size_t)header;
+    run = sample + 3 * sizeof(struct sample);
+    for (size_t i = 0; i < sizeof(struct sample) + sizeof(struct label_run); i += 4) {
+        size_t place = i < sizeof(struct sample) ? sample + i
+                                                 : run + i - sizeof(struct sample);
+        bool unused = i == offsetof(struct sample, unused);
+        uint32_t large = 0xfffffff0u;
+        struct dataset *dataset;
+        char digest[DIGEST_TEXT];
+
+        text_reset(&odd);
+        text_add(&odd, whole.data, whole.len - (DIGEST_TEXT - 1));
+        memcpy(odd.data + place, &large, sizeof(large));
+        digest_bytes(odd.data, odd.len, digest);
+        text_adds(&odd, digest);
+        assert_true(file_replace(kept, odd.data, odd.len, 0644, &err));
+        dataset = dataset_peek(&plan, SPLIT_TRAIN, tokenizer, &err);
+        assert_non_null(dataset);
+        /* half a weight is a weight, and what is not used is no matter */
+        if (is_kept(dataset) && !unused && i != offsetof(struct sample, weight))
+            fail_msg("number %zu of a sample and its run is not missed", i / 4);
+        dataset_close(dataset);
+    }
+    text_clear(&wanted);
+    text_clear(&whole);
+    text_clear(&odd);
+}
+
 /* What a kill leaves is written over; what another process is writing is left to it. */
 static void test_dataset_cache_is_written_by_one(void **state)
 {
@@ -362,6 +409,7 @@ int main(void)
         cmocka_unit_test(test_dataset_cache_knows_its_options),
         cmocka_unit_test(test_dataset_cache_knows_its_files),
         cmocka_unit_test(test_dataset_cache_knows_its_damage),
+        cmocka_unit_test(test_dataset_cache_stays_inside),
         cmocka_unit_test(test_dataset_cache_is_written_by_one),
         cmocka_unit_test(test_dataset_cache_is_no_matter_of_a_peek),
         cmocka_unit_test(test_dataset_cache_is_for_larger_data),

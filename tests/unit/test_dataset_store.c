@@ -4,6 +4,8 @@
 
 #include "train/dataset_store.h"
 
+#include <unistd.h>
+
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
@@ -87,6 +89,34 @@ static void test_dataset_store_joins_a_choice(void **state)
     dataset_store_clear(&store);
 }
 
+/* From some number of tokens on they lie in a file, and are what they were. */
+static void test_dataset_store_spills(void **state)
+{
+    char *dir = unit_dir_new();
+    struct dataset_store store = { .spill_dir = dir, .spill_from = 1000 };
+    struct dataset_store stuck = { .spill_dir = "/nowhere", .spill_from = 10 };
+    uint32_t ids[97];
+    size_t at = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < 200; i++) {
+        for (uint32_t n = 0; n < TS_COUNT(ids); n++)
+            ids[n] = i * 1000 + n;
+        dataset_store_add(&store, ids, NULL, 1 + i % TS_COUNT(ids));
+        dataset_store_add(&stuck, ids, NULL, 1 + i % TS_COUNT(ids));
+        assert_int_equal(store.spill.data != NULL, store.room >= 1000);
+    }
+    assert_non_null(store.spill.data);
+    assert_null(stuck.spill.data); /* then it is memory */
+    for (uint32_t i = 0; i < 200; i++)
+        for (uint32_t n = 0; n < 1 + i % TS_COUNT(ids); n++, at++)
+            assert_true(store.ids[at] == i * 1000 + n && stuck.ids[at] == store.ids[at]);
+    dataset_store_clear(&store);
+    dataset_store_clear(&stuck);
+    assert_int_equal(rmdir(dir), 0); /* nothing is left in it */
+    free(dir);
+}
+
 static void test_dataset_store_cuts_blocks(void **state)
 {
     struct dataset_store store = { 0 }, blocks;
@@ -116,6 +146,7 @@ int main(void)
         cmocka_unit_test(test_dataset_store_keeps_weights_as_runs),
         cmocka_unit_test(test_dataset_store_parts_runs_by_weight),
         cmocka_unit_test(test_dataset_store_joins_a_choice),
+        cmocka_unit_test(test_dataset_store_spills),
         cmocka_unit_test(test_dataset_store_cuts_blocks),
     };
 
