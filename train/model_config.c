@@ -384,9 +384,6 @@ static void read_scores(const struct reader *r, struct model_config *out)
     if (row->score_scalar > 0)
         out->logit_softcap =
             read_softcap(r, "final_logit_softcapping", row->logit_softcap);
-    if (out->logit_softcap > 0)
-        error_set(r->err, ERROR_DATA, "%s: final_logit_softcapping is not supported",
-                  r->file);
     if (row->embed_scaled)
         out->embed_scale = sqrt((double)out->hidden_size);
     out->parallel = row->may_parallel && json_get_bool(r->root, "use_parallel_residual",

@@ -34,6 +34,7 @@ static void decode(const struct pass *pass, size_t layer, const struct op_attent
         .head_size = a->head_size,
         .window = a->window,
         .scale = a->scale,
+        .softcap = a->softcap,
     };
 
     pass->ops->decode(pass->be, &op);

@@ -245,6 +245,7 @@ struct op_attention model_attention(const struct pass *pass, size_t layer)
         .head_size = c->head_size,
         .window = b->window,
         .scale = b->scale,
+        .softcap = (float)c->score_softcap,
     };
 }
 
@@ -420,6 +421,7 @@ struct op_classifier model_classifier(const struct pass *pass)
         .rows = pass_buffer(pass, BUFFER_LABELLED, 0).data,
         .labelled = pass->labelled,
         .grad_scale = 1,
+        .softcap = (float)m->config->logit_softcap,
         .smoothing = (float)m->plan->label_smoothing,
     };
 

@@ -212,15 +212,14 @@ static bool is_plain(const struct torch_run *run)
     return run->setup->plain_attention || run->row.always_plain;
 }
 
-/* What comes and goes of one layer's gradients: of the MLP, or of plain attention, whose
- * weights have gradients as they were kept and once more in float32. */
+/* What comes and goes of one layer's gradients: of the MLP, or of plain attention. */
 static double passing(const struct torch_run *run)
 {
     const struct counts *n = &run->n;
-    double mlp = run->row.number * PASSING_MLP * n->mlp;
-    double scores = is_plain(run) ? (run->row.plain + 4) * run->tokens * n->heads : 0;
+    double mlp = run->row.number * (PASSING_MLP * n->mlp + PASSING_WIDTH * n->width);
+    double scores = is_plain(run) ? run->row.scores * run->tokens * n->heads : 0;
 
-    return run->rows * (fmax(mlp, scores) + run->row.number * PASSING_WIDTH * n->width);
+    return run->rows * fmax(mlp, scores);
 }
 
 /* Of one layer, with keys and values repeated for each head where a kernel wants them so.

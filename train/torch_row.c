@@ -65,8 +65,8 @@ static const struct family {
     { .model_type = "gemma2",
       .always_plain = true,
       .plain = 8,
-      .full = { { 40, 26, 8, 16 }, { 42, 22, 4, 8 }, { 36, 22, 4, 8 } },
-      .lora = { { 24, 26, 8, 16 }, { 26, 22, 4, 8 }, { 26, 22, 4, 8 } } },
+      .full = { { 40, 8, 8, 16 }, { 42, 4, 4, 8 }, { 36, 4, 4, 8 } },
+      .lora = { { 24, 8, 8, 16 }, { 26, 4, 4, 8 }, { 26, 4, 4, 8 } } },
     { .model_type = "gemma3_text",
       .full = { { 40, 16, 16, 16 }, { 42, 12, 12, 8 }, { 36, 12, 12, 8 } },
       .lora = { { 24, 12, 12, 16 }, { 26, 10, 8, 8 }, { 26, 10, 8, 8 } } },
@@ -87,6 +87,7 @@ struct torch_row torch_row_of(const struct model_config *config, enum mode mode,
     struct torch_row row = lora ? lora_rows[mode] : full_rows[mode];
     const struct widths *widths;
 
+    row.scores = row.plain + sizeof(float);
     if (!family)
         return row;
     widths = lora ? &family->lora[kinds[mode]] : &family->full[kinds[mode]];

@@ -12,10 +12,12 @@
 /* By what they are a multiple of. */
 struct torch_row {
     double width, queries, keys, mlp;
-    double plain;      /* a pair of rows and a head, where attention is not fused */
-    double last;       /* of width, behind the last layer */
-    double stream;     /* of width: what checkpointing keeps of a layer */
-    double number;     /* of an activation, for what comes and goes */
+    double plain;  /* a pair of rows and a head, where attention is not fused */
+    double last;   /* of width, behind the last layer */
+    double stream; /* of width: what checkpointing keeps of a layer */
+    double number; /* of an activation, for what comes and goes */
+    double scores; /* a pair and a head of plain attention, for what comes and goes: the
+                      gradient of its weights as they were kept, and in float32 */
     bool always_plain; /* transformers has no fused attention for it */
 };
 

@@ -59,6 +59,8 @@ CASES = {
     "gpt_neox-sequential": ("gpt_neox", dict(NEOX, use_parallel_residual=False,
                                              attention_bias=False)),
     "gemma": ("gemma", dict(GEMMA, hidden_act="gelu_pytorch_tanh")),
+    "gemma2": ("gemma2", dict(GEMMA, sliding_window=4, query_pre_attn_scalar=12,
+                              attn_logit_softcapping=2.0, final_logit_softcapping=3.0)),
     "gemma3": ("gemma3_text", dict(GEMMA, sliding_window=4, query_pre_attn_scalar=12,
                                    sliding_window_pattern=2)),
 }
@@ -68,6 +70,7 @@ ADAPTERS = {
     "gpt2-lora-on-some": ("gpt2", ["c_attn", "attn.c_proj"], {"use_rslora": True}),
     "gpt_neo-lora": ("gpt_neo", "all-linear", {}),
     "gpt_neox-lora": ("gpt_neox", "all-linear", {}),
+    "gemma2-lora": ("gemma2", "all-linear", {}),
 }
 
 

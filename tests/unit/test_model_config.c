@@ -229,6 +229,21 @@ static void test_model_config_of_gemma(void **state)
     assert_int_equal(c.head_size, 16);
 }
 
+static void test_model_config_of_gemma2(void **state)
+{
+    struct model_config c = parsed("{\"model_type\": \"gemma2\", " SIZES "}");
+
+    (void)state;
+    assert_true(c.windowed[0] && !c.windowed[1] && c.windowed[2] && !c.has_local);
+    assert_true(c.score_scale == 1.0 / 16 && c.score_softcap == 50);
+    assert_true(c.logit_softcap == 30 && c.activation == ACTIVATION_GELU_TANH);
+    c = parsed("{\"model_type\": \"gemma2\", " SIZES
+               ", \"attn_logit_softcapping\": null, \"final_logit_softcapping\": 12.5,"
+               "\"query_pre_attn_scalar\": 64}");
+    assert_true(c.score_softcap == 0 && c.logit_softcap == 12.5);
+    assert_true(c.score_scale == 0.125);
+}
+
 static void test_model_config_of_gemma3(void **state)
 {
     struct model_config c = parsed(
@@ -362,6 +377,7 @@ int main(void)
         cmocka_unit_test(test_model_config_local_layers_of_gpt_neo),
         cmocka_unit_test(test_model_config_of_gpt_neox),
         cmocka_unit_test(test_model_config_of_gemma),
+        cmocka_unit_test(test_model_config_of_gemma2),
         cmocka_unit_test(test_model_config_of_gemma3),
         cmocka_unit_test(test_model_config_refuses),
         cmocka_unit_test(test_model_config_reads_shared_models),

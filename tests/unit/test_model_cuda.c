@@ -20,6 +20,7 @@ enum base {
     BASE_GPT_NEOX,
     BASE_QWEN3,
     BASE_GEMMA,
+    BASE_GEMMA2,
     BASE_GEMMA3,
     BASES
 };
@@ -53,6 +54,12 @@ static const char *const configs[BASES] = {
         START("gemma") "\"intermediate_size\": 40, \"num_hidden_layers\": 2,"
                        "\"num_attention_heads\": 2, \"num_key_value_heads\": 1,"
                        "\"head_dim\": 16}",
+    [BASE_GEMMA2] =
+        START("gemma2") "\"intermediate_size\": 40, \"num_hidden_layers\": 2,"
+                        "\"num_attention_heads\": 2, \"num_key_value_heads\": 1,"
+                        "\"head_dim\": 16, \"query_pre_attn_scalar\": 9,"
+                        "\"attn_logit_softcapping\": 2.0,"
+                        "\"final_logit_softcapping\": 3.0, \"sliding_window\": 4}",
     [BASE_GEMMA3] =
         START("gemma3_text") "\"intermediate_size\": 40, \"num_hidden_layers\": 2,"
                              "\"num_attention_heads\": 2, \"num_key_value_heads\": 1,"
@@ -128,6 +135,10 @@ static const struct trial trials[] = {
     { "qwen3 bf16", BASE_QWEN3, MODE_BF16_MIXED, FORMAT_BF16, METHOD_FULL, 0, false, 80,
       NEAR_BF16 },
     { "gemma", BASE_GEMMA, MODE_FP32, FORMAT_FP32, METHOD_FULL, 0, true, 60, NEAR_FP32 },
+    { "gemma2", BASE_GEMMA2, MODE_FP32, FORMAT_FP32, METHOD_FULL, 0, true, 60,
+      NEAR_FP32 },
+    { "gemma2 bf16", BASE_GEMMA2, MODE_BF16_MIXED, FORMAT_BF16, METHOD_FULL, 0, false, 80,
+      NEAR_BF16 },
     { "gemma3", BASE_GEMMA3, MODE_FP32, FORMAT_FP32, METHOD_FULL, 0, true, 60,
       NEAR_FP32 },
     { "gemma3 lora", BASE_GEMMA3, MODE_BF16_MIXED, FORMAT_BF16, METHOD_LORA, 0, false, 80,

@@ -41,7 +41,16 @@ static const char gemma3[] =
     "\"num_key_value_heads\": 2, \"head_dim\": 8, \"initializer_range\": 0.2,"
     "\"sliding_window\": 5, \"sliding_window_pattern\": 2, \"query_pre_attn_scalar\": 6}";
 
-static const char *const others[] = { gpt2, gpt_neox, gemma3 };
+/* Scores and logits that are capped. */
+static const char gemma2[] =
+    "{\"model_type\": \"gemma2\", \"vocab_size\": 40, \"hidden_size\": 24,"
+    "\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
+    "\"num_key_value_heads\": 2, \"head_dim\": 8, \"initializer_range\": 0.2,"
+    "\"sliding_window\": 5, \"query_pre_attn_scalar\": 6, \"attn_logit_softcapping\": "
+    "1.5,"
+    "\"final_logit_softcapping\": 2.0}";
+
+static const char *const others[] = { gpt2, gpt_neox, gemma2, gemma3 };
 
 static struct batch batch;
 

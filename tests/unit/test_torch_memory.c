@@ -190,6 +190,11 @@ static const struct seen_architecture {
     { "gemma3_text", MODE_BF16_PURE, false, 54094386 },
     { "gemma3_text", MODE_FP32, true, 57235892 },
     { "gemma3_text", MODE_BF16_MIXED, true, 54843828 },
+    { "gemma2", MODE_FP32, false, 94910876 },
+    { "gemma2", MODE_BF16_MIXED, false, 87538076 },
+    { "gemma2", MODE_BF16_PURE, false, 63728410 },
+    { "gemma2", MODE_FP32, true, 60879260 },
+    { "gemma2", MODE_BF16_MIXED, true, 58225052 },
 };
 
 /* As each spells it. */
