@@ -5,6 +5,7 @@
 #include "tests/unit/unit_model.h"
 #include "train/safetensors.h"
 #include "train/shapes.h"
+#include "train/teaching.h"
 
 static json_t *golden;
 static struct batch batch;
@@ -532,6 +533,21 @@ static void test_architectures_refuse_places_they_have_not_learned(void **state)
     unit_dir_free(dir);
 }
 
+/* The loss of a distillation knows no capped logits. */
+static void test_architectures_with_capped_logits_are_not_distilled(void **state)
+{
+    char *text = json_dumps(json_object_get(find_case("models", "gemma2"), "config"), 0);
+    struct unit_model u = unit_model_text(text, unit_plan(NULL));
+    struct teaching_options options = { .plan = &u.plan, .student = &u.config };
+    struct error err = { 0 };
+
+    (void)state;
+    assert_null(teaching_open(&options, &err));
+    assert_non_null(strstr(err.text, "the student caps its logits"));
+    arena_free(u.arena);
+    free(text);
+}
+
 static int setup(void **state)
 {
     char *path = unit_source("tests/golden/architectures.json");
@@ -567,6 +583,7 @@ int main(void)
         cmocka_unit_test(test_architectures_begin_as_in_transformers),
         cmocka_unit_test(test_architectures_in_16_bits_stay_in_their_band),
         cmocka_unit_test(test_architectures_grow_by_a_token),
+        cmocka_unit_test(test_architectures_with_capped_logits_are_not_distilled),
         cmocka_unit_test(test_architectures_refuse_places_they_have_not_learned),
     };
 
