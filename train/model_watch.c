@@ -158,11 +158,12 @@ static const char *const other_names[BUFFERS] = {
     [BUFFER_RSTD2] = "second norm's scale",
     [BUFFER_RSTD] = "last norm's scale",
     [BUFFER_LSE] = "attention's log sum",
+    [BUFFER_ACT] = "mlp",
     [BUFFER_DX] = "residual stream",
     [BUFFER_DX_COPY] = "residual stream",
     [BUFFER_DH] = "norm or attention",
     [BUFFER_DQKV] = "q, k, v",
-    [BUFFER_DACT] = "swiglu",
+    [BUFFER_DACT] = "mlp",
     [BUFFER_LORA_G] = "lora",
 };
 

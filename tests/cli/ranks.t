@@ -130,6 +130,21 @@ holds "with a checkpoint" test -f "killed.run/checkpoint-$at/trainspool_manifest
 await 10 gone "$other"
 ok $? "and no rank stays"
 
+# 1e0: it goes over the end of float16 within a few steps
+job 40 "fp16: true" "trainspool: {device: cpu, ranks: 2, keep: [fp16]}" |
+    sed 's/1.0e-4/1.0/' >hot.yaml
+ends "what cannot work is ended before it begins" 1 "$trainspool" run -q hot.yaml
+complains "by all, with a diagnosis" 'preflight: 3 steps in a row .*; autopsy: '
+job 12 "fp16: true" "logging_steps: 1" "trainspool: {device: cpu, ranks: 2, keep: [fp16], preflight: true}" |
+    grep -v '^logging_steps: 10' >tried.yaml
+sed 's/preflight: true/preflight: false/' tried.yaml >untried.yaml
+ends "a trial of all" 0 "$trainspool" run tried.yaml
+losses "$T/out" >tried.losses
+ends "leaves" 0 "$trainspool" run untried.yaml
+losses "$T/out" >untried.losses
+holds "no trace" cmp tried.losses untried.losses
+holds "nor one in the weights" cmp tried.run/model.safetensors untried.run/model.safetensors
+
 background "$trainspool" watch spool
 { job 120 "save_steps: 10"; ranks 2; } | grep -v '^save_steps: 20' >outside/job.yaml
 mv outside/job.yaml spool/
