@@ -146,15 +146,26 @@ static void note_progress(struct attempt *attempt,
     job_write(&attempt->job, record, false, NULL); /* the next one may succeed */
 }
 
+/* Asked by a file, it stops as if by a signal. */
+static void look_for_wish(struct attempt *attempt)
+{
+    attempt->wish = job_asked(&attempt->job);
+    if (attempt->wish != WISH_NONE && !*attempt->stop)
+        *attempt->stop = SIGTERM;
+}
+
 static void on_progress(void *context, const struct trainer_progress *progress)
 {
     struct attempt *attempt = context;
 
     meter_step(&attempt->meter, progress);
     note_progress(attempt, progress);
-    attempt->wish = job_asked(&attempt->job);
-    if (attempt->wish != WISH_NONE && !*attempt->stop)
-        *attempt->stop = SIGTERM;
+    look_for_wish(attempt);
+}
+
+static void on_waiting(void *context)
+{
+    look_for_wish(context);
 }
 
 static void on_logged(void *context, const char *line)
@@ -248,6 +259,7 @@ static bool train(struct attempt *attempt, struct error *err)
                                    .logged = on_logged,
                                    .opened = on_opened,
                                    .milestone = on_milestone,
+                                   .waiting = on_waiting,
                                    .context = attempt,
                                    .resume =
                                        attempt->options->resume || attempt->record.resume,

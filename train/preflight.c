@@ -112,15 +112,22 @@ static bool stopping(const struct run *run)
     return run->options->stop != NULL && *run->options->stop != 0;
 }
 
+static bool is_over(const struct run *run, const struct seen *seen)
+{
+    const struct trainer_options *options = run->options;
+
+    if (options->waiting != NULL)
+        options->waiting(options->context);
+    return seen->made == PREFLIGHT_STEPS || seen->hopeless == PREFLIGHT_HOPELESS ||
+           run->progress.step == run->steps.total || stopping(run);
+}
+
 static bool try_steps(struct run *run, preflight_step *step, struct seen *seen,
                       struct error *err)
 {
     bool ok = true;
 
-    for (int i = 0; ok && i < PREFLIGHT_MOST && seen->made < PREFLIGHT_STEPS &&
-                    seen->hopeless < PREFLIGHT_HOPELESS &&
-                    run->progress.step < run->steps.total && !stopping(run);
-         i++)
+    for (int i = 0; ok && i < PREFLIGHT_MOST && !is_over(run, seen); i++)
         ok = try_step(run, step, seen, err);
     return ok;
 }

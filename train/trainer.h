@@ -37,6 +37,9 @@ struct trainer_options {
     /* After an evaluation or a checkpoint, when the files of the run tell how far it is; or
      * NULL. */
     void (*milestone)(void *context);
+    /* Before each step of a preflight, of which progress does not tell: may the run be asked to
+     * stop?  Or NULL. */
+    void (*waiting)(void *context);
     void *context;
     const char *about; /* the job in Markdown, for TensorBoard; or NULL */
     bool resume; /* go on from this job's last checkpoint if there is one */

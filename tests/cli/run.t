@@ -50,6 +50,13 @@ ends "and can be cancelled" 0 "$trainspool" cancel removed.yaml
 holds "which ends it" leaves "$daemon" 143
 ends "then it is gone" 0 "$trainspool" status .
 holds "from the list" sh -c "! grep -q '^removed' '$T/out'"
+job 9 "fp16: true" "gradient_accumulation_steps: 3000" "num_train_epochs: 900" \
+    "trainspool: {keep: [fp16], preflight: true}" >tried.yaml
+background "$trainspool" run -q tried.yaml
+await 20 grep -qs 'preflight: up to' tried.run/train.log
+ends "cancel reaches a run that still tries its steps" 0 "$trainspool" cancel tried.yaml
+holds "and ends it" leaves "$daemon" 143
+holds "before its first" grep -q 'cancelled at step 0' tried.run/state.json
 job 30 >pipe.yaml
 "$trainspool" run pipe.yaml | head -n 1 >"$T/out"
 holds "whoever reads along may leave" is pipe.yaml done
