@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/spawn.h"
 #include "runner/claim.h"
+#include "runner/page.h"
 #include "runner/report.h"
 #include "runner/worker.h"
 
@@ -58,6 +59,7 @@ static int settle(const struct job *job, const struct options *options, int stat
     }
     if (WIFEXITED(status))
         return WEXITSTATUS(status);
+    page_write(job, NULL, NULL); /* the one that fell could not; it may never have begun */
     if (WTERMSIG(status) == SIGINT || WTERMSIG(status) == SIGTERM) {
         error_set(&err, ERROR_STOPPED,
                   "%s: ended at once; trainspool run --resume goes on from the last "

@@ -106,6 +106,7 @@ await 30 gone "$daemon"
 holds "a trainer that is killed: 1" leaves "$daemon" 1
 holds "is told" grep -q 'killed by signal 9' "$T/daemon.log"
 holds "the job failed" is long.yaml failed
+holds "and its page says so" grep -q 'killed by signal 9' long.run/report.html
 ends "cancel of an ended job does nothing" 0 "$trainspool" cancel long.yaml
 holds "it failed still" is long.yaml failed
 
