@@ -274,6 +274,7 @@ struct op_swiglu_backward {
  *   losses (1, N) fp32: natural log, 0 without a target
  *   weights (N) fp32, or NULL, which is 1 for each: loss[n] and the gradients that come of row n
  *   are multiplied by it
+ *   hits (N) fp32, or NULL: 1 where no logit is larger than that of the target, else 0
  *   logits (R, V) fp32 scratch and rows (R, C) twice in scratch: R >= 1 is the chunk; the result
  *   does not depend on it but for rounding of dw.
  *   gathered, dgathered (R, C) compute: scratch for the rows that have a target
@@ -288,6 +289,7 @@ struct op_classifier {
     struct tensor logits, dlogits, gathered, dgathered; /* scratch; dlogits (R, V) compute */
     const int32_t *targets;
     const float *weights;
+    float *hits;
     int32_t *rows; /* scratch; NULL where the backend wants none */
     size_t labelled;
     const float *scale;

@@ -106,6 +106,8 @@ static void loss_row_task(void *context, size_t task, struct pool_worker *worker
     mean = op->smoothing != 0 ? loss_mean(logits, cols) : 0;
     sum = loss_exponentials(logits, cols, max, capped);
     all = (double)max + log(sum);
+    if (op->hits)
+        op->hits[row] = wanted == max;
     ((float *)op->losses.data)[row] =
         (float)(((1 - smoothing) * (all - (double)wanted) + smoothing * (all - mean)) *
                 (double)loss_weight(op, row));

@@ -35,6 +35,8 @@ static inline void loss_clear_task(void *context, size_t task, struct pool_worke
         if (op->targets[row] >= 0)
             continue;
         ((float *)op->losses.data)[row] = 0;
+        if (op->hits)
+            op->hits[row] = 0;
         if (op->dx.data)
             memset(cpu_row(op->dx, row), 0,
                    op->dx.cols * format_info(op->dx.format)->bytes);

@@ -90,14 +90,18 @@ __device__ static void clear_row(const row_copy<U> &copy, size_t to)
 
 /* Rows without a target: no loss, no gradient. */
 template <typename U>
-static __global__ void clear_rows(row_copy<U> dx, float *losses, const int32_t *targets)
+static __global__ void clear_rows(row_copy<U> dx, float *losses, float *hits,
+                                  const int32_t *targets)
 {
     size_t row = blockIdx.x;
 
     if (targets[row] >= 0)
         return;
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
         losses[row] = 0;
+        if (hits)
+            hits[row] = 0;
+    }
     clear_row(dx, row);
 }
 
@@ -248,7 +252,7 @@ __device__ static row_sum row_all(row_sum row, float *room)
 struct loss_rows {
     const float *logits; /* and where the gradients may go, too */
     void *dlogits;
-    float *losses;
+    float *losses, *hits;
     const int32_t *rows, *targets;
     const float *scale, *weights;
     size_t cols, logits_stride, dlogits_stride;
@@ -333,6 +337,8 @@ static __global__ void __launch_bounds__(LARGE_BLOCK) loss_row(const loss_rows p
         if (p.smoothing != 0)
             loss += p.smoothing * (row.top - mean + log_sum - loss);
         p.losses[place] = loss * weight;
+        if (p.hits)
+            p.hits[place] = wanted == row.top;
     }
     if (dlogits)
         put_gradients<T, wide ? GROUP : 1, cap>(p, dlogits, logits, row, target, weight);
@@ -367,7 +373,7 @@ extern "C" cudaError_t launch_classifier_order(const struct cuda_launch *to,
         return status;
     return BY_UNIT(dx, dx, U,
                    launch(to->stream, clear_rows<U>, grid, block, 0, copy_of<U>(dx, none),
-                          (float *)op->losses.data, op->targets));
+                          (float *)op->losses.data, op->hits, op->targets));
 }
 
 extern "C" cudaError_t launch_classifier_gather(const struct cuda_launch *to,
@@ -390,6 +396,7 @@ extern "C" cudaError_t launch_classifier_loss(const struct cuda_launch *to,
         (const float *)op->logits.data,
         gradients ? op->dlogits.data : NULL,
         (float *)op->losses.data,
+        op->hits,
         op->rows + first,
         op->targets,
         op->scale,

@@ -118,6 +118,7 @@ struct reference_classifier {
     const int32_t *targets;
     const double *weights; /* or NULL */
     double grad_scale, smoothing, softcap;
+    double *hits; /* or NULL */
     double *losses, *dx, *dw; /* dx is written, dw is added to; or NULL */
 };
 void reference_classifier(const struct reference_classifier *r);

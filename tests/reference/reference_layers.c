@@ -138,6 +138,8 @@ static void classifier_row(const struct reference_classifier *r, size_t n, doubl
     for (size_t v = 0; v < r->words; v++)
         sum += exp(logits[v] - max);
     all = max + log(sum);
+    if (r->hits)
+        r->hits[n] = logits[r->targets[n]] == max;
     for (size_t v = 0; v < r->words; v++) {
         bool is_target = v == (size_t)r->targets[n];
         double wanted = (is_target ? 1 - r->smoothing : 0) + r->smoothing / words;
@@ -157,6 +159,8 @@ void reference_classifier(const struct reference_classifier *r)
 
     for (size_t n = 0; n < r->rows; n++) {
         r->losses[n] = 0;
+        if (r->hits)
+            r->hits[n] = 0;
         for (size_t c = 0; r->dx && c < r->cols; c++)
             r->dx[n * r->cols + c] = 0;
         if (r->targets[n] >= 0)

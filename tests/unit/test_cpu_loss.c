@@ -32,7 +32,7 @@ static const struct shape shapes[] = {
 struct loss_case {
     struct operand x, w, losses, dx, dw, logits, dlogits, gathered, dgathered;
     int32_t *targets, *places;
-    float *weights;       /* NULL until case_weigh */
+    float *weights; /* NULL until case_weigh */
     double *real_weights;
     double *real[3]; /* losses, dx, dw */
     struct op_classifier op;
@@ -168,6 +168,57 @@ static void test_classifier_is_the_formula(void **state)
         c.op.dx = (struct tensor) { 0 }; /* evaluation */
         machines_try(*state, run_classifier, &c.op,
                      (struct outcome[]) { { &c.losses, c.real[0], 8, 1 } }, 1);
+        case_close(&c);
+    }
+}
+
+static int32_t likeliest(const struct loss_case *c, const struct shape *s, size_t row)
+{
+    double most = -INFINITY;
+    int32_t best = 0;
+
+    for (size_t v = 0; v < s->words; v++) {
+        double logit = 0;
+
+        for (size_t i = 0; i < s->cols; i++)
+            logit += c->x.real[row * s->cols + i] * c->w.real[v * s->cols + i];
+        best = logit > most ? (int32_t)v : best;
+        most = fmax(most, logit);
+    }
+    return best;
+}
+
+/* Of the rows with a target, every third has the likeliest. */
+static void test_classifier_counts_hits(void **state)
+{
+    const struct machines *machines = *state;
+
+    for (size_t i = 0; i < TS_COUNT(shapes); i += machines->slow ? 3 : 1) {
+        struct loss_case c;
+        struct operand hits;
+        size_t count = 0;
+
+        case_open(&c, &shapes[i]);
+        hits = operand_filled(FORMAT_FP32, 1, shapes[i].rows, 7);
+        for (size_t row = 1; row < shapes[i].rows; row += 3)
+            if (c.targets[row] >= 0)
+                c.targets[row] = likeliest(&c, &shapes[i], row);
+        c.reference.hits = calloc(shapes[i].rows, sizeof(double));
+        c.reference.dx = c.reference.dw = NULL;
+        reference_classifier(&c.reference);
+        c.op.hits = hits.tensor.data;
+        c.op.dx = c.op.dw = (struct tensor) { 0 };
+        machines_try(*state, run_classifier, &c.op,
+                     (struct outcome[]) { { &c.losses, c.real[0], 8, 1 },
+                                          { &hits, c.reference.hits, 0, 0 } },
+                     2);
+        for (size_t row = 1; row < shapes[i].rows; row += 3) {
+            assert_true(c.reference.hits[row] == (c.targets[row] >= 0));
+            count += c.targets[row] >= 0;
+        }
+        assert_true(count > 0 || shapes[i].every == 1 || shapes[i].rows == 1);
+        free(c.reference.hits);
+        operand_clear(&hits);
         case_close(&c);
     }
 }
@@ -387,6 +438,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reference_gradient_is_the_slope),
         cmocka_unit_test(test_classifier_is_the_formula),
+        cmocka_unit_test(test_classifier_counts_hits),
         cmocka_unit_test(test_classifier_takes_what_it_is_told),
         cmocka_unit_test(test_classifier_weighs_rows),
         cmocka_unit_test(test_classifier_caps_logits),
