@@ -122,7 +122,9 @@ static const struct key rows[] = {
     TS_IDLE("batch_eval_metrics", KEY_BOOL, "false", "metrics in Python"),
     TS_TOLD("evaluate_during_training", "TS609", KEY_BOOL, "false", "use eval_strategy"),
     TS_IDLE("eval_all_checkpoints", KEY_BOOL, "false", "of an older transformers"),
-    TS_IDLE("compute_accuracy", KEY_BOOL, "false", "accuracy by token"),
+    { TS_USED("compute_accuracy", KEY_BOOL, "false"), .into = TS_INTO(compute_accuracy),
+      .help = "evaluations also count the tokens that come out as the likeliest; with "
+              "predict_with_generate the accuracy is that of the answers" },
     TS_IDLE("prediction_loss_only", KEY_BOOL, "false", "only the loss is computed"),
     TS_IDLE("eval_accumulation_steps", KEY_INT, NULL, "no predictions are kept"),
     TS_IDLE("eval_do_concat_batches", KEY_BOOL, "true", "no predictions are kept"),

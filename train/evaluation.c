@@ -13,7 +13,16 @@
 #include "train/parallel.h"
 
 /* What a rank adds up; all ranks' sums are rank 0's. */
-enum sum { SUM_LOSS, SUM_WEIGHT, SUM_ASKED, SUM_FOUND, SUM_RIGHT, SUMS };
+enum sum {
+    SUM_LOSS,
+    SUM_WEIGHT,
+    SUM_HITS,
+    SUM_RUNS,
+    SUM_ASKED,
+    SUM_FOUND,
+    SUM_RIGHT,
+    SUMS
+};
 
 static const struct {
     const char *name;
@@ -53,6 +62,7 @@ bool evaluation_check(const struct plan *plan, struct error *err)
                          "answer_rate are",
                          plan->metric_for_best_model);
     if (find_metric(plan) != METRIC_LOSS && !plan->generation.on &&
+        !(find_metric(plan) == METRIC_ACCURACY && plan->compute_accuracy) &&
         (plan->load_best_model_at_end || plan->early_stopping_steps > 0))
         return error_set(err, ERROR_JOB,
                          "metric_for_best_model %s is taken of answers; give "
@@ -111,11 +121,12 @@ bool evaluation_ends(const struct run *run)
            without >= run->plan->early_stopping_steps;
 }
 
-/* This rank's share of the evaluation data, in turn with the others': the sum of the
- * losses and of their weights. */
+/* This rank's share of the evaluation data, in turn with the others': losses and their
+ * weights, and as LLaMA-Factory counts it each sample's share of tokens that came out. */
 static bool add_losses(struct run *run, double sums[SUMS], struct error *err)
 {
     const struct backend_group *group = run->options->group;
+    size_t runs = 0;
 
     for (uint64_t i = parallel_rank(group);
          dataset_batch(run->eval, 0, i, run->eval_size, &run->batch);
@@ -123,7 +134,9 @@ static bool add_losses(struct run *run, double sums[SUMS], struct error *err)
         if (!model_evaluate(run->model, &run->batch, &sums[SUM_LOSS], err))
             return false;
         sums[SUM_WEIGHT] += run->batch.weight;
+        model_accuracy(run->model, &run->batch, &sums[SUM_HITS], &runs);
     }
+    sums[SUM_RUNS] = (double)runs;
     return true;
 }
 
@@ -185,6 +198,10 @@ bool evaluation_run(struct run *run, struct error *err)
         !take_sums(run, sums, err))
         return false;
     evaluation.loss = sums[SUM_WEIGHT] > 0 ? sums[SUM_LOSS] / sums[SUM_WEIGHT] : NAN;
+    if (sums[SUM_RUNS] > 0) {
+        evaluation.measures = true;
+        evaluation.accuracy = sums[SUM_HITS] / sums[SUM_RUNS];
+    }
     if (sums[SUM_ASKED] > 0) {
         evaluation.measures = evaluation.answers = true;
         evaluation.accuracy = sums[SUM_RIGHT] / sums[SUM_ASKED];

@@ -331,6 +331,8 @@ static void make_parts(struct model *m)
     m->lowest = lowest_place(m);
     model_find_starts(m);
     m->losses = arena_array(m->arena, losses->rows * losses->cols, sizeof(*m->losses));
+    if (m->shapes.buffers[BUFFER_HITS].step > 0)
+        m->hits = arena_array(m->arena, m->shapes.rows, sizeof(*m->hits));
     m->places = arena_array(m->arena, m->shapes.slots ? m->shapes.rows : 0,
                             sizeof(*m->places));
     m->batches = arena_array(m->arena, losses->rows, sizeof(*m->batches));

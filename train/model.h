@@ -74,6 +74,11 @@ struct step_numbers *model_numbers(struct model *model);
 bool model_evaluate(struct model *model, const struct batch *batch, double *loss_sum,
                     struct error *err);
 
+/* Of the batch evaluated last, where plan->compute_accuracy: to *sum is added, for each run
+ * that has targets, the share of them that were the likeliest token; to *runs, how many. */
+void model_accuracy(const struct model *model, const struct batch *batch, double *sum,
+                    size_t *runs);
+
 /*
  * A window, which is the micro-batches of one optimizer step:
  *

@@ -429,6 +429,8 @@ struct op_classifier model_classifier(const struct pass *pass)
         op.scale = &pass->numbers->grad_scale;
         op.dx = tensor_of(dh.data, dh.format, x.rows, x.cols);
         op.dw = m->head->grad;
+    } else {
+        op.hits = pass_buffer(pass, BUFFER_HITS, 0).data;
     }
     return op;
 }

@@ -92,6 +92,7 @@ struct model {
     float *losses;   /* on the host, as in BUFFER_LOSSES */
     size_t *batches; /* rows of each micro-batch since model_begin */
     size_t begun;    /* how many of them */
+    float *hits;     /* on the host, of the batch evaluated last; or NULL */
     int32_t *places; /* on the host, those of a prompt */
 
     struct model *teacher; /* of a distillation: borrowed; NULL: its logits come by file */

@@ -141,11 +141,30 @@ bool model_evaluate(struct model *model, const struct batch *batch, double *loss
     }
     pass.ops->download(pass.be, model->losses, pass_buffer(&pass, BUFFER_LOSSES, 0).data,
                        pass.rows * sizeof(float));
+    if (model->hits)
+        pass.ops->download(pass.be, model->hits, pass_buffer(&pass, BUFFER_HITS, 0).data,
+                           pass.rows * sizeof(float));
     if (!pass.ops->sync(pass.be, err))
         return false;
     for (size_t i = 0; i < pass.rows; i++)
         *loss_sum += model->losses[i];
     return true;
+}
+
+void model_accuracy(const struct model *model, const struct batch *batch, double *sum,
+                    size_t *runs)
+{
+    for (size_t run = 0; model->hits && run < batch->sequences; run++) {
+        double hits = 0;
+        size_t targets = 0;
+
+        for (int32_t i = batch->offsets[run]; i < batch->offsets[run + 1]; i++) {
+            hits += model->hits[i];
+            targets += batch->targets[i] >= 0;
+        }
+        *sum += targets > 0 ? hits / (double)targets : 0;
+        *runs += targets > 0;
+    }
 }
 
 void model_begin(struct model *model, const struct step_numbers *numbers)

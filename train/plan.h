@@ -109,6 +109,7 @@ struct plan {
 
     struct generation generation;
     bool predict_with_generate; /* as asked; generation.on where it is evaluated, too */
+    bool compute_accuracy;  /* share of tokens that an evaluation takes for the likeliest */
     int64_t eval_questions; /* of the evaluation data that are answered each time; 0: all */
     int64_t samples;        /* of them, those whose answers are kept */
     const char *answer_tag, *answer_marker; /* where an answer stands; NULL: no such */

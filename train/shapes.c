@@ -214,6 +214,7 @@ static void dims_cache(struct maker *m)
     struct shapes *s = m->out;
 
     m->dims[DIM_PLACES] = s->rows;
+    m->dims[DIM_HITS] = m->plan->compute_accuracy ? s->rows : 0;
     if (!g->on)
         return;
     s->slots = max((size_t)g->slots, 1);

@@ -120,6 +120,7 @@ enum buffer {
     BUFFER_KEPT_IDS,  /* int32: their words */
     BUFFER_LABELLED, /* int32 (1, N) scratch of the classifier */
     BUFFER_NUMBERS,  /* one struct step_numbers */
+    BUFFER_HITS, /* of an evaluation (1, N), where its accuracy is asked for */
     BUFFER_KEYS,
     BUFFER_VALUES, /* of each block, where the plan generates: what lies before the next row
                       of each sequence (slots * room, K D) */

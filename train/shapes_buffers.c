@@ -91,6 +91,7 @@ static const struct buffer_row {
     [BUFFER_KEPT_IDS] = { "teacher", KIND_FP32, DIM_N, DIM_KEPT, LIFE_ONCE, false },
     [BUFFER_LABELLED] = { "labelled", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
     [BUFFER_NUMBERS] = { "numbers", KIND_FP32, DIM_ONE, DIM_NUMBERS, LIFE_ONCE, false },
+    [BUFFER_HITS] = { "hits", KIND_FP32, DIM_ONE, DIM_HITS, LIFE_ONCE, false },
     [BUFFER_KEYS] = { "cache", KIND_COMPUTE, DIM_CACHE, DIM_KV, LIFE_CACHE, true },
     [BUFFER_VALUES] = { "cache", KIND_COMPUTE, DIM_CACHE, DIM_KV, LIFE_CACHE, true },
 };

@@ -34,6 +34,7 @@ enum dim {
     DIM_CHUNK, /* rows of a classifier chunk */
     DIM_WINDOW,  /* micro-batches of an optimizer step */
     DIM_NUMBERS, /* a struct step_numbers, in fp32 */
+    DIM_HITS,    /* N, or 0 */
     DIM_PLACES,  /* positions: N, or more where sequences grow longer */
     DIM_CACHE,   /* rows of all sequences that grow */
     DIM_KD_WINDOW, /* DIM_WINDOW of a distillation */

@@ -94,6 +94,11 @@ ends "a second job learns from them" 0 "$trainspool" run -q --set max_steps=4 se
 answering 8 "train_on_prompt: true" >hidden.yaml
 ends "questions that cannot be told from answers" 1 "$trainspool" run -q hidden.yaml
 complains "are told" 'train_on_prompt'
+# Tokens that come out as the likeliest.
+evaluated 8 "compute_accuracy: true" "metric_for_best_model: eval_accuracy" "load_best_model_at_end: true" >tokens.yaml
+ends "the accuracy of tokens" 0 "$trainspool" run tokens.yaml
+says "is counted" "^{'eval_loss': .*, 'eval_accuracy': 0\.[0-9]*, 'epoch': 0.00}"
+holds "and chooses the best" grep -q 'best model: step [0-9]*, eval_accuracy 0\|done: 8 steps' tokens.run/train.log
 evaluated 8 "metric_for_best_model: rouge" >rouge.yaml
 ends "a metric that is not taken" 1 "$trainspool" run -q rouge.yaml
 complains "is told" 'loss, accuracy and answer_rate are'

@@ -181,6 +181,52 @@ static void test_model_agrees_with_transformers_on_new_configs(void **state)
     check_new_config("data/made-here/gpt_neox");
 }
 
+static bool is_likeliest(struct unit_model *u, const int32_t *ids, size_t count,
+                         int32_t target)
+{
+    float *logits = memory_alloc(u->config.vocab_size * sizeof(*logits));
+    struct batch batch = { 0 };
+    struct error err = { 0 };
+    bool is = true;
+
+    unit_batch_add(&batch, ids, count);
+    unit_must(model_logits(u->model, &batch, logits, &err), &err);
+    for (size_t i = 0; i < u->config.vocab_size; i++)
+        is = is && !(logits[i] > logits[target]);
+    unit_batch_free(&batch);
+    free(logits);
+    return is;
+}
+
+/* A mean over runs, as LLaMA-Factory's ComputeAccuracy; one without targets is none. */
+static void test_model_accuracy_is_that_of_the_logits(void **state)
+{
+    static const int32_t ids[] = { 1, 403, 407, 261, 378, 100, 383, 286, 50, 376, 298 };
+    struct unit_model u = unit_model_shared("data/stories260K/hf");
+    struct batch batch = { 0 };
+    double sum = 0, wanted = 0, loss = 0;
+    size_t runs = 0;
+    struct error err = { 0 };
+
+    (void)state;
+    u.plan.compute_accuracy = true;
+    unit_model_start(&u, 32, 3, 1);
+    unit_batch_add(&batch, ids, 11);
+    unit_batch_add(&batch, ids + 4, 1);
+    unit_batch_add(&batch, ids + 2, 5);
+    unit_must(model_evaluate(u.model, &batch, &loss, &err), &err);
+    model_accuracy(u.model, &batch, &sum, &runs);
+    for (size_t i = 1; i < 11; i++)
+        wanted += is_likeliest(&u, ids, i, ids[i]) / 10.0;
+    for (size_t i = 1; i < 5; i++)
+        wanted += is_likeliest(&u, ids + 2, i, ids[2 + i]) / 4.0;
+    assert_int_equal(runs, 2);
+    assert_true(wanted > 0.1 && wanted < 1.9);
+    assert_true(fabs(sum - wanted) < 1e-12);
+    unit_batch_free(&batch);
+    unit_model_stop(&u);
+}
+
 /* Rounding of activations and weights to 8 bits (bf16) or 11 bits (fp16): the loss, a
  * mean over many rows, moves by less than the format's epsilon; gradients, which add no
  * such luck, by a few. */
@@ -221,6 +267,7 @@ static void test_model_fp16_stays_in_its_band(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_model_accuracy_is_that_of_the_logits),
         cmocka_unit_test(test_model_agrees_with_transformers_on_llama),
         cmocka_unit_test(test_model_agrees_with_transformers_on_qwen2),
         cmocka_unit_test(test_model_agrees_with_transformers_on_gpt2),
