@@ -400,7 +400,25 @@ static void check_teacher(struct rule_context *context)
                      "adapter_config.json");
 }
 
-/* An entry of dataset_info.json as training would find it, and its file. */
+/* The file of a source, or all in its folder: are they there, and of kinds that are read? */
+static struct finding *check_source(struct rule_context *context, const char *key,
+                                    const struct dataset_source *source)
+{
+    const char *const *files;
+    struct error err = { 0 };
+    size_t count;
+
+    if (!file_exists(source->path))
+        return missing(context, key,
+                       arena_printf(context->arena, "%s is not there",
+                                    visible(context, source->path)),
+                       NULL);
+    if (!dataset_source_files(source, context->arena, &files, &count, &err))
+        return missing(context, key, arena_strdup(context->arena, err.text), NULL);
+    return NULL;
+}
+
+/* An entry of dataset_info.json as training would find it, and its files. */
 static struct finding *check_entry(struct rule_context *context, const char *key,
                                    struct dataset_lookup *lookup, const char *name)
 {
@@ -409,22 +427,26 @@ static struct finding *check_entry(struct rule_context *context, const char *key
 
     if (!dataset_lookup_find(lookup, name, &source, &err))
         return missing(context, key, arena_strdup(context->arena, err.text), NULL);
-    if (!file_exists(source.path))
-        return missing(context, key,
-                       arena_printf(context->arena, "%s is not there",
-                                    visible(context, source.path)),
-                       NULL);
-    return NULL;
+    return check_source(context, key, &source);
 }
 
 /* A file or folder, beside the job or in dataset_dir. */
 static struct finding *check_file(struct rule_context *context, const char *key,
                                   const char *name)
 {
-    const char *dir = context->plan->dir ? context->plan->dir : ".";
+    const char *const dirs[] = { context->plan->dir ? context->plan->dir : ".",
+                                 context->plan->dataset_dir };
 
-    if (has_file(dir, name) || has_file(context->plan->dataset_dir, name))
-        return NULL;
+    for (size_t i = 0; i < TS_COUNT(dirs); i++)
+        if (has_file(dirs[i], name)) {
+            char *path = path_join(dirs[i], name);
+            const struct dataset_source source = {
+                .path = arena_strdup(context->arena, path),
+            };
+
+            free(path);
+            return check_source(context, key, &source);
+        }
     return missing(
         context, key,
         arena_printf(context->arena, "%s is not there", visible(context, name)), NULL);

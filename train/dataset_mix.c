@@ -254,6 +254,8 @@ bool dataset_mix(const struct plan *plan, const struct dataset_part *parts, size
         concat(&mix);
     else if (ok)
         ok = interleave(&mix, err);
+    if (ok && mix.out.count == 0)
+        ok = error_set(err, ERROR_DATA, "split leaves no sample of dataset");
     for (size_t i = 0; i < count; i++)
         free(mix.turns[i].list.items);
     free(mix.turns);
