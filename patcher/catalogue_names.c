@@ -59,11 +59,13 @@ static const struct rule rows[] = {
       .title = "a value outside its range or list",
       .severity = SEVERITY_ERROR,
       .firm = true,
-      .run = rule_wanted_device,
+      .run = rule_words,
       .explain =
           "The message says what is allowed, and the nearest word where there is one: "
           "letters changed, case and separators, and words that other tools have for the "
-          "same (bf16 for bfloat16, qlora, flash_attention_2, gpu).\n\nBounds are those "
+          "same (bf16 for bfloat16, qlora, flash_attention_2, gpu). Layers of lora_target and "
+          "additional_target are held against the model where its folder is there: a run "
+          "would stop at a name that none of its layers has.\n\nBounds are those "
           "of the thing itself: a batch below 1, a share above 1, a dropout of 1. The "
           "learning rate and the betas have rules of their own (TS410). It is a warning "
           "where the key has no effect here.",

@@ -10,6 +10,7 @@
 #include "patcher/schema_value.h"
 #include "precision/probe.h"
 #include "train/dataset_source.h"
+#include "train/lora.h"
 #include "train/template.h"
 
 #include <stdlib.h>
@@ -134,7 +135,7 @@ void rule_later(struct rule_context *context)
     unknown_template(context);
 }
 
-/* ---- TS705: the device that is wanted ---- */
+/* ---- TS705: the device that is wanted, and layers that the model has not ---- */
 
 /* "gpu", "GPU 1", "0,1", "cuda1": as they are written here; or NULL. */
 static const char *meant_device(struct rule_context *context, const char *wanted)
@@ -163,7 +164,7 @@ static const char *meant_device(struct rule_context *context, const char *wanted
     return NULL;
 }
 
-void rule_wanted_device(struct rule_context *context)
+static void wanted_device(struct rule_context *context)
 {
     const struct proposal to = rule_proposal(context);
     const struct entry *block = document_find(context->document, "trainspool");
@@ -188,6 +189,37 @@ void rule_wanted_device(struct rule_context *context)
                                  : "; a card that is not in this machine is "
                                    "named with --device") },
                    entry);
+}
+
+/* What a run would stop at when it makes the adapters. */
+static void unknown_layers(struct rule_context *context)
+{
+    const struct proposal to = rule_proposal(context);
+    struct plan plan = *context->plan;
+    struct error err = { 0 };
+    struct lora lora;
+    const char *key;
+
+    plan.adapter_name_or_path = NULL; /* what an adapter says is no word of the job's */
+    if (!context->model || plan.method != METHOD_LORA ||
+        (context->plan->adapter_name_or_path && !plan.create_new_adapter) ||
+        lora_read(&plan, context->model->architecture, &lora, &err))
+        return;
+    key = strncmp(err.text, "additional_target", strlen("additional_target")) == 0
+              ? "additional_target"
+              : "lora_target";
+    propose_remark(&to,
+                   &(struct finding) { .rule = "TS705",
+                                       .severity = SEVERITY_ERROR,
+                                       .message = arena_strdup(context->arena, err.text) },
+                   document_find(context->document, key));
+}
+
+void rule_words(struct rule_context *context)
+{
+    wanted_device(context);
+    if (!context->plan->external)
+        unknown_layers(context);
 }
 
 /* ---- TS710: where paths lead ---- */

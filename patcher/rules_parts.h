@@ -95,7 +95,7 @@ void rule_gone(struct rule_context *context);            /* TS606, TS609, TS610 
 void rule_torch_dtype(struct rule_context *context);     /* TS607 */
 void rule_group_by_length(struct rule_context *context); /* TS608 */
 void rule_script(struct rule_context *context);          /* TS613 */
-void rule_wanted_device(struct rule_context *context);   /* TS705 */
+void rule_words(struct rule_context *context);           /* TS705 */
 void rule_later(struct rule_context *context);           /* TS707 */
 void rule_paths(struct rule_context *context);           /* TS710 */
 void rule_trackers(struct rule_context *context);        /* TS711 */
