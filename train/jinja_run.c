@@ -1,6 +1,8 @@
 /* train/jinja_run.c - a rendering from its variables to its text; limits and failures. */
 #include "config.h"
 
+#include "train/jinja_run.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
