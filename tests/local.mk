@@ -267,6 +267,7 @@ script_tests += %D%/cli/schema.t
 script_tests += %D%/cli/select.t
 script_tests += %D%/cli/spool.t
 script_tests += %D%/cli/tensorboard.t
+script_tests += %D%/cli/tokens.t
 script_tests += %D%/cli/version.t
 script_tests += %D%/cli/watch.t
 

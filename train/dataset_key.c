@@ -18,12 +18,14 @@ enum { RACY_SECONDS = 2 };
 
 /* ---- Options ---- */
 
-/* What template and tokenizer make of a conversation that is always the same. */
+/* What template and tokenizer make of conversations that are always the same: one with and
+ * one without a system message. */
 static bool probe(const struct dataset_reading *reading, char digest[DIGEST_TEXT],
                   struct error *err)
 {
     static const char asked[] = "What is 12 + 7?\n  (\xc3\xbc\xe4\xbd\xa0)", said[] = "19.";
     static const struct message talk[] = {
+        { ROLE_SYSTEM, said, sizeof(said) - 1, 0 },
         { ROLE_USER, asked, sizeof(asked) - 1, 0 },
         { ROLE_ASSISTANT, said, sizeof(said) - 1, 1 },
         { ROLE_USER, said, sizeof(said) - 1, 0 },
@@ -34,7 +36,10 @@ static bool probe(const struct dataset_reading *reading, char digest[DIGEST_TEXT
     float *weights = NULL;
     bool ok = reading->chat
                   ? template_encode(reading->chat, reading->tokenizer, &options, talk,
-                                    TS_COUNT(talk), &ids, &weights, err)
+                                    TS_COUNT(talk), &ids, &weights, err) &&
+                        template_encode(reading->chat, reading->tokenizer, &options,
+                                        talk + 1, TS_COUNT(talk) - 1, &ids, &weights,
+                                        err)
                   : tokenizer_encode(reading->tokenizer, asked, sizeof(asked) - 1, false,
                                      &ids, err);
 
