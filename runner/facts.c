@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "runner/plan_json.h"
 #include "runner/report_json.h"
+#include "train/evaluation.h"
 
 static const char *const methods[] = { "lora", "full", "freeze" };
 
@@ -38,6 +39,17 @@ static json_t *data_object(const struct trainer_facts *facts)
     return plan_json_integers(names, values, 4);
 }
 
+/* Which evaluation is the best. */
+static json_t *evaluation_object(const struct plan *plan)
+{
+    json_t *object = json_object();
+
+    json_object_set_new(object, "metric", json_string(evaluation_metric_name(plan)));
+    json_object_set_new(object, "greater_is_better",
+                        json_boolean(evaluation_is_better(plan, 1, 0)));
+    return object;
+}
+
 static json_t *steps_object(const struct trainer_facts *facts)
 {
     static const char *const names[] = { "per_epoch", "total", "first" };
@@ -46,16 +58,19 @@ static json_t *steps_object(const struct trainer_facts *facts)
     return plan_json_integers(names, values, 3);
 }
 
-/* "model name" of the first core; empty where the system does not tell. */
-static void cpu_name(char out[128])
+/* What stands behind `key` and a colon in the first line of a file of the system that has
+ * it; empty where it does not tell. */
+static void system_line(const char *name, const char *key, char out[128])
 {
-    FILE *file = fopen("/proc/cpuinfo", "re");
+    FILE *file = fopen(name, "re");
     char line[256], *value;
 
     out[0] = 0;
     while (file != NULL && !out[0] && fgets(line, sizeof line, file) != NULL)
-        if (text_starts(line, "model name") && (value = strchr(line, ':')) != NULL)
-            snprintf(out, 128, "%.*s", (int)strcspn(value + 2, "\n"), value + 2);
+        if (text_starts(line, key) && (value = strchr(line, ':')) != NULL) {
+            value += 1 + strspn(value + 1, " \t");
+            snprintf(out, 128, "%.*s", (int)strcspn(value, "\n"), value);
+        }
     if (file != NULL)
         fclose(file);
 }
@@ -65,14 +80,18 @@ static json_t *environment_object(const struct plan *plan,
 {
     json_t *object = json_object();
     struct utsname system;
-    char cpu[128], line[256] = "";
+    char cpu[128], driver[128] = "", line[256] = "";
 
-    cpu_name(cpu);
+    system_line("/proc/cpuinfo", "model name", cpu);
+    if (plan->device.kind == DEVICE_CUDA)
+        system_line("/proc/driver/nvidia/version", "NVRM version", driver);
     if (uname(&system) == 0)
         snprintf(line, sizeof line, "%.60s %.100s %.60s", system.sysname, system.release,
                  system.machine);
     json_object_set_new(object, "device", report_json_device(&plan->device));
     json_object_set_new(object, "backend", report_json_string(facts->backend));
+    json_object_set_new(object, "driver",
+                        driver[0] ? report_json_string(driver) : json_null());
     json_object_set_new(object, "cpu", report_json_string(cpu));
     json_object_set_new(object, "system", report_json_string(line));
     json_object_set_new(object, "threads", json_integer(facts->threads));
@@ -94,6 +113,7 @@ static json_t *facts_object(const struct plan *plan, const struct trainer_facts 
     json_object_set_new(object, "precision", plan_json_precision(&plan->precision));
     json_object_set_new(object, "batch", plan_json_batch(plan));
     json_object_set_new(object, "steps", steps_object(facts));
+    json_object_set_new(object, "evaluation", evaluation_object(plan));
     json_object_set_new(object, "memory", plan_json_memory(&facts->memory));
     json_object_set_new(object, "environment", environment_object(plan, facts));
     return object;

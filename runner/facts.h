@@ -8,8 +8,9 @@
  *    "data":{"samples":..,"eval_samples":..,"tokens":..,"longest":..},
  *    "precision":{..},"batch":{..},                         as plan --json has them
  *    "steps":{"per_epoch":..,"total":..,"first":..},
+ *    "evaluation":{"metric":"eval_loss","greater_is_better":false},
  *    "memory":{"weights":..,..,"total":..,"limit":..},
- *    "environment":{"device":..,"backend":..,"cpu":..,"system":..,"threads":..}}
+ *    "environment":{"device":..,"backend":..,"driver":..,"cpu":..,"system":..,"threads":..}}
  */
 #ifndef RUNNER_FACTS_H
 #define RUNNER_FACTS_H

@@ -78,22 +78,29 @@ static void mark_skipped(const struct page_data *data, struct marks *marks)
     }
 }
 
-/* The least eval_loss behind step 0, where it is not the only one. */
-static size_t best_of(const struct page_series *series)
+/* The best evaluation behind step 0, by what the job goes by; SIZE_MAX: there is none. */
+static size_t best_of(const struct page_series *series, bool greater)
 {
     size_t best = SIZE_MAX;
 
-    for (size_t i = 0; i < series->count; i++)
-        if (series->x[i] > 0 && isfinite(series->y[i]) &&
-            (best == SIZE_MAX || series->y[i] < series->y[best]))
+    for (size_t i = 0; i < series->count; i++) {
+        double y = greater ? -series->y[i] : series->y[i];
+
+        if (series->x[i] > 0 && isfinite(y) &&
+            (best == SIZE_MAX || y < (greater ? -series->y[best] : series->y[best])))
             best = i;
+    }
     return best;
 }
 
 static void find_marks(const struct page_data *data, struct marks *out)
 {
-    const struct page_series *eval = page_data_find(data, "eval_loss");
-    size_t best = eval != NULL ? best_of(eval) : SIZE_MAX;
+    const json_t *how = json_object_get(data->facts, "evaluation");
+    const char *metric = page_string(how, "metric");
+    const struct page_series *eval =
+        page_data_find(data, metric[0] ? metric : "eval_loss");
+    bool greater = json_is_true(json_object_get(how, "greater_is_better"));
+    size_t best = eval != NULL ? best_of(eval, greater) : SIZE_MAX;
 
     *out = (struct marks) { 0 };
     for (size_t i = 0; i < data->resumed_count; i++)

@@ -416,6 +416,7 @@ void page_environment(const struct page_data *data, struct text *out)
     page_row(out, "Device", page_string(device, "name"));
     page_row(out, "Compute capability", page_string(device, "compute_capability"));
     page_row(out, "Backend", page_string(all, "backend"));
+    page_row(out, "Driver", page_string(all, "driver"));
     page_row(out, "Processor", page_string(all, "cpu"));
     if (page_number(all, "threads") > 0)
         page_row_number(out, "Threads asked for", all, "threads", "");
