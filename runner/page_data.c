@@ -171,6 +171,15 @@ static void note_resume(struct page_data *data, const char *said)
     data->resumed[data->resumed_count++] = strtod(step + strlen(", step "), NULL);
 }
 
+/* An attempt that goes on from nothing: what the log has before is of other runs. */
+static void note_beginning(struct page_data *data, const char *said)
+{
+    if (!text_starts(said, "job ") || strstr(said, ": attempt ") == NULL ||
+        strstr(said, ", going on ") != NULL)
+        return;
+    data->event_count = data->events_left_out = data->resumed_count = 0;
+}
+
 static void note_event(struct page_data *data, const struct page_event *event)
 {
     if (!is_told(event))
@@ -208,6 +217,7 @@ static void read_log(struct page_data *data)
             break; /* it is being written */
         *end = 0;
         if (cut_line(line, &event)) {
+            note_beginning(data, event.said);
             note_event(data, &event);
             note_resume(data, event.said);
         }

@@ -71,8 +71,10 @@ awk 'BEGIN {
                 s, 1 + 4 / s, s / 5000
     }
     printf "{\"step\": 5001, \"lo" }' >"$name.run/metrics.jsonl"
-printf '2026-11-20T14:08:48Z warn data: <b>3</b> left out\n2026-11-20T14:08:49Z info resume: from x/checkpoint-400, step 400\n\000\377broken\n' \
+printf '2026-11-20T14:08:40Z warn of a run before\n2026-11-20T14:08:41Z info resume: from x/checkpoint-4900, step 4900\n2026-11-20T14:08:47Z info job x: attempt 1 on T4\n' \
     >"$name.run/train.log"
+printf '2026-11-20T14:08:48Z warn data: <b>3</b> left out\n2026-11-20T14:08:49Z info resume: from x/checkpoint-400, step 400\n\000\377broken\n' \
+    >>"$name.run/train.log"
 printf '{"prompt":"<b>How</b> many?","before":"\\u202eabc","after":"4","expected":"4"}\nbroken\n' >"$name.run/samples.jsonl"
 echo '{"schema":1,"version":"<v>","model":{"path":"models/<m>","method":"lora"},"precision":7,"batch":[],"environment":{"device":3}}' \
     >"$name.run/run.json"
@@ -87,6 +89,7 @@ page=$name.run/report.html
 formed "is well-formed" "$page" '<img src=a' 'had <b>NaN</b>' '<b>3</b> left out' 'Answer rate' \
     'gone on from a checkpoint' 'steps skipped' 'not finite' 'Best evaluation loss' '<b>How</b>' \
     'Preflight, step 7: the <u>activation</u>' 'sample 2, token 77 at position 9' '1 NaN, 2 inf'
+holds "tells nothing of the runs before" sh -c '! grep -q "of a run before\|step 4900" "$1"' sh "$page"
 holds "has no secret" sh -c '! grep -q sesame "$1"' sh "$page"
 holds "keeps the spike of 5000 steps" grep -q 'highest 97.5 at step 2500' "$page"
 holds "is small all the same" test "$(wc -c <"$page")" -lt 200000
