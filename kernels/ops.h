@@ -301,7 +301,7 @@ struct op_classifier {
  *   logits = x W^T;  ids (N, k) int32, ascending in each row, are the words of the k largest,
  *   values (N, k) fp32 these logits.  Of equal ones those of lower ids; a NaN is larger than
  *   all.  1 <= k <= V, k = values.cols.  Rows without a target are left alone.
- *   x (N, C), w (V, C), targets and scratch: as op_classifier's
+ *   x (N, C), w (V, C), targets, softcap and scratch: as op_classifier's
  */
 struct op_topk {
     struct tensor values, x, w;
@@ -310,6 +310,7 @@ struct op_topk {
     const int32_t *targets;
     int32_t *rows; /* scratch; NULL where the backend wants none */
     size_t labelled;
+    float softcap;
 };
 
 /*
@@ -328,8 +329,8 @@ struct op_topk {
  *   are absent; then q is the softmax over these k words and 0 elsewhere, p as ever over V', and
  *   beta below 1 (D would be infinite).  words: V', as there is no w to tell it.
  * The gradient is the loss's by the student's x and w, times student.grad_scale and *scale; its
- * weights count for both losses; its logits and dlogits must not share their data, and it has no
- * softcap.
+ * weights count for both losses; its logits and dlogits must not share their data.
+ * softcap: of the teacher's logits t (not of values), as student.softcap is of z.
  */
 struct op_distill {
     struct op_classifier student;
@@ -337,7 +338,7 @@ struct op_distill {
     struct tensor logits, gathered; /* scratch */
     const int32_t *ids;
     size_t words;
-    float ratio, temperature, beta;
+    float ratio, temperature, beta, softcap;
 };
 
 /* out = a + b, any of the three formats each, same shape; out may be a or b */

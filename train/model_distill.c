@@ -71,6 +71,7 @@ static void keep(const struct pass *teacher, const struct pass *to, size_t words
         .targets = pass_buffer(teacher, BUFFER_TARGETS, 0).data,
         .rows = pass_buffer(teacher, BUFFER_LABELLED, 0).data,
         .labelled = teacher->labelled,
+        .softcap = (float)teacher->model->config->logit_softcap,
     };
 
     teacher->ops->topk(teacher->be, &op);
@@ -100,6 +101,7 @@ void model_distill(const struct pass *pass)
         op.w = shared_head(teacher, m->shared);
         op.logits = shared_logits(teacher, m->shared);
         op.gathered = pass_buffer(teacher, BUFFER_GATHERED, 0);
+        op.softcap = (float)teacher->model->config->logit_softcap;
     }
     pass->ops->distill(pass->be, &op);
 }

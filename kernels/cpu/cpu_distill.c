@@ -30,6 +30,7 @@ struct distill_row {
     struct softmax data, student, teacher; /* data: of z itself over all words */
     double weight, wanted;                 /* beta 1: D; between: sum p log(p / m) */
     float hard, soft; /* factors of the gradients by z: of CE, and of D by z / T */
+    float down;       /* 1 / the cap of z; 0: none */
 };
 
 static double distill_sum(const float *x, size_t cols, float top, float cold)
@@ -211,6 +212,14 @@ static vec distill_hard(const struct distill_row *row, vec z)
     return (distill_share(&row->data, z) - op->smoothing / (float)op->w.rows) * row->hard;
 }
 
+/* By the student's logit before its cap: 1 - (z / c)^2 of it. */
+static vec distill_uncapped(const struct distill_row *row, vec z, vec slope)
+{
+    vec t = z * row->down;
+
+    return slope * (1 - t * t);
+}
+
 CPU_INLINE void distill_put_dense(const struct distill_row *row, void *out,
                                   enum format format, enum distill_kind kind)
 {
@@ -226,9 +235,11 @@ CPU_INLINE void distill_put_dense(const struct distill_row *row, void *out,
             q = distill_share(&row->teacher, t);
             log_q = distill_log(&row->teacher, t);
         }
-        vec_store(out, format, i, count,
-                  distill_hard(row, z) +
-                      row->soft * distill_slope(row, z, log_q, q, kind));
+        vec_store(
+            out, format, i, count,
+            distill_uncapped(row, z,
+                             distill_hard(row, z) +
+                                 row->soft * distill_slope(row, z, log_q, q, kind)));
     }
 }
 
@@ -240,8 +251,9 @@ static void distill_put_rest(const struct distill_row *row, void *out, enum form
     for (size_t i = row->distill->shared; i < cols; i += LANES) {
         size_t count = vec_count(i, cols);
 
-        vec_store(out, format, i, count,
-                  distill_hard(row, vec_load(row->z, FORMAT_FP32, i, count)));
+        vec z = vec_load(row->z, FORMAT_FP32, i, count);
+
+        vec_store(out, format, i, count, distill_uncapped(row, z, distill_hard(row, z)));
     }
 }
 
@@ -265,7 +277,7 @@ static void distill_put_word(const struct distill_row *row, size_t word,
             row->hard;
     if (word < d->shared)
         x += row->soft * distill_slope(row, z, log_q, q, d->kind);
-    vec_store(out, format, word, 1, x);
+    vec_store(out, format, word, 1, distill_uncapped(row, z, x));
 }
 
 /* The words that are kept, and the target. */
@@ -318,6 +330,10 @@ static struct distill_row distill_row_of(const struct distill *d, size_t task)
     size_t place = (size_t)d->loss.rows[task], k = op->values.cols;
     struct distill_row row = { .distill = d, .z = cpu_row(d->loss.logits, task) };
 
+    if (d->loss.op->softcap > 0) {
+        loss_cap(cpu_row(d->loss.logits, task), d->loss.op->w.rows, d->loss.op->softcap);
+        row.down = 1 / d->loss.op->softcap;
+    }
     row.weight = (double)loss_weight(d->loss.op, place);
     row.hard = (float)row.weight * d->loss.grad_scale * (1 - op->ratio);
     row.soft = (float)row.weight * d->loss.grad_scale * op->ratio * op->temperature;
@@ -329,6 +345,8 @@ static struct distill_row distill_row_of(const struct distill *d, size_t task)
         row.teacher = distill_softmax(row.values, k, d->cold);
     } else {
         row.t = cpu_row(d->logits, task);
+        if (op->softcap > 0)
+            loss_cap(cpu_row(d->logits, task), d->shared, op->softcap);
         row.teacher = distill_softmax(row.t, d->shared, d->cold);
     }
     return row;

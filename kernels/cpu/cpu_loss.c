@@ -4,17 +4,6 @@
 
 #include "kernels/cpu/cpu_loss.h"
 
-/* logits = c tanh(logits / c) */
-static void loss_cap(float *logits, size_t cols, float cap)
-{
-    for (size_t i = 0; i < cols; i += LANES) {
-        size_t count = vec_count(i, cols);
-
-        vec_store(logits, FORMAT_FP32, i, count,
-                  cap * vec_tanh(vec_load(logits, FORMAT_FP32, i, count) * (1 / cap)));
-    }
-}
-
 /* logits = e^(logits - max), unless they are wanted as they are (`keep`); their sum. */
 static double loss_exponentials(float *logits, size_t cols, float max, bool keep)
 {

@@ -1,6 +1,6 @@
 /*
- * kernels/cpu/cpu_loss.h - the rows that have a target, a chunk at a time: what op_classifier
- * and its kin share, so that logits of all rows are never held.
+ * kernels/cpu/cpu_loss.h - the rows that have a target, a chunk at a time: what
+ * op_classifier and its kin share, so that logits of all rows are never held.
  */
 #ifndef KERNELS_CPU_CPU_LOSS_H
 #define KERNELS_CPU_CPU_LOSS_H
@@ -77,8 +77,8 @@ static inline void loss_copy(struct backend *be, const struct loss *loss,
 {
     struct loss_copy copy = { loss, all, chunk, back };
 
-    cpu_backend_run(be, cpu_pieces(loss->count, cpu_task_rows(chunk.cols)), loss_copy_task,
-                    &copy);
+    cpu_backend_run(be, cpu_pieces(loss->count, cpu_task_rows(chunk.cols)),
+                    loss_copy_task, &copy);
 }
 
 /* The chunk's rows of a matrix: a view, or `gathered`. */
@@ -178,6 +178,17 @@ static inline double loss_mean(const float *logits, size_t cols)
 static inline float loss_weight(const struct op_classifier *op, size_t row)
 {
     return op->weights ? op->weights[row] : 1;
+}
+
+/* logits = c tanh(logits / c) */
+static inline void loss_cap(float *logits, size_t cols, float cap)
+{
+    for (size_t i = 0; i < cols; i += LANES) {
+        size_t count = vec_count(i, cols);
+
+        vec_store(logits, FORMAT_FP32, i, count,
+                  cap * vec_tanh(vec_load(logits, FORMAT_FP32, i, count) * (1 / cap)));
+    }
 }
 
 #endif

@@ -116,6 +116,8 @@ static void topk_row_task(void *context, size_t task, struct pool_worker *worker
     (void)worker;
     topk_find(&row, cpu_row(topk->loss.logits, task), topk->op->w.rows);
     topk_order(&row);
+    if (topk->op->softcap > 0)
+        loss_cap(row.values, k, topk->op->softcap);
 }
 
 void CPU_OP(topk)(struct backend *be, const struct op_topk *op)

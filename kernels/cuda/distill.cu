@@ -20,7 +20,7 @@ enum { FORWARD, REVERSE, MIXED };
 #define LOG2_E 1.44269504f
 
 struct distill_rows {
-    const float *z, *t;  /* t NULL: ids and values */
+    float *z, *t; /* t NULL: ids and values */
     const float *values;
     const int32_t *ids, *rows, *targets;
     const float *scale, *weights;
@@ -28,6 +28,7 @@ struct distill_rows {
     float *losses, *kd_losses;
     size_t words, shared, kept, z_stride, t_stride, dlogits_stride, values_stride;
     float grad_scale, smoothing, ratio, temperature, beta;
+    float z_cap, t_cap; /* of the logits; 0: none */
 };
 
 /* log p = (x - top) cold - log_sum,  p = e^(log p) */
@@ -46,6 +47,16 @@ struct row {
 __device__ static float exp_of(float x)
 {
     return exp2_fast(x * LOG2_E);
+}
+
+/* x = c tanh(x / c), by all threads of the block */
+__device__ static void cap_row(float *x, size_t cols, float cap)
+{
+    if (!(cap > 0))
+        return;
+    for (size_t i = threadIdx.x; i < cols; i += blockDim.x)
+        x[i] = cap * tanhf(x[i] / cap);
+    __syncthreads();
 }
 
 /* All threads of the block get it; room is for 32 numbers. */
@@ -158,8 +169,11 @@ __device__ static float gradient(const distill_rows &p, const row &r, size_t wor
 {
     float z = r.z[word], even = p.smoothing / (float)p.words;
     float x = (share_of(r.data, z) - (target ? (1 - p.smoothing) + even : even)) * r.hard;
+    float t = p.z_cap > 0 ? z / p.z_cap : 0; /* the cap's slope is 1 - t^2 */
 
-    return word < p.shared ? x + r.soft * slope<kind>(r, z, log_q, q) : x;
+    if (word < p.shared)
+        x += r.soft * slope<kind>(r, z, log_q, q);
+    return x * (1 - t * t);
 }
 
 template <typename T, int kind>
@@ -206,6 +220,7 @@ __device__ static row row_of(const distill_rows &p, size_t place, float *room)
     float scale = p.grad_scale * (p.scale ? *p.scale : 1), cold = 1 / p.temperature;
     row r = {};
 
+    cap_row(p.z + blockIdx.x * p.z_stride, p.words, p.z_cap);
     r.z = p.z + blockIdx.x * p.z_stride;
     r.beta = p.beta;
     r.weight = p.weights ? p.weights[place] : 1;
@@ -214,6 +229,7 @@ __device__ static row row_of(const distill_rows &p, size_t place, float *room)
     r.data = softmax_of(r.z, p.words, 1, room);
     r.student = softmax_of(r.z, p.shared, cold, room);
     if (p.t) {
+        cap_row(p.t + blockIdx.x * p.t_stride, p.shared, p.t_cap);
         r.t = p.t + blockIdx.x * p.t_stride;
         r.teacher = softmax_of(r.t, p.shared, cold, room);
     } else {
@@ -294,8 +310,8 @@ extern "C" cudaError_t launch_distill_loss(const struct cuda_launch *to,
     bool gradients = s->dx.data || s->dw.data, kept = op->values.data;
     distill_rows p = {};
 
-    p.z = (const float *)s->logits.data;
-    p.t = kept ? NULL : (const float *)op->logits.data;
+    p.z = (float *)s->logits.data;
+    p.t = kept ? NULL : (float *)op->logits.data;
     p.values = (const float *)op->values.data;
     p.ids = op->ids;
     p.rows = s->rows + first;
@@ -317,6 +333,8 @@ extern "C" cudaError_t launch_distill_loss(const struct cuda_launch *to,
     p.ratio = op->ratio;
     p.temperature = op->temperature;
     p.beta = op->beta;
+    p.z_cap = s->softcap;
+    p.t_cap = op->softcap;
     if (!gradients)
         return launch_rows<float>(to, p, count);
     return BY_FORMAT(s->dlogits.format, T, launch_rows<T>(to, p, count));

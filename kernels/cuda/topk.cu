@@ -17,6 +17,7 @@ struct topk_rows {
     int32_t *ids;
     const int32_t *rows;
     size_t words, kept, stride, values_stride;
+    float softcap;
 };
 
 struct topk_shared {
@@ -108,7 +109,8 @@ static __global__ void __launch_bounds__(TOPK_THREADS) topk_row(const topk_rows 
         if (more || (same && sames < left)) {
             size_t at = mores + (sames < left ? sames : left);
 
-            p.values[(size_t)place * p.values_stride + at] = logits[i];
+            p.values[(size_t)place * p.values_stride + at] =
+                p.softcap > 0 ? p.softcap * tanhf(logits[i] / p.softcap) : logits[i];
             p.ids[(size_t)place * p.kept + at] = (int32_t)i;
         }
     }
@@ -124,7 +126,8 @@ extern "C" cudaError_t launch_topk_rows(const struct cuda_launch *to, const stru
                           op->w.rows,
                           op->values.cols,
                           op->logits.stride,
-                          op->values.stride };
+                          op->values.stride,
+                          op->softcap };
 
     return launch(to->stream, topk_row, dim3((unsigned)count), dim3(TOPK_THREADS),
                   sizeof(topk_shared), p);

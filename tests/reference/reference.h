@@ -130,7 +130,7 @@ struct reference_distill {
     size_t shared, cols, kept;
     const double *x, *w, *values;
     const int32_t *ids;
-    double ratio, temperature, beta;
+    double ratio, temperature, beta, softcap; /* of the teacher's; not of values */
     double *kd_losses;
 };
 void reference_distill(const struct reference_distill *r);

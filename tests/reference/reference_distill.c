@@ -15,12 +15,14 @@ struct row {
 };
 
 static void put_logits(const double *x, const double *w, size_t words, size_t cols,
-                       double *out)
+                       double softcap, double *out)
 {
     for (size_t v = 0; v < words; v++) {
         out[v] = 0;
         for (size_t c = 0; c < cols; c++)
             out[v] += x[c] * w[v * cols + c];
+        if (softcap > 0)
+            out[v] = softcap * tanh(out[v] / softcap);
     }
 }
 
@@ -108,18 +110,20 @@ static void refer_row(const struct reference_distill *r, size_t n, struct row *r
 {
     const struct reference_classifier *s = &r->student;
 
-    put_logits(s->x + n * s->cols, s->w, s->words, s->cols, row->z);
+    put_logits(s->x + n * s->cols, s->w, s->words, s->cols, s->softcap, row->z);
     if (r->ids) {
         for (size_t v = 0; v < r->shared; v++)
             row->t[v] = -INFINITY;
         for (size_t k = 0; k < r->kept; k++)
             row->t[r->ids[n * r->kept + k]] = r->values[n * r->kept + k];
     } else {
-        put_logits(r->x + n * r->cols, r->w, r->shared, r->cols, row->t);
+        put_logits(r->x + n * r->cols, r->w, r->shared, r->cols, r->softcap, row->t);
     }
     for (size_t v = 0; v < s->words; v++)
         row->gradient[v] = 0;
     refer_loss(r, n, row);
+    for (size_t v = 0; s->softcap > 0 && v < s->words; v++)
+        row->gradient[v] *= 1 - row->z[v] / s->softcap * row->z[v] / s->softcap;
     put_gradients(s, n, row->gradient);
 }
 

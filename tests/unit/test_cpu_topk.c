@@ -159,11 +159,39 @@ static void test_topk_has_an_order_for_equals_and_nan(void **state)
     try_logits(*state, broken, 8, (const int32_t[]) { 1, 3, 4, 6 }, 4);
 }
 
+/* What is kept of capped logits are capped logits, of the same words. */
+static void test_topk_caps_what_it_keeps(void **state)
+{
+    static const struct shape shape = { FORMAT_FP32, 9, 8, 300, 7, 4, 4 };
+    struct machines *machines = *state;
+
+    for (size_t m = 0; m < machines->count; m++) {
+        struct topk_case plain, capped;
+
+        case_open(&plain, &shape);
+        case_open(&capped, &shape);
+        capped.op.softcap = 1.5f;
+        machine_run(machines->backends[m], run_topk, &plain.op);
+        machine_run(machines->backends[m], run_topk, &capped.op);
+        operand_read(&plain.values);
+        operand_read(&capped.values);
+        for (size_t i = 0; i < plain.values.numbers; i++) {
+            assert_int_equal(plain.ids[i], capped.ids[i]);
+            if (plain.targets[i / shape.kept] >= 0)
+                assert_true(fabs(capped.values.real[i] -
+                                 1.5 * tanh(plain.values.real[i] / 1.5)) < 1e-6);
+        }
+        case_close(&plain);
+        case_close(&capped);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_topk_finds_the_largest),
         cmocka_unit_test(test_topk_has_an_order_for_equals_and_nan),
+        cmocka_unit_test(test_topk_caps_what_it_keeps),
     };
 
     return cmocka_run_group_tests(tests, machines_open, machines_close);
