@@ -215,5 +215,34 @@ static const struct rule rows[] = {
           "(over, once) none may be 0. If there is eval_dataset, it is mixed with the same "
           "shares and must have as many names.",
       .source = "LLaMA-Factory hparams/data_args.py; numpy Generator.choice" },
+    { .id = "TS716",
+      .title = "a model that is not trained here",
+      .severity = SEVERITY_ERROR,
+      .firm = true,
+      .target = RULE_NATIVE,
+      .run = rule_model_unknown,
+      .explain =
+          "config.json of the model names an architecture (model_type), an activation, a "
+          "kind of rotation or another setting that is not there, or it cannot be read. "
+          "The run would end with this message before its first step: nothing that changes "
+          "the result is passed over.\n\n"
+          "trainspool-job(5) lists the architectures under MODELS. For another one let "
+          "transformers do the training: target: external.",
+      .source = "train/architecture.c, train/model_config.c" },
+    { .id = "TS717",
+      .title = "a layer that the model does not have",
+      .severity = SEVERITY_ERROR,
+      .firm = true,
+      .target = RULE_NATIVE,
+      .run = rule_model_layers,
+      .explain =
+          "lora_target, additional_target and freeze_trainable_modules name parts of the "
+          "model, and what they are called differs: q_proj of a Llama is in c_attn of a "
+          "GPT-2, where q, k and v are one matrix, and in query_key_value of a "
+          "GPT-NeoX.\n\n"
+          "The message lists what there is. `lora_target: all` means every linear layer of "
+          "the blocks, whatever the architecture.",
+      .source = "train/architecture.c; PEFT, tuners/tuners_utils.py: "
+                "check_target_module_exists" },
 };
 const struct rules catalogue_names = { rows, TS_COUNT(rows) };

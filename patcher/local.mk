@@ -60,6 +60,7 @@ libpatcher_a_SOURCES += %D%/rules_launch.c
 libpatcher_a_SOURCES += %D%/rules_limits.c
 libpatcher_a_SOURCES += %D%/rules_memory.c
 libpatcher_a_SOURCES += %D%/rules_methods.c
+libpatcher_a_SOURCES += %D%/rules_model.c
 libpatcher_a_SOURCES += %D%/rules_names.c
 libpatcher_a_SOURCES += %D%/rules_pairs.c
 libpatcher_a_SOURCES += %D%/rules_mode.c

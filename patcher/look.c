@@ -73,6 +73,20 @@ static void add_remarks(struct look *look, struct arena *arena)
 
 /* ---- The model's folder ---- */
 
+/* Without the name of the file, which the job has; of one that is not there TS713 tells. */
+static const char *said_of_config(const struct looker *looker, const char *path,
+                                  const struct error *err)
+{
+    char *name = path_join(path, "config.json");
+    size_t len = strlen(name);
+    bool named = strncmp(err->text, name, len) == 0 && err->text[len] == ':';
+    const char *said = named ? err->text + len + strspn(err->text + len, ": ") : err->text;
+
+    said = file_exists(name) ? arena_strdup(looker->arena, said) : NULL;
+    free(name);
+    return said;
+}
+
 static void read_model(struct looker *looker, const char *path)
 {
     struct model_config *model;
@@ -83,6 +97,7 @@ static void read_model(struct looker *looker, const char *path)
         return;
     looker->model_path = path;
     looker->model = NULL;
+    looker->model_error = NULL;
     looker->checkpoint = FORMAT_COUNT;
     if (!path || !file_is_dir(path))
         return;
@@ -90,6 +105,8 @@ static void read_model(struct looker *looker, const char *path)
     if (model_config_read(path, looker->arena, model, &ignored)) {
         looker->model = model;
         looker->checkpoint = model->dtype; /* where the files are not there to say */
+    } else {
+        looker->model_error = said_of_config(looker, path, &ignored);
     }
     error_clear(&ignored);
     set = safetensors_open(path, "model", true, &ignored);
@@ -201,6 +218,7 @@ static struct rule_context context_of(const struct looker *looker, struct look *
         .device = device,
         .options = looker->options,
         .model = looker->model,
+        .model_error = looker->model_error,
         .checkpoint = looker->checkpoint,
         .previous = looker->previous,
         .teacher = &looker->teacher,

@@ -16,6 +16,7 @@ struct rule_context {
     const struct device *device; /* NULL: not known */
     const struct patch_options *options;
     const struct model_config *model; /* NULL: no readable model folder */
+    const char *model_error;          /* what is wrong with its config.json; NULL: nothing */
     enum format checkpoint;           /* of the model's files; FORMAT_COUNT: not known */
     const struct versions *versions;  /* of an external job's packages; never NULL */
     struct previous *previous;        /* what the job's last run left */

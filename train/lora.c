@@ -29,6 +29,24 @@ static bool is_target(const struct target_list *list, enum module module)
            (module_is_linear(module) || !list->linear);
 }
 
+/* The last part of a module's path, unless that would name another one too that is not
+ * meant ("c_proj"); NULL where one before it has said it. */
+static const char *name_of(const struct architecture *a, const bool *marks,
+                           enum module module)
+{
+    const char *leaf = architecture_leaf(a, module);
+
+    for (enum module i = 0; i < MODULES; i++) {
+        if (i == module || !architecture_is_named(a, i, leaf, strlen(leaf)))
+            continue;
+        if (!marks[i])
+            return a->paths[module];
+        if (i < module)
+            return NULL;
+    }
+    return leaf;
+}
+
 static bool no_such_target(const struct target_list *list, const char *name, size_t len,
                            struct error *err)
 {
@@ -36,9 +54,13 @@ static bool no_such_target(const struct target_list *list, const char *name, siz
 
     text_init(&known, 0);
     for (enum module i = 0; i < MODULES; i++)
-        if (is_target(list, i))
+        if (is_target(list, i)) {
+            bool alone[MODULES] = { false };
+
+            alone[i] = true;
             text_addf(&known, "%s%s", known.len ? ", " : "",
-                      architecture_leaf(list->architecture, i));
+                      name_of(list->architecture, alone, i));
+        }
     error_set(err, list->code, "%s: there is no layer \"%.*s\"; there are %s", list->key,
               (int)len, name, known.data);
     text_clear(&known);
@@ -216,24 +238,6 @@ bool lora_read(const struct plan *plan, const struct architecture *architecture,
     if (plan->adapter_name_or_path && !plan->create_new_adapter)
         return lora_read_config(plan->adapter_name_or_path, architecture, out, err);
     return read_plan(plan, architecture, out, err);
-}
-
-/* The last part of a module's path, unless that would name another one too that is not
- * meant ("c_proj"); NULL where one before it has said it. */
-static const char *name_of(const struct architecture *a, const bool *marks,
-                           enum module module)
-{
-    const char *leaf = architecture_leaf(a, module);
-
-    for (enum module i = 0; i < MODULES; i++) {
-        if (i == module || !architecture_is_named(a, i, leaf, strlen(leaf)))
-            continue;
-        if (!marks[i])
-            return a->paths[module];
-        if (i < module)
-            return NULL;
-    }
-    return leaf;
 }
 
 static json_t *names_of(const struct architecture *a, const bool *marks)

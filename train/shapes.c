@@ -314,6 +314,21 @@ static bool check_plan(const struct plan *plan, const struct architecture *a,
     return plan->method != METHOD_FREEZE || check_freeze(plan, a, err);
 }
 
+bool shapes_check(const struct plan *plan, const struct model_config *config,
+                  struct lora *lora, struct error *err)
+{
+    const struct architecture *a = config->architecture;
+
+    if (!check_plan(plan, a, err) || !lora_read(plan, a, lora, err))
+        return false;
+    return !config->tied || !lora->saved[MODULE_HEAD] ||
+           error_set(err, ERROR_JOB,
+                     "additional_target %s: this model's head is its %s; name that "
+                     "instead",
+                     architecture_leaf(a, MODULE_HEAD),
+                     architecture_leaf(a, MODULE_EMBED));
+}
+
 bool shapes_make(const struct plan *plan, const struct model_config *config,
                  size_t rows_max, size_t sequences_max, struct arena *arena,
                  struct shapes *out, struct error *err)
@@ -324,15 +339,8 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
     *out = (struct shapes) { .compute = shapes_stored(plan->precision.compute),
                              .trainable = shapes_stored(plan->precision.trainable),
                              .checkpointing = plan->gradient_checkpointing };
-    if (!check_plan(plan, config->architecture, err) ||
-        !lora_read(plan, config->architecture, &out->lora, err))
+    if (!shapes_check(plan, config, &out->lora, err))
         return false;
-    if (config->tied && out->lora.saved[MODULE_HEAD])
-        return error_set(
-            err, ERROR_JOB,
-            "additional_target %s: this model's head is its %s; name that instead",
-            architecture_leaf(config->architecture, MODULE_HEAD),
-            architecture_leaf(config->architecture, MODULE_EMBED));
     out->rows = rows_max ? rows_max : shapes_times(&m, batch, (size_t)plan->cutoff_len);
     out->sequences = sequences_max ? sequences_max : batch;
     if (plan->generation.on)

@@ -163,6 +163,10 @@ struct shapes {
 size_t shapes_rounded(const struct plan *plan, const struct model_config *config,
                       size_t rows);
 
+/* Do method, targets and model go together?  ERROR_JOB, the key first. */
+bool shapes_check(const struct plan *plan, const struct model_config *config,
+                  struct lora *lora, struct error *err);
+
 /* Lay out a run; names and table live in the arena.  rows_max and sequences_max 0: a full
  * batch, per_device_train_batch_size * cutoff_len rows. */
 bool shapes_make(const struct plan *plan, const struct model_config *config,
