@@ -71,7 +71,9 @@ static void add_autopsy(const json_t *autopsy, struct text *out)
 
     text_init(&line, 0);
     text_addf(&line, "%sstep %.0f: %s",
-              json_is_true(json_object_get(autopsy, "preflight")) ? "Preflight, " : "",
+              json_is_true(json_object_get(autopsy, "preflight"))    ? "Preflight, "
+              : json_is_true(json_object_get(autopsy, "evaluation")) ? "Evaluation at "
+                                                                     : "",
               page_number(autopsy, "step"), page_string(autopsy, "sentence"));
     text_adds(out, "<table class=\"pairs\">\n<tbody>\n");
     page_row(out, "Autopsy", line.data);

@@ -18,10 +18,22 @@
 
 enum { SAMPLES = 64 }; /* of a micro-batch that are told */
 
+/* What was under way. */
+enum occasion { OCCASION_STEP, OCCASION_PREFLIGHT, OCCASION_EVALUATION };
+
+static const char *const occasion_names[] = {
+    [OCCASION_STEP] = "step",
+    [OCCASION_PREFLIGHT] = "preflight, step",
+    [OCCASION_EVALUATION] = "evaluation at step",
+};
+
 struct autopsy {
     struct run *run;
-    int64_t step; /* from 0 */
+    enum occasion occasion;
+    int64_t step; /* from 0; steps made where it is an evaluation */
     double loss;
+    const struct dataset *data;
+    size_t size; /* samples of a batch of it */
     struct run_place place;
     struct watch watch;
     struct watch_look weight; /* the one with the largest number */
@@ -59,27 +71,47 @@ static void find_row(struct autopsy *a, const struct batch *batch, size_t row)
     a->token = batch->tokens[row];
 }
 
-static bool watch_batch(struct autopsy *a, size_t index, struct error *err)
+/* An evaluation's batch is looked at only if its loss is not finite: there may be many.
+ */
+static bool watch_evaluation(struct autopsy *a, struct error *err)
 {
     struct run *run = a->run;
-    size_t size = (size_t)run->plan->per_device_train_batch_size;
-    uint64_t epoch = (uint64_t)a->place.epoch;
+    double loss = 0;
+
+    if (!model_evaluate(run->model, &run->batch, &loss, err))
+        return false;
+    return isfinite(loss) ||
+           model_watch_evaluation(run->model, &run->batch, &a->watch, err);
+}
+
+static bool watch_step(struct autopsy *a, size_t index, struct error *err)
+{
+    struct run *run = a->run;
     struct step_numbers numbers = numbers_of(a, index);
 
-    if (!dataset_batch(run->train, epoch, a->place.first + index, size, &run->batch))
-        return error_set(err, ERROR_DATA, "the data set ended inside an epoch");
     if (run->teaching != NULL &&
         !teaching_batch(run->teaching, run->model, &run->batch, err))
         return false;
-    if (!model_watch_batch(run->model, &run->batch, &numbers, &a->watch, err))
+    return model_watch_batch(run->model, &run->batch, &numbers, &a->watch, err);
+}
+
+static bool watch_batch(struct autopsy *a, size_t index, struct error *err)
+{
+    struct batch *batch = &a->run->batch;
+    uint64_t epoch = (uint64_t)a->place.epoch, at = a->place.first + index;
+
+    if (!dataset_batch(a->data, epoch, at, a->size, batch))
+        return error_set(err, ERROR_DATA, "the data set ended inside an epoch");
+    if (a->occasion == OCCASION_EVALUATION ? !watch_evaluation(a, err)
+                                           : !watch_step(a, index, err))
         return false;
     if (a->watch.kind == WATCH_NOTHING)
         return true;
     a->in_batch = true;
     a->index = index;
-    a->sample_count = dataset_batch_samples(run->train, epoch, a->place.first + index,
-                                            size, a->samples, SAMPLES);
-    find_row(a, &run->batch, a->watch.found.batch_row);
+    a->sample_count =
+        dataset_batch_samples(a->data, epoch, at, a->size, a->samples, SAMPLES);
+    find_row(a, batch, a->watch.found.batch_row);
     return true;
 }
 
@@ -96,6 +128,12 @@ static bool look(struct autopsy *a, struct error *err)
 }
 
 /* ---- Telling ---- */
+
+/* As people count them. */
+static int64_t number_of_step(const struct autopsy *a)
+{
+    return a->occasion == OCCASION_EVALUATION ? a->step : a->step + 1;
+}
 
 static void add_place(const struct watch_look *look, struct text *out)
 {
@@ -262,8 +300,11 @@ static json_t *autopsy_object(const struct autopsy *a, const char *sentence)
     json_t *object = json_object();
 
     json_object_set_new(object, "schema", json_integer(1));
-    json_object_set_new(object, "step", json_integer(a->step + 1));
-    json_object_set_new(object, "preflight", json_boolean(a->run->trial));
+    json_object_set_new(object, "step", json_integer(number_of_step(a)));
+    json_object_set_new(object, "preflight",
+                        json_boolean(a->occasion == OCCASION_PREFLIGHT));
+    json_object_set_new(object, "evaluation",
+                        json_boolean(a->occasion == OCCASION_EVALUATION));
     json_object_set_new(object, "loss", json_number(a->loss));
     json_object_set_new(object, "loss_scale", json_number(scaler->scale));
     json_object_set_new(object, "skipped_in_row", json_integer(scaler->skipped_in_row));
@@ -310,8 +351,8 @@ static void tell(const struct autopsy *a)
     add_sentence(a, &sentence);
     add_short(a, &brief);
     snprintf(a->run->finding, sizeof a->run->finding, "%s", brief.data);
-    log_line(log, LOG_WARN, "autopsy: %sstep %" PRId64 ", loss scale %g: %s",
-             a->run->trial ? "preflight, " : "", a->step + 1,
+    log_line(log, LOG_WARN, "autopsy: %s %" PRId64 ", loss scale %g: %s",
+             occasion_names[a->occasion], number_of_step(a),
              a->run->progress.scaler.scale, sentence.data);
     log_line(log, LOG_WARN, "autopsy: advice: %s", advice_of(a));
     if (!write_file(a, sentence.data, &err))
@@ -322,19 +363,43 @@ static void tell(const struct autopsy *a)
 
 /* ---- When ---- */
 
-void autopsy_make(struct run *run, int64_t step, double loss)
+static void look_and_tell(struct autopsy *a)
 {
-    struct autopsy a = {
-        .run = run, .step = step, .loss = loss, .place = run_place(run, step)
-    };
     struct error err = { 0 };
 
-    if (parallel_rank(run->options->group) > 0 || !(a.place.weight > 0))
-        return;
-    if (look(&a, &err))
-        tell(&a);
+    if (look(a, &err))
+        tell(a);
     else
-        log_line(run->options->log, LOG_WARN, "autopsy: %s", err.text);
+        log_line(a->run->options->log, LOG_WARN, "autopsy: %s", err.text);
+}
+
+void autopsy_make(struct run *run, int64_t step, double loss)
+{
+    struct autopsy a = { .run = run,
+                         .occasion = run->trial ? OCCASION_PREFLIGHT : OCCASION_STEP,
+                         .step = step,
+                         .loss = loss,
+                         .data = run->train,
+                         .size = (size_t)run->plan->per_device_train_batch_size,
+                         .place = run_place(run, step) };
+
+    if (parallel_rank(run->options->group) == 0 && a.place.weight > 0)
+        look_and_tell(&a);
+}
+
+void autopsy_evaluation(struct run *run, double loss)
+{
+    struct autopsy a = { .run = run,
+                         .occasion = OCCASION_EVALUATION,
+                         .step = run->progress.step,
+                         .loss = loss,
+                         .data = run->eval,
+                         .size = run->eval_size };
+
+    if (isfinite(loss) || run->finding[0])
+        return;
+    a.place.batches = dataset_batches(run->eval, run->eval_size);
+    look_and_tell(&a);
 }
 
 bool autopsy_wonders(const struct scaler *scaler, double loss)

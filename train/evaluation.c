@@ -10,6 +10,7 @@
 #include "base/size.h"
 #include "base/text.h"
 #include "train/answers.h"
+#include "train/autopsy.h"
 #include "train/parallel.h"
 
 /* What a rank adds up; all ranks' sums are rank 0's. */
@@ -207,6 +208,8 @@ bool evaluation_run(struct run *run, struct error *err)
         evaluation.accuracy = sums[SUM_RIGHT] / sums[SUM_ASKED];
         evaluation.answer_rate = sums[SUM_FOUND] / sums[SUM_ASKED];
     }
+    if (sums[SUM_WEIGHT] > 0)
+        autopsy_evaluation(run, evaluation.loss);
     note_best(run, &evaluation);
     progress_history_add(&run->history, &(struct logged) { .evaluation = true,
                                                            .step = progress->step,

@@ -382,23 +382,39 @@ static void watcher_open(struct watcher *w, struct model *model, struct watch *o
     put_eyes(&w->ops);
 }
 
+/* A pass of the model under the eyes of w, which is closed. */
+static bool watcher_close(struct watcher *w, bool ok, struct error *err)
+{
+    w->model->be->ops = w->real;
+    ok = ok && !w->failed && w->real->sync(w->be, err);
+    free(w->span);
+    return ok;
+}
+
 bool model_watch_batch(struct model *model, const struct batch *batch,
                        const struct step_numbers *numbers, struct watch *out,
                        struct error *err)
 {
     struct watcher w;
-    bool ok;
 
     watcher_open(&w, model, out, err);
     w.rows = batch->rows;
     model_begin(model, numbers);
     model->expected = SIZE_MAX; /* no other rank takes part */
     model->be->ops = &w.ops;
-    ok = model_train(model, batch, numbers->draw, err);
-    model->be->ops = w.real;
-    ok = ok && !w.failed && w.real->sync(model->be, err);
-    free(w.span);
-    return ok;
+    return watcher_close(&w, model_train(model, batch, numbers->draw, err), err);
+}
+
+bool model_watch_evaluation(struct model *model, const struct batch *batch,
+                            struct watch *out, struct error *err)
+{
+    struct watcher w;
+    double loss = 0;
+
+    watcher_open(&w, model, out, err);
+    w.rows = batch->rows;
+    model->be->ops = &w.ops;
+    return watcher_close(&w, model_evaluate(model, batch, &loss, err), err);
 }
 
 /* ---- What lies there ---- */

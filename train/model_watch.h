@@ -56,6 +56,9 @@ bool model_watch_weights(struct model *model, struct watch *out, struct error *e
 bool model_watch_batch(struct model *model, const struct batch *batch,
                        const struct step_numbers *numbers, struct watch *out,
                        struct error *err);
+/* Forward alone, as model_evaluate. */
+bool model_watch_evaluation(struct model *model, const struct batch *batch,
+                            struct watch *out, struct error *err);
 /* Gradients as the last window left them: `out` has room for one look a trained
  * parameter. How many of them have a number that is not finite; those come first. */
 bool model_watch_gradients(struct model *model, struct watch_look *out, size_t *broken,

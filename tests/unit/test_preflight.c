@@ -245,6 +245,28 @@ static void test_autopsy_finds_a_poisoned_row_of_the_embedding(void **state)
     json_decref(autopsy);
 }
 
+/* The evaluation before the first step meets it first. */
+static void test_autopsy_looks_at_an_evaluation(void **state)
+{
+    static const struct planted planted = { "model.layers.1.mlp.up_proj.weight", 64 * 7,
+                                            64, 3e38F };
+    struct error err = { 0 };
+    json_t *autopsy = run_broken(&planted,
+                                 FULL_PT "max_steps: 99\nval_size: 0.2\n"
+                                         "eval_strategy: steps\neval_steps: 50\n",
+                                 RATE, &err);
+
+    (void)state;
+    assert_true(json_is_true(json_object_get(autopsy, "evaluation")));
+    assert_int_equal(json_integer_value(json_object_get(autopsy, "step")), 0);
+    assert_string_equal(word(autopsy, NULL, "kind"), "activation");
+    assert_string_equal(word(autopsy, "found", "tensor"), "gate, up");
+    assert_int_equal(whole(autopsy, "found", "layer"), 1);
+    assert_string_equal(word(autopsy, "weight", "tensor"), planted.tensor);
+    assert_non_null(strstr(err.text, "autopsy: the activation gate, up of layer 1"));
+    json_decref(autopsy);
+}
+
 /* A static loss scale that is too large: none of the scaler's doing, and the gradients'.
  */
 static void test_autopsy_finds_the_gradient_of_a_static_scale(void **state)
@@ -313,6 +335,7 @@ int main(void)
         cmocka_unit_test(test_preflight_ends_what_float16_cannot_hold),
         cmocka_unit_test(test_preflight_ends_a_learning_rate_that_is_too_large),
         cmocka_unit_test(test_autopsy_finds_a_poisoned_row_of_the_embedding),
+        cmocka_unit_test(test_autopsy_looks_at_an_evaluation),
         cmocka_unit_test(test_autopsy_finds_the_gradient_of_a_static_scale),
         cmocka_unit_test(test_preflight_takes_a_backoff_for_none),
     };
