@@ -63,9 +63,11 @@ static const struct rule rows[] = {
       .explain =
           "The message says what is allowed, and the nearest word where there is one: "
           "letters changed, case and separators, and words that other tools have for the "
-          "same (bf16 for bfloat16, qlora, flash_attention_2, gpu). Layers of lora_target and "
-          "additional_target are held against the model where its folder is there: a run "
-          "would stop at a name that none of its layers has.\n\nBounds are those "
+          "same (bf16 for bfloat16, qlora, flash_attention_2, gpu). Layers of lora_target, "
+          "additional_target and freeze_trainable_modules are held against the model where "
+          "its folder is there: a run would stop at a name that none of its layers has. "
+          "q_proj of a Llama is in c_attn of a GPT-2 and in query_key_value of a "
+          "GPT-NeoX.\n\nBounds are those "
           "of the thing itself: a batch below 1, a share above 1, a dropout of 1. The "
           "learning rate and the betas have rules of their own (TS410). It is a warning "
           "where the key has no effect here.",
@@ -229,20 +231,5 @@ static const struct rule rows[] = {
           "trainspool-job(5) lists the architectures under MODELS. For another one let "
           "transformers do the training: target: external.",
       .source = "train/architecture.c, train/model_config.c" },
-    { .id = "TS717",
-      .title = "a layer that the model does not have",
-      .severity = SEVERITY_ERROR,
-      .firm = true,
-      .target = RULE_NATIVE,
-      .run = rule_model_layers,
-      .explain =
-          "lora_target, additional_target and freeze_trainable_modules name parts of the "
-          "model, and what they are called differs: q_proj of a Llama is in c_attn of a "
-          "GPT-2, where q, k and v are one matrix, and in query_key_value of a "
-          "GPT-NeoX.\n\n"
-          "The message lists what there is. `lora_target: all` means every linear layer of "
-          "the blocks, whatever the architecture.",
-      .source = "train/architecture.c; PEFT, tuners/tuners_utils.py: "
-                "check_target_module_exists" },
 };
 const struct rules catalogue_names = { rows, TS_COUNT(rows) };

@@ -10,7 +10,7 @@
 #include "patcher/schema_value.h"
 #include "precision/probe.h"
 #include "train/dataset_source.h"
-#include "train/lora.h"
+#include "train/shapes.h"
 #include "train/template.h"
 
 #include <stdlib.h>
@@ -191,28 +191,32 @@ static void wanted_device(struct rule_context *context)
                    entry);
 }
 
-/* What a run would stop at when it makes the adapters. */
+/* What a run would stop at when it looks for the layers that the job names. */
 static void unknown_layers(struct rule_context *context)
 {
+    static const char *const keys[] = { "lora_target", "additional_target",
+                                        "freeze_trainable_modules" };
     const struct proposal to = rule_proposal(context);
     struct plan plan = *context->plan;
     struct error err = { 0 };
     struct lora lora;
-    const char *key;
 
     plan.adapter_name_or_path = NULL; /* what an adapter says is no word of the job's */
-    if (!context->model || plan.method != METHOD_LORA ||
+    if (!context->model ||
         (context->plan->adapter_name_or_path && !plan.create_new_adapter) ||
-        lora_read(&plan, context->model->architecture, &lora, &err))
+        shapes_check(&plan, context->model, &lora, &err))
         return;
-    key = strncmp(err.text, "additional_target", strlen("additional_target")) == 0
-              ? "additional_target"
-              : "lora_target";
-    propose_remark(&to,
-                   &(struct finding) { .rule = "TS705",
-                                       .severity = SEVERITY_ERROR,
-                                       .message = arena_strdup(context->arena, err.text) },
-                   document_find(context->document, key));
+    for (size_t i = 0; i < TS_COUNT(keys); i++) {
+        const struct entry *entry = document_find(context->document, keys[i]);
+
+        if (entry && text_starts(err.text, keys[i]))
+            propose_remark(&to,
+                           &(struct finding) { .rule = "TS705",
+                                               .severity = SEVERITY_ERROR,
+                                               .message = arena_strdup(context->arena,
+                                                                       err.text) },
+                           entry);
+    }
 }
 
 void rule_words(struct rule_context *context)

@@ -103,7 +103,6 @@ void rule_idle_method(struct rule_context *context);     /* TS712 */
 void rule_missing(struct rule_context *context);         /* TS713 */
 void rule_shares(struct rule_context *context);          /* TS715 */
 void rule_model_unknown(struct rule_context *context);   /* TS716 */
-void rule_model_layers(struct rule_context *context);    /* TS717 */
 void rule_versions(struct rule_context *context);        /* TS702-704, TS713, TS809 */
 /* Of external jobs. */
 void rule_texts(struct rule_context *context);              /* TS012 */
