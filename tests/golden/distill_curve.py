@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 """Make distill_curve.json: students trained beside a teacher by PyTorch and transformers.
 
-    python3 tests/golden/distill_curve.py > tests/golden/distill_curve.json
+    python3 tests/golden/distill_curve.py FOLDER/data/stories260K/hf > tests/golden/distill_curve.json
 
 The weights of a small student and of a larger teacher whose vocabulary is padded, a few tokens, and
-what some AdamW steps come to for several distances, those of distill.py beside this file; for
-tests/unit/test_model_distill.c.
+what some AdamW steps come to for several distances, those of distill.py beside this file; and
+"stories", the same for the model in FOLDER as teacher and its weights times 0.9 as student, on real
+texts.  For tests/unit/test_model_distill.c.
 """
 import json
 import sys
 
 import torch
 import torch.nn.functional as F
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from distill import distance
 
@@ -63,11 +64,11 @@ def parts_of(student, teacher, run, labels, options):
     return ce, kd
 
 
-def train(student, teacher, options):
-    optimizer = torch.optim.AdamW(student.parameters(), lr=RATE, weight_decay=0.0)
+def train(student, teacher, options, windows=WINDOWS, rate=RATE):
+    optimizer = torch.optim.AdamW(student.parameters(), lr=rate, weight_decay=0.0)
     ratio, curve = options["kd_ratio"], []
     for step in range(STEPS):
-        runs = [run for batch in WINDOWS[step % len(WINDOWS)] for run in batch]
+        runs = [run for batch in windows[step % len(windows)] for run in batch]
         labels = [torch.tensor([t if t > 2 else -100 for t in run[1:]]) for run in runs]
         count = sum(int((each >= 0).sum()) for each in labels)
         sums = [0.0, 0.0]
@@ -98,6 +99,31 @@ def tiny():
             "windows": WINDOWS, "rate": RATE, "runs": runs}
 
 
+STORIES = [
+    [["Once upon a time, there was a little girl named Lily.", "Tom had a red boat."],
+     ["The cat looked up at the tree and saw a big bird.", "It was sad."]],
+    [["One day, a dog went to the park to play with his friends.", "They had fun."],
+     ["Mom said, do not run! But Ben ran and fell.", "He was very happy."]],
+]
+
+
+def stories(folder):
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    windows = [[[[1] + tokenizer(text, add_special_tokens=False).input_ids for text in batch]
+                for batch in window] for window in STORIES]
+    teacher = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32,
+                                                   attn_implementation="eager").eval()
+    runs = []
+    for options in (RUNS[0], RUNS[1], RUNS[3]):
+        student = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32,
+                                                       attn_implementation="eager").eval()
+        with torch.no_grad():
+            for p in student.parameters():
+                p.mul_(0.9)
+        runs.append(dict(options, curve=train(student, teacher, options, windows, 1e-3)))
+    return {"windows": windows, "rate": 1e-3, "runs": runs}
+
+
 if __name__ == "__main__":
-    json.dump(tiny(), sys.stdout)
+    json.dump(dict(tiny(), stories=stories(sys.argv[1])), sys.stdout)
     print()

@@ -203,6 +203,26 @@ static const json_t *window_of(const struct pair *pair, size_t step)
     return json_array_get(windows, step % json_array_size(windows));
 }
 
+/* Windows one after another, beside what PyTorch has of them. */
+static void follow(struct pair *pair, const json_t *part, size_t run, double near)
+{
+    const json_t *curve =
+        json_object_get(json_array_get(json_object_get(part, "runs"), run), "curve");
+    const json_t *windows = json_object_get(part, "windows");
+
+    assert_true(json_array_size(curve) >= 5);
+    for (size_t i = 0; i < json_array_size(curve); i++) {
+        const json_t *wanted = json_array_get(curve, i);
+        struct outcome_of is = step(
+            pair, json_array_get(windows, i % json_array_size(windows)), (int64_t)i + 1);
+
+        unit_near("loss", is.loss, member(wanted, "loss"), near);
+        unit_near("ce_loss", is.parts.data, member(wanted, "ce_loss"), near);
+        unit_near("kd_loss", is.parts.teacher, member(wanted, "kd_loss"), near);
+        unit_near("grad_norm", is.norm, member(wanted, "grad_norm"), 5 * near);
+    }
+}
+
 /* Every golden run on a device, so often that a GPU plays its recordings. */
 static void check_curves(const struct device *device, double near)
 {
@@ -211,23 +231,13 @@ static void check_curves(const struct device *device, double near)
 
     assert_true(runs >= 5);
     for (size_t r = 0; r < runs; r++) {
-        const json_t *curve =
-            json_object_get(json_array_get(json_object_get(golden, "runs"), r), "curve");
         struct plan plan = plan_of(golden, r);
         struct pair pair;
 
         if (device)
             plan.device = *device;
         open_pair(&pair, &plan, FORMAT_FP32, 2);
-        for (size_t i = 0; i < json_array_size(curve); i++) {
-            const json_t *wanted = json_array_get(curve, i);
-            struct outcome_of is = step(&pair, window_of(&pair, i), (int64_t)i + 1);
-
-            unit_near("loss", is.loss, member(wanted, "loss"), near);
-            unit_near("ce_loss", is.parts.data, member(wanted, "ce_loss"), near);
-            unit_near("kd_loss", is.parts.teacher, member(wanted, "kd_loss"), near);
-            unit_near("grad_norm", is.norm, member(wanted, "grad_norm"), 5 * near);
-        }
+        follow(&pair, golden, r, near);
         close_pair(&pair);
     }
     json_decref(golden);
@@ -250,6 +260,71 @@ static void test_distill_curves_on_a_gpu_are_those_of_pytorch(void **state)
         skip();
     }
     check_curves(&gpu, 2e-5);
+}
+
+/* ---- A real teacher ---- */
+
+/* All weights of a student times `factor`, in fp32. */
+static void scale_weights(struct model *model, float factor)
+{
+    for (size_t i = 0; i < model_parameters(model); i++) {
+        struct tensor w = model_parameter(model, i)->weight;
+
+        for (size_t k = 0; k < w.rows * w.cols; k++)
+            ((float *)w.data)[k] *= factor;
+    }
+}
+
+/* stories260K as its own teacher, the student's weights times 0.9. */
+static void open_stories(struct pair *pair, const struct plan *plan)
+{
+    struct unit_model *u = &pair->student;
+    struct error err = { 0 };
+    struct model_options options = { .plan = &pair->plan.plan,
+                                     .config = &pair->plan.config,
+                                     .rows_max = 64,
+                                     .sequences_max = SEQUENCES };
+
+    *pair = (struct pair) { .golden = read_golden(),
+                            .student = unit_model_shared("data/stories260K/hf") };
+    u->plan.kd = plan->kd;
+    u->plan.kd.teacher = u->plan.model_name_or_path;
+    u->plan.stage = STAGE_DISTILL;
+    u->plan.learning_rate = 1e-3;
+    unit_model_start(u, 64, SEQUENCES, 2);
+    scale_weights(u->model, 0.9f);
+    unit_must(teacher_plan_make(&u->plan, false, u->arena, &pair->plan, &err), &err);
+    options.backend = u->be;
+    pair->teacher = model_new(&options, &err);
+    unit_must(pair->teacher && model_load(pair->teacher, &err), &err);
+    model_teach(u->model, pair->teacher);
+}
+
+static void test_distill_from_a_real_teacher_is_that_of_pytorch(void **state)
+{
+    static const size_t taken[] = { 0, 1, 3 }; /* of the runs, as in the script */
+    char *there = unit_shared("data/stories260K/hf");
+    const json_t *stories;
+    json_t *golden;
+
+    (void)state;
+    if (!there) {
+        print_message("# SKIP no data/stories260K\n");
+        skip();
+    }
+    free(there);
+    golden = read_golden();
+    stories = json_object_get(golden, "stories");
+    assert_int_equal(json_array_size(json_object_get(stories, "runs")), TS_COUNT(taken));
+    for (size_t r = 0; r < TS_COUNT(taken); r++) {
+        struct plan plan = plan_of(golden, taken[r]);
+        struct pair pair;
+
+        open_stories(&pair, &plan);
+        follow(&pair, stories, r, 2e-4);
+        close_pair(&pair);
+    }
+    json_decref(golden);
 }
 
 /* All bits of what a student has come to after some steps. */
@@ -457,6 +532,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_distill_curves_are_those_of_pytorch),
         cmocka_unit_test(test_distill_curves_on_a_gpu_are_those_of_pytorch),
+        cmocka_unit_test(test_distill_from_a_real_teacher_is_that_of_pytorch),
         cmocka_unit_test(test_distill_has_the_same_bits),
         cmocka_unit_test(test_distill_formats_stay_in_their_band),
         cmocka_unit_test(test_distill_kept_teaches_the_same),
