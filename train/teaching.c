@@ -28,17 +28,6 @@ struct teaching {
 
 /* ---- The teacher ---- */
 
-/* op_distill has no softcap. */
-static bool check_uncapped(const struct model_config *config, const char *who,
-                           struct error *err)
-{
-    return config->logit_softcap == 0 ||
-           error_set(err, ERROR_DATA,
-                     "the %s caps its logits (final_logit_softcapping of a %s model): "
-                     "distillation does not know that; take another model",
-                     who, config->architecture->model_type);
-}
-
 /* Every token of the data has to be one of the teacher's. */
 static bool check_words(struct teaching *t, struct error *err)
 {
@@ -64,7 +53,7 @@ static bool load(struct teaching *t, bool keeps, struct error *err)
                                      .sequences_max = o->sequences };
 
     if (!teacher_plan_make(o->plan, keeps, t->arena, &t->teacher, err) ||
-        !check_uncapped(&t->teacher.config, "teacher", err) || !check_words(t, err))
+        !check_words(t, err))
         return false;
     t->model = model_new(&options, err);
     return t->model && model_load(t->model, err);
@@ -219,8 +208,7 @@ struct teaching *teaching_open(const struct teaching_options *options, struct er
 
     t->options = *options;
     t->arena = arena_new();
-    if (check_uncapped(options->student, "student", err) &&
-        (options->plan->kd.logits ? open_file(t, err) : load(t, false, err)))
+    if (options->plan->kd.logits ? open_file(t, err) : load(t, false, err))
         return t;
     teaching_close(t);
     return NULL;
