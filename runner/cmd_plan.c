@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/size.h"
 #include "runner/forecast.h"
 #include "runner/plan_json.h"
@@ -83,6 +84,7 @@ static json_t *page_object(const struct page *page)
     if (page->plan) {
         json_object_set_new(object, "precision",
                             plan_json_precision(&page->plan->precision));
+        json_object_set_new(object, "distillation", plan_json_distillation(page->plan));
         json_object_set_new(object, "batch", plan_json_batch(page->plan));
         json_object_set_new(object, "steps", steps_object(page));
         json_object_set_new(object, "memory", memory_object(&page->forecast));
@@ -126,6 +128,31 @@ static void add_precision(struct text *out, const struct plan *plan)
         text_addf(out, "\n  clipping    off; %s\n",
                   plan->external ? "the Trainer logs no norm then"
                                  : "the norm is logged all the same");
+}
+
+/* Of a distillation: who teaches, and how much of the loss that is. */
+static void add_teacher(struct text *out, const struct plan *plan)
+{
+    const struct distillation *kd = &plan->kd;
+    char bytes[16];
+
+    if (plan->stage != STAGE_DISTILL || plan->external)
+        return;
+    text_adds(out, "  teacher     ");
+    report_visible(out, kd->teacher ? kd->teacher : kd->logits ? kd->logits : "none");
+    if (kd->teacher && kd->config) {
+        memory_text(plan->teacher_bytes, bytes);
+        text_addf(out, ", %s, %s of weights", dtype(kd->format), bytes);
+    }
+    if (kd->teacher && kd->logits)
+        text_addf(out, ", %s",
+                  file_exists(kd->logits) ? "by the file of its logits"
+                                          : "which writes its logits first");
+    text_addf(out, "\n              %g of the loss, temperature %g, beta %g", kd->ratio,
+              kd->temperature, kd->beta);
+    if (kd->topk > 0)
+        text_addf(out, ", the %" PRId64 " largest logits", kd->topk);
+    text_addc(out, '\n');
 }
 
 /* 1,234,567 */
@@ -322,6 +349,7 @@ static void show_page(struct report *report, const struct page *page)
         add_model(&out, page);
         add_program(&out, page->plan);
         add_precision(&out, page->plan);
+        add_teacher(&out, page->plan);
         add_batch(&out, page);
         add_steps(&out, &page->forecast);
         add_memory(&out, &page->forecast);

@@ -42,6 +42,33 @@ json_t *plan_json_precision(const struct precision *precision)
     return object;
 }
 
+static json_t *path_or_null(const char *path)
+{
+    return path ? report_json_string(path) : json_null();
+}
+
+json_t *plan_json_distillation(const struct plan *plan)
+{
+    const struct distillation *kd = &plan->kd;
+    json_t *object;
+
+    if (plan->stage != STAGE_DISTILL)
+        return json_null();
+    object = json_object();
+    json_object_set_new(object, "teacher", path_or_null(kd->teacher));
+    json_object_set_new(object, "adapter", path_or_null(kd->adapter));
+    json_object_set_new(object, "teacher_logits", path_or_null(kd->logits));
+    json_object_set_new(object, "dtype",
+                        kd->config ? json_string(dtype(kd->format)) : json_null());
+    json_object_set_new(object, "bytes", json_integer((json_int_t)plan->teacher_bytes));
+    json_object_set_new(object, "kd_ratio", json_number(kd->ratio));
+    json_object_set_new(object, "kd_temperature", json_number(kd->temperature));
+    json_object_set_new(object, "kd_beta", json_number(kd->beta));
+    json_object_set_new(object, "kd_topk",
+                        kd->topk > 0 ? json_integer(kd->topk) : json_null());
+    return object;
+}
+
 json_t *plan_json_integers(const char *const names[], const int64_t values[],
                            size_t count)
 {

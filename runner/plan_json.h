@@ -7,6 +7,8 @@
 
 json_t *plan_json_precision(const struct precision *precision);
 json_t *plan_json_batch(const struct plan *plan);
+/* Of stage distill; null of another. */
+json_t *plan_json_distillation(const struct plan *plan);
 /* Names and whole numbers. */
 json_t *plan_json_integers(const char *const names[], const int64_t values[],
                            size_t count);

@@ -57,6 +57,19 @@ small=$total
 held wide "per_device_train_batch_size: 64" "gradient_checkpointing: false"
 holds "a larger batch takes more" test "$total" -gt "$small"
 held ranks "trainspool: {device: cpu, ranks: 2}"
+for i in 1 2 3 4 5 6; do
+    echo '{"instruction": "Tell me of a cat, please.", "output": "The cat sat on a mat '$i'."}'
+done >asked.jsonl
+held taught "stage: distill" "dataset: asked.jsonl" "template: default" "teacher_model_name_or_path: $model" "kd_topk: 8"
+ends "who teaches is told" 0 "$trainspool" plan taught.yaml
+says "by name, format and size" '^  teacher     .*, float32, 1016 KiB of weights$'
+says "and how" '^              0.5 of the loss, temperature 1, beta 0, the 8 largest logits$'
+small=$total
+held filed "stage: distill" "dataset: asked.jsonl" "template: default" "teacher_model_name_or_path: $model" "kd_topk: 8" \
+    "trainspool: {device: cpu, teacher_logits: kept.safetensors}"
+ends "a file in the teacher's place" 0 "$trainspool" plan --json filed.yaml
+holds "is told, and no teacher is counted" sh -c "jq -e '.memory.total < $small and
+    (.distillation.teacher_logits | endswith(\"kept.safetensors\"))' out >null"
 ends "a person reads it" 0 "$trainspool" plan full.yaml
 says "with its model" '^  model       [0-9,]* parameters, [0-9,]* of them trained'
 says "and the process" '^              the process with its data .* to '
