@@ -59,6 +59,7 @@ libtrain_a_SOURCES += %D%/model_config.c %D%/model_config.h
 libtrain_a_SOURCES += %D%/model_decode.c
 libtrain_a_SOURCES += %D%/model_distill.c
 libtrain_a_SOURCES += %D%/model_forward.c %D%/model_parts.h
+libtrain_a_SOURCES += %D%/model_fresh.c
 libtrain_a_SOURCES += %D%/model_load.c
 libtrain_a_SOURCES += %D%/model_pass.c
 libtrain_a_SOURCES += %D%/model_save.c

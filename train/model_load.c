@@ -1,4 +1,4 @@
-/* train/model_load.c - weights from files or from a seed into their places. */
+/* train/model_load.c - weights from files into their places. */
 #include "config.h"
 
 #include "train/model.h"
@@ -211,40 +211,6 @@ static bool add_merged(const struct model *m, size_t index, size_t row, size_t r
     return ok;
 }
 
-/* As transformers' _init_weights: matrices normal, norms one (or what makes them so),
- * biases zero; GPT-2's outputs are smaller the more of them are added up. */
-static void make_original(const struct model *m, size_t index, size_t first, size_t count,
-                          float *out)
-{
-    const struct shape_parameter *p = &m->shapes.parameters[index];
-    bool output = p->module == MODULE_O || p->module == MODULE_DOWN;
-    uint64_t seed = (uint64_t)m->plan->seed;
-    double range = m->config->initializer_range;
-
-    if (output && m->config->architecture->small_outputs)
-        range /= sqrt(2 * (double)m->config->layers);
-    for (size_t i = 0; i < count; i++)
-        if (p->rank == 2)
-            out[i] = (float)(range * random_normal(seed, RANDOM_INIT, (uint32_t)index,
-                                                   first + i));
-        else
-            out[i] = p->part == PART_BIAS ? 0 : 1 - model_norm_offset(m);
-}
-
-/* PEFT's kaiming_uniform(a = sqrt(5)) for A: uniform within 1 / sqrt(in); zero for B. */
-static void make_adapter(const struct model *m, size_t index, size_t first, size_t count,
-                         float *out)
-{
-    const struct shape_parameter *p = &m->shapes.parameters[index];
-    uint64_t seed = (uint64_t)m->plan->seed;
-    double bound = 1 / sqrt((double)p->cols), uniform;
-
-    for (size_t i = 0; i < count; i++) {
-        uniform = random_uniform(seed, RANDOM_INIT, (uint32_t)index, first + i);
-        out[i] = p->part == PART_LORA_A ? (float)(bound * (2 * uniform - 1)) : 0;
-    }
-}
-
 bool model_original(const struct model *model, size_t index, size_t row, size_t rows,
                     float *out, struct error *err)
 {
@@ -253,7 +219,7 @@ bool model_original(const struct model *model, size_t index, size_t row, size_t 
     const struct stored_tensor *t;
 
     if (model->plan->train_from_scratch) {
-        make_original(model, index, first, count, out);
+        model_fresh_weights(model, index, first, count, out);
         return true;
     }
     t = model_find_stored(model, p->name);
@@ -442,7 +408,7 @@ static bool load_parameter(const struct loader *l, size_t index, struct error *e
         size_t rows = p->rows - row < step ? p->rows - row : step;
 
         if (is_adapter(&m->shapes.parameters[index]))
-            make_adapter(m, index, row * p->cols, rows * p->cols, l->values);
+            model_fresh_adapter(m, index, row * p->cols, rows * p->cols, l->values);
         else if (!model_original(m, index, row, rows, l->values, err))
             return false;
         put_rows(l, p, row, rows);

@@ -207,6 +207,13 @@ struct stored model_stored(const struct model *model, const struct parameter *p,
 const struct stored_tensor *model_find_stored(const struct model *model,
                                               const char *name);
 
+/* model_fresh.c: numbers first .. first + count of a parameter, from the plan's seed; of the
+ * base as transformers begins it, of an adapter as PEFT does. */
+void model_fresh_weights(const struct model *model, size_t index, size_t first, size_t count,
+                         float *out);
+void model_fresh_adapter(const struct model *model, size_t index, size_t first, size_t count,
+                         float *out);
+
 /* Numbers that are converted at a time: a tensor is never held twice. */
 #define MODEL_SPAN ((size_t)1 << 20)
 /* Rows of a parameter that go into one span, at least 1; a span's numbers at most. */
