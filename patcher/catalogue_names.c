@@ -99,7 +99,7 @@ static const struct rule rows[] = {
       .title = "a known key that is not done here",
       .severity = SEVERITY_ERROR,
       .firm = true,
-      .run = rule_later,
+      .run = rule_not_here,
       .explain =
           "The key is LLaMA-Factory's or Hugging Face's and switches something on that "
           "this program does not do. Silence would train another job than the one "

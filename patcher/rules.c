@@ -92,7 +92,7 @@ void rules_run(struct rule_context *context)
     if (!is_job(context))
         return;
     if (context->plan->external && context->options->will_run) {
-        rule_later(context); /* refused, and nothing of it is read */
+        rule_not_here(context); /* refused, and nothing of it is read */
         return;
     }
     for (const char *group = run_order; *group; group++)

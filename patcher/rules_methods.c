@@ -103,8 +103,7 @@ static bool is_known(const struct rule_context *context, const char *key)
     if (!entry)
         return true;
     value = value_read(schema_find(key), entry->value, context->arena);
-    return value.state == VALUE_GOOD || value.state == VALUE_LATER ||
-           value.state == VALUE_REFUSED;
+    return value.state == VALUE_GOOD || value.state == VALUE_REFUSED;
 }
 
 /* ---- TS712: arguments of another schedule ---- */

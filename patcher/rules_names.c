@@ -1,4 +1,4 @@
-/* patcher/rules_names.c - what values name: paths, files, and what is not built yet. */
+/* patcher/rules_names.c - what values name: paths, files, templates, devices. */
 #include "config.h"
 
 #include "patcher/rules_parts.h"
@@ -17,26 +17,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* ---- TS707: values that are accepted and cannot run yet ---- */
-
-static void check_later(struct rule_context *context, const struct key *key,
-                        const struct entry *entry)
-{
-    const struct proposal to = rule_proposal(context);
-
-    if (value_read(key, entry->value, context->arena).state != VALUE_LATER)
-        return;
-    propose_remark(
-        &to,
-        &(struct finding) {
-            .rule = "TS707",
-            .severity = context->options->will_run ? SEVERITY_ERROR : SEVERITY_WARNING,
-            .message = arena_printf(context->arena,
-                                    "%s: %s is checked and patched, but cannot be run "
-                                    "by this version",
-                                    key->name, node_value(entry->value)->text) },
-        entry);
-}
+/* ---- TS707: what is known, and not done here ---- */
 
 static void several_adapters(struct rule_context *context)
 {
@@ -118,17 +99,8 @@ static void unknown_template(struct rule_context *context)
         "template");
 }
 
-void rule_later(struct rule_context *context)
+void rule_not_here(struct rule_context *context)
 {
-    const struct entry *block = document_find(context->document, "trainspool"), *entry;
-    const struct key *key;
-
-    for (size_t i = 0; !context->plan->external && (key = schema_at(&schema_job, i)); i++)
-        if (key->later && (entry = document_find(context->document, key->name)))
-            check_later(context, key, entry);
-    for (size_t i = 0; block && (key = schema_at(&schema_block, i)); i++)
-        if (key->later && (entry = node_find(node_value(block->value), key->name)))
-            check_later(context, key, entry);
     not_trained_here(context);
     if (!context->plan->external)
         several_adapters(context);

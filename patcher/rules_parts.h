@@ -96,7 +96,7 @@ void rule_torch_dtype(struct rule_context *context);     /* TS607 */
 void rule_group_by_length(struct rule_context *context); /* TS608 */
 void rule_script(struct rule_context *context);          /* TS613 */
 void rule_words(struct rule_context *context);           /* TS705 */
-void rule_later(struct rule_context *context);           /* TS707 */
+void rule_not_here(struct rule_context *context);        /* TS707 */
 void rule_paths(struct rule_context *context);           /* TS710 */
 void rule_trackers(struct rule_context *context);        /* TS711 */
 void rule_idle_method(struct rule_context *context);     /* TS712 */

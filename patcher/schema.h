@@ -45,7 +45,6 @@ struct key {
     const char *preset;        /* as YAML; NULL: none */
     const char *const *values; /* of KEY_ENUM, NULL-ended, in the order of the C enum */
     const char *rejects;       /* of KEY_ENUM: further values, known and refused: TS707 */
-    const char *later; /* of KEY_ENUM: values accepted that cannot run yet: TS707 */
     const char *meant; /* of KEY_ENUM: words of others and what they mean here, for "did
                           you mean": "bf16=bfloat16 ..."; separated by blanks */
     const char *idle;  /* of KEY_ENUM: values accepted without effect: TS708 */

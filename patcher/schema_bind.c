@@ -151,8 +151,7 @@ static void bind_node(const struct binding *binding, const struct key *key,
         null.len = strlen(key->null);
         value = value_read(key, &null, binding->arena);
     }
-    if (value.state != VALUE_GOOD && value.state != VALUE_LATER &&
-        value.state != VALUE_IDLE)
+    if (value.state != VALUE_GOOD && value.state != VALUE_IDLE)
         return;
     if (key->members)
         bind_members(binding, key->members, value_map(node, binding->arena));
@@ -207,8 +206,8 @@ static void derive(struct plan *plan)
     if (plan->eval_steps <= 0)
         plan->eval_steps = plan->logging_steps;
     plan->generation.slots = plan->per_device_eval_batch_size;
-    plan->generation.on = plan->predict_with_generate && plan->stage != STAGE_PT &&
-                          plan_evaluates(plan);
+    plan->generation.on =
+        plan->predict_with_generate && plan->stage != STAGE_PT && plan_evaluates(plan);
     plan->request.all_trainable = plan->method == METHOD_FULL;
     plan->request.has_frozen = plan->method != METHOD_FULL;
     plan->request.policy = plan->policy;
@@ -287,8 +286,7 @@ bool schema_set(const char *key, const char *value, struct arena *arena,
                          key);
     node.len = strlen(value);
     read = value_read(row, &node, arena);
-    if (read.state != VALUE_GOOD && read.state != VALUE_NULL &&
-        read.state != VALUE_LATER && read.state != VALUE_IDLE)
+    if (read.state != VALUE_GOOD && read.state != VALUE_NULL && read.state != VALUE_IDLE)
         return error_set(err, ERROR_USAGE, "%s must be %s, not '%s'", key,
                          value_wanted(row, arena), row->secret ? "..." : value);
     if (read.state == VALUE_NULL && !row->null)

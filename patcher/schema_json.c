@@ -107,7 +107,6 @@ static json_t *enum_of(const struct key *key, bool refused)
     for (size_t i = 0; key->values[i]; i++)
         add_value(list, key->values[i]);
     add_words(list, key->idle);
-    add_words(list, key->later);
     if (refused)
         add_words(list, key->rejects);
     json_array_append_new(list, json_null());

@@ -96,8 +96,6 @@ static struct value read_enum(const struct key *key, const struct node *node)
         return value;
     if (value_listed(key->rejects, value.text))
         value.state = VALUE_REFUSED;
-    else if (value_listed(key->later, value.text))
-        value.state = VALUE_LATER;
     else if (value_listed(key->idle, value.text))
         value.state = VALUE_IDLE;
     else if (value.index < 0)

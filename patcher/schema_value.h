@@ -11,7 +11,6 @@ enum value_state {
     VALUE_WRONG,        /* TS704 */
     VALUE_OUTSIDE,      /* TS705: range or enum */
     VALUE_REFUSED,      /* TS707: of key->rejects */
-    VALUE_LATER,        /* TS707: of key->later */
     VALUE_IDLE,         /* TS708: of key->idle */
     VALUE_INTERPOLATED, /* TS008: `${...}`, which nobody expands here */
 };
