@@ -224,7 +224,7 @@ static void test_dataset_cache_knows_its_files(void **state)
     text_adds(&other, "{\"prompt\": \"q\", \"response\": \"a\"}\n");
     put_old("talk.jsonl", other.data, 30);
     expect_origin(&plan, "talk.jsonl has changed");
-    unit_write_string(dir, "talk.jsonl", talk); /* may be under way */
+    put_old("talk.jsonl", talk, -100); /* its clock is ahead: it may be under way */
     expect_origin(&plan, "talk.jsonl has changed");
     expect_origin(&plan, "talk.jsonl has changed");
     text_clear(&other);
