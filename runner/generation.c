@@ -3,53 +3,15 @@
 
 #include "runner/generation.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
-#include "kernels/backend.h"
-#include "runner/generation_target.h"
-#include "runner/report.h"
-#include "runner/report_json.h"
-#include "train/answer.h"
+#include "runner/generation_parts.h"
 #include "train/prompt.h"
-#include "train/questions.h"
 #include "train/shapes.h"
 
 enum { LINE_MAX_BYTES = 1 << 20, SEQUENCES_MAX = 1 << 30 };
-#define OUTPUT_MAX_BYTES ((size_t)1 << 30)
-
-/* What became of a prompt; lines are printed in the order of the prompts. */
-struct made {
-    char *text; /* NULL: not yet */
-    size_t len, tokens;
-    enum completion_end end;
-    struct verdict verdict; /* where something is expected */
-};
-
-struct generator {
-    const struct options *options;
-    const volatile sig_atomic_t *stop;
-    struct report report;
-    struct generation_target target;
-    struct model_config config;
-    struct tokenizer *tokenizer;
-    const struct chat_template *chat; /* NULL: prompts as they are */
-    struct questions questions;
-    struct token_list *tokens; /* of each question */
-    size_t samples, longest;
-    struct generate_ends ends;
-    char *stop_text;
-    const char **stops;
-    struct backend *be;
-    struct model *model;
-    struct made *made;  /* samples of each question */
-    size_t shown;       /* of them */
-    struct text output; /* of --output */
-    size_t right, found, kept;
-};
 
 /* ---- What is asked ---- */
 
@@ -241,148 +203,6 @@ static bool open_model(struct generator *g, struct error *err)
     return g->model && model_load(g->model, err);
 }
 
-/* ---- What comes of it ---- */
-
-/* What was generated, as JSON has it: bytes that are no UTF-8 made visible. */
-static json_t *text_json(const char *text, size_t len)
-{
-    struct text shown;
-    json_t *value;
-
-    if (text_is_utf8(text, len, NULL))
-        return json_stringn(text, len);
-    text_init(&shown, 0);
-    text_add_visible(&shown, text, len);
-    value = json_string(shown.data);
-    text_clear(&shown);
-    return value;
-}
-
-static json_t *line_object(const struct generator *g, size_t at)
-{
-    const struct question *question = &g->questions.list[at / g->samples];
-    const struct message *asked = question_asked(question);
-    const struct made *made = &g->made[at];
-    json_t *object = json_object();
-
-    json_object_set_new(object, "prompt", text_json(asked->text, asked->len));
-    json_object_set_new(object, "sample", json_integer((json_int_t)(at % g->samples)));
-    json_object_set_new(object, "completion", text_json(made->text, made->len));
-    json_object_set_new(object, "tokens", json_integer((json_int_t)made->tokens));
-    json_object_set_new(object, "end", json_string(completion_end_names[made->end]));
-    if (!question->expected)
-        return object;
-    json_object_set_new(object, "expected",
-                        text_json(question->expected, question->expected_len));
-    json_object_set_new(object, "answered", json_boolean(made->verdict.found));
-    json_object_set_new(object, "correct", json_boolean(made->verdict.right));
-    return object;
-}
-
-/* A record that a job's `dataset` may have. */
-static json_t *record_object(const struct generator *g, size_t at)
-{
-    static const char *const roles[] = { [ROLE_SYSTEM] = "system",
-                                         [ROLE_USER] = "user",
-                                         [ROLE_ASSISTANT] = "assistant",
-                                         [ROLE_TOOL] = "tool" };
-    const struct question *question = &g->questions.list[at / g->samples];
-    const struct made *made = &g->made[at];
-    json_t *object = json_object(), *messages = json_array(), *one;
-
-    for (size_t i = 0; i <= question->count; i++) {
-        const struct message *m = &question->messages[i];
-        bool answer = i == question->count;
-
-        one = json_object();
-        json_object_set_new(one, "role",
-                            json_string(roles[answer ? ROLE_ASSISTANT : m->role]));
-        json_object_set_new(one, "content",
-                            answer ? text_json(made->text, made->len)
-                                   : text_json(m->text, m->len));
-        json_array_append_new(messages, one);
-    }
-    json_object_set_new(object, "messages", messages);
-    return object;
-}
-
-/* Whole and right, and not what an earlier sample of the question said. */
-static bool is_kept(const struct generator *g, size_t at)
-{
-    const struct made *made = &g->made[at];
-
-    if (!made->verdict.right || made->end == END_LENGTH ||
-        !text_is_utf8(made->text, made->len, NULL))
-        return false;
-    for (size_t i = at - at % g->samples; i < at; i++)
-        if (g->made[i].verdict.right && g->made[i].end != END_LENGTH &&
-            g->made[i].len == made->len &&
-            memcmp(g->made[i].text, made->text, made->len) == 0)
-            return false;
-    return true;
-}
-
-/* For people: lines stay lines, everything else that a terminal would obey is shown. */
-static void add_plain(struct text *out, const char *text, size_t len)
-{
-    size_t from = 0;
-
-    for (size_t i = 0; i <= len; i++) {
-        if (i < len && text[i] != '\n' && text[i] != '\t')
-            continue;
-        text_add_visible(out, text + from, i - from);
-        text_add(out, text + i, i < len);
-        from = i + 1;
-    }
-}
-
-static void add_page(struct text *out, const struct generator *g, size_t at)
-{
-    const struct message *asked = question_asked(&g->questions.list[at / g->samples]);
-
-    if (g->questions.count * g->samples > 1) {
-        text_adds(out, at ? "\n> " : "> ");
-        add_plain(out, asked->text, asked->len);
-        text_addc(out, '\n');
-    }
-    add_plain(out, g->made[at].text, g->made[at].len);
-    text_addc(out, '\n');
-}
-
-static bool emit(struct generator *g, struct text *line, struct error *err)
-{
-    if (!g->options->output)
-        report_write(&g->report, line);
-    else if (!text_add(&g->output, line->data, line->len))
-        return error_set(err, ERROR_SYSTEM, "more than %zu MiB of output",
-                         OUTPUT_MAX_BYTES >> 20);
-    return true;
-}
-
-static bool show(struct generator *g, size_t at, struct error *err)
-{
-    bool records = g->options->keep_correct, ok;
-    json_t *object = NULL;
-    struct text line;
-
-    if (records && !is_kept(g, at))
-        return true;
-    g->kept += records;
-    if (records || g->options->json)
-        object = records ? record_object(g, at) : line_object(g, at);
-    text_init(&line, 0);
-    if (object) {
-        json_write(object, &line);
-        text_addc(&line, '\n');
-    } else {
-        add_page(&line, g, at);
-    }
-    json_decref(object);
-    ok = emit(g, &line, err);
-    text_clear(&line);
-    return ok;
-}
-
 /* Keep it, and print all whose turn it is. */
 static bool on_done(void *context, const struct completion *completion, struct error *err)
 {
@@ -405,7 +225,7 @@ static bool on_done(void *context, const struct completion *completion, struct e
     g->right += made->verdict.right;
     for (; g->shown < g->questions.count * g->samples && g->made[g->shown].text;
          g->shown++)
-        if (!show(g, g->shown, err))
+        if (!generation_show(g, g->shown, err))
             return false;
     fflush(g->report.out);
     return !ferror(g->report.out) ||
@@ -439,23 +259,6 @@ static bool complete(struct generator *g, struct error *err)
     return ok;
 }
 
-/* On standard error, as standard output is for the completions. */
-static void sum_up(const struct generator *g)
-{
-    size_t asked = 0, count;
-
-    for (size_t i = 0; i < g->questions.count; i++)
-        asked += g->questions.list[i].expected != NULL;
-    count = asked * g->samples;
-    if (count == 0 || g->options->quiet)
-        return;
-    fprintf(stderr, "%zu completions: accuracy %.4g, answer_rate %.4g", count,
-            (double)g->right / (double)count, (double)g->found / (double)count);
-    if (g->options->keep_correct)
-        fprintf(stderr, "; %zu records kept", g->kept);
-    fputc('\n', stderr);
-}
-
 static bool check(const struct generator *g, struct error *err)
 {
     const char *output = g->options->output;
@@ -487,7 +290,7 @@ static bool run(struct generator *g, const struct machine *machine, struct error
         return false;
     if (output && !file_create(output, g->output.data, g->output.len, 0644, err))
         return false;
-    sum_up(g);
+    generation_sum_up(g);
     return true;
 }
 

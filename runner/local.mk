@@ -36,6 +36,7 @@ librunner_a_SOURCES += %D%/facts.c %D%/facts.h
 librunner_a_SOURCES += %D%/forecast.c %D%/forecast.h
 librunner_a_SOURCES += %D%/html.c %D%/html.h
 librunner_a_SOURCES += %D%/generation.c %D%/generation.h
+librunner_a_SOURCES += %D%/generation_lines.c %D%/generation_parts.h
 librunner_a_SOURCES += %D%/generation_target.c %D%/generation_target.h
 librunner_a_SOURCES += %D%/inspect.c %D%/inspect.h
 librunner_a_SOURCES += %D%/intake.c %D%/intake.h
