@@ -381,7 +381,9 @@ static bool take_memory(struct model *m, struct error *err)
         "%s are too much: %s%s",
         parts[0], parts[1], parts[2], parts[3], parts[4], why.text,
         m->be->ops->kind == DEVICE_CPU
-            ? "; lower per_device_train_batch_size or cutoff_len"
+            ? m->plan->generation.on
+                  ? "; lower the batch sizes, cutoff_len or max_new_tokens"
+                  : "; lower per_device_train_batch_size or cutoff_len"
             : "");
 }
 
