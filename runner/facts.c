@@ -9,6 +9,7 @@
 #include <sys/utsname.h>
 
 #include "base/clock.h"
+#include "base/digest.h"
 #include "base/file.h"
 #include "runner/plan_json.h"
 #include "runner/report_json.h"
@@ -101,11 +102,15 @@ static json_t *environment_object(const struct plan *plan,
 static json_t *facts_object(const struct plan *plan, const struct trainer_facts *facts)
 {
     json_t *object = json_object();
-    char now[32];
+    char now[32], program[DIGEST_TEXT];
 
     clock_iso(now);
     json_object_set_new(object, "schema", json_integer(1));
     json_object_set_new(object, "version", json_string(PACKAGE_VERSION));
+    json_object_set_new(object, "program_sha256",
+                        digest_file("/proc/self/exe", program, NULL)
+                            ? json_string(program)
+                            : json_null());
     json_object_set_new(object, "started", json_string(now));
     json_object_set_new(object, "job", report_json_string(plan->job));
     json_object_set_new(object, "model", model_object(plan, facts));

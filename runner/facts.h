@@ -3,7 +3,8 @@
  * whoever reads of it later: the plan as decided, the model and the data as counted, the
  * machine and the programs.
  *
- *   {"schema":1,"version":"0.1.0","started":"2026-11-20T14:08:48Z","job":"gsm8k.yaml",
+ *   {"schema":1,"version":"0.1.0","program_sha256":"...","started":"2026-11-20T14:08:48Z",
+ *    "job":"gsm8k.yaml",
  *    "model":{"path":..,"method":"lora","parameters":..,"trainable":..},
  *    "data":{"samples":..,"eval_samples":..,"tokens":..,"longest":..},
  *    "precision":{..},"batch":{..},                         as plan --json has them

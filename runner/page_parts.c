@@ -422,6 +422,7 @@ void page_environment(const struct page_data *data, struct text *out)
         page_row_number(out, "Threads asked for", all, "threads", "");
     page_row(out, "System", page_string(all, "system"));
     page_row(out, "trainspool", page_string(data->facts, "version"));
+    page_row(out, "SHA-256 of the program", page_string(data->facts, "program_sha256"));
     page_row(out, "Queued", data->record.queued);
     page_row(out, "Started", data->record.started);
     page_row(out, "Ended", data->record.ended);

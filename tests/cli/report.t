@@ -115,7 +115,7 @@ if has_model; then
         'max_grad_norm: 0.0' 'fp32' 'Backend' '260,032'
     holds "and run.json" sh -c 'jq -e ".schema == 1 and .steps.total == 40 and .model.parameters == 260032 and
         .model.method == \"full\" and .precision.mode == \"fp32\" and .batch.effective == 2 and
-        .environment.backend != null and .data.samples > 0" a.run/run.json >/dev/null'
+        .environment.backend != null and .program_sha256 == \"$(sha256sum <"'"$train"'" | cut -c1-64)\" and .data.samples > 0" a.run/run.json >/dev/null'
     shown "which a browser shows" a.run/report.html '>done</span>'
     job 60 "fp16: true" "trainspool: {keep: [fp16]}" | sed 's/1.0e-4/1.0/' >hot.yaml
     ends "a run that cannot work" 1 "$trainspool" run -q hot.yaml
