@@ -4,6 +4,7 @@
  */
 #include "config.h"
 
+#include "base/size.h"
 #include "tests/unit/training.h"
 
 #include <fcntl.h>
@@ -73,10 +74,9 @@ static void test_trainer_lora_learns_in_fp16(void **state)
 }
 
 /* Same job, run to its end in one go, and stopped after `at` steps and resumed. */
-static void check_stop_and_resume(const char *data, const char *more, const char *weights,
-                                  int64_t at)
+static void check_stop_and_resume_of(char *job, const char *weights, int64_t at)
 {
-    char *one = unit_dir_new(), *two = unit_dir_new(), *job = training_text(data, more);
+    char *one = unit_dir_new(), *two = unit_dir_new();
     struct training whole = { .dir = one, .job = job };
     struct training first = { .dir = two, .job = job, .stop_after = at };
     struct training second = { .dir = two, .job = job, .resume = true };
@@ -97,6 +97,12 @@ static void check_stop_and_resume(const char *data, const char *more, const char
     unit_dir_free(two);
 }
 
+static void check_stop_and_resume(const char *data, const char *more, const char *weights,
+                                  int64_t at)
+{
+    check_stop_and_resume_of(training_text(data, more), weights, at);
+}
+
 static void test_trainer_resumed_full_is_uninterrupted(void **state)
 {
     (void)state;
@@ -113,6 +119,25 @@ static void test_trainer_resumed_lora_is_uninterrupted(void **state)
                           "num_train_epochs: 0.4\nlora_dropout: 0.1\nfp16: true\n"
                           "trainspool: {keep: [fp16]}\n",
                           "job.run/adapter_model.safetensors", 3);
+}
+
+/* Matrices that files have turned round, or head by head. */
+static void test_trainer_resumed_other_architectures_are_uninterrupted(void **state)
+{
+    static const char *const models[] = { "data/slm4096/hf", "data/made-here/gpt_neo",
+                                          "data/made-here/gpt_neox" };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(models); i++) {
+        check_stop_and_resume_of(
+            training_text_of(models[i], SHAKESPEARE, FULL_PT "max_steps: 5\n"),
+            "job.run/model.safetensors", 2);
+        check_stop_and_resume_of(
+            training_text_of(models[i], SHAKESPEARE,
+                             "stage: pt\nfinetuning_type: lora\nlora_dropout: 0.1\n"
+                             "cutoff_len: 64\nmax_samples: 400\nmax_steps: 5\n"),
+            "job.run/adapter_model.safetensors", 2);
+    }
 }
 
 static void test_trainer_threads_give_the_same_bits(void **state)
@@ -344,6 +369,7 @@ int main(void)
         cmocka_unit_test(test_trainer_lora_learns_in_fp16),
         cmocka_unit_test(test_trainer_resumed_full_is_uninterrupted),
         cmocka_unit_test(test_trainer_resumed_lora_is_uninterrupted),
+        cmocka_unit_test(test_trainer_resumed_other_architectures_are_uninterrupted),
         cmocka_unit_test(test_trainer_threads_give_the_same_bits),
         cmocka_unit_test(test_trainer_checkpointing_gives_the_same_bits),
         cmocka_unit_test(test_trainer_accumulation_is_a_larger_batch),

@@ -86,10 +86,11 @@ static inline bool training_run(struct training *training, struct error *err)
     return ok;
 }
 
-/* A job on stories260K; NULL (and the test is skipped) without the shared data. */
-static inline char *training_text(const char *data, const char *more)
+/* A job on a model of the shared data; the test is skipped without them. */
+static inline char *training_text_of(const char *folder, const char *data,
+                                     const char *more)
 {
-    char *model = unit_shared("data/stories260K/hf"), *set = unit_shared(data);
+    char *model = unit_shared(folder), *set = unit_shared(data);
     struct text text;
 
     if (model == NULL || set == NULL) {
@@ -105,6 +106,12 @@ static inline char *training_text(const char *data, const char *more)
     free(model);
     free(set);
     return text_detach(&text, NULL);
+}
+
+/* The same on stories260K. */
+static inline char *training_text(const char *data, const char *more)
+{
+    return training_text_of("data/stories260K/hf", data, more);
 }
 
 #define SHAKESPEARE "data/datasets/tinyshakespeare/input.txt"
