@@ -215,6 +215,7 @@ static void test_architectures_read_bare_files(void **state)
         const char *name, *base;
     } cases[] = { { "gpt2", "transformer." },
                   { "gpt_neo", "transformer." },
+                  { "gpt_neox", "gpt_neox." },
                   { "gemma", "model." } };
 
     (void)state;

@@ -57,15 +57,41 @@ static inline bool read_made(const void *context, size_t index, void *to,
     return true;
 }
 
-/* The tensors of a case as a file of a folder; what `names` begin with can be cut off. */
+/* What older files have beside the weights of the first block: [1, 1, 2, 2]. */
+static inline size_t add_ignored(const json_t *one, struct arena *arena,
+                                 struct made *made, struct tensor_source *sources)
+{
+    const char *type =
+        json_string_value(json_object_get(json_object_get(one, "config"), "model_type"));
+    const struct architecture *a = architecture_find(type);
+    size_t count = 0;
+
+    for (; a->ignored[count]; count++) {
+        char *name =
+            arena_printf(arena, "%s0%s", a->blocks + strlen(a->base), a->ignored[count]);
+
+        made[count] = (struct made) { name, 4, 4, 0 };
+        sources[count] = (struct tensor_source) { .name = name,
+                                                  .format = FORMAT_FP32,
+                                                  .rank = 4,
+                                                  .shape = { 1, 1, 2, 2 },
+                                                  .read = read_made,
+                                                  .context = &made[count] };
+    }
+    return count;
+}
+
+/* The tensors of a case as a file of a folder.  cut: names are without what they begin
+ * with, and masks and frequencies stand beside them. */
 static inline void put_tensors(const json_t *one, const char *dir, const char *file,
                                const char *cut)
 {
+    enum { IGNORED = 8 };
     json_t *tensors = json_object_get(one, "tensors"), *shape;
-    size_t count = 0;
-    struct made *made = memory_alloc(json_object_size(tensors) * sizeof(*made));
-    struct tensor_source *sources =
-        memory_alloc(json_object_size(tensors) * sizeof(*sources));
+    size_t count = 0, room = json_object_size(tensors) + IGNORED;
+    struct arena *arena = arena_new();
+    struct made *made = arena_array(arena, room, sizeof(*made));
+    struct tensor_source *sources = arena_array(arena, room, sizeof(*sources));
     char *path = path_join(dir, file);
     struct error err = { 0 };
     const char *name;
@@ -87,10 +113,11 @@ static inline void put_tensors(const json_t *one, const char *dir, const char *f
             sources[count].name += strlen(cut);
         count++;
     }
+    if (cut)
+        count += add_ignored(one, arena, made + count, sources + count);
     unit_must(safetensors_write(path, sources, count, &err), &err);
     free(path);
-    free(sources);
-    free(made);
+    arena_free(arena);
 }
 
 static inline void put_json(const json_t *value, const char *dir, const char *file)
