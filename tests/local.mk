@@ -223,6 +223,7 @@ fuzz_tests += %D%/fuzz/fuzz_safetensors
 fuzz_tests += %D%/fuzz/fuzz_schema
 fuzz_tests += %D%/fuzz/fuzz_sources
 fuzz_tests += %D%/fuzz/fuzz_state
+fuzz_tests += %D%/fuzz/fuzz_teacher_logits
 fuzz_tests += %D%/fuzz/fuzz_tokenizer
 fuzz_tests += %D%/fuzz/fuzz_undo
 fuzz_tests += %D%/fuzz/fuzz_words
