@@ -54,7 +54,8 @@ static void add_looks(const json_t *autopsy, struct text *out)
 
     if (!json_is_object(found))
         return;
-    text_adds(out, "<h3>Operations up to it</h3>\n<div class=\"scroll\" tabindex=\"0\">\n"
+    text_adds(out, "<h3>Operations up to it</h3>\n<div class=\"scroll\" role=\"region\" "
+                   "aria-label=\"Operations\" tabindex=\"0\">\n"
                    "<table class=\"looks\">\n<thead><tr><th scope=\"col\">operation</th>"
                    "<th scope=\"col\">wrote</th><th scope=\"col\">layer</th><th "
                    "scope=\"col\">format</th><th scope=\"col\">largest finite</th><th "
