@@ -85,6 +85,6 @@ END
     echo '        report.html                 curves, changes and plan on one page'
 cat <<END
 
-The models are in $folder/units-base, units-lora and units-full.
+The models are in $folder/units-base, units-lora, units-full and units-small.
 For a job of your own: trainspool watch FOLDER, and trainspool submit FOLDER JOB.yaml.
 END

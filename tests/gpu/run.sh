@@ -68,7 +68,7 @@ sanitizer() {
         return
     fi
     for tool in memcheck racecheck initcheck; do
-        for name in swiglu activation norm layernorm headnorm rope embedding elementwise decide adamw loss attention; do
+        for name in swiglu activation norm layernorm headnorm rope embedding elementwise decide adamw loss topk distill attention; do
             [ -x "$BUILD/test_cpu_$name" ] || continue
             step "$tool $name" 120 sanitizer.log "$sanitizer" --tool "$tool" --error-exitcode 9 \
                 "$BUILD/test_cpu_$name"
@@ -79,7 +79,7 @@ sanitizer() {
 prepare || exit 1
 if step build 900 build.log build; then
     ! does operations || operations
-    ! does models || whole test_model_cuda
+    ! does models || whole test_model_cuda test_model_distill
     ! does curves || curves
     ! does sanitizer || sanitizer
     ! does bench || sh tests/gpu/bench.sh --within
