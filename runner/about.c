@@ -1,4 +1,4 @@
-/* runner/about.c - the job as a paragraph and a block of code. */
+/* runner/about.c - the job as paragraphs and blocks of code. */
 #include "config.h"
 
 #include "runner/about.h"
@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "patcher/redact.h"
+#include "runner/review.h"
 
 /* Markdown's code by indentation: no text can end it too early. */
 static void add_code(const struct text *text, struct text *out)
@@ -20,7 +21,24 @@ static void add_code(const struct text *text, struct text *out)
     }
 }
 
-bool about_job(const struct patch *patch, struct text *out)
+/* Nothing where there was no patch. */
+static void add_changes(const struct job *job, struct text *out)
+{
+    struct review review;
+    struct text diff;
+
+    text_init(&diff, 0);
+    if (review_read(job->path, job->frozen, &review, NULL) &&
+        review_add(&review, true, &diff) && diff.len > 0) {
+        text_adds(out, "**patched**\n\n");
+        add_code(&diff, out);
+        text_addc(out, '\n');
+    }
+    review_clear(&review);
+    text_clear(&diff);
+}
+
+bool about_job(const struct job *job, const struct patch *patch, struct text *out)
 {
     struct text shown;
     bool ok;
@@ -29,6 +47,8 @@ bool about_job(const struct patch *patch, struct text *out)
     ok = patch->text != NULL && redact_text(patch->text, patch->len, &shown);
     if (ok) {
         text_addf(out, "**precision**: %s\n\n", patch->plan.precision.message);
+        add_changes(job, out);
+        text_adds(out, "**job**\n\n");
         add_code(&shown, out);
     }
     text_clear(&shown);

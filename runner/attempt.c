@@ -287,7 +287,7 @@ static bool train(struct attempt *attempt, struct error *err)
              attempt->job.name, attempt->record.attempt, attempt->record.device,
              how.resume ? ", going on from the last checkpoint if there is one" : "");
     text_init(&about, 0);
-    how.about = about_job(&attempt->look.patch, &about) ? about.data : NULL;
+    how.about = about_job(&attempt->job, &attempt->look.patch, &about) ? about.data : NULL;
     ok = train_ranks(attempt, &how, err);
     text_clear(&about);
     return ok;

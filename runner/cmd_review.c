@@ -7,7 +7,6 @@
 
 #include <string.h>
 
-#include "patcher/redact.h"
 #include "runner/report_json.h"
 #include "runner/review.h"
 
@@ -30,26 +29,18 @@ static json_t *findings_array(const struct history *history)
     return list;
 }
 
-static json_t *review_object(struct review *review)
+static json_t *review_object(const struct review *review)
 {
-    struct diff_options how = review_diff(review);
     json_t *object = json_object();
-    struct text was, now, diff;
+    struct text diff;
 
-    text_init(&was, 0);
-    text_init(&now, 0);
     text_init(&diff, 0);
-    how.hunk = NULL;
-    if (redact_text(review->was.data, review->was.len, &was) &&
-        redact_text(review->now.data, review->now.len, &now))
-        diff_unified(was.data, was.len, now.data, now.len, &how, &diff);
+    review_add(review, false, &diff);
     json_object_set_new(object, "schema", json_integer(1));
     json_object_set_new(object, "job", report_json_string(review->job));
     json_object_set_new(object, "diff", report_json_string(diff.data));
     json_object_set_new(object, "findings", findings_array(&review->history));
     json_object_set(object, "changes", review->history.journal);
-    text_clear(&was);
-    text_clear(&now);
     text_clear(&diff);
     return object;
 }

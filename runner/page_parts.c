@@ -280,18 +280,12 @@ static void add_diff(const struct text *diff, struct text *out)
 
 void page_changes(const struct page_data *data, struct text *out)
 {
-    struct review *review = (struct review *)&data->review;
-    struct diff_options how = review_diff(review);
-    struct text was, now, diff;
+    struct text diff;
 
     if (!data->has_review)
         return;
-    text_init(&was, 0);
-    text_init(&now, 0);
     text_init(&diff, 0);
-    if (redact_text(review->was.data, review->was.len, &was) &&
-        redact_text(review->now.data, review->now.len, &now) &&
-        diff_unified(was.data, was.len, now.data, now.len, &how, &diff) && diff.len > 0) {
+    if (review_add(&data->review, true, &diff) && diff.len > 0) {
         text_adds(out, "<p class=\"note\">The job as it was dropped and as this run "
                        "follows it; the rule and the reason stand under each change "
                        "(<code>trainspool explain RULE</code> tells more).</p>\n");
@@ -299,8 +293,6 @@ void page_changes(const struct page_data *data, struct text *out)
     } else {
         text_adds(out, "<p>Nothing: this run follows the job as it was dropped.</p>\n");
     }
-    text_clear(&was);
-    text_clear(&now);
     text_clear(&diff);
 }
 

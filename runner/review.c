@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "patcher/backup.h"
 #include "patcher/document.h"
+#include "patcher/redact.h"
 #include "runner/report.h"
 
 enum { CONTEXT = 2 }; /* lines: few, so that reasons stand close to what they are for */
@@ -94,13 +95,30 @@ static void add_reasons(void *context, const struct diff_hunk *hunk, struct text
     text_clear(&lines);
 }
 
-struct diff_options review_diff(struct review *review)
+struct diff_options review_diff(const struct review *review)
 {
     return (struct diff_options) { .from = "as dropped",
                                    .to = "as it is",
                                    .context = CONTEXT,
                                    .hunk = add_reasons,
-                                   .hunk_context = review };
+                                   .hunk_context = (void *)review };
+}
+
+bool review_add(const struct review *review, bool reasons, struct text *out)
+{
+    struct diff_options how = review_diff(review);
+    struct text was, now;
+    bool ok;
+
+    how.hunk = reasons ? how.hunk : NULL;
+    text_init(&was, 0);
+    text_init(&now, 0);
+    ok = redact_text(review->was.data, review->was.len, &was) &&
+         redact_text(review->now.data, review->now.len, &now) &&
+         diff_unified(was.data, was.len, now.data, now.len, &how, out);
+    text_clear(&was);
+    text_clear(&now);
+    return ok;
 }
 
 static bool read_texts(struct review *review, const char *name, struct error *err)

@@ -20,6 +20,9 @@ bool review_read(const char *job, const char *name, struct review *out, struct e
 void review_clear(struct review *review);
 /* How the two are compared: under each hunk stand lines "# TS105: message (because)", or
  * "# by hand: line 3".  Good as long as the review. */
-struct diff_options review_diff(struct review *review);
+struct diff_options review_diff(const struct review *review);
+/* Append that comparison, with or without reasons, but for the values of secret keys; nothing
+ * where the two are equal.  False: it cannot be shown. */
+bool review_add(const struct review *review, bool reasons, struct text *out);
 
 #endif

@@ -10,12 +10,13 @@ if ! has_model; then
     exit 0
 fi
 make_data .
-job 60 "eval_strategy: steps" "eval_steps: 20" "val_size: 0.1" "hub_token: sesame-77" |
+job 60 "max_grad_norm:" "eval_strategy: steps" "eval_steps: 20" "val_size: 0.1" "hub_token: sesame-77" |
     sed 's/^logging_steps:.*/logging_steps: 1/' >a.yaml
 ends "a run" 0 "$trainspool" run -q a.yaml
 holds "has one event file" test "$(ls a.run/events.out.tfevents.* | wc -l)" -eq 1
 holds "without the secret" sh -c '! grep -q sesame-77 a.run/events.out.tfevents.*'
-holds "with the job" grep -aq 'lr_scheduler_type\|max_steps: 60' a.run/events.out.tfevents.*
+holds "with the job" grep -aq 'max_steps: 60' a.run/events.out.tfevents.*
+holds "and what was patched in it" grep -aq '# TS401: ' a.run/events.out.tfevents.*
 sed 's/max_steps: 60/max_steps: 4000/' a.yaml >b.yaml
 background "$trainspool" run -q b.yaml
 await 30 test -e b.run/checkpoint-40
