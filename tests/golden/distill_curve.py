@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Make distill_curve.json: students trained beside a teacher by PyTorch and transformers.
 
-    python3 tests/golden/distill_curve.py FOLDER/data/stories260K/hf > tests/golden/distill_curve.json
+    python3 tests/golden/distill_curve.py FOLDER/data > tests/golden/distill_curve.json
 
 The weights of a small student and of a larger teacher whose vocabulary is padded, a few tokens, and
 what some AdamW steps come to for several distances, those of distill.py beside this file; and
-"stories", the same for the model in FOLDER as teacher and its weights times 0.9 as student, on real
-texts.  For tests/unit/test_model_distill.c.
+"stories", the same for stories260K as teacher and its weights times 0.9 as student, on real texts;
+"across", for a Qwen2 with a GPT-NeoX as teacher.  For tests/unit/test_model_distill.c.
 """
 import json
 import sys
@@ -107,23 +107,36 @@ STORIES = [
 ]
 
 
+def load(folder):
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32,
+                                                attn_implementation="eager").eval()
+
+
 def stories(folder):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     windows = [[[[1] + tokenizer(text, add_special_tokens=False).input_ids for text in batch]
                 for batch in window] for window in STORIES]
-    teacher = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32,
-                                                   attn_implementation="eager").eval()
     runs = []
     for options in (RUNS[0], RUNS[1], RUNS[3]):
-        student = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32,
-                                                       attn_implementation="eager").eval()
+        student = load(folder)
         with torch.no_grad():
             for p in student.parameters():
                 p.mul_(0.9)
-        runs.append(dict(options, curve=train(student, teacher, options, windows, 1e-3)))
+        runs.append(dict(options, curve=train(student, load(folder), options, windows, 1e-3)))
+    return {"windows": windows, "rate": 1e-3, "runs": runs}
+
+
+def across(student, teacher):
+    windows = [[[[(7 * i * i + 3 * i + 5 * k) % 65 for i in range(9 + k)] for k in (w, w + 4)]
+                for w in (v, v + 2)] for v in (0, 1)]
+    runs = [dict(options, curve=train(load(student), load(teacher), options, windows, 1e-3))
+            for options in (RUNS[0], RUNS[4])]
     return {"windows": windows, "rate": 1e-3, "runs": runs}
 
 
 if __name__ == "__main__":
-    json.dump(dict(tiny(), stories=stories(sys.argv[1])), sys.stdout)
+    data = sys.argv[1]
+    json.dump(dict(tiny(), stories=stories(data + "/stories260K/hf"),
+                   across=across(data + "/made-here/qwen2", data + "/made-here/gpt_neox")),
+              sys.stdout)
     print()

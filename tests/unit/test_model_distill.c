@@ -275,8 +275,9 @@ static void scale_weights(struct model *model, float factor)
     }
 }
 
-/* stories260K as its own teacher, the student's weights times 0.9. */
-static void open_stories(struct pair *pair, const struct plan *plan)
+/* A real student, all its weights times `factor`, and its teacher, in fp32. */
+static void open_real(struct pair *pair, const struct plan *plan, const char *student,
+                      const char *teacher, float factor)
 {
     struct unit_model *u = &pair->student;
     struct error err = { 0 };
@@ -285,14 +286,14 @@ static void open_stories(struct pair *pair, const struct plan *plan)
                                      .rows_max = 64,
                                      .sequences_max = SEQUENCES };
 
-    *pair = (struct pair) { .golden = read_golden(),
-                            .student = unit_model_shared("data/stories260K/hf") };
+    *pair =
+        (struct pair) { .golden = read_golden(), .student = unit_model_shared(student) };
     u->plan.kd = plan->kd;
-    u->plan.kd.teacher = u->plan.model_name_or_path;
+    u->plan.kd.teacher = teacher;
     u->plan.stage = STAGE_DISTILL;
     u->plan.learning_rate = 1e-3;
     unit_model_start(u, 64, SEQUENCES, 2);
-    scale_weights(u->model, 0.9f);
+    scale_weights(u->model, factor);
     unit_must(teacher_plan_make(&u->plan, false, u->arena, &pair->plan, &err), &err);
     options.backend = u->be;
     pair->teacher = model_new(&options, &err);
@@ -300,31 +301,47 @@ static void open_stories(struct pair *pair, const struct plan *plan)
     model_teach(u->model, pair->teacher);
 }
 
-static void test_distill_from_a_real_teacher_is_that_of_pytorch(void **state)
+/* The runs of a part of the golden numbers; taken: which of RUNS of the script they are.
+ */
+static void check_real(const char *part, const char *student, const char *teacher,
+                       float factor, const size_t *taken, size_t count)
 {
-    static const size_t taken[] = { 0, 1, 3 }; /* of the runs, as in the script */
-    char *there = unit_shared("data/stories260K/hf");
-    const json_t *stories;
+    char *folder = unit_shared(teacher);
+    const json_t *wanted;
     json_t *golden;
 
-    (void)state;
-    if (!there) {
-        print_message("# SKIP no data/stories260K\n");
+    if (!folder) {
+        print_message("# SKIP no %s\n", teacher);
         skip();
     }
-    free(there);
     golden = read_golden();
-    stories = json_object_get(golden, "stories");
-    assert_int_equal(json_array_size(json_object_get(stories, "runs")), TS_COUNT(taken));
-    for (size_t r = 0; r < TS_COUNT(taken); r++) {
+    wanted = json_object_get(golden, part);
+    assert_int_equal(json_array_size(json_object_get(wanted, "runs")), count);
+    for (size_t r = 0; r < count; r++) {
         struct plan plan = plan_of(golden, taken[r]);
         struct pair pair;
 
-        open_stories(&pair, &plan);
-        follow(&pair, stories, r, 2e-4);
+        open_real(&pair, &plan, student, folder, factor);
+        follow(&pair, wanted, r, 2e-4);
         close_pair(&pair);
     }
     json_decref(golden);
+    free(folder);
+}
+
+static void test_distill_from_a_real_teacher_is_that_of_pytorch(void **state)
+{
+    (void)state;
+    check_real("stories", "data/stories260K/hf", "data/stories260K/hf", 0.9f,
+               (const size_t[]) { 0, 1, 3 }, 3);
+}
+
+/* Of another architecture. */
+static void test_distill_across_architectures_is_that_of_pytorch(void **state)
+{
+    (void)state;
+    check_real("across", "data/made-here/qwen2", "data/made-here/gpt_neox", 1,
+               (const size_t[]) { 0, 4 }, 2);
 }
 
 /* All bits of what a student has come to after some steps. */
@@ -533,6 +550,7 @@ int main(void)
         cmocka_unit_test(test_distill_curves_are_those_of_pytorch),
         cmocka_unit_test(test_distill_curves_on_a_gpu_are_those_of_pytorch),
         cmocka_unit_test(test_distill_from_a_real_teacher_is_that_of_pytorch),
+        cmocka_unit_test(test_distill_across_architectures_is_that_of_pytorch),
         cmocka_unit_test(test_distill_has_the_same_bits),
         cmocka_unit_test(test_distill_formats_stay_in_their_band),
         cmocka_unit_test(test_distill_kept_teaches_the_same),
