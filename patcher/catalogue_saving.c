@@ -199,5 +199,20 @@ static const struct rule rows[] = {
           "begins anew, so the line may stand in a job from its first run on. Hugging "
           "Face's Trainer stops there.",
       .source = "train/checkpoint.c, train/manifest.c; transformers trainer.py" },
+    { .id = "TS514",
+      .title = "a metric that no evaluation takes",
+      .severity = SEVERITY_ERROR,
+      .firm = true,
+      .run = rule_metric,
+      .explain =
+          "load_best_model_at_end and early_stopping_steps go by metric_for_best_model. "
+          "Every evaluation takes the loss; accuracy wants compute_accuracy (of tokens) "
+          "or predict_with_generate (of answers), and answer_rate the second. Metrics "
+          "that Python code makes, as rouge, are not taken here. early_stopping_steps "
+          "counts evaluations, so it wants some.\n\n"
+          "predict_with_generate in a job that is not evaluated, or of plain text, is a "
+          "warning: nothing is answered.",
+      .source = "train/criterion.c; transformers trainer_callback.py: "
+                "EarlyStoppingCallback" },
 };
 const struct rules catalogue_saving = { rows, TS_COUNT(rows) };

@@ -54,6 +54,7 @@ libpatcher_a_SOURCES += %D%/rules_batch.c
 libpatcher_a_SOURCES += %D%/rules_data.c
 libpatcher_a_SOURCES += %D%/rules_device.c
 libpatcher_a_SOURCES += %D%/rules_distill.c
+libpatcher_a_SOURCES += %D%/rules_evaluation.c
 libpatcher_a_SOURCES += %D%/rules_external.c
 libpatcher_a_SOURCES += %D%/rules_file.c
 libpatcher_a_SOURCES += %D%/rules_launch.c

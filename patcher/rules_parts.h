@@ -85,6 +85,7 @@ void rule_model_only(struct rule_context *context);      /* TS505 */
 void rule_best(struct rule_context *context);            /* TS506 */
 void rule_eval_data(struct rule_context *context);       /* TS507 */
 void rule_streaming(struct rule_context *context);       /* TS508 */
+void rule_metric(struct rule_context *context);          /* TS514 */
 void rule_two_ends(struct rule_context *context);        /* TS509 */
 void rule_half_steps(struct rule_context *context);      /* TS511 */
 void rule_resume_nothing(struct rule_context *context);  /* TS513 */

@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "runner/plan_json.h"
 #include "runner/report_json.h"
-#include "train/evaluation.h"
+#include "train/criterion.h"
 
 static const char *const methods[] = { "lora", "full", "freeze" };
 
@@ -45,9 +45,9 @@ static json_t *evaluation_object(const struct plan *plan)
 {
     json_t *object = json_object();
 
-    json_object_set_new(object, "metric", json_string(evaluation_metric_name(plan)));
+    json_object_set_new(object, "metric", json_string(criterion_name(plan)));
     json_object_set_new(object, "greater_is_better",
-                        json_boolean(evaluation_is_better(plan, 1, 0)));
+                        json_boolean(criterion_is_better(plan, 1, 0)));
     return object;
 }
 

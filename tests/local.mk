@@ -90,6 +90,7 @@ unit_tests += %D%/unit/test_answer
 unit_tests += %D%/unit/test_architectures
 unit_tests += %D%/unit/test_architectures_use
 unit_tests += %D%/unit/test_bpe
+unit_tests += %D%/unit/test_criterion
 unit_tests += %D%/unit/test_dataset
 unit_tests += %D%/unit/test_dataset_batch
 unit_tests += %D%/unit/test_dataset_cache

@@ -4,12 +4,10 @@
 #include "train/evaluation.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
-#include "base/size.h"
 #include "base/text.h"
 #include "train/answers.h"
+#include "train/criterion.h"
 #include "train/autopsy.h"
 #include "train/parallel.h"
 
@@ -25,60 +23,9 @@ enum sum {
     SUMS
 };
 
-static const struct {
-    const char *name;
-    bool greater;
-} metrics[] = {
-    [METRIC_LOSS] = { "eval_loss", false },
-    [METRIC_ACCURACY] = { "eval_accuracy", true },
-    [METRIC_ANSWER_RATE] = { "eval_answer_rate", true },
-};
-
-/* "loss" and "eval_loss" are one; TS_COUNT(metrics) for another word. */
-static size_t find_metric(const struct plan *plan)
-{
-    const char *word = plan->metric_for_best_model;
-    size_t i = 0;
-
-    if (!word || !*word)
-        return METRIC_LOSS;
-    word += text_starts(word, "eval_") ? strlen("eval_") : 0;
-    while (i < TS_COUNT(metrics) && strcmp(metrics[i].name + strlen("eval_"), word) != 0)
-        i++;
-    return i;
-}
-
-const char *evaluation_metric_name(const struct plan *plan)
-{
-    size_t metric = find_metric(plan);
-
-    return metrics[metric < TS_COUNT(metrics) ? metric : METRIC_LOSS].name;
-}
-
-bool evaluation_check(const struct plan *plan, struct error *err)
-{
-    if (find_metric(plan) == TS_COUNT(metrics))
-        return error_set(err, ERROR_JOB,
-                         "metric_for_best_model %s is not taken here; loss, accuracy and "
-                         "answer_rate are",
-                         plan->metric_for_best_model);
-    if (find_metric(plan) != METRIC_LOSS && !plan->generation.on &&
-        !(find_metric(plan) == METRIC_ACCURACY && plan->compute_accuracy) &&
-        (plan->load_best_model_at_end || plan->early_stopping_steps > 0))
-        return error_set(err, ERROR_JOB,
-                         "metric_for_best_model %s is taken of answers; give "
-                         "predict_with_generate: true",
-                         plan->metric_for_best_model);
-    if (plan->early_stopping_steps > 0 && plan->eval_strategy == WHEN_NO)
-        return error_set(err, ERROR_JOB,
-                         "early_stopping_steps counts evaluations, and there are none; "
-                         "give eval_strategy: steps");
-    return true;
-}
-
 static double metric_of(const struct plan *plan, const struct evaluation *evaluation)
 {
-    switch (find_metric(plan)) {
+    switch (criterion_metric(plan)) {
     case METRIC_ACCURACY:
         return evaluation->measures ? evaluation->accuracy : NAN;
     case METRIC_ANSWER_RATE:
@@ -88,15 +35,6 @@ static double metric_of(const struct plan *plan, const struct evaluation *evalua
     }
 }
 
-bool evaluation_is_better(const struct plan *plan, double metric, double best)
-{
-    bool greater = plan->greater_is_better == CHOICE_AUTO
-                       ? metrics[find_metric(plan) % TS_COUNT(metrics)].greater
-                       : plan->greater_is_better == CHOICE_YES;
-
-    return !isnan(metric) && (isnan(best) || (greater ? metric > best : metric < best));
-}
-
 /* What was there before the first step is no candidate, nor is NaN. */
 static void note_best(struct run *run, const struct evaluation *evaluation)
 {
@@ -104,7 +42,7 @@ static void note_best(struct run *run, const struct evaluation *evaluation)
     double metric = metric_of(run->plan, evaluation);
 
     if (progress->step == 0 ||
-        !evaluation_is_better(run->plan, metric, progress->best_metric))
+        !criterion_is_better(run->plan, metric, progress->best_metric))
         return;
     progress->best_metric = metric;
     progress->best_step = progress->step;

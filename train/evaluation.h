@@ -1,14 +1,11 @@
 /*
- * train/evaluation.h - what the evaluation data say of a model in training, which model is the
- * best, and when none is better any more.
+ * train/evaluation.h - what the evaluation data say of a model in training, which model
+ * is the best, and when none is better any more.
  */
 #ifndef TRAIN_EVALUATION_H
 #define TRAIN_EVALUATION_H
 
 #include "train/run.h"
-
-/* Do the plan's metric and what it evaluates go together?  ERROR_JOB. */
-bool evaluation_check(const struct plan *plan, struct error *err);
 
 /* Rank 0: evaluate with the others, log, and note whether it is the best. */
 bool evaluation_run(struct run *run, struct error *err);
@@ -17,8 +14,5 @@ bool evaluation_follow(struct run *run, struct error *err);
 
 /* Have there been early_stopping_steps evaluations in a row without a better one? */
 bool evaluation_ends(const struct run *run);
-/* "eval_loss" */
-const char *evaluation_metric_name(const struct plan *plan);
-bool evaluation_is_better(const struct plan *plan, double metric, double best);
 
 #endif

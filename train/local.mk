@@ -12,6 +12,7 @@ libtrain_a_SOURCES += %D%/bpe.c %D%/bpe.h
 libtrain_a_SOURCES += %D%/bpe_merges.c %D%/bpe_merges.h
 libtrain_a_SOURCES += %D%/checkpoint.c %D%/checkpoint.h
 libtrain_a_SOURCES += %D%/checkpoint_find.c %D%/checkpoint_find.h
+libtrain_a_SOURCES += %D%/criterion.c %D%/criterion.h
 libtrain_a_SOURCES += %D%/dataset.c %D%/dataset.h
 libtrain_a_SOURCES += %D%/dataset_batch.c %D%/dataset_rows.h
 libtrain_a_SOURCES += %D%/dataset_cache.c %D%/dataset_cache.h

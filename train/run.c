@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "train/evaluation.h"
+#include "train/criterion.h"
 #include "train/parallel.h"
 #include "train/shapes.h"
 
@@ -382,7 +382,7 @@ bool run_open(struct run *run, struct error *err)
     const struct plan *plan = run->plan;
 
     run->arena = arena_new();
-    if (!evaluation_check(plan, err) ||
+    if (!criterion_check(plan, NULL, err) ||
         !model_config_read(plan->model_name_or_path, run->arena, &run->config, err) ||
         !open_data(run, err))
         return false;

@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/size.h"
 #include "train/autopsy.h"
+#include "train/criterion.h"
 #include "train/evaluation.h"
 #include "train/optimizer.h"
 #include "train/parallel.h"
@@ -419,7 +420,7 @@ static bool load_best(struct run *run, struct error *err)
         ok = checkpoint_load_weights(run->model, best, err);
         log_line(run->options->log, LOG_INFO,
                  "best model: step %" PRId64 ", %s %.4g", progress->best_step,
-                 evaluation_metric_name(run->plan), progress->best_metric);
+                 criterion_name(run->plan), progress->best_metric);
     }
     free(best);
     return ok;
