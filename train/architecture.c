@@ -73,6 +73,8 @@ static const char *const gpt_neox_ignored[] = { ".attention.bias",
                                                 ".attention.rotary_emb.inv_freq", NULL };
 
 static const char *const llama_dropouts[] = { "attention_dropout", NULL };
+static const char *const phi3_dropouts[] = { "resid_pdrop", "embd_pdrop",
+                                             "attention_dropout", NULL };
 static const char *const gpt2_dropouts[] = { "resid_pdrop", "embd_pdrop", "attn_pdrop",
                                              NULL };
 static const char *const gpt_neo_dropouts[] = { "resid_dropout", "embed_dropout",
@@ -142,6 +144,25 @@ static const struct architecture architectures[] = {
       .output_bias = BIASES_ASKED,
       .head_size = 128,
       .windows = WINDOWS_UPPER },
+    { .model_type = "phi3",
+      .base = "model.",
+      .blocks = "model.layers.",
+      .ignored = llama_ignored,
+      .dropouts = phi3_dropouts,
+      .keys = &llama_keys,
+      .paths = { [MODULE_EMBED] = "model.embed_tokens",
+                 [MODULE_NORM1] = "input_layernorm",
+                 [MODULE_QKV] = "self_attn.qkv_proj",
+                 [MODULE_O] = "self_attn.o_proj",
+                 LLAMA_NORM2,
+                 [MODULE_GATE_UP] = "mlp.gate_up_proj",
+                 [MODULE_DOWN] = "mlp.down_proj",
+                 [MODULE_NORM] = "model.norm",
+                 [MODULE_HEAD] = "lm_head" },
+      .activation = "silu",
+      .norm_eps = 1e-5,
+      .rotary = 1,
+      .windows = WINDOWS_ALL },
     { .model_type = "gpt2",
       GPT2_LIKE,
       .keys = &gpt2_keys,
@@ -218,8 +239,9 @@ static const struct architecture architectures[] = {
 };
 
 static const bool linears[MODULES] = {
-    [MODULE_QKV] = true, [MODULE_Q] = true,    [MODULE_K] = true,  [MODULE_V] = true,
-    [MODULE_O] = true,   [MODULE_GATE] = true, [MODULE_UP] = true, [MODULE_DOWN] = true,
+    [MODULE_QKV] = true,  [MODULE_Q] = true,  [MODULE_K] = true,
+    [MODULE_V] = true,    [MODULE_O] = true,  [MODULE_GATE_UP] = true,
+    [MODULE_GATE] = true, [MODULE_UP] = true, [MODULE_DOWN] = true,
 };
 
 const struct architecture *architecture_at(size_t index)
@@ -233,6 +255,11 @@ const struct architecture *architecture_find(const char *model_type)
         if (strcmp(architectures[i].model_type, model_type) == 0)
             return &architectures[i];
     return NULL;
+}
+
+bool architecture_is_gated(const struct architecture *a)
+{
+    return a->paths[MODULE_GATE] || a->paths[MODULE_GATE_UP];
 }
 
 bool module_in_block(enum module module)

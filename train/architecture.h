@@ -25,6 +25,7 @@ enum module {
     MODULE_O,
     MODULE_POST1, /* norm of what attention adds */
     MODULE_NORM2,
+    MODULE_GATE_UP, /* both in one */
     MODULE_GATE,
     MODULE_UP,
     MODULE_DOWN,
@@ -111,6 +112,8 @@ const struct architecture *architecture_at(size_t index);
 bool module_in_block(enum module module);
 /* A linear layer of a block, which can have an adapter. */
 bool module_is_linear(enum module module);
+/* Does the activation gate a second product, or stand alone? */
+bool architecture_is_gated(const struct architecture *a);
 /* The last part of its path, as lora_target names it: "q_proj".  NULL: has none. */
 const char *architecture_leaf(const struct architecture *a, enum module module);
 /* Is `name` the end of the module's path, or does it end in that: "q_proj",

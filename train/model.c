@@ -255,7 +255,7 @@ static void make_block(const struct model *m, size_t layer, struct block *out)
     };
     make_linears(m, layer, MODULE_QKV, MODULE_V, &out->qkv);
     make_linears(m, layer, MODULE_O, MODULE_O, &out->o);
-    make_linears(m, layer, MODULE_GATE, MODULE_UP, &out->gate_up);
+    make_linears(m, layer, MODULE_GATE_UP, MODULE_UP, &out->gate_up);
     make_linears(m, layer, MODULE_DOWN, MODULE_DOWN, &out->down);
 }
 

@@ -135,6 +135,7 @@ static size_t read_rotary(const struct reader *r, const struct model_config *con
     if (share == 0)
         return config->head_size;
     share = read_positive(r, r->root, "rotary_pct", share);
+    share = read_positive(r, r->root, "partial_rotary_factor", share);
     if (json_is_object(both))
         share = read_positive(r, both, "partial_rotary_factor", share);
     if (share <= 1)

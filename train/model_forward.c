@@ -314,7 +314,7 @@ struct tensor model_gate(const struct pass *pass, size_t layer)
     size_t cols = pass->model->config->intermediate_size;
     struct tensor gate_up = pass_buffer(pass, BUFFER_GATE_UP, layer);
 
-    if (!pass->model->config->architecture->paths[MODULE_GATE])
+    if (!architecture_is_gated(pass->model->config->architecture))
         return (struct tensor) { 0 };
     return tensor_columns(gate_up, 0, cols);
 }
@@ -323,7 +323,7 @@ struct tensor model_up(const struct pass *pass, size_t layer)
 {
     size_t cols = pass->model->config->intermediate_size;
     struct tensor gate_up = pass_buffer(pass, BUFFER_GATE_UP, layer);
-    bool gated = pass->model->config->architecture->paths[MODULE_GATE] != NULL;
+    bool gated = architecture_is_gated(pass->model->config->architecture);
 
     return tensor_columns(gate_up, gated ? cols : 0, cols);
 }

@@ -31,7 +31,7 @@ static const struct {
 } stacks[STACKS] = {
     [STACK_QKV] = { MODULE_QKV, MODULE_V, DIM_U_QKV, true },
     [STACK_O] = { MODULE_O, MODULE_O, DIM_U_O, false },
-    [STACK_GATE_UP] = { MODULE_GATE, MODULE_UP, DIM_U_GATE_UP, true },
+    [STACK_GATE_UP] = { MODULE_GATE_UP, MODULE_UP, DIM_U_GATE_UP, true },
     [STACK_DOWN] = { MODULE_DOWN, MODULE_DOWN, DIM_U_DOWN, false },
 };
 
@@ -75,7 +75,7 @@ static size_t max(size_t a, size_t b)
 /* Columns of gate and up, or of up alone. */
 static size_t gate_up_columns(const struct model_config *c)
 {
-    return (c->architecture->paths[MODULE_GATE] ? 2 : 1) * c->intermediate_size;
+    return (architecture_is_gated(c->architecture) ? 2 : 1) * c->intermediate_size;
 }
 
 static void dims_model(struct maker *m, const struct model_config *c)

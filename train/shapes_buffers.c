@@ -124,7 +124,7 @@ static size_t instances(const struct maker *m, enum life life)
     case LIFE_KEPT_QKV:
         return trains(m, MODULE_QKV, MODULE_V) ? kept : 1;
     case LIFE_KEPT_GATE_UP:
-        return trains(m, MODULE_GATE, MODULE_UP) ? kept : 1;
+        return trains(m, MODULE_GATE_UP, MODULE_UP) ? kept : 1;
     case LIFE_KEPT_DOWN:
         return trains(m, MODULE_DOWN, MODULE_DOWN) ? kept : 1;
     case LIFE_ONCE:

@@ -98,7 +98,7 @@ struct torch_row torch_row_of(const struct model_config *config, enum mode mode,
     row.plain = family->plain > 0 ? family->plain : row.plain;
     row.always_plain = family->always_plain;
     /* GELU by erf and ReLU are one operation: what went in, and what came out */
-    if (!config->architecture->paths[MODULE_GATE] &&
+    if (!architecture_is_gated(config->architecture) &&
         (config->activation == ACTIVATION_GELU || config->activation == ACTIVATION_RELU))
         row.mlp = 2 * row.number;
     return row;

@@ -47,6 +47,9 @@ CASES = {
     "qwen3": ("qwen3", dict(LLAMA, head_dim=8)),
     "qwen3-biased": ("qwen3", dict(LLAMA, head_dim=4, attention_bias=True,
                                    tie_word_embeddings=True)),
+    "phi3": ("phi3", dict(LLAMA, hidden_size=32, sliding_window=5, pad_token_id=0,
+                          rope_parameters={"rope_type": "default", "rope_theta": 100.0,
+                                           "partial_rotary_factor": 0.5})),
     "gpt2": ("gpt2", dict(GPT2)),
     "gpt2-untied": ("gpt2", dict(GPT2, tie_word_embeddings=False, n_inner=40,
                                  activation_function="gelu",
@@ -66,6 +69,7 @@ CASES = {
 }
 ADAPTERS = {
     "qwen3-lora": ("qwen3", "all-linear", {}),
+    "phi3-lora": ("phi3", "all-linear", {}),
     "gpt2-lora": ("gpt2", "all-linear", {}),
     "gpt2-lora-on-some": ("gpt2", ["c_attn", "attn.c_proj"], {"use_rslora": True}),
     "gpt_neo-lora": ("gpt_neo", "all-linear", {}),

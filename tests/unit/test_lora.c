@@ -78,6 +78,8 @@ static void test_lora_names_of_architectures(void **state)
     check_names("gpt_neox", "all",
                 "[\"query_key_value\",\"dense\","
                 "\"dense_h_to_4h\",\"dense_4h_to_h\"]");
+    check_names("phi3", "all",
+                "[\"qkv_proj\",\"o_proj\",\"gate_up_proj\",\"down_proj\"]");
     check_names("gpt_neox", "dense", "\"target_modules\":[\"dense\"]");
 }
 

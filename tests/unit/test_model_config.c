@@ -215,6 +215,19 @@ static void test_model_config_of_gpt_neox(void **state)
     assert_true(c.rope.theta == 7);
 }
 
+static void test_model_config_of_phi3(void **state)
+{
+    struct model_config c = parsed("{\"model_type\": \"phi3\", " SIZES "}");
+
+    (void)state;
+    assert_true(c.rotary == 16 && !c.windowed && !c.dropout_key && c.norm_eps == 1e-5);
+    assert_true(!c.qkv_bias && !c.output_bias && !c.mlp_bias && !c.tied);
+    c = parsed("{\"model_type\": \"phi3\", " SIZES ", \"partial_rotary_factor\": 0.75,"
+               "\"sliding_window\": 7, \"resid_pdrop\": 0.1}");
+    assert_true(c.rotary == 12 && c.sliding_window == 7 && c.windowed[2]);
+    assert_string_equal(c.dropout_key, "resid_pdrop");
+}
+
 static void test_model_config_of_gemma(void **state)
 {
     struct model_config c = parsed("{\"model_type\": \"gemma\", " SIZES "}");
@@ -376,6 +389,7 @@ int main(void)
         cmocka_unit_test(test_model_config_of_gpt2),
         cmocka_unit_test(test_model_config_local_layers_of_gpt_neo),
         cmocka_unit_test(test_model_config_of_gpt_neox),
+        cmocka_unit_test(test_model_config_of_phi3),
         cmocka_unit_test(test_model_config_of_gemma),
         cmocka_unit_test(test_model_config_of_gemma2),
         cmocka_unit_test(test_model_config_of_gemma3),

@@ -20,6 +20,7 @@ enum base {
     BASE_GPT_NEOX,
     BASE_QWEN3,
     BASE_GEMMA,
+    BASE_PHI3,
     BASE_GEMMA2,
     BASE_GEMMA3,
     BASES
@@ -54,6 +55,9 @@ static const char *const configs[BASES] = {
         START("gemma") "\"intermediate_size\": 40, \"num_hidden_layers\": 2,"
                        "\"num_attention_heads\": 2, \"num_key_value_heads\": 1,"
                        "\"head_dim\": 16}",
+    [BASE_PHI3] = START("phi3") "\"intermediate_size\": 40, \"num_hidden_layers\": 2,"
+                                "\"num_attention_heads\": 2, \"num_key_value_heads\": 1,"
+                                "\"sliding_window\": 4}",
     [BASE_GEMMA2] =
         START("gemma2") "\"intermediate_size\": 40, \"num_hidden_layers\": 2,"
                         "\"num_attention_heads\": 2, \"num_key_value_heads\": 1,"
@@ -135,6 +139,8 @@ static const struct trial trials[] = {
     { "qwen3 bf16", BASE_QWEN3, MODE_BF16_MIXED, FORMAT_BF16, METHOD_FULL, 0, false, 80,
       NEAR_BF16 },
     { "gemma", BASE_GEMMA, MODE_FP32, FORMAT_FP32, METHOD_FULL, 0, true, 60, NEAR_FP32 },
+    { "phi3 lora", BASE_PHI3, MODE_BF16_MIXED, FORMAT_BF16, METHOD_LORA, 0, true, 80,
+      NEAR_BF16 },
     { "gemma2", BASE_GEMMA2, MODE_FP32, FORMAT_FP32, METHOD_FULL, 0, true, 60,
       NEAR_FP32 },
     { "gemma2 bf16", BASE_GEMMA2, MODE_BF16_MIXED, FORMAT_BF16, METHOD_FULL, 0, false, 80,
