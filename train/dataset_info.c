@@ -10,7 +10,8 @@
 
 #include "base/file.h"
 #include "base/size.h"
-#include "train/dataset_reader.h"
+
+#define DRAWN_MAX 1000000000 /* samples of one data set; 4 bytes each */
 
 /* Columns and tags: the name in dataset_info.json, its preset, and where it goes. */
 struct part {
@@ -201,10 +202,11 @@ static bool read_choice(const struct dataset_info *info, const char *name,
     out->num_samples = json_get_int(entry, "num_samples", 0, info->name, err);
     if (err && err->code != ERROR_NONE)
         return false;
-    if (json_object_get(entry, "num_samples") && out->num_samples < 1)
+    if (json_object_get(entry, "num_samples") &&
+        (out->num_samples < 1 || out->num_samples > DRAWN_MAX))
         return error_set(err, ERROR_DATA,
-                         "%s: data set %s: num_samples must be 1 or more, not %lld",
-                         info->name, name, (long long)out->num_samples);
+                         "%s: data set %s: num_samples must be from 1 to %d, not %lld",
+                         info->name, name, DRAWN_MAX, (long long)out->num_samples);
     return read_slice(split, &out->slice) ||
            error_set(err, ERROR_DATA,
                      "%s: data set %s: split \"%s\" is none that a file has: train, or a "

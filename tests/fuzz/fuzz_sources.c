@@ -1,5 +1,6 @@
 /* tests/fuzz/fuzz_sources.c - what `dataset` of a job says, a zero byte, and a
- * dataset_info.json: each source found has a path and what its form needs. */
+ * dataset_info.json: each source found has a path and what its form needs, and what is chosen
+ * of their samples is there. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"
@@ -7,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/dataset_mix.h"
 #include "train/dataset_record.h"
 
 /* Parts that an entry leaves out are not there. */
@@ -27,6 +29,31 @@ static void read_record(const struct dataset_source *source)
     json_decref(record);
 }
 
+/* Each of 0 to 9 samples: whatever is sliced, drawn and mixed of them is one of them. */
+static void mix(const struct dataset_sources *sources, enum mix_strategy strategy)
+{
+    struct plan plan = { .mix_strategy = strategy, .seed = 42 };
+    struct dataset_part *parts = memory_alloc(sources->count * sizeof(*parts));
+    struct dataset_choice choice;
+    struct error err = { 0 };
+    size_t all = 0;
+    bool small = true;
+
+    for (size_t i = 0; i < sources->count; i++) {
+        parts[i] = (struct dataset_part) { &sources->list[i], all, i % 10 };
+        all += i % 10;
+        small = small && sources->list[i].num_samples < 1000;
+    }
+    if (small) {
+        FUZZ_HOLDS(dataset_mix(&plan, parts, sources->count, &choice, &err) ||
+                   (err.code == ERROR_DATA && err.text[0]));
+        for (size_t i = 0; i < choice.count; i++)
+            FUZZ_HOLDS(choice.samples[i] < all);
+        free(choice.samples);
+    }
+    free(parts);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     struct fuzz_part info = { (const char *)data, len };
@@ -44,6 +71,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
             FUZZ_HOLDS(source->name && source->name[0] && source->path);
             read_record(source);
         }
+        mix(&sources, MIX_CONCAT);
+        mix(&sources, MIX_INTERLEAVE_OVER);
     } else {
         FUZZ_HOLDS(err.code == ERROR_DATA && err.text[0]);
     }

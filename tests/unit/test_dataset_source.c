@@ -21,6 +21,7 @@ static const char info[] =
     " \"pairs\": {\"file_name\": \"p.json\", \"ranking\": true},\n"
     " \"odd\": {\"file_name\": \"p.json\", \"formatting\": \"bert\"},\n"
     " \"drawn\": {\"file_name\": \"p.json\", \"num_samples\": 5, \"split\": \"train[2:]\"},\n"
+    " \"all\": {\"file_name\": \"p.json\", \"num_samples\": 1000000001},\n"
     " \"none\": {\"file_name\": \"p.json\", \"num_samples\": 0},\n"
     " \"test\": {\"file_name\": \"p.json\", \"split\": \"test\"},\n"
     " \"part\": {\"file_name\": \"p.json\", \"split\": \"train[10%:110%]\"},\n"
@@ -185,7 +186,8 @@ static void test_dataset_source_refuses(void **state)
         { "pictures", "images" },
         { "pairs", "preference" },
         { "odd", "bert" },
-        { "none", "num_samples must be 1 or more, not 0" },
+        { "none", "num_samples must be from 1 to 1000000000, not 0" },
+        { "all", "not 1000000001" },
         { "test", "split \"test\"" },
         { "part", "train[10%:90%]" },
         { "script", "no Python is run" },
