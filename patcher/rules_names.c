@@ -206,6 +206,7 @@ static const struct path_key {
 } path_keys[] = {
     { "output_dir", true },
     { "export_dir", true },
+    { "tokenized_path", true },
     { "model_name_or_path", false },
     { "adapter_name_or_path", false },
     { "dataset_dir", false },
