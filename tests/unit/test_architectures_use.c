@@ -85,6 +85,38 @@ static void check_narrow(const json_t *one, enum format compute)
     unit_dir_free(dir);
 }
 
+/* Products of blocks in 8 bits, as test_model_equal.c has it. */
+static void check_in_8_bits(const json_t *one)
+{
+    char *dir = folder_of(one, NULL);
+    struct unit_model u = open_folder(dir);
+    double loss = json_number_value(json_array_get(json_object_get(one, "losses"), 0)), is;
+
+    u.plan.precision.mode = MODE_BF16_MIXED;
+    u.plan.precision.compute = FORMAT_BF16;
+    u.plan.precision.fp8 = true;
+    start(&u);
+    is = unit_train(&u, &batch);
+    assert_true(is != loss);
+    unit_near(json_string_value(json_object_get(one, "name")), is, loss, 0x1p-4);
+    for (int64_t i = 1; i <= 5; i++) {
+        unit_step(&u, i);
+        unit_train(&u, &batch);
+    }
+    assert_true(unit_loss(&u, &batch) < is);
+    unit_model_stop(&u);
+    unit_dir_free(dir);
+}
+
+static void test_architectures_in_8_bits_are_near(void **state)
+{
+    const json_t *cases = json_object_get(golden, "models");
+
+    (void)state;
+    for (size_t i = 0; i < json_array_size(cases); i++)
+        check_in_8_bits(json_array_get(cases, i));
+}
+
 static void test_architectures_in_16_bits_stay_in_their_band(void **state)
 {
     const json_t *cases = json_object_get(golden, "models");
@@ -222,6 +254,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_architectures_begin_as_in_transformers),
         cmocka_unit_test(test_architectures_in_16_bits_stay_in_their_band),
+        cmocka_unit_test(test_architectures_in_8_bits_are_near),
         cmocka_unit_test(test_architectures_grow_by_a_token),
         cmocka_unit_test(test_architectures_refuse_places_they_have_not_learned),
         cmocka_unit_test(test_architectures_learn_nothing_of_themselves),
