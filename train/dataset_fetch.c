@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -53,9 +54,12 @@ static bool keep(const struct dataset_fetch *how, const char *path,
 {
     const struct plan *plan = how->reading->plan;
 
-    if (how->peeking || !path ||
-        (!plan->tokenized_path && tokens->store.tokens < KEEP_TOKENS))
+    if (how->peeking || !path)
         return true;
+    if (!plan->tokenized_path && tokens->store.tokens < KEEP_TOKENS) {
+        unlink(path); /* of larger data that were there before */
+        return true;
+    }
     return file_make_dirs(folder_of(plan), 0755, err) &&
            dataset_cache_keep(how->reading, path, tokens, err);
 }
@@ -81,12 +85,12 @@ static bool read_texts(const struct dataset_fetch *how, const char *path,
                        struct dataset_tokens *out, struct dataset_notes *notes,
                        struct error *err)
 {
-    const char *dir = folder_of(how->reading->plan);
+    const struct plan *plan = how->reading->plan;
     struct error why = { 0 };
     struct text note;
 
-    if (dir && !how->peeking && file_is_dir(dir)) {
-        out->store.spill_dir = dir;
+    if (!how->peeking) {
+        out->store.spill_dir = plan->run_dir ? plan->run_dir : plan->tokenized_path;
         out->store.spill_from = SPILL_TOKENS;
     }
     if (!dataset_tokens_read(how->reading, out, err))

@@ -358,12 +358,24 @@ static void test_dataset_cache_is_no_matter_of_a_peek(void **state)
     assert_false(file_exists(kept_dir));
 }
 
+/* More than 100000 tokens. */
+static void put_many(void)
+{
+    struct text many;
+
+    text_init(&many, 0);
+    for (size_t i = 0; i < 3000; i++)
+        text_adds(&many, "{\"prompt\": \"0123456789012345678901234567\", \"response\": "
+                         "\"0123456789\"}\n");
+    put_old("talk.jsonl", many.data, 100);
+    text_clear(&many);
+}
+
 /* Few tokens are read again sooner than they are kept; where they cannot be, the run goes
  * on and says so. */
 static void test_dataset_cache_is_for_larger_data(void **state)
 {
     struct plan plan = plan_kept();
-    struct text many;
 
     (void)state;
     begin();
@@ -371,15 +383,14 @@ static void test_dataset_cache_is_for_larger_data(void **state)
     plan.tokenized_path = NULL;
     expect_origin(&plan, "texts read");
     assert_false(file_exists(kept_dir));
-    text_init(&many, 0);
-    for (size_t i = 0; i < 3000; i++)
-        text_adds(&many, "{\"prompt\": \"0123456789012345678901234567\", \"response\": "
-                         "\"0123456789\"}\n");
-    put_old("talk.jsonl", many.data, 100);
+    put_many();
     expect_origin(&plan, "texts read");
     expect_origin(&plan, "tokens kept in");
-    text_clear(&many);
+    put_old("talk.jsonl", talk, 100);
+    expect_origin(&plan, "talk.jsonl has changed");
+    assert_false(file_exists(kept)); /* what nobody will read again is taken away */
     plan.run_dir = "/dev/null/run";
+    put_many();
     {
         struct dataset *dataset = unit_dataset_open(&plan, SPLIT_TRAIN);
 
