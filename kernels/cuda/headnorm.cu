@@ -14,6 +14,7 @@ enum {
     HEADNORM_BLOCKS = 8, /* a multiprocessor, forward */
     LANE_NUMBERS = 8,    /* that a lane adds up for the weights */
     SLICE_HEADS = 16,    /* at least */
+    SLICE_BLOCKS = 4,    /* a multiprocessor: room for registers, of which some would spill */
 };
 
 /* Heads of D columns, row by row: head i is that of row i / heads. */
@@ -185,7 +186,7 @@ __device__ static inline void head_step(const struct headnorm_slices<T> &b, T *d
 /* A block has one slice of the heads; what its lanes' columns give to dweight is added up
  * by warp, then the warps in order.  D is at most WARP * LANE_NUMBERS. */
 template <int n, typename T>
-__global__ void __launch_bounds__(HEADNORM_THREADS)
+__global__ void __launch_bounds__(HEADNORM_THREADS, SLICE_BLOCKS)
     headnorm_backward(struct headnorm_slices<T> b)
 {
     enum { per = LANE_NUMBERS / n };
