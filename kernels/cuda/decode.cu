@@ -99,8 +99,9 @@ __device__ inline void decode_keep(const struct op_decode &op, struct tensor cac
         to[i] = from[i];
 }
 
+/* Three blocks a multiprocessor will do: for more, registers would be spilled. */
 template <typename T, int N>
-__global__ void __launch_bounds__(DECODE_WARPS *WARP) decode(struct op_decode op)
+__global__ void __launch_bounds__(DECODE_WARPS *WARP, 3) decode(struct op_decode op)
 {
     int heads = (int)op.heads, sharing = heads / (int)op.kv_heads;
     int head = (int)(blockIdx.x % heads), size = (int)op.head_size;

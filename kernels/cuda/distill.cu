@@ -240,9 +240,9 @@ __device__ static row row_of(const distill_rows &p, size_t place, float *room)
     return r;
 }
 
-/* One block a row. */
+/* One block a row.  One block a multiprocessor will do: for two, registers would be spilled. */
 template <typename T, int kind>
-static __global__ void __launch_bounds__(LARGE_BLOCK) distill_row(const distill_rows p)
+static __global__ void __launch_bounds__(LARGE_BLOCK, 1) distill_row(const distill_rows p)
 {
     float *room = (float *)shared_memory();
     T *dlogits = p.dlogits ? (T *)p.dlogits + blockIdx.x * p.dlogits_stride : NULL;

@@ -314,7 +314,7 @@ __device__ static void put_gradients(const loss_rows &p, T *dlogits, const float
 
 /* One block a row. */
 template <typename T, bool wide, bool cap>
-static __global__ void __launch_bounds__(LARGE_BLOCK) loss_row(const loss_rows p)
+__device__ static void loss_of_row(const loss_rows &p)
 {
     float *room = (float *)shared_memory();
     const float *logits = p.logits + blockIdx.x * p.logits_stride;
@@ -344,6 +344,19 @@ static __global__ void __launch_bounds__(LARGE_BLOCK) loss_row(const loss_rows p
         put_gradients<T, wide ? GROUP : 1, cap>(p, dlogits, logits, row, target, weight);
 }
 
+template <typename T, bool wide>
+static __global__ void __launch_bounds__(LARGE_BLOCK) loss_row(const loss_rows p)
+{
+    loss_of_row<T, wide, false>(p);
+}
+
+/* One block a multiprocessor will do: for two, registers would be spilled. */
+template <typename T, bool wide>
+static __global__ void __launch_bounds__(LARGE_BLOCK, 1) loss_row_capped(const loss_rows p)
+{
+    loss_of_row<T, wide, true>(p);
+}
+
 template <typename T>
 static cudaError_t launch_loss(const struct cuda_launch *to, const loss_rows &p, size_t count)
 {
@@ -351,11 +364,10 @@ static cudaError_t launch_loss(const struct cuda_launch *to, const loss_rows &p,
                 (uintptr_t)p.logits % (GROUP * sizeof(float)) == 0 &&
                 (uintptr_t)p.dlogits % (GROUP * sizeof(T)) == 0;
     unsigned threads = p.cols < LARGE_ROW ? SMALL_BLOCK : LARGE_BLOCK;
+    auto kernel = wide ? loss_row<T, true> : loss_row<T, false>;
 
-    auto kernel = p.softcap > 0 ? (wide ? loss_row<T, true, true> : loss_row<T, false, true>)
-                  : wide        ? loss_row<T, true, false>
-                                : loss_row<T, false, false>;
-
+    if (p.softcap > 0)
+        kernel = wide ? loss_row_capped<T, true> : loss_row_capped<T, false>;
     return launch(to->stream, kernel, dim3((unsigned)count), dim3(threads),
                   WARP * sizeof(float), p);
 }
