@@ -28,6 +28,16 @@ static const char gpt_neox[] =
     "{\"model_type\": \"gpt_neox\", \"vocab_size\": 40, \"hidden_size\": 16,"
     "\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2}";
 
+static const char gemma3[] =
+    "{\"model_type\": \"gemma3_text\", \"vocab_size\": 40, \"hidden_size\": 16,"
+    "\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2,"
+    "\"num_key_value_heads\": 1, \"head_dim\": 8, \"sliding_window\": 4,"
+    "\"sliding_window_pattern\": 2}";
+
+static const char phi3[] =
+    "{\"model_type\": \"phi3\", \"vocab_size\": 40, \"hidden_size\": 16,"
+    "\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2}";
+
 /* What a case changes of a plan for full training of a Llama in fp32 by SGD. */
 struct kind {
     enum method method;
@@ -245,6 +255,8 @@ static void test_model_ranks_learn_other_architectures(void **state)
     const struct kind kinds[] = {
         { METHOD_FULL, OPTIMIZER_SGD, FORMAT_FP32, gpt2 },
         { METHOD_FULL, OPTIMIZER_SGD, FORMAT_FP32, gpt_neox },
+        { METHOD_FULL, OPTIMIZER_SGD, FORMAT_FP32, gemma3 },
+        { METHOD_FULL, OPTIMIZER_SGD, FORMAT_FP32, phi3 },
         { METHOD_FREEZE, OPTIMIZER_SGD, FORMAT_FP32, gpt2 },
     };
 
