@@ -120,6 +120,7 @@ static bool generate(struct taking *t, struct error *err)
                                     .seed = (uint64_t)run->plan->seed,
                                     .apart = true,
                                     .stops = stops,
+                                    .stop = run->options->stop,
                                     .done = on_done,
                                     .context = t };
     bool ok = find_ends(run, &how.ends, &stop, err);
@@ -133,18 +134,22 @@ static bool generate(struct taking *t, struct error *err)
 bool answers_take(struct run *run, struct answers *out, struct error *err)
 {
     struct taking t = { .run = run, .out = out };
+    struct error why = { 0 };
     bool ok;
 
     *out = (struct answers) { 0 };
     text_init(&t.asked, 0);
     text_init(&t.expected, 0);
     share_out(&t);
-    ok = generate(&t, err);
+    ok = generate(&t, &why);
+    out->cut = !ok && why.code == ERROR_STOPPED;
+    if (!ok && !out->cut)
+        error_set(err, why.code, "%s", why.text);
     if (ok && run->samples)
         ok = samples_write(run->samples, run->progress.step, err);
     free(t.prompts);
     free(t.places);
     text_clear(&t.asked);
     text_clear(&t.expected);
-    return ok;
+    return ok || out->cut;
 }

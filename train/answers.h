@@ -6,6 +6,7 @@
 
 struct answers {
     size_t asked, found, right;
+    bool cut; /* the run is to stop: some were not answered */
 };
 
 /* This rank's share of plan->eval_questions, greedily or by draws that are the same at each

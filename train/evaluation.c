@@ -20,6 +20,7 @@ enum sum {
     SUM_ASKED,
     SUM_FOUND,
     SUM_RIGHT,
+    SUM_CUT,
     SUMS
 };
 
@@ -46,6 +47,15 @@ static void note_best(struct run *run, const struct evaluation *evaluation)
         return;
     progress->best_metric = metric;
     progress->best_step = progress->step;
+}
+
+bool evaluation_is_made(const struct run *run)
+{
+    for (size_t i = 0; i < run->history.count; i++)
+        if (run->history.list[i].evaluation &&
+            run->history.list[i].step == run->progress.step)
+            return true;
+    return false;
 }
 
 bool evaluation_ends(const struct run *run)
@@ -90,6 +100,7 @@ static bool add_answers(struct run *run, double sums[SUMS], struct error *err)
     sums[SUM_ASKED] = (double)answers.asked;
     sums[SUM_FOUND] = (double)answers.found;
     sums[SUM_RIGHT] = (double)answers.right;
+    sums[SUM_CUT] = answers.cut;
     return true;
 }
 
@@ -136,6 +147,8 @@ bool evaluation_run(struct run *run, struct error *err)
     if (!parallel_tell(run->options->group, PARALLEL_EVALUATE, err) ||
         !take_sums(run, sums, err))
         return false;
+    if (sums[SUM_CUT] > 0)
+        return true;
     evaluation.loss = sums[SUM_WEIGHT] > 0 ? sums[SUM_LOSS] / sums[SUM_WEIGHT] : NAN;
     if (sums[SUM_RUNS] > 0) {
         evaluation.measures = true;

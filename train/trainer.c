@@ -353,7 +353,9 @@ static bool train(struct run *run, struct error *err)
 {
     run->started = run->logged_at = clock_seconds();
     run->logged_tokens = run->progress.tokens;
-    if (run->progress.step == 0 && run->eval != NULL && !evaluation_run(run, err))
+    if ((run->progress.step == 0 ? run->eval != NULL
+                                 : eval_due(run) && !evaluation_is_made(run)) &&
+        !evaluation_run(run, err))
         return false;
     while (run->progress.step < run->steps.total) {
         if (evaluation_ends(run)) {

@@ -72,6 +72,21 @@ cp stopped.yaml whole.yaml
 ends "a run is gone on with" 0 "$trainspool" run -q --resume stopped.yaml
 holds "and keeps what was said before it" cmp stopped.run/samples.jsonl whole.run/samples.jsonl
 
+# A run that is to stop does not wait for the last answer.
+answering 60 "eval_steps: 20" | sed 's/^max_new_tokens: .*/max_new_tokens: 380/' >slow.yaml
+questions 1 4000 >many.jsonl
+sed -i 's/eval.jsonl/many.jsonl/' slow.yaml
+background "$trainspool" run -q slow.yaml
+await 60 grep -qs 'steps: 60 in all' slow.run/train.log
+sleep 1
+kill -TERM "$daemon"
+await 30 gone "$daemon"
+holds "a run that answers questions can be stopped" leaves "$daemon" 143
+holds "at its step" grep -q 'stopped by SIGTERM at step 0' slow.run/state.json
+sed -i 's/many.jsonl/eval.jsonl/; s/^max_new_tokens: .*/max_new_tokens: 30/' slow.yaml
+ends "it goes on" 0 "$trainspool" run -q --resume --set max_steps=20 slow.yaml
+holds "with the evaluation that was cut short" grep -q '"step":0,.*"eval_accuracy"' slow.run/metrics.jsonl
+
 # Two processes share the questions.
 sed 's/^model_name_or_path: .*/model_name_or_path: answer.run/' answer.yaml >learnt.yaml
 for ranks in 1 2; do

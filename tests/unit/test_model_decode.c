@@ -37,6 +37,15 @@ static const char gemma3_text[] =
     "\"sliding_window\": 8, \"sliding_window_pattern\": 2, \"query_pre_attn_scalar\": 16,"
     "\"initializer_range\": 0.2, \"hidden_activation\": \"gelu_pytorch_tanh\"}";
 
+/* Scores and logits that are capped. */
+static const char gemma2_text[] =
+    "{\"model_type\": \"gemma2\", \"vocab_size\": 97, \"hidden_size\": 48,"
+    "\"intermediate_size\": 80, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
+    "\"num_key_value_heads\": 2, \"head_dim\": 16, \"max_position_embeddings\": 64,"
+    "\"sliding_window\": 8, \"query_pre_attn_scalar\": 16, \"initializer_range\": 0.2,"
+    "\"attn_logit_softcapping\": 5.0, \"final_logit_softcapping\": 3.0,"
+    "\"hidden_activation\": \"gelu_pytorch_tanh\"}";
+
 /* Positions that are learnt. */
 static const char gpt2_text[] =
     "{\"model_type\": \"gpt2\", \"vocab_size\": 97, \"n_embd\": 48, \"n_layer\": 2,"
