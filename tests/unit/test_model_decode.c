@@ -159,7 +159,7 @@ static void check_growth(struct unit_model *u, double near)
 static void test_growth_is_the_forward_pass(void **state)
 {
     static const char *const texts[] = { config_text, windowed_text, qwen3_text,
-                                         gemma3_text, gpt2_text };
+                                         gemma2_text, gemma3_text,   gpt2_text };
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(texts); i++) {
