@@ -471,6 +471,31 @@ static void import_saving(struct importing *im)
     import_left(im, "auto_resume_from_checkpoints", IMPORT_IDLE, "off");
 }
 
+static void import_best(struct importing *im, bool evaluates)
+{
+    static const char *const keys[] = { "load_best_model_at_end",
+                                        "early_stopping_patience",
+                                        "metric_for_best_model", "greater_is_better" };
+    const char *metric = import_get(im, "metric_for_best_model");
+
+    if (evaluates) {
+        if (import_number(im, "early_stopping_patience", 0) > 0)
+            import_copy(im, "early_stopping_patience", "early_stopping_steps", NULL);
+        if (import_find(im, "load_best_model_at_end"))
+            import_copy(im, "load_best_model_at_end", "load_best_model_at_end", NULL);
+        if (metric && (strcmp(metric, "loss") == 0 || strcmp(metric, "eval_loss") == 0)) {
+            import_copy(im, "metric_for_best_model", "metric_for_best_model", NULL);
+            import_copy(im, "greater_is_better", "greater_is_better", NULL);
+        } else if (metric) {
+            import_left(im, "metric_for_best_model", IMPORT_DIFFERS,
+                        "the loss decides which model is the best");
+        }
+    }
+    for (size_t i = 0; i < TS_COUNT(keys); i++)
+        import_left(im, keys[i], IMPORT_IDLE,
+                    evaluates ? "off" : "there is no evaluation to go by");
+}
+
 static void import_evaluation(struct importing *im)
 {
     static const char *const keys[] = { "eval_steps", "evals_per_epoch", "eval_strategy",
@@ -488,6 +513,7 @@ static void import_evaluation(struct importing *im)
         for (size_t i = 0; i < TS_COUNT(keys); i++)
             import_left(im, keys[i], IMPORT_IDLE,
                         "no data is kept for evaluation: val_set_size is 0");
+        import_best(im, false);
         return;
     }
     if (import_number(im, "eval_steps", 0) > 0) {
@@ -507,6 +533,8 @@ static void import_evaluation(struct importing *im)
                        scalar_print(import_number(im, "micro_batch_size", 1), im->arena),
                        "that of training, where nothing is said");
     }
+    import_best(im, import_said(im, "eval_strategy") &&
+                        strcmp(import_said(im, "eval_strategy"), "no") != 0);
     for (size_t i = 0; i < TS_COUNT(keys); i++)
         import_left(im, keys[i], IMPORT_IDLE, "off");
 }

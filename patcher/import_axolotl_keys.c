@@ -109,9 +109,6 @@ const struct import_group import_axolotl_groups[] = {
     { IMPORT_DIFFERS, "another loss; the job's is cross-entropy over the answers",
       "use_eaft eaft_* kd_* trainer_cls" },
     { IMPORT_DIFFERS, "the model is trained without imitating the quantised one", "qat" },
-    { IMPORT_DIFFERS, "the job runs to its end; its checkpoints stay",
-      "early_stopping_patience metric_for_best_model greater_is_better "
-      "load_best_model_at_end" },
     { IMPORT_DIFFERS, "samples are taken as they are",
       "min_sample_len eval_sequence_len "
       "dataset_exact_deduplication streaming streaming_multipack_buffer_size" },

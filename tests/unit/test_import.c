@@ -118,6 +118,16 @@ static void test_import_keeps_what_axolotl_means(void **state)
           "5" },
         { AXOLOTL "micro_batch_size: 2\ngradient_accumulation_steps: 4\nbatch_size: 3\n",
           "gradient_accumulation_steps", "4" },
+        /* the best model */
+        { AXOLOTL "val_set_size: 0.1\nevals_per_epoch: 2\nearly_stopping_patience: 3\n",
+          "early_stopping_steps", "3" },
+        { AXOLOTL "early_stopping_patience: 3\n", "early_stopping_steps", NULL },
+        { AXOLOTL "val_set_size: 0.1\nevals_per_epoch: 2\nload_best_model_at_end: true\n"
+                  "metric_for_best_model: eval_loss\n",
+          "metric_for_best_model", "eval_loss" },
+        { AXOLOTL "val_set_size: 0.1\nevals_per_epoch: 2\nload_best_model_at_end: true\n"
+                  "metric_for_best_model: eval_f1\n",
+          "metric_for_best_model", NULL },
         /* null is no null there */
         { AXOLOTL "max_grad_norm:\n", "max_grad_norm", "1.0" },
         { AXOLOTL "max_grad_norm: 0.3\n", "max_grad_norm", "0.3" },
