@@ -213,11 +213,11 @@ static vec distill_hard(const struct distill_row *row, vec z)
 }
 
 /* By the student's logit before its cap: 1 - (z / c)^2 of it. */
-static vec distill_uncapped(const struct distill_row *row, vec z, vec slope)
+CPU_INLINE vec distill_uncapped(const struct distill_row *row, vec z, vec slope)
 {
     vec t = z * row->down;
 
-    return slope * (1 - t * t);
+    return row->down > 0 ? slope * (1 - t * t) : slope;
 }
 
 CPU_INLINE void distill_put_dense(const struct distill_row *row, void *out,

@@ -13,7 +13,7 @@
 #include <float.h>
 
 /* Words from which on a row is worth a large block. */
-enum { LARGE_ROW = 8192, LARGE_BLOCK = 1024, SMALL_BLOCK = 128 };
+enum { LARGE_ROW = 8192, LARGE_BLOCK = 512, SMALL_BLOCK = 128 };
 enum { CLEAR_THREADS = 256 };
 enum { FORWARD, REVERSE, MIXED };
 
@@ -28,7 +28,8 @@ struct distill_rows {
     float *losses, *kd_losses;
     size_t words, shared, kept, z_stride, t_stride, dlogits_stride, values_stride;
     float grad_scale, smoothing, ratio, temperature, beta;
-    float z_cap, t_cap; /* of the logits; 0: none */
+    float even;                         /* smoothing / words */
+    float z_cap, t_cap, z_down, t_down; /* of the logits, and 1 / them; 0: none */
 };
 
 /* log p = (x - top) cold - log_sum,  p = e^(log p) */
@@ -50,12 +51,12 @@ __device__ static float exp_of(float x)
 }
 
 /* x = c tanh(x / c), by all threads of the block */
-__device__ static void cap_row(float *x, size_t cols, float cap)
+__device__ static void cap_row(float *x, size_t cols, float cap, float down)
 {
     if (!(cap > 0))
         return;
     for (size_t i = threadIdx.x; i < cols; i += blockDim.x)
-        x[i] = cap * tanhf(x[i] / cap);
+        x[i] = cap * tanhf(x[i] * down);
     __syncthreads();
 }
 
@@ -167,13 +168,12 @@ template <int kind>
 __device__ static float gradient(const distill_rows &p, const row &r, size_t word, bool target,
                                  float log_q, float q)
 {
-    float z = r.z[word], even = p.smoothing / (float)p.words;
-    float x = (share_of(r.data, z) - (target ? (1 - p.smoothing) + even : even)) * r.hard;
-    float t = p.z_cap > 0 ? z / p.z_cap : 0; /* the cap's slope is 1 - t^2 */
+    float z = r.z[word], wanted = target ? (1 - p.smoothing) + p.even : p.even;
+    float x = (share_of(r.data, z) - wanted) * r.hard, t = p.z_cap > 0 ? z * p.z_down : 0;
 
     if (word < p.shared)
         x += r.soft * slope<kind>(r, z, log_q, q);
-    return x * (1 - t * t);
+    return x * (1 - t * t); /* the cap's slope */
 }
 
 template <typename T, int kind>
@@ -220,7 +220,7 @@ __device__ static row row_of(const distill_rows &p, size_t place, float *room)
     float scale = p.grad_scale * (p.scale ? *p.scale : 1), cold = 1 / p.temperature;
     row r = {};
 
-    cap_row(p.z + blockIdx.x * p.z_stride, p.words, p.z_cap);
+    cap_row(p.z + blockIdx.x * p.z_stride, p.words, p.z_cap, p.z_down);
     r.z = p.z + blockIdx.x * p.z_stride;
     r.beta = p.beta;
     r.weight = p.weights ? p.weights[place] : 1;
@@ -229,7 +229,7 @@ __device__ static row row_of(const distill_rows &p, size_t place, float *room)
     r.data = softmax_of(r.z, p.words, 1, room);
     r.student = softmax_of(r.z, p.shared, cold, room);
     if (p.t) {
-        cap_row(p.t + blockIdx.x * p.t_stride, p.shared, p.t_cap);
+        cap_row(p.t + blockIdx.x * p.t_stride, p.shared, p.t_cap, p.t_down);
         r.t = p.t + blockIdx.x * p.t_stride;
         r.teacher = softmax_of(r.t, p.shared, cold, room);
     } else {
@@ -333,8 +333,11 @@ extern "C" cudaError_t launch_distill_loss(const struct cuda_launch *to,
     p.ratio = op->ratio;
     p.temperature = op->temperature;
     p.beta = op->beta;
+    p.even = s->smoothing / (float)p.words;
     p.z_cap = s->softcap;
     p.t_cap = op->softcap;
+    p.z_down = p.z_cap > 0 ? 1 / p.z_cap : 0;
+    p.t_down = p.t_cap > 0 ? 1 / p.t_cap : 0;
     if (!gradients)
         return launch_rows<float>(to, p, count);
     return BY_FORMAT(s->dlogits.format, T, launch_rows<T>(to, p, count));
