@@ -101,7 +101,7 @@ static bool read_texts(const struct dataset_fetch *how, const char *path,
         return true;
     }
     text_init(&note, 0);
-    text_addf(&note, "the tokens are not kept for the next run: %s", why.text);
+    text_addf(&note, "the tokens are not kept for the next run in %s: %s", path, why.text);
     dataset_notes_add(notes, note.data);
     text_clear(&note);
     return true;
