@@ -232,6 +232,27 @@ static const char *fixed_part(const struct rule_context *context,
                         bytes_text(context, fixed));
 }
 
+/* A teacher that has gone before its student comes. */
+static const char *without_teacher(const struct rule_context *context,
+                                   const struct remedy_case *the)
+{
+    struct plan plan = *the->plan;
+    struct remedy_case other = *the;
+    struct memory_use use;
+
+    if (plan.external || plan.stage != STAGE_DISTILL || plan.kd.logits || !plan.kd.config)
+        return "";
+    plan.kd.logits = "teacher-logits.safetensors";
+    plan.kd.topk = plan.kd.topk > 0 ? plan.kd.topk : 64;
+    other.plan = &plan;
+    if (!estimate(&other, &use) || use.total > use.limit)
+        return "";
+    return arena_printf(context->arena,
+                        "; by a file of the teacher's logits it would fit as it is: "
+                        "trainspool: {teacher_logits: %s}%s",
+                        plan.kd.logits, the->plan->kd.topk > 0 ? "" : ", and a kd_topk");
+}
+
 static void tell_last_resort(struct rule_context *context, const struct remedy_case *the,
                              const struct memory_use *use, struct finding *finding)
 {
@@ -239,8 +260,9 @@ static void tell_last_resort(struct rule_context *context, const struct remedy_c
 
     remedy_last_resort(the, &last);
     finding->apply = APPLY_MANUAL;
-    finding->note = arena_printf(context->arena, "%s%s", fixed_part(context, use),
-                                 what_would_fit(context, &last));
+    finding->note =
+        arena_printf(context->arena, "%s%s%s", fixed_part(context, use),
+                     what_would_fit(context, &last), without_teacher(context, the));
     /* of PyTorch only a lower bound is sure */
     if (!context->plan->external || use->low > use->limit)
         finding->severity = SEVERITY_ERROR;

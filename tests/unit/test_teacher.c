@@ -186,6 +186,44 @@ static void test_teacher_counts_in_memory(void **state)
     free(model);
 }
 
+/* Where both are too much, and one after the other is not, that is told. */
+static void test_teacher_may_go_before_its_student_comes(void **state)
+{
+    char *model = unit_shared("data/stories260K/hf");
+    struct device device;
+
+    (void)state;
+    if (!model) {
+        print_message("# SKIP no data/stories260K\n");
+        skip();
+    }
+    assert_true(device_find("cpu", &device, NULL));
+    device.memory = device.available = (uint64_t)1 << 30;
+    for (int i = 0; i < 2; i++) { /* with room for one of them, and for none */
+        struct patch_options how = { .job = "job.yaml", .device = &device };
+        const char *told = NULL;
+        struct patch patch;
+        struct text text;
+
+        text_init(&text, 0);
+        text_addf(
+            &text,
+            "model_name_or_path: %s\nteacher_model_name_or_path: %s\n"
+            "dataset: a.txt\nstage: distill\nfinetuning_type: full\n"
+            "cutoff_len: 128\nper_device_train_batch_size: 1\nmemory_limit: %dMiB\n",
+            model, model, i == 0 ? 7 : 4);
+        assert_true(patcher_check(text.data, text.len, &how, &patch, NULL));
+        for (size_t k = 0; k < patch.findings.count; k++)
+            if (strcmp(patch.findings.list[k].rule, "TS301") == 0)
+                told = patch.findings.list[k].note;
+        assert_non_null(told);
+        assert_int_equal(strstr(told, "teacher_logits") != NULL, i == 0);
+        patch_clear(&patch);
+        text_clear(&text);
+    }
+    free(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +231,7 @@ int main(void)
         cmocka_unit_test(test_teacher_broken_folders_are_unknown),
         cmocka_unit_test(test_teacher_real_tokenizers_are_told_apart),
         cmocka_unit_test(test_teacher_counts_in_memory),
+        cmocka_unit_test(test_teacher_may_go_before_its_student_comes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
