@@ -31,6 +31,9 @@ void dataset_close(struct dataset *dataset);
 
 size_t dataset_samples(const struct dataset *dataset); /* after packing */
 size_t dataset_longest(const struct dataset *dataset); /* tokens of the longest sample */
+/* Places a model must know: tokens of the longest sample before packing, for each begins
+ * anew. */
+size_t dataset_places(const struct dataset *dataset);
 uint64_t dataset_tokens(const struct dataset *dataset);
 /* The highest token there is, to be held against the model's vocabulary. */
 uint32_t dataset_token_max(const struct dataset *dataset);

@@ -59,6 +59,18 @@ size_t dataset_longest(const struct dataset *dataset)
     return longest;
 }
 
+size_t dataset_places(const struct dataset *dataset)
+{
+    size_t most = 0;
+
+    for (size_t i = 0; i < dataset->starts[dataset->rows]; i++) {
+        size_t tokens = dataset->data->samples[dataset->members[i]].len;
+
+        most = tokens > most ? tokens : most;
+    }
+    return most;
+}
+
 uint64_t dataset_tokens(const struct dataset *dataset)
 {
     uint64_t tokens = 0;

@@ -480,3 +480,14 @@ bool model_config_read(const char *dir, struct arena *arena, struct model_config
     free(name);
     return ok;
 }
+
+bool model_config_check_places(const struct model_config *config, size_t places,
+                               struct error *err)
+{
+    if (!config->architecture->paths[MODULE_POSITIONS] || places <= config->max_positions)
+        return true;
+    return error_set(err, ERROR_DATA,
+                     "place %zu of a sample is beyond the %zu that this model has learned "
+                     "embeddings for; lower cutoff_len to %zu",
+                     places, config->max_positions, config->max_positions);
+}

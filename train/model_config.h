@@ -60,4 +60,9 @@ bool model_config_read(const char *dir, struct arena *arena, struct model_config
 bool model_config_parse(const char *data, size_t len, const char *file, struct arena *arena,
                         struct model_config *out, struct error *err);
 
+/* Has the model learned embeddings of so many places, or does it want none?  ERROR_DATA with
+ * the remedy. */
+bool model_config_check_places(const struct model_config *config, size_t places,
+                               struct error *err);
+
 #endif

@@ -113,7 +113,7 @@ bool model_prefill(struct model *model, size_t slot, const int32_t *tokens, size
                          "a prompt of %zu tokens, but memory was planned for 1 to %zu",
                          count, model->shapes.rows);
     if (!check_tokens(model, tokens, count, err) ||
-        !model_check_places(model, count, err))
+        !model_config_check_places(model->config, count, err))
         return false;
     pass.fills = true;
     pass.slot = slot;
@@ -141,7 +141,7 @@ bool model_grow(struct model *model, const int32_t *tokens, const int32_t *lengt
             return error_set(err, ERROR_SYSTEM,
                              "place %d, but memory was planned for %zu", lengths[i],
                              model->shapes.room);
-        else if (!model_check_places(model, (size_t)lengths[i] + 1, err))
+        else if (!model_config_check_places(model->config, (size_t)lengths[i] + 1, err))
             return false;
     pass.decodes = true;
     put(&pass, BUFFER_TOKENS, tokens, slots);

@@ -164,8 +164,6 @@ void pass_end(const struct pass *pass);
 void pass_logits(const struct pass *pass, struct tensor h, float *out);
 bool pass_finish_logits(const struct pass *pass, float *logits, size_t rows,
                         struct error *err);
-/* Are there embeddings for so many places? */
-bool model_check_places(const struct model *model, size_t places, struct error *err);
 /* Forward through all, without the head. */
 void model_forward(const struct pass *pass);
 /* Forward through one block; again: from its kept input, and only as far as the backward

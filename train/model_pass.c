@@ -12,18 +12,6 @@
  * for one number. */
 #define LABELLED_SHARES 16
 
-bool model_check_places(const struct model *model, size_t places, struct error *err)
-{
-    size_t most = model->config->max_positions;
-
-    if (!model->positions || places <= most)
-        return true;
-    return error_set(err, ERROR_DATA,
-                     "place %zu of a sample is beyond the %zu that this model has learned "
-                     "embeddings for; lower cutoff_len to %zu",
-                     places, most, most);
-}
-
 /* Ids outside the vocabulary and batches larger than planned must not reach the device.
  */
 static bool check_batch(const struct model *m, const struct batch *batch,
@@ -52,7 +40,7 @@ static bool check_batch(const struct model *m, const struct batch *batch,
         if (batch->positions[i] < 0 || (size_t)batch->positions[i] >= batch->rows)
             return error_set(err, ERROR_SYSTEM, "position %d lies outside the batch",
                              batch->positions[i]);
-        if (!model_check_places(m, (size_t)batch->positions[i] + 1, err))
+        if (!model_config_check_places(m->config, (size_t)batch->positions[i] + 1, err))
             return false;
     }
     return true;

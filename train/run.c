@@ -18,13 +18,22 @@
 static bool check_tokens(const struct run *run, const struct dataset *data,
                          struct error *err)
 {
-    if (data == NULL || dataset_token_max(data) < run->config.vocab_size)
+    if (dataset_token_max(data) < run->config.vocab_size)
         return true;
     return error_set(
         err, ERROR_DATA,
         "the data have token %u, and the model has only %zu (vocab_size in "
         "config.json): its tokenizer is another model's, or has been added to",
         dataset_token_max(data), run->config.vocab_size);
+}
+
+/* Nor is there one for a place behind the last that was learned. */
+static bool check_data(const struct run *run, const struct dataset *data,
+                       struct error *err)
+{
+    return data == NULL ||
+           (check_tokens(run, data, err) &&
+            model_config_check_places(&run->config, dataset_places(data), err));
 }
 
 /* The cache is laid out for the questions there are. */
@@ -39,6 +48,15 @@ static bool measure_questions(struct run *run, struct error *err)
         return error_set(err, ERROR_DATA,
                          "predict_with_generate: the evaluation data have no question "
                          "before an answer (train_on_prompt: true hides where it ends)");
+    if (!model_config_check_places(
+            &run->config, longest + (size_t)run->plan->generation.max_new_tokens, NULL))
+        return error_set(
+            err, ERROR_JOB,
+            "predict_with_generate: a question of %zu tokens and "
+            "max_new_tokens %lld go beyond the %zu places that this model has "
+            "learned; lower max_new_tokens or cutoff_len",
+            longest, (long long)run->plan->generation.max_new_tokens,
+            run->config.max_positions);
     run->measured = *run->plan;
     run->measured.generation.prompt_max = (int64_t)longest;
     run->plan = &run->measured;
@@ -70,7 +88,7 @@ static bool open_data(struct run *run, struct error *err)
         return error_set(err, ERROR_DATA,
                          "the data set gives no batch to train on; it has %zu samples",
                          dataset_samples(run->train));
-    return check_tokens(run, run->train, err) && check_tokens(run, run->eval, err) &&
+    return check_data(run, run->train, err) && check_data(run, run->eval, err) &&
            measure_questions(run, err);
 }
 
@@ -332,8 +350,8 @@ static bool open_files(struct run *run, struct error *err)
 
     if (parallel_rank(run->options->group) > 0)
         return true;
-    if (!open_metrics(run, err) || !open_samples(run, err) || !file_make_dirs(dir, 0755, err) ||
-        !checkpoint_tidy(dir, err))
+    if (!open_metrics(run, err) || !open_samples(run, err) ||
+        !file_make_dirs(dir, 0755, err) || !checkpoint_tidy(dir, err))
         return false;
     describe(run);
     tell_facts(run);

@@ -33,6 +33,8 @@ static bool check_words(struct teaching *t, struct error *err)
 {
     const struct teaching_options *o = &t->options;
 
+    if (!model_config_check_places(&t->teacher.config, dataset_places(o->data), err))
+        return false;
     if (!teacher_plan_words(&t->teacher.config, o->student, o->tokens, &t->words, err))
         return false;
     return dataset_token_max(o->data) < t->words ||

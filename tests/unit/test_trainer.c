@@ -140,6 +140,25 @@ static void test_trainer_resumed_other_architectures_are_uninterrupted(void **st
     }
 }
 
+/* Told before the first step, and not when the sample's turn comes. */
+static void test_trainer_refuses_places_that_were_not_learned(void **state)
+{
+    char *dir = unit_dir_new();
+    char *job = training_text_of("data/slm4096/hf", SHAKESPEARE,
+                                 "stage: pt\nfinetuning_type: full\ncutoff_len: 129\n"
+                                 "max_samples: 400\nmax_steps: 5\n");
+    struct training training = { .dir = dir, .job = job };
+    struct error err = { 0 };
+
+    (void)state;
+    assert_false(training_run(&training, &err));
+    assert_int_equal(err.code, ERROR_DATA);
+    assert_non_null(strstr(err.text, "lower cutoff_len to 128"));
+    assert_int_equal(training.steps, 0);
+    free(job);
+    unit_dir_free(dir);
+}
+
 static void test_trainer_threads_give_the_same_bits(void **state)
 {
     char digest[2][DIGEST_TEXT];
@@ -370,6 +389,7 @@ int main(void)
         cmocka_unit_test(test_trainer_resumed_full_is_uninterrupted),
         cmocka_unit_test(test_trainer_resumed_lora_is_uninterrupted),
         cmocka_unit_test(test_trainer_resumed_other_architectures_are_uninterrupted),
+        cmocka_unit_test(test_trainer_refuses_places_that_were_not_learned),
         cmocka_unit_test(test_trainer_threads_give_the_same_bits),
         cmocka_unit_test(test_trainer_checkpointing_gives_the_same_bits),
         cmocka_unit_test(test_trainer_accumulation_is_a_larger_batch),
