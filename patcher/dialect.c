@@ -5,6 +5,7 @@
 
 #include "base/size.h"
 #include "patcher/schema.h"
+#include "patcher/schema_keys.h"
 
 #include <string.h>
 
@@ -150,8 +151,14 @@ static const struct entry *find_component(const struct node *root)
 
 enum belonging { OF_A_JOB, OF_ANY, OF_NO_JOB };
 
-/* A key that a job could have, perhaps written `Learning-Rate` or `lerning_rate`.  Many
- * tools have seed, temperature and their like. */
+/* How a model generates is said alike in files of many tools. */
+static bool is_of_generation(const struct key *key)
+{
+    return key >= schema_generate_keys.list &&
+           key < schema_generate_keys.list + schema_generate_keys.count;
+}
+
+/* A key that a job could have, perhaps written `Learning-Rate` or `lerning_rate`. */
 static enum belonging belongs(const struct node *key)
 {
     const struct key *known;
@@ -163,6 +170,8 @@ static enum belonging belongs(const struct node *key)
     known = schema_find(key->text);
     if (!known)
         return schema_nearest(key->text, &near, 1, &exact) > 0 ? OF_A_JOB : OF_NO_JOB;
+    if (is_of_generation(known))
+        return OF_ANY;
     return known->use == KEY_FOREIGN                             ? OF_NO_JOB
            : known->use == KEY_USED || known->use == KEY_RENAMED ? OF_A_JOB
                                                                  : OF_ANY;
