@@ -48,6 +48,9 @@ static const struct family {
     { .model_type = "qwen3",
       .full = { { 24, 16, 16, 16 }, { 26, 10, 10, 8 }, { 16, 10, 10, 8 } },
       .lora = { { 16, 12, 12, 16 }, { 18, 10, 8, 8 }, { 18, 10, 8, 8 } } },
+    { .model_type = "phi3",
+      .full = { { 28, 8, 8, 16 }, { 22, 4, 4, 8 }, { 18, 4, 4, 8 } },
+      .lora = { { 20, 8, 8, 16 }, { 14, 4, 4, 8 }, { 14, 4, 4, 8 } } },
     /* gelu_new in parts, of which each keeps what it read */
     { .model_type = "gpt2",
       .full = { { 40, 0, 0, 20 }, { 24, 0, 0, 10 }, { 20, 0, 0, 10 } },

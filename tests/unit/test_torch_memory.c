@@ -195,6 +195,11 @@ static const struct seen_architecture {
     { "gemma2", MODE_BF16_PURE, false, 63728410 },
     { "gemma2", MODE_FP32, true, 60879260 },
     { "gemma2", MODE_BF16_MIXED, true, 58225052 },
+    { "phi3", MODE_FP32, false, 76279132 },
+    { "phi3", MODE_BF16_MIXED, false, 66415964 },
+    { "phi3", MODE_BF16_PURE, false, 43139804 },
+    { "phi3", MODE_FP32, true, 55877980 },
+    { "phi3", MODE_BF16_MIXED, true, 50700636 },
 };
 
 /* As each spells it. */
