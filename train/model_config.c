@@ -295,7 +295,7 @@ static void read_sizes(const struct reader *r, struct model_config *out)
         error_set(r->err, ERROR_DATA, "%s: %s %zu is not a multiple of %s %zu", r->file,
                   keys->heads, out->heads, keys->kv_heads, out->kv_heads);
     out->head_size = row->head_size ? row->head_size : out->hidden_size / out->heads;
-    if (json_is_integer(json_object_get(r->root, "head_dim")))
+    if (keys->kv_heads && json_is_integer(json_object_get(r->root, "head_dim")))
         out->head_size = read_size(r, "head_dim", 0);
     else if (row->head_size == 0 && out->hidden_size % out->heads != 0)
         error_set(r->err, ERROR_DATA,

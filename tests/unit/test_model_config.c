@@ -139,7 +139,8 @@ static void test_model_config_of_gpt2(void **state)
 {
     struct model_config c =
         parsed("{\"model_type\": \"gpt2\", " GPT2
-               ", \"n_positions\": 32, \"n_inner\": null, \"n_ctx\": 32}");
+               ", \"n_positions\": 32, \"n_inner\": null, \"n_ctx\": 32,"
+               "\"head_dim\": 32}"); /* of which GPT-2 knows nothing */
 
     (void)state;
     assert_int_equal(c.hidden_size, 64);
