@@ -206,6 +206,7 @@ unit_tests += %D%/unit/test_worker
 
 # parsers, over their corpora
 fuzz_tests += %D%/fuzz/fuzz_adapter
+fuzz_tests += %D%/fuzz/fuzz_answer
 fuzz_tests += %D%/fuzz/fuzz_dataset
 fuzz_tests += %D%/fuzz/fuzz_diff
 fuzz_tests += %D%/fuzz/fuzz_document
