@@ -62,6 +62,7 @@ void pcg_seed(struct pcg *pcg, uint64_t seed)
         longs[i] = (uint64_t)words[2 * i + 1] << 32 | words[2 * i];
     pcg->increment = wide(longs[2], longs[3]) << 1 | 1;
     pcg->state = pcg->increment + wide(longs[0], longs[1]);
+    pcg->kept = 0;
     step(pcg);
 }
 
@@ -79,4 +80,40 @@ uint64_t pcg_next(struct pcg *pcg)
 double pcg_uniform(struct pcg *pcg)
 {
     return (double)(pcg_next(pcg) >> 11) * 0x1p-53;
+}
+
+/* Half a number: the lower one first, the upper one the next time. */
+static uint32_t next_half(struct pcg *pcg)
+{
+    uint64_t kept = pcg->kept, whole;
+
+    pcg->kept = 0;
+    if (kept)
+        return (uint32_t)kept;
+    whole = pcg_next(pcg);
+    pcg->kept = whole >> 32 | (uint64_t)1 << 32;
+    return (uint32_t)whole;
+}
+
+/* From 0 to `most`, which is 1 or more: the first number of so many bits that is not above it
+ * (numpy's random_interval). */
+static uint32_t up_to(struct pcg *pcg, uint32_t most)
+{
+    uint32_t mask = UINT32_MAX >> __builtin_clz(most), number;
+
+    while ((number = next_half(pcg) & mask) > most)
+        ;
+    return number;
+}
+
+void pcg_permutation(struct pcg *pcg, uint32_t *out, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        out[i] = (uint32_t)i;
+    for (size_t i = count; i > 1; i--) {
+        uint32_t other = up_to(pcg, (uint32_t)i - 1), kept = out[i - 1];
+
+        out[i - 1] = out[other];
+        out[other] = kept;
+    }
 }

@@ -12,10 +12,13 @@
 
 struct pcg {
     unsigned __int128 state, increment;
+    uint64_t kept; /* the upper half of a number whose lower one was given out, plus 2^32 */
 };
 
 void pcg_seed(struct pcg *pcg, uint64_t seed);
 uint64_t pcg_next(struct pcg *pcg);
 double pcg_uniform(struct pcg *pcg); /* [0, 1), 53 bits: Generator.random() */
+/* Generator.permutation(count), count up to 2^32 - 1. */
+void pcg_permutation(struct pcg *pcg, uint32_t *out, size_t count);
 
 #endif

@@ -12,7 +12,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
-#include "base/random.h"
+#include "base/pcg.h"
 #include "train/dataset_fetch.h"
 #include "train/dataset_mix.h"
 #include "train/dataset_pack.h"
@@ -111,13 +111,6 @@ static bool mix(struct opening *open, struct error *err)
     return ok;
 }
 
-static int compare_up(const void *a, const void *b)
-{
-    uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
-
-    return left < right ? -1 : left > right;
-}
-
 /* Samples that val_size keeps for evaluation, as scikit-learn counts a share. */
 static size_t eval_share(const struct plan *plan, size_t count)
 {
@@ -130,12 +123,14 @@ static size_t eval_share(const struct plan *plan, size_t count)
     return (double)eval < share * (double)count ? eval + 1 : eval;
 }
 
-/* Keep the split's share: the first of a permutation by the seed are for evaluation. */
+/* Keep the split's share: the first of numpy's permutation by the seed are for evaluation, as in
+ * Hugging Face's train_test_split, and both shares in its order. */
 static bool take_share(struct opening *open, struct error *err)
 {
     struct dataset_choice *choice = &open->choice;
     size_t count = choice->count, eval = eval_share(open->plan, count);
     size_t kept = open->split == SPLIT_EVAL ? eval : count - eval;
+    struct pcg random;
     uint32_t *order;
 
     if (kept == 0)
@@ -143,15 +138,14 @@ static bool take_share(struct opening *open, struct error *err)
                          "val_size leaves nothing %s: there are %zu samples",
                          open->split == SPLIT_EVAL ? "to evaluate" : "to train on", count);
     order = memory_resize(NULL, count, sizeof(uint32_t));
-    random_permutation((uint64_t)open->plan->seed, RANDOM_SPLIT, 0, order, count);
+    pcg_seed(&random, (uint64_t)open->plan->seed);
+    pcg_permutation(&random, order, count);
     if (open->split == SPLIT_TRAIN)
         memmove(order, order + eval, kept * sizeof(uint32_t));
-    qsort(order, kept, sizeof(uint32_t), compare_up);
-    for (size_t i = 0; i < kept; i++) /* order[i] is i or more */
-        choice->samples[i] = choice->samples[order[i]];
-    choice->count = kept;
-    choice->all = kept == count && choice->all;
-    free(order);
+    for (size_t i = 0; i < kept; i++)
+        order[i] = choice->samples[order[i]];
+    free(choice->samples);
+    *choice = (struct dataset_choice) { order, kept, false };
     return true;
 }
 

@@ -29,6 +29,7 @@ for name in ("torchaudio",):  # imported, and of no use here
         sys.modules[name].__spec__ = importlib.machinery.ModuleSpec(name, None)
 
 import datasets
+from llamafactory.data.data_utils import split_dataset
 from llamafactory.data.loader import _get_dataset_processor, _get_merged_dataset
 from llamafactory.data.template import get_template_and_fix_tokenizer
 from llamafactory.hparams import DataArguments
@@ -48,6 +49,12 @@ CASES = [
     dict(dataset=f"identity,{ALPACA}", template="default", mix_strategy="interleave_over"),
     dict(dataset=f"identity,{ALPACA},{ZH}", template="default",
          mix_strategy="interleave_under", interleave_probs="0.5,0.3,0.2"),
+    dict(dataset=ALPACA, template="default", val_size=0.1),
+    dict(dataset=ALPACA, template="default", val_size=0.1, split="validation"),
+    dict(dataset=f"identity,{ALPACA}", template="default", mix_strategy="interleave_once",
+         val_size=7, split="validation"),
+    dict(dataset="c4_demo", template="default", stage="pt", cutoff_len=128, packing=None,
+         val_size=0.2),
     dict(dataset="c4_demo", template="default", stage="pt", cutoff_len=512, packing=None),
     dict(dataset="wiki_demo,c4_demo", template="default", stage="pt", cutoff_len=128,
          packing=None, mix_strategy="interleave_once"),
@@ -69,6 +76,7 @@ def tokenizer_of(shared):
 def rows_of(case, shared, cache):
     keys = dict(case)
     stage, packing = keys.pop("stage", "sft"), keys.pop("packing", False)
+    split = keys.pop("split", "train")
     data = DataArguments(dataset_dir=f"{shared}/data/datasets/llamafactory",
                          preprocessing_num_workers=None, overwrite_cache=True,
                          cutoff_len=keys.pop("cutoff_len", 2048), **keys)
@@ -76,6 +84,8 @@ def rows_of(case, shared, cache):
     model = types.SimpleNamespace(cache_dir=cache, hf_hub_token=None)
     training = types.SimpleNamespace(seed=42, local_process_index=0, dataloader_num_workers=0)
     merged = _get_merged_dataset(data.dataset, model, data, training, stage)
+    parts, held_out = split_dataset(merged, None, data, seed=42)
+    merged = {**parts, **held_out}[split]
     merged = merged.filter(lambda row: row["_tools"] in ("", "[]"))
     merged = merged.map(lambda row: dict(row, _tools=""))
     tokenizer = tokenizer_of(shared)

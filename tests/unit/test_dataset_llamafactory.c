@@ -31,6 +31,7 @@ static struct plan plan_of(const json_t *one, const char *dir)
         .cutoff_len = cutoff ? json_integer_value(cutoff) : 2048,
         .train_on_prompt = json_is_true(json_object_get(one, "train_on_prompt")),
         .mask_history = json_is_true(json_object_get(one, "mask_history")),
+        .val_size = json_number_value(json_object_get(one, "val_size")),
         .max_samples = json_integer_value(json_object_get(one, "max_samples")),
         .interleave_probs = text_of(one, "interleave_probs"),
         .disable_shuffling = true,
@@ -91,7 +92,8 @@ static void test_dataset_is_llamafactorys(void **state)
     json_array_foreach(json_object_get(golden, "cases"), i, one)
     {
         struct plan plan = plan_of(one, dir);
-        struct dataset *dataset = dataset_open(&plan, SPLIT_TRAIN, tokenizer, &err);
+        enum split split = text_of(one, "split") ? SPLIT_EVAL : SPLIT_TRAIN;
+        struct dataset *dataset = dataset_open(&plan, split, tokenizer, &err);
 
         if (!dataset)
             fail_msg("case %zu: %s:%u: %s", i, err.file, err.at.line, err.text);
@@ -99,7 +101,7 @@ static void test_dataset_is_llamafactorys(void **state)
         expect_rows(dataset, one);
         dataset_close(dataset);
     }
-    assert_true(i >= 14);
+    assert_true(i >= 18);
     tokenizer_close(tokenizer);
     json_decref(golden);
     free(name);

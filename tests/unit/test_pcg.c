@@ -3,6 +3,7 @@
 
 #include "base/pcg.h"
 
+#include "base/arena.h"
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
@@ -43,9 +44,32 @@ static void test_pcg_is_numpys(void **state)
     }
 }
 
+/* np.random.default_rng(seed).permutation(count); of the long one the length and the sum of
+ * (place + 1) * number, modulo 2^32. */
+static void test_pcg_permutes_as_numpy(void **state)
+{
+    static const uint32_t small[] = { 18, 10, 17, 22, 16, 15, 7, 6, 9, 3, 0, 19, 12, 5, 11, 14, 21, 2, 4, 20, 1, 13, 8 };
+    uint32_t *out = memory_resize(NULL, 100003, sizeof(*out)), sum = 0;
+    struct pcg pcg;
+
+    (void)state;
+    pcg_seed(&pcg, 42);
+    pcg_permutation(&pcg, out, TS_COUNT(small));
+    assert_memory_equal(out, small, sizeof(small));
+    pcg_seed(&pcg, 7);
+    pcg_permutation(&pcg, out, 100003);
+    for (uint32_t i = 0; i < 100003; i++)
+        sum += (i + 1) * out[i];
+    assert_int_equal(sum, 4264998162u);
+    free(out);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_pcg_is_numpys) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pcg_is_numpys),
+        cmocka_unit_test(test_pcg_permutes_as_numpy),
+    };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
