@@ -48,15 +48,12 @@ static bool measure_questions(struct run *run, struct error *err)
         return error_set(err, ERROR_DATA,
                          "predict_with_generate: the evaluation data have no question "
                          "before an answer (train_on_prompt: true hides where it ends)");
-    if (!model_config_check_places(
-            &run->config, longest + (size_t)run->plan->generation.max_new_tokens, NULL))
-        return error_set(
-            err, ERROR_JOB,
-            "predict_with_generate: a question of %zu tokens and "
-            "max_new_tokens %lld go beyond the %zu places that this model has "
-            "learned; lower max_new_tokens or cutoff_len",
-            longest, (long long)run->plan->generation.max_new_tokens,
-            run->config.max_positions);
+    if (!model_config_check_places(&run->config, longest + 1, NULL))
+        return error_set(err, ERROR_JOB,
+                         "predict_with_generate: a question of %zu tokens leaves no room "
+                         "for an answer in the %zu places that this model has learned; "
+                         "lower cutoff_len",
+                         longest, run->config.max_positions);
     run->measured = *run->plan;
     run->measured.generation.prompt_max = (int64_t)longest;
     run->plan = &run->measured;

@@ -90,7 +90,8 @@ static void check_in_8_bits(const json_t *one)
 {
     char *dir = folder_of(one, NULL);
     struct unit_model u = open_folder(dir);
-    double loss = json_number_value(json_array_get(json_object_get(one, "losses"), 0)), is;
+    double loss = json_number_value(json_array_get(json_object_get(one, "losses"), 0)),
+           is;
 
     u.plan.precision.mode = MODE_BF16_MIXED;
     u.plan.precision.compute = FORMAT_BF16;
@@ -176,6 +177,31 @@ static void test_architectures_grow_by_a_token(void **state)
             check_growth(json_array_get(cases, i), alone);
 }
 
+/* What grows ends where the learned positions do, and the cache is no longer. */
+static void test_architectures_grow_as_far_as_they_have_learned(void **state)
+{
+    const json_t *one = find_case("models", "gpt2");
+    char *dir = folder_of(one, NULL);
+    struct unit_model u = open_folder(dir);
+    int32_t places = (int32_t)u.config.max_positions, token = 1;
+    float *logits = memory_alloc(u.config.vocab_size * sizeof(*logits));
+    struct error err = { 0 };
+
+    (void)state;
+    u.plan.generation = (struct generation) {
+        .on = true, .slots = 1, .prompt_max = 3, .max_new_tokens = 100
+    };
+    start(&u);
+    assert_int_equal(model_room(u.model), places);
+    unit_must(model_prefill(u.model, 0, batch.tokens, 3, logits, &err), &err);
+    for (int32_t i = 3; i < places; i++)
+        unit_must(model_grow(u.model, &token, &i, logits, &err), &err);
+    assert_false(model_grow(u.model, &token, &places, logits, &err));
+    free(logits);
+    unit_model_stop(&u);
+    unit_dir_free(dir);
+}
+
 /* Learned positions have an end. */
 static void test_architectures_refuse_places_they_have_not_learned(void **state)
 {
@@ -256,6 +282,7 @@ int main(void)
         cmocka_unit_test(test_architectures_in_16_bits_stay_in_their_band),
         cmocka_unit_test(test_architectures_in_8_bits_are_near),
         cmocka_unit_test(test_architectures_grow_by_a_token),
+        cmocka_unit_test(test_architectures_grow_as_far_as_they_have_learned),
         cmocka_unit_test(test_architectures_refuse_places_they_have_not_learned),
         cmocka_unit_test(test_architectures_learn_nothing_of_themselves),
     };
