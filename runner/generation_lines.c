@@ -44,13 +44,34 @@ static json_t *line_object(const struct generator *g, size_t at)
     return object;
 }
 
+/* As records with messages have it; NULL: there is no such message. */
+static const char *role_name(enum role role)
+{
+    switch (role) {
+    case ROLE_SYSTEM:
+        return "system";
+    case ROLE_USER:
+        return "user";
+    case ROLE_ASSISTANT:
+        return "assistant";
+    case ROLE_TOOL:
+        return "tool";
+    default:
+        return NULL;
+    }
+}
+
+static bool has_record(const struct question *question)
+{
+    for (size_t i = 0; i < question->count; i++)
+        if (!role_name(question->messages[i].role))
+            return false;
+    return true;
+}
+
 /* A record that a job's `dataset` may have. */
 static json_t *record_object(const struct generator *g, size_t at)
 {
-    static const char *const roles[] = { [ROLE_SYSTEM] = "system",
-                                         [ROLE_USER] = "user",
-                                         [ROLE_ASSISTANT] = "assistant",
-                                         [ROLE_TOOL] = "tool" };
     const struct question *question = &g->questions.list[at / g->samples];
     const struct made *made = &g->made[at];
     json_t *object = json_object(), *messages = json_array(), *one;
@@ -61,7 +82,7 @@ static json_t *record_object(const struct generator *g, size_t at)
 
         one = json_object();
         json_object_set_new(one, "role",
-                            json_string(roles[answer ? ROLE_ASSISTANT : m->role]));
+                            json_string(role_name(answer ? ROLE_ASSISTANT : m->role)));
         json_object_set_new(one, "content",
                             answer ? text_json(made->text, made->len)
                                    : text_json(m->text, m->len));
@@ -77,6 +98,7 @@ static bool is_kept(const struct generator *g, size_t at)
     const struct made *made = &g->made[at];
 
     if (!made->verdict.right || made->end == END_LENGTH ||
+        !has_record(&g->questions.list[at / g->samples]) ||
         !text_is_utf8(made->text, made->len, NULL))
         return false;
     for (size_t i = at - at % g->samples; i < at; i++)
