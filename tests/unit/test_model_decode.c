@@ -171,6 +171,37 @@ static void test_growth_is_the_forward_pass(void **state)
     }
 }
 
+/* In 16 bits both are rounded in places of their own: by half an epsilon of the format
+ * each time, some twenty times on the way (as test_model_cuda.c has it). */
+static void test_growth_is_the_forward_pass_in_16_bits(void **state)
+{
+    static const enum format formats[] = { FORMAT_BF16, FORMAT_FP16 };
+    float whole[97], *logits;
+    int32_t fed[TOKENS];
+
+    (void)state;
+    random_tokens(fed, 97, 1);
+    for (size_t f = 0; f < TS_COUNT(formats); f++) {
+        struct unit_model u = unit_model_text(gemma3_text, growing_plan());
+        double off = 0, all = 0;
+
+        u.plan.precision.compute = formats[f];
+        unit_model_start(&u, TOKENS, 1, 2);
+        logits = grown(&u, fed, 1, true);
+        for (size_t i = PROMPT; i <= TOKENS; i++) {
+            whole_logits(&u, fed, i, whole);
+            for (size_t v = 0; v < 97; v++) {
+                off += pow(logits[(i - PROMPT) * 97 + v] - whole[v], 2);
+                all += pow(whole[v], 2);
+            }
+        }
+        if (!(sqrt(off / all) <= 9 * format_info(formats[f])->epsilon / 2))
+            fail_msg("%s: off by %g", format_info(formats[f])->name, sqrt(off / all));
+        free(logits);
+        unit_model_stop(&u);
+    }
+}
+
 static void test_growth_is_the_forward_pass_of_published_models(void **state)
 {
     static const char *const names[] = {
@@ -293,6 +324,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_growth_is_the_forward_pass),
+        cmocka_unit_test(test_growth_is_the_forward_pass_in_16_bits),
         cmocka_unit_test(test_growth_is_the_forward_pass_of_published_models),
         cmocka_unit_test(test_growth_is_the_forward_pass_while_adapters_train),
         cmocka_unit_test(test_growth_has_the_same_bits),
