@@ -389,6 +389,14 @@ static void test_trainer_distill_file_of_other_things_is_told(void **state)
     unit_dir_free(dir);
 }
 
+static void test_trainer_distill_resumed_with_a_file_is_uninterrupted(void **state)
+{
+    (void)state;
+    check_resume(TAUGHT "finetuning_type: full\nmax_steps: 6\nlogging_steps: 2\n"
+                        "kd_beta: 0.4\n" TWELVE FILED,
+                 "job.run/model.safetensors", 3);
+}
+
 /* A stop while it is being made leaves no file, and the next attempt makes it. */
 static void test_trainer_distill_stopped_making_begins_anew(void **state)
 {
@@ -420,6 +428,7 @@ int main(void)
         cmocka_unit_test(test_trainer_distill_layouts_agree),
         cmocka_unit_test(test_trainer_distill_by_a_file_is_by_the_teacher),
         cmocka_unit_test(test_trainer_distill_file_of_other_things_is_told),
+        cmocka_unit_test(test_trainer_distill_resumed_with_a_file_is_uninterrupted),
         cmocka_unit_test(test_trainer_distill_stopped_making_begins_anew),
     };
 
