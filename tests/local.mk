@@ -132,6 +132,7 @@ unit_tests += %D%/unit/test_postprocessor
 unit_tests += %D%/unit/test_pretokenizer
 unit_tests += %D%/unit/test_progress
 unit_tests += %D%/unit/test_prompt
+unit_tests += %D%/unit/test_questions
 unit_tests += %D%/unit/test_rope
 unit_tests += %D%/unit/test_safetensors
 unit_tests += %D%/unit/test_sampler
