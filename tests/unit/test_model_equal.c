@@ -10,6 +10,22 @@ static const char llama[] =
     "\"intermediate_size\": 96, \"num_hidden_layers\": 3, \"num_attention_heads\": 4,"
     "\"num_key_value_heads\": 2, \"head_dim\": 16, \"initializer_range\": 0.1}";
 
+#define SIZES                                                              \
+    "\"vocab_size\": 300, \"hidden_size\": 48, \"intermediate_size\": 96," \
+    "\"num_hidden_layers\": 3, \"num_attention_heads\": 4, \"initializer_range\": 0.1"
+
+/* What a block can have that llama's have not. */
+static const char *const others[] = {
+    "{\"model_type\": \"gpt2\", \"vocab_size\": 300, \"n_embd\": 48, \"n_layer\": 3,"
+    "\"n_head\": 4, \"n_positions\": 64, \"initializer_range\": 0.1}",
+    "{\"model_type\": \"gpt_neo\", \"vocab_size\": 300, \"hidden_size\": 48,"
+    "\"num_layers\": 4, \"num_heads\": 4, \"max_position_embeddings\": 64,"
+    "\"attention_types\": [[[\"global\", \"local\"], 2]], \"window_size\": 5,"
+    "\"initializer_range\": 0.1}",
+    "{\"model_type\": \"gpt_neox\", \"rotary_pct\": 0.5," SIZES "}",
+    "{\"model_type\": \"qwen3\", \"num_key_value_heads\": 2, \"head_dim\": 16," SIZES "}",
+};
+
 #define RUNS 8
 
 static struct batch whole, parts[RUNS / 2];
@@ -43,9 +59,10 @@ static struct plan scratch(void)
 }
 
 /* Two steps over the whole batch; the losses, and all weights behind them, malloc'ed. */
-static float *run(struct plan plan, int threads, double losses[3], size_t *count)
+static float *run_of(const char *text, struct plan plan, int threads, double losses[3],
+                     size_t *count)
 {
-    struct unit_model u = unit_model_text(llama, plan);
+    struct unit_model u = unit_model_text(text, plan);
     float *all = NULL;
 
     unit_model_start(&u, whole.rows, whole.sequences, threads);
@@ -70,12 +87,18 @@ static float *run(struct plan plan, int threads, double losses[3], size_t *count
     return all;
 }
 
-static void check_same(struct plan a, struct plan b, int threads_a, int threads_b)
+static float *run(struct plan plan, int threads, double losses[3], size_t *count)
+{
+    return run_of(llama, plan, threads, losses, count);
+}
+
+static void check_same_of(const char *text, struct plan a, struct plan b, int threads_a,
+                          int threads_b)
 {
     double losses_a[3], losses_b[3];
     size_t count_a, count_b;
-    float *weights_a = run(a, threads_a, losses_a, &count_a);
-    float *weights_b = run(b, threads_b, losses_b, &count_b);
+    float *weights_a = run_of(text, a, threads_a, losses_a, &count_a);
+    float *weights_b = run_of(text, b, threads_b, losses_b, &count_b);
 
     assert_memory_equal(losses_a, losses_b, sizeof(losses_a));
     assert_true(losses_a[2] < losses_a[0]);
@@ -83,6 +106,11 @@ static void check_same(struct plan a, struct plan b, int threads_a, int threads_
     assert_memory_equal(weights_a, weights_b, count_a * sizeof(*weights_a));
     free(weights_a);
     free(weights_b);
+}
+
+static void check_same(struct plan a, struct plan b, int threads_a, int threads_b)
+{
+    check_same_of(llama, a, b, threads_a, threads_b);
 }
 
 static const enum format computes[] = { FORMAT_FP32, FORMAT_BF16, FORMAT_FP16 };
@@ -108,6 +136,20 @@ static void test_model_threads_change_no_bit(void **state)
         plan.precision.compute = computes[i];
         check_same(plan, plan, 1, 2);
     }
+}
+
+/* Checkpointing and seven threads at once: neither may change a bit. */
+static void test_model_of_any_architecture_keeps_its_bits(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(others); i++)
+        for (size_t j = 0; j < TS_COUNT(computes); j++) {
+            struct plan with = scratch(), without = scratch();
+
+            with.precision.compute = without.precision.compute = computes[j];
+            with.gradient_checkpointing = true;
+            check_same_of(others[i], with, without, 7, 1);
+        }
 }
 
 static char *base_new(void)
@@ -235,14 +277,13 @@ static void test_model_weight_is_repetition(void **state)
 }
 
 /* Runs filled up at the right to the longest, and the same runs one behind the other. */
-static void test_model_padded_is_packed(void **state)
+static void check_padded(const char *text)
 {
-    struct unit_model u = unit_model_text(llama, scratch());
+    struct unit_model u = unit_model_text(text, scratch());
     int32_t *ids = memory_alloc(whole.longest * sizeof(*ids));
     struct batch padded = { 0 };
     double packed_loss, packed_norm;
 
-    (void)state;
     for (size_t i = 0; i < whole.sequences; i++) {
         size_t first = (size_t)whole.offsets[i],
                count = (size_t)whole.offsets[i + 1] - first;
@@ -264,6 +305,14 @@ static void test_model_padded_is_packed(void **state)
     free(ids);
     unit_batch_free(&padded);
     unit_model_stop(&u);
+}
+
+static void test_model_padded_is_packed(void **state)
+{
+    (void)state;
+    check_padded(llama);
+    for (size_t i = 0; i < TS_COUNT(others); i++)
+        check_padded(others[i]);
 }
 
 static void test_model_takes_what_was_estimated(void **state)
@@ -418,6 +467,7 @@ int main(void)
         cmocka_unit_test(test_model_tells_what_it_wanted),
         cmocka_unit_test(test_model_checkpointing_changes_no_bit),
         cmocka_unit_test(test_model_threads_change_no_bit),
+        cmocka_unit_test(test_model_of_any_architecture_keeps_its_bits),
         cmocka_unit_test(test_model_checkpointing_changes_no_bit_of_adapters),
         cmocka_unit_test(test_model_frozen_storage_changes_no_bit),
         cmocka_unit_test(test_model_accumulation_is_one_large_batch),
