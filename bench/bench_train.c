@@ -5,12 +5,19 @@
  * Weights are random, tokens too; every token has a target.  Each row runs in a process
  * of its own, so that the peak of memory is its own; on a GPU it is what was taken
  * there.  First: from opening the device to the end of step 1, without making weights.
+ * Planned: the block of memory that the plan lays out.  In products: of the time of the
+ * steps, on a CPU.
  *
  *     bench_train [cuda] [MODEL full|lora fp32|bf16]
+ *     bench_train [cuda] shape LAYERS WIDTH HEADS INNER VOCABULARY SEQUENCES LENGTH
+ *                              full|lora fp32|bf16
+ *
+ * The latter is a Llama of any shape, its head tied to the embedding, in fewer steps.
  */
 #include "config.h"
 
 #include "bench/rate.h"
+#include "bench/stopwatch.h"
 
 #include "base/arena.h"
 #include "base/clock.h"
@@ -18,6 +25,7 @@
 #include "base/size.h"
 #include "train/model.h"
 #include "train/optimizer.h"
+#include "train/shapes.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -32,7 +40,7 @@ struct bench_model {
     size_t sequences, length;
 };
 
-#define GPT2_124M                                                            \
+#define GPT2_124M                                                                  \
     "{\"model_type\": \"gpt2\", \"n_embd\": 768, \"n_layer\": 12, \"n_head\": 12," \
     " \"n_positions\": 1024, \"vocab_size\": 50257, \"layer_norm_epsilon\": 1e-5," \
     " \"activation_function\": \"gelu_new\"}"
@@ -71,6 +79,7 @@ struct bench_row {
     bool gpu;
     enum method method;
     enum format format;
+    double seconds; /* of steps, after which they are enough */
 };
 
 struct bench {
@@ -270,11 +279,25 @@ static double memory_used(const struct bench *bench)
     return (double)usage.ru_maxrss / 1024;
 }
 
+/* MiB of the block as it is planned before anything is taken. */
+static double memory_planned(const struct bench *bench)
+{
+    struct memory_use use;
+    struct error err = { 0 };
+
+    must(shapes_memory(&bench->plan, &bench->config, bench->batch.rows,
+                       bench->batch.sequences, &use, &err),
+         &err);
+    return (double)use.total * 0x1p-20;
+}
+
 /* Run one row, and print it. */
 static void run(const struct bench_row *row)
 {
     enum { MOST = 15 };
     double start = clock_seconds(), seconds[MOST], total = 0, first, memory, rate;
+    struct stopwatch products = { .seconds = 0 };
+    char share[16] = "-";
     struct bench bench = { .row = *row,
                            .plan = plan_of(row),
                            .be = row->gpu ? rate_open_gpu() : rate_open(0, false) };
@@ -283,21 +306,26 @@ static void run(const struct bench_row *row)
     first = bench_open(&bench);
     step(&bench, 1);
     first = clock_seconds() - start - first;
-    while (count < MOST && (count < 3 || total < 6)) {
+    stopwatch_start(&products, bench.be);
+    while (count < MOST && (count < 3 || total < row->seconds)) {
         seconds[count] = step(&bench, count + 2);
         total += seconds[count++];
     }
+    stopwatch_stop(&products, bench.be);
+    if (!row->gpu)
+        snprintf(share, sizeof(share), "%.0f %%", 100 * products.seconds / total);
     qsort(seconds, (size_t)count, sizeof(*seconds), compare);
     memory = memory_used(&bench);
-    rate = rate_machine(bench.be, row->format);
+    rate = rate_machine(bench.be, row->format, row->seconds / 6);
     printf(
         "| %s, B%zu T%zu | %s | %s | %.1f | %.1f | %.0f | %.0f | %.0f | %.0f %% | %.2f "
-        "|\n",
+        "| %.1f | %.2f | %s |\n",
         row->model->name, row->model->sequences, row->model->length,
         row->method == METHOD_LORA ? "LoRA r=16" : "full", format_info(row->format)->name,
         1e3 * seconds[count / 2], 1e3 * seconds[0],
         (double)bench.batch.rows / seconds[count / 2], memory, rate,
-        100 * step_flops(&bench) / seconds[count / 2] / (rate * 1e9), first);
+        100 * step_flops(&bench) / seconds[count / 2] / (rate * 1e9), first,
+        memory_planned(&bench), step_flops(&bench) / 1e9, share);
     fflush(stdout);
     bench_close(&bench);
     backend_close(bench.be);
@@ -318,35 +346,129 @@ static void run_apart(const struct bench_row *row)
     }
 }
 
-int main(int argc, char **argv)
+static const enum method methods[] = { METHOD_FULL, METHOD_LORA };
+static const char *const method_names[] = { "full", "lora" };
+static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16 };
+
+/* Whether a row is one of those that these two words ask for. */
+static bool is_wanted(const struct bench_row *row, char *const words[2])
 {
-    static const enum method methods[] = { METHOD_FULL, METHOD_LORA };
-    static const char *const method_names[] = { "full", "lora" };
-    static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16 };
-    bool gpu = argc > 1 && strcmp(argv[1], "cuda") == 0;
+    return strcmp(words[0], method_names[row->method == METHOD_LORA]) == 0 &&
+           strcmp(words[1], format_info(row->format)->name) == 0;
+}
+
+static void usage(void)
+{
+    fprintf(stderr, "usage: bench_train [cuda] [MODEL full|lora fp32|bf16]\n"
+                    "       bench_train [cuda] shape LAYERS WIDTH HEADS INNER VOCABULARY "
+                    "SEQUENCES LENGTH full|lora fp32|bf16\n");
+    exit(2);
+}
+
+static size_t size_of_word(const char *word)
+{
+    char *end;
+    unsigned long value = strtoul(word, &end, 10);
+
+    if (word[0] < '1' || word[0] > '9' || *end || value > INT32_MAX)
+        usage();
+    return value;
+}
+
+/* The words of a shape, in this order. */
+enum {
+    SHAPE_LAYERS,
+    SHAPE_WIDTH,
+    SHAPE_HEADS,
+    SHAPE_INNER,
+    SHAPE_VOCABULARY,
+    SHAPE_SEQUENCES,
+    SHAPE_LENGTH,
+    SHAPE_WORDS
+};
+
+static struct bench_model model_of_words(char *const words[SHAPE_WORDS],
+                                         struct arena *arena)
+{
+    size_t size[SHAPE_WORDS];
+
+    for (size_t i = 0; i < SHAPE_WORDS; i++)
+        size[i] = size_of_word(words[i]);
+    return (struct bench_model) {
+        .name = arena_printf(arena, "L%zu C%zu H%zu I%zu V%zu", size[SHAPE_LAYERS],
+                             size[SHAPE_WIDTH], size[SHAPE_HEADS], size[SHAPE_INNER],
+                             size[SHAPE_VOCABULARY]),
+        .config =
+            arena_printf(arena,
+                         "{\"model_type\": \"llama\", \"num_hidden_layers\": %zu, "
+                         "\"hidden_size\": %zu,"
+                         " \"num_attention_heads\": %zu, \"intermediate_size\": %zu,"
+                         " \"vocab_size\": %zu, \"max_position_embeddings\": %zu,"
+                         " \"rms_norm_eps\": 1e-5, \"tie_word_embeddings\": true,"
+                         " \"hidden_act\": \"silu\"}",
+                         size[SHAPE_LAYERS], size[SHAPE_WIDTH], size[SHAPE_HEADS],
+                         size[SHAPE_INNER], size[SHAPE_VOCABULARY], size[SHAPE_LENGTH]),
+        .sequences = size[SHAPE_SEQUENCES],
+        .length = size[SHAPE_LENGTH],
+    };
+}
+
+/* Each method and format of a model; words: the two that are asked for, or NULL. */
+static int run_rows(const struct bench_model *model, bool gpu, double seconds,
+                    char *const words[2])
+{
+    int count = 0;
+
+    for (size_t m = 0; m < TS_COUNT(methods); m++)
+        for (size_t f = 0; f < TS_COUNT(formats); f++) {
+            struct bench_row row = { model, gpu, methods[m], formats[f], seconds };
+
+            if (words == NULL || is_wanted(&row, words)) {
+                run_apart(&row);
+                count++;
+            }
+        }
+    return count;
+}
+
+static int run_models(bool gpu, int words, char *const *wanted)
+{
     const struct bench_model *models = gpu ? gpu_models : cpu_models;
     size_t count = gpu ? TS_COUNT(gpu_models) : TS_COUNT(cpu_models);
-    char **wanted = argv + 1 + gpu;
-    int words = argc - 1 - gpu;
+    int rows = 0;
 
-    if (words != 0 && words != 3) {
-        fprintf(stderr, "usage: bench_train [cuda] [MODEL full|lora fp32|bf16]\n");
-        return 2;
-    }
+    for (size_t i = 0; i < count; i++)
+        if (words == 0 || strcmp(wanted[0], models[i].name) == 0)
+            rows += run_rows(&models[i], gpu, 6, words == 0 ? NULL : wanted + 1);
+    return rows;
+}
+
+static int run_shape(bool gpu, char *const *words)
+{
+    struct arena *arena = arena_new();
+    struct bench_model model = model_of_words(words, arena);
+    int rows = run_rows(&model, gpu, 0.6, words + SHAPE_WORDS);
+
+    arena_free(arena);
+    return rows;
+}
+
+int main(int argc, char **argv)
+{
+    bool gpu = argc > 1 && strcmp(argv[1], "cuda") == 0;
+    char **wanted = argv + 1 + gpu;
+    int words = argc - 1 - gpu, rows;
+    bool shape = words == 1 + SHAPE_WORDS + 2 && strcmp(wanted[0], "shape") == 0;
+
+    if (words != 0 && words != 3 && !shape)
+        usage();
     printf(
         "| model | method | format | ms a step | best | tokens/s | peak MiB | machine, "
-        "GFLOP/s | share of it | first, s "
-        "|\n|---|---|---|---|---|---|---|---|---|---|\n");
+        "GFLOP/s | share of it | first, s | planned MiB | GFLOP a step | in products "
+        "|\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
     fflush(stdout);
-    for (size_t i = 0; i < count; i++)
-        for (size_t m = 0; m < TS_COUNT(methods); m++)
-            for (size_t f = 0; f < TS_COUNT(formats); f++) {
-                struct bench_row row = { &models[i], gpu, methods[m], formats[f] };
-
-                if (words == 0 || (strcmp(wanted[0], models[i].name) == 0 &&
-                                   strcmp(wanted[1], method_names[m]) == 0 &&
-                                   strcmp(wanted[2], format_info(formats[f])->name) == 0))
-                    run_apart(&row);
-            }
+    rows = shape ? run_shape(gpu, wanted + 1) : run_models(gpu, words, wanted);
+    if (rows == 0)
+        usage();
     return 0;
 }

@@ -112,11 +112,11 @@ double rate_measure(struct backend *be, const struct rate_shape *shape,
     return best / 1e9;
 }
 
-double rate_machine(struct backend *be, enum format format)
+double rate_machine(struct backend *be, enum format format, double seconds)
 {
     static const struct rate_shape cpu = { "", 1536, 1024, 1152, 0 };
     static const struct rate_shape gpu = { "", 8192, 8192, 8192, 0 };
 
-    return rate_measure(be, be->ops->kind == DEVICE_CUDA ? &gpu : &cpu, format, 10, 0.1,
-                        false);
+    return rate_measure(be, be->ops->kind == DEVICE_CUDA ? &gpu : &cpu, format, 10,
+                        seconds / 10, false);
 }

@@ -75,7 +75,8 @@ train() {
         return
         ;;
     esac
-    build_bench bench_train "$BUILD/objects/bench/rate.o $BUILD/objects/bench/target.o" || return
+    objects=$BUILD/objects/bench
+    build_bench bench_train "$objects/rate.o $objects/stopwatch.o $objects/target.o" || return
     train_pair SmolLM2-135M full 'SmolLM2-135M full, bf16, B8 T2048' 2
     train_pair Llama-1B full 'Llama 1B full, bf16, B4 T2048' 1.5
     train_pair Llama-1B lora 'Llama 1B LoRA r=16, bf16, B4 T2048' 1.8
