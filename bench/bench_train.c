@@ -18,6 +18,7 @@
 
 #include "bench/rate.h"
 #include "bench/stopwatch.h"
+#include "bench/target.h"
 
 #include "base/arena.h"
 #include "base/clock.h"
@@ -127,26 +128,33 @@ static struct plan plan_of(const struct bench_row *row)
     };
 }
 
-/* Uniform with a deviation of 0.02; 1 for vectors, which are weights of norms. */
+/* Uniform with a deviation of 0.02; 1 for vectors, which are weights of norms.  A few
+ * rows at a time, so that the peak of memory is that of the steps. */
 static void fill(struct backend *be, struct parameter *p, uint64_t *state)
 {
-    size_t count = p->rows * p->cols;
-    float *values = memory_alloc(count * sizeof(*values));
-    struct tensor from = tensor_of(NULL, FORMAT_FP32, p->rows, p->cols);
-    struct error err = { 0 };
+    enum { SPAN = 1 << 16 }; /* numbers */
+    size_t most = p->cols < SPAN ? SPAN / p->cols : 1;
+    float *values = memory_alloc(most * p->cols * sizeof(*values));
+    struct tensor from = tensor_of(NULL, FORMAT_FP32, most, p->cols);
 
-    from.data = be->ops->alloc(be, tensor_bytes(from), &err);
-    must(from.data != NULL, &err);
-    for (size_t i = 0; i < count; i++) {
-        *state = *state * 6364136223846793005u + 1442695040888963407u;
-        values[i] =
-            p->rank == 1 ? 1 : (float)(int32_t)(*state >> 32) * (0.0346f * 0x1p-31f);
+    from.data = target_memory(be, tensor_bytes(from));
+    for (size_t row = 0; row < p->rows; row += most) {
+        size_t rows = p->rows - row < most ? p->rows - row : most;
+        struct tensor x = tensor_rows(from, 0, rows);
+
+        for (size_t i = 0; i < rows * p->cols; i++) {
+            *state = *state * 6364136223846793005u + 1442695040888963407u;
+            values[i] =
+                p->rank == 1 ? 1 : (float)(int32_t)(*state >> 32) * (0.0346f * 0x1p-31f);
+        }
+        be->ops->upload(be, x.data, values, tensor_bytes(x));
+        be->ops->convert(be, &(struct op_convert) {
+                                 .out = tensor_rows(p->weight, row, rows), .x = x });
+        if (p->copy.data)
+            be->ops->convert(be, &(struct op_convert) {
+                                     .out = tensor_rows(p->copy, row, rows), .x = x });
     }
-    be->ops->upload(be, from.data, values, tensor_bytes(from));
-    be->ops->convert(be, &(struct op_convert) { .out = p->weight, .x = from });
-    if (p->copy.data)
-        be->ops->convert(be, &(struct op_convert) { .out = p->copy, .x = from });
-    must(be->ops->sync(be, &err), &err);
+    target_wait(be);
     be->ops->free(be, from.data);
     free(values);
 }
