@@ -5,8 +5,8 @@
  * Weights are random, tokens too; every token has a target.  Each row runs in a process
  * of its own, so that the peak of memory is its own; on a GPU it is what was taken
  * there.  First: from opening the device to the end of step 1, without making weights.
- * Planned: the block of memory that the plan lays out.  In products: of the time of the
- * steps, on a CPU.
+ * Planned: the memory that the plan asks for beforehand, on a CPU the block alone.  In
+ * products: of the time of the steps, on a CPU.
  *
  *     bench_train [cuda] [MODEL full|lora fp32|bf16]
  *     bench_train [cuda] shape LAYERS WIDTH HEADS INNER VOCABULARY SEQUENCES LENGTH
@@ -107,6 +107,7 @@ static struct plan plan_of(const struct bench_row *row)
 
     return (struct plan) {
         .model_name_or_path = "",
+        .device = *target_find(row->gpu ? NULL : "cpu"),
         .method = row->method,
         .lora_rank = 16,
         .lora_target = "all",
@@ -287,7 +288,7 @@ static double memory_used(const struct bench *bench)
     return (double)usage.ru_maxrss / 1024;
 }
 
-/* MiB of the block as it is planned before anything is taken. */
+/* MiB as planned before anything is taken: of a CPU the block alone. */
 static double memory_planned(const struct bench *bench)
 {
     struct memory_use use;

@@ -23,8 +23,8 @@ extern const char *const rate_passes[3];
 double rate_measure(struct backend *be, const struct rate_shape *shape,
                     enum format format, int rounds, double seconds, bool processor);
 
-/* The rate of a product that suits the machine, from about so many seconds: what others are
- * shares of. */
+/* The rate of a product that suits the machine, from about so many seconds: what others
+ * are shares of. */
 double rate_machine(struct backend *be, enum format format, double seconds);
 
 #endif
