@@ -4,9 +4,9 @@
     bench/growth.py [--quick] [--repeats N] BUILD FOLDER
 
 Around one small Llama each of the four is varied alone, by `BUILD/bench/bench_train shape ...`,
-fp32 and bf16, every weight trained.  Every shape runs N times (3) in rounds over all shapes, so that
-what disturbs the machine for a while does not fall on one of them; a time is the median of the runs'
-medians.  With real-time priority where that is permitted.  --quick: two values of each, once.
+fp32 and bf16, every weight trained.  Every shape runs N times (3) in rounds over all shapes, so
+that what disturbs the machine for a while does not fall on one of them; a time is the median of the
+runs' medians.  With real-time priority where that is permitted.  --quick: two values of each, once.
 
 Written are growth-{tokens,layers,width,vocabulary}.svg in FOLDER, and to standard output the table
 that stands below them in docs/performance.md.
@@ -151,9 +151,10 @@ def nice_step(most):
 
 
 def text(x, y, words, anchor="start", kind="", turned=False):
+    named = f' class="{kind}"' if kind else ""
     turn = f' transform="rotate(-90 {x:.0f} {y:.0f})"' if turned else ""
     return (f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
-            f'{f" class={chr(34)}{kind}{chr(34)}" if kind else ""}{turn}>{escape(words)}</text>')
+            f'{named}{turn}>{escape(words)}</text>')
 
 
 def mark(x, y, form):
@@ -162,8 +163,9 @@ def mark(x, y, form):
     return f'<rect class="bf16" x="{x - 3.6:.1f}" y="{y - 3.6:.1f}" width="7.2" height="7.2"/>'
 
 
-def path(places, kind):
-    return f'<polyline class="line {kind}" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in places)}"/>'
+def path(places, form):
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+    return f'<polyline class="line {form}" points="{points}"/>'
 
 
 class Panel:
@@ -186,8 +188,8 @@ class Panel:
         bottom, right = PANEL_TOP + PANEL_HEIGHT, self.left + PANEL_WIDTH
         parts = [text(self.left, PANEL_TOP - 16, title, kind="title")]
         for value in self.ticks(1):
-            y = self.at(0, value)[1]
-            parts += [f'<path class="{"grid" if value else "axis"}" d="M{self.left} {y:.1f}H{right}"/>',
+            y, kind = self.at(0, value)[1], "grid" if value else "axis"
+            parts += [f'<path class="{kind}" d="M{self.left} {y:.1f}H{right}"/>',
                       text(self.left - 8, y + 4.5, f"{value:g}", "end")]
         for value in self.ticks(0):
             x = self.at(value, 0)[0]
@@ -285,8 +287,8 @@ def notes_of(what, found, rates, where):
     others = ", ".join(f"{name} {value}" for name, value in BASE.items() if name != what)
     share = " and ".join(f"{100 * reached(found, form) / rates[form]:.0f} % in {form}"
                          for form in FORMATS)
-    return [f"A Llama, all weights trained; {others}.  Planned: the block of memory as it is laid out "
-            "before anything is taken.",
+    return [f"A Llama, all weights trained; {others}.  Planned: the block of memory as it is laid "
+            "out before anything is taken.",
             "Predicted: the flops of the step at the share of the machine's product rate that "
             f"is reached at {what} {BASE[what]}, {share}.",
             f"Measured {where}."]
