@@ -181,7 +181,9 @@ static const struct rule rows[] = {
       .explain =
           "Nothing is downloaded. model_name_or_path names a folder with config.json, "
           "*.safetensors and tokenizer.json; dataset names a .json, .jsonl or .txt file "
-          "(also .gz), or an entry of dataset_info.json in dataset_dir. A warning while "
+          "(also .gz), or an entry of dataset_info.json in dataset_dir. Weights in "
+          "pytorch_model.bin, a pickle, and tokenizers in other files (tokenizer.model, "
+          "vocab.json) are not read: transformers writes both anew. A warning while "
           "checking, as the job may be for another machine; an error for `run` and "
           "`watch`.",
       .source = "trainspool-job(5)" },

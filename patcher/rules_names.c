@@ -374,19 +374,63 @@ static void check_folder(struct rule_context *context, const char *key, const ch
         how_to_get(context, key));
 }
 
+/* An adapter's folder; a whole model in its place is told where it belongs. */
+static void check_adapter(struct rule_context *context, const char *key, const char *dir)
+{
+    if (!has_file(dir, "adapter_config.json") && has_file(dir, "config.json"))
+        missing(context, key,
+                arena_printf(context->arena, "%s has no adapter_config.json",
+                             visible(context, dir)),
+                "it is a whole model: model_name_or_path goes on with one");
+    else
+        check_folder(context, key, dir, "adapter_config.json");
+}
+
+static bool has_weights(const char *dir)
+{
+    return has_file(dir, "model.safetensors") ||
+           has_file(dir, "model.safetensors.index.json");
+}
+
+/* What lies beside a config.json.  One that is not there has been told. */
+static void check_beside(struct rule_context *context, const char *dir)
+{
+    const struct plan *plan = context->plan;
+
+    if (!has_file(dir, "config.json"))
+        return;
+    if (!plan->train_from_scratch && !has_weights(dir) &&
+        (has_file(dir, "pytorch_model.bin") ||
+         has_file(dir, "pytorch_model.bin.index.json")))
+        missing(context, "model_name_or_path",
+                arena_printf(context->arena,
+                             "%s has its weights in pytorch_model.bin, a pickle, which is "
+                             "not read",
+                             visible(context, dir)),
+                "AutoModelForCausalLM.from_pretrained(...).save_pretrained(...) of "
+                "transformers writes them as model.safetensors");
+    if (!has_file(dir, "tokenizer.json"))
+        missing(context, "model_name_or_path",
+                arena_printf(context->arena, "%s has no tokenizer.json",
+                             visible(context, dir)),
+                "AutoTokenizer.from_pretrained(...).save_pretrained(...) of transformers "
+                "makes one of other files");
+}
+
 static void check_model(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
 
-    if (!plan->model_name_or_path)
+    if (!plan->model_name_or_path) {
         missing(context, NULL, "the job names no model: model_name_or_path is not given",
                 NULL);
-    else
+    } else {
         check_folder(context, "model_name_or_path", plan->model_name_or_path,
                      "config.json");
+        check_beside(context, plan->model_name_or_path);
+    }
     if (plan->adapter_name_or_path && !strchr(plan->adapter_name_or_path, ','))
-        check_folder(context, "adapter_name_or_path", plan->adapter_name_or_path,
-                     "adapter_config.json");
+        check_adapter(context, "adapter_name_or_path", plan->adapter_name_or_path);
 }
 
 /* A distillation's: a teacher, or the file of its logits in its place. */
@@ -405,8 +449,7 @@ static void check_teacher(struct rule_context *context)
                              visible(context, kd->logits)),
                 "teacher_model_name_or_path: a folder with a larger model");
     if (kd->teacher && kd->adapter)
-        check_folder(context, "teacher_adapter_name_or_path", kd->adapter,
-                     "adapter_config.json");
+        check_adapter(context, "teacher_adapter_name_or_path", kd->adapter);
 }
 
 /* The file of a source, or all in its folder: are they there, and of kinds that are read? */
