@@ -312,27 +312,43 @@ static struct distance distance_of(const struct columns *ours, const json_t *exa
     return distance;
 }
 
+/* The largest of what PyTorch's draws have. */
+static struct distance band_of(const json_t *draws)
+{
+    struct distance band = { 0 };
+    json_t *draw;
+    size_t i;
+
+    json_array_foreach((json_t *)draws, i, draw)
+    {
+        band.mean = fmax(band.mean, json_number_value(json_array_get(draw, 0)));
+        band.most = fmax(band.most, json_number_value(json_array_get(draw, 1)));
+    }
+    assert_true(i > 0 && band.mean > 0 && band.most > 0);
+    return band;
+}
+
 /*
- * From fp32 the losses are on average no farther than PyTorch's.  The farthest step of a
- * run is one draw of chance, and so is PyTorch's: half as much again.
+ * From fp32 the losses are as far as PyTorch's.  How far a run is, is a draw of chance:
+ * other instructions or another order of sums are another draw, and PyTorch's are a few
+ * only.  So the average may be a quarter larger than the largest of theirs, the farthest
+ * step half.
  */
 static void check_band(const struct subject *s, const char *kind,
                        const struct columns *ours)
 {
     const json_t *exact = json_object_get(json_object_get(s->run, "curve"), "loss");
-    const json_t *band = json_object_get(json_object_get(s->run, "bands"), kind);
     struct distance is = distance_of(ours, exact);
-    double mean = json_number_value(json_object_get(band, "mean"));
-    double most = json_number_value(json_object_get(band, "most"));
+    struct distance band =
+        band_of(json_object_get(json_object_get(s->run, "bands"), kind));
 
-    assert_true(mean > 0 && most > 0);
     print_message("%s: on average %.2e from fp32, PyTorch %.2e; at most %.2e, PyTorch "
                   "%.2e\n",
-                  kind, is.mean, mean, is.most, most);
-    if (!(is.mean <= mean && is.most <= 1.5 * most))
+                  kind, is.mean, band.mean, is.most, band.most);
+    if (!(is.mean <= 1.25 * band.mean && is.most <= 1.5 * band.most))
         fail_msg("%s: %.3e from fp32 on average, PyTorch %.3e; at most %.3e, PyTorch "
                  "%.3e",
-                 kind, is.mean, mean, is.most, most);
+                 kind, is.mean, band.mean, is.most, band.most);
 }
 
 static void check_model(const char *name)
