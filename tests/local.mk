@@ -451,6 +451,14 @@ fuzz:
 	    top_srcdir='$(abs_top_srcdir)' top_builddir='$(abs_top_builddir)' \
 	    SOURCES='$(FUZZED)' TARGETS='$(FUZZ)' SECONDS='$(SECONDS)' \
 	    CPPFLAGS='$(LIBRARY_CFLAGS)' LIBS='$(LIBRARY_LIBS) $(LIBS)'
+# Break one formula at a time and see whether a test notices; in mutate-build/, by no other
+# target.  MUTATE=rope: those with that word.  mutate.py says more.
+MUTATE =
+mutate:
+	@CC='$(CC)' CXX='$(CXX)' python3 '$(top_srcdir)/%D%/mutate.py' '$(abs_top_srcdir)' \
+	    mutate-build $(MUTATE)
+EXTRA_DIST += %D%/mutate.py %D%/mutations.txt
+
 clean-local:
-	rm -rf fuzz-build %D%/emulation/machine %D%/emulation/plain %D%/emulation/checked
-.PHONY: fuzz
+	rm -rf fuzz-build mutate-build %D%/emulation/machine %D%/emulation/plain %D%/emulation/checked
+.PHONY: fuzz mutate
