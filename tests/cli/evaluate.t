@@ -74,7 +74,7 @@ holds "and keeps what was said before it" cmp stopped.run/samples.jsonl whole.ru
 
 # A run that is to stop does not wait for the last answer.
 answering 60 "eval_steps: 20" | sed 's/^max_new_tokens: .*/max_new_tokens: 380/' >slow.yaml
-questions 1 4000 >many.jsonl
+questions 1 400 >many.jsonl
 sed -i 's/eval.jsonl/many.jsonl/' slow.yaml
 background "$trainspool" run -q slow.yaml
 await 60 grep -qs 'steps: 60 in all' slow.run/train.log
