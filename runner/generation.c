@@ -80,6 +80,19 @@ static bool read_questions(struct generator *g, struct error *err)
 
 /* ---- How ---- */
 
+static bool no_template(const char *name, struct error *err)
+{
+    struct text names;
+
+    text_init(&names, 0);
+    for (size_t i = 0; template_name(i); i++)
+        text_addf(&names, "%s%s", i > 0 ? ", " : "", template_name(i));
+    error_set(err, ERROR_USAGE, "there is no template \"%s\"; there are %s", name,
+              names.data);
+    text_clear(&names);
+    return false;
+}
+
 /* What a job was trained with.  A folder whose tokenizer has no words of a template is
  * taken for a model that goes on with a text. */
 static bool find_template(struct generator *g, struct error *err)
@@ -93,14 +106,14 @@ static bool find_template(struct generator *g, struct error *err)
         return true;
     g->chat = name ? template_find(name) : template_guess(g->tokenizer);
     if (!g->chat)
-        return error_set(err, ERROR_USAGE, "there is no template \"%s\"", name);
+        return no_template(name, err);
     if (!name && !g->target.is_job && g->chat == template_find("default"))
         g->chat = NULL;
     return true;
 }
 
 /* The command line over the job. */
-static bool settle(struct generator *g, struct error *err)
+static void settle(struct generator *g)
 {
     const struct options *options = g->options;
     struct plan *plan = &g->target.plan;
@@ -120,14 +133,22 @@ static bool settle(struct generator *g, struct error *err)
         how->repetition_penalty = options->repetition_penalty;
     if (options->seed >= 0)
         plan->seed = options->seed;
-    how->slots = options->batch > 0 ? options->batch : plan->per_device_eval_batch_size;
+    how->slots = options->batch >= 0 ? options->batch : plan->per_device_eval_batch_size;
     g->samples = options->samples > 0 ? (size_t)options->samples : 1;
+}
+
+static bool is_in_range(const struct generator *g, struct error *err)
+{
+    const struct generation *how = &g->target.plan.generation;
+
     if (how->max_new_tokens < 1 || how->max_new_tokens > 1 << 20)
         return error_set(err, ERROR_USAGE, "--max-new-tokens must be from 1 to 1048576");
     if (!(how->top_p > 0 && how->top_p <= 1) || !(how->repetition_penalty > 0))
         return error_set(err, ERROR_USAGE,
                          "--top-p must be above 0 and not above 1, --repetition-penalty "
                          "above 0");
+    if (g->options->samples == 0)
+        return error_set(err, ERROR_USAGE, "--samples must be 1 or more");
     if (how->slots < 1 || how->slots > 4096)
         return error_set(err, ERROR_USAGE, "--batch must be from 1 to 4096");
     if (g->samples > 1 && !how->do_sample)
@@ -267,6 +288,11 @@ static bool check(const struct generator *g, struct error *err)
         return error_set(err, ERROR_USAGE,
                          "--keep-correct wants a JOB, which says what is right "
                          "(trainspool: {answer_tag: ..}), and questions with answers");
+    if (g->options->raw && (g->options->template_name || g->options->system))
+        return error_set(err, ERROR_USAGE,
+                         "--raw puts no chat template around a prompt; leave out %s, or "
+                         "--raw",
+                         g->options->template_name ? "--template" : "--system");
     if (output && file_exists(output))
         return error_set(err, ERROR_USAGE, "%s is there already; name another file",
                          output);
@@ -279,7 +305,10 @@ static bool run(struct generator *g, const struct machine *machine, struct error
     const char *output = g->options->output;
 
     if (!generation_target_open(&g->target, machine, g->options->operands[0], err) ||
-        !check(g, err) || !settle(g, err) ||
+        !check(g, err))
+        return false;
+    settle(g);
+    if (!is_in_range(g, err) ||
         !model_config_read(plan->model_name_or_path, g->target.arena, &g->config, err))
         return false;
     g->tokenizer = tokenizer_open(g->target.folder, NULL);

@@ -50,6 +50,13 @@ if [ "$(nproc)" -ge 2 ] && command -v taskset >/dev/null; then
 else
     skip "one thread and two say the same" "one processor"
 fi
+ends "a template with none: 2" 2 "$trainspool" generate "$model" -p x --raw --template chatml
+complains "with what to leave out" 'leave out --template, or --raw'
+ends "a template that is none: 2" 2 "$trainspool" generate "$model" -p x --template chatmll
+complains "with those there are" 'there are default, .*chatml'
+ends "no samples at all: 2" 2 "$trainspool" generate "$model" -p x --temperature 1 --samples 0
+ends "none at once: 2" 2 "$trainspool" generate "$model" -p x --batch 0
+complains "with how many" 'batch must be from 1 to 4096'
 ends "many samples of the likeliest are refused" 2 "$trainspool" generate "$model" -p x --samples 2
 complains "with what to do" 'temperature above 0'
 
