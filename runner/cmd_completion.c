@@ -11,6 +11,7 @@
 #include "patcher/schema.h"
 #include "precision/device.h"
 #include "runner/report.h"
+#include "train/template.h"
 
 /* ---- What may stand for a word of the usage ---- */
 
@@ -40,6 +41,18 @@ static void add_settings(struct text *out)
             text_addf(out, "%s=\n", key->name);
 }
 
+/* Where a command runs, not a card that it is asked about. */
+static void add_places(struct text *out)
+{
+    text_adds(out, "auto\ncpu\ncuda\n");
+}
+
+static void add_templates(struct text *out)
+{
+    for (size_t i = 0; template_name(i); i++)
+        text_addf(out, "%s\n", template_name(i));
+}
+
 static void add_shells(struct text *out)
 {
     text_adds(out, "bash\nzsh\n");
@@ -62,6 +75,7 @@ static const struct list {
     { "NAME", "devices", add_devices }, { "RULE", "rules", add_rules },
     { "RULES", "rules", add_rules },    { "KEY=VALUE", "settings", add_settings },
     { "SHELL", "shells", add_shells },  { "COMMAND", "commands", add_commands },
+    { "DEVICE", "places", add_places }, { "TEMPLATE", "templates", add_templates },
 };
 
 static const struct list *list_of(const char *word)
@@ -161,15 +175,46 @@ static const char bash_begin[] =
     "        _trainspool_commands\n"
     "        return\n"
     "    fi\n"
-    "    case $prev in\n";
+    "    case ${COMP_WORDS[1]}:$prev in\n";
 
-static void add_bash_values(struct text *out, const struct option_row *row)
+/* "check:--device | plan:--device": an option of one name may take other words elsewhere. */
+static void add_bash_pattern(struct text *out, enum option_id id)
 {
+    const struct command *command;
+    const char *between = "    ";
+
+    if (option_taken(NULL, id)) {
+        text_addf(out, "    *:--%s", option_row(id)->name);
+        return;
+    }
+    for (size_t i = 0; (command = commands_at(i)); i++)
+        if (option_taken(command, id)) {
+            text_addf(out, "%s%s:--%s", between, command->name, option_row(id)->name);
+            between = " | ";
+        }
+}
+
+static bool is_for_people(enum option_id id)
+{
+    const struct command *command;
+
+    if (option_taken(NULL, id))
+        return true;
+    for (size_t i = 0; (command = commands_at(i)); i++)
+        if (option_taken(command, id))
+            return true;
+    return false;
+}
+
+static void add_bash_values(struct text *out, enum option_id id)
+{
+    const struct option_row *row = option_row(id);
     const struct list *list = row->argument ? list_of(row->argument) : NULL;
 
-    if (!row->choices && !list)
+    if ((!row->choices && !list) || !is_for_people(id))
         return;
-    text_addf(out, "    --%s) ", row->name);
+    add_bash_pattern(out, id);
+    text_adds(out, ") ");
     if (list) {
         text_addf(out, "_trainspool_%s; return ;;\n", list->name);
         return;
@@ -219,7 +264,7 @@ static void make_bash(struct text *out)
     add_list_functions(out, "    _trainspool_words %s");
     text_adds(out, bash_begin);
     for (int id = 0; id < OPTION_IDS; id++)
-        add_bash_values(out, option_row((enum option_id)id));
+        add_bash_values(out, (enum option_id)id);
     text_adds(out, "    esac\n    case ${COMP_WORDS[1]}:$cur in\n");
     for (size_t i = 0; (command = commands_at(i)); i++)
         add_bash_options(out, command);

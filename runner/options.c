@@ -49,7 +49,8 @@ static const struct option_row rows[OPTION_IDS] = {
     [OPTION_TO] = { "to", 0, OPTION_IS_TEXT, "ID", NULL, INTO(to),
                     "put back this backup (see trainspool backups)" },
     [OPTION_FORCE] = { "force", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(force),
-                       "even if the job was changed since" },
+                       "even if the job was changed since; for submit, even if there is a "
+                       "job of that name" },
     [OPTION_NO_PATCH] = { "no-patch", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(no_patch),
                           "leave the job file as it is" },
     [OPTION_RESUME] = { "resume", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(resume),
@@ -68,8 +69,7 @@ static const struct option_row rows[OPTION_IDS] = {
     [OPTION_KNOWN] = { "known", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(known),
                        "the table of known devices instead" },
     [OPTION_OUTPUT] = { "output", 'o', OPTION_IS_TEXT, "FILE", NULL, INTO(output),
-                        "write to this file; import and generate "
-                        "overwrite none" },
+                        "write to this file; import and generate overwrite none" },
     [OPTION_PROBE] = { "probe", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(probe),
                        "only say what is in this machine, one tab-separated line a "
                        "device" },
@@ -99,9 +99,12 @@ static const struct option_row rows[OPTION_IDS] = {
     [OPTION_PROMPTS] = { "prompts", 0, OPTION_IS_TEXT, "FILE", NULL, INTO(prompts),
                          "the questions of this file: a data set as in a job, or .txt "
                          "with one a line; - reads lines from standard input" },
+    [OPTION_PLACE] = { "device", 0, OPTION_IS_TEXT, "DEVICE", NULL, INTO(device),
+                       "on this device of the machine: cpu, cuda, cuda:N, or auto, which "
+                       "is the default" },
     [OPTION_AS_IT_IS] = { "raw", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(raw),
                           "no chat template around a prompt" },
-    [OPTION_TEMPLATE] = { "template", 0, OPTION_IS_TEXT, "NAME", NULL,
+    [OPTION_TEMPLATE] = { "template", 0, OPTION_IS_TEXT, "TEMPLATE", NULL,
                           INTO(template_name), "this chat template, not the model's" },
     [OPTION_SYSTEM] = { "system", 0, OPTION_IS_TEXT, "TEXT", NULL, INTO(system),
                         "the system message" },

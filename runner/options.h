@@ -43,6 +43,7 @@ enum option_id {
     OPTION_GENERATE,
     OPTION_PROMPT,
     OPTION_PROMPTS,
+    OPTION_PLACE,
     OPTION_AS_IT_IS,
     OPTION_TEMPLATE,
     OPTION_SYSTEM,
@@ -69,7 +70,7 @@ enum option_id {
 
 /* What trainspool generate takes, and hands on to trainspool-train. */
 #define TAKES_GENERATE                                                              \
-    (TAKES(OPTION_JSON) | TAKES(OPTION_DEVICE) | TAKES(OPTION_OUTPUT) |             \
+    (TAKES(OPTION_JSON) | TAKES(OPTION_PLACE) | TAKES(OPTION_OUTPUT) |              \
      TAKES(OPTION_NO_ONEDNN) | TAKES(OPTION_PROMPT) | TAKES(OPTION_PROMPTS) |       \
      TAKES(OPTION_AS_IT_IS) | TAKES(OPTION_TEMPLATE) | TAKES(OPTION_SYSTEM) |       \
      TAKES(OPTION_MAX_NEW_TOKENS) | TAKES(OPTION_TEMPERATURE) | TAKES(OPTION_TOP_P) | \

@@ -23,7 +23,7 @@ static const struct command train_command = {
     .operands = "JOB",
     .least = 0,
     .most = 1,
-    .takes = TAKES(OPTION_DEVICE) | TAKES(OPTION_RESUME) | TAKES(OPTION_PROBE) |
+    .takes = TAKES(OPTION_PLACE) | TAKES(OPTION_RESUME) | TAKES(OPTION_PROBE) |
              TAKES(OPTION_STEPS) | TAKES(OPTION_CALIBRATE) |
              TAKES(OPTION_FROZEN) | TAKES(OPTION_SPOOLED) |
              TAKES(OPTION_LOCK_FD) | TAKES(OPTION_RANK) | TAKES(OPTION_LINK_FD) |
