@@ -14,19 +14,21 @@ longer in its file just once, and for one that does not compile.
 import filecmp
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 
 # What is asked after the tests that a mutation names: fast, and about whole models.
 LAYERS = {
-    "kernels/cpu": ["test_golden_operators", "test_model_gradients", "test_model_equal", "test_model",
-                    "test_trainer_curve", "test_optimizer", "test_overflow"],
+    "kernels/cpu": ["test_golden_operators", "test_model_gradients", "test_model_equal",
+                    "test_model", "test_trainer_curve", "test_optimizer", "test_overflow"],
     "kernels/cuda": ["test_emulated_operators", "test_emulated_model"],
     "precision": ["test_scaler", "test_overflow", "test_policy"],
-    "train": ["test_model_gradients", "test_model_equal", "test_model", "test_optimizer",
+    "train": ["test_model_gradients", "test_model_equal", "test_model", "test_architectures",
+              "test_optimizer",
               "test_trainer_curve", "test_schedule", "test_rope", "test_lora", "test_golden_lora",
-              "test_model_files", "test_dataset", "test_overflow"],
+              "test_model_files", "test_dataset", "test_dataset_batch", "test_overflow"],
 }
 LIMIT = 300  # seconds of a test that takes a second: a mutation may never end
 
@@ -180,4 +182,5 @@ def main(source, build, *words):
 if __name__ == "__main__":
     if len(sys.argv) < 3:
         sys.exit(__doc__)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the mutation is taken back then too
     sys.exit(main(*map(os.path.abspath, sys.argv[1:3]), *sys.argv[3:]))
