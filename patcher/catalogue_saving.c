@@ -211,7 +211,8 @@ static const struct rule rows[] = {
           "that Python code makes, as rouge, are not taken here. early_stopping_steps "
           "counts evaluations, so it wants some.\n\n"
           "predict_with_generate in a job that is not evaluated, or of plain text, is a "
-          "warning: nothing is answered.",
+          "warning: nothing is answered. answer_tag is the name of a tag, as answer for "
+          "<answer>..</answer>; with brackets no answer would ever be found.",
       .source = "train/criterion.c; transformers trainer_callback.py: "
                 "EarlyStoppingCallback" },
 };

@@ -4,6 +4,8 @@
 
 #include "patcher/rules_parts.h"
 
+#include <string.h>
+
 #include "train/criterion.h"
 
 /* The trainer refuses the same (train/run.c), but only when its turn has come. */
@@ -19,6 +21,23 @@ static void tell_criterion(struct rule_context *context)
     rule_tell(context, &finding, key);
 }
 
+/* <<answer>> is in no text, so that every answer would be missed. */
+static void tell_tag(struct rule_context *context)
+{
+    const char *tag = context->plan->answer_tag;
+    const struct proposal to = rule_proposal(context);
+    const struct entry *entry = rule_block_entry(context, "answer_tag");
+
+    if (tag && entry && strpbrk(tag, "<>/"))
+        propose_remark(&to,
+                       &(struct finding) {
+                           .rule = "TS514",
+                           .severity = SEVERITY_ERROR,
+                           .message = "answer_tag is the tag's name alone, without < and >",
+                           .note = "answer_tag: answer finds <answer>..</answer>" },
+                       entry);
+}
+
 void rule_metric(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
@@ -27,6 +46,7 @@ void rule_metric(struct rule_context *context)
     if (plan->external)
         return;
     tell_criterion(context);
+    tell_tag(context);
     if (!plan->predict_with_generate || plan->generation.on)
         return;
     finding.message = plan->stage == STAGE_PT

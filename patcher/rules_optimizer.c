@@ -203,6 +203,8 @@ void rule_model_dropout(struct rule_context *context)
             .message = arena_printf(context->arena, "%s %g of the model is not applied",
                                     model->dropout_key, model->dropout),
             .because = "config.json of the model, or the preset of its architecture",
-            .note = "lora_dropout is; another trainer would apply both" },
+            .note = context->plan->method == METHOD_LORA
+                        ? "lora_dropout is; another trainer would apply both"
+                        : "another trainer would apply it" },
         "model_name_or_path");
 }
