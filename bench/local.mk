@@ -1,7 +1,7 @@
 # make bench: products, other operations, training steps, drop to start, as tables.
 
 bench_programs = %D%/bench_check %D%/bench_cuda_attention %D%/bench_ops %D%/bench_products \
-	%D%/bench_start %D%/bench_train
+	%D%/bench_start %D%/bench_tokenizer %D%/bench_train
 if HAVE_CUDA
 bench_programs += %D%/bench_cuda_ops
 endif
@@ -10,6 +10,7 @@ EXTRA_DIST += %D%/gpu_floors.py
 EXTRA_DIST += %D%/growth.py
 EXTRA_DIST += %D%/peer_check.py
 EXTRA_DIST += %D%/peer_llmc.py
+EXTRA_DIST += %D%/peer_tokenizers.py
 EXTRA_DIST += %D%/peer_torch.py
 EXTRA_DIST += %D%/peer_trainer.py
 CLEANFILES += $(EXTRA_PROGRAMS)
@@ -30,6 +31,9 @@ bench_bench_start_SOURCES = %D%/bench_start.c
 bench_bench_start_LDADD = $(BENCH_LIBS)
 bench_bench_train_SOURCES = %D%/bench_train.c %D%/rate.c %D%/rate.h %D%/stopwatch.c \
 	%D%/stopwatch.h %D%/target.c %D%/target.h
+bench_bench_tokenizer_SOURCES = %D%/bench_tokenizer.c
+bench_bench_tokenizer_LDADD = $(BENCH_LIBS)
+bench_bench_train_SOURCES = %D%/bench_train.c %D%/rate.c %D%/rate.h %D%/target.c %D%/target.h
 bench_bench_train_LDADD = $(BENCH_LIBS)
 
 .PHONY: bench
