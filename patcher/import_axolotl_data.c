@@ -317,15 +317,19 @@ static void set_chat(struct importing *im, const char *chat)
             import_took(im, "chat_template", "template");
             return;
         }
-    import_remark(
-        im, "dataset",
-        "no template is named here: the model's tokenizer tells which of llama3, "
-        "gemma and chatml is meant, where Axolotl has %s",
-        strcmp(chat, "tokenizer_default") == 0 ? "the tokenizer's own in Jinja" : chat);
+    if (strcmp(chat, "tokenizer_default") == 0) {
+        import_remark(im, "dataset",
+                      "no template is named here: as in Axolotl the model's own is taken, "
+                      "in Jinja");
+        import_left(im, "chat_template", IMPORT_IDLE,
+                    "without a template the model's own is taken");
+        return;
+    }
+    import_remark(im, "dataset",
+                  "no template is named here: the model's own is taken, where Axolotl has %s",
+                  chat);
     import_left(im, "chat_template", IMPORT_DIFFERS,
-                strcmp(chat, "tokenizer_default") == 0
-                    ? "a tokenizer's own template is not run here; name one with template"
-                    : "there is no such template here; name one with template");
+                "there is no such template here; name one with template");
 }
 
 static void set_template(const struct reading *reading)

@@ -50,8 +50,8 @@ static bool find_template(struct opening *open, struct error *err)
         reading->chat = template_guess(reading->tokenizer);
         snprintf(
             note, sizeof(note),
-            "the job names no template: %s is taken, by the tokenizer's special tokens",
-            template_row_name(reading->chat));
+            "the job names no template: %s is taken%s", template_row_name(reading->chat),
+            template_own(reading->chat) ? "" : ", by the tokenizer's special tokens");
         dataset_notes_add(&open->dataset->notes, note);
     }
     missing = reading->chat && !is_plain(open->plan)

@@ -19,7 +19,7 @@ enum { RACY_SECONDS = 2 };
 /* ---- Options ---- */
 
 /* What template and tokenizer make of conversations that are always the same: one with and
- * one without a system message. */
+ * one without a system message.  The model's own template is known by its file. */
 static bool probe(const struct dataset_reading *reading, char digest[DIGEST_TEXT],
                   struct error *err)
 {
@@ -34,7 +34,7 @@ static bool probe(const struct dataset_reading *reading, char digest[DIGEST_TEXT
     const struct template_options options = { 0 };
     struct token_list ids = { 0 };
     float *weights = NULL;
-    bool ok = reading->chat
+    bool ok = reading->chat && !template_own(reading->chat)
                   ? template_encode(reading->chat, reading->tokenizer, &options, talk,
                                     TS_COUNT(talk), &ids, &weights, err) &&
                         template_encode(reading->chat, reading->tokenizer, &options,
@@ -119,11 +119,12 @@ json_t *dataset_key_options(const struct dataset_reading *reading, struct error 
         return NULL;
     }
     return json_pack(
-        "{s:o, s:i, s:o, s:s, s:o, s:b, s:b, s:I, s:b, s:I, s:o}", "program",
+        "{s:o, s:i, s:o, s:s, s:o, s:b, s:b, s:b, s:I, s:b, s:I, s:o}", "program",
         describe_program(), "stage", (int)plan->stage, "template",
         text_or_null(reading->chat ? template_row_name(reading->chat) : NULL), "probe",
         digest, "default_system", text_or_null(plan->default_system), "train_on_prompt",
-        plan->train_on_prompt, "mask_history", plan->mask_history, "cutoff_len",
+        plan->train_on_prompt, "enable_thinking", plan->enable_thinking, "mask_history",
+        plan->mask_history, "cutoff_len",
         (json_int_t)plan->cutoff_len, "packing", dataset_is_packed(plan), "max_samples",
         (json_int_t)plan->max_samples, "sources", sources);
 }
@@ -153,7 +154,8 @@ static void add_tokenizer(const struct dataset_reading *reading, struct inputs *
     static const char *const names[] = { "tokenizer.json", "tokenizer_config.json",
                                          "special_tokens_map.json", "added_tokens.json",
                                          "chat_template.jinja", "vocab.json",
-                                         "merges.txt" };
+                                         "merges.txt",
+                                         "additional_chat_templates/tool_use.jinja" };
     const char *model = reading->plan->model_name_or_path;
 
     for (size_t i = 0; model && i < TS_COUNT(names); i++) {

@@ -1,7 +1,7 @@
 /*
  * train/dataset_record.c - the forms of records.  What is not of its form is an error,
- * with what was wanted; a conversation that cannot be learnt (tool calls, roles out of
- * turn) is skipped, as LLaMA-Factory does.
+ * with what was wanted; a conversation that cannot be learnt (roles out of turn) is
+ * skipped, as LLaMA-Factory does.
  */
 #include "config.h"
 
@@ -12,7 +12,6 @@
 
 #include "base/size.h"
 
-static const char has_tools[] = "with tool calls (not supported)";
 static const char bad_turns[] =
     "whose roles are not user and assistant in turn, ending in an "
     "answer";
@@ -130,15 +129,36 @@ static bool get_text(const struct reading *reading, const char *column,
     return true;
 }
 
-/* Tools are described in a list, or in a string of one. */
-static bool are_tools(const json_t *tools)
+/* Keep JSON as a text. */
+static struct message own_json(struct conversation *out, const json_t *json)
 {
-    if (json_is_string(tools)) {
-        const char *text = json_string_value(tools);
+    struct text text;
 
-        return text[strspn(text, "[] \t\n")] != 0;
+    text_init(&text, 0);
+    json_write(json, &text);
+    return own_text(out, &text);
+}
+
+/* Tools are described in a list, or in a string of one. */
+static bool read_tools(const struct reading *reading, const char *column)
+{
+    const json_t *tools = get(reading, column);
+    struct message message = { .role = ROLE_TOOLS };
+
+    if (json_is_string(tools)) {
+        message.text = json_string_value(tools);
+        message.len = json_string_length(tools);
+        if (message.text[strspn(message.text, "[] \t\n")] == 0)
+            return true;
+    } else if (json_array_size(tools) > 0) {
+        message = own_json(reading->out, tools);
+        message.role = ROLE_TOOLS;
+    } else {
+        return is_absent(tools) || json_is_array(tools) ||
+               (broken(reading, column, "a list of functions", tools), false);
     }
-    return json_array_size(tools) > 0 || json_object_size(tools) > 0;
+    add_message(reading->out, &message);
+    return true;
 }
 
 static bool read_system(const struct reading *reading, const char *column)
@@ -213,14 +233,12 @@ static enum record_kind read_alpaca(const struct reading *reading, bool plain)
                       NULL);
     if (plain)
         return read_question(reading) ? RECORD_TEXT : RECORD_BROKEN;
-    if (are_tools(get(reading, columns->tools)))
-        return skipped(reading, has_tools);
     if (is_absent(answer))
         return skipped(reading, no_answer);
     if (!json_is_string(answer))
         return broken(reading, columns->response, "a string", answer);
-    if (!read_system(reading, columns->system) || !read_history(reading) ||
-        !read_question(reading))
+    if (!read_system(reading, columns->system) || !read_tools(reading, columns->tools) ||
+        !read_history(reading) || !read_question(reading))
         return RECORD_BROKEN;
     add_message(reading->out,
                 &(struct message) { ROLE_ASSISTANT, json_string_value(answer),
@@ -303,7 +321,7 @@ static const struct {
     { "assistant", ROLE_ASSISTANT }, { "gpt", ROLE_ASSISTANT },
     { "model", ROLE_ASSISTANT },     { "bot", ROLE_ASSISTANT },
     { "tool", ROLE_TOOL },           { "function", ROLE_TOOL },
-    { "observation", ROLE_TOOL },    { "function_call", ROLE_TOOL },
+    { "observation", ROLE_TOOL },    { "function_call", ROLE_FUNCTION },
 };
 
 static bool is_tag(const char *tag, const char *name)
@@ -326,9 +344,38 @@ static int find_role(const struct dataset_columns *columns, const char *name)
         return ROLE_ASSISTANT;
     if (is_tag(columns->system_tag, name))
         return ROLE_SYSTEM;
-    if (is_tag(columns->observation_tag, name) || is_tag(columns->function_tag, name))
+    if (is_tag(columns->observation_tag, name))
         return ROLE_TOOL;
+    if (is_tag(columns->function_tag, name))
+        return ROLE_FUNCTION;
     return -1;
+}
+
+/* Nothing but tools was read so far. */
+static bool is_head(const struct conversation *conversation)
+{
+    for (size_t i = 0; i < conversation->count; i++)
+        if (conversation->messages[i].role != ROLE_TOOLS)
+            return false;
+    return true;
+}
+
+/* OpenAI's tool_calls: a list of {"function": {"name", "arguments"}}. */
+static struct message read_calls(const struct reading *reading, const json_t *item)
+{
+    const json_t *calls = json_object_get(item, "tool_calls");
+    json_t *functions = json_array();
+    struct message message;
+
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+        json_t *call = json_array_get(calls, i),
+               *function = json_object_get(call, "function");
+
+        json_array_append(functions, function ? function : call);
+    }
+    message = own_json(reading->out, functions);
+    json_decref(functions);
+    return message;
 }
 
 /* RECORD_CONVERSATION: go on. */
@@ -344,12 +391,15 @@ static enum record_kind read_message(const struct reading *reading, const json_t
         return broken(reading, columns->role_tag ? columns->role_tag : "role", "a string",
                       name);
     role = find_role(columns, json_string_value(name));
-    if (role == ROLE_TOOL || json_array_size(json_object_get(item, "tool_calls")) > 0)
-        return skipped(reading, has_tools);
-    if (role < 0 || (role == ROLE_SYSTEM && reading->out->count > 0))
+    if (role < 0 || (role == ROLE_SYSTEM && !is_head(reading->out)))
         return skipped(reading, bad_turns);
-    if (!read_content(reading, item, &message))
+    if (role == ROLE_ASSISTANT &&
+        json_array_size(json_object_get(item, "tool_calls")) > 0) {
+        message = read_calls(reading, item);
+        role = ROLE_FUNCTION;
+    } else if (!read_content(reading, item, &message)) {
         return RECORD_BROKEN;
+    }
     message.role = (enum role)role;
     if (!read_weight(reading, item, &message))
         return RECORD_BROKEN;
@@ -359,14 +409,7 @@ static enum record_kind read_message(const struct reading *reading, const json_t
 
 static bool turns_are_fine(const struct conversation *conversation)
 {
-    size_t first =
-        conversation->count > 0 && conversation->messages[0].role == ROLE_SYSTEM;
-
-    for (size_t i = first; i < conversation->count; i++)
-        if (conversation->messages[i].role !=
-            ((i - first) % 2 ? ROLE_ASSISTANT : ROLE_USER))
-            return false;
-    return conversation->count > first && (conversation->count - first) % 2 == 0;
+    return template_turns_are_fine(conversation->messages, conversation->count);
 }
 
 static enum record_kind read_messages(const struct reading *reading)
@@ -378,8 +421,8 @@ static enum record_kind read_messages(const struct reading *reading)
     if (!json_is_array(list))
         return broken(reading, columns->messages ? columns->messages : "messages",
                       "a list", list);
-    if (are_tools(get(reading, columns->tools)))
-        return skipped(reading, has_tools);
+    if (!read_tools(reading, columns->tools))
+        return RECORD_BROKEN;
     if (columns->system && columns->role_tag) {
         const char *name = json_string_value(json_object_get(first, columns->role_tag));
 

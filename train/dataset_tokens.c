@@ -298,6 +298,8 @@ static struct work work_on(const struct dataset_reading *how, struct dataset_tok
         .plan = plan,
         .out = out,
         .options = { .default_system = plan->default_system,
+                     .thinking = plan->enable_thinking ? CHAT_THINKING_UNSAID
+                                                       : CHAT_THINKING_OFF,
                      .train_on_prompt = plan->train_on_prompt,
                      .mask_history = plan->mask_history,
                      .cutoff_len = (size_t)plan->cutoff_len },

@@ -100,6 +100,7 @@ struct plan {
     const char *tokenized_path; /* folder that keeps tokens; NULL: run_dir */
     bool overwrite_cache;       /* they are read anew */
     bool train_on_prompt, mask_history;
+    bool enable_thinking; /* false: answers of models that reason have no thoughts */
     enum mix_strategy mix_strategy;
     const char *interleave_probs; /* comma-separated, one a data set; NULL: in rounds */
     int64_t max_samples; /* 0: all */

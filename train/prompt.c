@@ -9,15 +9,16 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "train/chat.h"
 
 #define CONFIG_BYTES_MAX ((size_t)1 << 20)
 
-/* The conversation with an empty answer; *answer: where it begins in *ids. */
-static bool encode_open(const struct chat_template *chat,
-                        const struct tokenizer *tokenizer,
-                        const struct template_options *options,
-                        const struct message *messages, size_t count,
-                        struct token_list *ids, size_t *answer, struct error *err)
+/* A named template's conversation with an empty answer. */
+static bool named_open(const struct chat_template *chat,
+                       const struct tokenizer *tokenizer,
+                       const struct template_options *options,
+                       const struct message *messages, size_t count,
+                       struct token_list *ids, size_t *answer, struct error *err)
 {
     struct template_options how = *options;
     struct message *all = memory_alloc((count + 1) * sizeof(*all));
@@ -36,6 +37,19 @@ static bool encode_open(const struct chat_template *chat,
     free(weights);
     free(all);
     return ok;
+}
+
+/* The conversation with an empty answer; *answer: where it begins in *ids. */
+static bool encode_open(const struct chat_template *chat,
+                        const struct tokenizer *tokenizer,
+                        const struct template_options *options,
+                        const struct message *messages, size_t count,
+                        struct token_list *ids, size_t *answer, struct error *err)
+{
+    const struct chat *own = template_own(chat);
+
+    return own ? chat_prompt(own, tokenizer, options, messages, count, ids, answer, err)
+               : named_open(chat, tokenizer, options, messages, count, ids, answer, err);
 }
 
 bool prompt_encode(const struct chat_template *chat, const struct tokenizer *tokenizer,

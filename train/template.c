@@ -1,40 +1,53 @@
 /*
- * train/template.c - conversations into tokens, as LLaMA-Factory does: each message is
- * written by its slot, a question and its answer are a turn, and turns are cut to fit.
+ * train/template.c - the named templates: LLaMA-Factory's, a row each.
  */
 #include "config.h"
 
-#include "train/template.h"
-
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/size.h"
+#include "train/template_parts.h"
 
-/* In a slot: what is said, and the tokenizer's own tokens, which part the text around
- * them. */
-#define SAID "\001"
-#define BOS  "\002"
-#define EOS  "\003"
-
-enum { MAX_SPECIALS = 4 };
-
-struct chat_template {
-    const char *name;
-    const char *prefix, *system, *user, *assistant;
-    const char *default_system;
-    bool fused; /* the system message is a part of the first question */
-    const char *specials[MAX_SPECIALS]; /* tokens that a tokenizer should have */
-    const char *document_end;           /* NULL: the tokenizer's end of text */
-};
+#define SAID SLOT_SAID
+#define BOS  SLOT_BOS
+#define EOS  SLOT_EOS
 
 /* The turns of Qwen and of the many that took them over. */
 #define IM_SYSTEM    "<|im_start|>system\n" SAID "<|im_end|>\n"
 #define IM_USER      "<|im_start|>user\n" SAID "<|im_end|>\n<|im_start|>assistant\n"
 #define IM_ASSISTANT SAID "<|im_end|>\n"
+#define IM_ROWS                                                      \
+    .system = IM_SYSTEM, .user = IM_USER, .assistant = IM_ASSISTANT, \
+    .specials = { "<|im_start|>", "<|im_end|>" }, .document_end = "<|im_end|>"
+#define IM_TOOL "<|im_start|>tool\n" SAID "<|im_end|>\n<|im_start|>assistant\n"
+#define QWEN_ROWS                                                      \
+    IM_ROWS, .tools = "qwen",                                          \
+             .observation = "<|im_start|>user\n<tool_response>\n" SAID \
+                            "\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
+
+#define GEMMA_TURN(role) \
+    "<start_of_turn>" role "\n" SAID "<end_of_turn>\n<start_of_turn>model\n"
+#define GEMMA_ROWS                                                          \
+    .prefix = BOS, .system = SAID "\n\n", .user = GEMMA_TURN("user"),       \
+    .observation = GEMMA_TURN("tool"), .assistant = SAID "<end_of_turn>\n", \
+    .fused = true, .specials = { "<start_of_turn>", "<end_of_turn>" }
+
+#define LLAMA2_ROWS                                                                     \
+    .system = "<<SYS>>\n" SAID "\n<</SYS>>\n\n", .user = BOS "[INST] " SAID " [/INST]", \
+    .assistant = SAID EOS, .fused = true
 
 #define LLAMA3_HEAD(role) "<|start_header_id|>" role "<|end_header_id|>\n\n"
+#define LLAMA3_TURN(role) LLAMA3_HEAD(role) SAID "<|eot_id|>"
+
+#define MISTRAL_TOOL(blank) \
+    "[TOOL_RESULTS]" blank "{\"content\": " SAID "}[/TOOL_RESULTS]"
+
+#define GRANITE(role) "<|start_of_role|>" role "<|end_of_role|>"
+#define GRANITE_ROWS                                                       \
+    .system = GRANITE("system") SAID "<|end_of_text|>\n",                  \
+    .user = GRANITE("user") SAID "<|end_of_text|>\n" GRANITE("assistant"), \
+    .assistant = SAID "<|end_of_text|>\n",                                 \
+    .specials = { "<|start_of_role|>", "<|end_of_role|>" }
 
 /* Names and strings: LLaMA-Factory, src/llamafactory/data/template.py at ff6d4d12. */
 static const struct chat_template templates[] = {
@@ -48,59 +61,134 @@ static const struct chat_template templates[] = {
       .assistant = SAID EOS "\n\n",
       .default_system = "Below is an instruction that describes a task. Write a response "
                         "that appropriately completes the request.\n\n" },
-    { .name = "chatml",
-      .system = IM_SYSTEM,
-      .user = IM_USER,
-      .assistant = IM_ASSISTANT,
-      .specials = { "<|im_start|>", "<|im_end|>" },
-      .document_end = "<|im_end|>" },
-    { .name = "empty", .system = SAID, .user = SAID, .assistant = SAID },
-    { .name = "gemma",
+    { .name = "chatml", IM_ROWS, .observation = IM_TOOL },
+    { .name = "chatml_de",
+      IM_ROWS,
+      .observation = IM_TOOL,
+      .default_system = "Du bist ein freundlicher und hilfsbereiter KI-Assistent." },
+    { .name = "cohere",
+      .prefix = BOS,
+      .system = "<|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|>" SAID "<|END_OF_TURN_TOKEN|>",
+      .user = "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>" SAID "<|END_OF_TURN_TOKEN|>"
+              "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>",
+      .assistant = SAID EOS,
+      .specials = { "<|START_OF_TURN_TOKEN|>", "<|END_OF_TURN_TOKEN|>" } },
+    { .name = "deepseek",
       .prefix = BOS,
       .system = SAID "\n\n",
-      .user = "<start_of_turn>user\n" SAID "<end_of_turn>\n<start_of_turn>model\n",
-      .assistant = SAID "<end_of_turn>\n",
-      .fused = true,
-      .specials = { "<start_of_turn>", "<end_of_turn>" },
-      .document_end = "<end_of_turn>" },
-    { .name = "llama2",
-      .system = "<<SYS>>\n" SAID "\n<</SYS>>\n\n",
-      .user = BOS "[INST] " SAID " [/INST]",
+      .user = "User: " SAID "\n\nAssistant:",
+      .assistant = SAID EOS },
+    { .name = "deepseek3",
+      .prefix = BOS,
+      .system = SAID,
+      .user = "<｜User｜>" SAID "<｜Assistant｜>",
       .assistant = SAID EOS,
-      .fused = true },
+      .specials = { "<｜User｜>", "<｜Assistant｜>" } },
+    { .name = "deepseekcoder",
+      .prefix = BOS,
+      .system = SAID,
+      .user = "### Instruction:\n" SAID "\n### Response:",
+      .assistant = "\n" SAID "\n<|EOT|>\n",
+      .default_system =
+          "You are an AI programming assistant, utilizing the DeepSeek Coder model, "
+          "developed by DeepSeek Company, and you only answer questions related to "
+          "computer "
+          "science. For politically sensitive questions, security and privacy issues, "
+          "and "
+          "other non-computer science questions, you will refuse to answer.\n" },
+    { .name = "deepseekr1",
+      .prefix = BOS,
+      .system = SAID,
+      .user = "<｜User｜>" SAID "<｜Assistant｜>",
+      .assistant = SAID EOS,
+      .reasons = true,
+      .specials = { "<｜User｜>", "<｜Assistant｜>" } },
+    { .name = "empty", .system = SAID, .user = SAID, .assistant = SAID },
+    { .name = "gemma", GEMMA_ROWS, .document_end = "<end_of_turn>" },
+    { .name = "gemma2", GEMMA_ROWS, .ends = true },
+    { .name = "gemma3", GEMMA_ROWS, .document_end = "<end_of_turn>" },
+    { .name = "granite3", GRANITE_ROWS },
+    { .name = "granite4",
+      GRANITE_ROWS,
+      .observation = GRANITE("tool") SAID "<|end_of_text|>\n<|start_of_role|>assistant\n",
+      .default_system =
+          "You are Granite, developed by IBM. You are a helpful AI assistant." },
+    { .name = "llama2", LLAMA2_ROWS },
+    { .name = "llama2_zh",
+      LLAMA2_ROWS,
+      .default_system = "You are a helpful assistant. 你是一个乐于助人的助手。" },
     { .name = "llama3",
       .prefix = BOS,
-      .system = LLAMA3_HEAD("system") SAID "<|eot_id|>",
-      .user = LLAMA3_HEAD("user") SAID "<|eot_id|>" LLAMA3_HEAD("assistant"),
+      .system = LLAMA3_TURN("system"),
+      .user = LLAMA3_TURN("user") LLAMA3_HEAD("assistant"),
+      .observation = LLAMA3_TURN("ipython") LLAMA3_HEAD("assistant"),
       .assistant = SAID "<|eot_id|>",
+      .tools = "llama3",
       .specials = { "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>" },
       .document_end = "<|end_of_text|>" },
+    { .name = "ministral",
+      .prefix = BOS,
+      .system = SAID "\n\n",
+      .user = "[INST]" SAID "[/INST]",
+      .observation = MISTRAL_TOOL(""),
+      .assistant = SAID EOS,
+      .function = "[TOOL_CALLS]" SAID EOS,
+      .tools = "mistral",
+      .fused = true },
     { .name = "mistral",
       .prefix = BOS,
       .system = SAID "\n\n",
       .user = "[INST] " SAID "[/INST]",
+      .observation = MISTRAL_TOOL(" "),
       .assistant = " " SAID EOS,
+      .function = "[TOOL_CALLS] " SAID EOS,
+      .tools = "mistral",
       .fused = true },
+    { .name = "mistral_small",
+      .prefix = BOS,
+      .system = "[SYSTEM_PROMPT]" SAID "[/SYSTEM_PROMPT]",
+      .user = "[INST]" SAID "[/INST]",
+      .observation = MISTRAL_TOOL(""),
+      .assistant = SAID EOS,
+      .function = "[TOOL_CALLS]" SAID EOS,
+      .tools = "mistral",
+      .specials = { "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]" } },
+    { .name = "openchat",
+      .prefix = BOS,
+      .system = SAID,
+      .user = "GPT4 Correct User: " SAID EOS "GPT4 Correct Assistant:",
+      .assistant = SAID EOS },
     { .name = "phi",
       .system = "<|system|>\n" SAID "<|end|>\n",
       .user = "<|user|>\n" SAID "<|end|>\n<|assistant|>\n",
       .assistant = SAID "<|end|>\n",
       .specials = { "<|user|>", "<|assistant|>", "<|end|>" },
       .document_end = "<|end|>" },
+    { .name = "phi4",
+      .system = "<|im_start|>system<|im_sep|>" SAID "<|im_end|>",
+      .user =
+          "<|im_start|>user<|im_sep|>" SAID "<|im_end|><|im_start|>assistant<|im_sep|>",
+      .assistant = SAID "<|im_end|>",
+      .specials = { "<|im_start|>", "<|im_sep|>", "<|im_end|>" },
+      .document_end = "<|im_end|>" },
+    { .name = "phi4_mini",
+      .tools = "phi4_mini",
+      .system = "<|system|>" SAID "<|end|>",
+      .user = "<|user|>" SAID "<|end|><|assistant|>",
+      .assistant = SAID "<|end|>",
+      .specials = { "<|user|>", "<|assistant|>", "<|end|>" },
+      .document_end = "<|end|>" },
     { .name = "qwen",
-      .system = IM_SYSTEM,
-      .user = IM_USER,
-      .assistant = IM_ASSISTANT,
+      QWEN_ROWS,
       .default_system =
-          "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
-      .specials = { "<|im_start|>", "<|im_end|>" },
-      .document_end = "<|im_end|>" },
-    { .name = "qwen3_nothink",
-      .system = IM_SYSTEM,
-      .user = IM_USER,
-      .assistant = IM_ASSISTANT,
-      .specials = { "<|im_start|>", "<|im_end|>" },
-      .document_end = "<|im_end|>" },
+          "You are Qwen, created by Alibaba Cloud. You are a helpful assistant." },
+    { .name = "qwen3", QWEN_ROWS, .reasons = true },
+    { .name = "qwen3_nothink", QWEN_ROWS },
+    { .name = "smollm", IM_ROWS },
+    { .name = "smollm2",
+      IM_ROWS,
+      .default_system =
+          "You are a helpful AI assistant named SmolLM, trained by Hugging Face." },
     { .name = "vicuna",
       .system = SAID,
       .user = "USER: " SAID " ASSISTANT:",
@@ -108,6 +196,7 @@ static const struct chat_template templates[] = {
       .default_system = "A chat between a curious user and an artificial intelligence "
                         "assistant. The assistant gives helpful, detailed, and polite "
                         "answers to the user's questions." },
+    { .name = "yi", IM_ROWS },
     { .name = "zephyr",
       .system = "<|system|>\n" SAID EOS,
       .user = "<|user|>\n" SAID EOS "<|assistant|>\n",
@@ -132,10 +221,19 @@ const struct chat_template *template_find(const char *name)
 
 const struct chat_template *template_guess(const struct tokenizer *tokenizer)
 {
+    const struct chat *own = tokenizer_chat(tokenizer);
+
+    if (own)
+        return chat_as_template(own);
     for (size_t i = 0; i < TS_COUNT(guesses); i++)
         if (tokenizer_find(tokenizer, guesses[i][0]) >= 0)
             return template_find(guesses[i][1]);
     return template_find("default");
+}
+
+const struct chat *template_own(const struct chat_template *chat)
+{
+    return chat->own;
 }
 
 const char *template_name(size_t index)
@@ -151,7 +249,7 @@ const char *template_row_name(const struct chat_template *chat)
 const char *template_missing(const struct chat_template *chat,
                              const struct tokenizer *tokenizer)
 {
-    for (size_t i = 0; i < MAX_SPECIALS && chat->specials[i]; i++)
+    for (size_t i = 0; i < TEMPLATE_SPECIALS && chat->specials[i]; i++)
         if (tokenizer_find(tokenizer, chat->specials[i]) < 0)
             return chat->specials[i];
     return NULL;
@@ -165,220 +263,4 @@ int64_t template_document_end(const struct chat_template *chat,
     if (chat && chat->document_end)
         end = tokenizer_find(tokenizer, chat->document_end);
     return end >= 0 ? end : tokenizer_eos(tokenizer);
-}
-
-/* A text that is encoded as one, up to the next token of the tokenizer's own. */
-struct writer {
-    const struct tokenizer *tokenizer;
-    struct text text;
-    struct token_list *out;
-};
-
-static bool writer_flush(struct writer *writer, struct error *err)
-{
-    bool ok = writer->text.len == 0 ||
-              tokenizer_encode(writer->tokenizer, writer->text.data, writer->text.len,
-                               false, writer->out, err);
-
-    text_reset(&writer->text);
-    return ok;
-}
-
-static void writer_add(struct writer *writer, int64_t id)
-{
-    if (id >= 0)
-        token_list_add(writer->out, (uint32_t)id);
-}
-
-/* Up to two texts in the place of what is said. */
-struct said {
-    const char *before, *text;
-    size_t before_len, len;
-};
-
-static bool write_slot(struct writer *writer, const char *slot, const struct said *said,
-                       struct error *err)
-{
-    for (const char *at = slot; at && *at; at++) {
-        if (*at == SAID[0]) {
-            text_add(&writer->text, said->before, said->before_len);
-            text_add(&writer->text, said->text, said->len);
-        } else if (*at == BOS[0] || *at == EOS[0]) {
-            if (!writer_flush(writer, err))
-                return false;
-            writer_add(writer, *at == BOS[0] ? tokenizer_bos(writer->tokenizer)
-                                             : tokenizer_eos(writer->tokenizer));
-        } else {
-            text_addc(&writer->text, *at);
-        }
-    }
-    return writer_flush(writer, err);
-}
-
-/* The system message: what the conversation says, else the job, else the template. */
-static struct said find_system(const struct chat_template *chat,
-                               const struct template_options *options,
-                               const struct message *system)
-{
-    const char *preset = options->default_system && options->default_system[0]
-                             ? options->default_system
-                             : chat->default_system;
-
-    if (system && system->len > 0)
-        return (struct said) { .text = system->text, .len = system->len };
-    return (struct said) { .text = preset, .len = preset ? strlen(preset) : 0 };
-}
-
-/* The system slot as plain text, for a template that puts it into the first question. */
-static void spell_system(const char *slot, const struct said *said, struct text *out)
-{
-    for (const char *at = slot; *at; at++) {
-        if (*at == SAID[0])
-            text_add(out, said->text, said->len);
-        else
-            text_addc(out, *at);
-    }
-}
-
-static bool write_first(struct writer *writer, const struct chat_template *chat,
-                        const struct said *system, const struct message *question,
-                        struct error *err)
-{
-    struct said said = { .text = question->text, .len = question->len };
-    struct text fused;
-    bool ok = write_slot(writer, chat->prefix, &said, err);
-
-    text_init(&fused, 0);
-    if (system->len > 0 && chat->fused)
-        spell_system(chat->system, system, &fused);
-    else if (system->len > 0)
-        ok = ok && write_slot(writer, chat->system, system, err);
-    said.before = fused.data;
-    said.before_len = fused.len;
-    ok = ok && write_slot(writer, chat->user, &said, err);
-    text_clear(&fused);
-    return ok;
-}
-
-/* A question and its answer, encoded. */
-struct turn {
-    struct token_list source, target;
-    size_t source_len, target_len; /* what is kept of them */
-    float weight;
-};
-
-static bool encode_turns(const struct chat_template *chat,
-                         const struct tokenizer *tokenizer, const struct said *system,
-                         const struct message *messages, struct turn *turns, size_t count,
-                         struct error *err)
-{
-    struct writer writer = { .tokenizer = tokenizer };
-    bool ok = true;
-
-    text_init(&writer.text, 0);
-    for (size_t i = 0; i < count && ok; i++) {
-        const struct message *question = &messages[2 * i], *answer = &messages[2 * i + 1];
-        const struct said asked = { .text = question->text, .len = question->len };
-        const struct said answered = { .text = answer->text, .len = answer->len };
-
-        turns[i].weight = answer->weight;
-        writer.out = &turns[i].source;
-        ok = i == 0 ? write_first(&writer, chat, system, question, err)
-                    : write_slot(&writer, chat->user, &asked, err);
-        writer.out = &turns[i].target;
-        ok = ok && write_slot(&writer, chat->assistant, &answered, err);
-    }
-    if (ok && writer.text.overflow)
-        ok = error_set(err, ERROR_DATA, "a message is too long");
-    text_clear(&writer.text);
-    return ok;
-}
-
-/* How much of a turn is kept where `room` tokens are left: the shorter part is kept whole
- * if it is less than half of them, else both give in proportion (LLaMA-Factory's
- * infer_seqlen). */
-static void cut_turn(struct turn *turn, size_t room)
-{
-    size_t source = turn->source.count, target = turn->target.count, most;
-
-    if (2 * target < room)
-        most = room;
-    else if (2 * source < room)
-        most = room - source;
-    else
-        most = (size_t)((double)room * ((double)target / (double)(source + target)));
-    turn->target_len = most < target ? most : target;
-    turn->source_len =
-        room - turn->target_len < source ? room - turn->target_len : source;
-}
-
-/* Turns get their share in order, the last first where only it is learnt. */
-static void cut_turns(struct turn *turns, size_t count,
-                      const struct template_options *options)
-{
-    size_t left = options->cutoff_len ? options->cutoff_len : SIZE_MAX / 4;
-
-    for (size_t i = 0; i < count && left > 0; i++) {
-        struct turn *turn = &turns[options->mask_history ? count - 1 - i : i];
-
-        cut_turn(turn, left);
-        left -= turn->source_len + turn->target_len;
-    }
-}
-
-static void add_weighted(struct token_list *ids, float **weights,
-                         const struct token_list *from, size_t len, float weight)
-{
-    for (size_t i = 0; i < len; i++) {
-        size_t room = ids->room;
-
-        token_list_add(ids, from->ids[i]);
-        if (ids->room != room || !*weights)
-            *weights = memory_resize(*weights, ids->room, sizeof(float));
-        (*weights)[ids->count - 1] = weight;
-    }
-}
-
-static bool check_roles(const struct message *messages, size_t count, struct error *err)
-{
-    for (size_t i = 0; i < count; i++)
-        if (messages[i].role != (i % 2 ? ROLE_ASSISTANT : ROLE_USER))
-            return error_set(err, ERROR_DATA,
-                             "a conversation must be user and assistant in turn");
-    return (count > 0 && count % 2 == 0) ||
-           error_set(err, ERROR_DATA, "a conversation must end in an answer");
-}
-
-bool template_encode(const struct chat_template *chat, const struct tokenizer *tokenizer,
-                     const struct template_options *options,
-                     const struct message *messages, size_t count, struct token_list *ids,
-                     float **weights, struct error *err)
-{
-    bool has_system = count > 0 && messages[0].role == ROLE_SYSTEM;
-    struct said system = find_system(chat, options, has_system ? messages : NULL);
-    struct turn *turns;
-    size_t turn_count;
-    bool ok;
-
-    messages += has_system;
-    count -= has_system;
-    if (!check_roles(messages, count, err))
-        return false;
-    turn_count = count / 2;
-    turns = memory_alloc(turn_count * sizeof(*turns));
-    ok = encode_turns(chat, tokenizer, &system, messages, turns, turn_count, err);
-    if (ok)
-        cut_turns(turns, turn_count, options);
-    for (size_t i = 0; i < turn_count; i++) {
-        bool learnt = !options->mask_history || i + 1 == turn_count;
-
-        add_weighted(ids, weights, &turns[i].source, ok ? turns[i].source_len : 0,
-                     options->train_on_prompt ? 1 : 0);
-        add_weighted(ids, weights, &turns[i].target, ok ? turns[i].target_len : 0,
-                     learnt ? turns[i].weight : 0);
-        token_list_clear(&turns[i].source);
-        token_list_clear(&turns[i].target);
-    }
-    free(turns);
-    return ok;
 }

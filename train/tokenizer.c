@@ -14,6 +14,7 @@
 #include "base/size.h"
 #include "train/added_tokens.h"
 #include "train/bpe.h"
+#include "train/chat.h"
 #include "train/detokenizer.h"
 #include "train/postprocessor.h"
 #include "train/pretokenizer.h"
@@ -32,6 +33,7 @@ struct tokenizer {
     struct added_tokens *added;
     struct postprocessor *postprocessor;
     struct detokenizer *detokenizer;
+    struct chat *chat;
     int64_t bos, eos, pad;
     bool adds_bos;
 };
@@ -228,10 +230,16 @@ bool tokenizer_adds_bos(const struct tokenizer *tokenizer)
     return tokenizer->adds_bos;
 }
 
+const struct chat *tokenizer_chat(const struct tokenizer *tokenizer)
+{
+    return tokenizer->chat;
+}
+
 void tokenizer_close(struct tokenizer *tokenizer)
 {
     if (!tokenizer)
         return;
+    chat_close(tokenizer->chat);
     detokenizer_free(tokenizer->detokenizer);
     postprocessor_free(tokenizer->postprocessor);
     added_tokens_free(tokenizer->added);
@@ -374,7 +382,9 @@ struct tokenizer *tokenizer_open(const char *path, struct error *err)
                   "%s: there is no tokenizer.json; AutoTokenizer.from_pretrained(...)"
                   ".save_pretrained(...) of transformers makes one of other files",
                   path);
-    if (tokenizer && is_dir && !read_configs(tokenizer, path, err)) {
+    if (tokenizer && is_dir &&
+        (!read_configs(tokenizer, path, err) ||
+         !chat_open(path, &tokenizer->chat, err))) {
         tokenizer_close(tokenizer);
         tokenizer = NULL;
     }

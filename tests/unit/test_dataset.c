@@ -341,7 +341,7 @@ static void test_dataset_reads_what_is_published(void **state)
         { "alpaca_en_demo", STAGE_SFT, 999 },
         { "alpaca_zh_demo", STAGE_SFT, 1000 },
         { "identity", STAGE_SFT, 91 },
-        { "glaive_toolcall_en_demo", STAGE_SFT, 109 },
+        { "glaive_toolcall_en_demo", STAGE_SFT, 300 },
         { "v1_sft_demo.jsonl", STAGE_SFT, 500 },
         { "c4_demo", STAGE_PT, 0 },
         { "wiki_demo,c4_demo.jsonl", STAGE_PT, 0 },

@@ -12,7 +12,10 @@ static const struct dataset_source detect;
 /* "U:question", "A:answer", and "A0.5:answer" where its weight is not 1. */
 static void describe_message(const struct message *message, bool behind, struct text *out)
 {
-    static const char roles[] = "SUAT";
+    static const char roles[] = {
+        [ROLE_SYSTEM] = 'S', [ROLE_TOOLS] = 'T',     [ROLE_USER] = 'U',
+        [ROLE_TOOL] = 'O',   [ROLE_ASSISTANT] = 'A', [ROLE_FUNCTION] = 'F'
+    };
 
     text_addf(out, "%s%c", behind ? " " : "", roles[message->role]);
     if (message->role == ROLE_ASSISTANT && message->weight != 1)
@@ -111,6 +114,17 @@ static void test_dataset_record_finds_the_form(void **state)
           "\"loss_weight\": 0.25}, {\"role\": \"user\", \"content\": \"r\"}, "
           "{\"role\": \"assistant\", \"content\": \"b\", \"loss_weight\": 3}]}",
           "U:q A0.25:a U:r A3:b" },
+        { "{\"instruction\": \"q\", \"output\": \"a\", \"tools\": [{\"name\": \"f\"}]}",
+          "T:[{\"name\":\"f\"}] U:q A:a" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": "
+          "\"assistant\", \"content\": null, \"tool_calls\": [{\"function\": {\"name\": "
+          "\"f\"}}]}, {\"role\": \"tool\", \"content\": \"1\"}, {\"role\": \"tool\", "
+          "\"content\": \"2\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}",
+          "U:q F:[{\"name\":\"f\"}] O:1 O:2 A:a" },
+        { "{\"conversations\": [{\"from\": \"human\", \"value\": \"q\"}, {\"from\": "
+          "\"function_call\", \"value\": \"{}\"}, {\"from\": \"observation\", \"value\": "
+          "\"1\"}, {\"from\": \"gpt\", \"value\": \"a\"}], \"tools\": \"[1]\"}",
+          "T:[1] U:q F:{} O:1 A:a" },
         { "{\"instruction\": \"{{name}}\", \"output\": \"I am {{name}}\"}",
           "U:{{name}} A:I am {{name}}" },
     };
@@ -123,8 +137,6 @@ static void test_dataset_record_skips(void **state)
 {
     static const struct given cases[] = {
         { "{\"instruction\": \"q\", \"output\": null}", "~without an answer" },
-        { "{\"instruction\": \"q\", \"output\": \"a\", \"tools\": [{\"name\": \"f\"}]}",
-          "~tool calls" },
         { "{\"messages\": []}", "~in turn" },
         { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}]}", "~in turn" },
         { "{\"messages\": [{\"role\": \"assistant\", \"content\": \"q\"}, {\"role\": "
@@ -134,13 +146,9 @@ static void test_dataset_record_skips(void **state)
           "\"system\", "
           "\"content\": \"q\"}]}",
           "~in turn" },
-        { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": "
-          "\"assistant\", \"content\": null, \"tool_calls\": [{}]}]}",
-          "~tool calls" },
         { "{\"conversations\": [{\"from\": \"human\", \"value\": \"q\"}, {\"from\": "
-          "\"function_call\", \"value\": \"{}\"}, {\"from\": \"observation\", \"value\": "
-          "\"1\"}, {\"from\": \"gpt\", \"value\": \"a\"}]}",
-          "~tool calls" },
+          "\"observation\", \"value\": \"1\"}, {\"from\": \"gpt\", \"value\": \"a\"}]}",
+          "~in turn" },
     };
 
     (void)state;
@@ -194,7 +202,8 @@ static void test_dataset_record_is_text_for_pretraining(void **state)
     static const struct given cases[] = {
         { "{\"text\": \"t\"}", "text: t" },
         { "{\"content\": \"c\"}", "text: c" },
-        { "{\"text\": 1}", "error: \"text\" must be a string, and is a number; put it in quotes" },
+        { "{\"text\": 1}",
+          "error: \"text\" must be a string, and is a number; put it in quotes" },
         { "{\"question\": \"q\", \"answer\": \"a\"}", "~stage: sft" },
     };
     static const struct dataset_source named = {
@@ -243,7 +252,7 @@ static void test_dataset_record_goes_by_its_tags(void **state)
           "~in turn" },
         { "{\"m\": [{\"who\": \"me\", \"what\": \"q\"}, {\"who\": \"call\", \"what\": "
           "\"a\"}]}",
-          "~tool calls" },
+          "U:q F:a" },
     };
 
     (void)state;
