@@ -29,11 +29,10 @@ bench_bench_products_SOURCES = %D%/bench_products.c %D%/rate.c %D%/rate.h %D%/ta
 bench_bench_products_LDADD = $(BENCH_LIBS)
 bench_bench_start_SOURCES = %D%/bench_start.c
 bench_bench_start_LDADD = $(BENCH_LIBS)
-bench_bench_train_SOURCES = %D%/bench_train.c %D%/rate.c %D%/rate.h %D%/stopwatch.c \
-	%D%/stopwatch.h %D%/target.c %D%/target.h
 bench_bench_tokenizer_SOURCES = %D%/bench_tokenizer.c
 bench_bench_tokenizer_LDADD = $(BENCH_LIBS)
-bench_bench_train_SOURCES = %D%/bench_train.c %D%/rate.c %D%/rate.h %D%/target.c %D%/target.h
+bench_bench_train_SOURCES = %D%/bench_train.c %D%/rate.c %D%/rate.h %D%/stopwatch.c \
+	%D%/stopwatch.h %D%/target.c %D%/target.h
 bench_bench_train_LDADD = $(BENCH_LIBS)
 
 .PHONY: bench

@@ -3,6 +3,8 @@
  */
 #include "config.h"
 
+#include "train/template.h"
+
 #include <string.h>
 
 #include "base/size.h"
