@@ -234,6 +234,13 @@ static bool on_done(void *context, const struct completion *completion, struct e
     const struct answer_rule rule = { plan->answer_tag, plan->answer_marker,
                                       plan->answer_tolerance };
 
+    if (completion->end == END_BROKEN)
+        return error_set(err, ERROR_DATA,
+                         "%s: behind token %zu of prompt %zu no logit is a finite number: "
+                         "its weights hold inf or NaN, or numbers beyond the format it "
+                         "computes in; take an earlier checkpoint",
+                         g->target.folder, g->tokens[completion->index / g->samples].count + completion->count,
+                         completion->index / g->samples + 1);
     *made = (struct made) { .text = memory_alloc(completion->len + 1),
                             .len = completion->len,
                             .tokens = completion->count,

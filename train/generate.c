@@ -9,7 +9,8 @@
 #include "base/arena.h"
 #include "train/sampler.h"
 
-const char *const completion_end_names[COMPLETION_ENDS] = { "eos", "stop", "length" };
+const char *const completion_end_names[COMPLETION_ENDS] = { "eos", "stop", "length",
+                                                              "broken" };
 
 struct slot {
     bool taken;
@@ -122,7 +123,9 @@ static bool take(struct generation_run *run, struct slot *slot, float *logits,
     if ((int64_t)place.index >= options->how->max_new_tokens)
         return finish(run, slot, END_LENGTH, err);
     token = sampler_take(run->sampler, options->how, &place, logits);
-    if (token < 0 || is_end(options, token))
+    if (token < 0)
+        return finish(run, slot, END_BROKEN, err);
+    if (is_end(options, token))
         return finish(run, slot, END_TOKEN, err);
     slot->tokens[slot->count++] = (int32_t)token;
     if (options->stops && options->stops[0]) {

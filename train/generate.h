@@ -20,8 +20,10 @@ struct prompt {
     uint32_t sequence; /* its number for the random draws */
 };
 
-enum completion_end { END_TOKEN, END_STOP, END_LENGTH, COMPLETION_ENDS };
-extern const char *const completion_end_names[COMPLETION_ENDS]; /* "eos", "stop", "length" */
+/* END_BROKEN: no logit was a finite number, so there is no next token. */
+enum completion_end { END_TOKEN, END_STOP, END_LENGTH, END_BROKEN, COMPLETION_ENDS };
+/* "eos", "stop", "length", "broken" */
+extern const char *const completion_end_names[COMPLETION_ENDS];
 
 struct completion {
     size_t index;        /* of its prompt */

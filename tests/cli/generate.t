@@ -31,6 +31,15 @@ ends "--output" 0 "$trainspool" generate "$model" --prompts lines.txt --max-new-
 holds "writes it there" cmp stdin.out kept.jsonl
 ends "but over nothing" 2 "$trainspool" generate "$model" --prompts lines.txt -o kept.jsonl
 
+# A model whose last numbers are NaN.
+cp -r "$model" nan
+chmod -R u+w nan
+size=$(wc -c <nan/model.safetensors)
+printf '\377\377\377\177' | dd of=nan/model.safetensors bs=1 seek=$((size - 4)) conv=notrunc 2>/dev/null
+ends "a model with a NaN says nothing: 2" 2 "$trainspool" generate nan -p "Tom has" --json
+complains "and why" 'nan: behind token [1-9] of prompt 1 no logit is a finite number'
+holds "not as an answer" test ! -s "$T/out"
+
 # Bits go by seed and number alone.
 sample() { # THREADS ARGUMENTS...: sampled completions, sorted
     threads=$1
