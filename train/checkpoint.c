@@ -369,16 +369,28 @@ static bool move_files(const char *from, const char *to, const char *job,
     return ok && file_sync_dir(to, err);
 }
 
-bool checkpoint_publish(struct model *model, const struct plan *plan, struct error *err)
+/* Written beside by `save`, with a manifest, and moved in file by file. */
+static bool publish(struct model *model, const char *dir, const struct plan *plan,
+                    bool (*save)(struct model *model, const char *dir, struct error *err),
+                    struct error *err)
 {
-    char *beside = path_join(plan->output_dir, "." CHECKPOINT_PREFIX "final.tmp");
-    bool ok = file_make_dirs(plan->output_dir, 0755, err) &&
-              file_remove_tree(beside, err) && file_make_dir(beside, 0755, err) &&
-              model_save(model, beside, err) &&
+    char *beside = path_join(dir, "." CHECKPOINT_PREFIX "final.tmp");
+    bool ok = file_make_dirs(dir, 0755, err) && file_remove_tree(beside, err) &&
+              file_make_dir(beside, 0755, err) && save(model, beside, err) &&
               manifest_write(beside, plan->job_digest, err) &&
-              move_files(beside, plan->output_dir, plan->job_digest, err);
+              move_files(beside, dir, plan->job_digest, err);
 
     file_remove_tree(beside, NULL);
     free(beside);
     return ok;
+}
+
+bool checkpoint_publish(struct model *model, const struct plan *plan, struct error *err)
+{
+    return publish(model, plan->output_dir, plan, model_save, err);
+}
+
+bool checkpoint_export(struct model *model, const struct plan *plan, struct error *err)
+{
+    return publish(model, plan->export_dir, plan, model_export, err);
 }

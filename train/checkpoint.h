@@ -45,5 +45,7 @@ bool checkpoint_tidy(const char *dir, struct error *err);
 /* The trained model itself into plan->output_dir: written beside, then each file renamed.
  */
 bool checkpoint_publish(struct model *model, const struct plan *plan, struct error *err);
+/* The same of the whole model, adapters merged, into plan->export_dir. */
+bool checkpoint_export(struct model *model, const struct plan *plan, struct error *err);
 
 #endif

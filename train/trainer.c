@@ -456,8 +456,7 @@ static bool write_result(struct run *run, struct error *err)
         return false;
     if (!checkpoint_publish(run->model, plan, err))
         return false;
-    return plan->export_dir == NULL || (file_make_dirs(plan->export_dir, 0755, err) &&
-                                        model_export(run->model, plan->export_dir, err));
+    return plan->export_dir == NULL || checkpoint_export(run->model, plan, err);
 }
 
 /* The trained weights are in memory only: where they cannot be written (a full disk)

@@ -79,13 +79,20 @@ ends "what it made" 0 "$trainspool" generate full.yaml -p "Tom has" --max-new-to
 holds "completes" is_json <"$T/out"
 cp "$T/out" job.out
 ends "as its folder does" 0 "$trainspool" generate full.run -p "Tom has" --max-new-tokens 12 --json --temperature 0
-job 4 "lora_rank: 4" "lora_target: all" "learning_rate: 1.0e-2" |
+mkdir whole
+echo mine >whole/model.safetensors
+job 4 "lora_rank: 4" "lora_target: all" "learning_rate: 1.0e-2" "export_dir: whole" |
     sed 's/finetuning_type: full/finetuning_type: lora/; /^learning_rate: 1.0e-4/d' >lora.yaml
 ends "a job with an adapter" 0 "$trainspool" run -q lora.yaml
+holds "what another had in export_dir is kept" grep -q mine whole/model.safetensors.old-1
+ends "once more" 0 "$trainspool" run -q lora.yaml
+holds "its own is not" test ! -e whole/model.safetensors.old-2
 ends "completes too" 0 "$trainspool" generate lora.yaml -p "Tom has" --max-new-tokens 12 --temperature 0
 cp "$T/out" lora.out
 ends "and so does the adapter's folder" 0 "$trainspool" generate lora.run -p "Tom has" --max-new-tokens 12
 holds "the same" cmp lora.out "$T/out"
+ends "and the merged model" 0 "$trainspool" generate whole -p "Tom has" --max-new-tokens 12
+holds "says the same, too" cmp lora.out "$T/out"
 rm lora.run/adapter_model.safetensors
 ends "an adapter without its numbers: 3" 3 "$trainspool" generate lora.run -p "Tom has"
 plan
