@@ -24,7 +24,10 @@ static const struct rule rows[] = {
           "Name another folder. Or write overwrite_output_dir: true; the old file is "
           "then "
           "kept as model.safetensors.old-1, it is never deleted. Neither is done by a "
-          "patch.",
+          "patch.\n\n"
+          "export_dir keeps what another job left there in the same way, and is refused "
+          "where it is the folder of the model itself: the adapter is for the base as it "
+          "was.",
       .source = "LLaMA-Factory hparams/parser.py; train/checkpoint.c" },
     { .id = "TS502",
       .title = "output_dir holds checkpoints, and nothing says what to do with them",

@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/digest.h"
 #include "base/size.h"
@@ -99,10 +100,35 @@ static void model_of_script(struct rule_context *context, const char *file)
                    "another output_dir keeps it");
 }
 
+static bool is_same_folder(const char *a, const char *b)
+{
+    struct stat one, two;
+
+    return a && b && stat(a, &one) == 0 && stat(b, &two) == 0 &&
+           one.st_dev == two.st_dev && one.st_ino == two.st_ino;
+}
+
+/* The adapter is for the base as it is; merged into it twice it is another model. */
+static void export_over_base(struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+
+    if (!plan->external && is_same_folder(plan->export_dir, plan->model_name_or_path))
+        rule_tell(context,
+                  &(struct finding) {
+                      .rule = "TS501",
+                      .severity = SEVERITY_ERROR,
+                      .message = "export_dir is the folder of the model that is trained",
+                      .note = "another folder: the adapter and a later run want the base "
+                              "as it is" },
+                  "export_dir");
+}
+
 void rule_model_there(struct rule_context *context)
 {
     const struct previous_model *model;
 
+    export_over_base(context);
     if (!names_output(context) || is_settled(context))
         return;
     model = previous_model(context->previous);

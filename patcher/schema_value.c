@@ -245,6 +245,8 @@ static const char *wanted_number(const struct key *key, struct arena *arena)
 
     if (!is_bounded(key))
         return what;
+    if (key->positive && key->max == 1)
+        return arena_printf(arena, "%s above 0 and at most 1", what);
     if (key->positive)
         return arena_printf(arena, "%s above 0", what);
     if (key->max >= 1e15)
