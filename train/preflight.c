@@ -162,14 +162,17 @@ static bool give_up(struct run *run, const struct seen *seen, struct error *err)
 {
     const struct scaler *scaler = &run->progress.scaler;
     bool loss = !isfinite(seen->loss);
+    char steps[48] = "the only step";
 
+    if (seen->hopeless > 1)
+        snprintf(steps, sizeof steps, "%" PRId64 " steps in a row", seen->hopeless);
     run->options = run->kept->options;
     autopsy_make(run, run->progress.step - 1, seen->loss);
     error_set(
         err, ERROR_DIVERGED,
-        "preflight: %d steps in a row could not be made, behind %" PRId64
+        "preflight: %s could not be made, behind %" PRId64
         " that could: the %s not finite%s; %s",
-        PREFLIGHT_HOPELESS, seen->made, loss ? "loss is" : "gradients are",
+        steps, seen->made, loss ? "loss is" : "gradients are",
         loss || scaler->scaling != SCALING_DYNAMIC ? ""
                                                    : ", and the loss scale is down to 1",
         seen->made > 0
@@ -206,6 +209,15 @@ static void tell(struct run *run, const struct seen *seen, double scale)
                  seen->first, seen->last, seen->made);
 }
 
+/* Skipped, and not for a loss scale that is still on its way down: too often, or in every
+ * step that the run has. */
+static bool is_hopeless(const struct run *run, const struct seen *seen)
+{
+    return seen->hopeless >= PREFLIGHT_HOPELESS ||
+           (seen->hopeless > 0 && seen->made == 0 &&
+            run->progress.step == run->steps.total);
+}
+
 /* The trial itself, between keeping and putting back. */
 static bool fly(struct run *run, preflight_step *step, struct seen *seen,
                 struct error *err)
@@ -214,7 +226,7 @@ static bool fly(struct run *run, preflight_step *step, struct seen *seen,
 
     if (!try_steps(run, step, seen, err))
         return false;
-    if (seen->hopeless >= PREFLIGHT_HOPELESS)
+    if (is_hopeless(run, seen))
         return give_up(run, seen, err);
     seen->seconds = clock_seconds() - started;
     return seen->made == 0 || look_at_gradients(run, seen, err);

@@ -188,6 +188,20 @@ static void test_preflight_ends_a_job_with_an_inf_in_a_weight(void **state)
     json_decref(autopsy);
 }
 
+static void test_preflight_ends_a_job_of_one_step_that_cannot_be_made(void **state)
+{
+    static const struct planted planted = { "model.layers.3.mlp.down_proj.weight", 177, 1,
+                                            INFINITY };
+    struct error err = { 0 };
+    json_t *autopsy = run_broken(
+        &planted, FULL_PT FP16 "max_steps: 1\ntrainspool: {keep: [fp16]}\n", RATE, &err);
+
+    (void)state;
+    assert_non_null(strstr(err.text, "preflight: the only step could not be made"));
+    assert_string_equal(word(autopsy, "found", "tensor"), planted.tensor);
+    json_decref(autopsy);
+}
+
 /* 60000 is a float16, products with it are not. */
 static void test_preflight_ends_what_float16_cannot_hold(void **state)
 {
@@ -332,6 +346,7 @@ int main(void)
         cmocka_unit_test(test_preflight_leaves_no_trace_in_pure_bf16),
         cmocka_unit_test(test_preflight_leaves_no_trace_in_an_adapter),
         cmocka_unit_test(test_preflight_ends_a_job_with_an_inf_in_a_weight),
+        cmocka_unit_test(test_preflight_ends_a_job_of_one_step_that_cannot_be_made),
         cmocka_unit_test(test_preflight_ends_what_float16_cannot_hold),
         cmocka_unit_test(test_preflight_ends_a_learning_rate_that_is_too_large),
         cmocka_unit_test(test_autopsy_finds_a_poisoned_row_of_the_embedding),
