@@ -8,8 +8,8 @@ transformers), transformers, datasets and tokenizers; packages
 that only pictures and sound need may be missing.  The data are read by its loader, converter and
 processor, as its trainer does.  For each case: how many samples, tokens and targets, and the
 SHA-256 of all rows: the token and the token after it where that is learnt, else -100, as
-32-bit integers, little-endian.  Records with tools are left out, as ours leaves them out; an
-empty list of tools is taken for none, where LLaMA-Factory writes an empty system message.
+32-bit integers, little-endian.  An empty list of tools is taken for none, where LLaMA-Factory
+writes an empty system message.
 """
 import hashlib
 import importlib.machinery
@@ -86,8 +86,8 @@ def rows_of(case, shared, cache):
     merged = _get_merged_dataset(data.dataset, model, data, training, stage)
     parts, held_out = split_dataset(merged, None, data, seed=42)
     merged = {**parts, **held_out}[split]
-    merged = merged.filter(lambda row: row["_tools"] in ("", "[]"))
-    merged = merged.map(lambda row: dict(row, _tools=""))
+    merged = merged.map(lambda row: dict(row, _tools="" if row["_tools"] == "[]"
+                                         else row["_tools"]))
     tokenizer = tokenizer_of(shared)
     template = get_template_and_fix_tokenizer(tokenizer, data)
     processor = _get_dataset_processor(data, stage, template, tokenizer, None)
