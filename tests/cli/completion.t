@@ -47,7 +47,7 @@ offers "no options of other commands" "" undo --dev
 offers "devices, quoted" 'TITAN\ RTX,TITAN\ V,TITAN\ Xp' check --device TIT
 offers "devices behind an equals sign" 'TITAN\ RTX' plan --device = 'TITAN\ R'
 offers "those that a command runs on, where it runs" auto,cpu,cuda generate --device ''
-offers "templates" llama2,llama3 generate --template llama
+offers "templates" llama2,llama2_zh,llama3 generate --template llama
 offers "words of an option" error check --fail-on e
 offers "rules" TS101 explain TS101
 offers "keys to set" lora_rank= run --set lora_ra
