@@ -3,10 +3,11 @@
 
 A Llama and a GPT-2 written out by hand with the same shapes, random weights and tokens,
 AdamW and clipping; LoRA of rank 16 on every linear layer of the blocks.  fp32, and bf16 by autocast.
-The better of plain attention and of scaled_dot_product_attention is told; on a GPU the
-best of that one as it is, compiled, and of transformers' Llama, as it is and compiled.
+The better of plain attention and of scaled_dot_product_attention is told, as it is or, with
+the word `compiled`, compiled (minutes a row); on a GPU the best of the latter as it is,
+compiled, and of transformers' own model, as it is and compiled.
 
-    bench/peer_torch.py [cuda] [MODEL full|lora fp32|bf16]
+    bench/peer_torch.py [cuda] [compiled] [MODEL full|lora fp32|bf16]
     bench/peer_torch.py cuda copy|products|attention    what the card itself can do
 
 Without PyTorch it says so and leaves with status 0.
@@ -25,6 +26,7 @@ except ImportError:
     sys.exit(0)
 
 GPU = len(sys.argv) > 1 and sys.argv[1] == "cuda"
+COMPILED = "compiled" in sys.argv
 DEVICE = "cuda" if GPU else "cpu"
 GPT2 = dict(layers=12, width=768, heads=12, kv=12, inner=3072, vocab=50257, places=1024)
 STORIES = dict(layers=6, width=288, heads=6, kv=6, inner=768, vocab=32000, base=1e4)
@@ -260,11 +262,11 @@ def row_of(m, name, method, dtype, seconds, peak, how):
 
 def run(name, method, dtype):
     m = MODELS[name]
-    best = min(seconds_of_step(m, method == "lora", dtype == "bf16", fused)
+    best = min(seconds_of_step(m, method == "lora", dtype == "bf16", fused, compiled=COMPILED)
                for fused in ((False, True) if hasattr(F, "scaled_dot_product_attention")
                              else (False,)))
     row_of(m, name, method, dtype, best, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
-           "by hand")
+           "by hand, compiled" if COMPILED else "by hand")
 
 
 def run_gpu(name, method, dtype, theirs, compiled):
@@ -330,7 +332,7 @@ def apart(call, *arguments):
 
 
 def main():
-    words = sys.argv[1 + GPU:]
+    words = sys.argv[1 + GPU + COMPILED:]
     if GPU and len(words) == 1:
         card(words[0])
         return
