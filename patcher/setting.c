@@ -18,7 +18,8 @@ struct setting {
     bool in_block;
 };
 
-/* Is it one value, that stands on all of these bytes?  Not the begin of a block. */
+/* Is it one value, that stands on all of these bytes and means them?  Not the begin of a
+ * block, nor a tag or anchor with a value behind it. */
 static const struct node *read_value(const char *value, bool flow, struct arena *arena)
 {
     const char *line = arena_printf(arena, flow ? "{k: %s}\n" : "k: %s\n", value);
@@ -28,7 +29,8 @@ static const struct node *read_value(const char *value, bool flow, struct arena 
     document_read(line, strlen(line), arena, &document);
     entry = document_find(&document, "k");
     return entry && document.root->count == 1 && document.remark_count == 0 &&
-                   entry->value->bytes == strlen(value) &&
+                   entry->value->bytes == strlen(value) && !entry->value->tag &&
+                   !entry->value->anchor &&
                    entry->value->style != STYLE_LITERAL &&
                    entry->value->style != STYLE_FOLDED
                ? entry->value

@@ -34,6 +34,8 @@ static void test_setting_replaces_or_adds(void **state)
         { "{stage: sft, dataset: c}\n", "dataset=a}", "{stage: sft, dataset: 'a}'}\n" },
         { "stage: sft\n", "device=cuda:0,1",
           "stage: sft\ntrainspool: {device: 'cuda:0,1'}\n" },
+        { "stage: sft\n", "run_name=!!x y", "stage: sft\nrun_name: '!!x y'\n" },
+        { "stage: sft\n", "run_name=&a x", "stage: sft\nrun_name: '&a x'\n" },
         { "- no job\n", "seed=2", "- no job\n" },
     };
 
