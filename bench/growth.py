@@ -40,15 +40,6 @@ HEADS = 6
 
 # ---- measuring ----
 
-def real_time():
-    """The words before a command that must not wait for others, if they are permitted."""
-    try:
-        allowed = subprocess.run(["chrt", "-f", "1", "true"], stderr=subprocess.DEVNULL)
-    except OSError:
-        return []
-    return ["chrt", "-f", "1"] if allowed.returncode == 0 else []
-
-
 def shape_words(shape):
     return [str(n) for n in (shape["layers"], shape["width"], HEADS, shape["width"] * 8 // 3,
                              shape["vocabulary"], 1, shape["tokens"])]
@@ -59,9 +50,9 @@ def number(cell):
     return float(cell.rstrip(" %"))
 
 
-def measure(before, build, shape, form):
+def measure(build, shape, form):
     """One row of bench_train, by the heads of its columns."""
-    done = subprocess.run([*before, f"{build}/bench/bench_train", "shape", *shape_words(shape),
+    done = subprocess.run([f"{build}/bench/bench_train", "shape", *shape_words(shape),
                            "full", form], stdout=subprocess.PIPE, text=True)
     rows = [[cell.strip() for cell in line.strip("| ").split("|")]
             for line in done.stdout.splitlines() if line.startswith("|")]
@@ -80,7 +71,7 @@ def points_of(varied):
     return [(shape, form) for shape in unique.values() for form in FORMATS]
 
 
-def measure_all(before, build, varied, repeats):
+def measure_all(build, varied, repeats):
     """{(words of a shape, format): medians of its runs}, and the machine's rate by format."""
     runs = {}
     points = points_of(varied)
@@ -89,7 +80,7 @@ def measure_all(before, build, varied, repeats):
             print(f"\rround {repeat + 1} of {repeats}, {i + 1} of {len(points)} ", end="",
                   file=sys.stderr, flush=True)
             key = (tuple(shape_words(shape)), form)
-            runs.setdefault(key, []).append(measure(before, build, shape, form))
+            runs.setdefault(key, []).append(measure(build, shape, form))
     print(file=sys.stderr)
     found = {key: {what: statistics.median(run[what] for run in of) for what in of[0]}
              for key, of in runs.items()}
@@ -276,11 +267,11 @@ def commit():
         return "not known"
 
 
-def origin(before, repeats):
+def origin(repeats):
     date = datetime.date.today().isoformat()
     how = f"{repeats} run{'s' if repeats > 1 else ''} a shape, in rounds"
     return (f"{date}, commit {commit()}, {processor()}; {how}"
-            f"{', ' + ' '.join(before) if before else ''}")
+            f"")
 
 
 def notes_of(what, found, rates, where):
@@ -320,9 +311,8 @@ def main():
     varied = {what: values[::3] if words.quick else values for what, values in VARIED.items()}
     if not os.path.isdir(words.folder):
         sys.exit(f"growth: there is no folder {words.folder}")
-    before = real_time()
-    found, rates = measure_all(before, words.build, varied, repeats)
-    where = origin(before, repeats)
+    found, rates = measure_all(words.build, varied, repeats)
+    where = origin(repeats)
     for what, values in varied.items():
         with open(f"{words.folder}/growth-{what}.svg", "w", encoding="utf-8") as file:
             file.write(plot(what, values, found, notes_of(what, found, rates, where)))
