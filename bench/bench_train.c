@@ -8,11 +8,12 @@
  * Planned: the memory that the plan asks for beforehand, on a CPU the block alone.  In
  * products: of the time of the steps, on a CPU.
  *
- *     bench_train [cuda] [MODEL full|lora fp32|bf16]
- *     bench_train [cuda] shape LAYERS WIDTH HEADS INNER VOCABULARY SEQUENCES LENGTH
- *                              full|lora fp32|bf16
+ *     bench_train [cuda] [checkpointed] [MODEL full|lora fp32|bf16]
+ *     bench_train [cuda] [checkpointed] shape LAYERS WIDTH HEADS INNER VOCABULARY
+ *                                       SEQUENCES LENGTH full|lora fp32|bf16
  *
  * The latter is a Llama of any shape, its head tied to the embedding, in fewer steps.
+ * Checkpointed: of each block only its input is kept, the rest is computed again.
  */
 #include "config.h"
 
@@ -77,7 +78,7 @@ static const struct bench_model gpu_models[] = {
 
 struct bench_row {
     const struct bench_model *model;
-    bool gpu;
+    bool gpu, checkpointed;
     enum method method;
     enum format format;
     double seconds; /* of steps, after which they are enough */
@@ -121,6 +122,7 @@ static struct plan plan_of(const struct bench_row *row)
         .per_device_train_batch_size = (int64_t)row->model->sequences,
         .cutoff_len = (int64_t)row->model->length,
         .gradient_accumulation_steps = 1,
+        .gradient_checkpointing = row->checkpointed,
         .learning_rate = 1e-4,
         .adam_beta1 = 0.9,
         .adam_beta2 = 0.999,
@@ -327,10 +329,11 @@ static void run(const struct bench_row *row)
     memory = memory_used(&bench);
     rate = rate_machine(bench.be, row->format, row->seconds / 6);
     printf(
-        "| %s, B%zu T%zu | %s | %s | %.1f | %.1f | %.0f | %.0f | %.0f | %.0f %% | %.2f "
+        "| %s, B%zu T%zu | %s%s | %s | %.1f | %.1f | %.0f | %.0f | %.0f | %.0f %% | %.2f "
         "| %.1f | %.2f | %s |\n",
         row->model->name, row->model->sequences, row->model->length,
-        row->method == METHOD_LORA ? "LoRA r=16" : "full", format_info(row->format)->name,
+        row->method == METHOD_LORA ? "LoRA r=16" : "full",
+        row->checkpointed ? ", checkpointed" : "", format_info(row->format)->name,
         1e3 * seconds[count / 2], 1e3 * seconds[0],
         (double)bench.batch.rows / seconds[count / 2], memory, rate,
         100 * step_flops(&bench) / seconds[count / 2] / (rate * 1e9), first,
@@ -368,9 +371,10 @@ static bool is_wanted(const struct bench_row *row, char *const words[2])
 
 static void usage(void)
 {
-    fprintf(stderr, "usage: bench_train [cuda] [MODEL full|lora fp32|bf16]\n"
-                    "       bench_train [cuda] shape LAYERS WIDTH HEADS INNER VOCABULARY "
-                    "SEQUENCES LENGTH full|lora fp32|bf16\n");
+    fprintf(stderr,
+            "usage: bench_train [cuda] [checkpointed] [MODEL full|lora fp32|bf16]\n"
+            "       bench_train [cuda] [checkpointed] shape LAYERS WIDTH HEADS INNER "
+            "VOCABULARY SEQUENCES LENGTH full|lora fp32|bf16\n");
     exit(2);
 }
 
@@ -422,16 +426,17 @@ static struct bench_model model_of_words(char *const words[SHAPE_WORDS],
     };
 }
 
-/* Each method and format of a model; words: the two that are asked for, or NULL. */
-static int run_rows(const struct bench_model *model, bool gpu, double seconds,
-                    char *const words[2])
+/* Each method and format of a model, as `like` has the rest; words: the two that are asked
+ * for, or NULL. */
+static int run_rows(const struct bench_row *like, char *const words[2])
 {
+    struct bench_row row = *like;
     int count = 0;
 
     for (size_t m = 0; m < TS_COUNT(methods); m++)
         for (size_t f = 0; f < TS_COUNT(formats); f++) {
-            struct bench_row row = { model, gpu, methods[m], formats[f], seconds };
-
+            row.method = methods[m];
+            row.format = formats[f];
             if (words == NULL || is_wanted(&row, words)) {
                 run_apart(&row);
                 count++;
@@ -440,35 +445,51 @@ static int run_rows(const struct bench_model *model, bool gpu, double seconds,
     return count;
 }
 
-static int run_models(bool gpu, int words, char *const *wanted)
+static int run_models(struct bench_row *row, int words, char *const *wanted)
 {
-    const struct bench_model *models = gpu ? gpu_models : cpu_models;
-    size_t count = gpu ? TS_COUNT(gpu_models) : TS_COUNT(cpu_models);
+    const struct bench_model *models = row->gpu ? gpu_models : cpu_models;
+    size_t count = row->gpu ? TS_COUNT(gpu_models) : TS_COUNT(cpu_models);
     int rows = 0;
 
-    for (size_t i = 0; i < count; i++)
+    row->seconds = 6;
+    for (size_t i = 0; i < count; i++) {
+        row->model = &models[i];
         if (words == 0 || strcmp(wanted[0], models[i].name) == 0)
-            rows += run_rows(&models[i], gpu, 6, words == 0 ? NULL : wanted + 1);
+            rows += run_rows(row, words == 0 ? NULL : wanted + 1);
+    }
     return rows;
 }
 
-static int run_shape(bool gpu, char *const *words)
+static int run_shape(struct bench_row *row, char *const *words)
 {
     struct arena *arena = arena_new();
     struct bench_model model = model_of_words(words, arena);
-    int rows = run_rows(&model, gpu, 0.6, words + SHAPE_WORDS);
+    int rows;
 
+    row->seconds = 0.6;
+    row->model = &model;
+    rows = run_rows(row, words + SHAPE_WORDS);
     arena_free(arena);
     return rows;
 }
 
+/* argument: one of argv, NULL behind the last. */
+static bool is_word(const char *argument, const char *word)
+{
+    return argument && strcmp(argument, word) == 0;
+}
+
 int main(int argc, char **argv)
 {
-    bool gpu = argc > 1 && strcmp(argv[1], "cuda") == 0;
-    char **wanted = argv + 1 + gpu;
-    int words = argc - 1 - gpu, rows;
-    bool shape = words == 1 + SHAPE_WORDS + 2 && strcmp(wanted[0], "shape") == 0;
+    struct bench_row row = { .gpu = is_word(argv[1], "cuda") };
+    char **wanted = argv + 1 + row.gpu;
+    int words, rows;
+    bool shape;
 
+    row.checkpointed = is_word(*wanted, "checkpointed");
+    wanted += row.checkpointed;
+    words = argc - (int)(wanted - argv);
+    shape = words == 1 + SHAPE_WORDS + 2 && strcmp(wanted[0], "shape") == 0;
     if (words != 0 && words != 3 && !shape)
         usage();
     printf(
@@ -476,7 +497,7 @@ int main(int argc, char **argv)
         "GFLOP/s | share of it | first, s | planned MiB | GFLOP a step | in products "
         "|\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
     fflush(stdout);
-    rows = shape ? run_shape(gpu, wanted + 1) : run_models(gpu, words, wanted);
+    rows = shape ? run_shape(&row, wanted + 1) : run_models(&row, words, wanted);
     if (rows == 0)
         usage();
     return 0;
