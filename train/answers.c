@@ -23,6 +23,7 @@ struct taking {
     struct prompt *prompts;
     size_t *places; /* of the questions in the data */
     size_t count;
+    char *stop;                  /* what the template writes behind an answer; or NULL */
     struct text asked, expected; /* scratch */
 };
 
@@ -74,6 +75,26 @@ static void share_out(struct taking *t)
     }
 }
 
+static void trim_end(struct text *text)
+{
+    while (text->len > 0 && strchr(" \n", text->data[text->len - 1]))
+        text->data[--text->len] = 0;
+}
+
+/* Take off what the template wrote behind an answer: blanks, and words that are no special
+ * token. */
+static void cut_end(struct text *text, const char *stop)
+{
+    size_t len = stop ? strlen(stop) : 0;
+
+    trim_end(text);
+    if (len > 0 && text->len >= len &&
+        memcmp(text->data + text->len - len, stop, len) == 0) {
+        text->data[text->len -= len] = 0;
+        trim_end(text);
+    }
+}
+
 static bool on_done(void *context, const struct completion *completion, struct error *err)
 {
     struct taking *t = context;
@@ -88,8 +109,7 @@ static bool on_done(void *context, const struct completion *completion, struct e
     text_reset(&t->expected);
     tokenizer_decode(run->tokenizer, q.ids + q.asked, q.count - q.asked, true,
                      &t->expected);
-    while (t->expected.len > 0 && strchr(" \n", t->expected.data[t->expected.len - 1]))
-        t->expected.data[--t->expected.len] = 0; /* the template's, behind an answer */
+    cut_end(&t->expected, t->stop);
     verdict = answer_judge(&rule, completion->text, completion->len, t->expected.data,
                            t->expected.len);
     t->out->asked++;
@@ -112,7 +132,6 @@ static bool on_done(void *context, const struct completion *completion, struct e
 static bool generate(struct taking *t, struct error *err)
 {
     struct run *run = t->run;
-    char *stop = NULL;
     const char *stops[2] = { NULL, NULL };
     struct generate_options how = { .model = run->model,
                                     .tokenizer = run->tokenizer,
@@ -123,12 +142,10 @@ static bool generate(struct taking *t, struct error *err)
                                     .stop = run->options->stop,
                                     .done = on_done,
                                     .context = t };
-    bool ok = find_ends(run, &how.ends, &stop, err);
+    bool ok = find_ends(run, &how.ends, &t->stop, err);
 
-    stops[0] = stop;
-    ok = ok && generate_run(&how, t->prompts, t->count, err);
-    free(stop);
-    return ok;
+    stops[0] = t->stop;
+    return ok && generate_run(&how, t->prompts, t->count, err);
 }
 
 bool answers_take(struct run *run, struct answers *out, struct error *err)
@@ -149,6 +166,7 @@ bool answers_take(struct run *run, struct answers *out, struct error *err)
         ok = samples_write(run->samples, run->progress.step, err);
     free(t.prompts);
     free(t.places);
+    free(t.stop);
     text_clear(&t.asked);
     text_clear(&t.expected);
     return ok || out->cut;

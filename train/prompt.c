@@ -121,7 +121,8 @@ bool prompt_ends(const char *dir, const struct model_config *config,
                  struct generate_ends *ends, char **stop, struct error *err)
 {
     const struct message question = { .role = ROLE_USER, .text = "?", .len = 1 };
-    struct template_options options = { 0 };
+    /* no thoughts, which a template may give to an empty answer */
+    struct template_options options = { .thinking = CHAT_THINKING_OFF };
     struct token_list ids = { 0 };
     size_t answer = 0;
     bool ok = add_files(dir, config, ends, err);
