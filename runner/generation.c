@@ -161,9 +161,10 @@ static bool is_in_range(const struct generator *g, struct error *err)
 static bool encode(struct generator *g, struct error *err)
 {
     const struct plan *plan = &g->target.plan;
-    struct template_options how = { .default_system = g->options->system
-                                                          ? g->options->system
-                                                          : plan->default_system };
+    struct template_options how = {
+        .default_system = g->options->system ? g->options->system : plan->default_system,
+        .thinking = plan->enable_thinking ? CHAT_THINKING_UNSAID : CHAT_THINKING_OFF,
+    };
 
     if (g->questions.count > SEQUENCES_MAX / g->samples)
         return error_set(err, ERROR_USAGE, "too many completions are asked for");

@@ -85,6 +85,7 @@ static bool open_folder(struct generation_target *target, const struct machine *
 
     *plan = (struct plan) { .dir = ".",
                             .seed = 42,
+                            .enable_thinking = true,
                             .per_device_eval_batch_size = 8,
                             .generation = { .max_new_tokens = 256,
                                             .temperature = 1,

@@ -64,6 +64,16 @@ holds "whatever the threads" sh -c "
         sed -n 's/\"eval_perplexity.*//; /eval_loss/p' \$f >\$f.eval; done
     cmp once.jsonl.eval answer.run/metrics.jsonl.eval"
 
+# A template whose end of an answer is no token of the model, and answers without thoughts.
+answering 60 "template: qwen3" "enable_thinking: false" "eval_steps: 60" | sed '/answer_tag/d' >words.yaml
+sed -i 's/^cutoff_len: .*/cutoff_len: 256/' words.yaml
+ends "whole answers before words of the template" 0 "$trainspool" run words.yaml
+holds "are compared without these" sh -c "grep -q '\"correct\":true' words.run/samples.jsonl &&
+    jq -se 'all(.[]; .correct == (.after == .expected))' words.run/samples.jsonl >/dev/null"
+ends "the model is asked once more" 0 "$trainspool" generate words.yaml --prompts eval.jsonl --json
+head -5 "$T/out" >asked.jsonl
+holds "in the same words" sh -c "jq .completion asked.jsonl >a && jq .after words.run/samples.jsonl | cmp - a"
+
 # Stopped and gone on with, it says the same.
 answering 60 "eval_steps: 20" "lr_scheduler_type: constant" >stopped.yaml
 cp stopped.yaml whole.yaml
