@@ -29,15 +29,24 @@ static bool is_target(const struct target_list *list, enum module module)
            (module_is_linear(module) || !list->linear);
 }
 
+/* PEFT looks for modules_to_save at the end of names, not of paths: "norm" is
+ * input_layernorm too. */
+static bool is_named(const struct architecture *a, enum module module, const char *leaf,
+                     bool linear)
+{
+    return linear ? architecture_is_named(a, module, leaf, strlen(leaf))
+                  : a->paths[module] && text_ends(a->paths[module], leaf);
+}
+
 /* The last part of a module's path, unless that would name another one too that is not
  * meant ("c_proj"); NULL where one before it has said it. */
 static const char *name_of(const struct architecture *a, const bool *marks,
-                           enum module module)
+                           enum module module, bool linear)
 {
     const char *leaf = architecture_leaf(a, module);
 
     for (enum module i = 0; i < MODULES; i++) {
-        if (i == module || !architecture_is_named(a, i, leaf, strlen(leaf)))
+        if (i == module || !is_named(a, i, leaf, linear))
             continue;
         if (!marks[i])
             return a->paths[module];
@@ -59,7 +68,7 @@ static bool no_such_target(const struct target_list *list, const char *name, siz
 
             alone[i] = true;
             text_addf(&known, "%s%s", known.len ? ", " : "",
-                      name_of(list->architecture, alone, i));
+                      name_of(list->architecture, alone, i, true));
         }
     error_set(err, list->code, "%s: there is no layer \"%.*s\"; there are %s", list->key,
               (int)len, name, known.data);
@@ -240,12 +249,12 @@ bool lora_read(const struct plan *plan, const struct architecture *architecture,
     return read_plan(plan, architecture, out, err);
 }
 
-static json_t *names_of(const struct architecture *a, const bool *marks)
+static json_t *names_of(const struct architecture *a, const bool *marks, bool linear)
 {
     json_t *list = json_array();
 
     for (enum module i = 0; i < MODULES; i++) {
-        const char *name = marks[i] ? name_of(a, marks, i) : NULL;
+        const char *name = marks[i] ? name_of(a, marks, i, linear) : NULL;
 
         if (name)
             json_array_append_new(list, json_string(name));
@@ -272,8 +281,8 @@ bool lora_write_config(const struct lora *lora, const struct architecture *archi
                   architecture->linear == STORED_COLUMNS, "inference_mode", 1,
                   "init_lora_weights", 1, "layers_pattern", "layers_to_transform",
                   "lora_alpha", alpha, "lora_dropout", lora->dropout, "modules_to_save",
-                  names_of(architecture, lora->saved), "peft_type", "LORA", "r", (json_int_t)lora->rank,
-                  "rank_pattern", "revision", "target_modules", names_of(architecture, lora->adapted),
+                  names_of(architecture, lora->saved, false), "peft_type", "LORA", "r", (json_int_t)lora->rank,
+                  "rank_pattern", "revision", "target_modules", names_of(architecture, lora->adapted, true),
                   "task_type", "CAUSAL_LM", "use_dora", 0, "use_rslora", lora->rslora);
     bool ok = root && json_write_pretty(root, out);
 

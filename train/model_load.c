@@ -377,15 +377,44 @@ static bool open_base(struct model *m, struct error *err)
     return m->files && check_surplus(m, err);
 }
 
+/* Where the head is the embedding, PEFT trains two copies; one matrix can be only what is
+ * the same in both.  Counts the head's. */
+static bool check_tied_copies(const struct model *m, const struct safetensors *set,
+                              size_t *heads, struct error *err)
+{
+    const struct architecture *a = m->config->architecture;
+    const char *dir = m->plan->adapter_name_or_path;
+    const struct stored_tensor *embed, *head;
+
+    if (!m->config->tied)
+        return true;
+    embed = find_adapter(set, a->paths[MODULE_EMBED], ".weight");
+    head = find_adapter(set, a->paths[MODULE_HEAD], ".weight");
+    *heads = head != NULL;
+    if ((!embed && !head) ||
+        (embed && head && embed->format == head->format && embed->bytes == head->bytes &&
+         memcmp(embed->data, head->data, head->bytes) == 0))
+        return true;
+    return error_set(err, ERROR_DATA,
+                     "%s: the adapter trains %s and %s apart, which are one in this "
+                     "model; merge it with PEFT into a model of tie_word_embeddings: "
+                     "false, and train that",
+                     dir, architecture_leaf(a, MODULE_EMBED),
+                     architecture_leaf(a, MODULE_HEAD));
+}
+
 static bool open_merged(struct model *m, struct error *err)
 {
     const char *dir = m->plan->adapter_name_or_path;
+    size_t heads;
 
     if (!dir || m->plan->method != METHOD_LORA ||
         !(m->plan->create_new_adapter || m->plan->generation.alone))
         return true;
     m->merged = safetensors_open(dir, "adapter_model", false, err);
-    return m->merged && lora_read_config(dir, m->config->architecture, &m->merged_lora, err);
+    return m->merged &&
+           lora_read_config(dir, m->config->architecture, &m->merged_lora, err) &&
+           check_tied_copies(m, m->merged, &heads, err);
 }
 
 static bool is_adapter(const struct shape_parameter *p)
@@ -470,6 +499,8 @@ static bool load_adapter(const struct loader *l, const struct safetensors *set,
     const char *dir = m->plan->adapter_name_or_path;
     size_t used = 0;
 
+    if (!check_tied_copies(m, set, &used, err))
+        return false;
     for (size_t i = 0; i < m->shapes.count; i++) {
         const struct shape_parameter *p = &m->shapes.parameters[i];
         const struct stored_tensor *t = find_trained(set, p);

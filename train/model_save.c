@@ -299,16 +299,24 @@ static bool save_whole(const struct model *m, const char *dir, bool merged,
     return ok;
 }
 
+/* The head is trained with the embedding that it is. */
+static bool trains_tied_head(const struct model *m)
+{
+    return m->config->tied && m->shapes.lora.saved[MODULE_EMBED];
+}
+
 static bool write_adapter_config(const struct model *m, const char *dir,
                                  struct error *err)
 {
     const char *base = m->plan->model_name_or_path;
     char *whole = realpath(base, NULL);
+    struct lora lora = m->shapes.lora;
     struct text text;
     bool ok;
 
+    lora.saved[MODULE_HEAD] |= trains_tied_head(m);
     text_init(&text, 0);
-    ok = lora_write_config(&m->shapes.lora, m->config->architecture, whole ? whole : base,
+    ok = lora_write_config(&lora, m->config->architecture, whole ? whole : base,
                            &text) ||
          error_set(err, ERROR_SYSTEM, "cannot make adapter_config.json");
     ok = ok && put_text(dir, "adapter_config.json", text.data, text.len, err);
@@ -319,7 +327,8 @@ static bool write_adapter_config(const struct model *m, const char *dir,
 
 static bool save_adapter(const struct model *m, const char *dir, struct error *err)
 {
-    struct tensor_source *sources = memory_alloc(m->shapes.count * sizeof(*sources));
+    struct tensor_source *sources =
+        memory_alloc((m->shapes.count + 1) * sizeof(*sources));
     struct arena *arena = arena_new();
     size_t count = 0;
     bool ok;
@@ -333,6 +342,11 @@ static bool save_adapter(const struct model *m, const char *dir, struct error *e
         if (is_base(m, i)) /* trained whole: modules_to_save */
             name = arena_printf(arena, "base_model.model.%s", p->name);
         sources[count++] = source_of(m, i, name);
+        if (p == m->embed && trains_tied_head(m)) /* PEFT has two copies of it */
+            sources[count++] = source_of(
+                m, i,
+                arena_printf(arena, "base_model.model.%s.weight",
+                             m->config->architecture->paths[MODULE_HEAD]));
     }
     ok = write_tensors(dir, "adapter_model.safetensors", sources, count, err) &&
          write_adapter_config(m, dir, err) &&

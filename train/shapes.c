@@ -321,6 +321,9 @@ bool shapes_check(const struct plan *plan, const struct model_config *config,
 
     if (!check_plan(plan, a, err) || !lora_read(plan, a, lora, err))
         return false;
+    if (config->tied && lora->saved[MODULE_EMBED] && plan->adapter_name_or_path &&
+        !plan->create_new_adapter)
+        lora->saved[MODULE_HEAD] = false; /* an adapter's file has both, which are one */
     return !config->tied || !lora->saved[MODULE_HEAD] ||
            error_set(err, ERROR_JOB,
                      "additional_target %s: this model's head is its %s; name that "

@@ -42,10 +42,9 @@ static void test_lora_reads_the_plan(void **state)
 }
 
 /* What is written for a target names what it means, and no more. */
-static void check_names(const char *model_type, const char *target, const char *written)
+static void check_written(const char *model_type, struct plan plan, const char *written)
 {
     const struct architecture *a = architecture_find(model_type);
-    struct plan plan = plan_of(target);
     struct error err = { 0 };
     struct lora lora;
     struct text text;
@@ -58,8 +57,38 @@ static void check_names(const char *model_type, const char *target, const char *
             text.data[text.len++] = text.data[i];
     text.data[text.len] = '\0';
     if (!strstr(text.data, written))
-        fail_msg("%s of %s: no %s in %s", target, model_type, written, text.data);
+        fail_msg("%s: no %s in %s", model_type, written, text.data);
     text_clear(&text);
+}
+
+static void check_names(const char *model_type, const char *target, const char *written)
+{
+    check_written(model_type, plan_of(target), written);
+}
+
+#define SAVED(names) "\"modules_to_save\":" names
+
+/* PEFT takes modules_to_save for ends of names: "norm" would be every input_layernorm. */
+static void test_lora_saved_names_mean_one_module(void **state)
+{
+    static const struct {
+        const char *model_type, *target, *written;
+    } cases[] = {
+        { "llama", "norm", SAVED("[\"model.norm\"]") },
+        { "qwen3", "norm,embed_tokens", SAVED("[\"embed_tokens\",\"model.norm\"]") },
+        { "llama", "lm_head,model.norm", SAVED("[\"model.norm\",\"lm_head\"]") },
+        { "gpt2", "ln_f,wte", SAVED("[\"wte\",\"ln_f\"]") },
+        { "gpt_neox", "final_layer_norm", SAVED("[\"final_layer_norm\"]") },
+        { "gemma2", "post_attention_layernorm", SAVED("[\"post_attention_layernorm\"]") },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct plan plan = plan_of("all");
+
+        plan.additional_target = cases[i].target;
+        check_written(cases[i].model_type, plan, cases[i].written);
+    }
 }
 
 static void test_lora_names_of_architectures(void **state)
@@ -158,6 +187,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lora_reads_the_plan),
         cmocka_unit_test(test_lora_names_of_architectures),
+        cmocka_unit_test(test_lora_saved_names_mean_one_module),
         cmocka_unit_test(test_lora_config_reads_back),
         cmocka_unit_test(test_lora_config_refuses),
     };

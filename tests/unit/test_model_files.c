@@ -279,6 +279,79 @@ static void test_model_adapter_files_have_peft_names(void **state)
     unit_dir_free(adapter);
 }
 
+/* One bit of the first of two equal tensors is turned. */
+static void check_other_head_refused(const char *adapter, const char *dir,
+                                     const struct stored_tensor *embed)
+{
+    char *name = path_join(adapter, "adapter_model.safetensors"), *at;
+    struct unit_model u = open_lora(dir);
+    struct error err = { 0 };
+    struct text file;
+
+    text_init(&file, 0);
+    unit_must(file_read(name, (size_t)1 << 24, &file, NULL, &err), &err);
+    at = memmem(file.data, file.len, embed->data, embed->bytes);
+    assert_non_null(at);
+    *at ^= 1;
+    unit_must(file_replace(name, file.data, file.len, 0600, &err), &err);
+    for (int merged = 0; merged < 2; merged++) { /* gone on with, and merged */
+        start(&u);
+        u.plan.adapter_name_or_path = adapter;
+        u.plan.create_new_adapter = merged;
+        assert_false(model_load(u.model, &err));
+        if (!strstr(err.text, "trains embed_tokens and lm_head apart"))
+            fail_msg("%s", err.text);
+        error_clear(&err);
+        unit_model_stop(&u);
+        u = open_lora(dir);
+    }
+    arena_free(u.arena);
+    text_clear(&file);
+    free(name);
+}
+
+/* PEFT has an own copy of a head that is the embedding; without it another model would
+ * come out there. */
+static void test_model_adapter_of_a_tied_head_has_both_copies(void **state)
+{
+    static const char config[] = LLAMA(", \"tie_word_embeddings\": true");
+    char *dir = base_new(config, 1), *adapter = unit_dir_new();
+    struct unit_model u = open_lora(dir);
+    const struct stored_tensor *embed, *head;
+    struct safetensors *set;
+    struct error err = { 0 };
+    float *trained, *again;
+
+    (void)state;
+    u.plan.additional_target = "embed_tokens";
+    start(&u);
+    train_some(&u);
+    trained = logits_of(&u);
+    unit_must(model_save(u.model, adapter, &err), &err);
+    unit_model_stop(&u);
+    set = safetensors_open(adapter, "adapter_model", false, &err);
+    unit_must(set != NULL, &err);
+    embed = safetensors_find(set, "base_model.model.model.embed_tokens.weight");
+    head = safetensors_find(set, "base_model.model.lm_head.weight");
+    assert_true(embed && head && embed->bytes == head->bytes);
+    assert_memory_equal(embed->data, head->data, head->bytes);
+    for (int merged = 0; merged < 2; merged++) {
+        u = open_lora(dir);
+        u.plan.adapter_name_or_path = adapter;
+        u.plan.create_new_adapter = merged;
+        start(&u);
+        again = logits_of(&u);
+        near_all(trained, again, 100, 64 * 0x1p-23);
+        free(again);
+        unit_model_stop(&u);
+    }
+    check_other_head_refused(adapter, dir, embed);
+    safetensors_close(set);
+    free(trained);
+    unit_dir_free(dir);
+    unit_dir_free(adapter);
+}
+
 /* A base in bf16: trained whole it is written in fp32, merged again in bf16. */
 static void test_model_dtype_of_config_is_that_of_the_files(void **state)
 {
@@ -427,6 +500,7 @@ int main(void)
         cmocka_unit_test(test_model_adapter_goes_on_and_merges),
         cmocka_unit_test(test_model_large_matrices_merge_too),
         cmocka_unit_test(test_model_adapter_files_have_peft_names),
+        cmocka_unit_test(test_model_adapter_of_a_tied_head_has_both_copies),
         cmocka_unit_test(test_model_dtype_of_config_is_that_of_the_files),
         cmocka_unit_test(test_model_refuses_other_tensors),
         cmocka_unit_test(test_model_refuses_tokens_outside_its_vocabulary),
