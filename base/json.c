@@ -88,6 +88,20 @@ json_t *json_number(double value)
     return json_real(value);
 }
 
+json_t *json_visible(const char *data, size_t len)
+{
+    struct text shown;
+    json_t *value;
+
+    if (text_is_utf8(data, len, NULL))
+        return json_stringn(data, len);
+    text_init(&shown, 0);
+    text_add_visible(&shown, data, len);
+    value = json_string(shown.data);
+    text_clear(&shown);
+    return value;
+}
+
 /* Where the writer is: its text, and spaces a level, 0 for one line. */
 struct writer {
     struct text *out;

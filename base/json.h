@@ -24,6 +24,8 @@ bool json_write_pretty(const json_t *value, struct text *out); /* indented by 2,
 
 /* A double as JSON: "NaN", "Infinity", "-Infinity" as strings where it is not finite. */
 json_t *json_number(double value);
+/* A text as JSON: what is no UTF-8 is made visible first (text_add_visible). */
+json_t *json_visible(const char *data, size_t len);
 
 /* Members of an object with a default where missing or null.  A member of another type is an
  * error (ERROR_DATA naming `where` and the key); *err is set once and the default returned. */

@@ -8,21 +8,6 @@
 
 #include "runner/report_json.h"
 
-/* What was generated, as JSON has it: bytes that are no UTF-8 made visible. */
-static json_t *text_json(const char *text, size_t len)
-{
-    struct text shown;
-    json_t *value;
-
-    if (text_is_utf8(text, len, NULL))
-        return json_stringn(text, len);
-    text_init(&shown, 0);
-    text_add_visible(&shown, text, len);
-    value = json_string(shown.data);
-    text_clear(&shown);
-    return value;
-}
-
 static json_t *line_object(const struct generator *g, size_t at)
 {
     const struct question *question = &g->questions.list[at / g->samples];
@@ -30,15 +15,15 @@ static json_t *line_object(const struct generator *g, size_t at)
     const struct made *made = &g->made[at];
     json_t *object = json_object();
 
-    json_object_set_new(object, "prompt", text_json(asked->text, asked->len));
+    json_object_set_new(object, "prompt", json_visible(asked->text, asked->len));
     json_object_set_new(object, "sample", json_integer((json_int_t)(at % g->samples)));
-    json_object_set_new(object, "completion", text_json(made->text, made->len));
+    json_object_set_new(object, "completion", json_visible(made->text, made->len));
     json_object_set_new(object, "tokens", json_integer((json_int_t)made->tokens));
     json_object_set_new(object, "end", json_string(completion_end_names[made->end]));
     if (!question->expected)
         return object;
     json_object_set_new(object, "expected",
-                        text_json(question->expected, question->expected_len));
+                        json_visible(question->expected, question->expected_len));
     json_object_set_new(object, "answered", json_boolean(made->verdict.found));
     json_object_set_new(object, "correct", json_boolean(made->verdict.right));
     return object;
@@ -84,8 +69,8 @@ static json_t *record_object(const struct generator *g, size_t at)
         json_object_set_new(one, "role",
                             json_string(role_name(answer ? ROLE_ASSISTANT : m->role)));
         json_object_set_new(one, "content",
-                            answer ? text_json(made->text, made->len)
-                                   : text_json(m->text, m->len));
+                            answer ? json_visible(made->text, made->len)
+                                   : json_visible(m->text, m->len));
         json_array_append_new(messages, one);
     }
     json_object_set_new(object, "messages", messages);

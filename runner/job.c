@@ -218,30 +218,17 @@ bool job_read(const struct job *job, struct job_record *out, struct error *err)
     return ok;
 }
 
-static json_t *text_value(const char *value)
-{
-    struct text shown;
-    json_t *string;
-
-    if (!value[0])
-        return json_null();
-    if (text_is_utf8(value, strlen(value), NULL))
-        return json_string(value);
-    text_init(&shown, 0);
-    text_add_visible(&shown, value, strlen(value));
-    string = json_string(shown.data);
-    text_clear(&shown);
-    return string;
-}
-
 static json_t *record_object(const struct job_record *record)
 {
     json_t *object = json_object();
 
     json_object_set_new(object, "state", json_string(job_state_names[record->state]));
-    for (size_t i = 0; i < TS_COUNT(text_fields); i++)
+    for (size_t i = 0; i < TS_COUNT(text_fields); i++) {
+        const char *value = (const char *)record + text_fields[i].at;
+
         json_object_set_new(object, text_fields[i].key,
-                            text_value((const char *)record + text_fields[i].at));
+                            value[0] ? json_visible(value, strlen(value)) : json_null());
+    }
     for (size_t i = 0; i < TS_COUNT(number_fields); i++)
         json_object_set_new(
             object, number_fields[i].key,

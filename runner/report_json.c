@@ -7,18 +7,7 @@
 
 json_t *report_json_string(const char *string)
 {
-    struct text shown;
-    json_t *value;
-
-    if (!string)
-        return json_null();
-    if (text_is_utf8(string, strlen(string), NULL))
-        return json_string(string);
-    text_init(&shown, 0);
-    report_visible(&shown, string);
-    value = json_string(shown.data);
-    text_clear(&shown);
-    return value;
+    return string ? json_visible(string, strlen(string)) : json_null();
 }
 
 json_t *report_json_device(const struct device *device)

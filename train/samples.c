@@ -23,21 +23,6 @@ struct samples {
     size_t count;
 };
 
-/* What a model says need not be UTF-8. */
-static json_t *string_of(const char *text, size_t len)
-{
-    struct text shown;
-    json_t *value;
-
-    if (text_is_utf8(text, len, NULL))
-        return json_stringn(text, len);
-    text_init(&shown, 0);
-    text_add_visible(&shown, text, len);
-    value = json_string(shown.data);
-    text_clear(&shown);
-    return value;
-}
-
 static void set(json_t **to, json_t *value)
 {
     json_decref(*to);
@@ -112,9 +97,10 @@ void samples_put(struct samples *samples, size_t index,
 {
     struct sample_line *line = &samples->lines[index];
 
-    set(&line->prompt, string_of(answer->prompt->data, answer->prompt->len));
-    set(&line->expected, string_of(answer->expected->data, answer->expected->len));
-    set(&line->now, string_of(answer->text, answer->len));
+    /* what a model says need not be UTF-8 */
+    set(&line->prompt, json_visible(answer->prompt->data, answer->prompt->len));
+    set(&line->expected, json_visible(answer->expected->data, answer->expected->len));
+    set(&line->now, json_visible(answer->text, answer->len));
     set(&line->correct, json_boolean(answer->correct));
 }
 

@@ -164,6 +164,32 @@ static void test_json_number_that_is_not_finite_is_a_string(void **state)
     json_decref(array);
 }
 
+static void test_json_visible_is_always_a_string(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t len;
+        const char *wanted;
+    } cases[] = {
+        { "a\"\xc3\xa9\n", 5, "\"a\\\"\xc3\xa9\\n\"" },
+        { "a\0b", 3, "\"a\\u0000b\"" },
+        { "\xc3", 1, "\"\\\\xc3\"" },
+        { "", 0, "\"\"" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        json_t *value = json_visible(cases[i].text, cases[i].len);
+        struct text out;
+
+        text_init(&out, 0);
+        assert_true(json_write(value, &out));
+        assert_string_equal(out.data, cases[i].wanted);
+        text_clear(&out);
+        json_decref(value);
+    }
+}
+
 static void test_json_pretty(void **state)
 {
     struct error err = { 0 };
@@ -254,6 +280,7 @@ int main(void)
         cmocka_unit_test(test_json_round_trip),
         cmocka_unit_test(test_json_reals_read_back_the_same),
         cmocka_unit_test(test_json_number_that_is_not_finite_is_a_string),
+        cmocka_unit_test(test_json_visible_is_always_a_string),
         cmocka_unit_test(test_json_pretty),
         cmocka_unit_test(test_json_write_tells_overflow),
         cmocka_unit_test(test_json_get_takes_defaults_and_refuses_other_types),
