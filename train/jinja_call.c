@@ -296,3 +296,10 @@ int64_t jinja_arg_int(struct jinja_run *run, const struct jinja_value *arg,
     jinja_fail(run, "'%s' object cannot be interpreted as an integer", jinja_type(arg));
     return preset;
 }
+
+bool jinja_arg_string(struct jinja_run *run, const struct jinja_value *arg)
+{
+    if (arg->kind != JINJA_STRING)
+        jinja_fail(run, "must be str, not %s", jinja_type(arg));
+    return !jinja_failed(run);
+}

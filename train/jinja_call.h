@@ -68,5 +68,7 @@ struct jinja_value jinja_macro_new(struct jinja_run *run, const struct jinja_nod
 bool jinja_arg_truth(const struct jinja_value *arg, bool preset);
 int64_t jinja_arg_int(struct jinja_run *run, const struct jinja_value *arg,
                       int64_t preset);
+/* Is it a string, as it must be? */
+bool jinja_arg_string(struct jinja_run *run, const struct jinja_value *arg);
 
 #endif

@@ -1,22 +1,15 @@
 /*
- * train/jinja_method.c - the methods of strings, dicts and loops, and the functions that
- * are always there.  What changes a value in place (list.append) is refused, as by the
- * sandbox of transformers.
+ * train/jinja_method.c - the methods of strings, dicts, lists and loops.  What changes a
+ * value in place (list.append) is refused, as by the sandbox of transformers.
  */
 #include "config.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "train/jinja_call.h"
 #include "train/jinja_format.h"
 #include "train/jinja_print.h"
 #include "train/jinja_string.h"
-
-/* 26 July 2024, 00:00 UTC. */
-#define CLOCK ((time_t)1721952000)
-
-enum { RANGE_MAX = 100000 }; /* of Jinja's sandbox */
 
 /* An argument that must be a string; NULL where it is not given or none, or has failed.
  */
@@ -29,14 +22,6 @@ static const struct jinja_value *string_of(struct jinja_run *run,
         return arg;
     jinja_fail(run, "must be str, not %s", jinja_type(arg));
     return NULL;
-}
-
-/* The same where it must be there. */
-static bool need_string(struct jinja_run *run, const struct jinja_value *arg)
-{
-    if (arg->kind != JINJA_STRING)
-        jinja_fail(run, "must be str, not %s", jinja_type(arg));
-    return !jinja_failed(run);
 }
 
 static struct jinja_value strip(struct jinja_run *run, const struct jinja_call *call,
@@ -116,7 +101,7 @@ static struct jinja_value ends(struct jinja_run *run, const struct jinja_call *c
         const struct jinja_value *one =
             part->kind == JINJA_TUPLE ? &part->list->items[i] : part;
 
-        if (!need_string(run, one))
+        if (!jinja_arg_string(run, one))
             return jinja_none();
         if (has_end(&call->self, one, start))
             return jinja_bool(true);
@@ -141,7 +126,7 @@ static struct jinja_value remove_end(struct jinja_run *run, const struct jinja_c
 {
     struct jinja_value self = call->self;
 
-    if (!need_string(run, &call->args[0]) || !has_end(&self, &call->args[0], start))
+    if (!jinja_arg_string(run, &call->args[0]) || !has_end(&self, &call->args[0], start))
         return self;
     return jinja_string(self.text + (start ? call->args[0].len : 0),
                         self.len - call->args[0].len);
@@ -194,7 +179,7 @@ static struct jinja_value method_replace(struct jinja_run *run,
 {
     int64_t most = jinja_arg_int(run, &call->args[2], -1);
 
-    if (!need_string(run, &call->args[0]) || !need_string(run, &call->args[1]))
+    if (!jinja_arg_string(run, &call->args[0]) || !jinja_arg_string(run, &call->args[1]))
         return jinja_none();
     return jinja_replace(run, &call->self, &call->args[0], &call->args[1], most);
 }
@@ -206,7 +191,7 @@ static struct jinja_value place(struct jinja_run *run, const struct jinja_call *
     struct jinja_value before = call->self;
     int64_t at;
 
-    if (!need_string(run, &call->args[0]))
+    if (!jinja_arg_string(run, &call->args[0]))
         return jinja_none();
     at = jinja_find(run, &call->self, &call->args[0], last);
     if (at < 0)
@@ -242,7 +227,7 @@ static struct jinja_value method_count(struct jinja_run *run,
     struct jinja_value rest = call->self;
     int64_t count = 0, at;
 
-    if (!need_string(run, &call->args[0]))
+    if (!jinja_arg_string(run, &call->args[0]))
         return jinja_none();
     if (call->args[0].len == 0)
         return jinja_int(jinja_length(run, &rest) + 1);
@@ -276,7 +261,7 @@ static struct jinja_value pad(struct jinja_run *run, const struct jinja_call *ca
 
     if (fill.kind == JINJA_ABSENT)
         fill = JINJA_TEXT(" ");
-    if (!need_string(run, &fill))
+    if (!jinja_arg_string(run, &fill))
         return jinja_none();
     if (jinja_length(run, &fill) != 1)
         return jinja_fail(run, "The fill character must be exactly one character long");
@@ -311,7 +296,7 @@ static struct jinja_value partition(struct jinja_run *run, const struct jinja_ca
     size_t behind;
     int64_t at;
 
-    if (jinja_failed(run) || !need_string(run, separator))
+    if (jinja_failed(run) || !jinja_arg_string(run, separator))
         return jinja_none();
     if (separator->len == 0)
         return jinja_fail(run, "empty separator");
@@ -591,117 +576,4 @@ const struct jinja_builtin *jinja_method_find(const struct jinja_value *self,
     };
 
     return tables[self->kind] ? jinja_row(tables[self->kind], name, len) : NULL;
-}
-
-static struct jinja_value global_range(struct jinja_run *run,
-                                       const struct jinja_call *call)
-{
-    bool one = call->args[1].kind == JINJA_ABSENT;
-    int64_t from = one ? 0 : jinja_arg_int(run, &call->args[0], 0);
-    int64_t to = jinja_arg_int(run, &call->args[one ? 0 : 1], 0);
-    int64_t step = jinja_arg_int(run, &call->args[2], 1);
-    double count;
-    struct jinja_value range;
-
-    if (jinja_failed(run))
-        return jinja_none();
-    if (step == 0)
-        return jinja_fail(run, "range() arg 3 must not be zero");
-    count =
-        ((double)to - (double)from + (double)step - (step > 0 ? 1 : -1)) / (double)step;
-    if (count > RANGE_MAX)
-        return jinja_fail(run, "Range too big. The sandbox blocks ranges larger than %d",
-                          RANGE_MAX);
-    range = jinja_list_new(run, JINJA_RANGE, count > 0 ? (size_t)count : 0);
-    for (size_t i = 0; !jinja_failed(run) && i < range.list->count; i++)
-        range.list->items[i] = jinja_int(from + (int64_t)i * step);
-    return range;
-}
-
-/* dict(...) and namespace(...): pairs, a mapping, names. */
-static struct jinja_value make_dict(struct jinja_run *run, const struct jinja_call *call,
-                                    enum jinja_kind kind)
-{
-    struct jinja_value dict = jinja_dict_new(run, kind);
-
-    for (size_t i = 0; i < call->given->count && !jinja_failed(run); i++) {
-        const struct jinja_value *value = &call->given->values[i];
-        const char *name = call->given->names[i];
-        struct jinja_value key = jinja_string(name, name ? strlen(name) : 0), view;
-
-        if (name) {
-            jinja_dict_set(run, dict.dict, &key, value);
-            continue;
-        }
-        if (value->kind != JINJA_DICT || i > 0)
-            return jinja_fail(run, "dict() and namespace() take a mapping and names");
-        view = *value;
-        for (size_t k = 0; k < view.dict->count && !jinja_failed(run); k++)
-            jinja_dict_set(run, dict.dict, &view.dict->entries[k].key,
-                           &view.dict->entries[k].value);
-    }
-    return dict;
-}
-
-static struct jinja_value global_dict(struct jinja_run *run,
-                                      const struct jinja_call *call)
-{
-    return make_dict(run, call, JINJA_DICT);
-}
-
-static struct jinja_value global_namespace(struct jinja_run *run,
-                                           const struct jinja_call *call)
-{
-    return make_dict(run, call, JINJA_NAMESPACE);
-}
-
-static struct jinja_value global_raise(struct jinja_run *run,
-                                       const struct jinja_call *call)
-{
-    struct jinja_value message = jinja_str(run, &call->args[0]);
-
-    if (jinja_failed(run))
-        return message;
-    run->refused = true;
-    return jinja_fail(run, "%.*s", message.len < 300 ? (int)message.len : 300,
-                      message.text);
-}
-
-static struct jinja_value global_strftime(struct jinja_run *run,
-                                          const struct jinja_call *call)
-{
-    time_t now = CLOCK;
-    struct tm tm;
-    char text[256], *format;
-    size_t len;
-
-    if (!need_string(run, &call->args[0]))
-        return jinja_none();
-    gmtime_r(&now, &tm);
-    format = arena_copy(run->arena, call->args[0].text, call->args[0].len);
-    len = strftime(text, sizeof(text), format, &tm);
-    return jinja_copy(run, text, len);
-}
-
-static const struct jinja_builtin globals[] = {
-    { .name = "range",
-      .code = global_range,
-      .parameters = { "start", "stop", "step" },
-      .needed = 1 },
-    { .name = "dict", .code = global_dict, .any = true },
-    { .name = "namespace", .code = global_namespace, .any = true },
-    { .name = "raise_exception",
-      .code = global_raise,
-      .parameters = { "message" },
-      .needed = 1 },
-    { .name = "strftime_now",
-      .code = global_strftime,
-      .parameters = { "format" },
-      .needed = 1 },
-    { .name = NULL },
-};
-
-const struct jinja_builtin *jinja_global_find(const char *name, size_t len)
-{
-    return jinja_row(globals, name, len);
 }

@@ -41,6 +41,7 @@ libtrain_a_SOURCES += %D%/jinja_expression.c
 libtrain_a_SOURCES += %D%/jinja_filter.c
 libtrain_a_SOURCES += %D%/jinja_filter_list.c
 libtrain_a_SOURCES += %D%/jinja_format.c %D%/jinja_format.h
+libtrain_a_SOURCES += %D%/jinja_global.c
 libtrain_a_SOURCES += %D%/jinja_json.c
 libtrain_a_SOURCES += %D%/jinja_lexer.c %D%/jinja_lexer.h
 libtrain_a_SOURCES += %D%/jinja_method.c
