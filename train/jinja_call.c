@@ -142,7 +142,7 @@ struct jinja_value jinja_invoke(struct jinja_run *run,
                                 const struct jinja_value *self,
                                 const struct jinja_given *given)
 {
-    struct jinja_call call = { .self = *self, .given = given };
+    struct jinja_call call = { .self = *self, .how = builtin->how, .given = given };
 
     if (!jinja_work(run, 0) || (!builtin->any && !bind(run, builtin, given, &call)))
         return jinja_none();

@@ -20,6 +20,7 @@ struct jinja_given {
 struct jinja_call {
     struct jinja_value self; /* what a filter, test or method works on */
     struct jinja_value args[JINJA_PARAMETERS]; /* ABSENT where not given */
+    int how;                                   /* of the row */
     const struct jinja_given *given;           /* for those that take any */
 };
 
@@ -29,6 +30,7 @@ typedef struct jinja_value jinja_code(struct jinja_run *run,
 struct jinja_builtin {
     const char *name;
     jinja_code *code;
+    int how; /* a value of the enum that tells rows of the same code apart */
     const char *parameters[JINJA_PARAMETERS]; /* by their names in Python */
     size_t needed;                            /* of them must be given */
     bool any;                                 /* takes what it is given, unchecked */

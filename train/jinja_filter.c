@@ -12,36 +12,13 @@
 #include "train/jinja_string.h"
 #include "train/jinja_text.h"
 
-static struct jinja_value turn(struct jinja_run *run, const struct jinja_call *call,
-                               enum jinja_case how)
+static struct jinja_value filter_case(struct jinja_run *run,
+                                      const struct jinja_call *call)
 {
     struct jinja_value string = jinja_str(run, &call->self);
 
-    return jinja_failed(run) ? string : jinja_case(run, &string, how);
-}
-
-static struct jinja_value filter_upper(struct jinja_run *run,
-                                       const struct jinja_call *call)
-{
-    return turn(run, call, CASE_UPPER);
-}
-
-static struct jinja_value filter_lower(struct jinja_run *run,
-                                       const struct jinja_call *call)
-{
-    return turn(run, call, CASE_LOWER);
-}
-
-static struct jinja_value filter_title(struct jinja_run *run,
-                                       const struct jinja_call *call)
-{
-    return turn(run, call, CASE_WORDS);
-}
-
-static struct jinja_value filter_capitalize(struct jinja_run *run,
-                                            const struct jinja_call *call)
-{
-    return turn(run, call, CASE_CAPITALIZE);
+    return jinja_failed(run) ? string
+                             : jinja_case(run, &string, (enum jinja_case)call->how);
 }
 
 static struct jinja_value filter_trim(struct jinja_run *run,
@@ -345,10 +322,10 @@ static struct jinja_value filter_attr(struct jinja_run *run,
 }
 
 static const struct jinja_builtin filters[] = {
-    { .name = "upper", .code = filter_upper },
-    { .name = "lower", .code = filter_lower },
-    { .name = "title", .code = filter_title },
-    { .name = "capitalize", .code = filter_capitalize },
+    { .name = "upper", .code = filter_case, .how = CASE_UPPER },
+    { .name = "lower", .code = filter_case, .how = CASE_LOWER },
+    { .name = "title", .code = filter_case, .how = CASE_WORDS },
+    { .name = "capitalize", .code = filter_case, .how = CASE_CAPITALIZE },
     { .name = "trim", .code = filter_trim, .parameters = { "chars" } },
     { .name = "string", .code = filter_string },
     { .name = "safe", .code = filter_string }, /* nothing escapes of its own accord */

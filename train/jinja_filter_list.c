@@ -282,11 +282,13 @@ static struct jinja_value filter_unique(struct jinja_run *run,
     return list;
 }
 
-static struct jinja_value extreme(struct jinja_run *run, const struct jinja_call *call,
-                                  int sign)
+/* how: -1 for the least, 1 for the greatest. */
+static struct jinja_value filter_extreme(struct jinja_run *run,
+                                         const struct jinja_call *call)
 {
     struct jinja_list items = jinja_items(run, &call->self);
     bool case_sensitive = jinja_arg_truth(&call->args[0], false);
+    int sign = call->how;
     struct jinja_value best = jinja_none(), key, best_key = jinja_none();
 
     if (items.count == 0 && !jinja_failed(run))
@@ -301,16 +303,6 @@ static struct jinja_value extreme(struct jinja_run *run, const struct jinja_call
         best_key = key;
     }
     return best;
-}
-
-static struct jinja_value filter_min(struct jinja_run *run, const struct jinja_call *call)
-{
-    return extreme(run, call, -1);
-}
-
-static struct jinja_value filter_max(struct jinja_run *run, const struct jinja_call *call)
-{
-    return extreme(run, call, 1);
 }
 
 static struct jinja_value filter_sum(struct jinja_run *run, const struct jinja_call *call)
@@ -493,10 +485,12 @@ static const struct jinja_builtin filters[] = {
       .code = filter_unique,
       .parameters = { "case_sensitive", "attribute" } },
     { .name = "min",
-      .code = filter_min,
+      .code = filter_extreme,
+      .how = -1,
       .parameters = { "case_sensitive", "attribute" } },
     { .name = "max",
-      .code = filter_max,
+      .code = filter_extreme,
+      .how = 1,
       .parameters = { "case_sensitive", "attribute" } },
     { .name = "sum", .code = filter_sum, .parameters = { "attribute", "start" } },
     { .name = "batch",

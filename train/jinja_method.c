@@ -24,54 +24,27 @@ static const struct jinja_value *string_of(struct jinja_run *run,
     return NULL;
 }
 
-static struct jinja_value strip(struct jinja_run *run, const struct jinja_call *call,
-                                enum jinja_side side)
-{
-    const struct jinja_value *chars = string_of(run, &call->args[0]);
-
-    return jinja_failed(run) ? jinja_none() : jinja_strip(&call->self, chars, side);
-}
-
 static struct jinja_value method_strip(struct jinja_run *run,
                                        const struct jinja_call *call)
 {
-    return strip(run, call, SIDE_BOTH);
-}
+    const struct jinja_value *chars = string_of(run, &call->args[0]);
 
-static struct jinja_value method_lstrip(struct jinja_run *run,
-                                        const struct jinja_call *call)
-{
-    return strip(run, call, SIDE_LEFT);
-}
-
-static struct jinja_value method_rstrip(struct jinja_run *run,
-                                        const struct jinja_call *call)
-{
-    return strip(run, call, SIDE_RIGHT);
-}
-
-static struct jinja_value split(struct jinja_run *run, const struct jinja_call *call,
-                                bool from_right)
-{
-    const struct jinja_value *separator = string_of(run, &call->args[0]);
-    int64_t most = jinja_arg_int(run, &call->args[1], -1);
-
-    if (from_right && !separator && most >= 0)
-        return jinja_fail(run, "rsplit() at white space with a maximum is not supported");
-    return jinja_failed(run) ? jinja_none()
-                             : jinja_split(run, &call->self, separator, most, from_right);
+    return jinja_failed(run)
+               ? jinja_none()
+               : jinja_strip(&call->self, chars, (enum jinja_side)call->how);
 }
 
 static struct jinja_value method_split(struct jinja_run *run,
                                        const struct jinja_call *call)
 {
-    return split(run, call, false);
-}
+    const struct jinja_value *separator = string_of(run, &call->args[0]);
+    int64_t most = jinja_arg_int(run, &call->args[1], -1);
+    bool from_right = call->how == SIDE_RIGHT;
 
-static struct jinja_value method_rsplit(struct jinja_run *run,
-                                        const struct jinja_call *call)
-{
-    return split(run, call, true);
+    if (from_right && !separator && most >= 0)
+        return jinja_fail(run, "rsplit() at white space with a maximum is not supported");
+    return jinja_failed(run) ? jinja_none()
+                             : jinja_split(run, &call->self, separator, most, from_right);
 }
 
 static struct jinja_value method_splitlines(struct jinja_run *run,
@@ -81,16 +54,17 @@ static struct jinja_value method_splitlines(struct jinja_run *run,
 }
 
 static bool has_end(const struct jinja_value *string, const struct jinja_value *part,
-                    bool start)
+                    int side)
 {
     return part->len <= string->len &&
-           memcmp(start ? string->text : string->text + string->len - part->len,
+           memcmp(side == SIDE_LEFT ? string->text
+                                    : string->text + string->len - part->len,
                   part->text, part->len) == 0;
 }
 
-/* startswith and endswith: a string, or a tuple of them. */
-static struct jinja_value ends(struct jinja_run *run, const struct jinja_call *call,
-                               bool start)
+/* A string, or a tuple of them. */
+static struct jinja_value method_ends(struct jinja_run *run,
+                                      const struct jinja_call *call)
 {
     const struct jinja_value *part = &call->args[0];
     size_t count = part->kind == JINJA_TUPLE ? part->list->count : 1;
@@ -103,75 +77,28 @@ static struct jinja_value ends(struct jinja_run *run, const struct jinja_call *c
 
         if (!jinja_arg_string(run, one))
             return jinja_none();
-        if (has_end(&call->self, one, start))
+        if (has_end(&call->self, one, call->how))
             return jinja_bool(true);
     }
     return jinja_bool(false);
 }
 
-static struct jinja_value method_startswith(struct jinja_run *run,
+static struct jinja_value method_remove_end(struct jinja_run *run,
                                             const struct jinja_call *call)
-{
-    return ends(run, call, true);
-}
-
-static struct jinja_value method_endswith(struct jinja_run *run,
-                                          const struct jinja_call *call)
-{
-    return ends(run, call, false);
-}
-
-static struct jinja_value remove_end(struct jinja_run *run, const struct jinja_call *call,
-                                     bool start)
 {
     struct jinja_value self = call->self;
+    const struct jinja_value *part = &call->args[0];
 
-    if (!jinja_arg_string(run, &call->args[0]) || !has_end(&self, &call->args[0], start))
+    if (!jinja_arg_string(run, part) || !has_end(&self, part, call->how))
         return self;
-    return jinja_string(self.text + (start ? call->args[0].len : 0),
-                        self.len - call->args[0].len);
+    return jinja_string(self.text + (call->how == SIDE_LEFT ? part->len : 0),
+                        self.len - part->len);
 }
 
-static struct jinja_value method_removeprefix(struct jinja_run *run,
-                                              const struct jinja_call *call)
+static struct jinja_value method_case(struct jinja_run *run,
+                                      const struct jinja_call *call)
 {
-    return remove_end(run, call, true);
-}
-
-static struct jinja_value method_removesuffix(struct jinja_run *run,
-                                              const struct jinja_call *call)
-{
-    return remove_end(run, call, false);
-}
-
-static struct jinja_value method_upper(struct jinja_run *run,
-                                       const struct jinja_call *call)
-{
-    return jinja_case(run, &call->self, CASE_UPPER);
-}
-
-static struct jinja_value method_lower(struct jinja_run *run,
-                                       const struct jinja_call *call)
-{
-    return jinja_case(run, &call->self, CASE_LOWER);
-}
-
-static struct jinja_value method_title(struct jinja_run *run,
-                                       const struct jinja_call *call)
-{
-    return jinja_case(run, &call->self, CASE_TITLE);
-}
-
-static struct jinja_value method_capitalize(struct jinja_run *run,
-                                            const struct jinja_call *call)
-{
-    return jinja_case(run, &call->self, CASE_CAPITALIZE);
-}
-
-static struct jinja_value method_swapcase(struct jinja_run *run,
-                                          const struct jinja_call *call)
-{
-    return jinja_case(run, &call->self, CASE_SWAP);
+    return jinja_case(run, &call->self, (enum jinja_case)call->how);
 }
 
 static struct jinja_value method_replace(struct jinja_run *run,
@@ -185,37 +112,25 @@ static struct jinja_value method_replace(struct jinja_run *run,
 }
 
 /* A place in characters out of one in bytes. */
-static struct jinja_value place(struct jinja_run *run, const struct jinja_call *call,
-                                bool last)
+static struct jinja_value method_find(struct jinja_run *run,
+                                      const struct jinja_call *call)
 {
     struct jinja_value before = call->self;
     int64_t at;
 
     if (!jinja_arg_string(run, &call->args[0]))
         return jinja_none();
-    at = jinja_find(run, &call->self, &call->args[0], last);
+    at = jinja_find(run, &call->self, &call->args[0], call->how == SIDE_RIGHT);
     if (at < 0)
         return jinja_int(-1);
     before.len = (uint32_t)at;
     return jinja_int(jinja_length(run, &before));
 }
 
-static struct jinja_value method_find(struct jinja_run *run,
-                                      const struct jinja_call *call)
-{
-    return place(run, call, false);
-}
-
-static struct jinja_value method_rfind(struct jinja_run *run,
-                                       const struct jinja_call *call)
-{
-    return place(run, call, true);
-}
-
 static struct jinja_value method_index(struct jinja_run *run,
                                        const struct jinja_call *call)
 {
-    struct jinja_value at = place(run, call, false);
+    struct jinja_value at = method_find(run, call);
 
     return !jinja_failed(run) && at.integer < 0 ? jinja_fail(run, "substring not found")
                                                 : at;
@@ -253,8 +168,7 @@ static struct jinja_value method_format(struct jinja_run *run,
     return jinja_format_braces(run, &call->self, call->given);
 }
 
-static struct jinja_value pad(struct jinja_run *run, const struct jinja_call *call,
-                              enum jinja_side side)
+static struct jinja_value method_pad(struct jinja_run *run, const struct jinja_call *call)
 {
     struct jinja_value fill = call->args[1];
     int64_t width = jinja_arg_int(run, &call->args[0], 0);
@@ -265,34 +179,17 @@ static struct jinja_value pad(struct jinja_run *run, const struct jinja_call *ca
         return jinja_none();
     if (jinja_length(run, &fill) != 1)
         return jinja_fail(run, "The fill character must be exactly one character long");
-    return jinja_pad(run, &call->self, width, &fill, side);
-}
-
-static struct jinja_value method_ljust(struct jinja_run *run,
-                                       const struct jinja_call *call)
-{
-    return pad(run, call, SIDE_RIGHT);
-}
-
-static struct jinja_value method_rjust(struct jinja_run *run,
-                                       const struct jinja_call *call)
-{
-    return pad(run, call, SIDE_LEFT);
-}
-
-static struct jinja_value method_center(struct jinja_run *run,
-                                        const struct jinja_call *call)
-{
-    return pad(run, call, SIDE_BOTH);
+    return jinja_pad(run, &call->self, width, &fill, (enum jinja_side)call->how);
 }
 
 /* (before, separator, behind); where it is not there, all of it and two empty ones. */
-static struct jinja_value partition(struct jinja_run *run, const struct jinja_call *call,
-                                    bool last)
+static struct jinja_value method_partition(struct jinja_run *run,
+                                           const struct jinja_call *call)
 {
     struct jinja_value parts = jinja_list_new(run, JINJA_TUPLE, 3),
                        empty = JINJA_TEXT("");
     const struct jinja_value *self = &call->self, *separator = &call->args[0];
+    bool last = call->how == SIDE_RIGHT;
     size_t behind;
     int64_t at;
 
@@ -310,127 +207,116 @@ static struct jinja_value partition(struct jinja_run *run, const struct jinja_ca
     return parts;
 }
 
-static struct jinja_value method_partition(struct jinja_run *run,
-                                           const struct jinja_call *call)
-{
-    return partition(run, call, false);
-}
-
-static struct jinja_value method_rpartition(struct jinja_run *run,
-                                            const struct jinja_call *call)
-{
-    return partition(run, call, true);
-}
-
-static struct jinja_value method_isalpha(struct jinja_run *run,
-                                         const struct jinja_call *call)
+static struct jinja_value method_is(struct jinja_run *run, const struct jinja_call *call)
 {
     (void)run;
-    return jinja_bool(jinja_is_class(&call->self, CLASS_ALPHA));
+    return jinja_bool(jinja_is_class(&call->self, (enum jinja_class)call->how));
 }
 
-static struct jinja_value method_isdigit(struct jinja_run *run,
-                                         const struct jinja_call *call)
-{
-    (void)run;
-    return jinja_bool(jinja_is_class(&call->self, CLASS_DIGIT));
-}
-
-static struct jinja_value method_isalnum(struct jinja_run *run,
-                                         const struct jinja_call *call)
-{
-    (void)run;
-    return jinja_bool(jinja_is_class(&call->self, CLASS_ALNUM));
-}
-
-static struct jinja_value method_isspace(struct jinja_run *run,
-                                         const struct jinja_call *call)
-{
-    (void)run;
-    return jinja_bool(jinja_is_class(&call->self, CLASS_SPACE));
-}
-
-static struct jinja_value method_isupper(struct jinja_run *run,
-                                         const struct jinja_call *call)
-{
-    (void)run;
-    return jinja_bool(jinja_is_class(&call->self, CLASS_UPPER));
-}
-
-static struct jinja_value method_islower(struct jinja_run *run,
-                                         const struct jinja_call *call)
-{
-    (void)run;
-    return jinja_bool(jinja_is_class(&call->self, CLASS_LOWER));
-}
-
+/* A side is the end that is meant, or the one from which the search begins. */
 static const struct jinja_builtin string_methods[] = {
-    { .name = "strip", .code = method_strip, .parameters = { "chars" } },
-    { .name = "lstrip", .code = method_lstrip, .parameters = { "chars" } },
-    { .name = "rstrip", .code = method_rstrip, .parameters = { "chars" } },
-    { .name = "split", .code = method_split, .parameters = { "sep", "maxsplit" } },
-    { .name = "rsplit", .code = method_rsplit, .parameters = { "sep", "maxsplit" } },
+    { .name = "strip",
+      .code = method_strip,
+      .how = SIDE_BOTH,
+      .parameters = { "chars" } },
+    { .name = "lstrip",
+      .code = method_strip,
+      .how = SIDE_LEFT,
+      .parameters = { "chars" } },
+    { .name = "rstrip",
+      .code = method_strip,
+      .how = SIDE_RIGHT,
+      .parameters = { "chars" } },
+    { .name = "split",
+      .code = method_split,
+      .how = SIDE_LEFT,
+      .parameters = { "sep", "maxsplit" } },
+    { .name = "rsplit",
+      .code = method_split,
+      .how = SIDE_RIGHT,
+      .parameters = { "sep", "maxsplit" } },
     { .name = "splitlines", .code = method_splitlines, .parameters = { "keepends" } },
     { .name = "startswith",
-      .code = method_startswith,
+      .code = method_ends,
+      .how = SIDE_LEFT,
       .parameters = { "prefix", "start", "end" },
       .needed = 1 },
     { .name = "endswith",
-      .code = method_endswith,
+      .code = method_ends,
+      .how = SIDE_RIGHT,
       .parameters = { "suffix", "start", "end" },
       .needed = 1 },
     { .name = "removeprefix",
-      .code = method_removeprefix,
+      .code = method_remove_end,
+      .how = SIDE_LEFT,
       .parameters = { "prefix" },
       .needed = 1 },
     { .name = "removesuffix",
-      .code = method_removesuffix,
+      .code = method_remove_end,
+      .how = SIDE_RIGHT,
       .parameters = { "suffix" },
       .needed = 1 },
-    { .name = "upper", .code = method_upper },
-    { .name = "lower", .code = method_lower },
-    { .name = "casefold", .code = method_lower },
-    { .name = "title", .code = method_title },
-    { .name = "capitalize", .code = method_capitalize },
-    { .name = "swapcase", .code = method_swapcase },
+    { .name = "upper", .code = method_case, .how = CASE_UPPER },
+    { .name = "lower", .code = method_case, .how = CASE_LOWER },
+    { .name = "casefold", .code = method_case, .how = CASE_LOWER },
+    { .name = "title", .code = method_case, .how = CASE_TITLE },
+    { .name = "capitalize", .code = method_case, .how = CASE_CAPITALIZE },
+    { .name = "swapcase", .code = method_case, .how = CASE_SWAP },
     { .name = "replace",
       .code = method_replace,
       .parameters = { "old", "new", "count" },
       .needed = 2 },
-    { .name = "find", .code = method_find, .parameters = { "sub" }, .needed = 1 },
-    { .name = "rfind", .code = method_rfind, .parameters = { "sub" }, .needed = 1 },
-    { .name = "index", .code = method_index, .parameters = { "sub" }, .needed = 1 },
+    { .name = "find",
+      .code = method_find,
+      .how = SIDE_LEFT,
+      .parameters = { "sub" },
+      .needed = 1 },
+    { .name = "rfind",
+      .code = method_find,
+      .how = SIDE_RIGHT,
+      .parameters = { "sub" },
+      .needed = 1 },
+    { .name = "index",
+      .code = method_index,
+      .how = SIDE_LEFT,
+      .parameters = { "sub" },
+      .needed = 1 },
     { .name = "count", .code = method_count, .parameters = { "sub" }, .needed = 1 },
     { .name = "join", .code = method_join, .parameters = { "iterable" }, .needed = 1 },
     { .name = "format", .code = method_format, .any = true },
     { .name = "ljust",
-      .code = method_ljust,
+      .code = method_pad,
+      .how = SIDE_RIGHT,
       .parameters = { "width", "fillchar" },
       .needed = 1 },
     { .name = "rjust",
-      .code = method_rjust,
+      .code = method_pad,
+      .how = SIDE_LEFT,
       .parameters = { "width", "fillchar" },
       .needed = 1 },
     { .name = "center",
-      .code = method_center,
+      .code = method_pad,
+      .how = SIDE_BOTH,
       .parameters = { "width", "fillchar" },
       .needed = 1 },
     { .name = "partition",
       .code = method_partition,
+      .how = SIDE_LEFT,
       .parameters = { "sep" },
       .needed = 1 },
     { .name = "rpartition",
-      .code = method_rpartition,
+      .code = method_partition,
+      .how = SIDE_RIGHT,
       .parameters = { "sep" },
       .needed = 1 },
-    { .name = "isalpha", .code = method_isalpha },
-    { .name = "isdigit", .code = method_isdigit },
-    { .name = "isdecimal", .code = method_isdigit },
-    { .name = "isnumeric", .code = method_isdigit },
-    { .name = "isalnum", .code = method_isalnum },
-    { .name = "isspace", .code = method_isspace },
-    { .name = "isupper", .code = method_isupper },
-    { .name = "islower", .code = method_islower },
+    { .name = "isalpha", .code = method_is, .how = CLASS_ALPHA },
+    { .name = "isdigit", .code = method_is, .how = CLASS_DIGIT },
+    { .name = "isdecimal", .code = method_is, .how = CLASS_DIGIT },
+    { .name = "isnumeric", .code = method_is, .how = CLASS_DIGIT },
+    { .name = "isalnum", .code = method_is, .how = CLASS_ALNUM },
+    { .name = "isspace", .code = method_is, .how = CLASS_SPACE },
+    { .name = "isupper", .code = method_is, .how = CLASS_UPPER },
+    { .name = "islower", .code = method_is, .how = CLASS_LOWER },
     { .name = NULL },
 };
 

@@ -151,22 +151,13 @@ static struct jinja_value test_sameas(struct jinja_run *run,
                       jinja_equal(run, &call->self, &call->args[0]));
 }
 
-static struct jinja_value has_case(struct jinja_run *run, const struct jinja_call *call,
-                                   enum jinja_class class)
+static struct jinja_value test_case(struct jinja_run *run, const struct jinja_call *call)
 {
     struct jinja_value string = jinja_str(run, &call->self);
 
-    return jinja_failed(run) ? string : jinja_bool(jinja_is_class(&string, class));
-}
-
-static struct jinja_value test_upper(struct jinja_run *run, const struct jinja_call *call)
-{
-    return has_case(run, call, CLASS_UPPER);
-}
-
-static struct jinja_value test_lower(struct jinja_run *run, const struct jinja_call *call)
-{
-    return has_case(run, call, CLASS_LOWER);
+    return jinja_failed(run)
+               ? string
+               : jinja_bool(jinja_is_class(&string, (enum jinja_class)call->how));
 }
 
 static struct jinja_value test_filter(struct jinja_run *run,
@@ -222,8 +213,8 @@ static const struct jinja_builtin tests[] = {
     { .name = "ge", .code = test_ge, .parameters = { "b" }, .needed = 1 },
     { .name = "in", .code = test_in, .parameters = { "seq" }, .needed = 1 },
     { .name = "sameas", .code = test_sameas, .parameters = { "other" }, .needed = 1 },
-    { .name = "upper", .code = test_upper },
-    { .name = "lower", .code = test_lower },
+    { .name = "upper", .code = test_case, .how = CLASS_UPPER },
+    { .name = "lower", .code = test_case, .how = CLASS_LOWER },
     { .name = "filter", .code = test_filter },
     { .name = "test", .code = test_test },
     { .name = NULL },
