@@ -240,6 +240,7 @@ EXTRA_DIST += %D%/golden/architectures.json %D%/golden/architectures.py
 EXTRA_DIST += %D%/golden/chat.json %D%/golden/chat.py
 EXTRA_DIST += %D%/golden/conversations.json %D%/golden/conversations.py
 EXTRA_DIST += %D%/golden/curve.json %D%/golden/curve.py
+EXTRA_DIST += %D%/golden/jinja.json %D%/golden/jinja.py
 EXTRA_DIST += %D%/golden/lora.json %D%/golden/lora.py
 EXTRA_DIST += %D%/golden/operators.json %D%/golden/operators.py
 EXTRA_DIST += %D%/golden/distill.json %D%/golden/distill.py

@@ -164,7 +164,7 @@ static void split_space(struct jinja_value *list, const char *at, const char *en
         int32_t point;
 
         if (most-- == 0) {
-            add_part(list, at, end - jinja_space_behind(at, (size_t)(end - at)));
+            add_part(list, at, end); /* with the white space behind it, as Python does */
             return;
         }
         do {

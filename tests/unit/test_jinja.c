@@ -1,6 +1,7 @@
 /*
- * tests/unit/test_jinja.c - templates give the text that transformers makes of them
- * (tests/golden/chat.json, made by chat.py beside it), fail in the right line, and end.
+ * tests/unit/test_jinja.c - templates and expressions give the text that transformers
+ * makes of them (tests/golden/chat.json and jinja.json, made by chat.py and jinja.py beside
+ * them), fail in the right line, and end.
  */
 #include "config.h"
 
@@ -11,23 +12,31 @@
 
 enum { LIMIT = 8 << 20 };
 
-static json_t *golden;
+static json_t *golden, *expressions;
+
+static json_t *golden_read(const char *file)
+{
+    char *name = unit_source(file);
+    struct error err = { 0 };
+    json_t *value = json_read_file(name, LIMIT, &err);
+
+    free(name);
+    return value;
+}
 
 static int open_golden(void **state)
 {
-    char *name = unit_source("tests/golden/chat.json");
-    struct error err = { 0 };
-
     (void)state;
-    golden = json_read_file(name, LIMIT, &err);
-    free(name);
-    return golden ? 0 : -1;
+    golden = golden_read("tests/golden/chat.json");
+    expressions = golden_read("tests/golden/jinja.json");
+    return golden && expressions ? 0 : -1;
 }
 
 static int close_golden(void **state)
 {
     (void)state;
     json_decref(golden);
+    json_decref(expressions);
     return 0;
 }
 
@@ -167,6 +176,42 @@ static void test_jinja_reads_published_templates(void **state)
     }
 }
 
+/* What is no text there, is an error here. */
+static void expect_expression(const char *expression, const char *wanted)
+{
+    json_t *none = json_object();
+    struct error err = { 0 };
+    struct jinja_output out;
+    struct jinja *jinja;
+    struct text source;
+    bool ok;
+
+    text_init(&source, 0);
+    text_addf(&source, "{{ %s }}", expression);
+    jinja_output_init(&out);
+    jinja = jinja_parse(source.data, source.len, "t", &err);
+    ok = jinja && jinja_render(jinja, none, &out, NULL, &err);
+    if (ok != (wanted != NULL) || (ok && strcmp(out.text.data, wanted) != 0))
+        fail_msg("%s: %s, not %s", expression, ok ? out.text.data : err.text,
+                 wanted ? wanted : "an error");
+    jinja_output_clear(&out);
+    jinja_free(jinja);
+    text_clear(&source);
+    json_decref(none);
+}
+
+static void test_jinja_has_the_methods_of_python(void **state)
+{
+    (void)state;
+    assert_true(json_array_size(expressions) > 1500);
+    for (size_t i = 0; i < json_array_size(expressions); i++) {
+        const json_t *row = json_array_get(expressions, i);
+
+        expect_expression(json_string_value(json_array_get(row, 0)),
+                          json_string_value(json_array_get(row, 1)));
+    }
+}
+
 /* The text of a template without variables, or "!" and the error. */
 static void expect(const char *source, const char *wanted)
 {
@@ -285,6 +330,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_jinja_writes_what_transformers_writes),
         cmocka_unit_test(test_jinja_reads_published_templates),
+        cmocka_unit_test(test_jinja_has_the_methods_of_python),
         cmocka_unit_test(test_jinja_tells_the_line),
         cmocka_unit_test(test_jinja_ends),
         cmocka_unit_test(test_jinja_knows_a_refusal),
