@@ -6,7 +6,7 @@
 Around one small Llama each of the four is varied alone, by `BUILD/bench/bench_train shape ...`,
 fp32 and bf16, every weight trained.  Every shape runs N times (3) in rounds over all shapes, so
 that what disturbs the machine for a while does not fall on one of them; a time is the median of the
-runs' medians.  With real-time priority where that is permitted.  --quick: two values of each, once.
+runs' medians.  Not under `chrt -f`: both threads may be left on one core.  --quick: two values of each, once.
 
 Written are growth-{tokens,layers,width,vocabulary}.svg in FOLDER, and to standard output the table
 that stands below them in docs/performance.md.
@@ -270,8 +270,7 @@ def commit():
 def origin(repeats):
     date = datetime.date.today().isoformat()
     how = f"{repeats} run{'s' if repeats > 1 else ''} a shape, in rounds"
-    return (f"{date}, commit {commit()}, {processor()}; {how}"
-            f"")
+    return f"{date}, commit {commit()}, {processor()}; {how}"
 
 
 def notes_of(what, found, rates, where):

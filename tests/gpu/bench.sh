@@ -78,6 +78,7 @@ train() {
     objects=$BUILD/objects/bench
     build_bench bench_train "$objects/rate.o $objects/stopwatch.o $objects/target.o" || return
     train_pair SmolLM2-135M full 'SmolLM2-135M full, bf16, B8 T2048' 2
+    train_pair GPT-2 full 'GPT-2 124M full, bf16, B16 T1024' 'as llm.c, which is not run here'
     train_pair Llama-1B full 'Llama 1B full, bf16, B4 T2048' 1.5
     train_pair Llama-1B lora 'Llama 1B LoRA r=16, bf16, B4 T2048' 1.8
 }
