@@ -5,8 +5,8 @@
  * slowly: a polynomial in s = 4 / (u + 4), the variable of Shepherd and Laframboise,
  * "Chebyshev approximation of (1 + 2x) exp(x^2) erfc x in 0 <= x < inf", Math. Comp. 36,
  * 1981.  The coefficients are by interpolation at the Chebyshev points of s for u of 0 to
- * 15, relative error 1.4e-8; beyond it Phi(-u) is 0 in fp32.  Both tails keep their digits:
- * nothing is subtracted from 1 that is near it.
+ * 15, relative error 3.5e-8 as they are rounded to fp32; beyond it Phi(-u) is 0 in fp32.
+ * Both tails keep their digits: nothing is subtracted from 1 that is near it.
  */
 #ifndef KERNELS_GELU_H
 #define KERNELS_GELU_H
