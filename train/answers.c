@@ -81,8 +81,8 @@ static void trim_end(struct text *text)
         text->data[--text->len] = 0;
 }
 
-/* Take off what the template wrote behind an answer: blanks, and words that are no special
- * token. */
+/* Take off what the template wrote behind an answer: blanks, and words that are no
+ * special token. */
 static void cut_end(struct text *text, const char *stop)
 {
     size_t len = stop ? strlen(stop) : 0;
@@ -151,7 +151,7 @@ static bool generate(struct taking *t, struct error *err)
 bool answers_take(struct run *run, struct answers *out, struct error *err)
 {
     struct taking t = { .run = run, .out = out };
-    struct error why = { 0 };
+    struct error why = { 0 }, lost = { 0 };
     bool ok;
 
     *out = (struct answers) { 0 };
@@ -162,8 +162,8 @@ bool answers_take(struct run *run, struct answers *out, struct error *err)
     out->cut = !ok && why.code == ERROR_STOPPED;
     if (!ok && !out->cut)
         error_set(err, why.code, "%s", why.text);
-    if (ok && run->samples)
-        ok = samples_write(run->samples, run->progress.step, err);
+    if (ok && run->samples && !samples_write(run->samples, run->progress.step, &lost))
+        log_line(run->options->log, LOG_WARN, "samples: %s; going on without", lost.text);
     free(t.prompts);
     free(t.places);
     free(t.stop);

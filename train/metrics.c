@@ -5,6 +5,7 @@
 #include "train/metrics.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,9 @@
 struct metrics {
     char *name;
     struct tensorboard *board; /* NULL: none */
-    struct log *log;           /* of what the board could not be told */
+    bool board_lost;    /* it was said that the board could not be told something */
+    int64_t lines_lost; /* lines in a row that could not be written */
+    struct log *log;
 };
 
 /* Is this line whole, and of a step that the run goes on behind? */
@@ -59,7 +62,8 @@ static bool metrics_cut(const char *name, int64_t resume_step, struct error *err
     return ok;
 }
 
-struct metrics *metrics_open(const char *name, int64_t resume_step, struct error *err)
+struct metrics *metrics_open(const char *name, int64_t resume_step, struct log *log,
+                             struct error *err)
 {
     struct metrics *metrics;
 
@@ -67,6 +71,7 @@ struct metrics *metrics_open(const char *name, int64_t resume_step, struct error
         return NULL;
     metrics = memory_alloc(sizeof *metrics);
     metrics->name = memory_strdup(name);
+    metrics->log = log;
     return metrics;
 }
 
@@ -84,42 +89,55 @@ static void board_note(struct metrics *metrics, const struct error *err)
 {
     if (err->code == ERROR_NONE)
         return;
-    log_line(metrics->log, LOG_WARN, "tensorboard: %s; going on without", err->text);
-    metrics->log = NULL;
+    if (!metrics->board_lost)
+        log_line(metrics->log, LOG_WARN, "tensorboard: %s; going on without", err->text);
+    metrics->board_lost = true;
 }
 
 void metrics_board(struct metrics *metrics, const char *dir, int64_t first,
-                   const char *about, struct log *log)
+                   const char *about)
 {
     struct error err = { 0 };
 
-    metrics->log = log;
     metrics->board = tensorboard_open(dir, first, &err);
     if (metrics->board != NULL && about != NULL)
         tensorboard_text(metrics->board, "job/text_summary", about, &err);
     board_note(metrics, &err);
 }
 
-/* Takes over the object. */
-static bool metrics_write(struct metrics *metrics, json_t *object, struct error *err)
+/* A disk that is full ends no run: that lines are missing is said, and when no longer. */
+static void line_note(struct metrics *metrics, bool ok, const struct error *err)
 {
-    struct error lost = { 0 };
+    if (!ok && metrics->lines_lost++ == 0)
+        log_line(metrics->log, LOG_WARN, "metrics: %s; going on without", err->text);
+    if (!ok || metrics->lines_lost == 0)
+        return;
+    log_line(metrics->log, LOG_INFO,
+             "metrics: written again, %" PRId64 " lines are missing",
+             metrics->lines_lost);
+    metrics->lines_lost = 0;
+}
+
+/* Takes over the object. */
+static void metrics_write(struct metrics *metrics, json_t *object)
+{
+    struct error err = { 0 }, lost = { 0 };
     struct text line;
     bool ok;
 
     text_init(&line, 0);
     json_write(object, &line);
-    ok = file_append_line(metrics->name, line.data, line.len, 0644, false, err);
-    if (ok && metrics->board != NULL) {
+    ok = file_append_line(metrics->name, line.data, line.len, 0644, false, &err);
+    line_note(metrics, ok, &err);
+    if (metrics->board != NULL) {
         tensorboard_metrics(metrics->board, object, &lost);
         board_note(metrics, &lost);
     }
     json_decref(object);
     text_clear(&line);
-    return ok;
 }
 
-bool metrics_step(struct metrics *metrics, const struct metric *metric, struct error *err)
+void metrics_step(struct metrics *metrics, const struct metric *metric)
 {
     json_t *object = json_object();
 
@@ -138,11 +156,11 @@ bool metrics_step(struct metrics *metrics, const struct metric *metric, struct e
     json_object_set_new(object, "tokens_per_second",
                         json_number(metric->tokens_per_second));
     json_object_set_new(object, "memory", json_integer((json_int_t)metric->memory));
-    return metrics_write(metrics, object, err);
+    metrics_write(metrics, object);
 }
 
-bool metrics_eval(struct metrics *metrics, int64_t step, double epoch,
-                  const struct evaluation *evaluation, struct error *err)
+void metrics_eval(struct metrics *metrics, int64_t step, double epoch,
+                  const struct evaluation *evaluation)
 {
     json_t *object = json_object();
 
@@ -150,5 +168,5 @@ bool metrics_eval(struct metrics *metrics, int64_t step, double epoch,
     json_object_set_new(object, "epoch", json_number(epoch));
     progress_evaluation_json(evaluation, object);
     json_object_set_new(object, "eval_perplexity", json_number(exp(evaluation->loss)));
-    return metrics_write(metrics, object, err);
+    metrics_write(metrics, object);
 }

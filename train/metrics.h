@@ -22,20 +22,22 @@ struct metric {
 
 /* Append to `name`; lines of steps past `resume_step` from an interrupted attempt are cut
  * off first (a broken last line too), so that a resumed run's file reads as an
- * uninterrupted one. */
-struct metrics *metrics_open(const char *name, int64_t resume_step, struct error *err);
+ * uninterrupted one.  A line that cannot be written (a full disk) is told to the log,
+ * once as long as that lasts, and the run goes on: log_history of the checkpoints has it
+ * still. */
+struct metrics *metrics_open(const char *name, int64_t resume_step, struct log *log,
+                             struct error *err);
 void metrics_close(struct metrics *metrics);
 /*
  * From step `first` on, tell TensorBoard the same by an event file in `dir`, which begins
- * with `about`, Markdown on the job, or NULL.  What cannot be written there is told to the
- * log, once, and the run goes on.
+ * with `about`, Markdown on the job, or NULL.  What cannot be written there is told to
+ * the log, once, and the run goes on.
  */
 void metrics_board(struct metrics *metrics, const char *dir, int64_t first,
-                   const char *about, struct log *log);
-bool metrics_step(struct metrics *metrics, const struct metric *metric,
-                  struct error *err);
+                   const char *about);
+void metrics_step(struct metrics *metrics, const struct metric *metric);
 /* {"step":..,"epoch":..,"eval_loss":..,"eval_perplexity":..}, and what else was taken */
-bool metrics_eval(struct metrics *metrics, int64_t step, double epoch,
-                  const struct evaluation *evaluation, struct error *err);
+void metrics_eval(struct metrics *metrics, int64_t step, double epoch,
+                  const struct evaluation *evaluation);
 
 #endif

@@ -263,13 +263,14 @@ static bool open_metrics(struct run *run, struct error *err)
         return false;
     name = path_join(run->plan->run_dir, "metrics.jsonl");
     run->metrics =
-        metrics_open(name, run->progress.step > 0 ? run->progress.step : -1, err);
+        metrics_open(name, run->progress.step > 0 ? run->progress.step : -1,
+                     run->options->log, err);
     free(name);
     if (run->metrics == NULL)
         return false;
     metrics_board(run->metrics, run->plan->run_dir,
                   run->progress.step > 0 ? run->progress.step + 1 : 0,
-                  run->options->about, run->options->log);
+                  run->options->about);
     return true;
 }
 

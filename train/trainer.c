@@ -164,7 +164,7 @@ static void parts_text(const struct metric *metric, char out[96])
     snprintf(out, 96, "'ce_loss': %s, 'kd_loss': %s, ", number[0], number[1]);
 }
 
-static bool log_step(struct run *run, struct error *err)
+static void log_step(struct run *run)
 {
     struct progress *progress = &run->progress;
     struct metric metric = {
@@ -206,7 +206,7 @@ static bool log_step(struct run *run, struct error *err)
     progress->window_steps = 0;
     run->logged_at = clock_seconds();
     run->logged_tokens = progress->tokens;
-    return metrics_step(run->metrics, &metric, err);
+    metrics_step(run->metrics, &metric);
 }
 
 /* Is it time, after this step, for what happens every `steps` or at the end of an epoch?
@@ -302,9 +302,8 @@ static bool after_step(struct run *run, struct error *err)
                   run->progress.window_loss / (double)run->progress.window_steps);
     if (run->progress.window_steps > 0 &&
         (last || (run->progress.step == 1 && plan->logging_first_step) ||
-         is_due(run, plan->logging_strategy, plan->logging_steps)) &&
-        !log_step(run, err))
-        return false;
+         is_due(run, plan->logging_strategy, plan->logging_steps)))
+        log_step(run);
     if (evaluates && !evaluation_run(run, err))
         return false;
     saves = !last && save_due(run);

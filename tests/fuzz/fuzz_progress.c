@@ -47,7 +47,7 @@ static void read_manifest(void)
 static void cut_metrics(const char *path)
 {
     struct error err = { 0 };
-    struct metrics *metrics = metrics_open(path, 10, &err);
+    struct metrics *metrics = metrics_open(path, 10, NULL, &err);
     struct text text;
 
     FUZZ_HOLDS(metrics);

@@ -3,7 +3,9 @@
 
 #include "tests/unit/unit.h"
 
+#include <fcntl.h>
 #include <math.h>
+#include <sys/stat.h>
 
 #include "base/json.h"
 #include "train/metrics.h"
@@ -22,13 +24,12 @@ static char *read_all(const char *name)
 static void write_steps(const char *name, int64_t from, int64_t to)
 {
     struct error err = { 0 };
-    struct metrics *metrics = metrics_open(name, from, &err);
+    struct metrics *metrics = metrics_open(name, from, NULL, &err);
 
     assert_non_null(metrics);
     for (int64_t step = from + 1; step <= to; step++)
-        assert_true(metrics_step(
-            metrics, &(struct metric) { .step = step, .loss = 1.0 / (double)step },
-            &err));
+        metrics_step(metrics,
+                     &(struct metric) { .step = step, .loss = 1.0 / (double)step });
     metrics_close(metrics);
 }
 
@@ -61,13 +62,12 @@ static void test_metrics_writes_nan_as_it_is(void **state)
 {
     char *dir = unit_dir_new(), *name = path_join(dir, "metrics.jsonl"), *line;
     struct error err = { 0 };
-    struct metrics *metrics = metrics_open(name, -1, &err);
+    struct metrics *metrics = metrics_open(name, -1, NULL, &err);
     json_t *object;
 
     (void)state;
-    assert_true(metrics_step(
-        metrics, &(struct metric) { .step = 1, .loss = NAN, .grad_norm = INFINITY },
-        &err));
+    metrics_step(metrics,
+                 &(struct metric) { .step = 1, .loss = NAN, .grad_norm = INFINITY });
     metrics_close(metrics);
     line = read_all(name);
     object = json_read_text(line, strlen(line), name, 1, &err);
@@ -85,12 +85,11 @@ static void test_metrics_evaluation_has_perplexity(void **state)
 {
     char *dir = unit_dir_new(), *name = path_join(dir, "metrics.jsonl"), *line;
     struct error err = { 0 };
-    struct metrics *metrics = metrics_open(name, -1, &err);
+    struct metrics *metrics = metrics_open(name, -1, NULL, &err);
     json_t *object;
 
     (void)state;
-    assert_true(
-        metrics_eval(metrics, 0, 0, &(struct evaluation) { .loss = log(8) }, &err));
+    metrics_eval(metrics, 0, 0, &(struct evaluation) { .loss = log(8) });
     metrics_close(metrics);
     line = read_all(name);
     object = json_read_text(line, strlen(line), name, 1, &err);
@@ -102,12 +101,57 @@ static void test_metrics_evaluation_has_perplexity(void **state)
     unit_dir_free(dir);
 }
 
+/* A full disk is told once and ends nothing; what was written stays, and a resumed run's
+ * file is whole again. */
+static void test_metrics_full_disk_is_told_once(void **state)
+{
+    char *dir = unit_dir_new(), *name = path_join(dir, "metrics.jsonl"),
+         *told = path_join(dir, "log"), *text;
+    struct error err = { 0 };
+    int fd = open(told, O_RDWR | O_CREAT, 0600);
+    struct log *log = log_new(fd, LOG_INFO);
+    struct metrics *metrics = metrics_open(name, -1, log, &err);
+    struct stat st;
+
+    (void)state;
+    metrics_step(metrics, &(struct metric) { .step = 1 });
+    assert_int_equal(stat(name, &st), 0);
+    unit_disk_full((size_t)st.st_size + 20);
+    metrics_step(metrics, &(struct metric) { .step = 2 });
+    metrics_eval(metrics, 2, 0, &(struct evaluation) { .loss = 1 });
+    metrics_step(metrics, &(struct metric) { .step = 3 });
+    unit_disk_free();
+    metrics_step(metrics, &(struct metric) { .step = 4 });
+    metrics_step(metrics, &(struct metric) { .step = 5 });
+    metrics_close(metrics);
+    text = read_all(told);
+    assert_non_null(strstr(text, "warn metrics: cannot append to"));
+    assert_null(strstr(strstr(text, "warn") + 1, "warn"));
+    assert_non_null(strstr(text, "written again, 3 lines are missing"));
+    free(text);
+    metrics = metrics_open(name, 4, NULL, &err);
+    assert_non_null(metrics);
+    metrics_close(metrics);
+    text = read_all(name);
+    assert_non_null(strstr(text, "\"step\":1,"));
+    assert_null(strstr(text, "\"step\":2,")); /* its beginning is cut off */
+    assert_non_null(strstr(text, "\n{\"step\":4,"));
+    assert_null(strstr(text, "\"step\":5,"));
+    log_free(log);
+    close(fd);
+    free(text);
+    free(told);
+    free(name);
+    unit_dir_free(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_metrics_resumed_is_uninterrupted),
         cmocka_unit_test(test_metrics_writes_nan_as_it_is),
         cmocka_unit_test(test_metrics_evaluation_has_perplexity),
+        cmocka_unit_test(test_metrics_full_disk_is_told_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
