@@ -206,7 +206,10 @@ int cmd_watch(const struct options *options)
         status = loop(&daemon);
     } else {
         if (busy)
-            error_set(&err, ERROR_SYSTEM, "%s is watched already", options->operands[0]);
+            error_set(&err, ERROR_SYSTEM,
+                      "%s is watched already; that watch takes the jobs dropped there, "
+                      "and `trainspool status %s` tells how they fare",
+                      options->operands[0], options->operands[0]);
         report_error(options->program, &err);
         status = busy ? EXIT_SECOND : report_exit(err.code);
     }

@@ -40,6 +40,7 @@ background "$trainspool" watch spool
 await 20 is spool/early.yaml rejected
 ok $? "a job that was there before is found"
 ends "a second watch gives 75" 75 timeout 10 "$trainspool" watch spool
+complains "and tells what the first does" 'spool is watched already; that watch takes .*status spool'
 
 hopeless >outside/renamed.yaml
 mv outside/renamed.yaml spool/
