@@ -62,7 +62,7 @@ static const struct rule rows[] = {
           "are "
           "0. Reverse KL divides by them: it is infinite, so kd_topk needs a kd_beta "
           "below "
-          "1.",
+          "1. A kd_topk above the teacher's vocabulary leaves nothing out.",
       .source = "torchtune kd_ratio; TRL GKDConfig: temperature, beta" },
     { .id = "TS905",
       .title = "teacher and student do not share a vocabulary",

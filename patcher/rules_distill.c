@@ -150,6 +150,27 @@ static void kept_reverse(struct rule_context *context)
               "kd_beta");
 }
 
+/* More than there are is all of them. */
+static void kept_all(struct rule_context *context)
+{
+    const struct model_config *config = context->teacher->config;
+
+    if (!config || context->plan->kd.topk <= 0 ||
+        (uint64_t)context->plan->kd.topk <= config->vocab_size)
+        return;
+    rule_tell(context,
+              &(struct finding) {
+                  .rule = "TS904",
+                  .severity = SEVERITY_WARNING,
+                  .message = arena_printf(context->arena,
+                                          "the teacher has %zu words, so that kd_topk "
+                                          "leaves none out",
+                                          config->vocab_size),
+                  .note = "a kd_topk below that keeps the likeliest; without the key all "
+                          "are compared" },
+              "kd_topk");
+}
+
 void rule_kd_numbers(struct rule_context *context)
 {
     static const struct {
@@ -180,6 +201,7 @@ void rule_kd_numbers(struct rule_context *context)
     }
     if (is_distillation(context)) {
         kept_reverse(context);
+        kept_all(context);
         unbounded_logits(context);
     }
 }
