@@ -3,6 +3,7 @@
 
 #include "runner/generation.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -236,12 +237,14 @@ static bool on_done(void *context, const struct completion *completion, struct e
                                       plan->answer_tolerance };
 
     if (completion->end == END_BROKEN)
-        return error_set(err, ERROR_DATA,
-                         "%s: behind token %zu of prompt %zu no logit is a finite number: "
-                         "its weights hold inf or NaN, or numbers beyond the format it "
-                         "computes in; take an earlier checkpoint",
-                         g->target.folder, g->tokens[completion->index / g->samples].count + completion->count,
-                         completion->index / g->samples + 1);
+        return error_set(
+            err, ERROR_DATA,
+            "%s: behind token %zu of prompt %zu no logit is a finite number: "
+            "its weights hold inf or NaN, or numbers beyond the format it "
+            "computes in; take an earlier checkpoint",
+            g->target.folder,
+            g->tokens[completion->index / g->samples].count + completion->count,
+            completion->index / g->samples + 1);
     *made = (struct made) { .text = memory_alloc(completion->len + 1),
                             .len = completion->len,
                             .tokens = completion->count,
@@ -258,7 +261,8 @@ static bool on_done(void *context, const struct completion *completion, struct e
             return false;
     fflush(g->report.out);
     return !ferror(g->report.out) ||
-           error_set(err, ERROR_STOPPED, "whoever read along has left");
+           error_set(err, ERROR_SYSTEM,
+                     "the completions cannot be written; is the disk full?");
 }
 
 static bool complete(struct generator *g, struct error *err)
@@ -357,6 +361,7 @@ int generation_run(const struct options *options, const struct machine *machine,
     struct generator g = { .options = options, .stop = stop };
     struct error err = { 0 };
 
+    signal(SIGPIPE, SIG_DFL); /* `| head` ends it as it ends other tools */
     report_init(&g.report, options);
     questions_init(&g.questions);
     text_init(&g.output, OUTPUT_MAX_BYTES);

@@ -146,6 +146,11 @@ bool generation_target_open(struct generation_target *target,
                          "%s has neither config.json nor adapter_config.json: it is no "
                          "model, checkpoint or adapter",
                          operand);
+    if (!file_exists(operand))
+        return error_set(err, ERROR_DATA,
+                         "there is no %s; name the folder of a model, a checkpoint or an "
+                         "adapter, or a job",
+                         operand);
     return open_job(target, machine, operand, err);
 }
 

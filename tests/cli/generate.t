@@ -7,6 +7,7 @@ ends "a model is needed: 2" 2 "$trainspool" generate
 ends "a folder that is no model: 2" 2 "$trainspool" generate . --prompt x
 complains "is told as that" 'neither config.json nor adapter_config.json'
 ends "a file that is not there: 2" 2 "$trainspool" generate nothing.yaml --prompt x
+complains "is told, with what may be named" 'there is no nothing.yaml; name the folder of a model'
 ends "a number that is none: 2" 2 "$trainspool" generate . --temperature warm
 complains "is told" 'temperature wants a number'
 
@@ -30,6 +31,14 @@ holds "the same" cmp stdin.out "$T/out"
 ends "--output" 0 "$trainspool" generate "$model" --prompts lines.txt --max-new-tokens 8 --json -o kept.jsonl
 holds "writes it there" cmp stdin.out kept.jsonl
 ends "but over nothing" 2 "$trainspool" generate "$model" --prompts lines.txt -o kept.jsonl
+
+# Whoever has read enough.
+ends "a reader who leaves" 0 sh -c '"$1" generate "$2" --prompts lines.txt --max-new-tokens 8 --batch 1 | true' \
+    sh "$trainspool" "$model"
+holds "is no reason to complain" test ! -s "$T/err"
+ends "but a disk that is full is one: 3" 3 sh -c '"$1" generate "$2" --prompts lines.txt --max-new-tokens 8 >/dev/full' \
+    sh "$trainspool" "$model"
+complains "is told" 'cannot be written; is the disk full'
 
 # A model whose last numbers are NaN.
 cp -r "$model" nan
