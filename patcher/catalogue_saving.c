@@ -26,8 +26,8 @@ static const struct rule rows[] = {
           "kept as model.safetensors.old-1, it is never deleted. Neither is done by a "
           "patch.\n\n"
           "export_dir keeps what another job left there in the same way, and is refused "
-          "where it is the folder of the model itself: the adapter is for the base as it "
-          "was.",
+          "where it is the folder of the model itself, of an adapter or a teacher that "
+          "the job reads, or output_dir: all of them are wanted as they are.",
       .source = "LLaMA-Factory hparams/parser.py; train/checkpoint.c" },
     { .id = "TS502",
       .title = "output_dir holds checkpoints, and nothing says what to do with them",

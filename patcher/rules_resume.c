@@ -108,27 +108,49 @@ static bool is_same_folder(const char *a, const char *b)
            one.st_dev == two.st_dev && one.st_ino == two.st_ino;
 }
 
-/* The adapter is for the base as it is; merged into it twice it is another model. */
-static void export_over_base(struct rule_context *context)
+/* The same folder, or one that neither is there yet under the same name. */
+static bool is_one_folder(const char *a, const char *b)
+{
+    return is_same_folder(a, b) || (a && b && strcmp(a, b) == 0);
+}
+
+/* What the job reads or leaves is for the base as it is: merged into it twice an adapter
+ * is another model, and a whole model beside an adapter is taken for neither. */
+static void export_over_own(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
+    const struct {
+        const char *folder, *what;
+    } others[] = {
+        { plan->model_name_or_path, "the folder of the model that is trained" },
+        { plan->adapter_name_or_path, "the folder of the adapter it starts from" },
+        { plan->kd.teacher, "the folder of the teacher" },
+        { plan->kd.adapter, "the folder of the teacher's adapter" },
+        { plan->output_dir, "output_dir, where checkpoints and the trained weights lie" },
+    };
 
-    if (!plan->external && is_same_folder(plan->export_dir, plan->model_name_or_path))
+    for (size_t i = 0; !plan->external && i < TS_COUNT(others); i++) {
+        if (!is_one_folder(plan->export_dir, others[i].folder))
+            continue;
         rule_tell(context,
                   &(struct finding) {
                       .rule = "TS501",
                       .severity = SEVERITY_ERROR,
-                      .message = "export_dir is the folder of the model that is trained",
-                      .note = "another folder: the adapter and a later run want the base "
+                      .message = arena_printf(context->arena,
+                                              "export_dir is %s",
+                                              others[i].what),
+                      .note = "another folder: this and a later run want what is there "
                               "as it is" },
                   "export_dir");
+        return;
+    }
 }
 
 void rule_model_there(struct rule_context *context)
 {
     const struct previous_model *model;
 
-    export_over_base(context);
+    export_over_own(context);
     if (!names_output(context) || is_settled(context))
         return;
     model = previous_model(context->previous);
