@@ -190,10 +190,11 @@ static struct jinja_value filter_int(struct jinja_run *run, const struct jinja_c
                    : jinja_int(jinja_arg_int(run, &call->self, 0));
     if (call->self.kind == JINJA_UNDEFINED)
         return jinja_fail_undefined(run, &call->self);
-    if (base != 10 && (base < 2 || base > 36))
-        return jinja_fail(run, "int() base must be >= 2 and <= 36");
+    if (base == 0)
+        return jinja_fail(run, "int with base 0 is not supported");
     if (call->self.kind == JINJA_STRING) {
-        if (read_number(&call->self, (int)base, false, &number))
+        if (base >= 2 && base <= 36 &&
+            read_number(&call->self, (int)base, false, &number))
             return number;
         if (read_number(&call->self, 10, true, &number))
             return to_int(run, number.real, &call->args[0]);
