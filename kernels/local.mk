@@ -35,6 +35,7 @@ libkernels_a_SOURCES += %D%/cpu/cpu_ops.c %D%/cpu/cpu_ops.h
 libkernels_a_SOURCES += %D%/cpu/cpu_pool.c %D%/cpu/cpu_pool.h
 libkernels_a_SOURCES += %D%/cpu/cpu_random.h
 libkernels_a_SOURCES += %D%/cpu/cpu_rope.c
+libkernels_a_SOURCES += %D%/cpu/cpu_rows.h
 libkernels_a_SOURCES += %D%/cpu/cpu_swiglu.c
 libkernels_a_SOURCES += %D%/cpu/cpu_tile.h
 libkernels_a_SOURCES += %D%/cpu/cpu_topk.c

@@ -2,7 +2,7 @@
 #include "config.h"
 
 #include "kernels/cpu/cpu_ops.h"
-#include "kernels/cpu/cpu_vector.h"
+#include "kernels/cpu/cpu_rows.h"
 
 #include <assert.h>
 
@@ -13,17 +13,13 @@
  */
 enum { HEADNORM_SLICES = 64, HEADNORM_ROWS = 16, HEADNORM_ROOM = 1 << 14 };
 
-/* Sums over a head go to two vectors in turn, so that one need not wait for the other:
- * these are steps of a loop over both. */
-enum { HEADNORM_STEP = 2 * LANES };
-
 /* 1 / rms of `size` numbers from place `first` on. */
 CPU_INLINE float headnorm_rstd(const void *x, enum format format, size_t first,
                                size_t size, float eps)
 {
     vec even = {}, odd = {}, value;
 
-    for (size_t i = 0; i < size; i += HEADNORM_STEP) {
+    for (size_t i = 0; i < size; i += ROWS_STEP) {
         value = vec_load(x, format, first + i, vec_count(i, size));
         even += value * value;
         if (i + LANES >= size)
@@ -109,7 +105,7 @@ CPU_INLINE void headnorm_head(const struct headnorm_back *b, size_t first, float
     vec even = {}, odd = {};
     float slope;
 
-    for (size_t i = 0; i < size; i += HEADNORM_STEP) {
+    for (size_t i = 0; i < size; i += ROWS_STEP) {
         even += headnorm_product(b, format, first, i);
         if (i + LANES < size)
             odd += headnorm_product(b, format, first, i + LANES);

@@ -3,39 +3,17 @@
 #include "config.h"
 
 #include "kernels/cpu/cpu_ops.h"
-#include "kernels/cpu/cpu_vector.h"
-
-/* Columns of one task, and rows added up before they join the total, in sums over rows.
- */
-enum { LAYERNORM_COLUMNS = 64, LAYERNORM_ROWS = 64 };
-
-/* Sums over a row go to two vectors in turn, so that one need not wait for the other:
- * these are steps of a loop over both. */
-enum { LAYERNORM_STEP = 2 * LANES };
-
-/* x + delta at a place, which is written to `sum` unless that is NULL. */
-CPU_INLINE vec layernorm_summed(const float *x, const void *delta, enum format format,
-                                float *sum, size_t at, size_t cols)
-{
-    size_t count = vec_count(at, cols);
-    vec s = vec_load(x, FORMAT_FP32, at, count);
-
-    if (delta)
-        s += vec_load(delta, format, at, count);
-    if (sum)
-        vec_store(sum, FORMAT_FP32, at, count, s);
-    return s;
-}
+#include "kernels/cpu/cpu_rows.h"
 
 static float layernorm_mean(const float *x, const void *delta, enum format format,
                             float *sum, size_t cols)
 {
     vec even = {}, odd = {};
 
-    for (size_t i = 0; i < cols; i += LAYERNORM_STEP) {
-        even += layernorm_summed(x, delta, format, sum, i, cols);
+    for (size_t i = 0; i < cols; i += ROWS_STEP) {
+        even += rows_summed(x, delta, format, sum, i, cols);
         if (i + LANES < cols)
-            odd += layernorm_summed(x, delta, format, sum, i + LANES, cols);
+            odd += rows_summed(x, delta, format, sum, i + LANES, cols);
     }
     return vec_sum(even + odd) / (float)cols;
 }
@@ -53,7 +31,7 @@ static float layernorm_variance(const float *x, float mean, size_t cols)
 {
     vec even = {}, odd = {}, far;
 
-    for (size_t i = 0; i < cols; i += LAYERNORM_STEP) {
+    for (size_t i = 0; i < cols; i += ROWS_STEP) {
         far = layernorm_far(x, mean, i, cols);
         even += far * far;
         if (i + LANES >= cols)
@@ -138,7 +116,7 @@ static void layernorm_row_backward(const struct op_layernorm_backward *op, size_
     size_t cols = op->x.cols;
     float shift, slope;
 
-    for (size_t i = 0; i < cols; i += LAYERNORM_STEP) {
+    for (size_t i = 0; i < cols; i += ROWS_STEP) {
         layernorm_add(&even, op, x, dout, mean, i);
         if (i + LANES < cols)
             layernorm_add(&odd, op, x, dout, mean, i + LANES);
@@ -169,9 +147,9 @@ static void layernorm_backward_task(void *context, size_t task,
         layernorm_row_backward(op, row);
 }
 
-/* Sums over some rows of dout * h and of dout, for LAYERNORM_COLUMNS columns. */
+/* Sums over some rows of dout * h and of dout, for ROWS_COLUMNS columns. */
 struct layernorm_sums {
-    vec weight[LAYERNORM_COLUMNS / LANES], bias[LAYERNORM_COLUMNS / LANES];
+    vec weight[ROWS_COLUMNS / LANES], bias[ROWS_COLUMNS / LANES];
 };
 
 static void layernorm_add_row(struct layernorm_sums *sums,
@@ -192,37 +170,28 @@ static void layernorm_add_row(struct layernorm_sums *sums,
     }
 }
 
-static void layernorm_put(struct tensor to, const vec *sums, size_t first, size_t cols)
-{
-    for (size_t i = first; to.data && i < cols; i += LANES) {
-        size_t count = vec_count(i, cols);
-
-        vec_store(to.data, FORMAT_FP32, i, count,
-                  vec_load(to.data, FORMAT_FP32, i, count) + sums[(i - first) / LANES]);
-    }
-}
-
 static void layernorm_weight_task(void *context, size_t task, struct pool_worker *worker)
 {
     const struct op_layernorm_backward *op = context;
-    size_t first = task * LAYERNORM_COLUMNS,
-           cols = cpu_least(first + LAYERNORM_COLUMNS, op->x.cols);
+    size_t first = task * ROWS_COLUMNS,
+           cols = cpu_least(first + ROWS_COLUMNS, op->x.cols);
     struct layernorm_sums total = { 0 };
 
     (void)worker;
-    for (size_t begin = 0; begin < op->x.rows; begin += LAYERNORM_ROWS) {
+    for (size_t begin = 0; begin < op->x.rows; begin += ROWS_PART) {
         struct layernorm_sums part = { 0 };
 
-        for (size_t row = begin; row < cpu_least(begin + LAYERNORM_ROWS, op->x.rows);
-             row++)
+        for (size_t row = begin; row < cpu_least(begin + ROWS_PART, op->x.rows); row++)
             layernorm_add_row(&part, op, row, first, cols);
-        for (int j = 0; j < LAYERNORM_COLUMNS / LANES; j++) {
+        for (int j = 0; j < ROWS_COLUMNS / LANES; j++) {
             total.weight[j] += part.weight[j];
             total.bias[j] += part.bias[j];
         }
     }
-    layernorm_put(op->dweight, total.weight, first, cols);
-    layernorm_put(op->dbias, total.bias, first, cols);
+    if (op->dweight.data)
+        rows_total(op->dweight, total.weight, first, cols);
+    if (op->dbias.data)
+        rows_total(op->dbias, total.bias, first, cols);
 }
 
 void CPU_OP(layernorm_backward)(struct backend *be,
@@ -231,6 +200,6 @@ void CPU_OP(layernorm_backward)(struct backend *be,
     cpu_backend_run(be, cpu_pieces(op->x.rows, cpu_task_rows(op->x.cols)),
                     layernorm_backward_task, (void *)op);
     if (op->dweight.data || op->dbias.data)
-        cpu_backend_run(be, cpu_pieces(op->x.cols, LAYERNORM_COLUMNS),
-                        layernorm_weight_task, (void *)op);
+        cpu_backend_run(be, cpu_pieces(op->x.cols, ROWS_COLUMNS), layernorm_weight_task,
+                        (void *)op);
 }

@@ -3,29 +3,7 @@
 #include "config.h"
 
 #include "kernels/cpu/cpu_ops.h"
-#include "kernels/cpu/cpu_vector.h"
-
-/* Columns of one task, and rows added up before they join the total, in sums over rows.
- */
-enum { NORM_COLUMNS = 64, NORM_ROWS = 64 };
-
-/* Sums over a row go to two vectors in turn, so that one need not wait for the other: these
- * are steps of a loop over both. */
-enum { NORM_STEP = 2 * LANES };
-
-/* x + delta at a place, which is written to `sum` unless that is NULL. */
-CPU_INLINE vec norm_summed(const float *x, const void *delta, enum format format,
-                           float *sum, size_t at, size_t cols)
-{
-    size_t count = vec_count(at, cols);
-    vec s = vec_load(x, FORMAT_FP32, at, count);
-
-    if (delta)
-        s += vec_load(delta, format, at, count);
-    if (sum)
-        vec_store(sum, FORMAT_FP32, at, count, s);
-    return s;
-}
+#include "kernels/cpu/cpu_rows.h"
 
 /* The sum of squares of a row of x + delta. */
 static float norm_squares(const float *x, const void *delta, enum format format,
@@ -33,12 +11,12 @@ static float norm_squares(const float *x, const void *delta, enum format format,
 {
     vec even = {}, odd = {}, s;
 
-    for (size_t i = 0; i < cols; i += NORM_STEP) {
-        s = norm_summed(x, delta, format, sum, i, cols);
+    for (size_t i = 0; i < cols; i += ROWS_STEP) {
+        s = rows_summed(x, delta, format, sum, i, cols);
         even += s * s;
         if (i + LANES >= cols)
             break;
-        s = norm_summed(x, delta, format, sum, i + LANES, cols);
+        s = rows_summed(x, delta, format, sum, i + LANES, cols);
         odd += s * s;
     }
     return vec_sum(even + odd);
@@ -131,20 +109,20 @@ static void norm_backward_task(void *context, size_t task, struct pool_worker *w
         norm_row_backward(op, row);
 }
 
-/* dweight += sum over rows of dout * x * rstd, for NORM_COLUMNS columns. */
+/* dweight += sum over rows of dout * x * rstd, for ROWS_COLUMNS columns. */
 static void norm_weight_task(void *context, size_t task, struct pool_worker *worker)
 {
     const struct op_rmsnorm_backward *op = context;
-    size_t first = task * NORM_COLUMNS,
-           cols = cpu_least(first + NORM_COLUMNS, op->x.cols);
+    size_t first = task * ROWS_COLUMNS,
+           cols = cpu_least(first + ROWS_COLUMNS, op->x.cols);
     const float *rstd = op->rstd.data;
-    vec total[NORM_COLUMNS / LANES] = { 0 };
+    vec total[ROWS_COLUMNS / LANES] = { 0 };
 
     (void)worker;
-    for (size_t begin = 0; begin < op->x.rows; begin += NORM_ROWS) {
-        vec part[NORM_COLUMNS / LANES] = { 0 };
+    for (size_t begin = 0; begin < op->x.rows; begin += ROWS_PART) {
+        vec part[ROWS_COLUMNS / LANES] = { 0 };
 
-        for (size_t row = begin; row < cpu_least(begin + NORM_ROWS, op->x.rows); row++) {
+        for (size_t row = begin; row < cpu_least(begin + ROWS_PART, op->x.rows); row++) {
             const float *x = cpu_row(op->x, row);
             const void *dout = cpu_row(op->dout, row);
 
@@ -156,16 +134,10 @@ static void norm_weight_task(void *context, size_t task, struct pool_worker *wor
                                              vec_load(dout, op->dout.format, i, count);
             }
         }
-        for (int j = 0; j < NORM_COLUMNS / LANES; j++)
+        for (int j = 0; j < ROWS_COLUMNS / LANES; j++)
             total[j] += part[j];
     }
-    for (size_t i = first; i < cols; i += LANES) {
-        size_t count = vec_count(i, cols);
-        vec was = vec_load(op->dweight.data, FORMAT_FP32, i, count);
-
-        vec_store(op->dweight.data, FORMAT_FP32, i, count,
-                  was + total[(i - first) / LANES]);
-    }
+    rows_total(op->dweight, total, first, cols);
 }
 
 void CPU_OP(rmsnorm_backward)(struct backend *be, const struct op_rmsnorm_backward *op)
@@ -173,7 +145,7 @@ void CPU_OP(rmsnorm_backward)(struct backend *be, const struct op_rmsnorm_backwa
     cpu_backend_run(be, cpu_pieces(op->x.rows, cpu_task_rows(op->x.cols)),
                     norm_backward_task, (void *)op);
     if (op->dweight.data)
-        cpu_backend_run(be, cpu_pieces(op->x.cols, NORM_COLUMNS), norm_weight_task,
+        cpu_backend_run(be, cpu_pieces(op->x.cols, ROWS_COLUMNS), norm_weight_task,
                         (void *)op);
 }
 
