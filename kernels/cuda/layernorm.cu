@@ -13,12 +13,6 @@
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/slices.cuh"
 
-enum {
-    BACKWARD_THREADS = 512, /* of a block */
-    BACKWARD_UNITS = 2,     /* that a thread holds */
-    SLICE_ROWS = 4,         /* at least */
-};
-
 struct layernorm_rows {
     struct summed_rows in;
     void *out;
@@ -87,13 +81,11 @@ template <int per, typename D, typename T>
 static cudaError_t forward_launch(const struct cuda_launch *to, struct layernorm_rows f)
 {
     unsigned groups;
-    size_t blocks = (size_t)to->multiprocessors * BLOCKS, wanted;
 
     f.row_threads = row_threads_of(f.cols / UNIT, per);
-    groups = f.row_threads < FORWARD_THREADS ? FORWARD_THREADS / f.row_threads : 1;
-    wanted = (f.rows + groups - 1) / groups;
+    groups = row_groups_of(f.row_threads, FORWARD_THREADS);
     return launch(to->stream, layernorm_forward<per, D, T>,
-                  dim3((unsigned)(wanted < blocks ? wanted : blocks)),
+                  any_grid(to, (f.rows + groups - 1) / groups),
                   dim3(groups * f.row_threads), 2 * WARP * sizeof(float), f);
 }
 
@@ -249,34 +241,6 @@ struct layernorm_slices {
     struct layernorm_sums sums;
 };
 
-/* The block's groups of threads, each with what it added up of the same columns, in
- * order: to row blockIdx.x of `sums`.  `others` is shared memory for a row, if there are
- * several. */
-template <int per>
-__device__ static inline void groups_total(float *sums, float total[per][UNIT],
-                                           float *others, unsigned group, unsigned groups,
-                                           unsigned begin, unsigned step, unsigned cols)
-{
-    for (unsigned other = 1; other < groups; other++) {
-        __syncthreads();
-#pragma unroll
-        for (int p = 0; p < per; p++)
-            if (group == other && begin + p * step < cols)
-                store<UNIT>(others + begin + p * step, total[p]);
-        __syncthreads();
-#pragma unroll
-        for (int p = 0; p < per; p++)
-            if (group == 0 && begin + p * step < cols)
-#pragma unroll
-                for (int i = 0; i < UNIT; i++)
-                    total[p][i] += others[begin + p * step + i];
-    }
-#pragma unroll
-    for (int p = 0; p < per; p++)
-        if (group == 0 && begin + p * step < cols)
-            store<UNIT>(sums + (size_t)blockIdx.x * cols + begin + p * step, total[p]);
-}
-
 /*
  * With g = dout * weight and h = (x - mean) * rstd:
  * dx += rstd * (g - mean(g) - h * mean(g * h)).
@@ -364,7 +328,7 @@ static cudaError_t backward_typed(const struct cuda_launch *to, struct layernorm
     unsigned groups;
 
     b.row_threads = row_threads_of(b.cols / UNIT, BACKWARD_UNITS);
-    groups = b.row_threads < BACKWARD_THREADS ? BACKWARD_THREADS / b.row_threads : 1;
+    groups = row_groups_of(b.row_threads, BACKWARD_THREADS);
     return launch(to->stream, layernorm_backward<T>, dim3((unsigned)slices),
                   dim3(groups * b.row_threads),
                   (2 * WARP + (groups > 1 ? b.cols : 0)) * sizeof(float), b);

@@ -13,12 +13,6 @@
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/slices.cuh"
 
-enum {
-    BACKWARD_THREADS = 512,
-    BACKWARD_UNITS = 2, /* that a thread holds */
-    SLICE_ROWS = 4,     /* at least */
-};
-
 struct norm_rows {
     struct summed_rows in;
     void *out;
@@ -76,13 +70,11 @@ template <int per, typename D, typename T>
 static cudaError_t forward_launch(const struct cuda_launch *to, struct norm_rows f)
 {
     unsigned groups;
-    size_t blocks = (size_t)to->multiprocessors * BLOCKS, wanted;
 
     f.row_threads = row_threads_of(f.cols / UNIT, per);
-    groups = f.row_threads < FORWARD_THREADS ? FORWARD_THREADS / f.row_threads : 1;
-    wanted = (f.rows + groups - 1) / groups;
+    groups = row_groups_of(f.row_threads, FORWARD_THREADS);
     return launch(to->stream, norm_forward<per, D, T>,
-                  dim3((unsigned)(wanted < blocks ? wanted : blocks)),
+                  any_grid(to, (f.rows + groups - 1) / groups),
                   dim3(groups * f.row_threads), 2 * WARP * sizeof(float), f);
 }
 
@@ -260,27 +252,8 @@ __global__ void __launch_bounds__(THREADS_MOST) norm_backward(struct norm_slices
                     store<UNIT>((T *)b.dcopy + row * b.dcopy_stride + col, dx[p]);
             }
     }
-    if (!b.sums)
-        return;
-    for (unsigned other = 1; other < groups; other++) {
-        __syncthreads();
-#pragma unroll
-        for (int p = 0; p < per; p++)
-            if (group == other && begin + p * step < b.cols)
-                store<UNIT>(others + begin + p * step, total[p]);
-        __syncthreads();
-#pragma unroll
-        for (int p = 0; p < per; p++)
-            if (group == 0 && begin + p * step < b.cols)
-#pragma unroll
-                for (int i = 0; i < UNIT; i++)
-                    total[p][i] += others[begin + p * step + i];
-    }
-#pragma unroll
-    for (int p = 0; p < per; p++)
-        if (group == 0 && begin + p * step < b.cols)
-            store<UNIT>(b.sums + (size_t)blockIdx.x * b.cols + begin + p * step,
-                        total[p]);
+    if (b.sums)
+        groups_total<per>(b.sums, total, others, group, groups, begin, step, b.cols);
 }
 
 template <typename T>
@@ -290,7 +263,7 @@ static cudaError_t backward_typed(const struct cuda_launch *to, struct norm_slic
     unsigned groups;
 
     b.row_threads = row_threads_of(b.cols / UNIT, BACKWARD_UNITS);
-    groups = b.row_threads < BACKWARD_THREADS ? BACKWARD_THREADS / b.row_threads : 1;
+    groups = row_groups_of(b.row_threads, BACKWARD_THREADS);
     return launch(to->stream, norm_backward<T>, dim3((unsigned)slices),
                   dim3(groups * b.row_threads),
                   (2 * WARP + (groups > 1 ? b.cols : 0)) * sizeof(float), b);

@@ -16,6 +16,9 @@ enum {
     THREADS_MOST = 1024,
     BLOCKS = 8,            /* a multiprocessor, forward */
     FORWARD_THREADS = 256, /* of a block, where rows are short */
+    BACKWARD_THREADS = 512,
+    BACKWARD_UNITS = 2,    /* that a thread holds */
+    SLICE_ROWS = 4,        /* at least */
 };
 
 /* The sum over the threads of a row, for each of them.  `room` is 2 * 32 numbers, of
@@ -93,13 +96,47 @@ static inline struct summed_rows summed_rows_of(struct tensor x, struct tensor d
              delta.stride,          sum.stride };
 }
 
+/* The block's groups of threads, each with what it added up of the same columns, in
+ * order: to row blockIdx.x of `sums`.  `others` is shared memory for a row, if there are
+ * several. */
+template <int per>
+__device__ static inline void groups_total(float *sums, float total[per][UNIT],
+                                           float *others, unsigned group, unsigned groups,
+                                           unsigned begin, unsigned step, unsigned cols)
+{
+    for (unsigned other = 1; other < groups; other++) {
+        __syncthreads();
+#pragma unroll
+        for (int p = 0; p < per; p++)
+            if (group == other && begin + p * step < cols)
+                store<UNIT>(others + begin + p * step, total[p]);
+        __syncthreads();
+#pragma unroll
+        for (int p = 0; p < per; p++)
+            if (group == 0 && begin + p * step < cols)
+#pragma unroll
+                for (int i = 0; i < UNIT; i++)
+                    total[p][i] += others[begin + p * step + i];
+    }
+#pragma unroll
+    for (int p = 0; p < per; p++)
+        if (group == 0 && begin + p * step < cols)
+            store<UNIT>(sums + (size_t)blockIdx.x * cols + begin + p * step, total[p]);
+}
+
 /* Threads for a row of `units` units of which one thread holds `per`: whole warps. */
 static inline unsigned row_threads_of(size_t units, int per)
 {
     return (unsigned)((units + per * WARP - 1) / (per * WARP)) * WARP;
 }
 
-/* Threads of a block that has one row after another, and the grid of such blocks. */
+/* Rows that a block of about `threads` has side by side. */
+static inline unsigned row_groups_of(unsigned row_threads, unsigned threads)
+{
+    return row_threads < threads ? threads / row_threads : 1;
+}
+
+/* Threads of a block that has one row after another. */
 static inline unsigned any_threads(size_t cols)
 {
     size_t most = THREADS_MOST;
@@ -107,11 +144,12 @@ static inline unsigned any_threads(size_t cols)
     return row_threads_of(cols < most ? cols : most, 1);
 }
 
-static inline dim3 any_grid(const struct cuda_launch *to, size_t rows)
+/* `wanted` blocks, or as many as the card is given at once, which then go on. */
+static inline dim3 any_grid(const struct cuda_launch *to, size_t wanted)
 {
     size_t most = (size_t)to->multiprocessors * BLOCKS;
 
-    return dim3((unsigned)(rows < most ? rows : most));
+    return dim3((unsigned)(wanted < most ? wanted : most));
 }
 
 static inline bool units_fit(struct tensor x)
