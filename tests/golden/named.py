@@ -91,6 +91,16 @@ CASES = {
                                                '{"name": "b", "arguments": {"x": null, "y": 1.5}}]'),
                                   ("observation", "1"), ("assistant", "Done.")),
                   "tools": json.dumps(TOOLS[:1])},
+    "words around a call": {"messages": say(("user", "Now?"), ("function", 'I look.\n<tool_call>\n{"name": "now", '
+                                             '"arguments": {}}\n</tool_call>\nSo.'),
+                                            ("observation", "1"), ("assistant", "One.")),
+                            "tools": json.dumps([dict(TOOLS[0], type="search")])},
+    "a thought amid": {"messages": say(("user", "Now?"), ("function", '[<think>\nHm.\n</think>\n\n{"name": "now", '
+                                       '"arguments": {}}]'), ("observation", "1"), ("assistant", "One.")),
+                       "tools": json.dumps(TOOLS[1:])},
+    "newlines": {"messages": say(("user", "2+2?"), ("assistant", "\n<think>\nTwo.\n</think>\n\n\n\n4"),
+                                 ("user", "Sure?"), ("assistant", "<think>\nA.\n</think>\n\n<think>\nB.\n"
+                                                                  "</think>\n\nYes.")), "thinking": False},
 }
 
 

@@ -19,7 +19,8 @@ static const struct message talk[] = {
 #define EACH   "{% for m in messages %}"
 #define PROMPT "{% if add_generation_prompt %}<|im_start|>assistant\\n{% endif %}"
 
-/* A tokenizer with a template, which is put into its configuration as it stands. */
+/* A tokenizer with a template, which is put into its configuration as it stands; the other
+ * file of tokens adds to it, and changes nothing. */
 static struct tokenizer *open_with(const char *template, struct error *err)
 {
     char *dir = unit_dir_new();
@@ -33,6 +34,8 @@ static struct tokenizer *open_with(const char *template, struct error *err)
               template ? ", \"chat_template\": " : "", template ? template : "");
     unit_write(dir, "tokenizer_config.json", &config);
     text_clear(&config);
+    unit_write_string(dir, "special_tokens_map.json",
+                      "{\"bos_token\": \"<no>\", \"sep_token\": \"<sep>\"}");
     tokenizer = tokenizer_open(dir, err);
     unit_dir_free(dir);
     return tokenizer;
@@ -130,6 +133,50 @@ static void test_chat_leaves_out_what_it_cannot_place(void **state)
            "(hm) Yes.\n");
 }
 
+#define TAILED(tail)                                                              \
+    "\"" EACH "[{{ m.role }}] {{ m.content }}"                                    \
+    "{% if loop.last and m.role == 'assistant' %}" tail "{% endif %}{% endfor %}" \
+    "{% if add_generation_prompt %}[assistant] {% endif %}\""
+
+/* What is written only behind the last answer: a token or two are passed over. */
+static void test_chat_passes_over_a_short_end(void **state)
+{
+    (void)state;
+    expect(TAILED("!?"), talk, 4, &plain,
+           "[user] 2+2?[assistant] 4[user] Sure?[assistant] Yes.!?", "4Yes.!?");
+    expect(TAILED("!?!"), talk, 4, &plain,
+           "[user] 2+2?[assistant] 4[user] Sure?[assistant] Yes.!?!", "Yes.!?!");
+}
+
+/* A system message of the conversation stands before the job's; what the job does not say
+ * of thinking is not defined; the templates' tokens are the configuration's first. */
+static void test_chat_gives_what_it_is_told(void **state)
+{
+    static const struct message system[] = {
+        { ROLE_SYSTEM, "Own.", 4, 0 },
+        { ROLE_USER, "q", 1, 0 },
+        { ROLE_ASSISTANT, "a", 1, 1 },
+    };
+    static const char roles[] =
+        "[{\"name\": \"tool_use\", \"template\": \"tools\"}, {\"name\": \"default\", "
+        "\"template\": \"" EACH "|{{ m.role }} {{ m.content }}{% endfor %}"
+        "{% if add_generation_prompt %}|assistant {% endif %}\"}]";
+    static const char thinking[] =
+        "\"{{ bos_token }}{{ sep_token }}{{ enable_thinking is defined }} "
+        "{{ enable_thinking }}" EACH "|{{ m.content }}{% endfor %}"
+        "{% if add_generation_prompt %}|{% endif %}\"";
+    const struct template_options job = { .default_system = "Job's." },
+                                  on = { .thinking = CHAT_THINKING_ON },
+                                  off = { .thinking = CHAT_THINKING_OFF };
+
+    (void)state;
+    expect(roles, system, 3, &job, "|system Own.|user q|assistant a", "a");
+    expect(roles, system + 1, 2, &job, "|system Job's.|user q|assistant a", "a");
+    expect(thinking, system + 1, 2, &plain, "<s><sep>False |q|a", "a");
+    expect(thinking, system + 1, 2, &on, "<s><sep>True True|q|a", "a");
+    expect(thinking, system + 1, 2, &off, "<s><sep>True False|q|a", "a");
+}
+
 static void test_chat_keeps_weights_and_cuts(void **state)
 {
     static const char template[] = "\"" EACH TURN "{% endfor %}" PROMPT "\"";
@@ -163,6 +210,7 @@ static void test_chat_gives_tokens_system_and_tools(void **state)
         "\"template\": \"{{ bos_token }}{% for t in tools %}{{ t.function.name }}{% "
         "endfor %}" EACH
         "|{{ m.role }} {% if m.tool_calls %}{{ m.tool_calls[0].function | tojson }}"
+        "{{ '' if m.content is none else 'said' }}"
         "{% else %}{{ m.content }}{% endif %}{% endfor %}"
         "{% if add_generation_prompt %}|assistant {% endif %}\"}]";
     const struct template_options system = { .default_system = "Be." };
@@ -223,6 +271,31 @@ static void test_chat_writes_prompts(void **state)
     tokenizer_close(tokenizer);
 }
 
+/* Where the prompt begins an answer with more than every answer has. */
+static void test_chat_ends_prompts_where_an_answer_would(void **state)
+{
+    struct error err = { 0 };
+    struct tokenizer *tokenizer =
+        open_with("\"" EACH TURN "{% endfor %}{% if add_generation_prompt %}<|im_start|>"
+                  "assistant\\n<think>{% endif %}\"",
+                  &err);
+    struct token_list ids = { 0 };
+    struct text text;
+    size_t answer;
+
+    (void)state;
+    assert_non_null(tokenizer);
+    assert_true(chat_prompt(tokenizer_chat(tokenizer), tokenizer, &plain, talk, 1, &ids,
+                            &answer, &err));
+    text_init(&text, 0);
+    tokenizer_decode(tokenizer, ids.ids, ids.count, false, &text);
+    assert_string_equal(text.data, "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>"
+                                   "assistant\n<think><|im_end|>\n");
+    text_clear(&text);
+    token_list_clear(&ids);
+    tokenizer_close(tokenizer);
+}
+
 static void test_chat_may_be_absent(void **state)
 {
     struct error err = { 0 };
@@ -241,10 +314,13 @@ int main(void)
         cmocka_unit_test(test_chat_learns_between_prompts),
         cmocka_unit_test(test_chat_learns_what_is_marked),
         cmocka_unit_test(test_chat_leaves_out_what_it_cannot_place),
+        cmocka_unit_test(test_chat_passes_over_a_short_end),
+        cmocka_unit_test(test_chat_gives_what_it_is_told),
         cmocka_unit_test(test_chat_keeps_weights_and_cuts),
         cmocka_unit_test(test_chat_gives_tokens_system_and_tools),
         cmocka_unit_test(test_chat_says_what_is_wrong),
         cmocka_unit_test(test_chat_writes_prompts),
+        cmocka_unit_test(test_chat_ends_prompts_where_an_answer_would),
         cmocka_unit_test(test_chat_may_be_absent),
     };
 

@@ -290,6 +290,8 @@ static void test_template_cuts_in_proportion(void **state)
     expect_cut(300, 100, 100, 75, 25);
     expect_cut(100, 100, 100, 50, 50);
     expect_cut(50, 50, 100, 50, 50);
+    expect_cut(80, 50, 100, 62, 38); /* half the length is not less than half */
+    expect_cut(50, 80, 100, 39, 61);
     expect_cut(200, 100, 100, 67, 33); /* int(100 * (100 / 300)) is 33 */
 }
 
@@ -317,6 +319,29 @@ static void test_template_cuts_later_turns_first(void **state)
     encode(&got, "empty", turns, 6, &options);
     assert_string_equal(got.all.data, "222bbb33333ccccc");
     assert_string_equal(got.learnt.data, "ccccc");
+    encoded_clear(&got);
+}
+
+/* What several functions gave stands in one turn; that there are none is no system
+ * message. */
+static void test_template_joins_what_functions_gave(void **state)
+{
+    static const char call[] = "{\"name\": \"f\", \"arguments\": {}}";
+    static const struct message turns[] = {
+        { ROLE_TOOLS, "[]", 2, 0 },   { ROLE_USER, "q", 1, 0 },
+        { ROLE_FUNCTION, call, sizeof(call) - 1, 1 },
+        { ROLE_TOOL, "7", 1, 0 },     { ROLE_TOOL, "8", 1, 0 },
+        { ROLE_ASSISTANT, "15", 2, 1 },
+    };
+    const struct template_options options = { 0 };
+    struct encoded got;
+
+    (void)state;
+    encode(&got, "qwen3", turns, TS_COUNT(turns), &options);
+    assert_non_null(strstr(got.all.data, "<|im_start|>user\n<tool_response>\n7\n"
+                                         "</tool_response>\n<tool_response>\n8\n"
+                                         "</tool_response><|im_end|>\n"));
+    assert_true(text_starts(got.all.data, "<|im_start|>user\nq<|im_end|>\n"));
     encoded_clear(&got);
 }
 
@@ -377,6 +402,7 @@ int main(void)
         cmocka_unit_test(test_template_keeps_what_is_said),
         cmocka_unit_test(test_template_cuts_in_proportion),
         cmocka_unit_test(test_template_cuts_later_turns_first),
+        cmocka_unit_test(test_template_joins_what_functions_gave),
         cmocka_unit_test(test_template_refuses_other_orders),
         cmocka_unit_test(test_template_knows_its_tokens),
     };
