@@ -1,6 +1,6 @@
 #!/bin/sh
-# Build twice, normally and with sanitizers, and run all tests in both.  The last line counts
-# them; the exit status is 1 if any failed.
+# Build twice, normally and with sanitizers, and run all tests in both.  The last lines name the
+# tests that failed and count all; the exit status is 1 if any failed.
 #
 #   ./runtests.sh [--no-install]      build/ and build-san/ are kept for the next time
 set -eu
@@ -16,6 +16,7 @@ if [ ! -x configure ] || [ -n "$(find configure.ac m4 -newer configure)" ]; then
 fi
 
 passed=0 failed=0 skipped=0
+wrong= # a line for each test that failed, told again at the end
 
 count() { # BUILD RESULT: how many the test suite of that build says
     sed -n "s/^# $2: *//p" "$1/test-suite.log" | head -n 1
@@ -24,6 +25,13 @@ count() { # BUILD RESULT: how many the test suite of that build says
 broken() { # BUILD STEP
     echo "FAIL: $1: $2"
     failed=$((failed + 1))
+    wrong="${wrong}FAIL: $1: $2
+"
+}
+
+failures() { # BUILD: the scripts and programs with a test that failed
+    find "$1" -name '*.trs' -exec \
+        grep -lE '^:global-test-result: (FAIL|ERROR|XPASS)' {} + | sed 's/\.trs$//' | sort
 }
 
 # One failure that stops a build counts as one failed test.
@@ -42,10 +50,17 @@ run() { # BUILD, then the arguments of configure
         broken "$build" 'make check'
         return
     fi
-    # what did not pass, with all it said
+    # what did not pass, and of a test with a failure all it said
     grep -E '^(FAIL|ERROR|XPASS|SKIP):' "$build/check.log" || true
     not_ok=$(($(count "$build" FAIL) + $(count "$build" ERROR) + $(count "$build" XPASS)))
-    [ $not_ok -eq 0 ] || cat "$build/test-suite.log"
+    if [ $not_ok -ne 0 ]; then
+        for name in $(failures "$build"); do
+            echo "== $name"
+            cat "$name.log"
+        done
+        wrong="$wrong$(grep -E '^(FAIL|ERROR|XPASS):' "$build/check.log" | sed "s|: |: $build/|")
+"
+    fi
     failed=$((failed + not_ok))
     passed=$((passed + $(count "$build" PASS) + $(count "$build" XFAIL)))
     skipped=$((skipped + $(count "$build" SKIP)))
@@ -54,5 +69,6 @@ run() { # BUILD, then the arguments of configure
 run build
 run build-san --enable-sanitizers --without-cuda
 
+printf '%s' "$wrong"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed -eq 0 ]
