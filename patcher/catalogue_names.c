@@ -134,8 +134,8 @@ static const struct rule rows[] = {
       .run = rule_paths,
       .explain =
           "A relative path is relative to the job file. What a job writes to "
-          "(output_dir, export_dir, tokenized_path) must not climb out of the job's folder with `..`; "
-          "write the whole path if it is meant. Where a spool allows certain folders "
+          "(output_dir, export_dir, tokenized_path) must not climb out of the job's folder "
+          "with `..`; write the whole path if it is meant. Where a spool allows certain folders "
           "only, "
           "all paths must lie below them. `~` is a shell's word and is not expanded.",
       .source = "a job in a watched folder may come from somebody else" },

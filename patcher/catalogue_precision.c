@@ -1,4 +1,5 @@
-/* patcher/catalogue_precision.c - TS1xx: formats, the loss scaler, what the device can do with them. */
+/* patcher/catalogue_precision.c - TS1xx: formats, the loss scaler, what the device can do
+ * with them. */
 #include "config.h"
 
 #include "patcher/rules_parts.h"

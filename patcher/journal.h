@@ -26,9 +26,10 @@ json_t *journal_read(const char *job, struct error *err);
 /* The same for a text. */
 json_t *journal_parse(const char *data, size_t len);
 
-/* Put back what the last patch replaced, or backup `id` (NULL: the last).  The state replaced is
- * backed up first, so a second undo redoes.  Refused with ERROR_JOB if the job was changed since, unless `force`.
- * *restored (or NULL) is malloc'ed: the path of the backup. */
+/* Put back what the last patch replaced, or backup `id` (NULL: the last).  The state
+ * replaced is backed up first, so a second undo redoes.  Refused with ERROR_JOB if the
+ * job was changed since, unless `force`.  *restored (or NULL) is malloc'ed: the path of
+ * the backup. */
 bool journal_undo(const char *job, const char *id, bool force, char **restored,
                   struct error *err);
 

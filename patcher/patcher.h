@@ -46,8 +46,8 @@ struct patch {
     const char *backup;         /* path of the backup written, or NULL */
 };
 
-/* Check a text.  *out must be given back with patch_clear.  False only for internal errors (a patch that
- * is no fixed point) and I/O. */
+/* Check a text.  *out must be given back with patch_clear.  False only for internal
+ * errors (a patch that is no fixed point) and I/O. */
 bool patcher_check(const char *data, size_t len, const struct patch_options *options,
                    struct patch *out, struct error *err);
 /* The same for a file (at most 1 MiB, a regular file; otherwise ERROR_DATA). */

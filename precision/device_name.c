@@ -179,7 +179,8 @@ static bool no_such_device(const char *text, const char *folded, struct error *e
                          "no device '%s' in the table; `trainspool devices --known` lists "
                          "it, or name a capability: sm_75:24GiB",
                          text);
-    return error_set(err, ERROR_USAGE, "no device '%s' in the table; did you mean %s?  `trainspool devices "
+    return error_set(err, ERROR_USAGE,
+                     "no device '%s' in the table; did you mean %s?  `trainspool devices "
                      "--known` lists them",
                      text, names);
 }

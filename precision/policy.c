@@ -131,7 +131,8 @@ static void explain(const char *why, struct precision *out)
     else
         snprintf(clipping, sizeof clipping, ", no clipping");
     snprintf(out->message, sizeof out->message, "%s%s%s%s%s%s%s", modes[out->mode].words,
-             out->fp8 ? ", with fp8 products" : "", scaling, clipping, *why ? " (" : "", why, *why ? ")" : "");
+             out->fp8 ? ", with fp8 products" : "", scaling, clipping, *why ? " (" : "",
+             why, *why ? ")" : "");
 }
 
 void policy_decide(const struct precision_request *request, const struct device *device,

@@ -37,7 +37,8 @@ static const struct command commands[] = {
       .operands = "JOB",
       .least = 1,
       .most = 1,
-      .takes = TAKES(OPTION_DEVICE) | TAKES(OPTION_JSON) | TAKES(OPTION_FAIL_ON) | TAKES(OPTION_EXIT_ZERO),
+      .takes = TAKES(OPTION_DEVICE) | TAKES(OPTION_JSON) | TAKES(OPTION_FAIL_ON) |
+               TAKES(OPTION_EXIT_ZERO),
       .help = "show what would run: formats, scaling, clipping, steps, memory",
       .run = cmd_plan },
     { .name = "review",

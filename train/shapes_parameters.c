@@ -331,9 +331,10 @@ void shapes_add_parameters(struct maker *m)
     size_t ranks = plan_ranks(m->plan);
 
     /* of no group of the tables there are more than three members */
-    s->parameters =
-        arena_array(m->arena, TS_COUNT(before_blocks) + TS_COUNT(after_blocks) + m->config->layers * 3 * TS_COUNT(block_groups),
-                    sizeof(*s->parameters));
+    s->parameters = arena_array(m->arena,
+                                TS_COUNT(before_blocks) + TS_COUNT(after_blocks) +
+                                    m->config->layers * 3 * TS_COUNT(block_groups),
+                                sizeof(*s->parameters));
     add_groups(m, before_blocks, TS_COUNT(before_blocks), 0);
     for (size_t l = 0; l < m->config->layers; l++)
         add_groups(m, block_groups, TS_COUNT(block_groups), l);

@@ -23,8 +23,9 @@ static bool attention_fits(const struct cuda_launch *to, const struct op_attenti
         op->q.rows <= INT_MAX && (op->q.rows / 64 + op->sequences) * op->heads <= INT_MAX;
 
     return tensor_cores && countable && op->head_size % 8 == 0 && op->head_size <= 256 &&
-           op->scale > 0 && op->softcap == 0 && attention_in_pieces(op->q) && attention_in_pieces(op->k) &&
-           attention_in_pieces(op->v) && attention_in_pieces(op->out);
+           op->scale > 0 && op->softcap == 0 && attention_in_pieces(op->q) &&
+           attention_in_pieces(op->k) && attention_in_pieces(op->v) &&
+           attention_in_pieces(op->out);
 }
 
 cudaError_t launch_attention(const struct cuda_launch *to, const struct op_attention *op)

@@ -6,20 +6,22 @@
  * waits for it, block after block; the threads of a block are fibres that take turns at
  * barriers and warp collectives, in an order drawn from a seed.
  *
- * What is found: a barrier or collective that not all reach, a collective whose mask names a
- * lane that is not there, sizes that the device does not have, shared memory written out of
- * bounds, instructions that the device's capability lacks; under ASan and UBSan every access out of
- * bounds or alignment; with the kernels instrumented (emulation_races.cc) every race.  Memory
- * from cudaMalloc and shared memory start out as NaN.  A finding is printed, is the status of the
- * next wait, and stays until emulation_reset, as a failure of a GPU would.
+ * What is found: a barrier or collective that not all reach, a collective whose mask names
+ * a lane that is not there, sizes that the device does not have, shared memory written out
+ * of bounds, instructions that the device's capability lacks; under ASan and UBSan every
+ * access out of bounds or alignment; with the kernels instrumented (emulation_races.cc)
+ * every race.  Memory from cudaMalloc and shared memory start out as NaN.  A finding is
+ * printed, is the status of the next wait, and stays until emulation_reset, as a failure of
+ * a GPU would.
  *
- * A new kernel takes nothing but to lie in kernels/cuda: every .cu there is compiled twice, as it is
- * (with the sanitizers of the build) and with each access reported to emulation_races.cc.  Its
- * operation's test in tests/unit is linked with both by two names in emulation.mk, test_emulated_NAME
- * and test_races_NAME, which ../local.mk lists.  A word of CUDA C that is not known yet goes into
- * include/cuda_runtime.h, an instruction into emulation_hardware.h.  What a kernel works on comes from
- * machines_memory() or cudaMalloc.  A shuffle orders no memory, here as in CUDA: __syncwarp() stands
- * where one lane reads what another wrote.
+ * A new kernel takes nothing but to lie in kernels/cuda: every .cu there is compiled twice,
+ * as it is (with the sanitizers of the build) and with each access reported to
+ * emulation_races.cc.  Its operation's test in tests/unit is linked with both by two names
+ * in emulation.mk, test_emulated_NAME and test_races_NAME, which ../local.mk lists.  A word
+ * of CUDA C that is not known yet goes into include/cuda_runtime.h, an instruction into
+ * emulation_hardware.h.  What a kernel works on comes from machines_memory() or cudaMalloc.
+ * A shuffle orders no memory, here as in CUDA: __syncwarp() stands where one lane reads what
+ * another wrote.
  */
 #ifndef TESTS_EMULATION_EMULATION_H
 #define TESTS_EMULATION_EMULATION_H

@@ -1,11 +1,12 @@
 /*
- * tests/emulation/emulation_library.cc - products by plain loops behind cuBLASLt's interface, in
- * place of kernels/cuda/cuda_library.c.
+ * tests/emulation/emulation_library.cc - products by plain loops behind cuBLASLt's interface,
+ * in place of kernels/cuda/cuda_library.c.
  *
- * Columns lie one after the other, as cuBLASLt has it.  What the real one does not do is refused:
- * fp8 before 8.9, in any order but transposed times not transposed, with dimensions or
- * addresses off 16, or with two operands of E5M2 ("cuBLAS", 13.0, cublasLtMatmul); a bias of another
- * format than a 32-bit result; an operand that is less aligned than the heuristic was told.
+ * Columns lie one after the other, as cuBLASLt has it.  What the real one does not do is
+ * refused: fp8 before 8.9, in any order but transposed times not transposed, with dimensions
+ * or addresses off 16, or with two operands of E5M2 ("cuBLAS", 13.0, cublasLtMatmul); a bias
+ * of another format than a 32-bit result; an operand that is less aligned than the heuristic
+ * was told.
  */
 #include "tests/emulation/emulation_runtime.h"
 

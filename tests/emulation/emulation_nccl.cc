@@ -1,7 +1,7 @@
 /*
  * tests/emulation/emulation_nccl.cc - sums over processes behind NCCL's interface, in place of
- * kernels/cuda/cuda_nccl.c: a meeting in shared memory (kernels/cpu/cpu_meeting.h), entered when the
- * stream comes to it.
+ * kernels/cuda/cuda_nccl.c: a meeting in shared memory (kernels/cpu/cpu_meeting.h), entered
+ * when the stream comes to it.
  *
  * As in the real one, nothing may be asked of a communicator while a call before it is in
  * progress: calls say so once, and are done when the state is asked for.

@@ -196,7 +196,8 @@ static inline void note_read(struct cell *cell, const struct record *mine, uint3
     }
     cell->block_time = mine->time;
     if (cell->read.thread != mine->thread || cell->read.time < since) {
-        bool apart = cell->other.time >= synced && cell->other.thread / LANES != mine->thread / LANES;
+        bool apart = cell->other.time >= synced &&
+                     cell->other.thread / LANES != mine->thread / LANES;
 
         if (!apart || cell->read.thread / LANES != mine->thread / LANES)
             cell->other = cell->read;
@@ -274,7 +275,8 @@ static inline void instrumented(const void *at, size_t bytes, int kind, const vo
     const struct block_thread *self = block_now();
     const char *byte = (const char *)at;
 
-    if (!running || !self || (byte >= self->fibre.stack && byte < self->fibre.stack + self->fibre.bytes))
+    if (!running || !self ||
+        (byte >= self->fibre.stack && byte < self->fibre.stack + self->fibre.bytes))
         return;
     if ((byte >= (const char *)emulation_block.threads &&
          byte < (const char *)(emulation_block.threads + THREADS_MAX)) ||

@@ -48,7 +48,8 @@ static void test_pcg_is_numpys(void **state)
  * (place + 1) * number, modulo 2^32. */
 static void test_pcg_permutes_as_numpy(void **state)
 {
-    static const uint32_t small[] = { 18, 10, 17, 22, 16, 15, 7, 6, 9, 3, 0, 19, 12, 5, 11, 14, 21, 2, 4, 20, 1, 13, 8 };
+    static const uint32_t small[] = { 18, 10, 17, 22, 16, 15, 7, 6,  9, 3,  0, 19,
+                                      12, 5,  11, 14, 21, 2,  4, 20, 1, 13, 8 };
     uint32_t *out = memory_resize(NULL, 100003, sizeof(*out)), sum = 0;
     struct pcg pcg;
 

@@ -121,21 +121,22 @@ static inline void __threadfence_block(void) {}
         *at = expression;                                                      \
         return was;                                                            \
     }
-#define EMULATION_ATOMICS(type)                            \
-    EMULATION_ATOMIC(atomicAdd, type, was + x)             \
-    EMULATION_ATOMIC(atomicMax, type, was > x ? was : x)   \
-    EMULATION_ATOMIC(atomicMin, type, was < x ? was : x)   \
-    EMULATION_ATOMIC(atomicExch, type, x)                  \
-    EMULATION_ATOMIC(atomicOr, type, was | x)              \
-    EMULATION_ATOMIC(atomicAnd, type, was & x)             \
-    __attribute__((no_sanitize("thread"))) static inline type atomicCAS(type *at, type old, type x) \
-    {                                                      \
-        type was;                                          \
-                                                           \
-        emulation_atomic(at, sizeof(type));                \
-        was = *at;                                         \
-        *at = was == old ? x : was;                        \
-        return was;                                        \
+#define EMULATION_ATOMICS(type)                                          \
+    EMULATION_ATOMIC(atomicAdd, type, was + x)                           \
+    EMULATION_ATOMIC(atomicMax, type, was > x ? was : x)                 \
+    EMULATION_ATOMIC(atomicMin, type, was < x ? was : x)                 \
+    EMULATION_ATOMIC(atomicExch, type, x)                                \
+    EMULATION_ATOMIC(atomicOr, type, was | x)                            \
+    EMULATION_ATOMIC(atomicAnd, type, was & x)                           \
+    __attribute__((no_sanitize("thread"))) static inline type atomicCAS( \
+        type *at, type old, type x)                                      \
+    {                                                                    \
+        type was;                                                        \
+                                                                         \
+        emulation_atomic(at, sizeof(type));                              \
+        was = *at;                                                       \
+        *at = was == old ? x : was;                                      \
+        return was;                                                      \
     }
 EMULATION_ATOMICS(int)
 EMULATION_ATOMICS(unsigned)
