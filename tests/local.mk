@@ -310,12 +310,14 @@ EXTRA_DIST += %D%/unit/unit_cuda.h
 EXTRA_DIST += %D%/unit/unit_architectures.h
 EXTRA_DIST += %D%/unit/unit_import.h
 EXTRA_DIST += %D%/unit/unit_model.h
-EXTRA_DIST += %D%/unit/unit_schema.h
 EXTRA_DIST += %D%/unit/unit_ranks.h
+EXTRA_DIST += %D%/unit/unit_schema.h
+EXTRA_DIST += %D%/unit/unit_trials.h
 EXTRA_DIST += %D%/unit/unit_dataset.h %D%/unit/unit_tokenizer.h
 
 if HAVE_CUDA
 unit_tests += %D%/unit/test_model_cuda
+unit_tests += %D%/unit/test_model_cuda_forward
 endif
 
 if HAVE_CMOCKA
@@ -370,6 +372,7 @@ emulated_tests += %D%/unit/test_emulated_loss
 emulated_tests += %D%/unit/test_emulated_matmul
 emulated_tests += %D%/unit/test_emulated_model
 emulated_tests += %D%/unit/test_emulated_model_distill
+emulated_tests += %D%/unit/test_emulated_model_forward
 emulated_tests += %D%/unit/test_emulated_model_ranks
 emulated_tests += %D%/unit/test_emulated_model_watch
 emulated_tests += %D%/unit/test_emulated_norm

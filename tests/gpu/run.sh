@@ -79,7 +79,7 @@ sanitizer() {
 prepare || exit 1
 if step build 900 build.log build; then
     ! does operations || operations
-    ! does models || whole test_model_cuda test_model_distill
+    ! does models || whole test_model_cuda test_model_cuda_forward test_model_distill
     ! does curves || curves
     ! does sanitizer || sanitizer
     ! does bench || sh tests/gpu/bench.sh --within
