@@ -220,7 +220,7 @@ static const struct rule rows[] = {
           "shares and must have as many names.",
       .source = "LLaMA-Factory hparams/data_args.py; numpy Generator.choice" },
     { .id = "TS716",
-      .title = "a model that is not trained here",
+      .title = "a model that is not trained here, or an adapter of another",
       .severity = SEVERITY_ERROR,
       .firm = true,
       .target = RULE_NATIVE,
@@ -229,9 +229,15 @@ static const struct rule rows[] = {
           "config.json of the model names an architecture (model_type), an activation, a "
           "kind of rotation or another setting that is not there, or it cannot be read. "
           "The run would end with this message before its first step: nothing that changes "
-          "the result is passed over.\n\n"
+          "the result is passed over. So it would with a chat template of the model that "
+          "cannot be read, where the job names no template, and with an adapter (of the "
+          "model or of a teacher) whose layers or shapes are those of another model. A "
+          "warning is a template that cannot write a plain question and its answer, and "
+          "an adapter that fits, but says that it was made for a model of another "
+          "name.\n\n"
           "trainspool-job(5) lists the architectures under MODELS. For another one let "
           "transformers do the training: target: external.",
-      .source = "train/architecture.c, train/model_config.c" },
+      .source = "train/architecture.c, train/model_config.c, train/chat.c, "
+                "train/adapter_check.c" },
 };
 const struct rules catalogue_names = { rows, TS_COUNT(rows) };

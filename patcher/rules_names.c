@@ -466,7 +466,7 @@ static struct finding *check_source(struct rule_context *context, const char *ke
                                     visible(context, source->path)),
                        NULL);
     if (!dataset_source_files(source, context->arena, &files, &count, &err))
-        return missing(context, key, arena_strdup(context->arena, err.text), NULL);
+        return missing(context, key, rule_said(context, &err), NULL);
     return NULL;
 }
 
@@ -478,7 +478,7 @@ static struct finding *check_entry(struct rule_context *context, const char *key
     struct error err = { 0 };
 
     if (!dataset_lookup_find(lookup, name, &source, &err))
-        return missing(context, key, arena_strdup(context->arena, err.text), NULL);
+        return missing(context, key, rule_said(context, &err), NULL);
     return check_source(context, key, &source);
 }
 

@@ -6,6 +6,7 @@
 #include "patcher/scalar.h"
 #include "patcher/schema.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 const struct entry *rule_line(const struct rule_context *context, const char *key)
@@ -134,6 +135,14 @@ const char *rule_device(const struct rule_context *context)
 struct proposal rule_proposal(const struct rule_context *context)
 {
     return (struct proposal) { context->document, context->findings };
+}
+
+const char *rule_said(const struct rule_context *context, const struct error *err)
+{
+    if (err->at.line == 0)
+        return arena_strdup(context->arena, err->text);
+    return arena_printf(context->arena, "%s:%" PRIu32 ":%" PRIu32 ": %s", err->file,
+                        err->at.line, err->at.column, err->text);
 }
 
 int rule_group(const struct rule_context *context)

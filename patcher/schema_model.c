@@ -26,7 +26,7 @@ static const struct key rows[] = {
       .help = "folder of the model: config.json, *.safetensors, tokenizer.json" },
     { TS_USED("adapter_name_or_path", KEY_PATH, NULL),
       .into = TS_INTO(adapter_name_or_path),
-      .help = "folder of a LoRA adapter to start from" },
+      .help = "folder of a LoRA adapter of this model, to start from" },
     { TS_USED("stage", KEY_ENUM, "sft"),
       .meant = "pretrain=pt pretraining=pt cpt=pt instruct=sft kd=distill "
                "distillation=distill",

@@ -86,6 +86,7 @@ heavy_tests += %D%/unit/test_trainer_distill
 heavy_tests += %D%/unit/test_trainer_golden
 heavy_tests += %D%/unit/test_trainer_kill
 heavy_tests += %D%/unit/test_trainer_ranks
+unit_tests += %D%/unit/test_adapter_check
 unit_tests += %D%/unit/test_added_tokens
 unit_tests += %D%/unit/test_answer
 unit_tests += %D%/unit/test_architectures

@@ -162,6 +162,14 @@ void chat_close(struct chat *chat)
     free(chat);
 }
 
+bool chat_check(const struct chat *chat, struct error *err)
+{
+    return chat->usual ||
+           error_set(err, ERROR_DATA,
+                     "%s; name a template in the job, as template: chatml",
+                     chat->wrong.text);
+}
+
 const struct chat_template *chat_as_template(const struct chat *chat)
 {
     return &chat->row;
@@ -265,11 +273,7 @@ static bool begin(struct writing *writing, const struct template_options *option
     writing->jinja = writing->tools && writing->chat->with_tools
                          ? writing->chat->with_tools
                          : writing->chat->usual;
-    if (writing->jinja)
-        return true;
-    return error_set(writing->err, ERROR_DATA,
-                     "%s; name a template in the job, as template: chatml",
-                     writing->chat->wrong.text);
+    return writing->jinja || chat_check(writing->chat, writing->err);
 }
 
 static void end(struct writing *writing)
@@ -280,12 +284,11 @@ static void end(struct writing *writing)
     json_decref(writing->thinking);
 }
 
-/* The first `count` messages as tokens into *ids; writing->output has their text. */
-static bool write(struct writing *writing, size_t count, bool prompt,
-                  struct token_list *ids)
+/* The first `count` messages into writing->output. */
+static bool render(struct writing *writing, size_t count, bool prompt, bool *refused)
 {
     json_t *messages = json_array(), *variables = json_copy(writing->chat->tokens);
-    bool refused = false, ok;
+    bool ok;
 
     for (size_t i = 0; i < count; i++)
         json_array_append(messages, json_array_get(writing->messages, i));
@@ -296,12 +299,34 @@ static bool write(struct writing *writing, size_t count, bool prompt,
                         writing->tools ? json_incref(writing->tools) : json_null());
     if (writing->thinking)
         json_object_set(variables, "enable_thinking", writing->thinking);
-    ok =
-        jinja_render(writing->jinja, variables, &writing->output, &refused, writing->err);
+    ok = jinja_render(writing->jinja, variables, &writing->output, refused, writing->err);
     json_decref(variables);
+    return ok;
+}
+
+/* The same as tokens into *ids. */
+static bool write(struct writing *writing, size_t count, bool prompt,
+                  struct token_list *ids)
+{
     ids->count = 0;
-    return ok && tokenizer_encode(writing->tokenizer, writing->output.text.data,
-                                  writing->output.text.len, false, ids, writing->err);
+    return render(writing, count, prompt, NULL) &&
+           tokenizer_encode(writing->tokenizer, writing->output.text.data,
+                            writing->output.text.len, false, ids, writing->err);
+}
+
+bool chat_try(const struct chat *chat, struct error *err)
+{
+    static const struct message talk[] = { { ROLE_USER, "2+2?", 4, 0 },
+                                           { ROLE_ASSISTANT, "4", 1, 1 } };
+    const struct template_options options = { 0 };
+    struct error wrong = { 0 };
+    struct writing writing = { .chat = chat, .err = &wrong };
+    bool refused = false;
+    bool ok = begin(&writing, &options, talk, TS_COUNT(talk)) &&
+              render(&writing, TS_COUNT(talk), false, &refused);
+
+    end(&writing);
+    return ok || refused || error_set(err, wrong.code, "%s", wrong.text);
 }
 
 /* Tokens that both begin with. */

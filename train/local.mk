@@ -3,6 +3,7 @@
 noinst_LIBRARIES += libtrain.a
 
 libtrain_a_SOURCES =
+libtrain_a_SOURCES += %D%/adapter_check.c %D%/adapter_check.h
 libtrain_a_SOURCES += %D%/added_tokens.c %D%/added_tokens.h
 libtrain_a_SOURCES += %D%/architecture.c %D%/architecture.h
 libtrain_a_SOURCES += %D%/answer.c %D%/answer.h

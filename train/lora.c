@@ -18,9 +18,10 @@
 /* A list of names, and what is said of a wrong one. */
 struct target_list {
     const struct architecture *architecture;
-    const char *key; /* where it stands */
-    bool linear;     /* only linear layers */
+    const char *key;  /* where it stands */
+    bool linear;      /* only linear layers */
     enum error_code code;
+    const char *file; /* in which; NULL: in the job */
 };
 
 static bool is_target(const struct target_list *list, enum module module)
@@ -70,8 +71,9 @@ static bool no_such_target(const struct target_list *list, const char *name, siz
             text_addf(&known, "%s%s", known.len ? ", " : "",
                       name_of(list->architecture, alone, i, true));
         }
-    error_set(err, list->code, "%s: there is no layer \"%.*s\"; there are %s", list->key,
-              (int)len, name, known.data);
+    error_set(err, list->code, "%s%s%s: there is no layer \"%.*s\"; there are %s",
+              list->file ? list->file : "", list->file ? ": " : "", list->key, (int)len,
+              name, known.data);
     text_clear(&known);
     return false;
 }
@@ -109,6 +111,12 @@ static bool mark_names(const struct target_list *list, const char *names, bool *
     return true;
 }
 
+static bool no_list(const struct target_list *list, struct error *err)
+{
+    return error_set(err, list->code, "%s: %s must be a list of names", list->file,
+                     list->key);
+}
+
 /* A list of names, null, or PEFT's word for all of them. */
 static bool mark_json(const struct target_list *list, const json_t *names, bool *marks,
                       struct error *err)
@@ -121,12 +129,12 @@ static bool mark_json(const struct target_list *list, const json_t *names, bool 
         return true;
     }
     if (names && !json_is_null(names) && !json_is_array(names))
-        return error_set(err, list->code, "%s must be a list of names", list->key);
+        return no_list(list, err);
     for (size_t i = 0; i < count; i++) {
         const char *name = json_string_value(json_array_get(names, i));
 
         if (!name)
-            return error_set(err, list->code, "%s must be a list of names", list->key);
+            return no_list(list, err);
         if (!mark_modules(list, name, strlen(name), marks, err))
             return false;
     }
@@ -151,8 +159,8 @@ static bool finish(struct lora *out, const char *where, enum error_code code,
 static bool read_plan(const struct plan *plan, const struct architecture *a,
                       struct lora *out, struct error *err)
 {
-    const struct target_list adapted = { a, "lora_target", true, ERROR_JOB };
-    const struct target_list saved = { a, "additional_target", false, ERROR_JOB };
+    const struct target_list adapted = { a, "lora_target", true, ERROR_JOB, NULL };
+    const struct target_list saved = { a, "additional_target", false, ERROR_JOB, NULL };
     const char *names = plan->lora_target ? plan->lora_target : "all";
 
     if (plan->lora_rank < 1 || plan->lora_rank > RANK_MAX)
@@ -201,8 +209,8 @@ static bool refuse_unsupported(const json_t *root, const char *file, struct erro
 static bool read_json(const json_t *root, const struct architecture *a, const char *file,
                       struct lora *out, struct error *err)
 {
-    const struct target_list adapted = { a, "target_modules", true, ERROR_DATA };
-    const struct target_list saved = { a, "modules_to_save", false, ERROR_DATA };
+    const struct target_list adapted = { a, "target_modules", true, ERROR_DATA, file };
+    const struct target_list saved = { a, "modules_to_save", false, ERROR_DATA, file };
     struct error mine = { 0 };
     int64_t rank;
 

@@ -246,6 +246,31 @@ static void test_chat_says_what_is_wrong(void **state)
                  "marks 1 answers of 2");
 }
 
+/* NULL: nothing is wrong. */
+static void expect_tried(const char *template, const char *wanted)
+{
+    struct error err = { 0 };
+    struct tokenizer *tokenizer = open_with(template, &err);
+    const struct chat *chat = tokenizer_chat(tokenizer);
+
+    assert_int_equal(chat_check(chat, &err) && chat_try(chat, &err), !wanted);
+    if (wanted && !strstr(err.text, wanted))
+        fail_msg("\"%s\" is not in \"%s\"", wanted, err.text);
+    tokenizer_close(tokenizer);
+}
+
+/* What a person can be told before there is a conversation. */
+static void test_chat_is_tried(void **state)
+{
+    (void)state;
+    expect_tried("\"" EACH TURN "{% endfor %}" PROMPT "\"", NULL);
+    expect_tried("\"{% frob %}\"", "tokenizer_config.json, line 1: Encountered unknown tag "
+                                   "'frob'; name a template");
+    expect_tried("\"" EACH "{{ m.content | frob }}{% endfor %}\"",
+                 "tokenizer_config.json, line 1: No filter named 'frob'");
+    expect_tried("\"{{ raise_exception('documents, please') }}\"", NULL);
+}
+
 static void test_chat_writes_prompts(void **state)
 {
     struct error err = { 0 };
@@ -319,6 +344,7 @@ int main(void)
         cmocka_unit_test(test_chat_keeps_weights_and_cuts),
         cmocka_unit_test(test_chat_gives_tokens_system_and_tools),
         cmocka_unit_test(test_chat_says_what_is_wrong),
+        cmocka_unit_test(test_chat_is_tried),
         cmocka_unit_test(test_chat_writes_prompts),
         cmocka_unit_test(test_chat_ends_prompts_where_an_answer_would),
         cmocka_unit_test(test_chat_may_be_absent),
