@@ -119,7 +119,7 @@ endif
 %D%/cuda/%.$(OBJEXT): AM_CPPFLAGS += $(CUDA_CPPFLAGS)
 
 # nvcc writes dependencies as gcc does.  What the assembler says of registers and spills stays
-# beside the object for tests/cuda_code.t; anything else it says is shown.
+# beside the object for tests/cli/cuda_code.t; anything else it says is shown.
 SUFFIXES += .cu
 .cu.$(OBJEXT):
 	@$(MKDIR_P) $(@D)/$(DEPDIR)

@@ -26,8 +26,7 @@ struct remedy {
 };
 
 /* The bytes of the job with a change made: of training or of evaluation, whichever takes
- * more
- * (`evaluation` tells; NULL: not asked).  False where nobody can tell. */
+ * more (`evaluation` tells; NULL: not asked).  False where nobody can tell. */
 bool remedy_estimate(const struct remedy_case *the, const struct remedy *remedy,
                      struct memory_use *use, bool *evaluation);
 

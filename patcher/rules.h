@@ -1,4 +1,7 @@
-/* patcher/rules.h - the table of what is looked at.  PRECISION.md E is the catalogue. */
+/*
+ * patcher/rules.h - the table of what is looked at: a row a rule, in the catalogue_*.c.
+ * docs/precision.md has the sources.
+ */
 #ifndef PATCHER_RULES_H
 #define PATCHER_RULES_H
 

@@ -1,6 +1,6 @@
 /*
  * patcher/schema.h - the table of every key: type, range, preset, help, what is done with
- * it, and its field in struct plan.  PRECISION.md D2.
+ * it, and its field in struct plan.  docs/trainspool-job.5 is made from it.
  */
 #ifndef PATCHER_SCHEMA_H
 #define PATCHER_SCHEMA_H

@@ -1,4 +1,7 @@
-/* runner/drop.c - steps 5 to 8 of the protocol in SPOOL.md. */
+/*
+ * runner/drop.c - a name, a safe open, a look at what is open, and patience until nobody
+ * writes: in this order, and any of them may be the last.
+ */
 #include "config.h"
 
 #include "runner/drop.h"

@@ -1,4 +1,4 @@
-/* runner/plan_json.c - INTERFACE of plan --json, without what only plan knows. */
+/* runner/plan_json.c - the objects of plan --json, without what only plan knows. */
 #include "config.h"
 
 #include "runner/plan_json.h"

@@ -1,4 +1,4 @@
-/* runner/report_json.h - the objects of INTERFACE.md, one a line. */
+/* runner/report_json.h - the objects that trainspool(1) describes, one a line. */
 #ifndef RUNNER_REPORT_JSON_H
 #define RUNNER_REPORT_JSON_H
 
@@ -13,8 +13,7 @@ json_t *report_json_device(const struct device *device); /* NULL gives null */
 json_t *report_json_findings(const struct findings *findings);
 json_t *report_json_patch(const struct patch *patch, const struct device *device);
 /* Print what is wrong with a job that could not even be looked at: on standard error, and
- * with
- * --json as an object of its name and the error. */
+ * with --json as an object of its name and the error. */
 void report_json_failure(struct report *report, const struct options *options,
                          const char *job, const struct error *err);
 /* Print and let go. */

@@ -1,7 +1,8 @@
 /*
  * runner/spool.h - the watched folder: which names there are, which of them are jobs,
- * which are ready.  The protocol is SPOOL.md's; the files beside the jobs are the
- * database, what is held in memory only saves looking.
+ * which are ready.  Events are hints: a scan comes to the same, and each name is handled
+ * as often as one likes.  The files beside the jobs are the database, what is held in
+ * memory only saves looking.
  *
  * While a spool is open it is the current directory, by its descriptor: a job is
  * "gsm8k.yaml", whatever happens to the path of the folder.

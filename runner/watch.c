@@ -1,4 +1,7 @@
-/* runner/watch.c - inotify(7), with the traps that SPOOL.md lists. */
+/*
+ * runner/watch.c - inotify(7), which loses events when its queue is full, tells nothing of
+ * another folder that takes the path's place, and hears no other machine.
+ */
 #include "config.h"
 
 #include "runner/watch.h"

@@ -1,5 +1,5 @@
-/* train/metrics.h - metrics.jsonl and TensorBoard's event files.  INTERFACE.md, "A
- * logged step". */
+/* train/metrics.h - metrics.jsonl, whose fields trainspool(1) has, and TensorBoard's
+ * event files. */
 #ifndef TRAIN_METRICS_H
 #define TRAIN_METRICS_H
 

@@ -133,7 +133,7 @@ static void test_device_unknown_names_the_nearest(void **state)
     assert_non_null(strstr(err.text, "devices --known"));
 }
 
-/* The facts of PRECISION A6: bf16 from 8.0 on, whatever a framework's probe says. */
+/* The table of docs/precision.md: bf16 from 8.0 on, whatever a framework's probe says. */
 static void test_device_facts(void **state)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /*
  * tests/emulation/include/cuda_fp16.h - the twin of CUDA's header of this name: binary16 as bits,
- * and its conversions.  test_emulation_formats.c holds them against precision/format.c.
+ * and its conversions.  tests/unit/test_emulation.c holds them against precision/format.c.
  */
 #ifndef TESTS_EMULATION_CUDA_FP16_H
 #define TESTS_EMULATION_CUDA_FP16_H
