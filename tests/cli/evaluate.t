@@ -50,6 +50,12 @@ ends "a job that answers questions" 0 "$trainspool" run answer.yaml
 says "says how many are right" "^{'eval_loss': .*, 'eval_accuracy': 0, 'eval_answer_rate': 0, 'epoch': 0.00}"
 says "and learns to" "^{'eval_loss': .*, 'eval_accuracy': 1, 'eval_answer_rate': 1, 'epoch': 10.00}"
 holds "which the metrics have" grep -q '"step":60,.*"eval_accuracy":1.0,"eval_answer_rate":1.0,' answer.run/metrics.jsonl
+holds "with the documented fields" json -se --argjson step "$(fields "a step")" \
+    --argjson evaluation "$(fields "an evaluation")" '
+    (map(select(has("loss")) | keys - ["epoch", "step"]) | length > 0 and
+        all(.[]; . == $step - ["ce_loss", "kd_loss"])) and
+    (map(select(has("loss") | not) | keys - ["epoch", "step"]) | length > 0 and
+        all(.[]; . == $evaluation))' answer.run/metrics.jsonl
 holds "and trainer_state.json" sh -c "jq -e '.best_metric == 1 and .log_history[-1].eval_accuracy == 1' \
     answer.run/checkpoint-60/trainer_state.json >/dev/null"
 holds "five answers are kept" test "$(wc -l <answer.run/samples.jsonl)" -eq 5

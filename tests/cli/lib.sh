@@ -142,3 +142,12 @@ hopeless() {
     echo "model_name_or_path: nowhere"
     echo "learning_rate: -1"
 }
+
+# ARGUMENTS...: jq says true, without a word.
+json() { jq "$@" >/dev/null; }
+# The fields that the manual lists under a title, as an array of JSON, sorted.
+fields() { # TITLE
+    sed 's/\\-/-/g' "$source/docs/trainspool.1" |
+        sed -n "/^\.\\\\\" fields of $1\$/,/^\.\\\\\" end\$/s/^\.BR* \([a-z0-9_]*\)\( [,.;]\)*\$/\1/p" |
+        LC_ALL=C sort | jq -R . | jq -sc .
+}

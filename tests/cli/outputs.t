@@ -6,8 +6,6 @@
 . "${top_srcdir-.}/tests/cli/lib.sh"
 cd "$T" || exit 99
 
-# ARGUMENTS...: jq says true, without a word.
-json() { jq "$@" >/dev/null; }
 cat >job.yaml <<'END'
 model_name_or_path: "mödel/汉字"   # 😀
 finetuning_type: full
@@ -22,12 +20,6 @@ printf '[' >broken.yaml
 : >empty.yaml
 rtx="--device sm_75:24GiB"
 
-# The manual's list, as a jq array.
-fields() { # TITLE
-    sed 's/\\-/-/g' "$source/docs/trainspool.1" |
-        sed -n "/^\.\\\\\" fields of $1\$/,/^\.\\\\\" end\$/s/^\.B \([a-z0-9_]*\)\$/\1/p" |
-        LC_ALL=C sort | jq -R . | jq -sc .
-}
 outer=$(fields "a job") inner=$(fields "a finding") edit=$(fields "an edit")
 holds "the manual has the fields" test -n "$outer" -a "$(echo "$inner" | jq length)" -gt 10
 
@@ -47,6 +39,11 @@ holds "text stays as it is" json -se 'any(.[].findings[]; .message | contains("�
 holds "no secret" sh -c "! grep -q hush '$T/out'"
 ends "a file that is not there" 2 "$trainspool" check --json $rtx nowhere.yaml
 holds "is told as an object" json -e 'keys == ["error", "job", "schema"]' out
+ends "plan --json" 1 "$trainspool" plan --json $rtx job.yaml
+holds "has the documented fields" json -e --argjson more "$(fields "a plan")" \
+    'keys == (["schema", "job", "device", "findings"] + $more | sort)' out
+ends "status --json" 0 "$trainspool" status --json job.yaml
+holds "has the documented fields" json -e --argjson want "$(fields "a status")" 'keys == $want' out
 cp job.yaml patched.yaml
 ends "patch --json" 1 "$trainspool" patch --json $rtx patched.yaml
 holds "has the same fields" json -e --argjson want "$outer" \

@@ -21,7 +21,6 @@ logging_steps: 10
 # the end
 END
 cp job.yaml first
-json() { jq "$@" >/dev/null; }
 
 ends "review of a job that was never changed" 0 "$trainspool" review job.yaml
 says "says so" 'job.yaml: as it was dropped$'
