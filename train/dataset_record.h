@@ -1,21 +1,10 @@
-/* train/dataset_record.h - one record of a data file as a conversation or as plain text. */
+/* train/dataset_record.h - one record of a data file as a conversation or as plain text.
+ */
 #ifndef TRAIN_DATASET_RECORD_H
 #define TRAIN_DATASET_RECORD_H
 
-#include "base/json.h"
+#include "train/conversation.h"
 #include "train/dataset_source.h"
-#include "train/template.h"
-
-/* What a record was made into.  Texts point into the record's JSON, or into `own`. */
-struct conversation {
-    struct message *messages;
-    size_t count, room;
-    char **own;
-    size_t own_count, own_room;
-};
-
-void conversation_clear(struct conversation *conversation); /* empties it, keeps memory */
-void conversation_free(struct conversation *conversation);
 
 enum record_kind {
     RECORD_BROKEN,       /* *err is set, without a place */
