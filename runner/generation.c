@@ -126,6 +126,7 @@ static void settle(struct generator *g)
         how->do_sample = options->temperature > 0;
         how->temperature = options->temperature;
     }
+    how->do_sample = how->do_sample && how->temperature > 0;
     if (options->top_p >= 0)
         how->top_p = options->top_p;
     if (options->top_k >= 0)
@@ -136,6 +137,23 @@ static void settle(struct generator *g)
         plan->seed = options->seed;
     how->slots = options->batch >= 0 ? options->batch : plan->per_device_eval_batch_size;
     g->samples = options->samples > 0 ? (size_t)options->samples : 1;
+}
+
+/* What only draws heed, where nothing is drawn and nobody has said that it is to be so. */
+static bool is_heeded(const struct generator *g, struct error *err)
+{
+    const struct options *options = g->options;
+    const char *idle = g->samples > 1 ? "--samples"
+                       : options->temperature >= 0 ? NULL
+                       : options->top_p >= 0       ? "--top-p"
+                       : options->top_k >= 0       ? "--top-k"
+                                                   : NULL;
+
+    return !idle || g->target.plan.generation.do_sample ||
+           error_set(err, ERROR_USAGE,
+                     "%s wants --temperature above 0: without it the likeliest completion "
+                     "is taken, which is always the same",
+                     idle);
 }
 
 static bool is_in_range(const struct generator *g, struct error *err)
@@ -152,11 +170,7 @@ static bool is_in_range(const struct generator *g, struct error *err)
         return error_set(err, ERROR_USAGE, "--samples must be 1 or more");
     if (how->slots < 1 || how->slots > 4096)
         return error_set(err, ERROR_USAGE, "--batch must be from 1 to 4096");
-    if (g->samples > 1 && !how->do_sample)
-        return error_set(err, ERROR_USAGE,
-                         "--samples wants --temperature above 0: the likeliest "
-                         "completion is always the same");
-    return true;
+    return is_heeded(g, err);
 }
 
 static bool encode(struct generator *g, struct error *err)

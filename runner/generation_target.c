@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "train/checkpoint_find.h"
 
 #define CONFIG_BYTES_MAX ((size_t)1 << 20)
 
@@ -102,6 +103,23 @@ static bool open_folder(struct generation_target *target, const struct machine *
     return true;
 }
 
+static bool no_model(const struct plan *plan, const char *job, struct error *err)
+{
+    char *last = checkpoint_last(plan->output_dir, NULL, false);
+
+    if (last)
+        error_set(err, ERROR_DATA,
+                  "%s: there is no model in %s yet, but a checkpoint; name its folder, %s",
+                  job, plan->output_dir, last);
+    else
+        error_set(err, ERROR_DATA,
+                  "%s: there is no model in %s yet; run the job, or name a folder as %s",
+                  job, plan->output_dir,
+                  plan->model_name_or_path ? plan->model_name_or_path : "models/x");
+    free(last);
+    return false;
+}
+
 static bool open_job(struct generation_target *target, const struct machine *machine,
                      const char *job, struct error *err)
 {
@@ -126,11 +144,7 @@ static bool open_job(struct generation_target *target, const struct machine *mac
     else if (is_model(made))
         generate_alone(plan, made, NULL);
     else
-        return error_set(
-            err, ERROR_DATA,
-            "%s: there is no model in %s yet; run the job, or name a folder "
-            "as %s",
-            job, made, plan->model_name_or_path ? plan->model_name_or_path : "models/x");
+        return no_model(plan, job, err);
     return true;
 }
 

@@ -77,6 +77,10 @@ ends "none at once: 2" 2 "$trainspool" generate "$model" -p x --batch 0
 complains "with how many" 'batch must be from 1 to 4096'
 ends "many samples of the likeliest are refused" 2 "$trainspool" generate "$model" -p x --samples 2
 complains "with what to do" 'temperature above 0'
+ends "so is a share of them to draw from" 2 "$trainspool" generate "$model" -p x --top-p 0.9
+complains "with what to do" 'top-p wants --temperature above 0'
+ends "but not where the likeliest is asked for" 0 "$trainspool" generate "$model" -p x --top-p 0.9 --temperature 0 \
+    --max-new-tokens 1
 
 # A job: before its run, after it, and its adapter.
 make_data .
@@ -87,7 +91,17 @@ ends "it is run" 0 "$trainspool" run -q full.yaml
 ends "what it made" 0 "$trainspool" generate full.yaml -p "Tom has" --max-new-tokens 12 --json
 holds "completes" is_json <"$T/out"
 cp "$T/out" job.out
+sed '$a temperature: 0' full.yaml >likeliest.yaml
+cp -r full.run likeliest.run
+ends "a job of temperature 0 takes the likeliest" 0 "$trainspool" generate likeliest.yaml -p "Tom has" --max-new-tokens 12 --json
+cp "$T/out" likeliest.out
 ends "as its folder does" 0 "$trainspool" generate full.run -p "Tom has" --max-new-tokens 12 --json --temperature 0
+holds "the same" cmp likeliest.out "$T/out"
+ends "so that several are refused" 2 "$trainspool" generate likeliest.yaml -p "Tom has" --samples 2
+ends "the command line wins" 0 "$trainspool" generate likeliest.yaml -p "Tom has" --samples 2 --temperature 1 --max-new-tokens 3
+mv full.run/config.json config.json
+ends "a job with a checkpoint alone: 2" 2 "$trainspool" generate full.yaml -p "Tom has"
+complains "is told its name" 'no model in full.run yet, but a checkpoint; name its folder, full.run/checkpoint-4'
 mkdir whole
 echo mine >whole/model.safetensors
 job 4 "lora_rank: 4" "lora_target: all" "learning_rate: 1.0e-2" "export_dir: whole" |
