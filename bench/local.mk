@@ -20,7 +20,8 @@ bench_bench_check_SOURCES = %D%/bench_check.c
 bench_bench_check_LDADD = $(BENCH_LIBS)
 bench_bench_cuda_attention_SOURCES = %D%/bench_cuda_attention.c %D%/target.c %D%/target.h
 bench_bench_cuda_attention_LDADD = $(BENCH_LIBS)
-bench_bench_cuda_ops_SOURCES = %D%/bench_cuda_ops.c %D%/target.c %D%/target.h
+bench_bench_cuda_ops_SOURCES = %D%/bench_cuda_ops.c %D%/gpu_ops.c %D%/gpu_ops.h \
+	%D%/target.c %D%/target.h
 bench_bench_cuda_ops_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 bench_bench_cuda_ops_LDADD = $(BENCH_LIBS)
 bench_bench_ops_SOURCES = %D%/bench_ops.c
@@ -31,8 +32,8 @@ bench_bench_start_SOURCES = %D%/bench_start.c
 bench_bench_start_LDADD = $(BENCH_LIBS)
 bench_bench_tokenizer_SOURCES = %D%/bench_tokenizer.c
 bench_bench_tokenizer_LDADD = $(BENCH_LIBS)
-bench_bench_train_SOURCES = %D%/bench_train.c %D%/rate.c %D%/rate.h %D%/stopwatch.c \
-	%D%/stopwatch.h %D%/target.c %D%/target.h
+bench_bench_train_SOURCES = %D%/bench_train.c %D%/model_steps.c %D%/model_steps.h %D%/rate.c \
+	%D%/rate.h %D%/stopwatch.c %D%/stopwatch.h %D%/target.c %D%/target.h
 bench_bench_train_LDADD = $(BENCH_LIBS)
 
 .PHONY: bench

@@ -76,7 +76,7 @@ train() {
         ;;
     esac
     objects=$BUILD/objects/bench
-    build_bench bench_train "$objects/rate.o $objects/stopwatch.o $objects/target.o" || return
+    build_bench bench_train "$objects/model_steps.o $objects/rate.o $objects/stopwatch.o $objects/target.o" || return
     train_pair SmolLM2-135M full 'SmolLM2-135M full, bf16, B8 T2048' 2
     train_pair GPT-2 full 'GPT-2 124M full, bf16, B16 T1024' 'as llm.c, which is not run here'
     train_pair Llama-1B full 'Llama 1B full, bf16, B4 T2048' 1.5
@@ -100,7 +100,8 @@ attention() {
 
 # Kernels bound by memory, beside what a copy reaches.
 ops() {
-    build_bench bench_cuda_ops "$BUILD/objects/bench/target.o" && step 'ours: operations' 200 bench-ops.log "$BUILD/bench_cuda_ops"
+    objects=$BUILD/objects/bench
+    build_bench bench_cuda_ops "$objects/gpu_ops.o $objects/target.o" && step 'ours: operations' 200 bench-ops.log "$BUILD/bench_cuda_ops"
     [ -n "$torch" ] || return
     for what in copy products; do
         step "peer: $what" 120 bench-card.log "$PYTHON" bench/peer_torch.py cuda "$what"

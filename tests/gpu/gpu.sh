@@ -223,7 +223,8 @@ END
     layers='base precision kernels train patcher runner tests/reference bench'
     newest=$(find $layers tests/unit tests/gpu \( -name '*.h' -o -name '*.cuh' \) -print0 | xargs -0 ls -t | head -n 1)
     for file in kernels/cuda/*.cu base/*.c precision/*.c kernels/*.c kernels/cpu/*.c kernels/cuda/*.c \
-        tests/reference/*.c train/*.c patcher/*.c runner/*.c bench/rate.c bench/stopwatch.c bench/target.c; do
+        tests/reference/*.c train/*.c patcher/*.c runner/*.c bench/gpu_ops.c \
+        bench/model_steps.c bench/rate.c bench/stopwatch.c bench/target.c; do
         case $X86$file in *_avx*) [ -n "$X86" ] || continue ;; esac
         case ${NO_NCCL:-no}$file in
         yes*/cuda_group.c | yes*/cuda_nccl.c | no*/cuda_alone.c) continue ;;
