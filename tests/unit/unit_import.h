@@ -6,6 +6,19 @@
 #include "patcher/import.h"
 #include "tests/unit/unit.h"
 
+/* The least of each tool. */
+#define AXOLOTL      "base_model: org/model\ndatasets: [{path: org/data, type: alpaca}]\n"
+#define AXOLOTL_LORA AXOLOTL "adapter: lora\nlora_r: 8\nlora_alpha: 16\n"
+#define TORCHTUNE                                                                  \
+    "output_dir: /tmp/out\n"                                                       \
+    "model: {_component_: torchtune.models.llama3_2.llama3_2_1b}\n"                \
+    "tokenizer: {_component_: torchtune.models.llama3.llama3_tokenizer}\n"         \
+    "checkpointer: {checkpoint_dir: '/tmp/model/', output_dir: '${output_dir}'}\n" \
+    "dataset: {_component_: torchtune.datasets.alpaca_dataset}\n"
+#define TORCHTUNE_ADAM TORCHTUNE "optimizer: {_component_: torch.optim.AdamW, lr: 2e-5}\n"
+
+#define AXOLOTL_DATA(list) "base_model: m\ndatasets:\n" list
+
 /* An import, and its text read again. */
 struct trial {
     struct arena *arena;
@@ -34,6 +47,16 @@ static inline void trial_end(struct trial *trial)
 {
     import_clear(&trial->import);
     arena_free(trial->arena);
+}
+
+/* A value of the job as YAML; NULL: it says nothing of it. */
+static inline const char *said(const struct trial *trial, const char *key)
+{
+    const struct entry *entry = document_find(&trial->job, key);
+
+    return entry ? arena_copy(trial->arena, trial->job.data + entry->value->at.byte,
+                              entry->value->bytes)
+                 : NULL;
 }
 
 #endif
