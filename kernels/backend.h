@@ -114,6 +114,7 @@ struct backend_ops {
     void (*distill)(struct backend *be, const struct op_distill *op);
     void (*add)(struct backend *be, const struct op_add *op);
     void (*convert)(struct backend *be, const struct op_convert *op);
+    void (*dequantize)(struct backend *be, const struct op_dequantize *op);
     void (*zero)(struct backend *be, const struct op_zero *op);
     void (*dropout)(struct backend *be, const struct op_dropout *op);
     void (*square_sum)(struct backend *be, const struct op_square_sum *op);

@@ -351,6 +351,33 @@ struct op_convert {
     struct tensor out, x;
 };
 
+/*
+ * A matrix in 4 bits, n = rows * cols numbers row after row (precision/nf4.h): its codes, and
+ * what they are multiplied by.
+ *   codes  nf4_bytes(n), on a multiple of 4
+ *   bytes  NULL, or nf4_blocks(n): the absmax of a block is map[byte] * absmax of its group of
+ *          256 blocks + map[256], each of the two rounded to fp32
+ *   map    (257) fp32, with bytes: what a byte stands for, then the mean
+ *   absmax fp32 of each group, or, without bytes, of each block
+ */
+struct quantized {
+    const uint8_t *codes, *bytes;
+    const float *map, *absmax;
+};
+
+/*
+ * out (rows, cols) any format = the numbers of x, first rounded to `through` (FP32, FP16 or
+ * BF16): what a model loaded in that format has in its 4-bit layers.
+ *   heads  0, or of a fused q, k, v: row (3 h + part) D + d of x is row (part H + h) D + d of
+ *          out (train/stored.h)
+ */
+struct op_dequantize {
+    struct tensor out;
+    struct quantized x;
+    enum format through;
+    size_t heads;
+};
+
 /* out = 0 */
 struct op_zero {
     struct tensor out;

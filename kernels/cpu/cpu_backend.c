@@ -207,6 +207,7 @@ const struct backend_ops backend_cpu = {
     .distill = cpu_distill,
     .add = cpu_add,
     .convert = cpu_convert,
+    .dequantize = cpu_dequantize,
     .zero = cpu_zero,
     .dropout = cpu_dropout,
     .square_sum = cpu_square_sum,

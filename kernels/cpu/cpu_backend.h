@@ -65,6 +65,7 @@ void cpu_topk(struct backend *be, const struct op_topk *op);
 void cpu_distill(struct backend *be, const struct op_distill *op);
 void cpu_add(struct backend *be, const struct op_add *op);
 void cpu_convert(struct backend *be, const struct op_convert *op);
+void cpu_dequantize(struct backend *be, const struct op_dequantize *op);
 void cpu_zero(struct backend *be, const struct op_zero *op);
 void cpu_dropout(struct backend *be, const struct op_dropout *op);
 void cpu_square_sum(struct backend *be, const struct op_square_sum *op);

@@ -45,6 +45,7 @@
     X(distill, variant)            \
     X(add, variant)                \
     X(convert, variant)            \
+    X(dequantize, variant)         \
     X(zero, variant)               \
     X(dropout, variant)            \
     X(square_sum, variant)         \

@@ -8,6 +8,7 @@
 #include "kernels/cpu/cpu_attention.c"
 #include "kernels/cpu/cpu_attention_backward.c"
 #include "kernels/cpu/cpu_decode.c"
+#include "kernels/cpu/cpu_dequantize.c"
 #include "kernels/cpu/cpu_distill.c"
 #include "kernels/cpu/cpu_elementwise.c"
 #include "kernels/cpu/cpu_embedding.c"

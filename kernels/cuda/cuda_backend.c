@@ -275,6 +275,7 @@ const struct backend_ops backend_cuda = {
     .distill = cuda_distill,
     .add = cuda_add,
     .convert = cuda_convert,
+    .dequantize = cuda_dequantize,
     .zero = cuda_zero,
     .dropout = cuda_dropout,
     .square_sum = cuda_square_sum,

@@ -94,6 +94,9 @@ cudaError_t launch_convert(const struct cuda_launch *to, const struct op_convert
 cudaError_t launch_zero(const struct cuda_launch *to, const struct op_zero *op);
 cudaError_t launch_dropout(const struct cuda_launch *to, const struct op_dropout *op);
 
+/* dequantize.cu */
+cudaError_t launch_dequantize(const struct cuda_launch *to, const struct op_dequantize *op);
+
 /* decide.cu */
 cudaError_t launch_square_sum(const struct cuda_launch *to, const struct op_square_sum *op);
 cudaError_t launch_decide(const struct cuda_launch *to, const struct op_decide *op);

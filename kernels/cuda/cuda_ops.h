@@ -28,6 +28,7 @@ void cuda_topk(struct backend *be, const struct op_topk *op);
 void cuda_distill(struct backend *be, const struct op_distill *op);
 void cuda_add(struct backend *be, const struct op_add *op);
 void cuda_convert(struct backend *be, const struct op_convert *op);
+void cuda_dequantize(struct backend *be, const struct op_dequantize *op);
 void cuda_zero(struct backend *be, const struct op_zero *op);
 void cuda_dropout(struct backend *be, const struct op_dropout *op);
 void cuda_square_sum(struct backend *be, const struct op_square_sum *op);

@@ -135,6 +135,15 @@ struct reference_distill {
 };
 void reference_distill(const struct reference_distill *r);
 
+/* bytes NULL: absmax is that of the blocks; heads as in op_dequantize.  Numbers of fp32. */
+struct reference_dequantize {
+    size_t rows, cols, heads;
+    const uint8_t *codes, *bytes;
+    const float *map, *absmax;
+    double *out;
+};
+void reference_dequantize(const struct reference_dequantize *r);
+
 struct reference_adamw {
     size_t numbers;
     const double *grad;
