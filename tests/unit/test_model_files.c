@@ -35,6 +35,13 @@ static void start(struct unit_model *u)
     unit_model_start(u, batch.rows, batch.sequences, 1);
 }
 
+/* For what model_load() refuses. */
+static void make(struct unit_model *u)
+{
+    unit_model_open_backend(u, 1);
+    unit_model_make(u, batch.rows, batch.sequences);
+}
+
 static float *logits_of(struct unit_model *u)
 {
     float *out = memory_alloc(batch.sequences * u->config.vocab_size * sizeof(*out));
@@ -295,9 +302,9 @@ static void check_other_head_refused(const char *adapter, const char *dir,
     *at ^= 1;
     unit_must(file_replace(name, file.data, file.len, 0600, &err), &err);
     for (int merged = 0; merged < 2; merged++) { /* gone on with, and merged */
-        start(&u);
         u.plan.adapter_name_or_path = adapter;
         u.plan.create_new_adapter = merged;
+        make(&u);
         assert_false(model_load(u.model, &err));
         if (!strstr(err.text, "trains embed_tokens and lm_head apart"))
             fail_msg("%s", err.text);
@@ -455,8 +462,8 @@ static void test_model_refuses_other_tensors(void **state)
         struct error err = { 0 };
         bool ok;
 
-        start(&u);
         rewrite(dir, cases[i].name, cases[i].rows, cases[i].beside);
+        make(&u);
         ok = model_load(u.model, &err);
         if (ok != !cases[i].says)
             fail_msg("%s: %s", cases[i].name, ok ? "taken" : err.text);

@@ -56,8 +56,8 @@ static inline void unit_must(bool ok, const struct error *err)
         fail_msg("%s", err->text);
 }
 
-/* plan, config and backend are set; makes and loads the model. */
-static inline void unit_model_load(struct unit_model *u, size_t rows, size_t sequences)
+/* plan, config and backend are set; makes the model, with nothing loaded. */
+static inline void unit_model_make(struct unit_model *u, size_t rows, size_t sequences)
 {
     struct error err = { 0 };
 
@@ -73,12 +73,18 @@ static inline void unit_model_load(struct unit_model *u, size_t rows, size_t seq
                                                                 : 0 },
                          &err);
     unit_must(u->model != NULL, &err);
+}
+
+static inline void unit_model_load(struct unit_model *u, size_t rows, size_t sequences)
+{
+    struct error err = { 0 };
+
+    unit_model_make(u, rows, sequences);
     unit_must(model_load(u->model, &err), &err);
 }
 
-/* The same on the CPU, or on `ops` and `device`; plan and config are set. */
-static inline void unit_model_start(struct unit_model *u, size_t rows, size_t sequences,
-                                    int threads)
+/* The backend is the CPU's, or that of `ops` and `device`. */
+static inline void unit_model_open_backend(struct unit_model *u, int threads)
 {
     static const struct device cpu = { .kind = DEVICE_CPU, .ordinal = -1 };
     struct backend_options with = { .device = u->device ? u->device : &cpu,
@@ -87,6 +93,13 @@ static inline void unit_model_start(struct unit_model *u, size_t rows, size_t se
 
     u->be = u->ops ? u->ops->open(&with, &err) : backend_open(&with, &err);
     unit_must(u->be != NULL, &err);
+}
+
+/* plan and config are set; makes and loads the model. */
+static inline void unit_model_start(struct unit_model *u, size_t rows, size_t sequences,
+                                    int threads)
+{
+    unit_model_open_backend(u, threads);
     unit_model_load(u, rows, sequences);
 }
 
