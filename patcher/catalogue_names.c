@@ -183,9 +183,10 @@ static const struct rule rows[] = {
           "*.safetensors and tokenizer.json; dataset names a .json, .jsonl or .txt file "
           "(also .gz), or an entry of dataset_info.json in dataset_dir. Weights in "
           "pytorch_model.bin, a pickle, and tokenizers in other files (tokenizer.model, "
-          "vocab.json) are not read: transformers writes both anew. A warning while "
-          "checking, as the job may be for another machine; an error for `run` and "
-          "`watch`.",
+          "vocab.json) are not read: transformers writes both anew. Weights that are "
+          "there and are not whole are told, too: a file of several that is missing or "
+          "was cut off, a pointer of Git LFS in its place. A warning while checking, as "
+          "the job may be for another machine; an error for `run` and `watch`.",
       .source = "trainspool-job(5)" },
     { .id = "TS714",
       .title = "a suppression that suppresses nothing",

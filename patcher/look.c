@@ -99,6 +99,7 @@ static void read_model(struct looker *looker, const char *path)
     looker->model = NULL;
     looker->model_error = NULL;
     looker->checkpoint = FORMAT_COUNT;
+    looker->weights_error = NULL;
     if (!path || !file_is_dir(path))
         return;
     model = arena_alloc(looker->arena, sizeof(*model));
@@ -112,6 +113,8 @@ static void read_model(struct looker *looker, const char *path)
     set = safetensors_open(path, "model", true, &ignored);
     if (set)
         looker->checkpoint = safetensors_format(set);
+    else
+        looker->weights_error = arena_strdup(looker->arena, ignored.text);
     safetensors_close(set);
 }
 
@@ -220,6 +223,7 @@ static struct rule_context context_of(const struct looker *looker, struct look *
         .model = looker->model,
         .model_error = looker->model_error,
         .checkpoint = looker->checkpoint,
+        .weights_error = looker->weights_error,
         .previous = looker->previous,
         .teacher = &looker->teacher,
         .versions = &look->versions,

@@ -19,6 +19,7 @@ struct looker {
     const struct model_config *model; /* NULL: it has no config.json that can be read */
     const char *model_error; /* what is wrong with the config.json that it has; NULL: nothing */
     enum format checkpoint; /* what its files hold; FORMAT_COUNT: not known */
+    const char *weights_error; /* why those cannot be read; NULL: they can */
     struct previous *previous; /* what the job's last run left; NULL until the first look */
     const char *student;     /* with whose folder the teacher was compared last */
     struct teacher teacher;  /* of a distillation */

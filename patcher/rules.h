@@ -21,6 +21,7 @@ struct rule_context {
     const struct model_config *model; /* NULL: no readable model folder */
     const char *model_error;          /* what is wrong with its config.json; NULL: nothing */
     enum format checkpoint;           /* of the model's files; FORMAT_COUNT: not known */
+    const char *weights_error;        /* why those cannot be read; NULL: they can */
     const struct versions *versions;  /* of an external job's packages; never NULL */
     struct previous *previous;        /* what the job's last run left */
     const struct teacher *teacher;    /* of a distillation; never NULL */

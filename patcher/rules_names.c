@@ -366,6 +366,12 @@ static void check_folder(struct rule_context *context, const char *key, const ch
 {
     if (has_file(dir, file))
         return;
+    if (file_exists(dir) && !file_is_dir(dir)) {
+        missing(context, key,
+                arena_printf(context->arena, "%s is a file", visible(context, dir)),
+                "name the folder it lies in");
+        return;
+    }
     missing(
         context, key,
         file_is_dir(dir)
@@ -409,6 +415,11 @@ static void check_beside(struct rule_context *context, const char *dir)
                              visible(context, dir)),
                 "AutoModelForCausalLM.from_pretrained(...).save_pretrained(...) of "
                 "transformers writes them as model.safetensors");
+    if (!plan->train_from_scratch && has_weights(dir) && context->weights_error)
+        missing(context, "model_name_or_path",
+                arena_printf(context->arena, "the weights cannot be read: %s",
+                             visible(context, context->weights_error)),
+                NULL);
     if (!has_file(dir, "tokenizer.json"))
         missing(context, "model_name_or_path",
                 arena_printf(context->arena, "%s has no tokenizer.json",

@@ -54,6 +54,21 @@ head -c 4 good/model.safetensors >stub/model.safetensors
 job stub stub good.jsonl
 fails 'a safetensors file of four bytes' stub 'stub/model.safetensors'
 
+cp -r good pointer
+printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1044992\n' \
+    >pointer/model.safetensors
+job pointer pointer good.jsonl
+fails "a pointer of Git LFS in the place of weights" pointer 'model.safetensors.*git lfs pull'
+
+cp -r good part
+mv part/model.safetensors part/model-00001-of-00002.safetensors
+echo '{"weight_map": {"model.norm.weight": "model-00002-of-00002.safetensors"}}' \
+    >part/model.safetensors.index.json
+job part part good.jsonl
+fails 'a model of two files of which one is missing' part 'model-00002-of-00002.safetensors'
+ends 'check tells it, too' 0 "$trainspool" check part.yaml
+says 'as a warning' 'warning.TS713.*model-00002-of-00002.safetensors'
+
 cp -r good lies
 sed 's/"data_offsets": *\[0,/"data_offsets":[4,/' good/model.safetensors >lies/model.safetensors
 cmp -s good/model.safetensors lies/model.safetensors
