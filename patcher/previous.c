@@ -99,6 +99,16 @@ static const char *read_string(const struct previous *previous, const json_t *ob
     return arena_strdup(previous->arena, json_string_value(json_object_get(object, key)));
 }
 
+/* Times of one form, so their order is that of their letters. */
+static bool is_waiting(const struct previous *previous, const json_t *object)
+{
+    const char *queued = json_string_value(json_object_get(object, "queued"));
+    const char *started = json_string_value(json_object_get(object, "started"));
+
+    return same(previous->state.name, "ready") && queued &&
+           (!started || strcmp(started, queued) < 0);
+}
+
 static bool is_running(const struct previous *previous)
 {
     char *lock;
@@ -129,6 +139,7 @@ const struct previous_state *previous_state(struct previous *previous)
         state->digest = "";
     state->resume = json_is_true(json_object_get(object, "resume"));
     state->running = is_running(previous);
+    state->waits = is_waiting(previous, object);
     json_decref(object);
     if (dir >= 0)
         close(dir);
@@ -230,6 +241,22 @@ static bool has_file(const char *dir, const char *name)
     return there;
 }
 
+/* By when it came to lie there, as a rename does not touch the time of the bytes. */
+static bool came_later(const char *dir, const char *name, const char *than_dir,
+                       const char *than)
+{
+    char *path = path_join(dir, name), *other = path_join(than_dir, than);
+    struct stat a, b;
+    bool later =
+        lstat(path, &a) == 0 && lstat(other, &b) == 0 &&
+        (a.st_ctim.tv_sec > b.st_ctim.tv_sec ||
+         (a.st_ctim.tv_sec == b.st_ctim.tv_sec && a.st_ctim.tv_nsec > b.st_ctim.tv_nsec));
+
+    free(path);
+    free(other);
+    return later;
+}
+
 static const char *read_owner(const struct previous *previous, const char *dir)
 {
     char *name = path_join(dir, MANIFEST_NAME);
@@ -256,8 +283,12 @@ const struct previous_model *previous_model(struct previous *previous)
     for (size_t i = 0; dir && !previous->model.file && i < TS_COUNT(names); i++)
         if (has_file(dir, names[i]))
             previous->model.file = names[i];
-    if (previous->model.file)
+    if (previous->model.file) {
         previous->model.job = read_owner(previous, dir);
+        previous->model.later =
+            previous_state(previous)->waits &&
+            came_later(dir, previous->model.file, previous->now.run_dir, "job.yaml");
+    }
     return &previous->model;
 }
 

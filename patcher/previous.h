@@ -25,6 +25,7 @@ struct previous_state {
     const char *digest; /* of the text that was queued, "" */
     bool resume;        /* interrupted: the next attempt goes on where this one was */
     bool running;       /* somebody holds the lock */
+    bool waits;         /* queued, and not begun since */
 };
 const struct previous_state *previous_state(struct previous *previous);
 
@@ -65,6 +66,7 @@ const struct previous_steps *previous_steps(struct previous *previous);
 struct previous_model {
     const char *file; /* its name there; NULL: none */
     const char *job;  /* digest of the text that made it; NULL: not said */
+    bool later;       /* it came after the text that waits for its turn */
 };
 const struct previous_model *previous_model(struct previous *previous);
 

@@ -60,15 +60,18 @@ static bool names_output(const struct rule_context *context)
 
 /* ---- TS501: a model in output_dir ---- */
 
-/* The job's own: by its digest, or because its last run wrote into the same folder. */
-static bool is_own(const struct rule_context *context, const char *job)
+/* The job's own: by its digest, or because its last run wrote into the same folder; not
+ * what another put there while this one waited. */
+static bool is_own(const struct rule_context *context, const struct previous_model *model)
 {
     const struct previous_text *text = previous_text(context->previous);
 
-    if (text && strcmp(text->plan->output_dir, context->plan->output_dir) == 0)
+    if (text && !model->later &&
+        strcmp(text->plan->output_dir, context->plan->output_dir) == 0)
         return true;
-    return job && (strcmp(job, digest_of(context)) == 0 ||
-                   strcmp(job, previous_state(context->previous)->digest) == 0);
+    return model->job &&
+           (strcmp(model->job, digest_of(context)) == 0 ||
+            strcmp(model->job, previous_state(context->previous)->digest) == 0);
 }
 
 static void tell_model(struct rule_context *context, enum severity severity,
@@ -136,8 +139,7 @@ static void export_over_own(struct rule_context *context)
                   &(struct finding) {
                       .rule = "TS501",
                       .severity = SEVERITY_ERROR,
-                      .message = arena_printf(context->arena,
-                                              "export_dir is %s",
+                      .message = arena_printf(context->arena, "export_dir is %s",
                                               others[i].what),
                       .note = "another folder: this and a later run want what is there "
                               "as it is" },
@@ -158,7 +160,7 @@ void rule_model_there(struct rule_context *context)
         return;
     if (context->plan->external)
         model_of_script(context, model->file);
-    else if (!is_own(context, model->job))
+    else if (!is_own(context, model))
         tell_model(
             context, SEVERITY_ERROR,
             arena_printf(context->arena,

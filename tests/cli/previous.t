@@ -80,6 +80,15 @@ holds "and the other's model is kept" test -f spool/out/model.safetensors.old-1
 ends "the first one" 0 "$trainspool" retry spool/c.yaml
 await 30 is spool/c.yaml done
 ok $? "may have its folder again"
+{ job 60 'output_dir: one'; echo 'trainspool: {device: cpu}'; } >spool/.f.tmp
+{ job 4 'output_dir: one'; echo 'trainspool: {device: cpu}'; } >spool/.g.tmp
+mv spool/.f.tmp spool/f.yaml
+await 30 is spool/f.yaml running
+mv spool/.g.tmp spool/g.yaml
+await 60 is spool/g.yaml failed
+ok $? "a job that waited while another put its model into their folder fails"
+holds "for that model" sh -c "grep -q TS501 spool/g.run/state.json && test -f spool/one/model.safetensors"
+holds "which is where it was" test ! -e spool/one/model.safetensors.old-1
 kill -TERM "$daemon"
 await 10 gone "$daemon"
 
