@@ -129,7 +129,8 @@ static bool make_new(const struct job *job, struct job_record *record, struct er
         return false;
     record->step = record->total = 0;
     record->loss = NAN;
-    record->resume |= !record->digest[0]; /* a state that a power cut took */
+    /* a state that a power cut took: it ran, and nothing tells how far */
+    record->resume |= !record->digest[0] && file_exists(job->frozen);
     job_forget(job);
     return true;
 }
