@@ -26,6 +26,7 @@ struct line {
     struct job job;
     struct job_record record;
     bool running; /* the lock is held */
+    size_t turn;  /* its place among the jobs of its folder that wait, from 1; 0: none */
 };
 
 struct table {
@@ -98,8 +99,34 @@ static void add_orphan(struct table *table, const char *run)
     text_clear(&path);
 }
 
+static int by_turn(const void *a, const void *b)
+{
+    const struct line *one = *(struct line *const *)a, *two = *(struct line *const *)b;
+    const struct job_record *left = &one->record, *right = &two->record;
+
+    if (left->priority != right->priority)
+        return left->priority > right->priority ? -1 : 1;
+    return (left->arrived > right->arrived) - (left->arrived < right->arrived);
+}
+
+/* As runner/queue.c takes them. */
+static void number_turns(struct line *lines, size_t count)
+{
+    struct line **waiting = memory_resize(NULL, count + 1, sizeof(struct line *));
+    size_t waits = 0;
+
+    for (size_t i = 0; i < count; i++)
+        if (lines[i].record.state == JOB_READY)
+            waiting[waits++] = &lines[i];
+    qsort(waiting, waits, sizeof(struct line *), by_turn);
+    for (size_t i = 0; i < waits; i++)
+        waiting[i]->turn = i + 1;
+    free(waiting);
+}
+
 static bool add_folder(struct table *table, const char *dir, struct error *err)
 {
+    size_t from = table->count;
     struct dirent **items;
     int count = scandir(dir, &items, is_job_name, alphasort);
     bool ok = true;
@@ -117,6 +144,7 @@ static bool add_folder(struct table *table, const char *dir, struct error *err)
         free(items[i]);
     }
     free(items);
+    number_turns(table->lines + from, table->count - from);
     return ok;
 }
 
@@ -196,11 +224,16 @@ static void add_cell(struct text *out, const char *value, size_t width)
     text_addf(out, "%*s  ", columns < width ? (int)(width - columns) : 0, "");
 }
 
-static const char *reason_of(const struct job_record *record)
+static void add_reason(struct text *out, const struct line *line)
 {
-    if (record->state == JOB_READY && !record->reason[0])
-        return "waits for its turn";
-    return record->reason;
+    report_visible(out, line->record.reason);
+    if (line->record.state != JOB_READY || line->record.reason[0])
+        return;
+    text_adds(out, "waits for its turn");
+    if (line->turn > 1)
+        text_addf(out, ", %zu before it", line->turn - 1);
+    else if (line->turn == 1)
+        text_adds(out, ", next");
 }
 
 static void add_line(struct text *out, const struct line *line, size_t names, bool colour)
@@ -228,7 +261,7 @@ static void add_line(struct text *out, const struct line *line, size_t names, bo
     text_reset(&cell);
     text_addf(&cell, "%.20s", record->device);
     add_cell(out, cell.len ? cell.data : "-", 20);
-    report_visible(out, reason_of(record));
+    add_reason(out, line);
     while (out->len > 0 && out->data[out->len - 1] == ' ')
         out->data[--out->len] = 0;
     text_addc(out, '\n');

@@ -112,6 +112,22 @@ says "it shows the rejected ones" '^fifo  *rejected'
 holds "and that a watch is at work" sh -c "! grep -q 'no watch' '$T/out'"
 ends "status --json" 0 "$trainspool" status --json spool
 holds "is JSON" is_json <"$T/out"
+mkdir queue
+while read -r name priority arrived; do
+    hopeless >queue/$name.yaml
+    mkdir queue/$name.run
+    echo '{"state":"ready","priority":'$priority',"arrived":'$arrived'}' >queue/$name.run/state.json
+done <<END
+a 0 20
+b 0 10
+c 5 30
+END
+ends "status of jobs that wait" 0 "$trainspool" status queue
+says "tells which is next: that of the highest priority" '^c  *ready .*turn, next$'
+says "then what came first" '^b  *ready .*turn, 1 before it$'
+says "and what came later" '^a  *ready .*turn, 2 before it$'
+ends "status of one of them" 0 "$trainspool" status queue/a.yaml
+says "does not look at the others" '^a  *ready .*waits for its turn$'
 ends "retry" 0 "$trainspool" retry spool/renamed.yaml
 says "queues again" 'queued again'
 again() { [ "$(grep -c 'job renamed: rejected' "$T/daemon.log")" -eq 2 ]; }
