@@ -32,4 +32,16 @@ done <"$T/commands"
 echo "$bad" >"$T/out"
 holds "every command has a page, by either way" test -z "$bad"
 holds "no line of help is longer than a terminal" sh -c "! grep -E '.{81}' '$T/pages'"
+
+unknown=
+while read -r word command; do
+    ends "$word is none of them" 2 "$trainspool" "$word" job.yaml
+    complains "and is called $command here" "did you mean $command?"
+    grep -qx "$command" "$T/commands" || unknown="$unknown $command"
+done <<END
+train run
+chek check
+pause cancel
+END
+holds "what it is called is there" test -z "$unknown"
 plan
