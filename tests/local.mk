@@ -336,8 +336,11 @@ check_PROGRAMS += $(heavy_tests)
 endif
 endif
 if HAVE_EMULATION
-check_PROGRAMS += $(emulated_tests) $(races_tests)
+check_PROGRAMS += $(emulated_tests)
 check_DATA = %D%/emulation/trainspool-train
+if !SANITIZERS
+check_PROGRAMS += $(races_tests)
+endif
 endif
 
 # operations in double, and operands to hold the backends against them
@@ -359,8 +362,9 @@ endif
 
 # The kernels of kernels/cuda on the CPU: emulation/emulation.h.  A test of an operation is one
 # of the CPU's, linked with other machines; `emulated` as it is, `races` with kernels that are
-# compiled so that races are found.  When a new kernel is there, its test's line goes into
-# emulated_tests; `make tests/unit/test_emulated_NAME` builds any at any time.
+# compiled so that races are found, in the build without sanitizers alone, as no kernel can have
+# both.  When a new kernel is there, its test's line goes into emulated_tests;
+# `make tests/unit/test_emulated_NAME` builds any at any time.
 emulated_tests =
 emulated_tests += %D%/unit/test_cuda_backend
 emulated_tests += %D%/unit/test_cuda_fp8
