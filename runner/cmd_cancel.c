@@ -62,6 +62,17 @@ static bool cancel_running(const struct job *job, struct text *sentence,
     return job_ask(job, WISH_CANCEL, err);
 }
 
+static void tell_queued(const struct job *job, struct text *sentence)
+{
+    char *dir = path_dir(job->path);
+
+    text_adds(sentence, "queued again");
+    if (!spool_is_watched(dir))
+        text_addf(sentence, "; no watch is at work on %s yet: trainspool watch %s", dir,
+                  dir);
+    free(dir);
+}
+
 static bool retry(const struct job *job, struct job_record *record, struct text *sentence,
                   struct error *err)
 {
@@ -72,7 +83,7 @@ static bool retry(const struct job *job, struct job_record *record, struct text 
         return true;
     }
     job_forget(job);
-    text_adds(sentence, "queued again");
+    tell_queued(job, sentence);
     return job_event(job, record, EVENT_RETRIED, NULL, err);
 }
 

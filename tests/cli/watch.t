@@ -22,6 +22,7 @@ ends "a job that no watch has seen is cancelled" 0 "$trainspool" cancel early/a.
 ends "and a watch leaves it so" 0 timeout 20 "$trainspool" watch --once early
 holds "it is stopped" is early/a.yaml stopped
 ends "until it is queued again" 0 "$trainspool" retry early/a.yaml
+says "which a watch is needed for" 'queued again; no watch is at work on early yet: trainspool watch early$'
 ends "then it is taken" 1 timeout 20 "$trainspool" watch --once early
 holds "and rejected, this one" is early/a.yaml rejected
 
@@ -129,7 +130,7 @@ says "and what came later" '^a  *ready .*turn, 2 before it$'
 ends "status of one of them" 0 "$trainspool" status queue/a.yaml
 says "does not look at the others" '^a  *ready .*waits for its turn$'
 ends "retry" 0 "$trainspool" retry spool/renamed.yaml
-says "queues again" 'queued again'
+says "queues again" 'queued again$'
 again() { [ "$(grep -c 'job renamed: rejected' "$T/daemon.log")" -eq 2 ]; }
 await 10 again
 ok $? "and wakes the watch"
