@@ -353,7 +353,9 @@ static const char *how_to_get(const struct rule_context *context, const char *ke
     const char *name = entry ? node_value(entry->value)->text : "";
 
     if (!is_of_hub(name))
-        return "nothing is downloaded: name a folder of this machine";
+        return name[0] == '/' ? "nothing is downloaded: name a folder of this machine"
+                              : "nothing is downloaded: name a folder of this machine; a "
+                                "relative path begins where the job lies";
     return arena_printf(
         context->arena,
         "nothing is downloaded; beside the job, `hf download %s --local-dir "

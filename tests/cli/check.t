@@ -55,7 +55,7 @@ says "and all are looked at" '^fine.yaml: '
 
 # What a person needs to go on.
 try "$trainspool" check --device "RTX 3090" told.yaml
-says "a folder of models is no owner on the hub" '^    nothing is downloaded: name a folder of this machine$'
+says "a folder of models is no owner on the hub" '^    nothing is downloaded: name a folder of this machine; a relative path begins where the job lies$'
 holds "and nobody is sent there for it" sh -c "! grep -q 'hf download models' '$T/out'"
 says "an owner is one" 'hf download owner/adapter '
 says "None is no null" '^    None is a word of Python'
