@@ -28,7 +28,9 @@ static const struct rule rows[] = {
           "patch.\n\n"
           "export_dir keeps what another job left there in the same way, and is refused "
           "where it is the folder of the model itself, of an adapter or a teacher that "
-          "the job reads, or output_dir: all of them are wanted as they are.",
+          "the job reads, or output_dir: all of them are wanted as they are. So is an "
+          "output_dir that is the model's folder, unless train_from_scratch reads no "
+          "weights there.",
       .source = "LLaMA-Factory hparams/parser.py; train/checkpoint.c" },
     { .id = "TS502",
       .title = "output_dir holds checkpoints, and nothing says what to do with them",

@@ -148,12 +148,27 @@ static void export_over_own(struct rule_context *context)
     }
 }
 
+/* Trained twice by one text, from what the first time left there, it is another model. */
+static bool output_over_base(struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+    const bool over = !plan->external && !plan->train_from_scratch &&
+                      names_output(context) &&
+                      is_same_folder(plan->output_dir, plan->model_name_or_path);
+
+    if (over)
+        tell_model(context, SEVERITY_ERROR,
+                   "output_dir is the folder of the model that is trained",
+                   "another folder: this and a later run want what is there as it is");
+    return over;
+}
+
 void rule_model_there(struct rule_context *context)
 {
     const struct previous_model *model;
 
     export_over_own(context);
-    if (!names_output(context) || is_settled(context))
+    if (output_over_base(context) || !names_output(context) || is_settled(context))
         return;
     model = previous_model(context->previous);
     if (!model->file)
