@@ -8,6 +8,7 @@
 #include "runner/commands.h"
 
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/digest.h"
@@ -18,6 +19,8 @@
 #include "runner/spool.h"
 #include "runner/watch.h"
 #include "runner/worker.h"
+
+enum { LEAVING_MOMENTS = 200 }; /* ten seconds */
 
 /* What a command does with a job whose lock it holds; the sentence is for the person. */
 typedef bool (*change)(const struct job *job, struct job_record *record,
@@ -95,6 +98,29 @@ static bool retry_running(const struct job *job, struct text *sentence, struct e
     return true;
 }
 
+/* It has said how it ended, and holds the lock until it has left. */
+static bool is_leaving(const struct job *job)
+{
+    struct job_record record;
+
+    return job_read(job, &record, NULL) &&
+           (record.state == JOB_DONE || record.state == JOB_FAILED ||
+            record.state == JOB_STOPPED);
+}
+
+static int lock_job(const struct job *job, bool *busy, struct error *err)
+{
+    static const struct timespec moment = { .tv_nsec = 50000000 };
+    int lock = job_lock(job, busy, err);
+
+    for (int i = 0; *busy && i < LEAVING_MOMENTS && is_leaving(job); i++) {
+        nanosleep(&moment, NULL);
+        *busy = false;
+        lock = job_lock(job, busy, err);
+    }
+    return lock;
+}
+
 /* Under the lock, or what there is to do while somebody else holds it. */
 static bool change_job(const struct job *job, change free_job,
                        bool (*held_job)(const struct job *, struct text *,
@@ -109,7 +135,7 @@ static bool change_job(const struct job *job, change free_job,
         return error_set(err, ERROR_USAGE, "there is no job %s", job->path);
     if (!job_make_dir(job, err))
         return false;
-    lock = job_lock(job, &busy, err);
+    lock = lock_job(job, &busy, err);
     if (busy)
         return held_job(job, sentence, err);
     if (lock < 0)

@@ -21,6 +21,18 @@ hopeless >early/a.yaml
 ends "a job that no watch has seen is cancelled" 0 "$trainspool" cancel early/a.yaml
 ends "and a watch leaves it so" 0 timeout 20 "$trainspool" watch --once early
 holds "it is stopped" is early/a.yaml stopped
+if command -v flock >/dev/null; then
+    flock early/a.run/lock sleep 2 &
+    pids="$pids $!"
+    await 5 sh -c '! flock -n early/a.run/lock true'
+    ends "its trainer may still be leaving" 0 "$trainspool" retry early/a.yaml
+    says "that is waited for" 'queued again'
+    ends "and no harm is done" 0 "$trainspool" cancel early/a.yaml
+else
+    skip "its trainer may still be leaving" "no flock(1)"
+    skip "that is waited for" "the same"
+    skip "and no harm is done" "the same"
+fi
 ends "until it is queued again" 0 "$trainspool" retry early/a.yaml
 says "which a watch is needed for" 'queued again; no watch is at work on early yet: trainspool watch early$'
 ends "then it is taken" 1 timeout 20 "$trainspool" watch --once early
