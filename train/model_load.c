@@ -179,20 +179,20 @@ static bool add_merged(const struct model *m, size_t index, size_t row, size_t r
 {
     const struct parameter *p = &m->parameters[index];
     enum module module = m->shapes.parameters[index].module;
+    enum part part = m->shapes.parameters[index].part;
     const struct stored_tensor *a = find_adapter(m->merged, p->name, ".lora_A.weight");
     const struct stored_tensor *b = find_adapter(m->merged, p->name, ".lora_B.weight");
-    const struct stored_tensor *whole = find_adapter(m->merged, p->name, ".weight");
+    const struct stored_tensor *whole =
+        find_adapter(m->merged, p->name, part == PART_BIAS ? "" : ".weight");
     size_t rank = m->merged_lora.rank;
     struct stored stored = { .storage = STORED_ROWS, .rows = p->rows, .cols = rank };
     float *down, *up;
     bool ok;
 
-    if (m->shapes.parameters[index].part != PART_WEIGHT)
-        return true;
     if (whole && m->merged_lora.saved[module])
         return check_shape(whole, p, err) &&
                read_parameter(m, p, whole, row, rows, out, err);
-    if (!m->merged_lora.adapted[module])
+    if (part != PART_WEIGHT || !m->merged_lora.adapted[module])
         return true;
     if (!has_shape(a, rank, p->cols) || !has_shape(b, p->rows, rank))
         return error_set(err, ERROR_DATA,

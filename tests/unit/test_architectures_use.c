@@ -109,6 +109,44 @@ static void check_in_8_bits(const json_t *one)
     unit_dir_free(dir);
 }
 
+/* The biases of layers that were trained whole beside an adapter go along with it: logits
+ * of a model in training, and of one that only answers. */
+static void test_architectures_answer_with_biases_trained_whole(void **state)
+{
+    char *dir = folder_of(find_case("models", "qwen2"), NULL), *adapter = unit_dir_new();
+    float *logits[2];
+    struct error err = { 0 };
+    size_t count = 0;
+
+    (void)state;
+    for (int alone = 0; alone < 2; alone++) {
+        struct unit_model u = open_folder(dir);
+
+        count = batch.sequences * u.config.vocab_size;
+        logits[alone] = memory_alloc(count * sizeof(float));
+        u.plan.method = METHOD_LORA;
+        u.plan.additional_target = "k_proj";
+        u.plan.learning_rate = 0.1;
+        u.plan.adapter_name_or_path = alone ? adapter : NULL;
+        u.plan.generation.alone = alone;
+        start(&u);
+        for (int64_t i = 1; !alone && i <= 2; i++) {
+            unit_train(&u, &batch);
+            unit_step(&u, i);
+        }
+        if (!alone)
+            unit_must(model_save(u.model, adapter, &err), &err);
+        unit_must(model_logits(u.model, &batch, logits[alone], &err), &err);
+        unit_model_stop(&u);
+    }
+    for (size_t i = 0; i < count; i++)
+        assert_true(fabs((double)logits[0][i] - logits[1][i]) < CLOSE);
+    free(logits[0]);
+    free(logits[1]);
+    unit_dir_free(dir);
+    unit_dir_free(adapter);
+}
+
 static void test_architectures_in_8_bits_are_near(void **state)
 {
     const json_t *cases = json_object_get(golden, "models");
@@ -281,6 +319,7 @@ int main(void)
         cmocka_unit_test(test_architectures_begin_as_in_transformers),
         cmocka_unit_test(test_architectures_in_16_bits_stay_in_their_band),
         cmocka_unit_test(test_architectures_in_8_bits_are_near),
+        cmocka_unit_test(test_architectures_answer_with_biases_trained_whole),
         cmocka_unit_test(test_architectures_grow_by_a_token),
         cmocka_unit_test(test_architectures_grow_as_far_as_they_have_learned),
         cmocka_unit_test(test_architectures_refuse_places_they_have_not_learned),
