@@ -103,7 +103,11 @@ static const struct rule rows[] = {
       .explain =
           "The key is LLaMA-Factory's or Hugging Face's and switches something on that "
           "this program does not do. Silence would train another job than the one "
-          "written. Off, empty or at its preset it does no harm (TS708).",
+          "written. Off, empty or at its preset it does no harm (TS708).\n\n"
+          "Of quantised models there are those of bitsandbytes in 4 bits (nf4) under lora: "
+          "other bits, methods and fp4 are not done, nor is quantization_bit where the "
+          "weights are trained, or an adapter would be merged into it "
+          "(create_new_adapter), which LLaMA-Factory refuses, too.",
       .source = "trainspool-job(5)" },
     { .id = "TS708",
       .title = "known keys without effect",

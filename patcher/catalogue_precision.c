@@ -300,8 +300,8 @@ static const struct rule rows[] = {
           "bnb_4bit_compute_dtype. Below compute capability 8.0 bfloat16 is emulated, which "
           "is slow and lacks kernels (TS102). float16 is what such a card can multiply.\n\n"
           "Looked for at the top of the file and in quantization_config; a `torch.` before "
-          "the name stays. A native run does not quantise (TS707), so this concerns "
-          "target: external.",
+          "the name stays. A native run multiplies in the format of fp16 and bf16, so this "
+          "concerns target: external.",
       .source = CAPABILITY_SOURCE "; pytorch PR #148322" },
     { .id = "TS121",
       .title = "fp16_full_eval and bf16_full_eval are both true",

@@ -145,10 +145,10 @@ static const struct rule rows[] = {
           "LLaMA-Factory says quantization_bit: 8 or 4 (and quantization_type, "
           "double_quantization). Nothing is edited: a quantised base also decides what "
           "may be trained (adapters only) and which compute type it unpacks to.\n\n"
-          "trainspool trains no quantised weights yet. A float16 or bfloat16 base under "
-          "LoRA needs 2 bytes a weight instead of 1 or 0.5: `trainspool plan` says "
-          "whether "
-          "that fits. A whole Axolotl file is better given to `trainspool import`.",
+          "trainspool does quantization_bit: 4 itself, 8 it does not. A float16 or "
+          "bfloat16 base under LoRA needs 2 bytes a weight instead of 1 or 0.5: "
+          "`trainspool plan` says whether that fits. A whole Axolotl file is better given "
+          "to `trainspool import`.",
       .source =
           "axolotl schemas/config.py; trl ModelConfig; LLaMA-Factory model_args.py" },
     { .id = "TS612",

@@ -151,17 +151,23 @@ static void import_targets(struct importing *im)
     }
 }
 
-static void import_quantised(struct importing *im)
+/* Its BitsAndBytesConfig has nf4 and double quantisation, which are the presets here. */
+static void import_quantised(struct importing *im, bool is_lora)
 {
-    static const char *const keys[][2] = { { "load_in_4bit", "4" },
-                                           { "load_in_8bit", "8" } };
-
-    for (size_t i = 0; i < TS_COUNT(keys); i++)
-        if (import_is_true(im, keys[i][0]))
-            import_left(im, keys[i][0], IMPORT_DIFFERS,
-                        "frozen weights are not quantised here: they take 16 bits, not "
-                        "%s; trainspool plan tells whether they fit",
-                        keys[i][1]);
+    if (is_lora && import_is_true(im, "load_in_4bit")) {
+        import_set(im, "quantization_bit", "4", NULL);
+        import_took(im, "load_in_4bit", "quantization_bit");
+        import_left(im, "bnb_config_kwargs", IMPORT_DIFFERS,
+                    "weights in 4 bits are nf4 with double quantisation, as Axolotl's "
+                    "preset; double_quantization: false leaves the second out");
+    } else if (import_is_true(im, "load_in_4bit")) {
+        import_left(im, "load_in_4bit", IMPORT_DIFFERS,
+                    "quantised weights are not trained: it goes with adapter: qlora");
+    }
+    if (import_is_true(im, "load_in_8bit"))
+        import_left(im, "load_in_8bit", IMPORT_DIFFERS,
+                    "frozen weights take 16 bits here, or 4 (quantization_bit), and not 8; "
+                    "trainspool plan tells whether they fit");
     if (!import_written(im, "load_in_8bit") && !import_written(im, "load_in_4bit"))
         return;
     import_left(im, "load_in_8bit", IMPORT_IDLE, "off");
@@ -174,14 +180,13 @@ static bool import_method(struct importing *im)
     bool is_lora =
         adapter && (strcmp(adapter, "lora") == 0 || strcmp(adapter, "qlora") == 0);
 
-    import_quantised(im);
     if (adapter && !is_lora && *adapter)
         return import_refuse(im, ERROR_JOB, import_find(im, "adapter")->value,
                              "adapter: %s is not done here, only lora, qlora, and none",
                              adapter);
-    import_set(im, "finetuning_type", is_lora ? "lora" : "full",
-               is_lora && adapter[0] == 'q' ? "qlora, without its quantisation" : NULL);
+    import_set(im, "finetuning_type", is_lora ? "lora" : "full", NULL);
     import_took(im, "adapter", "finetuning_type");
+    import_quantised(im, is_lora);
     if (is_lora) {
         import_copies(im, lora_copies, TS_COUNT(lora_copies));
         import_targets(im);

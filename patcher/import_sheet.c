@@ -34,6 +34,7 @@ static const struct place {
     { "additional_target", NULL },
     { "use_rslora", NULL },
     { "loraplus_lr_ratio", NULL },
+    { "quantization_bit", NULL },
     { "kd_ratio", NULL },
     { "kd_temperature", NULL },
     { "kd_beta", NULL },

@@ -255,21 +255,18 @@ static void import_targets(struct importing *im)
 
 static void import_lora(struct importing *im, bool is_quantised)
 {
-    import_set(im, "finetuning_type", "lora",
-               is_quantised ? "qlora, without its quantisation" : NULL);
+    import_set(im, "finetuning_type", "lora", NULL);
+    if (is_quantised)
+        import_set(im, "quantization_bit", "4",
+                   "torchao's NF4 there: as many bits, scales rounded otherwise");
     import_copies(im, lora_copies, TS_COUNT(lora_copies));
     import_preset(im, "lora_rank", "8", NULL);
     import_preset(im, "lora_alpha", "16", "torchtune's preset, whatever the rank");
     import_targets(im);
     if (import_is_true(im, "model.use_dora"))
         import_left(im, "model.use_dora", IMPORT_DIFFERS, "plain LoRA is trained");
-    if (is_quantised)
-        import_left(im,
-                    import_is_true(im, "model.quantize_base") ? "model.quantize_base"
-                                                              : "model._component_",
-                    IMPORT_DIFFERS,
-                    "frozen weights are not quantised here: they take 16 bits, not 4; "
-                    "trainspool plan tells whether they fit");
+    if (import_is_true(im, "model.quantize_base"))
+        import_took(im, "model.quantize_base", "quantization_bit");
 }
 
 static void import_model(struct importing *im)

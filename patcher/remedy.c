@@ -239,8 +239,13 @@ static int fitting_bits(const struct remedy_case *the)
 
     if (plan.torch)
         setup = *plan.torch;
-    if (!plan.external || plan.method != METHOD_LORA || setup.quantization_bit)
+    if (plan.method != METHOD_LORA || plan.quantization_bit || setup.quantization_bit)
         return 0;
+    if (!plan.external) {
+        plan.quantization_bit = 4;
+        plan.double_quantization = true;
+        return plan_fits(the, &plan) ? 4 : 0;
+    }
     plan.torch = &setup;
     for (setup.quantization_bit = 8; setup.quantization_bit >= 4;
          setup.quantization_bit -= 4)

@@ -15,11 +15,13 @@
 
 #define GROUP_KEYS 8
 
+enum of { OF_METHOD, OF_STAGE, OF_BITS };
+
 static const struct group {
     const char *needs; /* "finetuning_type: lora" */
     const char *key;   /* that says otherwise */
     enum method method;
-    bool of_stage; /* it is the stage that matters */
+    enum of of; /* what matters */
     const char *keys[GROUP_KEYS];
 } groups[] = {
     { .needs = "finetuning_type: lora",
@@ -34,16 +36,28 @@ static const struct group {
       .keys = { "freeze_trainable_layers", "freeze_trainable_modules" } },
     { .needs = "stage: distill",
       .key = "stage",
-      .of_stage = true,
+      .of = OF_STAGE,
       .keys = { "teacher_model_name_or_path", "teacher_adapter_name_or_path", "kd_ratio",
                 "kd_temperature", "kd_beta", "kd_topk" } },
+    { .needs = "quantization_bit",
+      .key = "quantization_bit",
+      .of = OF_BITS,
+      .keys = { "quantization_method", "quantization_type", "double_quantization" } },
 };
 
 static bool is_used(const struct rule_context *context, const struct group *group)
 {
     const struct plan *plan = context->plan;
 
-    return group->of_stage ? plan->stage == STAGE_DISTILL : plan->method == group->method;
+    switch (group->of) {
+    case OF_STAGE:
+        return plan->stage == STAGE_DISTILL;
+    case OF_BITS:
+        return plan->quantization_bit != 0;
+    case OF_METHOD:
+        break;
+    }
+    return plan->method == group->method;
 }
 
 /* Given, and neither empty nor false. */
@@ -59,8 +73,9 @@ static const struct entry *find_given(const struct rule_context *context, const 
 static const char *chosen(const struct rule_context *context, const char *key)
 {
     const struct entry *entry = rule_entry(context, key);
+    const char *preset = schema_find(key)->preset;
 
-    return entry ? node_value(entry->value)->text : schema_find(key)->preset;
+    return entry ? node_value(entry->value)->text : preset ? preset : "none";
 }
 
 static void tell_group(struct rule_context *context, const struct group *group)

@@ -102,8 +102,10 @@ static void unknown_template(struct rule_context *context)
 void rule_not_here(struct rule_context *context)
 {
     not_trained_here(context);
-    if (!context->plan->external)
+    if (!context->plan->external) {
         several_adapters(context);
+        rule_quantised_here(context);
+    }
     unknown_template(context);
 }
 

@@ -43,6 +43,7 @@ void rule_4bit_dtype(struct rule_context *context);      /* TS120 */
 void rule_both_evals(struct rule_context *context);      /* TS121 */
 void rule_epsilon(struct rule_context *context);         /* TS122 */
 void rule_quantised_norms(struct rule_context *context); /* TS123 */
+void rule_quantised_here(struct rule_context *context);  /* TS707 */
 void rule_policy_fp32(struct rule_context *context);     /* TS125 */
 void rule_policy_noscaler(struct rule_context *context); /* TS126 */
 void rule_no_code(struct rule_context *context);         /* TS201 */

@@ -1,9 +1,10 @@
-/* patcher/rules_quantised.c - jobs whose frozen weights have 8 bits or less.  A native
- * run refuses them (TS707), so most of this is for target external. */
+/* patcher/rules_quantised.c - jobs whose frozen weights have 8 bits or less.  A native run has
+ * 4 of bitsandbytes; most else is for target external. */
 #include "config.h"
 
 #include "patcher/rules_parts.h"
 
+#include <inttypes.h>
 #include <string.h>
 #include <strings.h>
 
@@ -50,6 +51,68 @@ void rule_4bit_dtype(struct rule_context *context)
     check_dtype(context, rule_entry(context, compute_key));
     if (map && node_value(map->value)->kind == NODE_MAP)
         check_dtype(context, node_find(node_value(map->value), compute_key));
+}
+
+/* ---- TS707: what is not quantised here ---- */
+
+static void refuse(struct rule_context *context, const char *key, const char *message,
+                   const char *note)
+{
+    rule_tell(context,
+              &(struct finding) { .rule = "TS707",
+                                  .severity = SEVERITY_ERROR,
+                                  .message = message,
+                                  .note = note },
+              key);
+}
+
+/* The word under a key; "" without one. */
+static const char *word(const struct rule_context *context, const char *key)
+{
+    const struct entry *entry = rule_entry(context, key);
+    const struct node *value = entry ? node_value(entry->value) : NULL;
+
+    return value && value->kind == NODE_SCALAR ? value->text : "";
+}
+
+static void refuse_kind(struct rule_context *context)
+{
+    const char *method = word(context, "quantization_method");
+
+    if (context->plan->quantization_bit != 4)
+        refuse(context, "quantization_bit",
+               arena_printf(context->arena,
+                            "weights in %" PRId64 " bits are not done here, only in 4",
+                            context->plan->quantization_bit),
+               "write quantization_bit: 4, or take it out");
+    if (*method && strcmp(method, "bnb") != 0 && strcmp(method, "bitsandbytes") != 0)
+        refuse(context, "quantization_method",
+               "weights are quantised here as bitsandbytes does it, and no other way",
+               "write quantization_method: bnb, or take it out");
+    if (strcmp(word(context, "quantization_type"), "fp4") == 0)
+        refuse(context, "quantization_type",
+               "weights of 4 bits are nf4 here, and not fp4",
+               "write quantization_type: nf4, or take it out");
+}
+
+/* LLaMA-Factory, hparams/parser.py: _verify_model_args. */
+void rule_quantised_here(struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+
+    if (plan->quantization_bit == 0)
+        return;
+    refuse_kind(context);
+    if (plan->method != METHOD_LORA)
+        refuse(context, "quantization_bit",
+               "weights that are trained are not quantised: quantization_bit goes with "
+               "finetuning_type: lora alone",
+               "take it out, or train with lora");
+    else if (plan->create_new_adapter && plan->adapter_name_or_path)
+        refuse(context, "create_new_adapter",
+               "an adapter is not merged into a quantised model",
+               "go on with that adapter, or merge it first: a job without "
+               "quantization_bit, with export_dir");
 }
 
 void rule_quantised_norms(struct rule_context *context)

@@ -65,8 +65,8 @@ static const struct key rows[] = {
     { TS_USED("logging_first_step", KEY_BOOL, "false"),
       .into = TS_INTO(logging_first_step), .help = "log the first step too" },
     { TS_USED("export_dir", KEY_PATH, NULL), .into = TS_INTO(export_dir),
-      .help = "folder of the merged model; files of others there are kept as "
-              "FILE.old-1" },
+      .help = "folder of the merged model, in the format of the base's files, also with "
+              "quantization_bit; files of others there are kept as FILE.old-1" },
     TS_IDLE("export_size", KEY_INT, "5", "GB of one exported file"),
     TS_IDLE_OF("export_device", devices, "cpu", "device of the export"),
     TS_NOT("export_legacy_format", KEY_BOOL, "false", NULL, "write .bin files",

@@ -70,7 +70,5 @@
 
 #define ONE_DEVICE "several GPUs of this machine are trainspool: {ranks: N}"
 #define NO_NETWORK "nothing is downloaded or uploaded here"
-#define NO_QUANT \
-    "load the model unquantised; with lora, model_dtype: float16 halves float32"
 
 #endif

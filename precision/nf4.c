@@ -13,6 +13,26 @@ enum { SUM_LANES = 8, SUM_ROWS = 4, SUM_LEVELS = 4, SUM_POWER = 4 };
 
 const float nf4_numbers[NF4_NUMBERS] = NF4_LIST;
 
+/* Numbers of fp32 begin on a multiple of their size. */
+static size_t aligned(size_t at)
+{
+    return (at + sizeof(float) - 1) / sizeof(float) * sizeof(float);
+}
+
+struct nf4_layout nf4_layout(size_t numbers, bool twice)
+{
+    size_t blocks = nf4_blocks(numbers);
+    struct nf4_layout at = { .bytes = aligned(nf4_bytes(numbers)) };
+
+    at.map = at.absmax = at.bytes;
+    if (twice) {
+        at.map = aligned(at.bytes + blocks);
+        at.absmax = at.map + (NF4_MAP + 1) * sizeof(float);
+    }
+    at.total = at.absmax + (twice ? nf4_groups(blocks) : blocks) * sizeof(float);
+    return at;
+}
+
 /* By their bits, which are in the order of the numbers without sign; a NaN is above all. */
 static float largest_of(const float *x, size_t count)
 {

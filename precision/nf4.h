@@ -15,6 +15,7 @@
 #ifndef PRECISION_NF4_H
 #define PRECISION_NF4_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -45,6 +46,14 @@ static inline size_t nf4_bytes(size_t numbers)
 {
     return numbers / 2 + numbers % 2;
 }
+
+/* A matrix in one piece of memory, its codes first: where its other parts begin, and what all
+ * takes, in bytes.  `twice` is with double quantisation; without it there are no bytes and no
+ * map (whose last number is the mean), and absmax is of the blocks. */
+struct nf4_layout {
+    size_t bytes, map, absmax, total;
+};
+struct nf4_layout nf4_layout(size_t numbers, bool twice);
 
 /* Codes of x, two a byte, the first in the upper half, and the absmax of each block.  A part of
  * a matrix begins with a block, and only its last part ends inside one.  A NaN becomes code 15,

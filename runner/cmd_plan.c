@@ -82,8 +82,7 @@ static json_t *page_object(const struct page *page)
     if (page->plan && page->plan->external)
         json_object_set_new(object, "program", report_json_string(page->plan->program));
     if (page->plan) {
-        json_object_set_new(object, "precision",
-                            plan_json_precision(&page->plan->precision));
+        json_object_set_new(object, "precision", plan_json_precision(page->plan));
         json_object_set_new(object, "distillation", plan_json_distillation(page->plan));
         json_object_set_new(object, "batch", plan_json_batch(page->plan));
         json_object_set_new(object, "steps", steps_object(page));
@@ -117,6 +116,9 @@ static void add_precision(struct text *out, const struct plan *plan)
               dtype(precision->compute), dtype(precision->trainable));
     if (precision->has_frozen)
         text_addf(out, ", frozen weights %s", dtype(precision->frozen));
+    if (plan_is_quantised(plan))
+        text_addf(out, ", linear layers in 4 bits (nf4%s)",
+                  plan->double_quantization ? ", scales in 8" : "");
     text_addf(out, "\n  loss scale  %s", scaling_names[precision->scaling]);
     if (precision->scaling != SCALING_NONE)
         text_addf(out, ", %s %g", precision->scaling == SCALING_DYNAMIC ? "from" : "at",

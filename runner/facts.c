@@ -115,7 +115,7 @@ static json_t *facts_object(const struct plan *plan, const struct trainer_facts 
     json_object_set_new(object, "job", report_json_string(plan->job));
     json_object_set_new(object, "model", model_object(plan, facts));
     json_object_set_new(object, "data", data_object(facts));
-    json_object_set_new(object, "precision", plan_json_precision(&plan->precision));
+    json_object_set_new(object, "precision", plan_json_precision(plan));
     json_object_set_new(object, "distillation", plan_json_distillation(plan));
     json_object_set_new(object, "batch", plan_json_batch(plan));
     json_object_set_new(object, "steps", steps_object(facts));

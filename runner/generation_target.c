@@ -70,8 +70,11 @@ static void generate_alone(struct plan *plan, const char *model, const char *ada
     plan->per_device_train_batch_size = 1;
     plan->ranks = 1;
     plan->precision.has_frozen = true;
-    plan->precision.frozen =
-        FORMAT_FP32; /* matrices in the compute format all the same */
+    if (!adapter)
+        plan->quantization_bit = 0;
+    if (plan->quantization_bit == 0)
+        plan->precision.frozen =
+            FORMAT_FP32; /* matrices in the compute format all the same */
     plan->precision.trainable = FORMAT_FP32;
     plan->generation.on = plan->generation.alone = true;
 }

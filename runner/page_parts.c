@@ -311,10 +311,13 @@ static void row_precision(const json_t *precision, struct text *out)
               page_string(precision, "message"));
     page_row(out, "Precision", line.data);
     text_reset(&line);
-    text_addf(&line, "compute %s, trainable weights %s%s%s",
+    text_addf(&line, "compute %s, trainable weights %s%s%s%s",
               page_string(precision, "compute_dtype"),
               page_string(precision, "trainable_dtype"),
-              frozen[0] ? ", frozen weights " : "", frozen);
+              frozen[0] ? ", frozen weights " : "", frozen,
+              page_number(precision, "quantization_bit") == 4
+                  ? ", linear layers in 4 bits"
+                  : "");
     page_row(out, "Formats", line.data);
     html_number(page_number(precision, "loss_scale"), HTML_PLAIN, shown);
     text_reset(&line);

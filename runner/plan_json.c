@@ -23,8 +23,9 @@ static json_t *whole(double value)
     return json_number(value);
 }
 
-json_t *plan_json_precision(const struct precision *precision)
+json_t *plan_json_precision(const struct plan *plan)
 {
+    const struct precision *precision = &plan->precision;
     json_t *object = json_object();
 
     json_object_set_new(object, "mode", json_string(mode_names[precision->mode]));
@@ -34,6 +35,9 @@ json_t *plan_json_precision(const struct precision *precision)
     json_object_set_new(object, "frozen_dtype",
                         precision->has_frozen ? json_string(dtype(precision->frozen))
                                               : json_null());
+    json_object_set_new(object, "quantization_bit",
+                        plan_is_quantised(plan) ? json_integer(plan->quantization_bit)
+                                                : json_null());
     json_object_set_new(object, "loss_scaling",
                         json_string(scaling_names[precision->scaling]));
     json_object_set_new(object, "loss_scale", whole(precision->loss_scale));

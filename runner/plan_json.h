@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "train/plan.h"
 
-json_t *plan_json_precision(const struct precision *precision);
+json_t *plan_json_precision(const struct plan *plan);
 json_t *plan_json_batch(const struct plan *plan);
 /* Of stage distill; null of another. */
 json_t *plan_json_distillation(const struct plan *plan);

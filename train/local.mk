@@ -68,6 +68,7 @@ libtrain_a_SOURCES += %D%/model_forward.c %D%/model_parts.h
 libtrain_a_SOURCES += %D%/model_fresh.c
 libtrain_a_SOURCES += %D%/model_load.c
 libtrain_a_SOURCES += %D%/model_pass.c
+libtrain_a_SOURCES += %D%/model_quantised.c
 libtrain_a_SOURCES += %D%/model_save.c
 libtrain_a_SOURCES += %D%/model_shard.c
 libtrain_a_SOURCES += %D%/model_watch.c %D%/model_watch.h

@@ -7,12 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "precision/nf4.h"
 #include "train/model_parts.h"
 #include "train/rope.h"
 
-/* Where the segments of the block begin. */
+/* Where the segments of the block begin, and the buffer that weights are widened in. */
 struct segments {
-    char *weights, *moments[2], *copies, *frozen;
+    char *weights, *moments[2], *copies, *frozen, *widened;
     float *gradients;
 };
 
@@ -25,11 +26,33 @@ static struct segments segments_of(const struct shapes *s, char *block)
     at.moments[1] = at.moments[0] + s->moment_bytes;
     at.copies = at.moments[1] + s->moment_bytes;
     at.frozen = at.copies + s->copy_bytes;
+    at.widened = at.frozen + s->frozen_bytes + s->buffers[BUFFER_WEIGHT].at;
     return at;
 }
 
+static struct quantized place_quantised(const char *at, size_t numbers, bool twice)
+{
+    struct nf4_layout parts = nf4_layout(numbers, twice);
+    struct quantized out = { .codes = (const uint8_t *)at,
+                             .absmax = (const void *)(at + parts.absmax) };
+
+    if (twice) {
+        out.bytes = (const uint8_t *)at + parts.bytes;
+        out.map = (const void *)(at + parts.map);
+    }
+    return out;
+}
+
+static char *copy_of(const struct segments *at, const struct shape_parameter *from)
+{
+    return (from->folded      ? at->frozen
+            : from->quantised ? at->widened
+                              : at->copies) +
+           from->copy_at;
+}
+
 static void place(const struct segments *at, const struct shape_parameter *from,
-                  struct parameter *to)
+                  bool twice, struct parameter *to)
 {
     size_t bytes = format_info(from->format)->bytes;
 
@@ -41,12 +64,15 @@ static void place(const struct segments *at, const struct shape_parameter *from,
                                .decays = from->decays,
                                .stored = from->stored,
                                .lr_factor = from->lr_factor };
-    to->weight = tensor_of(from->trainable ? at->weights + from->at * bytes
-                                           : at->frozen + from->at,
-                           from->format, from->rows, from->cols);
+    if (from->quantised)
+        to->quantised =
+            place_quantised(at->frozen + from->at, from->rows * from->cols, twice);
+    else
+        to->weight = tensor_of(from->trainable ? at->weights + from->at * bytes
+                                               : at->frozen + from->at,
+                               from->format, from->rows, from->cols);
     if (from->copy != FORMAT_COUNT)
-        to->copy = tensor_of((from->folded ? at->frozen : at->copies) + from->copy_at,
-                             from->copy, from->rows, from->cols);
+        to->copy = tensor_of(copy_of(at, from), from->copy, from->rows, from->cols);
     if (!from->trainable)
         return;
     to->at = from->at;
@@ -139,6 +165,8 @@ static void add_product(struct product *list, size_t *count, const struct produc
     add_rows(&last->grad, next->grad);
     add_columns(&last->bias, next->bias);
     add_columns(&last->bias_grad, next->bias_grad);
+    for (size_t i = 0; i < next->widened; i++)
+        last->quantised[last->widened++] = next->quantised[i];
     last->outs += next->outs;
 }
 
@@ -152,6 +180,8 @@ static struct product product_of(const struct parameter *weight,
                          .from = from,
                          .ins = weight->cols };
 
+    if (weight->quantised.codes)
+        p.quantised[p.widened++] = weight;
     if (bias) {
         p.bias = bias->weight;
         p.bias_grad = bias->grad;
@@ -315,7 +345,7 @@ static void make_parts(struct model *m)
     m->buffers = at.frozen + m->shapes.frozen_bytes;
     m->parameters = arena_array(m->arena, m->shapes.count, sizeof(*m->parameters));
     for (size_t i = 0; i < m->shapes.count; i++)
-        place(&at, &m->shapes.parameters[i], &m->parameters[i]);
+        place(&at, &m->shapes.parameters[i], m->shapes.twice, &m->parameters[i]);
     list_trained(m);
     fill_slots(m);
     m->embed = find(m, MODULE_EMBED, PART_WEIGHT, 0);

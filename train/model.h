@@ -22,7 +22,8 @@ struct parameter {
     bool decays;          /* weight decay applies: not to norms and biases */
     enum storage stored;  /* how files have it; gradients and moments are like the weight */
     struct tensor weight; /* fp32 where trainable, else the frozen format */
-    struct tensor copy;   /* 16-bit working copy, or absent */
+    struct quantized quantised; /* instead of the weight, where that has 4 bits */
+    struct tensor copy; /* 16-bit working copy, or absent; of a quantised one scratch */
     struct tensor grad; /* absent where frozen */
     size_t at;          /* of its first number in the trainable segments */
     double lr_factor;   /* LoRA+ */

@@ -36,6 +36,13 @@ struct tensor pass_weight(const struct pass *pass, struct tensor weight)
     return scratch;
 }
 
+struct tensor pass_operand(const struct pass *pass, const struct product *product)
+{
+    for (size_t i = 0; i < product->widened; i++)
+        model_widen(pass->model, product->quantised[i]);
+    return pass_weight(pass, product->weight);
+}
+
 struct tensor pass_bias(const struct pass *pass, struct tensor bias)
 {
     struct tensor scratch;
@@ -81,7 +88,7 @@ static void product_forward(const struct pass *pass, const struct product *p,
     const struct op_matmul op = {
         .out = tensor_columns(y, p->first, p->outs),
         .a = tensor_columns(x, p->from, p->ins),
-        .b = pass_weight(pass, p->weight),
+        .b = pass_operand(pass, p),
         .bias = pass_bias(pass, p->bias),
         .trans_b = true,
         .alpha = alpha,

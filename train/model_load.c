@@ -9,6 +9,7 @@
 
 #include "base/random.h"
 #include "base/text.h"
+#include "precision/nf4.h"
 #include "train/model_parts.h"
 
 /* Room for a span in fp32 and in its storage format. */
@@ -22,6 +23,8 @@ size_t model_span_rows(const struct parameter *p)
 {
     size_t rows = MODEL_SPAN / p->cols;
 
+    if (p->quantised.codes)
+        rows = rows > NF4_BLOCK ? rows / NF4_BLOCK * NF4_BLOCK : NF4_BLOCK;
     return rows == 0 ? 1 : rows < p->rows ? rows : p->rows;
 }
 
@@ -211,35 +214,52 @@ static bool add_merged(const struct model *m, size_t index, size_t row, size_t r
     return ok;
 }
 
+bool model_read(const struct model *model, const struct parameter *p, size_t row,
+                size_t rows, float *out, struct error *err)
+{
+    const struct stored_tensor *t = model_find_stored(model, p->name);
+
+    if (!t)
+        return error_set(err, ERROR_DATA, "%s: the tensor %s is missing",
+                         model->plan->model_name_or_path, p->name);
+    return check_shape(t, p, err) && read_parameter(model, p, t, row, rows, out, err);
+}
+
 bool model_original(const struct model *model, size_t index, size_t row, size_t rows,
                     float *out, struct error *err)
 {
     const struct shape_parameter *p = &model->shapes.parameters[index];
     size_t first = row * p->cols, count = rows * p->cols;
-    const struct stored_tensor *t;
 
     if (model->plan->train_from_scratch) {
         model_fresh_weights(model, index, first, count, out);
         return true;
     }
-    t = model_find_stored(model, p->name);
-    if (!t)
-        return error_set(err, ERROR_DATA, "%s: the tensor %s is missing",
-                         model->plan->model_name_or_path, p->name);
-    return check_shape(t, &model->parameters[index], err) &&
-           read_parameter(model, &model->parameters[index], t, row, rows, out, err) &&
+    return model_read(model, &model->parameters[index], row, rows, out, err) &&
            (!model->merged || add_merged(model, index, row, rows, out, err));
 }
 
-/* Frozen weights are what they would be if the model were loaded in precision.frozen. */
-static void round_frozen(const struct loader *l, const struct parameter *p, size_t count)
+void model_round(const struct model *model, float *values, void *packed, size_t count)
 {
-    enum format frozen = l->model->plan->precision.frozen;
+    enum format frozen = model->plan->precision.frozen;
 
-    if (p->trainable || (frozen != FORMAT_FP16 && frozen != FORMAT_BF16))
+    if (frozen != FORMAT_FP16 && frozen != FORMAT_BF16)
         return;
-    format_convert(l->packed, frozen, l->values, FORMAT_FP32, count);
-    format_convert(l->values, FORMAT_FP32, l->packed, frozen, count);
+    format_convert(packed, frozen, values, FORMAT_FP32, count);
+    format_convert(values, FORMAT_FP32, packed, frozen, count);
+}
+
+static bool is_adapter(const struct shape_parameter *p)
+{
+    return p->part == PART_LORA_A || p->part == PART_LORA_B;
+}
+
+/* Never trained, here or when an adapter was made. */
+static bool is_frozen(const struct model *m, const struct parameter *p)
+{
+    const struct shape_parameter *shape = &m->shapes.parameters[p - m->parameters];
+
+    return !p->trainable && !is_adapter(shape) && !m->shapes.lora.saved[shape->module];
 }
 
 /* The values into the rows they are of. */
@@ -251,7 +271,8 @@ static void put_rows(const struct loader *l, const struct parameter *p, size_t r
     size_t count = rows * p->cols;
     const void *from = l->values;
 
-    round_frozen(l, p, count);
+    if (is_frozen(l->model, p))
+        model_round(l->model, l->values, l->packed, count);
     if (to.format != FORMAT_FP32) {
         format_convert(l->packed, to.format, l->values, FORMAT_FP32, count);
         from = l->packed;
@@ -294,7 +315,7 @@ static bool put_stored(const struct loader *l, const struct stored_tensor *t,
 {
     const struct backend_ops *ops = l->model->be->ops;
     enum format frozen = l->model->plan->precision.frozen;
-    bool rounds = !p->trainable && frozen != t->format &&
+    bool rounds = is_frozen(l->model, p) && frozen != t->format &&
                   (frozen == FORMAT_FP16 || frozen == FORMAT_BF16);
 
     if (p->stored != STORED_ROWS)
@@ -417,9 +438,37 @@ static bool open_merged(struct model *m, struct error *err)
            check_tied_copies(m, m->merged, &heads, err);
 }
 
-static bool is_adapter(const struct shape_parameter *p)
+/* All of a stored tensor over a parameter. */
+static bool load_stored(const struct loader *l, const struct stored_tensor *t,
+                        const struct parameter *p, struct error *err)
 {
-    return p->part == PART_LORA_A || p->part == PART_LORA_B;
+    size_t step = model_span_rows(p);
+
+    if (!check_shape(t, p, err))
+        return false;
+    if (put_stored(l, t, p))
+        return true;
+    for (size_t row = 0; row < p->rows; row += step) {
+        size_t rows = p->rows - row < step ? p->rows - row : step;
+
+        if (!read_parameter(l->model, p, t, row, rows, l->values, err))
+            return false;
+        put_rows(l, p, row, rows);
+    }
+    put_copy(l->model->be, p);
+    return true;
+}
+
+/* An adapter that is not trained beside weights that it cannot be merged into. */
+static bool load_beside(const struct loader *l, size_t index, struct error *err)
+{
+    const struct parameter *p = &l->model->parameters[index];
+    const struct stored_tensor *t = safetensors_find(l->model->merged, p->name);
+
+    if (!t)
+        return error_set(err, ERROR_DATA, "%s: the adapter has no tensor for %s",
+                         l->model->plan->adapter_name_or_path, p->name);
+    return load_stored(l, t, p, err);
 }
 
 static bool load_parameter(const struct loader *l, size_t index, struct error *err)
@@ -429,6 +478,10 @@ static bool load_parameter(const struct loader *l, size_t index, struct error *e
     size_t step = model_span_rows(p);
     const struct stored_tensor *t = NULL;
 
+    if (p->quantised.codes)
+        return model_quantise(m, p, l->values, l->packed, err);
+    if (is_adapter(&m->shapes.parameters[index]) && m->plan->generation.alone)
+        return load_beside(l, index, err);
     if (!is_adapter(&m->shapes.parameters[index]) && m->files && !m->merged)
         t = model_find_stored(m, p->name);
     if (t && check_shape(t, p, NULL) && put_stored(l, t, p))
@@ -456,27 +509,6 @@ static bool load_base(const struct loader *l, struct error *err)
         if (m->files)
             safetensors_forget(m->files);
     }
-    return true;
-}
-
-/* All of a stored tensor over a parameter. */
-static bool load_stored(const struct loader *l, const struct stored_tensor *t,
-                        const struct parameter *p, struct error *err)
-{
-    size_t step = model_span_rows(p);
-
-    if (!check_shape(t, p, err))
-        return false;
-    if (put_stored(l, t, p))
-        return true;
-    for (size_t row = 0; row < p->rows; row += step) {
-        size_t rows = p->rows - row < step ? p->rows - row : step;
-
-        if (!read_parameter(l->model, p, t, row, rows, l->values, err))
-            return false;
-        put_rows(l, p, row, rows);
-    }
-    put_copy(l->model->be, p);
     return true;
 }
 

@@ -20,19 +20,21 @@
 #include "train/shapes.h"
 #include "train/stored.h"
 
+enum { LINEARS = 3, PARTS = PART_LORA_B + 1 };
+
 /*
  * Columns first .. first + outs of y from columns from .. from + ins of x: y = x W^T +
  * bias. Neighbours whose weights lie side by side are one product.
  */
 struct product {
     struct tensor weight; /* what is multiplied: the working copy where there is one */
+    const struct parameter *quantised[LINEARS]; /* what is widened into it first, */
+    size_t widened;                       /* and how many */
     struct tensor grad;   /* absent: frozen */
     struct tensor bias, bias_grad;
     size_t first, outs, from, ins;
     bool rounded; /* operands to 8 bits: forward both e4m3, gradients e5m2 */
 };
-
-enum { LINEARS = 3, PARTS = PART_LORA_B + 1 };
 
 /* Linear layers over one input, side by side in one output y, with their adapters. */
 struct linears {
@@ -144,6 +146,8 @@ struct tensor pass_buffer(const struct pass *pass, enum buffer buffer, size_t la
  * scratch where they are stored otherwise, so good until the next one is asked for. */
 struct tensor pass_weight(const struct pass *pass, struct tensor weight);
 struct tensor pass_bias(const struct pass *pass, struct tensor bias);
+/* The same of a product; what has 4 bits is widened for it. */
+struct tensor pass_operand(const struct pass *pass, const struct product *product);
 /* The input of adapters: x itself, or x after dropout in scratch. */
 struct tensor pass_lora_input(const struct pass *pass, const struct linears *linears,
                               struct tensor x);
@@ -212,13 +216,24 @@ void model_fresh_weights(const struct model *model, size_t index, size_t first, 
 void model_fresh_adapter(const struct model *model, size_t index, size_t first, size_t count,
                          float *out);
 
+/* model_quantised.c: widen a matrix of 4 bits into its copy. */
+void model_widen(const struct model *model, const struct parameter *p);
+/* Fill it from the base's files; values and packed have room for a span. */
+bool model_quantise(struct model *model, const struct parameter *p, float *values,
+                    void *packed, struct error *err);
+
 /* Numbers that are converted at a time: a tensor is never held twice. */
 #define MODEL_SPAN ((size_t)1 << 20)
-/* Rows of a parameter that go into one span, at least 1; a span's numbers at most. */
+/* Rows of a parameter that go into one span, at least 1 (of a quantised one whole blocks); a
+ * span's numbers at most. */
 size_t model_span_rows(const struct parameter *p);
 size_t model_span_numbers(const struct model *model);
-/* Rows `row` .. `row` + `rows` of a parameter of the base in fp32, as its files (and a
- * merged adapter) or the seed have them. */
+/* Rows `row` .. `row` + `rows` of a parameter of the base in fp32, as its files have them. */
+bool model_read(const struct model *model, const struct parameter *p, size_t row, size_t rows,
+                float *out, struct error *err);
+/* Frozen weights are what they would be if the model were loaded in precision.frozen. */
+void model_round(const struct model *model, float *values, void *packed, size_t count);
+/* The same as its files (and a merged adapter) or the seed have them. */
 bool model_original(const struct model *model, size_t index, size_t row, size_t rows,
                     float *out, struct error *err);
 /* out (rows, cols) += scale B A, B (rows, r), A (r, cols) */

@@ -32,6 +32,7 @@ struct watcher {
     char *span;        /* host memory for MODEL_SPAN numbers */
     size_t rows;       /* of the batch */
     int64_t layer;     /* of the operation before */
+    const void *codes; /* of what was widened last */
     bool backward;     /* the loss has been seen */
     bool failed;
 };
@@ -101,14 +102,17 @@ static bool is_within(const void *data, const struct tensor *whole)
     return from != NULL && at >= from && at < from + tensor_bytes(*whole);
 }
 
-/* The parameter, or its gradient or copy, that a place of memory belongs to. */
+/* The parameter, or its gradient or copy, that a place of memory belongs to; copies of
+ * quantised ones lie where others do, too. */
 static const struct shape_parameter *parameter_at(const struct model *m, const void *data)
 {
-    for (size_t i = 0; i < m->shapes.count; i++)
-        if (is_within(data, &m->parameters[i].weight) ||
-            is_within(data, &m->parameters[i].copy) ||
-            is_within(data, &m->parameters[i].grad))
+    for (size_t i = 0; i < m->shapes.count; i++) {
+        const struct parameter *p = &m->parameters[i];
+
+        if (is_within(data, &p->weight) || is_within(data, &p->grad) ||
+            (p->quantised.codes ? data == p->quantised.codes : is_within(data, &p->copy)))
             return &m->shapes.parameters[i];
+    }
     return NULL;
 }
 
@@ -184,9 +188,11 @@ static void name_tensor(const struct watcher *w, struct tensor t, struct watch_l
     size_t place = look->nans + look->infs ? look->row * t.stride + look->col : 0;
     const char *at = (char *)t.data + place * format_info(t.format)->bytes;
     const struct shape_parameter *p = parameter_at(w->model, at);
-    const struct shape_buffer *b;
+    const struct shape_buffer *b = buffer_at(w->model, at, &(int64_t) { 0 });
     int64_t layer = -1;
 
+    if (b == &w->model->shapes.buffers[BUFFER_WEIGHT] && w->codes != NULL)
+        p = parameter_at(w->model, w->codes);
     if (p != NULL) {
         snprintf(look->tensor, sizeof(look->tensor), "%s", p->name);
         look->layer = is_of_block(p) ? (int64_t)p->layer : -1;
@@ -302,6 +308,18 @@ WATCHED(add, OUT(op->out), IN(op->a, op->b))
 WATCHED(convert, OUT(op->out), IN(op->x))
 WATCHED(dropout, OUT(op->out), IN(op->x))
 
+/* What is written is named by what it is made of. */
+static void watched_dequantize(struct backend *be, const struct op_dequantize *op)
+{
+    struct watcher *w = (struct watcher *)(void *)be->ops;
+
+    w->codes = op->x.codes;
+    w->real->dequantize(be, op);
+    look(w, "dequantize",
+         &(struct operands) { OUT(op->out), IN({ .data = (void *)op->x.codes }) });
+    w->codes = NULL;
+}
+
 /* What it does inside is its own; from the loss on, all are gradients. */
 static void watched_classifier(struct backend *be, const struct op_classifier *op)
 {
@@ -353,6 +371,7 @@ static void watched_distill(struct backend *be, const struct op_distill *op)
     EACH(distill)                \
     EACH(add)                    \
     EACH(convert)                \
+    EACH(dequantize)             \
     EACH(dropout)
 
 #define COUNT(name) +1
@@ -434,6 +453,8 @@ static bool look_at_parameter(struct watcher *w, size_t index, struct watch *out
     const struct parameter *p = &w->model->parameters[index];
     const struct tensor both[] = { p->weight, p->copy };
 
+    if (p->quantised.codes)
+        model_widen(w->model, p);
     for (size_t i = 0; i < 2 && out->kind == WATCH_NOTHING; i++) {
         struct watch_look look;
 

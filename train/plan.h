@@ -79,6 +79,8 @@ struct plan {
     const char *additional_target;
     bool use_rslora, create_new_adapter;
     double loraplus_lr_ratio; /* 0: off */
+    int64_t quantization_bit; /* 4: frozen linear layers of the blocks in NF4; 0: none */
+    bool double_quantization;
 
     /* precision: as asked, and as decided */
     struct precision_request request;
@@ -169,6 +171,12 @@ static inline bool plan_evaluates(const struct plan *plan)
 {
     return plan->eval_strategy != WHEN_NO || plan->eval_on_start ||
            plan->load_best_model_at_end;
+}
+
+/* Are the frozen linear layers of its blocks kept in 4 bits here? */
+static inline bool plan_is_quantised(const struct plan *plan)
+{
+    return plan->quantization_bit == 4 && plan->method == METHOD_LORA && !plan->external;
 }
 
 /* Processes of the run; a plan made by hand may leave them out. */

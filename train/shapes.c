@@ -110,14 +110,15 @@ static void dims_model(struct maker *m, const struct model_config *c)
     }
 }
 
-/* Dropout gives adapters an input of their own; [W; A] has one format, one way to round
- * its products, and nothing in it is trained but A, through its copy. */
+/* Dropout gives adapters an input of their own; [W; A] lies in one piece, has one format,
+ * one way to round its products, and nothing in it is trained but A, through its copy. */
 static bool can_fold(const struct maker *m, enum stack stack)
 {
     const struct shapes *s = m->out;
     enum format frozen = shapes_stored(m->plan->precision.frozen);
 
-    if (s->lora.dropout > 0 || m->plan->precision.fp8 || s->trainable != FORMAT_FP32 ||
+    if (s->lora.dropout > 0 || m->plan->precision.fp8 || s->quantised ||
+        s->trainable != FORMAT_FP32 ||
         (s->compute == FORMAT_FP32 && frozen != FORMAT_FP32))
         return false;
     for (enum module i = stacks[stack].first; i <= stacks[stack].last; i++)
@@ -170,6 +171,10 @@ static void dims_convert(struct maker *m, enum format frozen)
         d[DIM_DX] = d[DIM_C];
         d[DIM_POST_COPY] = d[DIM_POST_DX];
         d[DIM_POST_DX] = d[DIM_POST];
+    }
+    if (s->quantised) {
+        d[DIM_WEIGHT] = shapes_times(m, d[DIM_GATE_UP], d[DIM_C]); /* one with I too */
+        d[DIM_WEIGHT] = max(d[DIM_WEIGHT], shapes_times(m, d[DIM_QKV], d[DIM_C]));
     }
     if (s->compute == FORMAT_FP32 &&
         ((any_frozen && frozen != FORMAT_FP32) || s->trainable != FORMAT_FP32)) {
@@ -341,6 +346,8 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
 
     *out = (struct shapes) { .compute = shapes_stored(plan->precision.compute),
                              .trainable = shapes_stored(plan->precision.trainable),
+                             .quantised = plan_is_quantised(plan),
+                             .twice = plan->double_quantization,
                              .checkpointing = plan->gradient_checkpointing };
     if (!shapes_check(plan, config, &out->lora, err))
         return false;

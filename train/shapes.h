@@ -19,6 +19,10 @@
  * matrices over the same input, so that [W; A] is one matrix, and x A^T right behind x W^T
  * (g = dy B behind dy) in one buffer.  One product then reads x (writes dx) for both.
  *
+ * In 4 bits (quantization_bit): the frozen linear layers of blocks, each in one piece
+ * (precision/nf4.h) from a multiple of SHAPES_ALIGNMENT on.  Products read them in the
+ * compute format in one buffer, side by side as others lie; nothing is folded behind them.
+ *
  * Formats: trainable weights and moments have precision.trainable (fp32 but in the pure
  * modes), gradients are fp32 always.  Frozen matrices have precision.frozen, but the
  * compute format where that is a 16-bit one (autocast would convert them at every use, to
@@ -49,12 +53,13 @@ struct shape_parameter {
     bool trainable, decays;
     bool leads;  /* begins a group of what lies side by side */
     bool folded; /* the copy lies among the frozen weights */
+    bool quantised; /* kept in 4 bits; the copy lies in BUFFER_WEIGHT, while it is used */
     enum storage stored; /* how the files have it */
     double lr_factor;
     enum format format; /* storage of the weight */
     enum format copy;   /* of the working copy; FORMAT_COUNT: none */
     size_t at;          /* trainable: numbers from the segment's start; frozen: bytes */
-    size_t copy_at;     /* bytes from the start of the copies, or of the frozen weights */
+    size_t copy_at; /* bytes from the start of the copies, the frozen weights, the buffer */
 };
 
 /* Letters as in kernels/ops.h. */
@@ -101,7 +106,7 @@ enum buffer {
     BUFFER_DLSE,   /* (H, N) scratch of attention's backward pass */
     BUFFER_LORA_G, /* gradient of x A^T where not folded */
     BUFFER_LORA_X, /* an adapter's input after dropout, or its gradient before */
-    BUFFER_WEIGHT, /* a frozen 16-bit weight in fp32, while it is used */
+    BUFFER_WEIGHT, /* frozen weights that are stored otherwise, while they are used */
     BUFFER_BIAS,
     BUFFER_LOGITS,
     BUFFER_DLOGITS,
@@ -145,6 +150,7 @@ struct shapes {
     enum format trainable;
     struct lora lora;
     bool folded[STACKS]; /* adapters into the matrices they stand by */
+    bool quantised, twice; /* linear layers of blocks: nf4_layout */
     bool checkpointing;
     size_t rows, sequences;              /* the largest batch */
     size_t slots, room; /* sequences of the cache, and the rows of each; 0: none */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "precision/nf4.h"
 #include "train/shapes_parts.h"
 
 #define ALIGN_NUMBERS (SHAPES_ALIGNMENT / 2) /* aligned in every format */
@@ -218,9 +219,12 @@ static void formats_of(const struct maker *m, struct shape_parameter *p)
     bool multiplied =
         p->rank == 2 && (!looked_up || (p->module == MODULE_EMBED && m->config->tied));
 
-    p->copy = p->folded ? s->compute : FORMAT_COUNT;
+    p->copy = p->folded || p->quantised ? s->compute : FORMAT_COUNT;
+    if (s->lora.saved[p->module] || p->part >= PART_LORA_A) /* was trained, maybe is */
+        frozen = FORMAT_FP32;
     p->format = p->trainable ? s->trainable : p->rank == 1 ? FORMAT_FP32 : frozen;
-    if (p->folded || !multiplied || s->compute == FORMAT_FP32 || p->format == s->compute)
+    if (p->folded || p->quantised || !multiplied || s->compute == FORMAT_FP32 ||
+        p->format == s->compute)
         return;
     if (p->trainable || looked_up)
         p->copy = s->compute;
@@ -241,17 +245,28 @@ static size_t bias_padding(const struct maker *m, const struct shape_parameter *
     return shapes_adapters(&m->out->lora, stack) * sizeof(float);
 }
 
+/* Bytes where it is kept. */
+static size_t bytes_of(struct maker *m, const struct shape_parameter *p, size_t numbers)
+{
+    if (p->quantised)
+        return size_round(nf4_layout(numbers, m->out->twice).total, SHAPES_ALIGNMENT);
+    return shapes_times(m, numbers, format_info(p->format)->bytes);
+}
+
 static void place(struct maker *m, struct shape_parameter *p)
 {
     size_t numbers = shapes_times(m, p->rows, p->cols);
-    size_t bytes = shapes_times(m, numbers, format_info(p->format)->bytes);
+    size_t bytes = bytes_of(m, p, numbers);
 
     if (p->leads) {
         m->numbers = size_round(m->numbers, ALIGN_NUMBERS);
         if (!p->folded)
             m->frozen = size_round(m->frozen, SHAPES_ALIGNMENT);
         m->copies = size_round(m->copies, SHAPES_ALIGNMENT);
+        m->widened = 0;
     }
+    if (p->quantised)
+        m->frozen = size_round(m->frozen, SHAPES_ALIGNMENT);
     if (p->trainable) {
         p->at = m->numbers;
         m->numbers += numbers;
@@ -261,7 +276,7 @@ static void place(struct maker *m, struct shape_parameter *p)
         m->frozen += bytes;
     }
     if (p->copy != FORMAT_COUNT) {
-        size_t *at = p->folded ? &m->frozen : &m->copies;
+        size_t *at = p->folded ? &m->frozen : p->quantised ? &m->widened : &m->copies;
 
         p->copy_at = *at;
         *at += shapes_times(m, numbers, format_info(p->copy)->bytes);
@@ -305,6 +320,8 @@ static void add_parameter(struct maker *m, enum module module, enum part part,
     p->stored = storage_of(m, p);
     p->trainable = is_trainable(m, module, part, layer);
     p->folded = part == PART_LORA_A && m->out->folded[shapes_stack(module)];
+    p->quantised = m->out->quantised && part == PART_WEIGHT && module_is_linear(module) &&
+                   !p->trainable && !m->out->lora.saved[module];
     p->decays =
         p->trainable && p->rank == 2; /* as transformers' get_decay_parameter_names */
     /* LoRA+: B matrices and vectors; LLaMA-Factory's _create_loraplus_optimizer */

@@ -67,6 +67,7 @@ struct maker {
     size_t dims[DIMS];
     size_t room;
     size_t numbers, frozen, copies; /* where the next one goes */
+    size_t widened;                 /* and where in BUFFER_WEIGHT */
     bool overflow;
 };
 

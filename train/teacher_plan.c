@@ -66,6 +66,7 @@ bool teacher_plan_make(const struct plan *student, bool keeps, struct arena *are
     plan->generation = (struct generation) { .alone = true };
     plan->stage = keeps ? STAGE_DISTILL : STAGE_SFT;
     plan->ranks = plan->gradient_accumulation_steps = 1;
+    plan->quantization_bit = 0;
     plan->gradient_checkpointing = false;
     plan->precision = precision_of(student, stored);
     return true;

@@ -65,9 +65,9 @@ def short(x):
     return float(f"{float(x):.8g}")
 
 
-def run(folder, settings):
+def run(folder, settings, **loading):
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32,
-                                                 attn_implementation="eager")
+                                                 attn_implementation="eager", **loading)
     words = model.config.vocab_size
     rows = [[int(x) for x in bits(row + 100, length) % numpy.uint64(words)]
             for row, length in enumerate((40, 23))]
@@ -90,6 +90,9 @@ def run(folder, settings):
             gradients = {name.replace(".default", ""): short(p.grad.norm())
                          for name, p in model.named_parameters() if p.requires_grad}
         optimizer.step()
+    if loading:
+        return {"config": config, "tensors": tensors, "rows": rows, "losses": losses,
+                "gradients": gradients}
     with torch.no_grad():
         logits = model.merge_and_unload()(torch.tensor([rows[0]])).logits[0, -1]
     return {"config": config, "tensors": tensors, "rows": rows, "losses": losses,
@@ -100,9 +103,14 @@ def main(data):
     torch.set_num_threads(1)
     runs = {name: {"model": folder, **run(os.path.join(data, folder), settings)}
             for name, (folder, settings) in RUNS.items()}
+    write(runs)
+
+
+def write(runs):
     text = json.dumps({"peft": peft.__version__, "learning_rate": RATE, "scale": SCALE,
                        "runs": runs})
     print(text.replace('], "', '],\n"').replace("]], [", "]],\n[").replace("]], \"", "]],\n\""))
 
 
-main(sys.argv[1])
+if __name__ == "__main__":
+    main(sys.argv[1])

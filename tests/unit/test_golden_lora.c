@@ -11,15 +11,24 @@
 
 enum { LOGITS_KEPT = 32 };
 
-static int read_golden(void **state)
+static json_t *read_file(const char *path)
 {
-    char *name = unit_source("tests/golden/lora.json");
+    char *name = unit_source(path);
     struct error err = { 0 };
     json_t *golden = json_read_file(name, (size_t)1 << 20, &err);
 
     unit_must(golden != NULL, &err);
     free(name);
-    *state = golden;
+    return golden;
+}
+
+static int read_golden(void **state)
+{
+    json_t *both = json_array();
+
+    json_array_append_new(both, read_file("tests/golden/lora.json"));
+    json_array_append_new(both, read_file("tests/golden/qlora.json"));
+    *state = both;
     return 0;
 }
 
@@ -247,6 +256,9 @@ static void check_run(const json_t *golden, const char *name)
     u.plan.method = METHOD_LORA;
     u.plan.lora_rank = 99; /* the adapter's own settings go before the job's */
     u.plan.adapter_name_or_path = adapter;
+    u.plan.quantization_bit = json_object_get(run, "double_quantization") ? 4 : 0;
+    u.plan.double_quantization =
+        json_is_true(json_object_get(run, "double_quantization"));
     unit_model_start(&u, batch.rows, batch.sequences, 2);
     check_training(&u, run, &batch);
     unit_must(model_save(u.model, saved, &err), &err);
@@ -258,7 +270,8 @@ static void check_run(const json_t *golden, const char *name)
     u = (struct unit_model) { .arena = arena_new(), .plan = unit_plan(merged) };
     unit_must(model_config_read(merged, u.arena, &u.config, &err), &err);
     unit_model_start(&u, batch.rows, batch.sequences, 2);
-    check_logits(&u, rows, json_object_get(run, "merged"));
+    if (json_object_get(run, "merged"))
+        check_logits(&u, rows, json_object_get(run, "merged"));
     unit_model_stop(&u);
     unit_batch_free(&batch);
     unit_dir_free(adapter);
@@ -268,17 +281,28 @@ static void check_run(const json_t *golden, const char *name)
 
 static void test_lora_is_that_of_peft_on_llama(void **state)
 {
-    check_run(*state, "llama");
+    check_run(json_array_get(*state, 0), "llama");
 }
 
 static void test_lora_is_that_of_peft_on_some_modules_with_rslora(void **state)
 {
-    check_run(*state, "llama some");
+    check_run(json_array_get(*state, 0), "llama some");
 }
 
 static void test_lora_is_that_of_peft_on_qwen2(void **state)
 {
-    check_run(*state, "qwen2");
+    check_run(json_array_get(*state, 0), "qwen2");
+}
+
+/* tests/golden/qlora.py: the base by bitsandbytes, in 4 bits. */
+static void test_qlora_is_that_of_bitsandbytes(void **state)
+{
+    check_run(json_array_get(*state, 1), "llama");
+}
+
+static void test_qlora_quantised_twice_is_that_of_bitsandbytes(void **state)
+{
+    check_run(json_array_get(*state, 1), "llama twice");
 }
 
 int main(void)
@@ -287,6 +311,8 @@ int main(void)
         cmocka_unit_test(test_lora_is_that_of_peft_on_llama),
         cmocka_unit_test(test_lora_is_that_of_peft_on_some_modules_with_rslora),
         cmocka_unit_test(test_lora_is_that_of_peft_on_qwen2),
+        cmocka_unit_test(test_qlora_is_that_of_bitsandbytes),
+        cmocka_unit_test(test_qlora_quantised_twice_is_that_of_bitsandbytes),
     };
 
     return cmocka_run_group_tests(tests, read_golden, drop_golden);

@@ -238,10 +238,10 @@ static void test_import_tells_what_may_change_the_result(void **state)
         { TORCHTUNE "optimizer: {_component_: torchao.optim.Lion, lr: 1e-4}\n",
           "optimizer._component_" },
         { TORCHTUNE_ADAM "quantizer: {_component_: x.Int8QATQuantizer}\n", "quantizer" },
-        { "checkpointer: {checkpoint_dir: /m, checkpoint_files: [a.bin]}\n"
-          "optimizer: {lr: 1}\ndataset: {_component_: my.records}\n"
-          "model: {_component_: torchtune.models.llama2.qlora_llama2_7b}\n",
-          "model._component_" },
+        { AXOLOTL "adapter: qlora\nload_in_4bit: true\n"
+                  "bnb_config_kwargs: {bnb_4bit_quant_type: fp4}\n",
+          "bnb_config_kwargs" },
+        { AXOLOTL "adapter: lora\nload_in_8bit: true\n", "load_in_8bit" },
         { "checkpointer: {checkpoint_dir: /m, checkpoint_files: [a.bin]}\n"
           "optimizer: {lr: 1}\ndataset: {_component_: my.records}\n"
           "model: {_component_: torchtune.models.llama2.llama2_7b}\n",

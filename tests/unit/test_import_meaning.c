@@ -124,6 +124,8 @@ static void test_import_keeps_the_adapters_of_axolotl(void **state)
         { AXOLOTL "adapter: qlora\nlora_r: 32\nlora_alpha: 16\n", "finetuning_type",
           "lora" },
         { AXOLOTL "adapter: qlora\nlora_r: 32\nlora_alpha: 16\n", "lora_alpha", "16" },
+        { AXOLOTL "adapter: qlora\nload_in_4bit: true\n", "quantization_bit", "4" },
+        { AXOLOTL "adapter: lora\nload_in_8bit: true\n", "quantization_bit", NULL },
         { AXOLOTL_LORA "lora_target_linear: true\n", "lora_target", "all" },
         { AXOLOTL_LORA "lora_target_modules: [q_proj, v_proj]\n", "lora_target",
           "q_proj,v_proj" },

@@ -356,7 +356,7 @@ static void test_schema_tells_wrong_values_without_effect(void **state)
 static void test_schema_refuses_what_is_on(void **state)
 {
     struct job *job =
-        job_new(HEAD "deepspeed: z3.json\nquantization_bit: 4\nuse_dora: true\n");
+        job_new(HEAD "deepspeed: z3.json\nuse_galore: true\nuse_dora: true\n");
 
     (void)state;
     assert_int_equal(job->findings.count, 3);

@@ -297,6 +297,44 @@ static void test_shapes_count_the_cache(void **state)
     assert_int_equal(made().room, (size_t)plan.cutoff_len + 200);
 }
 
+/* Linear layers of blocks in 4 bits, from multiples of the alignment on; side by side in the
+ * buffer that they are widened in; nothing folded. */
+static void test_shapes_of_quantised_weights(void **state)
+{
+    size_t blocks = 64 * 64 / 64, q = 64 * 64 / 2, fixed = 257 * 4, kv = q / 2;
+    const struct shape_parameter *p;
+    struct shapes s;
+
+    (void)state;
+    plan.method = METHOD_LORA;
+    plan.precision.compute = plan.precision.frozen = FORMAT_BF16;
+    plan.quantization_bit = 4;
+    for (int twice = 0; twice < 2; twice++) {
+        plan.double_quantization = twice;
+        s = made();
+        p = find(&s, "model.layers.1.self_attn.q_proj.weight");
+        assert_true(p->quantised && p->copy_at == 0 && p->at % SHAPES_ALIGNMENT == 0);
+        assert_int_equal(p[1].at - p->at,
+                         size_round(q + (twice ? blocks + fixed + 4 : blocks * 4),
+                                    SHAPES_ALIGNMENT));
+        assert_int_equal(p[1].copy_at, 2 * 64 * 64);
+        assert_int_equal(p[2].at - p[1].at,
+                         size_round(kv + (twice ? blocks / 2 + fixed + 4 : blocks * 2),
+                                    SHAPES_ALIGNMENT));
+        assert_int_equal(p[2].copy_at, 2 * (64 + 32) * 64);
+        assert_int_equal(s.buffers[BUFFER_WEIGHT].cols, 2 * 172 * 64);
+        assert_int_equal(s.buffers[BUFFER_QKV].cols, 64 + 2 * 32);
+        assert_int_equal(find(&s, "model.embed_tokens.weight")->format, FORMAT_BF16);
+        assert_false(find(&s, "model.embed_tokens.weight")->quantised);
+        assert_int_equal(find(&s, "model.norm.weight")->format, FORMAT_FP32);
+    }
+    plan.external = true;
+    assert_false(made().quantised);
+    plan.external = false;
+    plan.method = METHOD_FULL;
+    assert_false(made().quantised);
+}
+
 /* No gradients, no moments, and of the activations one block's. */
 static void test_shapes_of_generation_alone(void **state)
 {
@@ -367,6 +405,8 @@ int main(void)
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes_count_the_cache, setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes_of_generation_alone, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_shapes_of_quantised_weights, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_shapes_refuse_what_cannot_train, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_shapes_refuse_contradictions, setup,
