@@ -60,6 +60,12 @@ AC_DEFUN([TS_EMULATION], [
                                        [[auto [a, b] = std::tuple<int, int>(1, -1); return a + b;]])],
                       [have_emulation=yes])
     AC_MSG_RESULT([$have_emulation])
+    AC_MSG_CHECKING([whether $CXX fills variables])
+    CXXFLAGS="$CXXFLAGS -Werror -ftrivial-auto-var-init=pattern"
+    AC_COMPILE_IFELSE([AC_LANG_SOURCE([int nothing;])],
+                      [EMULATION_FILL="-ftrivial-auto-var-init=pattern -DEMULATION_FILLED"])
+    AC_MSG_RESULT([${EMULATION_FILL:-no}])
+    AC_SUBST([EMULATION_FILL])
     AC_LANG_POP([C++])
     CXXFLAGS=$ts_cxxflags
     AM_CONDITIONAL([HAVE_EMULATION], [test "$have_emulation" = yes && test "$have_cmocka" = yes])

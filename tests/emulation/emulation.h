@@ -10,9 +10,10 @@
  * a lane that is not there, sizes that the device does not have, shared memory written out
  * of bounds, instructions that the device's capability lacks; under ASan and UBSan every
  * access out of bounds or alignment; with the kernels instrumented (emulation_races.cc)
- * every race.  Memory from cudaMalloc and shared memory start out as NaN.  A finding is
- * printed, is the status of the next wait, and stays until emulation_reset, as a failure of
- * a GPU would.
+ * every race, and every read of memory that nobody has written.  Memory from cudaMalloc
+ * and shared memory start out as NaN, a thread's own variables as wild numbers.  A finding
+ * is printed, is the status of the next wait, and stays until emulation_reset, as a failure
+ * of a GPU would.
  *
  * A new kernel takes nothing but to lie in kernels/cuda: every .cu there is compiled twice,
  * as it is (with the sanitizers of the build) and with each access reported to

@@ -43,13 +43,14 @@ emulation_objects = $(patsubst %,%D%/machine/%.o,$(emulation_parts) backend mach
 %D%/plain/%.o: %D%/%.cu
 	@$(MKDIR_P) $(@D)/$(DEPDIR)
 	$(AM_V_GEN)$(EMULATION_CXX) $(EMULATION_OPTIMIZE) $(SANITIZE) $(CXXFLAGS) $(EMULATION_DEPS) $(EMULATION_KERNEL) -c -o $@ $<
-# gcc and clang call a function before each access to memory: emulation_races.cc has them
+# gcc and clang call a function before each access to memory: emulation_races.cc has them.  A
+# variable that is read before it is written is a number no result survives, where they can do so.
 %D%/checked/%.o: kernels/cuda/%.cu
 	@$(MKDIR_P) $(@D)/$(DEPDIR)
-	$(AM_V_GEN)$(EMULATION_CXX) -O1 -fsanitize=thread $(CXXFLAGS) $(EMULATION_DEPS) $(EMULATION_KERNEL) -c -o $@ $<
+	$(AM_V_GEN)$(EMULATION_CXX) -O1 -fsanitize=thread $(EMULATION_FILL) $(CXXFLAGS) $(EMULATION_DEPS) $(EMULATION_KERNEL) -c -o $@ $<
 %D%/checked/%.o: %D%/%.cu
 	@$(MKDIR_P) $(@D)/$(DEPDIR)
-	$(AM_V_GEN)$(EMULATION_CXX) -O1 -fsanitize=thread $(CXXFLAGS) $(EMULATION_DEPS) $(EMULATION_KERNEL) -c -o $@ $<
+	$(AM_V_GEN)$(EMULATION_CXX) -O1 -fsanitize=thread $(EMULATION_FILL) $(CXXFLAGS) $(EMULATION_DEPS) $(EMULATION_KERNEL) -c -o $@ $<
 -include $(wildcard %D%/*/$(DEPDIR)/*.d)
 
 # One object each, as nothing of it may be left out.

@@ -19,10 +19,7 @@ enum { STACK_BYTES = 256 << 10 };
 enum { STACK_BYTES = 64 << 10 };
 #endif
 
-enum {
-    GUARD = 0xa7,
-    NAN_BYTE = 0xff
-};
+enum { GUARD = 0xa7 };
 
 struct emulation_thread *emulation_now;
 struct block emulation_block;
@@ -44,6 +41,17 @@ uint64_t block_random(void)
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
     x = (x ^ x >> 27) * 0x94d049bb133111ebu;
     return x ^ x >> 31;
+}
+
+void block_unwritten(void *at, size_t bytes)
+{
+    static const uint32_t word = UNWRITTEN_WORD;
+    uint32_t *words = (uint32_t *)at;
+    size_t count = bytes / sizeof(word);
+
+    for (size_t i = 0; i < count; i++)
+        words[i] = word;
+    memcpy(words + count, &word, bytes % sizeof(word));
 }
 
 template <typename T>
@@ -354,7 +362,7 @@ bool block_run_launch(const emulation_launch *launch)
         block->number = number;
         threads_prepare({ (unsigned)(number % launch->grid.x), (unsigned)(rest % launch->grid.y),
                           (unsigned)(rest / launch->grid.y) });
-        memset(block->shared, NAN_BYTE, launch->shared);
+        block_unwritten(block->shared, launch->shared);
         races_begin_block(block->shared, launch->shared);
         block_run();
         number = (number + step) % blocks;

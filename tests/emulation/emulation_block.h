@@ -54,6 +54,14 @@ static inline struct block_thread *block_now(void)
     return static_cast<struct block_thread *>(emulation_now);
 }
 
+/*
+ * What memory that nobody has written holds, in every half word: NaN as fp32, fp16 and
+ * bf16, far from any index as an integer, and no NaN that a kernel makes.
+ */
+enum : uint32_t { UNWRITTEN_HALF = 0xffa5, UNWRITTEN_WORD = 0xffa5ffa5 };
+/* `at` is a multiple of 4. */
+void block_unwritten(void *at, size_t bytes);
+
 /* Let the others go on, until somebody makes this thread ready again. */
 void block_wait(void);
 

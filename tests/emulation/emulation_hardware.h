@@ -4,7 +4,7 @@
  * put together in emulation_warp.cc.
  *
  * A copy of 16 bytes is made as late as allowed: at the wait that names its group, or never.
- * Until then the place holds NaN.
+ * Until then the place is as if nobody had written it.
  */
 #ifndef TESTS_EMULATION_EMULATION_HARDWARE_H
 #define TESTS_EMULATION_EMULATION_HARDWARE_H

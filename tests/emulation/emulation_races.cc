@@ -1,4 +1,5 @@
-/* tests/emulation/emulation_races.cc - who touched each byte last, and whether that is in order. */
+/* tests/emulation/emulation_races.cc - who touched each byte last, whether that is in order, and
+ * whether anybody has written it. */
 #include "tests/emulation/emulation_races.h"
 
 #include <stdio.h>
@@ -154,18 +155,24 @@ static void name_place(uint32_t where, char *room, size_t bytes)
 
 static const char *const did[] = { "reads", "writes", "adds to" };
 
+static void describe(const void *at, char *room, size_t bytes)
+{
+    const unsigned char *byte = (const unsigned char *)at;
+
+    if (byte >= shared && byte < shared + shared_bytes)
+        snprintf(room, bytes, "byte %td of shared memory", byte - shared);
+    else
+        snprintf(room, bytes, "%p", at);
+}
+
 [[noreturn]] static void report(const void *at, int kind, uint32_t where,
                                 const struct record *before, int kind_before)
 {
     char here[160], there[160], place[64];
-    const unsigned char *byte = (const unsigned char *)at;
 
     name_place(where, here, sizeof(here));
     name_place(before->where, there, sizeof(there));
-    if (byte >= shared && byte < shared + shared_bytes)
-        snprintf(place, sizeof(place), "byte %td of shared memory", byte - shared);
-    else
-        snprintf(place, sizeof(place), "%p", at);
+    describe(at, place, sizeof(place));
     emulation_fail("race: %s %s at %s; block %u thread %u %s it at %s, in no order with this",
                    did[kind], place, here, before->thread / THREADS_MAX,
                    before->thread % THREADS_MAX, did[kind_before], there);
@@ -237,6 +244,30 @@ static void check_shared(const unsigned char *at, size_t bytes, int kind, uint32
                    shared_bytes, here);
 }
 
+/* Is some of it as memory begins?  By words, as any number may have one of its bytes; a
+ * half that is read for itself, by itself. */
+__attribute__((no_sanitize("address"))) static bool unwritten(const void *at,
+                                                              size_t bytes)
+{
+    const uintptr_t first = (uintptr_t)at, end = first + bytes;
+
+    if (bytes == 2 && first % 2 == 0)
+        return *(const uint16_t *)at == UNWRITTEN_HALF;
+    for (uintptr_t word = first & ~(uintptr_t)3; word < end; word += 4)
+        if (*(const uint32_t *)word == UNWRITTEN_WORD)
+            return true;
+    return false;
+}
+
+[[noreturn]] static void report_unwritten(const void *at, int kind, uint32_t where)
+{
+    char here[160], place[64];
+
+    name_place(where, here, sizeof(here));
+    describe(at, place, sizeof(place));
+    emulation_fail("%s %s at %s, which nobody has written", did[kind], place, here);
+}
+
 static inline void access(uint32_t thread, const void *at, size_t bytes, int kind,
                           const void *from)
 {
@@ -250,6 +281,8 @@ static inline void access(uint32_t thread, const void *at, size_t bytes, int kin
         check_shared(byte, bytes, kind, where);
         since = begun;
     }
+    if (kind != RACES_WRITE && unwritten(at, bytes))
+        report_unwritten(at, kind, where);
     while (first <= last) {
         struct page *page = page_of(first >> PAGE_BITS);
         size_t offset = first % PAGE_BYTES;

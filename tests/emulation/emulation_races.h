@@ -1,5 +1,6 @@
 /*
- * tests/emulation/emulation_races.h - which accesses of a launch are in no order.
+ * tests/emulation/emulation_races.h - which accesses of a launch are in no order, and
+ * which read what nobody has written.
  *
  * Kernels compiled with -fsanitize=thread call a function before each access to memory; the
  * functions are here, in place of ThreadSanitizer's own: a block has barriers, not locks, so
@@ -9,6 +10,11 @@
  *   in a block      by a barrier between them,
  *   in a warp       by a barrier or a whole __syncwarp (a shuffle does not order memory),
  *   across blocks   never, until the launch has ended.
+ * Memory of the device and of a block begins as UNWRITTEN_HALF in every half word: a read
+ * of one that still is so is a finding, whatever becomes of what was read.  Not seen: a
+ * byte of a word that is written in part, and in accesses of more than 2 bytes a half of
+ * one.
+ *
  * Nothing here does anything where no kernel was compiled so.
  */
 #ifndef TESTS_EMULATION_EMULATION_RACES_H

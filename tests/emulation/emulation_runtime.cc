@@ -268,7 +268,7 @@ static cudaError_t allocate(void **out, size_t bytes, int device)
         return runtime_status(cudaErrorMemoryAllocation);
     if (posix_memalign((void **)&held->at, 256, bytes) != 0) /* exactly as large as asked */
         return runtime_status(cudaErrorMemoryAllocation);
-    memset(held->at, 0xff, bytes);
+    block_unwritten(held->at, bytes);
     held->bytes = bytes;
     held->device = device;
     machine.held_count++;

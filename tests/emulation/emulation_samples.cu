@@ -100,6 +100,8 @@ static __global__ void neighbour(float *a, const float *)
 {
     float *room = (float *)shared_memory();
 
+    room[threadIdx.x] = 0;
+    __syncthreads();
     room[threadIdx.x] = (float)threadIdx.x;
     if (waits)
         __syncthreads();
@@ -112,6 +114,8 @@ static __global__ void warp_neighbour(float *a, const float *)
     float *room = (float *)shared_memory();
     int other = (threadIdx.x & ~31u) + (threadIdx.x + 1) % WARP;
 
+    room[threadIdx.x] = 0;
+    __syncthreads();
     room[threadIdx.x] = (float)threadIdx.x;
     if (waits)
         __syncwarp();
@@ -123,6 +127,8 @@ static __global__ void shuffle_between(float *a, const float *)
 {
     float *room = (float *)shared_memory();
 
+    room[threadIdx.x] = 0;
+    __syncthreads();
     room[threadIdx.x] = warp_sum(1.0f);
     a[threadIdx.x] = warp_sum(room[threadIdx.x]) + room[threadIdx.x ^ 1];
 }
@@ -204,7 +210,7 @@ static __global__ void overrun(float *a, const float *)
     float *room = (float *)shared_memory();
 
     room[threadIdx.x + 1] = 1;
-    a[threadIdx.x] = room[threadIdx.x];
+    a[threadIdx.x] = room[threadIdx.x + 1];
 }
 
 static __global__ void overread(float *a, const float *)
@@ -222,6 +228,60 @@ static __global__ void misaligned(float *a, const float *b)
 static __global__ void unwritten(float *a, const float *)
 {
     a[threadIdx.x] = ((const float *)shared_memory())[threadIdx.x];
+}
+
+/* fmaxf takes the other number for a NaN: the result does not show it. */
+static __global__ void unwritten_and_lost(float *a, const float *b)
+{
+    a[threadIdx.x] = fmaxf(b[threadIdx.x], 0.0f);
+}
+
+static __global__ void unwritten_index(float *a, const int *b)
+{
+    if (b[threadIdx.x] >= 0)
+        a[threadIdx.x] = 1;
+}
+
+/* Only every other half of a word. */
+static __global__ void unwritten_half(uint16_t *a, const float *)
+{
+    uint16_t *room = (uint16_t *)shared_memory();
+
+    room[2 * threadIdx.x] = 7;
+    a[threadIdx.x] = room[2 * threadIdx.x + 1];
+}
+
+static __global__ void unwritten_byte(unsigned char *a, const unsigned char *b)
+{
+    a[threadIdx.x] = b[threadIdx.x];
+}
+
+static __global__ void unwritten_count(int *a, const float *)
+{
+    atomicMax(a, 1);
+}
+
+/* All rows but the last. */
+static __global__ void unwritten_row(uint32_t *a, const float *)
+{
+    uint4 *rows = (uint4 *)shared_memory();
+    uint32_t out[4];
+
+    if (threadIdx.x < 31)
+        rows[threadIdx.x] = make_uint4(0, 0, 0, 0);
+    __syncwarp();
+    load_matrices(out, &rows[threadIdx.x]);
+    a[threadIdx.x] = out[0];
+}
+
+/* A variable of which only thread 99 knows. */
+static __global__ void unwritten_variable(float *a, const float *b)
+{
+    float x;
+
+    if (threadIdx.x == 99)
+        x = b[0];
+    a[threadIdx.x] = x;
 }
 
 /* a[0] counts, a[1 ..] are the threads in the order in which they came. */
@@ -279,6 +339,13 @@ cudaError_t sample_launch(enum sample sample, struct sample_size size, cudaStrea
         IS(SAMPLE_SHARED_OVERREAD, overread)
         IS(SAMPLE_MISALIGNED, misaligned)
         IS(SAMPLE_READS_SHARED_UNWRITTEN, unwritten)
+        IS(SAMPLE_READS_UNWRITTEN_AND_LOST, unwritten_and_lost)
+        IS(SAMPLE_READS_UNWRITTEN_INDEX, unwritten_index)
+        IS(SAMPLE_READS_UNWRITTEN_HALF, unwritten_half)
+        IS(SAMPLE_READS_UNWRITTEN_BYTE, unwritten_byte)
+        IS(SAMPLE_READS_UNWRITTEN_COUNT, unwritten_count)
+        IS(SAMPLE_READS_UNWRITTEN_ROW, unwritten_row)
+        IS(SAMPLE_READS_VARIABLE_UNWRITTEN, unwritten_variable)
         IS(SAMPLE_ORDER, order)
         IS(SAMPLE_ADD_ONE, add_one)
     case SAMPLES:
@@ -290,6 +357,15 @@ cudaError_t sample_launch(enum sample sample, struct sample_size size, cudaStrea
 bool samples_checked(void)
 {
 #ifdef __SANITIZE_THREAD__
+    return true;
+#else
+    return false;
+#endif
+}
+
+bool samples_filled(void)
+{
+#ifdef EMULATION_FILLED
     return true;
 #else
     return false;

@@ -42,6 +42,13 @@ enum sample {
     SAMPLE_SHARED_OVERREAD,
     SAMPLE_MISALIGNED,
     SAMPLE_READS_SHARED_UNWRITTEN,
+    SAMPLE_READS_UNWRITTEN_AND_LOST,
+    SAMPLE_READS_UNWRITTEN_INDEX,
+    SAMPLE_READS_UNWRITTEN_HALF,
+    SAMPLE_READS_UNWRITTEN_BYTE,
+    SAMPLE_READS_UNWRITTEN_COUNT,
+    SAMPLE_READS_UNWRITTEN_ROW,
+    SAMPLE_READS_VARIABLE_UNWRITTEN,
     SAMPLE_ORDER,
     SAMPLE_ADD_ONE,
     SAMPLES
@@ -57,6 +64,8 @@ cudaError_t sample_launch(enum sample sample, struct sample_size size, cudaStrea
                           void *a, void *b);
 /* Are the kernels compiled so that races are found? */
 bool samples_checked(void);
+/* And so that a thread's variables begin as a pattern? */
+bool samples_filled(void);
 
 /* The twins' conversions. */
 float sample_from_fp16(uint16_t bits);

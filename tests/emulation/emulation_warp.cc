@@ -248,7 +248,7 @@ void emulation_copy(void *to, const void *from, bool there)
     if (self->copies_count == COPIES_MAX)
         emulation_fail("more than %d copies under way in one thread", COPIES_MAX);
     races_access(self->index, to, 16, RACES_WRITE, NULL);
-    memset(to, 0xff, 16);
+    block_unwritten(to, 16);
     self->copies[self->copies_count++] = copy;
 }
 

@@ -27,12 +27,20 @@ static void start(const struct emulation_device *device)
     emulation_quiet(true);
 }
 
-/* All NaN. */
+/* As if nobody had written it: all NaN. */
 static void *memory(size_t bytes)
 {
     void *data;
 
     assert_int_equal(cudaMalloc(&data, bytes), cudaSuccess);
+    return data;
+}
+
+static void *zeros(size_t bytes)
+{
+    void *data = memory(bytes);
+
+    memset(data, 0, bytes);
     return data;
 }
 
@@ -43,13 +51,14 @@ static cudaError_t run(enum sample sample, struct sample_size size, void *a, voi
     return status == cudaSuccess ? cudaStreamSynchronize(NULL) : status;
 }
 
-/* The wait gives `status`, and the finding speaks of `word`. */
-static void finds(enum sample sample, struct sample_size size, const char *word)
+/* The wait fails, and the finding speaks of `word`. */
+static void finds_in(enum sample sample, struct sample_size size,
+                     void *(*make)(size_t bytes), const char *word)
 {
     for (uint64_t seed = 1; seed <= 10; seed++) {
         start(&ampere);
         emulation_seed(seed);
-        assert_int_equal(run(sample, size, memory(4096), memory(4096)),
+        assert_int_equal(run(sample, size, make(4096), make(4096)),
                          cudaErrorLaunchFailure);
         if (!strstr(emulation_failure(), word))
             fail_msg("sample %d, seed %d: %s", (int)sample, (int)seed,
@@ -58,12 +67,17 @@ static void finds(enum sample sample, struct sample_size size, const char *word)
     }
 }
 
+static void finds(enum sample sample, struct sample_size size, const char *word)
+{
+    finds_in(sample, size, zeros, word);
+}
+
 static void passes(enum sample sample, struct sample_size size)
 {
     for (uint64_t seed = 1; seed <= 10; seed++) {
         start(&ampere);
         emulation_seed(seed);
-        assert_int_equal(run(sample, size, memory(4096), memory(4096)), cudaSuccess);
+        assert_int_equal(run(sample, size, zeros(4096), zeros(4096)), cudaSuccess);
         assert_string_equal(emulation_failure(), "");
     }
 }
@@ -190,7 +204,7 @@ static void test_instructions_need_their_capability(void **state)
                      cudaErrorLaunchFailure);
     assert_non_null(strstr(emulation_failure(), "mma_fp16 is not there before 7.5"));
     start(&turing);
-    assert_int_equal(run(SAMPLE_MMA_FP16, warp, memory(4096), memory(4096)), cudaSuccess);
+    assert_int_equal(run(SAMPLE_MMA_FP16, warp, zeros(4096), zeros(4096)), cudaSuccess);
     assert_int_equal(run(SAMPLE_MMA_BF16, warp, memory(4096), memory(4096)),
                      cudaErrorLaunchFailure);
 }
@@ -210,6 +224,10 @@ static void test_copies_are_late(void **state)
     for (int i = 0; i < 32; i++) {
         assert_true(a[i] == (float)(4 * i + 1));
         assert_true(a[32 + i] == (float)(i < 16 ? 4 * i + 1 : 0));
+    }
+    if (samples_checked()) {
+        finds(SAMPLE_COPIES_UNWAITED, warp, "which nobody has written");
+        return;
     }
     assert_int_equal(run(SAMPLE_COPIES_UNWAITED, warp, a, b), cudaSuccess);
     for (int i = 0; i < 32; i++) {
@@ -335,11 +353,49 @@ static void test_memory_begins_as_nan(void **state)
     a = memory(4096);
     for (int i = 0; i < 1024; i++)
         assert_true(isnan(a[i]));
+    if (samples_checked())
+        return;
     for (int i = 0; i < 32; i++)
         a[i] = 0;
     assert_int_equal(run(SAMPLE_READS_SHARED_UNWRITTEN, warp, a, NULL), cudaSuccess);
     for (int i = 0; i < 32; i++)
         assert_true(isnan(a[i]));
+}
+
+static void test_reads_of_what_nobody_has_written_are_found(void **state)
+{
+    static const char word[] = "which nobody has written";
+
+    (void)state;
+    if (!samples_checked())
+        skip();
+    finds(SAMPLE_READS_SHARED_UNWRITTEN, warp, word);
+    finds(SAMPLE_READS_UNWRITTEN_HALF, warp, word);
+    finds(SAMPLE_READS_UNWRITTEN_ROW, warp, word);
+    finds_in(SAMPLE_READS_UNWRITTEN_AND_LOST, warp, memory, word);
+    finds_in(SAMPLE_READS_UNWRITTEN_INDEX, warp, memory, word);
+    finds_in(SAMPLE_READS_UNWRITTEN_BYTE, warp, memory, word);
+    finds_in(SAMPLE_READS_UNWRITTEN_COUNT, warp, memory, word);
+    finds_in(SAMPLE_COPIES, warp, memory, word);
+    finds_in(SAMPLE_ADD_ONE, warp, memory, word);
+    passes(SAMPLE_READS_UNWRITTEN_AND_LOST, warp);
+    passes(SAMPLE_READS_UNWRITTEN_BYTE, warp);
+}
+
+/* Of a thread's own variables nothing is known, but no result survives what they begin as.
+ */
+static void test_variables_begin_as_no_number_of_use(void **state)
+{
+    float *a;
+
+    (void)state;
+    start(&ampere);
+    a = zeros(4096);
+    if (!samples_checked() || !samples_filled())
+        skip();
+    assert_int_equal(run(SAMPLE_READS_VARIABLE_UNWRITTEN, warp, a, a), cudaSuccess);
+    for (int i = 0; i < 32; i++)
+        assert_true(isnan(a[i]) || fabsf(a[i]) > 1e38f);
 }
 
 static void test_races_are_found(void **state)
@@ -524,6 +580,8 @@ int main(void)
         cmocka_unit_test(test_sizes_that_no_device_has_are_refused),
         cmocka_unit_test(test_shared_memory_ends_where_it_was_said),
         cmocka_unit_test(test_memory_begins_as_nan),
+        cmocka_unit_test(test_reads_of_what_nobody_has_written_are_found),
+        cmocka_unit_test(test_variables_begin_as_no_number_of_use),
         cmocka_unit_test(test_races_are_found),
         cmocka_unit_test(test_what_is_in_order_is_no_race),
         cmocka_unit_test(test_streams_take_their_time),
