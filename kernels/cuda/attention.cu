@@ -1,7 +1,7 @@
 /*
  * kernels/cuda/attention.cu - which kernels do attention: tensor cores (flash_forward.cu,
  * flash_backward.cu) where format, card, head size and places in memory allow it, else
- * the plain ones (attention_plain.cu), which alone know of a cap on scores.
+ * the plain ones (attention_plain.cu).
  */
 #include "kernels/cuda/flash_launch.h"
 
@@ -23,9 +23,8 @@ static bool attention_fits(const struct cuda_launch *to, const struct op_attenti
         op->q.rows <= INT_MAX && (op->q.rows / 64 + op->sequences) * op->heads <= INT_MAX;
 
     return tensor_cores && countable && op->head_size % 8 == 0 && op->head_size <= 256 &&
-           op->scale > 0 && op->softcap == 0 && attention_in_pieces(op->q) &&
-           attention_in_pieces(op->k) && attention_in_pieces(op->v) &&
-           attention_in_pieces(op->out);
+           op->scale > 0 && attention_in_pieces(op->q) && attention_in_pieces(op->k) &&
+           attention_in_pieces(op->v) && attention_in_pieces(op->out);
 }
 
 cudaError_t launch_attention(const struct cuda_launch *to, const struct op_attention *op)

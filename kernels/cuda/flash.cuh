@@ -23,6 +23,18 @@
 #define FLASH_LOG2E 1.4426950408889634f
 #define FLASH_LN2   0.6931471805599453f
 
+/* What flash_cap multiplies scores by, 0 without a cap; and what a score, or the tanh
+ * that it has become, is multiplied by to be an exponent of 2. */
+static inline float flash_cap_factor(float scale, float softcap)
+{
+    return softcap > 0 ? 2 * FLASH_LOG2E * scale / softcap : 0;
+}
+
+static inline float flash_exponent(float scale, float softcap)
+{
+    return (softcap > 0 ? softcap : scale) * FLASH_LOG2E;
+}
+
 template <typename T>
 __device__ inline void flash_mma(float d[4], const uint32_t a[4], const uint32_t b[2]);
 template <>
@@ -195,6 +207,22 @@ __device__ inline void flash_scores(float (&s)[M][N][4],
                 flash_mma<T>(s[m][2 * n + 1], left[m], right + 2);
             }
         }
+    }
+}
+
+/*
+ * Scores with a cap c (c tanh(s / c), s being scaled) become tanh(s / c); `factor` is
+ * 2 log2(e) scale / c.  Off by 2^-23, as where e^x - 1 is small its first bits are lost:
+ * times c, still below what rounding q and k to 16 bits does to a score.
+ */
+template <int M, int N>
+__device__ inline void flash_cap(float (&s)[M][N][4], float factor)
+{
+#pragma unroll
+    for (int i = 0; i < M * N * 4; i++) {
+        float *x = &s[i / (4 * N)][i / 4 % N][i % 4];
+
+        *x = 1 - __fdividef(2.0f, exp2_fast(*x * factor) + 1);
     }
 }
 

@@ -31,7 +31,10 @@ template <typename T> struct flash_backward_job {
     const int32_t *offsets;
     int64_t lse_stride, delta_stride; /* from head to head */
     int rows, sequences, heads, kv_heads, group, window, slots;
-    float scale, scale_log2; /* the second times log2(e) */
+    float scale;
+    float scale_log2; /* of a score or of its tanh to an exponent of 2 */
+    float cap;        /* of flash_cap, or 0 */
+    float shrink;     /* 1 / scale_log2 */
 };
 
 /* delta: `lanes` neighbours, a power of two, have the chunks of one row of one head. */
@@ -190,10 +193,19 @@ __device__ inline void flash_backward_weights(float (&p)[M][N][4], T *q_tile,
     }
 }
 
-/* Gradients of the weights become gradients of the scores, but for the scale. */
-template <int D, int M, int N, typename T>
+/* The slope of a cap where it gave tanh t; 0 for scores that are not seen (-inf). */
+__device__ inline float flash_backward_slope(float t)
+{
+    t = fmaxf(t, -1.0f);
+    return fmaf(-t, t, 1.0f);
+}
+
+/* Gradients of the weights p become gradients of the scores, but for the scale; where
+ * there is a cap, the tanh is found again from p: an exponent of 2 times `shrink`. */
+template <bool capped, int D, int M, int N, typename T>
 __device__ inline void flash_backward_gradients(float (&ds)[M][N][4],
-                                                const float (&p)[M][N][4], T *q_tile)
+                                                const float (&p)[M][N][4], T *q_tile,
+                                                float shrink)
 {
     int own = threadIdx.x % 4 * 2;
 
@@ -207,14 +219,24 @@ __device__ inline void flash_backward_gradients(float (&ds)[M][N][4],
 
             *x = p[i / 4][n][i % 4] * (*x - (i % 2 ? delta.y : delta.x));
         }
+        if (capped) {
+            const float2 lse = *flash_backward_behind<D>(q_tile, 8 * n + own);
+
+#pragma unroll
+            for (int i = 0; i < 4 * M; i++)
+                ds[i / 4][n][i % 4] *= flash_backward_slope(
+                    (log2_fast(p[i / 4][n][i % 4]) + (i % 2 ? lse.y : lse.x)) * shrink);
+        }
     }
 }
 
 /*
  * dk and dv of ROWS keys of one kv head, PART columns of them, for the query heads of its
- * group one after the other.  Rows of the fragments are keys, columns queries.
+ * group one after the other.  Rows of the fragments are keys, columns queries.  capped:
+ * with flash_cap; for itself, as the kernel without has no register to spare.
  */
-template <typename T, int D, int PART, int M, int WARPS, int STEP, bool held, int blocks>
+template <typename T, bool capped, int D, int PART, int M, int WARPS, int STEP, bool held,
+          int blocks>
 __global__ void __launch_bounds__(WARPS *WARP, blocks)
     flash_backward_keys(const flash_backward_job<T> job)
 {
@@ -270,6 +292,8 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
 
             flash_zero(p);
             flash_scores(p, own.a, flash_view<T, D>(q_tile, false));
+            if (capped)
+                flash_cap(p, job.cap);
             if (last > query || query + STEP - 1 - mine >= job.window)
                 flash_backward_mask<-1>(p, query + lane % 4 * 2 - (mine + lane / 4),
                                         job.window);
@@ -278,7 +302,7 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
             flash_add(dv, rounded, flash_view<T, D>(dout_tile + part, true));
             flash_zero(ds);
             flash_scores(ds, own.b, flash_view<T, D>(dout_tile, false));
-            flash_backward_gradients<D>(ds, p, q_tile);
+            flash_backward_gradients<capped, D>(ds, p, q_tile, job.shrink);
             flash_round<T>(rounded, ds);
             flash_add(dk, rounded, flash_view<T, D>(q_tile + part, true));
         }
@@ -368,6 +392,8 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
             ds[i / (4 * N)][i / 4 % N][i % 4] = -delta[i / (4 * N)][i / 2 % 2];
         }
         flash_scores(p, own.a, flash_view<T, D>(k_tile, false));
+        if (job.cap > 0)
+            flash_cap(p, job.cap);
         if (key + STEP - 1 > mine || last - key >= job.window)
             flash_backward_mask<1>(p, mine + lane / 4 - (key + lane % 4 * 2), job.window);
         flash_scores(ds, own.b, flash_view<T, D>(v_tile, false));
@@ -376,6 +402,12 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
             ds[i / (4 * N)][i / 4 % N][i % 4] *=
                 exp2_fast(fmaf(p[i / (4 * N)][i / 4 % N][i % 4], job.scale_log2,
                                -lse[i / (4 * N)][i / 2 % 2]));
+        if (job.cap > 0) {
+#pragma unroll
+            for (int i = 0; i < M * N * 4; i++)
+                ds[i / (4 * N)][i / 4 % N][i % 4] *=
+                    flash_backward_slope(p[i / (4 * N)][i / 4 % N][i % 4]);
+        }
         flash_round<T>(rounded, ds);
         flash_add(dq, rounded, flash_view<T, D>(k_tile, true));
     }
@@ -414,7 +446,9 @@ flash_backward_describe(const struct op_attention_backward *op)
                                                                    : (int)forward->window;
     job.slots = 0;
     job.scale = forward->scale;
-    job.scale_log2 = forward->scale * FLASH_LOG2E;
+    job.scale_log2 = flash_exponent(forward->scale, forward->softcap);
+    job.cap = flash_cap_factor(forward->scale, forward->softcap);
+    job.shrink = 1 / job.scale_log2;
     return job;
 }
 
@@ -435,7 +469,8 @@ static cudaError_t flash_backward_put_delta(const struct cuda_launch *to,
         dim3(FLASH_DELTA_THREADS), 0, job, lanes);
 }
 
-template <typename T, int D, int PART, int M, int WARPS, int STEP, bool held, int blocks>
+template <typename T, bool capped, int D, int PART, int M, int WARPS, int STEP, bool held,
+          int blocks>
 static cudaError_t flash_backward_put_keys(const struct cuda_launch *to,
                                            const struct op_attention_backward *op)
 {
@@ -444,7 +479,7 @@ static cudaError_t flash_backward_put_keys(const struct cuda_launch *to,
 
     job.slots = (int)(op->forward.q.rows / room::rows + op->forward.sequences);
     return launch(to->stream,
-                  flash_backward_keys<T, D, PART, M, WARPS, STEP, held, blocks>,
+                  flash_backward_keys<T, capped, D, PART, M, WARPS, STEP, held, blocks>,
                   dim3((unsigned)job.slots * (unsigned)job.kv_heads * (D / PART)),
                   dim3(WARPS * WARP), room::all * sizeof(T), job);
 }
@@ -463,23 +498,24 @@ static cudaError_t flash_backward_put_queries(const struct cuda_launch *to,
 }
 
 /* Sums of two matrices are in registers here, of one in the other kernel. */
-template <typename T>
+template <typename T, bool capped>
 static cudaError_t flash_backward_choose_keys(const struct cuda_launch *to,
                                               const struct op_attention_backward *op)
 {
     const size_t size = op->forward.head_size;
 
     if (size <= 32)
-        return flash_backward_put_keys<T, 32, 32, 2, 4, 32, false, 2>(to, op);
+        return flash_backward_put_keys<T, capped, 32, 32, 2, 4, 32, false, 2>(to, op);
     if (size <= 64)
-        return flash_backward_put_keys<T, 64, 64, 2, 4, 32, false, 2>(to, op);
+        return flash_backward_put_keys<T, capped, 64, 64, 2, 4, 32, false, 2>(to, op);
     if (size <= 96)
-        return flash_backward_put_keys<T, 96, 96, 1, 8, 32, true, 1>(to, op);
-    if (size <= 128)
-        return flash_backward_put_keys<T, 128, 128, 1, 8, 32, true, 1>(to, op);
+        return flash_backward_put_keys<T, capped, 96, 96, 1, 8, 32, true, 1>(to, op);
+    if (size <= 128) /* with a cap, keys and values held in registers leave too few */
+        return flash_backward_put_keys<T, capped, 128, 128, 1, capped ? 4 : 8,
+                                       capped ? 16 : 32, !capped, 1>(to, op);
     if (size <= 192)
-        return flash_backward_put_keys<T, 192, 192, 1, 4, 16, false, 1>(to, op);
-    return flash_backward_put_keys<T, 256, 128, 1, 4, 16, false, 1>(to, op);
+        return flash_backward_put_keys<T, capped, 192, 192, 1, 4, 16, false, 1>(to, op);
+    return flash_backward_put_keys<T, capped, 256, 128, 1, 4, 16, false, 1>(to, op);
 }
 
 template <typename T>
@@ -510,7 +546,8 @@ static cudaError_t flash_backward_launch(const struct cuda_launch *to,
     cudaError_t status = flash_backward_put_delta<T>(to, op);
 
     if (status == cudaSuccess)
-        status = flash_backward_choose_keys<T>(to, op);
+        status = op->forward.softcap > 0 ? flash_backward_choose_keys<T, true>(to, op)
+                                         : flash_backward_choose_keys<T, false>(to, op);
     if (status == cudaSuccess)
         status = flash_backward_choose_queries<T>(to, op);
     return status;

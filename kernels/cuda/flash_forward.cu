@@ -27,6 +27,7 @@ template <typename T> struct flash_forward_job {
     const int32_t *offsets;
     int rows, sequences, heads, group, window, slots;
     float scale; /* times log2(e) */
+    float cap;   /* of flash_cap, or 0 */
 };
 
 /* Scores that are not seen become -inf.  row: the lane's first query; key: its first key.
@@ -178,6 +179,8 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
 
             flash_zero(s);
             flash_scores(s, left, keys);
+            if (job.cap > 0)
+                flash_cap(s, job.cap);
             if (key + KEYS - 1 > mine || last - key >= job.window)
                 flash_forward_mask(s, mine + lane / 4, key + lane % 4 * 2, job.window);
             flash_forward_weigh<T>(weights, sum, softmax, s, job.scale);
@@ -218,7 +221,8 @@ static cudaError_t flash_forward_put(const struct cuda_launch *to,
     job.group = (int)(op->heads / op->kv_heads);
     job.window = op->window == 0 || op->window > INT_MAX ? INT_MAX : (int)op->window;
     job.slots = (int)slots;
-    job.scale = op->scale * FLASH_LOG2E;
+    job.scale = flash_exponent(op->scale, op->softcap);
+    job.cap = flash_cap_factor(op->scale, op->softcap);
     return launch(to->stream, flash_forward<T, D, M, WARPS, KEYS, held, blocks>,
                   dim3((unsigned)(slots * op->heads)), dim3(WARPS * WARP),
                   (rows + 2 * KEYS) * flash_tile<D>::pitch * sizeof(T), job);

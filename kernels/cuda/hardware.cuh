@@ -164,4 +164,13 @@ __device__ inline float exp2_fast(float x)
     return y;
 }
 
+/* log2(x) within 2^-22 from 1/2 to 2, elsewhere to 2 units in the last place; -inf for 0 */
+__device__ inline float log2_fast(float x)
+{
+    float y;
+
+    asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 #endif

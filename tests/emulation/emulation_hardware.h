@@ -98,4 +98,9 @@ static inline float exp2_fast(float x)
     return exp2f(x);
 }
 
+static inline float log2_fast(float x)
+{
+    return log2f(x);
+}
+
 #endif
