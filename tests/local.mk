@@ -274,6 +274,7 @@ script_tests += %D%/cli/cuda_code.t
 script_tests += %D%/cli/evaluate.t
 script_tests += %D%/cli/generate.t
 script_tests += %D%/cli/gpu.t
+script_tests += %D%/cli/gpu_run.t
 script_tests += %D%/cli/hooks.t
 script_tests += %D%/cli/import.t
 script_tests += %D%/cli/manual.t

@@ -113,7 +113,7 @@ ops() {
 }
 
 if [ -z "$within" ]; then
-    prepare || exit 1
+    prepare || exit 2
     step build 900 build.log build || { summary 'Speed on a GPU'; exit 1; }
 fi
 torch=

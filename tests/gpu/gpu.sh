@@ -92,10 +92,13 @@ summary() { # TITLE
     cat "$OUT/summary.md"
     ! grep -q "$(printf '\tFAIL\t')" "$OUT/steps"
 }
+release() { # of nvcc
+    "$NVCC" --version 2>/dev/null | sed -n 's/.*release \([^,]*\),.*/\1/p'
+}
 about() {
     echo "- card: $(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null |
         head -n 1 || true)"
-    echo "- nvcc: $("$NVCC" --version 2>/dev/null | sed -n 's/.*release \([^,]*\),.*/\1/p'), code for sm_$GPU_ARCH"
+    echo "- nvcc: $(release), code for sm_$GPU_ARCH"
     echo "- date: $(date -u +%Y-%m-%d)"
     echo "- commit: $(git -C "$top" rev-parse --short HEAD 2>/dev/null || echo unknown)"
 }
@@ -259,13 +262,18 @@ build_test() { # NAME of tests/unit/test_NAME.c, MACHINES
     build_program "$BUILD/$1" "tests/unit/$1.c" "$BUILD/objects/tests/reference/machines_$2.o"
 }
 
-# All that both scripts begin with; status 1 where there is nothing to try with.
+# All that both scripts begin with.  Where there is nothing to try with it says so in a line, and
+# the last results stay.
 prepare() {
-    rm -f "$OUT"/steps "$OUT"/*.log "$OUT"/*.md
-    : >"$OUT/steps"
     find_nvcc || { echo "no nvcc: put it into PATH, or say NVCC=FILE" >&2; return 1; }
     find_arch || { echo "no GPU: nvidia-smi tells of none (GPU_ARCH=90 to build all the same)" >&2; return 1; }
+    "$NVCC" --list-gpu-arch 2>/dev/null | grep -qx "compute_$GPU_ARCH" || {
+        echo "$NVCC, release $(release), makes no code for sm_$GPU_ARCH; for 6.0 to 7.2 it takes CUDA 12" >&2
+        return 1
+    }
     find_toolkit || { echo "$NVCC has no cuda_runtime.h or libcudart_static.a beside it" >&2; return 1; }
+    rm -f "$OUT"/steps "$OUT"/*.log "$OUT"/*.md
+    : >"$OUT/steps"
     find_libraries
     CMOCKA_LIBS=
     if has_header cmocka.h; then CMOCKA_LIBS=-lcmocka; else CPPFLAGS="$CPPFLAGS -I$top/tests/gpu/cmocka"; fi

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Build trainspool on this machine and try it on its GPU; needs nvcc and a C compiler, and no
-# autotools.  Ends with a table of steps and status 1 if one failed.
+# autotools.  Ends with a table of steps and status 1 if one failed; status 2 where there is
+# nothing to try with: no nvcc, no GPU.
 #
 #     tests/gpu/run.sh [build|operations|models|curves|sanitizer|bench]...
 #
@@ -76,7 +77,7 @@ sanitizer() {
     done
 }
 
-prepare || exit 1
+prepare || exit 2
 if step build 900 build.log build; then
     ! does operations || operations
     ! does models || whole test_model_cuda test_model_cuda_forward test_model_distill
