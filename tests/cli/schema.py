@@ -16,6 +16,8 @@ NAMES = {"TS701", "TS702", "TS703", "TS704", "TS705", "TS706", "TS707", "TS008",
 # What a schema cannot tell: that a text with a comma names several adapters, which modules a
 # model has, and what goes with another key's value.
 BEYOND = {("TS707", "adapter_name_or_path"), ("TS705", "freeze_trainable_modules"),
+          ("TS707", "quantization_bit"), ("TS707", "quantization_method"),
+          ("TS707", "quantization_type"), ("TS707", "create_new_adapter"),
           ("TS705", "lora_target"), ("TS705", "additional_target"),
           ("TS904", "kd_beta"), ("TS904", "teacher_logits")}
 
