@@ -32,14 +32,15 @@ static inline vec step_bf16(vec sum, uint32_t left, vec right)
     return sum;
 }
 
-static inline void transpose(float *to, size_t width, const float *from, size_t stride)
+static inline void transpose(float *to, size_t width, const void *from, size_t bytes)
 {
+    const char *row = from;
     __m256 in[8], quad[8];
 
 #pragma GCC unroll 4
     for (size_t i = 0; i < 8; i += 2) {
-        __m256 a = _mm256_loadu_ps(from + i * stride);
-        __m256 b = _mm256_loadu_ps(from + (i + 1) * stride);
+        __m256 a = _mm256_loadu_ps((const float *)(row + i * bytes));
+        __m256 b = _mm256_loadu_ps((const float *)(row + (i + 1) * bytes));
 
         in[i] = _mm256_unpacklo_ps(a, b);
         in[i + 1] = _mm256_unpackhi_ps(a, b);

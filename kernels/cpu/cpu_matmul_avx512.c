@@ -11,8 +11,9 @@
 #define HEIGHTS(X, ...)                                                     \
     X(1, __VA_ARGS__)                                                       \
     X(2, __VA_ARGS__)                                                       \
-    X(3, __VA_ARGS__) X(4, __VA_ARGS__) X(5, __VA_ARGS__) X(6, __VA_ARGS__) \
-        X(7, __VA_ARGS__) X(8, __VA_ARGS__)
+    X(3, __VA_ARGS__)                                                       \
+    X(4, __VA_ARGS__) X(5, __VA_ARGS__) X(6, __VA_ARGS__) X(7, __VA_ARGS__) \
+        X(8, __VA_ARGS__)
 
 typedef float vec __attribute__((vector_size(64)));
 
@@ -35,14 +36,15 @@ static inline vec step_bf16(vec sum, uint32_t left, vec right)
 }
 
 /* Rows of four words are turned inside each quarter of a vector, then the quarters. */
-static inline void transpose(float *to, size_t width, const float *from, size_t stride)
+static inline void transpose(float *to, size_t width, const void *from, size_t bytes)
 {
+    const char *row = from;
     __m512 in[16], quad[16];
 
 #pragma GCC unroll 16
     for (size_t i = 0; i < 16; i += 2) {
-        __m512 a = _mm512_loadu_ps(from + i * stride);
-        __m512 b = _mm512_loadu_ps(from + (i + 1) * stride);
+        __m512 a = _mm512_loadu_ps(row + i * bytes);
+        __m512 b = _mm512_loadu_ps(row + (i + 1) * bytes);
 
         in[i] = _mm512_unpacklo_ps(a, b);
         in[i + 1] = _mm512_unpackhi_ps(a, b);

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "precision/format.h"
 
@@ -34,11 +35,12 @@ static inline vec step_bf16(vec sum, uint32_t left, vec right)
     return sum;
 }
 
-static inline void transpose(float *to, size_t width, const float *from, size_t stride)
+static inline void transpose(float *to, size_t width, const void *from, size_t bytes)
 {
     for (size_t i = 0; i < LANES; i++)
         for (size_t j = 0; j < LANES; j++)
-            to[j * width + i] = from[i * stride + j];
+            memcpy(&to[j * width + i], (const char *)from + i * bytes + j * sizeof(*to),
+                   sizeof(*to));
 }
 
 #include "kernels/cpu/cpu_matmul_template.h"

@@ -32,7 +32,7 @@ struct matmul_part {
 /* Rows by columns of the product, summed over depth. */
 struct matmul_block {
     const void *a; /* units (a number, or a pair of bf16) where they lie, or one panel */
-    size_t a_stride; /* in units */
+    size_t a_stride; /* in bytes */
     bool a_deep;     /* as in struct matmul_side */
     const void *b;   /* panels of `cols` columns, the last one narrower */
     size_t rows, cols, depth;

@@ -5,7 +5,8 @@
  *   LANES, ROWS              floats in a vector; a micro-tile is ROWS x 3 vectors
  *   HEIGHTS(X, ...)          X(n, ...) for n = 1 .. ROWS
  *   vec                      a vector of LANES floats
- *   transpose(to, width, from, stride)   LANES x LANES words of 32 bits
+ *   transpose(to, width, from, bytes)   LANES x LANES words of 32 bits; those of from in
+ *                            rows so many bytes apart, at any address
  *   load_half(vec *, from)   LANES fp16 to fp32
  *   store_half(to, vec)      fp32 to fp16
  *   HAS_BF16 (1 or 0), step_bf16(sum, left, right)   one pair of bf16 by LANES pairs
@@ -15,7 +16,7 @@
 
 #include <string.h>
 
-enum { VECTORS = 3, COLS = LANES * VECTORS };
+enum { VECTORS = 3, COLS = LANES * VECTORS, UNIT_BYTES = 4 };
 
 typedef float vec_loose __attribute__((vector_size(4 * LANES), aligned(2), may_alias));
 typedef uint32_t unit_loose __attribute__((aligned(2), may_alias));
@@ -136,12 +137,13 @@ static void pack_square(float *to, size_t width, const struct matmul_side *side,
     float rows[LANES * LANES] __attribute__((aligned(64)));
 
     if (side->format == FORMAT_FP32) {
-        transpose(to, width, (const float *)side->data + at, side->stride);
+        transpose(to, width, (const float *)side->data + at,
+                  side->stride * sizeof(float));
         return;
     }
     for (size_t i = 0; i < LANES; i++)
         widen(rows + i * LANES, side->data, side->format, at + i * side->stride, LANES);
-    transpose(to, width, rows, LANES);
+    transpose(to, width, rows, LANES * sizeof(float));
 }
 
 static void pack_deep(float *to, size_t width, const struct matmul_side *side,
@@ -201,7 +203,7 @@ static void pack_pairs_deep(uint32_t *to, size_t width, const struct matmul_side
                             const struct matmul_part *part)
 {
     size_t units = (part->depth + 1) / 2;
-    size_t squares = side->stride % 2 ? 0 : part->depth / 2 / LANES * LANES;
+    size_t squares = part->depth / 2 / LANES * LANES;
     size_t i = 0;
 
     for (; i + LANES <= part->count; i += LANES)
@@ -209,8 +211,8 @@ static void pack_pairs_deep(uint32_t *to, size_t width, const struct matmul_side
             const uint16_t *from = (const uint16_t *)side->data +
                                    (part->first + i) * side->stride + part->k + 2 * k;
 
-            transpose((float *)to + k * width + i, width, (const float *)from,
-                      side->stride / 2);
+            transpose((float *)to + k * width + i, width, from,
+                      side->stride * sizeof(*from));
         }
     for (size_t j = 0; j < width; j++)
         for (size_t k = j < i ? squares : 0; k < units; k++)
@@ -348,7 +350,7 @@ micro_tile(size_t rows, size_t vectors, bool deep, bool pairs, const struct micr
 {
     size_t a_stride = micro->a_stride, depth = micro->depth;
     const float *b = micro->b;
-    const unit_loose *a = micro->a;
+    const char *a = micro->a;
     vec sum[ROWS][VECTORS] = { 0 };
 
     for (size_t k = 0; k < depth; k++, b += LANES * vectors) {
@@ -359,7 +361,9 @@ micro_tile(size_t rows, size_t vectors, bool deep, bool pairs, const struct micr
             right[j] = load(b + j * LANES);
 #pragma GCC unroll 8
         for (size_t i = 0; i < rows; i++) {
-            unit_loose left = deep ? a[i * a_stride + k] : a[k * a_stride + i];
+            size_t at =
+                deep ? i * a_stride + k * UNIT_BYTES : k * a_stride + i * UNIT_BYTES;
+            unit_loose left = *(const unit_loose *)(a + at);
 
 #pragma GCC unroll 8
             for (size_t j = 0; j < vectors; j++)
@@ -432,7 +436,8 @@ static void multiply_rows(const struct matmul_block *block, size_t row, bool pai
     struct micro micro = {
         .depth = units,
         .a_stride = block->a_stride,
-        .a = (const uint32_t *)block->a + row * (block->a_deep ? block->a_stride : 1),
+        .a =
+            (const char *)block->a + row * (block->a_deep ? block->a_stride : UNIT_BYTES),
         .sums = sums,
     };
 

@@ -61,7 +61,6 @@ struct product {
     const struct op_matmul *op;
     struct matmul_side a, b;
     bool pairs;
-    enum a_way way;
     struct grid_wish wish;
     struct grid grid;
     size_t block_depth; /* what is multiplied at once */
@@ -123,26 +122,34 @@ static void pack_panels(const struct product *product, const struct matmul_side 
         }
 }
 
-/* How far apart the rows of a are that were copied: not a power of two, for the cache's
- * sake. */
-static size_t copied_stride(const struct product *product, const struct matmul_part *part)
+/* Pairs are read in place where the last one is whole: what follows an odd end is another
+ * row's, and need not be finite. */
+static enum a_way way_of(const struct product *product, size_t depth)
 {
-    return size_round(product->way == A_UNFOLDED && product->a.deep ? part->depth
-                                                                    : part->count,
-                      16) +
-           16;
+    if (!product->pairs)
+        return product->a.format == FORMAT_FP32 ? A_IN_PLACE : A_UNFOLDED;
+    return product->a.deep && depth % 2 == 0 ? A_IN_PLACE : A_PACKED;
 }
 
-/* Room for the rows of a, `part` being the largest there is. */
-static float *room_for_a(const struct product *product, const struct matmul_part *part,
-                         struct pool_worker *worker)
+/* How far apart the rows of a are that were copied: not a power of two, for the cache's
+ * sake. */
+static size_t copied_stride(enum a_way way, const struct matmul_side *a,
+                            const struct matmul_part *part)
 {
-    size_t rows =
-        product->way == A_UNFOLDED && product->a.deep ? part->count : part->depth;
+    return size_round(way == A_UNFOLDED && a->deep ? part->depth : part->count, 16) + 16;
+}
 
-    if (product->way == A_IN_PLACE)
+/* Room for the rows of a in blocks of depth, `part` being the largest there is. */
+static float *room_for_a(const struct product *product, const struct matmul_part *part,
+                         size_t depth, struct pool_worker *worker)
+{
+    enum a_way way = way_of(product, depth);
+    size_t rows = way == A_UNFOLDED && product->a.deep ? part->count : part->depth;
+
+    if (way == A_IN_PLACE)
         return NULL;
-    return pool_scratch(worker, rows * copied_stride(product, part) * sizeof(float));
+    return pool_scratch(worker,
+                        rows * copied_stride(way, &product->a, part) * sizeof(float));
 }
 
 /* The rows of a for a block: where they lie, or in the room. */
@@ -151,20 +158,22 @@ static void take_a(const struct product *product, const struct matmul_part *part
 {
     const struct matmul_kernels *kernels = product->tiles->kernels;
     const struct matmul_side *a = &product->a;
+    enum a_way way = way_of(product, part->depth);
+    size_t stride = copied_stride(way, a, part);
 
     block->a = room;
-    block->a_stride = copied_stride(product, part);
+    block->a_stride = stride * sizeof(float);
     block->a_deep = a->deep;
-    switch (product->way) {
+    switch (way) {
     case A_IN_PLACE:
         block->a = side_at(a, part->first, part->k);
-        block->a_stride = product->pairs ? a->stride / 2 : a->stride;
+        block->a_stride = a->stride * (product->pairs ? 2 : 4);
         break;
     case A_UNFOLDED:
-        kernels->unfold(room, block->a_stride, a, part);
+        kernels->unfold(room, stride, a, part);
         break;
     case A_PACKED:
-        kernels->pack(room, block->a_stride, a, part, product->pairs);
+        kernels->pack(room, stride, a, part, product->pairs);
         block->a_deep = false;
     }
 }
@@ -198,7 +207,7 @@ static void multiply_own(const struct product *product, const struct grid_place 
     struct matmul_part a = { place->row, place->rows, place->k, depth };
     struct matmul_part b = { place->col, place->cols, place->k, depth };
     size_t end = place->k + place->depth;
-    float *room = room_for_a(product, &a, worker);
+    float *room = room_for_a(product, &a, place->depth, worker);
 
     for (; a.k < end; a.k += depth) {
         a.depth = b.depth = block->depth = least(depth, end - a.k);
@@ -317,16 +326,6 @@ static void add_task(void *context, size_t task, struct pool_worker *worker)
     }
 }
 
-static enum a_way way_of(const struct product *product)
-{
-    const struct matmul_side *a = &product->a;
-
-    if (!product->pairs)
-        return a->format == FORMAT_FP32 ? A_IN_PLACE : A_UNFOLDED;
-    return a->deep && a->stride % 2 == 0 && product->wish.depth % 2 == 0 ? A_IN_PLACE
-                                                                         : A_PACKED;
-}
-
 /* Tiles for our own kernels. */
 static void cut_for_own(struct product *product)
 {
@@ -343,7 +342,6 @@ static void cut_for_own(struct product *product)
         wide < kernels->cols ? kernels->cols : least(wide, TILE_COLS);
     product->grid = grid_of(&product->wish);
     product->block_depth = grid_piece(product->grid.part_depth, deep, 32);
-    product->way = way_of(product);
 }
 
 /* The length of the last piece of a whole, or of the others (if there are any). */

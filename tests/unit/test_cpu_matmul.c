@@ -129,13 +129,12 @@ static void try_product(struct both *both, const struct kind *kind,
     product_open(&p, kind, shape);
     /* fp16 is always ours */
     for (size_t i = kind->in == FORMAT_FP16; i < TS_COUNT(both->machines); i++)
-        machines_try(
-            both->machines[i], run_matmul, &p.op,
-            &(struct outcome) { .operand = &p.out,
-                                .wanted = p.wanted,
-                                .units = units_of(shape->depth),
-                                .least = 1 },
-            1);
+        machines_try(both->machines[i], run_matmul, &p.op,
+                     &(struct outcome) { .operand = &p.out,
+                                         .wanted = p.wanted,
+                                         .units = units_of(shape->depth),
+                                         .least = 1 },
+                     1);
     product_close(&p);
 }
 
@@ -221,15 +220,15 @@ static void test_matmul_does_not_read_what_it_overwrites(void **state)
     }
 }
 
-/* One number that is not finite reaches its row or column, and no other. */
-static void try_not_finite(struct machines *machines, const struct kind *kind,
+/* One number that is not finite, at k, reaches its row or column, and no other. */
+static void try_not_finite(struct machines *machines, const struct kind *kind, size_t k,
                            double value)
 {
     struct shape shape = { 19, 70, 33 };
     struct product p;
 
     product_open(&p, kind, &shape);
-    p.a.real[4 * shape.depth + 7] = value;
+    p.a.real[4 * shape.depth + k] = value;
     operand_write(&p.a);
     machines_try(machines, run_matmul, &p.op, &(struct outcome) { .operand = &p.out }, 1);
     for (size_t i = 0; i < p.out.numbers; i++) {
@@ -240,22 +239,26 @@ static void try_not_finite(struct machines *machines, const struct kind *kind,
         else
             assert_true(
                 isinf(p.out.real[i]) ||
-                (isnan(p.out.real[i]) && p.b.real[7 * shape.cols + i % shape.cols] == 0));
+                (isnan(p.out.real[i]) && p.b.real[k * shape.cols + i % shape.cols] == 0));
     }
     product_close(&p);
 }
 
+/* The first of k too: what lies behind the odd end of the row before. */
 static void test_matmul_lets_inf_and_nan_through(void **state)
 {
+    static const size_t places[] = { 0, 7 };
     struct both *both = *state;
 
     for (size_t f = 0; f < TS_COUNT(formats); f++)
         for (size_t i = 0; i < TS_COUNT(both->machines); i++) {
             struct kind kind = { .in = formats[f].in, .out = formats[f].out, .alpha = 1 };
 
-            try_not_finite(both->machines[i], &kind, NAN);
-            try_not_finite(both->machines[i], &kind, INFINITY);
-            try_not_finite(both->machines[i], &kind, -INFINITY);
+            for (size_t k = 0; k < TS_COUNT(places); k++) {
+                try_not_finite(both->machines[i], &kind, places[k], NAN);
+                try_not_finite(both->machines[i], &kind, places[k], INFINITY);
+                try_not_finite(both->machines[i], &kind, places[k], -INFINITY);
+            }
         }
 }
 
