@@ -8,12 +8,12 @@
 #define ROWS     8
 #define HAS_BF16 1
 #define KERNELS  matmul_kernels_avx512
-#define HEIGHTS(X, ...)                                                     \
-    X(1, __VA_ARGS__)                                                       \
-    X(2, __VA_ARGS__)                                                       \
-    X(3, __VA_ARGS__)                                                       \
-    X(4, __VA_ARGS__) X(5, __VA_ARGS__) X(6, __VA_ARGS__) X(7, __VA_ARGS__) \
-        X(8, __VA_ARGS__)
+#define HEIGHTS(X, ...) \
+    X(1, __VA_ARGS__)   \
+    X(2, __VA_ARGS__)   \
+    X(3, __VA_ARGS__)   \
+    X(4, __VA_ARGS__)   \
+    X(5, __VA_ARGS__) X(6, __VA_ARGS__) X(7, __VA_ARGS__) X(8, __VA_ARGS__)
 
 typedef float vec __attribute__((vector_size(64)));
 

@@ -29,6 +29,12 @@ struct matmul_part {
     size_t k, depth;
 };
 
+/* Memory to bring near while a block is multiplied: rows of bytes. */
+struct matmul_ahead {
+    const char *data; /* or NULL */
+    size_t rows, bytes, stride;
+};
+
 /* Rows by columns of the product, summed over depth. */
 struct matmul_block {
     const void *a; /* units (a number, or a pair of bf16) where they lie, or one panel */
@@ -40,6 +46,7 @@ struct matmul_block {
     const float *bias; /* one for each column, or NULL */
     float alpha;
     bool add; /* to what is in out */
+    struct matmul_ahead ahead;
 };
 
 struct matmul_kernels {

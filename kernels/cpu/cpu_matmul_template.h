@@ -16,7 +16,7 @@
 
 #include <string.h>
 
-enum { VECTORS = 3, COLS = LANES * VECTORS, UNIT_BYTES = 4 };
+enum { VECTORS = 3, COLS = LANES * VECTORS, UNIT_BYTES = 4, LINE = 64 };
 
 typedef float vec_loose __attribute__((vector_size(4 * LANES), aligned(2), may_alias));
 typedef uint32_t unit_loose __attribute__((aligned(2), may_alias));
@@ -453,10 +453,35 @@ static void multiply_rows(const struct matmul_block *block, size_t row, bool pai
     }
 }
 
+/* To the second cache. */
+static void fetch(const struct matmul_ahead *ahead, size_t first, size_t end)
+{
+    for (size_t i = first; i < end; i++) {
+        const char *row = ahead->data + i * ahead->stride;
+
+        for (size_t j = 0; j < ahead->bytes; j += LINE)
+            __builtin_prefetch(row + j, 0, 2);
+        __builtin_prefetch(row + ahead->bytes - 1, 0, 2);
+    }
+}
+
+/* What is ahead comes evenly, so that memory and arithmetic are busy at once. */
 static void multiply(const struct matmul_block *block, bool pairs)
 {
-    for (size_t row = 0; row < block->rows; row += ROWS)
+    const struct matmul_ahead *ahead = &block->ahead;
+    size_t fetched = 0;
+
+    for (size_t row = 0; row < block->rows; row += ROWS) {
+        size_t end = row + ROWS < block->rows ? row + ROWS : block->rows;
+
+        if (ahead->data) {
+            size_t next = ahead->rows * end / block->rows;
+
+            fetch(ahead, fetched, next);
+            fetched = next;
+        }
         multiply_rows(block, row, pairs);
+    }
 }
 
 const struct matmul_kernels KERNELS = {

@@ -32,7 +32,6 @@ enum {
     ONEDNN_ROWS = 256,
     ONEDNN_COLS = 4096, /* oneDNN is fastest where a tile has whole rows */
     ONEDNN_UNIT = 64,
-    PACK_DEPTH = 32,
     ADD_ROWS = 16,
 };
 
@@ -96,32 +95,6 @@ static const void *side_at(const struct matmul_side *side, size_t outer, size_t 
     return (const char *)side->data + at * format_info(side->format)->bytes;
 }
 
-/*
- * Pack a part in panels of `whole`, one after the other, the last one's width rounded up
- * to `unit`.  A side that is not deep is read some rows of k at a time, to stay in the
- * cache.
- */
-static void pack_panels(const struct product *product, const struct matmul_side *side,
-                        const struct matmul_part *part, size_t whole, size_t unit,
-                        float *to)
-{
-    size_t pair = product->pairs ? 2 : 1;
-    size_t step = side->deep ? part->depth : PACK_DEPTH;
-    struct matmul_part one;
-
-    for (size_t k = 0; k < part->depth; k += step)
-        for (size_t i = 0; i < part->count; i += whole) {
-            size_t count = least(whole, part->count - i);
-            size_t width = divide_up(count, unit) * unit;
-            float *panel = to + i * divide_up(part->depth, pair);
-
-            one = (struct matmul_part) { part->first + i, count, part->k + k,
-                                         least(step, part->depth - k) };
-            product->tiles->kernels->pack(panel + k / pair * width, width, side, &one,
-                                          product->pairs);
-        }
-}
-
 /* Pairs are read in place where the last one is whole: what follows an odd end is another
  * row's, and need not be finite. */
 static enum a_way way_of(const struct product *product, size_t depth)
@@ -178,43 +151,84 @@ static void take_a(const struct product *product, const struct matmul_part *part
     }
 }
 
-/* The panels of b for a block; they stay if they are all the task wants of b. */
-static const void *take_b(const struct product *product, const struct matmul_part *part,
-                          struct pool_worker *worker)
+/* Whether the panels of b for a block are those that the thread packed last; if not they
+ * will be. */
+static bool has_b(const struct product *product, const struct matmul_part *part,
+                  struct panels *panels)
 {
-    const struct matmul_kernels *kernels = product->tiles->kernels;
-    struct panels *panels = &product->tiles->panels[pool_worker_number(worker)];
     uint64_t number = product->tiles->number;
 
-    assert((part->count + kernels->lanes) * (part->depth + 1) * sizeof(float) <=
-           PANELS_ROOM);
-    if (panels->number != number || panels->column != part->first ||
-        panels->k != part->k) {
-        pack_panels(product, &product->b, part, kernels->cols, kernels->lanes,
-                    panels->data);
-        panels->number = number;
-        panels->column = part->first;
-        panels->k = part->k;
-    }
-    return panels->data;
+    if (panels->number == number && panels->column == part->first && panels->k == part->k)
+        return true;
+    panels->number = number;
+    panels->column = part->first;
+    panels->k = part->k;
+    return false;
 }
 
-/* block->out = what it says of a tile, block after block of k. */
+/* Where a part of a side lies, to be brought near. */
+static struct matmul_ahead ahead_of(const struct matmul_side *side,
+                                    const struct matmul_part *part)
+{
+    size_t bytes = side->format == FORMAT_FP32 ? 4 : 2;
+
+    return (struct matmul_ahead) {
+        .data = part->count ? side_at(side, part->first, part->k) : NULL,
+        .rows = side->deep ? part->count : part->depth,
+        .bytes = (side->deep ? part->depth : part->count) * bytes,
+        .stride = side->stride * bytes,
+    };
+}
+
+/* A block, panel after panel of b: the next one is fetched while one is multiplied. */
+static void multiply_panels(const struct product *product, const struct matmul_part *part,
+                            void *panels, const struct matmul_block *whole)
+{
+    const struct matmul_kernels *kernels = product->tiles->kernels;
+    size_t units = product->pairs ? divide_up(part->depth, 2) : part->depth;
+
+    for (size_t i = 0; i < part->count; i += kernels->cols) {
+        struct matmul_block block = *whole;
+        struct matmul_part one = *part, next = *part;
+        float *panel = (float *)panels + i * units;
+
+        one.first += i;
+        one.count = block.cols = least(kernels->cols, part->count - i);
+        next.first = one.first + one.count;
+        next.count = least(kernels->cols, part->count - i - one.count);
+        kernels->pack(panel, divide_up(one.count, kernels->lanes) * kernels->lanes,
+                      &product->b, &one, product->pairs);
+        block.b = panel;
+        block.out = tensor_columns(whole->out, i, one.count);
+        block.bias = whole->bias ? whole->bias + i : NULL;
+        block.ahead = ahead_of(&product->b, &next);
+        kernels->multiply(&block, product->pairs);
+    }
+}
+
+/* block->out = what it says of a tile, block after block of k.  The panels of b stay if
+ * they are all the task wants of b. */
 static void multiply_own(const struct product *product, const struct grid_place *place,
                          struct pool_worker *worker, struct matmul_block *block)
 {
+    const struct matmul_kernels *kernels = product->tiles->kernels;
+    struct panels *panels = &product->tiles->panels[pool_worker_number(worker)];
     size_t depth = least(product->block_depth, place->depth);
     struct matmul_part a = { place->row, place->rows, place->k, depth };
     struct matmul_part b = { place->col, place->cols, place->k, depth };
     size_t end = place->k + place->depth;
     float *room = room_for_a(product, &a, place->depth, worker);
 
+    assert((b.count + kernels->lanes) * (depth + 1) * sizeof(float) <= PANELS_ROOM);
     for (; a.k < end; a.k += depth) {
         a.depth = b.depth = block->depth = least(depth, end - a.k);
         b.k = a.k;
-        block->b = take_b(product, &b, worker);
+        block->b = panels->data;
         take_a(product, &a, room, block);
-        product->tiles->kernels->multiply(block, product->pairs);
+        if (has_b(product, &b, panels))
+            kernels->multiply(block, product->pairs);
+        else
+            multiply_panels(product, &b, panels->data, block);
         block->add = true;
         block->bias = NULL;
     }
