@@ -90,6 +90,7 @@ struct trial {
     int capability; /* the least that has it: 10 * major + minor */
     double near;    /* how far gradients may be from the CPU's, of their norm */
     enum method method;
+    int64_t bits; /* of the frozen linear layers; 0: those of compute */
     bool checkpointing;
     double dropout;
 };
@@ -110,34 +111,40 @@ struct trial {
 #define FP16 MODE_FP16_MIXED, FORMAT_FP16, 75, NEAR_FP16
 #define BF16 MODE_BF16_MIXED, FORMAT_BF16, 80, NEAR_BF16
 #define PURE MODE_BF16_PURE, FORMAT_BF16, 80, NEAR_BF16
+/* method, bits */
+#define FULL METHOD_FULL, 0
+#define LORA METHOD_LORA, 0
+#define QLORA METHOD_LORA, 4
 
 enum { TRIAL_FP32, TRIAL_FP16 = 3, TRIAL_PURE = 5, TRIAL_DROPOUT = 8 };
 
 static const struct trial trials[] = {
-    { "fp32", BASE_LLAMA, FP32, METHOD_FULL, false, 0 },
-    { "fp32 windows", BASE_QWEN2, FP32, METHOD_FULL, true, 0 },
-    { "tf32", BASE_LLAMA, TF32, METHOD_FULL, false, 0 },
-    { "fp16", BASE_QWEN2, FP16, METHOD_FULL, false, 0 },
-    { "bf16", BASE_LLAMA, BF16, METHOD_FULL, false, 0 },
-    { "pure bf16", BASE_QWEN2, PURE, METHOD_FULL, false, 0 },
-    { "lora", BASE_QWEN2, BF16, METHOD_LORA, false, 0 },
-    { "lora fp32", BASE_QWEN2, FP32, METHOD_LORA, true, 0 },
-    { "lora dropout", BASE_LLAMA, FP16, METHOD_LORA, true, 0.2 },
-    { "gpt2", BASE_GPT2, FP32, METHOD_FULL, true, 0 },
-    { "gpt2 fp16", BASE_GPT2, FP16, METHOD_FULL, false, 0 },
-    { "gpt2 lora", BASE_GPT2, BF16, METHOD_LORA, true, 0 },
-    { "gpt_neo", BASE_GPT_NEO, FP32, METHOD_FULL, false, 0 },
-    { "gpt_neox", BASE_GPT_NEOX, FP32, METHOD_FULL, true, 0 },
-    { "gpt_neox bf16", BASE_GPT_NEOX, BF16, METHOD_FULL, false, 0 },
-    { "qwen3", BASE_QWEN3, FP32, METHOD_FULL, true, 0 },
-    { "qwen3 bf16", BASE_QWEN3, BF16, METHOD_FULL, false, 0 },
-    { "gemma", BASE_GEMMA, FP32, METHOD_FULL, true, 0 },
-    { "phi3 lora", BASE_PHI3, BF16, METHOD_LORA, true, 0 },
-    { "gemma2", BASE_GEMMA2, FP32, METHOD_FULL, true, 0 },
-    { "gemma2 bf16", BASE_GEMMA2, BF16, METHOD_FULL, false, 0 },
-    { "gemma3", BASE_GEMMA3, FP32, METHOD_FULL, true, 0 },
-    { "gemma3 lora", BASE_GEMMA3, BF16, METHOD_LORA, false, 0 },
-    { "gpt_neox lora", BASE_GPT_NEOX, FP32, METHOD_LORA, false, 0 },
+    { "fp32", BASE_LLAMA, FP32, FULL, false, 0 },
+    { "fp32 windows", BASE_QWEN2, FP32, FULL, true, 0 },
+    { "tf32", BASE_LLAMA, TF32, FULL, false, 0 },
+    { "fp16", BASE_QWEN2, FP16, FULL, false, 0 },
+    { "bf16", BASE_LLAMA, BF16, FULL, false, 0 },
+    { "pure bf16", BASE_QWEN2, PURE, FULL, false, 0 },
+    { "lora", BASE_QWEN2, BF16, LORA, false, 0 },
+    { "lora fp32", BASE_QWEN2, FP32, LORA, true, 0 },
+    { "lora dropout", BASE_LLAMA, FP16, LORA, true, 0.2 },
+    { "gpt2", BASE_GPT2, FP32, FULL, true, 0 },
+    { "gpt2 fp16", BASE_GPT2, FP16, FULL, false, 0 },
+    { "gpt2 lora", BASE_GPT2, BF16, LORA, true, 0 },
+    { "gpt_neo", BASE_GPT_NEO, FP32, FULL, false, 0 },
+    { "gpt_neox", BASE_GPT_NEOX, FP32, FULL, true, 0 },
+    { "gpt_neox bf16", BASE_GPT_NEOX, BF16, FULL, false, 0 },
+    { "qwen3", BASE_QWEN3, FP32, FULL, true, 0 },
+    { "qwen3 bf16", BASE_QWEN3, BF16, FULL, false, 0 },
+    { "gemma", BASE_GEMMA, FP32, FULL, true, 0 },
+    { "phi3 lora", BASE_PHI3, BF16, LORA, true, 0 },
+    { "gemma2", BASE_GEMMA2, FP32, FULL, true, 0 },
+    { "gemma2 bf16", BASE_GEMMA2, BF16, FULL, false, 0 },
+    { "gemma3", BASE_GEMMA3, FP32, FULL, true, 0 },
+    { "gemma3 lora", BASE_GEMMA3, BF16, LORA, false, 0 },
+    { "gpt_neox lora", BASE_GPT_NEOX, FP32, LORA, false, 0 },
+    { "qlora", BASE_QWEN2, BF16, QLORA, true, 0 },
+    { "qlora fp16", BASE_GPT2, FP16, QLORA, false, 0 },
 };
 
 static inline struct plan plan_of(const struct trial *trial)
@@ -146,6 +153,8 @@ static inline struct plan plan_of(const struct trial *trial)
     bool scaled = trial->mode == MODE_FP16_MIXED;
 
     plan.method = trial->method;
+    plan.quantization_bit = trial->bits;
+    plan.double_quantization = trial->bits > 0;
     plan.lora_dropout = trial->dropout;
     plan.gradient_checkpointing = trial->checkpointing;
     plan.gradient_accumulation_steps = BATCHES;
