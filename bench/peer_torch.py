@@ -28,6 +28,7 @@ except ImportError:
 GPU = len(sys.argv) > 1 and sys.argv[1] == "cuda"
 COMPILED = "compiled" in sys.argv
 DEVICE = "cuda" if GPU else "cpu"
+THREADS = len(os.sched_getaffinity(0))
 GPT2 = dict(layers=12, width=768, heads=12, kv=12, inner=3072, vocab=50257, places=1024)
 STORIES = dict(layers=6, width=288, heads=6, kv=6, inner=768, vocab=32000, base=1e4)
 SMOLLM2 = dict(layers=30, width=576, heads=9, kv=3, inner=1536, vocab=49152, base=1e5)
@@ -325,7 +326,8 @@ def card(what):
 
 def apart(call, *arguments):
     pid = os.fork()  # each row's peak of memory is its own
-    if pid == 0:
+    if pid == 0:  # threads after the fork: PyTorch's pool does not outlive one
+        torch.set_num_threads(THREADS)
         call(*arguments)
         os._exit(0)
     os.waitpid(pid, 0)
@@ -339,8 +341,7 @@ def main():
     rows = [(n, m, d) for n in MODELS for m in ("full", "lora") for d in ("fp32", "bf16")]
     if len(words) == 3:
         rows = [tuple(words)]
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
-    print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads\n")
+    print(f"PyTorch {torch.__version__}, {THREADS} threads\n")
     print("| model | method | format | ms a step | tokens/s | peak MiB | how |"
           "\n|---|---|---|---|---|---|---|", flush=True)
     for row in rows:
