@@ -305,6 +305,13 @@ static void test_qlora_quantised_twice_is_that_of_bitsandbytes(void **state)
     check_run(json_array_get(*state, 1), "llama twice");
 }
 
+/* Its rows are no whole number of blocks: a block goes on in the next row. */
+static void test_qlora_on_qwen2_is_that_of_bitsandbytes(void **state)
+{
+    check_run(json_array_get(*state, 1), "qwen2");
+    check_run(json_array_get(*state, 1), "qwen2 twice");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -313,6 +320,7 @@ int main(void)
         cmocka_unit_test(test_lora_is_that_of_peft_on_qwen2),
         cmocka_unit_test(test_qlora_is_that_of_bitsandbytes),
         cmocka_unit_test(test_qlora_quantised_twice_is_that_of_bitsandbytes),
+        cmocka_unit_test(test_qlora_on_qwen2_is_that_of_bitsandbytes),
     };
 
     return cmocka_run_group_tests(tests, read_golden, drop_golden);
