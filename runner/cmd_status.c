@@ -17,6 +17,7 @@
 #include "base/size.h"
 #include "runner/job.h"
 #include "runner/meter.h"
+#include "runner/queue.h"
 #include "runner/report_json.h"
 #include "runner/spool.h"
 
@@ -99,17 +100,21 @@ static void add_orphan(struct table *table, const char *run)
     text_clear(&path);
 }
 
-static int by_turn(const void *a, const void *b)
+static struct queued queued_of(const struct line *line)
 {
-    const struct line *one = *(struct line *const *)a, *two = *(struct line *const *)b;
-    const struct job_record *left = &one->record, *right = &two->record;
-
-    if (left->priority != right->priority)
-        return left->priority > right->priority ? -1 : 1;
-    return (left->arrived > right->arrived) - (left->arrived < right->arrived);
+    return (struct queued) { .priority = line->record.priority,
+                             .arrived = line->record.arrived };
 }
 
-/* As runner/queue.c takes them. */
+static int by_turn(const void *a, const void *b)
+{
+    struct queued one = queued_of(*(struct line *const *)a);
+    struct queued two = queued_of(*(struct line *const *)b);
+
+    return queue_goes_before(&two, &one) - queue_goes_before(&one, &two);
+}
+
+/* As the queue of a watcher takes them. */
 static void number_turns(struct line *lines, size_t count)
 {
     struct line **waiting = memory_resize(NULL, count + 1, sizeof(struct line *));

@@ -5,6 +5,7 @@
 #ifndef RUNNER_QUEUE_H
 #define RUNNER_QUEUE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,9 @@ struct queue {
     struct queued *list; /* in order, from `head` on */
     size_t head, count, room;
 };
+
+/* Of two that may both begin. */
+bool queue_goes_before(const struct queued *a, const struct queued *b);
 
 void queue_clear(struct queue *queue);
 /* The name is copied.  One that is in it already is moved. */
