@@ -63,15 +63,12 @@ static void *get_block(struct cuda_backend *cuda, size_t bytes, struct error *er
     }
     if (status == cudaSuccess)
         status = cudaMemGetInfo(&available, &all);
-    if (!cuda_status(status, err, "getting %zu MiB of %s", bytes >> 20,
-                     cuda->device.name))
-        return NULL;
-    if (available < CUDA_RESERVE_BYTES) {
-        cudaFree(block);
+    if (status == cudaSuccess && available >= CUDA_RESERVE_BYTES)
+        return block;
+    cudaFree(block); /* NULL: there is none */
+    if (cuda_status(status, err, "getting %zu MiB of %s", bytes >> 20, cuda->device.name))
         no_memory(cuda, bytes, err);
-        return NULL;
-    }
-    return block;
+    return NULL;
 }
 
 static void *cuda_alloc(struct backend *be, size_t bytes, struct error *err)

@@ -54,6 +54,8 @@ void emulation_quiet(bool quiet);
 void emulation_break_launch(size_t launches, cudaError_t status);
 /* From here on cudaGetDeviceCount gives this status ... */
 void emulation_break_driver(cudaError_t status);
+/* ... and cudaMemGetInfo this one ... */
+void emulation_break_memory_info(cudaError_t status);
 /* ... and looking at a kernel this one: cudaErrorNoKernelImageForDevice. */
 void emulation_break_code(cudaError_t status);
 /* The next kernel is launched well and gives this status when it runs. */

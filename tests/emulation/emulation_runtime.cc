@@ -26,7 +26,7 @@ enum { PRESETS = sizeof(presets) / sizeof(*presets) };
 static struct {
     struct emulation_device devices[DEVICES_MAX];
     int count, current;
-    cudaError_t last, failed, driver, broken, code, run, capture;
+    cudaError_t last, failed, driver, memory_info, broken, code, run, capture;
     size_t launches; /* until the one that breaks, if `broken` is a status */
     size_t kernels;
     struct held held[BLOCKS_MAX];
@@ -44,7 +44,7 @@ static void reset(const struct emulation_device *devices, int count)
     memcpy(machine.devices, devices, (size_t)count * sizeof(*devices));
     machine.current = 0;
     machine.last = machine.failed = machine.driver = machine.broken = machine.code = cudaSuccess;
-    machine.run = machine.capture = cudaSuccess;
+    machine.run = machine.capture = machine.memory_info = cudaSuccess;
     machine.hangs = false;
     machine.failure[0] = '\0';
     machine.opened = true;
@@ -88,6 +88,12 @@ void emulation_break_driver(cudaError_t status)
 {
     open_once();
     machine.driver = status;
+}
+
+void emulation_break_memory_info(cudaError_t status)
+{
+    open_once();
+    machine.memory_info = status;
 }
 
 void emulation_break_code(cudaError_t status)
@@ -384,7 +390,7 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
 
     *total = device->memory;
     *available = device->memory - held_by(machine.current);
-    return runtime_status(machine.failed);
+    return runtime_status(machine.failed ? machine.failed : machine.memory_info);
 }
 
 static const struct {

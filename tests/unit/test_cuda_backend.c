@@ -115,6 +115,23 @@ static void test_cuda_backend_tells_the_bytes_it_cannot_have(void **state)
     backend_close(be);
 }
 
+static void test_cuda_backend_keeps_no_block_it_cannot_answer_for(void **state)
+{
+    struct backend *be = unit_cuda_alone(80, gib);
+    size_t held = emulation_bytes_held();
+    struct error err = { 0 };
+
+    (void)state;
+    emulation_break_memory_info(cudaErrorInitializationError);
+    assert_null(be->ops->alloc(be, mib, &err));
+    emulation_break_memory_info(cudaSuccess);
+    assert_int_equal(err.code, ERROR_DEVICE);
+    assert_non_null(strstr(err.text, "getting 1 MiB"));
+    assert_int_equal(emulation_bytes_held(), held);
+    be->ops->free(be, unit_cuda_block(be, mib));
+    backend_close(be);
+}
+
 /* More than all pieces of the rings, from memory that is used again at once. */
 static void test_cuda_backend_copies_both_ways(void **state)
 {
@@ -293,6 +310,7 @@ int main(void)
         cmocka_unit_test(test_cuda_backend_lists_what_it_has_code_for),
         cmocka_unit_test(test_cuda_backend_memory_is_zeroed_and_aligned),
         cmocka_unit_test(test_cuda_backend_tells_the_bytes_it_cannot_have),
+        cmocka_unit_test(test_cuda_backend_keeps_no_block_it_cannot_answer_for),
         cmocka_unit_test(test_cuda_backend_copies_both_ways),
         cmocka_unit_test(test_cuda_backend_copies_in_order),
         cmocka_unit_test(test_cuda_backend_sync_tells_the_first_failure),
