@@ -291,6 +291,60 @@ static void test_previous_without_a_run_is_empty(void **state)
     tear_down(&place);
 }
 
+static struct timespec changed(const struct place *place, const char *name)
+{
+    char *path = path_join(place->run, name);
+    struct stat st;
+
+    assert_int_equal(stat(path, &st), 0);
+    free(path);
+    return st.st_ctim;
+}
+
+/* The second is newer for certain, however coarse the clock of files is. */
+static void put_in_turn(const struct place *place, const char *first, const char *second)
+{
+    struct timespec a, b;
+
+    puts_in(place, first, "{}");
+    do {
+        puts_in(place, second, "{}");
+        a = changed(place, first);
+        b = changed(place, second);
+    } while (a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec);
+}
+
+static bool model_is_later(const struct place *place, const char *state)
+{
+    puts_in(place, "state.json", state);
+    return previous_model(previous_new(&place->plan, place->arena))->later;
+}
+
+#define QUEUED        "\"queued\":\"2026-11-20T10:00:00Z\""
+#define STARTED(hour) "\"started\":\"2026-11-20T" hour ":00:00Z\""
+
+/* Another job's, if this one has not begun since its text was taken. */
+static void test_previous_model_came_while_the_job_waited(void **state)
+{
+    static const char ready[] = "{\"state\":\"ready\"," QUEUED "}";
+    struct place place;
+
+    (void)state;
+    set_up(&place);
+    put_in_turn(&place, "job.yaml", "model.safetensors");
+    assert_true(model_is_later(&place, ready));
+    assert_true(
+        model_is_later(&place, "{\"state\":\"ready\"," QUEUED "," STARTED("09") "}"));
+    /* it has crashed, and left that itself */
+    assert_false(
+        model_is_later(&place, "{\"state\":\"ready\"," QUEUED "," STARTED("11") "}"));
+    assert_false(model_is_later(&place, "{\"state\":\"ready\"}"));
+    assert_false(model_is_later(&place, "{\"state\":\"done\"," QUEUED "}"));
+    put_in_turn(&place, "model.safetensors", "job.yaml");
+    assert_false(model_is_later(&place, ready));
+    tear_down(&place);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -302,6 +356,7 @@ int main(void)
         cmocka_unit_test(test_previous_folder_that_is_a_link_is_not_there),
         cmocka_unit_test(test_previous_broken_files_are_not_there),
         cmocka_unit_test(test_previous_external_log_is_python),
+        cmocka_unit_test(test_previous_model_came_while_the_job_waited),
         cmocka_unit_test(test_previous_without_a_run_is_empty),
     };
 
