@@ -50,8 +50,11 @@ static enum format named_format(const json_t *config)
 static void read_tensors(struct teacher *teacher)
 {
     struct safetensors *set = safetensors_open(teacher->path, "model", true, NULL);
-    enum format format = set ? safetensors_format(set) : FORMAT_COUNT;
+    const struct model_config *config = teacher->config;
+    enum format format = FORMAT_COUNT;
 
+    if (set)
+        format = config ? model_config_stored(config, set) : safetensors_format(set);
     for (size_t i = 0; set && i < safetensors_count(set); i++)
         teacher->bytes += safetensors_at(set, i)->bytes;
     if (format != FORMAT_COUNT)
@@ -244,8 +247,8 @@ void teacher_read(const char *path, const char *student, struct arena *arena,
     out->path = arena_strdup(arena, path);
     config = read_part(path, "config.json", CONFIG_MAX);
     out->format = named_format(config);
-    read_tensors(out);
     out->config = read_config(path, arena);
+    read_tensors(out);
     out->dropout = find_dropout(config, arena);
     if (student && file_is_dir(student))
         compare(student, config, arena, out);

@@ -252,8 +252,6 @@ bool lora_read(const struct plan *plan, const struct architecture *architecture,
     *out = (struct lora) { 0 };
     if (plan->method != METHOD_LORA)
         return true;
-    if (plan->generation.alone && !plan_is_quantised(plan))
-        return true; /* an adapter that is not trained is merged into the weights */
     if (plan->adapter_name_or_path && !plan->create_new_adapter)
         return lora_read_config(plan->adapter_name_or_path, architecture, out, err);
     return read_plan(plan, architecture, out, err);

@@ -23,6 +23,7 @@ struct parameter {
     enum storage stored;  /* how files have it; gradients and moments are like the weight */
     struct tensor weight; /* fp32 where trainable, else the frozen format */
     struct quantized quantised; /* instead of the weight, where that has 4 bits */
+    enum format through;        /* what numbers of 4 bits are rounded to */
     struct tensor copy; /* 16-bit working copy, or absent; of a quantised one scratch */
     struct tensor grad; /* absent where frozen */
     size_t at;          /* of its first number in the trainable segments */

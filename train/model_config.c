@@ -327,11 +327,6 @@ static void refuse_unsupported(const struct reader *r)
     for (size_t i = 0; i < TS_COUNT(off); i++)
         if (json_is_true(json_object_get(r->root, off[i])))
             error_set(r->err, ERROR_DATA, "%s: %s is not supported", r->file, off[i]);
-    if (json_is_object(json_object_get(r->root, "quantization_config")))
-        error_set(
-            r->err, ERROR_DATA,
-            "%s: quantised models are not supported; use the model it was made from",
-            r->file);
 }
 
 static void read_activation(const struct reader *r, struct model_config *out)
@@ -425,6 +420,7 @@ static void read_all(struct reader *r, struct model_config *out)
     out->architecture = row;
     r->keys = row->keys;
     refuse_unsupported(r);
+    quantised_config_read(r->root, r->file, r->arena, &out->quantised, r->err);
     read_sizes(r, out);
     read_activation(r, out);
     read_scores(r, out);
@@ -479,6 +475,12 @@ bool model_config_read(const char *dir, struct arena *arena, struct model_config
     text_clear(&text);
     free(name);
     return ok;
+}
+
+enum format model_config_stored(const struct model_config *config,
+                                const struct safetensors *files)
+{
+    return config->quantised.on ? config->dtype : safetensors_format(files);
 }
 
 bool model_config_check_places(const struct model_config *config, size_t places,

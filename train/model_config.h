@@ -11,6 +11,8 @@
 #include "kernels/ops.h"
 #include "precision/format.h"
 #include "train/architecture.h"
+#include "train/quantised_config.h"
+#include "train/safetensors.h"
 
 enum rope_kind { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3 };
 
@@ -46,6 +48,7 @@ struct model_config {
     bool tied;                          /* lm_head shares embed_tokens */
     bool qkv_bias, output_bias, mlp_bias;
     enum format dtype;                  /* torch_dtype / dtype; FORMAT_COUNT where not said */
+    struct quantised_config quantised;  /* linear layers of blocks in 4 bits in the files */
     int64_t bos_token_id;               /* -1: none */
     int64_t eos_token_ids[8];
     size_t eos_tokens;
@@ -59,6 +62,11 @@ bool model_config_read(const char *dir, struct arena *arena, struct model_config
 /* The same from a text; `file` is named in errors. */
 bool model_config_parse(const char *data, size_t len, const char *file, struct arena *arena,
                         struct model_config *out, struct error *err);
+
+/* What weights are computed with as they are stored: the format of most of the files' bytes, of
+ * a base in 4 bits the one it was made from.  FORMAT_COUNT: not known. */
+enum format model_config_stored(const struct model_config *config,
+                                const struct safetensors *files);
 
 /* Has the model learned embeddings of so many places, or does it want none?  ERROR_DATA with
  * the remedy. */

@@ -176,6 +176,13 @@ static bool has_shape(const struct stored_tensor *t, size_t rows, size_t cols)
            t->shape[1] == cols;
 }
 
+/* Beside a base in 4 bits an adapter that only answers stays apart, and so it does in
+ * layers which that base has in 16. */
+static bool is_beside(const struct model *m, enum module module)
+{
+    return m->plan->generation.alone && m->shapes.lora.adapted[module];
+}
+
 /* Add the adapter that create_new_adapter makes part of the base. */
 static bool add_merged(const struct model *m, size_t index, size_t row, size_t rows,
                        float *out, struct error *err)
@@ -195,7 +202,7 @@ static bool add_merged(const struct model *m, size_t index, size_t row, size_t r
     if (whole && m->merged_lora.saved[module])
         return check_shape(whole, p, err) &&
                read_parameter(m, p, whole, row, rows, out, err);
-    if (part != PART_WEIGHT || !m->merged_lora.adapted[module])
+    if (part != PART_WEIGHT || !m->merged_lora.adapted[module] || is_beside(m, module))
         return true;
     if (!has_shape(a, rank, p->cols) || !has_shape(b, p->rows, rank))
         return error_set(err, ERROR_DATA,
@@ -352,7 +359,8 @@ static bool is_ignored(const struct model *m, const char *name)
 static bool is_parameter(const struct model *m, const struct stored_tensor *t)
 {
     for (size_t i = 0; i < m->shapes.count; i++)
-        if (model_find_stored(m, m->shapes.parameters[i].name) == t)
+        if (model_find_stored(m, m->shapes.parameters[i].name) == t ||
+            model_is_beside(m, &m->parameters[i], t))
             return true;
     return false;
 }
@@ -362,18 +370,21 @@ static bool check_surplus(const struct model *m, struct error *err)
 {
     size_t stored = safetensors_count(m->files), known = 0;
 
-    for (size_t i = 0; i < m->shapes.count; i++)
+    for (size_t i = 0; i < m->shapes.count; i++) {
         known += model_find_stored(m, m->shapes.parameters[i].name) != NULL;
+        known += m->config->quantised.on ? model_count_beside(m, &m->parameters[i]) : 0;
+    }
     for (size_t i = 0; i < stored; i++)
         known += is_ignored(m, safetensors_at(m->files, i)->name);
     for (size_t i = 0; known < stored && i < stored; i++) {
         const struct stored_tensor *t = safetensors_at(m->files, i);
 
         if (!is_parameter(m, t) && !is_ignored(m, t->name))
-            return error_set(
-                err, ERROR_DATA,
-                "%s: the tensor %s is no part of a %s model as config.json has it",
-                t->file, t->name, m->config->architecture->model_type);
+            return model_refuse_bits(m, t, err) &&
+                   error_set(
+                       err, ERROR_DATA,
+                       "%s: the tensor %s is no part of a %s model as config.json has it",
+                       t->file, t->name, m->config->architecture->model_type);
     }
     return true;
 }
@@ -474,10 +485,12 @@ static bool load_beside(const struct loader *l, size_t index, struct error *err)
 static bool load_parameter(const struct loader *l, size_t index, struct error *err)
 {
     struct model *m = l->model;
-    const struct parameter *p = &m->parameters[index];
+    struct parameter *p = &m->parameters[index];
     size_t step = model_span_rows(p);
     const struct stored_tensor *t = NULL;
 
+    if (p->quantised.codes && m->config->quantised.on)
+        return model_take_quantised(m, p, err);
     if (p->quantised.codes)
         return model_quantise(m, p, l->values, l->packed, err);
     if (is_adapter(&m->shapes.parameters[index]) && m->plan->generation.alone)

@@ -219,8 +219,19 @@ void model_fresh_adapter(const struct model *model, size_t index, size_t first, 
 /* model_quantised.c: widen a matrix of 4 bits into its copy. */
 void model_widen(const struct model *model, const struct parameter *p);
 /* Fill it from the base's files; values and packed have room for a span. */
-bool model_quantise(struct model *model, const struct parameter *p, float *values,
-                    void *packed, struct error *err);
+bool model_quantise(struct model *model, struct parameter *p, float *values, void *packed,
+                    struct error *err);
+
+/* model_prequantised.c: fill it from files that have it in 4 bits, with the same bits. */
+bool model_take_quantised(struct model *model, struct parameter *p, struct error *err);
+/* The tensors that such files have beside a parameter: how many there are, and is it one? */
+size_t model_count_beside(const struct model *model, const struct parameter *p);
+bool model_is_beside(const struct model *model, const struct parameter *p,
+                     const struct stored_tensor *t);
+/* ERROR_DATA with the reason where a tensor that is no part of the model is one of weights in 8
+ * bits or less; else true. */
+bool model_refuse_bits(const struct model *model, const struct stored_tensor *t,
+                       struct error *err);
 
 /* Numbers that are converted at a time: a tensor is never held twice. */
 #define MODEL_SPAN ((size_t)1 << 20)

@@ -15,7 +15,7 @@ void model_widen(const struct model *model, const struct parameter *p)
     const struct op_dequantize op = {
         .out = p->copy,
         .x = p->quantised,
-        .through = model->plan->precision.frozen,
+        .through = p->through,
         .heads = p->stored == STORED_HEADS ? model->config->heads : 0,
     };
 
@@ -86,8 +86,8 @@ static void make_factors(const struct piece *piece, bool twice)
                                 (uint8_t *)piece->data + parts->bytes, absmax);
 }
 
-bool model_quantise(struct model *model, const struct parameter *p, float *values,
-                    void *packed, struct error *err)
+bool model_quantise(struct model *model, struct parameter *p, float *values, void *packed,
+                    struct error *err)
 {
     bool twice = model->shapes.twice;
     struct piece piece;
@@ -95,6 +95,7 @@ bool model_quantise(struct model *model, const struct parameter *p, float *value
               make_codes(model, p, &piece, values, packed, err);
 
     if (ok) {
+        p->through = model->plan->precision.frozen;
         make_factors(&piece, twice);
         model->be->ops->upload(model->be, (void *)p->quantised.codes, piece.data,
                                piece.parts.total);

@@ -110,6 +110,11 @@ static void dims_model(struct maker *m, const struct model_config *c)
     }
 }
 
+bool shapes_is_quantised(const struct plan *plan, const struct model_config *config)
+{
+    return config->quantised.on || plan_is_quantised(plan);
+}
+
 /* Dropout gives adapters an input of their own; [W; A] lies in one piece, has one format,
  * one way to round its products, and nothing in it is trained but A, through its copy. */
 static bool can_fold(const struct maker *m, enum stack stack)
@@ -319,12 +324,62 @@ static bool check_plan(const struct plan *plan, const struct architecture *a,
     return plan->method != METHOD_FREEZE || check_freeze(plan, a, err);
 }
 
+/* What the files have in 4 bits is neither trained nor merged into.  Of a run that only
+ * answers, or that another program does, the rest of the plan is of no account. */
+static bool check_base(const struct plan *plan, const struct model_config *config,
+                       struct error *err)
+{
+    bool lora = plan->method == METHOD_LORA;
+
+    if (!config->quantised.on || plan->generation.alone || plan->external)
+        return true;
+    if (!lora)
+        return error_set(err, ERROR_JOB,
+                         "finetuning_type must be lora: the files of the model have its "
+                         "weights in 4 bits, and such are not trained");
+    if (plan->create_new_adapter && plan->adapter_name_or_path)
+        return error_set(
+            err, ERROR_JOB,
+            "create_new_adapter: an adapter is not merged into a model whose "
+            "files have 4 bits; go on with that adapter");
+    return !plan->export_dir ||
+           error_set(
+               err, ERROR_JOB,
+               "export_dir: an adapter is not merged into a model whose files have 4 "
+               "bits; take it out, and merge into the model it was made from");
+}
+
+/* A module that is trained whole replaces one of 16 bits. */
+static bool check_saved(const struct model_config *config, const struct lora *lora,
+                        struct error *err)
+{
+    for (enum module i = 0; config->quantised.on && i < MODULES; i++)
+        if (lora->saved[i] && module_in_block(i) && module_is_linear(i))
+            return error_set(err, ERROR_JOB,
+                             "additional_target %s: the files of the model have it in 4 "
+                             "bits, and such are not trained; adapt it (lora_target)",
+                             architecture_leaf(config->architecture, i));
+    return true;
+}
+
+/* Without adapters of its own: one that is not trained is part of the weights, where
+ * those can take it in. */
+static bool only_answers(const struct plan *plan, const struct model_config *config)
+{
+    bool apart = plan->adapter_name_or_path && shapes_is_quantised(plan, config);
+
+    return plan->generation.alone && !apart;
+}
+
 bool shapes_check(const struct plan *plan, const struct model_config *config,
                   struct lora *lora, struct error *err)
 {
     const struct architecture *a = config->architecture;
 
-    if (!check_plan(plan, a, err) || !lora_read(plan, a, lora, err))
+    *lora = (struct lora) { 0 };
+    if (!check_base(plan, config, err) || !check_plan(plan, a, err) ||
+        !(only_answers(plan, config) || lora_read(plan, a, lora, err)) ||
+        !check_saved(config, lora, err))
         return false;
     if (config->tied && lora->saved[MODULE_EMBED] && plan->adapter_name_or_path &&
         !plan->create_new_adapter)
@@ -346,8 +401,9 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
 
     *out = (struct shapes) { .compute = shapes_stored(plan->precision.compute),
                              .trainable = shapes_stored(plan->precision.trainable),
-                             .quantised = plan_is_quantised(plan),
-                             .twice = plan->double_quantization,
+                             .quantised = shapes_is_quantised(plan, config),
+                             .twice = config->quantised.on ? config->quantised.twice
+                                                           : plan->double_quantization,
                              .checkpointing = plan->gradient_checkpointing };
     if (!shapes_check(plan, config, &out->lora, err))
         return false;

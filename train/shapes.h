@@ -19,8 +19,9 @@
  * matrices over the same input, so that [W; A] is one matrix, and x A^T right behind x W^T
  * (g = dy B behind dy) in one buffer.  One product then reads x (writes dx) for both.
  *
- * In 4 bits (quantization_bit): the frozen linear layers of blocks, each in one piece
- * (precision/nf4.h) from a multiple of SHAPES_ALIGNMENT on.  Products read them in the
+ * In 4 bits (quantization_bit, or a base whose files have them so, but for what they leave out):
+ * the frozen linear layers of blocks, each in one piece (precision/nf4.h) from a multiple of
+ * SHAPES_ALIGNMENT on.  Products read them in the
  * compute format in one buffer, side by side as others lie; nothing is folded behind them.
  *
  * Formats: trainable weights and moments have precision.trainable (fp32 but in the pure
@@ -172,6 +173,10 @@ size_t shapes_rounded(const struct plan *plan, const struct model_config *config
 /* Do method, targets and model go together?  ERROR_JOB, the key first. */
 bool shapes_check(const struct plan *plan, const struct model_config *config,
                   struct lora *lora, struct error *err);
+
+/* Are frozen linear layers of blocks kept in 4 bits: because the base's files have them so, or
+ * as the plan wants it? */
+bool shapes_is_quantised(const struct plan *plan, const struct model_config *config);
 
 /* Lay out a run; names and table live in the arena.  rows_max and sequences_max 0: a full
  * batch, per_device_train_batch_size * cutoff_len rows. */

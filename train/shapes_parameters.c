@@ -321,7 +321,8 @@ static void add_parameter(struct maker *m, enum module module, enum part part,
     p->trainable = is_trainable(m, module, part, layer);
     p->folded = part == PART_LORA_A && m->out->folded[shapes_stack(module)];
     p->quantised = m->out->quantised && part == PART_WEIGHT && module_is_linear(module) &&
-                   !p->trainable && !m->out->lora.saved[module];
+                   !p->trainable && !m->out->lora.saved[module] &&
+                   !quantised_config_is_plain(&m->config->quantised, p->name);
     p->decays =
         p->trainable && p->rank == 2; /* as transformers' get_decay_parameter_names */
     /* LoRA+: B matrices and vectors; LLaMA-Factory's _create_loraplus_optimizer */

@@ -20,7 +20,7 @@ static bool read_files(const struct distillation *kd, struct arena *arena,
     set = safetensors_open(kd->teacher, "model", true, err);
     if (!set)
         return false;
-    *format = safetensors_format(set);
+    *format = model_config_stored(&out->config, set);
     safetensors_close(set);
     return true;
 }

@@ -62,4 +62,5 @@ def main(data):
                 for name, (folder, twice) in RUNS.items()})
 
 
-main(sys.argv[1])
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -8,6 +8,7 @@
 #include "train/lora.h"
 
 #include "tests/unit/unit_model.h"
+#include "tests/unit/unit_prequantised.h"
 
 enum { LOGITS_KEPT = 32 };
 
@@ -28,6 +29,7 @@ static int read_golden(void **state)
 
     json_array_append_new(both, read_file("tests/golden/lora.json"));
     json_array_append_new(both, read_file("tests/golden/qlora.json"));
+    json_array_append_new(both, read_file("tests/golden/prequantised.json"));
     *state = both;
     return 0;
 }
@@ -241,42 +243,78 @@ static struct unit_model open_shared(const json_t *golden, const json_t *run)
     return u;
 }
 
-static void check_run(const json_t *golden, const char *name)
+/* The adapter on a model that is open; what it trains and is saved as. */
+static void check_adapter(struct unit_model *u, const json_t *golden, const json_t *run,
+                          const char *merged)
 {
-    const json_t *run = json_object_get(json_object_get(golden, "runs"), name), *row;
-    const json_t *rows = json_object_get(run, "rows");
-    struct unit_model u = open_shared(golden, run);
-    char *adapter = adapter_new(golden, run), *saved = unit_dir_new(),
-         *merged = unit_dir_new();
+    const json_t *rows = json_object_get(run, "rows"), *row;
+    char *adapter = adapter_new(golden, run), *saved = unit_dir_new();
     struct batch batch = { 0 };
     struct error err = { 0 };
     size_t i;
 
     json_array_foreach((json_t *)rows, i, row) unit_batch_json(&batch, row);
-    u.plan.method = METHOD_LORA;
-    u.plan.lora_rank = 99; /* the adapter's own settings go before the job's */
-    u.plan.adapter_name_or_path = adapter;
-    u.plan.quantization_bit = json_object_get(run, "double_quantization") ? 4 : 0;
-    u.plan.double_quantization =
-        json_is_true(json_object_get(run, "double_quantization"));
-    unit_model_start(&u, batch.rows, batch.sequences, 2);
-    check_training(&u, run, &batch);
-    unit_must(model_save(u.model, saved, &err), &err);
+    u->plan.method = METHOD_LORA;
+    u->plan.lora_rank = 99; /* the adapter's own settings go before the job's */
+    u->plan.adapter_name_or_path = adapter;
+    unit_model_start(u, batch.rows, batch.sequences, 2);
+    check_training(u, run, &batch);
+    unit_must(model_save(u->model, saved, &err), &err);
     check_files(saved, json_object_get(run, "tensors"));
     check_config(saved, json_object_get(run, "config"));
-    unit_must(model_export(u.model, merged, &err), &err);
-    unit_model_stop(&u);
-
-    u = (struct unit_model) { .arena = arena_new(), .plan = unit_plan(merged) };
-    unit_must(model_config_read(merged, u.arena, &u.config, &err), &err);
-    unit_model_start(&u, batch.rows, batch.sequences, 2);
-    if (json_object_get(run, "merged"))
-        check_logits(&u, rows, json_object_get(run, "merged"));
-    unit_model_stop(&u);
+    if (merged)
+        unit_must(model_export(u->model, merged, &err), &err);
+    unit_model_stop(u);
     unit_batch_free(&batch);
     unit_dir_free(adapter);
     unit_dir_free(saved);
+}
+
+static void check_merged(const char *dir, const json_t *run)
+{
+    struct unit_model u = { .arena = arena_new(), .plan = unit_plan(dir) };
+    struct error err = { 0 };
+
+    unit_must(model_config_read(dir, u.arena, &u.config, &err), &err);
+    unit_model_start(&u, 64, 2, 2);
+    if (json_object_get(run, "merged"))
+        check_logits(&u, json_object_get(run, "rows"), json_object_get(run, "merged"));
+    unit_model_stop(&u);
+}
+
+static void check_run(const json_t *golden, const char *name)
+{
+    const json_t *run = json_object_get(json_object_get(golden, "runs"), name);
+    struct unit_model u = open_shared(golden, run);
+    char *merged = unit_dir_new();
+
+    u.plan.quantization_bit = json_object_get(run, "double_quantization") ? 4 : 0;
+    u.plan.double_quantization =
+        json_is_true(json_object_get(run, "double_quantization"));
+    check_adapter(&u, golden, run, merged);
+    check_merged(merged, run);
     unit_dir_free(merged);
+}
+
+/* The same over a folder that has 4 bits in its files: the job says nothing of them. */
+static void check_saved_run(const json_t *golden, const char *name)
+{
+    const json_t *run = json_object_get(json_object_get(golden, "runs"), name);
+    struct unit_saved how = { .twice = json_is_true(
+                                  json_object_get(run, "double_quantization")) };
+    struct unit_model base = open_shared(golden, run), u = { .arena = arena_new() };
+    struct error err = { 0 };
+    char *dir;
+
+    assert_true(
+        format_find(json_string_value(json_object_get(run, "dtype")), &how.dtype));
+    dir = unit_prequantised(base.plan.model_name_or_path, &how);
+    u.plan = base.plan;
+    u.plan.model_name_or_path = dir;
+    unit_must(model_config_read(dir, u.arena, &u.config, &err), &err);
+    check_adapter(&u, golden, run, NULL);
+    unit_model_stop(&base);
+    unit_dir_free(dir);
 }
 
 static void test_lora_is_that_of_peft_on_llama(void **state)
@@ -312,6 +350,17 @@ static void test_qlora_on_qwen2_is_that_of_bitsandbytes(void **state)
     check_run(json_array_get(*state, 1), "qwen2 twice");
 }
 
+/* tests/golden/prequantised.py: the base as transformers has saved it. */
+static void test_lora_over_a_saved_base_is_that_of_bitsandbytes(void **state)
+{
+    check_saved_run(json_array_get(*state, 2), "llama");
+}
+
+static void test_lora_over_a_base_saved_twice_is_that_of_bitsandbytes(void **state)
+{
+    check_saved_run(json_array_get(*state, 2), "llama twice");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -321,6 +370,8 @@ int main(void)
         cmocka_unit_test(test_qlora_is_that_of_bitsandbytes),
         cmocka_unit_test(test_qlora_quantised_twice_is_that_of_bitsandbytes),
         cmocka_unit_test(test_qlora_on_qwen2_is_that_of_bitsandbytes),
+        cmocka_unit_test(test_lora_over_a_saved_base_is_that_of_bitsandbytes),
+        cmocka_unit_test(test_lora_over_a_base_saved_twice_is_that_of_bitsandbytes),
     };
 
     return cmocka_run_group_tests(tests, read_golden, drop_golden);
