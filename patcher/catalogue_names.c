@@ -107,7 +107,12 @@ static const struct rule rows[] = {
           "Of quantised models there are those of bitsandbytes in 4 bits (nf4) under lora: "
           "other bits, methods and fp4 are not done, nor is quantization_bit where the "
           "weights are trained, or an adapter would be merged into it "
-          "(create_new_adapter), which LLaMA-Factory refuses, too.",
+          "(create_new_adapter), which LLaMA-Factory refuses, too.\n\n"
+          "A base whose files have 4 bits already (quantization_config in its config.json, "
+          "as in folders named ...-bnb-4bit) has them without quantization_bit, and goes "
+          "with lora alone: neither finetuning_type: full or freeze nor create_new_adapter "
+          "or export_dir. A warning is what the job says otherwise, as another "
+          "quantization_bit: the files decide, as in transformers.",
       .source = "trainspool-job(5)" },
     { .id = "TS708",
       .title = "known keys without effect",

@@ -73,14 +73,16 @@ static void add_remarks(struct look *look, struct arena *arena)
 
 /* ---- The model's folder ---- */
 
-/* Without the name of the file, which the job has; of one that is not there TS713 tells. */
+/* Without the name of the file, which the job has; of one that is not there TS713 tells.
+ */
 static const char *said_of_config(const struct looker *looker, const char *path,
                                   const struct error *err)
 {
     char *name = path_join(path, "config.json");
     size_t len = strlen(name);
     bool named = strncmp(err->text, name, len) == 0 && err->text[len] == ':';
-    const char *said = named ? err->text + len + strspn(err->text + len, ": ") : err->text;
+    const char *said =
+        named ? err->text + len + strspn(err->text + len, ": ") : err->text;
 
     said = file_exists(name) ? arena_strdup(looker->arena, said) : NULL;
     free(name);
@@ -112,7 +114,8 @@ static void read_model(struct looker *looker, const char *path)
     error_clear(&ignored);
     set = safetensors_open(path, "model", true, &ignored);
     if (set)
-        looker->checkpoint = safetensors_format(set);
+        looker->checkpoint = looker->model ? model_config_stored(looker->model, set)
+                                           : safetensors_format(set);
     else
         looker->weights_error = arena_strdup(looker->arena, ignored.text);
     safetensors_close(set);
@@ -166,6 +169,27 @@ static void read_versions(struct looker *looker, struct look *look)
 }
 
 /* ---- The plan ---- */
+
+/* The config.json of a base in 4 bits decides, as in transformers. */
+static void take_base(const struct looker *looker, struct plan *plan)
+{
+    if (!looker->model || !looker->model->quantised.on || plan->method != METHOD_LORA)
+        return;
+    plan->quantization_bit = 4;
+    plan->double_quantization = looker->model->quantised.twice;
+}
+
+static void take_base_of_torch(const struct looker *looker, struct plan *plan)
+{
+    struct torch_setup *setup;
+
+    if (!plan->torch || !looker->model || !looker->model->quantised.on)
+        return;
+    setup = arena_alloc(looker->arena, sizeof(*setup));
+    *setup = *plan->torch;
+    setup->quantization_bit = 4;
+    plan->torch = setup;
+}
 
 static void bind(const struct looker *looker, struct look *look)
 {
@@ -247,6 +271,7 @@ void look_at(struct looker *looker, const char *data, size_t len, struct look *o
     schema_check(&out->document, &out->findings);
     bind(looker, out);
     read_model(looker, out->plan.model_name_or_path);
+    take_base_of_torch(looker, &out->plan);
     out->plan.request.checkpoint = looker->checkpoint;
     read_versions(looker, out);
     read_teacher(looker, out);
@@ -268,6 +293,7 @@ void look_decide(const struct looker *looker, struct look *look, struct plan *pl
     const struct rule_context context = context_of(looker, look);
     struct error ignored = { 0 };
 
+    take_base(looker, plan);
     plan->device = looker->options->device ? *looker->options->device : unknown;
     if (plan->external)
         external_decide(&context, plan);

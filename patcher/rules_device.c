@@ -146,7 +146,9 @@ static void fp8_and_quantised(struct rule_context *context)
                   .severity = SEVERITY_ERROR,
                   .message = "fp8 and quantised weights exclude each other: fp8 products "
                              "round 16-bit weights, which are not there",
-                  .note = "drop fp8, or quantization_bit" },
+                  .note = rule_has_4_bits(context)
+                              ? "drop fp8: the files of the model have 4 bits"
+                              : "drop fp8, or quantization_bit" },
               "fp8");
 }
 
@@ -381,9 +383,9 @@ void rule_taken(struct rule_context *context)
               &(struct finding) {
                   .rule = "TS210",
                   .severity = SEVERITY_WARNING,
-                  .message = arena_printf(context->arena,
-                                          "other programs hold about %s of the device's %s",
-                                          taken, all),
+                  .message = arena_printf(
+                      context->arena, "other programs hold about %s of the device's %s",
+                      taken, all),
                   .note = "nvidia-smi shows which; the job is planned for what is free" },
               NULL);
 }

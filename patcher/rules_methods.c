@@ -53,7 +53,7 @@ static bool is_used(const struct rule_context *context, const struct group *grou
     case OF_STAGE:
         return plan->stage == STAGE_DISTILL;
     case OF_BITS:
-        return plan->quantization_bit != 0;
+        return plan->quantization_bit != 0 || rule_has_4_bits(context);
     case OF_METHOD:
         break;
     }

@@ -64,9 +64,14 @@ bool rule_has_tensor_cores(const struct rule_context *context)
     return rule_on_gpu(context) && device_has_fp16_tensor_cores(context->device);
 }
 
+bool rule_has_4_bits(const struct rule_context *context)
+{
+    return context->model && context->model->quantised.on;
+}
+
 bool rule_is_quantised(const struct rule_context *context)
 {
-    return rule_entry(context, "quantization_bit") ||
+    return rule_entry(context, "quantization_bit") || rule_has_4_bits(context) ||
            rule_is_true(context, "load_in_4bit") || rule_is_true(context, "load_in_8bit");
 }
 

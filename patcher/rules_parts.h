@@ -161,6 +161,8 @@ bool rule_has_tensor_cores(const struct rule_context *context);
 /* Trained in bfloat16, by its files or by a name known for it: activations may pass what
  * float16 holds. */
 bool rule_is_bf16_model(const struct rule_context *context);
+/* The files of the model have its weights in 4 bits. */
+bool rule_has_4_bits(const struct rule_context *context);
 /* Frozen weights in 8 bits or less. */
 bool rule_is_quantised(const struct rule_context *context);
 /* The CPU: the only device, or asked for. */

@@ -1,5 +1,5 @@
-/* patcher/rules_quantised.c - jobs whose frozen weights have 8 bits or less.  A native run has
- * 4 of bitsandbytes; most else is for target external. */
+/* patcher/rules_quantised.c - jobs whose frozen weights have 8 bits or less.  A native
+ * run has 4 of bitsandbytes; most else is for target external. */
 #include "config.h"
 
 #include "patcher/rules_parts.h"
@@ -95,11 +95,80 @@ static void refuse_kind(struct rule_context *context)
                "write quantization_type: nf4, or take it out");
 }
 
+/* ---- TS707: a base that has 4 bits in its files ---- */
+
+static void remark(struct rule_context *context, const char *key, const char *message)
+{
+    if (rule_entry(context, key))
+        rule_tell(context,
+                  &(struct finding) { .rule = "TS707",
+                                      .severity = SEVERITY_WARNING,
+                                      .because = "quantization_config of the model",
+                                      .message = message,
+                                      .note =
+                                          "the files decide, as in transformers: take "
+                                          "it out" },
+                  key);
+}
+
+/* What the job says otherwise. */
+static void tell_differences(struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+    bool twice = context->model->quantised.twice;
+    const char *method = word(context, "quantization_method");
+
+    if (plan->quantization_bit != 4)
+        remark(context, "quantization_bit",
+               "the files of the model have its weights in 4 bits");
+    if (*method && strcmp(method, "bnb") != 0 && strcmp(method, "bitsandbytes") != 0)
+        remark(context, "quantization_method",
+               "the files of the model have 4 bits of bitsandbytes");
+    if (strcmp(word(context, "quantization_type"), "fp4") == 0)
+        remark(context, "quantization_type", "the files of the model have nf4");
+    if (plan->double_quantization != twice)
+        remark(context, "double_quantization",
+               twice
+                   ? "the files of the model have the scales of their blocks in 8 bits"
+                   : "the files of the model have the scales of their blocks in 32 bits");
+}
+
+/* Nothing is trained or merged into what is there in 4 bits alone; LLaMA-Factory refuses
+ * the same (model/adapter.py, train/tuner.py). */
+static void rule_4_bits_here(struct rule_context *context)
+{
+    static const char other[] = "name the model it was made from, in 16 bits";
+    const struct plan *plan = context->plan;
+
+    tell_differences(context);
+    if (plan->method != METHOD_LORA)
+        refuse(
+            context,
+            rule_entry(context, "finetuning_type") ? "finetuning_type"
+                                                   : "model_name_or_path",
+            "the files of the model have its weights in 4 bits, and such are not trained",
+            arena_printf(context->arena, "write finetuning_type: lora, or %s", other));
+    else if (plan->create_new_adapter && plan->adapter_name_or_path)
+        refuse(context, "create_new_adapter",
+               "an adapter is not merged into a model whose files have 4 bits",
+               arena_printf(context->arena, "go on with that adapter, or %s", other));
+    if (plan->export_dir)
+        refuse(
+            context, "export_dir",
+            "an adapter is not merged into a model whose files have 4 bits",
+            "take it out, and merge the adapter into the model it was made from, in 16 "
+            "bits");
+}
+
 /* LLaMA-Factory, hparams/parser.py: _verify_model_args. */
 void rule_quantised_here(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
 
+    if (rule_has_4_bits(context)) {
+        rule_4_bits_here(context);
+        return;
+    }
     if (plan->quantization_bit == 0)
         return;
     refuse_kind(context);
