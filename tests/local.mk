@@ -236,6 +236,7 @@ fuzz_tests += %D%/fuzz/fuzz_patcher
 fuzz_tests += %D%/fuzz/fuzz_previous
 fuzz_tests += %D%/fuzz/fuzz_probe
 fuzz_tests += %D%/fuzz/fuzz_progress
+fuzz_tests += %D%/fuzz/fuzz_quant_state
 fuzz_tests += %D%/fuzz/fuzz_report
 fuzz_tests += %D%/fuzz/fuzz_safetensors
 fuzz_tests += %D%/fuzz/fuzz_schema

@@ -63,6 +63,13 @@ static bool check_type(const json_t *from, const char *file, struct error *err)
                file, type, remedy);
 }
 
+/* Some letters, and no NUL among them. */
+static bool is_text(const json_t *name)
+{
+    return json_string_length(name) > 0 &&
+           strlen(json_string_value(name)) == json_string_length(name);
+}
+
 static bool read_plain(const json_t *from, const char *file, struct arena *arena,
                        struct quantised_config *out, struct error *err)
 {
@@ -73,7 +80,7 @@ static bool read_plain(const json_t *from, const char *file, struct arena *arena
     for (size_t i = 0; i < count; i++) {
         const json_t *name = json_array_get(list, i);
 
-        if (json_is_string(name) && json_string_length(name) > 0)
+        if (is_text(name))
             names[out->plains++] = arena_strdup(arena, json_string_value(name));
     }
     out->plain = names;

@@ -103,6 +103,7 @@ static void test_config_refuses_other_bits_and_methods(void **state)
         { NF4 ", \"llm_int8_skip_modules\": \"lm_head\"}}", "llm_int8_skip_modules" },
         { NF4 ", \"llm_int8_skip_modules\": [\"a\", 1]}}", "llm_int8_skip_modules" },
         { NF4 ", \"llm_int8_skip_modules\": [\"\"]}}", "llm_int8_skip_modules" },
+        { NF4 ", \"llm_int8_skip_modules\": [\"\\u0000\"]}}", "llm_int8_skip_modules" },
     };
     struct quantised_config is;
     struct error err = { 0 };
