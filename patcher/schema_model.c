@@ -69,7 +69,7 @@ static const struct key rows[] = {
     { TS_USED("quantization_bit", KEY_INT, NULL), .min = 0, .max = 32,
       .into = TS_INTO(quantization_bit),
       .help = "with lora, 4: linear layers of the blocks are kept in 4 bits (QLoRA); not "
-              "given or 0: in 16 or 32" },
+              "given or 0: as the model's files have them" },
     { TS_USED("quantization_method", KEY_ENUM, "bnb"), .values = quantizers,
       .help = "with quantization_bit, whose layout: bnb and bitsandbytes are one" },
     { TS_USED("quantization_type", KEY_ENUM, "nf4"), .values = quant_types,
