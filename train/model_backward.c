@@ -241,6 +241,25 @@ static void activation_gradient(const struct pass *pass, size_t layer, struct te
                           .dx = up, .dout = dact, .x = up, .kind = kind });
 }
 
+/* Layers that are trained want the input they had, which a norm or the activation makes
+ * again of what is kept, to the same bits; a recomputed block has just left it there. */
+static bool makes_again(const struct pass *pass, const struct linears *l)
+{
+    return l->trains && !pass->model->shapes.checkpointing;
+}
+
+static struct tensor norm_again(const struct pass *pass, const struct linears *l,
+                                const struct norm *norm, enum buffer out, struct tensor x,
+                                struct tensor rstd)
+{
+    struct tensor h = pass_buffer(pass, out, 0);
+
+    if (makes_again(pass, l))
+        model_norm(pass, norm,
+                   (struct op_rmsnorm) { .out = h, .sum = x, .x = x, .rstd = rstd });
+    return h;
+}
+
 /*
  * Each half of a block goes back in two steps: from the stream to its middle, then from
  * there to its norm, which adds to the stream's gradient.  false: nothing further down is
@@ -251,13 +270,15 @@ static bool down_backward(const struct pass *pass, size_t layer)
     const struct model *m = pass->model;
     const struct block *b = &m->blocks[layer];
     struct tensor dact = pass_buffer(pass, BUFFER_DACT, 0), dy;
+    struct tensor act = pass_buffer(pass, BUFFER_ACT, 0);
 
     if (site_place(layer, SITE_DOWN) <= m->lowest)
         dact = (struct tensor) { 0 };
     dy = added_gradient(pass, &b->post2, pass_buffer(pass, BUFFER_POST2, layer),
                         pass_buffer(pass, BUFFER_RSTD_POST2, layer));
-    linears_backward(pass, &b->down, layer, pass_buffer(pass, BUFFER_ACT, layer), dy,
-                     dact);
+    if (makes_again(pass, &b->down))
+        model_activate(pass, layer);
+    linears_backward(pass, &b->down, layer, act, dy, dact);
     if (!dact.data)
         return false;
     activation_gradient(pass, layer, dact);
@@ -268,15 +289,17 @@ static bool up_backward(const struct pass *pass, size_t layer)
 {
     const struct model *m = pass->model;
     const struct block *b = &m->blocks[layer];
-    struct tensor x = pass_buffer(pass, BUFFER_X_MID, layer), dh;
+    struct tensor x_mid = pass_buffer(pass, BUFFER_X_MID, layer);
+    struct tensor x = x_mid.data ? x_mid : pass_buffer(pass, BUFFER_X_IN, layer);
+    struct tensor rstd = pass_buffer(pass, BUFFER_RSTD2, layer), h, dh;
 
+    h = norm_again(pass, &b->gate_up, &b->norm2, BUFFER_H2, x, rstd);
     dh = output_gradient(pass, m->config->hidden_size, site_place(layer, SITE_GATE_UP));
-    linears_backward(pass, &b->gate_up, layer, pass_buffer(pass, BUFFER_H2, layer),
+    linears_backward(pass, &b->gate_up, layer, h,
                      pass_buffer(pass, BUFFER_GATE_UP, layer), dh);
     if (!dh.data)
         return false;
-    norm_backward(pass, &b->norm2, dh, x.data ? x : pass_buffer(pass, BUFFER_X_IN, layer),
-                  pass_buffer(pass, BUFFER_RSTD2, layer));
+    norm_backward(pass, &b->norm2, dh, x, rstd);
     return site_place(layer, SITE_NORM2) > m->lowest;
 }
 
@@ -347,15 +370,15 @@ static bool qkv_backward(const struct pass *pass, size_t layer)
 {
     const struct model *m = pass->model;
     const struct block *b = &m->blocks[layer];
-    struct tensor dh;
+    struct tensor x = pass_buffer(pass, BUFFER_X_IN, layer);
+    struct tensor rstd = pass_buffer(pass, BUFFER_RSTD1, layer), h, dh;
 
+    h = norm_again(pass, &b->qkv, &b->norm1, BUFFER_H1, x, rstd);
     dh = output_gradient(pass, m->config->hidden_size, site_place(layer, SITE_QKV));
-    linears_backward(pass, &b->qkv, layer, pass_buffer(pass, BUFFER_H1, layer),
-                     pass_buffer(pass, BUFFER_DQKV, 0), dh);
+    linears_backward(pass, &b->qkv, layer, h, pass_buffer(pass, BUFFER_DQKV, 0), dh);
     if (!dh.data)
         return false;
-    norm_backward(pass, &b->norm1, dh, pass_buffer(pass, BUFFER_X_IN, layer),
-                  pass_buffer(pass, BUFFER_RSTD1, layer));
+    norm_backward(pass, &b->norm1, dh, x, rstd);
     return site_place(layer, SITE_NORM1) > m->lowest;
 }
 

@@ -144,10 +144,7 @@ static struct tensor weight_of(const struct parameter *p)
     return p ? p->weight : (struct tensor) { 0 };
 }
 
-/* The stream goes from x to sum = x + delta; its norm to out; rstd holds what the
- * backward pass wants to know of either kind. */
-static void norm_forward(const struct pass *pass, const struct norm *norm,
-                         struct op_rmsnorm op)
+void model_norm(const struct pass *pass, const struct norm *norm, struct op_rmsnorm op)
 {
     const struct model_config *c = pass->model->config;
 
@@ -288,7 +285,7 @@ static void add_to_stream(const struct pass *pass, const struct linears *l, size
     }
     linears_forward(pass, l, layer, x, to, 0);
     norm.rstd = pass_buffer(pass, first ? BUFFER_RSTD_POST1 : BUFFER_RSTD_POST2, layer);
-    norm_forward(pass, first ? &b->post1 : &b->post2, norm);
+    model_norm(pass, first ? &b->post1 : &b->post2, norm);
 }
 
 static void forward_attention(const struct pass *pass, size_t layer, bool again)
@@ -296,7 +293,7 @@ static void forward_attention(const struct pass *pass, size_t layer, bool again)
     const struct model *m = pass->model;
     const struct block *b = &m->blocks[layer];
     struct tensor x_in = pass_buffer(pass, BUFFER_X_IN, layer);
-    struct tensor h1 = pass_buffer(pass, BUFFER_H1, layer);
+    struct tensor h1 = pass_buffer(pass, BUFFER_H1, 0);
     struct tensor qkv = pass_buffer(pass, BUFFER_QKV, layer);
     struct tensor att = pass_buffer(pass, BUFFER_ATT, layer);
     struct op_rmsnorm norm1 = { .out = h1, .sum = x_in, .x = x_in };
@@ -306,7 +303,7 @@ static void forward_attention(const struct pass *pass, size_t layer, bool again)
         norm1.x = stream_behind(pass, layer - 1);
     if ((layer > 0 || m->positions) && !again)
         norm1.delta = delta_of(pass);
-    norm_forward(pass, &b->norm1, norm1);
+    model_norm(pass, &b->norm1, norm1);
     linears_forward(pass, &b->qkv, layer, h1, qkv, 0);
     prepare(pass, layer, qkv);
     model_attend(pass, layer);
@@ -335,9 +332,10 @@ struct tensor model_up(const struct pass *pass, size_t layer)
     return tensor_columns(gate_up, gated ? cols : 0, cols);
 }
 
-static void activate(const struct pass *pass, size_t layer, struct tensor act)
+struct tensor model_activate(const struct pass *pass, size_t layer)
 {
     struct tensor gate = model_gate(pass, layer), up = model_up(pass, layer);
+    struct tensor act = pass_buffer(pass, BUFFER_ACT, 0);
     enum activation kind = pass->model->config->activation;
 
     if (gate.data)
@@ -347,6 +345,7 @@ static void activate(const struct pass *pass, size_t layer, struct tensor act)
     else
         pass->ops->activation(
             pass->be, &(struct op_activation) { .out = act, .x = up, .kind = kind });
+    return act;
 }
 
 static void forward_mlp(const struct pass *pass, size_t layer, bool again)
@@ -354,17 +353,16 @@ static void forward_mlp(const struct pass *pass, size_t layer, bool again)
     const struct block *b = &pass->model->blocks[layer];
     struct tensor x_in = pass_buffer(pass, BUFFER_X_IN, layer);
     struct tensor x_mid = pass_buffer(pass, BUFFER_X_MID, layer);
-    struct tensor h2 = pass_buffer(pass, BUFFER_H2, layer);
+    struct tensor h2 = pass_buffer(pass, BUFFER_H2, 0), act;
     struct tensor gate_up = pass_buffer(pass, BUFFER_GATE_UP, layer);
-    struct tensor act = pass_buffer(pass, BUFFER_ACT, layer);
     struct op_rmsnorm norm2 = { .out = h2, .sum = x_mid, .x = x_in };
 
     norm2.rstd = pass_buffer(pass, BUFFER_RSTD2, layer);
     if (x_mid.data)
         norm2.delta = delta_of(pass);
-    norm_forward(pass, &b->norm2, norm2);
+    model_norm(pass, &b->norm2, norm2);
     linears_forward(pass, &b->gate_up, layer, h2, gate_up, 0);
-    activate(pass, layer, act);
+    act = model_activate(pass, layer);
     if (again && !b->post2.weight)
         adapters_into(pass, &b->down, act, pass_u(pass, &b->down, layer));
     else
@@ -402,12 +400,12 @@ void model_forward(const struct pass *pass)
     embed(pass);
     for (size_t l = 0; l <= last; l++)
         model_forward_block(pass, l, false);
-    norm_forward(pass, &m->norm,
-                 (struct op_rmsnorm) { .out = pass_buffer(pass, BUFFER_H_LAST, 0),
-                                       .sum = pass_buffer(pass, BUFFER_X_LAST, 0),
-                                       .rstd = pass_buffer(pass, BUFFER_RSTD, 0),
-                                       .x = stream_behind(pass, last),
-                                       .delta = delta_of(pass) });
+    model_norm(pass, &m->norm,
+               (struct op_rmsnorm) { .out = pass_buffer(pass, BUFFER_H_LAST, 0),
+                                     .sum = pass_buffer(pass, BUFFER_X_LAST, 0),
+                                     .rstd = pass_buffer(pass, BUFFER_RSTD, 0),
+                                     .x = stream_behind(pass, last),
+                                     .delta = delta_of(pass) });
 }
 
 struct op_classifier model_classifier(const struct pass *pass)

@@ -182,11 +182,16 @@ struct tensor model_queries(const struct pass *pass, struct tensor qkv);
 struct tensor model_keys(const struct pass *pass, struct tensor qkv);
 /* The rotation of a block's q and k, or back of their gradients; they come first in qkv. */
 void model_rotate(const struct pass *pass, size_t layer, struct tensor qkv, bool inverse);
+/* The stream goes from x to sum = x + delta; its norm, of either kind, to out; rstd holds
+ * what the backward pass wants to know. */
+void model_norm(const struct pass *pass, const struct norm *norm, struct op_rmsnorm op);
 /* What is added to the weights of norms that are no layer norms: 1 in Gemma. */
 float model_norm_offset(const struct model *model);
 /* The operands of the activation: gate (absent without one) and up in their buffer. */
 struct tensor model_gate(const struct pass *pass, size_t layer);
 struct tensor model_up(const struct pass *pass, size_t layer);
+/* What it makes of them, in BUFFER_ACT. */
+struct tensor model_activate(const struct pass *pass, size_t layer);
 /* Head and loss; dx into DH where training. */
 void model_classify(const struct pass *pass);
 /* What that is made of. */

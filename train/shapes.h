@@ -63,12 +63,12 @@ struct shape_parameter {
     size_t copy_at; /* bytes from the start of the copies, the frozen weights, the buffer */
 };
 
-/* Letters as in kernels/ops.h. */
+/* Letters as in kernels/ops.h.  Outputs of norms and of the activation are not kept: the
+ * backward pass makes them again of what is. */
 enum buffer {
     /* of each block, kept for the backward pass */
     BUFFER_X_IN,  /* residual stream before the block, fp32 (N, C) */
     BUFFER_RSTD1, /* (1, N); of a layer norm (2, N) */
-    BUFFER_H1,    /* first norm's output (N, C) */
     BUFFER_QKV,   /* rotated (N, (H + 2K) D); behind it x A^T where folded */
     BUFFER_QK, /* with norms of heads: q and k behind them and rotated (N, (H + K) D);
                   those in QKV are as they were before */
@@ -80,10 +80,8 @@ enum buffer {
     BUFFER_RSTD_POST1,
     BUFFER_X_MID, /* residual stream after attention, fp32; parallel: there is none */
     BUFFER_RSTD2,
-    BUFFER_H2,      /* second norm's output */
     BUFFER_GATE_UP, /* (N, 2 I), or (N, I) without a gate, and x A^T; the backward pass puts
                        gradients there */
-    BUFFER_ACT,     /* act(gate) * up, or act(up) (N, I) */
     BUFFER_POST2,   /* what the MLP adds, like POST1 */
     BUFFER_RSTD_POST2,
     BUFFER_U_QKV,
@@ -91,6 +89,9 @@ enum buffer {
     BUFFER_U_GATE_UP,
     BUFFER_U_DOWN, /* x A^T (N, adapters * r), where it is not in the buffers above */
     /* one of each */
+    BUFFER_H1,     /* first norm's output (N, C) */
+    BUFFER_H2,     /* second norm's output */
+    BUFFER_ACT,    /* act(gate) * up, or act(up) (N, I) */
     BUFFER_X_LAST, /* residual stream after the last block */
     BUFFER_RSTD,
     BUFFER_H_LAST,  /* last norm's output */

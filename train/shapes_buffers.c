@@ -8,14 +8,10 @@
 
 enum kind { KIND_FP32, KIND_COMPUTE };
 /* How long a buffer lives: in every block whatever is recomputed, in every block unless
- * blocks are recomputed (and only if the products over it have something to train), or
- * once. */
+ * blocks are recomputed, or once. */
 enum life {
     LIFE_BLOCK,
     LIFE_KEPT,
-    LIFE_KEPT_QKV,
-    LIFE_KEPT_GATE_UP,
-    LIFE_KEPT_DOWN,
     LIFE_CACHE, /* in every block, always */
     LIFE_ONCE
 };
@@ -29,7 +25,6 @@ static const struct buffer_row {
 } buffer_rows[BUFFERS] = {
     [BUFFER_X_IN] = { "block input", KIND_FP32, DIM_N, DIM_C, LIFE_BLOCK, true },
     [BUFFER_RSTD1] = { "first norm", KIND_FP32, DIM_STATS, DIM_N, LIFE_KEPT, true },
-    [BUFFER_H1] = { "first norm", KIND_COMPUTE, DIM_N, DIM_C, LIFE_KEPT_QKV, true },
     [BUFFER_QKV] = { "q, k, v", KIND_COMPUTE, DIM_N, DIM_QKV_U, LIFE_KEPT, true },
     [BUFFER_QK] = { "norms of heads", KIND_COMPUTE, DIM_N, DIM_QK, LIFE_KEPT, true },
     [BUFFER_RSTD_Q] = { "norms of heads", KIND_FP32, DIM_N, DIM_HEADS, LIFE_KEPT, true },
@@ -42,10 +37,8 @@ static const struct buffer_row {
                             LIFE_KEPT, true },
     [BUFFER_X_MID] = { "after attention", KIND_FP32, DIM_N, DIM_MID, LIFE_KEPT, true },
     [BUFFER_RSTD2] = { "second norm", KIND_FP32, DIM_STATS, DIM_N, LIFE_KEPT, true },
-    [BUFFER_H2] = { "second norm", KIND_COMPUTE, DIM_N, DIM_C, LIFE_KEPT_GATE_UP, true },
     [BUFFER_GATE_UP] = { "gate, up", KIND_COMPUTE, DIM_N, DIM_GATE_UP_U, LIFE_KEPT,
                          true },
-    [BUFFER_ACT] = { "activation", KIND_COMPUTE, DIM_N, DIM_I, LIFE_KEPT_DOWN, true },
     [BUFFER_POST2] = { "added by the mlp", KIND_FP32, DIM_N, DIM_POST, LIFE_KEPT, true },
     [BUFFER_RSTD_POST2] = { "added by the mlp", KIND_FP32, DIM_POST_STATS, DIM_N,
                             LIFE_KEPT, true },
@@ -53,6 +46,9 @@ static const struct buffer_row {
     [BUFFER_U_O] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_O, LIFE_KEPT, true },
     [BUFFER_U_GATE_UP] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_GATE_UP, LIFE_KEPT, true },
     [BUFFER_U_DOWN] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_DOWN, LIFE_KEPT, true },
+    [BUFFER_H1] = { "first norm", KIND_COMPUTE, DIM_N, DIM_C, LIFE_ONCE, true },
+    [BUFFER_H2] = { "second norm", KIND_COMPUTE, DIM_N, DIM_C, LIFE_ONCE, true },
+    [BUFFER_ACT] = { "activation", KIND_COMPUTE, DIM_N, DIM_I, LIFE_ONCE, true },
     [BUFFER_X_LAST] = { "last norm", KIND_FP32, DIM_N, DIM_C, LIFE_ONCE, true },
     [BUFFER_RSTD] = { "last norm", KIND_FP32, DIM_STATS, DIM_N, LIFE_ONCE, true },
     [BUFFER_H_LAST] = { "last norm", KIND_COMPUTE, DIM_N, DIM_C, LIFE_ONCE, true },
@@ -96,23 +92,10 @@ static const struct buffer_row {
     [BUFFER_VALUES] = { "cache", KIND_COMPUTE, DIM_CACHE, DIM_KV, LIFE_CACHE, true },
 };
 
-/* Do the products over one input have anything to train, in any block? */
-static bool trains(const struct maker *m, enum module first, enum module last)
-{
-    for (size_t i = 0; i < m->out->count; i++) {
-        const struct shape_parameter *p = &m->out->parameters[i];
-
-        if (p->trainable && p->module >= first && p->module <= last)
-            return true;
-    }
-    return false;
-}
-
 static size_t instances(const struct maker *m, enum life life)
 {
     bool alone = m->plan->generation.alone; /* nothing is gone back through */
     size_t layers = m->config->layers;
-    size_t kept = m->out->checkpointing || alone ? 1 : layers;
 
     switch (life) {
     case LIFE_BLOCK:
@@ -120,13 +103,7 @@ static size_t instances(const struct maker *m, enum life life)
     case LIFE_CACHE:
         return layers;
     case LIFE_KEPT:
-        return kept;
-    case LIFE_KEPT_QKV:
-        return trains(m, MODULE_QKV, MODULE_V) ? kept : 1;
-    case LIFE_KEPT_GATE_UP:
-        return trains(m, MODULE_GATE_UP, MODULE_UP) ? kept : 1;
-    case LIFE_KEPT_DOWN:
-        return trains(m, MODULE_DOWN, MODULE_DOWN) ? kept : 1;
+        return m->out->checkpointing || alone ? 1 : layers;
     case LIFE_ONCE:
         break;
     }

@@ -193,8 +193,6 @@ static void test_shapes_of_frozen_weights(void **state)
     assert_int_equal(find(&s, "model.embed_tokens.weight")->format, FORMAT_FP32);
     assert_int_equal(find(&s, "model.embed_tokens.weight")->copy, FORMAT_BF16);
     assert_int_equal(find(&s, "model.norm.weight")->format, FORMAT_FP32);
-    assert_int_equal(s.buffers[BUFFER_H2].count, 1);
-    assert_int_equal(s.buffers[BUFFER_H1].count, 5);
     assert_int_equal(s.buffers[BUFFER_U_QKV].cols, 0); /* folded */
     assert_int_equal(s.buffers[BUFFER_QKV].cols, 64 + 2 * 32 + 2 * 8);
     assert_int_equal(s.buffers[BUFFER_U_O].cols, 0);
@@ -244,6 +242,26 @@ static void test_shapes_checkpointing_keeps_block_inputs(void **state)
     assert_int_equal(with.buffers[BUFFER_GATE_UP].count, 1);
     assert_int_equal(with.buffers[BUFFER_X_IN].count, 5);
     assert_true(with.total < without.total);
+}
+
+/* The backward pass makes them again of what is kept. */
+static void test_shapes_keep_no_outputs_of_norms_and_activations(void **state)
+{
+    static const enum method methods[] = { METHOD_FULL, METHOD_LORA, METHOD_FREEZE };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(methods); i++) {
+        struct shapes s;
+
+        plan.method = methods[i];
+        plan.freeze_trainable_layers = 1;
+        s = made();
+        assert_int_equal(s.buffers[BUFFER_H1].count, 1);
+        assert_int_equal(s.buffers[BUFFER_H2].count, 1);
+        assert_int_equal(s.buffers[BUFFER_ACT].count, 1);
+        assert_int_equal(s.buffers[BUFFER_X_MID].count, 5);
+        assert_int_equal(s.buffers[BUFFER_GATE_UP].count, 5);
+    }
 }
 
 static void test_shapes_refuse_what_cannot_train(void **state)
@@ -401,6 +419,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(test_shapes_of_frozen_weights, setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes_of_frozen_layers, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            test_shapes_keep_no_outputs_of_norms_and_activations, setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes_checkpointing_keeps_block_inputs,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes_count_the_cache, setup, teardown),
