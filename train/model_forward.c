@@ -413,12 +413,14 @@ struct op_classifier model_classifier(const struct pass *pass)
     const struct model *m = pass->model;
     struct tensor x = pass_buffer(pass, BUFFER_H_LAST, 0);
     struct tensor dh = pass_buffer(pass, BUFFER_DH, 0);
+    struct tensor logits = pass_buffer(pass, BUFFER_LOGITS, 0);
+    struct tensor dlogits = pass_buffer(pass, BUFFER_DLOGITS, 0);
     struct op_classifier op = {
         .losses = tensor_rows(pass_buffer(pass, BUFFER_LOSSES, 0), 0, 1),
         .x = x,
         .w = pass_weight(pass, m->head_weight),
-        .logits = pass_buffer(pass, BUFFER_LOGITS, 0),
-        .dlogits = pass_buffer(pass, BUFFER_DLOGITS, 0),
+        .logits = logits,
+        .dlogits = dlogits.data ? dlogits : logits,
         .gathered = pass_buffer(pass, BUFFER_GATHERED, 0),
         .dgathered = pass_buffer(pass, BUFFER_DGATHERED, 0),
         .targets = pass_ids(pass, BUFFER_TARGETS),

@@ -213,6 +213,8 @@ static void dims_batch(struct maker *m, size_t rows, size_t sequences)
     d[DIM_N] = rows;
     d[DIM_RUNS] = sequences + 1;
     d[DIM_CHUNK] = chunk_rows(&m->plan->device, d[DIM_V], rows);
+    if (m->out->compute != FORMAT_FP32 || m->plan->stage == STAGE_DISTILL)
+        d[DIM_DCHUNK] = d[DIM_CHUNK];
     d[DIM_WINDOW] = max((size_t)m->plan->gradient_accumulation_steps, 1);
     d[DIM_NUMBERS] = sizeof(struct step_numbers) / sizeof(float);
 }

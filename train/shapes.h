@@ -111,7 +111,7 @@ enum buffer {
     BUFFER_WEIGHT, /* frozen weights that are stored otherwise, while they are used */
     BUFFER_BIAS,
     BUFFER_LOGITS,
-    BUFFER_DLOGITS,
+    BUFFER_DLOGITS, /* in fp32 in the place of LOGITS, but a distillation wants both */
     BUFFER_GATHERED,
     BUFFER_DGATHERED, /* a chunk of rows */
     BUFFER_LOSSES, /* of the micro-batches of a window, the newest first */

@@ -70,7 +70,7 @@ static const struct buffer_row {
     [BUFFER_WEIGHT] = { "weight", KIND_COMPUTE, DIM_ONE, DIM_WEIGHT, LIFE_ONCE, false },
     [BUFFER_BIAS] = { "bias", KIND_FP32, DIM_ONE, DIM_BIAS, LIFE_ONCE, false },
     [BUFFER_LOGITS] = { "logits", KIND_FP32, DIM_CHUNK, DIM_V, LIFE_ONCE, false },
-    [BUFFER_DLOGITS] = { "logits", KIND_COMPUTE, DIM_CHUNK, DIM_V, LIFE_ONCE, false },
+    [BUFFER_DLOGITS] = { "logits", KIND_COMPUTE, DIM_DCHUNK, DIM_V, LIFE_ONCE, false },
     [BUFFER_GATHERED] = { "labelled", KIND_COMPUTE, DIM_CHUNK, DIM_C, LIFE_ONCE, false },
     [BUFFER_DGATHERED] = { "labelled", KIND_COMPUTE, DIM_CHUNK, DIM_C, LIFE_ONCE, false },
     [BUFFER_LOSSES] = { "losses", KIND_FP32, DIM_WINDOW, DIM_N, LIFE_ONCE, false },

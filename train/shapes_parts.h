@@ -32,6 +32,7 @@ enum dim {
     DIM_ROTARY_LOCAL, /* the same in layers with a window, where they are turned otherwise */
     DIM_WIDE,  /* max(C, H D) */
     DIM_CHUNK, /* rows of a classifier chunk */
+    DIM_DCHUNK, /* 0 where gradients of logits take their place */
     DIM_WINDOW,  /* micro-batches of an optimizer step */
     DIM_NUMBERS, /* a struct step_numbers, in fp32 */
     DIM_HITS,    /* N, or 0 */

@@ -264,6 +264,17 @@ static void test_shapes_keep_no_outputs_of_norms_and_activations(void **state)
     }
 }
 
+static void test_shapes_gradients_of_logits_take_their_place(void **state)
+{
+    (void)state;
+    assert_int_equal(made().buffers[BUFFER_DLOGITS].step, 0);
+    plan.stage = STAGE_DISTILL; /* looks at logits again while it writes gradients */
+    assert_int_equal(made().buffers[BUFFER_DLOGITS].rows, 128);
+    plan.stage = STAGE_PT;
+    plan.precision.compute = FORMAT_BF16;
+    assert_int_equal(made().buffers[BUFFER_DLOGITS].rows, 128);
+}
+
 static void test_shapes_refuse_what_cannot_train(void **state)
 {
     static const struct {
@@ -315,8 +326,8 @@ static void test_shapes_count_the_cache(void **state)
     assert_int_equal(made().room, (size_t)plan.cutoff_len + 200);
 }
 
-/* Linear layers of blocks in 4 bits, from multiples of the alignment on; side by side in the
- * buffer that they are widened in; nothing folded. */
+/* Linear layers of blocks in 4 bits, from multiples of the alignment on; side by side in
+ * the buffer that they are widened in; nothing folded. */
 static void test_shapes_of_quantised_weights(void **state)
 {
     size_t blocks = 64 * 64 / 64, q = 64 * 64 / 2, fixed = 257 * 4, kv = q / 2;
@@ -332,9 +343,9 @@ static void test_shapes_of_quantised_weights(void **state)
         s = made();
         p = find(&s, "model.layers.1.self_attn.q_proj.weight");
         assert_true(p->quantised && p->copy_at == 0 && p->at % SHAPES_ALIGNMENT == 0);
-        assert_int_equal(p[1].at - p->at,
-                         size_round(q + (twice ? blocks + fixed + 4 : blocks * 4),
-                                    SHAPES_ALIGNMENT));
+        assert_int_equal(
+            p[1].at - p->at,
+            size_round(q + (twice ? blocks + fixed + 4 : blocks * 4), SHAPES_ALIGNMENT));
         assert_int_equal(p[1].copy_at, 2 * 64 * 64);
         assert_int_equal(p[2].at - p[1].at,
                          size_round(kv + (twice ? blocks / 2 + fixed + 4 : blocks * 2),
@@ -421,6 +432,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_shapes_of_frozen_layers, setup, teardown),
         cmocka_unit_test_setup_teardown(
             test_shapes_keep_no_outputs_of_norms_and_activations, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_shapes_gradients_of_logits_take_their_place,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes_checkpointing_keeps_block_inputs,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes_count_the_cache, setup, teardown),
