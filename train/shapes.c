@@ -22,6 +22,7 @@ static const struct {
     [DEVICE_CUDA] = { (size_t)512 << 20, 64, 4096 },
 };
 
+#define CHUNK_ROWS  ((size_t)16) /* chunks are of a multiple: the kernels' tiles */
 #define ROW_NUMBERS 16 /* rows of a widened buffer begin where vectors may be loaded */
 
 static const struct {
@@ -196,14 +197,17 @@ static size_t min(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+/* As few chunks as the limit allows, one as large as the other. */
 static size_t chunk_rows(const struct device *device, size_t vocabulary, size_t rows)
 {
-    size_t bytes = chunks[device->kind].bytes, most;
+    size_t bytes = chunks[device->kind].bytes, most, count;
 
     if (device->memory > 0)
         bytes = min(bytes, device->memory / chunks[device->kind].share);
-    most = bytes / sizeof(float) / vocabulary;
-    return min(min(max(most & ~(size_t)15, 16), chunks[device->kind].rows), rows);
+    most = bytes / sizeof(float) / vocabulary / CHUNK_ROWS * CHUNK_ROWS;
+    most = min(max(most, CHUNK_ROWS), chunks[device->kind].rows);
+    count = max((rows + most - 1) / most, 1);
+    return min(size_round((rows + count - 1) / count, CHUNK_ROWS), rows);
 }
 
 static void dims_batch(struct maker *m, size_t rows, size_t sequences)

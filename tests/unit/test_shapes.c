@@ -264,6 +264,29 @@ static void test_shapes_keep_no_outputs_of_norms_and_activations(void **state)
     }
 }
 
+/* As few as 32 MiB of logits in fp32 allow, of equal size, in sixteens. */
+static void test_shapes_chunks_of_logits_are_equal(void **state)
+{
+    static const struct {
+        size_t vocabulary, rows, chunk;
+    } cases[] = {
+        { 50257, 256, 128 }, /* 166 fit */
+        { 50257, 160, 160 },  { 50257, 166, 96 },  { 50257, 1000, 144 },
+        { 32000, 2048, 256 }, { 8000, 1040, 528 }, { 100, 3000, 1008 },
+        { 1000000, 100, 16 }, { 50257, 5, 5 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct shapes s;
+        struct error err = { 0 };
+
+        config.vocab_size = cases[i].vocabulary;
+        assert_true(shapes_make(&plan, &config, cases[i].rows, 1, arena, &s, &err));
+        assert_int_equal(s.buffers[BUFFER_LOGITS].rows, cases[i].chunk);
+    }
+}
+
 static void test_shapes_gradients_of_logits_take_their_place(void **state)
 {
     (void)state;
@@ -432,6 +455,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_shapes_of_frozen_layers, setup, teardown),
         cmocka_unit_test_setup_teardown(
             test_shapes_keep_no_outputs_of_norms_and_activations, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_shapes_chunks_of_logits_are_equal, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_shapes_gradients_of_logits_take_their_place,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes_checkpointing_keeps_block_inputs,
