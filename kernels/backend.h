@@ -45,6 +45,7 @@ struct backend_ops {
     const char *name; /* as in `device: cuda` */
     enum device_kind kind;
     size_t alignment; /* of every buffer inside a block, a power of two */
+    bool rounds_b;    /* op_matmul takes an fp32 b beside an a in 16 bits */
 
     /* As backend_devices; NULL where the kind has nothing to look for. */
     size_t (*devices)(struct device *out, size_t room, char *note, size_t note_room);

@@ -50,7 +50,8 @@ struct op_decide {
 /*
  * out (M, N) = beta * out + alpha * op(a) * op(b) + bias
  *   a     (M, K), or (K, M) if trans_a        compute or fp32
- *   b     (K, N), or (N, K) if trans_b        the format of a
+ *   b     (K, N), or (N, K) if trans_b        the format of a; or fp32 beside 16 bits, where the
+ *                                             backend rounds_b: rounded to the format of a
  *   bias  (1, N) fp32, or absent
  *   out   fp32 or the format of a;  beta is 0 (out is not read) or 1
  * forward  Y = X W^T:    a = X, b = W, trans_b         W is (out, in), as Hugging Face stores it

@@ -429,6 +429,7 @@ struct model *model_new(const struct model_options *options, struct error *err)
     if (!shapes_make(m->plan, m->config, options->rows_max, options->sequences_max,
                      m->arena, &m->shapes, err))
         goto fail;
+    assert(!m->shapes.rounds || m->be->ops->rounds_b);
     if (!take_memory(m, err))
         goto fail;
     make_parts(m);

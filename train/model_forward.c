@@ -26,9 +26,10 @@ static const int32_t *pass_ids(const struct pass *pass, enum buffer buffer)
 
 struct tensor pass_weight(const struct pass *pass, struct tensor weight)
 {
+    const struct shapes *s = &pass->model->shapes;
     struct tensor scratch;
 
-    if (weight.format == pass->model->shapes.compute)
+    if (weight.format == s->compute || (s->rounds && weight.format == FORMAT_FP32))
         return weight;
     scratch = pass_buffer(pass, BUFFER_WEIGHT, 0);
     scratch = tensor_of(scratch.data, scratch.format, weight.rows, weight.cols);

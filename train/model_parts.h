@@ -142,8 +142,9 @@ static inline size_t site_place(size_t layer, enum site site)
 
 /* A buffer with the rows of this batch; data NULL where there is none. */
 struct tensor pass_buffer(const struct pass *pass, enum buffer buffer, size_t layer);
-/* The weight of a product in the compute format, and a bias in fp32: converted into
- * scratch where they are stored otherwise, so good until the next one is asked for. */
+/* The weight of a product in the compute format (or in fp32, where products round it), and
+ * a bias in fp32: converted into scratch where they are stored otherwise, so good until the
+ * next one is asked for. */
 struct tensor pass_weight(const struct pass *pass, struct tensor weight);
 struct tensor pass_bias(const struct pass *pass, struct tensor bias);
 /* The same of a product; what has 4 bits is widened for it. */

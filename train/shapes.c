@@ -398,6 +398,18 @@ bool shapes_check(const struct plan *plan, const struct model_config *config,
                      architecture_leaf(a, MODULE_EMBED));
 }
 
+/* Whether products round what is trained from fp32 themselves: the backends that say so
+ * (backend_ops.rounds_b).  fp16 keeps its copies: a weight that is inf in them is found
+ * there. */
+static bool rounds(const struct plan *plan)
+{
+    static const bool rounds_b[] = { [DEVICE_CPU] = true, [DEVICE_CUDA] = false };
+
+    return rounds_b[plan->device.kind] && !plan->precision.fp8 &&
+           shapes_stored(plan->precision.compute) == FORMAT_BF16 &&
+           shapes_stored(plan->precision.trainable) == FORMAT_FP32;
+}
+
 bool shapes_make(const struct plan *plan, const struct model_config *config,
                  size_t rows_max, size_t sequences_max, struct arena *arena,
                  struct shapes *out, struct error *err)
@@ -407,6 +419,7 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
 
     *out = (struct shapes) { .compute = shapes_stored(plan->precision.compute),
                              .trainable = shapes_stored(plan->precision.trainable),
+                             .rounds = rounds(plan),
                              .quantised = shapes_is_quantised(plan, config),
                              .twice = config->quantised.on ? config->quantised.twice
                                                            : plan->double_quantization,

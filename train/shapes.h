@@ -7,7 +7,8 @@
  *
  *     weights  gradients  moment1  moment2     trainables, four segments of equal layout,
  *                                              of the moments one rank's shard
- *     copies                                   16-bit working copies of matrices
+ *     copies                                   16-bit working copies of matrices, where
+ *                                              products cannot round them from fp32
  *     frozen                                   frozen weights in their storage format
  *     buffers                                  activations and scratch
  *
@@ -150,6 +151,7 @@ struct shapes {
     struct shape_buffer buffers[BUFFERS];
     enum format compute; /* FP32, FP16 or BF16 */
     enum format trainable;
+    bool rounds; /* products round trained weights from fp32: they have no copies */
     struct lora lora;
     bool folded[STACKS]; /* adapters into the matrices they stand by */
     bool quantised, twice; /* linear layers of blocks: nf4_layout */

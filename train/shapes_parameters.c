@@ -226,6 +226,8 @@ static void formats_of(const struct maker *m, struct shape_parameter *p)
     if (p->folded || p->quantised || !multiplied || s->compute == FORMAT_FP32 ||
         p->format == s->compute)
         return;
+    if (p->trainable && s->rounds)
+        return;
     if (p->trainable || looked_up)
         p->copy = s->compute;
     else

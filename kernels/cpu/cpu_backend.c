@@ -170,6 +170,7 @@ const struct backend_ops backend_cpu = {
     .name = "cpu",
     .kind = DEVICE_CPU,
     .alignment = ALIGNMENT,
+    .rounds_b = true,
     .open = cpu_open,
     .close = cpu_close,
     .describe = cpu_describe,

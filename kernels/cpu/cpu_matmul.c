@@ -34,7 +34,8 @@ static bool is_sound(const struct op_matmul *op)
     return depth > 0 && op->out.rows == (op->trans_a ? op->a.cols : op->a.rows) &&
            op->out.cols == (op->trans_b ? op->b.rows : op->b.cols) &&
            depth == (op->trans_b ? op->b.cols : op->b.rows) &&
-           op->a.format == op->b.format &&
+           (op->a.format == op->b.format ||
+            (op->b.format == FORMAT_FP32 && !is_8_bit(op->round_b))) &&
            (is_16_bit(op->a.format) || op->a.format == FORMAT_FP32) &&
            (op->out.format == FORMAT_FP32 || op->out.format == op->a.format) &&
            (op->beta == 0 || op->beta == 1) &&

@@ -35,6 +35,29 @@ static inline vec step_bf16(vec sum, uint32_t left, vec right)
                                  (__m512bh)right);
 }
 
+/* By the instruction, which takes subnormal numbers for 0, as step_bf16 does: only those
+ * that would be rounded up to the least normal one, 2^-126, are others for it. */
+static inline __m512i round_both(const float *low, const float *high)
+{
+    return (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(high), _mm512_loadu_ps(low));
+}
+
+static inline void round_row(uint16_t *to, const float *low, const float *high)
+{
+    _mm512_storeu_si512(to, round_both(low, high));
+}
+
+static inline void round_pairs(uint32_t *to, const float *low, const float *high)
+{
+    static const uint16_t turns[32] __attribute__((aligned(64))) = {
+        0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+        8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31,
+    };
+
+    _mm512_storeu_si512(
+        to, _mm512_permutexvar_epi16(_mm512_load_si512(turns), round_both(low, high)));
+}
+
 /* Rows of four words are turned inside each quarter of a vector, then the quarters. */
 static inline void transpose(float *to, size_t width, const void *from, size_t bytes)
 {

@@ -21,6 +21,7 @@ struct matmul_side {
     enum format format;
     size_t stride;
     bool deep; /* element at outer * stride + k, else at k * stride + outer */
+    enum format round; /* what fp32 is rounded to first; FORMAT_FP32: nothing */
 };
 
 /* A part of a side. */
@@ -54,10 +55,13 @@ struct matmul_kernels {
     size_t lanes;      /* the last panel of b has its columns rounded up to this */
     bool bf16; /* can multiply bf16; else all is converted to fp32 while packing */
 
-    /* One panel; `width` >= count: the rest is 0.  bf16: pairs, of a side that is bf16.
-     */
+    /* One panel; `width` >= count: the rest is 0.  bf16: pairs, of a side that is bf16 or
+     * rounded to it. */
     void (*pack)(void *to, size_t width, const struct matmul_side *side,
                  const struct matmul_part *part, bool bf16);
+    /* A part of a side that is rounded, in that format, row after row. */
+    void (*round)(void *to, const struct matmul_side *side,
+                  const struct matmul_part *part);
     /* A part as fp32, otherwise as it is, each row `stride` after the other. */
     void (*unfold)(float *to, size_t stride, const struct matmul_side *side,
                    const struct matmul_part *part);

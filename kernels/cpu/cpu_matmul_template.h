@@ -10,6 +10,8 @@
  *   load_half(vec *, from)   LANES fp16 to fp32
  *   store_half(to, vec)      fp32 to fp16
  *   HAS_BF16 (1 or 0), step_bf16(sum, left, right)   one pair of bf16 by LANES pairs
+ *   round_row(to, low, high)    with HAS_BF16: LANES fp32 of low, then of high, as bf16
+ *   round_pairs(to, low, high)  the same as pairs of one of each
  *   KERNELS                  the table to define
  */
 #include "kernels/cpu/cpu_matmul_kernel.h"
@@ -60,6 +62,23 @@ static inline void store_brain(uint16_t *to, vec value)
     *(halves_loose *)to =
         __builtin_convertvector((rounded & ~nan) | (kept & nan), halves);
 }
+
+#if !HAS_BF16
+static inline void round_row(uint16_t *to, const float *low, const float *high)
+{
+    store_brain(to, load(low));
+    store_brain(to + LANES, load(high));
+}
+
+static inline void round_pairs(uint32_t *to, const float *low, const float *high)
+{
+    uint16_t both[2 * LANES];
+
+    round_row(both, low, high);
+    for (size_t i = 0; i < LANES; i++)
+        to[i] = both[i] | (uint32_t)both[LANES + i] << 16;
+}
+#endif
 
 static inline float number(const void *data, enum format format, size_t at)
 {
@@ -117,6 +136,36 @@ static inline void narrow(void *data, enum format format, size_t at, const float
     }
 }
 
+/* A number of a side, and `count` as fp32, rounded where they are to be. */
+static inline float side_number(const struct matmul_side *side, size_t at)
+{
+    float value = number(side->data, side->format, at);
+
+    if (side->round == FORMAT_BF16)
+        return format_from_bf16(format_to_bf16(value));
+    if (side->round == FORMAT_FP16)
+        return format_from_fp16(format_to_fp16(value));
+    return value;
+}
+
+static inline void side_widen(float *to, const struct matmul_side *side, size_t at,
+                              size_t count)
+{
+    size_t whole = count - count % LANES;
+    uint16_t half[LANES];
+
+    if (side->round == FORMAT_FP32) {
+        widen(to, side->data, side->format, at, count);
+        return;
+    }
+    for (size_t i = 0; i < whole; i += LANES) {
+        put(half, side->round, load((const float *)side->data + at + i));
+        store(to + i, side->round == FORMAT_BF16 ? load_brain(half) : load_half(half));
+    }
+    for (size_t i = whole; i < count; i++)
+        to[i] = side_number(side, at + i);
+}
+
 static void unfold(float *to, size_t stride, const struct matmul_side *side,
                    const struct matmul_part *part)
 {
@@ -126,8 +175,20 @@ static void unfold(float *to, size_t stride, const struct matmul_side *side,
     size_t col = side->deep ? part->k : part->first;
 
     for (size_t i = 0; i < rows; i++)
-        widen(to + i * stride, side->data, side->format, (row + i) * side->stride + col,
-              cols);
+        side_widen(to + i * stride, side, (row + i) * side->stride + col, cols);
+}
+
+static void round_part(void *to, const struct matmul_side *side,
+                       const struct matmul_part *part)
+{
+    size_t rows = side->deep ? part->count : part->depth;
+    size_t cols = side->deep ? part->depth : part->count;
+    const float *from = (const float *)side->data +
+                        (side->deep ? part->first : part->k) * side->stride +
+                        (side->deep ? part->k : part->first);
+
+    for (size_t i = 0; i < rows; i++)
+        narrow(to, side->round, i * cols, from + i * side->stride, cols);
 }
 
 /* LANES outer by LANES deep, in place in the panel. */
@@ -136,13 +197,13 @@ static void pack_square(float *to, size_t width, const struct matmul_side *side,
 {
     float rows[LANES * LANES] __attribute__((aligned(64)));
 
-    if (side->format == FORMAT_FP32) {
+    if (side->format == FORMAT_FP32 && side->round == FORMAT_FP32) {
         transpose(to, width, (const float *)side->data + at,
                   side->stride * sizeof(float));
         return;
     }
     for (size_t i = 0; i < LANES; i++)
-        widen(rows + i * LANES, side->data, side->format, at + i * side->stride, LANES);
+        side_widen(rows + i * LANES, side, at + i * side->stride, LANES);
     transpose(to, width, rows, LANES * sizeof(float));
 }
 
@@ -160,8 +221,7 @@ static void pack_deep(float *to, size_t width, const struct matmul_side *side,
         size_t at = (part->first + j) * side->stride + part->k;
 
         for (size_t k = j < i ? squares : 0; k < part->depth; k++)
-            to[k * width + j] =
-                j < part->count ? number(side->data, side->format, at + k) : 0;
+            to[k * width + j] = j < part->count ? side_number(side, at + k) : 0;
     }
 }
 
@@ -171,8 +231,7 @@ pack_flat_count(float *to, size_t width, const struct matmul_side *side,
                 const struct matmul_part *part, size_t count)
 {
     for (size_t k = 0; k < part->depth; k++, to += width) {
-        widen(to, side->data, side->format, (part->k + k) * side->stride + part->first,
-              count);
+        side_widen(to, side, (part->k + k) * side->stride + part->first, count);
         for (size_t i = count; i < width; i++)
             to[i] = 0;
     }
@@ -247,10 +306,68 @@ static void pack_pairs_flat(uint32_t *to, size_t width, const struct matmul_side
         pack_pairs_count(to, width, side, part, part->count);
 }
 
+/* The same of a side in fp32. */
+static inline uint32_t rounded_pair_at(const struct matmul_side *side,
+                                       const struct matmul_part *part, size_t i, size_t k)
+{
+    const float *data = side->data;
+    size_t step = side->deep ? 1 : side->stride;
+    size_t at =
+        (part->first + i) * (side->deep ? side->stride : 1) + (part->k + k) * step;
+    uint32_t second = k + 1 < part->depth ? format_to_bf16(data[at + step]) : 0;
+
+    return format_to_bf16(data[at]) | second << 16;
+}
+
+static void round_pairs_deep(uint32_t *to, size_t width, const struct matmul_side *side,
+                             const struct matmul_part *part)
+{
+    uint16_t rows[LANES][2 * LANES] __attribute__((aligned(64)));
+    size_t units = (part->depth + 1) / 2;
+    size_t squares = part->depth / 2 / LANES * LANES;
+    size_t i = 0;
+
+    for (; i + LANES <= part->count; i += LANES)
+        for (size_t k = 0; k < squares; k += LANES) {
+            const float *from = (const float *)side->data +
+                                (part->first + i) * side->stride + part->k + 2 * k;
+
+            for (size_t j = 0; j < LANES; j++, from += side->stride)
+                round_row(rows[j], from, from + LANES);
+            transpose((float *)to + k * width + i, width, rows, sizeof(rows[0]));
+        }
+    for (size_t j = 0; j < width; j++)
+        for (size_t k = j < i ? squares : 0; k < units; k++)
+            to[k * width + j] =
+                j < part->count ? rounded_pair_at(side, part, j, 2 * k) : 0;
+}
+
+static void round_pairs_flat(uint32_t *to, size_t width, const struct matmul_side *side,
+                             const struct matmul_part *part)
+{
+    const float *from = (const float *)side->data + part->k * side->stride + part->first;
+    size_t whole = part->count - part->count % LANES;
+
+    for (size_t k = 0; k < part->depth; k += 2, to += width, from += 2 * side->stride) {
+        size_t vectors = k + 1 < part->depth ? whole : 0;
+
+        for (size_t i = 0; i < vectors; i += LANES)
+            round_pairs(to + i, from + i, from + side->stride + i);
+        for (size_t i = vectors; i < width; i++)
+            to[i] = i < part->count ? rounded_pair_at(side, part, i, k) : 0;
+    }
+}
+
 static void pack(void *to, size_t width, const struct matmul_side *side,
                  const struct matmul_part *part, bool bf16)
 {
-    if (bf16 && side->deep)
+    bool rounds = side->round != FORMAT_FP32;
+
+    if (bf16 && rounds && side->deep)
+        round_pairs_deep(to, width, side, part);
+    else if (bf16 && rounds)
+        round_pairs_flat(to, width, side, part);
+    else if (bf16 && side->deep)
         pack_pairs_deep(to, width, side, part);
     else if (bf16)
         pack_pairs_flat(to, width, side, part);
@@ -490,6 +607,7 @@ const struct matmul_kernels KERNELS = {
     .lanes = LANES,
     .bf16 = HAS_BF16,
     .pack = pack,
+    .round = round_part,
     .unfold = unfold,
     .finish = finish,
     .multiply = multiply,

@@ -234,6 +234,21 @@ static void multiply_own(const struct product *product, const struct grid_place 
     }
 }
 
+/* b's part of a tile as oneDNN reads it: where it lies, or rounded, where our own kernels
+ * have panels. */
+static const void *onednn_b(const struct product *product, const struct grid_place *place,
+                            struct pool_worker *worker)
+{
+    struct panels *panels = &product->tiles->panels[pool_worker_number(worker)];
+    const struct matmul_part part = { place->col, place->cols, place->k, place->depth };
+
+    if (product->b.round == FORMAT_FP32)
+        return side_at(&product->b, place->col, place->k);
+    if (!has_b(product, &part, panels))
+        product->tiles->kernels->round(panels->data, &product->b, &part);
+    return panels->data;
+}
+
 static void multiply_tile(struct product *product, const struct grid_place *place,
                           struct pool_worker *worker, struct matmul_block *block)
 {
@@ -244,9 +259,9 @@ static void multiply_tile(struct product *product, const struct grid_place *plac
 
     if (!plan)
         multiply_own(product, place, worker, block);
-    else if (!onednn_multiply(
-                 product->tiles->onednn, plan, side_at(&product->a, place->row, place->k),
-                 side_at(&product->b, place->col, place->k), block->out.data, worker))
+    else if (!onednn_multiply(product->tiles->onednn, plan,
+                              side_at(&product->a, place->row, place->k),
+                              onednn_b(product, place, worker), block->out.data, worker))
         product->failed = true;
 }
 
@@ -386,12 +401,31 @@ static bool find_plans(struct product *product)
             .add = op->beta != 0 && !parts,
         };
 
+        if (product->b.round != FORMAT_FP32)
+            shape.b_stride = op->trans_b ? shape.depth : shape.cols;
         product->plans[end_row][end_col][end_depth] =
             onednn_find(product->tiles->onednn, &shape);
         if (!product->plans[end_row][end_col][end_depth])
             return false;
     }
     return true;
+}
+
+/* Columns of a tile: where b is rounded, so that it has room. */
+static size_t onednn_cols(const struct product *product)
+{
+    size_t most = PANELS_ROOM / (product->wish.depth * sizeof(uint16_t));
+
+    if (product->b.round == FORMAT_FP32 || most >= ONEDNN_COLS)
+        return ONEDNN_COLS;
+    return most < ONEDNN_UNIT ? ONEDNN_UNIT : most / ONEDNN_UNIT * ONEDNN_UNIT;
+}
+
+static bool has_room(const struct product *product)
+{
+    size_t numbers = product->grid.tile_cols * product->grid.part_depth;
+
+    return product->b.round == FORMAT_FP32 || numbers * sizeof(uint16_t) <= PANELS_ROOM;
 }
 
 /* Tiles for oneDNN; false if it is not to be used. */
@@ -405,10 +439,10 @@ static bool cut_for_onednn(struct product *product)
     product->wish.row_unit = 1;
     product->wish.col_unit = ONEDNN_UNIT;
     product->wish.tile_rows = ONEDNN_ROWS;
-    product->wish.tile_cols = ONEDNN_COLS;
+    product->wish.tile_cols = onednn_cols(product);
     product->grid = grid_of(&product->wish);
     product->block_depth = product->grid.part_depth;
-    if (find_plans(product))
+    if (has_room(product) && find_plans(product))
         return true;
     memset(product->plans, 0, sizeof(product->plans));
     return false;
@@ -420,7 +454,8 @@ bool tiles_matmul(struct tiles *tiles, struct pool *pool, const struct op_matmul
         .tiles = tiles,
         .op = op,
         .a = { op->a.data, op->a.format, op->a.stride, !op->trans_a },
-        .b = { op->b.data, op->b.format, op->b.stride, op->trans_b },
+        .b = { op->b.data, op->b.format, op->b.stride, op->trans_b,
+               op->b.format == op->a.format ? FORMAT_FP32 : op->a.format },
         .pairs = tiles->kernels->bf16 && op->a.format == FORMAT_BF16,
         .wish = { .rows = op->out.rows,
                   .cols = op->out.cols,

@@ -288,6 +288,64 @@ static void test_matmul_overflows_to_inf_in_fp16(void **state)
     operand_clear(&wide);
 }
 
+/* b in fp32, from numbers that are subnormal in either format to large ones. */
+static struct operand wide_of(const struct operand *b)
+{
+    struct operand wide = operand_random(FORMAT_FP32, b->tensor.rows, b->tensor.cols, 1, 5);
+
+    for (size_t i = 0; i < wide.numbers; i += 7)
+        wide.real[i] *= ldexp(1, -(int)(i % 150));
+    operand_write(&wide);
+    return wide;
+}
+
+static void try_wide(struct machines *machines, const struct kind *kind,
+                     const struct shape *shape)
+{
+    struct operand wide;
+    struct product p;
+
+    product_open(&p, kind, shape);
+    wide = wide_of(&p.b);
+    memcpy(p.b.real, wide.real, wide.numbers * sizeof(double));
+    operand_write(&p.b);
+    for (size_t i = 0; i < machines->count; i++) {
+        struct machines one = { .backends = { machines->backends[i] }, .count = 1 };
+        struct outcome outcome = { .operand = &p.out };
+
+        p.op.b = p.b.tensor;
+        machines_try(&one, run_matmul, &p.op, &outcome, 1);
+        memcpy(p.wanted, p.out.real, p.out.numbers * sizeof(double));
+        p.op.b = wide.tensor;
+        machines_try(&one, run_matmul, &p.op, &outcome, 1);
+        assert_memory_equal(p.out.real, p.wanted, p.out.numbers * sizeof(double));
+    }
+    operand_clear(&wide);
+    product_close(&p);
+}
+
+/* An fp32 b beside 16 bits is what it would be if it had been rounded before, to the bit:
+ * whole panels and pairs, and what is left of them. */
+static void test_matmul_rounds_b(void **state)
+{
+    static const struct shape shapes[] = {
+        { 5, 7, 3 }, { 17, 96, 64 }, { 40, 131, 77 }, { 9, 48, 4001 }, { 70, 1500, 96 },
+    };
+    struct both *both = *state;
+
+    if (!both->machines[0]->backends[0]->ops->rounds_b)
+        skip();
+    for (size_t f = 1; f < TS_COUNT(formats); f++)
+        for (size_t i = 0; i < TS_COUNT(shapes); i++)
+            for (int j = 0; j < 8; j++) {
+                struct kind kind = { formats[f].in, formats[f].out, j & 1, j & 2,
+                                     false,         1,              j & 4 ? 1 : 0 };
+
+                for (size_t m = 0; m < TS_COUNT(both->machines); m++)
+                    try_wide(both->machines[m], &kind, &shapes[i]);
+            }
+}
+
 /* What the operand is once rounded to 8 bits with one scale. */
 static void round_to_8_bits(struct operand *operand, enum format format)
 {
@@ -404,6 +462,7 @@ int main(void)
         cmocka_unit_test(test_matmul_does_not_read_what_it_overwrites),
         cmocka_unit_test(test_matmul_lets_inf_and_nan_through),
         cmocka_unit_test(test_matmul_overflows_to_inf_in_fp16),
+        cmocka_unit_test(test_matmul_rounds_b),
         cmocka_unit_test(test_matmul_rounds_operands_to_8_bits),
         cmocka_unit_test(test_matmul_of_8_bits_shows_nan_and_bears_zeros),
     };

@@ -155,6 +155,7 @@ static void test_shapes_formats_of_mixed_modes(void **state)
     struct shapes s;
 
     (void)state;
+    plan.device.kind = DEVICE_CUDA;
     plan.precision.compute = FORMAT_BF16;
     s = made();
     assert_int_equal(find(&s, "model.layers.0.mlp.down_proj.weight")->format,
@@ -242,6 +243,29 @@ static void test_shapes_checkpointing_keeps_block_inputs(void **state)
     assert_int_equal(with.buffers[BUFFER_GATE_UP].count, 1);
     assert_int_equal(with.buffers[BUFFER_X_IN].count, 5);
     assert_true(with.total < without.total);
+}
+
+/* A CPU's products round them from fp32; in fp16 a diagnosis wants the copies, and 8 bits
+ * are made of 16. */
+static void test_shapes_copy_no_bf16_weights_on_a_cpu(void **state)
+{
+    struct shapes s;
+
+    (void)state;
+    plan.precision.compute = FORMAT_BF16;
+    s = made();
+    assert_true(s.rounds);
+    assert_int_equal(s.copy_bytes, 0);
+    assert_int_equal(find(&s, "model.layers.0.mlp.down_proj.weight")->format, FORMAT_FP32);
+    plan.precision.fp8 = true;
+    s = made();
+    assert_false(s.rounds);
+    assert_int_equal(find(&s, "model.embed_tokens.weight")->copy, FORMAT_BF16);
+    plan.precision.fp8 = false;
+    plan.precision.compute = FORMAT_FP16;
+    s = made();
+    assert_false(s.rounds);
+    assert_int_equal(find(&s, "model.embed_tokens.weight")->copy, FORMAT_FP16);
 }
 
 /* The backward pass makes them again of what is kept. */
@@ -453,6 +477,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(test_shapes_of_frozen_weights, setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes_of_frozen_layers, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_shapes_copy_no_bf16_weights_on_a_cpu, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(
             test_shapes_keep_no_outputs_of_norms_and_activations, setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes_chunks_of_logits_are_equal, setup,

@@ -93,6 +93,7 @@ static inline void unit_model_open_backend(struct unit_model *u, int threads)
 
     u->be = u->ops ? u->ops->open(&with, &err) : backend_open(&with, &err);
     unit_must(u->be != NULL, &err);
+    u->plan.device.kind = u->be->ops->kind;
 }
 
 /* plan and config are set; makes and loads the model. */
