@@ -127,6 +127,10 @@ hides_nan() {
         configure.ac Makefile.am m4/*.m4 ./*/local.mk
 }
 
+stale_mutation() {
+    PYTHONDONTWRITEBYTECODE=1 python3 tests/mutate.py . 2>&1
+}
+
 n=0
 while read -r check promise; do
     n=$((n + 1))
@@ -151,5 +155,6 @@ same_name             a name is in one folder only
 not_built             every source and every test is in its local.mk
 machine_path          no path of one machine
 hides_nan             no flag that hides NaN or infinity
+stale_mutation        the text that a mutation breaks is in its file, once
 EOF
 echo "1..$n"

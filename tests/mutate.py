@@ -4,6 +4,7 @@
     make mutate                       every mutation of tests/mutations.txt
     make mutate MUTATE=rope           those whose file or text has the word
     python3 tests/mutate.py SOURCE BUILD [WORD ...]
+    python3 tests/mutate.py SOURCE    only: is each one's text still in its file, once?
 
 The tree is copied to BUILD/source and built in BUILD/tree; nothing else is touched.  There a
 mutation is written, the tests it names are built and run in their order, then those below
@@ -134,11 +135,17 @@ def who_failed(said):
     return "ended by itself"
 
 
+def stale(row, text):
+    """Why it cannot be made in this text of its file; None: it can."""
+    count = text.count(row.old)
+    return f"stale: the text is there {count} times" if count != 1 else None
+
+
 def verdict(tree, row):
     """(was it noticed?, by whom or why not)"""
     text = tree.read(row.file)
-    if text.count(row.old) != 1:
-        return False, f"stale: the text is there {text.count(row.old)} times"
+    if stale(row, text):
+        return False, stale(row, text)
     tree.write(row.file, text.replace(row.old, row.new))
     try:
         for test in tests_of(row):
@@ -164,8 +171,23 @@ def check_whole(tree, rows):
             sys.exit(f"{test} fails without any mutation:\n{said}")
 
 
+def rows_of(source):
+    return read_mutations(os.path.join(source, "tests", "mutations.txt"))
+
+
+def check(source):
+    missed = 0
+    for row in rows_of(source):
+        with open(os.path.join(source, row.file), encoding="utf-8") as text:
+            why = stale(row, text.read())
+        if why:
+            missed += 1
+            print(f"tests/mutations.txt:{row.line}: {row.text()}\n    {why}")
+    return missed > 0
+
+
 def main(source, build, *words):
-    rows = read_mutations(os.path.join(source, "tests", "mutations.txt"))
+    rows = rows_of(source)
     rows = [row for row in rows if not words or any(word in row.text() for word in words)]
     tree = Tree(source, build)
     check_whole(tree, rows)
@@ -181,7 +203,9 @@ def main(source, build, *words):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3:
+    if len(sys.argv) < 2:
         sys.exit(__doc__)
+    if len(sys.argv) == 2:
+        sys.exit(check(sys.argv[1]))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the mutation is taken back then too
     sys.exit(main(*map(os.path.abspath, sys.argv[1:3]), *sys.argv[3:]))
