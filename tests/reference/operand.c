@@ -55,7 +55,7 @@ static struct operand make(enum format format, size_t rows, size_t cols)
     o.block = machines_memory(o.bytes);
     o.initial = malloc(o.bytes);
     o.real = calloc(o.numbers, sizeof(*o.real));
-    memset(o.block, 0x5a, o.bytes);
+    memset(o.block, 0xff, o.bytes); /* NaN in every format */
     o.tensor = (struct tensor) { .data = o.block + before * width,
                                  .format = format,
                                  .rows = rows,
