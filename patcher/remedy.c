@@ -244,7 +244,6 @@ static int fitting_bits(const struct remedy_case *the)
         return 0;
     if (!plan.external) {
         plan.quantization_bit = 4;
-        plan.double_quantization = true;
         return plan_fits(the, &plan) ? 4 : 0;
     }
     plan.torch = &setup;

@@ -70,9 +70,7 @@ static void generate_alone(struct plan *plan, const char *model, const char *ada
     plan->per_device_train_batch_size = 1;
     plan->ranks = 1;
     plan->precision.has_frozen = true;
-    if (!adapter)
-        plan->quantization_bit = 0;
-    if (plan->quantization_bit == 0)
+    if (!plan_is_quantised(plan))
         plan->precision.frozen =
             FORMAT_FP32; /* matrices in the compute format all the same */
     plan->precision.trainable = FORMAT_FP32;

@@ -31,6 +31,9 @@ bf16: true
 END
 printf 'stage: sft\ndataset:d.jsonl\nfp16: true\n' >colon.yaml
 printf 'bf16: true\nper_device_train_batch_size: 1\n' >pair.yaml
+mkdir named
+echo '{"model_type": "llama"}' >named/config.json
+printf 'model_name_or_path: named/config.json\ndataset: x.jsonl\n' >named.yaml
 ls -lR >../before
 ends "an error finding gives 1" 1 "$trainspool" check --device "TITAN RTX" fp16.yaml
 says "it is told with place, severity and rule" '^fp16.yaml:5:14: error\[TS105\]: '
@@ -61,6 +64,9 @@ says "an owner is one" 'hf download owner/adapter '
 says "None is no null" '^    None is a word of Python'
 says "a name that is missed gets the right one" 'here it is per_device_train_batch_size$'
 says "what other edits mend says so" '^    gone after the other edits$'
+try "$trainspool" check named.yaml
+says "a file in the place of a folder is told as one" 'TS713.: .*named/config.json is a file'
+says "with what to write" 'name the folder it lies in'
 ends "a colon without a blank is no YAML" 2 "$trainspool" check colon.yaml
 says "and the remedy is told" '^colon.yaml:2:1: .*; a key, a colon and a blank'
 

@@ -29,10 +29,15 @@ jq .memory.total "$T/out" >taken.memory
 holds "with the bytes of one that is quantised when it is read" cmp taken.memory wide.memory
 ends "plan says so" 0 "$trainspool" plan taken.yaml
 says "of its formats" 'linear layers in 4 bits (nf4)$'
+lora "$model" wide "quantization_bit: 4" >twice.yaml
+ends "of one that will be quantised" 0 "$trainspool" plan twice.yaml
+says "of the scales, too" 'linear layers in 4 bits (nf4, scales in 8)$'
 
 ends "a base is quantised when it is read" 0 "$trainspool" run wide.yaml
 ends "the one that was before is trained" 0 "$trainspool" run taken.yaml
 holds "to the same bits" cmp taken/adapter_model.safetensors wide/adapter_model.safetensors
+ends "its report" 0 "$trainspool" report -q taken.yaml
+holds "tells of 4 bits" grep -q 'linear layers in 4 bits' taken.run/report.html
 lora narrow again "resume_from_checkpoint: taken/checkpoint-1" >again.yaml
 ends "a run goes on from a checkpoint" 0 "$trainspool" run again.yaml
 holds "to the same bits" cmp again/adapter_model.safetensors wide/adapter_model.safetensors

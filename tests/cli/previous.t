@@ -64,6 +64,18 @@ holds "and was never rejected" sh -c "! grep -q 'c: rejected' '$T/daemon.log'"
 "$trainspool" cancel spool/c.yaml >/dev/null
 await 30 is spool/c.yaml stopped
 
+# What a power cut may take.
+at=$(step spool/c.yaml)
+kill -TERM "$daemon"
+await 30 gone "$daemon"
+rm spool/c.run/state.json
+background "$trainspool" watch spool
+await 30 running spool/c.yaml $((at + 1))
+ok $? "a job that has lost its state is begun again"
+holds "where it was" grep -q "resume: from .*out/checkpoint-$at" spool/c.run/train.log
+"$trainspool" cancel spool/c.yaml >/dev/null
+await 30 is spool/c.yaml stopped
+
 sed 's/^max_steps: .*/max_steps: 4/' spool/c.yaml >spool/.d.tmp
 mv spool/.d.tmp spool/c.yaml
 await 30 is spool/c.yaml done

@@ -279,6 +279,7 @@ static void check_own_teacher(const json_t *one, size_t kept)
     json_object_foreach((json_t *)norms, name, each) wanted +=
         json_number_value(each) * json_number_value(each);
     u.plan.stage = STAGE_DISTILL;
+    u.plan.quantization_bit = 4; /* not of the teacher */
     u.plan.kd = (struct distillation) { .teacher = dir,
                                         .config = &u.config,
                                         .format = FORMAT_FP32,

@@ -215,6 +215,22 @@ static void test_import_tells_of_every_key(void **state)
     trial_end(&trial);
 }
 
+static void test_import_carries_a_base_in_4_bits(void **state)
+{
+    static const char source[] =
+        "checkpointer: {checkpoint_dir: /m}\noptimizer: {lr: 1}\n"
+        "model: {_component_: torchtune.models.llama2.lora_llama2_7b, lora_rank: 8, "
+        "quantize_base: true}\n"
+        "dataset: {_component_: torchtune.datasets.alpaca_dataset}\n";
+    struct trial trial = trial_new("f.yml", source, strlen(source));
+    const struct import_key *key = fate_of(&trial, "model.quantize_base");
+
+    (void)state;
+    assert_true(trial.good && key && key->fate == IMPORT_CARRIED);
+    assert_string_equal(key->into, "quantization_bit");
+    trial_end(&trial);
+}
+
 /* Told among what may change the result, as a person would want to know. */
 static void test_import_tells_what_may_change_the_result(void **state)
 {
@@ -273,6 +289,7 @@ int main(void)
         cmocka_unit_test(test_import_lets_no_text_out_of_a_comment),
         cmocka_unit_test(test_import_offers_no_line_that_a_shell_misreads),
         cmocka_unit_test(test_import_tells_of_every_key),
+        cmocka_unit_test(test_import_carries_a_base_in_4_bits),
         cmocka_unit_test(test_import_tells_what_may_change_the_result),
     };
 
