@@ -51,7 +51,7 @@ static void case_open(struct headnorm_case *c, enum format format, struct shape 
         .rows = shape.rows,
         .heads = shape.heads,
         .size = shape.size,
-        .eps = 1e-6,
+        .eps = 1.0f / 64,
         .offset = offset,
         .x = c->x.real,
         .weight = c->weight.real,
@@ -82,7 +82,7 @@ static void try_forward(struct machines *machines, struct headnorm_case *c)
                               .rstd = c->rstd.tensor,
                               .x = c->x.tensor,
                               .weight = c->weight.tensor,
-                              .eps = 1e-6f,
+                              .eps = 1.0f / 64,
                               .offset = (float)c->reference.offset,
                               .heads = c->reference.heads };
 
@@ -177,7 +177,7 @@ static void test_headnorm_leaves_its_neighbours(void **state)
                                          .rstd = c.rstd.tensor,
                                          .x = tensor_columns(all.tensor, 8, 16),
                                          .weight = c.weight.tensor,
-                                         .eps = 1e-6f,
+                                         .eps = 1.0f / 64,
                                          .heads = 2 },
                  (struct outcome[]) { { &all, wanted, 8, 0 } }, 1);
     free(wanted);
@@ -224,7 +224,7 @@ static void test_headnorm_shows_nan_and_inf(void **state)
                                 .rstd = c.rstd.tensor,
                                 .x = c.x.tensor,
                                 .weight = c.weight.tensor,
-                                .eps = 1e-6f,
+                                .eps = 1.0f / 64,
                                 .heads = 2 };
     for (size_t i = 0; i < TS_COUNT(broken); i++)
         for (size_t m = 0; m < machines->count; m++) {
