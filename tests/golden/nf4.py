@@ -24,7 +24,8 @@ from bitsandbytes.backends.default.ops import _dequantize_4bit_compute
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 CASES = [(64, 64, "fp32", 1.0), (300, 70, "fp32", 0.02), (7, 9, "bf16", 1.0), (1, 5, "fp32", 1.0),
          (7, 64, "fp16", 0.5), (8, 64, "fp32", 1e-20), (173, 65, "fp16", 0.1),
-         (192, 576, "bf16", 0.03), (3, 64, "fp32", 0.0), (512, 520, "fp32", 0.03)]
+         (192, 576, "bf16", 0.03), (3, 64, "fp32", 0.0), (512, 520, "fp32", 0.03),
+         (1, 5, "fp32", 0.0)]
 
 
 def bits(seed, count):

@@ -149,12 +149,15 @@ static void try_logits(struct machines *machines, const float *logits, size_t wo
 static void test_topk_has_an_order_for_equals_and_nan(void **state)
 {
     static const float equal[] = { 1, 2, 2, -3, 2, 2, 0, -INFINITY };
+    static const float late[] = { 2, 2, 3 }, nans[] = { NAN, 1, NAN };
     static const float broken[] = { 1, INFINITY, -2, NAN, 5, 4, NAN, 3 };
 
     try_logits(*state, equal, 8, (const int32_t[]) { 1 }, 1);
     try_logits(*state, equal, 8, (const int32_t[]) { 1, 2, 4 }, 3);
     try_logits(*state, equal, 8, (const int32_t[]) { 0, 1, 2, 4, 5 }, 5);
     try_logits(*state, equal, 8, (const int32_t[]) { 0, 1, 2, 3, 4, 5, 6, 7 }, 8);
+    try_logits(*state, late, 3, (const int32_t[]) { 0, 2 }, 2);
+    try_logits(*state, nans, 3, (const int32_t[]) { 0 }, 1);
     try_logits(*state, broken, 8, (const int32_t[]) { 3, 6 }, 2);
     try_logits(*state, broken, 8, (const int32_t[]) { 1, 3, 4, 6 }, 4);
 }
