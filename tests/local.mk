@@ -324,6 +324,7 @@ EXTRA_DIST += %D%/unit/pyyaml_marks.py
 EXTRA_DIST += %D%/unit/pyyaml_same.py
 EXTRA_DIST += %D%/unit/training.h
 EXTRA_DIST += %D%/unit/unit.h
+EXTRA_DIST += %D%/unit/unit_adapted.h
 EXTRA_DIST += %D%/unit/unit_cuda.h
 EXTRA_DIST += %D%/unit/unit_architectures.h
 EXTRA_DIST += %D%/unit/unit_import.h

@@ -72,6 +72,7 @@ libtrain_a_SOURCES += %D%/model_prequantised.c
 libtrain_a_SOURCES += %D%/model_quantised.c
 libtrain_a_SOURCES += %D%/model_save.c
 libtrain_a_SOURCES += %D%/model_shard.c
+libtrain_a_SOURCES += %D%/model_surplus.c
 libtrain_a_SOURCES += %D%/model_watch.c %D%/model_watch.h
 libtrain_a_SOURCES += %D%/normalizer.c %D%/normalizer.h
 libtrain_a_SOURCES += %D%/optimizer.c %D%/optimizer.h

@@ -228,6 +228,9 @@ void model_widen(const struct model *model, const struct parameter *p);
 bool model_quantise(struct model *model, struct parameter *p, float *values, void *packed,
                     struct error *err);
 
+/* model_surplus.c: ERROR_DATA naming a tensor of the base's files that the model has no use for. */
+bool model_check_surplus(const struct model *model, struct error *err);
+
 /* model_prequantised.c: fill it from files that have it in 4 bits, with the same bits. */
 bool model_take_quantised(struct model *model, struct parameter *p, struct error *err);
 /* The tensors that such files have beside a parameter: how many there are, and is it one? */

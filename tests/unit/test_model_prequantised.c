@@ -6,7 +6,7 @@
 #include "config.h"
 
 #include "base/digest.h"
-#include "tests/unit/unit_architectures.h"
+#include "tests/unit/unit_adapted.h"
 #include "tests/unit/unit_prequantised.h"
 #include "train/shapes.h"
 
@@ -117,27 +117,6 @@ static void test_folders_are_those_of_bitsandbytes(void **state)
 
 /* ---- Training ---- */
 
-struct found {
-    double losses[3], norm;
-};
-
-/* B is zero at first, and A would get no gradient. */
-static void fill_b(struct unit_model *u)
-{
-    for (size_t i = 0; i < model_trained_parameters(u->model); i++) {
-        struct parameter *p = model_trained(u->model, i);
-        float *w = p->weight.data;
-
-        if (!strstr(p->name, "lora_B"))
-            continue;
-        for (size_t j = 0; j < p->rows * p->cols; j++)
-            w[j] = (float)(0.1 * hashed(p->name, j));
-        if (p->copy.data)
-            u->be->ops->convert(u->be,
-                                &(struct op_convert) { .out = p->copy, .x = p->weight });
-    }
-}
-
 struct way {
     struct unit_saved saved;
     enum format compute;
@@ -160,25 +139,10 @@ static struct unit_model open_lora(const char *dir, const struct way *way)
 static struct found run(const char *dir, const struct way *way, int64_t bits)
 {
     struct unit_model u = open_lora(dir, way);
-    struct memory_use estimate;
-    struct error err = { 0 };
-    struct found found = { 0 };
 
     u.plan.quantization_bit = bits;
     u.plan.double_quantization = way->saved.twice;
-    unit_must(
-        shapes_memory(&u.plan, &u.config, batch.rows, batch.sequences, &estimate, &err),
-        &err);
-    start(&u);
-    assert_int_equal(model_memory(u.model)->low, estimate.total);
-    fill_b(&u);
-    for (size_t i = 0; i < TS_COUNT(found.losses); i++) {
-        found.losses[i] = unit_train(&u, &batch);
-        found.norm = unit_norm(&u);
-        unit_step(&u, (int64_t)i + 1);
-    }
-    unit_model_stop(&u);
-    return found;
+    return run_adapted(&u);
 }
 
 static void assert_same(const struct found *a, const struct found *b)

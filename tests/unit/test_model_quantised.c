@@ -6,7 +6,7 @@
 #include "config.h"
 
 #include "precision/nf4.h"
-#include "tests/unit/unit_architectures.h"
+#include "tests/unit/unit_adapted.h"
 #include "train/model_watch.h"
 #include "train/shapes.h"
 
@@ -114,27 +114,6 @@ static char *widened_folder(const char *base, enum format frozen, bool twice,
 
 /* ---- What comes out ---- */
 
-struct found {
-    double losses[4], norm;
-};
-
-/* B is zero at first, and A would get no gradient. */
-static void fill_b(struct unit_model *u)
-{
-    for (size_t i = 0; i < model_trained_parameters(u->model); i++) {
-        struct parameter *p = model_trained(u->model, i);
-        float *w = p->weight.data;
-
-        if (!strstr(p->name, "lora_B"))
-            continue;
-        for (size_t j = 0; j < p->rows * p->cols; j++)
-            w[j] = (float)(0.1 * hashed(p->name, j));
-        if (p->copy.data)
-            u->be->ops->convert(u->be,
-                                &(struct op_convert) { .out = p->copy, .x = p->weight });
-    }
-}
-
 struct how {
     enum format compute, frozen;
     bool twice, checkpointing;
@@ -158,24 +137,9 @@ static void set_plan(struct unit_model *u, const struct how *how, int64_t bits)
 static struct found run(const char *dir, const struct how *how, int64_t bits)
 {
     struct unit_model u = open_folder(dir);
-    struct memory_use estimate;
-    struct error err = { 0 };
-    struct found found = { 0 };
 
     set_plan(&u, how, bits);
-    unit_must(
-        shapes_memory(&u.plan, &u.config, batch.rows, batch.sequences, &estimate, &err),
-        &err);
-    start(&u);
-    assert_int_equal(model_memory(u.model)->low, estimate.total);
-    fill_b(&u);
-    for (size_t i = 0; i < TS_COUNT(found.losses); i++) {
-        found.losses[i] = unit_train(&u, &batch);
-        found.norm = unit_norm(&u);
-        unit_step(&u, (int64_t)i + 1);
-    }
-    unit_model_stop(&u);
-    return found;
+    return run_adapted(&u);
 }
 
 static const struct how ways[] = {
