@@ -201,16 +201,16 @@ typedef void trial(struct machines *machines, const struct shape *shape, double 
 
 /* One that most scores are below, and one that most are beyond; shapes for tensor cores
  * have one of both, each size once. */
-static void try_capped(struct machines *machines, trial *trial)
+static void try_capped(struct machines *machines, trial *run)
 {
     for (size_t i = 0; i < TS_COUNT(shapes); i++) {
         bool both = i % (machines->slow ? 9 : 3) == 0 && i < 16;
         bool one = (i >= 16 && i <= 22) || i + 1 == TS_COUNT(shapes);
 
         if (both || (one && i % 2 == 0))
-            trial(machines, &shapes[i], 10);
+            run(machines, &shapes[i], 10);
         if (both || (one && i % 2 == 1))
-            trial(machines, &shapes[i], 1.5);
+            run(machines, &shapes[i], 1.5);
     }
 }
 
