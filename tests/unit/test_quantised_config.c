@@ -62,6 +62,8 @@ static void test_config_leaves_layers_as_they_were(void **state)
         const char *name;
         bool plain;
     } rows[] = {
+        { "model.layers.4.mlp.up_proj.weight", true },
+        { "model.layers.41.mlp.up_proj.weight", false }, /* another layer */
         { "model.layers.1.mlp.up_proj.weight", true },
         { "model.layers.11.mlp.up_proj.weight", false },
         { "model.layers.1.mlp.up_proj_2.weight", true },
@@ -75,7 +77,8 @@ static void test_config_leaves_layers_as_they_were(void **state)
 
     (void)state;
     assert_true(parse(NF4 ", \"llm_int8_skip_modules\": [\"lm_head\", "
-                         "\"model.layers.1.mlp\", \"k_proj\", \"3.self_attn\"]}}",
+                         "\"model.layers.1.mlp\", \"k_proj\", \"3.self_attn\", "
+                         "\"model.layers.4\"]}}",
                      &is, &err));
     for (size_t i = 0; i < TS_COUNT(rows); i++)
         if (quantised_config_is_plain(&is, rows[i].name) != rows[i].plain)
