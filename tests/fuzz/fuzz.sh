@@ -4,7 +4,8 @@
 #   fuzz.sh FOLDER SECONDS NAME...      FOLDER has corpus/, found/ and dict/
 #
 # New inputs stay in corpus/NAME, what fails is left in found/, all a target said in log/NAME,
-# one line a run in record: date, commit, name, seconds, inputs, edges, features, findings.
+# one line a run in record: date, commit, name, seconds of processor time, inputs, edges,
+# features, findings.
 # An input that takes 5 seconds or 1 GiB is a finding.  Status 1 where there was one.
 from=$1
 seconds=$2
@@ -27,6 +28,10 @@ stat() { # NAME KEY: of what the fuzzer says at its end
     sed -n "s/^stat::$2: *//p" "log/$1" | tail -n 1
 }
 
+cpu() { # of $TMPDIR/times: whole seconds that all children had
+    sed -n '2{ y/ms/  /; p; }' "$TMPDIR/times" | awk '{ print int($1 * 60 + $2 + $3 * 60 + $4) }'
+}
+
 failed=0
 for name in "$@"; do
     mkdir -p "corpus/$name"
@@ -35,12 +40,14 @@ for name in "$@"; do
         [ ! -d "$dir" ] || set -- "$@" "$dir"
     done
     [ ! -f "$from/dict/$name.dict" ] || set -- "$@" -dict="$from/dict/$name.dict"
-    begin=$(date +%s)
+    times >"$TMPDIR/times"
+    begin=$(cpu)
     ./fuzz_"$name" $limits -max_total_time="$seconds" -print_final_stats=1 \
         -artifact_prefix="found/$name-" ${FUZZ_OPTIONS-} "corpus/$name" "$@" \
         >"log/$name" 2>&1
     status=$?
-    took=$(($(date +%s) - begin))
+    times >"$TMPDIR/times"
+    took=$(($(cpu) - begin))
     input=$(sed -n 's/.*Test unit written to //p' "log/$name" | tail -n 1)
     edges=$(sed -n 's/.* cov: \([0-9]*\) ft: \([0-9]*\) .*/\1 \2/p' "log/$name" | tail -n 1)
     found=0
@@ -52,7 +59,7 @@ for name in "$@"; do
         [ -z "$input" ] || echo "fuzz: again: cd $(pwd) && ./fuzz_$name $input"
         [ -z "$input" ] || echo "fuzz: smaller: ./fuzz_$name -minimize_crash=1 -max_total_time=60 $input"
     fi
-    echo "fuzz: $name: $took s, $(stat "$name" number_of_executed_units) inputs, edges and features ${edges:-0 0}, $found found"
+    echo "fuzz: $name: $took s of CPU, $(stat "$name" number_of_executed_units) inputs, edges and features ${edges:-0 0}, $found found"
     printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$(date -u +%FT%TZ)" "$commit" "$name" "$took" \
         "$(stat "$name" number_of_executed_units)" "${edges:-0 0}" "$found" >>record
 done
