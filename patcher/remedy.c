@@ -239,8 +239,7 @@ static int fitting_bits(const struct remedy_case *the)
 
     if (plan.torch)
         setup = *plan.torch;
-    if (plan.method != METHOD_LORA || plan.quantization_bit || setup.quantization_bit ||
-        the->model->quantised.on)
+    if (plan.method != METHOD_LORA || plan.quantization_bit || setup.quantization_bit)
         return 0;
     if (!plan.external) {
         plan.quantization_bit = 4;
