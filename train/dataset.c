@@ -34,6 +34,14 @@ static bool is_plain(const struct plan *plan)
     return plan->stage == STAGE_PT;
 }
 
+static bool lacks_end(const struct dataset_reading *reading, bool plain)
+{
+    if (tokenizer_eos(reading->tokenizer) >= 0)
+        return false;
+    return plain ? template_document_end(reading->chat, reading->tokenizer) < 0
+                 : reading->chat && template_writes_end(reading->chat);
+}
+
 /* The template, and what a person should know of it. */
 static bool find_template(struct opening *open, struct error *err)
 {
@@ -64,6 +72,11 @@ static bool find_template(struct opening *open, struct error *err)
             missing, template_row_name(reading->chat));
         dataset_notes_add(&open->dataset->notes, note);
     }
+    if (lacks_end(reading, is_plain(open->plan)))
+        dataset_notes_add(
+            &open->dataset->notes,
+            "the tokenizer names no end of a text (eos_token in tokenizer_config.json, "
+            "eos_token_id in config.json): none is written, so none is learnt");
     return true;
 }
 

@@ -155,7 +155,8 @@ static void add_tokenizer(const struct dataset_reading *reading, struct inputs *
                                          "special_tokens_map.json", "added_tokens.json",
                                          "chat_template.jinja", "vocab.json",
                                          "merges.txt",
-                                         "additional_chat_templates/tool_use.jinja" };
+                                         "additional_chat_templates/tool_use.jinja",
+                                         "config.json" };
     const char *model = reading->plan->model_name_or_path;
 
     for (size_t i = 0; model && i < TS_COUNT(names); i++) {

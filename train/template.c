@@ -257,6 +257,11 @@ const char *template_missing(const struct chat_template *chat,
     return NULL;
 }
 
+bool template_writes_end(const struct chat_template *chat)
+{
+    return chat->ends || (chat->assistant && strstr(chat->assistant, EOS));
+}
+
 int64_t template_document_end(const struct chat_template *chat,
                               const struct tokenizer *tokenizer)
 {

@@ -43,6 +43,8 @@ const char *template_row_name(const struct chat_template *chat);
  * become plain text; NULL: it has all. */
 const char *template_missing(const struct chat_template *chat,
                              const struct tokenizer *tokenizer);
+/* Whether answers of a named one end with the tokenizer's end of a text. */
+bool template_writes_end(const struct chat_template *chat);
 /* The token that ends a document of plain text (stage pt); -1: none.  chat may be NULL.
  */
 int64_t template_document_end(const struct chat_template *chat,

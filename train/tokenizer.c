@@ -310,7 +310,23 @@ static void read_config(struct tokenizer *tokenizer, const json_t *config)
         tokenizer->adds_bos = text_starts(json_string_value(class), "LlamaTokenizer");
 }
 
+/* The end of a text that no file of the tokenizer names is that of config.json: of several
+ * the first.  transformers takes it from the class that belongs to the model, as GPT-2's
+ * <|endoftext|>. */
+static void read_model(struct tokenizer *tokenizer, const json_t *config)
+{
+    const json_t *value = json_object_get(config, "eos_token_id");
+    int64_t id;
+
+    if (json_is_array(value))
+        value = json_array_get(value, 0);
+    id = json_is_integer(value) ? json_integer_value(value) : -1;
+    if (tokenizer->eos < 0 && id >= 0 && (uint64_t)id < tokenizer_size(tokenizer))
+        tokenizer->eos = id;
+}
+
 static bool read_config_file(struct tokenizer *tokenizer, const char *path,
+                             void (*read)(struct tokenizer *, const json_t *),
                              struct error *err)
 {
     json_t *config = NULL;
@@ -322,7 +338,7 @@ static bool read_config_file(struct tokenizer *tokenizer, const char *path,
     text_clear(&text);
     if (!config)
         return false;
-    read_config(tokenizer, config);
+    read(tokenizer, config);
     json_decref(config);
     return true;
 }
@@ -330,14 +346,19 @@ static bool read_config_file(struct tokenizer *tokenizer, const char *path,
 /* Files beside tokenizer.json, as old and new versions of transformers write them. */
 static bool read_configs(struct tokenizer *tokenizer, const char *dir, struct error *err)
 {
-    static const char *const names[] = { "tokenizer_config.json",
-                                         "special_tokens_map.json" };
+    static const struct {
+        const char *name;
+        void (*read)(struct tokenizer *, const json_t *);
+    } files[] = { { "tokenizer_config.json", read_config },
+                  { "special_tokens_map.json", read_config },
+                  { "config.json", read_model } };
     bool ok = true;
 
-    for (size_t i = 0; i < TS_COUNT(names) && ok; i++) {
-        char *path = path_join(dir, names[i]);
+    for (size_t i = 0; i < TS_COUNT(files) && ok; i++) {
+        char *path = path_join(dir, files[i].name);
 
-        ok = !file_exists(path) || read_config_file(tokenizer, path, err);
+        ok = !file_exists(path) ||
+             read_config_file(tokenizer, path, files[i].read, err);
         free(path);
     }
     return ok;

@@ -14,8 +14,8 @@ struct token_list {
     size_t count, room;
 };
 
-/* `path`: a tokenizer.json or the folder it lies in (then tokenizer_config.json beside it is
- * read too).  ERROR_DATA names what is not supported. */
+/* `path`: a tokenizer.json or the folder it lies in (then tokenizer_config.json and
+ * special_tokens_map.json beside it are read, too, and the model's config.json).  ERROR_DATA names what is not supported. */
 struct tokenizer *tokenizer_open(const char *path, struct error *err);
 void tokenizer_close(struct tokenizer *tokenizer);
 
@@ -29,7 +29,8 @@ bool tokenizer_decode(const struct tokenizer *tokenizer, const uint32_t *ids, si
 
 size_t tokenizer_size(const struct tokenizer *tokenizer);  /* one past the highest id */
 int64_t tokenizer_find(const struct tokenizer *tokenizer, const char *token); /* -1: none */
-/* From tokenizer_config.json, else -1. */
+/* As tokenizer_config.json or special_tokens_map.json name them; an end that they do not name is
+ * eos_token_id of config.json.  -1: none. */
 int64_t tokenizer_bos(const struct tokenizer *tokenizer);
 int64_t tokenizer_eos(const struct tokenizer *tokenizer);
 int64_t tokenizer_pad(const struct tokenizer *tokenizer);

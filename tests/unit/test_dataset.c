@@ -262,6 +262,51 @@ static void test_dataset_notes_what_is_left_out(void **state)
     dataset_close(dataset);
 }
 
+static bool notes_say(const struct plan *plan, const char *words)
+{
+    struct dataset *dataset = unit_dataset_open(plan, SPLIT_TRAIN);
+    bool said = false;
+
+    for (size_t i = 0; dataset_note(dataset, i); i++)
+        said = said || strstr(dataset_note(dataset, i), words);
+    dataset_close(dataset);
+    return said;
+}
+
+/* Where what is learnt would end with the tokenizer's end of a text, and there is none. */
+static void test_dataset_notes_that_nothing_ends(void **state)
+{
+    static const struct {
+        const char *template_name;
+        enum stage stage;
+        bool noted; /* without an end */
+    } rows[] = {
+        { "default", STAGE_SFT, true }, { "llama2", STAGE_SFT, true },
+        { "gemma2", STAGE_SFT, true },  { "llama3", STAGE_SFT, false },
+        { NULL, STAGE_PT, true },       { "chatml", STAGE_PT, false },
+    };
+    struct plan plan = unit_dataset_plan("mixed.jsonl");
+    struct tokenizer *all = tokenizer;
+    char *folder = unit_dir_new();
+    struct error err = { 0 };
+
+    (void)state;
+    unit_write_string(dir, "mixed.jsonl",
+                      "{\"prompt\": \"q\", \"response\": \"a\", \"text\": \"b\"}\n");
+    for (size_t i = 0; i < TS_COUNT(rows); i++) {
+        plan.template_name = rows[i].template_name;
+        plan.stage = rows[i].stage;
+        assert_false(notes_say(&plan, "names no end of a text"));
+        unit_tokenizer_write(folder, UNIT_SPECIALS, false);
+        unit_write_string(folder, "tokenizer_config.json", "{}");
+        tokenizer = tokenizer_open(folder, &err);
+        assert_int_equal(notes_say(&plan, "names no end of a text"), rows[i].noted);
+        tokenizer_close(tokenizer);
+        tokenizer = all;
+    }
+    unit_dir_free(folder);
+}
+
 static void test_dataset_tells_file_and_line(void **state)
 {
     static const struct {
@@ -378,6 +423,7 @@ int main(void)
         cmocka_unit_test(test_dataset_running_text_keeps_its_lines),
         cmocka_unit_test(test_dataset_begins_blocks_as_told),
         cmocka_unit_test(test_dataset_notes_what_is_left_out),
+        cmocka_unit_test(test_dataset_notes_that_nothing_ends),
         cmocka_unit_test(test_dataset_tells_file_and_line),
         cmocka_unit_test(test_dataset_refuses_a_job),
         cmocka_unit_test(test_dataset_reads_what_is_published),

@@ -121,6 +121,41 @@ static void test_tokenizer_knows_its_ends(void **state)
     unit_dir_free(dir);
 }
 
+/* As GPT-2 is published: its tokenizer_config.json names none, config.json does. */
+static void test_tokenizer_takes_its_end_from_the_model(void **state)
+{
+    static const struct {
+        const char *tokenizer, *model;
+        int64_t eos;
+    } rows[] = {
+        { "{\"model_max_length\": 1024}", "{\"eos_token_id\": 258}", 258 },
+        { "{}", "{\"eos_token_id\": [259, 258]}", 259 },
+        { "{\"eos_token\": \"<|im_end|>\"}", "{\"eos_token_id\": 258}", 259 },
+        { "{}", "{\"eos_token_id\": null}", -1 },
+        { "{}", "{\"eos_token_id\": []}", -1 },
+        { "{}", "{\"eos_token_id\": 100000}", -1 },
+        { "{}", "{\"eos_token_id\": -1}", -1 },
+        { "{}", "{}", -1 },
+    };
+    char *dir = unit_dir_new();
+    struct error err = { 0 };
+
+    (void)state;
+    unit_tokenizer_write(dir, UNIT_SPECIALS, true);
+    for (size_t i = 0; i < TS_COUNT(rows); i++) {
+        struct tokenizer *tokenizer;
+
+        unit_write_string(dir, "tokenizer_config.json", rows[i].tokenizer);
+        unit_write_string(dir, "config.json", rows[i].model);
+        tokenizer = tokenizer_open(dir, &err);
+        assert_non_null(tokenizer);
+        assert_int_equal(tokenizer_eos(tokenizer), rows[i].eos);
+        assert_int_equal(tokenizer_bos(tokenizer), -1);
+        tokenizer_close(tokenizer);
+    }
+    unit_dir_free(dir);
+}
+
 static void test_tokenizer_leaves_specials_out(void **state)
 {
     static const uint32_t ids[] = { UNIT_BOS, 'a', UNIT_EOS, 'b', 99999 };
@@ -220,6 +255,7 @@ int main(void)
         cmocka_unit_test(test_tokenizer_golden_smollm_padded),
         cmocka_unit_test(test_tokenizer_golden_stories260k),
         cmocka_unit_test(test_tokenizer_knows_its_ends),
+        cmocka_unit_test(test_tokenizer_takes_its_end_from_the_model),
         cmocka_unit_test(test_tokenizer_leaves_specials_out),
         cmocka_unit_test(test_tokenizer_refuses),
         cmocka_unit_test(test_tokenizer_wants_its_file),
