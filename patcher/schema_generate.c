@@ -11,7 +11,8 @@ static const char *const lora_backends[] = { "triton", "flashinfer", NULL };
 static const struct key rows[] = {
     { TS_USED("predict_with_generate", KEY_BOOL, "false"),
       .into = TS_INTO(predict_with_generate),
-      .help = "evaluations also answer their questions, and count the right ones" },
+      .help = "evaluations also answer their questions, uncut and of at most cutoff_len "
+              "tokens, and count the right ones" },
     TS_IDLE("generation_max_length", KEY_INT, NULL, "of generation"),
     TS_IDLE("generation_num_beams", KEY_INT, NULL, "of generation"),
     TS_IDLE("infer_num_beams", KEY_INT, "1", "of generation"),

@@ -20,7 +20,7 @@ static int64_t resident(void)
 }
 
 static struct steps measured(const struct plan *plan, const struct dataset *train,
-                             const struct dataset *eval)
+                             const struct dataset *eval, const struct dataset *questions)
 {
     size_t size = (size_t)plan->per_device_train_batch_size;
     size_t batches = dataset_batches(train, size);
@@ -33,9 +33,10 @@ static struct steps measured(const struct plan *plan, const struct dataset *trai
                             .samples = (int64_t)dataset_samples(train),
                             .rows = (int64_t)sizes.rows,
                             .sequences = (int64_t)sizes.sequences,
-                            .asked = plan->generation.on && eval
-                                         ? (int64_t)dataset_asked_max(eval)
-                                         : 0,
+                            .asked = questions ? (int64_t)dataset_asked_max(
+                                                     questions, (size_t)plan->cutoff_len,
+                                                     NULL)
+                                               : 0,
                             .resident = resident(),
                             .learnt =
                                 (int64_t)dataset_trained(train, 0, 0, batches, size) };
@@ -44,7 +45,7 @@ static struct steps measured(const struct plan *plan, const struct dataset *trai
 static bool count(const struct plan *plan, struct steps *out, struct error *err)
 {
     struct tokenizer *tokenizer = tokenizer_open(plan->model_name_or_path, err);
-    struct dataset *train = NULL, *eval = NULL;
+    struct dataset *train = NULL, *eval = NULL, *whole = NULL;
     bool ok;
 
     if (tokenizer)
@@ -54,8 +55,14 @@ static bool count(const struct plan *plan, struct steps *out, struct error *err)
         eval = dataset_peek(plan, SPLIT_EVAL, tokenizer, err);
         ok = eval != NULL;
     }
+    if (ok && eval && plan->generation.on)
+        ok = dataset_open_whole(plan, eval, tokenizer, &whole, err);
     if (ok)
-        *out = measured(plan, train, eval);
+        *out = measured(plan, train, eval,
+                        !plan->generation.on ? NULL
+                        : whole              ? whole
+                                             : eval);
+    dataset_close(whole);
     dataset_close(eval);
     dataset_close(train);
     tokenizer_close(tokenizer);

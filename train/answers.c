@@ -30,11 +30,12 @@ struct taking {
 /* The special token at the end of an answer is what the template writes there. */
 static void learn_ends(const struct run *run, struct generate_ends *ends)
 {
-    size_t count = dataset_questions(run->eval);
+    const struct dataset *data = run_questions(run);
+    size_t count = dataset_questions(data);
     struct dataset_question q;
 
     for (size_t i = 0; i < count && i < END_SAMPLES; i++) {
-        if (!dataset_question(run->eval, i, &q))
+        if (!dataset_question(data, i, &q))
             continue;
         for (size_t n = 1; n <= END_DEPTH && n <= q.count - q.asked; n++)
             if (prompt_is_special(run->tokenizer, q.ids[q.count - n]))
@@ -58,7 +59,8 @@ static bool find_ends(const struct run *run, struct generate_ends *ends, char **
 static void share_out(struct taking *t)
 {
     const struct run *run = t->run;
-    size_t all = dataset_questions(run->eval), wanted = (size_t)run->plan->eval_questions;
+    const struct dataset *data = run_questions(run);
+    size_t all = dataset_questions(data), wanted = (size_t)run->plan->eval_questions;
     size_t rank = parallel_rank(run->options->group),
            ranks = parallel_ranks(run->options->group);
     struct dataset_question q;
@@ -68,7 +70,7 @@ static void share_out(struct taking *t)
     t->prompts = memory_resize(NULL, all + 1, sizeof(*t->prompts));
     t->places = memory_resize(NULL, all + 1, sizeof(*t->places));
     for (size_t i = all * rank / ranks; i < all * (rank + 1) / ranks; i++) {
-        if (!dataset_question(run->eval, i, &q))
+        if (!dataset_question(data, i, &q) || q.asked > (size_t)run->plan->cutoff_len)
             continue;
         t->prompts[t->count] = (struct prompt) { q.ids, q.asked, (uint32_t)i };
         t->places[t->count++] = i;
@@ -105,7 +107,7 @@ static bool on_done(void *context, const struct completion *completion, struct e
     struct dataset_question q;
     struct verdict verdict;
 
-    dataset_question(run->eval, t->places[completion->index], &q);
+    dataset_question(run_questions(run), t->places[completion->index], &q);
     text_reset(&t->expected);
     tokenizer_decode(run->tokenizer, q.ids + q.asked, q.count - q.asked, true,
                      &t->expected);

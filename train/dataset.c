@@ -290,6 +290,36 @@ struct dataset *dataset_peek(const struct plan *plan, enum split split,
                      err);
 }
 
+/* One that was cut has cutoff_len tokens, or one less where the end behind it was not learnt. */
+static bool is_cut(const struct dataset *dataset, size_t cutoff_len)
+{
+    for (size_t i = 0; i < dataset->starts[dataset->rows]; i++)
+        if (dataset->data->samples[dataset->members[i]].len + 1 >= cutoff_len)
+            return true;
+    return false;
+}
+
+bool dataset_open_whole(const struct plan *plan, const struct dataset *eval,
+                        const struct tokenizer *tokenizer, struct dataset **whole,
+                        struct error *err)
+{
+    struct plan plain = *plan;
+
+    *whole = NULL;
+    if (!is_cut(eval, (size_t)plan->cutoff_len))
+        return true;
+    plain.packing = CHOICE_NO;
+    plain.neat_packing = false;
+    *whole = open_data((struct opening) { .plan = &plain,
+                                          .split = SPLIT_EVAL,
+                                          .peeking = true,
+                                          .reading = { .plan = &plain,
+                                                       .whole = true,
+                                                       .tokenizer = tokenizer } },
+                       err);
+    return *whole != NULL;
+}
+
 const char *dataset_origin(const struct dataset *dataset)
 {
     return dataset->origin;

@@ -71,11 +71,21 @@ struct dataset_question {
     const uint32_t *ids;
     size_t asked, count;
 };
+/*
+ * The evaluation data to take questions from: with samples that cutoff_len has cut *whole is the
+ * same data uncut, to be closed, for an answer is judged by the whole of what was expected; else
+ * NULL, and `eval` itself serves.  Nothing is written.
+ */
+bool dataset_open_whole(const struct plan *plan, const struct dataset *eval,
+                        const struct tokenizer *tokenizer, struct dataset **whole,
+                        struct error *err);
 size_t dataset_questions(const struct dataset *dataset);
 /* False where the sample has no question before its answer (train_on_prompt, plain text). */
 bool dataset_question(const struct dataset *dataset, size_t index,
                       struct dataset_question *out);
-size_t dataset_asked_max(const struct dataset *dataset); /* tokens of the longest question */
+/* Tokens of the longest question that has at most `most`, 0: there is none.  *longer, if wanted:
+ * how many have more. */
+size_t dataset_asked_max(const struct dataset *dataset, size_t most, size_t *longer);
 
 /* Rows that a batch of this dataset has at most. */
 size_t dataset_rows_max(const struct dataset *dataset, size_t batch_size);

@@ -119,13 +119,13 @@ json_t *dataset_key_options(const struct dataset_reading *reading, struct error 
         return NULL;
     }
     return json_pack(
-        "{s:o, s:i, s:o, s:s, s:o, s:b, s:b, s:b, s:I, s:b, s:I, s:o}", "program",
+        "{s:o, s:i, s:o, s:s, s:o, s:b, s:b, s:b, s:I, s:b, s:b, s:I, s:o}", "program",
         describe_program(), "stage", (int)plan->stage, "template",
         text_or_null(reading->chat ? template_row_name(reading->chat) : NULL), "probe",
         digest, "default_system", text_or_null(plan->default_system), "train_on_prompt",
         plan->train_on_prompt, "enable_thinking", plan->enable_thinking, "mask_history",
         plan->mask_history, "cutoff_len",
-        (json_int_t)plan->cutoff_len, "packing", dataset_is_packed(plan), "max_samples",
+        (json_int_t)plan->cutoff_len, "whole", reading->whole, "packing", dataset_is_packed(plan), "max_samples",
         (json_int_t)plan->max_samples, "sources", sources);
 }
 

@@ -26,13 +26,20 @@ bool dataset_question(const struct dataset *dataset, size_t index,
     return out->asked > 0;
 }
 
-size_t dataset_asked_max(const struct dataset *dataset)
+size_t dataset_asked_max(const struct dataset *dataset, size_t most, size_t *longer)
 {
     struct dataset_question question;
-    size_t most = 0;
+    size_t longest = 0, over = 0;
 
-    for (size_t i = 0; i < dataset_questions(dataset); i++)
-        if (dataset_question(dataset, i, &question) && question.asked > most)
-            most = question.asked;
-    return most;
+    for (size_t i = 0; i < dataset_questions(dataset); i++) {
+        if (!dataset_question(dataset, i, &question))
+            continue;
+        if (question.asked > most)
+            over++;
+        else if (question.asked > longest)
+            longest = question.asked;
+    }
+    if (longer)
+        *longer = over;
+    return longest;
 }

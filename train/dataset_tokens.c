@@ -151,15 +151,25 @@ static bool has_target(const struct work *work)
     return false;
 }
 
+static bool encode(struct work *work, size_t cutoff_len, struct error *err)
+{
+    struct template_options options = work->options;
+
+    options.cutoff_len = cutoff_len;
+    work->ids.count = 0;
+    return template_encode(work->how->chat, work->how->tokenizer, &options,
+                           work->conversation.messages, work->conversation.count,
+                           &work->ids, &work->weights, err);
+}
+
 /* *added: something of it can be learnt. */
 static bool add_conversation(struct work *work, bool *added, struct error *err)
 {
-    work->ids.count = 0;
-    if (!template_encode(work->how->chat, work->how->tokenizer, &work->options,
-                         work->conversation.messages, work->conversation.count,
-                         &work->ids, &work->weights, err))
+    if (!encode(work, (size_t)work->plan->cutoff_len, err))
         return false;
     *added = has_target(work);
+    if (*added && work->how->whole && !encode(work, 0, err))
+        return false;
     if (*added)
         dataset_store_add(&work->out->store, work->ids.ids, work->weights,
                           work->ids.count);
@@ -301,8 +311,7 @@ static struct work work_on(const struct dataset_reading *how, struct dataset_tok
                      .thinking = plan->enable_thinking ? CHAT_THINKING_UNSAID
                                                        : CHAT_THINKING_OFF,
                      .train_on_prompt = plan->train_on_prompt,
-                     .mask_history = plan->mask_history,
-                     .cutoff_len = (size_t)plan->cutoff_len },
+                     .mask_history = plan->mask_history },
         .document_end = template_document_end(how->chat, how->tokenizer),
     };
 }

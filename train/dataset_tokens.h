@@ -24,6 +24,7 @@ struct dataset_reading {
     const struct tokenizer *tokenizer;
     const struct chat_template *chat; /* NULL: stage pt without a template */
     struct dataset_sources sources;
+    bool whole; /* samples are kept as they are, cut by nothing; the same ones as if cut */
     struct arena *arena;
     double started; /* seconds since 1970, before anything was read */
 };

@@ -36,14 +36,31 @@ static bool check_data(const struct run *run, const struct dataset *data,
             model_config_check_places(&run->config, dataset_places(data), err));
 }
 
+const struct dataset *run_questions(const struct run *run)
+{
+    return run->whole ? run->whole : run->eval;
+}
+
 /* The cache is laid out for the questions there are. */
 static bool measure_questions(struct run *run, struct error *err)
 {
-    size_t longest;
+    size_t longest, longer;
 
     if (!run->plan->generation.on || run->eval == NULL)
         return true;
-    longest = dataset_asked_max(run->eval);
+    if (!dataset_open_whole(run->plan, run->eval, run->tokenizer, &run->whole, err))
+        return false;
+    longest = dataset_asked_max(run_questions(run), (size_t)run->plan->cutoff_len, &longer);
+    if (longer > 0)
+        log_line(run->options->log, LOG_WARN,
+                 "evaluation: %zu of %zu questions are not asked, for they are longer than "
+                 "cutoff_len, %" PRId64 " tokens",
+                 longer, dataset_questions(run_questions(run)), run->plan->cutoff_len);
+    if (longest == 0 && longer > 0)
+        return error_set(err, ERROR_JOB,
+                         "predict_with_generate: no question of the evaluation data has "
+                         "cutoff_len, %" PRId64 ", tokens or fewer; raise it",
+                         run->plan->cutoff_len);
     if (longest == 0)
         return error_set(err, ERROR_DATA,
                          "predict_with_generate: the evaluation data have no question "
@@ -416,6 +433,7 @@ void run_close(struct run *run)
     backend_close(run->be);
     dataset_close(run->train);
     dataset_close(run->eval);
+    dataset_close(run->whole);
     tokenizer_close(run->tokenizer);
     arena_free(run->arena);
 }

@@ -22,6 +22,7 @@ struct run {
     struct model_config config;
     struct tokenizer *tokenizer;
     struct dataset *train, *eval; /* eval NULL: no evaluation */
+    struct dataset *whole;        /* eval uncut, where that differs, for its questions */
     size_t eval_size;             /* samples of a batch of it */
     struct model *model;
     struct teaching *teaching; /* of stage distill; else NULL */
@@ -49,6 +50,8 @@ struct run_place {
     double weight;  /* of its targets: what the sum of losses is divided by */
 };
 struct run_place run_place(const struct run *run, int64_t step);
+/* The data whose questions are asked, of which each has plan->cutoff_len tokens at most. */
+const struct dataset *run_questions(const struct run *run);
 /* Micro-batches of one optimizer step, of all ranks, but for a last short one. */
 size_t run_window_size(const struct run *run);
 

@@ -70,6 +70,30 @@ holds "whatever the threads" sh -c "
         sed -n 's/\"eval_perplexity.*//; /eval_loss/p' \$f >\$f.eval; done
     cmp once.jsonl.eval answer.run/metrics.jsonl.eval"
 
+# Samples longer than cutoff_len are learnt cut, but asked and judged whole; a question that is longer
+# itself is not asked.  Packed, they lie in another order.
+{
+    questions 49 52 | sed 's/It is <answer>/It is what is said here, and that is this: <answer>/'
+    awk 'BEGIN { printf "{\"instruction\": \""; for (i = 0; i < 70; i++) printf "word "
+        print "\", \"output\": \"It is <answer>cat</answer>\"}" }'
+} >long.jsonl
+for packed in false true; do
+    answering 1 "packing: $packed" "eval_steps: 1" | sed 's/^cutoff_len: .*/cutoff_len: 42/
+        s/^eval_dataset: .*/eval_dataset: long.jsonl/' >cut.yaml
+    ends "questions of samples that are cut, packing: $packed" 0 "$trainspool" run cut.yaml
+    holds "are whole, and what is expected, too" sh -c "
+        jq -r .prompt cut.run/samples.jsonl | grep -c '^Human: .* What is it? *$' | grep -qx 4 &&
+        jq -r .expected cut.run/samples.jsonl | grep -c '^It is what .*<answer>[a-z]*</answer>$' | grep -qx 4"
+    holds "one that is too long is told" grep -q \
+        'evaluation: 1 of 5 questions are not asked, for they are longer than cutoff_len, 42 tokens' cut.run/train.log
+    "$trainspool" plan cut.yaml >"$T/out"
+    says "and the plan counts the others" \
+        "memory  *$(sed -n 's/.*trainable, \(.*\) in memory$/\1/p' cut.run/train.log)"
+done
+sed -i 's/^cutoff_len: .*/cutoff_len: 12/' cut.yaml
+ends "a job all of whose questions are too long" 1 "$trainspool" run cut.yaml
+complains "says so" 'no question of the evaluation data has cutoff_len, 12, tokens or fewer; raise it'
+
 # A template whose end of an answer is no token of the model, and answers without thoughts.
 answering 60 "template: qwen3" "enable_thinking: false" "eval_steps: 60" | sed '/answer_tag/d' >words.yaml
 sed -i 's/^cutoff_len: .*/cutoff_len: 256/' words.yaml
