@@ -120,7 +120,7 @@ bool rule_evaluates(const struct rule_context *context, const char **key)
         bool asked;
     } asks[] = {
         { "eval_strategy", plan->eval_strategy != WHEN_NO },
-        { "eval_on_start", plan->eval_on_start },
+        { "eval_on_start", plan->eval_on_start == CHOICE_YES },
         { "do_eval", rule_is_true(context, "do_eval") },
         { "do_predict", rule_is_true(context, "do_predict") },
         { "load_best_model_at_end", plan->load_best_model_at_end },

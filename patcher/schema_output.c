@@ -39,8 +39,9 @@ static const struct key rows[] = {
     { TS_USED("eval_steps", KEY_REAL, NULL), .positive = true, .max = TS_NO_END,
       .into = TS_INTO(eval_steps),
       .help = "steps between evaluations; not given: logging_steps" },
-    { TS_USED("eval_on_start", KEY_BOOL, "false"), .into = TS_INTO(eval_on_start),
-      .help = "evaluate before the first step" },
+    { TS_USED("eval_on_start", KEY_CHOICE, "auto"), .into = TS_INTO(eval_on_start),
+      .help = "evaluate before the first step; auto: where there is an evaluation and no "
+              "eval_delay" },
     TS_ALIAS("sanity_evaluation", "eval_on_start", NULL),
     { TS_USED("eval_delay", KEY_REAL, "0"), .min = 0, .max = TS_NO_END,
       .into = TS_INTO(eval_delay), .help = "no evaluation before this step or epoch" },

@@ -137,9 +137,10 @@ struct plan {
     enum when save_strategy, eval_strategy, logging_strategy;
     double save_steps, eval_steps, logging_steps; /* below 1: a share of all steps */
     int64_t save_total_limit; /* 0: keep all */
-    bool save_only_model, eval_on_start, load_best_model_at_end, logging_first_step;
+    bool save_only_model, load_best_model_at_end, logging_first_step;
     double eval_delay;
     const char *metric_for_best_model; /* "loss", "eval_accuracy", ..; NULL: loss */
+    enum choice eval_on_start;         /* auto: if it evaluates and there is no delay */
     enum choice greater_is_better;     /* auto: by the metric */
     int64_t early_stopping_steps;      /* evaluations without a better one; 0: go on */
     bool overwrite_output_dir;
@@ -169,7 +170,7 @@ struct plan {
 /* Does it evaluate, so that its evaluation data are read? */
 static inline bool plan_evaluates(const struct plan *plan)
 {
-    return plan->eval_strategy != WHEN_NO || plan->eval_on_start ||
+    return plan->eval_strategy != WHEN_NO || plan->eval_on_start == CHOICE_YES ||
            plan->load_best_model_at_end;
 }
 

@@ -278,6 +278,15 @@ static bool eval_due(const struct run *run)
            (last || is_due(run, plan->eval_strategy, plan->eval_steps));
 }
 
+static bool eval_due_at_start(const struct run *run)
+{
+    const struct plan *plan = run->plan;
+
+    return run->eval != NULL &&
+           (plan->eval_on_start == CHOICE_YES ||
+            (plan->eval_on_start == CHOICE_AUTO && plan->eval_delay == 0));
+}
+
 static void tell_progress(const struct run *run, double loss)
 {
     if (run->options->progress != NULL)
@@ -352,7 +361,7 @@ static bool train(struct run *run, struct error *err)
 {
     run->started = run->logged_at = clock_seconds();
     run->logged_tokens = run->progress.tokens;
-    if ((run->progress.step == 0 ? run->eval != NULL
+    if ((run->progress.step == 0 ? eval_due_at_start(run)
                                  : eval_due(run) && !evaluation_is_made(run)) &&
         !evaluation_run(run, err))
         return false;

@@ -130,22 +130,39 @@ static void test_trainer_saves_and_ends_with_the_best(void **state)
     unit_dir_free(dir);
 }
 
-/* transformers counts eval_delay in what eval_strategy counts in. */
+/* transformers counts eval_delay in what eval_strategy counts in.  Of four steps the third and the
+ * fourth are evaluated; what is before the first, eval_on_start says. */
 static void test_trainer_eval_delay_counts_steps(void **state)
 {
-    char *dir = unit_dir_new();
-    char *job = training_text(SHAKESPEARE, FULL_PT "val_size: 0.1\neval_strategy: steps\n"
-                                                   "eval_steps: 1\neval_delay: 3\n"
-                                                   "max_steps: 4\n");
-    struct training training = { .dir = dir, .job = job };
+    static const struct {
+        const char *keys;
+        size_t evaluations;
+    } rows[] = {
+        { "eval_delay: 3\n", 2 },
+        { "eval_delay: 3\neval_on_start: true\n", 3 },
+        { "eval_delay: 3\neval_on_start: false\n", 2 },
+        { "eval_on_start: false\n", 4 },
+        { "eval_on_start: true\n", 5 },
+        { "", 5 },
+    };
 
     (void)state;
-    training_must(
-        &training); /* before the first step, and after the third and the fourth */
-    assert_false(isnan(training_told(&training, "'eval_loss'", 2)));
-    assert_true(isnan(training_told(&training, "'eval_loss'", 3)));
-    free(job);
-    unit_dir_free(dir);
+    for (size_t i = 0; i < TS_COUNT(rows); i++) {
+        char *dir = unit_dir_new(), keys[256], *job;
+        struct training training = { .dir = dir };
+
+        snprintf(keys, sizeof(keys),
+                 FULL_PT "val_size: 0.1\neval_strategy: steps\neval_steps: 1\n"
+                         "max_steps: 4\n%s",
+                 rows[i].keys);
+        training.job = job = training_text(SHAKESPEARE, keys);
+        training_must(&training);
+        assert_false(
+            isnan(training_told(&training, "'eval_loss'", rows[i].evaluations - 1)));
+        assert_true(isnan(training_told(&training, "'eval_loss'", rows[i].evaluations)));
+        free(job);
+        unit_dir_free(dir);
+    }
 }
 
 /* A copy of the model in which one weight is NaN, as DIR/model. */
