@@ -41,6 +41,7 @@ struct attempt {
     struct report report;
     struct log *log;
     int log_fd, lock_fd;
+    int64_t first;      /* the step it goes on behind */
     double written;     /* when state.json was last written */
     double page_due;    /* when the page may be written next */
     enum job_wish wish; /* what the file `cancel` says */
@@ -198,8 +199,12 @@ static void on_milestone(void *context)
 static void on_opened(void *context, const struct trainer_facts *facts)
 {
     struct attempt *attempt = context;
+    struct job_record *record = &attempt->record;
     struct error err = { 0 };
 
+    record->step = attempt->first = facts->first;
+    record->total = facts->steps;
+    record->loss = facts->loss;
     if (!facts_write(&attempt->job, &attempt->look.patch.plan, facts, &err))
         log_line(attempt->log, LOG_WARN, "run.json: %s", err.text);
 }
@@ -361,7 +366,8 @@ static void tell(struct attempt *attempt, const struct ending *ending,
         report_line(&attempt->report,
                     "%s: %s; trainspool run --resume goes on from there",
                     attempt->job.path, ending->reason);
-    else if (!bad && !attempt->options->quiet && attempt->record.step == 0)
+    else if (!bad && !attempt->options->quiet &&
+             attempt->record.step == attempt->first)
         report_line(&attempt->report, "%s: no step was left to do, model in %s",
                     attempt->job.path, attempt->look.patch.plan.output_dir);
     else if (!bad && !attempt->options->quiet)

@@ -329,9 +329,9 @@ static void add_finding(const struct telling *how, size_t at, struct text *out)
 /* What -q leaves: what the exit status is about. */
 static bool is_told(const struct report *report, const struct finding *finding)
 {
-    bool would_edit = finding->now && finding->settled && !finding->fixed;
+    bool would_edit = finding->now && finding->settled;
 
-    return (int)finding->severity >= report->least || would_edit;
+    return !finding->fixed && ((int)finding->severity >= report->least || would_edit);
 }
 
 void report_findings(struct report *report, const struct patch *patch)

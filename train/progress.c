@@ -33,6 +33,16 @@ void progress_history_clear(struct progress_history *history)
     *history = (struct progress_history) { 0 };
 }
 
+double progress_history_loss(const struct progress_history *history)
+{
+    double loss = NAN;
+
+    for (size_t i = 0; i < history->count; i++)
+        if (!history->list[i].evaluation)
+            loss = history->list[i].loss;
+    return loss;
+}
+
 /* A double that may be a word (json_number); preset where it is missing. */
 static double number_of(const json_t *object, const char *key, double preset)
 {

@@ -52,6 +52,7 @@ struct progress_history {
 
 void progress_history_add(struct progress_history *history, const struct logged *entry);
 void progress_history_clear(struct progress_history *history); /* frees */
+double progress_history_loss(const struct progress_history *history); /* the last; NaN: none */
 
 /* eval_accuracy, eval_answer_rate and eval_loss, as far as they were taken. */
 void progress_evaluation_json(const struct evaluation *evaluation, json_t *object);

@@ -351,6 +351,7 @@ static void tell_facts(const struct run *run)
         .steps_per_epoch = run->steps.per_epoch,
         .steps = run->steps.total,
         .first = run->progress.step,
+        .loss = progress_history_loss(&run->history),
         .memory = *model_memory(run->model),
     };
 

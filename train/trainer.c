@@ -342,19 +342,13 @@ static bool leave(struct run *run, const char *why, struct error *err)
 /* The run is as long as it has become. */
 static void end_early(struct run *run)
 {
-    const struct progress_history *history = &run->history;
-    double loss = NAN;
-
-    for (size_t i = 0; i < history->count; i++)
-        if (!history->list[i].evaluation)
-            loss = history->list[i].loss;
     log_line(run->options->log, LOG_INFO,
              "early stopping: step %" PRId64 ", %" PRId64
              " evaluations without a better one than that of step %" PRId64,
              run->progress.step, run->plan->early_stopping_steps,
              run->progress.best_step);
     run->steps.total = run->progress.step;
-    tell_progress(run, loss);
+    tell_progress(run, progress_history_loss(&run->history));
 }
 
 static bool train(struct run *run, struct error *err)

@@ -23,6 +23,7 @@ struct trainer_facts {
     size_t samples, eval_samples, longest; /* tokens of the longest sample */
     uint64_t tokens;                       /* of an epoch */
     int64_t steps_per_epoch, steps, first; /* the step it goes on behind */
+    double loss;                           /* the last before that; NaN: none is known */
     struct memory_use memory;
 };
 

@@ -24,7 +24,8 @@ cp job.yaml first
 
 ends "review of a job that was never changed" 0 "$trainspool" review job.yaml
 says "says so" 'job.yaml: as it was dropped$'
-"$trainspool" patch -q --device T4 --select TS105 job.yaml >/dev/null
+ends "patch -q" 0 "$trainspool" patch -q --device T4 --select TS105 job.yaml
+holds "says nothing of what it mended" test ! -s "$T/out"
 sed -i 's/logging_steps: 10/logging_steps: 5/' job.yaml
 sed -i '/^# the end/d' job.yaml
 "$trainspool" patch -q --device "TITAN RTX" --select TS012 job.yaml >/dev/null

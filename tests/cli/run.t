@@ -27,6 +27,11 @@ says "shows what it mended" 'mended: max_grad_norm'
 says "and each logged step" "^{'loss': [0-9.]*, 'grad_norm': "
 says "and where the model is" 'a.yaml: done: 30 steps, model in a.run'
 holds "the state is done" is a.yaml done
+loss_of() { jq -n 'reduce inputs as $m (null; $m.loss // .)' <a.run/metrics.jsonl; }
+ends "a job that is done goes on" 0 "$trainspool" run --resume a.yaml
+says "with nothing left to do" 'a.yaml: no step was left to do, model in a.run'
+holds "and stays as it was" jq -e --argjson loss "$(loss_of)" \
+    '.state == "done" and .step == 30 and .total == 30 and .loss == $loss' a.run/state.json
 job 6 >longer.yaml
 ends "a short run" 0 "$trainspool" run -q longer.yaml
 ends "is made longer" 0 "$trainspool" run --resume --set max_steps=9 longer.yaml
