@@ -80,5 +80,7 @@ void device_capability_text(const struct device *device, char out[16]);
 
 /* "24GiB", "1.5GB", "512MB", "123" (bytes): 2^30, 10^9, ...  false if it is none of these. */
 bool device_parse_bytes(const char *text, uint64_t *out);
+/* Less is no memory of a device, nor a part of it to train in, but a unit forgotten: "24". */
+#define DEVICE_MEMORY_LEAST ((uint64_t)64 << 10)
 
 #endif

@@ -200,7 +200,8 @@ static bool find_capability(const char *text, struct device *out, struct error *
         (text[used] != ':' && text[used] != '\0'))
         return error_set(err, ERROR_USAGE,
                          "'sm_%s' is no capability; write it as sm_75:24GiB", text);
-    if (text[used] == ':' && !device_parse_bytes(text + used + 1, &memory))
+    if (text[used] == ':' && (!device_parse_bytes(text + used + 1, &memory) ||
+                              memory < DEVICE_MEMORY_LEAST))
         return error_set(err, ERROR_USAGE, "'%s' is no size; write it as 24GiB",
                          text + used + 1);
     *out = (struct device){ .kind = DEVICE_CUDA,

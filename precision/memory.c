@@ -30,7 +30,7 @@ bool memory_limit(const char *wanted, const struct device *device, uint64_t *out
         *out = (uint64_t)((double)device->available * share / 100);
         return true;
     }
-    if (!device_parse_bytes(wanted, out) || *out == 0)
+    if (!device_parse_bytes(wanted, out) || *out < DEVICE_MEMORY_LEAST)
         return error_set(err, ERROR_JOB,
                          "memory_limit must be a share such as 80%% or a size such as "
                          "12GiB, not '%s'",

@@ -82,13 +82,6 @@ static int run(const struct command *command, int argc, char **argv)
 }
 
 /* `trainspool help check` is `trainspool check --help`. */
-static int help(int argc, char **argv)
-{
-    const struct command *command = argc > 2 ? commands_find(argv[2]) : NULL;
-
-    return command ? print_help(command) : print_overview();
-}
-
 /* What other programs call it. */
 static const char *other_word(const char *word)
 {
@@ -123,6 +116,18 @@ static void refuse(const char *word, struct error *err)
     error_set(err, ERROR_USAGE, "there is no command %s; %s%s%s", word,
               near ? "did you mean " : program, near ? near : " --help lists them",
               near ? "?" : "");
+}
+
+static int help(int argc, char **argv)
+{
+    const struct command *command = argc > 2 ? commands_find(argv[2]) : NULL;
+    struct error err = { 0 };
+
+    if (argc > 2 && !command && argv[2][0] != '-') {
+        refuse(argv[2], &err);
+        return fail(&err);
+    }
+    return command ? print_help(command) : print_overview();
 }
 
 int main(int argc, char **argv)

@@ -41,6 +41,8 @@ ends "and its word" 2 "$trainspool" check --fail-on eror job.yaml
 complains "with the nearest" 'did you mean error?'
 ends "and a command" 2 "$trainspool" chek job.yaml
 complains "with the nearest one" 'did you mean check?'
+ends "whose page there is not" 2 "$trainspool" help chek
+complains "neither" "did you mean check?"
 
 sed 's/float16/& # trainspool: ignore[TS105]/' first >job.yaml
 ends "an error ignored by the job" 1 "$trainspool" check $rtx job.yaml

@@ -117,6 +117,9 @@ static void test_device_by_capability(void **state)
     assert_false(device_find("sm_75:lots", &device, &err));
     assert_int_equal(err.code, ERROR_USAGE);
     error_clear(&err);
+    assert_false(device_find("sm_75:24", &device, &err)); /* bytes */
+    assert_non_null(strstr(err.text, "'24' is no size; write it as 24GiB"));
+    error_clear(&err);
     assert_false(device_find("sm_x", &device, &err));
 }
 

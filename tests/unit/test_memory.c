@@ -37,6 +37,9 @@ static void test_memory_limit_forms(void **state)
     assert_int_equal(err.code, ERROR_JOB);
     assert_false(memory_limit("much", &device, &limit, &err));
     assert_false(memory_limit("0", &device, &limit, &err));
+    error_clear(&err);
+    assert_false(memory_limit("24", &device, &limit, &err));
+    assert_non_null(strstr(err.text, "a size such as 12GiB, not '24'"));
     assert_false(memory_limit("nan%", &device, &limit, &err));
 }
 
