@@ -9,6 +9,7 @@
 #include "patcher/backup.h"
 #include "patcher/journal.h"
 #include "runner/report_json.h"
+#include "runner/review.h"
 
 static json_t *backup_object(const struct backup *backup)
 {
@@ -19,6 +20,16 @@ static json_t *backup_object(const struct backup *backup)
     json_object_set_new(object, "sha256", json_string(backup->digest));
     json_object_set_new(object, "bytes", json_integer((json_int_t)backup->bytes));
     return object;
+}
+
+static bool were_lost(const char *job)
+{
+    struct error err = { 0 };
+    struct review review;
+    bool lost = review_read(job, job, &review, &err) && review.lost;
+
+    review_clear(&review);
+    return lost;
 }
 
 int cmd_backups(const struct options *options)
@@ -41,8 +52,10 @@ int cmd_backups(const struct options *options)
                         list[i].path);
     }
     if (count == 0 && !options->json && !options->quiet)
-        report_line(&report, "%s: no backups; the job was never changed",
-                    options->operands[0]);
+        report_line(&report, "%s: no backups; %s", options->operands[0],
+                    were_lost(options->operands[0])
+                        ? "those of its patches are gone from its run folder"
+                        : "the job was never changed");
     backup_free(list, count);
     return report_exit(err.code);
 }

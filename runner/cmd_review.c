@@ -54,6 +54,11 @@ static void show(struct report *report, struct review *review,
 
     if (options->json)
         report_json(report, review_object(review), err);
+    else if (review->lost)
+        report_line(report,
+                    "%s: its backups are gone, so how it was dropped is not known; "
+                    "changes.jsonl tells what was patched",
+                    review->job);
     else if (review->was.len == review->now.len &&
              memcmp(review->was.data, review->now.data, review->was.len) == 0)
         report_line(report, "%s: as it was dropped%s", review->job,

@@ -121,7 +121,8 @@ bool review_add(const struct review *review, bool reasons, struct text *out)
     return ok;
 }
 
-static bool read_texts(struct review *review, const char *name, struct error *err)
+static bool read_texts(struct review *review, const char *name, bool *kept,
+                       struct error *err)
 {
     struct backup *list = NULL;
     size_t count = 0;
@@ -132,16 +133,23 @@ static bool read_texts(struct review *review, const char *name, struct error *er
         ok = file_read(list[count - 1].path, DOCUMENT_MAX_BYTES, &review->was, NULL, err);
     else if (ok)
         ok = text_add(&review->was, review->now.data, review->now.len);
+    *kept = count > 0;
     backup_free(list, count);
     return ok;
 }
 
 bool review_read(const char *job, const char *name, struct review *out, struct error *err)
 {
+    bool kept;
+
     *out = (struct review) { .job = job };
     text_init(&out->was, DOCUMENT_MAX_BYTES);
     text_init(&out->now, DOCUMENT_MAX_BYTES);
-    return read_texts(out, name, err) && history_read(job, &out->now, &out->history, err);
+    if (!read_texts(out, name, &kept, err) ||
+        !history_read(job, &out->now, &out->history, err))
+        return false;
+    out->lost = !kept && out->history.count + out->history.blind > 0;
+    return true;
 }
 
 void review_clear(struct review *review)

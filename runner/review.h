@@ -13,6 +13,7 @@ struct review {
     bool colour;     /* of the reasons, for a terminal */
     struct text was, now;
     struct history history;
+    bool lost; /* the backups of what was patched are gone: `was` is not known, and as `now` */
 };
 
 /* `name` has the text as it is: the job itself, or what a run has frozen of it. */

@@ -223,7 +223,7 @@ CPU_INLINE void vec_to_fp16(uint16_t *out, vec x)
 
 CPU_INLINE vec vec_of_bf16(const uint16_t *in)
 {
-    uvec bits;
+    uvec bits = { 0 }; /* all are set below, which -O2 does not see */
 
     for (int i = 0; i < LANES; i++)
         bits[i] = in[i];

@@ -86,4 +86,9 @@ says "is told" '^# by hand, or by a patch whose reasons are not kept: line 5$'
 echo '{"action":"patch","before":1,"edits":[{"byte_offset":1e30,"new":7}]' >>job.run/changes.jsonl
 echo '{"action":"patch","edits":[3,{"byte_offset":99999999999,"byte_length":-4}]}' >>job.run/changes.jsonl
 ends "a broken one" 0 "$trainspool" review job.yaml
+rm job.run/backups/*
+ends "without the backups" 0 "$trainspool" review job.yaml
+says "it says that they are gone" 'its backups are gone, so how it was dropped is not known'
+ends "and so does backups" 0 "$trainspool" backups job.yaml
+says "rather than that nothing was changed" 'no backups; those of its patches are gone from its run folder'
 plan
