@@ -87,6 +87,7 @@ struct architecture {
     double dropout;
     size_t wider;           /* the MLP than the model, where its size is null */
     size_t window, window_pattern;
+    size_t window_first; /* of max_window_layers */
     size_t head_size; /* 0: width / heads */
     double norm_eps;
     double rotary;       /* share of a head that is turned; 0: all */

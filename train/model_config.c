@@ -244,7 +244,8 @@ static bool is_windowed(const struct reader *r, const struct architecture *row,
     if (type)
         return strcmp(type, "sliding_attention") == 0;
     if (row->windows == WINDOWS_UPPER) {
-        first = json_get_int(r->root, "max_window_layers", 0, r->file, r->err);
+        first = json_get_int(r->root, "max_window_layers", (int64_t)row->window_first,
+                             r->file, r->err);
         return (int64_t)layer >= first;
     }
     pattern =

@@ -118,6 +118,26 @@ static void test_model_config_sliding_window(void **state)
     assert_false(c.windowed[2]);
 }
 
+static void test_model_config_window_presets_of_qwen(void **state)
+{
+    static const char *const types[] = { "qwen2", "qwen3" };
+    struct model_config c;
+    char text[256];
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(types); i++) {
+        snprintf(text, sizeof(text),
+                 "{\"model_type\": \"%s\", \"vocab_size\": 100, \"hidden_size\": 64,"
+                 "\"intermediate_size\": 96, \"num_hidden_layers\": 30,"
+                 "\"num_attention_heads\": 4, \"use_sliding_window\": true}",
+                 types[i]);
+        c = parsed(text);
+        assert_int_equal(c.sliding_window, 4096);
+        assert_true(!c.windowed[0] && !c.windowed[27]);
+        assert_true(c.windowed[28] && c.windowed[29]);
+    }
+}
+
 static void test_model_config_window_of_mistral(void **state)
 {
     struct model_config c = parsed("{\"model_type\": \"mistral\", " SIZES "}");
@@ -386,6 +406,7 @@ int main(void)
         cmocka_unit_test(test_model_config_new_style),
         cmocka_unit_test(test_model_config_old_linear_scaling),
         cmocka_unit_test(test_model_config_sliding_window),
+        cmocka_unit_test(test_model_config_window_presets_of_qwen),
         cmocka_unit_test(test_model_config_window_of_mistral),
         cmocka_unit_test(test_model_config_of_gpt2),
         cmocka_unit_test(test_model_config_local_layers_of_gpt_neo),
