@@ -128,7 +128,7 @@ static const struct architecture architectures[] = {
       LLAMA_LIKE,
       .keys = &llama_keys,
       .paths = { LLAMA_PATHS, LLAMA_NORM2 },
-      .windows = WINDOWS_ALL,
+      .windows = WINDOWS_LISTED,
       .window = 4096 },
     { .model_type = "qwen2",
       LLAMA_LIKE,

@@ -43,6 +43,7 @@ enum windows {
     WINDOWS_NONE,
     WINDOWS_UPPER,   /* use_sliding_window, from max_window_layers on, or layer_types */
     WINDOWS_ALL,     /* every layer, if sliding_window is a number */
+    WINDOWS_LISTED,  /* the same, or those of layer_types */
     WINDOWS_LOCAL,   /* those that attention_types (attention_layers) calls local */
     WINDOWS_PATTERN, /* all but every sliding_window_pattern-th, or layer_types */
 };

@@ -229,20 +229,48 @@ static bool is_local(const struct reader *r, size_t layer)
     return type && strcmp(type, "local") == 0;
 }
 
-/* Does a layer look back only `window` rows?  layer_types says it where it is given. */
-static bool is_windowed(const struct reader *r, const struct architecture *row,
-                        size_t layer)
+/* layer_types, a word for each layer, of the models that heed it; NULL: not given. */
+static const json_t *read_layer_types(const struct reader *r,
+                                      const struct model_config *config)
 {
+    enum windows windows = config->architecture->windows;
     const json_t *types = json_object_get(r->root, "layer_types");
+
+    if (windows == WINDOWS_NONE || windows == WINDOWS_ALL || windows == WINDOWS_LOCAL ||
+        !types || json_is_null(types))
+        return NULL;
+    if (json_array_size(types) != config->layers) {
+        error_set(r->err, ERROR_DATA,
+                  "%s: layer_types must be a list of %zu words, one for each layer",
+                  r->file, config->layers);
+        return NULL;
+    }
+    for (size_t l = 0; l < config->layers; l++) {
+        const char *type = json_string_value(json_array_get(types, l));
+
+        if (!type || (strcmp(type, "full_attention") != 0 &&
+                      strcmp(type, "sliding_attention") != 0))
+            error_set(r->err, ERROR_DATA,
+                      "%s: layer_types must say full_attention or sliding_attention for "
+                      "layer %zu",
+                      r->file, l);
+    }
+    return types;
+}
+
+/* Does a layer look back only `window` rows?  `types` says it where it is given. */
+static bool is_windowed(const struct reader *r, const struct architecture *row,
+                        const json_t *types, size_t layer)
+{
     const char *type = json_string_value(json_array_get(types, layer));
     int64_t first, pattern = (int64_t)row->window_pattern;
 
-    if (row->windows == WINDOWS_ALL)
+    if (type)
+        return strcmp(type, "sliding_attention") == 0;
+    if (row->windows == WINDOWS_ALL || row->windows == WINDOWS_LISTED)
         return true;
     if (row->windows == WINDOWS_LOCAL)
         return is_local(r, layer);
-    if (type)
-        return strcmp(type, "sliding_attention") == 0;
     if (row->windows == WINDOWS_UPPER) {
         first = json_get_int(r->root, "max_window_layers", (int64_t)row->window_first,
                              r->file, r->err);
@@ -253,23 +281,41 @@ static bool is_windowed(const struct reader *r, const struct architecture *row,
     return pattern > 0 && ((int64_t)layer + 1) % pattern != 0;
 }
 
-static void read_window(const struct reader *r, struct model_config *out)
+/* The number of rows that layers with a window look back; 0: none has one. */
+static int64_t read_window_size(const struct reader *r, const struct architecture *row)
 {
-    const struct architecture *row = out->architecture;
-    const json_t *given = json_object_get(r->root, r->keys->window);
-    int64_t window = json_is_null(given) ? 0 : (int64_t)row->window;
-    bool *windowed;
+    const char *key = r->keys->window;
+    int64_t preset =
+        json_is_null(json_object_get(r->root, key)) ? 0 : (int64_t)row->window;
 
     if (row->windows == WINDOWS_NONE ||
         (row->windows == WINDOWS_UPPER &&
          !json_get_bool(r->root, "use_sliding_window", false, r->file, r->err)))
+        return 0;
+    return json_get_int(r->root, key, preset, r->file, r->err);
+}
+
+static void read_window(const struct reader *r, struct model_config *out)
+{
+    const struct architecture *row = out->architecture;
+    const json_t *types = read_layer_types(r, out);
+    int64_t window = read_window_size(r, row);
+    bool *windowed;
+
+    if (r->err->code)
         return;
-    window = json_get_int(r->root, r->keys->window, window, r->file, r->err);
-    if (window <= 0 || window > SIZE_VALUE_MAX || r->err->code)
+    if (window <= 0 || window > SIZE_VALUE_MAX) {
+        for (size_t l = 0; types && l < out->layers; l++)
+            if (is_windowed(r, row, types, l))
+                error_set(r->err, ERROR_DATA,
+                          "%s: layer_types says sliding_attention for layer %zu, but no "
+                          "sliding_window is in use",
+                          r->file, l);
         return;
+    }
     windowed = arena_array(r->arena, out->layers, sizeof(*windowed));
     for (size_t l = 0; l < out->layers; l++)
-        windowed[l] = is_windowed(r, row, l);
+        windowed[l] = is_windowed(r, row, types, l);
     out->sliding_window = (size_t)window;
     out->windowed = windowed;
 }

@@ -155,6 +155,50 @@ static void test_model_config_window_of_mistral(void **state)
     assert_false(c.qkv_bias);
 }
 
+#define LISTED(first) \
+    ", \"layer_types\": [\"" first "\", \"full_attention\", \"full_attention\"]"
+
+/* As transformers' auto classes have it: those that do not heed it are phi3 and llama. */
+static void test_model_config_layer_types(void **state)
+{
+    static const char *const heed[] = { "mistral", "qwen2", "qwen3", "gemma2",
+                                        "gemma3_text" };
+    struct model_config c;
+    struct error err;
+    char text[512];
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(heed); i++) {
+        snprintf(text, sizeof(text),
+                 "{\"model_type\": \"%s\", " SIZES ", \"use_sliding_window\": true,"
+                 "\"sliding_window\": 7" LISTED("sliding_attention") "}",
+                 heed[i]);
+        c = parsed(text);
+        assert_true(c.sliding_window == 7 && c.windowed[0]);
+        assert_true(!c.windowed[1] && !c.windowed[2]);
+        snprintf(text, sizeof(text),
+                 "{\"model_type\": \"%s\", " SIZES LISTED("chunked_attention") "}",
+                 heed[i]);
+        assert_false(parse(text, &c, &err));
+        assert_non_null(strstr(err.text, "layer_types must say full_attention or "
+                                         "sliding_attention for layer 0"));
+        snprintf(text, sizeof(text),
+                 "{\"model_type\": \"%s\", " SIZES
+                 ", \"layer_types\": [\"full_attention\"]}",
+                 heed[i]);
+        assert_false(parse(text, &c, &err));
+        assert_non_null(strstr(err.text, "layer_types must be a list of 3 words"));
+    }
+    c = parsed("{\"model_type\": \"mistral\", " SIZES ", \"layer_types\": null}");
+    assert_true(c.windowed[0] && c.windowed[2]);
+    c = parsed("{\"model_type\": \"phi3\", " SIZES
+               ", \"sliding_window\": 7" LISTED("sliding_attention") "}");
+    assert_true(c.windowed[0] && c.windowed[2]);
+    c = parsed("{\"model_type\": \"llama\", " SIZES
+               ", \"sliding_window\": 7" LISTED("sliding_attention") "}");
+    assert_null(c.windowed);
+}
+
 static void test_model_config_of_gpt2(void **state)
 {
     struct model_config c =
@@ -322,6 +366,13 @@ static void test_model_config_refuses(void **state)
         { "{\"model_type\": \"gpt2\", " GPT2
           ", \"n_positions\": 8, \"add_cross_attention\": true}",
           "add_cross_attention" },
+        { "{\"model_type\": \"mistral\", " SIZES
+          ", \"sliding_window\": null" LISTED("sliding_attention") "}",
+          "no sliding_window is in use" },
+        { "{\"model_type\": \"qwen2\", " SIZES LISTED("sliding_attention") "}",
+          "no sliding_window is in use" },
+        { "{\"model_type\": \"qwen2\", " SIZES ", \"layer_types\": \"full_attention\"}",
+          "layer_types" },
         { "{\"model_type\": \"gpt_neo\", " NEO
           ", \"attention_types\": [[[\"global\"], 2]]}",
           "global or local for layer 2" },
@@ -408,6 +459,7 @@ int main(void)
         cmocka_unit_test(test_model_config_sliding_window),
         cmocka_unit_test(test_model_config_window_presets_of_qwen),
         cmocka_unit_test(test_model_config_window_of_mistral),
+        cmocka_unit_test(test_model_config_layer_types),
         cmocka_unit_test(test_model_config_of_gpt2),
         cmocka_unit_test(test_model_config_local_layers_of_gpt_neo),
         cmocka_unit_test(test_model_config_of_gpt_neox),
