@@ -273,7 +273,15 @@ static json_t *names_of(const struct architecture *a, const bool *marks, bool li
     return json_null();
 }
 
-/* The keys that peft 0.13 writes, so that it reads the file without a remark. */
+/* PEFT makes one matrix of embedding and head, and warns where it is not asked to, if one of
+ * them has a name that it knows (EMBEDDING_LAYER_NAMES): GPT-NeoX's have not. */
+static bool peft_ties(const struct lora *lora, const struct architecture *a)
+{
+    return lora->tied && strcmp(architecture_leaf(a, MODULE_HEAD), "lm_head") == 0;
+}
+
+/* The keys that peft 0.13 writes, so that it reads the file without a remark; where head
+ * and embedding are one also ensure_weight_tying, which 0.18 brought. */
 bool lora_write_config(const struct lora *lora, const struct architecture *architecture,
                        const char *base, struct text *out)
 {
@@ -292,8 +300,10 @@ bool lora_write_config(const struct lora *lora, const struct architecture *archi
                   names_of(architecture, lora->saved, false), "peft_type", "LORA", "r", (json_int_t)lora->rank,
                   "rank_pattern", "revision", "target_modules", names_of(architecture, lora->adapted, true),
                   "task_type", "CAUSAL_LM", "use_dora", 0, "use_rslora", lora->rslora);
-    bool ok = root && json_write_pretty(root, out);
+    bool ok = root && (!peft_ties(lora, architecture) ||
+                       json_object_set_new(root, "ensure_weight_tying", json_true()) == 0);
 
+    ok = ok && json_write_pretty(root, out);
     json_decref(root);
     return ok;
 }

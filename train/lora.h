@@ -16,6 +16,7 @@ struct lora {
     bool rslora;
     bool adapted[MODULES];
     bool saved[MODULES]; /* trained whole beside the adapters: additional_target */
+    bool tied; /* of these, embedding and head are one; for lora_write_config alone */
 };
 
 /*

@@ -314,7 +314,8 @@ static bool write_adapter_config(const struct model *m, const char *dir,
     struct text text;
     bool ok;
 
-    lora.saved[MODULE_HEAD] |= trains_tied_head(m);
+    lora.tied = trains_tied_head(m);
+    lora.saved[MODULE_HEAD] |= lora.tied;
     text_init(&text, 0);
     ok = lora_write_config(&lora, m->config->architecture, whole ? whole : base,
                            &text) ||

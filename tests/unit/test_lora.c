@@ -91,6 +91,38 @@ static void test_lora_saved_names_mean_one_module(void **state)
     }
 }
 
+/* PEFT warns of the key where it knows no tied module by name, and where none is tied. */
+static void test_lora_ties_what_peft_knows(void **state)
+{
+    static const struct {
+        const char *model_type, *target;
+        bool tied, says;
+    } cases[] = {
+        { "llama", "embed_tokens", true, true },
+        { "gpt2", "wte", true, true },
+        { "gpt_neox", "embed_in", true, false },
+        { "llama", "embed_tokens,lm_head", false, false },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        const struct architecture *a = architecture_find(cases[i].model_type);
+        struct plan plan = plan_of("all");
+        struct error err = { 0 };
+        struct lora lora;
+        struct text text;
+
+        plan.additional_target = cases[i].target;
+        assert_true(lora_read(&plan, a, &lora, &err));
+        lora.tied = cases[i].tied;
+        text_init(&text, 0);
+        assert_true(lora_write_config(&lora, a, "base", &text));
+        assert_int_equal(strstr(text.data, "\"ensure_weight_tying\": true") != NULL,
+                         cases[i].says);
+        text_clear(&text);
+    }
+}
+
 static void test_lora_names_of_architectures(void **state)
 {
     (void)state;
@@ -186,6 +218,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lora_reads_the_plan),
+        cmocka_unit_test(test_lora_ties_what_peft_knows),
         cmocka_unit_test(test_lora_names_of_architectures),
         cmocka_unit_test(test_lora_saved_names_mean_one_module),
         cmocka_unit_test(test_lora_config_reads_back),

@@ -255,6 +255,19 @@ static void test_model_large_matrices_merge_too(void **state)
                  "\"num_attention_heads\": 4, \"initializer_range\": 0.02}");
 }
 
+static bool asks_to_tie(const char *adapter)
+{
+    char *name = path_join(adapter, "adapter_config.json");
+    struct error err = { 0 };
+    json_t *root = json_read_file(name, (size_t)1 << 20, &err);
+    bool asks = json_is_true(json_object_get(root, "ensure_weight_tying"));
+
+    unit_must(root != NULL, &err);
+    json_decref(root);
+    free(name);
+    return asks;
+}
+
 static void test_model_adapter_files_have_peft_names(void **state)
 {
     char *dir = base_new(llama, 1), *adapter = unit_dir_new();
@@ -281,6 +294,7 @@ static void test_model_adapter_files_have_peft_names(void **state)
     assert_non_null(t);
     assert_true(t->shape[0] == 32 && t->shape[1] == 4);
     assert_non_null(safetensors_find(set, "base_model.model.model.embed_tokens.weight"));
+    assert_false(asks_to_tie(adapter));
     safetensors_close(set);
     unit_dir_free(dir);
     unit_dir_free(adapter);
@@ -342,6 +356,7 @@ static void test_model_adapter_of_a_tied_head_has_both_copies(void **state)
     head = safetensors_find(set, "base_model.model.lm_head.weight");
     assert_true(embed && head && embed->bytes == head->bytes);
     assert_memory_equal(embed->data, head->data, head->bytes);
+    assert_true(asks_to_tie(adapter));
     for (int merged = 0; merged < 2; merged++) {
         u = open_lora(dir);
         u.plan.adapter_name_or_path = adapter;
