@@ -164,7 +164,8 @@ static enum record_kind read_alpaca(const struct reading *reading, bool plain)
     const struct dataset_columns *columns = reading->columns;
     const json_t *answer = record_get(reading, columns->response);
 
-    if (!columns->prompt || !record_get(reading, columns->prompt))
+    if (!record_get(reading, columns->prompt) &&
+        json_string_length(record_get(reading, columns->query)) == 0)
         return record_broken(reading, columns->prompt ? columns->prompt : "instruction",
                              "there", NULL);
     if (plain)
@@ -335,4 +336,29 @@ enum record_kind dataset_record_read(const struct dataset_source *source,
         return record_messages(&reading);
     error_set(err, ERROR_DATA, "conversations are for stage: sft; stage: pt learns text");
     return RECORD_BROKEN;
+}
+
+void dataset_prompts_note(struct dataset_prompts *prompts,
+                          const struct dataset_source *source, const json_t *record)
+{
+    const char *column = source->columns.prompt;
+
+    if (source->form != DATASET_ALPACA || !column)
+        return;
+    if (json_object_get(record, column))
+        prompts->there = true;
+    else
+        prompts->missing = true;
+}
+
+bool dataset_prompts_check(const struct dataset_prompts *prompts,
+                           const struct dataset_source *source, const char *path,
+                           struct error *err)
+{
+    if (prompts->there || !prompts->missing)
+        return true;
+    return error_set(err, ERROR_DATA,
+                     "%s: no record that was read has \"%s\", the column of the prompt "
+                     "by dataset_info.json; name the right one there, under columns",
+                     path, source->columns.prompt);
 }

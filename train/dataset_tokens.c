@@ -39,6 +39,7 @@ struct work {
     int64_t document_end;
     const struct dataset_source *source;
     const char *path; /* the file of it that is read */
+    struct dataset_prompts prompts;
 };
 
 static bool is_plain(const struct work *work)
@@ -210,6 +211,7 @@ static bool add_json(struct work *work, const struct dataset_record *record,
     if (!json)
         return error_at(err, wrong.code, wrong.file, wrong.at, "%s; %s", wrong.text,
                         json_remedy(record, &wrong));
+    dataset_prompts_note(&work->prompts, work->source, json);
     switch (dataset_record_read(work->source, json, is_plain(work), &work->conversation,
                                 &why, &wrong)) {
     case RECORD_BROKEN:
@@ -261,13 +263,15 @@ static bool read_file(struct work *work, int64_t *left, struct error *err)
     struct error wrong = { 0 };
     bool ok = reader;
 
+    work->prompts = (struct dataset_prompts) { 0 };
     while (ok && *left != 0 && dataset_reader_next(reader, &record, &wrong)) {
         ok = add_record(work, &record, err);
         --*left;
     }
     dataset_reader_close(reader);
-    return ok && (wrong.code == ERROR_NONE ||
-                  fail_at(err, wrong.file[0] ? wrong.file : work->path, wrong.at, &wrong));
+    if (ok && wrong.code != ERROR_NONE)
+        return fail_at(err, wrong.file[0] ? wrong.file : work->path, wrong.at, &wrong);
+    return ok && dataset_prompts_check(&work->prompts, work->source, work->path, err);
 }
 
 /* Where a part of a source is drawn, all of it has to be read first. */

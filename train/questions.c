@@ -72,10 +72,11 @@ static void add_conversation(struct questions *questions,
 struct place {
     const struct dataset_source *source;
     const char *path;
+    struct dataset_prompts prompts;
 };
 
 /* What a conversation, or a text, becomes; one that ends in no answer is left out. */
-static bool add_json(struct questions *questions, const struct place *place,
+static bool add_json(struct questions *questions, struct place *place,
                      const struct dataset_record *record, bool plain,
                      struct conversation *scratch, struct error *err)
 {
@@ -87,6 +88,7 @@ static bool add_json(struct questions *questions, const struct place *place,
 
     if (!json)
         return false;
+    dataset_prompts_note(&place->prompts, place->source, json);
     switch (dataset_record_read(place->source, json, plain, scratch, &why, &wrong)) {
     case RECORD_BROKEN:
         ok = error_at(err, wrong.code, place->path, record->at, "%s", wrong.text);
@@ -110,7 +112,7 @@ static bool read_file(struct questions *questions, const struct plan *plan,
                       int64_t *left, struct error *err)
 {
     struct dataset_reader *reader = dataset_reader_open(path, true, err);
-    const struct place place = { source, path };
+    struct place place = { .source = source, .path = path };
     struct conversation scratch = { 0 };
     struct dataset_record record;
     struct error wrong = { 0 };
@@ -129,7 +131,7 @@ static bool read_file(struct questions *questions, const struct plan *plan,
     if (ok && wrong.code != ERROR_NONE)
         ok = error_at(err, wrong.code, wrong.file[0] ? wrong.file : path, wrong.at, "%s",
                       wrong.text);
-    return ok;
+    return ok && dataset_prompts_check(&place.prompts, source, path, err);
 }
 
 static bool read_source(struct questions *questions, const struct plan *plan,

@@ -345,6 +345,30 @@ static void test_dataset_tells_file_and_line(void **state)
     }
 }
 
+/* Where some records lack it the others show that it is meant. */
+static void test_dataset_tells_a_prompt_misnamed(void **state)
+{
+    struct plan plan = unit_dataset_plan("set");
+    struct error err = { 0 };
+    char got[32];
+
+    (void)state;
+    unit_write_string(dir, "dataset_info.json",
+                      "{\"set\": {\"file_name\": \"set.jsonl\"}}");
+    unit_write_string(dir, "set.jsonl",
+                      "{\"input\": \"q\", \"output\": \"A\"}\n"
+                      "{\"instruction\": \"q\", \"output\": \"B\"}\n");
+    plan.disable_shuffling = true;
+    letters_of(&plan, got);
+    assert_string_equal(got, "AB");
+    unit_write_string(dir, "set.jsonl",
+                      "{\"input\": \"q\", \"output\": \"A\"}\n"
+                      "{\"task\": \"q\", \"input\": \"q\", \"output\": \"B\"}\n");
+    assert_null(dataset_open(&plan, SPLIT_TRAIN, tokenizer, &err));
+    assert_int_equal(err.code, ERROR_DATA);
+    assert_non_null(strstr(err.text, "no record that was read has \"instruction\""));
+}
+
 static void test_dataset_refuses_a_job(void **state)
 {
     struct plan plans[5];
@@ -425,6 +449,7 @@ int main(void)
         cmocka_unit_test(test_dataset_notes_what_is_left_out),
         cmocka_unit_test(test_dataset_notes_that_nothing_ends),
         cmocka_unit_test(test_dataset_tells_file_and_line),
+        cmocka_unit_test(test_dataset_tells_a_prompt_misnamed),
         cmocka_unit_test(test_dataset_refuses_a_job),
         cmocka_unit_test(test_dataset_reads_what_is_published),
     };

@@ -213,7 +213,8 @@ static void test_dataset_record_is_text_for_pretraining(void **state)
     static const struct given named_cases[] = {
         { "{\"body\": \"b\", \"output\": \"unused\"}", "text: b" },
         { "{\"body\": \"b\", \"more\": \"m\"}", "text: b\nm" },
-        { "{\"more\": \"m\"}", "~\"body\" must be there" },
+        { "{\"more\": \"m\"}", "text: m" },
+        { "{\"more\": \"\"}", "~\"body\" must be there" },
     };
     static const struct dataset_source talk = { .form = DATASET_MESSAGES };
     static const struct given talk_cases[] = { { "{}", "~stage: sft" } };
@@ -222,6 +223,26 @@ static void test_dataset_record_is_text_for_pretraining(void **state)
     expect_all(&detect, true, cases, TS_COUNT(cases));
     expect_all(&named, true, named_cases, TS_COUNT(named_cases));
     expect_all(&talk, true, talk_cases, TS_COUNT(talk_cases));
+}
+
+/* A table has null where a record has no such column. */
+static void test_dataset_record_may_lack_the_prompt(void **state)
+{
+    static const struct dataset_source source = {
+        .form = DATASET_ALPACA,
+        .columns = { .prompt = "instruction", .query = "input", .response = "output" },
+    };
+    static const struct given cases[] = {
+        { "{\"input\": \"q\", \"output\": \"a\"}", "U:q A:a" },
+        { "{\"instruction\": null, \"input\": \"q\", \"output\": \"a\"}", "U:q A:a" },
+        { "{\"input\": \"\", \"output\": \"a\"}",
+          "~\"instruction\" must be there, and is missing" },
+        { "{\"input\": null, \"output\": \"a\"}", "~\"instruction\" must be there" },
+        { "{\"output\": \"a\"}", "~\"instruction\" must be there" },
+    };
+
+    (void)state;
+    expect_all(&source, false, cases, TS_COUNT(cases));
 }
 
 /* By dataset_info.json the tags are what it says, and no others. */
@@ -266,6 +287,7 @@ int main(void)
         cmocka_unit_test(test_dataset_record_skips),
         cmocka_unit_test(test_dataset_record_tells_what_is_broken),
         cmocka_unit_test(test_dataset_record_is_text_for_pretraining),
+        cmocka_unit_test(test_dataset_record_may_lack_the_prompt),
         cmocka_unit_test(test_dataset_record_goes_by_its_tags),
     };
 

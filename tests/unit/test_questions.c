@@ -91,11 +91,34 @@ static void test_questions_tell_the_place_of_what_is_broken(void **state)
     unit_dir_free(dir);
 }
 
+/* Where all of a file lack the prompt, its name in dataset_info.json is wrong. */
+static void test_questions_tell_a_prompt_misnamed(void **state)
+{
+    char *dir = unit_dir_new(),
+         *info = write_file(dir, "dataset_info.json",
+                            "{\"set\": {\"file_name\": \"data.jsonl\"}}"),
+         *data = write_file(dir, "data.jsonl", "{\"input\": \"q\", \"output\": \"b\"}\n");
+    struct plan plan = { .dir = dir, .dataset_dir = dir, .stage = STAGE_SFT };
+    struct questions questions;
+    struct error err = { 0 };
+
+    (void)state;
+    questions_init(&questions);
+    assert_false(questions_read(&questions, &plan, "set", &err));
+    assert_int_equal(err.code, ERROR_DATA);
+    assert_non_null(strstr(err.text, "no record that was read has \"instruction\""));
+    questions_clear(&questions);
+    free(info);
+    free(data);
+    unit_dir_free(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_questions_are_what_records_ask),
         cmocka_unit_test(test_questions_tell_the_place_of_what_is_broken),
+        cmocka_unit_test(test_questions_tell_a_prompt_misnamed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
