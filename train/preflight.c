@@ -29,8 +29,11 @@ struct seen {
         loss;    /* losses of the first and last made step, and of the newest */
     double norm; /* the largest */
     int64_t made, skipped, hopeless;
-    size_t gradients, zeros; /* trained tensors, and those whose gradients were all 0 */
-    char zero[120];          /* one of them */
+    int64_t step;     /* from 1: the newest that had something to learn */
+    size_t gradients; /* trained tensors whose gradients of that step were looked at, */
+    size_t broken;    /* those that were not finite, */
+    size_t zeros;     /* and those that were all 0 */
+    char inf[120], zero[120]; /* the first of each by name */
     double seconds;
 };
 
@@ -93,6 +96,7 @@ static bool try_step(struct run *run, preflight_step *step, struct seen *seen,
         return false;
     if (run->progress.window_steps == steps) /* its samples have nothing to learn */
         return true;
+    seen->step = run->progress.step;
     seen->loss = run->progress.window_loss - sum;
     run->progress.window_loss = 0; /* so that one NaN is not in all that follow */
     if (run->progress.updates == updates) {
@@ -132,17 +136,20 @@ static bool try_steps(struct run *run, preflight_step *step, struct seen *seen,
     return ok;
 }
 
-/* The gradients of the last step, tensor by tensor: those of one rank are its shard's. */
+/* The gradients of the last step, tensor by tensor, whether it was made or not: those of
+ * one rank are its shard's. */
 static bool look_at_gradients(struct run *run, struct seen *seen, struct error *err)
 {
-    size_t count = model_trained_parameters(run->model), broken = 0;
+    size_t count = model_trained_parameters(run->model);
     struct watch_look *looks;
     bool ok;
 
     if (model_ranks(run->model) > 1)
         return true;
     looks = memory_resize(NULL, count, sizeof(*looks));
-    ok = model_watch_gradients(run->model, looks, &broken, err);
+    ok = model_watch_gradients(run->model, looks, &seen->broken, err);
+    if (ok && seen->broken > 0)
+        snprintf(seen->inf, sizeof(seen->inf), "%s", looks[0].tensor);
     for (size_t i = 0; ok && i < count; i++) {
         if (looks[i].nans + looks[i].infs > 0 || looks[i].largest > 0)
             continue;
@@ -155,6 +162,19 @@ static bool look_at_gradients(struct run *run, struct seen *seen, struct error *
 }
 
 /* ---- Telling ---- */
+
+/* Of a job that is over before its loss scale has come down far enough for one step. */
+static bool give_up_scale(const struct run *run, const struct seen *seen,
+                          struct error *err)
+{
+    return error_set(
+        err, ERROR_DIVERGED,
+        "preflight: none of the %" PRId64
+        " steps of the run could be made: the gradients are not finite, and "
+        "the loss scale has come down to %g only; a larger max_steps or more "
+        "data leave it the time, bf16 and fp32 need none",
+        seen->skipped, run->progress.scaler.scale);
+}
 
 /* Of a job that cannot work; the run is as the trial has left it, so that its last step
  * can be looked at. */
@@ -182,20 +202,35 @@ static bool give_up(struct run *run, const struct seen *seen, struct error *err)
     return false;
 }
 
+static void gradients_text(const struct run *run, const struct seen *seen, char out[240])
+{
+    if (seen->gradients == 0 && model_ranks(run->model) > 1)
+        snprintf(out, 240,
+                 ", gradients not looked at tensor by tensor, being in %zu ranks",
+                 model_ranks(run->model));
+    else if (seen->broken > 0)
+        snprintf(out, 240,
+                 ", gradients of %zu of %zu tensors not finite in step %" PRId64
+                 ", of %s for one",
+                 seen->broken, seen->gradients, seen->step, seen->inf);
+    else if (seen->gradients > 0)
+        snprintf(out, 240, ", gradients of all %zu tensors finite in step %" PRId64,
+                 seen->gradients, seen->step);
+}
+
 static void tell(struct run *run, const struct seen *seen, double scale)
 {
     struct log *log = run->options->log;
-    char gradients[64] = "";
+    char losses[96] = "", gradients[240] = "";
 
-    if (seen->gradients > 0)
-        snprintf(gradients, sizeof gradients, ", gradients of all %zu tensors finite",
-                 seen->gradients);
-    log_line(log, LOG_INFO,
+    if (seen->made > 0)
+        snprintf(losses, sizeof losses, ", loss %.4g to %.4g, largest gradient norm %.4g",
+                 seen->first, seen->last, seen->norm);
+    gradients_text(run, seen, gradients);
+    log_line(log, seen->hopeless > 0 ? LOG_WARN : LOG_INFO,
              "preflight: %" PRId64 " steps made, %" PRId64
-             " skipped, loss %.4g to %.4g, largest gradient norm %.4g, loss scale %g%s; "
-             "%.1f s, and all is as it was before",
-             seen->made, seen->skipped, seen->first, seen->last, seen->norm, scale,
-             gradients, seen->seconds);
+             " skipped%s, loss scale %g%s; %.1f s, and all is as it was before",
+             seen->made, seen->skipped, losses, scale, gradients, seen->seconds);
     if (seen->zeros > 0 && seen->made > 1)
         log_line(
             log, LOG_WARN,
@@ -228,6 +263,8 @@ static bool fly(struct run *run, preflight_step *step, struct seen *seen,
         return false;
     if (is_hopeless(run, seen))
         return give_up(run, seen, err);
+    if (seen->made == 0 && seen->skipped > 0 && run->progress.step == run->steps.total)
+        return give_up_scale(run, seen, err);
     seen->seconds = clock_seconds() - started;
     return seen->made == 0 || look_at_gradients(run, seen, err);
 }

@@ -4,7 +4,8 @@
  *
  * It ends a job that cannot work: where PREFLIGHT_HOPELESS steps in a row could not be
  * made and the loss scale is not why (it is static, or down to 1, or the loss itself is
- * not finite).  That a loss scale comes down from where it starts is as it should be.
+ * not finite), or where no step of the run could be made.  That a loss scale comes down
+ * from where it starts, and skips some, is as it should be.
  */
 #ifndef TRAIN_PREFLIGHT_H
 #define TRAIN_PREFLIGHT_H

@@ -139,6 +139,8 @@ job 12 "fp16: true" "logging_steps: 1" "trainspool: {device: cpu, ranks: 2, keep
     grep -v '^logging_steps: 10' >tried.yaml
 sed 's/preflight: true/preflight: false/' tried.yaml >untried.yaml
 ends "a trial of all" 0 "$trainspool" run tried.yaml
+holds "says that it saw no gradients of all" \
+    grep -q 'preflight: .*, gradients not looked at tensor by tensor, being in 2 ranks' tried.run/train.log
 losses "$T/out" >tried.losses
 ends "leaves" 0 "$trainspool" run untried.yaml
 losses "$T/out" >untried.losses

@@ -304,39 +304,104 @@ static void test_autopsy_finds_the_gradient_of_a_static_scale(void **state)
     }
 }
 
-/* From 2^16 some steps are skipped before the first is made: that is as it should be. */
-static void test_preflight_takes_a_backoff_for_none(void **state)
+/* ---- What it says ---- */
+
+/* A job with these words at this rate, of the model with numbers planted; its log. */
+static char *run_logged(const struct planted *planted, const char *more, const char *rate,
+                        bool *ok, struct error *err)
 {
-    char *dir = unit_dir_new(), *log_name = path_join(dir, "log"), *said;
-    char *autopsy = path_join(dir, "job.run/autopsy.json");
-    static const struct planted planted = { "model.norm.weight", 0, 64, 3000 };
-    char *job =
-        training_text(SHAKESPEARE, FULL_PT FP16
-                      "max_steps: 30\nsave_strategy: \"no\"\nmax_grad_norm: 0.01\n"
-                      "trainspool: {keep: [fp16]}\n");
-    int fd = open(log_name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    char *dir = unit_dir_new(), *name = path_join(dir, "log"), *said;
+    char *job = training_text(SHAKESPEARE, more);
+    int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     struct training training = { .dir = dir, .log = log_new(fd, LOG_INFO) };
     struct text text;
 
-    (void)state;
+    memcpy(strstr(job, "1.0e-3"), rate, strlen("1.0e-3"));
     text_init(&text, 0);
     text_addf(&text, "model_name_or_path: model%s", strstr(job, "\ndataset"));
-    copy_model(dir, &planted);
-    training.job = text.data;
-    training_must(&training);
-    said = read_whole(log_name, NULL);
-    assert_non_null(strstr(said, "preflight: 10 steps made, "));
-    assert_null(strstr(said, "preflight: 10 steps made, 0 skipped"));
-    assert_non_null(strstr(said, "step 1: skipped")); /* the run meets it anew */
-    assert_false(file_exists(autopsy));
-    free(said);
+    training.job = planted ? text.data : job;
+    if (planted)
+        copy_model(dir, planted);
+    *ok = training_run(&training, err);
+    said = read_whole(name, NULL);
     log_free(training.log);
     close(fd);
     text_clear(&text);
     free(job);
-    free(autopsy);
-    free(log_name);
+    free(name);
     unit_dir_free(dir);
+    return said;
+}
+
+static void check_said(const char *said, const char *wanted)
+{
+    if (!strstr(said, wanted))
+        fail_msg("\"%s\" is not in:\n%s", wanted, said);
+}
+
+/* From 2^16 some steps are skipped before the first is made: that is as it should be. */
+static void test_preflight_takes_a_backoff_for_none(void **state)
+{
+    static const struct planted planted = { "model.norm.weight", 0, 64, 3000 };
+    struct error err = { 0 };
+    bool ok;
+    char *said = run_logged(&planted,
+                            FULL_PT FP16
+                            "max_steps: 30\nsave_strategy: \"no\"\nmax_grad_norm: 0.01\n"
+                            "trainspool: {keep: [fp16]}\n",
+                            RATE, &ok, &err);
+
+    (void)state;
+    assert_true(ok);
+    check_said(said, "preflight: 10 steps made, ");
+    assert_null(strstr(said, "preflight: 10 steps made, 0 skipped"));
+    check_said(said, ", gradients of all 47 tensors finite in step ");
+    check_said(said, "step 1: skipped"); /* the run meets it anew */
+    assert_null(strstr(said, "autopsy"));
+    free(said);
+}
+
+/* The first step that is made turns each weight by 1, so that with those planted the
+ * products of all that follow are too large for float16. */
+static void test_preflight_says_which_gradients_are_not_finite(void **state)
+{
+    static const struct planted planted = { "model.layers.1.mlp.up_proj.weight", 0,
+                                            64 * 172, 1000 };
+    struct error err = { 0 };
+    bool ok;
+    char *said = run_logged(&planted,
+                            FULL_PT FP16
+                            "max_steps: 3\nsave_strategy: \"no\"\nmax_grad_norm: 0.0\n"
+                            "trainspool: {keep: [fp16]}\n",
+                            "1.0e-0", &ok, &err);
+
+    (void)state;
+    assert_true(ok);
+    check_said(said, "warn preflight: 1 steps made, 2 skipped, ");
+    check_said(said, ", gradients of 47 of 47 tensors not finite in step 3, of "
+                     "model.embed_tokens.weight for one; ");
+    assert_null(strstr(said, "gradients of all"));
+    free(said);
+}
+
+/* The loss scale is on its way down, but the run is over before it is there. */
+static void test_preflight_ends_a_job_too_short_for_its_loss_scale(void **state)
+{
+    static const struct planted planted = { "model.norm.weight", 0, 64, 3000 };
+    struct error err = { 0 };
+    bool ok;
+    char *said = run_logged(&planted,
+                            FULL_PT FP16 "max_steps: 1\nsave_strategy: \"no\"\n"
+                                         "trainspool: {keep: [fp16]}\n",
+                            RATE, &ok, &err);
+
+    (void)state;
+    assert_false(ok);
+    assert_int_equal(err.code, ERROR_DIVERGED);
+    assert_non_null(strstr(err.text, "preflight: none of the 1 steps of the run"));
+    assert_non_null(strstr(err.text, "the loss scale has come down to 32768 only"));
+    assert_null(strstr(said, "autopsy"));
+    free(said);
 }
 
 int main(void)
@@ -353,6 +418,8 @@ int main(void)
         cmocka_unit_test(test_autopsy_looks_at_an_evaluation),
         cmocka_unit_test(test_autopsy_finds_the_gradient_of_a_static_scale),
         cmocka_unit_test(test_preflight_takes_a_backoff_for_none),
+        cmocka_unit_test(test_preflight_says_which_gradients_are_not_finite),
+        cmocka_unit_test(test_preflight_ends_a_job_too_short_for_its_loss_scale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
