@@ -53,10 +53,12 @@ static void broken_template(struct rule_context *context)
     if (!chat_open(plan->model_name_or_path, &chat, &err) ||
         (chat && !chat_check(chat, &err)))
         tell_template(context, &err, SEVERITY_ERROR, NULL);
-    else if (chat && !chat_try(chat, &err))
+    else if (chat && !chat_try(chat, plan->model_name_or_path, &err))
         tell_template(context, &err, SEVERITY_WARNING,
-                      "tried with a plain question and its answer; name a template in "
-                      "the job, as template: chatml");
+                      strstr(err.text, "name a template in the job")
+                          ? "tried with a plain question and its answer"
+                          : "tried with a plain question and its answer; name a template "
+                            "in the job, as template: chatml");
     chat_close(chat);
 }
 

@@ -314,21 +314,6 @@ static bool write(struct writing *writing, size_t count, bool prompt,
                             writing->output.text.len, false, ids, writing->err);
 }
 
-bool chat_try(const struct chat *chat, struct error *err)
-{
-    static const struct message talk[] = { { ROLE_USER, "2+2?", 4, 0 },
-                                           { ROLE_ASSISTANT, "4", 1, 1 } };
-    const struct template_options options = { 0 };
-    struct error wrong = { 0 };
-    struct writing writing = { .chat = chat, .err = &wrong };
-    bool refused = false;
-    bool ok = begin(&writing, &options, talk, TS_COUNT(talk)) &&
-              render(&writing, TS_COUNT(talk), false, &refused);
-
-    end(&writing);
-    return ok || refused || error_set(err, wrong.code, "%s", wrong.text);
-}
-
 /* Tokens that both begin with. */
 static size_t alike(const struct token_list *a, const struct token_list *b)
 {
@@ -512,4 +497,60 @@ bool chat_prompt(const struct chat *chat, const struct tokenizer *tokenizer,
     token_list_clear(&whole);
     end(&writing);
     return ok;
+}
+
+/* The texts alone: does the template write an answer, and before it what it begins a
+ * prompt with?  A tokenizer may still see the same beginning where the texts do not. */
+static bool is_plain(struct writing *writing, size_t count, bool *plain, bool *refused)
+{
+    const struct text *prompt = &writing->output.text;
+    char *whole;
+    size_t len;
+    bool ok = render(writing, count, false, refused);
+
+    if (!ok || jinja_marks_generation(writing->jinja)) {
+        *plain = writing->output.span_count == 1;
+        return ok;
+    }
+    whole = text_detach(&writing->output.text, &len);
+    ok = render(writing, count - 1, true, refused);
+    *plain = ok && len > prompt->len && memcmp(whole, prompt->data, prompt->len) == 0;
+    free(whole);
+    return ok;
+}
+
+/* As a run does it.  What is wrong with the tokenizer is not the template's doing. */
+static bool try_tokens(const struct chat *chat, const char *dir,
+                       const struct template_options *options,
+                       const struct message *messages, size_t count, struct error *err)
+{
+    struct tokenizer *tokenizer = tokenizer_open(dir, NULL);
+    struct token_list ids = { 0 };
+    float *weights = NULL;
+    bool ok = !tokenizer || template_encode(&chat->row, tokenizer, options, messages,
+                                            count, &ids, &weights, err);
+
+    token_list_clear(&ids);
+    free(weights);
+    tokenizer_close(tokenizer);
+    return ok;
+}
+
+bool chat_try(const struct chat *chat, const char *dir, struct error *err)
+{
+    static const struct message talk[] = { { ROLE_USER, "2+2?", 4, 0 },
+                                           { ROLE_ASSISTANT, "4", 1, 1 } };
+    const struct template_options options = { 0 };
+    struct error wrong = { 0 };
+    struct writing writing = { .chat = chat, .err = &wrong };
+    bool refused = false, plain = true;
+    bool ok = begin(&writing, &options, talk, TS_COUNT(talk)) &&
+              is_plain(&writing, TS_COUNT(talk), &plain, &refused);
+
+    end(&writing);
+    if (refused)
+        return true;
+    if (!ok)
+        return error_set(err, wrong.code, "%s", wrong.text);
+    return plain || try_tokens(chat, dir, &options, talk, TS_COUNT(talk), err);
 }

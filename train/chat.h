@@ -22,9 +22,10 @@ void chat_close(struct chat *chat); /* NULL is allowed */
 
 /* Is there a template that can be read?  ERROR_DATA with its file, its line and what to do. */
 bool chat_check(const struct chat *chat, struct error *err);
-/* Does it write a plain question and its answer?  One that refuses them (raise_exception)
- * may want another kind of conversation, and passes. */
-bool chat_try(const struct chat *chat, struct error *err);
+/* Does it write a plain question and its answer, so that the answer can be told?  One that
+ * refuses them (raise_exception) may want another kind of conversation, and passes.  The
+ * tokenizer in `dir` is opened only where the texts alone leave it open. */
+bool chat_try(const struct chat *chat, const char *dir, struct error *err);
 
 /* As a template like the named ones; lives as long as the chat. */
 const struct chat_template *chat_as_template(const struct chat *chat);

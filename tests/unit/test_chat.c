@@ -19,12 +19,11 @@ static const struct message talk[] = {
 #define EACH   "{% for m in messages %}"
 #define PROMPT "{% if add_generation_prompt %}<|im_start|>assistant\\n{% endif %}"
 
-/* A tokenizer with a template, which is put into its configuration as it stands; the other
- * file of tokens adds to it, and changes nothing. */
-static struct tokenizer *open_with(const char *template, struct error *err)
+/* A folder of a tokenizer with a template, which is put into its configuration as it
+ * stands; the other file of tokens adds to it, and changes nothing. */
+static char *folder_with(const char *template)
 {
     char *dir = unit_dir_new();
-    struct tokenizer *tokenizer;
     struct text config;
 
     unit_tokenizer_write(dir, UNIT_SPECIALS, false);
@@ -36,7 +35,14 @@ static struct tokenizer *open_with(const char *template, struct error *err)
     text_clear(&config);
     unit_write_string(dir, "special_tokens_map.json",
                       "{\"bos_token\": \"<no>\", \"sep_token\": \"<sep>\"}");
-    tokenizer = tokenizer_open(dir, err);
+    return dir;
+}
+
+static struct tokenizer *open_with(const char *template, struct error *err)
+{
+    char *dir = folder_with(template);
+    struct tokenizer *tokenizer = tokenizer_open(dir, err);
+
     unit_dir_free(dir);
     return tokenizer;
 }
@@ -250,13 +256,15 @@ static void test_chat_says_what_is_wrong(void **state)
 static void expect_tried(const char *template, const char *wanted)
 {
     struct error err = { 0 };
-    struct tokenizer *tokenizer = open_with(template, &err);
-    const struct chat *chat = tokenizer_chat(tokenizer);
+    char *dir = folder_with(template);
+    struct chat *chat;
 
-    assert_int_equal(chat_check(chat, &err) && chat_try(chat, &err), !wanted);
+    assert_true(chat_open(dir, &chat, &err));
+    assert_int_equal(chat_check(chat, &err) && chat_try(chat, dir, &err), !wanted);
     if (wanted && !strstr(err.text, wanted))
         fail_msg("\"%s\" is not in \"%s\"", wanted, err.text);
-    tokenizer_close(tokenizer);
+    chat_close(chat);
+    unit_dir_free(dir);
 }
 
 /* What a person can be told before there is a conversation. */
@@ -269,6 +277,25 @@ static void test_chat_is_tried(void **state)
     expect_tried("\"" EACH "{{ m.content | frob }}{% endfor %}\"",
                  "tokenizer_config.json, line 1: No filter named 'frob'");
     expect_tried("\"{{ raise_exception('documents, please') }}\"", NULL);
+    expect_tried("\"" EACH TURN "{% endfor %}<|im_start|>assistant\\nto: user\\n\"",
+                 "the answer cannot be told from the question");
+    expect_tried("\"{{ messages[0].content }}\"",
+                 "the answer cannot be told from the question");
+    expect_tried("\"" EACH
+                 "{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}\"",
+                 "marks 2 answers of 1");
+}
+
+/* Where the texts differ in the last token alone, the answer is told: a run passes it. */
+static void test_chat_is_tried_by_tokens(void **state)
+{
+#define ENDS(tail) \
+    "\"" EACH TURN "{% endfor %}{% if add_generation_prompt %}" tail "{% endif %}\""
+    (void)state;
+    expect_tried(ENDS("<|im_start|>assistant\\n-"), NULL);
+    expect_tried(ENDS("<|im_start|>assistant\\n--"),
+                 "the answer cannot be told from the question");
+#undef ENDS
 }
 
 static void test_chat_writes_prompts(void **state)
@@ -345,6 +372,7 @@ int main(void)
         cmocka_unit_test(test_chat_gives_tokens_system_and_tools),
         cmocka_unit_test(test_chat_says_what_is_wrong),
         cmocka_unit_test(test_chat_is_tried),
+        cmocka_unit_test(test_chat_is_tried_by_tokens),
         cmocka_unit_test(test_chat_writes_prompts),
         cmocka_unit_test(test_chat_ends_prompts_where_an_answer_would),
         cmocka_unit_test(test_chat_may_be_absent),
