@@ -191,7 +191,6 @@ static void bind_presets(const struct binding *binding, const struct vocabulary 
     binding->plan->gradient_checkpointing = true; /* as in LLaMA-Factory */
     binding->plan->schedule_power = 1;
     binding->plan->schedule_lr_end = 1e-7; /* transformers/optimization.py, polynomial */
-    binding->plan->schedule_num_cycles = 0.5;
 }
 
 /* What follows from several keys.  May be called again after a key has changed. */

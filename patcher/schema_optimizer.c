@@ -11,6 +11,7 @@ static const char *const schedules[] = { "linear",
                                          "constant",
                                          "constant_with_warmup",
                                          "polynomial",
+                                         "cosine_with_restarts",
                                          "cosine_with_min_lr",
                                          "warmup_stable_decay",
                                          NULL };
@@ -68,13 +69,13 @@ static const struct key rows[] = {
       .meant = "wsd=warmup_stable_decay poly=polynomial cosine_annealing=cosine "
                "cosine_min_lr=cosine_with_min_lr none=constant",
       .values = schedules,
-      .rejects = "cosine_with_restarts inverse_sqrt reduce_lr_on_plateau greedy "
-                 "cosine_warmup_with_min_lr",
+      .rejects = "inverse_sqrt reduce_lr_on_plateau greedy cosine_warmup_with_min_lr",
       .into = TS_INTO(schedule),
       .help = "how the learning rate goes down after the warm-up" },
     { TS_USED("lr_scheduler_kwargs", KEY_MAP, NULL), .members = &schema_schedule,
-      .help = "min_lr, min_lr_rate, power, num_cycles, lr_end, num_decay_steps, "
-              "num_stable_steps of the schedule" },
+      .help = "min_lr, min_lr_rate, power, num_cycles (of cosine_with_restarts: how many "
+              "times it goes down, preset 1; of other cosines: waves, preset 0.5), lr_end, "
+              "num_decay_steps, num_stable_steps of the schedule" },
     { TS_USED("warmup_steps", KEY_REAL, "0"), .min = 0, .max = TS_NO_END,
       .into = TS_INTO(warmup_steps),
       .help = "steps of warm-up; below 1: a share of all" },

@@ -262,6 +262,7 @@ EXTRA_DIST += %D%/golden/operators.json %D%/golden/operators.py
 EXTRA_DIST += %D%/golden/distill.json %D%/golden/distill.py
 EXTRA_DIST += %D%/golden/mix.json %D%/golden/mix.py
 EXTRA_DIST += %D%/golden/sampling.json %D%/golden/sampling.py
+EXTRA_DIST += %D%/golden/schedule.json %D%/golden/schedule.py
 EXTRA_DIST += %D%/golden/distill_curve.json %D%/golden/distill_curve.py
 EXTRA_DIST += %D%/golden/named.json %D%/golden/named.py
 EXTRA_DIST += %D%/golden/overflow.json %D%/golden/overflow.py

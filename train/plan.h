@@ -16,6 +16,7 @@ enum schedule_kind {
     SCHEDULE_CONSTANT,
     SCHEDULE_CONSTANT_WITH_WARMUP,
     SCHEDULE_POLYNOMIAL,
+    SCHEDULE_COSINE_WITH_RESTARTS,
     SCHEDULE_COSINE_WITH_MIN_LR,
     SCHEDULE_WARMUP_STABLE_DECAY
 };
@@ -124,7 +125,8 @@ struct plan {
     double learning_rate, weight_decay, adam_beta1, adam_beta2, adam_epsilon;
     double label_smoothing;
     enum schedule_kind schedule;
-    double schedule_min_lr, schedule_min_lr_rate, schedule_power, schedule_num_cycles;
+    double schedule_min_lr, schedule_min_lr_rate, schedule_power;
+    double schedule_num_cycles; /* 0: the schedule's own */
     double schedule_lr_end;
     int64_t schedule_decay_steps, schedule_stable_steps;
     double warmup_steps; /* below 1: a share of all steps */

@@ -64,6 +64,15 @@ static double factor_polynomial(const struct place *p)
     return ((lr - end) * pow(at_least(left, 0), power) + end) / lr;
 }
 
+/* get_cosine_with_hard_restarts_schedule_with_warmup: each half wave begins anew */
+static double factor_cosine_restarts(const struct place *p)
+{
+    double progress =
+        share((double)(p->step - p->warmup), (double)(p->total - p->warmup));
+
+    return progress >= 1 ? 0 : at_least(wave(0.5, fmod(p->cycles * progress, 1)), 0);
+}
+
 static double least_rate(const struct plan *plan)
 {
     if (plan->schedule_min_lr > 0 && plan->learning_rate > 0)
@@ -106,12 +115,15 @@ static const struct row {
     const char *name;
     double (*after)(const struct place *place); /* the warm-up */
     bool warms_up;
+    double cycles; /* where the plan has none; 0: 0.5 */
 } rows[] = {
     [SCHEDULE_LINEAR] = { "linear", factor_linear, true },
     [SCHEDULE_COSINE] = { "cosine", factor_cosine, true },
     [SCHEDULE_CONSTANT] = { "constant", factor_constant, false },
     [SCHEDULE_CONSTANT_WITH_WARMUP] = { "constant_with_warmup", factor_constant, true },
     [SCHEDULE_POLYNOMIAL] = { "polynomial", factor_polynomial, true },
+    [SCHEDULE_COSINE_WITH_RESTARTS] = { "cosine_with_restarts", factor_cosine_restarts,
+                                        true, 1 },
     [SCHEDULE_COSINE_WITH_MIN_LR] = { "cosine_with_min_lr", factor_cosine_min, true },
     [SCHEDULE_WARMUP_STABLE_DECAY] = { "warmup_stable_decay", factor_stable_decay, true },
 };
@@ -133,12 +145,13 @@ int64_t schedule_warmup(const struct plan *plan, int64_t total)
 double schedule_factor(const struct plan *plan, int64_t step, int64_t total)
 {
     const struct row *row = &rows[plan->schedule];
+    double cycles = row->cycles > 0 ? row->cycles : 0.5;
     struct place place = {
         .plan = plan,
         .step = step,
         .total = total,
         .warmup = schedule_warmup(plan, total),
-        .cycles = plan->schedule_num_cycles > 0 ? plan->schedule_num_cycles : 0.5,
+        .cycles = plan->schedule_num_cycles > 0 ? plan->schedule_num_cycles : cycles,
     };
     double rate = plan->schedule == SCHEDULE_WARMUP_STABLE_DECAY ? least_rate(plan) : 0;
 

@@ -1,11 +1,12 @@
 /* tests/unit/test_schedule.c - factors worked out by hand from
- * transformers/optimization.py. */
+ * transformers/optimization.py, and those that it makes itself. */
 #include "config.h"
 
 #include "train/schedule.h"
 
 #include <math.h>
 
+#include "base/json.h"
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
@@ -42,6 +43,13 @@ static const struct {
       { { 5, 0.5 }, { 10, 1 }, { 40, 0.8 }, { 55, 0.6 }, { 70, 0.4 }, { 100, 0.2 } } },
     { { .schedule = SCHEDULE_COSINE_WITH_MIN_LR, .schedule_min_lr_rate = 0.5 },
       { { 0, 1 }, { 50, 0.75 }, { 100, 0.5 }, { 0, 1 }, { 0, 1 }, { 0, 1 } } },
+    /* anew at 10, 40 and 70; the end is 0 */
+    { { .schedule = SCHEDULE_COSINE_WITH_RESTARTS,
+        .warmup_steps = 10,
+        .schedule_num_cycles = 3 },
+      { { 5, 0.5 }, { 10, 1 }, { 25, 0.5 }, { 40, 1 }, { 60, 0.25 }, { 100, 0 } } },
+    { { .schedule = SCHEDULE_COSINE_WITH_RESTARTS },
+      { { 0, 1 }, { 50, 0.5 }, { 100, 0 }, { 200, 0 }, { 0, 1 }, { 0, 1 } } },
     { { .schedule = SCHEDULE_WARMUP_STABLE_DECAY,
         .warmup_steps = 10,
         .schedule_decay_steps = 40 },
@@ -66,6 +74,65 @@ static void test_schedule_factors(void **state)
                          schedule_name(rows[i].plan.schedule), (int)rows[i].at[j].step,
                          is, rows[i].at[j].factor);
         }
+}
+
+static enum schedule_kind kind_of(const char *name)
+{
+    int kind = SCHEDULE_LINEAR;
+
+    while (strcmp(schedule_name((enum schedule_kind)kind), name) != 0)
+        kind++;
+    return (enum schedule_kind)kind;
+}
+
+static double argument(const json_t *one, const char *name)
+{
+    return json_number_value(json_object_get(json_object_get(one, "arguments"), name));
+}
+
+static void check_case(const json_t *golden, const json_t *one)
+{
+    const char *name = json_string_value(json_object_get(one, "name"));
+    const json_t *factors = json_object_get(one, "factors");
+    int64_t total = json_integer_value(json_object_get(golden, "steps"));
+    struct plan plan = {
+        .schedule = kind_of(name),
+        .warmup_steps = json_number_value(json_object_get(golden, "warmup")),
+        .learning_rate = json_number_value(json_object_get(golden, "rate")),
+        .schedule_power = argument(one, "power"),
+        .schedule_lr_end = argument(one, "lr_end"),
+        .schedule_num_cycles = argument(one, "num_cycles"),
+        .schedule_min_lr = argument(one, "min_lr"),
+        .schedule_min_lr_rate =
+            argument(one, "min_lr_rate") + argument(one, "min_lr_ratio"),
+        .schedule_decay_steps = (int64_t)argument(one, "num_decay_steps"),
+        .schedule_stable_steps = (int64_t)argument(one, "num_stable_steps"),
+    };
+
+    for (size_t i = 0; i < json_array_size(factors); i++) {
+        double is = schedule_factor(&plan, (int64_t)i, total);
+        double wanted = json_number_value(json_array_get(factors, i));
+
+        if (fabs(is - wanted) > 1e-11)
+            fail_msg("%s, step %zu: %.15g, transformers has %.15g", name, i, is, wanted);
+    }
+}
+
+static void test_schedule_as_transformers_has_it(void **state)
+{
+    char *name = unit_source("tests/golden/schedule.json");
+    struct error err = { 0 };
+    json_t *golden = json_read_file(name, 1 << 20, &err);
+    const json_t *cases = json_object_get(golden, "cases");
+
+    (void)state;
+    if (!golden)
+        fail_msg("%s", err.text);
+    assert_true(json_array_size(cases) > 0);
+    for (size_t i = 0; i < json_array_size(cases); i++)
+        check_case(golden, json_array_get(cases, i));
+    json_decref(golden);
+    free(name);
 }
 
 static void test_schedule_warmup_by_number_and_share(void **state)
@@ -98,6 +165,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_schedule_factors),
+        cmocka_unit_test(test_schedule_as_transformers_has_it),
         cmocka_unit_test(test_schedule_warmup_by_number_and_share),
         cmocka_unit_test(test_schedule_of_no_steps_is_finite),
     };

@@ -33,8 +33,8 @@ static void test_schema_tells_types_and_ranges(void **state)
           "eval_strategy must be no, steps or epoch, not 'false'; did you mean no?" },
         { "lr_scheduler_type: constant-with-warmup\n", "TS705",
           "lr_scheduler_type must be linear, cosine, constant, constant_with_warmup, "
-          "polynomial, cosine_with_min_lr or warmup_stable_decay, not "
-          "'constant-with-warmup'; did you mean constant_with_warmup?" },
+          "polynomial, cosine_with_restarts, cosine_with_min_lr or warmup_stable_decay, "
+          "not 'constant-with-warmup'; did you mean constant_with_warmup?" },
         { "finetuning_type: something\n", "TS705",
           "finetuning_type must be lora, full or freeze, not 'something'" },
         { "learning_rate: [1]\n", "TS704", "learning_rate must be a number, not a list" },
@@ -44,9 +44,9 @@ static void test_schema_tells_types_and_ranges(void **state)
           "loss_scale must be dynamic, none, or a number of 1 or more, not '0.5'" },
         { "lr_scheduler_type: cosin\n", "TS705",
           "lr_scheduler_type must be linear, cosine, constant, constant_with_warmup, "
-          "polynomial, cosine_with_min_lr or warmup_stable_decay, not 'cosin'; did you "
-          "mean "
-          "cosine?" },
+          "polynomial, cosine_with_restarts, cosine_with_min_lr or warmup_stable_decay, "
+          "not 'cosin'; did you mean cosine?" },
+        { "lr_scheduler_type: inverse_sqrt\n", "TS707", NULL },
         { "stage: dpo\n", "TS707",
           "stage: dpo is not done here, only sft, pt or distill" },
         { "output_dir: ${x}/a\n", "TS008", NULL },
@@ -293,6 +293,8 @@ static void test_schema_looks_into_maps(void **state)
           SEVERITY_WARNING },
         { "trainspool: {target: external}\nfsdp_config: {version: 2}\n", NULL, NULL, 0 },
         { "lr_scheduler_kwargs: {min_lr: 1e-6, num_cycles: 0.5}\n", NULL, NULL, 0 },
+        { "lr_scheduler_type: cosine_with_restarts\n"
+          "lr_scheduler_kwargs: {num_cycles: 3}\n", NULL, NULL, 0 },
     };
 
     (void)state;
