@@ -15,21 +15,50 @@ formed() {
         skip "$formed_name" "there is no $python"
     fi
 }
+# NAME FILE [OPTION...]: a browser's tree of it is in $T/out; false, and NAME is skipped, without one.
+browsed() {
+    browsed_name=$1
+    browsed_file=$2
+    shift 2
+    if [ -z "$browser" ] || ! "$browser" --version >/dev/null 2>&1; then
+        skip "$browsed_name" "there is no chromium"
+        return 1
+    fi
+    browsed_url=$("$python" -c 'import pathlib, sys, urllib.parse
+print(pathlib.Path(sys.argv[1]).resolve().as_uri())' "$browsed_file")
+    timeout 60 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$T/browser" \
+        --enable-logging=stderr "$@" --dump-dom "$browsed_url" >"$T/out" 2>"$T/err"
+    if ! grep -q '</html>' "$T/out"; then
+        skip "$browsed_name" "chromium does not run here"
+        return 1
+    fi
+}
 # NAME FILE WORD: a browser shows the word, and complains of nothing.
 shown() {
-    if [ -z "$browser" ] || ! "$browser" --version >/dev/null 2>&1; then
-        skip "$1" "there is no chromium"
-        return
-    fi
-    shown_url=$("$python" -c 'import pathlib, sys, urllib.parse
-print(pathlib.Path(sys.argv[1]).resolve().as_uri())' "$2")
-    timeout 60 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$T/browser" \
-        --enable-logging=stderr --dump-dom "$shown_url" >"$T/out" 2>"$T/err"
-    if ! grep -q '</html>' "$T/out"; then
-        skip "$1" "chromium does not run here"
-        return
-    fi
+    browsed "$1" "$2" || return
     grep -q -e "$3" "$T/out" && ! grep 'CONSOLE' "$T/err"
+    ok $? "$1"
+}
+# NAME FILE SCHEME: a browser that prefers it (0: dark, 1: light) gives it the colours that its style says.
+coloured() {
+    if ! "$python" -c 'import html.parser' 2>/dev/null; then
+        skip "$1" "there is no $python"
+        return
+    fi
+    if ! "$python" "$source/tests/cli/page_colours.py" "$2" probe.html >colours 2>"$T/err"; then
+        ok 1 "$1"
+        return
+    fi
+    case $3 in
+    dark) scheme=0 ;;
+    light) scheme=1 ;;
+    esac
+    browsed "$1" probe.html "--blink-settings=preferredColorScheme=$scheme" || return
+    if ! grep -q "<title>$3: " "$T/out"; then
+        skip "$1" "chromium does not go $3"
+        return
+    fi
+    grep -q -F "<title>$(grep "^$3:" colours)</title>" "$T/out"
     ok $? "$1"
 }
 # NAME STATE [REASON]: the folder of a run that ended so.
@@ -94,6 +123,8 @@ holds "has no secret" sh -c '! grep -q sesame "$1"' sh "$page"
 holds "keeps the spike of 5000 steps" grep -q 'highest 97.5 at step 2500' "$page"
 holds "is small all the same" test "$(wc -c <"$page")" -lt 200000
 shown "a browser shows it without a complaint" "$page" 'id="loss-d"'
+coloured "by day dark on light" "$page" light
+coloured "by night light on dark" "$page" dark
 mkdir "$T/damaged.run"
 printf '[1,2' >"$T/damaged.run/state.json"
 for file in metrics.jsonl samples.jsonl run.json train.log autopsy.json changes.jsonl job.yaml; do
