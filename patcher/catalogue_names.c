@@ -239,8 +239,9 @@ static const struct rule rows[] = {
           "config.json of the model names an architecture (model_type), an activation, a "
           "kind of rotation or another setting that is not there, or it cannot be read. "
           "The run would end with this message before its first step: nothing that changes "
-          "the result is passed over. So it would with a chat template of the model that "
-          "cannot be read, where the job names no template, and with an adapter (of the "
+          "the result is passed over. So it would with files that lack a tensor of the "
+          "model that config.json tells of, or have it in another shape, with a chat "
+          "template of the model that cannot be read, where the job names no template, and with an adapter (of the "
           "model or of a teacher) whose layers or shapes are those of another model. A "
           "warning is a template that cannot write a plain question and its answer, or "
           "writes them so that the answer cannot be told from the question, and "
@@ -248,7 +249,7 @@ static const struct rule rows[] = {
           "name.\n\n"
           "trainspool-job(5) lists the architectures under MODELS. For another one let "
           "transformers do the training: target: external.",
-      .source = "train/architecture.c, train/model_config.c, train/chat.c, "
-                "train/adapter_check.c" },
+      .source = "train/architecture.c, train/model_config.c, train/weights.c, "
+                "train/chat.c, train/adapter_check.c" },
 };
 const struct rules catalogue_names = { rows, TS_COUNT(rows) };

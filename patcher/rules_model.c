@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "train/adapter_check.h"
 #include "train/chat.h"
+#include "train/weights.h"
 
 /* ---- TS716: an architecture or a setting that is not there ---- */
 
@@ -25,6 +26,24 @@ static void unknown_model(struct rule_context *context)
                                   .message = context->model_error,
                                   .because = "config.json of the model" },
               "model_name_or_path");
+}
+
+/* ---- TS716: files that are of another config.json ---- */
+
+static void foreign_weights(struct rule_context *context, const char *key, const char *dir,
+                            const struct model_config *model)
+{
+    struct error err = { 0 };
+
+    if (dir && model && !weights_check(dir, model, &err))
+        rule_tell(context,
+                  &(struct finding) { .rule = "TS716",
+                                      .severity = SEVERITY_ERROR,
+                                      .message = rule_said(context, &err),
+                                      .because = "the headers of the model's files",
+                                      .note = "config.json and the files beside it are of "
+                                              "two models, or some were not copied" },
+                  key);
 }
 
 /* ---- TS716: a chat template that cannot be written with ---- */
@@ -144,6 +163,11 @@ void rule_model_unknown(struct rule_context *context)
     const struct plan *plan = context->plan;
 
     unknown_model(context);
+    if (!plan->train_from_scratch)
+        foreign_weights(context, "model_name_or_path", plan->model_name_or_path,
+                        context->model);
+    foreign_weights(context, "teacher_model_name_or_path", plan->kd.teacher,
+                    context->teacher->config);
     broken_template(context);
     if (plan->method == METHOD_LORA)
         foreign_adapter(context, "adapter_name_or_path", plan->adapter_name_or_path,

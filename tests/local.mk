@@ -218,6 +218,7 @@ unit_tests += %D%/unit/test_report_excerpt
 unit_tests += %D%/unit/test_report_sarif
 unit_tests += %D%/unit/test_steps
 unit_tests += %D%/unit/test_watch
+unit_tests += %D%/unit/test_weights
 unit_tests += %D%/unit/test_worker
 
 # parsers, over their corpora

@@ -113,3 +113,4 @@ libtrain_a_SOURCES += %D%/trainer.c %D%/trainer.h
 libtrain_a_SOURCES += %D%/trainer_steps.c
 libtrain_a_SOURCES += %D%/unicode.c %D%/unicode.h
 libtrain_a_SOURCES += %D%/vocabulary.c %D%/vocabulary.h
+libtrain_a_SOURCES += %D%/weights.c %D%/weights.h

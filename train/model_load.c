@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "precision/nf4.h"
 #include "train/model_parts.h"
+#include "train/weights.h"
 
 /* Room for a span in fp32 and in its storage format. */
 struct loader {
@@ -55,44 +56,14 @@ struct stored model_stored(const struct model *model, const struct parameter *p,
 
 const struct stored_tensor *model_find_stored(const struct model *model, const char *name)
 {
-    const char *base = model->config->architecture->base;
-
-    if (model->bare && text_starts(name, base))
-        name += strlen(base);
-    return safetensors_find(model->files, name);
-}
-
-static void shape_text(const struct stored_tensor *t, struct text *out)
-{
-    for (size_t i = 0; i < t->rank; i++)
-        text_addf(out, "%s%zu", i ? ", " : "", t->shape[i]);
+    return weights_find(model->files, model->bare, model->config, name);
 }
 
 static bool check_shape(const struct stored_tensor *t, const struct parameter *p,
                         struct error *err)
 {
-    bool turned = p->stored == STORED_COLUMNS;
-    size_t rows = turned ? p->cols : p->rows, cols = turned ? p->rows : p->cols;
-    struct text shape;
-
-    if (t->format >= FORMAT_COUNT)
-        return error_set(err, ERROR_DATA,
-                         "%s: %s has the dtype %s; F32, F16 and BF16 are read", t->file,
-                         t->name, t->dtype);
-    if (p->rank == 1 ? t->rank == 1 && t->shape[0] == p->cols
-                     : t->rank == 2 && t->shape[0] == rows && t->shape[1] == cols)
-        return true;
-    text_init(&shape, 0);
-    shape_text(t, &shape);
-    if (p->rank == 1)
-        error_set(err, ERROR_DATA, "%s: %s has the shape [%s], config.json wants [%zu]",
-                  t->file, t->name, shape.data, p->cols);
-    else
-        error_set(err, ERROR_DATA,
-                  "%s: %s has the shape [%s], config.json wants [%zu, %zu]", t->file,
-                  t->name, shape.data, rows, cols);
-    text_clear(&shape);
-    return false;
+    return weights_fit(
+        t, &(struct weights_wanted) { p->rank, p->rows, p->cols, p->stored }, err);
 }
 
 /* Some numbers of a stored tensor in fp32.  A file whose header is not padded has them at
@@ -340,23 +311,12 @@ static bool put_stored(const struct loader *l, const struct stored_tensor *t,
     return true;
 }
 
-/* Files of the model below the head, as GPT-2 was published. */
-static bool is_bare(const struct model *m)
-{
-    const char *base = m->config->architecture->base;
-
-    for (size_t i = 0; i < safetensors_count(m->files); i++)
-        if (text_starts(safetensors_at(m->files, i)->name, base))
-            return false;
-    return true;
-}
-
 static bool open_base(struct model *m, struct error *err)
 {
     if (m->plan->train_from_scratch)
         return true;
     m->files = safetensors_open(m->plan->model_name_or_path, "model", false, err);
-    m->bare = m->files && is_bare(m);
+    m->bare = m->files && weights_are_bare(m->files, m->config);
     return m->files && model_check_surplus(m, err);
 }
 

@@ -162,4 +162,15 @@ holds "and nothing that does not count" sh -c "! grep -q 'info' '$T/out'"
 ends "-q and what is to count" 1 "$trainspool" check -q --fail-on info --device A100 quiet.yaml
 says "tells that too" 'info.*ddp_timeout'
 
+# A config.json that is another model's.
+if has_model; then
+    mkdir other
+    cp "$model"/*.json "$model"/model.safetensors other
+    sed -i 's/"hidden_size": *64/"hidden_size": 128/' other/config.json
+    printf '%s\n' "model_name_or_path: other" "dataset: x.jsonl" >other.yaml
+    ends "weights of another shape than config.json has" 1 "$trainspool" check other.yaml
+    says "are told by name" 'error\[TS716\]: .*embed_tokens.weight has the shape \[512, 64\], config.json wants \[512, 128\]'
+else
+    skip "weights are held against config.json" "no model in $model"
+fi
 plan
