@@ -129,14 +129,16 @@ static const struct rule rows[] = {
       .title = "a stream of data without max_steps",
       .severity = SEVERITY_ERROR,
       .firm = true,
+      .target = RULE_EXTERNAL,
       .run = rule_streaming,
       .explain =
           "A data set that is streamed is never counted, so epochs cannot be turned into "
           "steps, and neither the end nor the learning rate's schedule is known. "
           "LLaMA-Factory asks for max_steps. samples times epochs, divided by batch "
           "times "
-          "accumulation times devices, is what it should be.",
-      .source = "LLaMA-Factory hparams/parser.py" },
+          "accumulation times devices, is what it should be. Here data are counted before "
+          "they are learnt, streamed or not, so a run of trainspool's own knows its end.",
+      .source = "LLaMA-Factory hparams/parser.py; train/dataset.c" },
     { .id = "TS509",
       .title = "max_steps and num_train_epochs are both given",
       .severity = SEVERITY_INFO,
