@@ -135,11 +135,12 @@ static void import_targets(struct importing *im)
 
     if (is_all) {
         import_set(im, "lora_target", "all", NULL);
-        import_took(im, "lora_target_linear", "lora_target");
+        if (import_is_true(im, "lora_target_linear"))
+            import_took(im, "lora_target_linear", "lora_target");
+        else
+            import_took(im, "lora_target_modules", "lora_target");
         import_left(im, "lora_target_modules", IMPORT_IDLE,
                     "all linear layers are trained anyway");
-        if (!import_is_noted(im, import_written(im, "lora_target_linear")))
-            import_took(im, "lora_target_modules", "lora_target");
     } else if (names && !is_pattern) {
         import_copy(im, "lora_target_modules", "lora_target", NULL);
     } else {
@@ -362,7 +363,9 @@ static void import_schedule_kwargs(struct importing *im)
     const struct node *map = entry ? node_value(entry->value) : NULL;
     const char *yaml = "";
 
-    if (!map)
+    if (import_said(im, "lr_scheduler_kwargs"))
+        import_left(im, "lr_scheduler_kwargs", IMPORT_IDLE, "cosine_min_lr_ratio wins");
+    if (!map || import_is_noted(im, entry))
         return;
     if (map->kind != NODE_MAP) {
         import_refuse(im, ERROR_DATA, map, "lr_scheduler_kwargs must be a map");
@@ -386,10 +389,11 @@ static void import_warmup(struct importing *im)
         import_took(im, "warmup_steps", "warmup_ratio");
     } else if (steps >= 0) {
         import_copy(im, "warmup_steps", "warmup_steps", NULL);
-        import_left(im, "warmup_ratio", IMPORT_IDLE, "warmup_steps wins");
-    }
-    if (import_find(im, "warmup_ratio"))
+    } else if (import_find(im, "warmup_ratio")) {
         import_copy(im, "warmup_ratio", "warmup_ratio", NULL);
+    }
+    if (steps >= 0)
+        import_left(im, "warmup_ratio", IMPORT_IDLE, "warmup_steps wins");
     if (!import_said(im, "warmup_steps") && !import_said(im, "warmup_ratio"))
         import_set(im, "warmup_ratio", "0.03",
                    "what Axolotl takes where nothing is said, of 100 steps at most");
@@ -406,8 +410,8 @@ static void import_schedule(struct importing *im)
                    "another schedule in Axolotl: look below");
         import_left(im, "lr_scheduler", IMPORT_DIFFERS, "%s is not done here", name);
     }
-    import_schedule_kwargs(im);
     import_floor(im);
+    import_schedule_kwargs(im);
     import_warmup(im);
     if (import_written(im, "max_grad_norm") && !import_find(im, "max_grad_norm")) {
         import_set(im, "max_grad_norm", "1.0", "empty in Axolotl means this");

@@ -280,6 +280,38 @@ static void test_import_tells_what_may_change_the_result(void **state)
     }
 }
 
+/* A key that another one overrules is told so, and is not said to be in the job too. */
+static void test_import_tells_which_key_counts(void **state)
+{
+    static const struct {
+        const char *source, *key;
+        enum import_fate fate;
+        const char *word; /* of the reason, or where it went */
+    } cases[] = {
+        { AXOLOTL "warmup_steps: 10\nwarmup_ratio: 0.1\n", "warmup_ratio", IMPORT_IDLE,
+          "warmup_steps wins" },
+        { AXOLOTL "cosine_min_lr_ratio: 0.1\nlr_scheduler_kwargs: {min_lr: 1e-6}\n",
+          "lr_scheduler_kwargs", IMPORT_IDLE, "cosine_min_lr_ratio wins" },
+        { AXOLOTL_LORA "lora_target_modules: all-linear\n", "lora_target_modules",
+          IMPORT_CARRIED, "lora_target" },
+        { AXOLOTL_LORA "lora_target_linear: true\nlora_target_modules: [q_proj]\n",
+          "lora_target_modules", IMPORT_IDLE, "all linear layers" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct trial trial = trial_new("f.yml", cases[i].source, strlen(cases[i].source));
+        const struct import_key *key = trial.good ? fate_of(&trial, cases[i].key) : NULL;
+        const char *told = key ? key->fate == IMPORT_CARRIED ? key->into : key->why : NULL;
+
+        if (!key || key->fate != cases[i].fate || !strstr(told, cases[i].word))
+            fail_msg("%s: %s is %s: %s", cases[i].source, cases[i].key,
+                     key ? import_fate_names[key->fate] : "lost",
+                     told ? told : trial.err.text);
+        trial_end(&trial);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -291,6 +323,7 @@ int main(void)
         cmocka_unit_test(test_import_tells_of_every_key),
         cmocka_unit_test(test_import_carries_a_base_in_4_bits),
         cmocka_unit_test(test_import_tells_what_may_change_the_result),
+        cmocka_unit_test(test_import_tells_which_key_counts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
