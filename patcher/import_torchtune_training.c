@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/size.h"
 #include "patcher/scalar.h"
@@ -96,19 +97,44 @@ static void import_schedule(struct importing *im)
     }
 }
 
-/* null: off; inf: only logged, as a job always does. */
+/* As Python's float() reads it: to YAML `inf` is text, which the recipes put in there. */
+static bool is_infinite(const char *text)
+{
+    static const char *const words[] = { "inf", ".inf", "infinity" };
+
+    text += text[0] == '+';
+    for (size_t i = 0; i < TS_COUNT(words); i++)
+        if (strcasecmp(text, words[i]) == 0)
+            return true;
+    return false;
+}
+
+/* null: off; inf: only logged, as a job always does; 0: what clip_grad_norm_ of PyTorch
+ * scales to a norm of 0. */
 static void import_clipping(struct importing *im)
 {
-    double norm = import_number(im, "clip_grad_norm", 0);
+    const char *text = import_get(im, "clip_grad_norm");
+    bool logs = text && is_infinite(text);
+    double norm = logs ? INFINITY : import_number(im, "clip_grad_norm", 0);
 
-    if (norm > 0 && isfinite(norm)) {
+    if (!(norm >= 0)) {
+        import_refuse(im, ERROR_DATA, import_find(im, "clip_grad_norm")->value,
+                      "clip_grad_norm must be 0 or more, inf, or empty");
+        return;
+    }
+    if (norm > 0 && !logs) {
         import_copy(im, "clip_grad_norm", "max_grad_norm", NULL);
         return;
     }
+    if (text && !logs)
+        import_left(im, "clip_grad_norm", IMPORT_DIFFERS,
+                    "at 0 torchtune makes every gradient 0, and nothing is learnt; here "
+                    "they are left alone");
     import_set(im, "max_grad_norm", "0.0",
-               norm > 0 ? "inf in torchtune: the norm is logged, and not clipped"
-                        : "no clipping: clip_grad_norm is empty; a job clips to 1.0 if "
-                          "nothing is said");
+               logs   ? "inf in torchtune: the norm is logged, and not clipped"
+               : text ? "no clipping; torchtune at 0 does something else: look below"
+                      : "no clipping: clip_grad_norm is empty; a job clips to 1.0 if "
+                        "nothing is said");
     import_took(im, "clip_grad_norm", "max_grad_norm");
 }
 

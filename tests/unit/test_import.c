@@ -38,6 +38,8 @@ static void test_import_refuses_what_would_train_something_else(void **state)
         { TORCHTUNE_ADAM "loss: {_component_: torchtune.rlhf.loss.DPOLoss}\n", ERROR_JOB,
           7, "preferences" },
         { TORCHTUNE_ADAM "dtype: fp16\n", ERROR_JOB, 7, "fp16" },
+        { TORCHTUNE_ADAM "clip_grad_norm: -1\n", ERROR_DATA, 7, "0 or more" },
+        { TORCHTUNE_ADAM "clip_grad_norm: -inf\n", ERROR_DATA, 7, "must be a number" },
         { TORCHTUNE_ADAM "batch_size: ${nothing}\n", ERROR_DATA, 7, "${nothing}" },
         { TORCHTUNE_ADAM "a: ${b}\nb: ${a}\nbatch_size: ${b}\n", ERROR_DATA, 9, "${b}" },
         { TORCHTUNE, ERROR_DATA, 1, "trains nothing" },
@@ -253,6 +255,7 @@ static void test_import_tells_what_may_change_the_result(void **state)
           "chat_template" },
         { TORCHTUNE "optimizer: {_component_: torchao.optim.Lion, lr: 1e-4}\n",
           "optimizer._component_" },
+        { TORCHTUNE_ADAM "clip_grad_norm: 0\n", "clip_grad_norm" },
         { TORCHTUNE_ADAM "quantizer: {_component_: x.Int8QATQuantizer}\n", "quantizer" },
         { AXOLOTL "adapter: qlora\nload_in_4bit: true\n"
                   "bnb_config_kwargs: {bnb_4bit_quant_type: fp4}\n",
