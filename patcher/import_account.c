@@ -92,6 +92,19 @@ void import_left(struct importing *im, const char *path, enum import_fate fate,
                                        .why = arena_strdup(im->arena, why) });
 }
 
+const char *import_idle_why(const struct node *value, const char *why)
+{
+    return node_is_null(value) ? "empty" : import_is_off(value) ? "off" : why;
+}
+
+void import_idle(struct importing *im, const char *path, const char *why)
+{
+    const struct entry *entry = import_written(im, path);
+
+    if (entry)
+        import_left(im, path, IMPORT_IDLE, "%s", import_idle_why(entry->value, why));
+}
+
 /* One place in the walk over what is left. */
 struct walk {
     struct importing *im;

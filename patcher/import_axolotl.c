@@ -146,9 +146,11 @@ static void import_targets(struct importing *im)
     } else {
         import_set(im, "lora_target", "all",
                    modules ? "Axolotl has a pattern here" : "Axolotl was not told which");
-        import_left(im, "lora_target_modules", IMPORT_DIFFERS,
-                    "layers are chosen by their names (q_proj, v_proj ...), not by a "
-                    "pattern: all linear ones get an adapter");
+        import_left(
+            im, "lora_target_modules", modules ? IMPORT_DIFFERS : IMPORT_IDLE,
+            modules ? "layers are chosen by their names (q_proj, v_proj ...), not by a "
+                      "pattern: all linear ones get an adapter"
+                    : "empty");
     }
 }
 
@@ -209,34 +211,51 @@ static void import_half(struct importing *im, const char *key, const char *to,
     import_took(im, key, to);
 }
 
-/* In the order in which Axolotl decides: utils/config, resolve_dtype. */
+/* In the order in which Axolotl decides: utils/config, resolve_dtype.  The key that says
+ * the format, as a person reads it; NULL: none, it is float32. */
+static const char *choose_precision(struct importing *im)
+{
+    const char *asked = import_get(im, "bf16");
+    bool is_said = import_written(im, "bf16");
+
+    if (import_is_true(im, "bf16") || (asked && strcmp(asked, "full") == 0)) {
+        import_half(im, "bf16", "bf16", NULL);
+        return "bf16";
+    }
+    if (import_is_true(im, "bfloat16")) {
+        import_half(im, "bfloat16", "bf16",
+                    "bfloat16 in Axolotl: without mixed precision");
+        return "bfloat16";
+    }
+    if (import_is_true(im, "fp16")) {
+        import_half(im, "fp16", "fp16", NULL);
+        return "fp16";
+    }
+    if (import_is_true(im, "float16")) {
+        import_half(im, "float16", "fp16",
+                    "float16 in Axolotl: without a float32 copy and a loss scale");
+        return "float16";
+    }
+    if (is_said && (!asked || strcmp(asked, "auto") != 0))
+        return NULL;
+    import_set(im, "bf16", "auto",
+               is_said ? "bf16 where the device has it, else fp16, as in Axolotl"
+                       : "what Axolotl takes where nothing is said");
+    import_took(im, "bf16", "bf16");
+    return is_said ? "bf16" : "bf16, which is auto if nothing is said,";
+}
+
 static void import_precision(struct importing *im)
 {
     static const char *const keys[] = { "bf16", "fp16", "bfloat16", "float16",
                                         "float32" };
-    const char *asked = import_get(im, "bf16");
-    bool is_said = import_written(im, "bf16");
-    bool is_auto = !is_said || (asked && strcmp(asked, "auto") == 0);
+    const char *winner = choose_precision(im);
+    const char *why = winner ? arena_printf(im->arena, "%s wins", winner)
+                             : "it is float32 anyway, where bf16 and fp16 are off";
     bool is_full = !import_find(im, "adapter");
 
-    if (import_is_true(im, "bf16") || (asked && strcmp(asked, "full") == 0))
-        import_half(im, "bf16", "bf16", NULL);
-    else if (import_is_true(im, "bfloat16"))
-        import_half(im, "bfloat16", "bf16",
-                    "bfloat16 in Axolotl: without mixed precision");
-    else if (import_is_true(im, "fp16"))
-        import_half(im, "fp16", "fp16", NULL);
-    else if (import_is_true(im, "float16"))
-        import_half(im, "float16", "fp16",
-                    "float16 in Axolotl: without a float32 copy and a loss scale");
-    else if (is_auto)
-        import_set(im, "bf16", "auto",
-                   is_said ? "bf16 where the device has it, else fp16, as in Axolotl"
-                           : "what Axolotl takes where nothing is said");
-    if (is_auto)
-        import_took(im, "bf16", "bf16");
     for (size_t i = 0; i < TS_COUNT(keys); i++)
-        import_left(im, keys[i], IMPORT_IDLE, "off");
+        import_idle(im, keys[i], why);
     if (is_full && import_said(im, "bf16"))
         import_remark(im, "bf16",
                       "trained weights and moments are kept in float32 here; Axolotl, on "
@@ -285,7 +304,7 @@ static void import_batch(struct importing *im)
                                 total, total, micro));
         import_took(im, "batch_size", "gradient_accumulation_steps");
     } else {
-        import_left(im, "batch_size", IMPORT_IDLE, "empty");
+        import_idle(im, "batch_size", "no number of samples, which are 1 to 1000000");
         import_preset(im, "gradient_accumulation_steps", "1", NULL);
     }
     if (import_find(im, "deepspeed") || import_find(im, "fsdp") ||
@@ -471,13 +490,29 @@ static void import_saving(struct importing *im)
             import_left(im, "save_strategy", IMPORT_DIFFERS,
                         "a checkpoint is saved after each epoch, not only the best one");
     }
-    import_left(im, "save_steps", IMPORT_IDLE, "empty");
-    import_left(im, "saves_per_epoch", IMPORT_IDLE, "off");
-    import_left(im, "save_strategy", IMPORT_IDLE, "saves_per_epoch says it");
+    import_idle(im, "save_steps", "no number of steps");
+    import_idle(im, "saves_per_epoch", "save_steps wins");
+    import_left(im, "save_strategy", IMPORT_IDLE,
+                strategy ? "saves_per_epoch says it" : "empty");
     if (import_is_true(im, "auto_resume_from_checkpoints") &&
         !import_find(im, "resume_from_checkpoint"))
         import_copy(im, "auto_resume_from_checkpoints", "resume_from_checkpoint", NULL);
-    import_left(im, "auto_resume_from_checkpoints", IMPORT_IDLE, "off");
+    import_idle(im, "auto_resume_from_checkpoints", "resume_from_checkpoint wins");
+}
+
+static void import_metric(struct importing *im)
+{
+    const char *metric = import_get(im, "metric_for_best_model");
+
+    if (!metric || strcmp(metric, "loss") == 0 || strcmp(metric, "eval_loss") == 0) {
+        import_copy(im, "metric_for_best_model", "metric_for_best_model", NULL);
+        import_copy(im, "greater_is_better", "greater_is_better", NULL);
+        return;
+    }
+    import_left(im, "metric_for_best_model", IMPORT_DIFFERS,
+                "the loss decides which model is the best");
+    import_idle(im, "greater_is_better",
+                "of metric_for_best_model; of the loss less is better");
 }
 
 static void import_best(struct importing *im, bool evaluates)
@@ -485,34 +520,48 @@ static void import_best(struct importing *im, bool evaluates)
     static const char *const keys[] = { "load_best_model_at_end",
                                         "early_stopping_patience",
                                         "metric_for_best_model", "greater_is_better" };
-    const char *metric = import_get(im, "metric_for_best_model");
 
     if (evaluates) {
         if (import_number(im, "early_stopping_patience", 0) > 0)
             import_copy(im, "early_stopping_patience", "early_stopping_steps", NULL);
-        if (import_find(im, "load_best_model_at_end"))
-            import_copy(im, "load_best_model_at_end", "load_best_model_at_end", NULL);
-        if (metric && (strcmp(metric, "loss") == 0 || strcmp(metric, "eval_loss") == 0)) {
-            import_copy(im, "metric_for_best_model", "metric_for_best_model", NULL);
-            import_copy(im, "greater_is_better", "greater_is_better", NULL);
-        } else if (metric) {
-            import_left(im, "metric_for_best_model", IMPORT_DIFFERS,
-                        "the loss decides which model is the best");
-        }
+        import_copy(im, "load_best_model_at_end", "load_best_model_at_end", NULL);
+        import_metric(im);
     }
     for (size_t i = 0; i < TS_COUNT(keys); i++)
-        import_left(im, keys[i], IMPORT_IDLE,
-                    evaluates ? "off" : "there is no evaluation to go by");
+        import_idle(im, keys[i],
+                    evaluates ? "no number of evaluations"
+                              : "there is no evaluation to go by");
+}
+
+/* How often, and the key that says it; NULL: never. */
+static const char *import_eval_times(struct importing *im)
+{
+    const char *strategy =
+        import_find(im, "eval_strategy") ? "eval_strategy" : "evaluation_strategy";
+
+    if (import_number(im, "eval_steps", 0) > 0) {
+        import_set(im, "eval_strategy", "steps", NULL);
+        import_copy(im, "eval_steps", "eval_steps", NULL);
+        return "eval_steps";
+    }
+    if (import_number(im, "evals_per_epoch", 0) > 0) {
+        import_times(im, "evals_per_epoch", "eval_strategy", "eval_steps");
+        return "evals_per_epoch";
+    }
+    if (!import_find(im, strategy))
+        return NULL;
+    import_copy(im, strategy, "eval_strategy", NULL);
+    return strategy;
 }
 
 static void import_evaluation(struct importing *im)
 {
     static const char *const keys[] = { "eval_steps", "evals_per_epoch", "eval_strategy",
                                         "evaluation_strategy", "eval_batch_size" };
-    const char *strategy =
-        import_find(im, "eval_strategy") ? "eval_strategy" : "evaluation_strategy";
     double share_kept = import_number(im, "val_set_size", 0);
     const struct entry *sets = import_find(im, "test_datasets");
+    const char *winner, *strategy;
+    bool evaluates;
 
     if (share_kept > 0)
         import_copy(im, "val_set_size", "val_size", NULL);
@@ -525,16 +574,10 @@ static void import_evaluation(struct importing *im)
         import_best(im, false);
         return;
     }
-    if (import_number(im, "eval_steps", 0) > 0) {
-        import_set(im, "eval_strategy", "steps", NULL);
-        import_copy(im, "eval_steps", "eval_steps", NULL);
-    } else if (import_number(im, "evals_per_epoch", 0) > 0) {
-        import_times(im, "evals_per_epoch", "eval_strategy", "eval_steps");
-    } else if (import_find(im, strategy)) {
-        import_copy(im, strategy, "eval_strategy", NULL);
-    }
-    if (import_said(im, "eval_strategy") &&
-        strcmp(import_said(im, "eval_strategy"), "no") != 0) {
+    winner = import_eval_times(im);
+    strategy = import_said(im, "eval_strategy");
+    evaluates = strategy && strcmp(strategy, "no") != 0;
+    if (evaluates) {
         import_set(im, "eval_on_start", "true",
                    "Axolotl evaluates before the first step");
         if (!import_copy(im, "eval_batch_size", "per_device_eval_batch_size", NULL))
@@ -542,10 +585,13 @@ static void import_evaluation(struct importing *im)
                        scalar_print(import_number(im, "micro_batch_size", 1), im->arena),
                        "that of training, where nothing is said");
     }
-    import_best(im, import_said(im, "eval_strategy") &&
-                        strcmp(import_said(im, "eval_strategy"), "no") != 0);
+    import_best(im, evaluates);
+    if (!evaluates)
+        import_idle(im, "eval_batch_size", "nothing says when to evaluate");
     for (size_t i = 0; i < TS_COUNT(keys); i++)
-        import_left(im, keys[i], IMPORT_IDLE, "off");
+        import_idle(im, keys[i],
+                    winner ? arena_printf(im->arena, "%s wins", winner)
+                           : "no number of times");
 }
 
 static void import_specials(struct importing *im)

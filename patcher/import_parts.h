@@ -82,7 +82,11 @@ static inline bool import_failed(const struct importing *im)
 void import_took(struct importing *im, const char *path, const char *into);
 void import_left(struct importing *im, const char *path, enum import_fate fate,
                  const char *fmt, ...) TS_PRINTF(4, 5);
-/* The same for an entry below the top level, named by its path. */
+/* Why a key counts for nothing: "empty" or "off" where it is that, else `why`. */
+const char *import_idle_why(const struct node *value, const char *why);
+/* import_left with IMPORT_IDLE and import_idle_why. */
+void import_idle(struct importing *im, const char *path, const char *why);
+/* An entry below the top level, named by its path. */
 void import_note(struct importing *im, const struct entry *entry,
                  const struct import_key *key);
 bool import_is_noted(const struct importing *im, const struct entry *entry);

@@ -264,9 +264,7 @@ void import_copies(struct importing *im, const struct import_copy *rows, size_t 
 static void leave(struct importing *im, const struct import_group *row,
                   const struct entry *entry)
 {
-    const char *why = node_is_null(entry->value)    ? "empty"
-                      : import_is_off(entry->value) ? "off"
-                                                    : row->why;
+    const char *why = import_idle_why(entry->value, row->why);
     bool says = why == row->why;
 
     import_note(im, entry,

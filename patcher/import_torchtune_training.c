@@ -91,7 +91,8 @@ static void import_schedule(struct importing *im)
     } else if (*name) {
         import_set(im, "lr_scheduler_type", "constant",
                    "another schedule in torchtune: look below");
-        import_left(im, "lr_scheduler", IMPORT_DIFFERS, "%s is not done here", name);
+        import_left(im, "lr_scheduler", IMPORT_DIFFERS, "%s%s is not done here", name,
+                    is_cosine ? " with num_cycles other than 0.5" : "");
     } else {
         import_set(im, "lr_scheduler_type", "constant", "no lr_scheduler in the file");
     }
@@ -152,7 +153,7 @@ static void import_steps(struct importing *im)
                          each, epochs));
         import_took(im, "max_steps_per_epoch", "max_steps");
     }
-    import_left(im, "max_steps_per_epoch", IMPORT_IDLE, "empty");
+    import_idle(im, "max_steps_per_epoch", "no number of steps");
 }
 
 /* ---- saving and evaluating ---- */
@@ -163,7 +164,7 @@ static void import_saving(struct importing *im)
         import_set(im, "save_strategy", "steps", NULL);
         import_copy(im, "save_every_n_steps", "save_steps", NULL);
     }
-    import_left(im, "save_every_n_steps", IMPORT_IDLE, "empty");
+    import_idle(im, "save_every_n_steps", "no number of steps");
     if (import_number(im, "save_every_n_epochs", 1) == 1)
         import_took(im, "save_every_n_epochs", "save_strategy");
     else
@@ -177,6 +178,9 @@ static void import_saving(struct importing *im)
 
 static void import_evaluation(struct importing *im)
 {
+    static const char why[] =
+        "no evaluation: it takes a dataset_val and a run_val_every_n_steps above 0";
+
     if (import_number(im, "run_val_every_n_steps", 0) > 0 &&
         import_find(im, "dataset_val")) {
         import_set(im, "eval_strategy", "steps", NULL);
@@ -185,11 +189,9 @@ static void import_evaluation(struct importing *im)
             import_copy(im, "batch_size", "per_device_eval_batch_size", NULL);
         return;
     }
-    import_left(im, "run_val_every_n_steps", IMPORT_IDLE, "empty");
-    import_left(im, "batch_size_val", IMPORT_IDLE,
-                "no evaluation is asked for: run_val_every_n_steps is empty");
-    import_left(im, "dataset_val", IMPORT_IDLE,
-                "no evaluation is asked for: run_val_every_n_steps is empty");
+    import_idle(im, "run_val_every_n_steps", "there is no dataset_val to evaluate on");
+    import_idle(im, "batch_size_val", why);
+    import_left(im, "dataset_val", IMPORT_IDLE, "%s", why);
 }
 
 static void import_order(struct importing *im)

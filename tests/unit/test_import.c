@@ -299,6 +299,43 @@ static void test_import_tells_which_key_counts(void **state)
           IMPORT_CARRIED, "lora_target" },
         { AXOLOTL_LORA "lora_target_linear: true\nlora_target_modules: [q_proj]\n",
           "lora_target_modules", IMPORT_IDLE, "all linear layers" },
+        { AXOLOTL_LORA "lora_target_modules:\n", "lora_target_modules", IMPORT_IDLE,
+          "empty" },
+        /* formats */
+        { AXOLOTL "fp16: true\nbf16: true\n", "fp16", IMPORT_IDLE, "bf16 wins" },
+        { AXOLOTL "fp16: true\nbf16: auto\n", "bf16", IMPORT_IDLE, "fp16 wins" },
+        { AXOLOTL "fp16: false\nbf16: true\n", "fp16", IMPORT_IDLE, "off" },
+        { AXOLOTL "float32: true\n", "float32", IMPORT_IDLE, "auto if nothing is said" },
+        { AXOLOTL "float32: true\nbf16: false\n", "float32", IMPORT_IDLE,
+          "float32 anyway" },
+        { AXOLOTL "float32: true\nbf16: false\n", "bf16", IMPORT_IDLE, "off" },
+        /* saving and resuming */
+        { AXOLOTL "save_steps: 9\nsaves_per_epoch: 3\n", "saves_per_epoch", IMPORT_IDLE,
+          "save_steps wins" },
+        { AXOLOTL "saves_per_epoch: 3\nsave_strategy: epoch\n", "save_strategy",
+          IMPORT_IDLE, "saves_per_epoch says it" },
+        { AXOLOTL "save_strategy:\n", "save_strategy", IMPORT_IDLE, "empty" },
+        { AXOLOTL "resume_from_checkpoint: ./c\nauto_resume_from_checkpoints: true\n",
+          "auto_resume_from_checkpoints", IMPORT_IDLE, "resume_from_checkpoint wins" },
+        /* evaluating */
+        { AXOLOTL "val_set_size: 0.1\neval_steps: 9\nevals_per_epoch: 3\n",
+          "evals_per_epoch", IMPORT_IDLE, "eval_steps wins" },
+        { AXOLOTL "val_set_size: 0.1\neval_steps: 9\neval_strategy: steps\n",
+          "eval_strategy", IMPORT_IDLE, "eval_steps wins" },
+        { AXOLOTL "val_set_size: 0.1\neval_batch_size: 3\n", "eval_batch_size",
+          IMPORT_IDLE, "when to evaluate" },
+        { AXOLOTL "val_set_size: 0.1\neval_steps: 9\ngreater_is_better: true\n"
+                  "metric_for_best_model: eval_f1\n",
+          "greater_is_better", IMPORT_IDLE, "of the loss less" },
+        { AXOLOTL "val_set_size: 0.1\neval_steps: 9\ngreater_is_better: true\n",
+          "greater_is_better", IMPORT_CARRIED, "greater_is_better" },
+        { TORCHTUNE_ADAM "run_val_every_n_steps: 9\n", "run_val_every_n_steps",
+          IMPORT_IDLE, "no dataset_val" },
+        { TORCHTUNE_ADAM "save_every_n_steps: 0\n", "save_every_n_steps", IMPORT_IDLE,
+          "off" },
+        { TORCHTUNE_ADAM "lr_scheduler: {_component_: x.get_cosine_schedule_with_warmup, "
+                         "num_cycles: 2}\n",
+          "lr_scheduler", IMPORT_DIFFERS, "num_cycles other" },
     };
 
     (void)state;
