@@ -154,29 +154,17 @@ static void read_custom(struct importing *im, const struct node *type,
         query ? "\", " : "", import_json_word(im, answer ? answer : "output"));
 }
 
-static void note_item(struct importing *im, const struct node *map, const char *path)
-{
-    for (size_t i = 0; i < map->count; i++) {
-        struct import_key key = { .fate = IMPORT_DIFFERS,
-                                  .why = "of this data set, and not done here" };
-        const char *name = map->entries[i].key->text;
-
-        key.name = arena_printf(im->arena, "%s.%s", path, name);
-        for (size_t k = 0; k < TS_COUNT(known); k++)
-            if (strcmp(known[k], name) == 0)
-                key.fate = IMPORT_CARRIED;
-        key.into = key.fate == IMPORT_CARRIED ? "dataset" : NULL;
-        if (import_is_off(map->entries[i].value)) {
-            key.fate = IMPORT_IDLE;
-            key.why = "off";
-        }
-        if (strcmp(name, "trust_remote_code") == 0) {
-            key.fate = IMPORT_IDLE;
-            key.why = "no code of others is run";
-        }
-        import_note(im, &map->entries[i], &key);
-    }
-}
+/* What one set asks of the whole job, which has one template. */
+struct wish {
+    const struct node *map;
+    const char *path; /* "datasets[0]" */
+    const char *type; /* as Axolotl has it; NULL: none that is known */
+    bool is_text;
+    const char *template_name; /* of a template here, or chat; NULL: none is wanted */
+    const char *chat;          /* of conversations: the chat_template in Axolotl */
+    const struct entry *says;  /* chat, of the set or of the whole file; or NULL */
+    const char *says_name;
+};
 
 /* What all sets of the file come to. */
 struct reading {
@@ -185,21 +173,33 @@ struct reading {
     const char *path; /* of the set at hand: "datasets[0]" */
     struct import_data sets[SETS_MAX];
     size_t count;
-    size_t texts;              /* sets of plain text */
-    const char *template_name; /* of the first set that says one */
-    const char *chat;          /* its chat_template in Axolotl */
+    size_t texts; /* sets of plain text */
+    struct wish wishes[SETS_MAX];
+    size_t wish_count;
 };
 
-static void want_template(struct reading *reading, const char *name)
+static const struct chat *chat_of(const char *axolotl)
 {
-    if (!name)
-        return;
-    if (!reading->template_name)
-        reading->template_name = name;
-    else if (strcmp(reading->template_name, name) != 0)
-        import_remark(reading->im, "template",
-                      "a job has one template; another data set of the file wants %s",
-                      name);
+    for (size_t i = 0; axolotl && i < TS_COUNT(chats); i++)
+        if (strcmp(chats[i].axolotl, axolotl) == 0)
+            return &chats[i];
+    return NULL;
+}
+
+/* Which chat_template a set of conversations has: its own, or that of the file. */
+static void read_chat(struct importing *im, struct wish *wish)
+{
+    const struct entry *own = node_find(wish->map, "chat_template");
+
+    if (own && !node_is_null(own->value)) {
+        wish->says = own;
+        wish->says_name = arena_printf(im->arena, "%s.chat_template", wish->path);
+    } else {
+        wish->says = import_find(im, "chat_template");
+        wish->says_name = "chat_template";
+    }
+    wish->chat = wish->says ? import_text(im, wish->says->value) : "tokenizer_default";
+    wish->template_name = chat_of(wish->chat) ? chat_of(wish->chat)->here : wish->chat;
 }
 
 /* A prompt that cannot be had here: said where the data is named, and in the account. */
@@ -223,7 +223,9 @@ static void read_type(struct reading *reading, const struct node *map,
     const struct node *value = entry ? node_value(entry->value) : NULL;
     const char *name = value && value->kind == NODE_SCALAR ? value->text : NULL;
     const struct type *type = type_of(name);
+    struct wish *wish = &reading->wishes[reading->wish_count++];
 
+    *wish = (struct wish) { .map = map, .path = reading->path };
     if (value && value->kind == NODE_MAP) {
         read_custom(im, value, set);
         tell_type(reading, entry,
@@ -239,17 +241,13 @@ static void read_type(struct reading *reading, const struct node *map,
                          name && *name ? name : "(none)"));
         return;
     }
-    want_template(reading, type->template_name);
-    reading->texts += type->kind == KIND_TEXT;
+    wish->type = name;
+    wish->is_text = type->kind == KIND_TEXT;
+    wish->template_name = type->template_name;
+    reading->texts += wish->is_text;
     if (type->kind == KIND_MESSAGES) {
-        const char *chat = text_of(im, map, "chat_template");
-
         read_columns(im, map, set);
-        reading->chat = reading->chat ? reading->chat
-                        : chat        ? chat
-                        : import_find(im, "chat_template")
-                            ? import_get(im, "chat_template")
-                            : "tokenizer_default";
+        read_chat(im, wish);
     }
     if (type->kind == KIND_TEXT && text_of(im, map, "field") &&
         strcmp(text_of(im, map, "field"), "text") != 0) {
@@ -286,7 +284,6 @@ static void read_item(struct reading *reading, const struct node *map, const cha
     }
     reading->path = path;
     read_type(reading, map, set);
-    note_item(im, map, path);
     reading->count++;
 }
 
@@ -309,46 +306,177 @@ static void read_list(struct reading *reading, const char *from)
                       arena_printf(arena, "%s[%zu]", from, i));
 }
 
+/* ---- one template for all ---- */
+
 static void set_chat(struct importing *im, const char *chat)
 {
-    for (size_t i = 0; i < TS_COUNT(chats); i++)
-        if (strcmp(chats[i].axolotl, chat) == 0) {
-            import_set(im, "template", chats[i].here, chats[i].note);
-            import_took(im, "chat_template", "template");
-            return;
-        }
-    if (strcmp(chat, "tokenizer_default") == 0) {
-        import_remark(im, "dataset",
-                      "no template is named here: as in Axolotl the model's own is taken, "
-                      "in Jinja");
-        import_left(im, "chat_template", IMPORT_IDLE,
-                    "without a template the model's own is taken");
-        return;
-    }
-    import_remark(im, "dataset",
-                  "no template is named here: the model's own is taken, where Axolotl has %s",
-                  chat);
-    import_left(im, "chat_template", IMPORT_DIFFERS,
-                "there is no such template here; name one with template");
+    const struct chat *here = chat_of(chat);
+
+    if (here)
+        import_set(im, "template", here->here, here->note);
+    else if (strcmp(chat, "tokenizer_default") == 0)
+        import_remark(
+            im, "dataset",
+            "no template is named here: as in Axolotl the model's own is taken, "
+            "in Jinja");
+    else
+        import_remark(
+            im, "dataset",
+            "no template is named here: the model's own is taken, where Axolotl "
+            "has %s",
+            chat);
 }
 
-static void set_template(const struct reading *reading)
+static void set_template(struct importing *im, const struct wish *wish)
+{
+    if (wish->chat) {
+        set_chat(im, wish->chat);
+        return;
+    }
+    import_set(im, "template", wish->template_name, NULL);
+    if (strcmp(wish->template_name, "alpaca") == 0)
+        import_remark(im, "template",
+                      "a sample with an input has it behind its instruction here; "
+                      "Axolotl writes ### Input: before it");
+    else if (strcmp(wish->template_name, "vicuna") == 0)
+        import_remark(im, "template", "the nearest to alpaca:chat of Axolotl");
+}
+
+/* The chat_template that the job's template came of. */
+static void note_chat(struct importing *im, const struct wish *wish)
+{
+    struct import_key key = { .name = wish->says_name };
+
+    if (chat_of(wish->chat)) {
+        key.into = "template";
+    } else if (strcmp(wish->chat, "tokenizer_default") == 0) {
+        key.fate = IMPORT_IDLE;
+        key.why = "without a template the model's own is taken";
+    } else {
+        key.fate = IMPORT_DIFFERS;
+        key.why = "there is no such template here; name one with template";
+    }
+    import_note(im, wish->says, &key);
+}
+
+/* A set that wants another template than the job's. */
+static void tell_other(struct reading *reading, const struct wish *wish)
 {
     struct importing *im = reading->im;
+    const char *ours = import_said(im, "template");
+    bool is_own = wish->chat && strcmp(wish->chat, "tokenizer_default") == 0;
+    const char *why = arena_printf(
+        im->arena,
+        "%s, of type %s, wants %s%s; a job has one template for all its data, here %s",
+        text_of(im, wish->map, "path"), wish->type,
+        is_own                               ? "the model's own template"
+        : wish->chat && !chat_of(wish->chat) ? "Axolotl's template "
+                                             : "the template ",
+        is_own ? "" : wish->template_name, ours ? ours : "the model's own");
 
-    if (reading->template_name) {
-        import_set(im, "template", reading->template_name, NULL);
-        if (strcmp(reading->template_name, "alpaca") == 0)
-            import_remark(im, "template",
-                          "a sample with an input has it behind its instruction here; "
-                          "Axolotl writes ### Input: before it");
-        else if (strcmp(reading->template_name, "vicuna") == 0)
-            import_remark(im, "template", "the nearest to alpaca:chat of Axolotl");
-    } else if (reading->chat) {
-        set_chat(im, reading->chat);
+    reading->path = wish->path;
+    tell_type(reading, node_find(wish->map, "type"), why);
+    import_note(im, wish->says,
+                &(struct import_key) {
+                    .name = wish->says_name, .fate = IMPORT_DIFFERS, .why = why });
+}
+
+static void tell_wishes(struct reading *reading, const struct wish *chosen)
+{
+    bool is_plain = strcmp(import_said(reading->im, "stage"), "pt") == 0;
+
+    for (size_t i = 0; i < reading->wish_count; i++) {
+        const struct wish *wish = &reading->wishes[i];
+
+        reading->path = wish->path;
+        if (wish->is_text && !is_plain)
+            tell_type(reading, node_find(wish->map, "type"),
+                      "plain text, and other data sets are not: stage pt, in a job of "
+                      "its own");
+        if (!wish->template_name || !chosen)
+            continue;
+        if (strcmp(wish->template_name, chosen->template_name) != 0)
+            tell_other(reading, wish);
+        else if (wish->chat)
+            note_chat(reading->im, wish);
     }
+}
+
+/* That of the first set which asks for one. */
+static void choose_template(struct reading *train, struct reading *test)
+{
+    struct importing *im = train->im;
+    const struct wish *chosen = NULL;
+    bool any_chat = false;
+
+    for (size_t i = 0; i < train->wish_count; i++) {
+        any_chat |= train->wishes[i].chat != NULL;
+        if (!chosen && train->wishes[i].template_name)
+            chosen = &train->wishes[i];
+    }
+    if (chosen)
+        set_template(im, chosen);
+    tell_wishes(train, chosen);
+    tell_wishes(test, chosen);
     import_left(im, "chat_template", IMPORT_IDLE,
-                "no data set of the file is one of conversations");
+                any_chat ? "each data set of conversations has its own"
+                         : "no data set of the file is one of conversations");
+}
+
+/* ---- what became of the keys of a set ---- */
+
+static const char *goes_into(const struct reading *reading, const struct wish *wish,
+                             const char *name)
+{
+    if (strcmp(name, "chat_template") == 0)
+        return "template";
+    if (strcmp(name, "type") != 0)
+        return reading->key;
+    return wish->is_text                        ? "stage"
+           : wish->template_name && !wish->chat ? "template"
+                                                : reading->key;
+}
+
+/* Why a key of a set is not in the job; NULL: it is. */
+static const char *lost_why(const struct wish *wish, const struct entry *entry,
+                            enum import_fate *fate)
+{
+    const char *name = entry->key->text, *why = NULL;
+    bool is_known = false;
+
+    for (size_t i = 0; i < TS_COUNT(known); i++)
+        is_known |= strcmp(known[i], name) == 0;
+    *fate = IMPORT_IDLE;
+    if (strcmp(name, "trust_remote_code") == 0)
+        why = "no code of others is run";
+    else if (strcmp(name, "chat_template") == 0 && !wish->chat)
+        why = "not of a data set of conversations";
+    if (import_idle_why(entry->value, why) || is_known)
+        return import_idle_why(entry->value, why);
+    *fate = IMPORT_DIFFERS;
+    return "of this data set, and not done here";
+}
+
+static void note_items(const struct reading *reading)
+{
+    struct arena *arena = reading->im->arena;
+
+    for (size_t i = 0; i < reading->wish_count; i++) {
+        const struct wish *wish = &reading->wishes[i];
+
+        for (size_t k = 0; k < wish->map->count; k++) {
+            const struct entry *entry = &wish->map->entries[k];
+            struct import_key key = { .name = arena_printf(arena, "%s.%s", wish->path,
+                                                           entry->key->text) };
+
+            key.why = lost_why(wish, entry, &key.fate);
+            if (!key.why) {
+                key.fate = IMPORT_CARRIED;
+                key.into = goes_into(reading, wish, entry->key->text);
+            }
+            import_note(reading->im, entry, &key);
+        }
+    }
 }
 
 /* Samples, or one running text. */
@@ -421,7 +549,9 @@ void import_axolotl_data(struct importing *im)
                train.texts == train.count || train.texts == 0
                    ? NULL
                    : "some data sets are plain text: stage pt, in a job of their own");
-    set_template(&train);
+    choose_template(&train, &test);
+    note_items(&train);
+    note_items(&test);
     set_packing(im, train.count > 0 && train.texts == train.count);
     set_length(im);
 }

@@ -15,6 +15,21 @@ static const struct import_key *fate_of(const struct trial *trial, const char *n
     return NULL;
 }
 
+/* The fate of a key, and a word of the reason, or of where it went. */
+static void check_fate(const char *source, const char *name, enum import_fate fate,
+                       const char *word)
+{
+    struct trial trial = trial_new("f.yml", source, strlen(source));
+    const struct import_key *key = trial.good ? fate_of(&trial, name) : NULL;
+    const char *told = key ? key->fate == IMPORT_CARRIED ? key->into : key->why : NULL;
+
+    if (!key || key->fate != fate || !strstr(told, word))
+        fail_msg("%s: %s is %s: %s", source, name,
+                 key ? import_fate_names[key->fate] : "lost",
+                 told ? told : trial.err.text);
+    trial_end(&trial);
+}
+
 static void test_import_refuses_what_would_train_something_else(void **state)
 {
     static const struct {
@@ -217,6 +232,61 @@ static void test_import_tells_of_every_key(void **state)
     trial_end(&trial);
 }
 
+/* A job has one template: which data sets wanted another is told of each. */
+static void test_import_tells_which_data_wants_another_template(void **state)
+{
+#define ALPACA "- {path: a.jsonl, type: alpaca}\n"
+#define CHAT   "- {path: b.jsonl, type: chat_template}\n"
+    static const struct {
+        const char *source, *key;
+        enum import_fate fate;
+        const char *word; /* of the reason, or where it went */
+    } cases[] = {
+        { AXOLOTL_DATA(ALPACA CHAT), "datasets[0].type", IMPORT_CARRIED, "template" },
+        { AXOLOTL_DATA(ALPACA CHAT), "datasets[1].type", IMPORT_DIFFERS,
+          "b.jsonl, of type chat_template, wants the model's own template; a job has one "
+          "template for all its data, here alpaca" },
+        { AXOLOTL_DATA(CHAT ALPACA), "datasets[1].type", IMPORT_DIFFERS,
+          "a.jsonl, of type alpaca, wants the template alpaca; a job has one template "
+          "for "
+          "all its data, here the model's own" },
+        { AXOLOTL_DATA(CHAT ALPACA) "chat_template: llama3\n", "datasets[1].type",
+          IMPORT_DIFFERS, "here llama3" },
+        { AXOLOTL_DATA(ALPACA CHAT) "chat_template: llama3\n", "datasets[1].type",
+          IMPORT_DIFFERS, "wants the template llama3" },
+        { AXOLOTL_DATA(ALPACA CHAT) "chat_template: llama3\n", "chat_template",
+          IMPORT_DIFFERS, "here alpaca" },
+        { AXOLOTL_DATA(ALPACA CHAT) "chat_template: jamba\n", "chat_template",
+          IMPORT_DIFFERS, "wants Axolotl's template jamba" },
+        { AXOLOTL_DATA(ALPACA CHAT) "chat_template: alpaca\n", "datasets[1].type",
+          IMPORT_CARRIED, "dataset" },
+        { AXOLOTL_DATA(ALPACA CHAT) "chat_template: alpaca\n", "chat_template",
+          IMPORT_CARRIED, "template" },
+        { AXOLOTL_DATA(ALPACA) "chat_template: llama3\n", "chat_template", IMPORT_IDLE,
+          "of conversations" },
+        { AXOLOTL_DATA(
+              "- {path: b, type: chat_template, chat_template: gemma}\n") "chat_template:"
+                                                                          " llama3\n",
+          "chat_template", IMPORT_IDLE, "has its own" },
+        { AXOLOTL_DATA("- {path: b, type: chat_template, chat_template: jamba}\n"),
+          "datasets[0].chat_template", IMPORT_DIFFERS, "no such template" },
+        { AXOLOTL_DATA("- {path: b, type: chat_template, chat_template: gemma}\n"),
+          "datasets[0].chat_template", IMPORT_CARRIED, "template" },
+        { AXOLOTL_DATA(CHAT "- {path: c, type: completion}\n"), "datasets[1].type",
+          IMPORT_DIFFERS, "plain text" },
+        { AXOLOTL_DATA("- {path: c, type: completion}\n"), "datasets[0].type",
+          IMPORT_CARRIED, "stage" },
+        { AXOLOTL_DATA(ALPACA) "test_datasets:\n" CHAT, "test_datasets[0].type",
+          IMPORT_DIFFERS, "the model's own" },
+    };
+#undef ALPACA
+#undef CHAT
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++)
+        check_fate(cases[i].source, cases[i].key, cases[i].fate, cases[i].word);
+}
+
 static void test_import_carries_a_base_in_4_bits(void **state)
 {
     static const char source[] =
@@ -339,17 +409,8 @@ static void test_import_tells_which_key_counts(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < TS_COUNT(cases); i++) {
-        struct trial trial = trial_new("f.yml", cases[i].source, strlen(cases[i].source));
-        const struct import_key *key = trial.good ? fate_of(&trial, cases[i].key) : NULL;
-        const char *told = key ? key->fate == IMPORT_CARRIED ? key->into : key->why : NULL;
-
-        if (!key || key->fate != cases[i].fate || !strstr(told, cases[i].word))
-            fail_msg("%s: %s is %s: %s", cases[i].source, cases[i].key,
-                     key ? import_fate_names[key->fate] : "lost",
-                     told ? told : trial.err.text);
-        trial_end(&trial);
-    }
+    for (size_t i = 0; i < TS_COUNT(cases); i++)
+        check_fate(cases[i].source, cases[i].key, cases[i].fate, cases[i].word);
 }
 
 int main(void)
@@ -361,6 +422,7 @@ int main(void)
         cmocka_unit_test(test_import_lets_no_text_out_of_a_comment),
         cmocka_unit_test(test_import_offers_no_line_that_a_shell_misreads),
         cmocka_unit_test(test_import_tells_of_every_key),
+        cmocka_unit_test(test_import_tells_which_data_wants_another_template),
         cmocka_unit_test(test_import_carries_a_base_in_4_bits),
         cmocka_unit_test(test_import_tells_what_may_change_the_result),
         cmocka_unit_test(test_import_tells_which_key_counts),

@@ -193,6 +193,9 @@ static void test_import_names_the_data_of_axolotl(void **state)
           "template", "llama3" },
         { AXOLOTL_DATA("- {path: a/b, type: chat_template}\nchat_template: jamba\n"),
           "template", NULL },
+        { AXOLOTL_DATA("- {path: a/b, type: chat_template}\n- {path: c/d, type: alpaca}\n"
+                       "chat_template: llama3\n"),
+          "template", "llama3" },
         { AXOLOTL_DATA("- {path: a/b, type: completion}\n"), "stage", "pt" },
         { AXOLOTL_DATA("- {path: a/b, type: completion}\n"), "packing", "false" },
         { AXOLOTL_DATA("- {path: a/b, type: alpaca}\n- {path: c/b, type: alpaca}\n"),
