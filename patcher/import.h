@@ -25,8 +25,8 @@ struct import_key {
     const char *name; /* "optimizer.lr", "datasets[0].type" */
     struct mark at;
     enum import_fate fate;
-    const char *into; /* the job's key; of IMPORT_CARRIED */
-    const char *why;  /* of the others */
+    const char *into; /* the job's key; NULL: not IMPORT_CARRIED */
+    const char *why;  /* NULL: IMPORT_CARRIED */
 };
 
 /* Lives in the arena that import_read was given, but for the text. */

@@ -150,17 +150,20 @@ static void note_keys(const struct given *given, const char *into)
 {
     for (size_t i = 0; i < given->map->count; i++) {
         const struct entry *entry = &given->map->entries[i];
-        struct import_key key = { .fate = IMPORT_DIFFERS,
-                                  .why = "of this data set, and not done here" };
+        struct import_key key = { .fate = IMPORT_DIFFERS };
+        bool is_known = false;
 
         key.name = arena_printf(given->im->arena, "%s.%s", given->path, entry->key->text);
         for (size_t k = 0; k < TS_COUNT(known); k++)
-            if (strcmp(known[k], entry->key->text) == 0)
-                key.fate = IMPORT_CARRIED;
-        key.into = into;
-        if (import_is_off(entry->value)) {
+            is_known |= strcmp(known[k], entry->key->text) == 0;
+        key.why = import_idle_why(entry->value, NULL);
+        if (key.why) {
             key.fate = IMPORT_IDLE;
-            key.why = "off";
+        } else if (is_known) {
+            key.fate = IMPORT_CARRIED;
+            key.into = into;
+        } else {
+            key.why = "of this data set, and not done here";
         }
         import_note(given->im, entry, &key);
     }
