@@ -125,7 +125,8 @@ static void read_columns(struct importing *im, const struct node *map,
 
     field = field ? field : "messages";
     if (is_one_of(field, "messages", "conversations") &&
-        is_one_of(role, "role", "from") && is_one_of(content, "content", "value"))
+        is_one_of(role, "role", "from") && is_one_of(content, "content", "value") &&
+        !import_takes_part(set))
         return;
     set->form = "sharegpt";
     set->columns =
@@ -249,11 +250,15 @@ static void read_type(struct reading *reading, const struct node *map,
         read_columns(im, map, set);
         read_chat(im, wish);
     }
-    if (type->kind == KIND_TEXT && text_of(im, map, "field") &&
-        strcmp(text_of(im, map, "field"), "text") != 0) {
+    if (type->kind == KIND_TEXT) {
+        const char *field = text_of(im, map, "field");
+
+        field = field ? field : "text";
+        if (strcmp(field, "text") == 0 && !import_takes_part(set))
+            return;
         set->form = "alpaca";
-        set->columns = arena_printf(im->arena, "{\"prompt\": \"%s\"}",
-                                    import_json_word(im, text_of(im, map, "field")));
+        set->columns =
+            arena_printf(im->arena, "{\"prompt\": \"%s\"}", import_json_word(im, field));
     }
 }
 
@@ -283,6 +288,7 @@ static void read_item(struct reading *reading, const struct node *map, const cha
         set->is_local = true;
     }
     reading->path = path;
+    import_split(im, reading->key, set, node_find(map, "split"), path);
     read_type(reading, map, set);
     reading->count++;
 }

@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/size.h"
+#include "train/dataset_info.h"
 
 /* Goes into a line that a person may paste into a shell: nothing that means anything
  * there. */
@@ -36,6 +38,22 @@ static const char *short_name(struct arena *arena, const char *path)
         if (!isalnum((unsigned char)*at) && !strchr("._-", *at))
             *at = '_';
     return *name ? name : "data";
+}
+
+/* The name in a job: a local file's, without its ending, as a word that has one is taken
+ * for a file and not looked up. */
+static const char *data_name(struct arena *arena, const struct import_data *set)
+{
+    static const char *const endings[] = { ".gz", ".jsonl", ".json", ".txt" };
+    const char *name = short_name(arena, set->path);
+
+    for (size_t i = 0; set->is_local && i < TS_COUNT(endings); i++) {
+        size_t len = strlen(name), end = strlen(endings[i]);
+
+        if (len > end && strcmp(name + len - end, endings[i]) == 0)
+            name = arena_copy(arena, name, len - end);
+    }
+    return name;
 }
 
 static bool same_text(const char *a, const char *b)
@@ -64,13 +82,13 @@ bool import_same_data(const struct import_data *a, const struct import_data *b)
 static const char *name_of(struct importing *im, const char *key,
                            const struct import_data *sets, size_t at)
 {
-    const char *name = short_name(im->arena, sets[at].path);
+    const char *name = data_name(im->arena, &sets[at]);
     size_t same = strcmp(key, "eval_dataset") == 0;
 
     for (size_t i = 0; i < at; i++) {
         if (import_same_data(&sets[i], &sets[at]))
             break;
-        same += strcmp(short_name(im->arena, sets[i].path), name) == 0;
+        same += strcmp(data_name(im->arena, &sets[i]), name) == 0;
     }
     return same ? arena_printf(im->arena, "%s-%s%zu", name,
                                strcmp(key, "eval_dataset") == 0 ? "eval" : "", same)
@@ -122,18 +140,40 @@ static void tell_fetch(struct importing *im, const char *key,
                   argument(arena, "revision=", set->revision), file);
 }
 
-static void tell_columns(struct importing *im, const char *key,
-                         const struct import_data *set, const char *name,
-                         const char *file)
+/* As dataset_info.json has it, which lies in data/. */
+static const char *file_name(struct arena *arena, const char *path)
 {
-    import_remark(im, key,
-                  "its columns have names of their own: data/dataset_info.json "
-                  "must say");
-    import_remark(im, key,
-                  "  {\"%s\": {\"file_name\": \"%s\", \"formatting\": \"%s\", "
-                  "\"columns\": %s%s%s}}",
-                  name, file, set->form, set->columns, set->tags ? ", \"tags\": " : "",
-                  set->tags ? set->tags : "");
+    if (path[0] == '/')
+        return path;
+    while (strncmp(path, "./", 2) == 0)
+        path += 2;
+    return arena_printf(arena, "../%s", path);
+}
+
+static const char *member(struct arena *arena, const char *key, const char *json)
+{
+    return json ? arena_printf(arena, ", \"%s\": %s", key, json) : "";
+}
+
+static const char *quoted(struct importing *im, const char *word)
+{
+    return word ? arena_printf(im->arena, "\"%s\"", import_json_word(im, word)) : NULL;
+}
+
+static void tell_entry(struct importing *im, const char *key,
+                       const struct import_data *set, const char *name, const char *file)
+{
+    struct arena *arena = im->arena;
+
+    import_remark(im, key, "%s: data/dataset_info.json must say",
+                  !import_takes_part(set) ? "its columns have names of their own"
+                                          : "a part of the file is taken");
+    import_remark(
+        im, key, "  {\"%s\": {\"file_name\": %s%s%s%s%s}}", name,
+        quoted(im, set->is_local ? file_name(arena, file) : file),
+        member(arena, "formatting", quoted(im, set->form)),
+        member(arena, "columns", set->columns), member(arena, "tags", set->tags),
+        member(arena, "split", import_takes_part(set) ? quoted(im, set->split) : NULL));
 }
 
 /* The word for one set. */
@@ -141,21 +181,54 @@ static const char *word_of(struct importing *im, const char *key,
                            const struct import_data *sets, size_t at)
 {
     const struct import_data *set = &sets[at];
+    bool has_entry = set->columns || import_takes_part(set);
     const char *name, *file;
 
-    if (set->is_local && !set->columns)
+    if (set->is_local && !has_entry)
         return set->path;
     name = name_of(im, key, sets, at);
     file = set->is_local ? set->path : arena_printf(im->arena, "%s.jsonl", name);
     for (size_t i = 0; i < at; i++)
         if (import_same_data(&sets[i], set))
-            return set->columns ? name : file; /* said above */
+            return has_entry ? name : file; /* said above */
     if (!set->is_local)
         tell_fetch(im, key, set,
-                   set->columns ? arena_printf(im->arena, "data/%s", file) : file);
-    if (set->columns)
-        tell_columns(im, key, set, name, file);
-    return set->columns ? name : file;
+                   has_entry ? arena_printf(im->arena, "data/%s", file) : file);
+    if (has_entry)
+        tell_entry(im, key, set, name, file);
+    return has_entry ? name : file;
+}
+
+bool import_takes_part(const struct import_data *set)
+{
+    return set->is_local && set->split && strcmp(set->split, "train") != 0;
+}
+
+static const char *split_lost(const struct import_data *set)
+{
+    struct dataset_slice slice;
+
+    if (!dataset_slice_read(set->split, &slice))
+        return "no part of a file, as train[:1000] is one: the whole is taken";
+    return strchr(set->path, ',')
+               ? "a part of several files as one, which is not done here: the whole is "
+                 "taken"
+               : NULL;
+}
+
+void import_split(struct importing *im, const char *key, struct import_data *set,
+                  const struct entry *entry, const char *path)
+{
+    const char *why = import_takes_part(set) ? split_lost(set) : NULL;
+
+    if (!why)
+        return;
+    import_remark(im, key, "%s: split %s: %s", path, set->split, why);
+    import_note(im, entry,
+                &(struct import_key) { .name = arena_printf(im->arena, "%s.split", path),
+                                       .fate = IMPORT_DIFFERS,
+                                       .why = why });
+    set->split = NULL;
 }
 
 void import_data(struct importing *im, const char *key, const struct import_data *sets,

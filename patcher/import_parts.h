@@ -126,8 +126,15 @@ struct import_data {
     bool is_local;
     const char *columns; /* JSON of dataset_info.json's "columns", or NULL: found out */
     const char *tags;    /* the same of "tags" */
-    const char *form;    /* "formatting" there */
+    const char *form;    /* "formatting" there; NULL: alpaca */
 };
+/* Is it a part of a local file?  Then dataset_info.json says so, and which columns. */
+bool import_takes_part(const struct import_data *set);
+/* A part of a local file that dataset_info.json cannot name is not taken: said where the
+ * data is named (`key`) and in the account.  `entry` is its split, `path` the set's
+ * place. */
+void import_split(struct importing *im, const char *key, struct import_data *set,
+                  const struct entry *entry, const char *path);
 /* A word for dataset_info.json, without what would need an escape there. */
 const char *import_json_word(struct importing *im, const char *word);
 bool import_same_data(const struct import_data *a, const struct import_data *b);

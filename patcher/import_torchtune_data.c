@@ -89,6 +89,24 @@ static const struct builder *builder_of(const struct given *given)
     return NULL;
 }
 
+static void set_chat_columns(const struct given *given, struct import_data *set)
+{
+    const char *style = text_of(given, "conversation_style");
+    const char *column = text_of(given, "conversation_column");
+    bool is_openai = style && strcmp(style, "openai") == 0;
+
+    column = column ? column : is_openai ? "messages" : "conversations";
+    if (!import_takes_part(set) &&
+        (strcmp(column, "messages") == 0 || strcmp(column, "conversations") == 0))
+        return;
+    set->form = "sharegpt";
+    set->columns = arena_printf(given->im->arena, "{\"messages\": \"%s\"}",
+                                import_json_word(given->im, column));
+    if (is_openai)
+        set->tags = "{\"role_tag\": \"role\", \"content_tag\": \"content\", "
+                    "\"user_tag\": \"user\", \"assistant_tag\": \"assistant\"}";
+}
+
 static void set_columns(const struct given *given, const struct builder *builder,
                         struct import_data *set)
 {
@@ -96,7 +114,9 @@ static void set_columns(const struct given *given, const struct builder *builder
     const char *column = text_of(given, "column");
 
     set->form = "alpaca";
-    if (builder->kind == KIND_TEXT && column && strcmp(column, "text") != 0)
+    column = column ? column : "text";
+    if (builder->kind == KIND_TEXT &&
+        (strcmp(column, "text") != 0 || import_takes_part(set)))
         set->columns =
             arena_printf(im->arena, "{\"prompt\": \"%s\"}", import_json_word(im, column));
     if (builder->kind == KIND_PAIRS)
@@ -110,15 +130,8 @@ static void set_columns(const struct given *given, const struct builder *builder
             import_json_word(im, column_of(given, "instruction", "instruction")),
             import_json_word(im, column_of(given, "input", "input")),
             import_json_word(im, column_of(given, "output", "output")));
-    if (builder->kind == KIND_CHAT) {
-        column = text_of(given, "conversation_column");
-        if (!column || strcmp(column, "messages") == 0 ||
-            strcmp(column, "conversations") == 0)
-            return;
-        set->form = "sharegpt";
-        set->columns = arena_printf(im->arena, "{\"messages\": \"%s\"}",
-                                    import_json_word(im, column));
-    }
+    if (builder->kind == KIND_CHAT)
+        set_chat_columns(given, set);
 }
 
 /* `source` may be the kind of a local file, whose name is in data_files. */
@@ -276,6 +289,7 @@ static void read_one(const struct given *given, const char *key, struct import_d
     builder = builder_of(given);
     *set = (struct import_data) { 0 };
     set_source(given, builder, set);
+    import_split(im, key, set, node_find(given->map, "split"), given->path);
     if (builder)
         set_columns(given, builder, set);
     else

@@ -176,11 +176,11 @@ static bool read_bound(const char **at, const char *end, bool *given, int64_t *v
     return **at == *end;
 }
 
-/* "train", or a part of it in brackets. */
-static bool read_slice(const char *split, struct dataset_slice *out)
+bool dataset_slice_read(const char *split, struct dataset_slice *out)
 {
     const char *at = split;
 
+    *out = (struct dataset_slice) { 0 };
     if (!text_starts(at, "train"))
         return false;
     at += strlen("train");
@@ -207,7 +207,7 @@ static bool read_choice(const struct dataset_info *info, const char *name,
         return error_set(err, ERROR_DATA,
                          "%s: data set %s: num_samples must be from 1 to %d, not %lld",
                          info->name, name, DRAWN_MAX, (long long)out->num_samples);
-    return read_slice(split, &out->slice) ||
+    return dataset_slice_read(split, &out->slice) ||
            error_set(err, ERROR_DATA,
                      "%s: data set %s: split \"%s\" is none that a file has: train, or a "
                      "part of it, as train[:1000] or train[10%%:90%%]",

@@ -49,6 +49,7 @@ holds "nothing comes where it leads" test ! -e nowhere.yaml
 
 ends "the account is JSON" 0 "$trainspool" import --json axolotl.yml
 holds "by another's reader" sh -c 'is=$(jq -r ".keys[] | select(.key == \"neftune_noise_alpha\") | .fate" <"$1"); [ "$is" = differs ]' - out
+holds "what is carried over has no reason why not" sh -c '[ "$(jq "[.keys[] | select((.into == null) == (.because == null))] | length" <"$1")" = 0 ]' - out
 holds "the job is in it" sh -c 'jq -r .text <out | cmp -s - job.yaml || { jq -rj .text <out | cmp - job.yaml; }'
 
 ends "a job is no file to import" 2 "$trainspool" import job.yaml
@@ -70,6 +71,7 @@ complains "has a place" 'broken.yml:[0-9]*:[0-9]*: '
 ends "a file is wanted" 2 "$trainspool" import
 
 trains="what is imported trains, as far as it says"
+part="a part of a file is that part, as the job says to write it into dataset_info.json"
 if has_model; then
     cat >real.yml <<END
 base_model: $model
@@ -93,7 +95,15 @@ END
     ends "$trains" 0 "$trainspool" run --set trainspool.device=cpu real.yaml
     says "3 steps" 'done: 3 steps'
     holds "an adapter of that rank is there" grep -q '"r": *4' adapter/adapter_config.json
+
+    sed 's/type: alpaca/type: alpaca, split: "train[:50%]"/; s/max_steps: 3/num_epochs: 1/; s/\.\/adapter$/.\/part/' real.yml >part.yml
+    "$trainspool" import -q -o part.yaml part.yml
+    mkdir data
+    sed -n 's/^#   {/{/p' part.yaml >data/dataset_info.json
+    ends "$part" 0 "$trainspool" run --set trainspool.device=cpu part.yaml
+    says "of 4 samples 2, a step" 'done: 1 step'
 else
     skip "$trains" "no $model"
+    skip "$part" "no $model"
 fi
 plan

@@ -288,6 +288,48 @@ static void test_import_tells_which_data_wants_another_template(void **state)
         check_fate(cases[i].source, cases[i].key, cases[i].fate, cases[i].word);
 }
 
+/* What dataset_info.json must say of a file is read as it is meant. */
+static void test_import_takes_the_part_of_a_file(void **state)
+{
+#define PART(type) \
+    AXOLOTL_DATA("- {path: ./a.jsonl, split: 'train[:10%]', type: " type "}\n")
+#define TUNE(more)                                                                      \
+    "checkpointer: {checkpoint_dir: /m}\noptimizer: {lr: 1}\nmodel: "                   \
+    "{_component_: torchtune.models.llama2.llama2_7b}\ndataset: {source: json, "        \
+    "data_files: /d/a.json, split: 'train[5%:]', _component_: torchtune.datasets." more \
+    "}\n"
+    static const struct {
+        const char *source, *entry;
+    } cases[] = {
+        { PART("alpaca"), "{\"a\": {\"file_name\": \"../a.jsonl\", \"split\": "
+                          "\"train[:10%]\"}}" },
+        { PART("completion"), "\"formatting\": \"alpaca\", \"columns\": {\"prompt\": "
+                              "\"text\"}, \"split\": \"train[:10%]\"}}" },
+        { PART("chat_template"), "\"columns\": {\"messages\": \"messages\"}, \"tags\": "
+                                 "{\"role_tag\": \"role\"" },
+        { TUNE("alpaca_dataset"), "{\"a\": {\"file_name\": \"/d/a.json\", "
+                                  "\"formatting\": \"alpaca\", \"split\": "
+                                  "\"train[5%:]\"}}" },
+        { TUNE("chat_dataset, conversation_style: openai"),
+          "\"columns\": {\"messages\": \"messages\"}, \"tags\": {\"role_tag\": "
+          "\"role\"" },
+        { TUNE("chat_dataset, conversation_style: sharegpt"),
+          "\"columns\": {\"messages\": \"conversations\"}, \"split\"" },
+    };
+#undef PART
+#undef TUNE
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct trial trial = trial_new("f.yml", cases[i].source, strlen(cases[i].source));
+
+        if (!trial.good || !strstr(trial.import.text.data, cases[i].entry))
+            fail_msg("%s: no %s in\n%s", cases[i].source, cases[i].entry,
+                     trial.good ? trial.import.text.data : trial.err.text);
+        trial_end(&trial);
+    }
+}
+
 static void test_import_carries_a_base_in_4_bits(void **state)
 {
     static const char source[] =
@@ -322,6 +364,11 @@ static void test_import_tells_what_may_change_the_result(void **state)
         { AXOLOTL_LORA "lora_target_modules: 'x.*'\n", "lora_target_modules" },
         { AXOLOTL_LORA "peft_use_dora: true\n", "peft_use_dora" },
         { AXOLOTL_DATA("- {path: a/b, type: jeopardy}\n"), "datasets[0].type" },
+        { AXOLOTL_DATA("- {path: a.jsonl, type: alpaca, split: test}\n"),
+          "datasets[0].split" },
+        { AXOLOTL_DATA("- {path: json, ds_type: json, data_files: [x.json, y.json], "
+                       "type: alpaca, split: 'train[:9]'}\n"),
+          "datasets[0].split" },
         { AXOLOTL_DATA("- {path: a/b, type: chat_template}\nchat_template: jamba\n"),
           "chat_template" },
         { TORCHTUNE "optimizer: {_component_: torchao.optim.Lion, lr: 1e-4}\n",
@@ -424,6 +471,7 @@ int main(void)
         cmocka_unit_test(test_import_offers_no_line_that_a_shell_misreads),
         cmocka_unit_test(test_import_tells_of_every_key),
         cmocka_unit_test(test_import_tells_which_data_wants_another_template),
+        cmocka_unit_test(test_import_takes_the_part_of_a_file),
         cmocka_unit_test(test_import_carries_a_base_in_4_bits),
         cmocka_unit_test(test_import_tells_what_may_change_the_result),
         cmocka_unit_test(test_import_tells_which_key_counts),

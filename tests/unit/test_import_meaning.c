@@ -209,6 +209,19 @@ static void test_import_names_the_data_of_axolotl(void **state)
         { AXOLOTL_DATA("- {path: json, ds_type: json, data_files: [x.json], type: "
                        "alpaca}\n"),
           "dataset", "x.json" },
+        /* a part of a file: by dataset_info.json, under a name without its ending */
+        { AXOLOTL_DATA("- {path: my.jsonl, type: alpaca, split: 'train[:10%]'}\n"),
+          "dataset", "my" },
+        { AXOLOTL_DATA("- {path: my.jsonl, type: alpaca, split: train}\n"), "dataset",
+          "my.jsonl" },
+        { AXOLOTL_DATA("- {path: my.json.gz, type: alpaca, split: 'train[:10%]'}\n"
+                       "- {path: my.json.gz, type: alpaca, split: 'train[90%:]'}\n"
+                       "- {path: my.json.gz, type: alpaca, split: 'train[:10%]'}\n"),
+          "dataset", "my,my-1,my" },
+        { AXOLOTL_DATA("- {path: my.jsonl, type: alpaca, split: test}\n"), "dataset",
+          "my.jsonl" },
+        { AXOLOTL_DATA("- {path: my.jsonl, type: chat_template, field_messages: talk}\n"),
+          "dataset", "my" },
         { AXOLOTL_DATA("- {path: json, ds_type: json, data_files: [x.json, y.json], "
                        "type: alpaca}\n"),
           "dataset", "x.json,y.json" },
