@@ -109,6 +109,8 @@ struct import_group {
     const char *keys;
 };
 
+/* May the key have this value in a job that is to run here? */
+bool import_can_be(struct importing *im, const char *key, const char *value);
 /* The value of `from`, written as the job's schema wants it; an error where it cannot be
  * one of the key's.  True if it is in the job now. */
 bool import_copy(struct importing *im, const char *from, const char *to,
@@ -146,6 +148,8 @@ void import_data(struct importing *im, const char *key, const struct import_data
 
 bool import_axolotl(struct importing *im);
 void import_axolotl_data(struct importing *im);
+/* Saving, resuming, evaluation and the best model. */
+void import_axolotl_saving(struct importing *im);
 extern const struct import_group import_axolotl_groups[];
 extern const size_t import_axolotl_group_count;
 

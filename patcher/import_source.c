@@ -230,6 +230,13 @@ static bool fits(struct importing *im, const struct entry *entry, const char *fr
                          key->name, why.text);
 }
 
+bool import_can_be(struct importing *im, const char *key, const char *value)
+{
+    struct plan scratch = { 0 };
+
+    return schema_set(key, value, im->arena, &scratch, NULL);
+}
+
 bool import_copy(struct importing *im, const char *from, const char *to, const char *note)
 {
     const struct entry *entry = import_find(im, from);
