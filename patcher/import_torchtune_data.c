@@ -223,14 +223,19 @@ static void tell_template(const struct given *given, const struct builder *build
                     "a prompt of one's own; here the template is it");
 }
 
-static void tell_masking(const struct given *given, const struct builder *builder)
+static bool learns_prompt(const struct given *given)
 {
     const struct entry *said = entry_of(given, "train_on_input");
-    bool learns = builder && builder->learns_prompt;
+    const struct builder *builder = builder_of(given);
 
-    if (said)
-        learns = !import_is_off(said->value);
-    if (learns)
+    return said ? !import_is_off(said->value) : builder && builder->learns_prompt;
+}
+
+static void tell_masking(const struct given *given)
+{
+    const struct entry *said = entry_of(given, "train_on_input");
+
+    if (learns_prompt(given))
         import_set(
             given->im, "train_on_prompt", "true",
             said ? "train_on_input"
@@ -249,6 +254,40 @@ static void tell_packing(const struct given *given, const struct builder *builde
     } else if (is_text) {
         import_set(given->im, "packing", "false", "each text is a sample of its own");
     }
+}
+
+static void tell_key(const struct given *given, const char *name, const char *why)
+{
+    struct importing *im = given->im;
+    const char *path;
+
+    if (!node_find(given->map, name))
+        name = "_component_"; /* whose preset it is */
+    path = arena_printf(im->arena, "%s.%s", given->path, name);
+    import_remark(im, "dataset", "%s: %s", path, why);
+    import_note(
+        im, node_find(given->map, name),
+        &(struct import_key) { .name = path, .fate = IMPORT_DIFFERS, .why = why });
+}
+
+/* Where a further set asks for something else of the whole job than the first. */
+static void tell_unlike(const struct given *first, const struct given *given)
+{
+    const struct builder *ours = builder_of(first), *theirs = builder_of(given);
+    const char *prompt = text_of(first, "new_system_prompt");
+    const char *other = text_of(given, "new_system_prompt");
+
+    if (ours && theirs && (ours->kind == KIND_TEXT) != (theirs->kind == KIND_TEXT))
+        tell_key(given, "_component_",
+                 "plain text and samples with answers are jobs of their own, of stage pt "
+                 "and sft; this one is as the first data set");
+    else if (learns_prompt(first) != learns_prompt(given))
+        tell_key(given, "train_on_input",
+                 "a job learns the questions of all its data or of none, here as of the "
+                 "first data set");
+    if (prompt ? !other || strcmp(prompt, other) != 0 : other != NULL)
+        tell_key(given, "new_system_prompt",
+                 "a job has one default_system, here that of the first data set");
 }
 
 /* Records that Python makes: they are to be written to a file, which is given a name. */
@@ -341,12 +380,19 @@ void import_torchtune_data(struct importing *im)
     if (!import_said(im, "stage"))
         import_set(im, "stage", builder && builder->kind == KIND_TEXT ? "pt" : "sft",
                    NULL);
+    for (size_t i = 1; value->kind == NODE_LIST && i < value->count; i++) {
+        struct given further = { im, node_value(value->items[i]),
+                                 arena_printf(im->arena, "%s[%zu]", key, i) };
+
+        if (first.map->kind == NODE_MAP && further.map->kind == NODE_MAP)
+            tell_unlike(&first, &further);
+    }
     read_sets(im, key, "dataset");
     if (import_number(im, "run_val_every_n_steps", 0) > 0)
         read_sets(im, "dataset_val", "eval_dataset");
     if (import_failed(im))
         return;
     tell_template(&first, builder);
-    tell_masking(&first, builder);
+    tell_masking(&first);
     tell_packing(&first, builder);
 }

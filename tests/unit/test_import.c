@@ -346,6 +346,12 @@ static void test_import_carries_a_base_in_4_bits(void **state)
     trial_end(&trial);
 }
 
+#define TUNE_SETS(further)                                                            \
+    "checkpointer: {checkpoint_dir: /m}\noptimizer: {lr: 1}\nmodel: {_component_: "   \
+    "torchtune.models.llama2.llama2_7b}\ndataset:\n- {_component_: "                  \
+    "torchtune.datasets.alpaca_dataset}\n- {_component_: torchtune.datasets." further \
+    "}\n"
+
 /* Told among what may change the result, as a person would want to know. */
 static void test_import_tells_what_may_change_the_result(void **state)
 {
@@ -374,6 +380,12 @@ static void test_import_tells_what_may_change_the_result(void **state)
         { TORCHTUNE "optimizer: {_component_: torchao.optim.Lion, lr: 1e-4}\n",
           "optimizer._component_" },
         { TORCHTUNE_ADAM "clip_grad_norm: 0\n", "clip_grad_norm" },
+        { TUNE_SETS("alpaca_dataset, train_on_input: false"),
+          "dataset[1].train_on_input" },
+        { TUNE_SETS("instruct_dataset, source: a/b"), "dataset[1]._component_" },
+        { TUNE_SETS("text_completion_dataset, source: a/b"), "dataset[1]._component_" },
+        { TUNE_SETS("alpaca_dataset, new_system_prompt: Hi"),
+          "dataset[1].new_system_prompt" },
         { TORCHTUNE_ADAM "quantizer: {_component_: x.Int8QATQuantizer}\n", "quantizer" },
         { AXOLOTL "adapter: qlora\nload_in_4bit: true\n"
                   "bnb_config_kwargs: {bnb_4bit_quant_type: fp4}\n",
