@@ -160,7 +160,7 @@ struct wish {
     const struct node *map;
     const char *path; /* "datasets[0]" */
     const char *type; /* as Axolotl has it; NULL: none that is known */
-    bool is_text;
+    bool is_text, is_local;
     const char *template_name; /* of a template here, or chat; NULL: none is wanted */
     const char *chat;          /* of conversations: the chat_template in Axolotl */
     const struct entry *says;  /* chat, of the set or of the whole file; or NULL */
@@ -226,7 +226,8 @@ static void read_type(struct reading *reading, const struct node *map,
     const struct type *type = type_of(name);
     struct wish *wish = &reading->wishes[reading->wish_count++];
 
-    *wish = (struct wish) { .map = map, .path = reading->path };
+    *wish =
+        (struct wish) { .map = map, .path = reading->path, .is_local = set->is_local };
     if (value && value->kind == NODE_MAP) {
         read_custom(im, value, set);
         tell_type(reading, entry,
@@ -455,6 +456,8 @@ static const char *lost_why(const struct wish *wish, const struct entry *entry,
     *fate = IMPORT_IDLE;
     if (strcmp(name, "trust_remote_code") == 0)
         why = "no code of others is run";
+    else if (wish->is_local && is_one_of(name, "name", "revision"))
+        why = "of a hub; the data set is a file";
     else if (strcmp(name, "chat_template") == 0 && !wish->chat)
         why = "not of a data set of conversations";
     if (import_idle_why(entry->value, why) || is_known)

@@ -265,9 +265,8 @@ static void test_import_tells_which_data_wants_another_template(void **state)
           IMPORT_CARRIED, "template" },
         { AXOLOTL_DATA(ALPACA) "chat_template: llama3\n", "chat_template", IMPORT_IDLE,
           "of conversations" },
-        { AXOLOTL_DATA(
-              "- {path: b, type: chat_template, chat_template: gemma}\n") "chat_template:"
-                                                                          " llama3\n",
+        { AXOLOTL_DATA("- {path: b, type: chat_template, chat_template: gemma}\n"
+                       "chat_template: llama3\n"),
           "chat_template", IMPORT_IDLE, "has its own" },
         { AXOLOTL_DATA("- {path: b, type: chat_template, chat_template: jamba}\n"),
           "datasets[0].chat_template", IMPORT_DIFFERS, "no such template" },
@@ -459,6 +458,8 @@ static void test_import_tells_which_key_counts(void **state)
           "greater_is_better", IMPORT_IDLE, "of the loss less" },
         { AXOLOTL "val_set_size: 0.1\neval_steps: 9\ngreater_is_better: true\n",
           "greater_is_better", IMPORT_CARRIED, "greater_is_better" },
+        { AXOLOTL_DATA("- {path: a.jsonl, type: alpaca, revision: v1}\n"),
+          "datasets[0].revision", IMPORT_IDLE, "of a hub" },
         { TORCHTUNE_ADAM "run_val_every_n_steps: 9\n", "run_val_every_n_steps",
           IMPORT_IDLE, "no dataset_val" },
         { TORCHTUNE_ADAM "save_every_n_steps: 0\n", "save_every_n_steps", IMPORT_IDLE,
