@@ -20,6 +20,8 @@
 #include "train/pretokenizer.h"
 
 /* The largest published tokenizer.json files have some 35 MB. */
+enum { NO_TOKEN = -2 }; /* there is none, and none is looked for */
+
 #define MAX_FILE_BYTES ((size_t)256 << 20)
 #define MAX_TEXT_BYTES ((size_t)1 << 30)
 /* Ids below this are fine however small the file is; above, a file of n bytes may have n.
@@ -217,7 +219,7 @@ int64_t tokenizer_bos(const struct tokenizer *tokenizer)
 
 int64_t tokenizer_eos(const struct tokenizer *tokenizer)
 {
-    return tokenizer->eos;
+    return tokenizer->eos == NO_TOKEN ? -1 : tokenizer->eos;
 }
 
 int64_t tokenizer_pad(const struct tokenizer *tokenizer)
@@ -291,6 +293,20 @@ static int64_t named_token(const struct tokenizer *tokenizer, const json_t *conf
                                  : -1;
 }
 
+/* A class of any tokenizer knows no token that is not named; one that belongs to a model has
+ * its own. */
+static void read_end(struct tokenizer *tokenizer, const json_t *config, const char *class)
+{
+    int64_t end = named_token(tokenizer, config, "eos_token");
+
+    if (end >= 0)
+        tokenizer->eos = end;
+    else if (json_is_null(json_object_get(config, "eos_token")) ||
+             (class && (strcmp(class, "PreTrainedTokenizerFast") == 0 ||
+                        strcmp(class, "TokenizersBackend") == 0)))
+        tokenizer->eos = NO_TOKEN;
+}
+
 static void read_config(struct tokenizer *tokenizer, const json_t *config)
 {
     const json_t *adds_bos = json_object_get(config, "add_bos_token");
@@ -299,7 +315,7 @@ static void read_config(struct tokenizer *tokenizer, const json_t *config)
     if (tokenizer->bos < 0)
         tokenizer->bos = named_token(tokenizer, config, "bos_token");
     if (tokenizer->eos < 0)
-        tokenizer->eos = named_token(tokenizer, config, "eos_token");
+        read_end(tokenizer, config, json_string_value(class));
     if (tokenizer->pad < 0)
         tokenizer->pad = named_token(tokenizer, config, "pad_token");
     /* transformers' LlamaTokenizer adds it unless told otherwise; the general class does
@@ -310,9 +326,9 @@ static void read_config(struct tokenizer *tokenizer, const json_t *config)
         tokenizer->adds_bos = text_starts(json_string_value(class), "LlamaTokenizer");
 }
 
-/* The end of a text that no file of the tokenizer names is that of config.json: of several
- * the first.  transformers takes it from the class that belongs to the model, as GPT-2's
- * <|endoftext|>. */
+/* transformers takes the end of a text from the class that belongs to the model, as GPT-2's
+ * <|endoftext|>, where no file of the tokenizer says a word of it.  Here it is that of
+ * config.json: of several the first. */
 static void read_model(struct tokenizer *tokenizer, const json_t *config)
 {
     const json_t *value = json_object_get(config, "eos_token_id");
@@ -321,7 +337,7 @@ static void read_model(struct tokenizer *tokenizer, const json_t *config)
     if (json_is_array(value))
         value = json_array_get(value, 0);
     id = json_is_integer(value) ? json_integer_value(value) : -1;
-    if (tokenizer->eos < 0 && id >= 0 && (uint64_t)id < tokenizer_size(tokenizer))
+    if (tokenizer->eos == -1 && id >= 0 && (uint64_t)id < tokenizer_size(tokenizer))
         tokenizer->eos = id;
 }
 

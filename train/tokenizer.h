@@ -29,8 +29,9 @@ bool tokenizer_decode(const struct tokenizer *tokenizer, const uint32_t *ids, si
 
 size_t tokenizer_size(const struct tokenizer *tokenizer);  /* one past the highest id */
 int64_t tokenizer_find(const struct tokenizer *tokenizer, const char *token); /* -1: none */
-/* As tokenizer_config.json or special_tokens_map.json name them; an end that they do not name is
- * eos_token_id of config.json.  -1: none. */
+/* As tokenizer_config.json or special_tokens_map.json name them; an end of which
+ * they say nothing, not even null, is eos_token_id of config.json, but for the general classes of
+ * tokenizers, which have none of their own.  -1: none. */
 int64_t tokenizer_bos(const struct tokenizer *tokenizer);
 int64_t tokenizer_eos(const struct tokenizer *tokenizer);
 int64_t tokenizer_pad(const struct tokenizer *tokenizer);

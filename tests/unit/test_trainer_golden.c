@@ -111,7 +111,8 @@ static void write_texts(const struct subject *s, const char *path)
     text_clear(&out);
 }
 
-/* A tokenizer.json of single characters; a space is written as byte-level BPE does. */
+/* A tokenizer.json of single characters; a space is written as byte-level BPE does.  No
+ * text has an end, as in the script. */
 static void write_tokenizer(const char *dir, const char *alphabet)
 {
     struct text out;
@@ -129,6 +130,9 @@ static void write_tokenizer(const char *dir, const char *alphabet)
                   alphabet[i] == ' ' ? "" : &alphabet[i], i);
     text_adds(&out, "}}}");
     write_file(dir, "tokenizer.json", &out);
+    text_reset(&out);
+    text_adds(&out, "{\"eos_token\": null}");
+    write_file(dir, "tokenizer_config.json", &out);
     text_clear(&out);
 }
 

@@ -34,8 +34,8 @@ static void write_subject(const char *dir, const json_t *one)
 {
     char *model = path_join(dir, "model"), *name = path_join(dir, "texts.jsonl");
     struct error err = { 0 };
+    json_t *text, *no_end = json_pack("{s:n}", "eos_token");
     struct text out;
-    json_t *text;
     size_t i;
 
     text_init(&out, LIMIT);
@@ -52,7 +52,9 @@ static void write_subject(const char *dir, const json_t *one)
               &err);
     put_json(json_object_get(one, "config"), model, "config.json");
     put_json(json_object_get(golden, "tokenizer"), model, "tokenizer.json");
+    put_json(no_end, model, "tokenizer_config.json");
     put_tensors(one, model, "model.safetensors", NULL);
+    json_decref(no_end);
     text_clear(&out);
     free(model);
     free(name);
