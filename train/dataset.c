@@ -257,6 +257,7 @@ static struct dataset *open_data(struct opening open, struct error *err)
     open.dataset->seed = (uint64_t)(plan->data_seed >= 0 ? plan->data_seed : plan->seed);
     open.dataset->shuffled = split == SPLIT_TRAIN && !plan->disable_shuffling;
     open.dataset->drop_last = split == SPLIT_TRAIN && plan->dataloader_drop_last;
+    open.dataset->end = (int32_t)tokenizer_eos(open.reading.tokenizer);
     open.dataset->first = -1;
     ok = fill(&open, err);
     dataset_tokens_clear(&open.tokens);

@@ -3,6 +3,7 @@
 
 #include "train/dataset_rows.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -241,7 +242,9 @@ static void add_sample(const struct dataset *dataset, const struct sample *sampl
 
         for (uint32_t i = run->start; i < run->start + run->len; i++)
             if (i > 0)
-                add_target(batch, at + i - 1, (int32_t)ids[i], run->weight);
+                add_target(batch, at + i - 1,
+                           run->weight > 0 ? (int32_t)ids[i] : dataset->end,
+                           fabsf(run->weight));
     }
     batch->rows += sample->len;
     batch->trained += sample->targets;

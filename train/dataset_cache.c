@@ -296,7 +296,7 @@ static bool is_sound(const struct dataset_store *store)
             const struct label_run *run = &store->runs[s->run_at + r];
 
             if (run->start > s->len || run->len > s->len - run->start ||
-                !(run->weight > 0 && isfinite(run->weight)))
+                !(run->weight != 0 && isfinite(run->weight)))
                 return false;
         }
     }

@@ -15,14 +15,18 @@ bool dataset_question(const struct dataset *dataset, size_t index,
 {
     const struct dataset_store *data = dataset->data;
     const struct sample *sample = &data->samples[dataset->members[index]];
-    const struct label_run *last;
+    uint32_t end = 0;
 
     *out = (struct dataset_question) { .ids = data->ids + sample->at };
-    if (sample->runs == 0)
-        return false;
-    last = &data->runs[sample->run_at + sample->runs - 1];
-    out->asked = last->start;
-    out->count = last->start + last->len;
+    for (uint32_t r = 0; r < sample->runs; r++) {
+        const struct label_run *run = &data->runs[sample->run_at + r];
+
+        if (run->weight < 0)
+            continue;
+        if (out->count == 0 || run->start != end) /* what is adjacent is one answer */
+            out->asked = run->start;
+        out->count = end = run->start + run->len;
+    }
     return out->asked > 0;
 }
 

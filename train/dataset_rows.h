@@ -17,6 +17,7 @@ struct dataset {
     struct dataset_store store;  /* what was read */
     struct dataset_store blocks; /* of it, where it is cut in blocks */
     const struct dataset_store *data; /* the one of them that rows are made of */
+    int32_t end;   /* of a text, for labels that stand in other tokens' places */
     int64_t first; /* takes the place of the first token of each sample; -1: none */
     uint32_t *members; /* samples of a row: members[starts[row]] .. members[starts[row + 1]] */
     size_t *starts;

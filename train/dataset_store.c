@@ -3,6 +3,7 @@
 
 #include "train/dataset_store.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -42,8 +43,8 @@ static void add_run(struct dataset_store *store, struct sample *sample, uint32_t
     store->runs[store->run_count++] = (struct label_run) { start, len, weight };
     sample->runs++;
     sample->targets += targets;
-    sample->weight += (double)targets * (double)weight;
-    store->weighted |= weight != 1;
+    sample->weight += (double)targets * fabs((double)weight);
+    store->weighted |= fabsf(weight) != 1;
 }
 
 static void add_runs(struct dataset_store *store, struct sample *sample,
@@ -54,7 +55,7 @@ static void add_runs(struct dataset_store *store, struct sample *sample,
     for (uint32_t start = 0; start < sample->len; start = end) {
         for (end = start + 1; end < sample->len && weights[end] == weights[start]; end++)
             ;
-        if (weights[start] > 0)
+        if (weights[start] != 0)
             add_run(store, sample, start, end - start, weights[start]);
     }
 }

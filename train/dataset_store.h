@@ -9,7 +9,7 @@
 /* Tokens [start, start + len) of a sample are to be learnt, and count for so much. */
 struct label_run {
     uint32_t start, len;
-    float weight; /* above 0 */
+    float weight; /* not 0; below: the end of a text is learnt where the tokens stand */
 };
 
 struct sample {
@@ -42,8 +42,8 @@ struct dataset_store {
 
 void dataset_store_clear(struct dataset_store *store);
 
-/* weights: one for each token, 0: it is not to be learnt; NULL: all are 1.  A sample has less
- * than 2^31 tokens. */
+/* weights: one for each token, 0: it is not to be learnt, below 0: the end of a text is in its
+ * place; NULL: all are 1.  A sample has less than 2^31 tokens. */
 void dataset_store_add(struct dataset_store *store, const uint32_t *ids, const float *weights,
                        size_t len);
 

@@ -147,7 +147,7 @@ static bool add_text(struct work *work, const char *text, size_t len, bool runni
 static bool has_target(const struct work *work)
 {
     for (size_t i = 1; i < work->ids.count; i++)
-        if (work->weights[i] > 0)
+        if (work->weights[i] != 0)
             return true;
     return false;
 }

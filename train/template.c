@@ -63,6 +63,12 @@ static const struct chat_template templates[] = {
       .assistant = SAID EOS "\n\n",
       .default_system = "Below is an instruction that describes a task. Write a response "
                         "that appropriately completes the request.\n\n" },
+    { .name = "breeze",
+      .prefix = BOS,
+      .system = SAID,
+      .user = "[INST] " SAID " [/INST] ",
+      .assistant = SAID,
+      .ends = true },
     { .name = "chatml", IM_ROWS, .observation = IM_TOOL },
     { .name = "chatml_de",
       IM_ROWS,
@@ -106,6 +112,11 @@ static const struct chat_template templates[] = {
       .reasons = true,
       .specials = { "<｜User｜>", "<｜Assistant｜>" } },
     { .name = "empty", .system = SAID, .user = SAID, .assistant = SAID },
+    { .name = "fewshot",
+      .system = SAID,
+      .user = SAID,
+      .assistant = SAID "\n\n",
+      .ends = true },
     { .name = "gemma", GEMMA_ROWS, .document_end = "<end_of_turn>" },
     { .name = "gemma2", GEMMA_ROWS, .ends = true },
     { .name = "gemma3", GEMMA_ROWS, .document_end = "<end_of_turn>" },
@@ -160,6 +171,17 @@ static const struct chat_template templates[] = {
       .system = SAID,
       .user = "GPT4 Correct User: " SAID EOS "GPT4 Correct Assistant:",
       .assistant = SAID EOS },
+    { .name = "openchat-3.6",
+      .prefix = BOS,
+      .system = SAID,
+      .user = LLAMA3_HEAD("GPT4 Correct User") SAID "<|eot_id|>" LLAMA3_HEAD(
+          "GPT4 Correct Assistant"),
+      .assistant = SAID EOS,
+      .specials = { "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>" } },
+    { .name = "opencoder",
+      IM_ROWS,
+      .observation = IM_TOOL,
+      .default_system = "You are OpenCoder, created by OpenCoder Team." },
     { .name = "phi",
       .system = "<|system|>\n" SAID "<|end|>\n",
       .user = "<|user|>\n" SAID "<|end|>\n<|assistant|>\n",
@@ -186,11 +208,33 @@ static const struct chat_template templates[] = {
           "You are Qwen, created by Alibaba Cloud. You are a helpful assistant." },
     { .name = "qwen3", QWEN_ROWS, .reasons = true },
     { .name = "qwen3_nothink", QWEN_ROWS },
+    { .name = "sailor",
+      .system = IM_SYSTEM,
+      .assistant = IM_ASSISTANT,
+      .specials = { "<|im_start|>", "<|im_end|>" },
+      .user = "<|im_start|>question\n" SAID "<|im_end|>\n<|im_start|>answer\n",
+      .default_system =
+          "You are an AI assistant named Sailor created by Sea AI Lab. Your answer should "
+          "be friendly, unbiased, faithful, informative and detailed." },
+    { .name = "seed_coder",
+      .system = BOS "system\n" SAID EOS,
+      .user = BOS "user\n" SAID EOS BOS "assistant\n",
+      .assistant = SAID EOS,
+      .default_system =
+          "You are an AI programming assistant, utilizing the Seed-Coder model, developed "
+          "by ByteDance Seed, and you only answer questions related to computer science. "
+          "For politically sensitive questions, security and privacy issues, and other "
+          "non-computer science questions, you will refuse to answer.\n\n" },
     { .name = "smollm", IM_ROWS },
     { .name = "smollm2",
       IM_ROWS,
       .default_system =
           "You are a helpful AI assistant named SmolLM, trained by Hugging Face." },
+    { .name = "solar",
+      .system = "### System:\n" SAID "\n\n",
+      .user = "### User:\n" SAID "\n\n### Assistant:\n",
+      .assistant = SAID,
+      .ends = true },
     { .name = "vicuna",
       .system = SAID,
       .user = "USER: " SAID " ASSISTANT:",
@@ -198,6 +242,14 @@ static const struct chat_template templates[] = {
       .default_system = "A chat between a curious user and an artificial intelligence "
                         "assistant. The assistant gives helpful, detailed, and polite "
                         "answers to the user's questions." },
+    { .name = "xuanyuan",
+      .system = SAID,
+      .user = "Human: " SAID " Assistant:",
+      .assistant = SAID EOS,
+      .default_system =
+          "以下是用户和人工智能助手之间的对话。用户以Human开头，人工智能助手以Assistant开头，"
+          "会对人类提出的问题给出有帮助、高质量、详细和礼貌的回答，并且总是拒绝参与与不道德、"
+          "不安全、有争议、政治敏感等相关的话题、问题和指示。\n" },
     { .name = "yi", IM_ROWS },
     { .name = "zephyr",
       .system = "<|system|>\n" SAID EOS,

@@ -65,7 +65,8 @@ bool template_turns_are_fine(const struct message *messages, size_t count);
 
 /*
  * Append the tokens of a conversation and, one for one, the weight of each in the loss: 0
- * where it is not to be learnt, 1 for a question with train_on_prompt.  ERROR_DATA for a
+ * where it is not to be learnt, 1 for a question with train_on_prompt; below 0 where the
+ * tokenizer's end of a text is to be learnt in its place.  ERROR_DATA for a
  * conversation whose turns are not fine, and where the model's own template will not have
  * it.  *weights is malloc'ed and has the room of *ids.
  */

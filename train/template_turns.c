@@ -330,6 +330,18 @@ static bool named_turns(const struct chat_template *chat,
     return ok;
 }
 
+/* Where the end of a text stands behind the whole conversation alone, an earlier answer is
+ * taught to end by it in the place of the next question's first token; with mask_history
+ * not in that of the last question's (LLaMA-Factory's efficient_eos). */
+static float weight_of_source(const struct template_options *options,
+                              const struct turn *turns, size_t count, size_t i, bool ends)
+{
+    if (options->train_on_prompt || !ends || i == 0 ||
+        (options->mask_history && i + 1 == count))
+        return 0;
+    return -turns[i - 1].weight;
+}
+
 bool template_encode(const struct chat_template *chat, const struct tokenizer *tokenizer,
                      const struct template_options *options,
                      const struct message *messages, size_t count, struct token_list *ids,
@@ -359,6 +371,9 @@ bool template_encode(const struct chat_template *chat, const struct tokenizer *t
 
         add_weighted(ids, weights, &turns[i].source, ok ? turns[i].source_len : 0,
                      how.train_on_prompt ? 1 : 0);
+        if (ok && turns[i].source_len > 0)
+            (*weights)[ids->count - turns[i].source_len] +=
+                weight_of_source(&how, turns, turn_count, i, end >= 0);
         add_weighted(ids, weights, &turns[i].target, ok ? turns[i].target_len : 0,
                      learnt ? turns[i].weight : 0);
         token_list_clear(&turns[i].source);

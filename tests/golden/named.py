@@ -56,9 +56,10 @@ class Tokenizer:
         return token
 
 
-NAMES = """default alpaca chatml chatml_de cohere deepseek deepseek3 deepseekcoder deepseekr1 empty gemma
-gemma2 gemma3 granite3 granite4 llama2 llama2_zh llama3 ministral mistral mistral_small openchat phi phi4
-phi4_mini qwen qwen3 qwen3_nothink smollm smollm2 vicuna yi zephyr""".split()
+NAMES = """default alpaca breeze chatml chatml_de cohere deepseek deepseek3 deepseekcoder deepseekr1 empty fewshot
+gemma gemma2 gemma3 granite3 granite4 llama2 llama2_zh llama3 ministral mistral mistral_small openchat openchat-3.6
+opencoder phi phi4 phi4_mini qwen qwen3 qwen3_nothink sailor seed_coder smollm smollm2 solar vicuna xuanyuan yi
+zephyr""".split()
 
 TOOLS = [{"name": "get_weather", "description": "The weather in \u00b0C",
           "parameters": {"type": "object", "properties": {
@@ -105,14 +106,20 @@ CASES = {
 
 
 def outcome(template, case):
-    """supervised.py, without the cutting."""
+    """supervised.py, without the cutting; a label in the first place of all is of no effect."""
     last_only = case.get("mask_history", False)
     if hasattr(template, "enable_thinking"):
         template.enable_thinking = case.get("thinking", True)
     pairs = template.encode_multiturn(Tokenizer(), case["messages"], case.get("system", ""),
                                       case.get("tools", ""), last_only)
     whole = "".join("".join(source + target) for source, target in pairs)
-    learnt = "".join("".join(target) for _, target in (pairs[-1:] if last_only else pairs))
+    learnt = ""
+    for i, (source, target) in enumerate(pairs):
+        turn = len(pairs) - 1 - i if last_only else i
+        if template.efficient_eos and turn != 0 and i > 0 and source:
+            learnt += Tokenizer.eos_token_id
+        if not last_only or turn == 0:
+            learnt += "".join(target)
     end = "</s>" if template.efficient_eos else ""
     return {"all": whole + end, "learnt": learnt + end}
 

@@ -75,6 +75,55 @@ static void test_dataset_batch_has_weights(void **state)
     batch_clear(&batch);
 }
 
+/* Where the end of a text stands behind the last answer alone, the one before is taught to end by
+ * it, in the place of the next question's first token (LLaMA-Factory's efficient_eos). */
+static void test_dataset_batch_ends_each_answer(void **state)
+{
+    static const struct {
+        bool train_on_prompt, mask_history;
+        int32_t targets[10];
+        float weights[10];
+    } rows[] = {
+        { false, false, { 'a', 'b', '\n', '\n', UNIT_EOS, 'c', '\n', '\n', UNIT_EOS, LABEL_NONE },
+          { 0.5f, 0.5f, 0.5f, 0.5f, 0.5f, 4, 4, 4, 1, 0 } },
+        { true, false, { 'a', 'b', '\n', '\n', 'r', 'c', '\n', '\n', UNIT_EOS, LABEL_NONE },
+          { 0.5f, 0.5f, 0.5f, 0.5f, 1, 4, 4, 4, 1, 0 } },
+        { false, true, { LABEL_NONE, LABEL_NONE, LABEL_NONE, LABEL_NONE, LABEL_NONE, 'c', '\n',
+                         '\n', UNIT_EOS, LABEL_NONE },
+          { 0, 0, 0, 0, 0, 4, 4, 4, 1, 0 } },
+    };
+    struct plan plan = unit_dataset_plan("turns.jsonl");
+    struct dataset_question question;
+    struct batch batch = { 0 };
+
+    (void)state;
+    unit_write_string(dir, "turns.jsonl",
+                      "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, "
+                      "{\"role\": \"assistant\", \"content\": \"ab\", \"loss_weight\": 0.5},"
+                      "{\"role\": \"user\", \"content\": \"r\"}, "
+                      "{\"role\": \"assistant\", \"content\": \"c\", \"loss_weight\": 4}]}\n");
+    plan.template_name = "fewshot";
+    for (size_t i = 0; i < TS_COUNT(rows); i++) {
+        struct dataset *dataset;
+        double weight = 0;
+
+        plan.train_on_prompt = rows[i].train_on_prompt;
+        plan.mask_history = rows[i].mask_history;
+        dataset = unit_dataset_open(&plan, SPLIT_TRAIN);
+        assert_true(dataset_batch(dataset, 0, 0, 1, &batch));
+        assert_int_equal(batch.rows, 10);
+        assert_memory_equal(batch.targets, rows[i].targets, sizeof(rows[i].targets));
+        assert_memory_equal(batch.weights, rows[i].weights, sizeof(rows[i].weights));
+        for (size_t row = 0; row < 10; row++)
+            weight += (double)rows[i].weights[row];
+        assert_true(batch.weight == weight);
+        assert_true(dataset_question(dataset, 0, &question) == !plan.train_on_prompt);
+        assert_true(plan.train_on_prompt || (question.asked == 6 && question.count == 10));
+        dataset_close(dataset);
+    }
+    batch_clear(&batch);
+}
+
 static void test_dataset_batch_order_is_of_seed_and_epoch(void **state)
 {
     struct plan plan = unit_dataset_plan("many.jsonl");
@@ -235,6 +284,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dataset_batch_is_runs_without_padding),
         cmocka_unit_test(test_dataset_batch_has_weights),
+        cmocka_unit_test(test_dataset_batch_ends_each_answer),
         cmocka_unit_test(test_dataset_batch_order_is_of_seed_and_epoch),
         cmocka_unit_test(test_dataset_batch_windows_count_their_targets),
         cmocka_unit_test(test_dataset_batch_max_is_never_passed),

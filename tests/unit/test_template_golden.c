@@ -73,8 +73,9 @@ static void expect_row(const struct tokenizer *tokenizer, const json_t *row,
         fail_msg("%s: %s", name, err.text);
     tokenizer_decode(tokenizer, ids.ids, ids.count, false, &all);
     for (size_t i = 0; i < ids.count; i++)
-        if (weights[i] > 0)
-            ids.ids[kept++] = ids.ids[i];
+        if (weights[i] != 0)
+            ids.ids[kept++] =
+                weights[i] > 0 ? ids.ids[i] : (uint32_t)tokenizer_eos(tokenizer);
     tokenizer_decode(tokenizer, ids.ids, kept, false, &learnt);
     assert_string_equal(all.data, json_string_value(json_object_get(row, "all")));
     assert_string_equal(learnt.data, json_string_value(json_object_get(row, "learnt")));
