@@ -74,10 +74,8 @@ static void broken_template(struct rule_context *context)
         tell_template(context, &err, SEVERITY_ERROR, NULL);
     else if (chat && !chat_try(chat, plan->model_name_or_path, &err))
         tell_template(context, &err, SEVERITY_WARNING,
-                      strstr(err.text, "name a template in the job")
-                          ? "tried with a plain question and its answer"
-                          : "tried with a plain question and its answer; name a template "
-                            "in the job, as template: chatml");
+                      "tried with a plain question and its answer; a template that the "
+                      "job names, as template: chatml, goes before the model's own");
     chat_close(chat);
 }
 

@@ -291,11 +291,11 @@ struct dataset *dataset_peek(const struct plan *plan, enum split split,
                      err);
 }
 
-/* One that was cut has cutoff_len tokens, or one less where the end behind it was not learnt. */
+/* What was cut has cutoff_len tokens (one that just fits has as many, and does no harm). */
 static bool is_cut(const struct dataset *dataset, size_t cutoff_len)
 {
     for (size_t i = 0; i < dataset->starts[dataset->rows]; i++)
-        if (dataset->data->samples[dataset->members[i]].len + 1 >= cutoff_len)
+        if (dataset->data->samples[dataset->members[i]].len >= cutoff_len)
             return true;
     return false;
 }

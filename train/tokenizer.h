@@ -15,7 +15,8 @@ struct token_list {
 };
 
 /* `path`: a tokenizer.json or the folder it lies in (then tokenizer_config.json and
- * special_tokens_map.json beside it are read, too, and the model's config.json).  ERROR_DATA names what is not supported. */
+ * special_tokens_map.json beside it are read, too, and the model's config.json).  ERROR_DATA
+ * names what is not supported. */
 struct tokenizer *tokenizer_open(const char *path, struct error *err);
 void tokenizer_close(struct tokenizer *tokenizer);
 

@@ -170,6 +170,12 @@ if has_model; then
     printf '%s\n' "model_name_or_path: other" "dataset: x.jsonl" >other.yaml
     ends "weights of another shape than config.json has" 1 "$trainspool" check other.yaml
     says "are told by name" 'error\[TS716\]: .*embed_tokens.weight has the shape \[512, 64\], config.json wants \[512, 128\]'
+    echo "train_from_scratch: true" >>other.yaml
+    ends "weights that are not read" 0 "$trainspool" check --fail-on error other.yaml
+    printf '%s\n' "model_name_or_path: $model" "teacher_model_name_or_path: other" "stage: distill" \
+        "dataset: x.jsonl" >taught.yaml
+    ends "a teacher's of another shape" 1 "$trainspool" check taught.yaml
+    says "are told at his key" '^taught.yaml:2:29: error\[TS716\]: .*embed_tokens.weight has the shape'
 else
     skip "weights are held against config.json" "no model in $model"
 fi
