@@ -188,6 +188,7 @@ unit_tests += %D%/unit/test_previous
 unit_tests += %D%/unit/test_properties
 unit_tests += %D%/unit/test_pyyaml
 unit_tests += %D%/unit/test_redact
+unit_tests += %D%/unit/test_reference_gradients
 unit_tests += %D%/unit/test_remedy
 unit_tests += %D%/unit/test_rewrite
 unit_tests += %D%/unit/test_rules
@@ -363,6 +364,8 @@ if HAVE_CMOCKA
 check_LIBRARIES += libreference.a
 REFERENCE = libreference.a
 libreference_a_SOURCES =
+libreference_a_SOURCES += %D%/reference/backend_double.c
+libreference_a_SOURCES += %D%/reference/backend_double.h
 libreference_a_SOURCES += %D%/reference/machines_cpu.c
 libreference_a_SOURCES += %D%/reference/operand.c %D%/reference/operand.h
 libreference_a_SOURCES += %D%/reference/reference.h

@@ -30,11 +30,12 @@ struct reference_norm {
 };
 void reference_norm(const struct reference_norm *r);
 
-/* x is the sum of the forward pass; dx and dweight are added to. */
+/* x is the sum of the forward pass, rstd its (or NULL: made of x and eps again); dx and
+ * dweight are added to. */
 struct reference_norm_backward {
     size_t rows, cols;
     double eps, offset;
-    const double *x, *weight, *dout;
+    const double *x, *weight, *dout, *rstd;
     double *dx, *dweight;
 };
 void reference_norm_backward(const struct reference_norm_backward *r);
@@ -47,16 +48,18 @@ struct reference_layernorm {
 };
 void reference_layernorm(const struct reference_layernorm *r);
 
-/* x is the sum of the forward pass; all three gradients are added to. */
+/* x is the sum of the forward pass, stats its (or NULL: made of x and eps again); all
+ * three gradients are added to. */
 struct reference_layernorm_backward {
     size_t rows, cols;
     double eps;
-    const double *x, *weight, *dout;
+    const double *x, *weight, *dout, *stats;
     double *dx, *dweight, *dbias;
 };
 void reference_layernorm_backward(const struct reference_layernorm_backward *r);
 
-/* (rows, heads * size), weight (size) */
+/* (rows, heads * size), weight (size); rstd, which the forward pass makes, is what the
+ * backward pass goes by */
 struct reference_headnorm {
     size_t rows, heads, size;
     double eps, offset;

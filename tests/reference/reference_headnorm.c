@@ -31,7 +31,7 @@ void reference_headnorm_backward(const struct reference_headnorm *r)
 {
     for (size_t i = 0; i < r->rows * r->heads; i++) {
         const double *x = r->x + i * r->size, *dout = r->dout + i * r->size;
-        double rstd = rstd_of(r, x), product = 0;
+        double rstd = r->rstd[i], product = 0;
 
         for (size_t d = 0; d < r->size; d++)
             product += dout[d] * (r->offset + r->weight[d]) * x[d];

@@ -42,6 +42,10 @@ void reference_layernorm_backward(const struct reference_layernorm_backward *r)
         double mean, rstd, sum = 0, product = 0;
 
         row_stats(x, r->cols, r->eps, &mean, &rstd);
+        if (r->stats) {
+            mean = r->stats[n];
+            rstd = r->stats[r->rows + n];
+        }
         for (size_t c = 0; c < r->cols; c++) {
             sum += dout[c] * r->weight[c];
             product += dout[c] * r->weight[c] * (x[c] - mean) * rstd;

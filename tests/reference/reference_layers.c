@@ -36,7 +36,7 @@ void reference_norm_backward(const struct reference_norm_backward *r)
             squares += x[c] * x[c];
             product += dout[c] * (r->offset + r->weight[c]) * x[c];
         }
-        rstd = 1 / sqrt(squares / (double)r->cols + r->eps);
+        rstd = r->rstd ? r->rstd[n] : 1 / sqrt(squares / (double)r->cols + r->eps);
         for (size_t c = 0; c < r->cols; c++) {
             r->dx[n * r->cols + c] += dout[c] * (r->offset + r->weight[c]) * rstd -
                                       x[c] * pow(rstd, 3) * product / (double)r->cols;

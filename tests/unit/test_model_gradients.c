@@ -1,7 +1,8 @@
 /* tests/unit/test_model_gradients.c - every gradient of tiny models against finite
- * differences of the loss. */
+ * differences of the loss in double, and the CPU's against those. */
 #include "config.h"
 
+#include "tests/reference/backend_double.h"
 #include "tests/unit/unit_model.h"
 
 /* Rotations of Llama 3, a head of its own, head size not width / heads, all biases. */
@@ -52,14 +53,16 @@ static const char gemma2[] =
 
 static const char *const others[] = { gpt2, gpt_neox, gemma2, gemma3 };
 
+enum { WORDS = 40 }; /* of all of them */
+
 static struct batch batch;
 
 static int setup(void **state)
 {
     (void)state;
-    unit_batch_random(&batch, 13, 40, 1);
-    unit_batch_random(&batch, 1, 40, 2);
-    unit_batch_random(&batch, 9, 40, 3);
+    unit_batch_random(&batch, 13, WORDS, 1);
+    unit_batch_random(&batch, 1, WORDS, 2);
+    unit_batch_random(&batch, 9, WORDS, 3);
     batch.targets[3] = batch.targets[4] = LABEL_NONE;
     batch.trained -= 2;
     return 0;
@@ -91,78 +94,169 @@ static void stir(struct unit_model *u)
             continue;
         for (size_t j = 0; j < p->rows * p->cols; j++)
             w[j] += 0.2f * (float)random_normal(3, RANDOM_INIT, (uint32_t)i, j);
+        u->be->ops->upload(u->be, w, w, p->rows * p->cols * sizeof(*w));
         changed(u, p);
     }
 }
 
-static void move(float *w, const float *from, const float *g, size_t count, double by)
+/* What is kept of a teacher: for each row some words and their logits. */
+static void teach(struct unit_model *u)
 {
-    for (size_t i = 0; i < count; i++)
-        w[i] = (float)(from[i] + by * g[i]);
+    enum { KEPT = 3 };
+    size_t count = batch.rows * KEPT;
+    int32_t *ids = memory_alloc(count * sizeof(*ids));
+    float *values = memory_alloc(count * sizeof(*values));
+
+    for (size_t i = 0; i < count; i++) {
+        ids[i] = (int32_t)(i % KEPT * 13 + i % 7);
+        values[i] = (float)random_normal(9, RANDOM_INIT, 0, i);
+    }
+    model_teach_kept(u->model, batch.rows, ids, values, WORDS);
+    free(ids);
+    free(values);
 }
 
-/* (L(+h) - L(-h)) / 2h along g of length 1 */
-static double slope_of(struct unit_model *u, struct parameter *p, const float *was,
-                       const float *g, double norm, double h)
+/* Gradients of the batch. */
+static void train(struct unit_model *u)
 {
-    size_t count = p->rows * p->cols;
-    double rise;
+    if (u->plan.stage == STAGE_DISTILL)
+        teach(u);
+    unit_train(u, &batch);
+}
 
-    move(p->weight.data, was, g, count, h / norm);
-    changed(u, p);
-    rise = unit_train(u, &batch);
-    move(p->weight.data, was, g, count, -h / norm);
-    changed(u, p);
-    rise -= unit_train(u, &batch);
-    memcpy(p->weight.data, was, count * sizeof(*was));
-    changed(u, p);
-    return rise / (2 * h);
+/* The loss that gradients are of, in double. */
+static double exact_loss(struct unit_model *u)
+{
+    double_take_loss(u->be);
+    if (u->plan.lora_dropout > 0 || u->plan.label_smoothing > 0 ||
+        u->plan.stage == STAGE_DISTILL)
+        train(u);
+    else
+        unit_loss(u, &batch);
+    return double_take_loss(u->be) * (double)(1 / (float)batch.trained);
+}
+
+/* A parameter, its numbers as they were, and a direction of length 1. */
+struct line {
+    struct unit_model *u;
+    struct parameter *p;
+    size_t count;
+    double *numbers, *was, *along;
+};
+
+static double loss_at(const struct line *line, double by)
+{
+    for (size_t i = 0; i < line->count; i++)
+        line->numbers[i] = line->was[i] + by * line->along[i];
+    changed(line->u, line->p);
+    return exact_loss(line->u);
+}
+
+/* Of fourth order: an error of the fifth derivative times h^4, and of rounding 1e-13. */
+static double slope_of(const struct line *line)
+{
+    double h = 1e-3, slope;
+
+    slope = 8 * (loss_at(line, h) - loss_at(line, -h));
+    slope -= loss_at(line, 2 * h) - loss_at(line, -2 * h);
+    memcpy(line->numbers, line->was, line->count * sizeof(double));
+    changed(line->u, line->p);
+    return slope / (12 * h);
+}
+
+static double dot(const double *a, const double *b, size_t count)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < count; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+/* The slope along a direction must be that of the gradient g, whose norm is given. */
+static void check_along(const struct line *line, const double *g, double norm)
+{
+    double length = sqrt(dot(line->along, line->along, line->count)), slope, wanted;
+
+    for (size_t i = 0; i < line->count; i++)
+        line->along[i] /= length;
+    slope = slope_of(line);
+    wanted = dot(g, line->along, line->count);
+    if (!(fabs(slope - wanted) <= 1e-6 * norm))
+        fail_msg("%s: the loss rises by %.12f, the gradient says %.12f of %.12f",
+                 line->p->name, slope, wanted, norm);
+}
+
+/* Along its own gradient, and along one by chance, which sees what is across that. */
+static void check(struct unit_model *u, struct parameter *p)
+{
+    size_t count = p->rows * p->cols, bytes = count * sizeof(double);
+    double *room = memory_alloc(3 * bytes), *g = room + 2 * count, norm;
+    struct line line = { u,    p,           count, double_numbers(u->be, p->weight.data),
+                         room, room + count };
+
+    memcpy(line.was, line.numbers, bytes);
+    memcpy(g, double_numbers(u->be, p->grad.data), bytes);
+    memcpy(line.along, g, bytes);
+    norm = sqrt(dot(g, g, count));
+    assert_true(norm > 1e-4);
+    check_along(&line, g, norm);
+    for (size_t i = 0; i < count; i++)
+        line.along[i] = random_normal(5, RANDOM_INIT, 0, i);
+    check_along(&line, g, norm);
+    free(room);
+}
+
+/* The CPU's gradients of the same weights, in fp32. */
+static void check_fp32(struct unit_model *exact, struct unit_model *fp32)
+{
+    for (size_t i = 0; i < model_parameters(exact->model); i++) {
+        const struct parameter *p = model_parameter(exact->model, i);
+        const struct parameter *q = model_parameter(fp32->model, i);
+        const double *wanted =
+            p->trainable ? double_numbers(exact->be, p->grad.data) : NULL;
+        const float *is = q->grad.data;
+        double off = 0, square = 0;
+
+        for (size_t j = 0; wanted && j < p->rows * p->cols; j++) {
+            off += ((double)is[j] - wanted[j]) * ((double)is[j] - wanted[j]);
+            square += wanted[j] * wanted[j];
+        }
+        if (!(sqrt(off) <= 1e-5 * sqrt(square)))
+            fail_msg("%s: the gradient in fp32 is off by %.2g of itself", p->name,
+                     sqrt(off / square));
+    }
 }
 
 /*
- * Along its own gradient the loss must rise by its norm.  The error of the quotient goes
- * with h^2, so that of two of them it can be taken away (Richardson); the loss is good to
- * about 1e-7 of its value, the quotient with h 5e-3 to some 1e-5 of the loss.
+ * The model in double against finite differences, and the CPU's against that: the same
+ * code of train/, and two sets of operations.
  */
-static void check(struct unit_model *u, struct parameter *p, double loss)
-{
-    size_t count = p->rows * p->cols;
-    float *was = memory_alloc(count * sizeof(*was)),
-          *g = memory_alloc(count * sizeof(*g));
-    double norm = 0, slope;
-
-    memcpy(was, p->weight.data, count * sizeof(*was));
-    memcpy(g, p->grad.data, count * sizeof(*g));
-    for (size_t i = 0; i < count; i++)
-        norm += (double)g[i] * g[i];
-    norm = sqrt(norm);
-    assert_true(norm > 1e-4);
-    slope =
-        (4 * slope_of(u, p, was, g, norm, 5e-3) - slope_of(u, p, was, g, norm, 1e-2)) / 3;
-    if (fabs(slope - norm) > 3e-5 * loss + 5e-4 * norm)
-        fail_msg("%s: the loss rises by %.8f, the gradient says %.8f", p->name, slope,
-                 norm);
-    free(was);
-    free(g);
-}
-
 static void check_all(struct unit_model *u)
 {
-    double loss;
+    struct unit_model fp32 = *u;
     size_t checked = 0;
 
+    u->ops = &backend_double;
     unit_model_start(u, batch.rows, batch.sequences, 1);
+    unit_model_start(&fp32, batch.rows, batch.sequences, 1);
     stir(u);
+    stir(&fp32);
+    train(u);
+    train(&fp32);
+    check_fp32(u, &fp32);
     for (size_t i = 0; i < model_parameters(u->model); i++) {
         struct parameter *p = model_parameter(u->model, i);
 
         if (!p->trainable)
             continue;
-        loss = unit_train(u, &batch);
-        check(u, p, loss);
+        train(u);
+        check(u, p);
         checked++;
     }
     assert_true(checked > 0);
+    fp32.arena = NULL;
+    unit_model_stop(&fp32);
     unit_model_stop(u);
 }
 
@@ -197,6 +291,24 @@ static void test_model_gradients_of_other_architectures(void **state)
     for (size_t i = 0; i < TS_COUNT(others); i++) {
         struct unit_model u = unit_model_text(others[i], scratch());
 
+        check_all(&u);
+    }
+}
+
+/* Beside what is kept of a teacher, by each of the distances. */
+static void test_model_gradients_of_a_student(void **state)
+{
+    static const double betas[] = { 0, 0.5, 0 };
+    static const char *const texts[] = { qwen2, llama, gemma2 };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(betas); i++) {
+        struct unit_model u = unit_model_text(texts[i], scratch());
+
+        u.plan.stage = STAGE_DISTILL;
+        u.plan.kd = (struct distillation) {
+            .logits = "kept", .ratio = 0.7, .temperature = 2, .beta = betas[i], .topk = 3
+        };
         check_all(&u);
     }
 }
@@ -326,6 +438,7 @@ int main(void)
         cmocka_unit_test(test_model_gradients_llama),
         cmocka_unit_test(test_model_gradients_qwen2),
         cmocka_unit_test(test_model_gradients_of_other_architectures),
+        cmocka_unit_test(test_model_gradients_of_a_student),
         cmocka_unit_test(test_model_gradients_lora),
         cmocka_unit_test(test_model_gradients_lora_of_other_architectures),
         cmocka_unit_test(test_model_gradients_lora_on_some),
