@@ -173,28 +173,33 @@ static void choose(struct jinja_run *run, const struct jinja_node *node,
     items->count = count;
 }
 
-static enum jinja_flow loop_over(struct jinja_run *run, const struct jinja_node *node,
-                                 const struct jinja_list *items)
+/* Was the end of its body reached?  {% else %} is for a loop in which it never was: that of
+ * no items, and one that was left or gone on with before (jinja2/compiler.py, visit_For). */
+static bool loop_over(struct jinja_run *run, const struct jinja_node *node,
+                      const struct jinja_list *items)
 {
     struct jinja_value value = { .kind = JINJA_LOOP };
     struct jinja_scope *outer = run->scope;
+    enum jinja_flow flow = FLOW_ON;
+    bool reached = false;
 
     value.loop = jinja_alloc(run, 1, sizeof(*value.loop));
     if (!value.loop)
-        return FLOW_ON;
+        return false;
     value.loop->items = items;
-    for (size_t i = 0; i < items->count && !jinja_failed(run); i++) {
+    for (size_t i = 0; i < items->count && flow != FLOW_BREAK && !jinja_failed(run);
+         i++) {
         value.loop->index = i;
         if (!enter_scope(run))
             break;
         jinja_set(run, run->jinja->loop, &value);
         assign(run, node->kids[0], &items->items[i]);
-        if (execute(run, node->kids[3]) == FLOW_BREAK)
-            break;
+        flow = execute(run, node->kids[3]);
+        reached = reached || flow == FLOW_ON;
         run->scope = outer;
     }
     run->scope = outer;
-    return FLOW_ON;
+    return reached;
 }
 
 static enum jinja_flow execute_for(struct jinja_run *run, const struct jinja_node *node)
@@ -210,8 +215,8 @@ static enum jinja_flow execute_for(struct jinja_run *run, const struct jinja_nod
         choose(run, node, items);
     if (jinja_failed(run))
         return FLOW_ON;
-    if (items->count > 0 || !node->kids[4])
-        return loop_over(run, node, items);
+    if (loop_over(run, node, items) || !node->kids[4] || jinja_failed(run))
+        return FLOW_ON;
     if (enter_scope(run)) {
         enum jinja_flow flow = execute(run, node->kids[4]);
 

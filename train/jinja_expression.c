@@ -487,14 +487,15 @@ struct jinja_node *jinja_parse_filters(struct jinja_parser *parser,
     return node;
 }
 
-/* A test may have one argument without parentheses: `x is divisibleby 3`. */
+/* A test may have one argument without parentheses: `x is divisibleby 3`.  Even `if` is one, as
+ * Jinja has it. */
 static bool has_bare_argument(const struct jinja_parser *parser)
 {
     const struct jinja_token *token = parser->at;
 
     return (token->kind >= TOKEN_NAME && token->kind <= TOKEN_REAL &&
             !jinja_is_name(token, "else") && !jinja_is_name(token, "or") &&
-            !jinja_is_name(token, "and") && !jinja_is_name(token, "if")) ||
+            !jinja_is_name(token, "and")) ||
            jinja_is_operator(token, "[") || jinja_is_operator(token, "{");
 }
 

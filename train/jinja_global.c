@@ -12,6 +12,16 @@
 
 enum { RANGE_MAX = 100000 }; /* of Jinja's sandbox */
 
+/* What it is printed as. */
+static const char *range_text(struct jinja_run *run, int64_t from, int64_t to, int64_t step)
+{
+    return step == 1
+               ? arena_printf(run->arena, "range(%lld, %lld)", (long long)from,
+                              (long long)to)
+               : arena_printf(run->arena, "range(%lld, %lld, %lld)", (long long)from,
+                              (long long)to, (long long)step);
+}
+
 static struct jinja_value global_range(struct jinja_run *run,
                                        const struct jinja_call *call)
 {
@@ -32,9 +42,32 @@ static struct jinja_value global_range(struct jinja_run *run,
         return jinja_fail(run, "Range too big. The sandbox blocks ranges larger than %d",
                           RANGE_MAX);
     range = jinja_list_new(run, JINJA_RANGE, count > 0 ? (size_t)count : 0);
+    if (!jinja_failed(run))
+        range.list->label = range_text(run, from, to, step);
     for (size_t i = 0; !jinja_failed(run) && i < range.list->count; i++)
         range.list->items[i] = jinja_int(from + (int64_t)i * step);
     return range;
+}
+
+/* From a list of pairs, as Python's dict(). */
+static void add_pairs(struct jinja_run *run, struct jinja_dict *dict,
+                      const struct jinja_value *pairs)
+{
+    struct jinja_list list = jinja_items(run, pairs);
+
+    for (size_t i = 0; i < list.count && !jinja_failed(run); i++) {
+        struct jinja_list pair = jinja_items(run, &list.items[i]);
+
+        if (jinja_failed(run))
+            return;
+        if (pair.count != 2)
+            jinja_fail(run,
+                       "dictionary update sequence element #%zu has length %zu; 2 is "
+                       "required",
+                       i, pair.count);
+        else
+            jinja_dict_set(run, dict, &pair.items[0], &pair.items[1]);
+    }
 }
 
 /* dict(...) and namespace(...): pairs, a mapping, names. */
@@ -52,8 +85,14 @@ static struct jinja_value make_dict(struct jinja_run *run, const struct jinja_ca
             jinja_dict_set(run, dict.dict, &key, value);
             continue;
         }
-        if (value->kind != JINJA_DICT || i > 0)
+        if (i > 0)
             return jinja_fail(run, "dict() and namespace() take a mapping and names");
+        if (value->kind == JINJA_UNDEFINED)
+            return jinja_fail_undefined(run, value);
+        if (value->kind != JINJA_DICT) {
+            add_pairs(run, dict.dict, value);
+            continue;
+        }
         view = *value;
         for (size_t k = 0; k < view.dict->count && !jinja_failed(run); k++)
             jinja_dict_set(run, dict.dict, &view.dict->entries[k].key,

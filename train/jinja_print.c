@@ -44,6 +44,10 @@ static void add_range(struct text *out, const struct jinja_list *range)
     int64_t step = range->count > 1 ? range->items[1].integer - first : 1;
     int64_t end = first + step * (int64_t)range->count;
 
+    if (range->label) {
+        text_adds(out, range->label);
+        return;
+    }
     text_addf(out, "range(%lld, %lld", (long long)first, (long long)end);
     if (step != 1)
         text_addf(out, ", %lld", (long long)step);

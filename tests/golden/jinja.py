@@ -91,7 +91,8 @@ OTHERS = [
     "1 is divisibleby 0", "nothing is odd", "'a' is odd", "'a' is sameas 'a'",
     # functions
     "range(5) | list", "range(1, 9, 3) | list", "range(3, 0, -1) | list", "range(1, 2, 0)", "dict(a=1, b=2)",
-    "dict({'a': 1}, b=2)", "range(3) | length", "namespace(a=1).a", "strftime_now('%%')",
+    "dict({'a': 1}, b=2)", "dict([('a', 1), 'bc'], d=2)", "dict(['abc'])", "dict(nothing)", "dict(3)",
+    "dict('')", "range(3) | length", "range(0, 5, 2)", "range(0, -3)", "range(4)", "namespace(a=1).a", "strftime_now('%%')",
 ]
 
 # One a line: arguments at their edges, arithmetic, comparisons, slices.
@@ -476,6 +477,8 @@ TEMPLATES = r"""
 {% for x in [3, 1, 2, 1] if x > 1 %}{{ x }}{{ loop.length }}{% endfor %} {% for x in [3, 1, 2, 1] %}{% if x == 2 %}{% break %}{% endif %}{% if x == 1 %}{% continue %}{% endif %}{{ x }}{% endfor %}
 {% for k, v in {'b': 1, 'A': 3} | dictsort %}{{ k }}={{ v }}{{ ',' if not loop.last }}{% endfor %} {% for k in {'b': 1, 'A': 3} %}{{ k }}{% endfor %} {% for c in 'ä你😀' %}{{ c }}.{% endfor %} {% for a, b in [[1, 2], (3, 4)] %}{{ a + b }}{% endfor %}
 {% for a, b in [[1]] %}{{ a }}{% endfor %}
+{% for x in [1, 2] %}{% if x == 2 %}{% continue %}{% endif %}a{% else %}E{% endfor %} {% for x in [1, 2] %}{% continue %}{% else %}E{% endfor %} {% for x in [1, 2] %}{% if x == 1 %}{% break %}{% endif %}{% else %}E{% endfor %} {% for x in [1, 2] %}{% if x == 2 %}{% break %}{% endif %}{% else %}E{% endfor %}
+{% for x in [1] if x is defined if x %}{% endfor %}
 {% set x = 1 %}{% for i in [1] %}{% set x = 2 %}{% endfor %}{{ x }} {% if true %}{% set x = 3 %}{% endif %}{{ x }} {% with x = 9 %}{{ x }}{% endwith %}{{ x }} {% set a, b = 1, 2 %}{{ a }}{{ b }}
 {% macro m(a, b=2) %}{{ a }}{{ b }}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1) }} {{ m(1, 3) }} {{ m(b=5, a=4) }} {{ m(1, 2, 3) }} {{ m() }}| {{ m(1, z=3) }}
 {% set ns = namespace({'a': 1}, b=2) %}{% set ns.a = 5 %}{{ ns.a }}{{ ns.b }}
