@@ -156,6 +156,10 @@ bool added_tokens_next(struct added_search *search, size_t *end)
              word_at_start(search->text + *end, search->len - *end)))
             continue;
         strip_around(search, token, start, end);
+        /* The one before it took it for its blanks: then theirs has it once more, unless it
+         * looks for blanks itself. */
+        if (token->lstrip && search->start >= *end)
+            continue;
         search->token = token;
         return true;
     }
@@ -230,10 +234,16 @@ struct reading {
     const struct vocabulary *names;
     const struct normalizer *normalizer;
     size_t ids;
+    size_t next; /* the id of the next one that the vocabulary does not have */
     const char *where;
 };
 
-static bool read_id(const struct reading *reading, const json_t *item,
+/*
+ * A token of the vocabulary has the id it has there; the others are numbered from the
+ * vocabulary's end on, whatever the list says, as in Hugging Face's add_tokens
+ * (tokenizers/src/tokenizer/added_vocabulary.rs): a list may lack some.
+ */
+static bool read_id(struct reading *reading, const json_t *item,
                     struct added_token *token, struct error *err)
 {
     int64_t known = vocabulary_find(reading->names, token->content, token->len);
@@ -242,6 +252,8 @@ static bool read_id(const struct reading *reading, const json_t *item,
 
     if (known >= 0)
         id = known;
+    else if (id >= 0 && (uint64_t)id < reading->ids)
+        id = (int64_t)reading->next++;
     if (id < 0 || (uint64_t)id >= reading->ids)
         return error_set(err, ERROR_DATA,
                          "%s: added token \"%s\": its id is not sensible", reading->where,
@@ -287,7 +299,7 @@ static bool index_token(struct added_tokens *added, const char *where, struct er
     return true;
 }
 
-static bool read_token(const struct reading *reading, const json_t *item,
+static bool read_token(struct reading *reading, const json_t *item,
                        struct error *err)
 {
     struct added_tokens *added = reading->added;
@@ -319,7 +331,8 @@ struct added_tokens *added_tokens_new(const json_t *list, const struct vocabular
 {
     struct added_tokens *added = memory_alloc(sizeof(*added));
     size_t count = json_array_size(list);
-    struct reading reading = { added, names, normalizer, ids, where };
+    struct reading reading = { added, names, normalizer,
+                               ids,   vocabulary_count(names), where };
 
     added->tokens = memory_alloc((count + 1) * sizeof(struct added_token));
     added->contents = vocabulary_new(count, count);

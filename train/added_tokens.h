@@ -21,7 +21,8 @@ struct added_tokens;
 
 /*
  * From the "added_tokens" of tokenizer.json.  A token that is in the model's vocabulary has
- * the id it has there.  ERROR_DATA naming `where` and the token.
+ * the id it has there, the others are numbered from its end on.  ERROR_DATA naming `where`
+ * and the token.
  */
 struct added_tokens *added_tokens_new(const json_t *list, const struct vocabulary *names,
                                       const struct normalizer *normalizer, size_t ids,
@@ -47,7 +48,7 @@ struct added_search {
 };
 
 /* The next token, the longest of the leftmost; what lies before it is done .. start as they
- * were on return, and search->done is then to be set to `end`. */
+ * were on return, and search->done is then to be set to `end`, which may lie before it. */
 bool added_tokens_next(struct added_search *search, size_t *end);
 
 #endif

@@ -178,6 +178,11 @@ const char *vocabulary_string(const struct vocabulary *vocabulary, uint32_t id,
     return vocabulary->blob + vocabulary->places[id].at;
 }
 
+size_t vocabulary_count(const struct vocabulary *vocabulary)
+{
+    return vocabulary->count;
+}
+
 size_t vocabulary_size(const struct vocabulary *vocabulary)
 {
     return vocabulary->size;

@@ -19,5 +19,6 @@ int64_t vocabulary_find(const struct vocabulary *vocabulary, const char *data,
 const char *vocabulary_string(const struct vocabulary *vocabulary, uint32_t id,
                               size_t *len);
 size_t vocabulary_size(const struct vocabulary *vocabulary); /* one past the highest id */
+size_t vocabulary_count(const struct vocabulary *vocabulary); /* of strings */
 
 #endif

@@ -7,17 +7,22 @@
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
-/* The tokens of a list beside a vocabulary of one, "known" with id 3. */
+/* The tokens of a list beside a vocabulary of a hundred, "known" with id 3. */
 static struct added_tokens *read_list(const char *json, const char *normal,
                                       struct error *err)
 {
-    struct vocabulary *names = vocabulary_new(10, 1);
+    struct vocabulary *names = vocabulary_new(100, 100);
     json_t *list = json_read_text(json, strlen(json), "x", 1, err);
     json_t *steps = json_read_text(normal, strlen(normal), "x", 1, err);
     struct normalizer *normalizer = normalizer_new(steps, "x", err);
     struct added_tokens *added;
 
-    assert_true(vocabulary_add(names, "known", 5, 3));
+    for (uint32_t id = 0; id < 100; id++) {
+        char name[8];
+        int len = snprintf(name, sizeof(name), id == 3 ? "known" : "%u", id);
+
+        assert_true(vocabulary_add(names, name, (size_t)len, id));
+    }
     added = added_tokens_new(list, names, normalizer, 1000, "x", err);
     vocabulary_free(names);
     normalizer_free(normalizer);
@@ -102,6 +107,45 @@ static void test_added_tokens_are_found_in_normal_form(void **state)
     added_tokens_free(added);
 }
 
+/* As the library has it, where the list's own numbers have gaps or are others'. */
+static void test_added_tokens_are_numbered(void **state)
+{
+    static const char list[] =
+        "[{\"id\": 3, \"content\": \"<a>\", \"special\": true},"
+        " {\"id\": 3, \"content\": \"known\", \"special\": true},"
+        " {\"id\": 200, \"content\": \"<b>\", \"special\": true},"
+        " {\"id\": 100, \"content\": \"<c>\", \"special\": true}]";
+    struct error err = { 0 };
+    struct added_tokens *added = read_list(list, "null", &err);
+
+    (void)state;
+    if (!added)
+        fail_msg("%s", err.text);
+    expect_found(added, false, "<a>known<b><c>", "[100:<a>][3:known][101:<b>][102:<c>]");
+    assert_int_equal(added_tokens_size(added), 103);
+    added_tokens_free(added);
+}
+
+/* One that is nothing but blanks, which the one before it has taken. */
+static void test_added_tokens_of_blanks(void **state)
+{
+    static const char list[] =
+        "[{\"id\": 100, \"content\": \"  \", \"lstrip\": true, \"rstrip\": true}]";
+    struct error err = { 0 };
+    struct added_tokens *added = read_list(list, "null", &err);
+
+    (void)state;
+    if (!added)
+        fail_msg("%s", err.text);
+    expect_found(added, true, "a     b", "a[100:     ]b");
+    added_tokens_free(added);
+    added = read_list("[{\"id\": 100, \"content\": \"<r>\", \"rstrip\": true},"
+                      " {\"id\": 101, \"content\": \"\\n\\n\"}]",
+                      "null", &err);
+    expect_found(added, true, "<r>\n\nb", "[100:<r>\n\n][101:]b");
+    added_tokens_free(added);
+}
+
 static void test_added_tokens_refuse(void **state)
 {
     static const char *const cases[][2] = {
@@ -109,9 +153,9 @@ static void test_added_tokens_refuse(void **state)
         { "[{\"content\": \"a\"}]", "not sensible" },
         { "[{\"content\": \"a\", \"id\": 1000}]", "not sensible" },
         { "[{\"content\": \"a\", \"id\": -3}]", "not sensible" },
-        { "[{\"content\": \"a\", \"id\": 3}]", "another token's" },
         { "[{\"content\": \"a\", \"id\": 5}, {\"content\": \"a\", \"id\": 6}]", "twice" },
-        { "[{\"content\": \"a\", \"id\": 5}, {\"content\": \"b\", \"id\": 5}]", "twice" },
+        { "[{\"content\": \"3\", \"id\": 5}, {\"content\": \"known\", \"id\": 5},"
+          " {\"content\": \"3\", \"id\": 9}]", "twice" },
         { "[{\"content\": \"a\", \"id\": 5, \"special\": 1}]", "special" },
     };
 
@@ -132,6 +176,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_added_tokens_are_found),
         cmocka_unit_test(test_added_tokens_are_found_in_normal_form),
+        cmocka_unit_test(test_added_tokens_are_numbered),
+        cmocka_unit_test(test_added_tokens_of_blanks),
         cmocka_unit_test(test_added_tokens_refuse),
     };
 
