@@ -29,7 +29,8 @@ struct bpe {
     struct bpe_merges *merges;
     bool byte_level, fuse_unknown, ignore_merges;
     bool byte_fallback;
-    bool splits;               /* no merge crosses into a blank: words end before it */
+    bool splits;               /* no merge crosses into a blank, and nothing that stands
+                                * between two is left out: words end before it */
     int64_t unknown;           /* -1: none */
     int64_t byte_ids[256];     /* token of one byte, or of one ASCII character; -1 */
     int64_t fallback_ids[256]; /* <0x00> to <0xFF>; -1 */
@@ -456,6 +457,15 @@ static bool crosses_blank(const struct bpe *bpe)
     return false;
 }
 
+/* Are there characters of which nothing is left, so that their neighbours meet? */
+static bool leaves_out(const struct bpe *bpe)
+{
+    for (int byte = 0; byte < 256; byte++)
+        if (bpe->unknown < 0 && (!bpe->byte_fallback || bpe->fallback_ids[byte] < 0))
+            return true;
+    return false;
+}
+
 /* What would change the ids and is not done here. */
 static bool refuse_options(const json_t *model, const char *where, struct error *err)
 {
@@ -507,7 +517,7 @@ static bool read_model(struct bpe *bpe, const json_t *model, size_t ids,
         return false;
     find_symbols(bpe);
     find_whole(bpe);
-    bpe->splits = !bpe->byte_level && !bpe->ignore_merges &&
+    bpe->splits = !bpe->byte_level && !bpe->ignore_merges && !leaves_out(bpe) &&
                   vocabulary_find(bpe->keys, blank, 3) >= 0 && !crosses_blank(bpe);
     return true;
 }

@@ -315,9 +315,34 @@ static void test_bpe_refuses(void **state)
     }
 }
 
+/* Where nothing stands for an unknown character its neighbours meet, two blanks as well. */
+static void test_bpe_merges_over_what_is_left_out(void **state)
+{
+    static const char *const cases[][2] = { { "", "2 1" },
+                                            { ", \"unk_token\": \"<unk>\"", "1 0 1 0 1" } };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct text json;
+        struct bpe *bpe;
+
+        text_init(&json, 0);
+        text_addf(&json,
+                  "{\"vocab\": {\"<unk>\": 0, \"\xe2\x96\x81\": 1, "
+                  "\"\xe2\x96\x81\xe2\x96\x81\": 2}, "
+                  "\"merges\": [\"\xe2\x96\x81 \xe2\x96\x81\"]%s}",
+                  cases[i][0]);
+        bpe = new_model(json.data, false);
+        expect_ids(bpe, "\xe2\x96\x81x\xe2\x96\x81x\xe2\x96\x81", cases[i][1]);
+        bpe_free(bpe);
+        text_clear(&json);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bpe_merges_over_what_is_left_out),
         cmocka_unit_test(test_bpe_merges_by_rank_then_place),
         cmocka_unit_test(test_bpe_takes_whole_words_when_told),
         cmocka_unit_test(test_bpe_unknown_symbols),
