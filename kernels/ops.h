@@ -84,11 +84,14 @@ struct op_embedding {
 };
 
 /* dtable (V, C) fp32, row tokens[n] += scale * dout (N, C) fp32, rows of equal token in order
- * of n;  scale 0 is taken for 1 */
+ * of n;  scale 0 is taken for 1.  padding: where `padded`, the token whose row gets nothing
+ * (padding_idx of torch.nn.Embedding). */
 struct op_embedding_backward {
     struct tensor dtable, dout;
     const int32_t *tokens;
     float scale;
+    int32_t padding;
+    bool padded;
 };
 
 /*

@@ -99,12 +99,14 @@ static const char *const gpt_neox_dropouts[] = { "hidden_dropout", "attention_dr
     [MODULE_POST2] = "post_feedforward_layernorm"
 #define LLAMA_LIKE                                                         \
     .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored, \
-    .dropouts = llama_dropouts, .activation = "silu", .norm_eps = 1e-6
+    .dropouts = llama_dropouts, .activation = "silu", .norm_eps = 1e-6,    \
+    .pads = true, .pad_token_id = -1
 #define GEMMA_LIKE                                                         \
     .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored, \
     .dropouts = llama_dropouts, .norm = NORM_RMS_1, .norm_eps = 1e-6,      \
     .activation = "gelu_pytorch_tanh", .qkv_bias = BIASES_ASKED,           \
-    .output_bias = BIASES_ASKED, .tied = true, .head_size = 256, .embed_scaled = true
+    .output_bias = BIASES_ASKED, .tied = true, .head_size = 256, .embed_scaled = true, \
+    .pads = true
 #define GPT2_LIKE                                                           \
     .base = "transformer.", .blocks = "transformer.h.", .norm = NORM_LAYER, \
     .norm_eps = 1e-5, .activation = "gelu_new", .wider = 4, .tied = true,   \
@@ -166,6 +168,8 @@ static const struct architecture architectures[] = {
       .activation = "silu",
       .norm_eps = 1e-5,
       .rotary = 1,
+      .pads = true,
+      .pad_token_id = 32000,
       .windows = WINDOWS_ALL },
     { .model_type = "gpt2",
       GPT2_LIKE,

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Modules of a model, in the order of its parameters. */
 enum module {
@@ -98,6 +99,8 @@ struct architecture {
                             that of the head's size */
     double score_softcap, logit_softcap; /* ..._logit_softcapping; 0: none */
 
+    bool pads;            /* pad_token_id counts; its preset, -1: none */
+    int64_t pad_token_id;
     bool unscaled;     /* scores are not divided at all */
     bool embed_scaled; /* embeddings are multiplied by the root of the width */
     bool may_parallel; /* use_parallel_residual counts; its preset is true */

@@ -414,8 +414,9 @@ static bool blocks_backward(const struct pass *pass)
     return true;
 }
 
+/* padding: the token that is left out; -1: none */
 static void embed_backward(const struct pass *pass, const struct parameter *table,
-                           enum buffer ids, float scale)
+                           enum buffer ids, float scale, int64_t padding)
 {
     if (table && table->trainable)
         pass->ops->embedding_backward(
@@ -423,7 +424,9 @@ static void embed_backward(const struct pass *pass, const struct parameter *tabl
             &(struct op_embedding_backward) { .dtable = table->grad,
                                               .dout = stream_buffer(pass, BUFFER_DX),
                                               .tokens = pass_buffer(pass, ids, 0).data,
-                                              .scale = scale });
+                                              .scale = scale,
+                                              .padding = (int32_t)padding,
+                                              .padded = padding >= 0 });
 }
 
 static void backward(const struct pass *pass)
@@ -447,8 +450,9 @@ static void backward(const struct pass *pass)
         model_reduce_down(pass->model, m->config->layers);
     if (m->lowest == place || !blocks_backward(pass))
         return;
-    embed_backward(pass, m->embed, BUFFER_TOKENS, m->embed_scale);
-    embed_backward(pass, m->positions, BUFFER_POSITIONS, 0);
+    embed_backward(pass, m->embed, BUFFER_TOKENS, m->embed_scale,
+                   m->config->padding);
+    embed_backward(pass, m->positions, BUFFER_POSITIONS, 0, -1);
 }
 
 void model_backward(const struct pass *pass)

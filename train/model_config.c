@@ -458,6 +458,22 @@ static bool has_biases(const struct reader *r, enum biases biases, const char *k
             json_get_bool(r->root, key, preset, r->file, r->err));
 }
 
+/* As torch.nn.Embedding takes it: below 0 it counts from the end.  transformers refuses one
+ * past the vocabulary; here there is then none. */
+static int64_t read_padding(const struct reader *r, const struct model_config *out)
+{
+    const struct architecture *row = out->architecture;
+    const json_t *given = json_object_get(r->root, "pad_token_id");
+    int64_t words = (int64_t)out->vocab_size, token;
+
+    if (!row->pads || json_is_null(given) || (!given && row->pad_token_id < 0))
+        return -1;
+    token = json_get_int(r->root, "pad_token_id", row->pad_token_id, r->file, r->err);
+    if (token < 0)
+        token += words;
+    return token >= 0 && token < words ? token : -1;
+}
+
 static void read_all(struct reader *r, struct model_config *out)
 {
     const struct architecture *row = find_architecture(r);
@@ -480,6 +496,7 @@ static void read_all(struct reader *r, struct model_config *out)
         has_biases(r, row->output_bias, "attention_bias", row->attention_bias);
     out->mlp_bias = has_biases(r, row->mlp_bias, "mlp_bias", false);
     out->bos_token_id = json_get_int(r->root, "bos_token_id", -1, r->file, r->err);
+    out->padding = read_padding(r, out);
     read_rope(r, out);
     read_eos(r, out);
     read_window(r, out);
@@ -494,7 +511,9 @@ bool model_config_parse(const char *data, size_t len, const char *file,
     struct reader r = { .file = file, .arena = arena, .err = &mine };
     json_t *root = json_read_text(data, len, file, 1, &mine);
 
-    *out = (struct model_config) { .bos_token_id = -1, .dtype = FORMAT_COUNT };
+    *out = (struct model_config) {
+        .bos_token_id = -1, .padding = -1, .dtype = FORMAT_COUNT
+    };
     if (root && !json_is_object(root)) {
         error_set(&mine, ERROR_DATA, "%s: a JSON object is wanted", file);
     } else if (root) {

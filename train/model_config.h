@@ -50,6 +50,7 @@ struct model_config {
     enum format dtype;                  /* torch_dtype / dtype; FORMAT_COUNT where not said */
     struct quantised_config quantised;  /* linear layers of blocks in 4 bits in the files */
     int64_t bos_token_id;               /* -1: none */
+    int64_t padding; /* the token whose embedding no lookup trains; -1: none */
     int64_t eos_token_ids[8];
     size_t eos_tokens;
     const char *text;                   /* config.json as it was, in the arena */

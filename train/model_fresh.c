@@ -9,7 +9,8 @@
 #include "train/model_parts.h"
 
 /* As transformers' _init_weights: matrices normal, norms one (or what makes them so),
- * biases zero; GPT-2's outputs are smaller the more of them are added up. */
+ * biases and the embedding of padding zero; GPT-2's outputs are smaller the more of
+ * them are added up. */
 void model_fresh_weights(const struct model *m, size_t index, size_t first, size_t count,
                          float *out)
 {
@@ -17,13 +18,18 @@ void model_fresh_weights(const struct model *m, size_t index, size_t first, size
     bool output = p->module == MODULE_O || p->module == MODULE_DOWN;
     uint64_t seed = (uint64_t)m->plan->seed;
     double range = m->config->initializer_range;
+    int64_t padding = -1;
 
+    if (p->module == MODULE_EMBED)
+        padding = m->config->padding;
     if (output && m->config->architecture->small_outputs)
         range /= sqrt(2 * (double)m->config->layers);
     for (size_t i = 0; i < count; i++)
         if (p->rank == 2)
-            out[i] = (float)(range * random_normal(seed, RANDOM_INIT, (uint32_t)index,
-                                                   first + i));
+            out[i] = (int64_t)((first + i) / p->cols) == padding
+                         ? 0
+                         : (float)(range * random_normal(seed, RANDOM_INIT,
+                                                         (uint32_t)index, first + i));
         else
             out[i] = p->part == PART_BIAS ? 0 : 1 - model_norm_offset(m);
 }

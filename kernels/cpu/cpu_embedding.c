@@ -55,6 +55,8 @@ static void embedding_backward_task(void *context, size_t task,
         const void *dout = cpu_row(op->dout, row);
         float *to = cpu_row(op->dtable, (size_t)op->tokens[row]);
 
+        if (op->padded && op->tokens[row] == op->padding)
+            continue;
         for (size_t i = first; i < cols; i += LANES) {
             size_t count = vec_count(i, cols);
 

@@ -183,6 +183,7 @@ struct embedding_sum {
     float scale;
     const struct embedding_place *places;
     uint32_t count, cols, pieces; /* of columns, each a warp's */
+    int32_t padding;              /* the token that is left out; -1: none */
 };
 
 /* Add the rows of one token, whose first place is `first`, to n * SUM_UNITS columns a
@@ -242,7 +243,7 @@ __global__ void __launch_bounds__(SUM_THREADS) embedding_sums(struct embedding_s
         uint32_t first = (uint32_t)(i / s.pieces), piece = (uint32_t)(i % s.pieces);
         int32_t token = s.places[first].token;
 
-        if (first == 0 || s.places[first - 1].token != token)
+        if (token != s.padding && (first == 0 || s.places[first - 1].token != token))
             sum_token<n>(s, first, token,
                          (piece * SUM_UNITS * WARP + threadIdx.x % WARP) * n);
     }
@@ -326,6 +327,7 @@ cudaError_t launch_embedding_backward(const struct cuda_launch *to,
         s.scale = scale_of(op->scale);
         s.count = (uint32_t)count;
         s.cols = (uint32_t)cols;
+        s.padding = op->padded ? op->padding : -1;
         status = order_launch(to, op->tokens + first, count, op->dtable.rows, &s.places);
         if (status == cudaSuccess)
             status = wide ? sum_launch<4>(to, s) : sum_launch<1>(to, s);

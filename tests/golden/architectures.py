@@ -37,10 +37,28 @@ NEOX = {"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidde
         "num_attention_heads": 4, "max_position_embeddings": 64}
 GEMMA = dict(LLAMA, head_dim=8, num_hidden_layers=3)
 
+
+def hashed(name, count):
+    """Uniform in [-1, 1): FNV-1a of the name, then MurmurHash3's last mix of it and the index."""
+    seed = 2166136261
+    for byte in name.encode():
+        seed = (seed ^ byte) * 16777619 % 2**32
+    x = (seed + numpy.arange(count, dtype=numpy.uint64) * 0x9E3779B9) % 2**32
+    x = (x ^ (x >> 16)) * 0x85EBCA6B % 2**32
+    x = (x ^ (x >> 13)) * 0xC2B2AE35 % 2**32
+    x = x ^ (x >> 16)
+    return (x >> 8).astype(numpy.float64) / 2**23 - 1
+
+
+def tokens(count, stream):
+    return [int(x) for x in (hashed(f"tokens {stream}", count) + 1) * 20]
+
+
 CASES = {
     "llama": ("llama", dict(LLAMA, attention_bias=True, mlp_bias=True, rope_parameters={
         "rope_type": "llama3", "rope_theta": 50.0, "factor": 4.0, "low_freq_factor": 1.0,
         "high_freq_factor": 4.0, "original_max_position_embeddings": 16})),
+    "llama-padded": ("llama", dict(LLAMA, tie_word_embeddings=True, pad_token_id=tokens(13, 0)[3])),
     "mistral": ("mistral", dict(LLAMA, sliding_window=5)),
     "qwen2": ("qwen2", dict(LLAMA, tie_word_embeddings=True, use_sliding_window=True,
                             sliding_window=4, max_window_layers=1)),
@@ -78,27 +96,11 @@ ADAPTERS = {
 }
 
 
-def hashed(name, count):
-    """Uniform in [-1, 1): FNV-1a of the name, then MurmurHash3's last mix of it and the index."""
-    seed = 2166136261
-    for byte in name.encode():
-        seed = (seed ^ byte) * 16777619 % 2**32
-    x = (seed + numpy.arange(count, dtype=numpy.uint64) * 0x9E3779B9) % 2**32
-    x = (x ^ (x >> 16)) * 0x85EBCA6B % 2**32
-    x = (x ^ (x >> 13)) * 0xC2B2AE35 % 2**32
-    x = x ^ (x >> 16)
-    return (x >> 8).astype(numpy.float64) / 2**23 - 1
-
-
 def numbers(name, shape, offset):
     """Matrices within 0.35, vectors within 0.2 of what a norm begins with, or of zero."""
     x = hashed(name, int(numpy.prod(shape)))
     x = x * 0.35 if len(shape) == 2 else x * 0.2 + (0 if name.endswith(".bias") else 1 - offset)
     return torch.tensor(x.reshape(shape), dtype=torch.float32)
-
-
-def tokens(count, stream):
-    return [int(x) for x in (hashed(f"tokens {stream}", count) + 1) * 20]
 
 
 def rounded(x, digits=8):

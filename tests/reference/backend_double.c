@@ -256,8 +256,9 @@ static void double_embedding_backward(struct backend *be,
     size_t cols = op->dout.cols;
 
     for (size_t i = 0; i < numbers_of(op->dout); i++)
-        dtable[(size_t)op->tokens[i / cols] * cols + i % cols] +=
-            scale_of(op->scale) * dout[i];
+        if (!op->padded || op->tokens[i / cols] != op->padding)
+            dtable[(size_t)op->tokens[i / cols] * cols + i % cols] +=
+                scale_of(op->scale) * dout[i];
     put(be, op->dtable, dtable);
     done(be);
 }

@@ -28,6 +28,9 @@ static void check_fresh(const json_t *one)
         bool adds = text_ends(p->name, "c_proj.weight");
         const float *w = p->weight.data;
 
+        for (size_t j = 0; text_ends(p->name, "embed_tokens.weight") && j < p->cols; j++)
+            assert_true(u.config.padding < 0 ||
+                        w[(size_t)u.config.padding * p->cols + j] == 0);
         for (size_t j = 0; p->rank == 1 && j < p->cols; j++)
             assert_true(w[j] == (text_ends(p->name, ".bias") ? 0 : middle));
         if (p->rank == 2) /* of n numbers it is known to 1 / sqrt(2 n); 4 of that */

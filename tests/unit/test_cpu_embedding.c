@@ -59,18 +59,25 @@ static void test_embedding_takes_rows(void **state)
 /* In the order of the rows, so even the rounding is known, with a scale of 0 or a power of
  * two. */
 static void try_backward(struct machines *machines, size_t rows, size_t cols,
-                         size_t words, float scale)
+                         size_t words, float scale, int32_t padding)
 {
     struct operand dout = operand_random(FORMAT_FP32, rows, cols, 1, 1);
     struct operand dtable = operand_random(FORMAT_FP32, words, cols, 1, 2);
     double *wanted = calloc(dtable.numbers, sizeof(double));
     int32_t *tokens = tokens_new(rows, words);
-    struct op_embedding_backward op = { dtable.tensor, dout.tensor, tokens, scale };
+    struct op_embedding_backward op = { .dtable = dtable.tensor,
+                                        .dout = dout.tensor,
+                                        .tokens = tokens,
+                                        .scale = scale,
+                                        .padding = padding,
+                                        .padded = padding >= 0 };
 
     memcpy(wanted, dtable.real, dtable.numbers * sizeof(double));
     for (size_t k = 0; k < dout.numbers; k++) {
         double *to = &wanted[(size_t)tokens[k / cols] * cols + k % cols];
 
+        if (tokens[k / cols] == padding)
+            continue;
         *to = (double)((float)*to + (scale != 0 ? scale : 1) * (float)dout.real[k]);
     }
     machines_try(machines, run_embedding_backward, &op,
@@ -86,15 +93,26 @@ static void try_backward(struct machines *machines, size_t rows, size_t cols,
 static void test_embedding_backward_adds_in_order(void **state)
 {
     for (size_t i = 0; i < TS_COUNT(sizes); i++)
-        try_backward(*state, sizes[i][0], sizes[i][1], WORDS, i % 2 ? 4.0f : 0);
+        try_backward(*state, sizes[i][0], sizes[i][1], WORDS, i % 2 ? 4.0f : 0, -1);
 }
 
 /* One word, two that all rows have, and a vocabulary of three digits of any sort. */
 static void test_embedding_backward_of_many_rows(void **state)
 {
-    try_backward(*state, 33, 4, 1, 0);
-    try_backward(*state, 4099, 4, 2, 1);
-    try_backward(*state, 4101, 3, 300001, 0.5f);
+    try_backward(*state, 33, 4, 1, 0, -1);
+    try_backward(*state, 4099, 4, 2, 1, -1);
+    try_backward(*state, 4101, 3, 300001, 0.5f, -1);
+}
+
+/* The first token, the last one, one that is not there. */
+static void test_embedding_backward_leaves_padding_out(void **state)
+{
+    static const int32_t paddings[] = { 0, 1, 4, 36 };
+
+    for (size_t i = 0; i < TS_COUNT(paddings); i++)
+        for (size_t k = 0; k < TS_COUNT(sizes); k++)
+            try_backward(*state, sizes[k][0], sizes[k][1], WORDS, 0, paddings[i]);
+    try_backward(*state, 4099, 4, 2, 1, 1);
 }
 
 int main(void)
@@ -103,6 +121,7 @@ int main(void)
         cmocka_unit_test(test_embedding_takes_rows),
         cmocka_unit_test(test_embedding_backward_adds_in_order),
         cmocka_unit_test(test_embedding_backward_of_many_rows),
+        cmocka_unit_test(test_embedding_backward_leaves_padding_out),
     };
 
     return cmocka_run_group_tests(tests, machines_open, machines_close);

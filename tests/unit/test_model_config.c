@@ -349,6 +349,30 @@ static void test_model_config_of_gemma3(void **state)
     assert_true(c.windowed[0] && c.windowed[2] && c.sliding_window == 4096);
 }
 
+static void test_model_config_padding(void **state)
+{
+    static const struct {
+        const char *text;
+        int64_t padding;
+    } cases[] = {
+        { "{\"model_type\": \"llama\", " SIZES "}", -1 },
+        { "{\"model_type\": \"llama\", " SIZES ", \"pad_token_id\": 2}", 2 },
+        { "{\"model_type\": \"llama\", " SIZES ", \"pad_token_id\": -1}", 99 },
+        { "{\"model_type\": \"llama\", " SIZES ", \"pad_token_id\": 100}", -1 },
+        { "{\"model_type\": \"qwen3\", " SIZES ", \"pad_token_id\": 0}", 0 },
+        { "{\"model_type\": \"gemma\", " SIZES "}", 0 },
+        { "{\"model_type\": \"gemma2\", " SIZES ", \"pad_token_id\": null}", -1 },
+        { "{\"model_type\": \"phi3\", " SIZES "}", -1 }, /* 32000 is past the vocabulary */
+        { "{\"model_type\": \"gpt2\", " GPT2 ", \"n_positions\": 8, \"pad_token_id\": 2}", -1 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++)
+        if (parsed(cases[i].text).padding != cases[i].padding)
+            fail_msg("%s: the padding is %lld", cases[i].text,
+                     (long long)parsed(cases[i].text).padding);
+}
+
 static void test_model_config_refuses(void **state)
 {
     static const struct {
@@ -467,6 +491,7 @@ int main(void)
         cmocka_unit_test(test_model_config_of_gemma),
         cmocka_unit_test(test_model_config_of_gemma2),
         cmocka_unit_test(test_model_config_of_gemma3),
+        cmocka_unit_test(test_model_config_padding),
         cmocka_unit_test(test_model_config_refuses),
         cmocka_unit_test(test_model_config_reads_shared_models),
         cmocka_unit_test(test_model_config_missing_folder_is_told),

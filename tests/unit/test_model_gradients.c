@@ -35,16 +35,17 @@ static const char gpt_neox[] =
     "\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": 3,"
     "\"rotary_pct\": 0.5, \"initializer_range\": 0.2}";
 
-/* Norms of heads and of what is added, two bases of rotation, scaled embeddings. */
+/* Norms of heads and of what is added, two bases of rotation, scaled embeddings; no token is
+ * padding, whose embedding is left alone. */
 static const char gemma3[] =
-    "{\"model_type\": \"gemma3_text\", \"vocab_size\": 40, \"hidden_size\": 24,"
+    "{\"model_type\": \"gemma3_text\", \"pad_token_id\": null, \"vocab_size\": 40, \"hidden_size\": 24,"
     "\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
     "\"num_key_value_heads\": 2, \"head_dim\": 8, \"initializer_range\": 0.2,"
     "\"sliding_window\": 5, \"sliding_window_pattern\": 2, \"query_pre_attn_scalar\": 6}";
 
 /* Scores and logits that are capped. */
 static const char gemma2[] =
-    "{\"model_type\": \"gemma2\", \"vocab_size\": 40, \"hidden_size\": 24,"
+    "{\"model_type\": \"gemma2\", \"pad_token_id\": null, \"vocab_size\": 40, \"hidden_size\": 24,"
     "\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
     "\"num_key_value_heads\": 2, \"head_dim\": 8, \"initializer_range\": 0.2,"
     "\"sliding_window\": 5, \"query_pre_attn_scalar\": 6, \"attn_logit_softcapping\": "
