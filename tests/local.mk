@@ -281,6 +281,7 @@ script_tests += %D%/cli/check.t
 script_tests += %D%/cli/completion.t
 script_tests += %D%/cli/crash.t
 script_tests += %D%/cli/cuda_code.t
+script_tests += %D%/cli/differential.t
 script_tests += %D%/cli/evaluate.t
 script_tests += %D%/cli/generate.t
 script_tests += %D%/cli/gpu.t
@@ -331,10 +332,10 @@ EXTRA_DIST += %D%/unit/unit_adapted.h
 EXTRA_DIST += %D%/unit/unit_cuda.h
 EXTRA_DIST += %D%/unit/unit_architectures.h
 EXTRA_DIST += %D%/unit/unit_import.h
+EXTRA_DIST += %D%/unit/unit_made.h
 EXTRA_DIST += %D%/unit/unit_model.h
 EXTRA_DIST += %D%/unit/unit_nf4.h
 EXTRA_DIST += %D%/unit/unit_prequantised.h
-EXTRA_DIST += %D%/unit/unit_schema.h
 EXTRA_DIST += %D%/unit/unit_ranks.h
 EXTRA_DIST += %D%/unit/unit_schema.h
 EXTRA_DIST += %D%/unit/unit_trials.h
@@ -377,6 +378,15 @@ libreference_a_SOURCES += %D%/reference/reference_distill.c
 libreference_a_SOURCES += %D%/reference/reference_layers.c
 libreference_a_SOURCES += %D%/reference/reference_matmul.c
 endif
+
+# what the real tokenizers and Jinja are compared with, by differential/differential.py
+if HAVE_CMOCKA
+check_PROGRAMS += %D%/differential/ours
+endif
+%C%_differential_ours_SOURCES = %D%/differential/ours.c
+EXTRA_DIST += %D%/differential/differential.py
+EXTRA_DIST += %D%/differential/made.py
+EXTRA_DIST += %D%/differential/peers.py
 
 # The kernels of kernels/cuda on the CPU: emulation/emulation.h.  A test of an operation is one
 # of the CPU's, linked with other machines; `emulated` as it is, `races` with kernels that are
@@ -504,6 +514,13 @@ mutate:
 	    mutate-build $(MUTATE)
 EXTRA_DIST += %D%/mutate.py %D%/mutations.txt
 
+# Our tokenizers and templates against the real ones, on what chance makes, for SECONDS;
+# differential/differential.py says more.  PYTHON: one with `tokenizers` and `jinja2`.
+SEED = 1
+differential: %D%/differential/ours
+	@$${PYTHON-python3} -B '$(top_srcdir)/%D%/differential/differential.py' --seconds $(SECONDS) \
+	    --seed $(SEED) --shared '$(abs_top_srcdir)/../shared/data' %D%/differential/ours
+
 clean-local:
 	rm -rf fuzz-build mutate-build %D%/emulation/machine %D%/emulation/plain %D%/emulation/checked
-.PHONY: fuzz mutate
+.PHONY: differential fuzz mutate
