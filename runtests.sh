@@ -2,11 +2,21 @@
 # Build twice, normally and with sanitizers, and run all tests in both.  The last lines name the
 # tests that failed and count all; the exit status is 1 if any failed.
 #
-#   ./runtests.sh [--no-install]      build/ and build-san/ are kept for the next time
+#   ./runtests.sh [--no-install]      build/, build-san/ and build-peers/ are kept for the next time
+#
+# PYTHON names the one whose libraries ours are compared with; build-peers/ otherwise.
 set -eu
 cd "$(dirname "$0")"
 
-[ "${1-}" = --no-install ] || ./install-deps.sh --tests
+if [ "${1-}" != --no-install ]; then
+    ./install-deps.sh --tests
+    [ -n "${PYTHON-}" ] || tests/peers.sh build-peers ||
+        echo 'runtests: no package index here: tests beside tokenizers, Jinja and TensorBoard are skipped'
+fi
+if [ -z "${PYTHON-}" ] && [ -x build-peers/bin/python ]; then
+    PYTHON=$PWD/build-peers/bin/python
+    export PYTHON
+fi
 if [ -f config.status ]; then
     echo 'runtests: this tree was configured in place; run "make distclean" first' >&2
     exit 2

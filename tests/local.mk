@@ -513,6 +513,7 @@ mutate:
 	@CC='$(CC)' CXX='$(CXX)' python3 '$(top_srcdir)/%D%/mutate.py' '$(abs_top_srcdir)' \
 	    mutate-build $(MUTATE)
 EXTRA_DIST += %D%/mutate.py %D%/mutations.txt
+EXTRA_DIST += %D%/peers.sh %D%/peers.txt
 
 # Our tokenizers and templates against the real ones, on what chance makes, for SECONDS;
 # differential/differential.py says more.  PYTHON: one with `tokenizers` and `jinja2`.

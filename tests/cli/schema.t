@@ -26,10 +26,10 @@ jobs=$(find "$source/tests/patch" -name job.yaml)
 if [ -d "$shared/corpus" ]; then
     jobs="$jobs $(find "$shared/corpus" -name '*.yaml' -o -name '*.yml')"
 fi
-if python3 -c 'import jsonschema.validators, yaml; jsonschema.Draft202012Validator' 2>/dev/null; then
+if "${PYTHON-python3}" -c 'import jsonschema.validators, yaml; jsonschema.Draft202012Validator' 2>/dev/null; then
     # shellcheck disable=SC2086
-    ends "$name" 0 python3 "$source/tests/cli/schema.py" "$trainspool" $jobs
+    ends "$name" 0 "${PYTHON-python3}" "$source/tests/cli/schema.py" "$trainspool" $jobs
 else
-    skip "$name" "there is no python3 with jsonschema and yaml"
+    skip "$name" "there is no ${PYTHON-python3} with jsonschema and yaml"
 fi
 plan
