@@ -192,6 +192,9 @@ struct op_rope {
     bool inverse;
 };
 
+/* Numbers of a head, D, that attention can take. */
+#define HEAD_SIZE_MAX 256
+
 /*
  * Causal attention inside each of `sequences` runs of rows, offsets (sequences + 1) int32 from
  * 0 to N: row i of a run sees rows max(0, i - window + 1) .. i of it (window 0: all before it).

@@ -351,6 +351,11 @@ static void read_sizes(const struct reader *r, struct model_config *out)
     if (out->head_size % 2 != 0 || out->head_size == 0)
         error_set(r->err, ERROR_DATA, "%s: the head size %zu is not an even number",
                   r->file, out->head_size);
+    if (out->head_size > HEAD_SIZE_MAX)
+        error_set(r->err, ERROR_DATA,
+                  "%s: heads of %zu numbers are not supported, %d at most; head_dim, or "
+                  "%s divided by %s, says their size",
+                  r->file, out->head_size, HEAD_SIZE_MAX, keys->hidden_size, keys->heads);
 }
 
 static void read_dtype(const struct reader *r, struct model_config *out)

@@ -16,7 +16,7 @@ enum {
     ATTENTION_ROWS = 64,
     ATTENTION_BAND = 16,
     ATTENTION_VECS = ATTENTION_ROWS / LANES,
-    ATTENTION_MOST = 256 /* numbers of a head */
+    ATTENTION_MOST = HEAD_SIZE_MAX
 };
 
 /* Rows of one run, at most a tile of them. */

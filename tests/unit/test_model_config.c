@@ -415,6 +415,8 @@ static void test_model_config_refuses(void **state)
         { "{\"model_type\": \"llama\", " SIZES ", \"num_key_value_heads\": \"2\"}",
           "num_key_value_heads" },
         { "{\"model_type\": \"llama\", " SIZES ", \"head_dim\": 7}", "even" },
+        { "{\"model_type\": \"llama\", " SIZES ", \"head_dim\": 258}",
+          "heads of 258 numbers are not supported, 256 at most" },
         { "{\"model_type\": \"llama\", " SIZES ", \"rope_theta\": -1}", "rope_theta" },
         { "{\"model_type\": \"llama\", " SIZES
           ", \"rope_scaling\": {\"type\": \"yarn\"}}",
