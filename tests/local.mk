@@ -383,9 +383,11 @@ endif
 if HAVE_CMOCKA
 check_PROGRAMS += %D%/differential/ours
 endif
-%C%_differential_ours_SOURCES = %D%/differential/ours.c
+%C%_differential_ours_SOURCES = %D%/differential/ours.c %D%/differential/ours.h
+%C%_differential_ours_SOURCES += %D%/differential/ours_model.c
 EXTRA_DIST += %D%/differential/differential.py
 EXTRA_DIST += %D%/differential/made.py
+EXTRA_DIST += %D%/differential/models.py
 EXTRA_DIST += %D%/differential/peers.py
 
 # The kernels of kernels/cuda on the CPU: emulation/emulation.h.  A test of an operation is one

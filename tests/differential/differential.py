@@ -3,7 +3,7 @@
 
     differential.py [--seconds N] [--seed N] [--shared DIR] [--only NAME] PROGRAM
 
-PROGRAM is tests/differential/ours.  Three parts share the time:
+PROGRAM is tests/differential/ours.  Four parts share the time:
 
     texts      the real tokenizers of DIR/tokenizers, by Hugging Face's `tokenizers`: ids with and
                without special tokens, and the text of the ids
@@ -11,6 +11,8 @@ PROGRAM is tests/differential/ours.  Three parts share the time:
                chance, each with some texts, in the same way
     templates  Jinja by chance, as transformers sets it up, and the chat templates of DIR/tokenizers
                with conversations by chance
+    models     a config.json of any architecture with whatever it may say, and weights: the loss and
+               the norm of each gradient, by PyTorch and transformers where these are there
 
 A difference is cut down while it stays one, told with what both sides made of it, and ends the
 program with status 1.  77: there are no peers here.  The same seed gives the same trials.
@@ -36,6 +38,11 @@ except ImportError as missing:
 
 import made  # noqa: E402 (what is made by chance)
 import peers  # noqa: E402
+
+try:
+    import models
+except ImportError:
+    models = None
 
 
 class Ours:
@@ -245,7 +252,57 @@ def templates(ours, rng, until, shared):
     return f"{tried} templates, {errors} an error on both sides, {refused} refused"
 
 
-PARTS = {"texts": real_texts, "files": made_files, "templates": templates}
+# ---- Models ----
+
+def try_model(ours, folder, kind, values, batch):
+    """None, or what both make of it; "" where it is no model for one of them."""
+    try:
+        models.write(folder, kind, values, 1)
+        theirs = models.answer(folder, kind, batch)
+    except Exception:
+        return ""
+    mine = ours.ask(model=folder, runs=batch)
+    if "not supported" in mine.get("error", ""):
+        return ""
+    return None if models.near(mine, theirs) else (mine, theirs)
+
+
+def without_one(values):
+    """One key less; sizes stay, as those that transformers takes for them are of real models."""
+    return [{k: v for k, v in values.items() if k != key} for key in values
+            if key not in models.SIZES]
+
+
+def hold_model(ours, folder, kind, values, batch):
+    """Was it a model?"""
+    result = try_model(ours, folder, kind, values, batch)
+    if not result:
+        return result is None
+    smaller = True
+    while smaller:
+        smaller = False
+        for candidate in without_one(values):
+            if try_model(ours, folder, kind, candidate, batch):
+                values, smaller = candidate, True
+                break
+    raise Found(kind, values, *try_model(ours, folder, kind, values, batch))
+
+
+def made_models(ours, rng, until, shared):
+    if models is None:
+        return "no torch and transformers here, none"
+    tried, refused = 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        while time.monotonic() < until:
+            kind = rng.choice(list(models.KINDS))
+            if hold_model(ours, folder, kind, models.KINDS[kind](rng), models.runs(rng)):
+                tried += 1
+            else:
+                refused += 1
+    return f"{tried} models, {refused} refused"
+
+
+PARTS = {"texts": real_texts, "files": made_files, "templates": templates, "models": made_models}
 
 
 def main():

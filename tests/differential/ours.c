@@ -5,6 +5,7 @@
  *   {"tokenizer": PATH}                       {} or {"error": TEXT}; for the lines below
  *   {"text": TEXT, "special": BOOL}           {"ids": [..], "back": TEXT or null}
  *   {"template": TEXT, "variables": {..}}     {"text": TEXT} or {"error": TEXT}
+ *   {"model": FOLDER, "runs": [[ID, ..], ..]} {"loss": NUMBER, "norms": {NAME: NUMBER}} or ..
  *
  * back: the text of the ids, null where that is no UTF-8.
  */
@@ -15,6 +16,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "tests/differential/ours.h"
 #include "train/jinja.h"
 #include "train/tokenizer.h"
 
@@ -81,11 +83,22 @@ static json_t *render(const json_t *source, const json_t *variables)
     return answer;
 }
 
+static json_t *model_answer(const char *dir, const json_t *runs)
+{
+    struct error err = { 0 };
+    json_t *answer = train_model(dir, runs, &err);
+
+    return answer ? answer : error_of(&err);
+}
+
 static json_t *answer_to(struct tokenizer **tokenizer, const json_t *request)
 {
     const json_t *text = json_object_get(request, "text");
     const json_t *source = json_object_get(request, "template");
 
+    if (json_object_get(request, "model"))
+        return model_answer(json_string_value(json_object_get(request, "model")),
+                            json_object_get(request, "runs"));
     if (source)
         return render(source, json_object_get(request, "variables"));
     if (text && *tokenizer)
