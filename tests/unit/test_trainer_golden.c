@@ -1,11 +1,13 @@
 /*
  * tests/unit/test_trainer_golden.c - two hundred steps have the losses, norms and rates
  * of transformers' own Trainer (tests/golden/trainer.py), in fp32 each of them, in bf16
- * and fp16 as near to fp32 as PyTorch's autocast is.
+ * and fp16 as near to fp32 as PyTorch's autocast is: on plain text, on answers, of a
+ * whole model and of PEFT's adapter.
  */
 #include "config.h"
 
 #include "tests/unit/training.h"
+#include "tests/unit/unit_made.h"
 
 #include <math.h>
 
@@ -16,11 +18,12 @@
 
 enum { STEPS_MAX = 200 };
 
-/* One model's part of the golden file, its model and its texts in a folder. */
+/* One run of the golden file, its model (and adapter, or NULL) and its texts in a folder.
+ */
 struct subject {
     json_t *golden;
     const json_t *run;
-    char *dir;
+    char *dir, *model, *adapter;
 };
 
 static const char *string_of(const json_t *object, const char *key)
@@ -148,20 +151,76 @@ static void link_into(const char *dir, const char *folder, const char *base)
     free(real);
 }
 
+/* Questions and answers that are not too long, as answers.jsonl. */
+static void write_answers(const struct subject *s, const char *path)
+{
+    size_t longest = size_of(json_object_get(s->run, "text"), "longest");
+    size_t wanted = size_of(s->golden, "lines"), count = 0, i;
+    struct error err = { 0 };
+    json_t *list = json_read_file(path, LIMIT, &err), *each;
+    struct text out;
+
+    if (list == NULL)
+        fail_msg("%s", err.text);
+    text_init(&out, LIMIT);
+    json_array_foreach(list, i, each)
+    {
+        json_t *question = json_array_get(each, 0), *answer = json_array_get(each, 2);
+        json_t *record;
+
+        if (count == wanted || json_string_length(question) > longest ||
+            json_string_length(answer) > longest)
+            continue;
+        record = json_pack("{s:O, s:O}", "instruction", question, "output", answer);
+        json_write(record, &out);
+        text_addc(&out, '\n');
+        json_decref(record);
+        count++;
+    }
+    assert_int_equal(count, wanted);
+    write_file(s->dir, "answers.jsonl", &out);
+    text_clear(&out);
+    json_decref(list);
+}
+
+/* A folder below the subject's; malloc'ed. */
+static char *make_dir(const struct subject *s, const char *base)
+{
+    char *dir = path_join(s->dir, base);
+    struct error err = { 0 };
+
+    if (!file_make_dirs(dir, 0755, &err))
+        fail_msg("%s", err.text);
+    return dir;
+}
+
+/* A model whose weights are made from their names, and whose tokens are characters. */
+static char *make_model(const struct subject *s)
+{
+    const json_t *made = json_object_get(s->run, "made");
+    char *dir = make_dir(s, "model");
+
+    put_json(json_object_get(made, "config"), dir, "config.json");
+    put_tensors(made, dir, "model.safetensors", NULL);
+    write_tokenizer(dir, string_of(s->golden, "alphabet"));
+    return dir;
+}
+
 /* The model's folder, or one with a tokenizer beside its files; malloc'ed. */
 static char *model_of(const struct subject *s)
 {
-    char *folder = shared_or_skip(string_of(s->run, "model"));
-    char *tokenizer = path_join(folder, "tokenizer.json"), *made;
-    bool whole = file_exists(tokenizer);
-    struct error err = { 0 };
+    char *folder, *tokenizer, *made;
+    bool whole;
 
+    if (json_object_get(s->run, "made"))
+        return make_model(s);
+    folder = shared_or_skip(string_of(s->run, "model"));
+    tokenizer = path_join(folder, "tokenizer.json");
+    whole = file_exists(tokenizer);
     free(tokenizer);
     if (whole)
         return folder;
-    made = path_join(s->dir, "model");
-    if (!file_make_dirs(made, 0755, &err))
-        fail_msg("%s", err.text);
+    made = make_dir(s, "model");
     link_into(made, folder, "config.json");
     link_into(made, folder, "model.safetensors");
     write_tokenizer(made, string_of(s->golden, "alphabet"));
@@ -169,17 +228,47 @@ static char *model_of(const struct subject *s)
     return made;
 }
 
+/* An adapter as PEFT wrote it, with weights made from their names; NULL: the run has
+ * none. */
+static char *make_adapter(const struct subject *s)
+{
+    const json_t *adapter = json_object_get(s->run, "adapter");
+    char *dir;
+
+    if (!adapter)
+        return NULL;
+    dir = make_dir(s, "adapter");
+    put_json(json_object_get(adapter, "config"), dir, "adapter_config.json");
+    put_tensors(adapter, dir, "adapter_model.safetensors", NULL);
+    return dir;
+}
+
+static const char *questions_of(const struct subject *s)
+{
+    return json_string_value(
+        json_object_get(json_object_get(s->run, "text"), "questions"));
+}
+
 static struct subject subject_open(const char *name)
 {
     struct subject s = { .golden = read_golden() };
+    const char *questions;
     char *path;
 
     s.run = json_object_get(json_object_get(s.golden, "runs"), name);
     assert_non_null(s.run);
-    path = shared_or_skip(string_of(json_object_get(s.run, "text"), "file"));
-    free(shared_or_skip(string_of(s.run, "model")));
+    questions = questions_of(&s);
+    path = shared_or_skip(questions ? questions
+                                    : string_of(json_object_get(s.run, "text"), "file"));
+    if (!json_object_get(s.run, "made"))
+        free(shared_or_skip(string_of(s.run, "model")));
     s.dir = unit_dir_new();
-    write_texts(&s, path);
+    if (questions)
+        write_answers(&s, path);
+    else
+        write_texts(&s, path);
+    s.model = model_of(&s);
+    s.adapter = make_adapter(&s);
     free(path);
     return s;
 }
@@ -187,24 +276,30 @@ static struct subject subject_open(const char *name)
 static void subject_close(struct subject *s)
 {
     json_decref(s->golden);
+    free(s->model);
+    free(s->adapter);
     unit_dir_free(s->dir);
 }
 
 /* The settings of the Trainer are keys of a job, one for one. */
 static char *job_text(const struct subject *s, const json_t *settings, const char *more)
 {
-    char *model = model_of(s);
     const char *key;
     struct text text;
     json_t *value;
 
     text_init(&text, LIMIT);
     text_addf(&text,
-              "model_name_or_path: %s\ndataset: texts.jsonl\nstage: pt\n"
-              "finetuning_type: full\npacking: false\ndisable_shuffling: true\n"
+              "model_name_or_path: %s\n%s"
+              "packing: false\ndisable_shuffling: true\n"
               "disable_gradient_checkpointing: true\ncutoff_len: %zu\nlogging_steps: 1\n"
-              "save_strategy: \"no\"\n%s",
-              model, size_of(s->golden, "cutoff"), more);
+              "save_strategy: \"no\"\nfinetuning_type: %s\n%s",
+              s->model,
+              questions_of(s) ? "stage: sft\ntemplate: default\ndataset: answers.jsonl\n"
+                              : "stage: pt\ndataset: texts.jsonl\n",
+              size_of(s->run, "cutoff"), s->adapter ? "lora" : "full", more);
+    if (s->adapter)
+        text_addf(&text, "adapter_name_or_path: %s\n", s->adapter);
     json_object_foreach((json_t *)settings, key, value)
     {
         text_addf(&text, "%s: ", key);
@@ -214,7 +309,6 @@ static char *job_text(const struct subject *s, const json_t *settings, const cha
             text_addf(&text, "%.17g", json_number_value(value));
         text_addc(&text, '\n');
     }
-    free(model);
     return text_detach(&text, NULL);
 }
 
@@ -333,10 +427,10 @@ static struct distance band_of(const json_t *draws)
 }
 
 /*
- * From fp32 the losses are as far as PyTorch's.  How far a run is, is a draw of chance:
- * other instructions or another order of sums are another draw, and PyTorch's are a few
- * only.  So the average may be a quarter larger than the largest of theirs, the farthest
- * step half.
+ * From fp32 the losses are on average no farther than PyTorch's.  How far one step of a
+ * run is, is a draw of chance: other instructions or another order of sums are another
+ * draw, and PyTorch's are a few only.  So the farthest step may be a quarter farther than
+ * theirs.
  */
 static void check_band(const struct subject *s, const char *kind,
                        const struct columns *ours)
@@ -349,7 +443,7 @@ static void check_band(const struct subject *s, const char *kind,
     print_message("%s: on average %.2e from fp32, PyTorch %.2e; at most %.2e, PyTorch "
                   "%.2e\n",
                   kind, is.mean, band.mean, is.most, band.most);
-    if (!(is.mean <= 1.25 * band.mean && is.most <= 1.5 * band.most))
+    if (!(is.mean <= band.mean && is.most <= 1.25 * band.most))
         fail_msg("%s: %.3e from fp32 on average, PyTorch %.3e; at most %.3e, PyTorch "
                  "%.3e",
                  kind, is.mean, band.mean, is.most, band.most);
@@ -400,11 +494,16 @@ static void check_variants(const char *name)
         (void)state;                                                      \
         check_variants(#name);                                            \
     }
+MODEL(adapter)
+MODEL(answers)
+MODEL(gemma3)
 MODEL(gpt2)
 MODEL(gpt_neo)
 MODEL(gpt_neox)
 MODEL(llama)
+MODEL(mistral)
 MODEL(qwen2)
+MODEL(qwen3)
 
 #define TESTS(name)                                                \
     cmocka_unit_test(test_trainer_is_that_of_transformers_##name), \
@@ -413,7 +512,8 @@ MODEL(qwen2)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TESTS(gpt2), TESTS(gpt_neo), TESTS(gpt_neox), TESTS(llama), TESTS(qwen2),
+        TESTS(adapter),  TESTS(answers), TESTS(gemma3),  TESTS(gpt2),  TESTS(gpt_neo),
+        TESTS(gpt_neox), TESTS(llama),   TESTS(mistral), TESTS(qwen2), TESTS(qwen3),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
