@@ -8,8 +8,8 @@ set -eu
 needed='gcc g++ libc6-dev make autoconf automake pkg-config libyaml-dev libjansson-dev libpcre2-dev
         libutf8proc-dev nettle-dev zlib1g-dev libcmocka-dev jq'
 wanted='libdnnl2' # oneDNN, found at run time: faster on a CPU
-# Other readers of YAML, of schemas and of pages; tests that miss them skip.
-[ "${1-}" != --tests ] || wanted="$wanted python3 python3-venv python3-yaml python3-jsonschema chromium"
+# Other readers of YAML, of schemas, of pages and of completions; tests that miss them skip.
+[ "${1-}" != --tests ] || wanted="$wanted python3 python3-venv python3-yaml python3-jsonschema chromium zsh"
 
 missing() { # PACKAGES
     for package in "$@"; do
