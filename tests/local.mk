@@ -368,6 +368,7 @@ REFERENCE = libreference.a
 libreference_a_SOURCES =
 libreference_a_SOURCES += %D%/reference/backend_double.c
 libreference_a_SOURCES += %D%/reference/backend_double.h
+libreference_a_SOURCES += %D%/reference/double_ops.c %D%/reference/double_ops.h
 libreference_a_SOURCES += %D%/reference/machines_cpu.c
 libreference_a_SOURCES += %D%/reference/operand.c %D%/reference/operand.h
 libreference_a_SOURCES += %D%/reference/reference.h

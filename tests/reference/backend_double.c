@@ -1,43 +1,28 @@
-/* tests/reference/backend_double.c - the operations' operands in double, and the loops of
- * reference.h over them. */
+/* tests/reference/backend_double.c - blocks with a double for every four bytes, and the
+ * table of what is done with them. */
 #include "config.h"
 
 #include "tests/reference/backend_double.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
-#include "base/random.h"
 #include "base/size.h"
-#include "tests/reference/reference.h"
+#include "tests/reference/double_ops.h"
 
 enum { ALIGNMENT = 64 };
 
-struct block {
-    struct block *next;
+struct double_block {
+    struct double_block *next;
     char *data;
     double *numbers; /* one for every four bytes of data */
     size_t bytes;
 };
 
-struct double_backend {
-    struct backend base;
-    struct block *blocks;
-    struct arena *desk; /* copies of the operands of one operation */
-    double loss;
-};
-
-static struct double_backend *self(struct backend *be)
+static struct double_block *find_block(struct backend *be, const void *data)
 {
-    return (struct double_backend *)be;
-}
-
-static struct block *find_block(struct backend *be, const void *data)
-{
-    for (struct block *b = self(be)->blocks; b; b = b->next)
+    for (struct double_block *b = double_of(be)->blocks; b; b = b->next)
         if ((const char *)data >= b->data && (const char *)data < b->data + b->bytes)
             return b;
     return NULL;
@@ -45,7 +30,7 @@ static struct block *find_block(struct backend *be, const void *data)
 
 double *double_numbers(struct backend *be, const void *data)
 {
-    struct block *b = find_block(be, data);
+    struct double_block *b = find_block(be, data);
     size_t at;
 
     assert(b);
@@ -56,65 +41,17 @@ double *double_numbers(struct backend *be, const void *data)
 
 double double_take_loss(struct backend *be)
 {
-    double loss = self(be)->loss;
+    double loss = double_of(be)->loss;
 
-    self(be)->loss = 0;
+    double_of(be)->loss = 0;
     return loss;
-}
-
-/* ---- Operands ---- */
-
-static double *room(struct backend *be, size_t count)
-{
-    return arena_array(self(be)->desk, count, sizeof(double));
-}
-
-/* Its numbers, contiguous; NULL: absent. */
-static double *take(struct backend *be, struct tensor t)
-{
-    double *out, *from;
-
-    if (!t.data)
-        return NULL;
-    assert(t.format == FORMAT_FP32);
-    out = room(be, t.rows * t.cols);
-    from = double_numbers(be, t.data);
-    for (size_t r = 0; r < t.rows; r++)
-        memcpy(out + r * t.cols, from + r * t.stride, t.cols * sizeof(*out));
-    return out;
-}
-
-static void put(struct backend *be, struct tensor t, const double *values)
-{
-    double *to;
-
-    if (!t.data)
-        return;
-    assert(t.format == FORMAT_FP32);
-    to = double_numbers(be, t.data);
-    for (size_t r = 0; r < t.rows; r++)
-        for (size_t c = 0; c < t.cols; c++) {
-            to[r * t.stride + c] = values[r * t.cols + c];
-            ((float *)t.data)[r * t.stride + c] = (float)values[r * t.cols + c];
-        }
-}
-
-static size_t numbers_of(struct tensor t)
-{
-    return t.rows * t.cols;
-}
-
-static void done(struct backend *be)
-{
-    arena_free(self(be)->desk);
-    self(be)->desk = arena_new();
 }
 
 /* ---- Memory ---- */
 
 static void *double_alloc(struct backend *be, size_t bytes, struct error *err)
 {
-    struct block *b = memory_alloc(sizeof(*b));
+    struct double_block *b = memory_alloc(sizeof(*b));
 
     (void)err;
     b->bytes = size_round(bytes ? bytes : 1, ALIGNMENT);
@@ -122,15 +59,15 @@ static void *double_alloc(struct backend *be, size_t bytes, struct error *err)
     assert(b->data);
     memset(b->data, 0, b->bytes);
     b->numbers = memory_alloc(b->bytes / sizeof(float) * sizeof(double));
-    b->next = self(be)->blocks;
-    self(be)->blocks = b;
+    b->next = double_of(be)->blocks;
+    double_of(be)->blocks = b;
     return b->data;
 }
 
 static void double_free(struct backend *be, void *data)
 {
-    for (struct block **at = &self(be)->blocks; *at; at = &(*at)->next) {
-        struct block *b = *at;
+    for (struct double_block **at = &double_of(be)->blocks; *at; at = &(*at)->next) {
+        struct double_block *b = *at;
 
         if (b->data != data)
             continue;
@@ -192,485 +129,26 @@ static struct backend *double_open(const struct backend_options *options,
 
 static void double_close(struct backend *be)
 {
-    while (self(be)->blocks)
-        double_free(be, self(be)->blocks->data);
-    arena_free(self(be)->desk);
+    while (double_of(be)->blocks)
+        double_free(be, double_of(be)->blocks->data);
+    arena_free(double_of(be)->desk);
     free(be);
 }
 
-/* ---- Operations, in the order of kernels/ops.h ---- */
-
-static void double_matmul(struct backend *be, const struct op_matmul *op)
-{
-    struct reference_matmul r = {
-        .rows = op->out.rows,
-        .cols = op->out.cols,
-        .depth = op->trans_a ? op->a.rows : op->a.cols,
-        .a = take(be, op->a),
-        .b = take(be, op->b),
-        .bias = take(be, op->bias),
-        .trans_a = op->trans_a,
-        .trans_b = op->trans_b,
-        .alpha = (double)op->alpha,
-        .beta = (double)op->beta,
-        .out = take(be, op->out),
-    };
-
-    assert(!op->round_a && !op->round_b);
-    reference_matmul(&r);
-    put(be, op->out, r.out);
-    done(be);
-}
-
-static void double_sum_rows(struct backend *be, const struct op_sum_rows *op)
-{
-    double *x = take(be, op->x), *out = take(be, op->out);
-
-    for (size_t i = 0; i < numbers_of(op->x); i++)
-        out[i % op->x.cols] += x[i];
-    put(be, op->out, out);
-    done(be);
-}
-
-static double scale_of(float scale)
-{
-    return scale == 0 ? 1 : (double)scale;
-}
-
-static void double_embedding(struct backend *be, const struct op_embedding *op)
-{
-    double *table = take(be, op->table), *out = take(be, op->out);
-    size_t cols = op->out.cols;
-
-    for (size_t i = 0; i < numbers_of(op->out); i++)
-        out[i] =
-            scale_of(op->scale) * table[(size_t)op->tokens[i / cols] * cols + i % cols];
-    put(be, op->out, out);
-    done(be);
-}
-
-static void double_embedding_backward(struct backend *be,
-                                      const struct op_embedding_backward *op)
-{
-    double *dtable = take(be, op->dtable), *dout = take(be, op->dout);
-    size_t cols = op->dout.cols;
-
-    for (size_t i = 0; i < numbers_of(op->dout); i++)
-        if (!op->padded || op->tokens[i / cols] != op->padding)
-            dtable[(size_t)op->tokens[i / cols] * cols + i % cols] +=
-                scale_of(op->scale) * dout[i];
-    put(be, op->dtable, dtable);
-    done(be);
-}
-
-static void double_rmsnorm(struct backend *be, const struct op_rmsnorm *op)
-{
-    struct reference_norm r = {
-        .rows = op->x.rows,
-        .cols = op->x.cols,
-        .eps = (double)op->eps,
-        .offset = (double)op->offset,
-        .x = take(be, op->x),
-        .delta = take(be, op->delta),
-        .weight = op->out.data ? take(be, op->weight) : room(be, op->x.cols),
-        .sum = room(be, numbers_of(op->x)),
-        .out = room(be, numbers_of(op->x)),
-        .rstd = room(be, op->x.rows),
-    };
-
-    reference_norm(&r);
-    if (op->delta.data)
-        put(be, op->sum, r.sum);
-    put(be, op->out, r.out);
-    if (op->out.data)
-        put(be, op->rstd, r.rstd);
-    done(be);
-}
-
-static void double_rmsnorm_backward(struct backend *be,
-                                    const struct op_rmsnorm_backward *op)
-{
-    struct reference_norm_backward r = {
-        .rows = op->x.rows,
-        .cols = op->x.cols,
-        .offset = (double)op->offset,
-        .x = take(be, op->x),
-        .weight = take(be, op->weight),
-        .rstd = take(be, op->rstd),
-        .dout = take(be, op->dout),
-        .dx = take(be, op->dx),
-        .dweight = take(be, op->dweight),
-    };
-
-    reference_norm_backward(&r);
-    put(be, op->dx, r.dx);
-    put(be, op->dcopy, r.dx);
-    put(be, op->dweight, r.dweight);
-    done(be);
-}
-
-static void double_layernorm(struct backend *be, const struct op_layernorm *op)
-{
-    struct reference_layernorm r = {
-        .rows = op->x.rows,
-        .cols = op->x.cols,
-        .eps = (double)op->eps,
-        .x = take(be, op->x),
-        .delta = take(be, op->delta),
-        .weight = op->out.data ? take(be, op->weight) : room(be, op->x.cols),
-        .bias = take(be, op->bias),
-        .sum = room(be, numbers_of(op->x)),
-        .out = room(be, numbers_of(op->x)),
-        .stats = room(be, 2 * op->x.rows),
-    };
-
-    reference_layernorm(&r);
-    if (op->delta.data)
-        put(be, op->sum, r.sum);
-    put(be, op->out, r.out);
-    if (op->out.data)
-        put(be, op->stats, r.stats);
-    done(be);
-}
-
-static void double_layernorm_backward(struct backend *be,
-                                      const struct op_layernorm_backward *op)
-{
-    struct reference_layernorm_backward r = {
-        .rows = op->x.rows,
-        .cols = op->x.cols,
-        .x = take(be, op->x),
-        .weight = take(be, op->weight),
-        .stats = take(be, op->stats),
-        .dout = take(be, op->dout),
-        .dx = take(be, op->dx),
-        .dweight = op->dweight.data ? take(be, op->dweight) : room(be, op->x.cols),
-        .dbias = op->dbias.data ? take(be, op->dbias) : room(be, op->x.cols),
-    };
-
-    reference_layernorm_backward(&r);
-    put(be, op->dx, r.dx);
-    put(be, op->dcopy, r.dx);
-    put(be, op->dweight, r.dweight);
-    put(be, op->dbias, r.dbias);
-    done(be);
-}
-
-static void double_headnorm(struct backend *be, const struct op_headnorm *op)
-{
-    struct reference_headnorm r = {
-        .rows = op->x.rows,
-        .heads = op->heads,
-        .size = op->x.cols / op->heads,
-        .eps = (double)op->eps,
-        .offset = (double)op->offset,
-        .x = take(be, op->x),
-        .weight = take(be, op->weight),
-        .out = room(be, numbers_of(op->x)),
-        .rstd = room(be, numbers_of(op->rstd)),
-    };
-
-    reference_headnorm(&r);
-    put(be, op->out, r.out);
-    put(be, op->rstd, r.rstd);
-    done(be);
-}
-
-static void double_headnorm_backward(struct backend *be,
-                                     const struct op_headnorm_backward *op)
-{
-    size_t size = op->x.cols / op->heads;
-    struct reference_headnorm r = {
-        .rows = op->x.rows,
-        .heads = op->heads,
-        .size = size,
-        .offset = (double)op->offset,
-        .x = take(be, op->x),
-        .weight = take(be, op->weight),
-        .dout = take(be, op->dout),
-        .rstd = take(be, op->rstd),
-        .dx = room(be, numbers_of(op->x)),
-        .dweight = op->dweight.data ? take(be, op->dweight) : room(be, size),
-    };
-
-    reference_headnorm_backward(&r);
-    put(be, op->dx, r.dx);
-    put(be, op->dweight, r.dweight);
-    done(be);
-}
-
-/* By the table, which is the operation's; reference_rope makes its own. */
-static void double_rope(struct backend *be, const struct op_rope *op)
-{
-    double *x = take(be, op->x), *table = take(be, op->table);
-    size_t size = op->x.cols / op->heads, rotary = op->rotary ? op->rotary : size;
-
-    for (size_t i = 0; i < op->x.rows * op->heads; i++)
-        for (size_t d = 0; d < rotary / 2; d++) {
-            const double *row =
-                table + (size_t)op->positions[i / op->heads] * op->table.cols;
-            double *x1 = &x[i * size + d], *x2 = x1 + rotary / 2, left = *x1;
-            double c = row[d], s = row[d + rotary / 2] * (op->inverse ? -1 : 1);
-
-            *x1 = left * c - *x2 * s;
-            *x2 = *x2 * c + left * s;
-        }
-    put(be, op->x, x);
-    done(be);
-}
-
-static struct reference_attention attention_of(struct backend *be,
-                                               const struct op_attention *op)
-{
-    return (struct reference_attention) {
-        .rows = op->q.rows,
-        .sequences = op->sequences,
-        .heads = op->heads,
-        .kv_heads = op->kv_heads,
-        .head_size = op->head_size,
-        .window = op->window,
-        .offsets = op->offsets,
-        .scale = (double)op->scale,
-        .softcap = (double)op->softcap,
-        .q = take(be, op->q),
-        .k = take(be, op->k),
-        .v = take(be, op->v),
-        .out = take(be, op->out),
-        .lse = take(be, op->lse),
-    };
-}
-
-static void double_attention(struct backend *be, const struct op_attention *op)
-{
-    struct reference_attention r = attention_of(be, op);
-
-    reference_attention(&r);
-    put(be, op->out, r.out);
-    put(be, op->lse, r.lse);
-    done(be);
-}
-
-static void double_attention_backward(struct backend *be,
-                                      const struct op_attention_backward *op)
-{
-    struct reference_attention r = attention_of(be, &op->forward);
-
-    r.dout = take(be, op->dout);
-    r.dq = room(be, numbers_of(op->dq));
-    r.dk = room(be, numbers_of(op->dk));
-    r.dv = room(be, numbers_of(op->dv));
-    reference_attention_backward(&r);
-    put(be, op->dq, r.dq);
-    put(be, op->dk, r.dk);
-    put(be, op->dv, r.dv);
-    done(be);
-}
-
-static void double_activation(struct backend *be, const struct op_activation *op)
-{
-    double *x = take(be, op->x), slope;
-
-    for (size_t i = 0; i < numbers_of(op->x); i++)
-        reference_activation(op->kind, x[i], &x[i], &slope);
-    put(be, op->out, x);
-    done(be);
-}
-
-static void double_activation_backward(struct backend *be,
-                                       const struct op_activation_backward *op)
-{
-    double *x = take(be, op->x), *dout = take(be, op->dout), value, slope;
-
-    for (size_t i = 0; i < numbers_of(op->x); i++) {
-        reference_activation(op->kind, x[i], &value, &slope);
-        dout[i] *= slope;
-    }
-    put(be, op->dx, dout);
-    done(be);
-}
-
-static void double_swiglu(struct backend *be, const struct op_swiglu *op)
-{
-    struct reference_swiglu r = {
-        .numbers = numbers_of(op->gate),
-        .kind = op->kind,
-        .gate = take(be, op->gate),
-        .up = take(be, op->up),
-        .out = room(be, numbers_of(op->gate)),
-    };
-
-    reference_swiglu(&r);
-    put(be, op->out, r.out);
-    done(be);
-}
-
-static void double_swiglu_backward(struct backend *be,
-                                   const struct op_swiglu_backward *op)
-{
-    struct reference_swiglu r = {
-        .numbers = numbers_of(op->gate),
-        .kind = op->kind,
-        .gate = take(be, op->gate),
-        .up = take(be, op->up),
-        .dout = take(be, op->dout),
-        .dgate = room(be, numbers_of(op->gate)),
-        .dup = room(be, numbers_of(op->gate)),
-    };
-
-    reference_swiglu(&r);
-    put(be, op->dgate, r.dgate);
-    put(be, op->dup, r.dup);
-    done(be);
-}
-
-static double *widen(struct backend *be, const float *values, size_t count)
-{
-    double *out = values ? room(be, count) : NULL;
-
-    for (size_t i = 0; out && i < count; i++)
-        out[i] = (double)values[i];
-    return out;
-}
-
-static struct reference_classifier classifier_of(struct backend *be,
-                                                 const struct op_classifier *op)
-{
-    return (struct reference_classifier) {
-        .rows = op->x.rows,
-        .cols = op->x.cols,
-        .words = op->w.rows,
-        .x = take(be, op->x),
-        .w = take(be, op->w),
-        .targets = op->targets,
-        .weights = widen(be, op->weights, op->x.rows),
-        .grad_scale = (double)op->grad_scale * (op->scale ? (double)*op->scale : 1),
-        .smoothing = (double)op->smoothing,
-        .softcap = (double)op->softcap,
-        .losses = room(be, op->x.rows),
-        .dx = op->dx.data ? room(be, numbers_of(op->x)) : NULL,
-        .dw = op->dw.data   ? take(be, op->dw)
-              : op->dx.data ? room(be, numbers_of(op->w))
-                            : NULL,
-    };
-}
-
-static void put_classifier(struct backend *be, const struct op_classifier *op,
-                           const struct reference_classifier *r)
-{
-    put(be, op->losses, r->losses);
-    put(be, op->dx, r->dx);
-    put(be, op->dw, r->dw);
-}
-
-static void double_classifier(struct backend *be, const struct op_classifier *op)
-{
-    struct reference_classifier r = classifier_of(be, op);
-
-    reference_classifier(&r);
-    put_classifier(be, op, &r);
-    for (size_t n = 0; n < r.rows; n++)
-        self(be)->loss += r.losses[n];
-    done(be);
-}
-
-static void double_distill(struct backend *be, const struct op_distill *op)
-{
-    struct reference_distill r = {
-        .student = classifier_of(be, &op->student),
-        .shared = op->values.data ? op->words : op->w.rows,
-        .cols = op->x.cols,
-        .kept = op->values.cols,
-        .x = take(be, op->x),
-        .w = take(be, op->w),
-        .values = take(be, op->values),
-        .ids = op->ids,
-        .ratio = (double)op->ratio,
-        .temperature = (double)op->temperature,
-        .beta = (double)op->beta,
-        .softcap = (double)op->softcap,
-        .kd_losses = room(be, op->student.x.rows),
-    };
-
-    reference_distill(&r);
-    put_classifier(be, &op->student, &r.student);
-    put(be, op->kd_losses, r.kd_losses);
-    for (size_t n = 0; n < r.student.rows; n++)
-        self(be)->loss += (1 - r.ratio) * r.student.losses[n] + r.ratio * r.kd_losses[n];
-    done(be);
-}
-
-static void double_add(struct backend *be, const struct op_add *op)
-{
-    double *a = take(be, op->a), *b = take(be, op->b);
-
-    for (size_t i = 0; i < numbers_of(op->out); i++)
-        a[i] += b[i];
-    put(be, op->out, a);
-    done(be);
-}
-
-static void double_convert(struct backend *be, const struct op_convert *op)
-{
-    put(be, op->out, take(be, op->x));
-    done(be);
-}
-
-static void double_zero(struct backend *be, const struct op_zero *op)
-{
-    put(be, op->out, room(be, numbers_of(op->out)));
-    done(be);
-}
-
-static void double_dropout(struct backend *be, const struct op_dropout *op)
-{
-    double *x = take(be, op->x);
-    uint64_t step = op->step + (op->draw ? *op->draw : 0);
-
-    for (size_t i = 0; i < numbers_of(op->x); i++) {
-        bool kept = random_uniform(op->seed, RANDOM_DROPOUT, op->stream,
-                                   step * numbers_of(op->x) + i) >= (double)op->p;
-
-        x[i] = kept ? x[i] / (1 - (double)op->p) : 0;
-    }
-    put(be, op->out, x);
-    done(be);
-}
-
-const struct backend_ops backend_double = {
-    .name = "double",
-    .kind = DEVICE_CPU,
-    .alignment = ALIGNMENT,
-    .rounds_b = true,
-    .open = double_open,
-    .close = double_close,
-    .describe = double_describe,
-    .workspace = double_workspace,
-    .alloc = double_alloc,
-    .free = double_free,
-    .upload = double_upload,
-    .download = double_download,
-    .sync = double_sync,
-    .matmul = double_matmul,
-    .sum_rows = double_sum_rows,
-    .embedding = double_embedding,
-    .embedding_backward = double_embedding_backward,
-    .rmsnorm = double_rmsnorm,
-    .rmsnorm_backward = double_rmsnorm_backward,
-    .layernorm = double_layernorm,
-    .layernorm_backward = double_layernorm_backward,
-    .headnorm = double_headnorm,
-    .headnorm_backward = double_headnorm_backward,
-    .rope = double_rope,
-    .attention = double_attention,
-    .attention_backward = double_attention_backward,
-    .activation = double_activation,
-    .activation_backward = double_activation_backward,
-    .swiglu = double_swiglu,
-    .swiglu_backward = double_swiglu_backward,
-    .classifier = double_classifier,
-    .distill = double_distill,
-    .add = double_add,
-    .convert = double_convert,
-    .zero = double_zero,
-    .dropout = double_dropout,
+const struct backend_ops backend_double = { .name = "double",
+                                            .kind = DEVICE_CPU,
+                                            .alignment = ALIGNMENT,
+                                            .rounds_b = true,
+                                            .open = double_open,
+                                            .close = double_close,
+                                            .describe = double_describe,
+                                            .workspace = double_workspace,
+                                            .alloc = double_alloc,
+                                            .free = double_free,
+                                            .upload = double_upload,
+                                            .download = double_download,
+                                            .sync = double_sync,
+#define DOUBLE_ENTRY(name) .name = double_##name,
+                                            DOUBLE_OPS(DOUBLE_ENTRY)
+#undef DOUBLE_ENTRY
 };
