@@ -8,7 +8,11 @@ if "$python" -c 'import jinja2, tokenizers' 2>/dev/null; then
     for part in texts files templates; do
         ends "$part" 0 "$python" -B "$source/tests/differential/differential.py" --only $part \
             --seconds 3 --shared "$shared/data" "$top/tests/differential/ours"
-        says "are the same" ': the same$'
+        if grep -q 'nothing here' "$T/out"; then
+            skip "are the same" "no $shared/data"
+        else
+            says "are the same" '[1-9][0-9]* t.*: the same$'
+        fi
     done
 else
     skip "as the real libraries" \

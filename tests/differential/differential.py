@@ -14,7 +14,7 @@ PROGRAM is tests/differential/ours.  Four parts share the time:
     models     a config.json of any architecture with whatever it may say, and weights: the loss and
                the norm of each gradient, by PyTorch and transformers where these are there
 
-A difference is cut down while it stays one, told with what both sides made of it, and ends the
+A part says how much it tried, or that it has nothing here to compare with.  A difference is cut down while it stays one, told with what both sides made of it, and ends the
 program with status 1.  77: there are no peers here.  The same seed gives the same trials.
 """
 import argparse
@@ -134,6 +134,8 @@ def real_folders(shared):
 def real_texts(ours, rng, until, shared):
     tried = 0
     folders = real_folders(shared)
+    if not folders:
+        return None
     passages = made.passages(os.path.join(shared, "datasets"))
     loaded = {}
     while folders and time.monotonic() < until:
@@ -290,7 +292,7 @@ def hold_model(ours, folder, kind, values, batch):
 
 def made_models(ours, rng, until, shared):
     if models is None:
-        return "no torch and transformers here, none"
+        return None
     tried, refused = 0, 0
     with tempfile.TemporaryDirectory() as folder:
         while time.monotonic() < until:
@@ -319,7 +321,8 @@ def main():
         ours = Ours(args.program)
         until = time.monotonic() + args.seconds / len(parts)
         try:
-            print(f"{name}: {part(ours, random.Random(args.seed), until, args.shared)}: the same")
+            done = part(ours, random.Random(args.seed), until, args.shared)
+            print(f"{name}: {done}: the same" if done else f"{name}: nothing here to compare with")
         except Found as found:
             what, tried, mine, theirs = found.args
             print(f"{name}: DIFFERENT, seed {args.seed}\n  of     {ascii(what)}\n"
