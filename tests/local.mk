@@ -519,11 +519,14 @@ EXTRA_DIST += %D%/mutate.py %D%/mutations.txt
 EXTRA_DIST += %D%/peers.sh %D%/peers.txt
 
 # Our tokenizers and templates against the real ones, on what chance makes, for SECONDS;
-# differential/differential.py says more.  PYTHON: one with `tokenizers` and `jinja2`.
+# differential/differential.py says more.  PYTHON: one with `tokenizers` and `jinja2`;
+# TEMPLATES: a folder of NAME.jinja, to be tried instead of templates by chance.
 SEED = 1
+TEMPLATES =
 differential: %D%/differential/ours
 	@$${PYTHON-python3} -B '$(top_srcdir)/%D%/differential/differential.py' --seconds $(SECONDS) \
-	    --seed $(SEED) --shared '$(abs_top_srcdir)/../shared/data' %D%/differential/ours
+	    --seed $(SEED) --shared '$(abs_top_srcdir)/../shared/data' --templates '$(TEMPLATES)' \
+	    %D%/differential/ours
 
 clean-local:
 	rm -rf fuzz-build mutate-build %D%/emulation/machine %D%/emulation/plain %D%/emulation/checked

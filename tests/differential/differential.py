@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Our tokenizers and templates against the real ones, on texts and files made by chance.
 
-    differential.py [--seconds N] [--seed N] [--shared DIR] [--only NAME] PROGRAM
+    differential.py [--seconds N] [--seed N] [--shared DIR] [--templates DIR] [--only NAME] PROGRAM
 
 PROGRAM is tests/differential/ours.  Four parts share the time:
 
@@ -10,14 +10,16 @@ PROGRAM is tests/differential/ours.  Four parts share the time:
     files      small tokenizer.json of normalizers, splits, merges, added tokens and decoders by
                chance, each with some texts, in the same way
     templates  Jinja by chance, as transformers sets it up, and the chat templates of DIR/tokenizers
-               with conversations by chance
+               with conversations by chance; with --templates instead each NAME.jinja of that
+               folder, from one to the next until the time is over
     models     a config.json of any architecture with whatever it may say, and weights: the loss and
                the norm of each gradient, by PyTorch and transformers where these are there
 
-A part says how much it tried, or that it has nothing here to compare with.  A difference is cut down while it stays one, told with what both sides made of it, and ends the
-program with status 1.  77: there are no peers here.  The same seed gives the same trials.
+A part says how much it tried, or that it has nothing here to compare with.  A difference is cut
+down while it stays one, told with what both sides made of it, and ends the program with status 1.  77: there are no peers here.  The same seed gives the same trials.
 """
 import argparse
+import functools
 import json
 import os
 import random
@@ -219,7 +221,7 @@ def try_template(ours, source, variables):
     if (peers.is_limit(mine.get("error", "")) or peers.is_early(theirs.get("error", ""))
             or peers.is_marked(theirs.get("text", ""))):
         return ""
-    if mine.get("text") == theirs.get("text"):
+    if mine.get("text") == theirs.get("text") and mine.get("spans") == theirs.get("spans"):
         return None
     return mine, theirs
 
@@ -237,15 +239,24 @@ def hold_template(ours, source, variables):
     raise Found("template", (source, variables), *try_template(ours, source, variables))
 
 
-def templates(ours, rng, until, shared):
+def some_templates(rng, shared, folder):
+    """Without end."""
+    if folder:
+        real = peers.templates_in(folder)
+        while real:
+            yield from real
+        raise SystemExit(f"differential: no NAME.jinja in {folder}")
+    real = [t for f in real_folders(shared) for t in peers.templates_of(f)]
+    while True:
+        yield rng.choice(real) if real and rng.random() < 0.2 else made.template(rng)
+
+
+def templates(ours, rng, until, shared, folder=None):
     tried = refused = errors = 0
-    own = [t for f in real_folders(shared) for t in peers.templates_of(f)]
-    while time.monotonic() < until:
+    for source in some_templates(rng, shared, folder):
+        if time.monotonic() >= until:
+            break
         variables = made.variables(rng)
-        if own and rng.random() < 0.2:
-            source = rng.choice(own)
-        else:
-            source = made.template(rng)
         if hold_template(ours, source, variables):
             refused += 1
         elif "error" in peers.render(source, variables):
@@ -313,9 +324,12 @@ def main():
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--shared", default=os.environ.get("TRAINSPOOL_SHARED", "") + "/data")
+    parser.add_argument("--templates", default="")
     parser.add_argument("--only", choices=PARTS)
     args = parser.parse_args()
     parts = {n: p for n, p in PARTS.items() if args.only in (None, n)}
+    if args.templates:
+        parts["templates"] = functools.partial(templates, folder=args.templates)
     status = 0
     for name, part in parts.items():
         ours = Ours(args.program)

@@ -415,6 +415,7 @@ def statement(rng, depth=0):
     if kind == 10:
         return tag(rng, "set item") + block(rng, depth) + tag(rng, "endset")
     return rng.choice([tag(rng, "raw") + "{{ x }}" + tag(rng, "endraw"),
+                       tag(rng, "generation") + block(rng, depth) + tag(rng, "endgeneration"),
                        tag(rng, "filter upper") + block(rng, depth) + tag(rng, "endfilter"),
                        tag(rng, f"with item = {expression(rng)}") + block(rng, depth) + tag(rng, "endwith")])
 

@@ -64,6 +64,16 @@ static json_t *encode(const struct tokenizer *tokenizer, const json_t *text, boo
     return answer;
 }
 
+static json_t *spans_of(const struct jinja_output *out)
+{
+    json_t *spans = json_array();
+
+    for (size_t i = 0; i < out->span_count; i++)
+        json_array_append_new(spans, json_pack("[I, I]", (json_int_t)out->spans[i].start,
+                                               (json_int_t)out->spans[i].len));
+    return spans;
+}
+
 static json_t *render(const json_t *source, const json_t *variables)
 {
     struct error err = { 0 };
@@ -76,7 +86,8 @@ static json_t *render(const json_t *source, const json_t *variables)
         return error_of(&err);
     jinja_output_init(&out);
     answer = jinja_render(jinja, variables, &out, NULL, &err)
-                 ? json_pack("{s:o}", "text", text_of(&out.text))
+                 ? json_pack("{s:o, s:o}", "text", text_of(&out.text), "spans",
+                             spans_of(&out))
                  : error_of(&err);
     jinja_output_clear(&out);
     jinja_free(jinja);
