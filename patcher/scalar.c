@@ -4,7 +4,7 @@
 #include "patcher/scalar.h"
 
 #include "base/size.h"
-#include "precision/device.h"
+#include "precision/memory.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -187,7 +187,7 @@ static enum scalar_kind read_number(const char *text, double *out)
     if (read_other_base(text, out) || read_underscores(text, out) ||
         read_sixties(text, out)) {
         *out *= sign;
-        return SCALAR_YAML11;
+        return text[0] == '0' && text[1] == 'x' ? SCALAR_GOOD : SCALAR_YAML11;
     }
     return SCALAR_WRONG;
 }
@@ -205,19 +205,15 @@ enum scalar_kind scalar_number(const struct node *node, double *out)
 
 enum scalar_kind scalar_size(const struct node *node)
 {
+    static const struct device any = { 0 };
+    struct error ignored = { 0 };
     uint64_t bytes;
-    char *end;
-    double share;
+    bool good;
 
     node = node_value(node);
-    if (!readable(node))
-        return SCALAR_WRONG;
-    if (is_decimal(node->text) || device_parse_bytes(node->text, &bytes))
-        return SCALAR_GOOD;
-    share = strtod(node->text, &end);
-    if (end == node->text || strcmp(end, "%") != 0 || !(share > 0) || share > 100)
-        return SCALAR_WRONG;
-    return SCALAR_GOOD;
+    good = readable(node) && memory_limit(node->text, &any, &bytes, &ignored);
+    error_clear(&ignored);
+    return good ? SCALAR_GOOD : SCALAR_WRONG;
 }
 
 enum scalar_kind scalar_seconds(const struct node *node, double *out)

@@ -18,12 +18,12 @@ enum scalar_kind {
 
 /* true, false in any case; yes, no, on, off, y, n are SCALAR_YAML11. */
 enum scalar_kind scalar_bool(const struct node *node, bool *out);
-/* Decimal numbers with or without exponent, .inf, .nan; 1_000, 017, 0x1f, 12:30 are
- * SCALAR_YAML11 with PyYAML's value (1000, 15, 31, 750). */
+/* Decimal numbers with or without exponent, 0x1f, .inf, .nan; 1_000, 017, 12:30 are
+ * SCALAR_YAML11 with PyYAML's value (1000, 15, 750). */
 enum scalar_kind scalar_number(const struct node *node, double *out);
 /* A bool, or the word auto. *out: 0, 1, or 2 for auto. */
 enum scalar_kind scalar_choice(const struct node *node, int *out);
-/* "12GiB" or "80%" */
+/* "12GiB" or "80%": what memory_limit() takes. */
 enum scalar_kind scalar_size(const struct node *node);
 /* 90, 90s, 15m, 2h, 1d */
 enum scalar_kind scalar_seconds(const struct node *node, double *out);

@@ -71,7 +71,7 @@ static void test_scalar_reads_numbers(void **state)
         { "-017", SCALAR_YAML11, -15 },
         { "08", SCALAR_YAML11, 8 },
         { "0o17", SCALAR_YAML11, 15 },
-        { "0x1f", SCALAR_YAML11, 31 },
+        { "0x1f", SCALAR_GOOD, 31 },
         { "0b11", SCALAR_YAML11, 3 },
         { "12:30", SCALAR_YAML11, 750 },
         { "1:00:00", SCALAR_YAML11, 3600 },
@@ -140,8 +140,8 @@ static void test_scalar_obeys_tags_and_aliases(void **state)
 
 static void test_scalar_reads_sizes_and_times(void **state)
 {
-    static const char *const sizes[] = { "12GiB", "1.5GB", "80%", "0.5%", "1024" };
-    static const char *const no_sizes[] = { "lots", "120%", "0%", "%", "-1GiB" };
+    static const char *const sizes[] = { "12GiB", "1.5GB", "80%", "0.5%", "1073741824", "512M" };
+    static const char *const no_sizes[] = { "lots", "120%", "0%", "12", "-1GiB", "1024" };
     static const struct {
         const char *text;
         double seconds;
