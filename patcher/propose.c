@@ -29,7 +29,7 @@ static bool names(const char *list, const char *key)
     return false;
 }
 
-bool propose_is_kept(const struct document *document, const char *key)
+static bool is_named(const struct document *document, const char *key)
 {
     const struct entry *block = document_find(document, "trainspool"), *entry;
     const struct node *keep;
@@ -137,15 +137,14 @@ static struct finding *refused(const struct proposal *to, const struct finding *
     return added;
 }
 
-static bool is_kept(const struct proposal *to, const struct finding *base,
-                    const struct entry *entry)
+bool propose_keeps(const struct document *document, const char *key,
+                   const struct entry *entry)
 {
-    const char *name =
-        entry && entry->key->kind == NODE_SCALAR ? entry->key->text : base->key;
+    const char *name = entry && entry->key->kind == NODE_SCALAR ? entry->key->text : key;
 
-    return (name && propose_is_kept(to->document, name)) ||
-           (base->key && propose_is_kept(to->document, base->key)) ||
-           (entry && line_is_kept(to->document, entry));
+    return (name && is_named(document, name)) ||
+           (key && is_named(document, key)) ||
+           (entry && line_is_kept(document, entry));
 }
 
 static const char *const kept_note = "the job keeps this as it is";
@@ -164,7 +163,7 @@ static struct finding *propose(const struct proposal *to, const struct finding *
     finding.entry = entry;
     if (!finding.key && entry->key->kind == NODE_SCALAR)
         finding.key = entry->key->text;
-    if (is_kept(to, &finding, entry))
+    if (propose_keeps(to->document, finding.key, entry))
         return without_edit(to, &finding, entry, kept_note);
     fault = make(&rewrite, entry, value);
     if (fault != REWRITE_OK)
@@ -224,7 +223,7 @@ struct finding *propose_line(const struct proposal *to, const struct finding *ba
     enum rewrite_fault fault;
 
     finding.entry = behind;
-    if (propose_is_kept(to->document, base->key))
+    if (is_named(to->document, base->key))
         return without_edit(to, base, behind, kept_note);
     fault = rewrite_insert(&rewrite, behind, base->key, value);
     if (fault != REWRITE_OK)

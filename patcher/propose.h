@@ -37,8 +37,9 @@ struct finding *propose_remark(const struct proposal *to, const struct finding *
 struct finding *propose_key_remark(const struct proposal *to, const struct finding *base,
                                    const struct entry *entry);
 
-/* Does trainspool.keep name the key? */
-bool propose_is_kept(const struct document *document, const char *key);
+/* Does trainspool.keep name the key (or NULL), or the row (or NULL) by its name or a comment? */
+bool propose_keeps(const struct document *document, const char *key,
+                   const struct entry *entry);
 /* All edits of a group or none: where one cannot be made, the others are withdrawn. */
 void propose_settle_groups(struct findings *findings);
 /* Take the edit out of a finding. */

@@ -3,6 +3,8 @@
 
 #include "patcher/remedy.h"
 
+#include <string.h>
+
 #include "precision/memory.h"
 #include "train/estimate.h"
 #include "train/torch_memory.h"
@@ -71,8 +73,13 @@ static bool training_fits(const struct remedy_case *the, const struct remedy *re
 {
     struct remedy alone = *remedy;
 
-    alone.eval_batch = 1;
+    alone.eval_batch = !the->kept.eval_batch;
     return fits(the, &alone);
+}
+
+static bool is_whole(const struct remedy_case *the)
+{
+    return the->whole_batch || the->kept.batch;
 }
 
 static bool find_batch(const struct remedy_case *the, struct remedy *remedy)
@@ -80,7 +87,7 @@ static bool find_batch(const struct remedy_case *the, struct remedy *remedy)
     const int64_t batch = the->plan->per_device_train_batch_size;
     const struct remedy was = *remedy;
 
-    for (int64_t b = the->whole_batch ? 0 : batch / 2; b >= 1; b--) {
+    for (int64_t b = is_whole(the) ? 0 : batch / 2; b >= 1; b--) {
         if (batch % b != 0)
             continue;
         remedy->batch = b;
@@ -98,7 +105,7 @@ static bool find_eval_batch(const struct remedy_case *the, struct remedy *remedy
 
     if (fits(the, remedy))
         return true;
-    for (int64_t b = batch - 1; b >= 1; b--) {
+    for (int64_t b = the->kept.eval_batch ? 0 : batch - 1; b >= 1; b--) {
         remedy->eval_batch = b;
         if (batch % b == 0 && fits(the, remedy))
             return true;
@@ -112,7 +119,7 @@ static bool can_cast(const struct remedy_case *the)
 {
     const struct plan *plan = the->plan;
 
-    return plan->external && plan->method == METHOD_LORA &&
+    return !the->kept.frozen && plan->external && plan->method == METHOD_LORA &&
            plan->request.model_dtype == DTYPE_FLOAT32 &&
            plan->precision.frozen == FORMAT_FP32 &&
            (plan->precision.mode == MODE_BF16_MIXED ||
@@ -122,11 +129,11 @@ static bool can_cast(const struct remedy_case *the)
 /* All that can be changed; what does not fit then never will. */
 static struct remedy everything(const struct remedy_case *the)
 {
-    struct remedy all = { .checkpointing = true,
+    struct remedy all = { .checkpointing = !the->kept.checkpointing,
                           .frozen = can_cast(the),
-                          .eval_batch = 1 };
+                          .eval_batch = !the->kept.eval_batch };
 
-    if (!the->whole_batch) {
+    if (!is_whole(the)) {
         all.batch = 1;
         all.accumulation = the->plan->gradient_accumulation_steps *
                            the->plan->per_device_train_batch_size;
@@ -143,7 +150,8 @@ static struct plan smallest(const struct remedy_case *the)
 
 static bool find_training(const struct remedy_case *the, struct remedy *remedy)
 {
-    const bool checkpointing = !the->plan->gradient_checkpointing;
+    const bool checkpointing =
+        !the->plan->gradient_checkpointing && !the->kept.checkpointing;
     const bool cast = can_cast(the);
 
     *remedy = (struct remedy) { 0 };
@@ -326,12 +334,15 @@ static uint64_t fitting_limit(const struct remedy_case *the)
 
 void remedy_last_resort(const struct remedy_case *the, struct last_resort *out)
 {
+    struct remedy_case open = *the;
+
+    memset(&open.kept, 0, sizeof(open.kept));
     *out = (struct last_resort) {
-        .cutoff_len = fitting_length(the),
-        .rank = fitting_rank(the),
-        .bits = fitting_bits(the),
-        .lora = lora_fits(the),
-        .limit = fitting_limit(the),
-        .card = fitting_card(the),
+        .cutoff_len = fitting_length(&open),
+        .rank = fitting_rank(&open),
+        .bits = fitting_bits(&open),
+        .lora = lora_fits(&open),
+        .limit = fitting_limit(&open),
+        .card = fitting_card(&open),
     };
 }

@@ -15,6 +15,10 @@ struct remedy_case {
     const struct device *device;
     uint64_t available; /* bytes; above 0 */
     bool whole_batch;   /* its loss does not allow the batch to be split (TS310) */
+    /* what the job keeps as it is */
+    struct {
+        bool checkpointing, batch, frozen, eval_batch;
+    } kept;
 };
 
 /* Changes, in the order in which they are tried; zeros leave things as they are. */
@@ -36,14 +40,14 @@ bool remedy_estimate(const struct remedy_case *the, const struct remedy *remedy,
  *     and the largest divisor of the batch, accumulation multiplied by the same factor
  *     with frozen weights in the compute format, and the largest divisor again
  * and then each that it fits without is taken back.  An evaluation that does not fit has
- * its own batch made smaller.  False where none fits.
+ * its own batch made smaller.  What is kept is not changed.  False where none fits.
  */
 bool remedy_find(const struct remedy_case *the, struct remedy *out);
 /* The same with the batch alone. */
 bool remedy_split(const struct remedy_case *the, struct remedy *out);
 
-/* What would fit, each by itself on top of all the changes above; 0: nothing of the kind.
- */
+/* What would fit, each by itself on top of all the changes above, kept or not; 0: nothing
+ * of the kind. */
 struct last_resort {
     int64_t cutoff_len, rank;
     int bits;                      /* quantization_bit */

@@ -4,14 +4,39 @@
 #include "patcher/rules_parts.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "patcher/external.h"
 #include "patcher/remedy.h"
 #include "patcher/scalar.h"
+#include "patcher/suppress.h"
 #include "precision/memory.h"
 #include "train/estimate.h"
 
 /* ---- What all of them look at ---- */
+
+static bool keeps(const struct rule_context *context, const char *key)
+{
+    return propose_keeps(context->document, key, rule_line(context, key));
+}
+
+/* The key that turns checkpointing on or off. */
+static const char *checkpointing_key(const struct rule_context *context)
+{
+    return rule_entry(context, "disable_gradient_checkpointing") &&
+                   !rule_entry(context, "gradient_checkpointing")
+               ? "disable_gradient_checkpointing"
+               : "gradient_checkpointing";
+}
+
+static void read_kept(const struct rule_context *context, struct remedy_case *the)
+{
+    the->kept.checkpointing = keeps(context, checkpointing_key(context));
+    the->kept.batch = keeps(context, "per_device_train_batch_size") ||
+                      keeps(context, "gradient_accumulation_steps");
+    the->kept.frozen = keeps(context, "model_dtype");
+    the->kept.eval_batch = keeps(context, "per_device_eval_batch_size");
+}
 
 static bool read_case(struct rule_context *context, struct remedy_case *the)
 {
@@ -26,6 +51,7 @@ static bool read_case(struct rule_context *context, struct remedy_case *the)
                                   .whole_batch = rule_loss_of_batch(context, &key) };
     if (!the->model || !the->device || the->available == 0)
         return false;
+    read_kept(context, the);
     plan->device = *the->device;
     if (plan->external)
         external_decide(context, plan);
@@ -111,11 +137,9 @@ static void propose(struct proposing *p, const char *rule, const char *key,
 static void propose_checkpointing(struct proposing *p)
 {
     static const char cost[] = "each layer is computed twice, 20 to 30 % slower";
-    bool off = rule_entry(p->context, "disable_gradient_checkpointing") &&
-               !rule_entry(p->context, "gradient_checkpointing");
+    const char *key = checkpointing_key(p->context);
 
-    propose(p, "TS301", off ? "disable_gradient_checkpointing" : "gradient_checkpointing",
-            off ? "false" : "true", NULL, cost);
+    propose(p, "TS301", key, *key == 'd' ? "false" : "true", NULL, cost);
 }
 
 static void propose_batch(struct proposing *p, const struct remedy *remedy)
@@ -253,6 +277,17 @@ static const char *without_teacher(const struct rule_context *context,
                         plan.kd.logits, the->plan->kd.topk > 0 ? "" : ", and a kd_topk");
 }
 
+/* Would edits do, if the job did not keep what they are of? */
+static const char *if_not_kept(const struct remedy_case *the)
+{
+    struct remedy_case open = *the;
+    struct remedy ignored;
+
+    memset(&open.kept, 0, sizeof(open.kept));
+    return remedy_find(&open, &ignored) ? "an edit would do, but of what the job keeps; "
+                                        : "";
+}
+
 static void tell_last_resort(struct rule_context *context, const struct remedy_case *the,
                              const struct memory_use *use, struct finding *finding)
 {
@@ -261,8 +296,9 @@ static void tell_last_resort(struct rule_context *context, const struct remedy_c
     remedy_last_resort(the, &last);
     finding->apply = APPLY_MANUAL;
     finding->note =
-        arena_printf(context->arena, "%s%s%s", fixed_part(context, use),
-                     what_would_fit(context, &last), without_teacher(context, the));
+        arena_printf(context->arena, "%s%s%s%s", if_not_kept(the),
+                     fixed_part(context, use), what_would_fit(context, &last),
+                     without_teacher(context, the));
     /* of PyTorch only a lower bound is sure */
     if (!context->plan->external || use->low > use->limit)
         finding->severity = SEVERITY_ERROR;
@@ -331,19 +367,24 @@ static bool is_whole(const struct findings *findings, int group)
     return true;
 }
 
-/* --unsafe is about to make an edit of the formats (TS103, TS104, TS118): what the job
- * takes then is for the look after it. */
+/* --unsafe is about to make an edit of the formats (TS103, TS104, TS118), which nobody asked
+ * to ignore: what the job takes then is for the look after it. */
 static bool formats_will_change(const struct rule_context *context)
 {
-    const struct findings *findings = context->findings;
+    struct findings told, ignored;
 
     if (!context->options->unsafe || rule_is_policy(context, POLICY_REPORT))
         return false;
-    for (size_t i = 0; i < findings->count; i++) {
-        const struct finding *finding = &findings->list[i];
+    findings_init(&told, context->arena);
+    findings_init(&ignored, context->arena);
+    for (size_t i = 0; i < context->findings->count; i++)
+        findings_add(&told, &context->findings->list[i]);
+    suppress(context->document, context->options, &told, &ignored);
+    for (size_t i = 0; i < told.count; i++) {
+        const struct finding *finding = &told.list[i];
 
         if (finding->rule[2] == '1' && finding->apply == APPLY_UNSAFE && finding->now &&
-            is_whole(findings, finding->group))
+            is_whole(&told, finding->group))
             return true;
     }
     return false;
