@@ -212,14 +212,30 @@ static void bind(const struct looker *looker, struct look *look)
     look->has_plan = true;
 }
 
+static bool wants_cpu(const struct plan *plan)
+{
+    return strcmp(plan->device_wanted, "cpu") == 0;
+}
+
+/* The CPU of a job that asks for it; NULL where only a GPU of its machine is known. */
+static const struct device *device_of(const struct looker *looker,
+                                      const struct plan *plan)
+{
+    const struct device *device = looker->options->device;
+
+    return device && device->kind == DEVICE_CUDA && wants_cpu(plan)
+               ? looker->options->host
+               : device;
+}
+
 /* Another program runs elsewhere as a rule: that there is no GPU here says nothing of it
  * (axolotl#1924). */
 static const struct device *find_device(const struct looker *looker,
                                         const struct plan *plan)
 {
-    const struct device *device = looker->options->device;
-    bool guessed = device && device->here && device->kind == DEVICE_CPU &&
-                   strcmp(plan->device_wanted, "cpu") != 0;
+    const struct device *device = device_of(looker, plan);
+    bool guessed =
+        device && device->here && device->kind == DEVICE_CPU && !wants_cpu(plan);
 
     return plan->external && guessed ? NULL : device;
 }
@@ -291,10 +307,11 @@ void look_decide(const struct looker *looker, struct look *look, struct plan *pl
                                            .name = "unknown",
                                            .ordinal = -1 };
     const struct rule_context context = context_of(looker, look);
+    const struct device *device = device_of(looker, plan);
     struct error ignored = { 0 };
 
     take_base(looker, plan);
-    plan->device = looker->options->device ? *looker->options->device : unknown;
+    plan->device = device ? *device : unknown;
     if (plan->external)
         external_decide(&context, plan);
     else
@@ -302,5 +319,5 @@ void look_decide(const struct looker *looker, struct look *look, struct plan *pl
     if (!looker->model ||
         !estimate_memory(plan, looker->model, NULL, &plan->memory, &ignored))
         plan->memory = (struct memory_use) { 0 };
-    memory_finish(&plan->memory, find_limit(plan, looker->options->device));
+    memory_finish(&plan->memory, find_limit(plan, device));
 }
