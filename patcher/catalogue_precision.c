@@ -144,9 +144,9 @@ static const struct rule rows[] = {
                  "the first step may divide by zero; steps below half an ulp of the "
                  "weight are lost. "
                  "It looks like training and learns little.\n\n"
-                 "float32 weights with fp16: true are as fast on tensor cores, and "
-                 "right. Policy "
-                 "noscaler keeps the job as it is, with a warning.",
+                 "float32 weights with bf16: true, or fp16: true where there is no bf16, are "
+                 "as fast on tensor cores, and right. Policy noscaler keeps the job as it is, "
+                 "with a warning.",
       .source = "AdamW in float16, emulated: docs/precision.md" },
     { .id = "TS109",
       .title = "a float16 model under fp16 went wrong in the previous run",

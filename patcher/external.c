@@ -178,6 +178,8 @@ static void say(const struct view *view, struct precision *out)
                  name_of(out->trainable), view->by_train,
                  rule_is_on(view->context, "quantization_bit")
                      ? "; the base model is stored in the bits of quantization_bit"
+                 : rule_takes_all(view->context)
+                     ? "; all of them, as no key is of adapters"
                      : "");
 }
 
@@ -226,11 +228,17 @@ void external_decide(const struct rule_context *context, struct plan *plan)
     plan->program = program(&view);
 }
 
-/* Off where it is not asked for; LLaMA-Factory alone has it on. */
+/* Off where they are not asked for; LLaMA-Factory alone has them on. */
 void external_presets(const struct rule_context *context, struct plan *plan)
 {
-    if (!rule_is_llamafactory(context) &&
-        !rule_entry(context, "gradient_checkpointing") &&
+    if (rule_is_llamafactory(context))
+        return;
+    if (!rule_entry(context, "gradient_checkpointing") &&
         !rule_entry(context, "disable_gradient_checkpointing"))
         plan->gradient_checkpointing = false;
+    if (rule_takes_all(context)) {
+        plan->method = METHOD_FULL;
+        plan->request.all_trainable = true;
+        plan->request.has_frozen = false;
+    }
 }

@@ -14,6 +14,9 @@
 
 #include <string.h>
 
+#include "base/size.h"
+#include "base/text.h"
+
 /* From this version from_pretrained takes the files' format where none is given. */
 #define DTYPE_OF_FILES "5.0.0.dev0"
 #define IN_THE_SCRIPT  "load the model with dtype=torch.float32"
@@ -63,6 +66,36 @@ bool rule_is_llamafactory(const struct rule_context *context)
             rule_entry(context, own[i]))
             return true;
     return false;
+}
+
+/* A key that only a job with adapters has. */
+static bool is_of_adapters(const char *key)
+{
+    static const char *const own[] = {
+        "finetuning_type",   "adapter_name_or_path", "create_new_adapter",
+        "additional_target", "target_modules",       "modules_to_save",
+        "use_dora",          "use_rslora",           "pissa_init",
+        "quantization_bit",  "load_in_4bit",         "load_in_8bit",
+    };
+
+    for (size_t i = 0; i < TS_COUNT(own); i++)
+        if (strcmp(key, own[i]) == 0)
+            return true;
+    return text_starts(key, "lora_") || text_starts(key, "peft_");
+}
+
+bool rule_takes_all(const struct rule_context *context)
+{
+    const struct node *root = context->document->root;
+
+    if (!context->plan->external || rule_is_llamafactory(context) ||
+        rule_has_4_bits(context) || rule_is_true(context, "use_peft"))
+        return false;
+    for (size_t i = 0; i < root->count; i++)
+        if (root->entries[i].key->kind == NODE_SCALAR &&
+            is_of_adapters(root->entries[i].key->text))
+            return false;
+    return true;
 }
 
 /* DeepSpeed and Accelerate's FSDP step copies in float32. */

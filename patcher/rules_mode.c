@@ -5,6 +5,7 @@
 #include "patcher/rules_parts.h"
 
 #include "base/size.h"
+#include "patcher/scalar.h"
 
 /* ---- pure_bf16 ---- */
 
@@ -115,6 +116,15 @@ static const char *beside(const struct rule_context *context)
     return NULL;
 }
 
+/* Is it there, and says neither true, false nor auto: ${x}, or what TS704 tells of? */
+static bool is_unclear(const struct rule_context *context, const char *key)
+{
+    const struct entry *entry = rule_entry(context, key);
+    int choice;
+
+    return entry && scalar_choice(entry->value, &choice) == SCALAR_WRONG;
+}
+
 void rule_only_fp32(struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;
@@ -124,6 +134,8 @@ void rule_only_fp32(struct rule_context *context)
 
     if (context->plan->external && rule_launcher_precision(context, &where))
         return; /* TS124 */
+    if (is_unclear(context, "fp16") || is_unclear(context, "bf16"))
+        return;
     if (!key || !trains || request->fp16 != CHOICE_NO || request->bf16 != CHOICE_NO ||
         request->pure_bf16 || request->fp8 || rule_half_trainables(context) ||
         rule_is_policy(context, POLICY_FP32))

@@ -105,9 +105,10 @@ bool rule_wants_fp16(const struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;
 
-    if (request->fp16 != CHOICE_AUTO)
+    if (request->fp16 != CHOICE_AUTO && request->bf16 != CHOICE_AUTO)
         return request->fp16 == CHOICE_YES;
-    return rule_has_tensor_cores(context) && rule_lacks_bf16(context);
+    return request->fp16 == CHOICE_YES ||
+           (rule_has_tensor_cores(context) && rule_lacks_bf16(context));
 }
 
 bool rule_ends_in_fp16(const struct rule_context *context)
@@ -126,7 +127,7 @@ const char *rule_device(const struct rule_context *context)
     char capability[16];
 
     if (!device)
-        return NULL;
+        return rule_on_cpu(context) ? "the job asks for the CPU" : NULL;
     if (device->kind == DEVICE_CPU)
         return arena_printf(context->arena, "%s, no GPU", device->name);
     device_capability_text(device, capability);

@@ -171,11 +171,11 @@ bool rule_is_policy(const struct rule_context *context, enum policy policy);
 /* full or freeze, and the weights that are trained would come as float16 from the text's
  * model_dtype or, where that is auto or absent, from the checkpoint. */
 bool rule_half_trainables(const struct rule_context *context);
-/* fp16: true, or auto where that becomes fp16 on the device. */
+/* fp16: true, or one of the two auto where that becomes fp16 on the device. */
 bool rule_wants_fp16(const struct rule_context *context);
 /* fp16 is what will run, after the rules of the device. */
 bool rule_ends_in_fp16(const struct rule_context *context);
-/* "TITAN RTX, compute capability 7.5"; NULL without a device. */
+/* "TITAN RTX, compute capability 7.5"; NULL where nothing is known of the device. */
 const char *rule_device(const struct rule_context *context);
 /*
  * Packages of an external job (rules_versions.c).  A bound is written as PEP 440 has it;
@@ -192,6 +192,8 @@ const char *rule_version(const struct rule_context *context, enum package packag
  * is no command.  What it trains it makes float32. */
 bool rule_names_llamafactory(const struct rule_context *context);
 bool rule_is_llamafactory(const struct rule_context *context);
+/* A script of Hugging Face's Trainer whose job has no key of adapters: it trains all weights. */
+bool rule_takes_all(const struct rule_context *context);
 /* Given, and neither off nor at its preset. */
 bool rule_is_on(const struct rule_context *context, const char *key);
 /* rule_half_trainables of an external job, where the versions and the launcher count. */

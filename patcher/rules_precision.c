@@ -72,6 +72,10 @@ static void bf16_to_fp16(struct rule_context *context)
 {
     bool fp16 = rule_has_tensor_cores(context);
     int group = fp16 ? rule_group(context) : 0;
+    const char *fp32 = rule_capability(context) == 60
+                           ? "float32; fp16: true would be faster here, and needs its "
+                             "loss scale watched"
+                           : "float32, as fp16 is no faster here";
     struct finding *told =
         rule_set(context,
                  &(struct finding) {
@@ -81,7 +85,7 @@ static void bf16_to_fp16(struct rule_context *context)
                      .group = group,
                      .message = "this device has no bf16: that begins with compute "
                                 "capability 8.0",
-                     .note = fp16 ? NULL : "float32, as fp16 is no faster here" },
+                     .note = fp16 ? NULL : fp32 },
                  "bf16", "false", NULL);
 
     if (fp16 && told)
@@ -228,6 +232,18 @@ static struct finding overflow(void)
     };
 }
 
+/* auto that becomes fp16 here; what it becomes elsewhere is nobody's error. */
+static bool is_auto_fp16(const struct rule_context *context)
+{
+    return !is_on(context->plan->request.fp16) && !context->plan->external &&
+           rule_wants_fp16(context);
+}
+
+static const char *auto_key(const struct rule_context *context)
+{
+    return context->plan->request.bf16 == CHOICE_AUTO ? "bf16" : "fp16";
+}
+
 /* Where bf16 falls to fp16 this is told of the text that says so. */
 void rule_bf16_model(struct rule_context *context)
 {
@@ -245,6 +261,8 @@ void rule_bf16_model(struct rule_context *context)
             rule_tell(context, &finding, "fp16");
         else
             rule_set(context, &finding, "fp16", "false", NULL);
+    } else if (is_auto_fp16(context) && !is_on(request->bf16)) {
+        rule_tell(context, &finding, auto_key(context));
     } else if (falls || has_float16_storage(context)) {
         rule_tell(context, &finding, falls ? "bf16" : "model_dtype");
     }
@@ -285,11 +303,24 @@ void rule_fp16_on_ampere(struct rule_context *context)
 
 /* ---- Trained weights in float16 ---- */
 
+/* fp16 in the text, or by auto. */
+static bool computes_fp16(const struct rule_context *context)
+{
+    return is_on(context->plan->request.fp16) || is_auto_fp16(context);
+}
+
+static const char *fp16_key(const struct rule_context *context)
+{
+    return is_on(context->plan->request.fp16) ? "fp16" : auto_key(context);
+}
+
 static const char *where_half(const struct rule_context *context)
 {
-    return context->plan->request.model_dtype == DTYPE_FLOAT16
-               ? NULL
-               : "the model's files are float16 and model_dtype is auto";
+    if (context->plan->request.model_dtype != DTYPE_FLOAT16)
+        return "the model's files are float16 and model_dtype is auto";
+    return rule_takes_all(context) ? "no key of the job is of adapters, so all weights "
+                                     "are taken to be trained"
+                                   : NULL;
 }
 
 void rule_fp16_trainables(struct rule_context *context)
@@ -306,7 +337,7 @@ void rule_fp16_trainables(struct rule_context *context)
     };
     bool by_default = context->plan->request.model_dtype == DTYPE_AUTO;
 
-    if (!rule_half_trainables(context) || !is_on(context->plan->request.fp16) ||
+    if (!rule_half_trainables(context) || !computes_fp16(context) ||
         (context->plan->external && by_default) || /* TS107 */
         rule_fused_half(context))                  /* TS408 */
         return;
@@ -315,10 +346,10 @@ void rule_fp16_trainables(struct rule_context *context)
         finding.note =
             "policy noscaler keeps them: a step below half an ulp of float16 is "
             "lost, and Adam's second moment underflows";
-        rule_tell(context, &finding, by_default ? "fp16" : "model_dtype");
+        rule_tell(context, &finding, by_default ? fp16_key(context) : "model_dtype");
         return;
     }
-    rule_set(context, &finding, "model_dtype", "float32", "fp16");
+    rule_set(context, &finding, "model_dtype", "float32", fp16_key(context));
 }
 
 void rule_fp16_base(struct rule_context *context)
@@ -328,8 +359,9 @@ void rule_fp16_base(struct rule_context *context)
         request->model_dtype == DTYPE_FLOAT16 ||
         (request->model_dtype == DTYPE_AUTO && context->checkpoint == FORMAT_FP16);
 
-    if (context->plan->method != METHOD_LORA || !half || !is_on(request->fp16) ||
-        rule_on_cpu(context) || rule_is_policy(context, POLICY_FP32) ||
+    if (context->plan->method != METHOD_LORA || !half || !computes_fp16(context) ||
+        rule_is_quantised(context) || rule_on_cpu(context) ||
+        rule_is_policy(context, POLICY_FP32) ||
         (rule_is_policy(context, POLICY_BF16) && rule_capability(context) >= 80) ||
         rule_half_went_wrong(context))
         return;
@@ -340,21 +372,41 @@ void rule_fp16_base(struct rule_context *context)
                                   .message =
                                       "the base model may stay float16: it is frozen, "
                                       "and the adapters are float32" },
-              request->model_dtype == DTYPE_FLOAT16 ? "model_dtype" : "fp16");
+              request->model_dtype == DTYPE_FLOAT16 ? "model_dtype" : fp16_key(context));
 }
 
-static void propose_scaler(struct rule_context *context, int group)
+/* 16 bits to compute in, now that the weights have 32. */
+static void propose_half(struct rule_context *context, int group)
 {
+    bool bf16 = !rule_lacks_bf16(context);
+
     rule_set(context,
-             &(struct finding) { .rule = "TS108",
-                                 .severity = SEVERITY_ERROR,
-                                 .apply = APPLY_SAFE,
-                                 .group = group,
-                                 .message =
-                                     "fp16 compute over float32 weights, with a loss "
-                                     "scale",
-                                 .note = "as fast, and it learns" },
-             "fp16", "true", "model_dtype");
+             &(struct finding) {
+                 .rule = "TS108",
+                 .severity = SEVERITY_ERROR,
+                 .apply = APPLY_SAFE,
+                 .group = group,
+                 .message = bf16
+                                ? "bf16 compute over float32 weights, which needs no "
+                                  "loss scale"
+                                : "fp16 compute over float32 weights, with a loss scale",
+                 .note = "as fast, and it learns" },
+             bf16 ? "bf16" : "fp16", "true", "model_dtype");
+}
+
+/* Neither fp16 nor bf16: in the text, or by auto. */
+static bool computes_fp32(const struct rule_context *context)
+{
+    const struct precision_request *request = &context->plan->request;
+    struct precision decided;
+
+    if (request->fp16 == CHOICE_NO && request->bf16 == CHOICE_NO)
+        return true;
+    if (is_on(request->fp16) || is_on(request->bf16) || context->plan->external ||
+        !context->device)
+        return false;
+    policy_decide(request, context->device, &decided);
+    return decided.mode == MODE_FP32 || decided.mode == MODE_TF32;
 }
 
 void rule_no_scaler(struct rule_context *context)
@@ -369,11 +421,9 @@ void rule_no_scaler(struct rule_context *context)
             "vanish and small steps are rounded away",
         .note = "4 bytes a trained weight instead of 2",
     };
-    const struct precision_request *request = &context->plan->request;
     struct finding *told;
 
-    if (!rule_half_trainables(context) || request->fp16 != CHOICE_NO ||
-        request->bf16 != CHOICE_NO)
+    if (!rule_half_trainables(context) || !computes_fp32(context))
         return;
     if (rule_is_policy(context, POLICY_NOSCALER)) {
         finding.severity = SEVERITY_WARNING;
@@ -385,12 +435,14 @@ void rule_no_scaler(struct rule_context *context)
     if (rule_has_tensor_cores(context) && !rule_is_policy(context, POLICY_FP32))
         finding.group = rule_group(context);
     if (context->plan->external && !rule_line(context, "model_dtype")) {
-        finding.note = "load the model with dtype=torch.float32, and say fp16: true";
+        finding.note = rule_lacks_bf16(context)
+                           ? "load the model with dtype=torch.float32, and say fp16: true"
+                           : "load the model with dtype=torch.float32, and say bf16: true";
         rule_tell(context, &finding, NULL);
         return;
     }
     told = rule_set(context, &finding, "model_dtype", "float32",
                     rule_line(context, "fp16") ? "fp16" : "bf16");
     if (told && finding.group)
-        propose_scaler(context, finding.group);
+        propose_half(context, finding.group);
 }

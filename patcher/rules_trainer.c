@@ -283,7 +283,7 @@ void rule_unread_keys(struct rule_context *context)
     const struct proposal to = rule_proposal(context);
     const char *names = NULL;
 
-    if (!rule_names_llamafactory(context))
+    if (!rule_is_llamafactory(context))
         return;
     for (size_t i = 0; i < TS_COUNT(own); i++)
         if (document_find(context->document, own[i]))
