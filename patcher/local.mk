@@ -103,6 +103,7 @@ libpatcher_a_SOURCES += %D%/schema_rows.h
 libpatcher_a_SOURCES += %D%/schema_value.c %D%/schema_value.h
 libpatcher_a_SOURCES += %D%/setting.c %D%/setting.h
 libpatcher_a_SOURCES += %D%/settle.c %D%/settle.h
+libpatcher_a_SOURCES += %D%/settle_left.c %D%/settle_parts.h
 libpatcher_a_SOURCES += %D%/suppress.c %D%/suppress.h %D%/suppress_parts.h
 libpatcher_a_SOURCES += %D%/suppress_tell.c
 libpatcher_a_SOURCES += %D%/versions.c %D%/versions.h

@@ -1,7 +1,7 @@
 /* patcher/settle.c - from findings to a text that needs no further edit. */
 #include "config.h"
 
-#include "patcher/settle.h"
+#include "patcher/settle_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,28 +9,8 @@
 #include "base/digest.h"
 #include "base/size.h"
 #include "patcher/edits.h"
-#include "patcher/ledger.h"
 
-enum { MAX_PASSES = 4 };
-
-enum fate {
-    FATE_TOLD,    /* no edit, or none that may be made */
-    FATE_CLASHED, /* another edit was there first */
-    FATE_MADE
-};
-
-struct settle {
-    struct looker *looker;
-    struct arena *arena;
-    struct look *first, *last; /* looks at the text as it was and as it is now */
-    struct ledger *ledger;
-    struct findings merged; /* of all passes, places of the text as it was */
-    enum fate *fates;       /* of merged */
-    size_t fate_room;
-    int groups;       /* numbers of groups given to merged findings */
-    const char *text; /* as it is now */
-    size_t len;
-};
+enum { MAX_PASSES = 5 };
 
 /* ---- Which edits are made ---- */
 
@@ -38,6 +18,7 @@ struct settle {
  * then facts of the device, precision, clipping, and memory, which needs the final
  * formats. */
 static const char family_order[] = "0762143589";
+enum { NAME_FAMILIES = 3 }; /* the first of them */
 
 static size_t family(const struct finding *finding)
 {
@@ -159,12 +140,32 @@ static void choose_one(const struct settle *settle, struct choice_list *list, si
     }
 }
 
-static void choose(const struct settle *settle, struct choice_list *list)
+/* Does a key get a name that this look did not know it by? */
+static bool names_a_key(const struct choice_list *list)
 {
-    for (size_t order = 0; order <= sizeof(family_order); order++)
+    for (size_t i = 0; i < list->count; i++) {
+        const char *rule = list->findings->list[list->made[i]].rule;
+
+        if (strcmp(rule, "TS701") == 0 || strcmp(rule, "TS702") == 0)
+            return true;
+    }
+    return false;
+}
+
+/* What follows from a job's facts is left to the next look where a name is mended: then one
+ * more of them is known.  How many families were heard. */
+static size_t choose(const struct settle *settle, struct choice_list *list)
+{
+    size_t order = 0;
+
+    for (; order <= sizeof(family_order); order++) {
+        if (order == NAME_FAMILIES && names_a_key(list))
+            break;
         for (size_t i = 0; i < list->findings->count; i++)
             if (family(&list->findings->list[i]) == order)
                 choose_one(settle, list, i);
+    }
+    return order;
 }
 
 /* ---- Findings of several passes ---- */
@@ -174,10 +175,8 @@ static bool same_key(const char *a, const char *b)
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-/* The finding of an earlier pass that this one repeats, by its place in the first text;
- * of several alike the first that is not taken. */
-static size_t find_merged(const struct settle *settle, const struct finding *finding,
-                          size_t origin, const bool *taken)
+size_t settle_find(const struct settle *settle, const struct finding *finding,
+                   size_t origin, const bool *taken)
 {
     for (size_t i = 0; i < settle->merged.count; i++) {
         const struct finding *other = &settle->merged.list[i];
@@ -236,8 +235,10 @@ static void retell(struct finding *told, const struct finding *now)
     told->note = now->note;
 }
 
-/* Takes the findings of the last look; *owners says which merged finding each became. */
-static void merge(struct settle *settle, const enum fate *fates, size_t *owners)
+/* Takes the findings of the last look, of the first `heard` families; *owners says which
+ * merged finding each became. */
+static void merge(struct settle *settle, const enum fate *fates, size_t heard,
+                  size_t *owners)
 {
     const struct findings *findings = &settle->last->findings;
     bool *taken = arena_array(settle->arena, settle->merged.count + findings->count + 1,
@@ -248,7 +249,9 @@ static void merge(struct settle *settle, const enum fate *fates, size_t *owners)
         size_t origin = ledger_origin(settle->ledger, finding.at.byte), at;
         bool of_edited = is_of_edited(settle, &finding);
 
-        at = find_merged(settle, &finding, finding.at.line ? origin : finding.at.byte,
+        if (family(&finding) >= heard)
+            continue;
+        at = settle_find(settle, &finding, finding.at.line ? origin : finding.at.byte,
                          taken);
         if (finding.at.line && !is_in_first(settle, &finding))
             finding.cut = 0;
@@ -259,7 +262,7 @@ static void merge(struct settle *settle, const enum fate *fates, size_t *owners)
         finding.group += finding.group ? settle->groups : 0;
         if (finding.at.line)
             finding.at = document_mark(&settle->first->document, origin);
-        if (settle->last == settle->first || at == settle->merged.count) {
+        if (at == settle->merged.count) {
             at = add_merged(settle, &finding, fates[i]);
         } else if (fates[i] == FATE_MADE || settle->fates[at] == FATE_CLASHED) {
             settle->merged.list[at] = finding;
@@ -313,6 +316,29 @@ static void drop_newlines(const struct settle *settle, const struct choice_list 
     }
 }
 
+/* The comment that a removed line becomes has the line as its owner wrote it, whatever an
+ * edit before has made of it. */
+static const char *as_written(const struct settle *settle, const struct finding *finding)
+{
+    static const char mark[] = " removed: ";
+    const char *tail = finding->label && strcmp(finding->label, "removed") == 0
+                           ? strstr(finding->now, mark)
+                           : NULL;
+    size_t from, to;
+    const char *line;
+
+    if (!tail || strchr(tail, '\n'))
+        return finding->now;
+    tail += sizeof(mark) - 1;
+    from = ledger_origin(settle->ledger, finding->at.byte);
+    to = ledger_origin(settle->ledger, finding->at.byte + finding->cut);
+    line = arena_copy(settle->arena, settle->first->document.data + from, to - from);
+    if (strpbrk(line, "\r\n"))
+        return finding->now;
+    return arena_printf(settle->arena, "%.*s%s", (int)(tail - finding->now), finding->now,
+                        line);
+}
+
 /* From the last to the first, so that the places of this text hold. */
 static void record(struct settle *settle, struct choice_list *list, const size_t *owners)
 {
@@ -323,7 +349,8 @@ static void record(struct settle *settle, struct choice_list *list, const size_t
 
         ledger_replace(settle->ledger,
                        &(struct ledger_edit) { finding->at.byte, finding->cut,
-                                               finding->now, owners[list->made[i]] });
+                                               as_written(settle, finding),
+                                               owners[list->made[i]] });
     }
     settle->text = ledger_text(settle->ledger, &settle->len);
 }
@@ -397,15 +424,16 @@ static bool settle_pass(struct settle *settle, bool edit, bool *again, struct er
     size_t room = findings->count + 1;
     struct choice_list list = { .findings = findings, .edits = edits_new() };
     size_t *owners = arena_array(settle->arena, room, sizeof(*owners));
+    size_t heard = sizeof(family_order) + 1;
     struct look *next;
     bool ok = true;
 
     list.fates = arena_array(settle->arena, room, sizeof(*list.fates));
     list.made = arena_array(settle->arena, room, sizeof(*list.made));
     if (edit)
-        choose(settle, &list);
+        heard = choose(settle, &list);
     edits_free(list.edits);
-    merge(settle, list.fates, owners);
+    merge(settle, list.fates, heard, owners);
     *again = list.count > 0;
     if (*again) {
         record(settle, &list, owners);
@@ -417,79 +445,14 @@ static bool settle_pass(struct settle *settle, bool edit, bool *again, struct er
     return ok;
 }
 
-/* ---- What is left ---- */
-
-static void take_edits(struct settle *settle)
-{
-    const struct ledger_edit *edits;
-    size_t count = ledger_edits(settle->ledger, &edits);
-
-    for (size_t i = 0; i < settle->merged.count; i++) {
-        struct finding *finding = &settle->merged.list[i];
-
-        if (settle->fates[i] != FATE_TOLD || finding->settled)
-            finding->was = finding->now = NULL;
-    }
-    for (size_t i = 0; i < count; i++) {
-        struct finding *finding = &settle->merged.list[edits[i].owner];
-        const char *was = settle->first->document.data + edits[i].at;
-
-        finding->at = document_mark(&settle->first->document, edits[i].at);
-        finding->cut = edits[i].cut;
-        finding->was = arena_copy(settle->arena, was, edits[i].cut);
-        finding->now = edits[i].now;
-    }
-    for (size_t i = 0; i < settle->merged.count; i++)
-        if (!settle->merged.list[i].now)
-            settle->merged.list[i].label = NULL;
-}
-
-static void mark_settled(struct settle *settle)
-{
-    const struct findings *left = &settle->last->findings;
-    bool *persists =
-        arena_array(settle->arena, settle->merged.count + 1, sizeof(*persists));
-
-    for (size_t i = 0; i < left->count; i++) {
-        const struct finding *finding = &left->list[i];
-        size_t origin = finding->at.line ? ledger_origin(settle->ledger, finding->at.byte)
-                                         : finding->at.byte;
-
-        persists[find_merged(settle, finding, origin, persists)] = true;
-    }
-    for (size_t i = 0; i < settle->merged.count; i++)
-        settle->merged.list[i].settled = settle->fates[i] == FATE_MADE || !persists[i];
-}
-
-/* Those with edits first, in the order of their edits: sorting keeps that of lines
- * inserted at one place. */
-static void order_by_edits(struct settle *settle)
-{
-    const struct ledger_edit *edits;
-    size_t count = ledger_edits(settle->ledger, &edits);
-    bool *taken = arena_array(settle->arena, settle->merged.count + 1, sizeof(*taken));
-    struct findings ordered;
-
-    findings_init(&ordered, settle->arena);
-    for (size_t i = 0; i < count; i++) {
-        if (!taken[edits[i].owner])
-            findings_add(&ordered, &settle->merged.list[edits[i].owner]);
-        taken[edits[i].owner] = true;
-    }
-    for (size_t i = 0; i < settle->merged.count; i++)
-        if (!taken[i])
-            findings_add(&ordered, &settle->merged.list[i]);
-    settle->merged = ordered;
-}
+/* ---- The whole ---- */
 
 static void fill_patch(struct settle *settle, struct patch *out)
 {
     const struct look *first = settle->first, *last = settle->last;
 
     if (last != first) {
-        mark_settled(settle);
-        take_edits(settle);
-        order_by_edits(settle);
+        settle_left(settle);
     }
     findings_sort(&settle->merged);
     out->document = first->document;
