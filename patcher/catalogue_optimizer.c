@@ -106,7 +106,7 @@ static const struct rule rows[] = {
           "fused AdamW does the unscaling in its own kernel, so where nothing else "
           "asks for unscaled gradients, as clipping does, no check is made and nothing "
           "raises. What runs is Adam in float16: its second moment underflows below a "
-          "gradient of 2e-4, and steps below half an ulp of a weight are lost. "
+          "gradient of about 0.005, and steps below half an ulp of a weight are lost. "
           "adamw_torch_fused is the Trainer's preset from transformers 4.54 with torch "
           "2.8 on, so the same script raises with one torch and trains badly with the "
           "next.\n\n"

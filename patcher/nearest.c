@@ -24,13 +24,26 @@ static bool is_separator(char c)
     return c == '-' || c == '_' || c == ' ' || c == '\t';
 }
 
-size_t nearest_distance(const char *a, const char *b, size_t limit)
+/* A byte for each character: the first of it.  How many there are, or more than `room`. */
+static size_t letters(const char *text, char *out, size_t room)
+{
+    size_t count = 0;
+
+    for (; *text && count <= room; text++)
+        if (((unsigned char)*text & 0xc0) != 0x80 && count++ < room)
+            out[count - 1] = *text;
+    return count;
+}
+
+size_t nearest_distance(const char *left, const char *right, size_t limit)
 {
     size_t rows[3][NEAREST_MAX + 1];
-    size_t a_len = strlen(a), b_len = strlen(b);
+    char a[2 * NEAREST_MAX], b[NEAREST_MAX];
+    size_t a_len = letters(left, a, sizeof(a)), b_len = letters(right, b, sizeof(b));
     size_t *before = rows[0], *last = rows[1], *now = rows[2];
 
-    if (a_len > b_len + limit || b_len > a_len + limit || b_len > NEAREST_MAX)
+    if (a_len > b_len + limit || b_len > a_len + limit || b_len > NEAREST_MAX ||
+        a_len > sizeof(a))
         return limit + 1;
     for (size_t j = 0; j <= b_len; j++)
         last[j] = before[j] = j;

@@ -29,12 +29,20 @@ static bool names(const char *list, const char *key)
     return false;
 }
 
+/* The row of trainspool.keep; NULL. */
+static const struct entry *keep_entry(const struct document *document)
+{
+    const struct entry *block = document_find(document, "trainspool");
+
+    return block ? node_find(node_value(block->value), "keep") : NULL;
+}
+
 static bool is_named(const struct document *document, const char *key)
 {
-    const struct entry *block = document_find(document, "trainspool"), *entry;
+    const struct entry *entry = keep_entry(document);
     const struct node *keep;
 
-    if (!block || !(entry = node_find(node_value(block->value), "keep")))
+    if (!entry)
         return false;
     keep = node_value(entry->value);
     if (keep->kind == NODE_SCALAR)
@@ -224,7 +232,7 @@ struct finding *propose_line(const struct proposal *to, const struct finding *ba
 
     finding.entry = behind;
     if (is_named(to->document, base->key))
-        return without_edit(to, base, behind, kept_note);
+        return without_edit(to, base, keep_entry(to->document), kept_note);
     fault = rewrite_insert(&rewrite, behind, base->key, value);
     if (fault != REWRITE_OK)
         return refused(to, base, behind, fault);

@@ -312,6 +312,42 @@ static struct finding *missing(struct rule_context *context, const char *key,
                      key);
 }
 
+/* Another tool's word for the key, which TS706 tells of. */
+static bool is_meant(const struct rule_context *context, const char *key)
+{
+    const struct node *root = context->document->root;
+
+    for (size_t i = 0; i < root->count; i++) {
+        const struct key *row = root->entries[i].key->kind == NODE_SCALAR
+                                    ? schema_find(root->entries[i].key->text)
+                                    : NULL;
+
+        if (row && row->use == KEY_FOREIGN && row->now && strcmp(row->now, key) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* No machine has a model that is not named.  A file without data may be for something else
+ * than training. */
+static void not_named(struct rule_context *context, const char *key, const char *what,
+                      enum severity severity)
+{
+    const bool settings = !context->plan->model_name_or_path && !context->plan->dataset;
+
+    if (is_meant(context, key))
+        return;
+    rule_tell(context,
+              &(struct finding) {
+                  .rule = "TS713",
+                  .severity = context->options->will_run ? SEVERITY_ERROR : severity,
+                  .message = arena_printf(context->arena, "%s: %s is not given", what, key),
+                  .note = settings ? "where these are the settings of a script of your own, "
+                                     "say so: trainspool: {target: external}"
+                                   : NULL },
+              NULL);
+}
+
 static bool has_file(const char *dir, const char *name)
 {
     char *path = path_join(dir, name);
@@ -437,8 +473,8 @@ static void check_model(struct rule_context *context)
     const struct plan *plan = context->plan;
 
     if (!plan->model_name_or_path) {
-        missing(context, NULL, "the job names no model: model_name_or_path is not given",
-                NULL);
+        not_named(context, "model_name_or_path", "the job names no model",
+                  SEVERITY_ERROR);
     } else {
         check_folder(context, "model_name_or_path", plan->model_name_or_path,
                      "config.json");
@@ -566,7 +602,7 @@ void rule_missing(struct rule_context *context)
     if (context->plan->dataset)
         check_dataset(context, "dataset", lookup, context->plan->dataset);
     else
-        missing(context, NULL, "the job names no data: dataset is not given", NULL);
+        not_named(context, "dataset", "the job names no data", SEVERITY_WARNING);
     if (context->plan->eval_dataset)
         check_dataset(context, "eval_dataset", lookup, context->plan->eval_dataset);
     dataset_lookup_close(lookup);

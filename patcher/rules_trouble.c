@@ -142,7 +142,7 @@ void rule_trouble_before(struct rule_context *context)
         return; /* one thing at a time: TS109 is first */
     finding.note = arena_printf(
         context->arena, "a tenth of the learning rate, %s, is the other thing to try",
-        scalar_print(plan->learning_rate / 10, context->arena));
+        arena_printf(context->arena, "%.6g", plan->learning_rate / 10));
     if ((clip > 0 && clip <= tight_clip) || rule_is_policy(context, POLICY_NOCLIP))
         rule_tell(context, &finding, "max_grad_norm");
     else

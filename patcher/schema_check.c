@@ -6,20 +6,40 @@
 
 #include "base/size.h"
 #include "patcher/dialect.h"
+#include "train/unicode.h"
 
 #include <string.h>
 
 #define SHOWN_MAX   60  /* bytes of a value that a sentence quotes */
 #define UNKNOWN_MAX 100 /* unknown keys told one by one */
 
+/* Characters that nobody sees in a name, or sees as others: no-break spaces, joiners. */
+static bool is_odd(int32_t point)
+{
+    return point >= 0x80 &&
+           (!unicode_is_word(point) || point == 0x200c || point == 0x200d);
+}
+
 const char *check_visible(const struct check *check, const char *name)
 {
     struct text text;
     const char *copy;
-    size_t len = strlen(name);
+    size_t len = strlen(name), bytes;
 
+    if (len == 0)
+        return "''";
+    if (len > SHOWN_MAX)
+        len = SHOWN_MAX;
     text_init(&text, 0);
-    text_add_visible(&text, name, len < SHOWN_MAX ? len : SHOWN_MAX);
+    for (size_t i = 0; i < len; i += bytes) {
+        int32_t point = 0;
+
+        bytes = unicode_first(name + i, len - i, &point);
+        if (is_odd(point))
+            text_addf(&text, "\\u%04x", (unsigned)point);
+        else
+            text_add_visible(&text, name + i, bytes);
+    }
     copy = arena_copy(check->arena, text.data, text.len);
     text_clear(&text);
     return copy;
@@ -60,13 +80,17 @@ static const char *shown(const struct check *check, const struct key *key,
 
 /* ---- Values ---- */
 
-/* What Python has for nothing. */
+/* What a value is as it is written: None is what Python has for nothing. */
 static const char *advice_on(const struct node *node)
 {
-    return node->kind == NODE_SCALAR && strcmp(node->text, "None") == 0
-               ? "None is a word of Python and a text in YAML: leave the line out, or "
-                 "write null"
-               : NULL;
+    if (node->kind != NODE_SCALAR)
+        return NULL;
+    if (strcmp(node->text, "None") == 0)
+        return "None is a word of Python and a text in YAML: leave the line out, or "
+               "write null";
+    if (node->style == STYLE_LITERAL || node->style == STYLE_FOLDED)
+        return "| and > begin a text of lines: write the value behind the colon";
+    return node->tag ? "the tag before it says what it is: write the value alone" : NULL;
 }
 
 static void check_type(const struct check *check, const struct key *key,
@@ -79,7 +103,7 @@ static void check_type(const struct check *check, const struct key *key,
         arena_printf(check->arena, "%s must be %s, not %s", key->name,
                      value_wanted(key, check->arena), shown(check, key, node));
 
-    if (near)
+    if (near && strcmp(near, node->text) != 0)
         message = arena_printf(check->arena, "%s; did you mean %s?", message, near);
     if (range && key->use == KEY_USED && key->rule)
         return; /* by which it is told */
@@ -92,7 +116,8 @@ static void check_type(const struct check *check, const struct key *key,
 static void check_yaml11(const struct check *check, const struct key *key,
                          const struct entry *entry, const struct value *value)
 {
-    bool word = key->type == KEY_BOOL || key->type == KEY_CHOICE;
+    bool word = key->type == KEY_BOOL || key->type == KEY_CHOICE ||
+                key->type == KEY_BOOL_OR_TEXT;
     const char *meant = word ? (value->number != 0 ? "true" : "false")
                              : scalar_print(value->number, check->arena);
     struct finding finding = { .rule = "TS012",
@@ -207,7 +232,10 @@ static bool is_surely_secret(const char *name)
 /* `${HF_TOKEN}` and `$HF_TOKEN` say where the secret is and not what. */
 static void check_secret(const struct check *check, const struct entry *entry)
 {
-    if (node_is_null(entry->value) || strchr(node_value(entry->value)->text, '$'))
+    const struct node *node = node_value(entry->value);
+
+    if (node_is_null(entry->value) || strchr(node->text, '$') ||
+        (node->kind == NODE_SCALAR && node->len == 0))
         return;
     check_remark(
         check, "TS709", SEVERITY_WARNING, entry,

@@ -302,15 +302,19 @@ static const struct key *words_of(const struct key *key)
 {
     static const char *const booleans[] = { "true", "false", NULL };
     static const char *const choices[] = { "true", "false", "auto", NULL };
+    static const char *const scales[] = { "dynamic", "none", NULL };
     static const char meant[] =
         "1=true 0=false 1.0=true 0.0=false t=true f=false enabled=true disabled=false "
         "enable=true disable=false";
     static const struct key kinds[] = {
         [KEY_BOOL] = { .values = booleans, .meant = meant },
         [KEY_CHOICE] = { .values = choices, .meant = meant },
+        [KEY_SCALE] = { .values = scales },
     };
+    bool has_words = key->type == KEY_BOOL || key->type == KEY_CHOICE ||
+                     key->type == KEY_SCALE;
 
-    return key->type == KEY_BOOL || key->type == KEY_CHOICE ? &kinds[key->type] : key;
+    return has_words ? &kinds[key->type] : key;
 }
 
 const char *value_nearest(const struct key *key, const char *word)

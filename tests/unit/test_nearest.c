@@ -23,6 +23,8 @@ static void test_nearest_counts_changes(void **state)
         { "", "ab", 2 },
         { "", "abc", 3 },
         { "save_steps", "max_steps", 3 },
+        { "m\xc3\xa4x_st\xc3\xabps", "max_steps", 2 },
+        { "max_steps\xe2\x80\x8b", "max_steps", 1 },
     };
 
     (void)state;

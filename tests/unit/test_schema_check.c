@@ -26,6 +26,11 @@ static void test_schema_tells_types_and_ranges(void **state)
           "fp16 must be true, false or auto, not '1'; did you mean true?" },
         { "use_cpu: flase\n", "TS704",
           "use_cpu must be true or false, not 'flase'; did you mean false?" },
+        { "loss_scale: Dynamic\n", "TS704",
+          "loss_scale must be dynamic, none, or a number of 1 or more, not 'Dynamic'; did you "
+          "mean dynamic?" },
+        { "bf16: !!str true\n", "TS704",
+          "bf16 must be true, false or auto, not 'true'" },
         { "model_dtype: BF16\n", "TS705",
           "model_dtype must be auto, float32, float16 or bfloat16, not 'BF16'; did you "
           "mean bfloat16?" },
