@@ -162,6 +162,19 @@ static void trained_storage(struct rule_context *context)
              "model_dtype", "float32", NULL);
 }
 
+/* Where both are on TS121 decides. */
+static void evaluation_in_bf16(struct rule_context *context)
+{
+    rule_set(context,
+             &(struct finding) { .rule = "TS102",
+                                 .severity = SEVERITY_ERROR,
+                                 .apply = APPLY_SAFE,
+                                 .message = "this device has no bf16, and TrainingArguments "
+                                            "asks for it before an evaluation too",
+                                 .note = "the evaluation computes as the training does" },
+             "bf16_full_eval", "false", NULL);
+}
+
 void rule_no_bf16(struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;
@@ -173,6 +186,9 @@ void rule_no_bf16(struct rule_context *context)
         pure_on_old(context);
     else if (is_on(request->bf16) && !is_both(context) && !fp32)
         bf16_to_fp16(context);
+    if (context->plan->external && context->plan->bf16_full_eval &&
+        !context->plan->fp16_full_eval)
+        evaluation_in_bf16(context);
     if (request->model_dtype == DTYPE_BFLOAT16) {
         if (context->plan->method == METHOD_LORA)
             frozen_storage(context);
@@ -409,6 +425,23 @@ static bool computes_fp32(const struct rule_context *context)
     return decided.mode == MODE_FP32 || decided.mode == MODE_TF32;
 }
 
+/* Autocast to bf16 has no scaler either; a native run keeps float32 weights under it. */
+static bool is_foreign_bf16(const struct rule_context *context)
+{
+    return context->plan->external && is_on(context->plan->request.bf16) &&
+           !is_on(context->plan->request.fp16);
+}
+
+/* Where no line of the job says it. */
+static const char *how_to_load(const struct rule_context *context)
+{
+    if (is_foreign_bf16(context))
+        return "load the model with dtype=torch.float32";
+    return rule_lacks_bf16(context)
+               ? "load the model with dtype=torch.float32, and say fp16: true"
+               : "load the model with dtype=torch.float32, and say bf16: true";
+}
+
 void rule_no_scaler(struct rule_context *context)
 {
     struct finding finding = {
@@ -421,9 +454,10 @@ void rule_no_scaler(struct rule_context *context)
             "vanish and small steps are rounded away",
         .note = "4 bytes a trained weight instead of 2",
     };
+    bool bf16 = is_foreign_bf16(context);
     struct finding *told;
 
-    if (!rule_half_trainables(context) || !computes_fp32(context))
+    if (!rule_half_trainables(context) || !(computes_fp32(context) || bf16))
         return;
     if (rule_is_policy(context, POLICY_NOSCALER)) {
         finding.severity = SEVERITY_WARNING;
@@ -432,12 +466,10 @@ void rule_no_scaler(struct rule_context *context)
                   rule_line(context, "model_dtype") ? "model_dtype" : NULL);
         return;
     }
-    if (rule_has_tensor_cores(context) && !rule_is_policy(context, POLICY_FP32))
+    if (rule_has_tensor_cores(context) && !rule_is_policy(context, POLICY_FP32) && !bf16)
         finding.group = rule_group(context);
     if (context->plan->external && !rule_line(context, "model_dtype")) {
-        finding.note = rule_lacks_bf16(context)
-                           ? "load the model with dtype=torch.float32, and say fp16: true"
-                           : "load the model with dtype=torch.float32, and say bf16: true";
+        finding.note = how_to_load(context);
         rule_tell(context, &finding, NULL);
         return;
     }
