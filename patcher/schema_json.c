@@ -9,6 +9,7 @@
 
 #include "base/size.h"
 #include "patcher/schema_value.h"
+#include "precision/device.h"
 
 /* What scalar.h takes, as regular expressions of ECMA-262. */
 #define WORDS                                                \
@@ -17,6 +18,11 @@
 #define NUMBER                                                      \
     "[-+]?([0-9][0-9_]*(\\.[0-9_]*)?|\\.[0-9_]+)([eE][-+]?[0-9]+)?" \
     "|[-+]?0[xob]?[0-9a-fA-F_]+|[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\\.[0-9]*)?"
+#define PLAIN "([0-9]+(\\.[0-9]*)?|\\.[0-9]+)([eE][-+]?[0-9]+)?"
+/* bytes from DEVICE_MEMORY_LEAST on, with a unit, or a share */
+#define SIZE                                                              \
+    "[0-9]{5,}|" PLAIN " *([kKmMgGtT]([iI]?[bB])?|[bB])|"                 \
+    "(?!0*\\.?0*%)(100(\\.0*)?|[0-9]{1,2}(\\.[0-9]*)?|\\.[0-9]+)%"
 #define SPECIAL "[-+]?\\.(inf|Inf|INF)|\\.(nan|NaN|NAN)"
 
 struct shape {
@@ -35,8 +41,8 @@ static const struct shape shapes[] = {
     [KEY_PATH] = { { "string", "number", "boolean" }, NULL },
     [KEY_ENUM] = { { NULL }, NULL },
     [KEY_SCALE] = { { "number", "string" }, "^(dynamic|none|" NUMBER ")$" },
-    [KEY_SIZE] = { { "string", "integer" }, NULL },
-    [KEY_SECONDS] = { { "number", "string" }, NULL },
+    [KEY_SIZE] = { { "string", "integer" }, "^(" SIZE ")$" },
+    [KEY_SECONDS] = { { "number", "string" }, "^(" NUMBER "|[0-9]+(\\.[0-9]*)?[smhd])$" },
     [KEY_BOOL_OR_TEXT] = { { "boolean", "string", "number" }, NULL },
     [KEY_LIST] = { { "string", "array", "number", "boolean" }, NULL },
     [KEY_MAP] = { { "object" }, NULL },
@@ -210,6 +216,8 @@ static json_t *key_schema(const struct key *key, bool refused)
         set_types(schema, &shapes[key->type]);
     if (key->type == KEY_INT || key->type == KEY_REAL || key->type == KEY_SCALE)
         set_bounds(schema, key);
+    if (key->type == KEY_SIZE)
+        set(schema, "minimum", json_integer((json_int_t)DEVICE_MEMORY_LEAST));
     if (key->preset)
         set(schema, "default", value_of(key->preset));
     set_members(schema, key);
