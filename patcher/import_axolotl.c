@@ -262,13 +262,26 @@ static void import_precision(struct importing *im)
         import_copy(im, "tf32", "tf32", NULL);
 }
 
+/* unsloth: until May 2025 a word for offload (axolotl at 6319da1f, 5e21b1a9, c0a0c753). */
+static bool is_offload(const char *asked)
+{
+    static const char *const words[] = { "offload", "offload_disk", "unsloth" };
+
+    for (size_t i = 0; asked && i < TS_COUNT(words); i++)
+        if (strcmp(asked, words[i]) == 0)
+            return true;
+    return false;
+}
+
 static void import_checkpointing(struct importing *im)
 {
     const char *asked = import_get(im, "gradient_checkpointing");
 
-    if (asked && (strcmp(asked, "offload") == 0 || strcmp(asked, "offload_disk") == 0)) {
+    if (is_offload(asked)) {
         import_set(im, "gradient_checkpointing", "true",
-                   "offload in Axolotl; what is kept stays on the device here");
+                   arena_printf(im->arena,
+                                "%s in Axolotl; what is kept stays on the device here",
+                                asked));
         import_took(im, "gradient_checkpointing", "gradient_checkpointing");
     } else if (asked) {
         import_copy(im, "gradient_checkpointing", "gradient_checkpointing", NULL);

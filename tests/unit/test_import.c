@@ -474,6 +474,39 @@ static void test_import_tells_which_key_counts(void **state)
         check_fate(cases[i].source, cases[i].key, cases[i].fate, cases[i].word);
 }
 
+/* The job, with each comment on one line. */
+static const char *unwrapped(const struct trial *trial)
+{
+    char *text = arena_strdup(trial->arena, trial->import.text.data), *to = text;
+
+    for (const char *at = text; *at; *to++ = *at++)
+        while (strncmp(at, "\n#   ", 5) == 0)
+            at += 4;
+    *to = 0;
+    return text;
+}
+
+/* Where the job is only near to what the other tool does, a comment says what differs. */
+static void test_import_says_in_comments_what_differs(void **state)
+{
+    static const struct {
+        const char *source, *comment;
+    } cases[] = {
+        { AXOLOTL "gradient_checkpointing: unsloth\n",
+          "unsloth in Axolotl; what is kept stays on the device here" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct trial trial = trial_new("f.yml", cases[i].source, strlen(cases[i].source));
+
+        if (!trial.good || !strstr(unwrapped(&trial), cases[i].comment))
+            fail_msg("%s: no '%s' in\n%s", cases[i].source, cases[i].comment,
+                     trial.good ? trial.import.text.data : trial.err.text);
+        trial_end(&trial);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -488,6 +521,7 @@ int main(void)
         cmocka_unit_test(test_import_carries_a_base_in_4_bits),
         cmocka_unit_test(test_import_tells_what_may_change_the_result),
         cmocka_unit_test(test_import_tells_which_key_counts),
+        cmocka_unit_test(test_import_says_in_comments_what_differs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

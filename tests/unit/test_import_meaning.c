@@ -166,6 +166,7 @@ static void test_import_keeps_what_axolotl_saves_and_evaluates(void **state)
         { AXOLOTL "auto_resume_from_checkpoints: true\n", "resume_from_checkpoint",
           "true" },
         { AXOLOTL "gradient_checkpointing: offload\n", "gradient_checkpointing", "true" },
+        { AXOLOTL "gradient_checkpointing: unsloth\n", "gradient_checkpointing", "true" },
         { AXOLOTL "train_on_inputs: true\n", "train_on_prompt", "true" },
         { AXOLOTL "default_system_message: \"a\\nb: c\"\n", "default_system",
           "\"a\\u000ab: c\"" },
