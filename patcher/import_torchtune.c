@@ -221,28 +221,96 @@ static void import_checkpointer(struct importing *im, const char *checkpointer,
                     "resume_from_checkpoint say it");
 }
 
-/* torchtune's names of layers, as Hugging Face has them. */
-static const char *hub_layer(const char *name)
+/* torchtune's names of layers, as Hugging Face's files have them. */
+static const struct layer {
+    const char *name, *hub;
+    const char *fused; /* in those of Phi-3 and Phi-4 */
+    bool is_mlp;
+} layers[] = {
+    { "q_proj", "q_proj", "qkv_proj", false },
+    { "k_proj", "k_proj", "qkv_proj", false },
+    { "v_proj", "v_proj", "qkv_proj", false },
+    { "output_proj", "o_proj", "o_proj", false },
+    { "gate_proj", "gate_proj", "gate_up_proj", true },
+    { "up_proj", "up_proj", "gate_up_proj", true },
+    { "down_proj", "down_proj", "down_proj", true },
+};
+
+static bool is_phi(struct importing *im)
 {
-    return strcmp(name, "output_proj") == 0 ? "o_proj" : name;
+    const struct family *family = family_of(im);
+
+    return family && strncmp(family->name, "phi", 3) == 0;
+}
+
+static const char *hub_layer(const char *name, bool fused)
+{
+    for (size_t i = 0; i < TS_COUNT(layers); i++)
+        if (strcmp(layers[i].name, name) == 0)
+            return fused ? layers[i].fused : layers[i].hub;
+    return name;
+}
+
+/* Is a name one of those with commas between? */
+static bool is_listed(const char *names, const char *name)
+{
+    while (*names) {
+        size_t len = strcspn(names, ",");
+
+        if (len == strlen(name) && strncmp(names, name, len) == 0)
+            return true;
+        names += len + (names[len] == ',');
+    }
+    return false;
+}
+
+static const char *and_layer(struct arena *arena, const char *names, const char *name)
+{
+    if (is_listed(names, name))
+        return names;
+    return arena_printf(arena, "%s%s%s", names, *names ? "," : "", name);
+}
+
+/* Which layers of torchtune's share an adapter, and which have one unasked. */
+static void tell_fused(struct importing *im, const char *asked, const char *names)
+{
+    const char *others = "";
+
+    for (size_t i = 0; i < TS_COUNT(layers); i++)
+        if (strcmp(layers[i].fused, "qkv_proj") == 0 && !is_listed(asked, layers[i].name))
+            others = arena_printf(im->arena, "%s%s%s", others, *others ? " and " : "",
+                                  layers[i].name);
+    if (is_listed(names, "qkv_proj"))
+        import_remark(im, "lora_target",
+                      "q_proj, k_proj and v_proj are one layer in this model's files, "
+                      "qkv_proj: they share one adapter%s%s%s",
+                      *others ? ", " : "", others,
+                      *others ? " too, which torchtune leaves without one" : "");
+    if (is_listed(names, "gate_up_proj"))
+        import_remark(im, "lora_target",
+                      "gate_proj and up_proj are one layer there, gate_up_proj: they "
+                      "share one adapter");
 }
 
 static void import_targets(struct importing *im)
 {
     const struct entry *entry = import_find(im, "model.lora_attn_modules");
     const struct node *list = entry ? node_value(entry->value) : NULL;
-    const char *names = "";
+    const char *asked = "", *names = "";
+    bool fused = is_phi(im);
 
     for (size_t i = 0; list && list->kind == NODE_LIST && i < list->count; i++) {
         const char *name = import_text(im, list->items[i]);
 
-        names = arena_printf(im->arena, "%s%s%s", names, *names ? "," : "",
-                             name ? hub_layer(name) : "");
+        if (!name)
+            return;
+        asked = and_layer(im->arena, asked, name);
+        names = and_layer(im->arena, names, hub_layer(name, fused));
     }
     import_took(im, "model.lora_attn_modules", "lora_target");
-    if (import_is_true(im, "model.apply_lora_to_mlp"))
-        names = arena_printf(im->arena, "%s%sgate_proj,up_proj,down_proj", names,
-                             *names ? "," : "");
+    for (size_t i = 0; i < TS_COUNT(layers); i++)
+        if (layers[i].is_mlp && import_is_true(im, "model.apply_lora_to_mlp"))
+            names = and_layer(im->arena, names, hub_layer(layers[i].name, fused));
     import_took(im, "model.apply_lora_to_mlp", "lora_target");
     if (import_is_true(im, "model.apply_lora_to_output"))
         import_left(im, "model.apply_lora_to_output", IMPORT_DIFFERS,
@@ -251,6 +319,8 @@ static void import_targets(struct importing *im)
     import_left(im, "model.apply_lora_to_output", IMPORT_IDLE, "off");
     import_set(im, "lora_target", *names ? names : "all",
                *names ? NULL : "torchtune was not told which");
+    if (fused)
+        tell_fused(im, asked, names);
 }
 
 static void import_lora(struct importing *im, bool is_quantised)

@@ -494,6 +494,15 @@ static void test_import_says_in_comments_what_differs(void **state)
     } cases[] = {
         { AXOLOTL "gradient_checkpointing: unsloth\n",
           "unsloth in Axolotl; what is kept stays on the device here" },
+        { TORCHTUNE_ADAPTERS("phi3.lora_phi3_mini", "q_proj, v_proj", "true"),
+          "qkv_proj: they share one adapter, k_proj too, which torchtune leaves without "
+          "one\n" },
+        { TORCHTUNE_ADAPTERS("phi3.lora_phi3_mini", "v_proj", "true"),
+          "one adapter, q_proj and k_proj too, which" },
+        { TORCHTUNE_ADAPTERS("phi4.lora_phi4_14b", "q_proj, k_proj, v_proj", "true"),
+          "qkv_proj: they share one adapter\n" },
+        { TORCHTUNE_ADAPTERS("phi4.lora_phi4_14b", "output_proj", "true"),
+          "gate_up_proj: they share one adapter\n" },
     };
 
     (void)state;

@@ -17,6 +17,13 @@
     "dataset: {_component_: torchtune.datasets.alpaca_dataset}\n"
 #define TORCHTUNE_ADAM TORCHTUNE "optimizer: {_component_: torch.optim.AdamW, lr: 2e-5}\n"
 
+/* Which layers of a model get adapters. */
+#define TORCHTUNE_ADAPTERS(model, attention, mlp)                                     \
+    "checkpointer: {checkpoint_dir: /m}\noptimizer: {lr: 1}\n"                        \
+    "dataset: {_component_: torchtune.datasets.alpaca_dataset}\n"                     \
+    "model: {_component_: torchtune.models." model ", lora_attn_modules: [" attention \
+    "], apply_lora_to_mlp: " mlp "}\n"
+
 #define AXOLOTL_DATA(list) "base_model: m\ndatasets:\n" list
 
 /* An import, and its text read again. */
