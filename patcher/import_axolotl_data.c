@@ -488,39 +488,6 @@ static void note_items(const struct reading *reading)
     }
 }
 
-/* Samples, or one running text. */
-static void set_packing(struct importing *im, bool is_text)
-{
-    if (import_is_true(im, "sample_packing")) {
-        import_set(im, "packing", "true", NULL);
-        import_set(im, "neat_packing", "true", "packed samples do not see each other");
-        import_took(im, "sample_packing", "neat_packing");
-        if (import_find(im, "eval_sample_packing") &&
-            !import_is_true(im, "eval_sample_packing") &&
-            !import_find(im, "dataloader_drop_last"))
-            import_set(im, "dataloader_drop_last", "true",
-                       "as in Axolotl with eval_sample_packing: false");
-    } else if (is_text) {
-        import_set(im, "packing", "false", "each text is a sample of its own");
-        import_took(im, "sample_packing", "packing");
-    }
-    import_left(im, "sample_packing", IMPORT_IDLE, "off");
-}
-
-static void set_length(struct importing *im)
-{
-    const char *strategy = import_get(im, "excess_length_strategy");
-
-    if (!strategy || strcmp(strategy, "drop") == 0)
-        import_remark(im, "cutoff_len",
-                      "Axolotl leaves out samples that are longer; here they are cut");
-    if (strategy && strcmp(strategy, "truncate") == 0)
-        import_took(im, "excess_length_strategy", "cutoff_len");
-    else
-        import_left(im, "excess_length_strategy", IMPORT_DIFFERS,
-                    "samples that are longer are cut off");
-}
-
 /* A data set that is there twice counts once; doubles within one are another matter. */
 static void drop_doubles(struct reading *reading)
 {
@@ -561,6 +528,5 @@ void import_axolotl_data(struct importing *im)
     choose_template(&train, &test);
     note_items(&train);
     note_items(&test);
-    set_packing(im, train.count > 0 && train.texts == train.count);
-    set_length(im);
+    import_axolotl_packing(im, train.count > 0 && train.texts == train.count);
 }

@@ -148,6 +148,8 @@ void import_data(struct importing *im, const char *key, const struct import_data
 
 bool import_axolotl(struct importing *im);
 void import_axolotl_data(struct importing *im);
+/* Rows of several samples, and samples that are too long; is_text: stage pt. */
+void import_axolotl_packing(struct importing *im, bool is_text);
 /* Saving, resuming, evaluation and the best model. */
 void import_axolotl_saving(struct importing *im);
 extern const struct import_group import_axolotl_groups[];

@@ -242,18 +242,23 @@ static void tell_masking(const struct given *given)
                  : "torchtune's Alpaca learns the questions too, if nothing is said");
 }
 
-static void tell_packing(const struct given *given, const struct builder *builder)
+/* In stage pt packing makes one text of all, and neat_packing has no part in it. */
+static void tell_packing(const struct given *given)
 {
     const struct entry *packed = entry_of(given, "packed");
-    bool is_text = builder && builder->kind == KIND_TEXT;
+    bool is_text = strcmp(import_said(given->im, "stage"), "pt") == 0;
+    bool packs = packed && !import_is_off(packed->value);
 
-    if (packed && !import_is_off(packed->value)) {
-        import_set(given->im, "packing", "true", NULL);
+    if (packs)
+        import_set(given->im, "packing", "true",
+                   is_text
+                       ? "texts of a block see each other here; in torchtune they do not"
+                       : NULL);
+    else if (is_text)
+        import_set(given->im, "packing", "false", "each text is a sample of its own");
+    if (packs && !is_text)
         import_set(given->im, "neat_packing", "true",
                    "packed samples do not see each other");
-    } else if (is_text) {
-        import_set(given->im, "packing", "false", "each text is a sample of its own");
-    }
 }
 
 static void tell_key(const struct given *given, const char *name, const char *why)
@@ -394,5 +399,5 @@ void import_torchtune_data(struct importing *im)
         return;
     tell_template(&first, builder);
     tell_masking(&first);
-    tell_packing(&first, builder);
+    tell_packing(&first);
 }

@@ -460,6 +460,20 @@ static void test_import_tells_which_key_counts(void **state)
           "greater_is_better", IMPORT_CARRIED, "greater_is_better" },
         { AXOLOTL_DATA("- {path: a.jsonl, type: alpaca, revision: v1}\n"),
           "datasets[0].revision", IMPORT_IDLE, "of a hub" },
+        /* how texts come to rows */
+        { AXOLOTL_TEXT "sample_packing: false\n", "sample_packing", IMPORT_DIFFERS,
+          "lose its rest" },
+        { AXOLOTL_TEXT "sample_packing:\n", "sample_packing", IMPORT_IDLE, "off" },
+        { AXOLOTL_TEXT "excess_length_strategy: drop\n", "excess_length_strategy",
+          IMPORT_IDLE, "no piece of a text is longer" },
+        { AXOLOTL_TEXT "sample_packing: true\n", "sample_packing", IMPORT_CARRIED,
+          "packing" },
+        { AXOLOTL_STREAM "pretraining_sample_concatenation: true\n",
+          "pretraining_sample_concatenation", IMPORT_CARRIED, "packing" },
+        { AXOLOTL_STREAM "sample_packing: true\npretrain_multipack_attn: true\n",
+          "pretrain_multipack_attn", IMPORT_DIFFERS, "see each other" },
+        { AXOLOTL_STREAM "sample_packing: true\npretrain_multipack_attn: false\n",
+          "pretrain_multipack_attn", IMPORT_CARRIED, "packing" },
         { TORCHTUNE_ADAM "run_val_every_n_steps: 9\n", "run_val_every_n_steps",
           IMPORT_IDLE, "no dataset_val" },
         { TORCHTUNE_ADAM "save_every_n_steps: 0\n", "save_every_n_steps", IMPORT_IDLE,
@@ -489,11 +503,21 @@ static const char *unwrapped(const struct trial *trial)
 /* Where the job is only near to what the other tool does, a comment says what differs. */
 static void test_import_says_in_comments_what_differs(void **state)
 {
+#define APART "the texts of a block see each other here; in Axolotl they do not"
     static const struct {
         const char *source, *comment;
     } cases[] = {
         { AXOLOTL "gradient_checkpointing: unsloth\n",
           "unsloth in Axolotl; what is kept stays on the device here" },
+        { AXOLOTL_TEXT, "in pieces of sequence_len (64 at most), each a sample;" },
+        { AXOLOTL_TEXT "sample_packing: true\n", APART },
+        { AXOLOTL_STREAM, "each text is a sample, cut off at cutoff_len" },
+        { AXOLOTL_STREAM "pretraining_sample_concatenation: true\n",
+          "the first sequence_len - 2 tokens of each text" },
+        { AXOLOTL_STREAM "sample_packing: true\n",
+          APART "\n# a text goes on in the next" },
+        { AXOLOTL_STREAM "sample_packing: true\npretrain_multipack_attn: true\n", APART },
+        { TORCHTUNE_TEXT("true"), "see each other here; in torchtune they do not" },
         { TORCHTUNE_ADAPTERS("phi3.lora_phi3_mini", "q_proj, v_proj", "true"),
           "qkv_proj: they share one adapter, k_proj too, which torchtune leaves without "
           "one\n" },
@@ -504,6 +528,7 @@ static void test_import_says_in_comments_what_differs(void **state)
         { TORCHTUNE_ADAPTERS("phi4.lora_phi4_14b", "output_proj", "true"),
           "gate_up_proj: they share one adapter\n" },
     };
+#undef APART
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++) {

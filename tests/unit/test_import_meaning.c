@@ -198,7 +198,6 @@ static void test_import_names_the_data_of_axolotl(void **state)
                        "chat_template: llama3\n"),
           "template", "llama3" },
         { AXOLOTL_DATA("- {path: a/b, type: completion}\n"), "stage", "pt" },
-        { AXOLOTL_DATA("- {path: a/b, type: completion}\n"), "packing", "false" },
         { AXOLOTL_DATA("- {path: a/b, type: alpaca}\n- {path: c/b, type: alpaca}\n"),
           "dataset", "b.jsonl,b-1.jsonl" },
         { AXOLOTL_DATA("- {path: a/b, type: alpaca}\n- {path: a/b, type: alpaca}\n"),
@@ -236,8 +235,27 @@ static void test_import_names_the_data_of_axolotl(void **state)
               "- {path: a/b, type: alpaca}\ntest_datasets:\n- {path: a/b, split: "
               "test, type: alpaca}\neval_steps: 9\n"),
           "eval_dataset", "b-eval1.jsonl" },
-        { "base_model: m\npretraining_dataset: {path: a/c4, type: pretrain}\n", "stage",
-          "pt" },
+        { AXOLOTL_STREAM, "stage", "pt" },
+    };
+
+    (void)state;
+    check_meanings(meanings, TS_COUNT(meanings));
+}
+
+/* In stage pt texts are one, in blocks, or each loses what is beyond cutoff_len. */
+static void test_import_loses_no_text_that_axolotl_keeps(void **state)
+{
+    static const struct meaning meanings[] = {
+        { AXOLOTL_TEXT, "packing", "true" },
+        { AXOLOTL_TEXT "sample_packing: false\n", "packing", "true" },
+        { AXOLOTL_TEXT "sample_packing: true\n", "packing", "true" },
+        { AXOLOTL_TEXT "sample_packing: true\n", "neat_packing", NULL },
+        { AXOLOTL_TEXT "sample_packing: true\neval_sample_packing: false\n",
+          "dataloader_drop_last", "true" },
+        { AXOLOTL_STREAM, "packing", "false" },
+        { AXOLOTL_STREAM "pretraining_sample_concatenation: true\n", "packing", "true" },
+        { AXOLOTL_STREAM "sample_packing: true\n", "packing", "true" },
+        { AXOLOTL_STREAM "sample_packing: true\n", "neat_packing", NULL },
     };
 
     (void)state;
@@ -319,6 +337,10 @@ static void test_import_keeps_what_torchtune_says(void **state)
         { TUNE_LORA(""), "optim", "paged_adamw_8bit" },
         { TUNE_LORA(""), "weight_decay", "0.0" },
         { TUNE_LORA(""), "neat_packing", "true" },
+        /* plain text */
+        { TORCHTUNE_TEXT("true"), "packing", "true" },
+        { TORCHTUNE_TEXT("true"), "neat_packing", NULL },
+        { TORCHTUNE_TEXT("false"), "packing", "false" },
         /* what ${...} stands for */
         { "a: /x\nb: ${a}/y\nmodel: {_component_: m.lora_x}\noptimizer: {lr: 1}\n"
           "checkpointer: {checkpoint_dir: '${b}/z'}\ndataset: {source: q/r}\n",
@@ -371,6 +393,7 @@ int main(void)
         cmocka_unit_test(test_import_keeps_the_adapters_of_axolotl),
         cmocka_unit_test(test_import_keeps_what_axolotl_saves_and_evaluates),
         cmocka_unit_test(test_import_names_the_data_of_axolotl),
+        cmocka_unit_test(test_import_loses_no_text_that_axolotl_keeps),
         cmocka_unit_test(test_import_fills_in_the_presets_of_torchtune),
         cmocka_unit_test(test_import_keeps_what_torchtune_says),
         cmocka_unit_test(test_import_keeps_the_distillation_of_torchtune),

@@ -24,7 +24,16 @@
     "model: {_component_: torchtune.models." model ", lora_attn_modules: [" attention \
     "], apply_lora_to_mlp: " mlp "}\n"
 
+#define TORCHTUNE_TEXT(packed)                                                         \
+    "checkpointer: {checkpoint_dir: /m}\noptimizer: {lr: 1}\n"                         \
+    "model: {_component_: torchtune.models.llama2.llama2_7b}\n"                        \
+    "dataset: {_component_: torchtune.datasets.text_completion_dataset, source: a/b, " \
+    "packed: " packed "}\n"
+
 #define AXOLOTL_DATA(list) "base_model: m\ndatasets:\n" list
+#define AXOLOTL_TEXT       AXOLOTL_DATA("- {path: a/b, type: completion}\n")
+#define AXOLOTL_STREAM \
+    "base_model: m\npretraining_dataset: {path: a/c4, type: pretrain}\n"
 
 /* An import, and its text read again. */
 struct trial {
