@@ -209,12 +209,49 @@ static void import_half(struct importing *im, const char *key, const char *to,
     import_took(im, key, to);
 }
 
+/* Is it the device that decides on bf16?  It is where nothing is said, too. */
+static bool leaves_bf16(struct importing *im)
+{
+    const char *asked = import_get(im, "bf16");
+
+    return !import_written(im, "bf16") || (asked && strcmp(asked, "auto") == 0);
+}
+
+/* Without bf16 a device takes fp16 here, and so does Axolotl, unless float16 is true or
+ * fp16 false (true would have won over bf16: auto). */
+static void tell_instead(struct importing *im)
+{
+    bool is_float16 = import_is_true(im, "float16");
+    const char *why =
+        is_float16 ? "on a GPU without bf16 Axolotl takes float16 alone; here it is fp16 "
+                     "there, with trained weights in float32 and a loss scale"
+                   : "on a GPU without bf16 Axolotl takes float32, as fp16 is false; here "
+                     "it is fp16 there, unless the job says bf16: false";
+
+    import_remark(im, "bf16", "%s", why);
+    import_left(im, is_float16 ? "float16" : "fp16", IMPORT_DIFFERS, "%s", why);
+}
+
+static const char *import_auto(struct importing *im)
+{
+    bool is_said = import_written(im, "bf16");
+    bool is_other = import_find(im, "fp16") || import_is_true(im, "float16");
+
+    import_set(im, "bf16", "auto",
+               is_other  ? "bf16 where the device has it, as in Axolotl"
+               : is_said ? "bf16 where the device has it, else fp16, as in Axolotl"
+                         : "what Axolotl takes where nothing is said");
+    if (is_other)
+        tell_instead(im);
+    import_took(im, "bf16", "bf16");
+    return is_said ? "bf16" : "bf16, which is auto if nothing is said,";
+}
+
 /* In the order in which Axolotl decides: utils/config, resolve_dtype.  The key that says
  * the format, as a person reads it; NULL: none, it is float32. */
 static const char *choose_precision(struct importing *im)
 {
     const char *asked = import_get(im, "bf16");
-    bool is_said = import_written(im, "bf16");
 
     if (import_is_true(im, "bf16") || (asked && strcmp(asked, "full") == 0)) {
         import_half(im, "bf16", "bf16", NULL);
@@ -226,21 +263,20 @@ static const char *choose_precision(struct importing *im)
         return "bfloat16";
     }
     if (import_is_true(im, "fp16")) {
-        import_half(im, "fp16", "fp16", NULL);
+        import_half(im, "fp16", "fp16",
+                    leaves_bf16(im) ? "on all devices, as Axolotl from 0.9.1 on; before, "
+                                      "those with bf16 took that"
+                                    : NULL);
         return "fp16";
     }
+    if (leaves_bf16(im))
+        return import_auto(im);
     if (import_is_true(im, "float16")) {
         import_half(im, "float16", "fp16",
                     "float16 in Axolotl: without a float32 copy and a loss scale");
         return "float16";
     }
-    if (is_said && (!asked || strcmp(asked, "auto") != 0))
-        return NULL;
-    import_set(im, "bf16", "auto",
-               is_said ? "bf16 where the device has it, else fp16, as in Axolotl"
-                       : "what Axolotl takes where nothing is said");
-    import_took(im, "bf16", "bf16");
-    return is_said ? "bf16" : "bf16, which is auto if nothing is said,";
+    return NULL;
 }
 
 static void import_precision(struct importing *im)
@@ -262,7 +298,7 @@ static void import_precision(struct importing *im)
         import_copy(im, "tf32", "tf32", NULL);
 }
 
-/* unsloth: until May 2025 a word for offload (axolotl at 6319da1f, 5e21b1a9, c0a0c753). */
+/* unsloth was a word for offload until c0a0c753, May 2025. */
 static bool is_offload(const char *asked)
 {
     static const char *const words[] = { "offload", "offload_disk", "unsloth" };
