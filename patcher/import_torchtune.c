@@ -459,6 +459,54 @@ static void import_several(struct importing *im)
         }
 }
 
+/* ---- arguments ---- */
+
+/* Of components, where the job loses nothing with them. */
+static const struct argument {
+    const char *path, *why;
+} idle_arguments[] = {
+    { "loss.num_output_chunks", "memory of PyTorch, which has no part in this" },
+    { "loss.ignore_index", "what is not learnt is marked in a way of this program's" },
+    { "loss.mask_ignored_tokens", "what is not learnt costs no time anyway" },
+    { "loss.tp_enabled", "how several GPUs share the work" },
+    { "lr_scheduler.num_training_steps", "the recipe counts the steps itself" },
+    { "lr_scheduler.last_epoch", "the recipe counts the steps itself" },
+};
+
+/* Whatever stands beside a _component_ is an argument of it, whether a recipe knows it or
+ * not: torchtune/config/_instantiate.py. */
+static void note_arguments(struct importing *im, const char *path)
+{
+    const struct entry *entry = import_find(im, path);
+    const struct node *map = entry ? node_value(entry->value) : NULL;
+    const char *component = import_torchtune_component(im, path);
+
+    if (!map || map->kind != NODE_MAP || import_is_noted(im, entry))
+        return;
+    for (size_t i = 0; i < map->count; i++) {
+        const char *key = map->entries[i].key->text;
+        const char *name = arena_printf(im->arena, "%s.%s", path, key);
+
+        if (node_is_null(map->entries[i].value))
+            import_left(im, name, IMPORT_IDLE, "empty");
+        else if (strcmp(key, "_component_") != 0)
+            import_left(im, name, IMPORT_DIFFERS,
+                        "torchtune hands it to %s; the job has nothing in its place",
+                        *component ? component : path);
+    }
+}
+
+static void import_arguments(struct importing *im)
+{
+    static const char *const components[] = { "optimizer", "lr_scheduler", "loss",
+                                              "checkpointer", "teacher_checkpointer" };
+
+    for (size_t i = 0; i < TS_COUNT(idle_arguments); i++)
+        import_idle(im, idle_arguments[i].path, idle_arguments[i].why);
+    for (size_t i = 0; i < TS_COUNT(components); i++)
+        note_arguments(im, components[i]);
+}
+
 bool import_torchtune(struct importing *im)
 {
     if (!refuse_kinds(im))
@@ -478,6 +526,7 @@ bool import_torchtune(struct importing *im)
     import_copies(im, copies, TS_COUNT(copies));
     for (size_t i = 0; i < TS_COUNT(presets); i++)
         import_preset(im, presets[i].to, presets[i].from, presets[i].note);
+    import_arguments(im);
     import_groups(im, groups, TS_COUNT(groups));
     return !import_failed(im);
 }

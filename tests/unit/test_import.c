@@ -487,6 +487,22 @@ static void test_import_tells_which_key_counts(void **state)
         { TORCHTUNE_ADAM "lr_scheduler: {_component_: x.get_cosine_schedule_with_warmup, "
                          "num_cycles: 2}\n",
           "lr_scheduler", IMPORT_DIFFERS, "num_cycles other" },
+        /* what stands beside a _component_ is an argument of it */
+        { TORCHTUNE "optimizer: {_component_: torch.optim.SGD, lr: 1, momentum: 0.9}\n",
+          "optimizer.momentum", IMPORT_DIFFERS, "torchtune hands it to SGD;" },
+        { TORCHTUNE_ADAM "lr_scheduler: {_component_: x.get_cosine_schedule_with_warmup, "
+                         "min_lr: 1e-6}\n",
+          "lr_scheduler.min_lr", IMPORT_DIFFERS, "get_cosine_schedule_with_warmup;" },
+        { TORCHTUNE_ADAM "loss: {_component_: torch.nn.CrossEntropyLoss, "
+                         "label_smoothing: 0.1}\n",
+          "loss.label_smoothing", IMPORT_DIFFERS, "CrossEntropyLoss;" },
+        { TORCHTUNE_ADAM "loss: {_component_: x.LinearCrossEntropyLoss, "
+                         "num_output_chunks: 4}\n",
+          "loss.num_output_chunks", IMPORT_IDLE, "memory" },
+        { TORCHTUNE_ADAM "loss: {_component_: x.CrossEntropyLoss, weight: null}\n",
+          "loss.weight", IMPORT_IDLE, "empty" },
+        { TORCHTUNE_ADAM "unheard_of: 1\n", "unheard_of", IMPORT_DIFFERS,
+          "that its recipe does not ask for" },
     };
 
     (void)state;
