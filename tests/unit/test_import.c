@@ -444,6 +444,10 @@ static void test_import_tells_which_key_counts(void **state)
         { AXOLOTL "float32: true\nbf16: false\n", "float32", IMPORT_IDLE,
           "float32 anyway" },
         { AXOLOTL "float32: true\nbf16: false\n", "bf16", IMPORT_IDLE, "off" },
+        /* batches */
+        { AXOLOTL "group_by_length: true\n", "group_by_length", IMPORT_IDLE,
+          "drawn from all lengths" },
+        { AXOLOTL "group_by_length: false\n", "group_by_length", IMPORT_IDLE, "off" },
         /* saving and resuming */
         { AXOLOTL "save_steps: 9\nsaves_per_epoch: 3\n", "saves_per_epoch", IMPORT_IDLE,
           "save_steps wins" },
