@@ -176,7 +176,8 @@ static void test_import_keeps_what_axolotl_saves_and_evaluates(void **state)
         { AXOLOTL "train_on_inputs: true\n", "train_on_prompt", "true" },
         { AXOLOTL "default_system_message: \"a\\nb: c\"\n", "default_system",
           "\"a\\u000ab: c\"" },
-        { AXOLOTL "seed: 0x10\n", "seed", "16" },
+        { AXOLOTL "seed: 1_000\n", "seed", "1000" },
+        { AXOLOTL "seed: 0x10\n", "seed", "0x10" },
         /* the best model */
         { AXOLOTL "val_set_size: 0.1\nevals_per_epoch: 2\nearly_stopping_patience: 3\n",
           "early_stopping_steps", "3" },
