@@ -281,15 +281,17 @@ static const struct rule rows[] = {
       .title = "Axolotl's words for half training",
       .severity = SEVERITY_WARNING,
       .explain =
-          "In Axolotl `float16: true` and `bfloat16: true` are not fp16 and bf16: they "
-          "load and train the weights themselves in 16 bits, without autocast, without "
-          "float32 copies and, for float16, without a loss scale. So float16 stalls and "
-          "explodes (TS108), and bfloat16 rounds small steps away (TS110).\n\n"
+          "In Axolotl `float16: true` is not fp16: it loads and trains the weights "
+          "themselves in float16, without autocast, without float32 copies and without a "
+          "loss scale, so training stalls and explodes (TS108). `bfloat16: true` does there "
+          "what its `bf16: true` does: the weights are loaded and stepped in bfloat16, under "
+          "autocast, and small steps are rounded away (TS110).\n\n"
           "Which of two things was meant must be chosen by a person: `fp16: true` or "
           "`bf16: true` compute in 16 bits and keep float32 weights, which is what most "
           "want and costs 2 to 4 bytes a trained weight more; `pure_bf16: true` keeps "
           "bfloat16 weights to save that memory. There is no pure float16 here.",
-      .source = "axolotl utils/schemas/config.py: float16, bfloat16; utils/config" },
+      .source = "axolotl utils/schemas/config.py: float16, bfloat16; utils/config; "
+                "core/builders/base.py" },
     { .id = "TS120",
       .title = "4-bit weights multiplied in bfloat16 on a device that has none",
       .severity = SEVERITY_WARNING,

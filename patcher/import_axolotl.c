@@ -38,6 +38,7 @@ static const struct import_copy copies[] = {
     { "save_only_model", "save_only_model", NULL },
     { "resume_from_checkpoint", "resume_from_checkpoint", NULL },
     { "default_system_message", "default_system", NULL },
+    { "curriculum_sampling", "disable_shuffling", "the order of the data, as in Axolotl" },
 };
 
 /* The same, of LoRA alone. */
@@ -259,7 +260,8 @@ static const char *choose_precision(struct importing *im)
     }
     if (import_is_true(im, "bfloat16")) {
         import_half(im, "bfloat16", "bf16",
-                    "bfloat16 in Axolotl: without mixed precision");
+                    "bfloat16 in Axolotl, which is its bf16: true; here what is trained "
+                    "stays float32");
         return "bfloat16";
     }
     if (import_is_true(im, "fp16")) {

@@ -69,7 +69,7 @@ const struct import_group import_axolotl_groups[] = {
     { IMPORT_IDLE, "speed is always logged",
       "include_tkps include_tokens_per_second profiler_* save_first_step" },
     { IMPORT_IDLE, "the order of samples is drawn from the seed, over all data sets",
-      "shuffle_merged_datasets shuffle_before_merging_datasets curriculum_sampling" },
+      "shuffle_merged_datasets shuffle_before_merging_datasets" },
     { IMPORT_IDLE,
       "it puts samples of like length in one batch to save padding; here there is none, "
       "and a batch is drawn from all lengths",

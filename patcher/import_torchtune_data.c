@@ -191,8 +191,8 @@ static void tell_template(const struct given *given, const struct builder *build
     const char *name = tokenizer ? node_value(tokenizer->value)->text : "";
     static const char *const templates[][2] = {
         { ".llama3.", "llama3" }, { ".llama2.", "llama2" }, { ".mistral.", "mistral" },
-        { ".phi3.", "phi" },      { ".qwen2", "chatml" },   { ".qwen3", "chatml" },
-        { ".gemma", "alpaca" },
+        { ".phi3.", "phi" },      { ".phi4.", "phi4" },     { ".qwen2", "chatml" },
+        { ".qwen3", "chatml" },   { ".gemma", "alpaca" },
     };
     const char *found = NULL;
 

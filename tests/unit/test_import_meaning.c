@@ -174,6 +174,7 @@ static void test_import_keeps_what_axolotl_saves_and_evaluates(void **state)
         { AXOLOTL "gradient_checkpointing: offload\n", "gradient_checkpointing", "true" },
         { AXOLOTL "gradient_checkpointing: unsloth\n", "gradient_checkpointing", "true" },
         { AXOLOTL "train_on_inputs: true\n", "train_on_prompt", "true" },
+        { AXOLOTL "curriculum_sampling: true\n", "disable_shuffling", "true" },
         { AXOLOTL "default_system_message: \"a\\nb: c\"\n", "default_system",
           "\"a\\u000ab: c\"" },
         { AXOLOTL "seed: 1_000\n", "seed", "1000" },
