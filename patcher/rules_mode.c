@@ -4,6 +4,8 @@
 
 #include "patcher/rules_parts.h"
 
+#include <string.h>
+
 #include "base/size.h"
 #include "patcher/scalar.h"
 
@@ -116,13 +118,20 @@ static const char *beside(const struct rule_context *context)
     return NULL;
 }
 
-/* Is it there, and says neither true, false nor auto: ${x}, or what TS704 tells of? */
+/* Is it there, and says neither true, false nor auto: ${x}, or what TS704 tells of?  Or is it
+ * there twice? */
 static bool is_unclear(const struct rule_context *context, const char *key)
 {
     const struct entry *entry = rule_entry(context, key);
+    const struct node *root = context->document->root;
+    size_t count = 0;
     int choice;
 
-    return entry && scalar_choice(entry->value, &choice) == SCALAR_WRONG;
+    for (size_t i = 0; i < root->count; i++)
+        count += root->entries[i].key->kind == NODE_SCALAR &&
+                 strcmp(root->entries[i].key->text, key) == 0;
+    return count > 1 ||
+           (entry && scalar_choice(entry->value, &choice) == SCALAR_WRONG);
 }
 
 void rule_only_fp32(struct rule_context *context)

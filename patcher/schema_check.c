@@ -129,7 +129,7 @@ static void check_yaml11(const struct check *check, const struct key *key,
         finding.message = arena_printf(
             check->arena,
             "%s: %s is a boolean for some readers of YAML and a text for others",
-            key->name, entry->value->text);
+            entry->key->text, entry->value->text);
         propose_value(&check->to, &finding, entry, meant);
         return;
     }
