@@ -158,7 +158,10 @@ void rule_only_fp32(struct rule_context *context)
                                      "neither bf16 nor fp16: the tensor cores of this "
                                      "device, which do %s, stay idle",
                                      key),
-                                 .note = "trained weights stay float32" },
+                                 .note = rule_entry(context, "mixed_precision")
+                                             ? "mixed_precision is for Accelerate's own "
+                                               "file; trained weights stay float32"
+                                             : "trained weights stay float32" },
              key, "true", beside(context));
 }
 

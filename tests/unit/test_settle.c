@@ -246,10 +246,10 @@ static void test_settle_appends_lines_once_and_in_order(void **state)
     arena_free(patch.arena);
 }
 
-static void rules_name_and_line(struct rule_context *context)
+static void name_and_line(struct rule_context *context, const char *rule)
 {
     const struct entry *wrong = document_find(context->document, "gp16");
-    struct ask rename = { "TS702", "gp16", APPLY_SAFE, 0 };
+    struct ask rename = { rule, "gp16", APPLY_SAFE, 0 };
 
     if (lacks(context, "fp16"))
         add_line(context, (struct ask) { "TS108", "fp16", APPLY_SAFE, 0 }, "true");
@@ -259,14 +259,38 @@ static void rules_name_and_line(struct rule_context *context)
                     wrong, "fp16");
 }
 
+static void rules_new_name_and_line(struct rule_context *context)
+{
+    name_and_line(context, "TS601");
+}
+
+static void rules_right_name_and_line(struct rule_context *context)
+{
+    name_and_line(context, "TS702");
+}
+
 static void test_settle_brings_in_a_key_once(void **state)
 {
     struct patch patch;
 
     (void)state;
-    assert_true(settle("\"gp16\": false\n", &plain, rules_name_and_line, &patch, NULL));
+    assert_true(
+        settle("\"gp16\": false\n", &plain, rules_new_name_and_line, &patch, NULL));
     assert_way(&patch, "\"fp16\": false\n");
     assert_null(find(&patch, "TS108", "fp16")->now);
+    arena_free(patch.arena);
+}
+
+static void test_settle_mends_names_before_it_judges(void **state)
+{
+    struct patch patch;
+
+    (void)state;
+    assert_true(
+        settle("\"gp16\": false\n", &plain, rules_right_name_and_line, &patch, NULL));
+    assert_way(&patch, "\"fp16\": false\n");
+    for (size_t i = 0; i < patch.findings.count; i++)
+        assert_string_not_equal(patch.findings.list[i].rule, "TS108");
     arena_free(patch.arena);
 }
 
@@ -493,6 +517,7 @@ int main(void)
         cmocka_unit_test(test_settle_drops_an_edit_that_is_no_more_asked_for),
         cmocka_unit_test(test_settle_appends_lines_once_and_in_order),
         cmocka_unit_test(test_settle_brings_in_a_key_once),
+        cmocka_unit_test(test_settle_mends_names_before_it_judges),
         cmocka_unit_test(test_settle_makes_all_edits_of_a_group_or_none),
         cmocka_unit_test(test_settle_edits_nothing_under_policy_report),
         cmocka_unit_test(test_settle_gives_late_findings_their_first_place),
