@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/digest.h"
+#include "patcher/setting.h"
 #include "runner/report.h"
 
 static bool log_findings(const struct job *job, const struct patch *patch,
@@ -129,6 +130,35 @@ static bool is_rejected(const struct patch *patch, const struct claim_options *o
 {
     return !patch->has_plan ||
            (patch_rejected(patch) && !(options->waits && is_only_missing(patch)));
+}
+
+bool claim_settings_fit(const struct job *job, const struct claim_options *options,
+                        struct error *err)
+{
+    struct inspect_options how = { .machine = options->machine,
+                                   .job = job->path,
+                                   .will_run = true,
+                                   .resume = options->resume,
+                                   .edit =
+                                       options->no_patch ? INSPECT_AS_IS : INSPECT_LOOK };
+    struct inspection look = { 0 };
+    struct error ignored = { 0 };
+    struct arena *arena;
+    const char *text = ""; /* in which any setting fits */
+    size_t len = 0;
+    bool fit;
+
+    if (!options->set)
+        return true;
+    if (inspect_job(&how, &look, &ignored) && look.patch.is_job) {
+        text = look.patch.text;
+        len = look.patch.len;
+    }
+    arena = arena_new();
+    fit = setting_apply(options->set, arena, &text, &len, err);
+    arena_free(arena);
+    inspect_clear(&look);
+    return fit;
 }
 
 bool claim_job(const struct job *job, const struct claim_options *options,

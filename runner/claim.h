@@ -18,6 +18,12 @@ struct claim_options {
                    by then, made by a job before it; the trainer looks again */
 };
 
+/* Can the settings of --set be made in the text that a patch would leave?  Only looks, so
+ * that what was mistyped is refused before anything is written.  In what is no job, of
+ * which claim_job tells, keys and values are looked at all the same.  ERROR_USAGE. */
+bool claim_settings_fit(const struct job *job, const struct claim_options *options,
+                        struct error *err);
+
 /*
  * The caller holds the job's lock.  *record must be JOB_NEW; it ends JOB_READY, with
  * NAME.run/job.yaml written, or JOB_REJECTED with the findings in train.log.  *look is

@@ -106,8 +106,6 @@ static bool take(const struct job *job, int *lock, struct error *err)
 {
     bool busy = false;
 
-    if (!file_exists(job->path))
-        return error_set(err, ERROR_DATA, "there is no job %s", job->path);
     if (!job_make_dir(job, err))
         return false;
     *lock = job_lock(job, &busy, err);
@@ -117,8 +115,9 @@ static bool take(const struct job *job, int *lock, struct error *err)
     return *lock >= 0;
 }
 
-/* A run begins anew, whatever there was; only --resume goes on from a checkpoint. */
-static bool claim(const struct job *job, const struct options *options,
+/* A run begins anew, whatever there was; only --resume goes on from a checkpoint.
+ * Nothing is written before the command line is known to be sound. */
+static bool claim(const struct job *job, const struct options *options, int *lock,
                   struct inspection *look, struct job_record *record, struct error *err)
 {
     struct machine machine;
@@ -130,7 +129,10 @@ static bool claim(const struct job *job, const struct options *options,
     *record = (struct job_record) {
         .state = JOB_NEW, .loss = NAN, .seconds_left = NAN, .resume = options->resume
     };
-    return machine_open(NULL, &machine, err) && claim_job(job, &how, record, look, err);
+    if (!file_exists(job->path))
+        return error_set(err, ERROR_DATA, "there is no job %s", job->path);
+    return machine_open(NULL, &machine, err) && claim_settings_fit(job, &how, err) &&
+           take(job, lock, err) && claim_job(job, &how, record, look, err);
 }
 
 static int run(const struct job *job, const struct options *options)
@@ -142,7 +144,7 @@ static int run(const struct job *job, const struct options *options)
     int lock = -1, status;
 
     report_init(&report, options);
-    if (!take(job, &lock, &err) || !claim(job, options, &look, &record, &err)) {
+    if (!claim(job, options, &lock, &look, &record, &err)) {
         report_error(options->program, &err);
         if (lock >= 0)
             close(lock);

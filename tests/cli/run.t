@@ -15,6 +15,18 @@ ends "logs of a job that never ran: 2" 2 "$trainspool" logs nowhere.yaml
 ends "no such job: 2" 2 "$trainspool" run nowhere.yaml
 holds "and no folder for it" test ! -e nowhere.run
 
+# What is mistyped is refused before anything is written.
+printf '%s\n' 'stage: pt' 'max_grad_norm:' 'seed: &a 1' 'data_seed: *a' >set.yaml
+cp set.yaml before
+for set in max_steps max_step=3 max_steps=many data_seed=2; do
+    ends "--set $set is refused: 2" 2 "$trainspool" run --set stage=sft --set "$set" set.yaml
+    complains "by its name" "^trainspool: .*${set%%=*}"
+    holds "before a patch" cmp set.yaml before
+    holds "and before a folder" test ! -e set.run
+done
+ends "and of a file that is no job: 2" 2 "$trainspool" run --set max_step=3 broken.yaml
+complains "too" 'max_step'
+
 if ! has_model; then
     skip "training" "no $model"
     plan
