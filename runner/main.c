@@ -74,14 +74,9 @@ static int run(const struct command *command, int argc, char **argv)
     else
         status = command->run(&options);
     options_clear(&options);
-    if (fflush(stdout) != 0 && status == EXIT_FINE) {
-        error_errno(&err, "cannot write to standard output");
-        status = fail(&err);
-    }
     return status;
 }
 
-/* `trainspool help check` is `trainspool check --help`. */
 /* What other programs call it. */
 static const char *other_word(const char *word)
 {
@@ -118,6 +113,7 @@ static void refuse(const char *word, struct error *err)
               near ? "?" : "");
 }
 
+/* `trainspool help check` is `trainspool check --help`. */
 static int help(int argc, char **argv)
 {
     const struct command *command = argc > 2 ? commands_find(argv[2]) : NULL;
@@ -130,7 +126,7 @@ static int help(int argc, char **argv)
     return command ? print_help(command) : print_overview();
 }
 
-int main(int argc, char **argv)
+static int answer(int argc, char **argv)
 {
     const struct command *command;
     struct error err = { 0 };
@@ -150,4 +146,9 @@ int main(int argc, char **argv)
     else
         error_set(&err, ERROR_USAGE, "which command?  %s --help lists them", program);
     return fail(&err);
+}
+
+int main(int argc, char **argv)
+{
+    return report_end(program, answer(argc, argv));
 }

@@ -178,6 +178,21 @@ void report_error(const char *program, const struct error *err)
     text_clear(&line);
 }
 
+/* A stream remembers that a write failed, not why: that only the last one tells. */
+int report_end(const char *program, int status)
+{
+    struct error err = { 0 };
+    bool lost = ferror(stdout);
+
+    if (fflush(stdout) != 0)
+        error_errno(&err, "cannot write to standard output");
+    else if (lost)
+        error_set(&err, ERROR_SYSTEM, "not all of standard output could be written");
+    if (err.code)
+        report_error(program, &err);
+    return err.code && status < EXIT_SYSTEM ? EXIT_SYSTEM : status;
+}
+
 /* ---- Findings ---- */
 
 /* How findings are told. */

@@ -57,6 +57,9 @@ void report_line(struct report *report, const char *fmt, ...) TS_PRINTF(2, 3);
 
 /* "trainspool: gsm8k.yaml:14:13: sentence" on standard error. */
 void report_error(const char *program, const struct error *err);
+/* The last that a program says: has all of standard output been written?  `status`, or
+ * after a message EXIT_SYSTEM where that says more. */
+int report_end(const char *program, int status);
 
 /* Each finding by place: its line, the line of the job it is about, the advice; quietly, the
  * first of these alone, of what the exit status is about. */

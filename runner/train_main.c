@@ -128,6 +128,14 @@ static int train(const struct options *options)
     return report_exit(err.code);
 }
 
+/* Is it asked for an answer on standard output?  A run goes on without, and a generation
+ * looks by itself. */
+static bool is_question(const struct options *options)
+{
+    return options->help || options->version || options->probe || options->steps ||
+           options->calibrate;
+}
+
 int main(int argc, char **argv)
 {
     static const char program[] = "trainspool-train";
@@ -147,6 +155,8 @@ int main(int argc, char **argv)
     } else {
         status = options.probe ? print_probe() : train(&options);
     }
+    if (is_question(&options))
+        status = report_end(program, status);
     options_clear(&options);
     return status;
 }

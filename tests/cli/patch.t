@@ -93,7 +93,20 @@ ends "devices --json" 0 "$trainspool" devices --json
 holds "is JSON" is_json <"$T/out"
 ends "devices --known" 0 "$trainspool" devices --known
 says "has the TITAN RTX" '^TITAN RTX  *7\.5  *24 GiB'
-ends "output that cannot be written is told" 3 sh -c "'$trainspool' devices --known >/dev/full"
+unsaid() { # COMMAND...: its output cannot be written, which it tells
+    try sh -c '"$@" >/dev/full' unsaid "$@"
+    [ "$status" -eq 3 ] && grep -q 'standard output' "$T/err"
+}
+sed 's/2.0e-5/-1/' first >left.yaml
+for command in --help --version help "check --help" "check --version" schema explain \
+    "explain ts105" "completion bash" "devices --known" "devices --json" "status ." "status --json ." \
+    "backups job.yaml" "review job.yaml" "plan $rtx job.yaml" "check $rtx left.yaml" \
+    "check --json $rtx left.yaml" "check --sarif $rtx left.yaml" "patch --diff $rtx left.yaml"; do
+    holds "output of $command that cannot be written is told" unsaid "$trainspool" $command
+done
+holds "of trainspool-train, too" unsaid "$train" --help
+"$trainspool" schema 2>err | head -n 1 >out
+holds "whoever reads along may leave" test -s out -a ! -s err
 for command in undo logs; do
     ends "$command of a job that is not there" 2 "$trainspool" "$command" nowhere.yaml
     complains "is told as that" 'there is no job nowhere.yaml'
