@@ -65,6 +65,18 @@ static void place(struct finding *finding, const struct node *node)
     finding->cut = node->bytes;
 }
 
+void propose_word(const struct document *document, const struct node *node, size_t from,
+                  size_t len, struct finding *out)
+{
+    size_t quote = node->style == STYLE_SINGLE || node->style == STYLE_DOUBLE;
+
+    place(out, node);
+    if (node->bytes != node->len + 2 * quote)
+        return;
+    out->at = document_mark(document, node->at.byte + quote + from);
+    out->cut = len;
+}
+
 struct finding *propose_key_remark(const struct proposal *to, const struct finding *base,
                                    const struct entry *entry)
 {

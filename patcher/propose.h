@@ -37,6 +37,11 @@ struct finding *propose_remark(const struct proposal *to, const struct finding *
 struct finding *propose_key_remark(const struct proposal *to, const struct finding *base,
                                    const struct entry *entry);
 
+/* The place of a word in a scalar, by its bytes in the text as it reads; that of the
+ * whole scalar, where it is not written as it reads. */
+void propose_word(const struct document *document, const struct node *node, size_t from,
+                  size_t len, struct finding *out);
+
 /* Does trainspool.keep name the key (or NULL), or the row (or NULL) by its name or a comment? */
 bool propose_keeps(const struct document *document, const char *key,
                    const struct entry *entry);

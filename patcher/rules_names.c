@@ -555,38 +555,42 @@ static struct finding *check_file(struct rule_context *context, const char *key,
         arena_printf(context->arena, "%s is not there", visible(context, name)), NULL);
 }
 
-/* One of several names in a value: the finding is about its bytes alone. */
+/* One of several names in a value: the finding is about its bytes alone.  `from` counts
+ * in the value as the plan has it, a list with a comma between its items. */
 static void narrow(const struct rule_context *context, struct finding *finding,
-                   const char *name)
+                   size_t from, size_t len)
 {
-    const struct document *document = context->document;
-    const char *from = document->data + finding->at.byte;
-    const char *found = memmem(from, finding->cut, name, strlen(name));
+    const struct node *node = finding->entry ? finding->entry->value : NULL;
+    size_t item = 0;
 
-    if (!found)
-        return;
-    finding->at = document_mark(document, (size_t)(found - document->data));
-    finding->cut = strlen(name);
+    while (node && node->kind == NODE_LIST && item < node->count) {
+        size_t bytes = node_value(node->items[item])->len;
+
+        if (from <= bytes)
+            node = node->items[item];
+        else
+            from -= bytes + 1;
+        item++;
+    }
+    if (node && node->kind == NODE_SCALAR)
+        propose_word(context->document, node, from, len, finding);
 }
 
 static void check_dataset(struct rule_context *context, const char *key,
                           struct dataset_lookup *lookup, const char *names)
 {
-    while (*names) {
-        size_t len;
-        struct finding *finding;
-        const char *name;
+    const char *at = names;
 
-        names += strspn(names, ", ");
-        len = strcspn(names, ",");
-        name = arena_copy(context->arena, names, len);
-        names += len;
-        if (len == 0)
-            continue;
-        finding = dataset_names_path(name) ? check_file(context, key, name)
-                                           : check_entry(context, key, lookup, name);
+    while (*(at += strspn(at, ", "))) {
+        size_t len = strcspn(at, ",");
+        const char *name = arena_copy(context->arena, at, len);
+        struct finding *finding = dataset_names_path(name)
+                                      ? check_file(context, key, name)
+                                      : check_entry(context, key, lookup, name);
+
         if (finding)
-            narrow(context, finding, name);
+            narrow(context, finding, (size_t)(at - names), len);
+        at += len;
     }
 }
 

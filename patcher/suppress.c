@@ -55,21 +55,6 @@ const struct node *suppress_list(const struct document *document, const char *na
     return entry ? node_value(entry->value) : NULL;
 }
 
-/* Where a word of a scalar stands; the whole scalar, where it is not written as it reads.
- */
-void suppress_find_word(const struct suppressing *all, const struct node *node,
-                        size_t from, size_t len, struct finding *out)
-{
-    size_t quote = node->style == STYLE_SINGLE || node->style == STYLE_DOUBLE;
-
-    out->at = node->at;
-    out->cut = node->bytes;
-    if (node->bytes != node->len + 2 * quote)
-        return;
-    out->at = document_mark(all->document, node->at.byte + quote + from);
-    out->cut = len;
-}
-
 /* "TS3, TS708" in one scalar. */
 static void read_scalar(struct suppressing *all, const struct node *node)
 {
@@ -79,7 +64,7 @@ static void read_scalar(struct suppressing *all, const struct node *node)
     while (*(at += strspn(at, ", "))) {
         size_t len = strcspn(at, ", ");
 
-        suppress_find_word(all, node, (size_t)(at - node->text), len, &place);
+        propose_word(all->document, node, (size_t)(at - node->text), len, &place);
         add_wish(all, &(struct wish) { .text = arena_copy(all->arena, at, len),
                                        .at = place.at,
                                        .bytes = place.cut });

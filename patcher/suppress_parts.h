@@ -40,8 +40,5 @@ bool suppress_is_beside(const struct suppressing *all, const struct finding *fin
                         const struct wish *wish);
 /* What trainspool.`name` holds, or NULL. */
 const struct node *suppress_list(const struct document *document, const char *name);
-/* Where a word of a scalar stands; the whole scalar, where it is not written as it reads. */
-void suppress_find_word(const struct suppressing *all, const struct node *node, size_t from,
-                        size_t len, struct finding *out);
 
 #endif

@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "patcher/nearest.h"
+#include "patcher/propose.h"
 #include "patcher/rules.h"
 #include "patcher/schema.h"
 
@@ -212,7 +213,7 @@ static void tell_kept(const struct suppressing *all, const struct node *node, si
 
     if (schema_find(name) || document_find(all->document, name))
         return;
-    suppress_find_word(all, node, from, len, &finding);
+    propose_word(all->document, node, from, len, &finding);
     finding.message =
         schema_nearest(name, near, 2, &exact) == 1
             ? arena_printf(all->arena,
