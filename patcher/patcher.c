@@ -77,6 +77,25 @@ bool patcher_check_file(const struct patch_options *options, struct patch *out,
     return ok;
 }
 
+void patcher_too_large(size_t bytes, const struct patch_options *options,
+                       struct patch *out)
+{
+    const struct rule *rule = rules_find("TS009");
+
+    *out = (struct patch) {
+        .arena = arena_new(), .job = options->job, .text = "", .rejected = true
+    };
+    findings_init(&out->findings, out->arena);
+    findings_init(&out->ignored, out->arena);
+    document_read("", bytes, out->arena, &out->document); /* looks at the size alone */
+    findings_add(&out->findings,
+                 &(struct finding) { .rule = rule->id,
+                                     .severity = rule->severity,
+                                     .apply = APPLY_MANUAL,
+                                     .at = out->document.remarks[0].at,
+                                     .message = out->document.remarks[0].text });
+}
+
 /* The rules whose edits were made, each once, NULL-ended. */
 static const char *const *made_rules(const struct patch *patch)
 {

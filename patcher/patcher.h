@@ -42,7 +42,7 @@ struct patch {
     bool rejected;              /* has no plan, or an error is left after the edits */
     const char *text;           /* the text after the edits */
     size_t len;
-    char before[65], after[65]; /* SHA-256 */
+    char before[65], after[65]; /* SHA-256; "" of what was not read */
     const char *backup;         /* path of the backup written, or NULL */
 };
 
@@ -53,6 +53,9 @@ bool patcher_check(const char *data, size_t len, const struct patch_options *opt
 /* The same for a file (at most 1 MiB, a regular file; otherwise ERROR_DATA). */
 bool patcher_check_file(const struct patch_options *options, struct patch *out,
                         struct error *err);
+/* What a file has that is too large to be read: TS009, and no digest. */
+void patcher_too_large(size_t bytes, const struct patch_options *options,
+                       struct patch *out);
 /*
  * Check, and where edits are to be made: lock, backup, replace the file, journal.  The file is
  * never touched if it is a link, hard-linked or read-only (TS011), or changed meanwhile

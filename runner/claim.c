@@ -104,8 +104,9 @@ static void note_source(const struct job *job, const struct patch *patch,
 
     snprintf(record->digest, sizeof(record->digest), "%s", patch->after);
     record->source[0] = 0;
-    if (lstat(job->path, &before) != 0 || !digest_file(job->path, digest, NULL) ||
-        lstat(job->path, &after) != 0 || strcmp(digest, record->digest) != 0)
+    if (!patch->after[0] || lstat(job->path, &before) != 0 ||
+        !digest_file(job->path, digest, NULL) || lstat(job->path, &after) != 0 ||
+        strcmp(digest, record->digest) != 0)
         return;
     job_source(&before, record->source);
     job_source(&after, source);

@@ -21,13 +21,18 @@ static bool choose_device(const struct inspect_options *options, const char *dat
 }
 
 /* A job that cannot be opened is the caller's mistake, unlike a disk that fails. */
-static bool readable(const char *job, struct error *err)
+static bool readable(const char *job, struct stat *st, struct error *err)
 {
     int fd = open(job, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 
-    if (fd >= 0) {
+    if (fd >= 0 && fstat(fd, st) == 0) {
         close(fd);
         return true;
+    }
+    if (fd >= 0) {
+        error_errno(err, "cannot look at %s", job);
+        close(fd);
+        return false;
     }
     if (errno == EIO || errno == ENOMEM || errno == EMFILE || errno == ENFILE)
         return error_errno(err, "cannot open the job %s", job);
@@ -79,20 +84,24 @@ bool inspect_job(const struct inspect_options *options, struct inspection *out,
                  struct error *err)
 {
     struct patch_options how;
+    struct stat st;
     struct text text;
-    bool ok;
+    bool ok, large;
 
     *out = (struct inspection) { 0 };
-    if (!readable(options->job, err))
+    if (!readable(options->job, &st, err))
         return false;
+    large = S_ISREG(st.st_mode) && (uintmax_t)st.st_size > DOCUMENT_MAX_BYTES;
     text_init(&text, 0);
-    ok = file_read(options->job, DOCUMENT_MAX_BYTES, &text, NULL, err) &&
+    ok = (large || file_read(options->job, DOCUMENT_MAX_BYTES, &text, NULL, err)) &&
          choose_device(options, text.data, text.len, out, err);
     text_clear(&text);
     if (!ok)
         return false;
     how = patch_options(options, out);
-    return doors[options->edit](&how, &out->patch, err);
+    if (large)
+        patcher_too_large((size_t)st.st_size, &how, &out->patch);
+    return large || doors[options->edit](&how, &out->patch, err);
 }
 
 void inspect_clear(struct inspection *inspection)

@@ -63,14 +63,19 @@ json_t *report_json_findings(const struct findings *findings)
     return list;
 }
 
+static json_t *digest_or_null(const char *digest)
+{
+    return digest[0] ? json_string(digest) : json_null();
+}
+
 json_t *report_json_patch(const struct patch *patch, const struct device *device)
 {
     json_t *object = json_object();
 
     json_object_set_new(object, "schema", json_integer(1));
     json_object_set_new(object, "job", report_json_string(patch->job));
-    json_object_set_new(object, "sha256", report_json_string(patch->before));
-    json_object_set_new(object, "sha256_after", report_json_string(patch->after));
+    json_object_set_new(object, "sha256", digest_or_null(patch->before));
+    json_object_set_new(object, "sha256_after", digest_or_null(patch->after));
     json_object_set_new(object, "device", report_json_device(device));
     json_object_set_new(object, "findings", report_json_findings(&patch->findings));
     json_object_set_new(object, "changed", json_boolean(patch->changed));

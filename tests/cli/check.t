@@ -131,6 +131,19 @@ for name in folder fifo empty broken several latin tab huge deep dangling; do
     ends "$name with --json: 2" 2 timeout 20 "$trainspool" check --json --device cpu $name.yaml
     holds "$name gives JSON all the same" is_json <"$T/out"
 done
+ends "more than 1 MiB is TS009" 2 "$trainspool" check --device cpu huge.yaml
+says "in line 1" '^huge.yaml:1:1: error\[TS009\]: the file has 104857600 bytes; a job has at most 1048576$'
+ends "in JSON" 2 "$trainspool" check --json --device cpu huge.yaml
+holds "with place, and no digest" json -e '.sha256 == null and .sha256_after == null and
+    (.findings | length == 1) and (.findings[0] | .rule == "TS009" and .line == 1)' "$T/out"
+ends "and in SARIF" 2 "$trainspool" check --sarif --device cpu huge.yaml
+holds "too" json -e '.runs[0].results | length == 1 and .[0].ruleId == "TS009" and
+    .[0].locations[0].physicalLocation.region.startLine == 1' "$T/out"
+for command in patch plan run; do
+    ends "for $command as well: 2" 2 "$trainspool" $command huge.yaml
+    says "by its name" 'error\[TS009\]'
+done
+holds "as status says" is huge.yaml rejected
 ends "a job cut off inside a value has an error" 1 "$trainspool" check --device cpu cut.yaml
 if [ "$(id -u)" -eq 0 ]; then
     skip "an unreadable job: 2" "root reads everything"
