@@ -7,17 +7,9 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/size.h"
 #include "patcher/document_parts.h"
-#include "patcher/nearest.h"
 
-enum { WORDS_MAX = 64, NEAR = 1 };
-
-static const char mark[] = "trainspool:";
-static const char *const names[] = {
-    [DIRECTIVE_IGNORE] = "ignore",
-    [DIRECTIVE_KEEP] = "keep",
-};
+enum { WORDS_MAX = 64 };
 
 struct reading {
     const struct document *document;
@@ -25,12 +17,7 @@ struct reading {
     struct directive *list;
     size_t count, room;
     size_t inside; /* the byte behind the last scalar that was passed */
-};
-
-/* A part of a comment: from its # to the next one, or to the end of the line. */
-struct part {
-    size_t from, to;
-    bool alone, last;
+    bool alone;    /* the comment stands on a line of its own */
 };
 
 static bool is_blank(char byte)
@@ -45,16 +32,16 @@ static size_t skip_blanks(const char *data, size_t at, size_t to)
     return at;
 }
 
-static void read_words(struct reading *reading, struct directive *directive, size_t at,
+static void read_rules(struct reading *reading, struct directive *directive, size_t at,
                        size_t to)
 {
     const char *data = reading->document->data;
 
     directive->words = arena_array(reading->arena, WORDS_MAX, sizeof(*directive->words));
-    while (at < to && data[at] != ']' && directive->count < WORDS_MAX) {
+    while (at < to && directive->count < WORDS_MAX) {
         size_t end = at;
 
-        while (end < to && !strchr(",] \t", data[end]))
+        while (end < to && !strchr(", \t", data[end]))
             end++;
         if (end > at)
             directive->words[directive->count++] = (struct directive_word) {
@@ -62,51 +49,24 @@ static void read_words(struct reading *reading, struct directive *directive, siz
                 .at = document_mark(reading->document, at),
                 .bytes = end - at,
             };
-        at = end < to && data[end] != ']' ? end + 1 : end;
+        at = end < to ? end + 1 : end;
     }
-    if (at < to && data[at] == ']')
-        directive->bytes = at + 1 - directive->at.byte;
 }
 
-static bool find_kind(struct reading *reading, struct directive *directive, size_t at,
-                      size_t len)
+static void add_word(void *context, const struct comment_word *word)
 {
-    const char *word =
-        arena_copy(reading->arena, reading->document->data + at, len < 32 ? len : 32);
+    struct reading *reading = context;
+    struct directive directive = { .kind = word->kind,
+                                   .at = document_mark(reading->document, word->from),
+                                   .bytes = word->to - word->from,
+                                   .alone = reading->alone,
+                                   .last = word->last,
+                                   .meant = word->meant };
 
-    for (size_t i = 0; i < TS_COUNT(names); i++) {
-        directive->kind = (enum directive_kind)i;
-        if (strcmp(word, names[i]) == 0)
-            return true;
-    }
-    for (size_t i = 0; i < TS_COUNT(names); i++) {
-        directive->kind = DIRECTIVE_MISSPELT;
-        directive->meant = names[i];
-        if (nearest_distance(word, names[i], NEAR) <= NEAR)
-            return true;
-    }
-    return false;
-}
-
-static void read_part(struct reading *reading, const struct part *part)
-{
-    const char *data = reading->document->data;
-    struct directive directive = { .alone = part->alone, .last = part->last };
-    size_t at = skip_blanks(data, part->from + 1, part->to), end;
-
-    if (reading->count == DIRECTIVES_MAX || part->to - at < sizeof(mark) - 1 ||
-        strncmp(data + at, mark, sizeof(mark) - 1) != 0)
+    if (reading->count == DIRECTIVES_MAX)
         return;
-    at = skip_blanks(data, at + sizeof(mark) - 1, part->to);
-    for (end = at; end < part->to && !strchr(" \t[,", data[end]);)
-        end++;
-    if (end == at || !find_kind(reading, &directive, at, end - at))
-        return;
-    directive.at = document_mark(reading->document, part->from);
-    directive.bytes = end - part->from;
-    at = skip_blanks(data, end, part->to);
-    if (directive.kind == DIRECTIVE_IGNORE && at < part->to && data[at] == '[')
-        read_words(reading, &directive, at + 1, part->to);
+    if (word->kind == COMMENT_IGNORE && word->rules_from > 0)
+        read_rules(reading, &directive, word->rules_from, word->rules_to);
     if (reading->count == reading->room) {
         struct directive *old = reading->list;
 
@@ -118,27 +78,17 @@ static void read_part(struct reading *reading, const struct part *part)
     reading->list[reading->count++] = directive;
 }
 
-/* The comment that begins at `at`, part by part; the byte behind it. */
+/* The comment that begins at `at`; the byte behind it. */
 static size_t read_comment(struct reading *reading, size_t at)
 {
     const struct document *document = reading->document;
     const char *data = document->data;
     size_t start = document_line_start(document, at), end = at;
-    struct part part = { .from = at };
 
-    part.alone = skip_blanks(data, start, at) == at;
+    reading->alone = skip_blanks(data, start, at) == at;
     while (end < document->len && data[end] != '\n' && data[end] != '\r')
         end++;
-    for (size_t i = at + 1; i <= end; i++) {
-        if (i < end && data[i] != '#')
-            continue;
-        part.to = i;
-        while (part.to > part.from && is_blank(data[part.to - 1]))
-            part.to--;
-        part.last = i == end;
-        read_part(reading, &part);
-        part.from = i;
-    }
+    comment_read(data, at, end, add_word, reading);
     return end;
 }
 
@@ -197,7 +147,7 @@ size_t directives_read(const struct document *document, struct arena *arena,
                                .inside = document->places.origin };
 
     *out = NULL;
-    if (!document->root || !strstr(document->data, mark))
+    if (!document->root || !strstr(document->data, "trainspool:"))
         return 0;
     pass(&reading, document->root);
     read_between(&reading, document->len);

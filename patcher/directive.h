@@ -1,21 +1,12 @@
 /*
- * patcher/directive.h - what a job says to this program in its comments:
- *
- *   bf16: true   # trainspool: ignore[TS102, TS114]
- *   fp16: true   # half is enough  # trainspool: keep
- *
- * What stands in quotes, in a block scalar or in other comments is none.
+ * patcher/directive.h - what a job says to this program in its comments (comment.h), each
+ * with its place.  What stands in quotes or in a block scalar is none.
  */
 #ifndef PATCHER_DIRECTIVE_H
 #define PATCHER_DIRECTIVE_H
 
+#include "patcher/comment.h"
 #include "patcher/document.h"
-
-enum directive_kind {
-    DIRECTIVE_IGNORE,
-    DIRECTIVE_KEEP,
-    DIRECTIVE_MISSPELT /* a word near one of these: `ignroe[TS102]`, `Keep` */
-};
 
 struct directive_word {
     const char *text; /* "TS102", as written */
@@ -24,8 +15,8 @@ struct directive_word {
 };
 
 struct directive {
-    enum directive_kind kind;
-    struct mark at;               /* its `#` */
+    enum comment_kind kind;
+    struct mark at;               /* its `#`, or where it begins behind another text */
     size_t bytes;                 /* to its last character */
     bool alone;                   /* on a line of its own */
     bool last; /* nothing but its own words stands behind it in the comment */

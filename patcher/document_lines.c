@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "patcher/comment.h"
 
 /* Bytes of the line end at `at`; 0 if there is none. */
 static size_t break_length(const struct document *document, size_t at)
@@ -126,56 +127,36 @@ static size_t outside_quotes(const struct document *document, size_t byte)
     return from;
 }
 
-/* What stands behind `# trainspool:` in the comment of a line; the length is 0 if
- * nothing. */
-static const char *line_word(const struct document *document, size_t byte, size_t *len)
+static void note_keep(void *keeps, const struct comment_word *word)
 {
-    static const char mark[] = "trainspool:";
-    size_t end = document_line_end(document, byte), at;
-    const char *data = document->data;
-
-    *len = 0;
-    if (!document_comment(document, outside_quotes(document, byte), &at))
-        return data;
-    for (; at < end; at++) {
-        size_t word = at + 1;
-
-        if (data[at] != '#')
-            continue;
-        while (data[word] == ' ' || data[word] == '\t')
-            word++;
-        if (strncmp(data + word, mark, sizeof(mark) - 1) != 0)
-            continue;
-        word += sizeof(mark) - 1;
-        while (data[word] == ' ' || data[word] == '\t')
-            word++;
-        *len = word < end ? end - word : 0;
-        return data + word;
-    }
-    return data;
+    *(bool *)keeps |= word->kind == COMMENT_KEEP;
 }
 
-static bool word_keeps(const char *word, size_t len)
+/* Does the comment on the line of `byte` say keep? */
+static bool line_keeps(const struct document *document, size_t byte)
 {
-    return len >= 4 && memcmp(word, "keep", 4) == 0 &&
-           (len == 4 || document_is_space(word[4]) || word[4] == ',');
+    size_t end = document_line_end(document, byte), at;
+    bool keeps = false;
+
+    if (!document_comment(document, outside_quotes(document, byte), &at))
+        return false;
+    while (end > at && document_is_space(document->data[end - 1]))
+        end--;
+    comment_read(document->data, at, end, note_keep, &keeps);
+    return keeps;
 }
 
 /* Looks at the line of the place, and at the one its value ends on. */
 bool document_line_keeps(const struct document *document, struct mark at)
 {
-    size_t len;
-    const char *word = line_word(document, at.byte, &len);
-
-    if (word_keeps(word, len))
+    if (line_keeps(document, at.byte))
         return true;
     for (size_t i = 0; document->root && i < document->root->count; i++) {
         const struct entry *entry = &document->root->entries[i];
 
         if (at.byte < entry->key->at.byte || at.byte >= document_node_end(entry->value))
             continue;
-        word = line_word(document, document_node_end(entry->value), &len);
-        if (word_keeps(word, len))
+        if (line_keeps(document, document_node_end(entry->value)))
             return true;
     }
     return false;

@@ -14,6 +14,7 @@ libpatcher_a_SOURCES += %D%/catalogue_renames.c
 libpatcher_a_SOURCES += %D%/catalogue_saving.c
 libpatcher_a_SOURCES += %D%/catalogue_text.c
 libpatcher_a_SOURCES += %D%/catalogue_versions.c
+libpatcher_a_SOURCES += %D%/comment.c %D%/comment.h
 libpatcher_a_SOURCES += %D%/dialect.c %D%/dialect.h
 libpatcher_a_SOURCES += %D%/directive.c %D%/directive.h
 libpatcher_a_SOURCES += %D%/diff.c %D%/diff.h

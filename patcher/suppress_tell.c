@@ -189,17 +189,17 @@ static void tell_directive(const struct suppressing *all,
 /* A directive that can have no effect, however it is meant. */
 static const char *fault(const struct suppressing *all, const struct directive *directive)
 {
-    if (directive->kind == DIRECTIVE_MISSPELT)
+    if (directive->kind == COMMENT_MISSPELT)
         return arena_printf(all->arena, "this has no effect: did you mean %s%s?",
                             directive->meant,
                             strcmp(directive->meant, "ignore") == 0 ? "[...]" : "");
     if (directive->alone)
-        return directive->kind == DIRECTIVE_KEEP
+        return directive->kind == COMMENT_KEEP
                    ? "on a line of its own this keeps nothing: put it behind the value, "
                      "or name the key in trainspool.keep"
                    : "on a line of its own this ignores nothing: put it behind the "
                      "value, or name the rule in trainspool.ignore";
-    if (directive->kind == DIRECTIVE_IGNORE && directive->count == 0)
+    if (directive->kind == COMMENT_IGNORE && directive->count == 0)
         return "this names no rule: write ignore[TS104]";
     return NULL;
 }

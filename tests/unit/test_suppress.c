@@ -3,6 +3,7 @@
 
 #include "patcher/suppress.h"
 
+#include "base/size.h"
 #include "patcher/directive.h"
 #include "patcher/patcher.h"
 #include "tests/unit/unit.h"
@@ -54,11 +55,13 @@ static void test_directives_are_in_comments_alone(void **state)
                                "f: \"\n  # trainspool: keep\n  \" # trainspool: ignores[]";
     static const struct {
         uint32_t line, column;
-        enum directive_kind kind;
+        enum comment_kind kind;
         size_t words;
-    } wanted[] = { { 1, 1, DIRECTIVE_KEEP, 0 },   { 4, 6, DIRECTIVE_KEEP, 0 },
-                   { 7, 8, DIRECTIVE_IGNORE, 2 }, { 8, 13, DIRECTIVE_IGNORE, 2 },
-                   { 12, 5, DIRECTIVE_MISSPELT, 0 } };
+    } wanted[] = { { 1, 1, COMMENT_KEEP, 0 },
+                   { 4, 6, COMMENT_KEEP, 0 },
+                   { 7, 8, COMMENT_IGNORE, 2 },
+                   { 8, 13, COMMENT_IGNORE, 2 },
+                   { 12, 5, COMMENT_MISSPELT, 0 } };
     struct arena *arena = arena_new();
     struct document document;
     struct directive *list;
@@ -81,6 +84,64 @@ static void test_directives_are_in_comments_alone(void **state)
     assert_false(directive_is_beside(&list[3], &document, document_find(&document, "e")));
     assert_false(directive_is_beside(&list[0], &document, document_find(&document, "a")));
     arena_free(arena);
+}
+
+/* i: ignore, with a digit for its rules; k: keep; m: misspelt; capital: as the last. */
+static void test_directives_stand_together_and_behind_text(void **state)
+{
+    static const struct {
+        const char *comment, *wanted;
+    } cases[] = {
+        { "# trainspool: keep, ignore[TS104]", "ki1" },
+        { "# trainspool: keep ignore[TS104, TS105]  ", "ki2" },
+        { "# trainspool: ignore[TS104], keep", "i1k" },
+        { "# trainspool: ignore[TS104] ,ignore [TS105],keep , see there", "i1i1k" },
+        { "# trainspool: keep, ignroe[TS104]", "km" },
+        { "# trainspool: keep, as it ignores[nothing]", "K" },
+        { "# trainspool: keep, ignore nothing", "K" },
+        { "# trainspool: ignore[TS104], keep this", "I1" },
+        { "# trainspool: ignore[TS104, keep", "I2" },
+        { "# trainspool: keep # x # trainspool: ignore[TS104]", "kI1" },
+        { "# known; trainspool: ignore[TS104]", "I1" },
+        { "# half is enough trainspool: keep", "K" },
+        { "# known.\ttrainspool:keep,ignore[TS104] # see #12", "ki1" },
+        { "# known: trainspool: ignroe[TS104]", "M" },
+        { "# known; trainspool: ignore[TS104] is its way", "" },
+        { "# known; trainspool: ignore[TS104", "" },
+        { "# known; trainspool: ignore TS104", "" },
+        { "# for trainspool: keep it as it is", "" },
+        { "# for trainspool: keeps", "" },
+        { "# for trainspool:", "" },
+        { "# mytrainspool: keep", "" },
+        { "#trainspool:", "" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct arena *arena = arena_new();
+        const char *text = arena_printf(arena, "a: 1 %s\n", cases[i].comment);
+        struct document document;
+        struct directive *list;
+        struct text found;
+        size_t count;
+
+        text_init(&found, 0);
+        document_read(text, strlen(text), arena, &document);
+        count = directives_read(&document, arena, &list);
+        for (size_t j = 0; j < count; j++) {
+            text_addc(&found, (list[j].last ? "IKM" : "ikm")[list[j].kind]);
+            if (list[j].kind == COMMENT_IGNORE)
+                text_addf(&found, "%zu", list[j].count);
+            assert_int_equal(list[j].at.line, 1);
+        }
+        if (strcmp(found.data, cases[i].wanted) != 0)
+            fail_msg("%s: %s, not %s", cases[i].comment, found.data, cases[i].wanted);
+        assert_int_equal(
+            document_line_keeps(&document, document_find(&document, "a")->value->at),
+            strpbrk(cases[i].wanted, "kK") != NULL);
+        text_clear(&found);
+        arena_free(arena);
+    }
 }
 
 /* Nobody writes so many; held against each other they would take minutes. */
@@ -136,6 +197,7 @@ int main(void)
         cmocka_unit_test(test_suppress_selects_by_the_longer_name),
         cmocka_unit_test(test_suppress_knows_what_is_meant),
         cmocka_unit_test(test_directives_are_in_comments_alone),
+        cmocka_unit_test(test_directives_stand_together_and_behind_text),
         cmocka_unit_test(test_directives_have_a_ceiling),
         cmocka_unit_test(test_suppress_tells_what_it_does_not_read),
     };
