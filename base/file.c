@@ -147,6 +147,8 @@ static bool read_open(int fd, const char *name, size_t max, struct text *out,
     st = st ? st : &own;
     if (fstat(fd, st) != 0)
         return error_errno(err, "cannot look at %s", name);
+    if (S_ISDIR(st->st_mode))
+        return error_set(err, ERROR_DATA, "%s is a directory; name a file in it", name);
     if (!S_ISREG(st->st_mode))
         return error_set(err, ERROR_DATA, "%s is not a regular file", name);
     if ((uintmax_t)st->st_size > max)

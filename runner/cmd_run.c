@@ -131,6 +131,9 @@ static bool claim(const struct job *job, const struct options *options, int *loc
     };
     if (!file_exists(job->path))
         return error_set(err, ERROR_DATA, "there is no job %s", job->path);
+    if (file_is_dir(job->path))
+        return error_set(err, ERROR_DATA, "%s is a directory; name a file in it",
+                         job->path);
     return machine_open(NULL, &machine, err) && claim_settings_fit(job, &how, err) &&
            take(job, lock, err) && claim_job(job, &how, record, look, err);
 }

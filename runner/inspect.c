@@ -34,6 +34,9 @@ static bool readable(const char *job, struct stat *st, struct error *err)
         close(fd);
         return false;
     }
+    if (errno == ENOENT && strcmp(job, "-") == 0)
+        return error_set(err, ERROR_DATA,
+                         "standard input is not read: - is no job; name a file");
     if (errno == EIO || errno == ENOMEM || errno == EMFILE || errno == ENFILE)
         return error_errno(err, "cannot open the job %s", job);
     return error_set(err, ERROR_DATA, "cannot open the job %s: %s", job, strerror(errno));

@@ -131,6 +131,15 @@ for name in folder fifo empty broken several latin tab huge deep dangling; do
     ends "$name with --json: 2" 2 timeout 20 "$trainspool" check --json --device cpu $name.yaml
     holds "$name gives JSON all the same" is_json <"$T/out"
 done
+for command in check patch plan review run; do
+    ends "$command of a folder: 2" 2 "$trainspool" $command folder.yaml/
+    complains "says what it is" 'folder.yaml/ is a directory; name a file in it$'
+done
+holds "and writes nothing in it" rmdir folder.yaml
+for command in check patch plan; do
+    ends "$command of standard input: 2" 2 "$trainspool" $command -
+    complains "says that it is not read" 'standard input is not read: - is no job; name a file$'
+done
 ends "more than 1 MiB is TS009" 2 "$trainspool" check --device cpu huge.yaml
 says "in line 1" '^huge.yaml:1:1: error\[TS009\]: the file has 104857600 bytes; a job has at most 1048576$'
 ends "in JSON" 2 "$trainspool" check --json --device cpu huge.yaml
