@@ -37,14 +37,14 @@ static const char *word(const json_t *from, const char *name)
     return value ? value : "";
 }
 
-/* The text before a patch. */
-static bool read_before(const struct replay *replay, const json_t *entry,
-                        struct text *out)
+/* A text that a backup has: `side` says whether that before or after a change. */
+static bool read_backup(const struct replay *replay, const json_t *entry,
+                        const char *side, struct text *out)
 {
     struct error ignored = { 0 };
 
     for (size_t i = 0; i < replay->backup_count; i++)
-        if (strcmp(replay->backups[i].digest, word(entry, "before")) == 0)
+        if (strcmp(replay->backups[i].digest, word(entry, side)) == 0)
             return file_read(replay->backups[i].path, DOCUMENT_MAX_BYTES, out, NULL,
                              &ignored);
     return false;
@@ -118,7 +118,8 @@ static void replay_entry(struct replay *replay, const json_t *entry)
     text_init(&before, DOCUMENT_MAX_BYTES);
     text_init(&after, 0);
     if (json_is_array(json_object_get(entry, "edits")) &&
-        read_before(replay, entry, &before) && make_after(entry, &before, &after))
+        read_backup(replay, entry, "before", &before) &&
+        make_after(entry, &before, &after))
         follow(replay, entry, &after);
     else
         replay->out->blind++;
@@ -141,6 +142,34 @@ bool history_read(const char *job, const struct text *now, struct history *out,
     json_array_foreach(out->journal, i, entry) replay_entry(&replay, entry);
     backup_free(backups, replay.backup_count);
     return true;
+}
+
+/* After a change: from a backup, as an undo leaves it, or made again. */
+static bool read_after(const struct replay *replay, const json_t *entry, struct text *out)
+{
+    struct text before;
+    bool ok = read_backup(replay, entry, "after", out);
+
+    text_init(&before, DOCUMENT_MAX_BYTES);
+    if (!ok && read_backup(replay, entry, "before", &before))
+        ok = make_after(entry, &before, out);
+    text_clear(&before);
+    return ok;
+}
+
+bool history_left(const char *job, struct text *out)
+{
+    struct replay replay = { 0 };
+    struct backup *backups = NULL;
+    json_t *journal = journal_read(job, NULL);
+    size_t count = json_array_size(journal);
+    bool ok = count > 0 && backup_list(job, &backups, &replay.backup_count, NULL);
+
+    replay.backups = backups;
+    ok = ok && read_after(&replay, json_array_get(journal, count - 1), out);
+    backup_free(backups, replay.backup_count);
+    json_decref(journal);
+    return ok;
 }
 
 void history_clear(struct history *history)

@@ -26,4 +26,8 @@ bool history_read(const char *job, const struct text *now, struct history *out,
                   struct error *err);
 void history_clear(struct history *history);
 
+/* The text that the last patch or undo left, into *out.  False: there was none, or it is
+ * not known any more. */
+bool history_left(const char *job, struct text *out);
+
 #endif

@@ -7,6 +7,8 @@
 
 #include "base/file.h"
 #include "patcher/backup.h"
+#include "patcher/document.h"
+#include "patcher/history.h"
 #include "patcher/journal.h"
 #include "runner/report_json.h"
 #include "runner/review.h"
@@ -60,6 +62,23 @@ int cmd_backups(const struct options *options)
     return report_exit(err.code);
 }
 
+/* What --force would undo as well, for a person to decide; nothing where that is not
+ * known. */
+static void show_changes(struct report *report, const char *job)
+{
+    const struct diff_options how = { .from = "as trainspool left it",
+                                      .to = "as it is",
+                                      .context = 3 };
+    struct text was, now;
+
+    text_init(&was, DOCUMENT_MAX_BYTES);
+    text_init(&now, DOCUMENT_MAX_BYTES);
+    if (history_left(job, &was) && file_read(job, DOCUMENT_MAX_BYTES, &now, NULL, NULL))
+        report_diff(report, &was, &now, &how, NULL);
+    text_clear(&was);
+    text_clear(&now);
+}
+
 int cmd_undo(const struct options *options)
 {
     struct error err = { 0 };
@@ -69,6 +88,8 @@ int cmd_undo(const struct options *options)
     report_init(&report, options);
     if (!journal_undo(options->operands[0], options->to, options->force, &restored,
                       &err)) {
+        if (err.code == ERROR_JOB && !options->force && !options->quiet)
+            show_changes(&report, options->operands[0]);
         report_error(options->program, &err);
         return report_exit(err.code);
     }

@@ -51,9 +51,15 @@ ends "undo" 0 "$trainspool" undo job.yaml
 holds "puts it back byte for byte" cmp job.yaml first
 ends "undo again" 0 "$trainspool" undo job.yaml
 holds "redoes" cmp job.yaml wanted
-echo "# later" >>job.yaml
+printf '%s\n' "# later" "hub_token: whisper" >>job.yaml
 ends "undo of a job that was changed since is refused" 1 "$trainspool" undo job.yaml
 holds "and leaves it" grep -q later job.yaml
+complains "tells how to do it all the same" 'job.yaml was changed since the last patch; --force'
+says "and shows what was changed" '^+# later$'
+holds "and nothing else" sh -c "! grep '^[+-][^+-]' '$T/out' | grep -v 'later\|hub_token'"
+holds "with no secret" sh -c "! grep 'whisper\|hush' '$T/out'"
+ends "-q" 1 "$trainspool" undo -q job.yaml
+holds "shows nothing" test ! -s "$T/out"
 ends "undo --force" 0 "$trainspool" undo --force job.yaml
 holds "does it" cmp job.yaml first
 id=$("$trainspool" backups job.yaml | tail -1 | cut -d' ' -f1)

@@ -3,6 +3,7 @@
 
 #include "patcher/history.h"
 
+#include "patcher/journal.h"
 #include "patcher/patcher.h"
 #include "precision/device.h"
 #include "tests/unit/unit.h"
@@ -107,6 +108,40 @@ static void test_history_tells_what_it_cannot_make_again(void **state)
     free(backups);
 }
 
+static void assert_left(const struct fixture *fixture, const char *wanted)
+{
+    struct text left;
+
+    text_init(&left, 0);
+    assert_int_equal(history_left(fixture->job, &left), wanted != NULL);
+    if (wanted)
+        assert_string_equal(left.data, wanted);
+    text_clear(&left);
+}
+
+static void test_history_knows_what_a_patch_or_undo_left(void **state)
+{
+    static const char dropped[] = "model_name_or_path: m\ndataset: d\nbf16: true\n";
+    static const char patched[] =
+        "model_name_or_path: m\ndataset: d\nbf16: false\nfp16: true\n";
+    const struct fixture *fixture = *state;
+    char *backups = path_join(fixture->dir, "job.run/backups");
+
+    write_job(fixture, dropped);
+    assert_left(fixture, NULL);
+    patch_job(fixture);
+    assert_left(fixture, patched);
+    write_job(fixture, "mine: 1\n");
+    assert_left(fixture, patched);
+    assert_true(journal_undo(fixture->job, NULL, true, NULL, NULL));
+    assert_left(fixture, dropped);
+    write_job(fixture, "mine: 2\n");
+    assert_left(fixture, dropped);
+    assert_true(file_remove_tree(backups, NULL));
+    assert_left(fixture, NULL);
+    free(backups);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -115,6 +150,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_history_of_no_patch_is_empty, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_history_tells_what_it_cannot_make_again,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_history_knows_what_a_patch_or_undo_left,
                                         set_up, tear_down),
     };
 
