@@ -250,7 +250,7 @@ const char *scalar_print(double value, struct arena *arena)
         return ".nan";
     if (isinf(value))
         return value > 0 ? ".inf" : "-.inf";
-    if (fabs(value) < 1e15 && value == floor(value)) {
+    if (fabs(value) <= 1e15 && value == floor(value)) {
         snprintf(text, sizeof(text), "%.0f", value);
         return arena_strdup(arena, text);
     }

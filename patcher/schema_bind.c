@@ -287,7 +287,8 @@ bool schema_set(const char *key, const char *value, struct arena *arena,
     read = value_read(row, &node, arena);
     if (read.state != VALUE_GOOD && read.state != VALUE_NULL && read.state != VALUE_IDLE)
         return error_set(err, ERROR_USAGE, "%s must be %s, not '%s'", key,
-                         value_wanted(row, arena), row->secret ? "..." : value);
+                         value_wanted_not(row, &node, arena),
+                         row->secret ? "..." : value);
     if (read.state == VALUE_NULL && !row->null)
         bind_text(&binding, row, row->preset ? row->preset : "null");
     else

@@ -101,7 +101,7 @@ static void check_type(const struct check *check, const struct key *key,
     bool range = value->state == VALUE_OUTSIDE;
     const char *message =
         arena_printf(check->arena, "%s must be %s, not %s", key->name,
-                     value_wanted(key, check->arena), shown(check, key, node));
+                     value_wanted_not(key, node, check->arena), shown(check, key, node));
 
     if (near && strcmp(near, node->text) != 0)
         message = arena_printf(check->arena, "%s; did you mean %s?", message, near);
@@ -415,7 +415,8 @@ static void check_json(const struct check *check, const struct key *key,
             check_remark(check, value.state == VALUE_WRONG ? "TS704" : "TS705",
                          SEVERITY_ERROR, entry,
                          arena_printf(check->arena, "%s.%s must be %s", key->name, name,
-                                      value_wanted(member, check->arena)),
+                                      value_wanted_not(member, map->entries[i].value,
+                                                       check->arena)),
                          NULL);
     }
 }

@@ -239,17 +239,19 @@ static const char *join_values(const struct key *key, struct arena *arena)
     return joined;
 }
 
-static const char *wanted_number(const struct key *key, struct arena *arena)
+/* `whole`: with an upper bound that no job comes near. */
+static const char *wanted_number(const struct key *key, bool whole, struct arena *arena)
 {
     const char *what = key->type == KEY_INT ? "a whole number" : "a number";
 
     if (!is_bounded(key))
         return what;
-    if (key->positive && key->max == 1)
-        return arena_printf(arena, "%s above 0 and at most 1", what);
+    if (key->positive && (whole || key->max == 1))
+        return arena_printf(arena, "%s above 0 and at most %s", what,
+                            scalar_print(key->max, arena));
     if (key->positive)
         return arena_printf(arena, "%s above 0", what);
-    if (key->max >= 1e15)
+    if (key->max >= 1e15 && !whole)
         return arena_printf(arena, "%s of %s or more", what,
                             scalar_print(key->min, arena));
     return arena_printf(arena, "%s from %s to %s", what, scalar_print(key->min, arena),
@@ -275,8 +277,23 @@ const char *value_wanted(const struct key *key, struct arena *arena)
     if (key->type == KEY_ENUM)
         return join_values(key, arena);
     if (key->type == KEY_INT || key->type == KEY_REAL)
-        return wanted_number(key, arena);
+        return wanted_number(key, false, arena);
     return words[key->type];
+}
+
+const char *value_wanted_not(const struct key *key, const struct node *node,
+                             struct arena *arena)
+{
+    bool numbers =
+        key->type == KEY_INT || key->type == KEY_REAL || key->type == KEY_SCALE;
+    double number;
+
+    node = node_value(node);
+    if (!numbers || node->kind != NODE_SCALAR ||
+        scalar_number(node, &number) == SCALAR_WRONG || !(number > key->max))
+        return value_wanted(key, arena);
+    return arena_printf(arena, "%s%s", key->type == KEY_SCALE ? "dynamic, none, or " : "",
+                        wanted_number(key, true, arena));
 }
 
 /* The value that key->meant has for the word, in key->values; or NULL. */

@@ -27,6 +27,9 @@ struct value value_read(const struct key *key, const struct node *node,
                         struct arena *arena);
 /* "a whole number": what a person should write. */
 const char *value_wanted(const struct key *key, struct arena *arena);
+/* The same in the place of a value that is not it: the bound that it passes is named. */
+const char *value_wanted_not(const struct key *key, const struct node *node,
+                             struct arena *arena);
 /* The map a value is, or holds as JSON ('{"min_lr": 1e-6}', as Hugging Face takes it); or
  * NULL. */
 const struct node *value_map(const struct node *node, struct arena *arena);

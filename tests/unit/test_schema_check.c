@@ -47,6 +47,19 @@ static void test_schema_tells_types_and_ranges(void **state)
           "lora_rank must be a whole number from 1 to 65536, not '0'" },
         { "loss_scale: 0.5\n", "TS705",
           "loss_scale must be dynamic, none, or a number of 1 or more, not '0.5'" },
+        { "loss_scale: 1e16\n", "TS705",
+          "loss_scale must be dynamic, none, or a number from 1 to 1000000000000000, not "
+          "'1e16'" },
+        { "seed: -1\n", "TS705", "seed must be a whole number of 0 or more, not '-1'" },
+        { "seed: 18446744073709551615\n", "TS704",
+          "seed must be a whole number from 0 to 1000000000000000, not "
+          "'18446744073709551615'" },
+        { "seed: 1000000000000001\n", "TS705",
+          "seed must be a whole number from 0 to 1000000000000000, not "
+          "'1000000000000001'" },
+        { "num_train_epochs: 1e10\n", "TS705",
+          "num_train_epochs must be a number above 0 and at most 1000000000, not "
+          "'1e10'" },
         { "lr_scheduler_type: cosin\n", "TS705",
           "lr_scheduler_type must be linear, cosine, constant, constant_with_warmup, "
           "polynomial, cosine_with_restarts, cosine_with_min_lr or warmup_stable_decay, "
