@@ -68,9 +68,10 @@ static const struct rule rows[] = {
           "its folder is there: a run would stop at a name that none of its layers has. "
           "q_proj of a Llama is in c_attn of a GPT-2 and in query_key_value of a "
           "GPT-NeoX.\n\nBounds are those "
-          "of the thing itself: a batch below 1, a share above 1, a dropout of 1. The "
-          "learning rate and the betas have rules of their own (TS410). It is a warning "
-          "where the key has no effect here.",
+          "of the thing itself: a batch below 1, a share above 1, a dropout of 1. "
+          "save_steps, eval_steps and logging_steps may be 0 where their strategy is no "
+          "or epoch, as in transformers. The learning rate and the betas have rules of "
+          "their own (TS410). It is a warning where the key has no effect here.",
       .source = "trainspool-job(5)" },
     { .id = "TS706",
       .title = "another tool's file, or another tool's word",

@@ -169,7 +169,7 @@ static const struct rule rows[] = {
       .title = "a number of steps with a fraction",
       .severity = SEVERITY_ERROR,
       .firm = true,
-      .run = rule_half_steps,
+      .run = rule_steps,
       .explain =
           "save_steps, eval_steps and logging_steps count optimizer steps when they are "
           "1 "

@@ -191,7 +191,9 @@ static uint64_t count_checkpoints(const struct plan *plan)
 
     if (plan->save_strategy == WHEN_NO)
         return 0;
-    if (plan->save_strategy == WHEN_STEPS && plan->save_steps < 1)
+    if (plan->save_strategy == WHEN_STEPS && plan->save_steps == 0)
+        saves = 1; /* at the end */
+    else if (plan->save_strategy == WHEN_STEPS && plan->save_steps < 1)
         saves = 1 / plan->save_steps;
     else if (plan->save_strategy == WHEN_STEPS && plan->max_steps > 0)
         saves = (double)plan->max_steps / plan->save_steps;

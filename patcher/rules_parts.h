@@ -88,7 +88,7 @@ void rule_eval_data(struct rule_context *context);       /* TS507 */
 void rule_streaming(struct rule_context *context);       /* TS508 */
 void rule_metric(struct rule_context *context);          /* TS514 */
 void rule_two_ends(struct rule_context *context);        /* TS509 */
-void rule_half_steps(struct rule_context *context);      /* TS511 */
+void rule_steps(struct rule_context *context);           /* TS511, TS705 */
 void rule_resume_nothing(struct rule_context *context);  /* TS513 */
 void rule_renamed(struct rule_context *context);         /* TS601, TS602, TS604, TS609 */
 void rule_warmup_ratio(struct rule_context *context);    /* TS603 */

@@ -81,13 +81,19 @@ static void check_multiple(struct rule_context *context)
               nearest_multiples(context, save, eval));
 }
 
+/* save_strategy: best, which only transformers has. */
+static bool saves_at_best(const struct rule_context *context)
+{
+    const struct entry *save = rule_entry(context, "save_strategy");
+
+    return save && strcmp(node_value(save->value)->text, "best") == 0;
+}
+
 void rule_best(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
-    const struct entry *save = rule_entry(context, "save_strategy");
 
-    if (!plan->load_best_model_at_end ||
-        (save && strcmp(node_value(save->value)->text, "best") == 0))
+    if (!plan->load_best_model_at_end || saves_at_best(context))
         return;
     if (plan->save_strategy != plan->eval_strategy)
         tell_best(context, "eval_strategy",
@@ -187,37 +193,73 @@ void rule_two_ends(struct rule_context *context)
               "max_steps");
 }
 
-/* ---- TS511: half a step ---- */
+/* ---- TS511, TS705: half a step, and none ---- */
 
-void rule_half_steps(struct rule_context *context)
+struct counted {
+    const char *key, *strategy;
+    double steps;
+    enum when when;
+};
+
+/* Only where they count, as in transformers (training_args.py, _validate_args).  There
+ * and here an evaluation without steps of its own takes logging_steps. */
+static void tell_no_steps(struct rule_context *context, const struct counted *counted)
+{
+    bool eval = strcmp(counted->key, "eval_steps") == 0;
+    bool save = strcmp(counted->key, "save_steps") == 0;
+
+    if (save && context->plan->external)
+        return; /* the Trainer saves at the end alone: DefaultFlowCallback */
+    rule_tell(context,
+              &(struct finding) {
+                  .rule = "TS705",
+                  .severity = SEVERITY_ERROR,
+                  .message = arena_printf(
+                      context->arena, "%s%s must be above 0 where %s is steps",
+                      counted->key, eval ? " or logging_steps" : "", counted->strategy),
+                  .note = arena_printf(context->arena, "%s: no does without",
+                                       counted->strategy) },
+              rule_entry(context, counted->key) ? counted->key : "logging_steps");
+}
+
+static void tell_half_steps(struct rule_context *context, const struct counted *counted)
+{
+    double steps = counted->steps;
+
+    rule_tell(context,
+              &(struct finding) {
+                  .rule = "TS511",
+                  .severity = SEVERITY_ERROR,
+                  .message = arena_printf(context->arena,
+                                          "%s is %s: above 1 it counts steps, of "
+                                          "which there are no parts",
+                                          counted->key, number(context, steps)),
+                  .note = arena_printf(context->arena,
+                                       "nearest: %s: %s or %s; below 1 it is a share "
+                                       "of all steps",
+                                       counted->key, number(context, floor(steps)),
+                                       number(context, ceil(steps))) },
+              counted->key);
+}
+
+void rule_steps(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
-    const struct {
-        const char *key;
-        double steps;
-        enum when when;
-    } all[] = {
-        { "logging_steps", plan->logging_steps, plan->logging_strategy },
-        { "eval_steps", plan->eval_steps, plan->eval_strategy },
-        { "save_steps", plan->save_steps, plan->save_strategy },
+    const struct counted all[] = {
+        { "logging_steps", "logging_strategy", plan->logging_steps,
+          plan->logging_strategy },
+        { "eval_steps", "eval_strategy", plan->eval_steps, plan->eval_strategy },
+        { "save_steps", "save_strategy", plan->save_steps,
+          saves_at_best(context) ? WHEN_NO : plan->save_strategy },
     };
 
-    for (size_t i = 0; i < TS_COUNT(all); i++)
-        if (all[i].when == WHEN_STEPS && rule_entry(context, all[i].key) &&
-            all[i].steps > 1 && floor(all[i].steps) != all[i].steps)
-            rule_tell(
-                context,
-                &(struct finding) {
-                    .rule = "TS511",
-                    .severity = SEVERITY_ERROR,
-                    .message = arena_printf(context->arena,
-                                            "%s is %s: above 1 it counts steps, of "
-                                            "which there are no parts",
-                                            all[i].key, number(context, all[i].steps)),
-                    .note = arena_printf(context->arena,
-                                         "nearest: %s: %s or %s; below 1 it is a share "
-                                         "of all steps",
-                                         all[i].key, number(context, floor(all[i].steps)),
-                                         number(context, ceil(all[i].steps))) },
-                all[i].key);
+    for (size_t i = 0; i < TS_COUNT(all); i++) {
+        if (all[i].when != WHEN_STEPS)
+            continue;
+        if (all[i].steps == 0)
+            tell_no_steps(context, &all[i]);
+        else if (rule_entry(context, all[i].key) && all[i].steps > 1 &&
+                 floor(all[i].steps) != all[i].steps)
+            tell_half_steps(context, &all[i]);
+    }
 }
