@@ -66,8 +66,8 @@ static bool names_secret(const char *data, size_t end, size_t *at)
 }
 
 /* `key: value`, commented out or not, at the start of a line; in a text that cannot be
- * read as a document, anywhere in it. */
-static void hide_line(const struct mask *mask, const char *data, size_t at, size_t end)
+ * read as a document, anywhere in it.  Was there one? */
+static bool hide_line(const struct mask *mask, const char *data, size_t at, size_t end)
 {
     const char *before = mask->known ? " \t#-?\"'" : " \t#-?\"'{[,:";
     bool first = true;
@@ -79,15 +79,32 @@ static void hide_line(const struct mask *mask, const char *data, size_t at, size
             at++;
         if (names_secret(data, end, &at)) {
             hide(mask, at, end);
-            return;
+            return true;
         }
         first = false;
     }
+    return false;
+}
+
+/* Bytes before what a line says. */
+static size_t indent_of(const char *data, size_t at, size_t end)
+{
+    size_t from = at;
+
+    while (at < end && (data[at] == ' ' || data[at] == '\t'))
+        at++;
+    return at - from;
+}
+
+static bool is_empty(const char *data, size_t at, size_t end)
+{
+    return at == end || data[at] == '\n' || data[at] == '\r';
 }
 
 static void hide_all(const struct mask *mask, const struct node *root, const char *data)
 {
-    size_t at = 0;
+    bool inside = false;       /* of what may be the value of a key in a line before ... */
+    size_t at = 0, indent = 0; /* ... which had these blanks before it */
 
     memset(mask->hidden, 0, mask->len * sizeof(*mask->hidden));
     if (root)
@@ -95,8 +112,14 @@ static void hide_all(const struct mask *mask, const struct node *root, const cha
     while (at < mask->len) {
         const char *newline = memchr(data + at, '\n', mask->len - at);
         size_t next = newline ? (size_t)(newline - data) + 1 : mask->len;
+        size_t blanks = indent_of(data, at, next);
 
-        hide_line(mask, data, at, next);
+        if (inside && blanks > indent) {
+            hide(mask, at + blanks, newline ? next - 1 : next);
+        } else if (!inside || !is_empty(data, at + blanks, next)) {
+            inside = hide_line(mask, data, at, next) && !mask->known;
+            indent = blanks;
+        }
         at = next;
     }
 }

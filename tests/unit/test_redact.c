@@ -42,6 +42,9 @@ static void test_redact_hides_what_no_document_has(void **state)
     redacts("{seed: 1, hub_token: [x\n", "{seed: 1, hub_token: ***\n");
     redacts("{hub_token: [x\n", "{hub_token: ***\n");
     redacts("- 'hf_hub_token' : x\n", "- 'hf_hub_token' : ***\n");
+    redacts("hf_hub_token:\n  hf_a\n\n  hf_b\nseed: 1\n\tbad: x\n",
+            "hf_hub_token:\n  ***\n\n  ***\nseed: 1\n\tbad: x\n");
+    redacts("hub_token: |\n  x\nseed: [1\n", "hub_token: ***\n  ***\nseed: [1\n");
 }
 
 static void test_redact_marks_the_bytes(void **state)
