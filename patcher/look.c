@@ -217,15 +217,16 @@ static bool wants_cpu(const struct plan *plan)
     return strcmp(plan->device_wanted, "cpu") == 0;
 }
 
-/* The CPU of a job that asks for it; NULL where only a GPU of its machine is known. */
+/* The CPU of a job that asks for it: some CPU, where only a GPU of its machine is known. */
 static const struct device *device_of(const struct looker *looker,
                                       const struct plan *plan)
 {
+    static const struct device some = { .kind = DEVICE_CPU, .name = "CPU", .ordinal = -1 };
     const struct device *device = looker->options->device;
 
-    return device && device->kind == DEVICE_CUDA && wants_cpu(plan)
-               ? looker->options->host
-               : device;
+    if (!device || device->kind != DEVICE_CUDA || !wants_cpu(plan))
+        return device;
+    return looker->options->host ? looker->options->host : &some;
 }
 
 /* Another program runs elsewhere as a rule: that there is no GPU here says nothing of it

@@ -13,9 +13,10 @@
 #include "patcher/schema_value.h"
 
 #include <string.h>
+#include <strings.h>
 
 #include "base/size.h"
-#include "base/text.h"
+#include "patcher/scalar.h"
 
 /* From this version from_pretrained takes the files' format where none is given. */
 #define DTYPE_OF_FILES "5.0.0.dev0"
@@ -72,16 +73,26 @@ bool rule_is_llamafactory(const struct rule_context *context)
 static bool is_of_adapters(const char *key)
 {
     static const char *const own[] = {
-        "finetuning_type",   "adapter_name_or_path", "create_new_adapter",
-        "additional_target", "target_modules",       "modules_to_save",
-        "use_dora",          "use_rslora",           "pissa_init",
-        "quantization_bit",  "load_in_4bit",         "load_in_8bit",
+        "finetuning_type", "additional_target", "target_modules", "modules_to_save",
+        "use_dora",        "pissa_init",        "load_in_4bit",   "load_in_8bit",
     };
+    static const char *const parts[] = { "lora", "peft", "adapter", "quantization", "bnb_" };
 
     for (size_t i = 0; i < TS_COUNT(own); i++)
-        if (strcmp(key, own[i]) == 0)
+        if (strcasecmp(key, own[i]) == 0)
             return true;
-    return text_starts(key, "lora_") || text_starts(key, "peft_");
+    for (size_t i = 0; i < TS_COUNT(parts); i++)
+        if (strcasestr(key, parts[i]))
+            return true;
+    return false;
+}
+
+/* Says no, as use_peft: false does. */
+static bool is_denied(const struct entry *entry)
+{
+    bool on = true;
+
+    return scalar_bool(entry->value, &on) != SCALAR_WRONG && !on;
 }
 
 bool rule_takes_all(const struct rule_context *context)
@@ -89,13 +100,20 @@ bool rule_takes_all(const struct rule_context *context)
     const struct node *root = context->document->root;
 
     if (!context->plan->external || rule_is_llamafactory(context) ||
-        rule_has_4_bits(context) || rule_is_true(context, "use_peft"))
+        rule_has_4_bits(context) || rule_version_below(context, PACKAGE_PEFT, "0.12"))
         return false;
     for (size_t i = 0; i < root->count; i++)
         if (root->entries[i].key->kind == NODE_SCALAR &&
-            is_of_adapters(root->entries[i].key->text))
+            is_of_adapters(root->entries[i].key->text) &&
+            (!is_denied(&root->entries[i]) ||
+             strcmp(root->entries[i].key->text, "autocast_adapter_dtype") == 0))
             return false;
     return true;
+}
+
+bool rule_may_adapt(const struct rule_context *context)
+{
+    return rule_takes_all(context) && versions_know(context->versions, PACKAGE_PEFT);
 }
 
 /* DeepSpeed and Accelerate's FSDP step copies in float32. */

@@ -105,10 +105,10 @@ bool rule_wants_fp16(const struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;
 
-    if (request->fp16 != CHOICE_AUTO && request->bf16 != CHOICE_AUTO)
-        return request->fp16 == CHOICE_YES;
-    return request->fp16 == CHOICE_YES ||
-           (rule_has_tensor_cores(context) && rule_lacks_bf16(context));
+    if (request->fp16 == CHOICE_YES)
+        return true;
+    return (request->fp16 == CHOICE_AUTO || request->bf16 == CHOICE_AUTO) &&
+           context->device && rule_ends_in_fp16(context);
 }
 
 bool rule_ends_in_fp16(const struct rule_context *context)

@@ -192,8 +192,11 @@ const char *rule_version(const struct rule_context *context, enum package packag
  * is no command.  What it trains it makes float32. */
 bool rule_names_llamafactory(const struct rule_context *context);
 bool rule_is_llamafactory(const struct rule_context *context);
-/* A script of Hugging Face's Trainer whose job has no key of adapters: it trains all weights. */
+/* A script of Hugging Face's Trainer whose job has no key of adapters: it is taken to train all
+ * weights. */
 bool rule_takes_all(const struct rule_context *context);
+/* And PEFT is among its packages, so that may be wrong. */
+bool rule_may_adapt(const struct rule_context *context);
 /* Given, and neither off nor at its preset. */
 bool rule_is_on(const struct rule_context *context, const char *key);
 /* rule_half_trainables of an external job, where the versions and the launcher count. */

@@ -330,6 +330,17 @@ static const char *fp16_key(const struct rule_context *context)
     return is_on(context->plan->request.fp16) ? "fp16" : auto_key(context);
 }
 
+/* Weights that may be frozen, for all the job says, are no error. */
+static void doubt(const struct rule_context *context, struct finding *finding)
+{
+    if (!rule_may_adapt(context))
+        return;
+    finding->severity = SEVERITY_WARNING;
+    finding->apply = APPLY_UNSAFE;
+    finding->note = "right where the script trains adapters alone; finetuning_type: lora or "
+                    "full says which it is";
+}
+
 static const char *where_half(const struct rule_context *context)
 {
     if (context->plan->request.model_dtype != DTYPE_FLOAT16)
@@ -357,6 +368,7 @@ void rule_fp16_trainables(struct rule_context *context)
         (context->plan->external && by_default) || /* TS107 */
         rule_fused_half(context))                  /* TS408 */
         return;
+    doubt(context, &finding);
     if (rule_is_policy(context, POLICY_NOSCALER)) {
         finding.severity = SEVERITY_WARNING;
         finding.note =
@@ -399,8 +411,8 @@ static void propose_half(struct rule_context *context, int group)
     rule_set(context,
              &(struct finding) {
                  .rule = "TS108",
-                 .severity = SEVERITY_ERROR,
-                 .apply = APPLY_SAFE,
+                 .severity = rule_may_adapt(context) ? SEVERITY_WARNING : SEVERITY_ERROR,
+                 .apply = rule_may_adapt(context) ? APPLY_UNSAFE : APPLY_SAFE,
                  .group = group,
                  .message = bf16
                                 ? "bf16 compute over float32 weights, which needs no "
@@ -419,7 +431,7 @@ static bool computes_fp32(const struct rule_context *context)
     if (request->fp16 == CHOICE_NO && request->bf16 == CHOICE_NO)
         return true;
     if (is_on(request->fp16) || is_on(request->bf16) || context->plan->external ||
-        !context->device)
+        !context->device || rule_is_policy(context, POLICY_FP32)) /* TS125 */
         return false;
     policy_decide(request, context->device, &decided);
     return decided.mode == MODE_FP32 || decided.mode == MODE_TF32;
@@ -473,6 +485,7 @@ void rule_no_scaler(struct rule_context *context)
         rule_tell(context, &finding, NULL);
         return;
     }
+    doubt(context, &finding);
     told = rule_set(context, &finding, "model_dtype", "float32",
                     rule_line(context, "fp16") ? "fp16" : "bf16");
     if (told && finding.group)
