@@ -128,6 +128,17 @@ size_t ledger_origin(const struct ledger *ledger, size_t at)
     return unshifted(ledger, i, at);
 }
 
+size_t ledger_origin_end(const struct ledger *ledger, size_t at)
+{
+    size_t i = 0;
+
+    while (i < ledger->count && begin_of(ledger, i) < at && end_of(ledger, i) <= at)
+        i++;
+    if (i < ledger->count && begin_of(ledger, i) < at)
+        return ledger->list[i].at + ledger->list[i].cut;
+    return unshifted(ledger, i, at);
+}
+
 const char *ledger_text(const struct ledger *ledger, size_t *len)
 {
     char *out =

@@ -29,6 +29,8 @@ size_t ledger_edits(const struct ledger *ledger, const struct ledger_edit **out)
 /* Where a byte of the text as it is now was in the first one; inside of what an edit wrote:
  * where that edit begins. */
 size_t ledger_origin(const struct ledger *ledger, size_t at);
+/* The same of the end of a span: what an edit has taken away behind it is no part of it. */
+size_t ledger_origin_end(const struct ledger *ledger, size_t at);
 /* The text with all edits made, in the arena, NUL-ended. */
 const char *ledger_text(const struct ledger *ledger, size_t *len);
 

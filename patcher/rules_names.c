@@ -572,8 +572,12 @@ static void narrow(const struct rule_context *context, struct finding *finding,
             from -= bytes + 1;
         item++;
     }
-    if (node && node->kind == NODE_SCALAR)
+    if (node && node->kind == NODE_SCALAR) {
         propose_word(context->document, node, from, len, finding);
+    } else if (node && node->kind == NODE_ALIAS) {
+        finding->at = node->at;
+        finding->cut = node->bytes;
+    }
 }
 
 static void check_dataset(struct rule_context *context, const char *key,

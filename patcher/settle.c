@@ -10,20 +10,22 @@
 #include "base/size.h"
 #include "patcher/edits.h"
 
-enum { MAX_PASSES = 5 };
+enum { MAX_PASSES = 8 };
 
 /* ---- Which edits are made ---- */
 
 /* The order in which families of rules may edit, by the digit behind TS: names first,
  * then facts of the device, precision, clipping, and memory, which needs the final
- * formats. */
-static const char family_order[] = "0762143589";
+ * formats.  From TS707 on the seventh is of what names stand for. */
+static const char family_order[] = "07672143589";
 enum { NAME_FAMILIES = 3 }; /* the first of them */
 
 static size_t family(const struct finding *finding)
 {
     const char *at = strchr(family_order, finding->rule[2]);
 
+    if (finding->rule[2] == '7' && strcmp(finding->rule, "TS707") >= 0)
+        return NAME_FAMILIES;
     return at ? (size_t)(at - family_order) : sizeof(family_order);
 }
 
@@ -176,13 +178,16 @@ static bool same_key(const char *a, const char *b)
 }
 
 size_t settle_find(const struct settle *settle, const struct finding *finding,
-                   size_t origin, const bool *taken)
+                   size_t origin, bool told, const bool *taken)
 {
     for (size_t i = 0; i < settle->merged.count; i++) {
         const struct finding *other = &settle->merged.list[i];
 
-        if (!taken[i] && strcmp(other->rule, finding->rule) == 0 &&
-            same_key(other->key, finding->key) && other->at.byte == origin)
+        if (taken[i] || strcmp(other->rule, finding->rule) != 0 ||
+            !same_key(other->key, finding->key) || other->at.byte != origin)
+            continue;
+        if (!told || settle->fates[i] != FATE_MADE ||
+            strcmp(other->message, finding->message) == 0)
             return i;
     }
     return settle->merged.count;
@@ -252,7 +257,7 @@ static void merge(struct settle *settle, const enum fate *fates, size_t heard,
         if (family(&finding) >= heard)
             continue;
         at = settle_find(settle, &finding, finding.at.line ? origin : finding.at.byte,
-                         taken);
+                         fates[i] == FATE_TOLD, taken);
         if (finding.at.line && !is_in_first(settle, &finding))
             finding.cut = 0;
         if (fates[i] == FATE_TOLD && of_edited) {
@@ -267,7 +272,7 @@ static void merge(struct settle *settle, const enum fate *fates, size_t heard,
         } else if (fates[i] == FATE_MADE || settle->fates[at] == FATE_CLASHED) {
             settle->merged.list[at] = finding;
             settle->fates[at] = fates[i];
-        } else if (!finding.now && !settle->merged.list[at].now) {
+        } else if (settle->fates[at] == FATE_TOLD) {
             retell(&settle->merged.list[at], &finding);
         }
         taken[at] = true;
@@ -331,7 +336,7 @@ static const char *as_written(const struct settle *settle, const struct finding 
         return finding->now;
     tail += sizeof(mark) - 1;
     from = ledger_origin(settle->ledger, finding->at.byte);
-    to = ledger_origin(settle->ledger, finding->at.byte + finding->cut);
+    to = ledger_origin_end(settle->ledger, finding->at.byte + finding->cut);
     line = arena_copy(settle->arena, settle->first->document.data + from, to - from);
     if (strpbrk(line, "\r\n"))
         return finding->now;
@@ -342,6 +347,11 @@ static const char *as_written(const struct settle *settle, const struct finding 
 /* From the last to the first, so that the places of this text hold. */
 static void record(struct settle *settle, struct choice_list *list, const size_t *owners)
 {
+    for (size_t i = 0; i < list->count; i++) {
+        struct finding *finding = &list->findings->list[list->made[i]];
+
+        finding->now = as_written(settle, finding);
+    }
     sort_made(list);
     drop_newlines(settle, list);
     for (size_t i = list->count; i-- > 0;) {
@@ -349,8 +359,7 @@ static void record(struct settle *settle, struct choice_list *list, const size_t
 
         ledger_replace(settle->ledger,
                        &(struct ledger_edit) { finding->at.byte, finding->cut,
-                                               as_written(settle, finding),
-                                               owners[list->made[i]] });
+                                               finding->now, owners[list->made[i]] });
     }
     settle->text = ledger_text(settle->ledger, &settle->len);
 }

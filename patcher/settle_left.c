@@ -96,7 +96,7 @@ static void mark_settled(struct settle *settle)
         size_t origin = finding->at.line ? ledger_origin(settle->ledger, finding->at.byte)
                                          : finding->at.byte;
 
-        persists[settle_find(settle, finding, origin, persists)] = true;
+        persists[settle_find(settle, finding, origin, true, persists)] = true;
     }
     for (size_t i = 0; i < settle->merged.count; i++)
         settle->merged.list[i].settled = settle->fates[i] == FATE_MADE || !persists[i];
