@@ -139,11 +139,20 @@ static const struct job jobs[] = {
 
     { "freeze", "model_dtype: float16\n",
       { { SOUND | BF16, OLD_TENSOR, "model_dtype: float32\nfp16: true\n", "TS108" },
-        { SOUND, NEW, "model_dtype: float32\nfp16: true\n", "TS104 TS108" },
-        { BF16, NEW, "model_dtype: float32\nfp16: false\nbf16: true\n", "TS104 TS108" },
+        { SOUND | BF16, NEW, "model_dtype: float32\nbf16: true\n", "TS108" },
         { SOUND | BF16, OLD_PLAIN | CPU | UNKNOWN, "model_dtype: float32\n", "TS108" },
         { FP32, ANY, "model_dtype: float32\n", "TS108" },
         { NOSCALER, ANY, NULL, "TS108 TS122" } } },
+
+    { "full", "bf16: auto\nmodel_dtype: float16\n",
+      { { SOUND | BF16, OLD_TENSOR, "bf16: auto\nmodel_dtype: float32\n",
+          "TS105 TS117" },
+        { SOUND | BF16, OLD_PLAIN | CPU, "bf16: auto\nmodel_dtype: float32\n",
+          "TS108 TS117" },
+        { SOUND | BF16, NEW | UNKNOWN, NULL, "TS117" },
+        { FP32, ANY, "bf16: false\nmodel_dtype: float32\n", "TS125" },
+        { NOSCALER, NEW | OLD | CPU, NULL, "TS105 TS117 TS122" },
+        { NOSCALER, UNKNOWN, NULL, "TS117 TS122" } } },
 
     { "lora", "bf16: true\nmodel_dtype: bfloat16\n",
       { { NOT_FP32, OLD_TENSOR, "bf16: false\nfp16: true\nmodel_dtype: float32\n",
