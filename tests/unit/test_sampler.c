@@ -135,12 +135,33 @@ static void test_sampler_passes_over_what_is_not_finite(void **state)
     sampler_free(sampler);
 }
 
+/* As RepetitionPenaltyLogitsProcessor of transformers has it: what was there before is divided
+ * by the penalty, or multiplied where it is below 0, and only once. */
+static void test_sampler_penalises_what_was_there_once(void **state)
+{
+    static const int32_t before[] = { 0, 1, 0, 7 };
+    static const float wanted[] = { 1, -4, 1.5f, 0.5f };
+    struct sampler *sampler = sampler_new(TS_COUNT(wanted));
+    struct generation greedy = { .repetition_penalty = 2 };
+    struct sampler_place place = { .before = before, .count = TS_COUNT(before) };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        float logits[] = { 2, -2, 1.5f, 0.5f };
+
+        assert_int_equal(sampler_take(sampler, &greedy, &place, logits), 2);
+        assert_memory_equal(logits, wanted, sizeof(wanted));
+    }
+    sampler_free(sampler);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sampler_draws_as_transformers_does),
         cmocka_unit_test(test_sampler_draws_by_seed_sequence_and_place),
         cmocka_unit_test(test_sampler_passes_over_what_is_not_finite),
+        cmocka_unit_test(test_sampler_penalises_what_was_there_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
