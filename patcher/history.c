@@ -157,7 +157,17 @@ static bool read_after(const struct replay *replay, const json_t *entry, struct 
     return ok;
 }
 
-bool history_left(const char *job, struct text *out)
+static bool read_before(const struct replay *replay, const json_t *entry,
+                        struct text *out)
+{
+    return read_backup(replay, entry, "before", out);
+}
+
+/* A side of the last change. */
+static bool read_last(const char *job,
+                      bool (*read)(const struct replay *replay, const json_t *entry,
+                                   struct text *out),
+                      struct text *out)
 {
     struct replay replay = { 0 };
     struct backup *backups = NULL;
@@ -166,10 +176,20 @@ bool history_left(const char *job, struct text *out)
     bool ok = count > 0 && backup_list(job, &backups, &replay.backup_count, NULL);
 
     replay.backups = backups;
-    ok = ok && read_after(&replay, json_array_get(journal, count - 1), out);
+    ok = ok && read(&replay, json_array_get(journal, count - 1), out);
     backup_free(backups, replay.backup_count);
     json_decref(journal);
     return ok;
+}
+
+bool history_left(const char *job, struct text *out)
+{
+    return read_last(job, read_after, out);
+}
+
+bool history_found(const char *job, struct text *out)
+{
+    return read_last(job, read_before, out);
 }
 
 void history_clear(struct history *history)

@@ -29,5 +29,7 @@ void history_clear(struct history *history);
 /* The text that the last patch or undo left, into *out.  False: there was none, or it is
  * not known any more. */
 bool history_left(const char *job, struct text *out);
+/* The text that it found, which an undo puts back. */
+bool history_found(const char *job, struct text *out);
 
 #endif

@@ -64,19 +64,27 @@ int cmd_backups(const struct options *options)
 
 /* What --force would undo as well, for a person to decide; nothing where that is not
  * known. */
-static void show_changes(struct report *report, const char *job)
+static void show_changes(struct report *report, const char *job, const char *to)
 {
     const struct diff_options how = { .from = "as trainspool left it",
                                       .to = "as it is",
                                       .context = 3 };
-    struct text was, now;
+    const struct diff_options back = { .from = "as trainspool left it",
+                                       .to = "as --force would put it back",
+                                       .context = 3 };
+    struct text was, now, before;
 
     text_init(&was, DOCUMENT_MAX_BYTES);
     text_init(&now, DOCUMENT_MAX_BYTES);
-    if (history_left(job, &was) && file_read(job, DOCUMENT_MAX_BYTES, &now, NULL, NULL))
+    text_init(&before, DOCUMENT_MAX_BYTES);
+    if (history_left(job, &was) && file_read(job, DOCUMENT_MAX_BYTES, &now, NULL, NULL)) {
         report_diff(report, &was, &now, &how, NULL);
+        if (!to && history_found(job, &before))
+            report_diff(report, &was, &before, &back, NULL);
+    }
     text_clear(&was);
     text_clear(&now);
+    text_clear(&before);
 }
 
 int cmd_undo(const struct options *options)
@@ -89,7 +97,7 @@ int cmd_undo(const struct options *options)
     if (!journal_undo(options->operands[0], options->to, options->force, &restored,
                       &err)) {
         if (err.code == ERROR_JOB && !options->force && !options->quiet)
-            show_changes(&report, options->operands[0]);
+            show_changes(&report, options->operands[0], options->to);
         report_error(options->program, &err);
         return report_exit(err.code);
     }

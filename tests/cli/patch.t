@@ -56,7 +56,10 @@ ends "undo of a job that was changed since is refused" 1 "$trainspool" undo job.
 holds "and leaves it" grep -q later job.yaml
 complains "tells how to do it all the same" 'job.yaml was changed since the last patch; --force'
 says "and shows what was changed" '^+# later$'
-holds "and nothing else" sh -c "! grep '^[+-][^+-]' '$T/out' | grep -v 'later\|hub_token'"
+holds "and nothing else" sh -c \
+    "! sed '/^+++ as --force/,\$d' '$T/out' | grep '^[+-][^+-]' | grep -v 'later\|hub_token'"
+says "and what would be put back" '^+++ as --force would put it back$'
+holds "as it was" sh -c "sed '1,/^+++ as --force/d' '$T/out' | grep -q '^+model_dtype: float16'"
 holds "with no secret" sh -c "! grep 'whisper\|hush' '$T/out'"
 ends "-q" 1 "$trainspool" undo -q job.yaml
 holds "shows nothing" test ! -s "$T/out"
