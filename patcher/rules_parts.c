@@ -143,6 +143,18 @@ struct proposal rule_proposal(const struct rule_context *context)
     return (struct proposal) { context->document, context->findings };
 }
 
+const char *rule_visible(const struct rule_context *context, const char *text)
+{
+    struct text out;
+    const char *copy;
+
+    text_init(&out, 0);
+    text_add_visible(&out, text, strlen(text));
+    copy = arena_copy(context->arena, out.data, out.len);
+    text_clear(&out);
+    return copy;
+}
+
 const char *rule_said(const struct rule_context *context, const struct error *err)
 {
     if (err->at.line == 0)

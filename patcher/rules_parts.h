@@ -223,6 +223,8 @@ int rule_group(const struct rule_context *context);
  * `behind` (a key; may be NULL or absent). */
 struct finding *rule_set(struct rule_context *context, const struct finding *base,
                          const char *key, const char *value, const char *behind);
+/* A text of the job as a person may see it, without control characters. */
+const char *rule_visible(const struct rule_context *context, const char *text);
 /* An error as a sentence, with its place where that is in another file. */
 const char *rule_said(const struct rule_context *context, const struct error *err);
 /* Without an edit, at the key's value. */

@@ -73,14 +73,7 @@ const struct entry *rule_variable(const struct rule_context *context, const char
 
 static const char *shown(const struct rule_context *context, const char *text)
 {
-    struct text out;
-    const char *copy;
-
-    text_init(&out, 0);
-    text_add_visible(&out, text, strnlen(text, 60));
-    copy = arena_copy(context->arena, out.data, out.len);
-    text_clear(&out);
-    return copy;
+    return rule_visible(context, arena_copy(context->arena, text, strnlen(text, 60)));
 }
 
 static void unknown_package(struct rule_context *context, const struct entry *entry)
