@@ -201,4 +201,16 @@ if has_model; then
 else
     skip "weights are held against config.json" "no model in $model"
 fi
+
+# a job for the CPU, whatever card is named
+printf '%s\n' 'model_name_or_path: nowhere' 'dataset: d.jsonl' 'finetuning_type: full' \
+    'model_dtype: float16' 'bf16: auto' 'use_cpu: true' >cpu.yaml
+ends "use_cpu beside a named card" 1 "$trainspool" check --device T4 cpu.yaml
+says "is judged as on a CPU" 'TS108'
+cp -r "$source/tests/patch/model-fp32" "$source/tests/patch/ts301-kept-unsafe" .
+cp "$source/tests/patch/data.jsonl" .
+ends "memory that only what is kept could save" 1 \
+    "$trainspool" check --device 'TITAN RTX' ts301-kept-unsafe/job.yaml
+says "tells so" 'an edit would do, but of what the job keeps'
+says "and what would do besides" 'with a batch of 1: finetuning_type: lora$'
 plan
