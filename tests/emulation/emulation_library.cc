@@ -268,37 +268,47 @@ static float to_tf32(float x)
     return x;
 }
 
-enum { WIDTH = 8 };
+enum { WIDTH = 8, TOGETHER = 4 };
+
+typedef float lanes __attribute__((vector_size(WIDTH * sizeof(float))));
 
 /* (count, depth) with depth in order and padded by zeros to the width. */
-static float *gather(const void *from, const cublasLtMatrixLayoutOpaque_t *layout, bool depth_first,
+static lanes *gather(const void *from, const cublasLtMatrixLayoutOpaque_t *layout, bool depth_first,
                      bool tf32, size_t depth, size_t count)
 {
     size_t padded = (depth + WIDTH - 1) / WIDTH * WIDTH, ld = (size_t)layout->ld;
-    float *out = (float *)calloc(padded * count, sizeof(float));
+    float *out = (float *)aligned_alloc(sizeof(lanes), padded * count * sizeof(float));
 
     if (!out)
         abort();
+    memset(out, 0, padded * count * sizeof(float));
     for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < depth; k++) {
             float x = get(from, layout->type, depth_first ? k + i * ld : i + k * ld);
 
             out[i * padded + k] = tf32 ? to_tf32(x) : x;
         }
-    return out;
+    return (lanes *)out;
 }
 
-static float dot(const float *a, const float *b, size_t padded)
+/* Of one column with `TOGETHER` rows, `steps` vectors each; those past `rows` are the last. */
+static void dots(const lanes *a, size_t rows, const lanes *b, size_t steps, float *out)
 {
-    float sums[WIDTH] = {};
-    double sum = 0;
+    const lanes *row[TOGETHER];
+    lanes sums[TOGETHER] = {};
 
-    for (size_t k = 0; k < padded; k += WIDTH)
-        for (size_t i = 0; i < WIDTH; i++)
-            sums[i] += a[k + i] * b[k + i];
-    for (float each : sums)
-        sum += (double)each;
-    return (float)sum;
+    for (size_t i = 0; i < TOGETHER; i++)
+        row[i] = a + (i < rows ? i : rows - 1) * steps;
+    for (size_t k = 0; k < steps; k++)
+        for (size_t i = 0; i < TOGETHER; i++)
+            sums[i] += row[i][k] * b[k];
+    for (size_t i = 0; i < TOGETHER; i++) {
+        double sum = 0;
+
+        for (size_t j = 0; j < WIDTH; j++)
+            sum += (double)sums[i][j];
+        out[i] = (float)sum;
+    }
 }
 
 static void store(const product *p, size_t row, size_t col, float sum)
@@ -324,15 +334,21 @@ static void multiply(const void *argument)
     bool trans_a = p->desc.trans_a == CUBLAS_OP_T, trans_b = p->desc.trans_b == CUBLAS_OP_T;
     size_t rows = p->d_layout.rows, cols = p->d_layout.cols;
     size_t depth = trans_a ? p->a_layout.rows : p->a_layout.cols;
-    size_t padded = (depth + WIDTH - 1) / WIDTH * WIDTH;
-    float *a = gather(p->a, &p->a_layout, trans_a, p->tf32, depth, rows);
-    float *b = gather(p->b, &p->b_layout, !trans_b, p->tf32, depth, cols);
+    size_t steps = (depth + WIDTH - 1) / WIDTH;
+    lanes *a = gather(p->a, &p->a_layout, trans_a, p->tf32, depth, rows);
+    lanes *b = gather(p->b, &p->b_layout, !trans_b, p->tf32, depth, cols);
     float scale = (p->desc.a_scale ? *p->desc.a_scale : 1) *
                   (p->desc.b_scale ? *p->desc.b_scale : 1);
 
     for (size_t col = 0; col < cols; col++)
-        for (size_t row = 0; row < rows; row++)
-            store(p, row, col, scale * dot(a + row * padded, b + col * padded, padded));
+        for (size_t row = 0; row < rows; row += TOGETHER) {
+            size_t left = rows - row;
+            float sums[TOGETHER];
+
+            dots(a + row * steps, left, b + col * steps, steps, sums);
+            for (size_t i = 0; i < TOGETHER && i < left; i++)
+                store(p, row + i, col, scale * sums[i]);
+        }
     free(a);
     free(b);
 }
