@@ -109,8 +109,8 @@ fails 'an output folder that cannot be written' unwritable 'locked/out' 3
 mkdir small
 if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=20m tmpfs small 2>/dev/null; then
     for where in small/out wide/out; do
-        job "disk-${where%/out}" good good.jsonl "output_dir: $where" 'save_steps: 10'
-        sed -i 's/^max_steps: 6/max_steps: 200/' "disk-${where%/out}.yaml"
+        job "disk-${where%/out}" good good.jsonl "output_dir: $where" 'save_steps: 2'
+        sed -i 's/^max_steps: 6/max_steps: 30/' "disk-${where%/out}.yaml"
     done
     "$trainspool" run disk-small.yaml >out 2>err &
     pid=$!

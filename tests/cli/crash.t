@@ -15,12 +15,12 @@ drop() {
 }
 count() { grep -c "$1" "$2"; }
 
-# Long enough to be killed in its midst on this machine, now, with this build: some five seconds.
+# Long enough to be killed in its midst on this machine, now, with this build: some three seconds.
 now() { date +%s%3N; }
 job 60 >outside/pace.yaml
 began=$(now)
 "$trainspool" run -q outside/pace.yaml
-steps=$((60 * 5000 / ($(now) - began)))
+steps=$((60 * 3000 / ($(now) - began)))
 [ $steps -ge 100 ] || steps=100
 echo "# $steps steps"
 

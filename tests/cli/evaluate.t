@@ -63,12 +63,6 @@ holds "from before and after" sh -c "jq -e '.before != .after and .correct and (
     answer.run/samples.jsonl >/dev/null"
 "$trainspool" plan answer.yaml >"$T/out"
 says "the plan counts what was taken" "memory  *$(sed -n 's/.*trainable, \(.*\) in memory$/\1/p' answer.run/train.log)"
-cp answer.run/metrics.jsonl once.jsonl
-holds "the same once more" "$trainspool" run -q --set trainspool.threads=1 answer.yaml
-holds "whatever the threads" sh -c "
-    for f in once.jsonl answer.run/metrics.jsonl; do
-        sed -n 's/\"eval_perplexity.*//; /eval_loss/p' \$f >\$f.eval; done
-    cmp once.jsonl.eval answer.run/metrics.jsonl.eval"
 
 # Samples longer than cutoff_len are learnt cut, but asked and judged whole; a question that is longer
 # itself is not asked.  Packed, they lie in another order.
@@ -104,13 +98,18 @@ ends "the model is asked once more" 0 "$trainspool" generate words.yaml --prompt
 head -5 "$T/out" >asked.jsonl
 holds "in the same words" sh -c "jq .completion asked.jsonl >a && jq .after words.run/samples.jsonl | cmp - a"
 
-# Stopped and gone on with, it says the same.
-answering 60 "eval_steps: 20" "lr_scheduler_type: constant" >stopped.yaml
+# Stopped and gone on with, and whatever the threads, it says the same.
+answering 30 "eval_steps: 10" "lr_scheduler_type: constant" >stopped.yaml
 cp stopped.yaml whole.yaml
-"$trainspool" run -q whole.yaml
-"$trainspool" run -q --set max_steps=30 stopped.yaml
+ends "one thread answers" 0 "$trainspool" run -q --set trainspool.threads=1 whole.yaml
+"$trainspool" run -q --set max_steps=20 stopped.yaml
 ends "a run is gone on with" 0 "$trainspool" run -q --resume stopped.yaml
 holds "and keeps what was said before it" cmp stopped.run/samples.jsonl whole.run/samples.jsonl
+for run in whole stopped; do
+    sed -n 's/"eval_perplexity.*//; /eval_loss/p' $run.run/metrics.jsonl >$run.eval
+done
+holds "with the same losses" cmp whole.eval stopped.eval
+holds "at each evaluation" test "$(wc -l <whole.eval)" -eq 4
 
 # A run that is to stop does not wait for the last answer.
 answering 60 "eval_steps: 20" | sed 's/^max_new_tokens: .*/max_new_tokens: 380/' >slow.yaml
