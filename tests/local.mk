@@ -356,7 +356,9 @@ endif
 if HAVE_EMULATION
 test_programs += $(emulated_tests)
 check_DATA = %D%/emulation/trainspool-train
-if !SANITIZERS
+if SANITIZERS
+test_programs += $(emulated_operations)
+else
 test_programs += $(races_tests)
 endif
 endif
@@ -392,8 +394,9 @@ EXTRA_DIST += %D%/differential/peers.py
 
 # The kernels of kernels/cuda on the CPU: emulation/emulation.h.  A test of an operation is one
 # of the CPU's, linked with other machines; `emulated` as it is, `races` with kernels that are
-# compiled so that races are found, in the build without sanitizers alone, as no kernel can have
-# both.  When a new kernel is there, its test's line goes into emulated_tests;
+# compiled so that races are found.  No kernel can have both those and sanitizers: a build with
+# sanitizers tests operations as `emulated`, one without as `races`, whole models are `emulated`
+# in both.  When a new kernel is there, its test's lines go into emulated_operations and races_tests;
 # `make tests/unit/test_emulated_NAME` builds any at any time.
 emulated_tests =
 emulated_tests += %D%/unit/test_cuda_backend
@@ -401,32 +404,33 @@ emulated_tests += %D%/unit/test_cuda_fp8
 emulated_tests += %D%/unit/test_cuda_graph
 emulated_tests += %D%/unit/test_cuda_launch
 emulated_tests += %D%/unit/test_cuda_matmul
-emulated_tests += %D%/unit/test_emulated_activation
-emulated_tests += %D%/unit/test_emulated_adamw
-emulated_tests += %D%/unit/test_emulated_attention
-emulated_tests += %D%/unit/test_emulated_decide
-emulated_tests += %D%/unit/test_emulated_decode
-emulated_tests += %D%/unit/test_emulated_dequantize
-emulated_tests += %D%/unit/test_emulated_distill
-emulated_tests += %D%/unit/test_emulated_elementwise
-emulated_tests += %D%/unit/test_emulated_embedding
 emulated_tests += %D%/unit/test_emulated_group
-emulated_tests += %D%/unit/test_emulated_headnorm
-emulated_tests += %D%/unit/test_emulated_layernorm
-emulated_tests += %D%/unit/test_emulated_loss
 emulated_tests += %D%/unit/test_emulated_matmul
 emulated_tests += %D%/unit/test_emulated_model
 emulated_tests += %D%/unit/test_emulated_model_distill
 emulated_tests += %D%/unit/test_emulated_model_forward
 emulated_tests += %D%/unit/test_emulated_model_ranks
 emulated_tests += %D%/unit/test_emulated_model_watch
-emulated_tests += %D%/unit/test_emulated_norm
 emulated_tests += %D%/unit/test_emulated_operators
-emulated_tests += %D%/unit/test_emulated_rope
-emulated_tests += %D%/unit/test_emulated_swiglu
-emulated_tests += %D%/unit/test_emulated_topk
 emulated_tests += %D%/unit/test_emulation
 emulated_tests += %D%/unit/test_trainer_gpus
+emulated_operations =
+emulated_operations += %D%/unit/test_emulated_activation
+emulated_operations += %D%/unit/test_emulated_adamw
+emulated_operations += %D%/unit/test_emulated_attention
+emulated_operations += %D%/unit/test_emulated_decide
+emulated_operations += %D%/unit/test_emulated_decode
+emulated_operations += %D%/unit/test_emulated_dequantize
+emulated_operations += %D%/unit/test_emulated_distill
+emulated_operations += %D%/unit/test_emulated_elementwise
+emulated_operations += %D%/unit/test_emulated_embedding
+emulated_operations += %D%/unit/test_emulated_headnorm
+emulated_operations += %D%/unit/test_emulated_layernorm
+emulated_operations += %D%/unit/test_emulated_loss
+emulated_operations += %D%/unit/test_emulated_norm
+emulated_operations += %D%/unit/test_emulated_rope
+emulated_operations += %D%/unit/test_emulated_swiglu
+emulated_operations += %D%/unit/test_emulated_topk
 races_tests =
 races_tests += %D%/unit/test_races_activation
 races_tests += %D%/unit/test_races_adamw
