@@ -63,7 +63,8 @@ AC_DEFUN([TS_CUDA_FLAGS], [
     AC_MSG_CHECKING([for compute capabilities of $NVCC])
     ts_known=$($NVCC --list-gpu-arch 2>/dev/null)
     ts_taken= ts_base= ts_codes=
-    NVCC_FLAGS="-std=c++17 -O3 -lineinfo --threads 2 -Xcompiler -Wall,-Wextra"
+    NVCC_FLAGS="-std=c++17 -O3 --threads 2 -Xcompiler -Wall,-Wextra"
+    TS_CUDA_COMPRESS
     for arch in $cuda_archs; do
         AS_CASE([" "$(echo $ts_known)" "], [*" compute_$arch "*],
                 [ts_taken="$ts_taken${ts_taken:+ }$arch"])
@@ -84,6 +85,14 @@ AC_DEFUN([TS_CUDA_FLAGS], [
             [NVCC_FLAGS="$NVCC_FLAGS -Wno-deprecated-gpu-targets"])
     AC_MSG_RESULT([$ts_taken])
     have_cuda="$have_cuda (sm $ts_taken)"
+])
+
+dnl The code of seven capabilities is much the same seven times, and packed as one a tenth as large.
+dnl Drivers before 550 cannot unpack it; CUDA 13 wants 580 anyway.
+AC_DEFUN([TS_CUDA_COMPRESS], [
+    ts_release=$($NVCC --version 2>/dev/null | sed -n 's/.*release \(@<:@0-9@:>@*\).*/\1/p')
+    AS_IF([test "${ts_release:-0}" -ge 13 && $NVCC --help | grep -q -e --compress-mode],
+          [NVCC_FLAGS="$NVCC_FLAGS --compress-mode=size"])
 ])
 
 dnl TS_NCCL: sums over several GPUs; only its header is needed, the library is loaded at run time.
