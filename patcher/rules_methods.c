@@ -145,6 +145,8 @@ static const struct argument {
       "lr_scheduler_type: warmup_stable_decay" },
     { "decay_type", "warmup_stable_decay", NULL },
     { "warmup_type", "warmup_stable_decay", NULL },
+    { "timescale", "inverse_sqrt", NULL },
+    { "warmup_lr_rate", "cosine_warmup_with_min_lr", NULL },
 };
 
 static void tell_argument(struct rule_context *context, const struct argument *argument,

@@ -190,6 +190,7 @@ static void bind_presets(const struct binding *binding, const struct vocabulary 
             bind_text(binding, key, key->preset);
     binding->plan->gradient_checkpointing = true; /* as in LLaMA-Factory */
     binding->plan->schedule_power = 1;
+    binding->plan->schedule_warmup_lr_rate = -1;
     binding->plan->schedule_lr_end = 1e-7; /* transformers/optimization.py, polynomial */
 }
 

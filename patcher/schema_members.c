@@ -8,8 +8,9 @@
 
 #include "patcher/schema_rows.h"
 
-static const char *const decays[] = { "cosine", NULL };
-static const char *const warmups[] = { "linear", NULL };
+/* in the order of train/plan.h */
+static const char *const decays[] = { "cosine", "linear", "1-sqrt", NULL };
+static const char *const warmups[] = { "linear", "cosine", "1-sqrt", NULL };
 
 static const struct key schedule_rows[] = {
     { TS_USED("min_lr", KEY_REAL, NULL), .into = TS_INTO(schedule_min_lr), .min = 0,
@@ -30,12 +31,16 @@ static const struct key schedule_rows[] = {
     { TS_USED("num_stable_steps", KEY_INT, NULL), .into = TS_INTO(schedule_stable_steps),
       .min = 0, .max = TS_NO_END, .help = "of warmup_stable_decay" },
     { TS_USED("decay_type", KEY_ENUM, "cosine"), .values = decays,
-      .rejects = "linear 1-sqrt", .help = "of warmup_stable_decay" },
+      .into = TS_INTO(schedule_decay), .help = "of warmup_stable_decay" },
     { TS_USED("warmup_type", KEY_ENUM, "linear"), .values = warmups,
-      .rejects = "cosine 1-sqrt", .help = "of warmup_stable_decay" },
+      .into = TS_INTO(schedule_warmup), .help = "of warmup_stable_decay" },
     TS_IDLE("last_epoch", KEY_INT, "-1", "a resumed run goes on exactly"),
-    TS_IDLE("warmup_lr_rate", KEY_REAL, NULL, "of cosine_warmup_with_min_lr"),
-    TS_IDLE("timescale", KEY_INT, NULL, "of inverse_sqrt"),
+    { TS_USED("warmup_lr_rate", KEY_REAL, NULL), .into = TS_INTO(schedule_warmup_lr_rate),
+      .min = 0, .max = 1,
+      .help = "of cosine_warmup_with_min_lr: where the warm-up begins, as a share" },
+    { TS_USED("timescale", KEY_INT, NULL), .into = TS_INTO(schedule_timescale),
+      .positive = true, .max = TS_NO_END,
+      .help = "of inverse_sqrt; preset the steps of warm-up, or 10000" },
     TS_IDLE("factor", KEY_REAL, NULL, "of reduce_lr_on_plateau"),
     TS_IDLE("patience", KEY_INT, NULL, "of reduce_lr_on_plateau"),
     TS_IDLE("threshold", KEY_REAL, NULL, "of reduce_lr_on_plateau"),

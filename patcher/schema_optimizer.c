@@ -14,6 +14,8 @@ static const char *const schedules[] = { "linear",
                                          "cosine_with_restarts",
                                          "cosine_with_min_lr",
                                          "warmup_stable_decay",
+                                         "inverse_sqrt",
+                                         "cosine_warmup_with_min_lr",
                                          NULL };
 /* The first two are enum optimizer_kind; all others are AdamW under another name. */
 static const char *const optimizers[] = { "adamw_torch",
@@ -69,13 +71,14 @@ static const struct key rows[] = {
       .meant = "wsd=warmup_stable_decay poly=polynomial cosine_annealing=cosine "
                "cosine_min_lr=cosine_with_min_lr none=constant",
       .values = schedules,
-      .rejects = "inverse_sqrt reduce_lr_on_plateau greedy cosine_warmup_with_min_lr",
+      .rejects = "reduce_lr_on_plateau greedy",
       .into = TS_INTO(schedule),
       .help = "how the learning rate goes down after the warm-up" },
     { TS_USED("lr_scheduler_kwargs", KEY_MAP, NULL), .members = &schema_schedule,
       .help = "min_lr, min_lr_rate, power, num_cycles (of cosine_with_restarts: how many "
               "times it goes down, preset 1; of other cosines: waves, preset 0.5), lr_end, "
-              "num_decay_steps, num_stable_steps of the schedule" },
+              "num_decay_steps, num_stable_steps, decay_type, warmup_type, timescale, "
+              "warmup_lr_rate of the schedule" },
     { TS_USED("warmup_steps", KEY_REAL, "0"), .min = 0, .max = TS_NO_END,
       .into = TS_INTO(warmup_steps),
       .help = "steps of warm-up; below 1: a share of all" },

@@ -18,8 +18,13 @@ enum schedule_kind {
     SCHEDULE_POLYNOMIAL,
     SCHEDULE_COSINE_WITH_RESTARTS,
     SCHEDULE_COSINE_WITH_MIN_LR,
-    SCHEDULE_WARMUP_STABLE_DECAY
+    SCHEDULE_WARMUP_STABLE_DECAY,
+    SCHEDULE_INVERSE_SQRT,
+    SCHEDULE_COSINE_WARMUP_WITH_MIN_LR
 };
+/* How warmup_stable_decay goes up and down; each has a preset of its own. */
+enum schedule_decay { DECAY_COSINE, DECAY_LINEAR, DECAY_ROOT };
+enum schedule_warmup { WARMUP_LINEAR, WARMUP_COSINE, WARMUP_ROOT };
 enum mix_strategy {
     MIX_CONCAT,
     MIX_INTERLEAVE_UNDER,
@@ -129,6 +134,10 @@ struct plan {
     double schedule_num_cycles; /* 0: the schedule's own */
     double schedule_lr_end;
     int64_t schedule_decay_steps, schedule_stable_steps;
+    enum schedule_decay schedule_decay;
+    enum schedule_warmup schedule_warmup;
+    int64_t schedule_timescale;     /* of inverse_sqrt; 0: the warm-up's steps, or 10000 */
+    double schedule_warmup_lr_rate; /* where a warm-up begins; below 0: at one step of it */
     double warmup_steps; /* below 1: a share of all steps */
     double warmup_ratio; /* above 0 it wins over warmup_steps, as in transformers 4 */
     double num_train_epochs;

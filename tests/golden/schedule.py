@@ -28,6 +28,14 @@ CASES = [
     ("warmup_stable_decay", {"num_decay_steps": 20}),
     ("warmup_stable_decay", {"num_decay_steps": 20, "num_stable_steps": 10,
                              "min_lr_ratio": 0.1}),
+    ("warmup_stable_decay", {"num_decay_steps": 20, "decay_type": "linear", "warmup_type": "cosine",
+                             "min_lr_ratio": 0.1}),
+    ("warmup_stable_decay", {"num_decay_steps": 20, "decay_type": "1-sqrt",
+                             "warmup_type": "1-sqrt"}),
+    ("inverse_sqrt", {}),
+    ("inverse_sqrt", {"timescale": 25}),
+    ("cosine_warmup_with_min_lr", {"min_lr": 1e-4}),
+    ("cosine_warmup_with_min_lr", {"min_lr_rate": 0.25, "warmup_lr_rate": 0.1}),
 ]
 
 

@@ -60,6 +60,10 @@ static const struct {
         .schedule_decay_steps = 20,
         .schedule_min_lr_rate = 0.1 },
       { { 5, 0.55 }, { 29, 1 }, { 40, 0.55 }, { 50, 0.1 }, { 99, 0.1 }, { 0, 0.1 } } },
+    { { .schedule = SCHEDULE_INVERSE_SQRT, .warmup_steps = 10 },
+      { { 0, 0 }, { 5, 0.5 }, { 10, 1 }, { 40, 0.5 }, { 90, 1.0 / 3 }, { 160, 0.25 } } },
+    { { .schedule = SCHEDULE_INVERSE_SQRT }, /* of 10000 */
+      { { 0, 1 }, { 30000, 0.5 }, { 0, 1 }, { 0, 1 }, { 0, 1 }, { 0, 1 } } },
 };
 
 static void test_schedule_factors(void **state)
@@ -90,8 +94,29 @@ static double argument(const json_t *one, const char *name)
     return json_number_value(json_object_get(json_object_get(one, "arguments"), name));
 }
 
+/* The place of the argument's word in a list that ends with NULL; 0 without the argument. */
+static int word(const json_t *one, const char *name, const char *const *words)
+{
+    const json_t *given = json_object_get(json_object_get(one, "arguments"), name);
+    int at = 0;
+
+    while (given && strcmp(words[at], json_string_value(given)) != 0)
+        at++;
+    return at;
+}
+
+static double warmup_lr_rate(const json_t *one)
+{
+    const json_t *given =
+        json_object_get(json_object_get(one, "arguments"), "warmup_lr_rate");
+
+    return given ? json_number_value(given) : -1;
+}
+
 static void check_case(const json_t *golden, const json_t *one)
 {
+    static const char *const decays[] = { "cosine", "linear", "1-sqrt", NULL };
+    static const char *const warmups[] = { "linear", "cosine", "1-sqrt", NULL };
     const char *name = json_string_value(json_object_get(one, "name"));
     const json_t *factors = json_object_get(one, "factors");
     int64_t total = json_integer_value(json_object_get(golden, "steps"));
@@ -107,6 +132,10 @@ static void check_case(const json_t *golden, const json_t *one)
             argument(one, "min_lr_rate") + argument(one, "min_lr_ratio"),
         .schedule_decay_steps = (int64_t)argument(one, "num_decay_steps"),
         .schedule_stable_steps = (int64_t)argument(one, "num_stable_steps"),
+        .schedule_decay = (enum schedule_decay)word(one, "decay_type", decays),
+        .schedule_warmup = (enum schedule_warmup)word(one, "warmup_type", warmups),
+        .schedule_timescale = (int64_t)argument(one, "timescale"),
+        .schedule_warmup_lr_rate = warmup_lr_rate(one),
     };
 
     for (size_t i = 0; i < json_array_size(factors); i++) {

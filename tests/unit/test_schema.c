@@ -263,7 +263,9 @@ static void test_schema_binds_aliases_and_shared_fields(void **state)
                 "train_sampling_strategy: sequential\n"
                 "loss_scale: 128\n"
                 "finetuning_type: full\n"
-                "lr_scheduler_kwargs: {min_lr_rate: 0.1, num_stable_steps: 5}\n"
+                "lr_scheduler_kwargs: {min_lr_rate: 0.1, num_stable_steps: 5, "
+                "decay_type: 1-sqrt, warmup_type: cosine, timescale: 12, "
+                "warmup_lr_rate: 0.2}\n"
                 "trainspool:\n"
                 "  policy: noclip\n"
                 "  target: external\n"
@@ -281,6 +283,10 @@ static void test_schema_binds_aliases_and_shared_fields(void **state)
     assert_true(plan->request.all_trainable);
     assert_true(plan->schedule_min_lr_rate == 0.1);
     assert_int_equal(plan->schedule_stable_steps, 5);
+    assert_int_equal(plan->schedule_decay, DECAY_ROOT);
+    assert_int_equal(plan->schedule_warmup, WARMUP_COSINE);
+    assert_int_equal(plan->schedule_timescale, 12);
+    assert_true(plan->schedule_warmup_lr_rate == 0.2);
     assert_int_equal(plan->policy, POLICY_NOCLIP);
     assert_int_equal(plan->request.policy, POLICY_NOCLIP);
     assert_true(plan->external);

@@ -38,7 +38,8 @@ static void test_schema_tells_types_and_ranges(void **state)
           "eval_strategy must be no, steps or epoch, not 'false'; did you mean no?" },
         { "lr_scheduler_type: constant-with-warmup\n", "TS705",
           "lr_scheduler_type must be linear, cosine, constant, constant_with_warmup, "
-          "polynomial, cosine_with_restarts, cosine_with_min_lr or warmup_stable_decay, "
+          "polynomial, cosine_with_restarts, cosine_with_min_lr, "
+          "warmup_stable_decay, inverse_sqrt or cosine_warmup_with_min_lr, "
           "not 'constant-with-warmup'; did you mean constant_with_warmup?" },
         { "finetuning_type: something\n", "TS705",
           "finetuning_type must be lora, full or freeze, not 'something'" },
@@ -62,9 +63,10 @@ static void test_schema_tells_types_and_ranges(void **state)
           "'1e10'" },
         { "lr_scheduler_type: cosin\n", "TS705",
           "lr_scheduler_type must be linear, cosine, constant, constant_with_warmup, "
-          "polynomial, cosine_with_restarts, cosine_with_min_lr or warmup_stable_decay, "
+          "polynomial, cosine_with_restarts, cosine_with_min_lr, "
+          "warmup_stable_decay, inverse_sqrt or cosine_warmup_with_min_lr, "
           "not 'cosin'; did you mean cosine?" },
-        { "lr_scheduler_type: inverse_sqrt\n", "TS707", NULL },
+        { "lr_scheduler_type: reduce_lr_on_plateau\n", "TS707", NULL },
         { "stage: dpo\n", "TS707",
           "stage: dpo is not done here, only sft, pt or distill" },
         { "output_dir: ${x}/a\n", "TS008", NULL },
@@ -298,10 +300,10 @@ static void test_schema_looks_into_maps(void **state)
           SEVERITY_ERROR },
         { "lr_scheduler_kwargs: {num_cycles: many}\n", "TS704",
           "num_cycles must be a number of 0 or more, not 'many'", SEVERITY_ERROR },
-        { "lr_scheduler_kwargs: {decay_type: linear}\n", "TS707",
-          "decay_type: linear is not done here, only cosine", SEVERITY_ERROR },
-        { "lr_scheduler_kwargs: {timescale: 100}\n", "TS708",
-          "lr_scheduler_kwargs.timescale has no effect here", SEVERITY_INFO },
+        { "lr_scheduler_kwargs: {decay_type: square}\n", "TS705",
+          "decay_type must be cosine, linear or 1-sqrt, not 'square'", SEVERITY_ERROR },
+        { "lr_scheduler_kwargs: {patience: 100}\n", "TS708",
+          "lr_scheduler_kwargs.patience has no effect here", SEVERITY_INFO },
         { "trainspool: {target: external}\naccelerator_config: {split_batch: true}\n",
           "TS702",
           "split_batch is no key of accelerator_config; did you mean split_batches?",
