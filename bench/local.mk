@@ -6,6 +6,7 @@ if HAVE_CUDA
 bench_programs += %D%/bench_cuda_ops
 endif
 EXTRA_PROGRAMS = $(bench_programs)
+EXTRA_DIST += %D%/beside_torch.py
 EXTRA_DIST += %D%/gpu_floors.py
 EXTRA_DIST += %D%/growth.py
 EXTRA_DIST += %D%/peer_check.py
@@ -43,6 +44,8 @@ bench: $(bin_PROGRAMS) $(bench_programs)
 	%D%/bench_ops
 	@echo
 	%D%/bench_train
+	@echo
+	$${PYTHON:-python3} $(srcdir)/%D%/beside_torch.py %D%/bench_train $(PEER_TORCH)
 	@echo
 	%D%/bench_start $(top_builddir) $(top_srcdir)
 	@echo
