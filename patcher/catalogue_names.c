@@ -196,7 +196,8 @@ static const struct rule rows[] = {
           "vocab.json) are not read: transformers writes both anew. Weights that are "
           "there and are not whole are told, too: a file of several that is missing or "
           "was cut off, a pointer of Git LFS in its place. A warning while checking, as "
-          "the job may be for another machine; an error for `run` and `watch`.",
+          "the job may be for another machine; an error for `run` and `watch`. A job that "
+          "names export_dir, an adapter and no data is a merge, which wants none.",
       .source = "trainspool-job(5)" },
     { .id = "TS714",
       .title = "a suppression that suppresses nothing",

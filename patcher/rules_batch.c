@@ -75,6 +75,8 @@ void rule_positions(struct rule_context *context)
                   (plan->packing == CHOICE_AUTO && plan->stage == STAGE_PT);
     int64_t most;
 
+    if (plan_merges(plan))
+        return; /* there are no samples */
     if (rule_entry(context, "rope_scaling"))
         return; /* its business is to make them more */
     most =

@@ -323,9 +323,9 @@ void rule_missing(struct rule_context *context)
     lookup = dataset_lookup_open(context->plan->dataset_dir, context->arena);
     if (context->plan->dataset)
         check_dataset(context, "dataset", lookup, context->plan->dataset);
-    else
+    else if (!plan_merges(context->plan))
         not_named(context, "dataset", "the job names no data", SEVERITY_WARNING);
-    if (context->plan->eval_dataset)
+    if (context->plan->eval_dataset && !plan_merges(context->plan))
         check_dataset(context, "eval_dataset", lookup, context->plan->eval_dataset);
     dataset_lookup_close(lookup);
 }

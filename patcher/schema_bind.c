@@ -49,6 +49,11 @@ static void bind_use_cpu(const struct binding *binding, const struct value *valu
         binding->plan->device_wanted = "cpu";
 }
 
+static void bind_train(const struct binding *binding, const struct value *value)
+{
+    binding->plan->do_train = value->number != 0 ? CHOICE_YES : CHOICE_NO;
+}
+
 static void bind_sampling(const struct binding *binding, const struct value *value)
 {
     if (strcmp(value->text, "sequential") == 0)
@@ -67,6 +72,7 @@ static const struct special {
     { "disable_gradient_checkpointing", bind_no_checkpointing },
     { "gradient_checkpointing", bind_checkpointing },
     { "use_cpu", bind_use_cpu },
+    { "do_train", bind_train },
     { "train_sampling_strategy", bind_sampling },
     { "target", bind_target },
 };
@@ -189,6 +195,7 @@ static void bind_presets(const struct binding *binding, const struct vocabulary 
         if (key->use == KEY_USED && key->preset && key->type != KEY_MAP)
             bind_text(binding, key, key->preset);
     binding->plan->gradient_checkpointing = true; /* as in LLaMA-Factory */
+    binding->plan->do_train = CHOICE_AUTO;
     binding->plan->schedule_power = 1;
     binding->plan->schedule_warmup_lr_rate = -1;
     binding->plan->schedule_lr_end = 1e-7; /* transformers/optimization.py, polynomial */

@@ -24,6 +24,7 @@
 #include "runner/page.h"
 #include "runner/ranks.h"
 #include "runner/report.h"
+#include "train/merge.h"
 
 /* state.json follows the steps, but not every one of a thousand a second. */
 static const double state_seconds = 0.5;
@@ -273,7 +274,7 @@ static bool train(struct attempt *attempt, struct error *err)
     struct text about;
     bool ok;
 
-    if (plan_ranks(plan) > 1)
+    if (plan_ranks(plan) > 1 && !plan_merges(plan))
         snprintf(attempt->record.device, sizeof(attempt->record.device), "%zu x %.70s",
                  plan_ranks(plan), plan->device.name);
     else
@@ -293,7 +294,7 @@ static bool train(struct attempt *attempt, struct error *err)
              how.resume ? ", going on from the last checkpoint if there is one" : "");
     text_init(&about, 0);
     how.about = about_job(&attempt->job, &attempt->look.patch, &about) ? about.data : NULL;
-    ok = train_ranks(attempt, &how, err);
+    ok = plan_merges(plan) ? merge_run(plan, &how, err) : train_ranks(attempt, &how, err);
     text_clear(&about);
     return ok;
 }
@@ -349,6 +350,7 @@ static void find_ending(const struct attempt *attempt, bool done, const struct e
 static void tell(struct attempt *attempt, const struct ending *ending,
                  const struct error *err)
 {
+    const struct plan *plan = &attempt->look.patch.plan;
     bool bad = ending->event == EVENT_EXIT_BAD;
 
     if (bad || !ending->reason[0])
@@ -366,14 +368,16 @@ static void tell(struct attempt *attempt, const struct ending *ending,
         report_line(&attempt->report,
                     "%s: %s; trainspool run --resume goes on from there",
                     attempt->job.path, ending->reason);
+    else if (!bad && !attempt->options->quiet && plan_merges(plan))
+        report_line(&attempt->report, "%s: done: merged, model in %s", attempt->job.path,
+                    plan->export_dir);
     else if (!bad && !attempt->options->quiet &&
              attempt->record.step == attempt->first)
         report_line(&attempt->report, "%s: no step was left to do, model in %s",
-                    attempt->job.path, attempt->look.patch.plan.output_dir);
+                    attempt->job.path, plan->output_dir);
     else if (!bad && !attempt->options->quiet)
         report_line(&attempt->report, "%s: done: %" PRId64 " steps, model in %s",
-                    attempt->job.path, attempt->record.step,
-                    attempt->look.patch.plan.output_dir);
+                    attempt->job.path, attempt->record.step, plan->output_dir);
 }
 
 static int finish(struct attempt *attempt, bool done, struct error *err)

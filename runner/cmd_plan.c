@@ -157,6 +157,16 @@ static void add_teacher(struct text *out, const struct plan *plan)
     text_addc(out, '\n');
 }
 
+/* In place of what a training would be. */
+static void add_merge(struct text *out, const struct plan *plan)
+{
+    text_adds(out, "  merge       ");
+    report_visible(out, plan->adapter_name_or_path);
+    text_adds(out, " into the model, written to ");
+    report_visible(out, plan->export_dir);
+    text_adds(out, "; nothing is trained\n");
+}
+
 /* 1,234,567 */
 static void add_grouped(struct text *out, int64_t number)
 {
@@ -347,7 +357,10 @@ static void show_page(struct report *report, const struct page *page)
         text_addf(&out, "%s%s", capability[0] ? ", compute capability " : "", capability);
     }
     text_addc(&out, '\n');
-    if (page->plan) {
+    if (page->plan && plan_merges(page->plan)) {
+        add_merge(&out, page->plan);
+        add_memory(&out, &page->forecast);
+    } else if (page->plan) {
         add_model(&out, page);
         add_program(&out, page->plan);
         add_precision(&out, page->plan);

@@ -35,7 +35,9 @@ static void make_time(const struct inspection *inspection,
 {
     const double steps = (double)out->steps.total;
 
-    if (!out->has_steps && !inspection->patch.plan.external)
+    if (plan_merges(&inspection->patch.plan))
+        error_set(&out->why_no_time, ERROR_DATA, "nothing is trained");
+    else if (!out->has_steps && !inspection->patch.plan.external)
         error_set(&out->why_no_time, ERROR_DATA, "the steps are not");
     else
         out->has_time =
@@ -77,6 +79,8 @@ void forecast_make(const struct inspection *inspection, struct forecast *out)
     *out = (struct forecast) { 0 };
     if (inspection->patch.plan.external)
         error_set(&out->why_no_steps, ERROR_DATA, "the data are the other program's");
+    else if (plan_merges(&inspection->patch.plan))
+        error_set(&out->why_no_steps, ERROR_DATA, "nothing is trained");
     else
         out->has_steps =
             steps_ask(inspection->patch.job, &out->steps, &out->why_no_steps);

@@ -4,6 +4,7 @@
 #include "train/estimate.h"
 
 #include "base/file.h"
+#include "train/merge.h"
 #include "train/shapes.h"
 #include "train/teacher_plan.h"
 #include "train/torch_memory.h"
@@ -97,10 +98,10 @@ static void add_teacher(const struct plan *plan, const struct estimate_data *dat
     arena_free(arena);
 }
 
-/* The plan with what the data tell of it. */
+/* The plan with what the data tell of it; a merge has none. */
 static struct plan told(const struct plan *plan, const struct estimate_data *data)
 {
-    struct plan copy = *plan;
+    struct plan copy = plan_merges(plan) ? merge_plan(plan) : *plan;
 
     copy.generation.prompt_max = data ? (int64_t)data->asked : 0;
     return copy;

@@ -157,6 +157,7 @@ struct plan {
     bool overwrite_output_dir;
     const char *resume_from_checkpoint; /* NULL: none; "true": the last one */
     const char *export_dir;
+    enum choice do_train; /* auto: not said */
 
     /* trainspool: */
     enum policy policy;
@@ -183,6 +184,13 @@ static inline bool plan_evaluates(const struct plan *plan)
 {
     return plan->eval_strategy != WHEN_NO || plan->eval_on_start == CHOICE_YES ||
            plan->load_best_model_at_end;
+}
+
+/* Is nothing trained, and an adapter merged into its model? */
+static inline bool plan_merges(const struct plan *plan)
+{
+    return plan->export_dir && plan->adapter_name_or_path && !plan->dataset &&
+           plan->do_train != CHOICE_YES && !plan->external;
 }
 
 /* Are the frozen linear layers of its blocks kept in 4 bits here? */
