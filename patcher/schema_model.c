@@ -3,6 +3,8 @@
 
 #include "patcher/schema_rows.h"
 
+#define OWN_KERNELS "trainspool computes the same with its own"
+
 static const char *const stages[] = { "sft", "pt", "distill", NULL };
 static const char *const methods[] = { "lora", "full", "freeze", NULL };
 static const char *const attentions[] = {
@@ -144,15 +146,13 @@ static const struct key rows[] = {
               "config.json of the model says how positions are scaled"),
     TS_NOT("shift_attn", KEY_BOOL, "false", NULL, "attention of LongLoRA", NULL),
     TS_NOT_OF("mixture_of_depths", depths, NULL, NULL, "mixture of depths", NULL),
-    TS_NOT("use_unsloth", KEY_BOOL, "false", NULL, "kernels of Unsloth", NULL),
-    TS_NOT("use_unsloth_gc", KEY_BOOL, "false", NULL, "checkpointing of Unsloth",
-           "gradient_checkpointing"),
-    TS_NOT("enable_liger_kernel", KEY_BOOL, "false", NULL, "kernels of Liger",
-           "the loss is computed in chunks here anyway"),
-    TS_NOT("use_liger_kernel", KEY_BOOL, "false", NULL, "kernels of Liger",
-           "the loss is computed in chunks here anyway"),
+    TS_IDLE("use_unsloth", KEY_BOOL, "false", "kernels of Unsloth; " OWN_KERNELS),
+    TS_IDLE("use_unsloth_gc", KEY_BOOL, "false",
+            "checkpointing of Unsloth; here it is gradient_checkpointing"),
+    TS_IDLE("enable_liger_kernel", KEY_BOOL, "false", "kernels of Liger; " OWN_KERNELS),
+    TS_IDLE("use_liger_kernel", KEY_BOOL, "false", "kernels of Liger; " OWN_KERNELS),
     TS_IDLE("liger_kernel_config", KEY_MAP, NULL, "settings of Liger"),
-    TS_NOT("use_v1_kernels", KEY_BOOL, "false", NULL, "kernels of LLaMA-Factory", NULL),
+    TS_IDLE("use_v1_kernels", KEY_BOOL, "false", "kernels of LLaMA-Factory; " OWN_KERNELS),
     TS_NOT("use_kt", KEY_BOOL, "false", NULL, "experts on the CPU by KTransformers",
            NULL),
     TS_IDLE("kt_config", KEY_ANY, NULL, "settings of KTransformers"),
