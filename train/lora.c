@@ -31,29 +31,39 @@ static bool is_target(const struct target_list *list, enum module module)
 }
 
 /* PEFT looks for modules_to_save at the end of names, not of paths: "norm" is
- * input_layernorm too. */
-static bool is_named(const struct architecture *a, enum module module, const char *leaf,
-                     bool linear)
+ * input_layernorm and q_norm too (peft/utils/other.py, _set_trainable).  With the number of
+ * a layer in front it would be that layer's alone, of which there is no such thing here. */
+static bool is_saved_as(const struct architecture *a, enum module module, const char *name,
+                        size_t len)
 {
-    return linear ? architecture_is_named(a, module, leaf, strlen(leaf))
-                  : a->paths[module] && text_ends(a->paths[module], leaf);
+    const char *path = a->paths[module];
+    size_t all = path ? strlen(path) : 0;
+
+    if (all == 0 || len == 0)
+        return false;
+    if (len <= all)
+        return memcmp(path + all - len, name, len) == 0;
+    return !module_in_block(module) && architecture_is_named(a, module, name, len);
+}
+
+/* Is the module among those of the name? */
+static bool is_named(const struct architecture *a, enum module module, const char *name,
+                     size_t len, bool linear)
+{
+    return linear ? architecture_is_named(a, module, name, len)
+                  : is_saved_as(a, module, name, len);
 }
 
 /* The last part of a module's path, unless that would name another one too that is not
- * meant ("c_proj"); NULL where one before it has said it. */
+ * meant ("c_proj"). */
 static const char *name_of(const struct architecture *a, const bool *marks,
                            enum module module, bool linear)
 {
     const char *leaf = architecture_leaf(a, module);
 
-    for (enum module i = 0; i < MODULES; i++) {
-        if (i == module || !is_named(a, i, leaf, linear))
-            continue;
-        if (!marks[i])
+    for (enum module i = 0; i < MODULES; i++)
+        if (!marks[i] && is_named(a, i, leaf, strlen(leaf), linear))
             return a->paths[module];
-        if (i < module)
-            return NULL;
-    }
     return leaf;
 }
 
@@ -78,7 +88,7 @@ static bool no_such_target(const struct target_list *list, const char *name, siz
     return false;
 }
 
-/* A name may be that of several: "c_proj". */
+/* A name may be that of several: "c_proj", "norm". */
 static bool mark_modules(const struct target_list *list, const char *name, size_t len,
                          bool *marks, struct error *err)
 {
@@ -86,7 +96,7 @@ static bool mark_modules(const struct target_list *list, const char *name, size_
 
     for (enum module i = 0; i < MODULES; i++)
         if (is_target(list, i) &&
-            architecture_is_named(list->architecture, i, name, len))
+            is_named(list->architecture, i, name, len, list->linear))
             marks[i] = found = true;
     return found || no_such_target(list, name, len, err);
 }
@@ -257,16 +267,26 @@ bool lora_read(const struct plan *plan, const struct architecture *architecture,
     return read_plan(plan, architecture, out, err);
 }
 
+/* Does a name of the list say it already? */
+static bool is_listed(const json_t *list, const struct architecture *a, enum module module,
+                      bool linear)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+
+        if (is_named(a, module, name, strlen(name), linear))
+            return true;
+    }
+    return false;
+}
+
 static json_t *names_of(const struct architecture *a, const bool *marks, bool linear)
 {
     json_t *list = json_array();
 
-    for (enum module i = 0; i < MODULES; i++) {
-        const char *name = marks[i] ? name_of(a, marks, i, linear) : NULL;
-
-        if (name)
-            json_array_append_new(list, json_string(name));
-    }
+    for (enum module i = 0; i < MODULES; i++)
+        if (marks[i] && !is_listed(list, a, i, linear))
+            json_array_append_new(list, json_string(name_of(a, marks, i, linear)));
     if (json_array_size(list) > 0)
         return list;
     json_decref(list);

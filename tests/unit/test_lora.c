@@ -68,14 +68,22 @@ static void check_names(const char *model_type, const char *target, const char *
 
 #define SAVED(names) "\"modules_to_save\":" names
 
-/* PEFT takes modules_to_save for ends of names: "norm" would be every input_layernorm. */
-static void test_lora_saved_names_mean_one_module(void **state)
+/* PEFT takes modules_to_save for ends of names: "norm" is every input_layernorm, too. */
+static void test_lora_saved_names_are_as_peft_reads_them(void **state)
 {
     static const struct {
         const char *model_type, *target, *written;
     } cases[] = {
-        { "llama", "norm", SAVED("[\"model.norm\"]") },
-        { "qwen3", "norm,embed_tokens", SAVED("[\"embed_tokens\",\"model.norm\"]") },
+        { "llama", "norm",
+          SAVED("[\"input_layernorm\",\"post_attention_layernorm\",\"norm\"]") },
+        { "llama", "layernorm",
+          SAVED("[\"input_layernorm\",\"post_attention_layernorm\"]") },
+        { "qwen3", "model.norm,embed_tokens",
+          SAVED("[\"embed_tokens\",\"model.norm\"]") },
+        { "qwen3", "attn.q_norm,base_model.model.model.norm",
+          SAVED("[\"q_norm\",\"model.norm\"]") },
+        { "gpt2", "attn.c_proj", SAVED("[\"attn.c_proj\"]") },
+        { "gpt2", "c_proj,c_fc", SAVED("[\"c_proj\",\"c_fc\"]") },
         { "llama", "lm_head,model.norm", SAVED("[\"model.norm\",\"lm_head\"]") },
         { "gpt2", "ln_f,wte", SAVED("[\"wte\",\"ln_f\"]") },
         { "gpt_neox", "final_layer_norm", SAVED("[\"final_layer_norm\"]") },
@@ -144,6 +152,40 @@ static void test_lora_names_of_architectures(void **state)
     check_names("gpt_neox", "dense", "\"target_modules\":[\"dense\"]");
 }
 
+/* What modules_to_save of a file made elsewhere means. */
+static void test_lora_reads_saved_names_as_peft(void **state)
+{
+    static const struct {
+        const char *names;
+        bool all; /* norms, or that of the model alone */
+    } cases[] = { { "[\"norm\"]", true },
+                  { "[\"model.norm\"]", false },
+                  { "[\"base_model.model.model.norm\"]", false } };
+    char *dir = unit_dir_new(), *name = path_join(dir, "adapter_config.json");
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct error err = { 0 };
+        struct lora lora;
+        struct text text;
+
+        text_init(&text, 0);
+        text_addf(&text, "{\"r\": 8, \"target_modules\": [\"q_proj\"], "
+                         "\"modules_to_save\": %s}", cases[i].names);
+        assert_true(file_replace(name, text.data, text.len, 0600, &err));
+        assert_true(lora_read_config(dir, architecture_find("qwen3"), &lora, &err));
+        for (enum module j = 0; j < MODULES; j++) {
+            const char *leaf = architecture_leaf(architecture_find("qwen3"), j);
+            bool norm = leaf && text_ends(leaf, "norm");
+
+            assert_int_equal(lora.saved[j], j == MODULE_NORM || (norm && cases[i].all));
+        }
+        text_clear(&text);
+    }
+    free(name);
+    unit_dir_free(dir);
+}
+
 static void test_lora_config_reads_back(void **state)
 {
     struct plan plan = plan_of("q_proj,down_proj");
@@ -184,6 +226,11 @@ static void test_lora_config_refuses(void **state)
         { "{\"r\": 0, \"target_modules\": [\"q_proj\"]}", "r must be" },
         { "{\"r\": 8, \"target_modules\": [\"q_prod\"]}", "q_prod" },
         { "{\"r\": 8, \"target_modules\": []}", "no layer" },
+        { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"modules_to_save\": [\"\"]}",
+          "modules_to_save: there is no layer \"\"" },
+        { "{\"r\": 8, \"target_modules\": [\"q_proj\"], "
+          "\"modules_to_save\": [\"layers.0.mlp.up_proj\"]}",
+          "there is no layer \"layers.0.mlp.up_proj\"" },
         { "{\"r\": 8, \"target_modules\": \".*q_proj\"}", "list of names" },
         { "{\"r\": 8, \"target_modules\": [1]}", "list of names" },
         { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"use_dora\": true}",
@@ -220,7 +267,8 @@ int main(void)
         cmocka_unit_test(test_lora_reads_the_plan),
         cmocka_unit_test(test_lora_ties_what_peft_knows),
         cmocka_unit_test(test_lora_names_of_architectures),
-        cmocka_unit_test(test_lora_saved_names_mean_one_module),
+        cmocka_unit_test(test_lora_saved_names_are_as_peft_reads_them),
+        cmocka_unit_test(test_lora_reads_saved_names_as_peft),
         cmocka_unit_test(test_lora_config_reads_back),
         cmocka_unit_test(test_lora_config_refuses),
     };
