@@ -30,6 +30,25 @@ static void several_adapters(struct rule_context *context)
                   "adapter_name_or_path");
 }
 
+/* LLaMA-Factory's DataArguments refuses them, too. */
+static void opposites(struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+    const struct entry *prompt = rule_entry(context, "train_on_prompt"),
+                       *history = rule_entry(context, "mask_history");
+    bool later = prompt && history && prompt->key->at.byte > history->key->at.byte;
+
+    if (plan->train_on_prompt && plan->mask_history)
+        rule_tell(context,
+                  &(struct finding) { .rule = "TS707",
+                                      .severity = SEVERITY_ERROR,
+                                      .message = "train_on_prompt trains on the questions, too, "
+                                                 "and mask_history on the last answer alone: they "
+                                                 "are opposites",
+                                      .note = "keep one of the two" },
+                  later ? "train_on_prompt" : "mask_history");
+}
+
 /* What another program trains is looked at and mended here, and no more. */
 static void not_trained_here(struct rule_context *context)
 {
@@ -125,6 +144,7 @@ void rule_not_here(struct rule_context *context)
     if (!context->plan->external) {
         no_training(context);
         several_adapters(context);
+        opposites(context);
         rule_quantised_here(context);
     }
     unknown_template(context);
