@@ -147,6 +147,64 @@ static void test_optimizer_rates_by_parameter(void **state)
     unit_near("step", other - floats((p + 1)->weight)[0], 0.5, 1e-5);
 }
 
+/* The model that lies in `dir`, with adapters and a norm that are trained. */
+static void start_adapters(const char *dir, double ratio)
+{
+    struct plan plan = unit_plan(dir);
+
+    plan.method = METHOD_LORA;
+    plan.additional_target = "embed_tokens,model.norm";
+    plan.loraplus_lr_ratio = ratio;
+    u = unit_model_text(llama, plan);
+    unit_model_start(&u, 8, 1, 2);
+}
+
+/* A step of all that is trained, by its gradient of 3: B and vectors have `ratio` times the
+ * rate, A and other matrices the plain one. */
+static void check_loraplus(const char *dir, double ratio)
+{
+    size_t fast = 0, plain = 0;
+
+    start_adapters(dir, ratio);
+    for (size_t i = 0; i < model_parameters(u.model); i++) {
+        const struct parameter *p = model_parameter(u.model, i);
+
+        for (size_t j = 0; p->trainable && j < p->rows * p->cols; j++) {
+            floats(p->weight)[j] = 1;
+            floats(p->grad)[j] = 3;
+        }
+    }
+    step(1);
+    for (size_t i = 0; i < model_parameters(u.model); i++) {
+        const struct parameter *p = model_parameter(u.model, i);
+        bool is_fast = strstr(p->name, "lora_B") || p->rank == 1;
+
+        if (!p->trainable)
+            continue;
+        fast += is_fast;
+        plain += !is_fast;
+        unit_near(p->name, 1 - floats(p->weight)[3], is_fast && ratio > 0 ? 0.5 * ratio : 0.5,
+                  1e-5);
+    }
+    assert_int_equal(fast, 7 + 1);
+    assert_int_equal(plain, 7 + 1);
+    unit_model_stop(&u);
+}
+
+static void test_optimizer_rates_of_loraplus(void **state)
+{
+    char *dir = unit_dir_new();
+    struct error err = { 0 };
+
+    setup(state);
+    u.plan.model_name_or_path = dir;
+    unit_must(model_save(u.model, dir, &err), &err);
+    unit_model_stop(&u);
+    check_loraplus(dir, 16);
+    check_loraplus(dir, 0);
+    unit_dir_free(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -160,6 +218,7 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(test_optimizer_rates_by_parameter, setup,
                                         teardown),
+        cmocka_unit_test(test_optimizer_rates_of_loraplus),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
