@@ -104,38 +104,29 @@ static void unknown_template(struct rule_context *context)
         "template");
 }
 
-/* A job that says it trains nothing, or only that it evaluates or answers: in LLaMA-Factory, whose
- * preset is do_train: false, that is another run. */
+/* A job that says it trains nothing, or only that it answers: in LLaMA-Factory, whose preset is
+ * do_train: false, that is another run.  (do_eval alone is what jobs of scripts have that train
+ * whatever do_train says.) */
 static void no_training(struct rule_context *context)
 {
-    static const struct {
-        const char *key, *message, *note;
-    } asks[] = {
-        { "do_train", "do_train: false asks for no training, and a run here is one",
-          "do_train: true, or no such line; trainspool generate asks a model, export_dir and an "
-          "adapter without dataset are a merge" },
-        { "do_predict", "do_predict without do_train: true asks for answers alone, and a run here "
-                        "trains",
-          "trainspool generate asks a model; do_train: true trains" },
-        { "do_eval", "do_eval without do_train: true asks for an evaluation alone, and a run here "
-                     "trains",
-          "do_train: true trains, and eval_strategy evaluates meanwhile" },
-    };
     const struct plan *plan = context->plan;
+    bool says_no = plan->do_train == CHOICE_NO;
 
-    if (plan->do_train == CHOICE_YES || plan_merges(plan))
+    if (plan->do_train == CHOICE_YES || plan_merges(plan) ||
+        (!says_no && !rule_is_true(context, "do_predict")))
         return;
-    for (size_t i = 0; i < TS_COUNT(asks); i++) {
-        if (i == 0 ? plan->do_train != CHOICE_NO : !rule_is_true(context, asks[i].key))
-            continue;
-        rule_tell(context,
-                  &(struct finding) { .rule = "TS707",
-                                      .severity = SEVERITY_ERROR,
-                                      .message = asks[i].message,
-                                      .note = asks[i].note },
-                  asks[i].key);
-        return;
-    }
+    rule_tell(context,
+              &(struct finding) {
+                  .rule = "TS707",
+                  .severity = SEVERITY_ERROR,
+                  .message = says_no
+                                 ? "do_train: false asks for no training, and a run here is one"
+                                 : "do_predict without do_train: true asks for answers alone, "
+                                   "and a run here trains",
+                  .note = "trainspool generate asks a model; a job with export_dir and an "
+                          "adapter, and without dataset, merges; do_train: true, or no such "
+                          "line, trains" },
+              says_no ? "do_train" : "do_predict");
 }
 
 void rule_not_here(struct rule_context *context)

@@ -101,7 +101,7 @@ static const struct key rows[] = {
     { TS_USED("do_train", KEY_BOOL, NULL),
       .help = "not given or true: the job is trained; false is for a merge alone, a job with "
               "export_dir and an adapter and no data" },
-    TS_IDLE("do_eval", KEY_BOOL, "false", "use eval_strategy, with do_train: true"),
+    TS_IDLE("do_eval", KEY_BOOL, "false", "use eval_strategy"),
     TS_IDLE("do_predict", KEY_BOOL, "false", "a job is trained, not only asked"),
     { .name = "flash_attn",
       .meant = "flash_attention_2=fa2 flash_attention_3=fa3 flash=fa2 eager=disabled "

@@ -19,7 +19,7 @@ BEYOND = {("TS707", "adapter_name_or_path"), ("TS705", "freeze_trainable_modules
           ("TS707", "quantization_bit"), ("TS707", "quantization_method"),
           ("TS707", "quantization_type"), ("TS707", "create_new_adapter"),
           ("TS707", "export_dir"), ("TS707", "model_name_or_path"),
-          ("TS707", "do_train"), ("TS707", "do_predict"), ("TS707", "do_eval"),
+          ("TS707", "do_train"), ("TS707", "do_predict"),
           ("TS707", "mask_history"), ("TS707", "train_on_prompt"),
           ("TS705", "lora_target"), ("TS705", "additional_target"),
           ("TS904", "kd_beta"), ("TS904", "teacher_logits"),
