@@ -80,7 +80,9 @@ static void parse(struct pair *pair, const char *whose, struct model_config *out
               &err);
 }
 
-static void open_teacher(struct pair *pair, enum format format, bool keeps)
+/* weights: whose, of the golden ones */
+static void open_teacher(struct pair *pair, enum format format, const char *weights,
+                         bool keeps)
 {
     struct error err = { 0 };
     struct model_options options = { .plan = &pair->plan.plan,
@@ -96,7 +98,7 @@ static void open_teacher(struct pair *pair, enum format format, bool keeps)
               &err);
     pair->teacher = model_new(&options, &err);
     unit_must(pair->teacher != NULL, &err);
-    put_weights(pair->teacher, json_object_get(pair->golden, "teacher"));
+    put_weights(pair->teacher, json_object_get(pair->golden, weights));
 }
 
 /* The plan of one of the golden runs. */
@@ -135,7 +137,7 @@ static void open_pair(struct pair *pair, const struct plan *plan, enum format fo
                       int threads)
 {
     open_student(pair, plan, threads);
-    open_teacher(pair, format, false);
+    open_teacher(pair, format, "teacher", false);
     model_teach(pair->student.model, pair->teacher);
 }
 
@@ -260,6 +262,43 @@ static void test_distill_curves_on_a_gpu_are_those_of_pytorch(void **state)
         skip();
     }
     check_curves(&gpu, 2e-5);
+}
+
+/* ---- Capped logits ---- */
+
+/* The loss beside a teacher with the student's own weights; each has its cap.  topk 0: of all
+ * words at once; the size of the vocabulary: of all, as those that are kept. */
+static double loss_of_twins(int64_t topk, double cap, double teachers_cap)
+{
+    json_t *golden = read_golden();
+    struct plan plan = plan_of(golden, 0);
+    struct pair pair = { .golden = golden,
+                         .student = { .arena = arena_new(), .plan = plan } };
+    double loss;
+
+    pair.student.plan.kd.topk = topk;
+    parse(&pair, "student", &pair.student.config);
+    pair.other = pair.student.config;
+    pair.student.config.logit_softcap = cap;
+    pair.other.logit_softcap = teachers_cap;
+    unit_model_start(&pair.student, ROWS, SEQUENCES, 1);
+    put_weights(pair.student.model, json_object_get(golden, "student"));
+    open_teacher(&pair, FORMAT_FP32, "student", false);
+    model_teach(pair.student.model, pair.teacher);
+    loss = step(&pair, window_of(&pair, 0), 1).parts.teacher;
+    close_pair(&pair);
+    return loss;
+}
+
+static void test_distill_twins_with_one_cap_agree(void **state)
+{
+    static const int64_t words[] = { 0, 11 };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(words); i++) {
+        assert_true(fabs(loss_of_twins(words[i], 0.02, 0.02)) < 1e-6);
+        assert_true(loss_of_twins(words[i], 0.02, 0) > 0.1);
+    }
 }
 
 /* ---- A real teacher ---- */
@@ -451,7 +490,7 @@ static void test_distill_kept_teaches_the_same(void **state)
 
         open_pair(&live, &plan, FORMAT_FP32, 2);
         open_student(&filed, &plan, 2);
-        open_teacher(&filed, FORMAT_FP32, true);
+        open_teacher(&filed, FORMAT_FP32, "teacher", true);
         fill_batch(&batch, json_array_get(window_of(&live, 0), 0));
         assert_true(unit_train(&live.student, &batch) == train_kept(&filed, &batch));
         a = model_gradients(live.student.model);
@@ -509,7 +548,7 @@ static void test_distill_by_a_file_takes_one_at_a_time(void **state)
 
     (void)state;
     open_student(&pair, &plan, 2);
-    open_teacher(&pair, FORMAT_FP32, true);
+    open_teacher(&pair, FORMAT_FP32, "teacher", true);
     student = model_memory(pair.student.model)->low;
     teacher = model_memory(pair.teacher)->low;
     for (size_t i = 0; i < 2; i++) {
@@ -548,6 +587,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_distill_curves_are_those_of_pytorch),
+        cmocka_unit_test(test_distill_twins_with_one_cap_agree),
         cmocka_unit_test(test_distill_curves_on_a_gpu_are_those_of_pytorch),
         cmocka_unit_test(test_distill_from_a_real_teacher_is_that_of_pytorch),
         cmocka_unit_test(test_distill_across_architectures_is_that_of_pytorch),
