@@ -14,6 +14,7 @@ longer in its file just once, and for one that does not compile.
 """
 import filecmp
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -109,10 +110,16 @@ class Tree:
 
     def make(self, test):
         jobs = os.environ.get("MUTATE_JOBS", "2")
-        return self.run(["make", "-s", "-j", jobs, f"tests/unit/{test}"])
+        programs = ["trainspool", "trainspool-train"]
+        return self.run(["make", "-s", "-j", jobs,
+                         *(programs if is_script(test) else [f"tests/unit/{test}"])])
 
     def test(self, test):
-        return self.run([f"tests/unit/{test}"], LIMIT, self.environment)
+        if not is_script(test):
+            return self.run([f"tests/unit/{test}"], LIMIT, self.environment)
+        status, said = self.run(["sh", os.path.join(self.source, "tests", "cli", test)], LIMIT,
+                                self.environment)
+        return status or int(re.search("^not ok", said, re.MULTILINE) is not None), said
 
     def write(self, file, text):
         with open(os.path.join(self.source, file), "w", encoding="utf-8") as out:
@@ -121,6 +128,10 @@ class Tree:
     def read(self, file):
         with open(os.path.join(self.source, file), encoding="utf-8") as text:
             return text.read()
+
+
+def is_script(test):
+    return test.endswith(".t")
 
 
 def tests_of(row):
