@@ -102,7 +102,6 @@ static struct op_attention_backward operands(struct bench *b, size_t head_size)
                      .v = tensor_columns(qkv, wide + narrow, narrow),
                      .offsets = offsets_of(b),
                      .sequences = b->sequences,
-                     .longest = b->positions,
                      .heads = HEADS,
                      .kv_heads = KV_HEADS,
                      .head_size = head_size,

@@ -208,7 +208,6 @@ static struct op_attention attention_of(struct bench *b)
                                    .v = tensor_columns(qkv, wide + narrow, narrow),
                                    .offsets = b->offsets,
                                    .sequences = b->sequences,
-                                   .longest = ROWS / b->sequences,
                                    .heads = HEADS,
                                    .kv_heads = KV_HEADS,
                                    .head_size = HEAD,

@@ -206,12 +206,12 @@ struct op_rope {
  * they are multiplied with v (q, k), as FlashAttention does; the sum that divides them is of
  * those in fp32.  There a NaN or inf in v may also reach some rows just before it, in its run,
  * as 0 times NaN.
- * Dao, "FlashAttention-2", 2023.  `longest` is the longest run.
+ * Runs may be empty.  Dao, "FlashAttention-2", 2023.
  */
 struct op_attention {
     struct tensor out, lse, q, k, v;
     const int32_t *offsets;
-    size_t sequences, longest, heads, kv_heads, head_size, window;
+    size_t sequences, heads, kv_heads, head_size, window;
     float scale, softcap;
 };
 

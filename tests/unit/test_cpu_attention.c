@@ -17,7 +17,7 @@ OPERATION(attention_backward)
 struct shape {
     enum format format;
     size_t heads, kv_heads, head_size, window;
-    int32_t offsets[8]; /* up to the first that is not more than the one before */
+    int32_t offsets[8]; /* up to the last that is not 0 */
 };
 
 static const struct shape shapes[] = {
@@ -50,6 +50,10 @@ static const struct shape shapes[] = {
     { FORMAT_BF16, 1, 1, 128, 33, { 0, 10, 151 } },
     { FORMAT_BF16, 1, 1, 184, 0, { 0, 131 } },
     { FORMAT_BF16, 1, 1, 256, 33, { 0, 131 } },
+    /* Runs without a row. */
+    { FORMAT_FP32, 2, 1, 16, 0, { 0, 0, 0, 64, 64, 65, 70, 70 } },
+    { FORMAT_BF16, 2, 1, 64, 0, { 0, 129, 129, 130, 195, 195, 195, 195 } },
+    { FORMAT_FP16, 1, 1, 128, 20, { 0, 0, 64, 64, 128, 128, 128, 128 } },
 };
 
 /* All that one case needs, for the operation and for the reference. */
@@ -63,11 +67,10 @@ struct attention_case {
 
 static size_t runs_of(const struct shape *shape)
 {
-    size_t runs = 0;
+    size_t runs = TS_COUNT(shape->offsets) - 1;
 
-    while (runs + 1 < TS_COUNT(shape->offsets) &&
-           shape->offsets[runs + 1] > shape->offsets[runs])
-        runs++;
+    while (shape->offsets[runs] == 0)
+        runs--;
     return runs;
 }
 
@@ -108,7 +111,7 @@ static void make_reference(struct attention_case *c, const struct shape *shape,
 static void case_open_capped(struct attention_case *c, const struct shape *shape,
                              double softcap)
 {
-    size_t rows = (size_t)shape->offsets[runs_of(shape)], longest = 0;
+    size_t rows = (size_t)shape->offsets[runs_of(shape)];
     size_t wide = shape->heads * shape->head_size,
            narrow = shape->kv_heads * shape->head_size;
     enum format format = shape->format;
@@ -126,9 +129,6 @@ static void case_open_capped(struct attention_case *c, const struct shape *shape
     c->offsets = machines_memory(sizeof(shape->offsets));
     memcpy(c->offsets, shape->offsets, sizeof(shape->offsets));
     make_reference(c, shape, softcap);
-    for (size_t i = 0; i < c->reference.sequences; i++)
-        if ((size_t)(shape->offsets[i + 1] - shape->offsets[i]) > longest)
-            longest = (size_t)(shape->offsets[i + 1] - shape->offsets[i]);
     c->op = (struct op_attention) {
         .out = c->out.tensor,
         .lse = c->lse.tensor,
@@ -137,7 +137,6 @@ static void case_open_capped(struct attention_case *c, const struct shape *shape
         .v = c->v.tensor,
         .offsets = c->offsets,
         .sequences = c->reference.sequences,
-        .longest = longest,
         .heads = shape->heads,
         .kv_heads = shape->kv_heads,
         .head_size = shape->head_size,

@@ -168,7 +168,6 @@ static void check_attention(struct backend *be, const struct decode_case *c, siz
         .v = v.tensor,
         .offsets = offsets,
         .sequences = 1,
-        .longest = rows,
         .heads = c->op.heads,
         .kv_heads = c->op.kv_heads,
         .head_size = c->op.head_size,

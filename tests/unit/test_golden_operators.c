@@ -339,11 +339,8 @@ static struct op_attention attention_of(struct golden_case *c)
     op.lse = make(c, NULL, FORMAT_FP32, op.heads, q.rows)->tensor;
     op.head_size = q.cols / op.heads;
     op.scale = (float)(1 / sqrt((double)op.head_size));
-    for (size_t i = 0; i <= op.sequences; i++) {
+    for (size_t i = 0; i <= op.sequences; i++)
         c->ids[i] = (int32_t)json_integer_value(json_array_get(offsets, i));
-        if (i > 0 && (size_t)(c->ids[i] - c->ids[i - 1]) > op.longest)
-            op.longest = (size_t)(c->ids[i] - c->ids[i - 1]);
-    }
     return op;
 }
 
