@@ -27,7 +27,7 @@ struct step_numbers {
     double learning_rate;
     double max_grad_norm; /* 0: no clipping */
     int64_t step;         /* Adam's count if this step is made, from 1 */
-    uint64_t draw;        /* of the micro-batch: what dropout masks are drawn by */
+    uint64_t draw, rows;  /* of the micro-batch: what dropout masks are drawn by */
     float grad_scale;     /* loss scale / trained tokens of the window */
     /* by op_decide */
     int32_t finite;       /* 0: the step is not made */
@@ -394,13 +394,14 @@ struct op_zero {
  * out = keep ? x / (1 - p) : 0.  Element i is kept if random_uniform(seed, RANDOM_DROPOUT,
  * stream, step * size + i) >= p: a function of place and step, no state.  out may be x; the
  * backward pass is the same operation on the gradient.  draw: added to step, in the backend's
- * memory; NULL: 0.
+ * memory; NULL: 0.  rows: likewise, the rows that make up size, where x has some behind them;
+ * NULL: those of x.
  */
 struct op_dropout {
     struct tensor out, x;
     float p;
     uint64_t seed, step;
-    const uint64_t *draw;
+    const uint64_t *draw, *rows;
     uint32_t stream;
 };
 

@@ -410,6 +410,7 @@ emulated_tests += %D%/unit/test_emulated_matmul
 emulated_tests += %D%/unit/test_emulated_model
 emulated_tests += %D%/unit/test_emulated_model_distill
 emulated_tests += %D%/unit/test_emulated_model_forward
+emulated_tests += %D%/unit/test_model_pass
 emulated_tests += %D%/unit/test_emulated_model_ranks
 emulated_tests += %D%/unit/test_emulated_model_watch
 emulated_tests += %D%/unit/test_emulated_operators

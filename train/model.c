@@ -371,6 +371,17 @@ static void make_parts(struct model *m)
             arena_array(m->arena, losses->rows * losses->cols, sizeof(*m->kd_losses));
 }
 
+static void make_rounded(struct model *m)
+{
+    size_t rows = m->shapes.rows;
+
+    m->rounded.tokens = arena_array(m->arena, rows, sizeof(int32_t));
+    m->rounded.positions = arena_array(m->arena, rows, sizeof(int32_t));
+    m->rounded.targets = arena_array(m->arena, rows, sizeof(int32_t));
+    m->rounded.offsets = arena_array(m->arena, m->shapes.sequences + 1, sizeof(int32_t));
+    m->row_weights = arena_array(m->arena, rows, sizeof(float));
+}
+
 static bool upload_rope(struct model *m, enum buffer buffer, const struct rope *rope,
                         struct error *err)
 {
@@ -433,6 +444,8 @@ struct model *model_new(const struct model_options *options, struct error *err)
     if (!take_memory(m, err))
         goto fail;
     make_parts(m);
+    if (m->be->ops->begin)
+        make_rounded(m);
     if (!upload_rope(m, BUFFER_ROPE, &m->config->rope, err) ||
         !upload_rope(m, BUFFER_ROPE_LOCAL, &m->config->rope_local, err))
         goto fail;

@@ -434,12 +434,6 @@ static void backward(const struct pass *pass)
     const struct model *m = pass->model;
     size_t place = site_place(m->config->layers, 0); /* of the last norm */
 
-    if (pass->first)
-        zero_gradients(pass);
-    if (m->plan->stage == STAGE_DISTILL)
-        model_distill(pass);
-    else
-        model_classify(pass);
     if (m->lowest > place)
         return;
     zero(pass, stream_buffer(pass, BUFFER_DX));
@@ -453,6 +447,16 @@ static void backward(const struct pass *pass)
     embed_backward(pass, m->embed, BUFFER_TOKENS, m->embed_scale,
                    m->config->padding);
     embed_backward(pass, m->positions, BUFFER_POSITIONS, 0, -1);
+}
+
+void model_learn(const struct pass *pass)
+{
+    if (pass->first)
+        zero_gradients(pass);
+    if (pass->model->plan->stage == STAGE_DISTILL)
+        model_distill(pass);
+    else
+        model_classify(pass);
 }
 
 void model_backward(const struct pass *pass)

@@ -77,7 +77,6 @@ static struct pass pass_of(struct model *m, size_t rows, size_t sequences)
                            .ops = m->be->ops,
                            .rows = rows,
                            .sequences = sequences,
-                           .longest = sequences == 1 ? rows : 1,
                            .numbers = model_numbers(m) };
 }
 
@@ -146,7 +145,7 @@ bool model_grow(struct model *model, const int32_t *tokens, const int32_t *lengt
     pass.decodes = true;
     put(&pass, BUFFER_TOKENS, tokens, slots);
     put(&pass, BUFFER_POSITIONS, lengths, slots);
-    if (pass_begin(&pass)) {
+    if (pass_begin(&pass, RECORDED_FORWARD)) {
         model_forward(&pass);
         pass_end(&pass);
     }

@@ -65,6 +65,7 @@ void pass_dropout(const struct pass *pass, const struct linears *linears, struct
         .p = (float)pass->model->shapes.lora.dropout,
         .seed = (uint64_t)pass->model->plan->seed,
         .draw = &pass->numbers->draw,
+        .rows = &pass->numbers->rows,
         .stream = linears->stream,
     };
 

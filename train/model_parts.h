@@ -91,6 +91,8 @@ struct model {
     struct block *blocks;
     size_t lowest; /* place of the first thing that is trained */
 
+    struct batch rounded; /* where passes are recorded: model_pass.c */
+    float *row_weights;   /* of it, where there are any */
     float *losses;   /* on the host, as in BUFFER_LOSSES */
     size_t *batches; /* rows of each micro-batch since model_begin */
     size_t begun;    /* how many of them */
@@ -118,12 +120,16 @@ struct model {
     struct lora merged_lora;
 };
 
+/* What a backend may record of a pass: each of them by itself, as head and loss, which lie
+ * between forward and backward, go by the number of labelled rows, too. */
+enum recorded { RECORDED_FORWARD, RECORDED_BACKWARD };
+
 /* One micro-batch on its way. */
 struct pass {
     struct model *model;
     struct backend *be;
     const struct backend_ops *ops;
-    size_t rows, sequences, longest;
+    size_t rows, sequences;
     size_t labelled; /* no more rows than this have a target; 0: none has */
     bool training, first, weighted;
     bool reduces; /* the last of a window, and there are other ranks */
@@ -160,9 +166,9 @@ void pass_dropout(const struct pass *pass, const struct linears *linears, struct
 /* Check a micro-batch and send it to the device. */
 bool pass_open(struct model *model, const struct batch *batch, struct pass *out,
                struct error *err);
-/* May the operations of a pass be issued, or have they been done from a recording?  What
+/* May these operations of a pass be issued, or have they been done from a recording?  What
  * they depend on is in the key, all else is the same in every pass. */
-bool pass_begin(const struct pass *pass);
+bool pass_begin(const struct pass *pass, enum recorded part);
 void pass_end(const struct pass *pass);
 /* The logits of rows h of the last norm's output, on their way to the host; and once all
  * rows are: wait for them, and cap what the model caps. */
@@ -199,6 +205,8 @@ void model_classify(const struct pass *pass);
 struct op_classifier model_classifier(const struct pass *pass);
 /* The same beside a teacher, which has gone forward: model_distill.c. */
 void model_distill(const struct pass *pass);
+/* Of a training: what gradients begin with, then the one or the other. */
+void model_learn(const struct pass *pass);
 /* From the classifier's dx down to the lowest thing that is trained. */
 void model_backward(const struct pass *pass);
 

@@ -5,12 +5,15 @@
 #include "train/model.h"
 
 #include <math.h>
+#include <string.h>
 
+#include "base/size.h"
 #include "train/model_parts.h"
+#include "train/template.h"
 
-/* Shares of a batch that the number of its labelled rows is rounded up to: a recording is
- * for one number. */
-#define LABELLED_SHARES 16
+/* A number of rows is rounded up to one of eight between a power of two and the next, and to
+ * whole tiles of products and attention, where a part of a tile takes as long. */
+enum { ROW_SHARES = 8, ROW_TILE = 64 };
 
 /* Ids outside the vocabulary and batches larger than planned must not reach the device.
  */
@@ -46,6 +49,68 @@ static bool check_batch(const struct model *m, const struct batch *batch,
     return true;
 }
 
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t round_rows(size_t rows)
+{
+    size_t unit = ROW_TILE;
+
+    while (2 * unit * ROW_SHARES <= rows)
+        unit *= 2;
+    return size_round(rows, unit);
+}
+
+/* A teacher may have memory for other batches. */
+static size_t rows_for(const struct model *m, const struct batch *batch)
+{
+    size_t rows = least(round_rows(batch->rows), m->shapes.rows);
+
+    if (m->teacher)
+        rows = least(rows, m->teacher->shapes.rows);
+    return rows > batch->rows ? rows : batch->rows;
+}
+
+/*
+ * The batch as it goes to the device.  A recording is for one number of rows and one of runs,
+ * as the plan of a product is for one number of rows; and hardly two batches have the same.
+ * Where passes are recorded, rows without a target make up a number that comes again, in a run
+ * of their own, and empty runs make up all that memory was planned for.
+ *
+ * Losses and gradients of those rows are zero.  Each is the batch's first row once more, place
+ * and all: then what attention makes of them is that again, and none can overflow where no row
+ * of the batch does.  A rounded batch stays as it is.
+ */
+static const struct batch *round_up(struct model *m, const struct batch *batch)
+{
+    struct batch *to = &m->rounded;
+    size_t rows = batch->rows, bytes = rows * sizeof(int32_t);
+
+    if (!m->be->ops->begin || batch->sequences >= m->shapes.sequences)
+        return batch;
+    to->rows = rows_for(m, batch);
+    to->sequences = m->shapes.sequences;
+    to->weights = batch->weights ? m->row_weights : NULL;
+    memcpy(to->tokens, batch->tokens, bytes);
+    memcpy(to->positions, batch->positions, bytes);
+    memcpy(to->targets, batch->targets, bytes);
+    memcpy(to->offsets, batch->offsets, (batch->sequences + 1) * sizeof(int32_t));
+    for (size_t i = rows; i < to->rows; i++) {
+        to->tokens[i] = batch->tokens[0];
+        to->positions[i] = batch->positions[0];
+        to->targets[i] = LABEL_NONE;
+    }
+    if (to->weights) {
+        memcpy(to->weights, batch->weights, bytes);
+        memset(to->weights + rows, 0, (to->rows - rows) * sizeof(float));
+    }
+    for (size_t i = batch->sequences + 1; i <= to->sequences; i++)
+        to->offsets[i] = (int32_t)to->rows;
+    return to;
+}
+
 static void upload_batch(const struct pass *pass, const struct batch *batch)
 {
     const struct {
@@ -69,12 +134,11 @@ static void upload_batch(const struct pass *pass, const struct batch *batch)
 /* Rounded up, but never beyond the batch. */
 static size_t count_labelled(const struct batch *batch)
 {
-    size_t count = 0, unit = (batch->rows + LABELLED_SHARES - 1) / LABELLED_SHARES;
+    size_t count = 0;
 
     for (size_t i = 0; i < batch->rows; i++)
         count += batch->targets[i] >= 0;
-    count = (count + unit - 1) / unit * unit;
-    return count < batch->rows ? count : batch->rows;
+    return least(round_rows(count), batch->rows);
 }
 
 static struct pass pass_of(struct model *m, const struct batch *batch)
@@ -84,7 +148,6 @@ static struct pass pass_of(struct model *m, const struct batch *batch)
                            .ops = m->be->ops,
                            .rows = batch->rows,
                            .sequences = batch->sequences,
-                           .longest = batch->longest,
                            .labelled = count_labelled(batch),
                            .weighted = batch->weights != NULL,
                            .numbers = model_numbers(m) };
@@ -93,18 +156,19 @@ static struct pass pass_of(struct model *m, const struct batch *batch)
 bool pass_open(struct model *model, const struct batch *batch, struct pass *out,
                struct error *err)
 {
-    *out = pass_of(model, batch);
     if (!check_batch(model, batch, err))
         return false;
+    batch = round_up(model, batch);
+    *out = pass_of(model, batch);
     upload_batch(out, batch);
     return true;
 }
 
-bool pass_begin(const struct pass *pass)
+bool pass_begin(const struct pass *pass, enum recorded part)
 {
-    const size_t key[] = { pass->rows,     pass->sequences, pass->longest, pass->labelled,
-                           pass->training, pass->first,     pass->reduces, pass->weighted,
-                           pass->decodes };
+    const size_t key[] = { part,           pass->rows,    pass->sequences,
+                           pass->training, pass->decodes, part == RECORDED_BACKWARD &&
+                                                              pass->first };
 
     return !pass->ops->begin || pass->ops->begin(pass->be, key, sizeof(key));
 }
@@ -122,11 +186,11 @@ bool model_evaluate(struct model *model, const struct batch *batch, double *loss
 
     if (!pass_open(model, batch, &pass, err))
         return false;
-    if (pass_begin(&pass)) {
+    if (pass_begin(&pass, RECORDED_FORWARD)) {
         model_forward(&pass);
-        model_classify(&pass);
         pass_end(&pass);
     }
+    model_classify(&pass);
     pass.ops->download(pass.be, model->losses, pass_buffer(&pass, BUFFER_LOSSES, 0).data,
                        pass.rows * sizeof(float));
     if (model->hits)
@@ -188,7 +252,8 @@ static void keep_losses(const struct pass *pass)
 bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
                  struct error *err)
 {
-    struct pass pass = pass_of(model, batch), taught;
+    struct pass pass, taught;
+    uint64_t drawn[] = { draw, batch->rows };
     size_t most = model->shapes.buffers[BUFFER_LOSSES].rows;
 
     if (!check_batch(model, batch, err))
@@ -196,27 +261,32 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
     if (model->begun == most)
         return error_set(err, ERROR_SYSTEM,
                          "memory was planned for windows of %zu micro-batches", most);
+    batch = round_up(model, batch);
+    pass = pass_of(model, batch);
     pass.training = true;
     pass.first = model->begun == 0;
     keep_losses(&pass);
     upload_batch(&pass, batch);
-    pass.ops->upload(pass.be, &model_numbers(model)->draw, &draw, sizeof(draw));
+    pass.ops->upload(pass.be, &model_numbers(model)->draw, drawn, sizeof(drawn));
     pass.reduces = model_ranks(model) > 1 && model->begun == model->expected;
     if (model->teacher) {
         if (!pass_open(model->teacher, batch, &taught, err))
             return false;
         pass.teacher = &taught;
     }
-    if (pass_begin(&pass)) {
+    if (pass_begin(&pass, RECORDED_FORWARD)) {
         if (pass.teacher)
             model_forward(pass.teacher);
         model_forward(&pass);
-        if (!pass.reduces)
-            model_backward(&pass);
         pass_end(&pass);
     }
-    if (pass.reduces) /* sums over the ranks are no recording's part */
+    model_learn(&pass);
+    if (pass.reduces) { /* sums over the ranks are no recording's part */
         model_backward(&pass);
+    } else if (pass_begin(&pass, RECORDED_BACKWARD)) {
+        model_backward(&pass);
+        pass_end(&pass);
+    }
     return true;
 }
 

@@ -410,6 +410,16 @@ static bool rounds(const struct plan *plan)
            shapes_stored(plan->precision.trainable) == FORMAT_FP32;
 }
 
+/* Whether a batch is rounded up where it is done (backend_ops.begin): then there is room for
+ * whole units of fp8 products, and for one more run. */
+static const bool rounds_up[] = { [DEVICE_CPU] = false, [DEVICE_CUDA] = true };
+enum { ROW_UNIT = 16 };
+
+static size_t rows_for(const struct plan *plan, size_t rows)
+{
+    return rounds_up[plan->device.kind] ? size_round(rows, ROW_UNIT) : rows;
+}
+
 bool shapes_make(const struct plan *plan, const struct model_config *config,
                  size_t rows_max, size_t sequences_max, struct arena *arena,
                  struct shapes *out, struct error *err)
@@ -430,6 +440,8 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
     out->sequences = sequences_max ? sequences_max : batch;
     if (plan->generation.on)
         out->rows = max(out->rows, (size_t)plan->generation.slots);
+    out->rows = rows_for(plan, out->rows);
+    out->sequences += rounds_up[plan->device.kind];
     dims_model(&m, config);
     dims_lora(&m, &out->lora);
     dims_convert(&m, shapes_stored(plan->precision.frozen));
@@ -457,6 +469,7 @@ size_t shapes_rounded(const struct plan *plan, const struct model_config *config
     };
     size_t most = 0;
 
+    rows = rows_for(plan, rows);
     for (size_t l = 0; plan->precision.fp8 && l < TS_COUNT(layers); l++) {
         size_t in = layers[l][0], out = layers[l][1];
 

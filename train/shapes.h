@@ -156,7 +156,7 @@ struct shapes {
     bool folded[STACKS]; /* adapters into the matrices they stand by */
     bool quantised, twice; /* linear layers of blocks: nf4_layout */
     bool checkpointing;
-    size_t rows, sequences;              /* the largest batch */
+    size_t rows, sequences; /* the largest batch, as it is done: model_pass.c rounds it up */
     size_t slots, room; /* sequences of the cache, and the rows of each; 0: none */
     uint64_t numbers, trainable_numbers; /* parameters as people count them */
     size_t segment;  /* numbers in a trainable segment, with padding */

@@ -210,7 +210,8 @@ void CPU_OP(dropout)(struct backend *be, const struct op_dropout *op)
         .out = op->out,
         .x = op->x,
         .key = { op->seed, RANDOM_DROPOUT, op->stream },
-        .base = (op->step + (op->draw ? *op->draw : 0)) * (op->x.rows * op->x.cols),
+        .base = (op->step + (op->draw ? *op->draw : 0)) *
+                ((op->rows ? *op->rows : op->x.rows) * op->x.cols),
         .threshold = (int32_t)(ceil((double)op->p * 0x1p32) - 0x1p31),
         .factor = 1 / (1 - op->p),
     };

@@ -16,9 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A job has a handful of shapes of batches; one with more is not worth keeping them all.
- */
-enum { GRAPHS = 32 };
+/* A job has some dozens of shapes of passes; one with more is not worth keeping them all. */
+enum { GRAPHS = 64 };
 
 struct note {
     const struct cuda_kind *kind;

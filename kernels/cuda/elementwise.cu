@@ -199,15 +199,16 @@ cudaError_t launch_zero(const struct cuda_launch *to, const struct op_zero *op)
 /* Which numbers are kept: base/random.h's draw for number i of the whole is at least p.
  */
 struct dropout_mask {
-    uint64_t seed, step, size; /* size: numbers of the matrix */
-    const uint64_t *draw;
+    uint64_t seed, step, size; /* size: numbers of the matrix, unless rows says other */
+    const uint64_t *draw, *rows;
     size_t cols; /* of the matrix, whether or not it is taken for one row */
     uint32_t stream, threshold;
     float factor;
 
     __device__ uint64_t index(size_t row, size_t col) const
     {
-        return (step + (draw ? *draw : 0)) * size + row * cols + col;
+        return (step + (draw ? *draw : 0)) * (rows ? *rows * cols : size) + row * cols +
+               col;
     }
 
     __device__ bool keeps(uint32_t bits) const
@@ -297,6 +298,7 @@ cudaError_t launch_dropout(const struct cuda_launch *to, const struct op_dropout
     mask.step = op->step;
     mask.size = (uint64_t)op->x.rows * op->x.cols;
     mask.draw = op->draw;
+    mask.rows = op->rows;
     mask.cols = op->x.cols;
     mask.stream = op->stream;
     mask.threshold = (uint32_t)ceil((double)op->p * 0x1p32);

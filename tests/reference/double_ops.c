@@ -480,10 +480,11 @@ void double_dropout(struct backend *be, const struct op_dropout *op)
 {
     double *x = take(be, op->x);
     uint64_t step = op->step + (op->draw ? *op->draw : 0);
+    uint64_t size = (op->rows ? *op->rows : op->x.rows) * op->x.cols;
 
     for (size_t i = 0; i < numbers_of(op->x); i++) {
         bool kept = random_uniform(op->seed, RANDOM_DROPOUT, op->stream,
-                                   step * numbers_of(op->x) + i) >= (double)op->p;
+                                   step * size + i) >= (double)op->p;
 
         x[i] = kept ? x[i] / (1 - (double)op->p) : 0;
     }

@@ -185,6 +185,29 @@ static void test_dropout_adds_its_draw_to_the_step(void **state)
     machines_memory_free(draw);
 }
 
+/* Rows behind those that count leave the draws of these as they are. */
+static void test_dropout_goes_by_the_rows_that_count(void **state)
+{
+    enum { ROWS = 5, MORE = 8, COLS = 37 };
+    struct operand x = operand_random(FORMAT_FP32, MORE, COLS, 1, 1);
+    struct operand out = operand_filled(FORMAT_FP32, MORE, COLS, 7);
+    double *wanted = calloc(x.numbers, sizeof(double));
+    uint64_t *rows = machines_memory(sizeof(*rows));
+    struct op_dropout op = dropout_of(&out, &x, 3);
+
+    *rows = ROWS;
+    op.rows = rows;
+    for (size_t k = 0; k < x.numbers; k++)
+        if (random_uniform(1 << 20, RANDOM_DROPOUT, 9, 3 * ROWS * COLS + k) >= (double)0.3f)
+            wanted[k] = x.real[k] / (1 - (double)0.3f);
+    machines_try(*state, run_dropout, &op,
+                 (struct outcome[]) { { &out, wanted, 2, 0 } }, 1);
+    operand_clear(&x);
+    operand_clear(&out);
+    machines_memory_free(rows);
+    free(wanted);
+}
+
 /* Numbers from anywhere on, also inside a block of four draws. */
 static void test_dropout_begins_inside_a_block(void **state)
 {
@@ -257,6 +280,7 @@ int main(void)
         cmocka_unit_test(test_sum_rows_is_the_sum),
         cmocka_unit_test(test_dropout_is_a_function_of_place),
         cmocka_unit_test(test_dropout_adds_its_draw_to_the_step),
+        cmocka_unit_test(test_dropout_goes_by_the_rows_that_count),
         cmocka_unit_test(test_dropout_begins_inside_a_block),
         cmocka_unit_test(test_dropout_drops_its_share_anew_each_step),
     };

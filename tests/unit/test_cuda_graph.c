@@ -149,20 +149,20 @@ static void test_cuda_graph_tells_what_fails_while_recording(void **state)
 /* More shapes than are kept: each is right, whether it is played or done anew. */
 static void test_cuda_graph_keeps_a_bounded_number(void **state)
 {
-    float *plain = run(5 * 40, false, NULL), *x;
+    float *plain = run(5 * 80, false, NULL), *x;
     struct backend *be = unit_cuda_alone(80, (size_t)2 << 30);
     struct step step = step_open(be);
     char key[20];
 
     (void)state;
     for (int round = 0; round < 5; round++)
-        for (int i = 0; i < 40; i++) {
+        for (int i = 0; i < 80; i++) {
             snprintf(key, sizeof(key), "%d", round < 3 ? i : i % 8);
             step_do(be, &step, key);
         }
     x = unit_cuda_read(be, step.x);
     same(plain, x);
-    assert_true(step.issued < 5 * 40 - 50); /* the last rounds are played */
+    assert_true(step.issued < 5 * 80 - 100); /* the last rounds are played */
     free(plain);
     free(x);
     backend_close(be);

@@ -373,6 +373,24 @@ static void test_shapes_count_the_cache(void **state)
     assert_int_equal(made().room, (size_t)plan.cutoff_len + 200);
 }
 
+/* A GPU does whole sixteens of rows, and one run more than there are. */
+static void test_shapes_have_room_to_round_up(void **state)
+{
+    struct shapes shapes;
+    struct error err = { 0 };
+
+    (void)state;
+    for (enum device_kind kind = DEVICE_CPU; kind <= DEVICE_CUDA; kind++) {
+        bool gpu = kind == DEVICE_CUDA;
+
+        plan.device.kind = kind;
+        assert_true(shapes_make(&plan, &config, 113, 3, arena, &shapes, &err));
+        assert_int_equal(shapes.rows, gpu ? 128 : 113);
+        assert_int_equal(shapes.buffers[BUFFER_TOKENS].cols, shapes.rows);
+        assert_int_equal(shapes.buffers[BUFFER_OFFSETS].cols, gpu ? 5 : 4);
+    }
+}
+
 /* Linear layers of blocks in 4 bits, from multiples of the alignment on; side by side in
  * the buffer that they are widened in; nothing folded. */
 static void test_shapes_of_quantised_weights(void **state)
@@ -489,6 +507,8 @@ int main(void)
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes_count_the_cache, setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes_of_generation_alone, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_shapes_have_room_to_round_up, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_shapes_of_quantised_weights, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_shapes_refuse_what_cannot_train, setup,
