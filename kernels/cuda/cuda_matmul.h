@@ -12,7 +12,7 @@ struct cuda_matmul *cuda_matmul_new(const struct cuda_backend *cuda, void *room,
                                     size_t rounded_bytes, struct error *err);
 void cuda_matmul_free(struct cuda_matmul *matmul, bool dead);   /* NULL is allowed */
 const char *cuda_matmul_name(const struct cuda_matmul *matmul); /* "cuBLASLt 13.1.0" */
-/* Plans made so far: a step that is played again makes none. */
+/* Plans that are kept: a step that is played again makes none. */
 size_t cuda_matmul_plans(const struct cuda_matmul *matmul);
 /* Memory of the card got since it was opened. */
 size_t cuda_matmul_bytes(const struct cuda_matmul *matmul);

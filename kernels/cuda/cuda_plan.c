@@ -18,6 +18,7 @@ struct cuda_plans {
     const struct cuda_library *library;
     cublasLtHandle_t handle;
     size_t workspace_bytes, count;
+    uint64_t clock; /* how often one was asked for */
     struct cuda_plan *slots[SLOTS];
 };
 
@@ -222,7 +223,6 @@ static struct cuda_plan *make(struct cuda_plans *plans, const struct cuda_plan_k
         choose_with_bias(plans, plan, preference);
     if (preference)
         plans->library->preference_destroy(preference);
-    plans->count++;
     return plan;
 }
 
@@ -237,20 +237,45 @@ static size_t hash(const struct cuda_plan_key *key)
     return (size_t)(value >> 32) % SLOTS;
 }
 
+static struct cuda_plan **find(struct cuda_plans *plans, const struct cuda_plan_key *key)
+{
+    struct cuda_plan **at = &plans->slots[hash(key)];
+
+    while (*at && memcmp(&(*at)->key, key, sizeof(*key)) != 0)
+        at = &(*at)->next;
+    return at;
+}
+
+/* The one not used for longest.  What is under way keeps no plan: the library reads it when
+ * the product is put into the stream. */
+static void give_up_one(struct cuda_plans *plans)
+{
+    struct cuda_plan **oldest = NULL, *plan;
+
+    for (size_t i = 0; i < SLOTS; i++)
+        for (struct cuda_plan **at = &plans->slots[i]; *at; at = &(*at)->next)
+            if (!oldest || (*at)->used < (*oldest)->used)
+                oldest = at;
+    plan = *oldest;
+    *oldest = plan->next;
+    plan_free(plans->library, plan);
+    plans->count--;
+}
+
 struct cuda_plan *cuda_plan_find(struct cuda_plans *plans,
                                  const struct cuda_plan_key *key)
 {
-    struct cuda_plan **slot = &plans->slots[hash(key)];
-    struct cuda_plan *plan = *slot;
+    struct cuda_plan *plan = *find(plans, key);
 
-    while (plan && memcmp(&plan->key, key, sizeof(*key)) != 0)
-        plan = plan->next;
-    if (plan)
-        return plan;
-    plan = make(plans, key);
-    if (plan) {
-        plan->next = *slot;
-        *slot = plan;
+    if (!plan) {
+        if (plans->count == CUDA_PLANS_MOST)
+            give_up_one(plans);
+        plan = make(plans, key);
+        if (!plan)
+            return NULL;
+        *find(plans, key) = plan;
+        plans->count++;
     }
+    plan->used = ++plans->clock;
     return plan;
 }

@@ -1,6 +1,6 @@
 /*
  * kernels/cuda/cuda_plan.h - plans of products: what cuBLASLt is told of a product, and
- * the algorithm it chose, made once for each shape.
+ * the algorithm it chose, made once for each shape that is used now and then.
  *
  * cuBLASLt's matrices have columns where ours have rows, so a row-major product out = a b
  * is told to it as out^T = b^T a^T: its A is our b, its B is our a, and nothing is moved.
@@ -10,6 +10,10 @@
 
 #include "kernels/cuda/cuda_library.h"
 #include "kernels/ops.h"
+
+/* How many are kept: a number of rows has some fifteen, and a job some dozens of such numbers.  A
+ * plan is about a kilobyte of the host's memory. */
+enum { CUDA_PLANS_MOST = 1024 };
 
 /* All that an algorithm is chosen by: compared byte for byte, so clear it first. */
 struct cuda_plan_key {
@@ -26,6 +30,7 @@ struct cuda_plan_key {
 struct cuda_plan {
     struct cuda_plan_key key;
     struct cuda_plan *next;
+    uint64_t used; /* when: the least is given up first */
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, out; /* ours, not the library's */
     cublasLtMatmulAlgo_t algo;
@@ -33,7 +38,7 @@ struct cuda_plan {
     cublasStatus_t status; /* why there is no algorithm; else success */
 };
 
-struct cuda_plans; /* the plans made so far */
+struct cuda_plans; /* the plans that are kept */
 
 struct cuda_plans *cuda_plans_new(const struct cuda_library *library,
                                   cublasLtHandle_t handle, size_t workspace_bytes);
@@ -43,8 +48,8 @@ size_t cuda_plans_count(const struct cuda_plans *plans);
 /* The exponent of the largest power of two up to 256 that an address is a multiple of. */
 unsigned char cuda_plan_aligned(const void *data);
 
-/* The plan for it, made when first asked for; look at its status.  NULL for want of
- * memory. */
+/* The plan for it, good until the next is asked for, and made where there is none; look at its
+ * status.  NULL for want of memory. */
 struct cuda_plan *cuda_plan_find(struct cuda_plans *plans,
                                  const struct cuda_plan_key *key);
 

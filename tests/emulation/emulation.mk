@@ -157,7 +157,7 @@ if !HAVE_CUDA
 CUDA_TEST_ARCHS = -DCUDA_ARCHS='"75 80 90"'
 endif
 EXTRA_PROGRAMS += tests/unit/test_cuda_backend tests/unit/test_cuda_fp8 tests/unit/test_cuda_graph
-EXTRA_PROGRAMS += tests/unit/test_cuda_launch tests/unit/test_cuda_matmul
+EXTRA_PROGRAMS += tests/unit/test_cuda_launch tests/unit/test_cuda_matmul tests/unit/test_cuda_plan
 tests_unit_test_cuda_backend_SOURCES = tests/unit/test_cuda_backend.c tests/unit/unit_cuda.h
 tests_unit_test_cuda_backend_CPPFLAGS = $(EMULATION_LOOKS)
 tests_unit_test_cuda_backend_LDADD = %D%/emulated.o $(LDADD)
@@ -173,6 +173,9 @@ tests_unit_test_cuda_launch_LDADD = %D%/emulated.o $(LDADD)
 tests_unit_test_cuda_matmul_SOURCES = tests/unit/test_cuda_matmul.c tests/unit/unit_cuda.h
 tests_unit_test_cuda_matmul_CPPFLAGS = $(EMULATION_LOOKS)
 tests_unit_test_cuda_matmul_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_cuda_plan_SOURCES = tests/unit/test_cuda_plan.c
+tests_unit_test_cuda_plan_CPPFLAGS = $(EMULATION_LOOKS)
+tests_unit_test_cuda_plan_LDADD = %D%/emulated.o $(LDADD)
 
 # Processes of a run, each with an emulated GPU of its own.
 EXTRA_PROGRAMS += tests/unit/test_emulated_group tests/unit/test_emulated_model_ranks
