@@ -176,6 +176,23 @@ static cudaError_t capture(struct cuda_backend *cuda, cudaGraph_t *out)
     return cuda_well(cuda) ? ended : cudaErrorStreamCaptureInvalidated;
 }
 
+/* Its memory on the card is taken here: when it is played, there is no other way left. */
+static cudaError_t make_ready(struct cuda_backend *cuda, struct graph *graph,
+                              cudaGraph_t captured)
+{
+    cudaGraphExec_t exec = NULL;
+    cudaError_t status = cudaGraphInstantiate(&exec, captured, 0);
+
+    if (status != cudaSuccess)
+        return status;
+    status = cudaGraphUpload(exec, cuda->launch.stream);
+    if (status == cudaSuccess)
+        graph->exec = exec;
+    else
+        cudaGraphExecDestroy(exec);
+    return status;
+}
+
 /* Nothing has been done yet when this fails. */
 static bool record(struct cuda_backend *cuda, struct graph *graph)
 {
@@ -183,14 +200,13 @@ static bool record(struct cuda_backend *cuda, struct graph *graph)
     cudaError_t status = capture(cuda, &captured);
 
     if (status == cudaSuccess)
-        status = cudaGraphInstantiate(&graph->exec, captured, 0);
+        status = make_ready(cuda, graph, captured);
     if (captured)
         cudaGraphDestroy(captured);
     graph->operations = cuda->graphs->note_count;
     if (status == cudaSuccess)
         return true;
     cudaGetLastError();
-    graph->exec = NULL;
     graph->refused = true;
     log_line(cuda->log, LOG_INFO,
              "device: steps of one shape are not recorded, but done one operation at a "

@@ -62,6 +62,9 @@ void emulation_break_code(cudaError_t status);
 void emulation_break_run(cudaError_t status);
 /* From here on the end of a capture gives this status. */
 void emulation_break_capture(cudaError_t status);
+/* From here on a graph gets no memory on the device: its upload, or else its first launch, gives
+ * this status. */
+void emulation_break_graph(cudaError_t status);
 /* Nothing put into a stream gets done any more; a call that waits for it ends the test. */
 void emulation_hang(bool hangs);
 /* cuda_library_open fails. */

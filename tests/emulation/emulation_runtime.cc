@@ -26,7 +26,7 @@ enum { PRESETS = sizeof(presets) / sizeof(*presets) };
 static struct {
     struct emulation_device devices[DEVICES_MAX];
     int count, current;
-    cudaError_t last, failed, driver, memory_info, broken, code, run, capture;
+    cudaError_t last, failed, driver, memory_info, broken, code, run, capture, graph;
     size_t launches; /* until the one that breaks, if `broken` is a status */
     size_t kernels;
     struct held held[BLOCKS_MAX];
@@ -44,7 +44,7 @@ static void reset(const struct emulation_device *devices, int count)
     memcpy(machine.devices, devices, (size_t)count * sizeof(*devices));
     machine.current = 0;
     machine.last = machine.failed = machine.driver = machine.broken = machine.code = cudaSuccess;
-    machine.run = machine.capture = machine.memory_info = cudaSuccess;
+    machine.run = machine.capture = machine.graph = machine.memory_info = cudaSuccess;
     machine.hangs = false;
     machine.failure[0] = '\0';
     machine.opened = true;
@@ -114,6 +114,12 @@ void emulation_break_capture(cudaError_t status)
     machine.capture = status;
 }
 
+void emulation_break_graph(cudaError_t status)
+{
+    open_once();
+    machine.graph = status;
+}
+
 void emulation_hang(bool hangs)
 {
     open_once();
@@ -123,6 +129,11 @@ void emulation_hang(bool hangs)
 cudaError_t runtime_capture(void)
 {
     return runtime_status(machine.capture);
+}
+
+cudaError_t runtime_graph(void)
+{
+    return runtime_status(machine.graph);
 }
 
 bool runtime_hangs(void)

@@ -17,6 +17,8 @@ const struct emulation_device *runtime_device(void);
 
 /* What the end of a capture is to give. */
 cudaError_t runtime_capture(void);
+/* What taking memory for a graph is to give. */
+cudaError_t runtime_graph(void);
 /* Does nothing get done any more? */
 bool runtime_hangs(void);
 

@@ -54,6 +54,7 @@ struct CUgraph_st {
 
 struct CUgraphExec_st {
     struct list *list;
+    bool ready; /* it has its memory on the device */
 };
 
 enum { STEPS = 64 }; /* that a question brings on */
@@ -564,18 +565,29 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *out, cudaGraph_t grap
     return cudaGraphInstantiate(out, graph, flags);
 }
 
+static cudaError_t make_ready(cudaGraphExec_t exec)
+{
+    cudaError_t status = exec->ready ? cudaSuccess : runtime_graph();
+
+    exec->ready = status == cudaSuccess;
+    return status;
+}
+
 cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream)
 {
-    (void)exec;
+    cudaError_t status = runtime_status(runtime_failed());
+
     (void)stream;
-    return runtime_status(runtime_failed());
+    return status == cudaSuccess ? make_ready(exec) : status;
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
     struct work work = {};
-    cudaError_t status;
+    cudaError_t status = make_ready(exec);
 
+    if (status != cudaSuccess)
+        return status;
     work.kind = WORK_GRAPH;
     work.graph = exec->list;
     work.graph->users++;

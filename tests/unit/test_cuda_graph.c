@@ -121,6 +121,34 @@ static void test_cuda_graph_does_without_what_cannot_be_recorded(void **state)
     backend_close(be);
 }
 
+/* A recording that the card has no memory for is given back, and the step done all the same; one of
+ * before is still played. */
+static void test_cuda_graph_does_without_what_does_not_fit(void **state)
+{
+    float *plain = run(9, false, NULL), *x;
+    struct backend *be = unit_cuda_alone(80, (size_t)2 << 30);
+    struct step step = step_open(be);
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        step_do(be, &step, "before");
+    assert_int_equal(step.issued, 2);
+    emulation_break_graph(cudaErrorMemoryAllocation);
+    for (int i = 0; i < 4; i++)
+        step_do(be, &step, "step");
+    assert_int_equal(step.issued, 6);
+    step_do(be, &step, "before");
+    step_do(be, &step, "before");
+    assert_int_equal(step.issued, 6);
+    x = unit_cuda_read(be, step.x);
+    same(plain, x);
+    emulation_break_graph(cudaSuccess);
+    free(plain);
+    free(x);
+    backend_close(be);
+    assert_int_equal(emulation_bytes_held(), 0);
+}
+
 /* An operation that fails while it is recorded is done again as it comes, and fails by
  * name. */
 static void test_cuda_graph_tells_what_fails_while_recording(void **state)
@@ -174,6 +202,7 @@ int main(void)
         cmocka_unit_test(test_cuda_graph_gives_the_same_bits),
         cmocka_unit_test(test_cuda_graph_can_be_switched_off),
         cmocka_unit_test(test_cuda_graph_does_without_what_cannot_be_recorded),
+        cmocka_unit_test(test_cuda_graph_does_without_what_does_not_fit),
         cmocka_unit_test(test_cuda_graph_tells_what_fails_while_recording),
         cmocka_unit_test(test_cuda_graph_keeps_a_bounded_number),
     };
