@@ -151,6 +151,10 @@ evaluated 8 "compute_accuracy: true" "metric_for_best_model: eval_accuracy" "loa
 ends "the accuracy of tokens" 0 "$trainspool" run tokens.yaml
 says "is counted" "^{'eval_loss': .*, 'eval_accuracy': 0\.[0-9]*, 'epoch': 0.00}"
 holds "and chooses the best" grep -q 'best model: step [0-9]*, eval_accuracy 0\|done: 8 steps' tokens.run/train.log
+answering 1 "eval_steps: 1" "compute_accuracy: true" |
+    sed '/predict_with_generate/d; s/^model_name_or_path: .*/model_name_or_path: answer.run/' >known.yaml
+ends "tokens of answers that a model has learnt" 0 "$trainspool" run known.yaml
+says "are all right" "^{'eval_loss': .*, 'eval_accuracy': 1, 'epoch': 0.00}"
 evaluated 8 "metric_for_best_model: rouge" "load_best_model_at_end: true" >rouge.yaml
 ends "a metric that is not taken" 1 "$trainspool" run -q rouge.yaml
 says "is told" 'TS514.*loss, accuracy and answer_rate are'
