@@ -24,7 +24,7 @@ const struct device *target_find(const char *name)
 
     if (name && strcmp(name, "cpu") == 0)
         return &cpu;
-    if (ordinal >= backend_devices(devices, TARGETS_MAX, note, sizeof(note)))
+    if (ordinal >= backend_devices("cuda", devices, TARGETS_MAX, note, sizeof(note)))
         target_stop(note[0] ? note : "no such GPU");
     return &devices[ordinal];
 }

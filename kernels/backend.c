@@ -42,12 +42,13 @@ void backend_close(struct backend *be)
         be->ops->close(be);
 }
 
-size_t backend_devices(struct device *out, size_t room, char *note, size_t note_room)
+size_t backend_devices(const char *wanted, struct device *out, size_t room, char *note,
+                       size_t note_room)
 {
     const struct backend_ops *ops = backend_for(DEVICE_CUDA);
 
     if (ops)
-        return ops->devices(out, room, note, note_room);
+        return ops->devices(wanted, out, room, note, note_room);
     snprintf(note, note_room, "this build has no CUDA");
     return 0;
 }

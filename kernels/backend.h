@@ -48,7 +48,8 @@ struct backend_ops {
     bool rounds_b;    /* op_matmul takes an fp32 b beside an a in 16 bits */
 
     /* As backend_devices; NULL where the kind has nothing to look for. */
-    size_t (*devices)(struct device *out, size_t room, char *note, size_t note_room);
+    size_t (*devices)(const char *wanted, struct device *out, size_t room, char *note,
+                      size_t note_room);
     struct backend *(*open)(const struct backend_options *options, struct error *err);
     void (*close)(struct backend *be);
     /* One line for the log: "cpu: 2 threads, avx512, oneDNN 2.6.3". */
@@ -131,8 +132,13 @@ extern const struct backend_ops backend_cuda; /* only with CUDA */
 struct backend *backend_open(const struct backend_options *options, struct error *err);
 void backend_close(struct backend *be); /* NULL is allowed */
 
-/* GPUs of this machine as the CUDA backend sees them; 0 and a note without CUDA or a driver.
- * For --probe. */
-size_t backend_devices(struct device *out, size_t room, char *note, size_t note_room);
+/*
+ * GPUs of this machine as the CUDA backend sees them; 0 and a note without CUDA or a driver.
+ * What memory is free and whether there is code takes a context of some 400 MB on the card,
+ * and is asked of those alone that `wanted` means (probe_means).  The others are left in
+ * peace: `available` is 0, and they count as runnable.
+ */
+size_t backend_devices(const char *wanted, struct device *out, size_t room, char *note,
+                       size_t note_room);
 
 #endif

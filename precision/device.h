@@ -17,7 +17,7 @@ struct device {
     char name[96];       /* "Tesla T4", "cpu", "sm_75" */
     int major, minor;    /* compute capability; 0.0 on a CPU */
     uint64_t memory;     /* bytes in all; 0: not known */
-    uint64_t available;  /* bytes free now; equals memory for a device of the table */
+    uint64_t available;  /* bytes free now; equals memory for a device of the table; 0: not asked */
     int ordinal;         /* of this machine's GPUs; -1 for a CPU or a device of the table */
     bool here;           /* found in this machine, not only named */
     bool no_tensor_cores; /* 7.5 without tensor cores: GTX 16xx */

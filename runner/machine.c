@@ -86,7 +86,7 @@ static void note_unlike(const struct device *other, struct device *out)
              other->name, capability, memory);
 }
 
-/* The weakest of several, with the least memory of any of them. */
+/* The weakest of several, with the least memory of any of them that was asked. */
 static void take_least(const struct device *const taken[], size_t count,
                        struct device *out)
 {
@@ -101,7 +101,8 @@ static void take_least(const struct device *const taken[], size_t count,
     for (size_t i = 0; i < count; i++) {
         if (taken[i]->memory < out->memory)
             out->memory = taken[i]->memory;
-        if (taken[i]->available < out->available)
+        if (taken[i]->available > 0 &&
+            (out->available == 0 || taken[i]->available < out->available))
             out->available = taken[i]->available;
         out->no_tensor_cores |= taken[i]->no_tensor_cores;
         if (!is_alike(taken[i], least))
@@ -178,6 +179,22 @@ bool machine_device(const struct machine *machine, const char *data, size_t len,
                                                             err);
     arena_free(arena);
     return ok;
+}
+
+char *machine_wanted(const char *data, size_t len)
+{
+    struct arena *arena = arena_new();
+    struct document document;
+    const char *device;
+    char *wanted;
+
+    document_read(data, len, arena, &document);
+    device = read_wish(&document).device;
+    wanted = memory_strdup(device);
+    if (probe_named(device) > 0)
+        wanted[strcspn(wanted, ",")] = '\0';
+    arena_free(arena);
+    return wanted;
 }
 
 bool machine_devices(const struct machine *machine, const char *wanted, size_t ranks,

@@ -10,7 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
+#include "base/file.h"
 #include "kernels/backend.h"
+#include "patcher/document.h"
 #include "runner/attempt.h"
 #include "runner/calibrate.h"
 #include "runner/count.h"
@@ -55,11 +58,11 @@ static void catch_signals(void)
     signal(SIGPIPE, SIG_IGN); /* a run outlives the one that reads along */
 }
 
-static void probe_here(struct probe *out)
+static void probe_here(const char *wanted, struct probe *out)
 {
     *out = (struct probe) { 0 };
     probe_cpu(&out->devices[0]);
-    out->count = 1 + backend_devices(out->devices + 1, PROBE_MAX - 1, out->note,
+    out->count = 1 + backend_devices(wanted, out->devices + 1, PROBE_MAX - 1, out->note,
                                      sizeof(out->note));
 }
 
@@ -68,7 +71,7 @@ static int print_probe(void)
     struct probe probe;
     struct text out;
 
-    probe_here(&probe);
+    probe_here("cuda", &probe);
     text_init(&out, 0);
     probe_write(&probe, &out);
     fwrite(out.data, 1, out.len, stdout);
@@ -90,15 +93,39 @@ static int print_page(const struct options *options)
     return EXIT_FINE;
 }
 
-/* A device of this machine; those of the table cannot train. */
+/* What the job asks for, before it is looked at; malloc'ed.  One that cannot be read is
+ * refused by whoever reads it then. */
+static char *wanted_by_job(const char *operand, bool frozen)
+{
+    struct job job;
+    struct text text;
+    char *wanted;
+
+    job_init(&job, operand);
+    text_init(&text, DOCUMENT_MAX_BYTES);
+    file_read(frozen ? job.frozen : job.path, DOCUMENT_MAX_BYTES, &text, NULL, NULL);
+    wanted = machine_wanted(text.data, text.len);
+    text_clear(&text);
+    job_clear(&job);
+    return wanted;
+}
+
+/* A device of this machine; those of the table cannot train.  Of the GPUs only those are
+ * touched that may be used: on the others somebody else may be at work. */
 static bool open_machine(const struct options *options, struct machine *machine,
                          struct error *err)
 {
+    bool named = options->device && strcmp(options->device, "auto") != 0;
+    char *wanted = named                         ? memory_strdup(options->device)
+                   : options->operand_count == 0 ? memory_strdup("auto")
+                                                 : wanted_by_job(options->operands[0],
+                                                                 options->frozen);
     const struct device *device;
 
     *machine = (struct machine) { 0 };
-    probe_here(&machine->probe);
-    if (!options->device || strcmp(options->device, "auto") == 0)
+    probe_here(wanted, &machine->probe);
+    free(wanted);
+    if (!named)
         return true;
     device = probe_pick(&machine->probe, options->device, err);
     if (!device)

@@ -158,6 +158,7 @@ bool cuda_note(struct cuda_backend *cuda, const struct cuda_kind *kind, const vo
 /* ---- cuda_device.c: what is in this machine ---- */
 
 /* As backend_devices. */
-size_t cuda_devices(struct device *out, size_t room, char *note, size_t note_room);
+size_t cuda_devices(const char *wanted, struct device *out, size_t room, char *note,
+                    size_t note_room);
 
 #endif

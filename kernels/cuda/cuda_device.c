@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "precision/probe.h"
+
 /* Is nobody at work on the card in this process?  Only the driver itself can tell. */
 static bool is_idle(int ordinal)
 {
@@ -25,7 +27,7 @@ static bool is_idle(int ordinal)
     return !active;
 }
 
-/* Asking takes a context of some 400 MB on the card: where there are several, only that
+/* Asking takes a context of some 400 MB on the card: where several are asked, only that
  * of the one in use is to stay. */
 static cudaError_t ask(int ordinal, bool alone, size_t *available, bool *runnable)
 {
@@ -43,15 +45,15 @@ static cudaError_t ask(int ordinal, bool alone, size_t *available, bool *runnabl
 }
 
 /* A device that cannot be asked is left out, with its reason in the note. */
-static bool device_read(int ordinal, bool alone, struct device *out, char *note,
-                        size_t note_room)
+static bool device_read(int ordinal, bool asked, bool alone, struct device *out,
+                        char *note, size_t note_room)
 {
     struct cudaDeviceProp properties;
     size_t available = 0;
-    bool runnable = false;
+    bool runnable = !asked;
     cudaError_t status = cudaGetDeviceProperties(&properties, ordinal);
 
-    if (status == cudaSuccess)
+    if (status == cudaSuccess && asked)
         status = ask(ordinal, alone, &available, &runnable);
     if (status != cudaSuccess) {
         snprintf(note, note_room, "GPU %d: %s", ordinal, cudaGetErrorString(status));
@@ -79,10 +81,11 @@ static bool device_read(int ordinal, bool alone, struct device *out, char *note,
     return true;
 }
 
-size_t cuda_devices(struct device *out, size_t room, char *note, size_t note_room)
+size_t cuda_devices(const char *wanted, struct device *out, size_t room, char *note,
+                    size_t note_room)
 {
     int count = 0;
-    size_t found = 0;
+    size_t found = 0, asked = 0;
     cudaError_t status = cudaGetDeviceCount(&count);
 
     if (status == cudaErrorInsufficientDriver) {
@@ -94,8 +97,11 @@ size_t cuda_devices(struct device *out, size_t room, char *note, size_t note_roo
         snprintf(note, note_room, "CUDA: %s", cudaGetErrorString(status));
         return 0;
     }
+    for (int i = 0; i < count; i++)
+        asked += probe_means(wanted, i);
     for (int i = 0; i < count && found < room; i++)
-        if (device_read(i, count == 1, &out[found], note, note_room))
+        if (device_read(i, probe_means(wanted, i), asked == 1, &out[found], note,
+                        note_room))
             found++;
     return found;
 }

@@ -63,6 +63,13 @@ ends "the same on a GPU" 0 "$trainspool" run -q gpu.yaml
 holds "learns the same" near cpu gpu 0.2
 holds "and says where it ran" grep -q 'device: .*Emulated 8.0' gpu.run/train.log
 
+job '"cuda:1,0"' "bf16: true" >two.yaml
+ends "a job on two GPUs" 0 env EMULATION_CONTEXTS="$T/cards" "$train" two.yaml
+holds "learns" test "$(losses two | wc -l)" -eq 3
+holds "and each process touches its own alone" test "$(sort "$T/cards" | tr '\n' ' ')" = '0 1 '
+job auto "use_cpu: true" | sed '/^trainspool:/,/device/d' >none.yaml
+ends "a job on the CPU beside GPUs" 0 env EMULATION_CONTEXTS="$T/none" "$train" none.yaml
+holds "touches none" test ! -e "$T/none"
 job cuda:0 "bf16: true" >again.yaml
 ends "once more" 0 env TRAINSPOOL_NO_GRAPHS=1 "$trainspool" run -q again.yaml
 holds "gives the same bits, without recordings too" test "$(weights gpu)" = "$(weights again)"

@@ -73,6 +73,9 @@ void emulation_break_library(bool missing);
 size_t emulation_kernels_run(void);
 /* Bytes and blocks that are allocated on all devices. */
 size_t emulation_bytes_held(void);
+/* Devices on which there has been a context since the reset.  EMULATION_CONTEXTS in the
+ * environment names a file that gets the ordinal of each. */
+size_t emulation_contexts(void);
 
 #ifdef __cplusplus
 }

@@ -33,6 +33,7 @@ static struct {
     size_t held_count;
     char failure[1024];
     bool quiet, opened, hangs;
+    bool contexts[DEVICES_MAX];
 } machine;
 
 static void reset(const struct emulation_device *devices, int count)
@@ -46,6 +47,7 @@ static void reset(const struct emulation_device *devices, int count)
     machine.last = machine.failed = machine.driver = machine.broken = machine.code = cudaSuccess;
     machine.run = machine.capture = machine.graph = machine.memory_info = cudaSuccess;
     machine.hangs = false;
+    memset(machine.contexts, 0, sizeof(machine.contexts));
     machine.failure[0] = '\0';
     machine.opened = true;
 }
@@ -144,6 +146,31 @@ bool runtime_hangs(void)
 size_t emulation_kernels_run(void)
 {
     return machine.kernels;
+}
+
+/* The current device gets a context, if it has none yet. */
+static void make_context(void)
+{
+    const char *name = getenv("EMULATION_CONTEXTS");
+    FILE *file;
+
+    open_once();
+    if (std::exchange(machine.contexts[machine.current], true) || !name)
+        return;
+    file = fopen(name, "ae");
+    if (!file)
+        abort();
+    fprintf(file, "%d\n", machine.current);
+    fclose(file);
+}
+
+size_t emulation_contexts(void)
+{
+    size_t count = 0;
+
+    for (bool made : machine.contexts)
+        count += made;
+    return count;
 }
 
 static size_t held_by(int device)
@@ -272,7 +299,7 @@ static cudaError_t allocate(void **out, size_t bytes, int device)
 {
     struct held *held = &machine.held[machine.held_count];
 
-    open_once();
+    make_context();
     *out = NULL;
     if (machine.failed != cudaSuccess)
         return runtime_status(machine.failed);
@@ -399,6 +426,7 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
 {
     const struct emulation_device *device = runtime_device();
 
+    make_context();
     *total = device->memory;
     *available = device->memory - held_by(machine.current);
     return runtime_status(machine.failed ? machine.failed : machine.memory_info);
@@ -580,6 +608,7 @@ cudaError_t cudaSetDevice(int device)
     if (!known(device))
         return runtime_status(cudaErrorInvalidDevice);
     machine.current = device;
+    make_context(); /* since CUDA 12 */
     return runtime_status(machine.failed);
 }
 
@@ -619,6 +648,7 @@ cudaError_t cudaDeviceReset(void)
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *kernel)
 {
     (void)kernel;
+    make_context();
     *out = cudaFuncAttributes {};
     return runtime_status(machine.failed != cudaSuccess ? machine.failed : machine.code);
 }

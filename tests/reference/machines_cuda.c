@@ -44,7 +44,7 @@ int machines_open(void **state)
     struct machines *machines = calloc(1, sizeof(*machines));
     struct device devices[MACHINES_MAX];
     char note[256] = "";
-    size_t found = backend_cuda.devices(devices, MACHINES_MAX, note, sizeof(note));
+    size_t found = backend_cuda.devices("cuda", devices, MACHINES_MAX, note, sizeof(note));
 
     if (found == 0) {
         print_message("1..0 # SKIP no GPU: %s\n", note);

@@ -129,7 +129,7 @@ static void test_backend_devices_fit_their_room(void **state)
 {
     struct device devices[2];
     char note[160] = "";
-    size_t count = backend_devices(devices, 2, note, sizeof(note));
+    size_t count = backend_devices("cuda", devices, 2, note, sizeof(note));
 
     (void)state;
     assert_true(count <= 2);

@@ -4,6 +4,7 @@
 #include "kernels/cuda/cuda_backend.h"
 
 #include "base/size.h"
+#include "precision/probe.h"
 #include "tests/unit/unit_cuda.h"
 
 static const size_t gib = (size_t)1 << 30, mib = (size_t)1 << 20;
@@ -55,20 +56,44 @@ static void test_cuda_backend_lists_what_it_has_code_for(void **state)
 
     (void)state;
     emulation_reset(NULL, 0);
-    assert_int_equal(cuda_devices(devices, 8, note, sizeof(note)), 5);
-    assert_int_equal(cuda_devices(devices, 2, note, sizeof(note)), 2);
+    assert_int_equal(cuda_devices("cuda", devices, 8, note, sizeof(note)), 5);
+    assert_int_equal(cuda_devices("cuda", devices, 2, note, sizeof(note)), 2);
     assert_true(devices[0].runnable && devices[0].here && devices[1].ordinal == 1);
     assert_int_equal(devices[0].major, 8);
     assert_true(devices[0].memory >= devices[0].available && devices[0].available > 0);
     assert_string_equal(note, "");
     emulation_break_code(cudaErrorNoKernelImageForDevice);
-    assert_int_equal(cuda_devices(devices, 8, note, sizeof(note)), 5);
+    assert_int_equal(cuda_devices("cuda", devices, 8, note, sizeof(note)), 5);
     assert_false(devices[0].runnable);
     assert_non_null(strstr(note, CUDA_ARCHS));
     emulation_break_code(cudaSuccess);
     emulation_break_driver(cudaErrorInsufficientDriver);
-    assert_int_equal(cuda_devices(devices, 8, note, sizeof(note)), 0);
+    assert_int_equal(cuda_devices("cuda", devices, 8, note, sizeof(note)), 0);
     assert_non_null(strstr(note, "driver"));
+    emulation_reset(NULL, 0);
+}
+
+/* On the others there may be somebody at work, or no place. */
+static void test_cuda_backend_touches_only_the_cards_meant(void **state)
+{
+    static const struct {
+        const char *wanted;
+        size_t contexts;
+    } cases[] = { { "cuda:3", 1 }, { "cuda:1,4", 2 }, { "cpu", 0 },
+                  { "cuda:9", 0 }, { "auto", 5 },     { "cuda", 5 } };
+    struct device devices[8];
+    char note[160] = "";
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        emulation_reset(NULL, 0);
+        assert_int_equal(cuda_devices(cases[i].wanted, devices, 8, note, sizeof(note)), 5);
+        assert_int_equal(emulation_contexts(), cases[i].contexts);
+        for (int j = 0; j < 5; j++) {
+            assert_int_equal(devices[j].available > 0, probe_means(cases[i].wanted, j));
+            assert_true(devices[j].runnable && devices[j].memory > 0);
+        }
+    }
     emulation_reset(NULL, 0);
 }
 
@@ -308,6 +333,7 @@ int main(void)
         cmocka_unit_test(test_cuda_backend_says_what_it_is),
         cmocka_unit_test(test_cuda_backend_opens_only_what_can_run),
         cmocka_unit_test(test_cuda_backend_lists_what_it_has_code_for),
+        cmocka_unit_test(test_cuda_backend_touches_only_the_cards_meant),
         cmocka_unit_test(test_cuda_backend_memory_is_zeroed_and_aligned),
         cmocka_unit_test(test_cuda_backend_tells_the_bytes_it_cannot_have),
         cmocka_unit_test(test_cuda_backend_keeps_no_block_it_cannot_answer_for),

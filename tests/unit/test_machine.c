@@ -83,6 +83,52 @@ static void test_machine_looks_at_the_scarcest_of_several(void **state)
     assert_int_equal(err.code, ERROR_DEVICE);
 }
 
+/* Before there is anything to choose from. */
+static void test_machine_knows_what_a_job_wants(void **state)
+{
+    static const struct {
+        const char *job, *wanted;
+    } cases[] = {
+        { "stage: sft\n", "auto" },
+        { "use_cpu: true\n", "cpu" },
+        { "trainspool: {device: cuda}\n", "cuda" },
+        { "trainspool: {device: \"cuda:3\"}\n", "cuda:3" },
+        { "trainspool: {device: \"cuda:12,0\"}\n", "cuda:12" },
+        { "trainspool: {device: \"T4, or so\"}\n", "T4, or so" },
+        { "no: [job\n", "auto" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        char *wanted = machine_wanted(cases[i].job, strlen(cases[i].job));
+
+        assert_string_equal(wanted, cases[i].wanted);
+        free(wanted);
+    }
+}
+
+static const char half_asked[] =
+    "trainspool-probe 1\n"
+    "cpu\tEPYC\t8\t68719476736\t60000000000\n"
+    "cuda\t0\tcard\t8.0\t42000000000\t0\t1\n"
+    "cuda\t1\tcard\t8.0\t42000000000\t41000000000\t1\n";
+
+static void test_machine_counts_on_the_memory_it_has_asked_for(void **state)
+{
+    static const char first[] = "trainspool: {device: \"cuda:1,0\"}\n",
+                      second[] = "trainspool: {device: \"cuda:0,1\"}\n";
+    struct machine machine = machine_of(half_asked);
+    struct device device;
+    struct error err = { 0 };
+
+    (void)state;
+    assert_true(machine_device(&machine, first, strlen(first), &device, &err));
+    assert_int_equal(device.available, 41000000000);
+    assert_true(machine_device(&machine, second, strlen(second), &device, &err));
+    assert_int_equal(device.available, 41000000000);
+    assert_int_equal(device.peers, 2);
+}
+
 static const char old_card[] =
     "trainspool-probe 1\n"
     "cpu\tEPYC\t8\t68719476736\t60000000000\n"
@@ -205,6 +251,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_machine_gives_a_job_what_it_asks_for),
+        cmocka_unit_test(test_machine_knows_what_a_job_wants),
+        cmocka_unit_test(test_machine_counts_on_the_memory_it_has_asked_for),
         cmocka_unit_test(test_machine_looks_at_the_scarcest_of_several),
         cmocka_unit_test(test_machine_tells_of_a_card_without_code),
         cmocka_unit_test(test_machine_tells_of_cards_that_differ),

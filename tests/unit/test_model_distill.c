@@ -257,7 +257,7 @@ static void test_distill_curves_on_a_gpu_are_those_of_pytorch(void **state)
     char note[256] = "";
 
     (void)state;
-    if (backend_devices(&gpu, 1, note, sizeof(note)) == 0 || !gpu.runnable) {
+    if (backend_devices("cuda:0", &gpu, 1, note, sizeof(note)) == 0 || !gpu.runnable) {
         print_message("# SKIP no GPU to try: %s\n", note);
         skip();
     }

@@ -206,7 +206,7 @@ static void test_trainer_overflows_as_pytorch_on_a_gpu(void **state)
     char note[256] = "";
 
     (void)state;
-    if (backend_devices(&gpu, 1, note, sizeof(note)) == 0 || !gpu.runnable) {
+    if (backend_devices("cuda:0", &gpu, 1, note, sizeof(note)) == 0 || !gpu.runnable) {
         print_message("skipped: no GPU to try: %s\n", note);
         skip();
     }

@@ -36,7 +36,7 @@ static inline void unit_ranks_device(int rank, struct device *out)
     char note[256];
 
     if (devices[0].memory == 0) /* asking a device takes its memory from all */
-        backend_cuda.devices(devices, DEVICE_RANKS_MAX, note, sizeof(note));
+        backend_cuda.devices("cuda", devices, DEVICE_RANKS_MAX, note, sizeof(note));
     *out = devices[rank];
 #else
     (void)rank;

@@ -257,7 +257,7 @@ static inline bool unit_trials_gpus(void)
 {
     char note[256] = "";
 
-    gpu_count = backend_cuda.devices(gpus, TS_COUNT(gpus), note, sizeof(note));
+    gpu_count = backend_cuda.devices("cuda", gpus, TS_COUNT(gpus), note, sizeof(note));
     if (gpu_count == 0)
         printf("1..0 # SKIP no GPU: %s\n", note);
     return gpu_count > 0;
