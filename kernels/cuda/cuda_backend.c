@@ -160,20 +160,25 @@ static bool open_card(struct cuda_backend *cuda, struct error *err)
     const struct device *device = &cuda->device;
     struct cudaDeviceProp properties;
     cudaError_t status = cudaSetDevice(device->ordinal);
+    char why[300];
 
     if (status == cudaSuccess)
         status = cudaGetDeviceProperties(&properties, device->ordinal);
-    if (!cuda_status(status, err, "%s (cuda:%d) cannot be used, but device: cpu can",
-                     device->name, device->ordinal))
-        return false;
-    if (launch_has_code() != cudaSuccess) {
-        cudaGetLastError();
+    if (status == cudaSuccess)
+        status = launch_has_code();
+    cudaGetLastError();
+    if (cuda_lacks_code(status))
         return error_set(
             err, ERROR_DEVICE,
             "%s has compute capability %d.%d, and this build has code for %s (in "
             "tenths): configure --with-cuda-archs=%d, or say device: cpu",
             device->name, properties.major, properties.minor, CUDA_ARCHS,
             10 * properties.major + properties.minor);
+    if (status != cudaSuccess) {
+        cuda_card_text(status, why, sizeof(why));
+        return error_set(err, ERROR_DEVICE,
+                         "%s (cuda:%d) cannot be used, but device: cpu can: %s",
+                         device->name, device->ordinal, why);
     }
     cuda->launch.capability = 10 * properties.major + properties.minor;
     cuda->launch.multiprocessors = properties.multiProcessorCount;

@@ -79,6 +79,11 @@ void cuda_check(struct cuda_backend *cuda, cudaError_t status, const char *forma
 bool cuda_status(cudaError_t status, struct error *err, const char *format, ...)
     TS_PRINTF(3, 4);
 
+/* Does the status say that this build has no code for a card? */
+bool cuda_lacks_code(cudaError_t status);
+/* Of a card that cannot even be opened: what the status says, and the remedy. */
+void cuda_card_text(cudaError_t status, char *out, size_t room);
+
 /* For messages: TENSOR_TEXT in the format, TENSOR_SHAPE(op->x) among the arguments. */
 #define TENSOR_TEXT     "(%zu, %zu) %s"
 #define TENSOR_SHAPE(t) (t).rows, (t).cols, format_info((t).format)->name

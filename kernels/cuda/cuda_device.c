@@ -39,9 +39,14 @@ static cudaError_t ask(int ordinal, bool alone, size_t *available, bool *runnabl
         status = cudaMemGetInfo(available, &memory);
     if (status != cudaSuccess)
         return status;
-    *runnable = launch_has_code() == cudaSuccess;
+    status = launch_has_code();
+    *runnable = status == cudaSuccess;
+    if (cuda_lacks_code(status))
+        status = cudaSuccess;
     cudaGetLastError();
-    return leave ? cudaDeviceReset() : cudaSuccess;
+    if (leave)
+        cudaDeviceReset();
+    return status;
 }
 
 /* A device that cannot be asked is left out, with its reason in the note. */
@@ -51,12 +56,14 @@ static bool device_read(int ordinal, bool asked, bool alone, struct device *out,
     struct cudaDeviceProp properties;
     size_t available = 0;
     bool runnable = !asked;
+    char text[240];
     cudaError_t status = cudaGetDeviceProperties(&properties, ordinal);
 
     if (status == cudaSuccess && asked)
         status = ask(ordinal, alone, &available, &runnable);
     if (status != cudaSuccess) {
-        snprintf(note, note_room, "GPU %d: %s", ordinal, cudaGetErrorString(status));
+        cuda_card_text(status, text, sizeof(text));
+        snprintf(note, note_room, "GPU %d: %s", ordinal, text);
         cudaGetLastError();
         return false;
     }

@@ -18,6 +18,9 @@
     "another program has the card to itself: see nvidia-smi, or choose another one"
 #define BUILD \
     "configure trainspool with --with-cuda-archs for this card, or say device: cpu"
+#define FULL                                                                            \
+    "another program holds the memory of the card: see nvidia-smi, end it or choose "   \
+    "another card"
 #define MEMORY                                                                         \
     "lower per_device_train_batch_size or cutoff_len, or turn gradient_checkpointing " \
     "on; "                                                                             \
@@ -73,6 +76,22 @@ static const struct meaning *meaning_of(cudaError_t status)
         if (meanings[i].status == status)
             return &meanings[i];
     return &none;
+}
+
+bool cuda_lacks_code(cudaError_t status)
+{
+    return status == cudaErrorNoKernelImageForDevice ||
+           status == cudaErrorInvalidDeviceFunction;
+}
+
+/* Before there is anything of ours on the card, a smaller batch is no help. */
+void cuda_card_text(cudaError_t status, char *out, size_t room)
+{
+    const char *remedy =
+        status == cudaErrorMemoryAllocation ? FULL : meaning_of(status)->remedy;
+
+    snprintf(out, room, "%s (%s)%s%s", cudaGetErrorString(status),
+             cudaGetErrorName(status), remedy ? "; " : "", remedy ? remedy : "");
 }
 
 static bool tell(struct error *err, cudaError_t status, const char *where)

@@ -56,7 +56,8 @@ void emulation_break_launch(size_t launches, cudaError_t status);
 void emulation_break_driver(cudaError_t status);
 /* ... and cudaMemGetInfo this one ... */
 void emulation_break_memory_info(cudaError_t status);
-/* ... and looking at a kernel this one: cudaErrorNoKernelImageForDevice. */
+/* ... and looking at a kernel this one: cudaErrorNoKernelImageForDevice, or what opening a
+ * card may give. */
 void emulation_break_code(cudaError_t status);
 /* The next kernel is launched well and gives this status when it runs. */
 void emulation_break_run(cudaError_t status);

@@ -33,6 +33,18 @@ static void refused(int ordinal, const char *why, const char *remedy)
     assert_int_equal(emulation_bytes_held(), 0);
 }
 
+/* None of them says that there is no code. */
+static const struct {
+    cudaError_t status;
+    const char *remedy;
+} unusable[] = {
+    { cudaErrorMemoryAllocation, "another program holds the memory of the card" },
+    { cudaErrorDevicesUnavailable, "has the card to itself" },
+    { cudaErrorUnsupportedPtxVersion, "newer NVIDIA driver" },
+    { cudaErrorInsufficientDriver, "newer NVIDIA driver" },
+    { cudaErrorECCUncorrectable, "ECC" },
+};
+
 static void test_cuda_backend_opens_only_what_can_run(void **state)
 {
     static const struct emulation_device tiny = { "Tiny", 80, 1, 300 << 20 };
@@ -41,6 +53,12 @@ static void test_cuda_backend_opens_only_what_can_run(void **state)
     emulation_reset(NULL, 0);
     emulation_break_code(cudaErrorNoKernelImageForDevice);
     refused(0, "8.0", "--with-cuda-archs=80");
+    emulation_break_code(cudaErrorInvalidDeviceFunction);
+    refused(0, "8.0", "--with-cuda-archs=80");
+    for (size_t i = 0; i < TS_COUNT(unusable); i++) {
+        emulation_break_code(unusable[i].status);
+        refused(0, "cannot be used", unusable[i].remedy);
+    }
     emulation_break_code(cudaSuccess);
     emulation_break_library(true);
     refused(0, "cuBLASLt", "");
@@ -70,6 +88,24 @@ static void test_cuda_backend_lists_what_it_has_code_for(void **state)
     emulation_break_driver(cudaErrorInsufficientDriver);
     assert_int_equal(cuda_devices("cuda", devices, 8, note, sizeof(note)), 0);
     assert_non_null(strstr(note, "driver"));
+    emulation_reset(NULL, 0);
+}
+
+static void test_cuda_backend_leaves_out_a_card_that_cannot_be_used(void **state)
+{
+    struct device devices[8];
+    char note[256] = "";
+
+    (void)state;
+    emulation_reset(NULL, 0);
+    for (size_t i = 0; i < TS_COUNT(unusable); i++) {
+        emulation_break_code(unusable[i].status);
+        assert_int_equal(cuda_devices("cuda:0", devices, 8, note, sizeof(note)), 4);
+        assert_int_equal(devices[0].ordinal, 1);
+        if (!strstr(note, "GPU 0") || !strstr(note, unusable[i].remedy) ||
+            strstr(note, CUDA_ARCHS))
+            fail_msg("%s", note);
+    }
     emulation_reset(NULL, 0);
 }
 
@@ -333,6 +369,7 @@ int main(void)
         cmocka_unit_test(test_cuda_backend_says_what_it_is),
         cmocka_unit_test(test_cuda_backend_opens_only_what_can_run),
         cmocka_unit_test(test_cuda_backend_lists_what_it_has_code_for),
+        cmocka_unit_test(test_cuda_backend_leaves_out_a_card_that_cannot_be_used),
         cmocka_unit_test(test_cuda_backend_touches_only_the_cards_meant),
         cmocka_unit_test(test_cuda_backend_memory_is_zeroed_and_aligned),
         cmocka_unit_test(test_cuda_backend_tells_the_bytes_it_cannot_have),
