@@ -58,6 +58,10 @@ static const struct meaning {
     { cudaErrorHardwareStackError, true, DEFECT },
     { cudaErrorAssert, true, DEFECT },
     { cudaErrorLaunchFailure, true, DEFECT },
+#if CUDART_VERSION >= 13000
+    { cudaErrorTensorMemoryLeak, true, DEFECT },
+    { cudaErrorContained, true, LOST },
+#endif
     { cudaErrorContextIsDestroyed, true, LOST },
     { cudaErrorDeviceUninitialized, true, LOST },
     { cudaErrorNoDevice, true, LOST },

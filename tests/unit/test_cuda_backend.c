@@ -290,6 +290,27 @@ static void test_cuda_backend_lost_card_stays_lost(void **state)
     backend_close(be);
 }
 
+/* NVIDIA: "the process must be terminated and relaunched". */
+static void test_cuda_backend_is_dead_after_what_ends_a_process(void **state)
+{
+    static const cudaError_t ends[] = {
+        cudaErrorContained,          cudaErrorIllegalAddress,    cudaErrorLaunchTimeout,
+        cudaErrorAssert,             cudaErrorHardwareStackError, cudaErrorIllegalInstruction,
+        cudaErrorMisalignedAddress,  cudaErrorInvalidAddressSpace, cudaErrorInvalidPc,
+        cudaErrorLaunchFailure,      cudaErrorTensorMemoryLeak,
+        cudaErrorMpsClientTerminated, cudaErrorExternalDevice,
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(ends); i++) {
+        struct cuda_backend cuda = { 0 };
+
+        cuda_check(&cuda, ends[i], "trying");
+        assert_true(cuda.dead);
+        assert_int_equal(cuda.failed.code, ERROR_DEVICE);
+    }
+}
+
 /* The destructors of a hung driver would not come back: none is called. */
 static void test_cuda_backend_gives_up_a_card_that_hangs(void **state)
 {
@@ -378,6 +399,7 @@ int main(void)
         cmocka_unit_test(test_cuda_backend_copies_in_order),
         cmocka_unit_test(test_cuda_backend_sync_tells_the_first_failure),
         cmocka_unit_test(test_cuda_backend_lost_card_stays_lost),
+        cmocka_unit_test(test_cuda_backend_is_dead_after_what_ends_a_process),
         cmocka_unit_test(test_cuda_backend_gives_up_a_card_that_hangs),
         cmocka_unit_test(test_cuda_backend_waits_as_long_as_events_come),
         cmocka_unit_test(test_cuda_backend_names_the_operation_if_asked),
