@@ -410,25 +410,24 @@ static int refuse(struct attempt *attempt, const struct error *err)
     return report_training_exit(err->code);
 }
 
-static int run(struct attempt *attempt)
+static int run(struct attempt *attempt, struct error *err)
 {
-    struct error err = { 0 };
     bool done;
 
-    if (!take_lock(attempt, &err) || !open_log(attempt, &err) ||
-        !job_read(&attempt->job, &attempt->record, &err))
-        return refuse(attempt, &err);
-    if (!read_job(attempt, &err) || !accept(attempt, &err)) {
+    if (!take_lock(attempt, err) || !open_log(attempt, err) ||
+        !job_read(&attempt->job, &attempt->record, err))
+        return refuse(attempt, err);
+    if (!read_job(attempt, err) || !accept(attempt, err)) {
         if (attempt->record.state != JOB_READY)
-            return refuse(attempt, &err);
-        return finish(attempt, false, &err);
+            return refuse(attempt, err);
+        return finish(attempt, false, err);
     }
-    done = train(attempt, &err);
-    return finish(attempt, done, &err);
+    done = train(attempt, err);
+    return finish(attempt, done, err);
 }
 
 int attempt_run(const struct options *options, const struct machine *machine,
-                volatile sig_atomic_t *stop)
+                volatile sig_atomic_t *stop, struct error *err)
 {
     struct attempt attempt = {
         .options = options, .machine = machine, .stop = stop, .log_fd = -1, .lock_fd = -1
@@ -439,7 +438,7 @@ int attempt_run(const struct options *options, const struct machine *machine,
     job_init(&attempt.job, options->operands[0]);
     meter_open(&attempt.meter, options->spooled || options->quiet ? NULL : stdout,
                attempt.report.terminal);
-    status = run(&attempt);
+    status = run(&attempt, err);
     inspect_clear(&attempt.look);
     log_free(attempt.log);
     if (attempt.log_fd >= 0)

@@ -13,9 +13,9 @@
 
 /*
  * `stop` is set by a signal to its number: finish the step, save, leave.  Returns the
- * exit status; what went wrong has been told.
+ * exit status; what went wrong is in *err and has been told.
  */
 int attempt_run(const struct options *options, const struct machine *machine,
-                volatile sig_atomic_t *stop);
+                volatile sig_atomic_t *stop, struct error *err);
 
 #endif

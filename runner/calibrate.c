@@ -53,15 +53,15 @@ static bool measure_here(const struct device *device, struct calibration *out,
     return ok;
 }
 
-int calibrate_print(const struct options *options, const struct machine *machine)
+int calibrate_print(const struct options *options, const struct machine *machine,
+                    struct error *err)
 {
     struct calibration calibration;
-    struct error err = { 0 };
     struct device device;
     struct text line;
 
-    if (machine_device(machine, "", 0, &device, &err) &&
-        measure_here(&device, &calibration, &err)) {
+    if (machine_device(machine, "", 0, &device, err) &&
+        measure_here(&device, &calibration, err)) {
         json_t *object = calibration_object(&calibration);
 
         text_init(&line, 0);
@@ -71,7 +71,7 @@ int calibrate_print(const struct options *options, const struct machine *machine
         text_clear(&line);
         json_decref(object);
     }
-    if (err.code)
-        report_error(options->program, &err);
-    return report_exit(err.code);
+    if (err->code)
+        report_error(options->program, err);
+    return report_exit(err->code);
 }

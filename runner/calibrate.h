@@ -5,7 +5,9 @@
 #include "runner/machine.h"
 #include "runner/options.h"
 
-/* Measures the device asked for and prints one object; the exit status. */
-int calibrate_print(const struct options *options, const struct machine *machine);
+/* Measures the device asked for and prints one object; the exit status.  What went wrong is
+ * in *err and has been told. */
+int calibrate_print(const struct options *options, const struct machine *machine,
+                    struct error *err);
 
 #endif

@@ -370,19 +370,18 @@ static void close_generator(struct generator *g)
 }
 
 int generation_run(const struct options *options, const struct machine *machine,
-                   const volatile sig_atomic_t *stop)
+                   const volatile sig_atomic_t *stop, struct error *err)
 {
     struct generator g = { .options = options, .stop = stop };
-    struct error err = { 0 };
 
     signal(SIGPIPE, SIG_DFL); /* `| head` ends it as it ends other tools */
     report_init(&g.report, options);
     questions_init(&g.questions);
     text_init(&g.output, OUTPUT_MAX_BYTES);
-    if (!run(&g, machine, &err) && err.code)
-        report_error(options->program, &err);
+    if (!run(&g, machine, err) && err->code)
+        report_error(options->program, err);
     close_generator(&g);
-    if (err.code == ERROR_STOPPED && *stop)
+    if (err->code == ERROR_STOPPED && *stop)
         return 128 + (int)*stop;
-    return report_exit(err.code);
+    return report_exit(err->code);
 }

@@ -7,8 +7,8 @@
 #include "runner/machine.h"
 #include "runner/options.h"
 
-/* The exit status. */
+/* The exit status; what went wrong is in *err and has been told. */
 int generation_run(const struct options *options, const struct machine *machine,
-                   const volatile sig_atomic_t *stop);
+                   const volatile sig_atomic_t *stop, struct error *err);
 
 #endif

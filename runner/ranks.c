@@ -215,32 +215,32 @@ static bool read_plan(const struct options *options, const struct machine *machi
     return ok;
 }
 
-int ranks_follow(const struct options *options, const struct machine *machine)
+int ranks_follow(const struct options *options, const struct machine *machine,
+                 struct error *err)
 {
     int link = (int)options->link_fd;
     struct backend_group group = { .rank = (int)options->rank, .links = &link };
     struct trainer_options how = { .no_onednn = options->no_onednn, .group = &group };
     struct inspection look = { 0 };
-    struct error err = { 0 };
     struct job job;
     bool ok;
 
     follow_rank_0();
     if (link < 0 || options->lock_fd < 0 || fcntl(link, F_SETFD, FD_CLOEXEC) != 0 ||
         fcntl((int)options->lock_fd, F_SETFD, FD_CLOEXEC) != 0) {
-        error_set(&err, ERROR_USAGE, "--rank is for trainspool-train itself");
-        report_error(options->program, &err);
-        return report_exit(err.code);
+        error_set(err, ERROR_USAGE, "--rank is for trainspool-train itself");
+        report_error(options->program, err);
+        return report_exit(err->code);
     }
     job_init(&job, options->operands[0]);
-    ok = read_plan(options, machine, &job, &look, &err);
+    ok = read_plan(options, machine, &job, &look, err);
     if (!ok) {
-        parallel_report(&group, &err);
+        parallel_report(&group, err);
     } else {
         group.ranks = (int)plan_ranks(&look.patch.plan);
-        ok = trainer_run(&look.patch.plan, &how, &err);
+        ok = trainer_run(&look.patch.plan, &how, err);
     }
     inspect_clear(&look);
     job_clear(&job);
-    return ok ? EXIT_FINE : report_training_exit(err.code);
+    return ok ? EXIT_FINE : report_training_exit(err->code);
 }

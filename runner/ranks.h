@@ -37,6 +37,7 @@ bool ranks_start(const struct ranks_start *start, struct ranks *out, struct erro
 int ranks_end(struct ranks *ranks, struct log *log);
 
 /* A rank other than 0, for as long as rank 0 wants; the exit status. */
-int ranks_follow(const struct options *options, const struct machine *machine);
+int ranks_follow(const struct options *options, const struct machine *machine,
+                 struct error *err);
 
 #endif

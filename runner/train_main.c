@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/file.h"
@@ -135,24 +136,22 @@ static bool open_machine(const struct options *options, struct machine *machine,
     return true;
 }
 
-static int train(const struct options *options)
+static int train(const struct options *options, struct error *err)
 {
-    struct error err = { 0 };
     struct machine machine;
 
     if (options->calibrate) {
-        if (open_machine(options, &machine, &err))
-            return calibrate_print(options, &machine);
+        if (open_machine(options, &machine, err))
+            return calibrate_print(options, &machine, err);
     } else if (options->operand_count == 0)
-        error_set(&err, ERROR_USAGE, "which job?  %s --help tells more",
-                  options->program);
-    else if (open_machine(options, &machine, &err))
-        return options->rank > 0 ? ranks_follow(options, &machine)
-               : options->generate ? generation_run(options, &machine, &stop_signal)
+        error_set(err, ERROR_USAGE, "which job?  %s --help tells more", options->program);
+    else if (open_machine(options, &machine, err))
+        return options->rank > 0 ? ranks_follow(options, &machine, err)
+               : options->generate ? generation_run(options, &machine, &stop_signal, err)
                : options->steps  ? count_steps(options, &machine)
-                                 : attempt_run(options, &machine, &stop_signal);
-    report_error(options->program, &err);
-    return report_exit(err.code);
+                                 : attempt_run(options, &machine, &stop_signal, err);
+    report_error(options->program, err);
+    return report_exit(err->code);
 }
 
 /* Is it asked for an answer on standard output?  A run goes on without, and a generation
@@ -161,6 +160,14 @@ static bool is_question(const struct options *options)
 {
     return options->help || options->version || options->probe || options->steps ||
            options->calibrate;
+}
+
+/* All has been written.  Exit handlers of a driver may wait for a card that is lost or
+ * hangs, with the lock of the job held: none is run. */
+static void leave_at_once(int status)
+{
+    fflush(NULL);
+    _exit(status);
 }
 
 int main(int argc, char **argv)
@@ -176,14 +183,16 @@ int main(int argc, char **argv)
         status = report_exit(err.code);
     } else if (options.generate && !options.help && !options.version) {
         options.program = "trainspool"; /* it speaks for that one */
-        status = train(&options);
+        status = train(&options, &err);
     } else if (options.help || options.version) {
         status = print_page(&options);
     } else {
-        status = options.probe ? print_probe() : train(&options);
+        status = options.probe ? print_probe() : train(&options, &err);
     }
     if (is_question(&options))
         status = report_end(program, status);
+    if (err.code == ERROR_DEVICE)
+        leave_at_once(status);
     options_clear(&options);
     return status;
 }

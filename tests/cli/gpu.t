@@ -70,6 +70,13 @@ holds "and each process touches its own alone" test "$(sort "$T/cards" | tr '\n'
 job auto "use_cpu: true" | sed '/^trainspool:/,/device/d' >none.yaml
 ends "a job on the CPU beside GPUs" 0 env EMULATION_CONTEXTS="$T/none" "$train" none.yaml
 holds "touches none" test ! -e "$T/none"
+job cuda:0 "bf16: true" >lost.yaml
+ends "a card that is lost ends the job, not to come back" 1 \
+    env EMULATION_LOSES=30 timeout -s KILL 20 "$train" lost.yaml
+complains "with what was done" 'illegal memory access'
+holds "and the job has failed" test "$(state lost.yaml)" = failed
+job '"cuda:0,1"' "bf16: true" >lost-two.yaml
+ends "so does one of two" 1 env EMULATION_LOSES=30 timeout -s KILL 20 "$train" lost-two.yaml
 job cuda:0 "bf16: true" >again.yaml
 ends "once more" 0 env TRAINSPOOL_NO_GRAPHS=1 "$trainspool" run -q again.yaml
 holds "gives the same bits, without recordings too" test "$(weights gpu)" = "$(weights again)"

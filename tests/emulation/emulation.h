@@ -23,6 +23,11 @@
  * emulation_hardware.h.  What a kernel works on comes from machines_memory() or cudaMalloc.
  * A shuffle orders no memory, here as in CUDA: __syncwarp() stands where one lane reads what
  * another wrote.
+ *
+ * Variables of the environment, for whole programs: EMULATION_CONTEXTS, a file that gets
+ * the ordinal of each device on which a context is made; EMULATION_LOSES, a number: the
+ * launch after so many finds the card lost, and the driver's exit handler, which waits for
+ * it, does not come back.
  */
 #ifndef TESTS_EMULATION_EMULATION_H
 #define TESTS_EMULATION_EMULATION_H
@@ -74,8 +79,7 @@ void emulation_break_library(bool missing);
 size_t emulation_kernels_run(void);
 /* Bytes and blocks that are allocated on all devices. */
 size_t emulation_bytes_held(void);
-/* Devices on which there has been a context since the reset.  EMULATION_CONTEXTS in the
- * environment names a file that gets the ordinal of each. */
+/* Devices on which there has been a context since the reset. */
 size_t emulation_contexts(void);
 
 #ifdef __cplusplus
