@@ -81,8 +81,10 @@ static void *cuda_alloc(struct backend *be, size_t bytes, struct error *err)
         error_errno(err, "cannot get memory");
         return NULL;
     }
+    cuda_guard(cuda->patience);
     cudaSetDevice(cuda->device.ordinal);
     block->data = get_block(cuda, bytes, err);
+    cuda_guard(0);
     if (!block->data) {
         free(block);
         return NULL;
@@ -209,6 +211,7 @@ static bool open_parts(struct cuda_backend *cuda, size_t rounded_bytes, struct e
 static struct backend *cuda_open(const struct backend_options *options, struct error *err)
 {
     struct cuda_backend *cuda = calloc(1, sizeof(*cuda));
+    bool opened;
 
     if (!cuda) {
         error_errno(err, "cannot get memory");
@@ -221,7 +224,10 @@ static struct backend *cuda_open(const struct backend_options *options, struct e
     cuda->named = is_set("TRAINSPOOL_CUDA_SYNC");
     cuda->patience = CUDA_PATIENCE_SECONDS;
     cuda->doing = "nothing yet";
-    if (!open_card(cuda, err) || !open_parts(cuda, options->rounded_bytes, err)) {
+    cuda_guard(cuda->patience);
+    opened = open_card(cuda, err) && open_parts(cuda, options->rounded_bytes, err);
+    cuda_guard(0);
+    if (!opened) {
         cuda_close(&cuda->base);
         return NULL;
     }

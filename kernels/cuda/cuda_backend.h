@@ -90,6 +90,10 @@ void cuda_card_text(cudaError_t status, char *out, size_t room);
 
 /* ---- cuda_wait.c: waiting with an end ---- */
 
+/* Calls of the driver follow that may not come back from a card that hangs: after so many
+ * seconds SIGALRM ends the process, which is a crash of its job.  0: they have come back. */
+void cuda_guard(double seconds);
+
 struct cuda_beats *cuda_beats_new(struct error *err);
 void cuda_beats_free(struct cuda_beats *beats, bool dead);
 /* So many operations have been put into the stream: now and then an event goes behind

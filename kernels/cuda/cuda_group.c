@@ -80,7 +80,9 @@ static bool settle(struct cuda_group *group, ncclResult_t result, const char *do
 
 /*
  * Rank 0 hands the name of the group round once all have loaded NCCL and opened their
- * GPU: a rank that cannot ends before anybody waits for it inside NCCL.
+ * GPU: a rank that cannot ends before anybody waits for it inside NCCL.  One may still be
+ * at the data, for hours; so the others wait as long as it lives, and one that is stuck in
+ * its driver does not (cuda_guard).
  */
 static bool agree(struct cuda_group *group, ncclUniqueId *id, struct error *err)
 {
@@ -117,16 +119,30 @@ static bool make_stream(struct cuda_group *group, struct error *err)
                      cudaGetErrorString(status));
 }
 
-static bool join(struct cuda_group *group, int ranks, struct error *err)
+static bool prepare(struct cuda_group *group, double patience, struct error *err)
+{
+    bool ok;
+
+    cuda_guard(patience);
+    ok = cuda_nccl_open(&group->nccl, err) && make_stream(group, err);
+    cuda_guard(0);
+    return ok;
+}
+
+static bool join(struct cuda_group *group, int ranks, double patience, struct error *err)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId id;
+    bool ok;
 
     config.blocking = 0;
-    return cuda_nccl_open(&group->nccl, err) && make_stream(group, err) &&
-           agree(group, &id, err) &&
-           settle(group, group->nccl.init(&group->comm, ranks, id, group->rank, &config),
-                  "joining the GPUs", err);
+    if (!prepare(group, patience, err) || !agree(group, &id, err))
+        return false;
+    cuda_guard(patience);
+    ok = settle(group, group->nccl.init(&group->comm, ranks, id, group->rank, &config),
+                "joining the GPUs", err);
+    cuda_guard(0);
+    return ok;
 }
 
 bool cuda_join(struct backend *be, const struct backend_group *wanted, struct error *err)
@@ -141,7 +157,7 @@ bool cuda_join(struct backend *be, const struct backend_group *wanted, struct er
     group->link_count = wanted->rank == 0 ? wanted->ranks - 1 : 1;
     for (int i = 0; i < group->link_count; i++)
         group->links[i] = wanted->links[i];
-    if (!join(group, wanted->ranks, err)) {
+    if (!join(group, wanted->ranks, cuda->patience, err)) {
         cuda_group_free(group);
         return false;
     }

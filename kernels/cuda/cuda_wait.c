@@ -5,6 +5,10 @@
  * full queue.  So an event goes behind every BEAT operations, the host keeps at most
  * BEATS of them ahead, and waiting is asking and sleeping: as long as events come, the
  * card lives.
+ *
+ * What the driver does itself, a context or memory, cannot be waited for like this.  A
+ * process that is stuck there is of no use any more, and is ended from outside: by the
+ * alarm clock, so that others who wait for it, or for its lock, do so with an end too.
  */
 #include "config.h"
 
@@ -14,6 +18,7 @@
 
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { BEATS = 4, BEAT = 48 };
 
@@ -28,6 +33,11 @@ struct cuda_beats {
     size_t made, seen;             /* beats recorded, and of those how many have come */
     size_t since;                  /* operations behind the last */
 };
+
+void cuda_guard(double seconds)
+{
+    alarm(seconds > 0 && seconds < 1 ? 1 : (unsigned)seconds);
+}
 
 struct cuda_beats *cuda_beats_new(struct error *err)
 {

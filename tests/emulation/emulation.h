@@ -73,6 +73,8 @@ void emulation_break_capture(cudaError_t status);
 void emulation_break_graph(cudaError_t status);
 /* Nothing put into a stream gets done any more; a call that waits for it ends the test. */
 void emulation_hang(bool hangs);
+/* From here on cudaMalloc does not come back. */
+void emulation_stick(void);
 /* cuda_library_open fails. */
 void emulation_break_library(bool missing);
 /* Kernels run (not just launched) since the reset, those of graphs as well. */

@@ -33,7 +33,7 @@ static struct {
     struct held held[BLOCKS_MAX];
     size_t held_count;
     char failure[1024];
-    bool quiet, opened, hangs;
+    bool quiet, opened, hangs, blocks;
     bool contexts[DEVICES_MAX];
 } machine;
 
@@ -47,7 +47,7 @@ static void reset(const struct emulation_device *devices, int count)
     machine.current = 0;
     machine.last = machine.failed = machine.driver = machine.broken = machine.code = cudaSuccess;
     machine.run = machine.capture = machine.graph = machine.memory_info = cudaSuccess;
-    machine.hangs = false;
+    machine.hangs = machine.blocks = false;
     memset(machine.contexts, 0, sizeof(machine.contexts));
     machine.failure[0] = '\0';
     machine.opened = true;
@@ -141,6 +141,12 @@ void emulation_hang(bool hangs)
 {
     open_once();
     machine.hangs = hangs;
+}
+
+void emulation_stick(void)
+{
+    open_once();
+    machine.blocks = true;
 }
 
 cudaError_t runtime_capture(void)
@@ -355,6 +361,8 @@ static cudaError_t release(void *block, bool host)
 cudaError_t cudaMalloc(void **out, size_t bytes)
 {
     open_once();
+    if (machine.blocks)
+        wait_for_ever();
     return allocate(out, bytes, machine.current);
 }
 

@@ -3,6 +3,9 @@
 
 #include "kernels/cuda/cuda_backend.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "base/size.h"
 #include "precision/probe.h"
 #include "tests/unit/unit_cuda.h"
@@ -332,6 +335,43 @@ static void test_cuda_backend_gives_up_a_card_that_hangs(void **state)
     emulation_reset(NULL, 0);
 }
 
+/* A driver that does not come back: the process is ended, in a child of the test. */
+static void test_cuda_backend_does_not_stay_in_a_stuck_driver(void **state)
+{
+    struct error err = { 0 };
+    struct backend *be;
+    int status = 0;
+    pid_t child;
+
+    (void)state;
+    fflush(NULL);
+    child = fork();
+    if (child == 0) {
+        be = unit_cuda_alone(80, 2 * gib);
+        cuda_backend_of(be)->patience = 0.1;
+        emulation_stick();
+        be->ops->alloc(be, mib, &err);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGALRM);
+}
+
+/* And nothing ends one whose driver answers. */
+static void test_cuda_backend_sets_no_alarm_that_stays(void **state)
+{
+    struct backend *be = unit_cuda_alone(80, 2 * gib);
+
+    (void)state;
+    assert_int_equal(alarm(0), 0);
+    be->ops->free(be, unit_cuda_block(be, mib));
+    assert_int_equal(alarm(0), 0);
+    too_much(be, 5 * gib, "5120 MiB");
+    assert_int_equal(alarm(0), 0);
+    backend_close(be);
+}
+
 /* Work that goes on for longer than that is no hang. */
 static void test_cuda_backend_waits_as_long_as_events_come(void **state)
 {
@@ -401,6 +441,8 @@ int main(void)
         cmocka_unit_test(test_cuda_backend_lost_card_stays_lost),
         cmocka_unit_test(test_cuda_backend_is_dead_after_what_ends_a_process),
         cmocka_unit_test(test_cuda_backend_gives_up_a_card_that_hangs),
+        cmocka_unit_test(test_cuda_backend_does_not_stay_in_a_stuck_driver),
+        cmocka_unit_test(test_cuda_backend_sets_no_alarm_that_stays),
         cmocka_unit_test(test_cuda_backend_waits_as_long_as_events_come),
         cmocka_unit_test(test_cuda_backend_names_the_operation_if_asked),
         cmocka_unit_test(test_cuda_backend_has_nothing_to_do_for_no_rows),

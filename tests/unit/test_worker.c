@@ -4,8 +4,10 @@
 #include "runner/worker.h"
 
 #include <math.h>
+#include <signal.h>
 #include <unistd.h>
 
+#include "base/size.h"
 #include "tests/unit/unit.h"
 
 enum { KILLED = 9, LEFT_3 = 3 << 8, LEFT_143 = 143 << 8 }; /* as waitpid says */
@@ -134,9 +136,34 @@ static void test_worker_waits_longer_after_each_crash(void **state)
 
 #define BESIDE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
+static void test_worker_tells_what_a_signal_may_mean(void **state)
+{
+    static const struct {
+        int status;
+        const char *hint;
+    } cases[] = {
+        { KILLED, "ran out of memory" },
+        { SIGALRM, "driver did not answer" },
+        { SIGSEGV, "defect" },
+        { LEFT_3, "status 3" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct text how;
+
+        text_init(&how, 0);
+        child_tell(cases[i].status, &how);
+        if (!strstr(how.data, cases[i].hint))
+            fail_msg("%s", how.data);
+        text_clear(&how);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_worker_tells_what_a_signal_may_mean),
         BESIDE(test_worker_forgives_as_many_crashes_as_the_job_says),
         BESIDE(test_worker_forgives_nothing_where_nobody_starts_again),
         BESIDE(test_worker_leaves_alone_what_somebody_holds),
