@@ -80,7 +80,8 @@ struct backend_ops {
      * of reduce, all_reduce and all_gather in the same order, not inside begin and end.  They
      * wait for what was issued before, run beside what is issued after, which must leave their
      * operands alone until `meet`, and are no recording's part.  Sums have a fixed order.  A
-     * rank that ends fails the others' next sync instead of making them wait for it.
+     * rank that ends fails the others' next sync instead of making them wait for it.  What
+     * memory they take of the device is taken when join returns: it comes before alloc.
      */
     bool (*join)(struct backend *be, const struct backend_group *group,
                  struct error *err);

@@ -187,6 +187,7 @@ static bool open_model(struct run *run, struct error *err)
     };
 
     run->eval_size = sizes.eval_size;
+    /* the order counts: what is left of the memory is known when all have joined */
     options.backend = run->be = backend_open(&with, err);
     if (run->be == NULL || !parallel_join(run->options->group, run->be, err))
         return false;

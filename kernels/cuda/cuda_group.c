@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/link.h"
+#include "base/size.h"
 #include "kernels/cuda/cuda_nccl.h"
 
 #define INIT_SECONDS 300 /* 8 GPUs take some 5 s */
@@ -145,29 +146,6 @@ static bool join(struct cuda_group *group, int ranks, double patience, struct er
     return ok;
 }
 
-bool cuda_join(struct backend *be, const struct backend_group *wanted, struct error *err)
-{
-    struct cuda_backend *cuda = cuda_backend_of(be);
-    struct cuda_group *group = calloc(1, sizeof(*group));
-    size_t len;
-
-    if (!group)
-        return error_errno(err, "cannot get memory");
-    group->rank = wanted->rank;
-    group->link_count = wanted->rank == 0 ? wanted->ranks - 1 : 1;
-    for (int i = 0; i < group->link_count; i++)
-        group->links[i] = wanted->links[i];
-    if (!join(group, wanted->ranks, cuda->patience, err)) {
-        cuda_group_free(group);
-        return false;
-    }
-    len = strlen(cuda->about);
-    snprintf(cuda->about + len, sizeof(cuda->about) - len, ", rank %d of %d by %s",
-             wanted->rank, wanted->ranks, group->nccl.name);
-    cuda->group = group;
-    return true;
-}
-
 void cuda_group_free(struct cuda_group *group)
 {
     if (!group)
@@ -272,4 +250,51 @@ void cuda_meet(struct backend *be)
     if (status == cudaSuccess)
         status = cudaStreamWaitEvent(cuda->launch.stream, group->done, 0);
     cuda_check(cuda, status, "taking turns with the other GPUs");
+}
+
+/*
+ * From 2.22 on NCCL connects, and takes memory of the card, when a kind of call is first
+ * made; and a long one may go by other ways than a short one.  So each that will come is
+ * made once, of both lengths, before the model takes what is free.
+ */
+static bool rehearse(struct cuda_backend *cuda, int ranks, struct error *err)
+{
+    const size_t bytes = cuda->launch.scratch_bytes;
+    const size_t lengths[] = { sizeof(double), bytes / (size_t)ranks / 256 * 256 };
+    struct backend *be = &cuda->base;
+    void *data = cuda->launch.scratch;
+
+    cuda_check(cuda, cudaMemsetAsync(data, 0, bytes, cuda->launch.stream),
+               "clearing %zu MiB", bytes >> 20);
+    for (size_t i = 0; i < TS_COUNT(lengths); i++) {
+        for (int root = 0; root < ranks; root++)
+            cuda_reduce(be, data, lengths[i] / sizeof(float), root);
+        cuda_all_gather(be, data, lengths[i]);
+    }
+    cuda_all_reduce(be, data, 1);
+    cuda_meet(be);
+    return be->ops->sync(be, err);
+}
+
+bool cuda_join(struct backend *be, const struct backend_group *wanted, struct error *err)
+{
+    struct cuda_backend *cuda = cuda_backend_of(be);
+    struct cuda_group *group = calloc(1, sizeof(*group));
+    size_t len;
+
+    if (!group)
+        return error_errno(err, "cannot get memory");
+    group->rank = wanted->rank;
+    group->link_count = wanted->rank == 0 ? wanted->ranks - 1 : 1;
+    for (int i = 0; i < group->link_count; i++)
+        group->links[i] = wanted->links[i];
+    if (!join(group, wanted->ranks, cuda->patience, err)) {
+        cuda_group_free(group);
+        return false;
+    }
+    len = strlen(cuda->about);
+    snprintf(cuda->about + len, sizeof(cuda->about) - len, ", rank %d of %d by %s",
+             wanted->rank, wanted->ranks, group->nccl.name);
+    cuda->group = group;
+    return rehearse(cuda, wanted->ranks, err);
 }

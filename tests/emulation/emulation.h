@@ -81,6 +81,9 @@ void emulation_break_library(bool missing);
 size_t emulation_kernels_run(void);
 /* Bytes and blocks that are allocated on all devices. */
 size_t emulation_bytes_held(void);
+/* What GPUs have done together in this process, a letter each: r reduce, a all_reduce, g
+ * all_gather; a capital is one of a MiB or more. */
+const char *emulation_together(void);
 /* Devices on which there has been a context since the reset. */
 size_t emulation_contexts(void);
 
