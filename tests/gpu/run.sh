@@ -69,7 +69,8 @@ sanitizer() {
         return
     fi
     for tool in memcheck racecheck initcheck; do
-        for name in swiglu activation norm layernorm headnorm rope embedding elementwise decide adamw loss topk distill attention; do
+        for name in swiglu activation norm layernorm headnorm rope embedding elementwise \
+            decide adamw loss topk distill attention matmul dequantize decode; do
             [ -x "$BUILD/test_cpu_$name" ] || continue
             step "$tool $name" 120 sanitizer.log "$sanitizer" --tool "$tool" --error-exitcode 9 \
                 "$BUILD/test_cpu_$name"

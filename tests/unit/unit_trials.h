@@ -89,6 +89,7 @@ struct trial {
     enum format compute;
     int capability; /* the least that has it: 10 * major + minor */
     double near;    /* how far gradients may be from the CPU's, of their norm */
+    bool fp8;
     enum method method;
     int64_t bits; /* of the frozen linear layers; 0: those of compute */
     bool checkpointing;
@@ -99,18 +100,22 @@ struct trial {
  * A 16-bit number is off by up to half an ulp, 2^-9 of bf16, 2^-12 of fp16 (TF32 has as
  * many bits in a product's operands); some twenty on the way down and up two blocks, of
  * either sign, come to about 20^0.5 of that, and twice as much is allowed.  fp32: sums of
- * another order.
+ * another order.  fp8: both round to 8 bits alike but for what bf16's 2^-9 takes over the
+ * middle between two numbers, one in 2^7 of gradients that are 2^-2 apart (E5M2): on the
+ * whole (2^-9 2^-2)^0.5 of them, in place of 2^-9.
  */
 #define NEAR_FP32 1e-5
 #define NEAR_FP16 (9 * 0x1p-12)
 #define NEAR_BF16 (9 * 0x1p-9)
+#define NEAR_FP8  0.2
 
-/* mode, compute, capability, near */
-#define FP32 MODE_FP32, FORMAT_FP32, 60, NEAR_FP32
-#define TF32 MODE_TF32, FORMAT_TF32, 80, NEAR_FP16
-#define FP16 MODE_FP16_MIXED, FORMAT_FP16, 75, NEAR_FP16
-#define BF16 MODE_BF16_MIXED, FORMAT_BF16, 80, NEAR_BF16
-#define PURE MODE_BF16_PURE, FORMAT_BF16, 80, NEAR_BF16
+/* mode, compute, capability, near, fp8 */
+#define FP32 MODE_FP32, FORMAT_FP32, 60, NEAR_FP32, false
+#define TF32 MODE_TF32, FORMAT_TF32, 80, NEAR_FP16, false
+#define FP16 MODE_FP16_MIXED, FORMAT_FP16, 60, NEAR_FP16, false
+#define BF16 MODE_BF16_MIXED, FORMAT_BF16, 80, NEAR_BF16, false
+#define FP8  MODE_BF16_MIXED, FORMAT_BF16, 89, NEAR_FP8, true
+#define PURE MODE_BF16_PURE, FORMAT_BF16, 80, NEAR_BF16, false
 /* method, bits */
 #define FULL METHOD_FULL, 0
 #define LORA METHOD_LORA, 0
@@ -145,6 +150,8 @@ static const struct trial trials[] = {
     { "gpt_neox lora", BASE_GPT_NEOX, FP32, LORA, false, 0 },
     { "qlora", BASE_QWEN2, BF16, QLORA, true, 0 },
     { "qlora fp16", BASE_GPT2, FP16, QLORA, false, 0 },
+    { "fp8", BASE_LLAMA, FP8, FULL, false, 0 },
+    { "fp8 qwen2", BASE_QWEN2, FP8, FULL, true, 0 },
 };
 
 static inline struct plan plan_of(const struct trial *trial)
@@ -162,6 +169,7 @@ static inline struct plan plan_of(const struct trial *trial)
     plan.weight_decay = 0.1;
     plan.job_digest = "0";
     plan.precision.mode = trial->mode;
+    plan.precision.fp8 = trial->fp8;
     plan.precision.compute = plan.precision.frozen = trial->compute;
     if (trial->mode == MODE_BF16_PURE)
         plan.precision.trainable = FORMAT_BF16;
