@@ -253,12 +253,13 @@ build_program() {
     program=$1 source=$2
     shift 2
     . "$BUILD/flags.built"
-    $C -c -o "$program.o" "$source" || return
+    $C ${defines-} -c -o "$program.o" "$source" || return
     $CC $LDFLAGS -o "$program" "$program.o" "$@" "$BUILD/libtrainspool.a" $CMOCKA_LIBS $LIBS \
         -L"$LIBRARY" -lcudart_static -lrt -ldl -lpthread -lstdc++ -lm
 }
 
-build_test() { # NAME of tests/unit/test_NAME.c, MACHINES
+build_test() { # NAME of tests/unit/test_NAME.c, MACHINES, [-DNAME]
+    defines=${3-}
     build_program "$BUILD/$1" "tests/unit/$1.c" "$BUILD/objects/tests/reference/machines_$2.o"
 }
 

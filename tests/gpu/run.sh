@@ -3,14 +3,14 @@
 # autotools.  Ends with a table of steps and status 1 if one failed; status 2 where there is
 # nothing to try with: no nvcc, no GPU.
 #
-#     tests/gpu/run.sh [build|operations|models|curves|sanitizer|bench]...
+#     tests/gpu/run.sh [build|operations|models|ranks|curves|sanitizer|bench]...
 #
 # Without arguments all, in this order (build is always made).  gpu.sh has the variables that
 # say where things are; logs and the table go to $OUT (gpu-results).
 set -u
 . "$(dirname "$0")/gpu.sh"
 
-wanted=${*:-operations models curves sanitizer bench}
+wanted=${*:-operations models ranks curves sanitizer bench}
 does() { # STEP
     case " $wanted " in *" $1 "*) return 0 ;; esac
     return 1
@@ -38,6 +38,19 @@ whole() { # NAME...: unit tests that use a GPU where there is one
         else
             step "build $name" 300 models.log build_test "$name" cpu &&
                 step "$name" 300 models.log "$BUILD/$name"
+        fi
+    done
+}
+# Programs whose ranks have a GPU each, with NCCL as it is.
+ranks() { # NAME...
+    for name; do
+        if [ -n "$MISSING" ]; then
+            skip "$name" "without $MISSING"
+        elif ! has_header nccl.h; then
+            skip "$name" 'without nccl.h (libnccl-dev)'
+        else
+            step "build $name" 300 ranks.log build_test "$name" cpu -DUNIT_CUDA &&
+                step "$name" 300 ranks.log "$BUILD/$name"
         fi
     done
 }
@@ -82,6 +95,7 @@ prepare || exit 2
 if step build 900 build.log build; then
     ! does operations || operations
     ! does models || whole test_model_cuda test_model_cuda_forward test_model_distill
+    ! does ranks || ranks test_group test_model_ranks
     ! does curves || curves
     ! does sanitizer || sanitizer
     ! does bench || sh tests/gpu/bench.sh --within

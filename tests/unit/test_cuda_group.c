@@ -65,12 +65,13 @@ static void test_cuda_group_is_not_joined_by_cards_that_hang(void **state)
     emulation_reset(NULL, 0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cuda_group_has_made_every_call_when_it_is_joined),
-        cmocka_unit_test(test_cuda_group_is_not_joined_by_cards_that_hang),
+        unit_ranks_test(test_cuda_group_has_made_every_call_when_it_is_joined),
+        unit_ranks_test(test_cuda_group_is_not_joined_by_cards_that_hang),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    unit_ranks_main(argc, argv, tests);
+    return unit_ranks_fit() ? cmocka_run_group_tests(tests, NULL, NULL) : 0;
 }

@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "tests/unit/unit_ranks.h"
 
-enum { RANKS = 3, MANY = 200001 }; /* more than one window, and no multiple of it */
+enum { RANKS = UNIT_RANKS, MANY = 200001 }; /* more than one window, and no multiple of it */
 
 /* NULL: it could not be opened. */
 static struct backend *join(struct unit_ranks *ranks)
@@ -67,14 +67,19 @@ static int reduce_to_each(struct unit_ranks *ranks, struct backend *be)
 /* What is issued before comes before; and one meeting is enough for several. */
 static int sum_doubles(struct unit_ranks *ranks, struct backend *be)
 {
-    double data[3] = { ranks->group.rank + 1, 0.1, 1e300 };
+    double data[3] = { ranks->group.rank + 1, 0.1, 1e300 }, sums[3] = { 0 };
     double *there = unit_ranks_put(be, data, sizeof data);
 
     be->ops->all_reduce(be, there, 2);
     be->ops->all_reduce(be, there + 2, 1);
     be->ops->meet(be);
-    return !unit_ranks_get(be, data, there, sizeof data) || data[0] != 6 ||
-           data[1] != 0.1 + 0.1 + 0.1 || data[2] != 3e300;
+    for (int r = 0; r < RANKS; r++) {
+        sums[0] += r + 1;
+        sums[1] += 0.1;
+        sums[2] += 1e300;
+    }
+    return !unit_ranks_get(be, data, there, sizeof data) ||
+           memcmp(data, sums, sizeof sums) != 0;
 }
 
 static int gather(struct unit_ranks *ranks, struct backend *be)
@@ -156,7 +161,7 @@ static void test_group_does_not_wait_for_a_rank_that_ended(void **state)
         be->ops->all_reduce(be, data, 1);
         be->ops->meet(be);
     }
-    if (ranks.group.rank == 2)
+    if (ranks.group.rank > 0)
         _exit(!be || first || be->ops->sync(be, NULL));
     assert_non_null(be);
     assert_false(first);
@@ -164,7 +169,8 @@ static void test_group_does_not_wait_for_a_rank_that_ended(void **state)
     assert_non_null(strstr(err.text, "has ended"));
     assert_false(be->ops->sync(be, NULL));
     assert_true(WIFSIGNALED(unit_ranks_wait(&ranks, 1)));
-    assert_int_equal(unit_ranks_wait(&ranks, 2), 0);
+    for (int r = 2; r < RANKS; r++)
+        assert_int_equal(unit_ranks_wait(&ranks, r), 0);
     backend_close(be);
 }
 
@@ -189,15 +195,16 @@ static void test_group_does_not_form_without_all(void **state)
     backend_close(be);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_group_sums_by_rank_at_the_root),
-        cmocka_unit_test(test_group_sums_doubles_everywhere),
-        cmocka_unit_test(test_group_hands_every_piece_round),
-        cmocka_unit_test(test_group_does_not_wait_for_a_rank_that_ended),
-        cmocka_unit_test(test_group_does_not_form_without_all),
+        unit_ranks_test(test_group_sums_by_rank_at_the_root),
+        unit_ranks_test(test_group_sums_doubles_everywhere),
+        unit_ranks_test(test_group_hands_every_piece_round),
+        unit_ranks_test(test_group_does_not_wait_for_a_rank_that_ended),
+        unit_ranks_test(test_group_does_not_form_without_all),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    unit_ranks_main(argc, argv, tests);
+    return unit_ranks_fit() ? cmocka_run_group_tests(tests, NULL, NULL) : 0;
 }

@@ -12,7 +12,7 @@
 #include "tests/unit/unit_model.h"
 #include "tests/unit/unit_ranks.h"
 
-enum { RANKS = 3, WINDOW = 4, STEPS = 3, ROWS = 9, VOCABULARY = 40 };
+enum { RANKS = UNIT_RANKS, WINDOW = 4, STEPS = 3, ROWS = 9, VOCABULARY = 40 };
 
 static const char llama[] =
     "{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": 16,"
@@ -250,19 +250,17 @@ static void test_model_ranks_learn_what_one_learns(void **state)
     check_like_one(&kind, rounding);
 }
 
+static struct kind others[] = {
+    { METHOD_FULL, OPTIMIZER_SGD, FORMAT_FP32, gpt2 },
+    { METHOD_FULL, OPTIMIZER_SGD, FORMAT_FP32, gpt_neox },
+    { METHOD_FULL, OPTIMIZER_SGD, FORMAT_FP32, gemma3 },
+    { METHOD_FULL, OPTIMIZER_SGD, FORMAT_FP32, phi3 },
+    { METHOD_FREEZE, OPTIMIZER_SGD, FORMAT_FP32, gpt2 },
+};
+
 static void test_model_ranks_learn_other_architectures(void **state)
 {
-    const struct kind kinds[] = {
-        { METHOD_FULL, OPTIMIZER_SGD, FORMAT_FP32, gpt2 },
-        { METHOD_FULL, OPTIMIZER_SGD, FORMAT_FP32, gpt_neox },
-        { METHOD_FULL, OPTIMIZER_SGD, FORMAT_FP32, gemma3 },
-        { METHOD_FULL, OPTIMIZER_SGD, FORMAT_FP32, phi3 },
-        { METHOD_FREEZE, OPTIMIZER_SGD, FORMAT_FP32, gpt2 },
-    };
-
-    (void)state;
-    for (size_t i = 0; i < TS_COUNT(kinds); i++)
-        check_like_one(&kinds[i], rounding);
+    check_like_one(*state, rounding);
 }
 
 static void test_model_ranks_learn_frozen_halves(void **state)
@@ -365,16 +363,25 @@ static void test_model_ranks_share_the_moments(void **state)
     arena_free(u.arena);
 }
 
-int main(void)
+#define OTHER(name, i)                                                           \
+    unit_ranks_test_of("test_model_ranks_learn_other_architectures: " name,      \
+                       test_model_ranks_learn_other_architectures, &others[i])
+
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_model_ranks_learn_what_one_learns),
-        cmocka_unit_test(test_model_ranks_learn_other_architectures),
-        cmocka_unit_test(test_model_ranks_learn_frozen_halves),
-        cmocka_unit_test(test_model_ranks_agree_with_adamw_and_16_bit_copies),
-        cmocka_unit_test(test_model_ranks_moments_are_whole_again),
-        cmocka_unit_test(test_model_ranks_share_the_moments),
+        unit_ranks_test(test_model_ranks_learn_what_one_learns),
+        OTHER("gpt2", 0),
+        OTHER("gpt_neox", 1),
+        OTHER("gemma3", 2),
+        OTHER("phi3", 3),
+        OTHER("frozen gpt2", 4),
+        unit_ranks_test(test_model_ranks_learn_frozen_halves),
+        unit_ranks_test(test_model_ranks_agree_with_adamw_and_16_bit_copies),
+        unit_ranks_test(test_model_ranks_moments_are_whole_again),
+        unit_ranks_test(test_model_ranks_share_the_moments),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    unit_ranks_main(argc, argv, tests);
+    return unit_ranks_fit() ? cmocka_run_group_tests(tests, NULL, NULL) : 0;
 }

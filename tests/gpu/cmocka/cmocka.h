@@ -16,10 +16,10 @@
 
 struct CMUnitTest {
     const char *name;
-    void (*test)(void **state);
-    int (*setup)(void **state);
-    int (*teardown)(void **state);
-    void *state; /* what the test begins with; NULL: the group's */
+    void (*test_func)(void **state);
+    int (*setup_func)(void **state);
+    int (*teardown_func)(void **state);
+    void *initial_state; /* what the test begins with; NULL: the group's */
 };
 
 enum cmocka_end { CMOCKA_PASSED, CMOCKA_FAILED, CMOCKA_SKIPPED };
@@ -84,10 +84,10 @@ static int cmocka_try(const struct CMUnitTest *test, void **state)
 
     if (end != CMOCKA_PASSED)
         return end;
-    if (test->setup && test->setup(state) != 0)
+    if (test->setup_func && test->setup_func(state) != 0)
         return CMOCKA_FAILED;
-    test->test(state);
-    return test->teardown && test->teardown(state) != 0 ? CMOCKA_FAILED : CMOCKA_PASSED;
+    test->test_func(state);
+    return test->teardown_func && test->teardown_func(state) != 0 ? CMOCKA_FAILED : CMOCKA_PASSED;
 }
 
 __attribute__((unused)) static int cmocka_run(const struct CMUnitTest *tests, size_t count,
@@ -104,7 +104,7 @@ __attribute__((unused)) static int cmocka_run(const struct CMUnitTest *tests, si
     }
     printf("1..%zu\n", count);
     for (at = 0; at < count; at++) {
-        void *state = tests[at].state ? tests[at].state : group;
+        void *state = tests[at].initial_state ? tests[at].initial_state : group;
         int end = cmocka_try(&tests[at], &state);
 
         printf("%sok %zu - %s%s\n", end == CMOCKA_FAILED ? "not " : "", at + 1,
