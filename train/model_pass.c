@@ -11,9 +11,10 @@
 #include "train/model_parts.h"
 #include "train/template.h"
 
-/* A number of rows is rounded up to one of eight between a power of two and the next, and to
- * whole tiles of products and attention, where a part of a tile takes as long. */
-enum { ROW_SHARES = 8, ROW_TILE = 64 };
+/* A number of rows is rounded up to one of sixteen between a power of two and the next, and to
+ * whole tiles of products and attention, where a part of a tile takes as long; by 256 at most,
+ * as thousands of rows take so long that launches do not count, but rows do. */
+enum { ROW_SHARES = 16, ROW_TILE = 64, ROW_MOST = 256 };
 
 /* Ids outside the vocabulary and batches larger than planned must not reach the device.
  */
@@ -58,7 +59,7 @@ static size_t round_rows(size_t rows)
 {
     size_t unit = ROW_TILE;
 
-    while (2 * unit * ROW_SHARES <= rows)
+    while (unit < ROW_MOST && 2 * unit * ROW_SHARES <= rows)
         unit *= 2;
     return size_round(rows, unit);
 }
