@@ -249,7 +249,7 @@ static void bench_embedding_backward(struct bench *b)
     b->be->ops->embedding_backward(
         b->be, &(struct op_embedding_backward) { block(b, 0, FORMAT_FP32, WORDS, WIDTH),
                                                  block(b, 1, FORMAT_FP32, ROWS, WIDTH),
-                                                 b->positions, 1 });
+                                                 b->positions, 1, 0, false });
 }
 
 static void bench_add(struct bench *b)

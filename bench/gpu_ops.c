@@ -256,7 +256,7 @@ static void put_embedding_backward(struct bench *b)
 {
     size_t width = b->shape->width;
     struct op_embedding_backward op = { operand(b, FORMAT_FP32, b->words, width, 0),
-                                        wide(b, 3), b->tokens, 1 };
+                                        wide(b, 3), b->tokens, 1, 0, false };
 
     b->be->ops->embedding_backward(b->be, &op);
 }

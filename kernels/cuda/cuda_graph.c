@@ -199,8 +199,10 @@ static bool record(struct cuda_backend *cuda, struct graph *graph)
     cudaGraph_t captured = NULL;
     cudaError_t status = capture(cuda, &captured);
 
+    cuda_guard(cuda->patience);
     if (status == cudaSuccess)
         status = make_ready(cuda, graph, captured);
+    cuda_guard(0);
     if (captured)
         cudaGraphDestroy(captured);
     graph->operations = cuda->graphs->note_count;

@@ -155,6 +155,11 @@ answering 1 "eval_steps: 1" "compute_accuracy: true" |
     sed '/predict_with_generate/d; s/^model_name_or_path: .*/model_name_or_path: answer.run/' >known.yaml
 ends "tokens of answers that a model has learnt" 0 "$trainspool" run known.yaml
 says "are all right" "^{'eval_loss': .*, 'eval_accuracy': 1, 'epoch': 0.00}"
+answering 1 "eval_steps: 1" | sed '/predict_with_generate/d; s/train.jsonl/eval.jsonl/
+    s/^\(per_device_train_batch_size:\).*/\1 12/; s/^\(logging_steps:\).*/\1 1/' >both.yaml
+ends "data that are trained and evaluated" 0 "$trainspool" run -q both.yaml
+holds "have one loss before the first step" sh -c "jq -se '(map(.eval_loss // empty)[0]) as \$eval |
+    (map(.loss // empty)[0]) as \$loss | (\$loss - \$eval) / \$eval | fabs < 1e-5' both.run/metrics.jsonl >'$T/out'"
 evaluated 8 "metric_for_best_model: rouge" "load_best_model_at_end: true" >rouge.yaml
 ends "a metric that is not taken" 1 "$trainspool" run -q rouge.yaml
 says "is told" 'TS514.*loss, accuracy and answer_rate are'
