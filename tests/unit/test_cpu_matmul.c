@@ -262,6 +262,31 @@ static void test_matmul_lets_inf_and_nan_through(void **state)
         }
 }
 
+/* A NaN all of whose bits are set: one more while rounding, and it would be a zero. */
+static void test_matmul_keeps_a_full_nan(void **state)
+{
+    static const uint32_t bits = 0x7fffffff;
+    static const struct shape shape = { 9, 37, 33 };
+    enum { COL = 5 };
+    struct both *both = *state;
+
+    for (size_t f = 0; f < TS_COUNT(formats); f++)
+        for (size_t m = 0; m < TS_COUNT(both->machines); m++) {
+            struct kind kind = {
+                .in = formats[f].in, .out = formats[f].out, .bias = true, .alpha = 1
+            };
+            struct product p;
+
+            product_open(&p, &kind, &shape);
+            memcpy((float *)p.bias.tensor.data + COL, &bits, sizeof(bits));
+            machines_try(both->machines[m], run_matmul, &p.op,
+                         &(struct outcome) { .operand = &p.out }, 1);
+            for (size_t i = 0; i < p.out.numbers; i++)
+                assert_true(isnan(p.out.real[i]) == (i % shape.cols == COL));
+            product_close(&p);
+        }
+}
+
 static void test_matmul_overflows_to_inf_in_fp16(void **state)
 {
     struct both *both = *state;
@@ -461,6 +486,7 @@ int main(void)
         cmocka_unit_test(test_matmul_scales_adds_and_keeps),
         cmocka_unit_test(test_matmul_does_not_read_what_it_overwrites),
         cmocka_unit_test(test_matmul_lets_inf_and_nan_through),
+        cmocka_unit_test(test_matmul_keeps_a_full_nan),
         cmocka_unit_test(test_matmul_overflows_to_inf_in_fp16),
         cmocka_unit_test(test_matmul_rounds_b),
         cmocka_unit_test(test_matmul_rounds_operands_to_8_bits),
