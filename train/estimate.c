@@ -4,7 +4,7 @@
 #include "train/estimate.h"
 
 #include "base/file.h"
-#include "train/merge.h"
+#include "train/merge_plan.h"
 #include "train/shapes.h"
 #include "train/teacher_plan.h"
 #include "train/torch_memory.h"

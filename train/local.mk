@@ -58,6 +58,7 @@ libtrain_a_SOURCES += %D%/jinja_value.c %D%/jinja_value.h
 libtrain_a_SOURCES += %D%/lora.c %D%/lora.h
 libtrain_a_SOURCES += %D%/manifest.c %D%/manifest.h
 libtrain_a_SOURCES += %D%/merge.c %D%/merge.h
+libtrain_a_SOURCES += %D%/merge_plan.c %D%/merge_plan.h
 libtrain_a_SOURCES += %D%/metrics.c %D%/metrics.h
 libtrain_a_SOURCES += %D%/model.c %D%/model.h
 libtrain_a_SOURCES += %D%/model_backward.c

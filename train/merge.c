@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "train/checkpoint.h"
+#include "train/merge_plan.h"
 #include "train/model.h"
 #include "train/shapes.h"
 
@@ -18,19 +19,6 @@ struct merge {
     struct backend *be;
     struct model *model;
 };
-
-struct plan merge_plan(const struct plan *plan)
-{
-    struct plan least = *plan;
-
-    least.stage = STAGE_SFT;
-    least.kd = (struct distillation) { 0 };
-    least.generation = (struct generation) { 0 };
-    least.quantization_bit = 0; /* what is written comes from the files */
-    least.per_device_train_batch_size = least.per_device_eval_batch_size = 1;
-    least.gradient_accumulation_steps = least.cutoff_len = least.ranks = 1;
-    return least;
-}
 
 static bool open_model(struct merge *merge, struct error *err)
 {

@@ -7,9 +7,6 @@
 
 #include "train/trainer.h"
 
-/* The plan by which a merge lays its model out: the smallest batch there is, on one device. */
-struct plan merge_plan(const struct plan *plan);
-
 /* True: the merged model is in plan->export_dir and complete.  ERROR_STOPPED after a stop; what
  * is told of a step is not, as there is none. */
 bool merge_run(const struct plan *plan, const struct trainer_options *options,
