@@ -125,7 +125,8 @@ static const struct rule rows[] = {
       .explain =
           "They are right for other tools and have nothing to do here: workers of a data "
           "loader, tracking services, settings of libraries that are not used. They stay "
-          "in the file.",
+          "in the file. One without which results are others (num_beams, tool_format) is a "
+          "warning, and says what is done.",
       .source = "trainspool-job(5)" },
     { .id = "TS709",
       .title = "a secret in the file",

@@ -57,7 +57,9 @@ struct key {
                              of TS705; of others: the rule that tells of it, instead of TS708 */
     const struct vocabulary *members; /* of KEY_MAP, KEY_ANY: names in a map; NULL: any */
     const char *tools;   /* of KEY_FOREIGN: whose word it is, "Axolotl and TRL" */
-    const char *instead; /* of KEY_REJECTED, KEY_FOREIGN: what to do; or NULL */
+    const char *instead; /* of KEY_REJECTED, KEY_FOREIGN: what to do; of KEY_IGNORED: what is
+                            done here, where results are others for it: TS708 is a warning
+                            then; or NULL */
     bool secret;         /* never printed */
     size_t into; /* offsetof(struct plan, ...), for KEY_USED; 0: schema_bind itself
                     knows where (several keys make one field) */

@@ -276,6 +276,11 @@ static void check_without_effect(struct check *check, const struct key *key,
         return;
     else if (value.state == VALUE_WRONG || value.state == VALUE_OUTSIDE)
         check_type(check, key, entry, &value);
+    else if (key->instead)
+        check_remark(check, "TS708", SEVERITY_WARNING, entry,
+                     arena_printf(check->arena, "%s%s has no effect here: %s", check->path,
+                                  key->name, key->instead),
+                     NULL);
     else if (!key->rule)
         check_note_idle(check, key, entry);
 }

@@ -24,6 +24,12 @@
     {                                                                                \
         .name = key, .type = kind, .use = KEY_IGNORED, .preset = value, .help = what \
     }
+/* The same, where results are others than the job's owner expects. */
+#define TS_UNLIKE(key, kind, value, what, done)                                       \
+    {                                                                                 \
+        .name = key, .type = kind, .use = KEY_IGNORED, .preset = value, .help = what, \
+        .instead = done                                                               \
+    }
 /* The same, told by a rule of its own. */
 #define TS_TOLD(key, id, kind, value, what)                                         \
     {                                                                               \
