@@ -70,7 +70,7 @@ static void test_adapter_check_takes_its_own(void **state)
         { llama, "all", NULL },
         { llama, "q_proj,down_proj", "embed_tokens,lm_head,norm" },
         { tied, "v_proj", "embed_tokens" },    /* its file has two copies of it */
-        { gpt2, "c_attn", "h.mlp.c_fc,ln_f" }, /* stored turned, and with biases */
+        { gpt2, "c_attn", "mlp.c_fc,ln_f" },   /* stored turned, and with biases */
     };
 
     (void)state;
