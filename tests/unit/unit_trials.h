@@ -204,12 +204,20 @@ static inline char *base_new(const char *config)
 }
 
 /* The first GPU that can; NULL: none can. */
-static inline const struct device *gpu_for(const struct trial *trial)
+static inline const struct device *gpu_from(int capability)
 {
     for (size_t i = 0; i < gpu_count; i++)
-        if (10 * gpus[i].major + gpus[i].minor >= trial->capability)
+        if (10 * gpus[i].major + gpus[i].minor >= capability)
             return &gpus[i];
     return NULL;
+}
+
+/* fp16 is for tensor cores where there are some. */
+static inline const struct device *gpu_for(const struct trial *trial)
+{
+    const struct device *cores = trial->compute == FORMAT_FP16 ? gpu_from(75) : NULL;
+
+    return cores ? cores : gpu_from(trial->capability);
 }
 
 /* `plan` is trial's, or nearly; on a GPU, or on the CPU where it is NULL. */
