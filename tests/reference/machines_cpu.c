@@ -63,6 +63,8 @@ int machines_open(void **state)
     }
     if (was)
         setenv("TRAINSPOOL_ISA", was, 1);
+    else
+        unsetenv("TRAINSPOOL_ISA");
     free(was);
     *state = machines;
     return 0;
