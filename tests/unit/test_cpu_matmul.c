@@ -179,11 +179,12 @@ static void test_matmul_goes_deep(void **state)
         }
 }
 
+/* The last is one of several panels a tile, and of several blocks of k. */
 static void test_matmul_scales_adds_and_keeps(void **state)
 {
-    static const struct shape shapes[] = { { 17, 100, 40 },
-                                           { 9, 50, 3001 },
-                                           { 280, 33, 64 } };
+    static const struct shape shapes[] = {
+        { 17, 100, 40 }, { 9, 50, 3001 }, { 280, 33, 64 }, { 9, 1600, 520 },
+    };
 
     for (size_t f = 0; f < TS_COUNT(formats); f++)
         for (size_t i = 0; i < TS_COUNT(shapes); i++)
