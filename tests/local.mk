@@ -150,6 +150,7 @@ unit_tests += %D%/unit/test_samples
 unit_tests += %D%/unit/test_schedule
 unit_tests += %D%/unit/test_shapes
 unit_tests += %D%/unit/test_teacher_logits
+unit_tests += %D%/unit/test_teacher_plan
 unit_tests += %D%/unit/test_stored
 unit_tests += %D%/unit/test_template
 unit_tests += %D%/unit/test_template_golden

@@ -564,25 +564,6 @@ static void test_distill_by_a_file_takes_one_at_a_time(void **state)
     json_decref(golden);
 }
 
-static void test_distill_words_are_those_of_both(void **state)
-{
-    struct model_config a = { .vocab_size = 151936 }, b = { .vocab_size = 152064 };
-    struct error err = { 0 };
-    size_t words;
-
-    (void)state;
-    assert_true(teacher_plan_words(&b, &a, 151665, &words, &err));
-    assert_int_equal(words, 151936);
-    assert_true(teacher_plan_words(&a, &b, 151665, &words, &err));
-    assert_int_equal(words, 151936);
-    b.vocab_size = 32000;
-    assert_false(teacher_plan_words(&b, &a, 151665, &words, &err));
-    assert_int_equal(err.code, ERROR_DATA);
-    assert_non_null(strstr(err.text, "32000"));
-    assert_non_null(strstr(err.text, "151936"));
-    assert_non_null(strstr(err.text, "151665"));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -596,7 +577,6 @@ int main(void)
         cmocka_unit_test(test_distill_kept_teaches_the_same),
         cmocka_unit_test(test_distill_takes_what_was_estimated),
         cmocka_unit_test(test_distill_by_a_file_takes_one_at_a_time),
-        cmocka_unit_test(test_distill_words_are_those_of_both),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
