@@ -72,7 +72,7 @@ static cudaError_t forward_launch(const struct cuda_launch *to, struct norm_rows
     unsigned groups;
 
     f.row_threads = row_threads_of(f.cols / UNIT, per);
-    groups = row_groups_of(f.row_threads, FORWARD_THREADS);
+    groups = row_groups_of(f.row_threads, FORWARD_THREADS, f.rows);
     return launch(to->stream, norm_forward<per, D, T>,
                   any_grid(to, (f.rows + groups - 1) / groups),
                   dim3(groups * f.row_threads), 2 * WARP * sizeof(float), f);
@@ -263,7 +263,7 @@ static cudaError_t backward_typed(const struct cuda_launch *to, struct norm_slic
     unsigned groups;
 
     b.row_threads = row_threads_of(b.cols / UNIT, BACKWARD_UNITS);
-    groups = row_groups_of(b.row_threads, BACKWARD_THREADS);
+    groups = row_groups_of(b.row_threads, BACKWARD_THREADS, b.slice_rows);
     return launch(to->stream, norm_backward<T>, dim3((unsigned)slices),
                   dim3(groups * b.row_threads),
                   (2 * WARP + (groups > 1 ? b.cols : 0)) * sizeof(float), b);

@@ -130,10 +130,12 @@ static inline unsigned row_threads_of(size_t units, int per)
     return (unsigned)((units + per * WARP - 1) / (per * WARP)) * WARP;
 }
 
-/* Rows that a block of about `threads` has side by side. */
-static inline unsigned row_groups_of(unsigned row_threads, unsigned threads)
+/* Of `rows` those that a block of about `threads` has side by side. */
+static inline unsigned row_groups_of(unsigned row_threads, unsigned threads, size_t rows)
 {
-    return row_threads < threads ? threads / row_threads : 1;
+    unsigned most = row_threads < threads ? threads / row_threads : 1;
+
+    return most < rows ? most : (unsigned)rows;
 }
 
 /* Threads of a block that has one row after another. */
