@@ -32,7 +32,7 @@ struct block_thread : emulation_thread {
     emulation_place barrier; /* while at one */
     emulation_barrier_kind barrier_kind;
     int predicate;
-    struct copy copies[COPIES_MAX];
+    struct copy *copies; /* COPIES_MAX */
     int copies_count, group;
 };
 
@@ -53,6 +53,15 @@ static inline struct block_thread *block_now(void)
 {
     return static_cast<struct block_thread *>(emulation_now);
 }
+
+/* What a lane that is meeting has brought. */
+static inline emulation_offer *block_offer(int warp, int lane)
+{
+    return emulation_block.threads[warp * LANES + lane].offer;
+}
+
+/* Each lane's row of 16 bytes in shared memory into the parts of it that lanes take away. */
+void copy_rows(int warp, bool transposed);
 
 /*
  * What memory that nobody has written holds, in every half word: NaN as fp32, fp16 and

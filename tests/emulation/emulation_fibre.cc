@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#ifdef __SANITIZE_ADDRESS__
+#ifdef EMULATION_ADDRESS_SANITIZER
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 
@@ -29,15 +29,18 @@ static void after(struct fibre *self)
     }
 }
 
-static void clean(struct fibre *fibre)
+/* What returns leaves nothing on a stack, and the frames that never do are a page's. */
+static void clean(struct fibre *fibre, bool ended)
 {
-    __asan_unpoison_memory_region(fibre->stack, fibre->bytes);
+    size_t bytes = ended ? 4096 : fibre->bytes;
+
+    __asan_unpoison_memory_region(fibre->stack + fibre->bytes - bytes, bytes);
     fibre->fake = NULL;
 }
 #else
 static void before(struct fibre *, struct fibre *, bool) {}
 static void after(struct fibre *) {}
-static void clean(struct fibre *) {}
+static void clean(struct fibre *, bool) {}
 #endif
 
 static void (*starting)(void);
@@ -75,12 +78,12 @@ asm(".text\n"
     ".section .note.GNU-stack,\"\",@progbits\n"
     ".text\n");
 
-void fibre_prepare(struct fibre *fibre, void (*run)(void))
+void fibre_prepare(struct fibre *fibre, void (*run)(void), bool ended)
 {
     void **top = (void **)(fibre->stack + fibre->bytes);
 
     starting = run;
-    clean(fibre);
+    clean(fibre, ended);
     *--top = NULL; /* begin() has no caller, and finds the stack as a call leaves it */
     *--top = (void *)begin;
     top -= 6;
@@ -95,10 +98,10 @@ static void swap(struct fibre *from, struct fibre *to)
 
 #else
 
-void fibre_prepare(struct fibre *fibre, void (*run)(void))
+void fibre_prepare(struct fibre *fibre, void (*run)(void), bool ended)
 {
     starting = run;
-    clean(fibre);
+    clean(fibre, ended);
     getcontext(&fibre->at);
     fibre->at.uc_stack.ss_sp = fibre->stack;
     fibre->at.uc_stack.ss_size = fibre->bytes;

@@ -21,8 +21,9 @@ struct fibre {
 #endif
 };
 
-/* It will begin at `run`, which must not return. */
-void fibre_prepare(struct fibre *fibre, void (*run)(void));
+/* It will begin at `run`, which must not return.  `ended`: all that it had called before has
+ * returned; so it has not when its stack is new, or was left by somebody who failed. */
+void fibre_prepare(struct fibre *fibre, void (*run)(void), bool ended);
 /* To another; returns when somebody switches back.  `last`: nobody will. */
 void fibre_switch(struct fibre *from, struct fibre *to, bool last);
 

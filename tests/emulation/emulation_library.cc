@@ -291,7 +291,9 @@ static lanes *gather(const void *from, const cublasLtMatrixLayoutOpaque_t *layou
     return (lanes *)out;
 }
 
-/* Of one column with `TOGETHER` rows, `steps` vectors each; those past `rows` are the last. */
+/* Of one column with `TOGETHER` rows, `steps` vectors each; those past `rows` are the last.
+ * Of gather's own memory alone. */
+__attribute__((no_sanitize("address"), no_sanitize("undefined")))
 static void dots(const lanes *a, size_t rows, const lanes *b, size_t steps, float *out)
 {
     const lanes *row[TOGETHER];

@@ -44,6 +44,7 @@ static size_t pages;
 static struct page *recent[256];
 
 static uint32_t now = 1, launched, begun, synced, warp_synced[THREADS_MAX / LANES];
+static bool watching; /* some kernel is compiled so */
 static bool running;
 static const unsigned char *shared;
 static size_t shared_bytes;
@@ -63,7 +64,7 @@ void races_begin_launch(void)
     if (pages > PAGES_MAX)
         forget();
     launched = ++now;
-    running = true;
+    running = watching;
 }
 
 void races_end_launch(void)
@@ -363,7 +364,12 @@ CALLED void __tsan_write_range(void *at, size_t bytes)
         instrumented(at, bytes, RACES_WRITE, HERE);
 }
 
-CALLED void __tsan_init(void) {}
+/* By each object, before main. */
+CALLED void __tsan_init(void)
+{
+    watching = true;
+}
+
 CALLED void __tsan_func_entry(void *) {}
 CALLED void __tsan_func_exit(void) {}
 CALLED void __tsan_vptr_update(void **, void *) {}

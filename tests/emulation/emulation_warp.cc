@@ -1,7 +1,4 @@
-/*
- * tests/emulation/emulation_warp.cc - where lanes of a warp meet: shuffles, votes, fragments; and
- * copies that take their time.
- */
+/* tests/emulation/emulation_warp.cc - where lanes of a warp meet: shuffles, votes, fragments. */
 #include "tests/emulation/emulation_block.h"
 
 #include <cuda_bf16.h>
@@ -17,16 +14,11 @@ static const char *const names[] = {
     "load_matrices_transposed",
 };
 
-static emulation_offer *offer_of(int warp, int lane)
-{
-    return block->threads[warp * LANES + lane].offer;
-}
-
 /* Everybody is there whom the mask names: for the same? */
 static void agree(const emulation_offer *mine, int warp)
 {
     for (int lane = 0; lane < LANES; lane++) {
-        const emulation_offer *other = mine->mask >> lane & 1 ? offer_of(warp, lane) : mine;
+        const emulation_offer *other = mine->mask >> lane & 1 ? block_offer(warp, lane) : mine;
 
         if (other->kind != mine->kind || other->mask != mine->mask ||
             other->place.line != mine->place.line || other->place.file != mine->place.file)
@@ -60,7 +52,7 @@ static int source_of(const emulation_offer *o, int self)
 static void exchange(int warp, unsigned mask)
 {
     for (int lane = 0; lane < LANES; lane++) {
-        emulation_offer *o = mask >> lane & 1 ? offer_of(warp, lane) : NULL;
+        emulation_offer *o = mask >> lane & 1 ? block_offer(warp, lane) : NULL;
         int source;
 
         if (!o)
@@ -71,7 +63,7 @@ static void exchange(int warp, unsigned mask)
         if (source < 0 || source >= LANES || !(mask >> source & 1))
             emulation_fail("%s of mask %08x: lane %d reads lane %d, which is not in it",
                            names[o->kind], mask, lane, source);
-        o->result = offer_of(warp, source)->value;
+        o->result = block_offer(warp, source)->value;
     }
 }
 
@@ -80,11 +72,11 @@ static void vote(int warp, unsigned mask)
     uint64_t result = 0;
 
     for (int lane = 0; lane < LANES; lane++)
-        if ((mask >> lane & 1) && offer_of(warp, lane)->value)
+        if ((mask >> lane & 1) && block_offer(warp, lane)->value)
             result |= (uint64_t)1 << lane;
     for (int lane = 0; lane < LANES; lane++)
         if (mask >> lane & 1)
-            offer_of(warp, lane)->result = result;
+            block_offer(warp, lane)->result = result;
 }
 
 static void match(int warp, unsigned mask)
@@ -92,8 +84,8 @@ static void match(int warp, unsigned mask)
     for (int lane = 0; lane < LANES; lane++)
         for (int other = 0; (mask >> lane & 1) && other < LANES; other++)
             if ((mask >> other & 1) &&
-                offer_of(warp, other)->value == offer_of(warp, lane)->value)
-                offer_of(warp, lane)->result |= (uint64_t)1 << other;
+                block_offer(warp, other)->value == block_offer(warp, lane)->value)
+                block_offer(warp, lane)->result |= (uint64_t)1 << other;
 }
 
 static void needs(emulation_meeting kind, int capability)
@@ -118,7 +110,7 @@ static void multiply(int warp, emulation_meeting kind)
 
     for (int lane = 0; lane < LANES; lane++)
         for (int i = 0; i < 8; i++) {
-            const emulation_offer *o = offer_of(warp, lane);
+            const emulation_offer *o = block_offer(warp, lane);
             int g = lane / 4, t = lane % 4, half = i & 1;
 
             a[g + 8 * (i >> 1 & 1)][2 * t + half + 8 * (i >> 2)] =
@@ -128,36 +120,12 @@ static void multiply(int warp, emulation_meeting kind)
         }
     for (int lane = 0; lane < LANES; lane++)
         for (int i = 0; i < 4; i++) {
-            float *d = &offer_of(warp, lane)->d[i];
+            float *d = &block_offer(warp, lane)->d[i];
             double sum = (double)*d;
 
             for (int k = 0; k < 16; k++)
                 sum += a[lane / 4 + 8 * (i >> 1)][k] * b[k][2 * (lane % 4) + (i & 1)];
             *d = (float)sum;
-        }
-}
-
-static void load_rows(int warp, bool transposed)
-{
-    uint16_t matrix[4][8][8];
-
-    for (int lane = 0; lane < LANES; lane++) {
-        const unsigned char *row = (const unsigned char *)offer_of(warp, lane)->row;
-
-        if ((uintptr_t)row % 16 || row < block->shared ||
-            row + 16 > block->shared + block->launch->shared)
-            emulation_fail("load_matrices: lane %d points at byte %td of %zu of shared memory",
-                           lane, row - block->shared, block->launch->shared);
-        races_access(warp * LANES + lane, row, 16, RACES_READ, NULL);
-        memcpy(matrix[lane / 8][lane % 8], row, 16);
-    }
-    for (int lane = 0; lane < LANES; lane++)
-        for (int i = 0; i < 4; i++) {
-            int g = lane / 4, c = 2 * (lane % 4);
-
-            offer_of(warp, lane)->out[i] =
-                transposed ? matrix[i][c][g] | (uint32_t)matrix[i][c + 1][g] << 16
-                           : matrix[i][g][c] | (uint32_t)matrix[i][g][c + 1] << 16;
         }
 }
 
@@ -182,7 +150,7 @@ static void settle(int warp, emulation_meeting kind, unsigned mask)
     case MEET_LOAD:
     case MEET_LOAD_TRANSPOSED:
         needs(kind, 75);
-        load_rows(warp, kind == MEET_LOAD_TRANSPOSED);
+        copy_rows(warp, kind == MEET_LOAD_TRANSPOSED);
         break;
     default:
         exchange(warp, mask);
@@ -211,69 +179,4 @@ void emulation_meet(emulation_offer *offer)
     for (int i = 0; i < LANES; i++)
         if (offer->mask >> i & 1)
             block->threads[warp * LANES + i].state = THREAD_READY;
-}
-
-static void check_copy(const void *at, const char *what)
-{
-    if ((uintptr_t)at % 16)
-        emulation_fail("copy_16_bytes %s %p, which is no multiple of 16", what, at);
-}
-
-static void copy_now(const block_thread *self, const struct copy *copy)
-{
-    static const unsigned char zeros[16] = {};
-
-    races_access(self->index, copy->to, 16, RACES_WRITE, NULL);
-    if (copy->there)
-        races_access(self->index, copy->from, 16, RACES_READ, NULL);
-    memcpy(copy->to, copy->there ? copy->from : zeros, 16);
-}
-
-void emulation_copy(void *to, const void *from, bool there)
-{
-    block_thread *self = block_now();
-    struct copy copy = { to, from, there, self->group };
-
-    check_copy(to, "to");
-    if ((unsigned char *)to < block->shared ||
-        (unsigned char *)to + 16 > block->shared + block->launch->shared)
-        emulation_fail("copy_16_bytes to byte %td of %zu of shared memory",
-                       (unsigned char *)to - block->shared, block->launch->shared);
-    if (there)
-        check_copy(from, "from");
-    if (emulation_capability() < 80) {
-        copy_now(self, &copy);
-        return;
-    }
-    if (self->copies_count == COPIES_MAX)
-        emulation_fail("more than %d copies under way in one thread", COPIES_MAX);
-    races_access(self->index, to, 16, RACES_WRITE, NULL);
-    block_unwritten(to, 16);
-    self->copies[self->copies_count++] = copy;
-}
-
-void emulation_copies_close(void)
-{
-    block_now()->group++;
-}
-
-void emulation_copies_wait(int groups)
-{
-    block_thread *self = block_now();
-    int kept = 0;
-
-    for (int i = 0; i < self->copies_count; i++) {
-        const struct copy *copy = &self->copies[i];
-
-        if (copy->group + groups < self->group)
-            copy_now(self, copy);
-        else
-            self->copies[kept++] = *copy;
-    }
-    self->copies_count = kept;
-}
-
-void emulation_atomic(const void *at, size_t bytes)
-{
-    races_access(block_now()->index, at, bytes, RACES_ATOMIC, __builtin_return_address(0));
 }
