@@ -80,13 +80,34 @@ void operand_read(struct operand *o)
                          i / o->tensor.cols * o->tensor.stride + i % o->tensor.cols);
 }
 
+/* The first normal numbers of a seed; kept, as many operands have the same. */
+static const double *normals_of(uint64_t seed, size_t count)
+{
+    static struct normals {
+        uint64_t seed;
+        double *numbers;
+        size_t count;
+    } kept[16];
+    struct normals *n = &kept[seed % TS_COUNT(kept)];
+
+    if (n->seed != seed)
+        n->count = 0;
+    n->seed = seed;
+    if (n->count < count)
+        n->numbers = memory_resize(n->numbers, count, sizeof(*n->numbers));
+    for (; n->count < count; n->count++)
+        n->numbers[n->count] = random_normal(seed, RANDOM_INIT, 0, n->count);
+    return n->numbers;
+}
+
 struct operand operand_random(enum format format, size_t rows, size_t cols, double scale,
                               uint64_t seed)
 {
     struct operand o = make(format, rows, cols);
+    const double *normals = normals_of(seed, o.numbers);
 
     for (size_t i = 0; i < o.numbers; i++)
-        o.real[i] = scale * random_normal(seed, RANDOM_INIT, 0, i);
+        o.real[i] = scale * normals[i];
     operand_write(&o);
     return o;
 }
