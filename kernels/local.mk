@@ -120,14 +120,15 @@ endif
 %D%/cpu/%_avx512.$(OBJEXT): ISA = $(AVX512_CFLAGS)
 %D%/cuda/%.$(OBJEXT): AM_CPPFLAGS += $(CUDA_CPPFLAGS)
 
-# nvcc writes dependencies as gcc does.  What the assembler says of registers and spills stays
-# beside the object for tests/cli/cuda_code.t; anything else it says is shown.
+# nvcc writes dependencies as gcc does.  What the assembler says of registers and spills, and the
+# PTX, stay beside the object for tests/cli/cuda_code.t; anything else it says is shown.
 SUFFIXES += .cu
 .cu.$(OBJEXT):
-	@$(MKDIR_P) $(@D)/$(DEPDIR)
+	@$(MKDIR_P) $(@D)/$(DEPDIR) $(@D)/$(*F).keep
 	$(AM_V_GEN)$(NVCC) $(NVCC_FLAGS) -Xptxas -v $(DEFS) $(DEFAULT_INCLUDES) \
+	    --keep --keep-dir $(@D)/$(*F).keep \
 	    -MD -MP -MF $(@D)/$(DEPDIR)/$(*F).cu.Pd -c -o $@ $< 2>$(@D)/$(*F).resources; \
 	    status=$$?; grep -vE '^ptxas info|bytes stack frame' $(@D)/$(*F).resources >&2; \
-	    exit $$status
+	    mv -f $(@D)/$(*F).keep/*.ptx $(@D) && rm -r $(@D)/$(*F).keep; exit $$status
 -include $(wildcard %D%/cuda/$(DEPDIR)/*.cu.Pd)
-CLEANFILES += $(wildcard %D%/cuda/*.resources)
+CLEANFILES += $(wildcard %D%/cuda/*.resources %D%/cuda/*.ptx)
