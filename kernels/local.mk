@@ -40,6 +40,7 @@ libkernels_a_SOURCES += %D%/cpu/cpu_rows.h
 libkernels_a_SOURCES += %D%/cpu/cpu_swiglu.c
 libkernels_a_SOURCES += %D%/cpu/cpu_tile.h
 libkernels_a_SOURCES += %D%/cpu/cpu_topk.c
+libkernels_a_SOURCES += %D%/cpu/cpu_unchecked.h
 libkernels_a_SOURCES += %D%/cpu/cpu_vector.h
 libkernels_a_SOURCES += %D%/gelu.h
 libkernels_a_SOURCES += %D%/measure.c %D%/measure.h

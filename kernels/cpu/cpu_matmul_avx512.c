@@ -4,6 +4,8 @@
 #include <immintrin.h>
 #include <stdint.h>
 
+#include "kernels/cpu/cpu_unchecked.h"
+
 #define LANES    16
 #define ROWS     8
 #define HAS_BF16 1
@@ -29,7 +31,7 @@ static inline void store_half(uint16_t *to, vec value)
 }
 
 /* Subnormal numbers count as 0 here, as the instruction has it. */
-static inline vec step_bf16(vec sum, uint32_t left, vec right)
+UNCHECKED_INLINE vec step_bf16(vec sum, uint32_t left, vec right)
 {
     return (vec)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32((int)left),
                                  (__m512bh)right);

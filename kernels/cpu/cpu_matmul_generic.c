@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "kernels/cpu/cpu_unchecked.h"
 #include "precision/format.h"
 
 #define LANES           4
@@ -28,7 +29,7 @@ static inline void store_half(uint16_t *to, vec value)
         to[i] = format_to_fp16(value[i]);
 }
 
-static inline vec step_bf16(vec sum, uint32_t left, vec right)
+UNCHECKED_INLINE vec step_bf16(vec sum, uint32_t left, vec right)
 {
     (void)left;
     (void)right;

@@ -86,8 +86,8 @@ struct micro {
     float *sums;
 };
 
-static inline __attribute__((always_inline)) void
-micro_tile(size_t rows, size_t vectors, bool deep, bool pairs, const struct micro *micro)
+UNCHECKED_INLINE void micro_tile(size_t rows, size_t vectors, bool deep, bool pairs,
+                                 const struct micro *micro)
 {
     size_t a_stride = micro->a_stride, depth = micro->depth;
     const float *b = micro->b;
@@ -120,10 +120,10 @@ micro_tile(size_t rows, size_t vectors, bool deep, bool pairs, const struct micr
 }
 
 /* `a` is FLAT or DEEP, `unit` SINGLE or PAIR. */
-#define MICRO(rows, vectors, a, unit)                                              \
-    static void micro_##rows##_##vectors##_##a##_##unit(const struct micro *micro) \
-    {                                                                              \
-        micro_tile(rows, vectors, A_##a, UNIT_##unit, micro);                      \
+#define MICRO(rows, vectors, a, unit)                                                        \
+    UNCHECKED static void micro_##rows##_##vectors##_##a##_##unit(const struct micro *micro) \
+    {                                                                                        \
+        micro_tile(rows, vectors, A_##a, UNIT_##unit, micro);                                \
     }
 #define MICROS(rows, a, unit) \
     MICRO(rows, 1, a, unit)   \
@@ -206,12 +206,25 @@ static void fetch(const struct matmul_ahead *ahead, size_t first, size_t end)
     }
 }
 
+/* All that micro-tiles read. */
+static inline void check(const struct matmul_block *block, bool pairs)
+{
+    size_t units = pairs ? (block->depth + 1) / 2 : block->depth;
+    size_t vectors = (block->cols + LANES - 1) / LANES;
+    bool deep = block->a_deep;
+
+    unchecked_rows(block->a, deep ? block->rows : units,
+                   (deep ? units : block->rows) * UNIT_BYTES, block->a_stride);
+    unchecked_region(block->b, units * vectors * LANES * sizeof(float));
+}
+
 /* What is ahead comes evenly, so that memory and arithmetic are busy at once. */
 static void multiply(const struct matmul_block *block, bool pairs)
 {
     const struct matmul_ahead *ahead = &block->ahead;
     size_t fetched = 0;
 
+    check(block, pairs);
     for (size_t row = 0; row < block->rows; row += ROWS) {
         size_t end = row + ROWS < block->rows ? row + ROWS : block->rows;
 

@@ -6,6 +6,8 @@
  */
 #include <string.h>
 
+#include "kernels/cpu/cpu_unchecked.h"
+
 typedef float vec_loose __attribute__((vector_size(4 * LANES), aligned(2), may_alias));
 typedef uint32_t unit_loose __attribute__((aligned(2), may_alias));
 typedef uint32_t words __attribute__((vector_size(4 * LANES)));
@@ -13,17 +15,17 @@ typedef uint16_t halves __attribute__((vector_size(2 * LANES)));
 typedef uint16_t halves_loose
     __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
 
-static inline vec load(const float *from)
+UNCHECKED_INLINE vec load(const float *from)
 {
     return *(const vec_loose *)from;
 }
 
-static inline void store(float *to, vec value)
+UNCHECKED_INLINE void store(float *to, vec value)
 {
     *(vec_loose *)to = value;
 }
 
-static inline float as_float(uint32_t bits)
+UNCHECKED_INLINE float as_float(uint32_t bits)
 {
     float value;
 

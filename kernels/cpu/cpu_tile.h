@@ -23,7 +23,7 @@ enum { TILE_ROWS = 6, TILE_VECS = 2 };
 enum { TILE_PAIRS = 1 };
 
 /* sum + a b; of pairs, the sum of both products */
-CPU_INLINE vec tile_add(vec sum, vec a, vec b, bool pairs)
+UNCHECKED_INLINE vec tile_add(vec sum, vec a, vec b, bool pairs)
 {
     if (pairs)
         return (vec)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
@@ -32,7 +32,7 @@ CPU_INLINE vec tile_add(vec sum, vec a, vec b, bool pairs)
 #else
 enum { TILE_PAIRS = 0 };
 
-CPU_INLINE vec tile_add(vec sum, vec a, vec b, bool pairs)
+UNCHECKED_INLINE vec tile_add(vec sum, vec a, vec b, bool pairs)
 {
     (void)pairs;
     return sum + a * b;
@@ -50,8 +50,8 @@ struct tile_product {
     bool add;
 };
 
-CPU_INLINE void tile_block(const struct tile_product *p, size_t row, size_t column,
-                           int rows, int vecs, bool trans_a, bool pairs)
+UNCHECKED_INLINE void tile_block(const struct tile_product *p, size_t row, size_t column, int rows,
+                                 int vecs, bool trans_a, bool pairs)
 {
     float *c = p->c + row * p->ldc + column;
     const float *a = p->a + (trans_a ? row : row * p->lda);
@@ -82,8 +82,8 @@ CPU_INLINE void tile_block(const struct tile_product *p, size_t row, size_t colu
 typedef void tile_kernel(const struct tile_product *p, size_t row, size_t column);
 
 #define TILE_KERNEL(rows, vecs, name, trans_a, pairs)                                \
-    static void tile_##rows##x##vecs##name(const struct tile_product *p, size_t row, \
-                                           size_t column)                            \
+    UNCHECKED static void tile_##rows##x##vecs##name(const struct tile_product *p,   \
+                                                     size_t row, size_t column)      \
     {                                                                                \
         tile_block(p, row, column, rows, vecs, trans_a, pairs);                      \
     }
@@ -137,8 +137,19 @@ static tile_kernel *const tile_kernels[1 + TILE_PAIRS][2][TILE_VECS][TILE_ROWS] 
 #endif
 };
 
+static inline void tile_check(const struct tile_product *p)
+{
+    size_t width = sizeof(float), bytes = p->n * LANES * width;
+
+    unchecked_rows(p->a, p->trans_a ? p->k : p->m, (p->trans_a ? p->m : p->k) * width,
+                   p->lda * width);
+    unchecked_rows(p->b, p->k, bytes, p->ldb * width);
+    unchecked_rows(p->c, p->m, bytes, p->ldc * width);
+}
+
 static inline void tile_multiply(const struct tile_product *p)
 {
+    tile_check(p);
     for (size_t column = 0; column < p->n; column += TILE_VECS) {
         size_t vecs = p->n - column < TILE_VECS ? p->n - column : TILE_VECS;
 

@@ -10,6 +10,7 @@
 #ifndef KERNELS_CPU_CPU_VECTOR_H
 #define KERNELS_CPU_CPU_VECTOR_H
 
+#include "kernels/cpu/cpu_unchecked.h"
 #include "precision/format.h"
 
 #include <math.h>
@@ -34,7 +35,7 @@ typedef int32_t ivec __attribute__((vector_size(4 * LANES))); /* a comparison: 0
 typedef uint32_t uvec __attribute__((vector_size(4 * LANES)));
 typedef uint64_t wvec __attribute__((vector_size(4 * LANES))); /* half as many, twice as wide */
 
-CPU_INLINE vec vec_all(float x)
+UNCHECKED_INLINE vec vec_all(float x)
 {
     return x - (vec) {}; /* not +: -0 stays */
 }
@@ -345,7 +346,7 @@ CPU_INLINE void vec_store(void *data, enum format format, size_t at, size_t coun
     } while (0)
 
 /* fp32, whole */
-CPU_INLINE vec vec_get(const float *data)
+UNCHECKED_INLINE vec vec_get(const float *data)
 {
     vec x;
 
@@ -353,7 +354,7 @@ CPU_INLINE vec vec_get(const float *data)
     return x;
 }
 
-CPU_INLINE void vec_put(float *data, vec x)
+UNCHECKED_INLINE void vec_put(float *data, vec x)
 {
     memcpy(data, &x, sizeof(x));
 }
