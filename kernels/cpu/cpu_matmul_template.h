@@ -167,12 +167,17 @@ static inline void prefetch_out(const struct matmul_block *block, size_t row, si
     }
 }
 
+static inline size_t units_of(const struct matmul_block *block, bool pairs)
+{
+    return pairs ? (block->depth + 1) / 2 : block->depth;
+}
+
 /* The rows of a micro-tile against all panels of b: b comes from the second cache, a
  * stays in the first. */
 static void multiply_rows(const struct matmul_block *block, size_t row, bool pairs)
 {
     _Alignas(64) float sums[ROWS * COLS];
-    size_t units = pairs ? (block->depth + 1) / 2 : block->depth;
+    size_t units = units_of(block, pairs);
     size_t rows = block->rows - row < ROWS ? block->rows - row : ROWS;
     struct micro micro = {
         .depth = units,
@@ -209,7 +214,7 @@ static void fetch(const struct matmul_ahead *ahead, size_t first, size_t end)
 /* All that micro-tiles read. */
 static inline void check(const struct matmul_block *block, bool pairs)
 {
-    size_t units = pairs ? (block->depth + 1) / 2 : block->depth;
+    size_t units = units_of(block, pairs);
     size_t vectors = (block->cols + LANES - 1) / LANES;
     bool deep = block->a_deep;
 

@@ -15,6 +15,8 @@ if !SANITIZERS
 EMULATION_OPTIMIZE = -O2
 else
 EMULATION_OPTIMIZE = -O1
+# a null pointer is found without being asked for, and takes a fifth of the compiler's time
+EMULATION_KERNEL += -fno-sanitize=null,pointer-overflow
 EMULATION_ADDRESS = -DEMULATION_ADDRESS_SANITIZER
 endif
 
