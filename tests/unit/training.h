@@ -21,7 +21,7 @@ struct training {
     bool resume;
     bool no_onednn;
     struct log *log;    /* or NULL */
-    int threads;        /* 0: all */
+    int threads;        /* 0: one, as other tests run beside it */
     const struct device *device; /* NULL: the CPU */
     const struct backend_group *group; /* of several processes; NULL: alone */
     int64_t stop_after; /* ask it to stop after this step; 0: never */
@@ -75,7 +75,7 @@ static inline bool training_run(struct training *training, struct error *err)
           file_replace(name, training->job, strlen(training->job), 0644, err)) &&
          patcher_read(&options, &patch, err);
     if (ok) {
-        patch.plan.threads = training->threads;
+        patch.plan.threads = training->threads > 0 ? training->threads : 1;
         patch.plan.device = device;
         if (training->group)
             patch.plan.ranks = training->group->ranks;
