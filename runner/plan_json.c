@@ -94,6 +94,8 @@ json_t *plan_json_batch(const struct plan *plan)
                              plan->gradient_accumulation_steps *
                              (int64_t)plan_ranks(plan) };
 
+    if (plan_merges(plan))
+        return json_null();
     return plan_json_integers(names, values, 4);
 }
 

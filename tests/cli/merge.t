@@ -26,11 +26,15 @@ holds "of which nothing is told but a key without effect" \
 ends "plan" 0 "$trainspool" plan merge.yaml
 says "says what it will do" 'adapter into the model, written to merged; nothing is trained$'
 holds "and of no step" sh -c "! grep -q 'steps\|batch' '$T/out'"
+ends "nor of a batch for others" 0 sh -c \
+    "'$trainspool' plan --json merge.yaml | jq -e '.batch == null and .steps == null and .memory != null'"
 ends "run" 0 "$trainspool" run merge.yaml
 says "says where the model is" 'merge.yaml: done: merged, model in merged$'
 holds "which is that of the training, byte for byte" cmp trained/model.safetensors merged/model.safetensors
 holds "with what goes along" cmp trained/tokenizer.json merged/tokenizer.json
 holds "it is done" is merge.yaml done
+holds "with no batch" sh -c "jq -e '.batch == null' merge.run/run.json >'$T/out' &&
+    ! grep -q 'samples a step' merge.run/report.html"
 holds "its log tells" grep -q 'merge: the adapter adapter into the model' merge.run/train.log
 holds "there is no step and no checkpoint" sh -c \
     "! ls -d merge.run/checkpoint* merge.run/adapter* merge.run/metrics.jsonl 2>/dev/null | grep -q ."
