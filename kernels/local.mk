@@ -126,10 +126,12 @@ endif
 SUFFIXES += .cu
 .cu.$(OBJEXT):
 	@$(MKDIR_P) $(@D)/$(DEPDIR) $(@D)/$(*F).keep
+	@rm -f $(@D)/$(*F).ptx $(@D)/$(*F).compute_*.ptx
 	$(AM_V_GEN)$(NVCC) $(NVCC_FLAGS) -Xptxas -v $(DEFS) $(DEFAULT_INCLUDES) \
 	    --keep --keep-dir $(@D)/$(*F).keep \
 	    -MD -MP -MF $(@D)/$(DEPDIR)/$(*F).cu.Pd -c -o $@ $< 2>$(@D)/$(*F).resources; \
 	    status=$$?; grep -vE '^ptxas info|bytes stack frame' $(@D)/$(*F).resources >&2; \
-	    mv -f $(@D)/$(*F).keep/*.ptx $(@D) && rm -r $(@D)/$(*F).keep; exit $$status
+	    [ $$status -ne 0 ] || mv $(@D)/$(*F).keep/*.ptx $(@D); \
+	    rm -r $(@D)/$(*F).keep; exit $$status
 -include $(wildcard %D%/cuda/$(DEPDIR)/*.cu.Pd)
 CLEANFILES += $(wildcard %D%/cuda/*.resources %D%/cuda/*.ptx)

@@ -35,9 +35,7 @@ static void make_time(const struct inspection *inspection,
 {
     const double steps = (double)out->steps.total;
 
-    if (plan_merges(&inspection->patch.plan))
-        error_set(&out->why_no_time, ERROR_DATA, "nothing is trained");
-    else if (!out->has_steps && !inspection->patch.plan.external)
+    if (!out->has_steps && !inspection->patch.plan.external)
         error_set(&out->why_no_time, ERROR_DATA, "the steps are not");
     else
         out->has_time =

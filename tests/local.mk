@@ -385,7 +385,7 @@ libreference_a_SOURCES += %D%/reference/reference_layers.c
 libreference_a_SOURCES += %D%/reference/reference_matmul.c
 endif
 
-# Formulas take most of the time of what they are held against, and have no memory of others' to break.
+# Formulas take most of the time of what they are held against.  Nobody else runs them.
 if SANITIZERS
 %D%/reference/reference_%.$(OBJEXT): SANITIZE =
 %D%/reference/reference_%.$(OBJEXT): OPTIMIZE = -O2
@@ -404,8 +404,9 @@ EXTRA_DIST += %D%/differential/peers.py
 # of the CPU's, linked with other machines; `emulated` as it is, `races` with kernels that are
 # compiled so that races are found.  No kernel can have both those and sanitizers: a build with
 # sanitizers tests operations as `emulated`, one without as `races`, whole models are `emulated`
-# in both.  When a new kernel is there, its test's lines go into emulated_operations and races_tests;
-# `make tests/unit/test_emulated_NAME` builds any at any time.
+# in both.  Products have no kernels, and golden operators none that other tests leave out: they are
+# not looked at for races.  When a new kernel is there, its test's lines go into
+# emulated_operations and races_tests; `make tests/unit/test_emulated_NAME` builds any at any time.
 emulated_tests =
 emulated_tests += %D%/unit/test_cuda_backend
 emulated_tests += %D%/unit/test_cuda_fp8
@@ -463,6 +464,7 @@ races_tests += %D%/unit/test_races_topk
 
 EXTRA_DIST += %D%/emulation/emulation.h
 EXTRA_DIST += %D%/emulation/emulation_block.cc %D%/emulation/emulation_block.h
+EXTRA_DIST += %D%/emulation/emulation_copy.cc
 EXTRA_DIST += %D%/emulation/emulation_fibre.cc %D%/emulation/emulation_fibre.h
 EXTRA_DIST += %D%/emulation/emulation_hardware.h
 EXTRA_DIST += %D%/emulation/emulation_library.cc

@@ -4,8 +4,8 @@
  * With each of their accesses looked at, products take five times as long and most of the time of
  * the tests.  So UNCHECKED functions have no sanitizers, and whoever calls one has
  * unchecked_region() look at the memory before.  What an UNCHECKED function has inlined must be
- * UNCHECKED_INLINE (gcc 12 breaks down otherwise); inlined elsewhere that has sanitizers' checks of
- * addresses as its caller does.
+ * UNCHECKED_INLINE (gcc 12 breaks down otherwise), which inlined elsewhere has the checks of
+ * addresses that its caller has, though none of alignment.
  */
 #ifndef KERNELS_CPU_CPU_UNCHECKED_H
 #define KERNELS_CPU_CPU_UNCHECKED_H
@@ -15,7 +15,15 @@
 #define UNCHECKED        __attribute__((no_sanitize("address"), no_sanitize("undefined")))
 #define UNCHECKED_INLINE static inline __attribute__((always_inline)) UNCHECKED
 
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) /* gcc's */
+#define UNCHECKED_REGIONS 1
+#elif defined(__has_feature)
+#define UNCHECKED_REGIONS __has_feature(address_sanitizer)
+#else
+#define UNCHECKED_REGIONS 0
+#endif
+
+#if UNCHECKED_REGIONS
 #include <sanitizer/asan_interface.h>
 
 /* Ends the process, with a report, where some of it is not there. */

@@ -35,6 +35,14 @@ holds "with what goes along" cmp trained/tokenizer.json merged/tokenizer.json
 holds "it is done" is merge.yaml done
 holds "with no batch" sh -c "jq -e '.batch == null' merge.run/run.json >'$T/out' &&
     ! grep -q 'samples a step' merge.run/report.html"
+memory() { jq -c '.memory | {weights, gradients, optimizer, activations}'; }
+"$trainspool" plan --json merge.yaml | memory >planned
+memory <merge.run/run.json >taken
+holds "in the memory that was planned" cmp planned taken
+merge "adapter_name_or_path: adapter" "export_dir: other" "per_device_train_batch_size: 64" \
+    "cutoff_len: 2048" "quantization_bit: 4" "predict_with_generate: true" "do_sample: false" >large.yaml
+"$trainspool" plan --json large.yaml | memory >large
+holds "whatever a training would take" cmp planned large
 holds "its log tells" grep -q 'merge: the adapter adapter into the model' merge.run/train.log
 holds "there is no step and no checkpoint" sh -c \
     "! ls -d merge.run/checkpoint* merge.run/adapter* merge.run/metrics.jsonl 2>/dev/null | grep -q ."

@@ -46,7 +46,7 @@ struct emulation_device {
 };
 
 /* A machine with these devices (copied; at most 8), nothing allocated, nothing failed.  NULL,
- * or no call: 8.0, 8.0, 7.5, 9.0, 6.1 of 4 GiB each. */
+ * or no call: 8.0, 8.0, 7.5, 9.0, 6.1 of 4 GiB each; where races are looked for 8.0, 7.5, 6.1. */
 void emulation_reset(const struct emulation_device *devices, size_t count);
 /* The order of blocks and threads from here on. */
 void emulation_seed(uint64_t seed);

@@ -276,7 +276,7 @@ static void threads_prepare(uint3 where)
 
         if (!t->fibre.stack) {
             t->fibre.stack = stack_new() + 4096;
-            /* tops of stacks on one line of the cache would push each other out of it */
+            /* tops of stacks in one set of the cache would push each other out of it */
             t->fibre.bytes = STACK_BYTES - 4096 - (size_t)i * 5 * 64 % 8192;
         }
         t->thread = { x, rest % launch->block.y, rest / launch->block.y };

@@ -1,7 +1,7 @@
 /*
  * tests/emulation/emulation_hardware.h - the twin of kernels/cuda/hardware.cuh, read before it so
  * that its guard keeps the original out.  The contract is that of the original; fragments are
- * put together in emulation_warp.cc.
+ * multiplied in emulation_warp.cc, and loaded in emulation_copy.cc.
  *
  * A copy of 16 bytes is made as late as allowed: at the wait that names its group, or never.
  * Until then the place is as if nobody had written it.
@@ -23,17 +23,22 @@ static inline void *shared_memory()
     return emulation_shared();
 }
 
+/* Fragments are read and written here, where a kernel's sanitizers look. */
 static inline void emulation_mma(emulation_meeting kind, float *d, const uint32_t *a,
                                  const uint32_t *b)
 {
+    const uint32_t a_parts[4] = { a[0], a[1], a[2], a[3] }, b_parts[2] = { b[0], b[1] };
+    float d_parts[4] = { d[0], d[1], d[2], d[3] };
     emulation_offer offer = {};
 
     offer.kind = kind;
     offer.mask = 0xffffffffu;
-    offer.d = d;
-    offer.a = a;
-    offer.b = b;
+    offer.d = d_parts;
+    offer.a = a_parts;
+    offer.b = b_parts;
     emulation_meet(&offer);
+    for (int i = 0; i < 4; i++)
+        d[i] = d_parts[i];
 }
 
 static inline void mma_fp16(float d[4], const uint32_t a[4], const uint32_t b[2])

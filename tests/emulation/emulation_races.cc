@@ -59,6 +59,11 @@ static void forget(void)
     memset(recent, 0, sizeof(recent));
 }
 
+bool races_watching(void)
+{
+    return watching;
+}
+
 void races_begin_launch(void)
 {
     if (pages > PAGES_MAX)

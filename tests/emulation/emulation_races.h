@@ -25,6 +25,8 @@
 
 enum { RACES_READ, RACES_WRITE, RACES_ATOMIC };
 
+/* Is some kernel of this program compiled so? */
+bool races_watching(void);
 void races_begin_launch(void);
 void races_begin_block(const void *shared, size_t bytes);
 void races_end_launch(void);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "tests/emulation/emulation_block.h"
+#include "tests/emulation/emulation_races.h"
 
 enum { DEVICES_MAX = 8, BLOCKS_MAX = 4096 };
 
@@ -23,6 +24,9 @@ static const struct emulation_device presets[] = {
     { "Emulated 6.1", 61, 1, (size_t)4 << 30 },
 };
 enum { PRESETS = sizeof(presets) / sizeof(*presets) };
+/* Those that differ in what code they run, for looking at each access takes its time. */
+static const struct emulation_device watched[] = { presets[0], presets[2], presets[4] };
+enum { WATCHED = sizeof(watched) / sizeof(*watched) };
 
 static struct {
     struct emulation_device devices[DEVICES_MAX];
@@ -53,6 +57,14 @@ static void reset(const struct emulation_device *devices, int count)
     machine.opened = true;
 }
 
+static void reset_all(void)
+{
+    if (races_watching())
+        reset(watched, WATCHED);
+    else
+        reset(presets, PRESETS);
+}
+
 static void wait_for_ever(void)
 {
     for (;;)
@@ -65,7 +77,7 @@ static void open_once(void)
 
     if (machine.opened)
         return;
-    reset(presets, PRESETS);
+    reset_all();
     if (!launches)
         return;
     machine.launches = strtoul(launches, NULL, 10);
@@ -76,7 +88,10 @@ static void open_once(void)
 void emulation_reset(const struct emulation_device *devices, size_t count)
 {
     streams_reset();
-    reset(devices ? devices : presets, devices ? (int)count : PRESETS);
+    if (devices)
+        reset(devices, (int)count);
+    else
+        reset_all();
 }
 
 void emulation_seed(uint64_t seed)
