@@ -67,6 +67,21 @@ static void test_grid_covers_the_product_once(void **state)
             }
 }
 
+/* Large tiles, few of which are much memory for every part. */
+static void test_grid_of_large_tiles_is_not_cut_beyond_memory(void **state)
+{
+    static const size_t rows[] = { 1000, 2000, 3000 };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(rows); i++) {
+        struct grid_wish wish = wish_of(rows[i], 2000, 8000);
+
+        wish.tile_rows = 1024;
+        wish.tile_cols = 1008;
+        check_covers(&wish);
+    }
+}
+
 /* The gradient of an adapter: one tile, a long way down. */
 static void test_grid_cuts_k_where_there_are_few_tiles(void **state)
 {
@@ -97,6 +112,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_grid_covers_the_product_once),
+        cmocka_unit_test(test_grid_of_large_tiles_is_not_cut_beyond_memory),
         cmocka_unit_test(test_grid_cuts_k_where_there_are_few_tiles),
         cmocka_unit_test(test_grid_neighbours_share_columns),
     };
