@@ -40,7 +40,8 @@ memory() { jq -c '.memory | {weights, gradients, optimizer, activations}'; }
 memory <merge.run/run.json >taken
 holds "in the memory that was planned" cmp planned taken
 merge "adapter_name_or_path: adapter" "export_dir: other" "per_device_train_batch_size: 64" \
-    "cutoff_len: 2048" "quantization_bit: 4" "predict_with_generate: true" "do_sample: false" >large.yaml
+    "cutoff_len: 2048" "quantization_bit: 4" "predict_with_generate: true" "do_sample: false" \
+    "eval_dataset: text.txt" "eval_strategy: steps" >large.yaml
 "$trainspool" plan --json large.yaml | memory >large
 holds "whatever a training would take" cmp planned large
 holds "its log tells" grep -q 'merge: the adapter adapter into the model' merge.run/train.log
