@@ -200,12 +200,12 @@ static void test_instructions_need_their_capability(void **state)
 
     (void)state;
     start(&pascal);
-    assert_int_equal(run(SAMPLE_MMA_FP16, warp, memory(4096), memory(4096)),
+    assert_int_equal(run(SAMPLE_MMA_FP16, warp, zeros(4096), zeros(4096)),
                      cudaErrorLaunchFailure);
     assert_non_null(strstr(emulation_failure(), "mma_fp16 is not there before 7.5"));
     start(&turing);
     assert_int_equal(run(SAMPLE_MMA_FP16, warp, zeros(4096), zeros(4096)), cudaSuccess);
-    assert_int_equal(run(SAMPLE_MMA_BF16, warp, memory(4096), memory(4096)),
+    assert_int_equal(run(SAMPLE_MMA_BF16, warp, zeros(4096), zeros(4096)),
                      cudaErrorLaunchFailure);
 }
 
