@@ -226,12 +226,11 @@ static cudaError_t launch_step(const struct cuda_launch *to, const O &optimizer,
                                const settings &s, size_t numbers, bool even)
 {
     size_t wanted = (numbers + STEP_THREADS * AT_ONCE - 1) / (STEP_THREADS * AT_ONCE);
-    size_t most = (size_t)to->multiprocessors * STEP_BLOCKS;
 
     if (numbers == 0)
         return cudaSuccess;
     return launch(to->stream, even ? make_step<O, AT_ONCE> : make_step<O, 1>,
-                  dim3((unsigned)(wanted < most ? wanted : most)), dim3(STEP_THREADS),
+                  blocks_for(to, wanted, STEP_BLOCKS), dim3(STEP_THREADS),
                   sizeof(rates), optimizer, s, numbers);
 }
 

@@ -1,17 +1,29 @@
 /*
  * kernels/cuda/block.cuh - what kernels of one block have in common: number formats, loads of
- * several numbers at once, sums over a warp and a block, random bits.
+ * several numbers at once, sums over a warp and a block, random bits; and how many blocks.
  *
  * Sums have a fixed order: a butterfly in the warp, then the warps in order.
  */
 #ifndef KERNELS_CUDA_BLOCK_CUH
 #define KERNELS_CUDA_BLOCK_CUH
 
+#include "kernels/cuda/cuda_launch.h"
 #include "kernels/cuda/hardware.cuh"
 #include "precision/format.h"
 
 enum { WARP = 32 };
 #define WHOLE_WARP 0xffffffffu
+
+/* Blocks of a kernel that goes over its work in strides of all of them: those that there is work
+ * for, at most `each` a multiprocessor; one where there is none. */
+static inline unsigned blocks_for(const struct cuda_launch *to, size_t wanted, size_t each)
+{
+    size_t most = (size_t)to->multiprocessors * each;
+
+    if (wanted == 0)
+        return 1;
+    return (unsigned)(wanted < most ? wanted : most);
+}
 
 /* The three formats as types.  Conversions round to nearest even. */
 typedef __half fp16;

@@ -150,24 +150,23 @@ static inline cudaError_t cells_launch(const struct cuda_launch *to, F f, size_t
                                        size_t cols)
 {
     struct cells c = {};
-    size_t blocks = (size_t)to->multiprocessors * CELLS_BLOCKS,
-           units = (cols + n - 1) / n;
+    size_t units = (cols + n - 1) / n;
     size_t wanted =
         (rows * units + CELLS_THREADS * at_once - 1) / (CELLS_THREADS * at_once);
+    unsigned blocks = blocks_for(to, wanted, CELLS_BLOCKS);
 
     if (rows == 0 || cols == 0)
         return cudaSuccess;
     if (rows > CELLS_MOST || units > CELLS_MOST)
         return cudaErrorNotSupported;
-    blocks = wanted < blocks ? wanted : blocks;
     c.rows = (uint32_t)rows;
     c.units = (uint32_t)units;
     c.whole = (uint32_t)(cols / n);
     c.rest = (uint32_t)(cols % n);
-    c.row_step = (uint32_t)(blocks * CELLS_THREADS) / c.units;
-    c.unit_step = (uint32_t)(blocks * CELLS_THREADS) % c.units;
-    return launch(to->stream, cells_kernel<n, at_once, F>, dim3((unsigned)blocks),
-                  dim3(CELLS_THREADS), 0, f, c);
+    c.row_step = blocks * CELLS_THREADS / c.units;
+    c.unit_step = blocks * CELLS_THREADS % c.units;
+    return launch(to->stream, cells_kernel<n, at_once, F>, blocks, dim3(CELLS_THREADS), 0,
+                  f, c);
 }
 
 #endif

@@ -21,6 +21,7 @@ enum {
     TILE = DIGITS * TILE_ROUNDS,
     TILES_MOST = 512,
     SUM_THREADS = 256,
+    SUM_BLOCKS = 8, /* a multiprocessor */
     SUM_UNITS = 2, /* of a lane's columns */
     SUM_ROWS = 8   /* whose loads are under way together */
 };
@@ -252,12 +253,12 @@ __global__ void __launch_bounds__(SUM_THREADS) embedding_sums(struct embedding_s
 template <int n>
 static cudaError_t sum_launch(const struct cuda_launch *to, struct embedding_sum s)
 {
-    size_t most = (size_t)to->multiprocessors * 8, wanted;
+    size_t wanted;
 
     s.pieces = (s.cols + SUM_UNITS * WARP * n - 1) / (SUM_UNITS * WARP * n);
     wanted = ((size_t)s.count * s.pieces * WARP + SUM_THREADS - 1) / SUM_THREADS;
     return launch(to->stream, embedding_sums<n>,
-                  dim3((unsigned)(wanted < most ? wanted : most)), dim3(SUM_THREADS), 0,
+                  blocks_for(to, wanted, SUM_BLOCKS), dim3(SUM_THREADS), 0,
                   s);
 }
 

@@ -6,12 +6,10 @@
  * are our own, so that every card has them and they are those of precision/format.c.
  */
 #include "kernels/cuda/block.cuh"
-#include "kernels/cuda/cuda_launch.h"
 
 #include <float.h>
 
-/* Blocks a multiprocessor holds, if there is work for them; each goes over the matrix in strides of
- * all of them. */
+/* Blocks a multiprocessor holds; each goes over the matrix in strides of all of them. */
 enum { THREADS = 256, BLOCKS = 8 };
 /* A tile of SQUARE by SQUARE bytes is turned in shared memory; its rows are 4 bytes longer
  * there, so that the bytes of a column lie in different banks. */
@@ -234,20 +232,14 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-static dim3 grid_of(const struct cuda_launch *to, size_t wanted)
-{
-    size_t most = (size_t)to->multiprocessors * BLOCKS;
-
-    if (wanted == 0)
-        return dim3(1); /* the scale of nothing is told, too */
-    return dim3((unsigned)(wanted < most ? wanted : most));
-}
-
 template <typename T, typename F, int n>
 static cudaError_t launch_rounding(const struct cuda_launch *to,
                                    const struct cuda_quantize *op, source<T> x)
 {
-    size_t room = WARP * sizeof(float);
+    size_t tiles = ((x.rows + SQUARE - 1) / SQUARE) * ((x.cols + SQUARE - 1) / SQUARE);
+    size_t room = WARP * sizeof(float), pieces;
+    float *largest = (float *)to->scratch;
+    rounding r = { (uint8_t *)op->out, largest, 0, op->scale };
     source<T> flat = x;
     cudaError_t status;
 
@@ -255,20 +247,15 @@ static cudaError_t launch_rounding(const struct cuda_launch *to,
         flat.cols = flat.stride = x.rows * x.cols;
         flat.rows = 1;
     }
-
-    size_t pieces = flat.rows * ((flat.cols + n - 1) / n);
-    size_t tiles = ((x.rows + SQUARE - 1) / SQUARE) * ((x.cols + SQUARE - 1) / SQUARE);
-    dim3 grid = grid_of(to, (pieces + THREADS - 1) / THREADS), block(THREADS);
-    const rounding r = { (uint8_t *)op->out, (const float *)to->scratch, grid.x, op->scale };
-
-    status = launch(to->stream, find_largest<T, n>, grid, block, room, (float *)to->scratch,
-                    flat);
+    pieces = flat.rows * ((flat.cols + n - 1) / n);
+    r.count = blocks_for(to, (pieces + THREADS - 1) / THREADS, BLOCKS);
+    status = launch(to->stream, find_largest<T, n>, r.count, dim3(THREADS), room, largest, flat);
     if (status != cudaSuccess)
         return status;
     if (op->transposed)
-        return launch(to->stream, round_turned<T, F, n>, grid_of(to, tiles), block,
-                      room + SQUARE * SQUARE_STRIDE, r, x);
-    return launch(to->stream, round_rows<T, F, n>, grid, block, room, r, flat);
+        return launch(to->stream, round_turned<T, F, n>, blocks_for(to, tiles, BLOCKS),
+                      dim3(THREADS), room + SQUARE * SQUARE_STRIDE, r, x);
+    return launch(to->stream, round_rows<T, F, n>, r.count, dim3(THREADS), room, r, flat);
 }
 
 template <typename T, typename F>

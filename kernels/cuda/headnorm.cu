@@ -101,7 +101,6 @@ static cudaError_t forward_typed(const struct cuda_launch *to,
                                  const struct op_headnorm *op)
 {
     size_t heads = op->x.rows * op->heads, warps = HEADNORM_THREADS / WARP;
-    size_t most = (size_t)to->multiprocessors * HEADNORM_BLOCKS;
     size_t wanted = (heads + warps - 1) / warps;
     struct headnorm_heads<T> f = {
         heads_view_of<T>(op->out, op->heads), heads_view_of<T>(op->x, op->heads),
@@ -110,8 +109,7 @@ static cudaError_t forward_typed(const struct cuda_launch *to,
     };
 
     return launch(to->stream, headnorm_forward<n, T>,
-                  dim3((unsigned)(wanted < most ? wanted : most)), dim3(HEADNORM_THREADS),
-                  0, f);
+                  blocks_for(to, wanted, HEADNORM_BLOCKS), dim3(HEADNORM_THREADS), 0, f);
 }
 
 /* How many numbers a lane takes at once: as many as leave no lane without, where rows and

@@ -85,7 +85,7 @@ static cudaError_t forward_launch(const struct cuda_launch *to, struct layernorm
     f.row_threads = row_threads_of(f.cols / UNIT, per);
     groups = row_groups_of(f.row_threads, FORWARD_THREADS, f.rows);
     return launch(to->stream, layernorm_forward<per, D, T>,
-                  any_grid(to, (f.rows + groups - 1) / groups),
+                  blocks_for(to, (f.rows + groups - 1) / groups, BLOCKS),
                   dim3(groups * f.row_threads), 2 * WARP * sizeof(float), f);
 }
 
@@ -192,7 +192,7 @@ static cudaError_t forward_any_launch(const struct cuda_launch *to,
                                  op->x.cols,
                                  op->eps };
 
-    return launch(to->stream, layernorm_forward_any, any_grid(to, any.rows),
+    return launch(to->stream, layernorm_forward_any, blocks_for(to, any.rows, BLOCKS),
                   dim3(any_threads(any.cols)), WARP * sizeof(float), any);
 }
 

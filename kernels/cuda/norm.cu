@@ -74,7 +74,7 @@ static cudaError_t forward_launch(const struct cuda_launch *to, struct norm_rows
     f.row_threads = row_threads_of(f.cols / UNIT, per);
     groups = row_groups_of(f.row_threads, FORWARD_THREADS, f.rows);
     return launch(to->stream, norm_forward<per, D, T>,
-                  any_grid(to, (f.rows + groups - 1) / groups),
+                  blocks_for(to, (f.rows + groups - 1) / groups, BLOCKS),
                   dim3(groups * f.row_threads), 2 * WARP * sizeof(float), f);
 }
 
@@ -168,7 +168,7 @@ cudaError_t launch_rmsnorm(const struct cuda_launch *to, const struct op_rmsnorm
                             op->x.cols,
                             op->eps,
                             op->offset };
-    return launch(to->stream, norm_forward_any, any_grid(to, any.rows),
+    return launch(to->stream, norm_forward_any, blocks_for(to, any.rows, BLOCKS),
                   dim3(any_threads(any.cols)), WARP * sizeof(float), any);
 }
 

@@ -146,14 +146,6 @@ static inline unsigned any_threads(size_t cols)
     return row_threads_of(cols < most ? cols : most, 1);
 }
 
-/* `wanted` blocks, or as many as the card is given at once, which then go on. */
-static inline dim3 any_grid(const struct cuda_launch *to, size_t wanted)
-{
-    size_t most = (size_t)to->multiprocessors * BLOCKS;
-
-    return dim3((unsigned)(wanted < most ? wanted : most));
-}
-
 static inline bool units_fit(struct tensor x)
 {
     return x.cols % UNIT == 0 && cells_aligned(x, UNIT);
