@@ -77,6 +77,7 @@ unit_tests += %D%/unit/test_cpu_rope
 unit_tests += %D%/unit/test_cpu_swiglu
 unit_tests += %D%/unit/test_golden_operators
 unit_tests += %D%/unit/test_cpu_topk
+unit_tests += %D%/unit/test_cpu_unchecked
 unit_tests += %D%/unit/test_group
 unit_tests += %D%/unit/test_measure
 unit_tests += %D%/unit/test_tensor
