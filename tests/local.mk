@@ -386,7 +386,7 @@ libreference_a_SOURCES += %D%/reference/reference_layers.c
 libreference_a_SOURCES += %D%/reference/reference_matmul.c
 endif
 
-# Formulas take most of the time of what they are held against.  Nobody else runs them.
+# The formulas that kernels are held against would take most of the time of that.
 if SANITIZERS
 %D%/reference/reference_%.$(OBJEXT): SANITIZE =
 %D%/reference/reference_%.$(OBJEXT): OPTIMIZE = -O2

@@ -211,7 +211,7 @@ static void fetch(const struct matmul_ahead *ahead, size_t first, size_t end)
     }
 }
 
-/* All that micro-tiles read. */
+/* All that micro-tiles read, which are UNCHECKED. */
 static inline void check(const struct matmul_block *block, bool pairs)
 {
     size_t units = units_of(block, pairs);
