@@ -405,8 +405,8 @@ EXTRA_DIST += %D%/differential/peers.py
 # of the CPU's, linked with other machines; `emulated` as it is, `races` with kernels that are
 # compiled so that races are found.  No kernel can have both those and sanitizers: a build with
 # sanitizers tests operations as `emulated`, one without as `races`, whole models are `emulated`
-# in both.  Products have no kernels, and golden operators none that other tests leave out: they are
-# not looked at for races.  When a new kernel is there, its test's lines go into
+# in both.  Products have no other kernels than fp8's, and golden operators none that other tests
+# leave out: they are not looked at for races.  When a new kernel is there, its test's lines go into
 # emulated_operations and races_tests; `make tests/unit/test_emulated_NAME` builds any at any time.
 emulated_tests =
 emulated_tests += %D%/unit/test_cuda_backend
@@ -455,6 +455,7 @@ races_tests += %D%/unit/test_races_distill
 races_tests += %D%/unit/test_races_elementwise
 races_tests += %D%/unit/test_races_embedding
 races_tests += %D%/unit/test_races_emulation
+races_tests += %D%/unit/test_races_fp8
 races_tests += %D%/unit/test_races_headnorm
 races_tests += %D%/unit/test_races_layernorm
 races_tests += %D%/unit/test_races_loss
