@@ -53,6 +53,18 @@ double random_uniform(uint64_t seed, enum random_site site, uint32_t stream,
     return random_bits(seed, site, stream, index) * 0x1p-32;
 }
 
+uint32_t random_weight(struct random_head head, uint32_t query, uint32_t key)
+{
+    const uint32_t seed[2] = { (uint32_t)head.seed, (uint32_t)(head.seed >> 32) };
+    const uint32_t counter[4] = { query, key / 32 * 4 + key / 2 % 4,
+                                  head.stream + (head.head << 16),
+                                  RANDOM_ATTENTION + ((uint32_t)head.draw << 4) };
+    uint32_t out[4];
+
+    random_philox(seed, counter, out);
+    return out[key / 8 % 4] >> key % 2 * 16 & 0xffff;
+}
+
 /* Values 2n and 2n+1 are the two of one pair of uniform ones.  The first is taken from
  * (0, 1], where the logarithm is finite. */
 double random_normal(uint64_t seed, enum random_site site, uint32_t stream,

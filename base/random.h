@@ -17,7 +17,8 @@ enum random_site {
     RANDOM_ROUNDING,
     RANDOM_SPLIT,
     RANDOM_SAMPLE,
-    RANDOM_DRAW
+    RANDOM_DRAW,
+    RANDOM_ATTENTION
 };
 
 void random_philox(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4]);
@@ -32,6 +33,22 @@ double random_uniform(uint64_t seed, enum random_site site, uint32_t stream,
                       uint64_t index); /* [0, 1), 32 bits */
 double random_normal(uint64_t seed, enum random_site site, uint32_t stream,
                      uint64_t index); /* mean 0, variance 1; Box-Muller */
+
+/* The weights of one head of attention. */
+struct random_head {
+    uint64_t seed, draw;
+    uint32_t stream, head;
+};
+
+/*
+ * 16 bits for the weight that row `query` of a batch gives `key`, counted from the first row
+ * of its run: half key % 2 (the lower is 0) of word key / 8 % 4 of the block with
+ *     key { seed low, high }
+ *     counter { query, key / 32 * 4 + key / 2 % 4, stream + 2^16 head, RANDOM_ATTENTION + 16 draw }
+ * Eight keys share a block, two of each eight in 32: what one thread holds of the product of
+ * two tiles on tensor cores.
+ */
+uint32_t random_weight(struct random_head head, uint32_t query, uint32_t key);
 /* A permutation of 0..count-1 (Fisher-Yates). */
 void random_permutation(uint64_t seed, enum random_site site, uint32_t stream, uint32_t *out,
                         size_t count);

@@ -192,6 +192,19 @@ struct op_rope {
     bool inverse;
 };
 
+/*
+ * Dropout of attention's weights: one is kept if its 16 bits, random_weight's of base/random.h,
+ * are at least dropout_threshold(p) (kernels/dropout.h), and then divided by 1 - p; p is from
+ * 0, where nothing is dropped, to below 1.  draw: in the backend's memory; NULL: 0.  Head h of
+ * the queries is head h of random_weight.  Srivastava et al., "Dropout", 2014.
+ */
+struct attention_dropout {
+    float p;
+    uint32_t stream;
+    uint64_t seed;
+    const uint64_t *draw;
+};
+
 /* Numbers of a head, D, that attention can take. */
 #define HEAD_SIZE_MAX 256
 
@@ -202,6 +215,7 @@ struct op_rope {
  *   out (N, H*D) = softmax(scale * q k^T) v        q, out (N, H*D), k, v (N, K*D) compute
  *   softcap c > 0: c tanh(s / c) in place of each scaled score s (Gemma Team, "Gemma 2", 2024)
  *   lse (H, N) fp32 = log sum exp of the scores as they are then, kept for the backward pass
+ *   dropout: of the softmax, before it meets v
  * Where q is 16-bit a backend may round the weights (and their gradients) to its format before
  * they are multiplied with v (q, k), as FlashAttention does; the sum that divides them is of
  * those in fp32.  There a NaN or inf in v may also reach some rows just before it, in its run,
@@ -213,6 +227,7 @@ struct op_attention {
     const int32_t *offsets;
     size_t sequences, heads, kv_heads, head_size, window;
     float scale, softcap;
+    struct attention_dropout dropout;
 };
 
 /* dq, dk, dv (shapes and format of q, k, v) = gradients for dout; delta (H, N) fp32 is scratch.

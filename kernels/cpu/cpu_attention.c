@@ -24,6 +24,7 @@ struct attention {
     float *scores; /* (keys, ATTENTION_ROWS), then e^(score - max), words along keys */
     float *out;    /* (width, ATTENTION_ROWS) */
     vec max[ATTENTION_VECS], sum[ATTENTION_VECS];
+    struct attention_kept kept; /* where there is dropout */
 };
 
 static void attention_scratch(struct attention *a, struct pool_worker *worker)
@@ -161,8 +162,12 @@ static void attention_outputs(struct attention *a, size_t i, size_t rows, size_t
 static void attention_tile(struct attention *a, size_t key, size_t rows, bool own)
 {
     size_t band = own ? ATTENTION_BAND : rows, window = a->op->window;
+    bool drops = a->op->dropout.p > 0;
 
     attention_load_tile(a, key, rows);
+    if (drops)
+        attention_draw(&a->kept, a->op, a->head, a->part.first,
+                       a->part.last - a->part.first, key - a->part.run_first, rows);
     for (size_t i = 0; i < rows; i += band)
         attention_scores(a, i, cpu_least(band, rows - i), own ? i / LANES : 0);
     for (size_t v = 0; v < a->vecs; v++) {
@@ -175,6 +180,9 @@ static void attention_tile(struct attention *a, size_t key, size_t rows, bool ow
         if (own || (window && key + window < a->part.last))
             attention_mask(a, v, key, made);
         attention_softmax(a, v, made);
+        if (drops)
+            attention_drop(a->scores + v * LANES, 0, made, v, &a->kept, false,
+                           a->shape.pairs);
     }
     for (size_t i = 0; i < rows; i += band)
         attention_outputs(a, i, cpu_least(band, rows - i), own ? i / LANES : 0);
@@ -184,9 +192,10 @@ static void attention_finish(struct attention *a, struct attention_source into)
 {
     const struct op_attention *op = a->op;
     float *lse = (float *)cpu_row(op->lse, a->head) + into.first;
+    float kept = dropout_factor(op->dropout.p);
 
     for (size_t v = 0; v < a->vecs; v++) {
-        vec factor = 1.0f / a->sum[v];
+        vec factor = kept / a->sum[v];
 
         for (size_t i = 0; i < a->shape.size; i++) {
             float *at = a->out + i * ATTENTION_ROWS + v * LANES;

@@ -1,6 +1,6 @@
 /*
  * kernels/cpu/cpu_attention.h - what attention and its gradients share: runs of rows cut
- * into tiles, tiles of a matrix copied out as fp32, and who sees whom.
+ * into tiles, tiles of a matrix copied out as fp32, who sees whom, and what is dropped.
  *
  * Where a tile of queries meets the keys of its own rows, half of the scores are not
  * seen.  There the rows go in bands of ATTENTION_BAND, and what a whole band does not see
@@ -10,7 +10,9 @@
 #define KERNELS_CPU_CPU_ATTENTION_H
 
 #include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/cpu_random.h"
 #include "kernels/cpu/cpu_tile.h"
+#include "kernels/dropout.h"
 
 enum {
     ATTENTION_ROWS = 64,
@@ -165,6 +167,124 @@ CPU_INLINE ivec attention_sees(ivec queries, ivec keys, size_t window)
     int32_t most = window ? (int32_t)window : INT32_MAX;
 
     return (queries >= keys) & (queries - keys < most);
+}
+
+/*
+ * Which weights of a tile dropout keeps: of row `query` of it bit k % 32 of word k / 32, k
+ * being `skip` more than the key's row.  One word more than 64 keys need, as two are read
+ * where one may do.
+ */
+enum { ATTENTION_WORD = 32, ATTENTION_WORDS = ATTENTION_ROWS / ATTENTION_WORD + 2 };
+struct attention_kept {
+    size_t skip;
+    int32_t words[ATTENTION_WORDS][ATTENTION_ROWS];
+};
+
+/* Of LANES queries from `query` on, the four words of one block each (random_weight). */
+CPU_INLINE void attention_bits(struct random_head head, size_t query, size_t block,
+                               uvec words[4])
+{
+    for (int half = 0; half < 2; half++) {
+        struct random_lanes x = random_rounds(
+            head.seed,
+            (struct random_lanes) {
+                random_count(query + (size_t)half * (LANES / 2)), block - (wvec) {},
+                (head.stream + (head.head << 16)) - (wvec) {},
+                (RANDOM_ATTENTION + ((uint32_t)head.draw << 4)) - (wvec) {} });
+
+        for (int i = 0; i < LANES / 2; i++) {
+            int lane = half * (LANES / 2) + i;
+
+            words[0][lane] = (uint32_t)x.a[i];
+            words[1][lane] = (uint32_t)x.b[i];
+            words[2][lane] = (uint32_t)x.c[i];
+            words[3][lane] = (uint32_t)x.d[i];
+        }
+    }
+}
+
+/* The same as one word of attention_kept. */
+CPU_INLINE ivec attention_draw_word(struct random_head head, size_t query, size_t word,
+                                    int32_t threshold)
+{
+    ivec kept = {};
+
+    for (size_t block = 0; block < 4; block++) {
+        uvec words[4];
+
+        attention_bits(head, query, 4 * word + block, words);
+        for (size_t eight = 0; eight < 4; eight++) {
+            ivec low = (ivec)(words[eight] & 0xffff), high = (ivec)(words[eight] >> 16);
+            uint32_t bit = 1u << (8 * eight + 2 * block);
+
+            kept |= (low >= threshold) & (int32_t)bit;
+            kept |= (high >= threshold) & (int32_t)(bit << 1);
+        }
+    }
+    return kept;
+}
+
+/* For `queries` rows of the batch from `query` on and `keys` rows of their run from `key`. */
+static inline void attention_draw(struct attention_kept *kept,
+                                  const struct op_attention *op, size_t head,
+                                  size_t query, size_t queries, size_t key, size_t keys)
+{
+    const struct attention_dropout *dropout = &op->dropout;
+    struct random_head bits = { .seed = dropout->seed,
+                                .draw = dropout->draw ? *dropout->draw : 0,
+                                .stream = dropout->stream,
+                                .head = (uint32_t)head };
+    int32_t threshold = (int32_t)dropout_threshold(dropout->p);
+    size_t first = key / ATTENTION_WORD,
+           words = (key + keys - 1) / ATTENTION_WORD - first + 1;
+
+    kept->skip = key % ATTENTION_WORD;
+    for (size_t word = 0; word < words; word++)
+        for (size_t v = 0; v < queries; v += LANES) {
+            ivec drawn = attention_draw_word(bits, query + v, first + word, threshold);
+
+            memcpy(kept->words[word] + v, &drawn, sizeof(drawn));
+        }
+    memset(kept->words[words], 0, (ATTENTION_WORDS - words) * sizeof(kept->words[0]));
+}
+
+/* -1 where weights are kept, 0 where not: of LANES queries and one key, rows of the tile; or
+ * of one query and LANES keys. */
+CPU_INLINE ivec attention_keeps(const struct attention_kept *kept, size_t query,
+                                size_t key, bool lanes_are_keys)
+{
+    size_t at = kept->skip + key, word = at / ATTENTION_WORD;
+    uint64_t both;
+    ivec words;
+
+    if (!lanes_are_keys) {
+        memcpy(&words, kept->words[word] + query, sizeof(words));
+        return -(words >> (int32_t)(at % ATTENTION_WORD) & 1);
+    }
+    both = (uint32_t)kept->words[word][query] |
+           (uint64_t)(uint32_t)kept->words[word + 1][query] << 32;
+    words = (int32_t)(both >> at % ATTENTION_WORD) - (ivec) {};
+    return -(words >> attention_lanes(0) & 1);
+}
+
+/* Weights of rows first .. end of a tile, or words of two of them, become 0 where they are
+ * dropped; `at` is where vector v of the first of them lies. */
+CPU_INLINE void attention_drop(float *at, size_t first, size_t end, size_t v,
+                               const struct attention_kept *kept, bool lanes_are_keys,
+                               bool pairs)
+{
+    for (size_t row = first; row < end; row += pairs ? 2 : 1, at += ATTENTION_ROWS) {
+        size_t lane = v * LANES;
+        ivec keep = attention_keeps(kept, lanes_are_keys ? row : lane,
+                                    lanes_are_keys ? lane : row, lanes_are_keys);
+
+        if (pairs && row + 1 < end)
+            keep = (keep & 0xffff) |
+                   (attention_keeps(kept, lanes_are_keys ? row + 1 : lane,
+                                    lanes_are_keys ? lane : row + 1, lanes_are_keys) &
+                    ~0xffff);
+        vec_put(at, (vec)((ivec)vec_get(at) & keep));
+    }
 }
 
 static inline size_t attention_blocks(const struct op_attention *op)

@@ -4,6 +4,9 @@
  *     p = e^(score - lse),  ds = p (dout v^T - delta),  delta = sum of dout * out
  *     dv = p^T dout,  dk = scale ds^T q,  dq = scale ds k
  *
+ * With dropout, m being 0 or 1 / (1 - probability): ds = p (m dout v^T - delta), dv =
+ * (m p)^T dout; delta comes of what was dropped already.
+ *
  * Two passes, so that each gradient is written once by one task and nothing is added up
  * between tasks: one over blocks of keys makes dk and dv, one over blocks of queries
  * makes dq.  Both make the scores again: 7 products of a tile where one pass has 5.
@@ -25,6 +28,7 @@ struct gradient {
     float *across_left, *across_right; /* the same, words across rows */
     float *p, *ds; /* (other side, fixed side), then words along the first */
     float lse[ATTENTION_ROWS], delta[ATTENTION_ROWS]; /* of the queries at hand */
+    struct attention_kept kept; /* of the tile at hand, where there is dropout */
 };
 
 static void gradient_scratch(struct gradient *g, struct pool_worker *worker)
@@ -108,6 +112,22 @@ static void gradient_products(struct gradient *g, const struct gradient_band *ba
     tile_multiply(&product);
 }
 
+/* What comes of ds through dropout, before the softmax. */
+static void gradient_drop(struct gradient *g, const struct gradient_band *band,
+                          bool fixed_keys)
+{
+    vec factor = vec_all(dropout_factor(g->op->forward.dropout.p));
+
+    for (size_t row = band->row; row < band->row + band->rows; row++)
+        for (size_t v = band->vec; v < band->vec + band->vecs; v++) {
+            float *at = g->ds + row * ATTENTION_ROWS + v * LANES;
+            ivec keep = attention_keeps(&g->kept, fixed_keys ? row : v * LANES,
+                                        fixed_keys ? v * LANES : row, fixed_keys);
+
+            vec_put(at, vec_select(keep, vec_get(at) * factor, (vec) {}));
+        }
+}
+
 /* p and ds of one row and vector */
 struct gradient_cell {
     vec p, ds;
@@ -167,6 +187,7 @@ static void gradient_keys_band(struct gradient *g, const struct gradient_band *b
                                size_t keys)
 {
     size_t word = attention_words(g->shape, band->row);
+    bool drops = g->op->forward.dropout.p > 0;
     struct tile_product product = {
         .c = g->sum_right,
         .ldc = g->shape.width,
@@ -183,10 +204,15 @@ static void gradient_keys_band(struct gradient *g, const struct gradient_band *b
     };
 
     gradient_products(g, band);
+    if (drops)
+        gradient_drop(g, band, true);
     if (g->shape.pairs)
         gradient_softmax(g, band, true, true);
     else
         gradient_softmax(g, band, true, false);
+    for (size_t v = band->vec; drops && v < band->vec + band->vecs; v++)
+        attention_drop(g->p + word * ATTENTION_ROWS + v * LANES, band->row,
+                       band->row + band->rows, v, &g->kept, true, g->shape.pairs);
     tile_multiply(&product);
     product.c = g->sum_left;
     product.a = g->ds + word * ATTENTION_ROWS;
@@ -206,6 +232,9 @@ static void gradient_keys_tile(struct gradient *g, size_t head, size_t query, si
         g, forward->q, g->op->dout,
         (struct attention_source) { .first = query, .rows = rows, .head = head }, true);
     gradient_queries(g, head, query, rows);
+    if (forward->dropout.p > 0)
+        attention_draw(&g->kept, forward, head, query, rows,
+                       g->part.first - g->part.run_first, all);
     for (size_t i = 0; i < rows; i += step) {
         size_t count = cpu_least(step, rows - i),
                keys = own ? cpu_least(i + count, all) : all;
@@ -240,7 +269,7 @@ static void gradient_keys_part(struct gradient *g)
     attention_store((struct attention_source) { g->op->dk, g->part.first, keys, g->head },
                     g->shape, g->sum_left, forward->scale);
     attention_store((struct attention_source) { g->op->dv, g->part.first, keys, g->head },
-                    g->shape, g->sum_right, 1);
+                    g->shape, g->sum_right, dropout_factor(forward->dropout.p));
 }
 
 /* Keys of earlier blocks are seen by more, so they go first. */
@@ -267,6 +296,8 @@ static void gradient_queries_band(struct gradient *g, const struct gradient_band
     size_t word = attention_words(g->shape, band->row);
 
     gradient_products(g, band);
+    if (g->op->forward.dropout.p > 0)
+        gradient_drop(g, band, false);
     if (g->shape.pairs)
         gradient_softmax(g, band, false, true);
     else
@@ -298,6 +329,9 @@ static void gradient_queries_tile(struct gradient *g, size_t key, size_t rows)
     gradient_load(g, forward->k, forward->v,
                   (struct attention_source) { .first = key, .rows = rows, .head = head },
                   false);
+    if (forward->dropout.p > 0)
+        attention_draw(&g->kept, forward, g->head, g->part.first,
+                       g->part.last - g->part.first, key - g->part.run_first, rows);
     for (size_t i = 0; i < rows; i += step) {
         size_t skip = own ? i / LANES : 0;
 

@@ -18,34 +18,54 @@ struct random_key {
 enum { RANDOM_BLOCKS = 64, RANDOM_NUMBERS = 4 * RANDOM_BLOCKS };
 enum { RANDOM_ROOM = RANDOM_NUMBERS + LANES };
 
-/*
- * Four words each of LANES / 2 counters from `block` on, as random_philox makes them.  A
- * word is the lower half of a lane; what is above it is left to lie.
- */
-CPU_INLINE void random_words(const struct random_key *key, uint64_t block, uint32_t *bits)
+/* LANES / 2 counters, or what became of them.  A word is the lower half of a lane; what is
+ * above it is left to lie. */
+struct random_lanes {
+    wvec a, b, c, d;
+};
+
+/* first, first + 1, ... */
+CPU_INLINE wvec random_count(uint64_t first)
 {
-    wvec a, b, c = key->stream - (wvec) {}, d = key->site - (wvec) {};
-    uint32_t key0 = (uint32_t)key->seed, key1 = (uint32_t)(key->seed >> 32);
+    wvec lanes;
 
     for (int i = 0; i < LANES / 2; i++)
-        a[i] = block + (uint64_t)i;
-    b = a >> 32;
-    for (int round = 0; round < 10; round++) {
-        wvec left = wvec_product(a, 0xd2511f53 - (wvec) {});
-        wvec right = wvec_product(c, 0xcd9e8d57 - (wvec) {});
+        lanes[i] = first + (uint64_t)i;
+    return lanes;
+}
 
-        a = (right >> 32) ^ b ^ key0;
-        b = right;
-        c = (left >> 32) ^ d ^ key1;
-        d = left;
+/* As random_philox. */
+CPU_INLINE struct random_lanes random_rounds(uint64_t seed, struct random_lanes x)
+{
+    uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32);
+
+    for (int round = 0; round < 10; round++) {
+        wvec left = wvec_product(x.a, 0xd2511f53 - (wvec) {});
+        wvec right = wvec_product(x.c, 0xcd9e8d57 - (wvec) {});
+
+        x.a = (right >> 32) ^ x.b ^ key0;
+        x.b = right;
+        x.c = (left >> 32) ^ x.d ^ key1;
+        x.d = left;
         key0 += 0x9e3779b9;
         key1 += 0xbb67ae85;
     }
+    return x;
+}
+
+/* Four words each of LANES / 2 counters from `block` on. */
+CPU_INLINE void random_words(const struct random_key *key, uint64_t block, uint32_t *bits)
+{
+    wvec first = random_count(block);
+    struct random_lanes x = random_rounds(
+        key->seed, (struct random_lanes) { first, first >> 32, key->stream - (wvec) {},
+                                           key->site - (wvec) {} });
+
     for (int i = 0; i < LANES / 2; i++) {
-        bits[4 * i] = (uint32_t)a[i];
-        bits[4 * i + 1] = (uint32_t)b[i];
-        bits[4 * i + 2] = (uint32_t)c[i];
-        bits[4 * i + 3] = (uint32_t)d[i];
+        bits[4 * i] = (uint32_t)x.a[i];
+        bits[4 * i + 1] = (uint32_t)x.b[i];
+        bits[4 * i + 2] = (uint32_t)x.c[i];
+        bits[4 * i + 3] = (uint32_t)x.d[i];
     }
 }
 

@@ -1,7 +1,7 @@
 /*
  * kernels/cuda/attention.cu - which kernels do attention: tensor cores (flash_forward.cu,
- * flash_backward.cu) where format, card, head size and places in memory allow it, else
- * the plain ones (attention_plain.cu).
+ * flash_backward.cu) where format, card, head size, dropout and places in memory allow
+ * it, else the plain ones (attention_plain.cu).  Both drop the same weights.
  */
 #include "kernels/cuda/flash_launch.h"
 
@@ -13,6 +13,12 @@ static bool attention_in_pieces(struct tensor x)
     return (uintptr_t)x.data % 16 == 0 && x.stride % 8 == 0;
 }
 
+/* Kernels with dropout are made for heads of 64, which models that come with it have. */
+static bool attention_drops_fit(const struct op_attention *op)
+{
+    return op->dropout.p <= 0 || (op->head_size <= 64 && op->softcap <= 0);
+}
+
 static bool attention_fits(const struct cuda_launch *to, const struct op_attention *op)
 {
     const enum format format = op->q.format;
@@ -22,8 +28,9 @@ static bool attention_fits(const struct cuda_launch *to, const struct op_attenti
     bool countable =
         op->q.rows <= INT_MAX && (op->q.rows / 64 + op->sequences) * op->heads <= INT_MAX;
 
-    return tensor_cores && countable && op->head_size % 8 == 0 && op->head_size <= 256 &&
-           op->scale > 0 && attention_in_pieces(op->q) && attention_in_pieces(op->k) &&
+    return tensor_cores && countable && attention_drops_fit(op) &&
+           op->head_size % 8 == 0 && op->head_size <= 256 && op->scale > 0 &&
+           attention_in_pieces(op->q) && attention_in_pieces(op->k) &&
            attention_in_pieces(op->v) && attention_in_pieces(op->out);
 }
 

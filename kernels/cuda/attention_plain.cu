@@ -9,9 +9,18 @@
  * Floor: 4 D operations for each pair of a query and a key that it sees, 2 T^2 D for a
  * head of a causal run of T, at the card's fp32 rate; from memory q, k, v and out once
  * (k and v come T / 64 times for each query head, from L2).  A tile on the diagonal
- * wastes half of its operations.
+ * wastes half of its operations.  Dropout adds some 17 instructions a pair, most of them
+ * for its random bits.
  */
 #include "kernels/cuda/attention_plain.cuh"
+
+/* Of blocks with heads of 64 a multiprocessor takes as many as its shared memory has room
+ * for, if registers are kept for them: three from 8.0 on. */
+#if __CUDA_ARCH__ >= 800
+#define PLAIN_BLOCKS 3
+#else
+#define PLAIN_BLOCKS 1
+#endif
 
 template <int R> struct plain_softmax {
     float most[R], total[R]; /* largest score so far; this thread's part of the sum */
@@ -51,8 +60,9 @@ __device__ inline void plain_soften(struct plain_softmax<R> &soft, float scores[
 }
 
 template <int R, int D>
-__global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
-    attention_plain(struct op_attention op, unsigned window)
+__global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R,
+                                  D == 64 ? PLAIN_BLOCKS : 1)
+    attention_plain(struct op_attention op, unsigned window, struct drops drops)
 {
     enum { N = D / PLAIN_ACROSS };
     float *weights = (float *)shared_memory(),
@@ -68,6 +78,7 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
     struct plain_head out = plain_head_of(op.out, head, size);
     struct plain_softmax<R> soft;
     float sums[R][N] = { 0 };
+    uint32_t site = drops_site(drops);
     int key = 0;
 
     if (at.first >= at.length)
@@ -82,25 +93,32 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
     for (; key <= at.first; key += PLAIN_TILE) {
         struct plain_sight sight = { 1, window };
         int lag = at.first - key;
+        uint32_t kept = 0;
         float scores[R][4];
 
+        if (drops.threshold > 0)
+            kept = plain_kept<R, false>(weights, drops_head_of(drops, site, head),
+                                        (int)at.start + at.first, key);
         plain_across<R>(scores, q, at.first, k, key, staged);
         plain_soften<R, N>(soft, scores, sums, op.scale, op.softcap, lag + y - 4 * x,
                            window);
         plain_share<R>(weights, scores);
+        if (drops.threshold > 0)
+            plain_drop<R>(weights, kept);
         plain_along<R, D>(sums, weights, v, at.first, key, sight,
                           lag == 0 || (unsigned)(lag + PLAIN_TILE) > window, staged);
     }
 #pragma unroll
     for (int i = 0; i < R; i++) {
         float total = lanes_sum<PLAIN_ACROSS>(soft.total[i]);
+        float divisor = total / drops.factor;
         int row = at.first + y + i;
 
         if (row >= at.length)
             continue;
 #pragma unroll
         for (int j = 0; j < N; j++)
-            sums[i][j] /= total;
+            sums[i][j] /= divisor;
 #pragma unroll
         for (int j = 0; j < N; j += 4)
             plain_write(out, at.start + row, j * PLAIN_ACROSS + x * 4, &sums[i][j]);
@@ -114,9 +132,10 @@ template <int R, int D>
 static cudaError_t launch_size(const struct cuda_launch *to,
                                const struct op_attention *op)
 {
-    return launch(
-        to->stream, attention_plain<R, D>, dim3(plain_slots(op) * (unsigned)op->heads),
-        dim3(PLAIN_ACROSS * PLAIN_TILE / R), PLAIN_SHARED, *op, plain_window(op));
+    return launch(to->stream, attention_plain<R, D>,
+                  dim3(plain_slots(op) * (unsigned)op->heads),
+                  dim3(PLAIN_ACROSS * PLAIN_TILE / R), PLAIN_SHARED, *op,
+                  plain_window(op), drops_of(&op->dropout));
 }
 
 cudaError_t launch_attention_plain(const struct cuda_launch *to,

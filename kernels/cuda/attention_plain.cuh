@@ -22,6 +22,7 @@
 
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/cuda_launch.h"
+#include "kernels/cuda/drops.cuh"
 
 enum {
     PLAIN_TILE = 64,
@@ -303,6 +304,76 @@ __device__ inline void plain_along(float sums[R][D / PLAIN_ACROSS], const float 
             plain_along_staged<R, D, false>(sums, weights, staged, from, AT_ONCE, lag,
                                             sight);
         __syncthreads();
+    }
+}
+
+/*
+ * Which weights of a tile are kept, as bit k % 32 of word 2 q + k / 32 for its query q
+ * and key k: each thread draws for one query and eight keys, four of them fill a word.
+ * query: first of the tile in the batch; key: in the run, a multiple of the tile.
+ */
+template <int R>
+__device__ inline void plain_draw(uint32_t *kept, const struct drops_head &drops,
+                                  int query, int key)
+{
+    enum { THREADS = PLAIN_ACROSS * PLAIN_TILE / R, BLOCKS = PLAIN_TILE / 8 };
+
+#pragma unroll 1
+    for (int i = threadIdx.x; i < PLAIN_TILE * BLOCKS; i += THREADS) {
+        uint32_t word = drops_bits(drops, query + i / BLOCKS, key / 8 + i % BLOCKS)
+                        << i % 4 * 2;
+
+        word |= __shfl_xor_sync(WHOLE_WARP, word, 1);
+        word |= __shfl_xor_sync(WHOLE_WARP, word, 2);
+        if (i % 4 == 0)
+            kept[i / 4] = word;
+    }
+}
+
+/* Bit 4 i + j: is the weight of this thread's row i and other j kept?  The tile is drawn
+ * into `shared`, where the weights will be; barriers stand before it is read, and behind.
+ */
+template <int R, bool rows_are_keys>
+__device__ inline uint32_t plain_kept(float *shared, const struct drops_head &drops,
+                                      int query, int key)
+{
+    int y = threadIdx.x / PLAIN_ACROSS * R, x = threadIdx.x % PLAIN_ACROSS * 4;
+    uint32_t *tile = (uint32_t *)shared, kept = 0;
+
+    plain_draw<R>(tile, drops, query, key);
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < R * 4; i++) {
+        int row = y + i / 4, other = x + i % 4;
+        int q = rows_are_keys ? other : row, k = rows_are_keys ? row : other;
+
+        kept |= (tile[2 * q + k / 32] >> k % 32 & 1) << i;
+    }
+    __syncthreads();
+    return kept;
+}
+
+/* Weights that are dropped, this thread's of those that are shared, become 0. */
+template <int R> __device__ inline void plain_drop(float *shared, uint32_t kept)
+{
+    int y = threadIdx.x / PLAIN_ACROSS * R, x = threadIdx.x % PLAIN_ACROSS * 4;
+
+#pragma unroll
+    for (int i = 0; i < R * 4; i++)
+        if (!(kept >> i & 1))
+            shared[plain_place(x + i % 4, y + i / 4)] = 0;
+}
+
+/* Their gradients, before those of the softmax. */
+template <int R>
+__device__ inline void plain_drop_gradients(float gradients[R][4], uint32_t kept,
+                                            float factor)
+{
+#pragma unroll
+    for (int i = 0; i < R * 4; i++) {
+        float *x = &gradients[i / 4][i % 4];
+
+        *x = kept >> i & 1 ? *x * factor : 0;
     }
 }
 

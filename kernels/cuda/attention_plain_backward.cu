@@ -5,14 +5,17 @@
  *   delta = sum over the head's columns of dout * out
  *   p = exp(scale q k^T - lse),  ds = p (dout v^T - delta)
  *   dv = p^T dout,  dk = scale ds^T q,  dq = scale ds k
- * and with a cap c on scores, which s then are, ds times 1 - (s / c)^2, where s = log p + lse.
- * One kernel for each line of results: a block with 64 keys walks over the queries that
- * see them, head by head of the group; a block with 64 queries over the keys that they
- * see.  The order of every sum is that of the loops.
+ * with dropout, m being 0 or what it multiplies a weight by,
+ *   dv = (m p)^T dout,  ds = p (m dout v^T - delta)
+ * and with a cap c on scores, which s then are, ds times 1 - (s / c)^2, where s = log p +
+ * lse.  One kernel for each line of results: a block with 64 keys walks over the queries
+ * that see them, head by head of the group; a block with 64 queries over the keys that
+ * they see.  The order of every sum is that of the loops.
  *
  * Floor: 14 D operations for each pair of a query and a key that it sees (scores and dout
  * v^T are made twice), 7 T^2 D for a head of a causal run of T, at the card's fp32 rate;
- * from memory q, k, v, out, dout, dq, dk, dv once.
+ * from memory q, k, v, out, dout, dq, dk, dv once.  Dropout adds some 17 instructions to
+ * each line's pair.
  */
 #include "kernels/cuda/attention_plain.cuh"
 
@@ -74,7 +77,8 @@ __device__ inline void plain_add(float sums[R][D / PLAIN_ACROSS],
 
 template <int R, int D>
 __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
-    attention_plain_keys(struct op_attention_backward op, unsigned window)
+    attention_plain_keys(struct op_attention_backward op, unsigned window,
+                         struct drops drops)
 {
     enum { N = D / PLAIN_ACROSS };
     const struct op_attention *forward = &op.forward;
@@ -88,6 +92,7 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
     struct plain_rows k = plain_rows_of(at, forward->k, shared_head, size);
     struct plain_rows v = plain_rows_of(at, forward->v, shared_head, size);
     struct plain_sight sight = { -1, window };
+    uint32_t site = drops_site(drops);
     float dk[R][N] = { 0 }, dv[R][N] = { 0 };
 
     if (at.first >= at.length)
@@ -106,8 +111,12 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
             int lag = query + x - at.first - y;
             bool masked =
                 query == at.first || (unsigned)(query - at.first + PLAIN_TILE) > window;
+            uint32_t kept = 0;
             float p[R][4], ds[R][4];
 
+            if (drops.threshold > 0)
+                kept = plain_kept<R, true>(shared, drops_head_of(drops, site, head),
+                                           (int)at.start + query, at.first);
             plain_across<R>(p, k, at.first, q, query, staged);
 #pragma unroll
             for (int j = 0; j < 4; j++) {
@@ -121,8 +130,13 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
                                                  forward->softcap, of_query)
                                   : 0;
             }
-            plain_add<R, D>(dv, p, dout, at.first, query, sight, masked, shared);
+            plain_share<R>(shared, p);
+            if (drops.threshold > 0)
+                plain_drop<R>(shared, kept);
+            plain_along<R, D>(dv, shared, dout, at.first, query, sight, masked, staged);
             plain_across<R>(ds, v, at.first, dout, query, staged);
+            if (drops.threshold > 0)
+                plain_drop_gradients<R>(ds, kept, drops.factor);
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 bool there = query + x + j < at.length;
@@ -142,12 +156,13 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
         }
     }
     plain_store<R, D>(plain_head_of(op.dk, shared_head, size), at, dk, forward->scale);
-    plain_store<R, D>(plain_head_of(op.dv, shared_head, size), at, dv, 1);
+    plain_store<R, D>(plain_head_of(op.dv, shared_head, size), at, dv, drops.factor);
 }
 
 template <int R, int D>
 __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
-    attention_plain_queries(struct op_attention_backward op, unsigned window)
+    attention_plain_queries(struct op_attention_backward op, unsigned window,
+                            struct drops drops)
 {
     enum { N = D / PLAIN_ACROSS };
     const struct op_attention *forward = &op.forward;
@@ -167,6 +182,7 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
     const float *delta = (const float *)op.delta.data + head * op.delta.stride + at.start;
     struct plain_sight sight = { 1, window };
     float dq[R][N] = { 0 };
+    uint32_t site = drops_site(drops);
     int key = 0;
 
     if (at.first >= at.length)
@@ -176,10 +192,16 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
     for (; key <= at.first; key += PLAIN_TILE) {
         int lag = at.first + y - key - x;
         bool masked = key == at.first || (unsigned)(at.first - key + PLAIN_TILE) > window;
+        uint32_t kept = 0;
         float p[R][4], ds[R][4];
 
+        if (drops.threshold > 0)
+            kept = plain_kept<R, false>(shared, drops_head_of(drops, site, head),
+                                        (int)at.start + at.first, key);
         plain_across<R>(p, q, at.first, k, key, staged);
         plain_across<R>(ds, dout, at.first, v, key, staged);
+        if (drops.threshold > 0)
+            plain_drop_gradients<R>(ds, kept, drops.factor);
 #pragma unroll
         for (int i = 0; i < R; i++) {
             bool there = at.first + y + i < at.length;
@@ -221,16 +243,19 @@ static cudaError_t launch_size(const struct cuda_launch *to,
 {
     const struct op_attention *forward = &op->forward;
     unsigned slots = plain_slots(forward), window = plain_window(forward);
+    struct drops drops = drops_of(&forward->dropout);
     cudaError_t status = launch_delta(to, op);
 
     if (status == cudaSuccess)
-        status = launch(to->stream, attention_plain_keys<R, D>,
-                        dim3(slots * (unsigned)forward->kv_heads),
-                        dim3(PLAIN_ACROSS * PLAIN_TILE / R), PLAIN_SHARED, *op, window);
+        status =
+            launch(to->stream, attention_plain_keys<R, D>,
+                   dim3(slots * (unsigned)forward->kv_heads),
+                   dim3(PLAIN_ACROSS * PLAIN_TILE / R), PLAIN_SHARED, *op, window, drops);
     if (status == cudaSuccess)
-        status = launch(to->stream, attention_plain_queries<S, D>,
-                        dim3(slots * (unsigned)forward->heads),
-                        dim3(PLAIN_ACROSS * PLAIN_TILE / S), PLAIN_SHARED, *op, window);
+        status =
+            launch(to->stream, attention_plain_queries<S, D>,
+                   dim3(slots * (unsigned)forward->heads),
+                   dim3(PLAIN_ACROSS * PLAIN_TILE / S), PLAIN_SHARED, *op, window, drops);
     return status;
 }
 

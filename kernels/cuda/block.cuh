@@ -128,12 +128,11 @@ __device__ inline float block_largest(float x, float *room)
     return x;
 }
 
-/* base/random.h's random_bits: Philox 4x32-10 */
-__device__ inline uint4 random_block(uint64_t seed, uint32_t site, uint32_t stream,
-                                     uint64_t block)
+/* Philox 4x32-10 of the four words of a counter, as in base/random.h */
+__device__ inline uint4 random_words(uint64_t seed, uint32_t c0, uint32_t c1, uint32_t c2,
+                                     uint32_t c3)
 {
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = stream, c3 = site;
 
 #pragma unroll
     for (int i = 0; i < 10; i++) {
@@ -147,6 +146,13 @@ __device__ inline uint4 random_block(uint64_t seed, uint32_t site, uint32_t stre
         k1 += 0xBB67AE85u;
     }
     return make_uint4(c0, c1, c2, c3);
+}
+
+/* Four words of its random_bits. */
+__device__ inline uint4 random_block(uint64_t seed, uint32_t site, uint32_t stream,
+                                     uint64_t block)
+{
+    return random_words(seed, (uint32_t)block, (uint32_t)(block >> 32), stream, site);
 }
 
 /*

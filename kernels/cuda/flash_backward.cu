@@ -7,6 +7,8 @@
  *
  * With p = 2^(scale log2(e) score - log2(e) lse) and delta = rowsum(dout out):
  *   dv = p^T dout,  ds = p (dout v^T - delta),  dq = scale ds k,  dk = scale ds^T q,
+ * and with dropout, m being 0 or what it multiplies a weight by:
+ *   dv = (m p)^T dout,  ds = p (m dout v^T - delta),
  * p and ds being rounded to the operands' format before those products.  Rows of one side
  * stay in registers (`held`) or shared memory, those of the other come by in steps, two
  * of which have room: one is copied while the other is worked on.
@@ -15,13 +17,15 @@
  * T^2 exponentials.  Memory: 26 T D bytes if each kernel reads all once and every head
  * has its own keys, T / 3.7 flops a byte.  L2: 2 T^2 D / ROWS bytes for each kernel.
  * Shared memory: 512 bytes for 2 M products of 16 x 8 x 16, with M = 1 as much time as
- * the products themselves on an A100.
+ * the products themselves on an A100.  Dropout: 19 instructions a weight for dk and dv
+ * and 12 for dq, most of them for its random bits.
  */
 #include "kernels/cuda/flash_launch.h"
 
 #include <limits.h>
 
 #include "kernels/cuda/flash.cuh"
+#include "kernels/cuda/flash_drops.cuh"
 
 template <typename T> struct flash_backward_job {
     flash_rows<const T> q, k, v, out, dout;
@@ -35,6 +39,7 @@ template <typename T> struct flash_backward_job {
     float scale_log2; /* of a score or of its tanh to an exponent of 2 */
     float cap;        /* of flash_cap, or 0 */
     float shrink;     /* 1 / scale_log2 */
+    struct drops drops;
 };
 
 /* delta: `lanes` neighbours, a power of two, have the chunks of one row of one head. */
@@ -230,23 +235,29 @@ __device__ inline void flash_backward_gradients(float (&ds)[M][N][4],
     }
 }
 
+/* With flash_cap, or dropout: kernels for themselves, as the one without has no register
+ * to spare. */
+enum flash_kind { FLASH_BARE, FLASH_CAPPED, FLASH_DROPS };
+
 /*
  * dk and dv of ROWS keys of one kv head, PART columns of them, for the query heads of its
- * group one after the other.  Rows of the fragments are keys, columns queries.  capped:
- * with flash_cap; for itself, as the kernel without has no register to spare.
+ * group one after the other.  Rows of the fragments are keys, columns queries.
  */
-template <typename T, bool capped, int D, int PART, int M, int WARPS, int STEP, bool held,
-          int blocks>
+template <typename T, enum flash_kind kind, int D, int PART, int M, int WARPS, int STEP,
+          bool held, int blocks>
 __global__ void __launch_bounds__(WARPS *WARP, blocks)
     flash_backward_keys(const flash_backward_job<T> job)
 {
     typedef flash_backward_room<D, M, WARPS, STEP, held> room;
     constexpr int THREADS = WARPS * WARP, PARTS = D / PART, N = STEP / 8, C = PART / 8;
+    constexpr bool capped = kind == FLASH_CAPPED, drops = kind == FLASH_DROPS;
     int part = blockIdx.x % PARTS * PART, kv_head = blockIdx.x / PARTS % job.kv_heads;
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     T *shared = (T *)shared_memory();
     struct flash_place place;
+    uint32_t site = drops ? drops_site(job.drops) : 0;
 
+    static_assert(!drops || (M == 2 && N == 4), "a warp has 32 keys, a step 32 queries");
     if (!flash_find(&place, job.offsets, job.sequences, room::rows,
                     (int)(blockIdx.x / (PARTS * job.kv_heads))))
         return;
@@ -288,8 +299,11 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
         }
         if (query + STEP - 1 >= mine && query - last < job.window) {
             float p[M][N][4], ds[M][N][4];
-            uint32_t rounded[M][N][2];
+            uint32_t rounded[M][N][2], kept = 0;
 
+            if (drops)
+                kept = flash_drops_kept(drops_head_of(job.drops, site, head),
+                                        place.row + query, place.before + mine);
             flash_zero(p);
             flash_scores(p, own.a, flash_view<T, D>(q_tile, false));
             if (capped)
@@ -299,9 +313,13 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
                                         job.window);
             flash_backward_weights<D>(p, q_tile, job.scale_log2);
             flash_round<T>(rounded, p);
+            if (drops)
+                flash_drops_weights(rounded, kept);
             flash_add(dv, rounded, flash_view<T, D>(dout_tile + part, true));
             flash_zero(ds);
             flash_scores(ds, own.b, flash_view<T, D>(dout_tile, false));
+            if (drops)
+                flash_drops_gradients(ds, kept, job.drops.factor);
             flash_backward_gradients<capped, D>(ds, p, q_tile, job.shrink);
             flash_round<T>(rounded, ds);
             flash_add(dk, rounded, flash_view<T, D>(q_tile + part, true));
@@ -326,12 +344,14 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
     to_v.data += part;
     to_k.size -= part;
     to_v.size -= part;
-    flash_store<D>(to_v, mine, place.left, way, dv, 1.0f);
+    flash_store<D>(to_v, mine, place.left, way, dv, drops ? job.drops.factor : 1.0f);
     flash_store<D>(to_k, mine, place.left, way, dk, job.scale);
 }
 
-/* dq of ROWS queries of one head.  Rows of the fragments are queries, columns keys. */
-template <typename T, int D, int M, int WARPS, int STEP, bool held, int blocks>
+/* dq of ROWS queries of one head.  Rows of the fragments are queries, columns keys.
+ * drops: with dropout, and without a cap. */
+template <typename T, bool drops, int D, int M, int WARPS, int STEP, bool held,
+          int blocks>
 __global__ void __launch_bounds__(WARPS *WARP, blocks)
     flash_backward_queries(const flash_backward_job<T> job)
 {
@@ -341,7 +361,9 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     T *shared = (T *)shared_memory();
     struct flash_place place;
+    uint32_t site = drops ? drops_site(job.drops) : 0;
 
+    static_assert(!drops || STEP % 32 == 0, "steps have all keys of a block of bits");
     if (!flash_find(&place, job.offsets, job.sequences, room::rows,
                     job.slots - 1 - (int)(blockIdx.x / job.heads)))
         return;
@@ -389,20 +411,24 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
 #pragma unroll
         for (int i = 0; i < M * N * 4; i++) {
             p[i / (4 * N)][i / 4 % N][i % 4] = 0;
-            ds[i / (4 * N)][i / 4 % N][i % 4] = -delta[i / (4 * N)][i / 2 % 2];
+            ds[i / (4 * N)][i / 4 % N][i % 4] =
+                drops ? 0 : -delta[i / (4 * N)][i / 2 % 2];
         }
         flash_scores(p, own.a, flash_view<T, D>(k_tile, false));
-        if (job.cap > 0)
+        if (!drops && job.cap > 0)
             flash_cap(p, job.cap);
         if (key + STEP - 1 > mine || last - key >= job.window)
             flash_backward_mask<1>(p, mine + lane / 4 - (key + lane % 4 * 2), job.window);
         flash_scores(ds, own.b, flash_view<T, D>(v_tile, false));
+        if (drops)
+            flash_drops_gradients(ds, delta, drops_head_of(job.drops, site, head),
+                                  place.row + mine + lane / 4, place.before + key);
 #pragma unroll
         for (int i = 0; i < M * N * 4; i++)
             ds[i / (4 * N)][i / 4 % N][i % 4] *=
                 exp2_fast(fmaf(p[i / (4 * N)][i / 4 % N][i % 4], job.scale_log2,
                                -lse[i / (4 * N)][i / 2 % 2]));
-        if (job.cap > 0) {
+        if (!drops && job.cap > 0) {
 #pragma unroll
             for (int i = 0; i < M * N * 4; i++)
                 ds[i / (4 * N)][i / 4 % N][i % 4] *=
@@ -449,6 +475,7 @@ flash_backward_describe(const struct op_attention_backward *op)
     job.scale_log2 = flash_exponent(forward->scale, forward->softcap);
     job.cap = flash_cap_factor(forward->scale, forward->softcap);
     job.shrink = 1 / job.scale_log2;
+    job.drops = drops_of(&forward->dropout);
     return job;
 }
 
@@ -469,8 +496,8 @@ static cudaError_t flash_backward_put_delta(const struct cuda_launch *to,
         dim3(FLASH_DELTA_THREADS), 0, job, lanes);
 }
 
-template <typename T, bool capped, int D, int PART, int M, int WARPS, int STEP, bool held,
-          int blocks>
+template <typename T, enum flash_kind kind, int D, int PART, int M, int WARPS, int STEP,
+          bool held, int blocks>
 static cudaError_t flash_backward_put_keys(const struct cuda_launch *to,
                                            const struct op_attention_backward *op)
 {
@@ -479,12 +506,13 @@ static cudaError_t flash_backward_put_keys(const struct cuda_launch *to,
 
     job.slots = (int)(op->forward.q.rows / room::rows + op->forward.sequences);
     return launch(to->stream,
-                  flash_backward_keys<T, capped, D, PART, M, WARPS, STEP, held, blocks>,
+                  flash_backward_keys<T, kind, D, PART, M, WARPS, STEP, held, blocks>,
                   dim3((unsigned)job.slots * (unsigned)job.kv_heads * (D / PART)),
                   dim3(WARPS * WARP), room::all * sizeof(T), job);
 }
 
-template <typename T, int D, int M, int WARPS, int STEP, bool held, int blocks>
+template <typename T, bool drops, int D, int M, int WARPS, int STEP, bool held,
+          int blocks>
 static cudaError_t flash_backward_put_queries(const struct cuda_launch *to,
                                               const struct op_attention_backward *op)
 {
@@ -492,30 +520,44 @@ static cudaError_t flash_backward_put_queries(const struct cuda_launch *to,
     flash_backward_job<T> job = flash_backward_describe<T>(op);
 
     job.slots = (int)(op->forward.q.rows / room::rows + op->forward.sequences);
-    return launch(to->stream, flash_backward_queries<T, D, M, WARPS, STEP, held, blocks>,
+    return launch(to->stream,
+                  flash_backward_queries<T, drops, D, M, WARPS, STEP, held, blocks>,
                   dim3((unsigned)job.slots * (unsigned)job.heads), dim3(WARPS * WARP),
                   room::all * sizeof(T), job);
 }
 
 /* Sums of two matrices are in registers here, of one in the other kernel. */
-template <typename T, bool capped>
+template <typename T, enum flash_kind kind>
 static cudaError_t flash_backward_choose_keys(const struct cuda_launch *to,
                                               const struct op_attention_backward *op)
 {
     const size_t size = op->forward.head_size;
+    constexpr bool capped = kind == FLASH_CAPPED;
 
     if (size <= 32)
-        return flash_backward_put_keys<T, capped, 32, 32, 2, 4, 32, false, 2>(to, op);
+        return flash_backward_put_keys<T, kind, 32, 32, 2, 4, 32, false, 2>(to, op);
     if (size <= 64)
-        return flash_backward_put_keys<T, capped, 64, 64, 2, 4, 32, false, 2>(to, op);
+        return flash_backward_put_keys<T, kind, 64, 64, 2, 4, 32, false, 2>(to, op);
     if (size <= 96)
-        return flash_backward_put_keys<T, capped, 96, 96, 1, 8, 32, true, 1>(to, op);
+        return flash_backward_put_keys<T, kind, 96, 96, 1, 8, 32, true, 1>(to, op);
     if (size <= 128) /* with a cap, keys and values held in registers leave too few */
-        return flash_backward_put_keys<T, capped, 128, 128, 1, capped ? 4 : 8,
+        return flash_backward_put_keys<T, kind, 128, 128, 1, capped ? 4 : 8,
                                        capped ? 16 : 32, !capped, 1>(to, op);
     if (size <= 192)
-        return flash_backward_put_keys<T, capped, 192, 192, 1, 4, 16, false, 1>(to, op);
-    return flash_backward_put_keys<T, capped, 256, 128, 1, 4, 16, false, 1>(to, op);
+        return flash_backward_put_keys<T, kind, 192, 192, 1, 4, 16, false, 1>(to, op);
+    return flash_backward_put_keys<T, kind, 256, 128, 1, 4, 16, false, 1>(to, op);
+}
+
+template <typename T>
+static cudaError_t flash_backward_launch_keys(const struct cuda_launch *to,
+                                              const struct op_attention_backward *op)
+{
+    if (op->forward.dropout.p > 0)
+        return flash_backward_put_keys<T, FLASH_DROPS, 64, 64, 2, 4, 32, false, 2>(to,
+                                                                                   op);
+    if (op->forward.softcap > 0)
+        return flash_backward_choose_keys<T, FLASH_CAPPED>(to, op);
+    return flash_backward_choose_keys<T, FLASH_BARE>(to, op);
 }
 
 template <typename T>
@@ -524,19 +566,21 @@ static cudaError_t flash_backward_choose_queries(const struct cuda_launch *to,
 {
     const size_t size = op->forward.head_size;
 
+    if (op->forward.dropout.p > 0)
+        return flash_backward_put_queries<T, true, 64, 2, 4, 32, false, 2>(to, op);
     if (size <= 32)
-        return flash_backward_put_queries<T, 32, 2, 4, 64, false, 2>(to, op);
+        return flash_backward_put_queries<T, false, 32, 2, 4, 64, false, 2>(to, op);
     if (size <= 64)
         return to->shared_max >= (size_t)99 << 10
-                   ? flash_backward_put_queries<T, 64, 2, 4, 64, false, 2>(to, op)
-                   : flash_backward_put_queries<T, 64, 2, 4, 32, false, 2>(to, op);
+                   ? flash_backward_put_queries<T, false, 64, 2, 4, 64, false, 2>(to, op)
+                   : flash_backward_put_queries<T, false, 64, 2, 4, 32, false, 2>(to, op);
     if (size <= 96)
-        return flash_backward_put_queries<T, 96, 1, 8, 32, true, 1>(to, op);
+        return flash_backward_put_queries<T, false, 96, 1, 8, 32, true, 1>(to, op);
     if (size <= 128)
-        return flash_backward_put_queries<T, 128, 1, 8, 32, true, 1>(to, op);
+        return flash_backward_put_queries<T, false, 128, 1, 8, 32, true, 1>(to, op);
     if (size <= 192)
-        return flash_backward_put_queries<T, 192, 1, 4, 16, false, 1>(to, op);
-    return flash_backward_put_queries<T, 256, 1, 4, 16, false, 1>(to, op);
+        return flash_backward_put_queries<T, false, 192, 1, 4, 16, false, 1>(to, op);
+    return flash_backward_put_queries<T, false, 256, 1, 4, 16, false, 1>(to, op);
 }
 
 template <typename T>
@@ -546,8 +590,7 @@ static cudaError_t flash_backward_launch(const struct cuda_launch *to,
     cudaError_t status = flash_backward_put_delta<T>(to, op);
 
     if (status == cudaSuccess)
-        status = op->forward.softcap > 0 ? flash_backward_choose_keys<T, true>(to, op)
-                                         : flash_backward_choose_keys<T, false>(to, op);
+        status = flash_backward_launch_keys<T>(to, op);
     if (status == cudaSuccess)
         status = flash_backward_choose_queries<T>(to, op);
     return status;

@@ -6,19 +6,21 @@
  * next tile of keys is on its way while the weights meet the values, the next tile of
  * values while the queries meet the keys.  Weights are 2^(scale log2(e) score - base),
  * base being the largest so far of the row, and are rounded to the operands' format
- * before they meet v.
+ * before they meet v.  Those that dropout drops are in the row's sum and meet it as 0.
  *
  * Of T rows, causal, a head takes 2 T^2 D flops (all seen: 4 T^2 D) and T^2 / 2
  * exponentials. Memory: 8 T D bytes if k and v are read once, T / 4 flops a byte, so
  * tensor cores are the floor above T = 620 on an A100 and 830 on an H200.  L2: 2 T^2 D /
  * ROWS bytes, ROWS flops a byte.  Shared memory: 512 bytes for 2 M products of 16 x 8 x
- * 16, and 512 M for as many as KEYS / 8 M where q is not held in registers.
+ * 16, and 512 M for as many as KEYS / 8 M where q is not held in registers.  Dropout: 12
+ * instructions a weight, most of them for its random bits.
  */
 #include "kernels/cuda/flash_launch.h"
 
 #include <limits.h>
 
 #include "kernels/cuda/flash.cuh"
+#include "kernels/cuda/flash_drops.cuh"
 
 template <typename T> struct flash_forward_job {
     flash_rows<const T> q, k, v;
@@ -28,6 +30,7 @@ template <typename T> struct flash_forward_job {
     int rows, sequences, heads, group, window, slots;
     float scale; /* times log2(e) */
     float cap;   /* of flash_cap, or 0 */
+    struct drops drops;
 };
 
 /* Scores that are not seen become -inf.  row: the lane's first query; key: its first key.
@@ -99,11 +102,12 @@ flash_forward_weigh(uint32_t (&weights)[M][N][2], float (&out)[M][C][4],
         }
 }
 
-/* Factors that make out of the sums, and the rows' lse (one lane of four writes). */
+/* Factors that make out of the sums, which have one of their own, and the rows' lse (one
+ * lane of four writes). */
 template <int M>
 __device__ inline void flash_forward_close(float (&factor)[M][2], float *lse, int row,
                                            int end, const flash_softmax<M> &softmax,
-                                           float scale)
+                                           float scale, float of_sums)
 {
 #pragma unroll
     for (int m = 0; m < M; m++)
@@ -113,14 +117,16 @@ __device__ inline void flash_forward_close(float (&factor)[M][2], float *lse, in
             int at = row + 16 * m + 8 * h;
 
             sum = lanes_sum<4>(sum);
-            factor[m][h] = 1 / sum;
+            factor[m][h] = of_sums / sum;
             if (threadIdx.x % 4 == 0 && at < end)
                 lse[at] = fmaf(flash_forward_base(softmax.largest[m][h], scale),
                                FLASH_LN2, logf(sum));
         }
 }
 
-template <typename T, int D, int M, int WARPS, int KEYS, bool held, int blocks>
+/* drops: with dropout, and without a cap. */
+template <typename T, bool drops, int D, int M, int WARPS, int KEYS, bool held,
+          int blocks>
 __global__ void __launch_bounds__(WARPS *WARP, blocks)
     flash_forward(const flash_forward_job<T> job)
 {
@@ -131,6 +137,7 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
     T *q_tile = (T *)shared_memory(), *k_tile = q_tile + ROWS * pitch,
       *v_tile = k_tile + KEYS * pitch;
     struct flash_place place;
+    uint32_t site = drops ? drops_site(job.drops) : 0;
 
     if (!flash_find(&place, job.offsets, job.sequences, ROWS,
                     job.slots - 1 - (int)(blockIdx.x / job.heads)))
@@ -146,6 +153,7 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
     int mine = 16 * M * warp, last = mine + 16 * M - 1;
 
     static_assert(ROWS % KEYS == 0, "tiles of keys begin with the run's first");
+    static_assert(!drops || KEYS % 32 == 0, "tiles have all keys of a block of bits");
     flash_load<D, ROWS, THREADS>(q_tile, flash_head(job.q, place.row, head), 0, end);
     copies_close();
     flash_load<D, KEYS, THREADS>(k_tile, k, key, end);
@@ -179,11 +187,14 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
 
             flash_zero(s);
             flash_scores(s, left, keys);
-            if (job.cap > 0)
+            if (!drops && job.cap > 0)
                 flash_cap(s, job.cap);
             if (key + KEYS - 1 > mine || last - key >= job.window)
                 flash_forward_mask(s, mine + lane / 4, key + lane % 4 * 2, job.window);
             flash_forward_weigh<T>(weights, sum, softmax, s, job.scale);
+            if (drops)
+                flash_drops_weights(weights, drops_head_of(job.drops, site, head),
+                                    place.row + mine + lane / 4, place.before + key);
         }
         copies_wait<0>();
         __syncthreads();
@@ -197,12 +208,14 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
     float factor[M][2];
 
     flash_forward_close(factor, job.lse + (int64_t)head * job.rows + place.row,
-                        mine + lane / 4, end, softmax, job.scale);
+                        mine + lane / 4, end, softmax, job.scale,
+                        drops ? job.drops.factor : 1);
     flash_store<D>(flash_head(job.out, place.row, head), mine, end,
                    q_tile + 16 * M * warp * pitch, sum, factor);
 }
 
-template <typename T, int D, int M, int WARPS, int KEYS, bool held, int blocks>
+template <typename T, bool drops, int D, int M, int WARPS, int KEYS, bool held,
+          int blocks>
 static cudaError_t flash_forward_put(const struct cuda_launch *to,
                                      const struct op_attention *op)
 {
@@ -223,7 +236,8 @@ static cudaError_t flash_forward_put(const struct cuda_launch *to,
     job.slots = (int)slots;
     job.scale = flash_exponent(op->scale, op->softcap);
     job.cap = flash_cap_factor(op->scale, op->softcap);
-    return launch(to->stream, flash_forward<T, D, M, WARPS, KEYS, held, blocks>,
+    job.drops = drops_of(&op->dropout);
+    return launch(to->stream, flash_forward<T, drops, D, M, WARPS, KEYS, held, blocks>,
                   dim3((unsigned)(slots * op->heads)), dim3(WARPS * WARP),
                   (rows + 2 * KEYS) * flash_tile<D>::pitch * sizeof(T), job);
 }
@@ -239,20 +253,22 @@ static cudaError_t flash_forward_choose(const struct cuda_launch *to,
 {
     bool large = to->shared_max >= (size_t)160 << 10;
 
+    if (op->dropout.p > 0)
+        return flash_forward_put<T, true, 64, 2, 4, 64, false, 2>(to, op);
     if (op->head_size <= 32)
-        return flash_forward_put<T, 32, 2, 4, 64, false, 3>(to, op);
+        return flash_forward_put<T, false, 32, 2, 4, 64, false, 3>(to, op);
     if (op->head_size <= 64)
-        return flash_forward_put<T, 64, 2, 4, 64, false, 2>(to, op);
+        return flash_forward_put<T, false, 64, 2, 4, 64, false, 2>(to, op);
     if (op->head_size <= 96)
-        return flash_forward_put<T, 96, 2, 4, 64, false, 2>(to, op);
+        return flash_forward_put<T, false, 96, 2, 4, 64, false, 2>(to, op);
     if (op->head_size <= 128)
-        return large ? flash_forward_put<T, 128, 2, 4, 64, false, 2>(to, op)
-                     : flash_forward_put<T, 128, 1, 8, 32, true, 1>(to, op);
+        return large ? flash_forward_put<T, false, 128, 2, 4, 64, false, 2>(to, op)
+                     : flash_forward_put<T, false, 128, 1, 8, 32, true, 1>(to, op);
     if (op->head_size <= 192)
-        return large ? flash_forward_put<T, 192, 1, 8, 64, false, 1>(to, op)
-                     : flash_forward_put<T, 192, 1, 4, 32, false, 1>(to, op);
-    return large ? flash_forward_put<T, 256, 1, 8, 64, false, 1>(to, op)
-                 : flash_forward_put<T, 256, 1, 4, 16, false, 1>(to, op);
+        return large ? flash_forward_put<T, false, 192, 1, 8, 64, false, 1>(to, op)
+                     : flash_forward_put<T, false, 192, 1, 4, 32, false, 1>(to, op);
+    return large ? flash_forward_put<T, false, 256, 1, 8, 64, false, 1>(to, op)
+                 : flash_forward_put<T, false, 256, 1, 4, 16, false, 1>(to, op);
 }
 
 cudaError_t launch_flash_forward(const struct cuda_launch *to,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "kernels/dropout.h"
 #include "tests/reference/reference.h"
 
 /* ---- Operands ---- */
@@ -288,6 +289,10 @@ static struct reference_attention attention_of(struct backend *be,
         .offsets = op->offsets,
         .scale = (double)op->scale,
         .softcap = (double)op->softcap,
+        .threshold = dropout_threshold(op->dropout.p),
+        .bits = { .seed = op->dropout.seed,
+                  .draw = op->dropout.draw ? *op->dropout.draw : 0,
+                  .stream = op->dropout.stream },
         .q = take(be, op->q),
         .k = take(be, op->k),
         .v = take(be, op->v),

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/random.h"
 #include "kernels/ops.h"
 
 /* out (rows, cols), summed over depth */
@@ -97,6 +98,8 @@ struct reference_attention {
     size_t rows, sequences, heads, kv_heads, head_size, window;
     const int32_t *offsets;
     double scale, softcap;
+    uint32_t threshold; /* of dropout: weights whose bits are below it are dropped */
+    struct random_head bits; /* of head 0 */
     const double *q, *k, *v, *dout;
     double *out, *lse;
     double *dq, *dk, *dv;      /* or NULL */

@@ -7,10 +7,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* One query of one head: the rows first .. row that it sees, and the places of its
- * vectors. */
+/* One query of one head: the rows first .. row that it sees of its run, and the places of
+ * its vectors. */
 struct query {
-    size_t first, row, head, kv_head;
+    size_t run, first, row, head, kv_head; /* run: its first row */
 };
 
 static const double *vector(const double *x, size_t row, size_t heads, size_t head,
@@ -42,6 +42,19 @@ static double score(const struct reference_attention *r, struct query at, size_t
     return r->softcap > 0 ? r->softcap * tanh(s / r->softcap) : s;
 }
 
+/* What dropout multiplies a weight by. */
+static double kept(const struct reference_attention *r, struct query at, size_t key)
+{
+    struct random_head head = r->bits;
+
+    if (r->threshold == 0)
+        return 1;
+    head.head = (uint32_t)at.head;
+    if (random_weight(head, (uint32_t)at.row, (uint32_t)(key - at.run)) < r->threshold)
+        return 0;
+    return 65536.0 / (65536.0 - r->threshold);
+}
+
 static void forward(const struct reference_attention *r, struct query at)
 {
     double *out = r->out + (at.row * r->heads + at.head) * r->head_size;
@@ -52,11 +65,12 @@ static void forward(const struct reference_attention *r, struct query at)
     for (size_t d = 0; d < r->head_size; d++)
         out[d] = 0;
     for (size_t key = at.first; key <= at.row; key++) {
-        double e = exp(score(r, at, key) - max);
+        double e = exp(score(r, at, key) - max), keep = kept(r, at, key);
 
         sum += e;
         for (size_t d = 0; d < r->head_size; d++)
-            out[d] += e * vector(r->v, key, r->kv_heads, at.kv_head, r->head_size)[d];
+            out[d] +=
+                keep * e * vector(r->v, key, r->kv_heads, at.kv_head, r->head_size)[d];
     }
     for (size_t d = 0; d < r->head_size; d++)
         out[d] /= sum;
@@ -72,7 +86,7 @@ static double dot_size(const double *x, const double *y, size_t size)
     return sum;
 }
 
-/* The gradient of one score, and the same with all its terms positive. */
+/* A weight after dropout, the gradient of its score, and that with all its terms positive. */
 struct slope {
     double p, ds, size;
 };
@@ -85,17 +99,20 @@ static struct slope slope_of(const struct reference_attention *r, struct query a
     const double *v = vector(r->v, key, r->kv_heads, at.kv_head, r->head_size);
     double p = exp(score(r, at, key) - r->lse[at.head * r->rows + at.row]);
     double t = r->softcap > 0 ? tanh(scaled(r, at, key) / r->softcap) : 0;
-    double scale = r->scale * (1 - t * t);
+    double scale = r->scale * (1 - t * t), keep = kept(r, at, key);
 
     return (struct slope) {
-        .p = p,
-        .ds = scale * p * (dot(dout, v, r->head_size) - dot(dout, out, r->head_size)),
-        .size = scale * p *
-                (dot_size(dout, v, r->head_size) + dot_size(dout, out, r->head_size)),
+        .p = keep * p,
+        .ds = scale * p *
+              (keep * dot(dout, v, r->head_size) - dot(dout, out, r->head_size)),
+        .size =
+            scale * p *
+            (keep * dot_size(dout, v, r->head_size) + dot_size(dout, out, r->head_size)),
     };
 }
 
-/* With p = softmax: dv_j += p_j dout, ds_j = scale p_j (dout v_j - dout out). */
+/* With p = softmax and m what dropout multiplies it by:
+ * dv_j += m_j p_j dout, ds_j = scale p_j (m_j dout v_j - dout out). */
 static void backward(const struct reference_attention *r, struct query at)
 {
     const double *dout = vector(r->dout, at.row, r->heads, at.head, r->head_size);
@@ -125,6 +142,7 @@ static void each_query(const struct reference_attention *r,
             for (size_t head = 0; head < r->heads; head++) {
                 size_t begin = (size_t)r->offsets[s];
                 struct query at = {
+                    .run = begin,
                     .first = r->window && row - begin >= r->window ? row + 1 - r->window
                                                                    : begin,
                     .row = row,

@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "base/size.h"
+#include "kernels/dropout.h"
 #include "tests/reference/operand.h"
 #include "tests/reference/reference.h"
 #include "tests/unit/unit.h"
@@ -60,6 +61,7 @@ static const struct shape shapes[] = {
 struct attention_case {
     struct operand q, k, v, out, lse, dout, dq, dk, dv, delta;
     int32_t *offsets;
+    uint64_t *draw;
     double *real[7]; /* out, lse, dq, dk, dv, sizes of dq and dk */
     struct op_attention op;
     struct reference_attention reference;
@@ -74,8 +76,18 @@ static size_t runs_of(const struct shape *shape)
     return runs;
 }
 
+/* What is asked of attention besides its shape. */
+struct extra {
+    double softcap;
+    float p; /* of dropout */
+};
+
+static const struct attention_dropout dropped = { .stream = 7,
+                                                  .seed = 0x123456789abcdefu };
+enum { DRAW = 41 };
+
 static void make_reference(struct attention_case *c, const struct shape *shape,
-                           double softcap)
+                           struct extra extra)
 {
     size_t runs = runs_of(shape), rows = (size_t)shape->offsets[runs];
     size_t queries = rows * shape->heads * shape->head_size;
@@ -91,7 +103,9 @@ static void make_reference(struct attention_case *c, const struct shape *shape,
         .window = shape->window,
         .offsets = shape->offsets,
         .scale = 1 / sqrt((double)shape->head_size),
-        .softcap = softcap,
+        .softcap = extra.softcap,
+        .threshold = dropout_threshold(extra.p),
+        .bits = { .seed = dropped.seed, .draw = DRAW, .stream = dropped.stream },
         .q = c->q.real,
         .k = c->k.real,
         .v = c->v.real,
@@ -108,8 +122,8 @@ static void make_reference(struct attention_case *c, const struct shape *shape,
     reference_attention_backward(&c->reference);
 }
 
-static void case_open_capped(struct attention_case *c, const struct shape *shape,
-                             double softcap)
+static void case_open_with(struct attention_case *c, const struct shape *shape,
+                           struct extra extra)
 {
     size_t rows = (size_t)shape->offsets[runs_of(shape)];
     size_t wide = shape->heads * shape->head_size,
@@ -128,7 +142,9 @@ static void case_open_capped(struct attention_case *c, const struct shape *shape
     c->delta = operand_filled(FORMAT_FP32, shape->heads, rows, 7);
     c->offsets = machines_memory(sizeof(shape->offsets));
     memcpy(c->offsets, shape->offsets, sizeof(shape->offsets));
-    make_reference(c, shape, softcap);
+    c->draw = machines_memory(sizeof(*c->draw));
+    *c->draw = DRAW;
+    make_reference(c, shape, extra);
     c->op = (struct op_attention) {
         .out = c->out.tensor,
         .lse = c->lse.tensor,
@@ -142,13 +158,16 @@ static void case_open_capped(struct attention_case *c, const struct shape *shape
         .head_size = shape->head_size,
         .window = shape->window,
         .scale = (float)c->reference.scale,
-        .softcap = (float)softcap,
+        .softcap = (float)extra.softcap,
+        .dropout = dropped,
     };
+    c->op.dropout.p = extra.p;
+    c->op.dropout.draw = c->draw;
 }
 
 static void case_open(struct attention_case *c, const struct shape *shape)
 {
-    case_open_capped(c, shape, 0);
+    case_open_with(c, shape, (struct extra) { 0 });
 }
 
 static void case_close(struct attention_case *c)
@@ -161,6 +180,7 @@ static void case_close(struct attention_case *c)
     for (size_t i = 0; i < TS_COUNT(c->real); i++)
         free(c->real[i]);
     machines_memory_free(c->offsets);
+    machines_memory_free(c->draw);
 }
 
 /* Are weights rounded to the operands' format?  The CPU does so for bf16. */
@@ -176,15 +196,17 @@ static double forward_units(const struct machines *machines, enum format format)
     return rounds(machines, format) ? 16 + format_info(format)->epsilon / 2 * 0x1p23 : 16;
 }
 
+/* Weights may be as much larger as dropout makes those that it keeps. */
 static void try_forward(struct machines *machines, const struct shape *shape,
-                        double softcap)
+                        struct extra extra)
 {
     struct attention_case c;
 
-    case_open_capped(&c, shape, softcap);
+    case_open_with(&c, shape, extra);
     machines_try(machines, run_attention, &c.op,
                  (struct outcome[]) {
-                     { &c.out, c.real[0], forward_units(machines, shape->format), 0 },
+                     { &c.out, c.real[0], forward_units(machines, shape->format),
+                       extra.p > 0 ? 1 / (1 - (double)extra.p) : 0 },
                      { &c.lse, c.real[1], 8, 1 } },
                  2);
     case_close(&c);
@@ -193,10 +215,11 @@ static void try_forward(struct machines *machines, const struct shape *shape,
 static void test_attention_is_the_formula(void **state)
 {
     for (size_t i = 0; i < TS_COUNT(shapes); i++)
-        try_forward(*state, &shapes[i], 0);
+        try_forward(*state, &shapes[i], (struct extra) { 0 });
 }
 
-typedef void trial(struct machines *machines, const struct shape *shape, double softcap);
+typedef void trial(struct machines *machines, const struct shape *shape,
+                   struct extra extra);
 
 /* One that most scores are below, and one that most are beyond; shapes for tensor cores
  * have one of both, each size once. */
@@ -207,10 +230,31 @@ static void try_capped(struct machines *machines, trial *run)
         bool one = (i >= 16 && i <= 22) || i + 1 == TS_COUNT(shapes);
 
         if (both || (one && i % 2 == 0))
-            run(machines, &shapes[i], 10);
+            run(machines, &shapes[i], (struct extra) { .softcap = 10 });
         if (both || (one && i % 2 == 1))
-            run(machines, &shapes[i], 1.5);
+            run(machines, &shapes[i], (struct extra) { .softcap = 1.5 });
     }
+}
+
+/* Every way to do it once: packed runs, shared heads, windows that begin inside a word of
+ * the draws, heads for tensor cores and others; once beside a cap. */
+static void try_dropping(struct machines *machines, trial *run)
+{
+    static const size_t all[] = { 1,  5,  6,  7,  9,  10, 11, 12, 13,
+                                  15, 16, 17, 18, 20, 23, 25, 29 };
+    static const size_t few[] = { 5, 7, 9, 16, 17, 25, 29 };
+    const size_t *some = machines->slow ? few : all;
+    size_t count = machines->slow ? TS_COUNT(few) : TS_COUNT(all);
+
+    for (size_t i = 0; i < count; i++)
+        run(machines, &shapes[some[i]],
+            (struct extra) { .softcap = i == 0 ? 10 : 0, .p = i % 2 ? 0.1f : 0.6f });
+    run(machines, &shapes[18], (struct extra) { .p = 0.99999f });
+}
+
+static void test_attention_drops_weights(void **state)
+{
+    try_dropping(*state, try_forward);
 }
 
 static void test_attention_caps_scores(void **state)
@@ -237,13 +281,13 @@ static double largest(const double *x, size_t numbers)
 }
 
 static void try_backward(struct machines *machines, const struct shape *shape,
-                         double softcap)
+                         struct extra extra)
 {
     struct attention_case c;
     struct op_attention_backward op;
     double units = backward_units(machines, shape->format);
 
-    case_open_capped(&c, shape, softcap);
+    case_open_with(&c, shape, extra);
     memcpy(c.out.real, c.real[0], c.out.numbers * sizeof(double));
     memcpy(c.lse.real, c.real[1], c.lse.numbers * sizeof(double));
     operand_write(&c.out);
@@ -267,12 +311,17 @@ static void try_backward(struct machines *machines, const struct shape *shape,
 static void test_attention_backward_is_the_gradient(void **state)
 {
     for (size_t i = 0; i < TS_COUNT(shapes); i++)
-        try_backward(*state, &shapes[i], 0);
+        try_backward(*state, &shapes[i], (struct extra) { 0 });
 }
 
 static void test_attention_backward_of_capped_scores(void **state)
 {
     try_capped(*state, try_backward);
+}
+
+static void test_attention_backward_of_dropped_weights(void **state)
+{
+    try_dropping(*state, try_backward);
 }
 
 static double loss(void *context)
@@ -292,12 +341,13 @@ static void test_reference_gradient_is_the_slope(void **state)
         { FORMAT_FP32, 4, 2, 6, 0, { 0, 1, 9, 12 } },
         { FORMAT_FP32, 2, 2, 4, 3, { 0, 11 } },
     };
+    static const struct extra extras[] = { { 0, 0 }, { 0, 0.3f }, { 3, 0 }, { 3, 0.3f } };
 
     (void)state;
-    for (size_t i = 0; i < TS_COUNT(small); i++) {
+    for (size_t i = 0; i < TS_COUNT(extras); i++) {
         struct attention_case c;
 
-        case_open_capped(&c, &small[i], i == 0 ? 0 : 3);
+        case_open_with(&c, &small[i / 2], extras[i]);
         assert_true(reference_slope_error(loss, &c.reference, c.q.real, c.q.numbers,
                                           c.real[2]) < 1e-6);
         assert_true(reference_slope_error(loss, &c.reference, c.k.real, c.k.numbers,
@@ -416,8 +466,10 @@ int main(void)
         cmocka_unit_test(test_reference_gradient_is_the_slope),
         cmocka_unit_test(test_attention_is_the_formula),
         cmocka_unit_test(test_attention_caps_scores),
+        cmocka_unit_test(test_attention_drops_weights),
         cmocka_unit_test(test_attention_backward_is_the_gradient),
         cmocka_unit_test(test_attention_backward_of_capped_scores),
+        cmocka_unit_test(test_attention_backward_of_dropped_weights),
         cmocka_unit_test(test_attention_shows_nan_and_inf),
         cmocka_unit_test(test_attention_of_16_bits_shows_nan),
         cmocka_unit_test(test_attention_of_large_scores_is_finite),

@@ -45,6 +45,22 @@ static void test_random_bits_are_words_of_the_documented_block(void **state)
         assert_int_equal(random_bits(seed, RANDOM_DROPOUT, 7, 4 * block + i), out[i]);
 }
 
+static void test_random_weights_are_halves_of_the_documented_block(void **state)
+{
+    const struct random_head head = { 0x299f31d0a4093822u, 5, 9, 3 };
+    uint32_t key[2] = { 0xa4093822, 0x299f31d0 }, out[4];
+
+    (void)state;
+    for (uint32_t k = 0; k < 100; k++) {
+        uint32_t counter[4] = { 77, k / 32 * 4 + k % 8 / 2, (3 << 16) + 9,
+                                (5 << 4) + RANDOM_ATTENTION };
+
+        random_philox(key, counter, out);
+        assert_int_equal(random_weight(head, 77, k),
+                         k % 2 ? out[k % 32 / 8] >> 16 : out[k % 32 / 8] & 0xffff);
+    }
+}
+
 static void test_random_streams_differ(void **state)
 {
     uint32_t first = random_bits(1, RANDOM_ORDER, 0, 0);
@@ -148,6 +164,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_philox_known_answers),
         cmocka_unit_test(test_random_bits_are_words_of_the_documented_block),
+        cmocka_unit_test(test_random_weights_are_halves_of_the_documented_block),
         cmocka_unit_test(test_random_streams_differ),
         cmocka_unit_test(test_random_uniform_moments),
         cmocka_unit_test(test_random_normal_moments),
