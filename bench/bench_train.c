@@ -13,6 +13,7 @@
  *                                       SEQUENCES LENGTH full|lora fp32|bf16
  *
  * The latter is a Llama of any shape, its head tied to the embedding, in fewer steps.
+ * GPT-2-dropping has the dropouts that GPT-2 was published with; GPT-2 has none, as llm.c.
  * Checkpointed: of each block only its input is kept, the rest is computed again.
  */
 #include "config.h"
@@ -29,10 +30,11 @@
 #include "bench/rate.h"
 #include "bench/stopwatch.h"
 
-#define GPT2_124M                                                                  \
+#define GPT2_124M(drops)                                                           \
     "{\"model_type\": \"gpt2\", \"n_embd\": 768, \"n_layer\": 12, \"n_head\": 12," \
     " \"n_positions\": 1024, \"vocab_size\": 50257, \"layer_norm_epsilon\": 1e-5," \
-    " \"activation_function\": \"gelu_new\"}"
+    " \"activation_function\": \"gelu_new\", \"embd_pdrop\": " drops                \
+    ", \"resid_pdrop\": " drops ", \"attn_pdrop\": " drops "}"
 #define STORIES_15M                                                                      \
     "{\"model_type\": \"llama\", \"hidden_size\": 288, \"intermediate_size\": 768,"      \
     " \"num_hidden_layers\": 6, \"num_attention_heads\": 6, \"num_key_value_heads\": 6," \
@@ -52,12 +54,14 @@
     " \"tie_word_embeddings\": true, \"hidden_act\": \"silu\"}"
 
 static const struct bench_model cpu_models[] = {
-    { "GPT-2", GPT2_124M, 4, 64 },
+    { "GPT-2", GPT2_124M("0"), 4, 64 },
+    { "GPT-2-dropping", GPT2_124M("0.1"), 4, 64 },
     { "stories15M", STORIES_15M, 8, 256 },
     { "SmolLM2-135M", SMOLLM2_135M, 2, 256 },
 };
 static const struct bench_model gpu_models[] = {
-    { "GPT-2", GPT2_124M, 16, 1024 },
+    { "GPT-2", GPT2_124M("0"), 16, 1024 },
+    { "GPT-2-dropping", GPT2_124M("0.1"), 16, 1024 },
     { "stories15M", STORIES_15M, 64, 256 },
     { "SmolLM2-135M", SMOLLM2_135M, 8, 2048 },
     { "Llama-1B", LLAMA_1B, 4, 2048 },

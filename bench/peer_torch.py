@@ -35,11 +35,13 @@ SMOLLM2 = dict(layers=30, width=576, heads=9, kv=3, inner=1536, vocab=49152, bas
 LLAMA = dict(layers=16, width=2048, heads=32, kv=8, inner=8192, vocab=128256, base=5e5)
 MODELS = {
     "GPT-2": dict(GPT2, B=16, T=1024),
+    "GPT-2-dropping": dict(GPT2, B=16, T=1024, drop=0.1),
     "stories15M": dict(STORIES, B=64, T=256),
     "SmolLM2-135M": dict(SMOLLM2, B=8, T=2048),
     "Llama-1B": dict(LLAMA, B=4, T=2048),
 } if GPU else {
     "GPT-2": dict(GPT2, B=4, T=64),
+    "GPT-2-dropping": dict(GPT2, B=4, T=64, drop=0.1),
     "stories15M": dict(STORIES, B=8, T=256),
     "SmolLM2-135M": dict(SMOLLM2, B=2, T=256),
 }
@@ -83,13 +85,17 @@ def mask_of(m, fused):
     return None if fused else torch.full((m["T"], m["T"]), float("-inf")).triu(1)
 
 
-def attend(fused, q, k, v, mask):
+def dropped(x, p):
+    return F.dropout(x, p) if p else x
+
+
+def attend(fused, q, k, v, mask, drop=0.0):
     """(B, H, T, D) each; plain, or the library's own."""
     if fused:
         return F.scaled_dot_product_attention(
-            q, k, v, is_causal=True, **({"enable_gqa": True} if GPU else {}))
+            q, k, v, is_causal=True, dropout_p=drop, **({"enable_gqa": True} if GPU else {}))
     scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1]) + mask
-    return torch.softmax(scores.float(), -1).to(v.dtype) @ v
+    return dropped(torch.softmax(scores.float(), -1).to(v.dtype), drop) @ v
 
 
 def loss_of(logits, targets):
@@ -106,7 +112,7 @@ class GPT2Block(torch.nn.Module):
     def __init__(self, m, lora, fused):
         super().__init__()
         width, inner = m["width"], m["inner"]
-        self.heads, self.fused = m["heads"], fused
+        self.heads, self.fused, self.drop = m["heads"], fused, m.get("drop", 0.0)
         self.norm1, self.norm2 = LayerNorm(width, lora), LayerNorm(width, lora)
         self.qkv = Linear(width, 3 * width, lora, True)
         self.o = Linear(width, width, lora, True)
@@ -116,9 +122,10 @@ class GPT2Block(torch.nn.Module):
         rows, length, width = x.shape
         q, k, v = (part.view(rows, length, self.heads, -1).transpose(1, 2)
                    for part in self.qkv(self.norm1(x)).split(width, -1))
-        a = attend(self.fused, q, k, v, mask).transpose(1, 2).reshape(rows, length, width)
-        x = x + self.o(a)
-        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+        a = attend(self.fused, q, k, v, mask, self.drop)
+        x = x + dropped(self.o(a.transpose(1, 2).reshape(rows, length, width)), self.drop)
+        inner = F.gelu(self.up(self.norm2(x)), approximate="tanh")
+        return x + dropped(self.down(inner), self.drop)
 
 
 class GPT2Model(torch.nn.Module):
@@ -130,10 +137,11 @@ class GPT2Model(torch.nn.Module):
         self.blocks = torch.nn.ModuleList(GPT2Block(m, lora, fused)
                                           for _ in range(m["layers"]))
         self.norm = LayerNorm(m["width"], lora)
+        self.drop = m.get("drop", 0.0)
         self.register_buffer("mask", mask_of(m, fused), persistent=False)
 
     def forward(self, ids, targets):
-        x = F.embedding(ids, self.table) + self.places[:ids.shape[1]]
+        x = dropped(F.embedding(ids, self.table) + self.places[:ids.shape[1]], self.drop)
         for block in self.blocks:
             x = block(x, self.mask)
         return loss_of(F.linear(self.norm(x), self.table), targets)
@@ -200,8 +208,8 @@ class Theirs(torch.nn.Module):
         if "places" in m:
             config = transformers.GPT2Config(
                 n_embd=m["width"], n_layer=m["layers"], n_head=m["heads"],
-                n_positions=m["places"], vocab_size=m["vocab"], resid_pdrop=0, embd_pdrop=0,
-                attn_pdrop=0, use_cache=False)
+                n_positions=m["places"], vocab_size=m["vocab"], use_cache=False,
+                **{key: m.get("drop", 0.0) for key in ("resid_pdrop", "embd_pdrop", "attn_pdrop")})
             kind = transformers.GPT2LMHeadModel
         else:
             config = transformers.LlamaConfig(

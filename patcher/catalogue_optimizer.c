@@ -174,20 +174,5 @@ static const struct rule rows[] = {
           "of them is false without fp16, `--unsafe` makes it true.",
       .source = "torch/nn/utils/clip_grad.py; Megatron-LM, training/arguments.py; DeepSpeed, "
                 "bfloat16 config; docs/precision.md" },
-    { .id = "TS413",
-      .title = "the model's own dropout is not applied",
-      .severity = SEVERITY_INFO,
-      .target = RULE_NATIVE,
-      .run = rule_model_dropout,
-      .explain =
-          "Some architectures drop activations in training (GPT-2: resid_pdrop, embd_pdrop "
-          "and attn_pdrop, 0.1 unless config.json says otherwise), and transformers does so "
-          "whenever it trains them. A native run has no dropout but that of adapters "
-          "(lora_dropout).\n\n"
-          "Its training loss is therefore lower than that of another trainer from the "
-          "first step on, while evaluation losses compare; a model that is trained for many "
-          "epochs may overfit sooner. Recent models are trained without dropout. Where it "
-          "is wanted, train with target: external.",
-      .source = "transformers/models/gpt2/configuration_gpt2.py" },
 };
 const struct rules catalogue_optimizer = { rows, TS_COUNT(rows) };

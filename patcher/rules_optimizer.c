@@ -186,25 +186,3 @@ void rule_guard_off(struct rule_context *context)
                              guards[i]) },
                      guards[i], "true", NULL);
 }
-
-/* ---- TS413: the model's own dropout ---- */
-
-void rule_model_dropout(struct rule_context *context)
-{
-    const struct model_config *model = context->model;
-
-    if (!model || !model->dropout_key)
-        return;
-    rule_tell(
-        context,
-        &(struct finding) {
-            .rule = "TS413",
-            .severity = SEVERITY_INFO,
-            .message = arena_printf(context->arena, "%s %g of the model is not applied",
-                                    model->dropout_key, model->dropout),
-            .because = "config.json of the model, or the preset of its architecture",
-            .note = context->plan->method == METHOD_LORA
-                        ? "lora_dropout is; another trainer would apply both"
-                        : "another trainer would apply it" },
-        "model_name_or_path");
-}

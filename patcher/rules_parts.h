@@ -77,7 +77,6 @@ void rule_warmup(struct rule_context *context);          /* TS407 */
 void rule_rates(struct rule_context *context);           /* TS410 */
 void rule_in_backward(struct rule_context *context);     /* TS411 */
 void rule_guard_off(struct rule_context *context);       /* TS412 */
-void rule_model_dropout(struct rule_context *context);   /* TS413 */
 void rule_model_there(struct rule_context *context);     /* TS501 */
 void rule_checkpoints_there(struct rule_context *context); /* TS502 */
 void rule_resume_differs(struct rule_context *context);  /* TS503 */

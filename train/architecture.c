@@ -72,16 +72,6 @@ static const char *const gpt_neox_ignored[] = { ".attention.bias",
                                                 ".attention.masked_bias",
                                                 ".attention.rotary_emb.inv_freq", NULL };
 
-static const char *const llama_dropouts[] = { "attention_dropout", NULL };
-static const char *const phi3_dropouts[] = { "resid_pdrop", "embd_pdrop",
-                                             "attention_dropout", NULL };
-static const char *const gpt2_dropouts[] = { "resid_pdrop", "embd_pdrop", "attn_pdrop",
-                                             NULL };
-static const char *const gpt_neo_dropouts[] = { "resid_dropout", "embed_dropout",
-                                                "attention_dropout", NULL };
-static const char *const gpt_neox_dropouts[] = { "hidden_dropout", "attention_dropout",
-                                                 NULL };
-
 /* What Llama's many descendants have in common. */
 #define LLAMA_PATHS                                                            \
     [MODULE_EMBED] = "model.embed_tokens", [MODULE_NORM1] = "input_layernorm", \
@@ -99,11 +89,13 @@ static const char *const gpt_neox_dropouts[] = { "hidden_dropout", "attention_dr
     [MODULE_POST2] = "post_feedforward_layernorm"
 #define LLAMA_LIKE                                                         \
     .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored, \
-    .dropouts = llama_dropouts, .activation = "silu", .norm_eps = 1e-6,    \
+    .dropouts.attention = "attention_dropout", .activation = "silu",       \
+    .norm_eps = 1e-6,                                                      \
     .pads = true, .pad_token_id = -1
 #define GEMMA_LIKE                                                         \
     .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored, \
-    .dropouts = llama_dropouts, .norm = NORM_RMS_1, .norm_eps = 1e-6,      \
+    .dropouts.attention = "attention_dropout", .norm = NORM_RMS_1,         \
+    .norm_eps = 1e-6,                                                      \
     .activation = "gelu_pytorch_tanh", .qkv_bias = BIASES_ASKED,           \
     .output_bias = BIASES_ASKED, .tied = true, .head_size = 256, .embed_scaled = true, \
     .pads = true
@@ -154,7 +146,7 @@ static const struct architecture architectures[] = {
       .base = "model.",
       .blocks = "model.layers.",
       .ignored = llama_ignored,
-      .dropouts = phi3_dropouts,
+      .dropouts = { .added = "resid_pdrop", .attention = "attention_dropout" },
       .keys = &llama_keys,
       .paths = { [MODULE_EMBED] = "model.embed_tokens",
                  [MODULE_NORM1] = "input_layernorm",
@@ -175,8 +167,7 @@ static const struct architecture architectures[] = {
       GPT2_LIKE,
       .keys = &gpt2_keys,
       .ignored = gpt2_ignored,
-      .dropouts = gpt2_dropouts,
-      .dropout = 0.1,
+      .dropouts = { "embd_pdrop", "resid_pdrop", "attn_pdrop", 0.1 },
       .paths = { GPT2_PATHS, [MODULE_QKV] = "attn.c_attn", [MODULE_O] = "attn.c_proj" },
       .linear = STORED_COLUMNS,
       .fused = STORED_COLUMNS,
@@ -186,7 +177,7 @@ static const struct architecture architectures[] = {
       GPT2_LIKE,
       .keys = &gpt_neo_keys,
       .ignored = gpt_neo_ignored,
-      .dropouts = gpt_neo_dropouts,
+      .dropouts = { "embed_dropout", "resid_dropout", "attention_dropout", 0 },
       .paths = { GPT2_PATHS, [MODULE_Q] = "attn.attention.q_proj",
                  [MODULE_K] = "attn.attention.k_proj",
                  [MODULE_V] = "attn.attention.v_proj",
@@ -199,7 +190,7 @@ static const struct architecture architectures[] = {
       .blocks = "gpt_neox.layers.",
       .keys = &gpt_neox_keys,
       .ignored = gpt_neox_ignored,
-      .dropouts = gpt_neox_dropouts,
+      .dropouts = { "hidden_dropout", "hidden_dropout", "attention_dropout", 0 },
       .paths = { [MODULE_EMBED] = "gpt_neox.embed_in",
                  [MODULE_NORM1] = "input_layernorm",
                  [MODULE_QKV] = "attention.query_key_value",

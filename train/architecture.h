@@ -68,6 +68,13 @@ struct config_keys {
     const char *max_positions, *norm_eps, *activation, *window;
 };
 
+/* How it spells what is dropped in training: of the embeddings, of what attention and the MLP
+ * add to the stream, of attention's weights.  NULL: there is no such. */
+struct dropout_keys {
+    const char *embed, *added, *attention;
+    double preset; /* of each */
+};
+
 struct architecture {
     const char *model_type; /* "llama" */
     const char *base;       /* what all names of the model below the head begin with;
@@ -75,7 +82,6 @@ struct architecture {
     const char *blocks;     /* what the names of blocks begin with: "model.layers." */
     const char *paths[MODULES];  /* behind that and a number in a block; NULL: has none */
     const char *const *ignored;  /* how names end that older files have besides, to NULL */
-    const char *const *dropouts; /* what config.json calls those of the model, to NULL */
     const struct config_keys *keys;
 
     enum norm_kind norm;
@@ -86,7 +92,7 @@ struct architecture {
     bool attention_bias; /* presets of config.json */
     bool tied;
     const char *activation; /* "silu" */
-    double dropout;
+    struct dropout_keys dropouts;
     size_t wider;           /* the MLP than the model, where its size is null */
     size_t window, window_pattern;
     size_t window_first; /* of max_window_layers */

@@ -202,15 +202,10 @@ static void fold(struct linears *l)
     l->both.outs = l->outs + l->adapters;
 }
 
-/* Numbers of what dropout is drawn by: runs that go on count on them. */
-static uint32_t stream_of(size_t layer, enum stack stack)
-{
-    static const uint32_t streams[STACKS] = {
-        [STACK_QKV] = 2, [STACK_O] = 5, [STACK_GATE_UP] = 7, [STACK_DOWN] = 9
-    };
-
-    return (uint32_t)layer * 12 + streams[stack];
-}
+static const enum drop drops[STACKS] = { [STACK_QKV] = DROP_QKV,
+                                         [STACK_O] = DROP_O,
+                                         [STACK_GATE_UP] = DROP_GATE_UP,
+                                         [STACK_DOWN] = DROP_DOWN };
 
 /* The linear layers first .. last of a block. */
 static void make_linears(const struct model *m, size_t layer, enum module first,
@@ -239,7 +234,7 @@ static void make_linears(const struct model *m, size_t layer, enum module first,
         y += weight->rows;
         out->trains = out->trains || weight->trainable || (bias && bias->trainable) || a;
     }
-    out->stream = stream_of(layer, shapes_stack(first));
+    out->stream = drop_stream(layer, drops[shapes_stack(first)]);
     out->outs = y;
     out->adapters = u;
     if (out->folded)

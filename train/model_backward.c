@@ -76,7 +76,7 @@ static void adapter_input(const struct pass *pass, const struct linears *l,
         product_input(pass, &l->into[i], g, to, 1, scratch.data && i == 0 ? 0 : 1);
     if (!scratch.data)
         return;
-    pass_dropout(pass, l, to, to);
+    pass_drop(pass, pass->model->shapes.lora.dropout, l->stream, to, to);
     pass->ops->add(pass->be, &(struct op_add) { .out = dx, .a = dx, .b = to });
 }
 
@@ -192,10 +192,21 @@ static void norm_backward(const struct pass *pass, const struct norm *norm,
                                        .rstd = rstd });
 }
 
-/* The gradient of what layers o and down have made: the stream's, through the norm of
- * what is added to it where there is one. */
+/* The stream's gradient through the dropout of what is added to it, with room behind it. */
+static struct tensor dropped_gradient(const struct pass *pass, uint32_t stream)
+{
+    struct tensor dx = stream_buffer(pass, BUFFER_DX);
+    struct tensor whole = pass_buffer(pass, BUFFER_DROPPED, 0);
+
+    pass_drop(pass, pass->model->config->added_dropout, stream, dx,
+              tensor_columns(whole, 0, dx.cols));
+    return whole;
+}
+
+/* The gradient of what layers o and down have made: the stream's, through dropout or the norm
+ * of what is added to it where there is one. */
 static struct tensor added_gradient(const struct pass *pass, const struct norm *post,
-                                    struct tensor x, struct tensor rstd)
+                                    uint32_t stream, struct tensor x, struct tensor rstd)
 {
     struct tensor copy = pass_buffer(pass, BUFFER_DPOST_COPY, 0);
     struct op_rmsnorm_backward op = { .dx = stream_buffer(pass, BUFFER_DPOST),
@@ -204,6 +215,8 @@ static struct tensor added_gradient(const struct pass *pass, const struct norm *
                                       .x = x,
                                       .rstd = rstd };
 
+    if (pass_drops(pass, pass->model->config->added_dropout))
+        return dropped_gradient(pass, stream);
     if (!post->weight)
         return stream_gradient(pass);
     zero(pass, op.dx);
@@ -274,7 +287,8 @@ static bool down_backward(const struct pass *pass, size_t layer)
 
     if (site_place(layer, SITE_DOWN) <= m->lowest)
         dact = (struct tensor) { 0 };
-    dy = added_gradient(pass, &b->post2, pass_buffer(pass, BUFFER_POST2, layer),
+    dy = added_gradient(pass, &b->post2, drop_stream(layer, DROP_ADDED_DOWN),
+                        pass_buffer(pass, BUFFER_POST2, layer),
                         pass_buffer(pass, BUFFER_RSTD_POST2, layer));
     if (makes_again(pass, &b->down))
         model_activate(pass, layer);
@@ -357,7 +371,8 @@ static bool output_backward(const struct pass *pass, size_t layer)
     struct tensor datt, dy;
 
     datt = output_gradient(pass, c->heads * c->head_size, site_place(layer, SITE_O));
-    dy = added_gradient(pass, &b->post1, pass_buffer(pass, BUFFER_POST1, layer),
+    dy = added_gradient(pass, &b->post1, drop_stream(layer, DROP_ADDED_O),
+                        pass_buffer(pass, BUFFER_POST1, layer),
                         pass_buffer(pass, BUFFER_RSTD_POST1, layer));
     linears_backward(pass, &b->o, layer, pass_buffer(pass, BUFFER_ATT, layer), dy, datt);
     if (!datt.data)
@@ -444,6 +459,9 @@ static void backward(const struct pass *pass)
         model_reduce_down(pass->model, m->config->layers);
     if (m->lowest == place || !blocks_backward(pass))
         return;
+    if (pass_drops(pass, m->config->embed_dropout))
+        pass_drop(pass, m->config->embed_dropout, drop_stream(0, DROP_EMBED),
+                  stream_buffer(pass, BUFFER_DX), stream_buffer(pass, BUFFER_DX));
     embed_backward(pass, m->embed, BUFFER_TOKENS, m->embed_scale,
                    m->config->padding);
     embed_backward(pass, m->positions, BUFFER_POSITIONS, 0, -1);

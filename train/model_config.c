@@ -438,21 +438,25 @@ static void read_scores(const struct reader *r, struct model_config *out)
                                                        true, r->file, r->err);
 }
 
-/* A number from 0 to below 1; what is none is not read here, as nothing is made of it. */
-static void read_dropout(const struct reader *r, struct model_config *out)
+/* The share that is dropped, from 0 to below 1. */
+static double read_dropout(const struct reader *r, const char *key, double preset)
 {
-    const char *const *names = out->architecture->dropouts;
+    double value = key ? json_get_real(r->root, key, preset, r->file, r->err) : 0;
 
-    for (size_t i = 0; names[i]; i++) {
-        const json_t *given = json_object_get(r->root, names[i]);
-        double value =
-            given ? json_number_value(given) : out->architecture->dropout;
+    if (value >= 0 && value < 1)
+        return value;
+    error_set(r->err, ERROR_DATA, "%s: %s must be a number from 0 to below 1, not %g",
+              r->file, key, value);
+    return 0;
+}
 
-        if (value > out->dropout && value < 1) {
-            out->dropout = value;
-            out->dropout_key = names[i];
-        }
-    }
+static void read_dropouts(const struct reader *r, struct model_config *out)
+{
+    const struct dropout_keys *keys = &out->architecture->dropouts;
+
+    out->embed_dropout = read_dropout(r, keys->embed, keys->preset);
+    out->added_dropout = read_dropout(r, keys->added, keys->preset);
+    out->attention_dropout = read_dropout(r, keys->attention, keys->preset);
 }
 
 static bool has_biases(const struct reader *r, enum biases biases, const char *key,
@@ -506,7 +510,7 @@ static void read_all(struct reader *r, struct model_config *out)
     read_eos(r, out);
     read_window(r, out);
     read_dtype(r, out);
-    read_dropout(r, out);
+    read_dropouts(r, out);
 }
 
 bool model_config_parse(const char *data, size_t len, const char *file,

@@ -43,8 +43,7 @@ struct model_config {
     struct rope rope;
     struct rope rope_local; /* of layers with a window, where has_local */
     bool has_local;
-    double dropout; /* the largest of the model's own, which is not applied */
-    const char *dropout_key;            /* where it is said; NULL: 0 */
+    double embed_dropout, added_dropout, attention_dropout; /* 0 to below 1; dropout_keys */
     bool tied;                          /* lm_head shares embed_tokens */
     bool qkv_bias, output_bias, mlp_bias;
     enum format dtype;                  /* torch_dtype / dtype; FORMAT_COUNT where not said */

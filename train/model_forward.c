@@ -3,6 +3,7 @@
 
 #include "train/model.h"
 
+#include <assert.h>
 #include <math.h>
 
 #include "train/model_parts.h"
@@ -56,17 +57,17 @@ struct tensor pass_bias(const struct pass *pass, struct tensor bias)
     return scratch;
 }
 
-void pass_dropout(const struct pass *pass, const struct linears *linears, struct tensor x,
-                  struct tensor out)
+void pass_drop(const struct pass *pass, double p, uint32_t stream, struct tensor x,
+               struct tensor out)
 {
     const struct op_dropout op = {
         .out = out,
         .x = x,
-        .p = (float)pass->model->shapes.lora.dropout,
+        .p = (float)p,
         .seed = (uint64_t)pass->model->plan->seed,
         .draw = &pass->numbers->draw,
         .rows = &pass->numbers->rows,
-        .stream = linears->stream,
+        .stream = stream,
     };
 
     pass->ops->dropout(pass->be, &op);
@@ -80,7 +81,7 @@ struct tensor pass_lora_input(const struct pass *pass, const struct linears *lin
     if (!scratch.data || !pass->training)
         return x;
     scratch = tensor_of(scratch.data, scratch.format, x.rows, x.cols);
-    pass_dropout(pass, linears, x, scratch);
+    pass_drop(pass, pass->model->shapes.lora.dropout, linears->stream, x, scratch);
     return scratch;
 }
 
@@ -227,6 +228,18 @@ static void prepare(const struct pass *pass, size_t layer, struct tensor qkv)
     model_rotate(pass, layer, qk.data ? qk : qkv, false);
 }
 
+static struct attention_dropout attention_dropout(const struct pass *pass, size_t layer)
+{
+    double p = pass->model->config->attention_dropout;
+
+    return (struct attention_dropout) {
+        .p = pass_drops(pass, p) ? (float)p : 0,
+        .stream = drop_stream(layer, DROP_ATTENTION),
+        .seed = (uint64_t)pass->model->plan->seed,
+        .draw = &pass->numbers->draw,
+    };
+}
+
 struct op_attention model_attention(const struct pass *pass, size_t layer)
 {
     const struct model_config *c = pass->model->config;
@@ -238,6 +251,7 @@ struct op_attention model_attention(const struct pass *pass, size_t layer)
     if (!qk.data)
         qk = qkv;
     return (struct op_attention) {
+        .dropout = attention_dropout(pass, layer),
         .out = pass_buffer(pass, BUFFER_ATT, layer),
         .lse = pass_buffer(pass, BUFFER_LSE, layer),
         .q = model_queries(pass, qk),
@@ -270,8 +284,25 @@ static struct tensor stream_behind(const struct pass *pass, size_t layer)
     return mid.data ? mid : pass_buffer(pass, BUFFER_X_IN, layer);
 }
 
-/* What layers o and down add to the stream, through its norm where there is one; beta 1:
- * beside what is there already. */
+/* Beside what is there already it has to be dropped before it is added. */
+static void add_dropped(const struct pass *pass, const struct linears *l, size_t layer,
+                        struct tensor x, struct tensor out, float beta)
+{
+    const struct model_config *c = pass->model->config;
+    bool first = l == &pass->model->blocks[layer].o;
+    uint32_t stream = drop_stream(layer, first ? DROP_ADDED_O : DROP_ADDED_DOWN);
+    struct tensor to = out;
+
+    if (beta > 0)
+        to = tensor_columns(pass_buffer(pass, BUFFER_DROPPED, 0), 0, out.cols);
+    linears_forward(pass, l, layer, x, to, 0);
+    pass_drop(pass, c->added_dropout, stream, to, to);
+    if (beta > 0)
+        pass->ops->add(pass->be, &(struct op_add) { .out = out, .a = out, .b = to });
+}
+
+/* What layers o and down add to the stream, dropped or through its norm where there is one;
+ * beta 1: beside what is there already. */
 static void add_to_stream(const struct pass *pass, const struct linears *l, size_t layer,
                           struct tensor x, float beta)
 {
@@ -280,6 +311,11 @@ static void add_to_stream(const struct pass *pass, const struct linears *l, size
     struct tensor to = pass_buffer(pass, first ? BUFFER_POST1 : BUFFER_POST2, layer);
     struct op_rmsnorm norm = { .out = delta_of(pass), .x = to };
 
+    if (pass_drops(pass, pass->model->config->added_dropout)) {
+        assert(!to.data);
+        add_dropped(pass, l, layer, x, norm.out, beta);
+        return;
+    }
     if (!to.data) {
         linears_forward(pass, l, layer, x, norm.out, beta);
         return;
@@ -287,6 +323,14 @@ static void add_to_stream(const struct pass *pass, const struct linears *l, size
     linears_forward(pass, l, layer, x, to, 0);
     norm.rstd = pass_buffer(pass, first ? BUFFER_RSTD_POST1 : BUFFER_RSTD_POST2, layer);
     model_norm(pass, first ? &b->post1 : &b->post2, norm);
+}
+
+/* Whether the first norm adds what places add to the embeddings: dropout wants the sum. */
+static bool adds_positions(const struct pass *pass)
+{
+    const struct model *m = pass->model;
+
+    return m->positions && !pass_drops(pass, m->config->embed_dropout);
 }
 
 static void forward_attention(const struct pass *pass, size_t layer, bool again)
@@ -302,7 +346,7 @@ static void forward_attention(const struct pass *pass, size_t layer, bool again)
     norm1.rstd = pass_buffer(pass, BUFFER_RSTD1, layer);
     if (layer > 0 && !again) /* what the block below adds comes in here */
         norm1.x = stream_behind(pass, layer - 1);
-    if ((layer > 0 || m->positions) && !again)
+    if ((layer > 0 || adds_positions(pass)) && !again)
         norm1.delta = delta_of(pass);
     model_norm(pass, &b->norm1, norm1);
     linears_forward(pass, &b->qkv, layer, h1, qkv, 0);
@@ -380,17 +424,24 @@ void model_forward_block(const struct pass *pass, size_t layer, bool again)
 static void embed(const struct pass *pass)
 {
     const struct model *m = pass->model;
+    struct tensor x = pass_buffer(pass, BUFFER_X_IN, 0);
+    struct tensor delta = pass_buffer(pass, BUFFER_DELTA, 0);
 
     pass->ops->embedding(
-        pass->be, &(struct op_embedding) { .out = pass_buffer(pass, BUFFER_X_IN, 0),
+        pass->be, &(struct op_embedding) { .out = x,
                                            .table = m->embed_weight,
                                            .tokens = pass_ids(pass, BUFFER_TOKENS),
                                            .scale = m->embed_scale });
     if (m->positions)
         pass->ops->embedding(pass->be, &(struct op_embedding) {
-                                           .out = pass_buffer(pass, BUFFER_DELTA, 0),
+                                           .out = delta,
                                            .table = m->positions->weight,
                                            .tokens = pass_ids(pass, BUFFER_POSITIONS) });
+    if (!pass_drops(pass, m->config->embed_dropout))
+        return;
+    if (m->positions)
+        pass->ops->add(pass->be, &(struct op_add) { .out = x, .a = x, .b = delta });
+    pass_drop(pass, m->config->embed_dropout, drop_stream(0, DROP_EMBED), x, x);
 }
 
 void model_forward(const struct pass *pass)

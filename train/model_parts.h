@@ -11,6 +11,7 @@
  *     act = f(gate) up or f(up)
  *     d = act Wd^T [+ b] [, norm]            x_in of the next = x_mid + d
  *
+ * In training a, d, the embeddings and attention's weights are dropped as the model asks.
  * In parallel there is no x_mid: h2 = norm2(x_in), x_in of the next = x_in + a + d.
  */
 #ifndef TRAIN_MODEL_PARTS_H
@@ -21,6 +22,25 @@
 #include "train/stored.h"
 
 enum { LINEARS = 3, PARTS = PART_LORA_B + 1 };
+
+/* What a block drops, DROPS numbers each: streams of random numbers that runs which go on
+ * count on.  Of the adapters over one input, of attention's weights, of what is added. */
+enum drop {
+    DROP_EMBED = 0, /* of the first block's, as it is dropped once */
+    DROP_QKV = 2,
+    DROP_ATTENTION = 4,
+    DROP_O = 5,
+    DROP_ADDED_O = 6,
+    DROP_GATE_UP = 7,
+    DROP_DOWN = 9,
+    DROP_ADDED_DOWN = 10,
+    DROPS = 12
+};
+
+static inline uint32_t drop_stream(size_t layer, enum drop drop)
+{
+    return (uint32_t)(layer * DROPS + drop);
+}
 
 /*
  * Columns first .. first + outs of y from columns from .. from + ins of x: y = x W^T +
@@ -160,8 +180,14 @@ struct tensor pass_lora_input(const struct pass *pass, const struct linears *lin
                               struct tensor x);
 /* x A^T of a stack. */
 struct tensor pass_u(const struct pass *pass, const struct linears *linears, size_t layer);
-void pass_dropout(const struct pass *pass, const struct linears *linears, struct tensor x,
-                  struct tensor out);
+/* out = x through dropout, or a gradient back through it. */
+void pass_drop(const struct pass *pass, double p, uint32_t stream, struct tensor x,
+               struct tensor out);
+/* Whether this pass drops a share of p. */
+static inline bool pass_drops(const struct pass *pass, double p)
+{
+    return pass->training && p > 0;
+}
 
 /* Check a micro-batch and send it to the device. */
 bool pass_open(struct model *model, const struct batch *batch, struct pass *out,

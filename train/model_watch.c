@@ -165,6 +165,7 @@ static const char *const other_names[BUFFERS] = {
     [BUFFER_ACT] = "mlp",
     [BUFFER_DX] = "residual stream",
     [BUFFER_DX_COPY] = "residual stream",
+    [BUFFER_DROPPED] = "residual stream",
     [BUFFER_DH] = "norm or attention",
     [BUFFER_DQKV] = "q, k, v",
     [BUFFER_DACT] = "mlp",

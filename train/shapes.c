@@ -158,7 +158,8 @@ static void dims_lora(struct maker *m, const struct lora *lora)
     d[DIM_GATE_UP_U] = fold(m, STACK_GATE_UP, d[DIM_GATE_UP]);
     /* what the products that add to the stream read as their gradient */
     dy = max(fold(m, STACK_O, d[DIM_C]), fold(m, STACK_DOWN, d[DIM_C]));
-    d[DIM_DX] = d[DIM_POST] ? d[DIM_C] : dy;
+    d[DIM_DROPPED] = m->config->added_dropout > 0 ? dy : 0;
+    d[DIM_DX] = d[DIM_POST] || d[DIM_DROPPED] ? d[DIM_C] : dy;
     d[DIM_POST_DX] = d[DIM_POST] ? dy : 0;
     for (enum module i = 0; lora->dropout > 0 && i < MODULES; i++)
         if (lora->adapted[i])
@@ -173,7 +174,7 @@ static void dims_convert(struct maker *m, enum format frozen)
     size_t *d = m->dims;
 
     if (s->compute != FORMAT_FP32) {
-        d[DIM_COPY] = d[DIM_DX];
+        d[DIM_COPY] = d[DIM_DROPPED] ? 0 : d[DIM_DX];
         d[DIM_DX] = d[DIM_C];
         d[DIM_POST_COPY] = d[DIM_POST_DX];
         d[DIM_POST_DX] = d[DIM_POST];

@@ -108,6 +108,8 @@ enum buffer {
     BUFFER_DPOST_COPY, /* as DX_COPY */
     BUFFER_DLSE,   /* (H, N) scratch of attention's backward pass */
     BUFFER_LORA_G, /* gradient of x A^T where not folded */
+    BUFFER_DROPPED, /* the stream's gradient as products read it where what is added to the
+                       stream is dropped; in parallel, what the MLP adds, before */
     BUFFER_LORA_X, /* an adapter's input after dropout, or its gradient before */
     BUFFER_WEIGHT, /* frozen weights that are stored otherwise, while they are used */
     BUFFER_BIAS,

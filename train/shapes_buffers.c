@@ -65,6 +65,7 @@ static const struct buffer_row {
     [BUFFER_DLSE] = { "gradient", KIND_FP32, DIM_H, DIM_N, LIFE_ONCE, true },
     [BUFFER_LORA_G] = { "lora gradient", KIND_COMPUTE, DIM_N, DIM_LORA_G, LIFE_ONCE,
                         true },
+    [BUFFER_DROPPED] = { "dropout", KIND_COMPUTE, DIM_N, DIM_DROPPED, LIFE_ONCE, true },
     [BUFFER_LORA_X] = { "lora dropout", KIND_COMPUTE, DIM_N, DIM_LORA_X, LIFE_ONCE,
                         true },
     [BUFFER_WEIGHT] = { "weight", KIND_COMPUTE, DIM_ONE, DIM_WEIGHT, LIFE_ONCE, false },

@@ -53,6 +53,7 @@ enum dim {
     DIM_POST_COPY,
     DIM_DX,        /* C, and folded adapters where products read it */
     DIM_LORA_X, /* widest input under dropout */
+    DIM_DROPPED, /* C, and folded adapters; 0: what is added to the stream is not dropped */
     DIM_COPY,   /* the same where the compute format is not fp32 */
     DIM_WEIGHT,
     DIM_BIAS, /* numbers to convert at a use */

@@ -6,7 +6,8 @@ PEFT trains them.  tests/unit/test_architectures.c holds ours against them.
     python3 tests/golden/architectures.py >tests/golden/architectures.json       (on a CPU)
 
 Weights come from no file: number i of a tensor, in the order its file has it, is a hash of its
-name and i (`numbers`), which the test computes likewise.
+name and i (`numbers`), which the test computes likewise.  What is dropped in training is what
+base/random.h draws for it (`Drops`), wherever transformers asks for dropout.
 """
 import json
 import os
@@ -85,10 +86,25 @@ CASES = {
     "gemma3": ("gemma3_text", dict(GEMMA, sliding_window=4, query_pre_attn_scalar=12,
                                    sliding_window_pattern=2)),
 }
+CASES |= {
+    "gpt2-dropping": ("gpt2", dict(GPT2, embd_pdrop=0.1, resid_pdrop=0.2, attn_pdrop=0.3)),
+    "gpt_neo-dropping": ("gpt_neo", dict(
+        NEO, attention_types=[[["global", "local"], 1]], window_size=4, embed_dropout=0.3,
+        resid_dropout=0.1, attention_dropout=0.2)),
+    "gpt_neox-dropping": ("gpt_neox", dict(NEOX, hidden_dropout=0.2, attention_dropout=0.1)),
+    "gpt_neox-sequential-dropping": ("gpt_neox", dict(
+        NEOX, use_parallel_residual=False, hidden_dropout=0.2, attention_dropout=0.1)),
+    "phi3-dropping": ("phi3", dict(CASES["phi3"][1], resid_pdrop=0.2, embd_pdrop=0.4,
+                                   attention_dropout=0.3)),
+    "llama-dropping": ("llama", dict(LLAMA, attention_dropout=0.3)),
+    "gemma2-dropping": ("gemma2", dict(CASES["gemma2"][1], attention_dropout=0.2)),
+}
 ADAPTERS = {
     "qwen3-lora": ("qwen3", "all-linear", {}),
     "phi3-lora": ("phi3", "all-linear", {}),
     "gpt2-lora": ("gpt2", "all-linear", {}),
+    "gpt2-dropping-lora": ("gpt2-dropping", "all-linear", {}),
+    "gpt_neox-dropping-lora": ("gpt_neox-dropping", "all-linear", {}),
     "gpt2-lora-on-some": ("gpt2", ["c_attn", "attn.c_proj"], {"use_rslora": True}),
     "gpt_neo-lora": ("gpt_neo", "all-linear", {}),
     "gpt_neox-lora": ("gpt_neox", "all-linear", {}),
@@ -107,10 +123,79 @@ def rounded(x, digits=8):
     return float(f"{float(x):.{digits}g}")
 
 
+def philox(key, counters):
+    """Philox 4x32-10: a row of four words for each row of four."""
+    a, b, c, d = (numpy.asarray(x, dtype=numpy.uint64) for x in counters)
+    low = numpy.uint64(0xFFFFFFFF)
+    for i in range(10):
+        keys = [numpy.uint64((k + i * weyl) % 2**32)
+                for k, weyl in zip(key, (0x9E3779B9, 0xBB67AE85))]
+        left, right = a * numpy.uint64(0xD2511F53), c * numpy.uint64(0xCD9E8D57)
+        a, b, c, d = ((right >> numpy.uint64(32)) ^ b ^ keys[0], right & low,
+                      (left >> numpy.uint64(32)) ^ d ^ keys[1], left & low)
+    return numpy.stack([a, b, c, d], -1)
+
+
+class Drops:
+    """In the place of torch.nn.functional.dropout: base/random.h's draws for the first
+    micro-batch of a run with seed 42.  The runs of a batch come one by one, and a model asks in
+    the order of its layers: for the embeddings, if at all, first; then, of a layer, for attention's
+    weights, for what attention adds and for what the MLP adds, or only for the first."""
+    EMBED, ATTENTION, ADDED_O, ADDED_DOWN, LAYER = 0, 4, 6, 10, 12
+    RANDOM_DROPOUT, RANDOM_ATTENTION, SEED = 2, 7, 42
+    EMBEDS = ("gpt2", "gpt_neo", "gpt_neox")
+
+    def __init__(self, model):
+        config = model.config
+        layer = [self.ATTENTION]
+        if config.model_type in (*self.EMBEDS, "phi3"):
+            layer += [self.ADDED_O, self.ADDED_DOWN]
+        self.sites = [self.EMBED] if config.model_type in self.EMBEDS else []
+        self.sites += [n * self.LAYER + site for n in range(config.num_hidden_layers)
+                       for site in layer]
+
+    def run(self, row):
+        """The next run, whose first row is this one of the batch."""
+        self.row, self.asked = row, 0
+
+    def kept(self, x, p, stream):
+        if x.dim() == 4: # heads, queries, keys
+            head, query, key = numpy.meshgrid(*(numpy.arange(n) for n in x.shape[1:]),
+                                              indexing="ij")
+            zero = 0 * head
+            words = philox((self.SEED, 0), (query + self.row, key // 32 * 4 + key // 2 % 4,
+                                            stream + (head << 16), zero + self.RANDOM_ATTENTION))
+            word = numpy.take_along_axis(words, (key // 8 % 4)[..., None], -1)[..., 0]
+            share = round(p * 65536) / 65536
+            return (word >> (key % 2 * 16).astype(numpy.uint64) & numpy.uint64(0xFFFF)
+                    >= round(p * 65536)), 1 / (1 - share)
+        index = numpy.arange(self.row * x.shape[-1], (self.row + x.shape[1]) * x.shape[-1])
+        zero = 0 * index
+        words = philox((self.SEED, 0), (index // 4, zero, stream + zero,
+                                        zero + self.RANDOM_DROPOUT))
+        bits = numpy.take_along_axis(words, (index % 4)[:, None], -1)[:, 0]
+        return (bits / 2**32 >= numpy.float32(p)).reshape(x.shape[1:]), 1 / (1 - p)
+
+    def __call__(self, x, p=0.5, training=True, inplace=False):
+        if not training:
+            return x
+        stream = self.sites[self.asked]
+        self.asked += 1
+        if p == 0:
+            return x
+        kept, factor = self.kept(x, p, stream)
+        return x * torch.tensor(kept, dtype=x.dtype)[None] * factor
+
+
 def loss_of(model, batch):
     """The mean over all predicted tokens of runs that do not see each other."""
-    total = sum(model(input_ids=torch.tensor([ids]), labels=torch.tensor([ids])).loss
-                * (len(ids) - 1) for ids in batch)
+    row, total = 0, 0
+    drops = torch.nn.functional.dropout = Drops(model)
+    for ids in batch:
+        drops.run(row)
+        loss = model(input_ids=torch.tensor([ids]), labels=torch.tensor([ids])).loss
+        assert drops.asked in (0, len(drops.sites))
+        total, row = total + loss * (len(ids) - 1), row + len(ids)
     return total / sum(len(ids) - 1 for ids in batch)
 
 
@@ -122,6 +207,7 @@ def train(model, batch, decayed, label):
          {"params": [p for n, p in trained if n not in decayed], "weight_decay": 0.0}],
         lr=LR, betas=(0.9, 0.999), eps=1e-8)
     losses, norms = [], {}
+    model.train()
     for _ in range(STEPS):
         optimizer.zero_grad()
         loss = loss_of(model, batch)
@@ -159,6 +245,7 @@ def load(folder):
 
 
 def logits_of(model, batch):
+    model.eval()
     with torch.no_grad():
         return [[rounded(x) for x in model(input_ids=torch.tensor([ids])).logits[0, -1]]
                 for ids in batch]

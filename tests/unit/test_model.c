@@ -117,6 +117,7 @@ static void check_folder(const char *name)
 {
     struct unit_model u = unit_model_shared(name);
 
+    unit_drop_nothing(&u);
     check_model(&u);
 }
 

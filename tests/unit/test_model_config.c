@@ -215,8 +215,8 @@ static void test_model_config_of_gpt2(void **state)
     assert_int_equal(c.activation, ACTIVATION_GELU_TANH); /* gelu_new */
     assert_true(c.tied && c.qkv_bias && c.output_bias && c.mlp_bias);
     assert_true(c.norm_eps == 1e-5 && c.score_scale == 0.25 && !c.score_by_layer);
-    assert_true(c.dropout == 0.1);
-    assert_string_equal(c.dropout_key, "resid_pdrop");
+    assert_true(c.embed_dropout == 0.1 && c.added_dropout == 0.1);
+    assert_true(c.attention_dropout == 0.1);
     c = parsed(
         "{\"model_type\": \"gpt2\", " GPT2
         ", \"n_positions\": 32, \"n_inner\": 80, \"activation_function\": \"gelu\","
@@ -228,9 +228,25 @@ static void test_model_config_of_gpt2(void **state)
     c = parsed("{\"model_type\": \"gpt2\", " GPT2
                ", \"n_positions\": 32, \"resid_pdrop\": 0, \"embd_pdrop\": 0.0,"
                "\"attn_pdrop\": 0.2}");
-    assert_true(c.dropout == 0.2);
-    assert_string_equal(c.dropout_key, "attn_pdrop");
-    assert_null(parsed("{\"model_type\": \"llama\", " SIZES "}").dropout_key);
+    assert_true(c.embed_dropout == 0 && c.added_dropout == 0);
+    assert_true(c.attention_dropout == 0.2);
+}
+
+static void test_model_config_of_dropout(void **state)
+{
+    struct model_config c = parsed("{\"model_type\": \"llama\", " SIZES "}");
+
+    (void)state;
+    assert_true(c.embed_dropout == 0 && c.added_dropout == 0 && c.attention_dropout == 0);
+    c = parsed("{\"model_type\": \"llama\", " SIZES ", \"attention_dropout\": 0.25,"
+               "\"resid_pdrop\": 0.1}"); /* of which Llama knows nothing */
+    assert_true(c.added_dropout == 0 && c.attention_dropout == 0.25);
+    c = parsed("{\"model_type\": \"phi3\", " SIZES ", \"resid_pdrop\": 0.125,"
+               "\"embd_pdrop\": 0.1}"); /* which Phi-3 does not read */
+    assert_true(c.embed_dropout == 0 && c.added_dropout == 0.125);
+    c = parsed("{\"model_type\": \"gpt_neox\", " SIZES ", \"hidden_dropout\": 0.5}");
+    assert_true(c.embed_dropout == 0.5 && c.added_dropout == 0.5);
+    assert_true(c.attention_dropout == 0);
 }
 
 static void check_local(const char *more, const char *local)
@@ -285,12 +301,11 @@ static void test_model_config_of_phi3(void **state)
     struct model_config c = parsed("{\"model_type\": \"phi3\", " SIZES "}");
 
     (void)state;
-    assert_true(c.rotary == 16 && !c.windowed && !c.dropout_key && c.norm_eps == 1e-5);
+    assert_true(c.rotary == 16 && !c.windowed && c.norm_eps == 1e-5);
     assert_true(!c.qkv_bias && !c.output_bias && !c.mlp_bias && !c.tied);
     c = parsed("{\"model_type\": \"phi3\", " SIZES ", \"partial_rotary_factor\": 0.75,"
-               "\"sliding_window\": 7, \"resid_pdrop\": 0.1}");
+               "\"sliding_window\": 7}");
     assert_true(c.rotary == 12 && c.sliding_window == 7 && c.windowed[2]);
-    assert_string_equal(c.dropout_key, "resid_pdrop");
 }
 
 static void test_model_config_of_gemma(void **state)
@@ -385,6 +400,10 @@ static void test_model_config_refuses(void **state)
         { "{\"model_type\": \"llama\"}", "vocab_size" },
         { "{\"model_type\": \"llama\", " SIZES ", \"hidden_act\": \"mish\"}",
           "hidden_act \"mish\" is not supported; supported: silu" },
+        { "{\"model_type\": \"llama\", " SIZES ", \"attention_dropout\": 1}",
+          "attention_dropout must be a number from 0 to below 1, not 1" },
+        { "{\"model_type\": \"llama\", " SIZES ", \"attention_dropout\": -0.5}",
+          "attention_dropout must be a number from 0 to below 1, not -0.5" },
         { "{\"model_type\": \"gpt2\", " SIZES "}", "n_embd" },
         { "{\"model_type\": \"gpt2\", " GPT2 "}", "n_positions" },
         { "{\"model_type\": \"gpt2\", " GPT2
@@ -486,6 +505,7 @@ int main(void)
         cmocka_unit_test(test_model_config_window_presets_of_qwen),
         cmocka_unit_test(test_model_config_window_of_mistral),
         cmocka_unit_test(test_model_config_layer_types),
+        cmocka_unit_test(test_model_config_of_dropout),
         cmocka_unit_test(test_model_config_of_gpt2),
         cmocka_unit_test(test_model_config_local_layers_of_gpt_neo),
         cmocka_unit_test(test_model_config_of_gpt_neox),

@@ -24,16 +24,36 @@ static const char qwen2[] =
     "\"use_sliding_window\": true, \"sliding_window\": 5, \"max_window_layers\": 1}";
 
 /* Learned positions, a head of its own, GELU by erf. */
+#define GPT2                                                                        \
+    "{\"model_type\": \"gpt2\", \"vocab_size\": 40, \"n_embd\": 24, \"n_layer\": 2,"   \
+    "\"n_head\": 4, \"n_inner\": 36, \"n_positions\": 16, \"initializer_range\": 0.2," \
+    "\"activation_function\": \"gelu\", \"tie_word_embeddings\": false,"
 static const char gpt2[] =
-    "{\"model_type\": \"gpt2\", \"vocab_size\": 40, \"n_embd\": 24, \"n_layer\": 2,"
-    "\"n_head\": 4, \"n_inner\": 36, \"n_positions\": 16, \"initializer_range\": 0.2,"
-    "\"activation_function\": \"gelu\", \"tie_word_embeddings\": false}";
+    GPT2 "\"embd_pdrop\": 0, \"resid_pdrop\": 0, \"attn_pdrop\": 0}";
 
 /* Both halves of a block in parallel, half of each head turned. */
-static const char gpt_neox[] =
-    "{\"model_type\": \"gpt_neox\", \"vocab_size\": 40, \"hidden_size\": 24,"
-    "\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": 3,"
-    "\"rotary_pct\": 0.5, \"initializer_range\": 0.2}";
+#define GPT_NEOX                                                                     \
+    "{\"model_type\": \"gpt_neox\", \"vocab_size\": 40, \"hidden_size\": 24,"          \
+    "\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": 3," \
+    "\"rotary_pct\": 0.5, \"initializer_range\": 0.2"
+static const char gpt_neox[] = GPT_NEOX "}";
+
+/* The models' own dropout: of everything, and of each by itself. */
+static const char gpt2_drops[] =
+    GPT2 "\"embd_pdrop\": 0.2, \"resid_pdrop\": 0.3, \"attn_pdrop\": 0.4}";
+static const char gpt2_drops_embed[] =
+    GPT2 "\"embd_pdrop\": 0.2, \"resid_pdrop\": 0, \"attn_pdrop\": 0}";
+static const char gpt2_drops_added[] =
+    GPT2 "\"embd_pdrop\": 0, \"resid_pdrop\": 0.3, \"attn_pdrop\": 0}";
+static const char gpt_neox_drops[] =
+    GPT_NEOX ", \"hidden_dropout\": 0.3, \"attention_dropout\": 0.2}";
+static const char phi3_drops[] =
+    "{\"model_type\": \"phi3\", \"vocab_size\": 40, \"hidden_size\": 24, \"pad_token_id\": "
+    "null,"
+    "\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
+    "\"initializer_range\": 0.2, \"resid_pdrop\": 0.3, \"attention_dropout\": 0.2}";
+static const char *const drops[] = { gpt2_drops, gpt2_drops_embed, gpt2_drops_added,
+                                     gpt_neox_drops, phi3_drops };
 
 /* Norms of heads and of what is added, two bases of rotation, scaled embeddings; no token is
  * padding, whose embedding is left alone. */
@@ -125,12 +145,19 @@ static void train(struct unit_model *u)
     unit_train(u, &batch);
 }
 
+/* Is the loss of an evaluation another than that of a training? */
+static bool differs(const struct unit_model *u)
+{
+    return u->plan.lora_dropout > 0 || u->plan.label_smoothing > 0 ||
+           u->plan.stage == STAGE_DISTILL || u->config.embed_dropout > 0 ||
+           u->config.added_dropout > 0 || u->config.attention_dropout > 0;
+}
+
 /* The loss that gradients are of, in double. */
 static double exact_loss(struct unit_model *u)
 {
     double_take_loss(u->be);
-    if (u->plan.lora_dropout > 0 || u->plan.label_smoothing > 0 ||
-        u->plan.stage == STAGE_DISTILL)
+    if (differs(u))
         train(u);
     else
         unit_loss(u, &batch);
@@ -296,6 +323,18 @@ static void test_model_gradients_of_other_architectures(void **state)
     }
 }
 
+static void test_model_gradients_under_the_models_own_dropout(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(drops); i++)
+        for (int recomputed = 0; recomputed < 2; recomputed++) {
+            struct unit_model u = unit_model_text(drops[i], scratch());
+
+            u.plan.gradient_checkpointing = recomputed;
+            check_all(&u);
+        }
+}
+
 /* Beside what is kept of a teacher, by each of the distances. */
 static void test_model_gradients_of_a_student(void **state)
 {
@@ -370,6 +409,9 @@ static void test_model_gradients_lora_under_dropout(void **state)
 {
     (void)state;
     check_adapters(llama, "all", 0.25);
+    for (size_t i = 0; i < TS_COUNT(drops); i++)
+        check_adapters(drops[i], "all", 0);
+    check_adapters(gpt_neox_drops, "all", 0.25);
 }
 
 static void check_additional(const char *text, const char *target, const char *more)
@@ -390,6 +432,7 @@ static void test_model_gradients_additional_target(void **state)
     check_additional(qwen2, "q_proj,v_proj", "embed_tokens,k_proj,norm");
     check_additional(gpt2, "c_attn", "wpe,ln_2");
     check_additional(gpt2, "mlp.c_proj", "ln_f,lm_head");
+    check_additional(gpt2_drops, "mlp.c_proj", "wte,wpe");
     check_additional(gpt_neox, "dense_h_to_4h", "embed_in,query_key_value");
     check_additional(gemma3, "o_proj", "post_attention_layernorm,k_norm");
 }
@@ -418,6 +461,8 @@ static void test_model_gradients_of_last_layers(void **state)
         { llama, "post_attention_layernorm" },
         { gpt2, "attn" },
         { gpt2, "ln_2" },
+        { gpt2_drops, "attn" },
+        { gpt_neox_drops, "mlp" },
         { gpt_neox, "all" },
         { gpt_neox, "mlp" },
         { gpt_neox, "attention" },
@@ -439,6 +484,7 @@ int main(void)
         cmocka_unit_test(test_model_gradients_llama),
         cmocka_unit_test(test_model_gradients_qwen2),
         cmocka_unit_test(test_model_gradients_of_other_architectures),
+        cmocka_unit_test(test_model_gradients_under_the_models_own_dropout),
         cmocka_unit_test(test_model_gradients_of_a_student),
         cmocka_unit_test(test_model_gradients_lora),
         cmocka_unit_test(test_model_gradients_lora_of_other_architectures),

@@ -206,6 +206,27 @@ static char *make_model(const struct subject *s)
     return dir;
 }
 
+/* As the script has it: PyTorch's draws are its own. */
+static void write_config(const char *dir, const char *folder)
+{
+    static const char *const dropouts[] = { "attn_pdrop",        "embd_pdrop",
+                                            "resid_pdrop",       "attention_dropout",
+                                            "embed_dropout",     "resid_dropout",
+                                            "hidden_dropout" };
+    char *name = path_join(folder, "config.json");
+    struct error err = { 0 };
+    json_t *config = json_read_file(name, LIMIT, &err);
+
+    if (config == NULL)
+        fail_msg("%s", err.text);
+    for (size_t i = 0; i < TS_COUNT(dropouts); i++)
+        if (json_object_get(config, dropouts[i]))
+            json_object_set_new(config, dropouts[i], json_real(0));
+    put_json(config, dir, "config.json");
+    json_decref(config);
+    free(name);
+}
+
 /* The model's folder, or one with a tokenizer beside its files; malloc'ed. */
 static char *model_of(const struct subject *s)
 {
@@ -221,7 +242,7 @@ static char *model_of(const struct subject *s)
     if (whole)
         return folder;
     made = make_dir(s, "model");
-    link_into(made, folder, "config.json");
+    write_config(made, folder);
     link_into(made, folder, "model.safetensors");
     write_tokenizer(made, string_of(s->golden, "alphabet"));
     free(folder);
