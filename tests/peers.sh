@@ -10,5 +10,5 @@ folder=$1
 cmp -s "$list" "$folder/peers.txt" && exit 0
 rm -rf "$folder"
 python3 -m venv "$folder" &&
-    "$folder/bin/pip" install -q --disable-pip-version-check --retries 2 --timeout 20 -r "$list" &&
+    "$folder/bin/pip" install -q --no-compile --disable-pip-version-check --retries 2 --timeout 20 -r "$list" &&
     cp "$list" "$folder/peers.txt" || { rm -rf "$folder"; exit 1; }
