@@ -43,10 +43,11 @@ struct random_head {
 /*
  * 16 bits for the weight that row `query` of a batch gives `key`, counted from the first row
  * of its run: half key % 2 (the lower is 0) of word key / 8 % 4 of the block with
- *     key { seed low, high }
- *     counter { query, key / 32 * 4 + key / 2 % 4, stream + 2^16 head, RANDOM_ATTENTION + 16 draw }
- * Eight keys share a block, two of each eight in 32: what one thread holds of the product of
- * two tiles on tensor cores.
+ *     key      seed low, seed high
+ *     counter  query, key / 32 * 4 + key / 2 % 4, stream + 2^16 head,
+ *              RANDOM_ATTENTION + 16 draw
+ * Eight keys share a block, two of each eight in 32: what one thread holds of the product
+ * of two tiles on tensor cores.
  */
 uint32_t random_weight(struct random_head head, uint32_t query, uint32_t key);
 /* A permutation of 0..count-1 (Fisher-Yates). */

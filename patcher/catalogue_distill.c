@@ -97,7 +97,7 @@ static const struct rule rows[] = {
           "of train(). With dropout in its configuration, or in its adapter, its logits "
           "then differ from look to look, and the student is taught the noise. Call "
           "eval() on it, and compute it under no_grad, which saves its activations too. "
-          "A native run has no dropout in a frozen model.",
+          "The teacher of a native run drops nothing.",
       .source = "PyTorch nn.Module.train; transformers modeling_utils.py" },
 };
 const struct rules catalogue_distill = { rows, TS_COUNT(rows) };

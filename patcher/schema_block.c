@@ -64,6 +64,9 @@ static const struct key rows[] = {
       .help = "before the run try ten steps of it on the real model and data, end a job that "
               "cannot work with a diagnosis, and put all back as it was; auto: where it "
               "computes in fp16" },
+    { TS_USED("disable_dropout", KEY_BOOL, "false"), .into = TS_INTO(disable_dropout),
+      .help = "true: nothing is dropped of what config.json of the model asks for in "
+              "training (GPT-2's attn_pdrop and the like); lora_dropout stays" },
     { .name = "backend",
       .type = KEY_ENUM,
       .use = KEY_USED,

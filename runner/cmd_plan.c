@@ -342,6 +342,26 @@ static void add_model(struct text *out, const struct page *page)
               plan->gradient_checkpointing ? ", each layer computed twice" : "");
 }
 
+/* What config.json of the model asks for, and a run does. */
+static void add_dropout(struct text *out, const struct forecast *forecast)
+{
+    const struct {
+        double share;
+        const char *of;
+    } dropouts[] = { { forecast->embed_dropout, "the embeddings" },
+                     { forecast->added_dropout, "what layers add" },
+                     { forecast->attention_dropout, "attention's weights" } };
+    const char *before = "  dropout     ";
+
+    for (size_t i = 0; i < TS_COUNT(dropouts); i++)
+        if (dropouts[i].share > 0) {
+            text_addf(out, "%s%g of %s", before, dropouts[i].share, dropouts[i].of);
+            before = ", ";
+        }
+    if (before[0] == ',')
+        text_adds(out, "; disable_dropout trains without\n");
+}
+
 static void show_page(struct report *report, const struct page *page)
 {
     const struct device *device = page->inspection->device;
@@ -362,6 +382,7 @@ static void show_page(struct report *report, const struct page *page)
         add_memory(&out, &page->forecast);
     } else if (page->plan) {
         add_model(&out, page);
+        add_dropout(&out, &page->forecast);
         add_program(&out, page->plan);
         add_precision(&out, page->plan);
         add_teacher(&out, page->plan);

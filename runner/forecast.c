@@ -28,6 +28,11 @@ static void count_parameters(const struct plan *plan, const struct model_config 
     out->has_model = shapes_make(plan, config, 0, 0, arena, &shapes, &ignored);
     out->parameters = out->has_model ? shapes.numbers : 0;
     out->trainable = out->has_model ? shapes.trainable_numbers : 0;
+    if (!out->has_model || plan->external || plan->disable_dropout)
+        return;
+    out->embed_dropout = config->embed_dropout;
+    out->added_dropout = config->added_dropout;
+    out->attention_dropout = config->attention_dropout;
 }
 
 static void make_time(const struct inspection *inspection,

@@ -443,7 +443,7 @@ static double read_dropout(const struct reader *r, const char *key, double prese
 {
     double value = key ? json_get_real(r->root, key, preset, r->file, r->err) : 0;
 
-    if (value >= 0 && value < 1)
+    if (value >= 0 && (float)value < 1) /* as operations take it */
         return value;
     error_set(r->err, ERROR_DATA, "%s: %s must be a number from 0 to below 1, not %g",
               r->file, key, value);

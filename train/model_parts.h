@@ -186,7 +186,7 @@ void pass_drop(const struct pass *pass, double p, uint32_t stream, struct tensor
 /* Whether this pass drops a share of p. */
 static inline bool pass_drops(const struct pass *pass, double p)
 {
-    return pass->training && p > 0;
+    return pass->training && p > 0 && !pass->model->plan->disable_dropout;
 }
 
 /* Check a micro-batch and send it to the device. */

@@ -169,6 +169,7 @@ struct plan {
     int64_t threads;           /* 0: all */
     int64_t priority;
     enum choice preflight; /* auto: where it computes in fp16 */
+    bool disable_dropout;  /* of the model's own */
     int64_t max_retries;
     double timeout_seconds;    /* 0: none */
     const char *memory_limit;  /* as written; NULL: 95 % of what is free */

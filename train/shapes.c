@@ -158,7 +158,7 @@ static void dims_lora(struct maker *m, const struct lora *lora)
     d[DIM_GATE_UP_U] = fold(m, STACK_GATE_UP, d[DIM_GATE_UP]);
     /* what the products that add to the stream read as their gradient */
     dy = max(fold(m, STACK_O, d[DIM_C]), fold(m, STACK_DOWN, d[DIM_C]));
-    d[DIM_DROPPED] = m->config->added_dropout > 0 ? dy : 0;
+    d[DIM_DROPPED] = m->config->added_dropout > 0 && !m->plan->disable_dropout ? dy : 0;
     d[DIM_DX] = d[DIM_POST] || d[DIM_DROPPED] ? d[DIM_C] : dy;
     d[DIM_POST_DX] = d[DIM_POST] ? dy : 0;
     for (enum module i = 0; lora->dropout > 0 && i < MODULES; i++)
@@ -411,8 +411,8 @@ static bool rounds(const struct plan *plan)
            shapes_stored(plan->precision.trainable) == FORMAT_FP32;
 }
 
-/* Whether a batch is rounded up where it is done (backend_ops.begin): then there is room for
- * whole units of fp8 products, and for one more run. */
+/* Whether a batch is rounded up where it is done (backend_ops.begin): then there is room
+ * for whole units of fp8 products, and for one more run. */
 static const bool rounds_up[] = { [DEVICE_CPU] = false, [DEVICE_CUDA] = true };
 enum { ROW_UNIT = 16 };
 

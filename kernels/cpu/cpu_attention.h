@@ -170,9 +170,9 @@ CPU_INLINE ivec attention_sees(ivec queries, ivec keys, size_t window)
 }
 
 /*
- * Which weights of a tile dropout keeps: of row `query` of it bit k % 32 of word k / 32, k
- * being `skip` more than the key's row.  One word more than 64 keys need, as two are read
- * where one may do.
+ * Which weights of a tile dropout keeps: of row `query` of it bit k % 32 of word k / 32,
+ * k being `skip` more than the key's row.  One word more than 64 keys need, as two are
+ * read where one may do.
  */
 enum { ATTENTION_WORD = 32, ATTENTION_WORDS = ATTENTION_ROWS / ATTENTION_WORD + 2 };
 struct attention_kept {
@@ -224,7 +224,8 @@ CPU_INLINE ivec attention_draw_word(struct random_head head, size_t query, size_
     return kept;
 }
 
-/* For `queries` rows of the batch from `query` on and `keys` rows of their run from `key`. */
+/* For `queries` rows of the batch from `query` on and `keys` rows of their run from
+ * `key`. */
 static inline void attention_draw(struct attention_kept *kept,
                                   const struct op_attention *op, size_t head,
                                   size_t query, size_t queries, size_t key, size_t keys)
@@ -248,8 +249,8 @@ static inline void attention_draw(struct attention_kept *kept,
     memset(kept->words[words], 0, (ATTENTION_WORDS - words) * sizeof(kept->words[0]));
 }
 
-/* -1 where weights are kept, 0 where not: of LANES queries and one key, rows of the tile; or
- * of one query and LANES keys. */
+/* -1 where weights are kept, 0 where not: of LANES queries and one key, rows of the tile;
+ * or of one query and LANES keys. */
 CPU_INLINE ivec attention_keeps(const struct attention_kept *kept, size_t query,
                                 size_t key, bool lanes_are_keys)
 {
@@ -267,8 +268,8 @@ CPU_INLINE ivec attention_keeps(const struct attention_kept *kept, size_t query,
     return -(words >> attention_lanes(0) & 1);
 }
 
-/* Weights of rows first .. end of a tile, or words of two of them, become 0 where they are
- * dropped; `at` is where vector v of the first of them lies. */
+/* Weights of rows first .. end of a tile, or words of two of them, become 0 where they
+ * are dropped; `at` is where vector v of the first of them lies. */
 CPU_INLINE void attention_drop(float *at, size_t first, size_t end, size_t v,
                                const struct attention_kept *kept, bool lanes_are_keys,
                                bool pairs)

@@ -73,6 +73,14 @@ holds "is told, and no teacher is counted" sh -c "jq -e '.memory.total < $small 
 ends "a person reads it" 0 "$trainspool" plan full.yaml
 says "with its model" '^  model       [0-9,]* parameters, [0-9,]* of them trained'
 says "and the process" '^              the process with its data .* to '
+gpt2=$TRAINSPOOL_SHARED/data/capp-gpt2/hf
+sed "s|^model_name_or_path:.*|model_name_or_path: $gpt2|" full.yaml >dropping.yaml
+ends "a model with dropout of its own" 0 "$trainspool" plan dropping.yaml
+says "is told to have it" "^  dropout     0.1 of the embeddings, 0.1 of what layers add, 0.1 of attention's weights; "
+echo 'trainspool: {device: cpu, disable_dropout: true}' >>dropping.yaml
+ends "which a job may refuse" 0 "$trainspool" plan dropping.yaml
+holds "and then it has none" sh -c "! grep -q '^  dropout ' out"
+ends "a person reads it again" 0 "$trainspool" plan full.yaml
 says "and the time by its last run" '^  time        .*, by the last run of this job$'
 
 # The time: never invented.

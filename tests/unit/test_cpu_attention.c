@@ -203,12 +203,12 @@ static void try_forward(struct machines *machines, const struct shape *shape,
     struct attention_case c;
 
     case_open_with(&c, shape, extra);
-    machines_try(machines, run_attention, &c.op,
-                 (struct outcome[]) {
-                     { &c.out, c.real[0], forward_units(machines, shape->format),
-                       extra.p > 0 ? 1 / (1 - (double)extra.p) : 0 },
-                     { &c.lse, c.real[1], 8, 1 } },
-                 2);
+    machines_try(
+        machines, run_attention, &c.op,
+        (struct outcome[]) { { &c.out, c.real[0], forward_units(machines, shape->format),
+                               extra.p > 0 ? 1 / (1 - (double)extra.p) : 0 },
+                             { &c.lse, c.real[1], 8, 1 } },
+        2);
     case_close(&c);
 }
 

@@ -404,6 +404,8 @@ static void test_model_config_refuses(void **state)
           "attention_dropout must be a number from 0 to below 1, not 1" },
         { "{\"model_type\": \"llama\", " SIZES ", \"attention_dropout\": -0.5}",
           "attention_dropout must be a number from 0 to below 1, not -0.5" },
+        { "{\"model_type\": \"phi3\", " SIZES ", \"resid_pdrop\": 0.9999999999}",
+          "resid_pdrop must be a number from 0 to below 1" },
         { "{\"model_type\": \"gpt2\", " SIZES "}", "n_embd" },
         { "{\"model_type\": \"gpt2\", " GPT2 "}", "n_positions" },
         { "{\"model_type\": \"gpt2\", " GPT2

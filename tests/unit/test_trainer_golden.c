@@ -206,27 +206,6 @@ static char *make_model(const struct subject *s)
     return dir;
 }
 
-/* As the script has it: PyTorch's draws are its own. */
-static void write_config(const char *dir, const char *folder)
-{
-    static const char *const dropouts[] = { "attn_pdrop",        "embd_pdrop",
-                                            "resid_pdrop",       "attention_dropout",
-                                            "embed_dropout",     "resid_dropout",
-                                            "hidden_dropout" };
-    char *name = path_join(folder, "config.json");
-    struct error err = { 0 };
-    json_t *config = json_read_file(name, LIMIT, &err);
-
-    if (config == NULL)
-        fail_msg("%s", err.text);
-    for (size_t i = 0; i < TS_COUNT(dropouts); i++)
-        if (json_object_get(config, dropouts[i]))
-            json_object_set_new(config, dropouts[i], json_real(0));
-    put_json(config, dir, "config.json");
-    json_decref(config);
-    free(name);
-}
-
 /* The model's folder, or one with a tokenizer beside its files; malloc'ed. */
 static char *model_of(const struct subject *s)
 {
@@ -242,7 +221,7 @@ static char *model_of(const struct subject *s)
     if (whole)
         return folder;
     made = make_dir(s, "model");
-    write_config(made, folder);
+    link_into(made, folder, "config.json");
     link_into(made, folder, "model.safetensors");
     write_tokenizer(made, string_of(s->golden, "alphabet"));
     free(folder);
@@ -302,8 +281,9 @@ static void subject_close(struct subject *s)
     unit_dir_free(s->dir);
 }
 
-/* The settings of the Trainer are keys of a job, one for one. */
-static char *job_text(const struct subject *s, const json_t *settings, const char *more)
+/* The settings of the Trainer are keys of a job, one for one; mixed: what is autocast to,
+ * or NULL.  The script has no dropout, as PyTorch's draws are its own. */
+static char *job_text(const struct subject *s, const json_t *settings, const char *mixed)
 {
     const char *key;
     struct text text;
@@ -314,11 +294,14 @@ static char *job_text(const struct subject *s, const json_t *settings, const cha
               "model_name_or_path: %s\n%s"
               "packing: false\ndisable_shuffling: true\n"
               "disable_gradient_checkpointing: true\ncutoff_len: %zu\nlogging_steps: 1\n"
-              "save_strategy: \"no\"\nfinetuning_type: %s\n%s",
+              "save_strategy: \"no\"\nfinetuning_type: %s\n"
+              "trainspool: {disable_dropout: true, keep: [fp16]}\n",
               s->model,
               questions_of(s) ? "stage: sft\ntemplate: default\ndataset: answers.jsonl\n"
                               : "stage: pt\ndataset: texts.jsonl\n",
-              size_of(s->run, "cutoff"), s->adapter ? "lora" : "full", more);
+              size_of(s->run, "cutoff"), s->adapter ? "lora" : "full");
+    if (mixed)
+        text_addf(&text, "%s: true\n", mixed);
     if (s->adapter)
         text_addf(&text, "adapter_name_or_path: %s\n", s->adapter);
     json_object_foreach((json_t *)settings, key, value)
@@ -364,10 +347,10 @@ static size_t read_metrics(const char *dir, struct columns *out)
     return steps;
 }
 
-static void train(const struct subject *s, const json_t *settings, const char *more,
+static void train(const struct subject *s, const json_t *settings, const char *mixed,
                   struct columns *out)
 {
-    char *job = job_text(s, settings, more), *name = path_join(s->dir, "job.run");
+    char *job = job_text(s, settings, mixed), *name = path_join(s->dir, "job.run");
     struct training training = { .dir = s->dir, .job = job };
     struct error err = { 0 };
 
@@ -476,11 +459,11 @@ static void check_model(const char *name)
     const json_t *settings = json_object_get(s.run, "settings");
     struct columns ours;
 
-    train(&s, settings, "", &ours);
+    train(&s, settings, NULL, &ours);
     check_curve(settings, json_object_get(s.run, "curve"), &ours);
-    train(&s, settings, "bf16: true\n", &ours);
+    train(&s, settings, "bf16", &ours);
     check_band(&s, "bf16", &ours);
-    train(&s, settings, "fp16: true\ntrainspool: {keep: [fp16]}\n", &ours);
+    train(&s, settings, "fp16", &ours);
     check_band(&s, "fp16", &ours);
     subject_close(&s);
 }
@@ -497,7 +480,7 @@ static void check_variants(const char *name)
         struct columns ours;
 
         print_message("%s, %s\n", name, variant);
-        train(&s, settings, "", &ours);
+        train(&s, settings, NULL, &ours);
         check_curve(settings, json_object_get(row, "curve"), &ours);
     }
     subject_close(&s);

@@ -143,12 +143,6 @@ static inline struct unit_model unit_model_shared(const char *name)
     return u;
 }
 
-/* The model without the dropout it asks for, as one that PyTorch does not call train() on. */
-static inline void unit_drop_nothing(struct unit_model *u)
-{
-    u->config.embed_dropout = u->config.added_dropout = u->config.attention_dropout = 0;
-}
-
 /* One more run of rows: `ids` and, as targets, each one's successor. */
 static inline void unit_batch_add(struct batch *b, const int32_t *ids, size_t count)
 {
