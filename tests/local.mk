@@ -350,12 +350,7 @@ unit_tests += %D%/unit/test_model_cuda
 unit_tests += %D%/unit/test_model_cuda_forward
 endif
 
-if HAVE_CMOCKA
-test_programs += $(unit_tests)
-if !SANITIZERS
-test_programs += $(heavy_tests)
-endif
-endif
+# The longest first, so that none is left alone at the end.
 if HAVE_EMULATION
 test_programs += $(emulated_tests)
 check_DATA = %D%/emulation/trainspool-train
@@ -363,6 +358,12 @@ if SANITIZERS
 test_programs += $(emulated_operations)
 else
 test_programs += $(races_tests)
+endif
+endif
+if HAVE_CMOCKA
+test_programs += $(unit_tests)
+if !SANITIZERS
+test_programs += $(heavy_tests)
 endif
 endif
 

@@ -312,8 +312,12 @@ static void test_architectures_learn_nothing_of_themselves(void **state)
 
     (void)state;
     for (size_t i = 0; i < json_array_size(cases); i++) {
-        check_own_teacher(json_array_get(cases, i), 0);
-        check_own_teacher(json_array_get(cases, i), 40);
+        const json_t *one = json_array_get(cases, i);
+
+        if (strstr(json_string_value(json_object_get(one, "name")), "dropping"))
+            continue; /* a teacher drops nothing */
+        check_own_teacher(one, 0);
+        check_own_teacher(one, 40);
     }
 }
 
