@@ -61,7 +61,8 @@ struct op_decide {
  * with one factor for the whole matrix that takes its largest number to the format's (both
  * operands or none; Micikevicius et al., "FP8 Formats for Deep Learning", 2022).
  * FORMAT_FP32, which is zero: as it is.  A GPU leaves the rounding out where the shape is none
- * that it multiplies in 8 bits (dimensions off 16), and says so once.
+ * that it multiplies in 8 bits (dimensions off 16), and says so once; where it adds a bias to
+ * a result of 16 bits, each of the blocks of rows that it does one by one has a factor.
  */
 struct op_matmul {
     struct tensor out, a, b, bias;

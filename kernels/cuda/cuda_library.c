@@ -42,6 +42,7 @@ static const struct function {
     { "cublasLtMatmulPreferenceSetAttribute",
       offsetof(struct cuda_library, preference_set) },
     { "cublasLtMatmulAlgoGetHeuristic", offsetof(struct cuda_library, heuristic) },
+    { "cublasLtMatmulAlgoConfigGetAttribute", offsetof(struct cuda_library, algo_get) },
     { "cublasLtMatmul", offsetof(struct cuda_library, matmul) },
 };
 

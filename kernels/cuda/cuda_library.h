@@ -43,6 +43,9 @@ struct cuda_library {
                                 cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                 cublasLtMatmulPreference_t preference, int wanted,
                                 cublasLtMatmulHeuristicResult_t results[], int *found);
+    cublasStatus_t (*algo_get)(const cublasLtMatmulAlgo_t *algo,
+                               cublasLtMatmulAlgoConfigAttributes_t attribute,
+                               void *value, size_t bytes, size_t *written);
     cublasStatus_t (*matmul)(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                              const void *alpha, const void *a,
                              cublasLtMatrixLayout_t a_layout, const void *b,

@@ -23,6 +23,13 @@ enum { WORKSPACE_OLD = 8 << 20, WORKSPACE_NEW = 32 << 20 };
  */
 enum { FP8_UNIT = 16, SCALES_BYTES = 256, AREAS = 16 };
 
+/* The factors of a and of b lie 16 bytes apart: cuBLAS 12.9 to 13.1 takes no others (CUDA
+ * Toolkit release notes, cuBLAS, [5728938]). */
+enum { SCALE_OF_A = 0, SCALE_OF_B = 16 / sizeof(float) };
+
+/* Rows done one part at a time: whole tiles. */
+enum { ROWS_UNIT = 64 };
+
 struct area {
     char *data;
     size_t bytes;
@@ -34,7 +41,7 @@ struct cuda_matmul {
     struct cuda_plans *plans;
     void *workspace;
     size_t workspace_bytes;
-    float *scales; /* of a and of b, on the card */
+    float *scales; /* SCALE_OF_A, SCALE_OF_B, on the card */
     /* What operands are rounded into.  The first is part of the backend's own memory; one
      * that was too small is kept, as a recording may know it. */
     struct area areas[AREAS];
@@ -150,9 +157,8 @@ static bool is_sound(const struct op_matmul *op)
 static struct cuda_plan_key key_of(const struct cuda_backend *cuda,
                                    const struct op_matmul *op)
 {
-    struct cuda_plan_key key;
+    struct cuda_plan_key key = { 0 };
 
-    memset(&key, 0, sizeof(key)); /* the gaps too */
     key.rows = op->out.rows;
     key.cols = op->out.cols;
     key.depth = depth_of(op);
@@ -223,7 +229,27 @@ static cudaError_t fail(struct cuda_backend *cuda, const struct op_matmul *op,
     return driver;
 }
 
-/* scales: of a and of b, or NULL */
+/* The first of the plan's algorithms that is not refused: heuristics of cuBLAS 13.3 name some
+ * for products of one row that it then does not do. */
+static cublasStatus_t multiply_by(struct cuda_backend *cuda, struct cuda_plan *plan,
+                                  const struct op_matmul *op)
+{
+    struct cuda_matmul *matmul = cuda->matmul;
+    cublasStatus_t status;
+
+    for (;;) {
+        status = matmul->library.matmul(
+            matmul->handle, plan->desc, &op->alpha, op->b.data, plan->b, op->a.data,
+            plan->a, &op->beta, op->out.data, plan->out, op->out.data, plan->out,
+            &plan->algos[plan->chosen], matmul->workspace, matmul->workspace_bytes,
+            cuda->launch.stream);
+        if (status != CUBLAS_STATUS_NOT_SUPPORTED || plan->chosen + 1 == plan->count)
+            return status;
+        plan->chosen++;
+    }
+}
+
+/* scales: those of a and b, or NULL */
 static cudaError_t multiply(struct cuda_backend *cuda, struct cuda_plan *plan,
                             const struct op_matmul *op, const float *scales)
 {
@@ -233,14 +259,13 @@ static cudaError_t multiply(struct cuda_backend *cuda, struct cuda_plan *plan,
     if (plan->adds_bias)
         status = point(matmul, plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, op->bias.data);
     if (status == CUBLAS_STATUS_SUCCESS && scales)
-        status = point(matmul, plan, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scales + 1);
+        status = point(matmul, plan, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER,
+                       scales + SCALE_OF_B);
     if (status == CUBLAS_STATUS_SUCCESS && scales)
-        status = point(matmul, plan, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scales);
+        status = point(matmul, plan, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER,
+                       scales + SCALE_OF_A);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = matmul->library.matmul(
-            matmul->handle, plan->desc, &op->alpha, op->b.data, plan->b, op->a.data,
-            plan->a, &op->beta, op->out.data, plan->out, op->out.data, plan->out,
-            &plan->algo, matmul->workspace, matmul->workspace_bytes, cuda->launch.stream);
+        status = multiply_by(cuda, plan, op);
     if (status != CUBLAS_STATUS_SUCCESS)
         return fail(cuda, op, status);
     if (op->bias.data && !plan->adds_bias)
@@ -325,14 +350,16 @@ static cudaError_t multiply_rounded(struct cuda_backend *cuda, const struct op_m
     status = launch_quantize(&cuda->launch,
                              &(struct cuda_quantize) { .x = op->a,
                                                        .out = in_fp8.a.data,
-                                                       .scale = matmul->scales,
+                                                       .scale =
+                                                           matmul->scales + SCALE_OF_A,
                                                        .format = op->round_a,
                                                        .transposed = op->trans_a });
     if (status == cudaSuccess)
         status = launch_quantize(&cuda->launch,
                                  &(struct cuda_quantize) { .x = op->b,
                                                            .out = in_fp8.b.data,
-                                                           .scale = matmul->scales + 1,
+                                                           .scale = matmul->scales +
+                                                                    SCALE_OF_B,
                                                            .format = op->round_b,
                                                            .transposed = !op->trans_b });
     return status == cudaSuccess ? multiply(cuda, plan, &in_fp8, matmul->scales) : status;
@@ -407,6 +434,8 @@ cudaError_t cuda_matmul_put(struct cuda_backend *cuda, const void *operands)
     most = most / op->out.cols;
     if (most == 0)
         return cudaErrorNotSupported;
+    if (most > ROWS_UNIT)
+        most -= most % ROWS_UNIT;
     for (size_t first = 0; first < op->out.rows && status == cudaSuccess; first += most) {
         size_t left = op->out.rows - first;
 

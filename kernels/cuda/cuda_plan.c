@@ -6,13 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOTS = 256, CHOICES = 4 };
+enum { SLOTS = 256, BIAS_ALIGNED = 4 };
 
 /*
  * Split sums only by way of the workspace, in fp32 and in a fixed order; those that add
  * in place by atomics would give other bits in every run.
  */
-static const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+static const uint32_t split = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+static const uint32_t whole = CUBLASLT_REDUCTION_SCHEME_NONE;
 
 struct cuda_plans {
     const struct cuda_library *library;
@@ -144,7 +145,7 @@ static bool make_preference(struct cuda_plans *plans, struct cuda_plan *plan,
         size_t bytes;
     } wishes[] = {
         { CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, sizeof(room) },
-        { CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof(reductions) },
+        { CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &split, sizeof(split) },
         { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &b, sizeof(b) },
         { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &a, sizeof(a) },
         { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &d, sizeof(d) },
@@ -160,30 +161,73 @@ static bool make_preference(struct cuda_plans *plans, struct cuda_plan *plan,
     return true;
 }
 
-/* The library's best guess, in its order of expected time.  Trying them out would choose
+/*
+ * In as many parts as the depth can be cut into.  Where parts are of unequal length cuBLAS
+ * 12.6 Update 2 to 13.4 may leave out the end of the sum, without a word, on 9.0 and newer
+ * (CUDA Toolkit release notes, cuBLAS, [6580689]).
+ */
+static bool splits_evenly(const struct cuda_library *library,
+                          const cublasLtMatmulAlgo_t *algo, size_t depth)
+{
+    int32_t parts = 1;
+    size_t written;
+
+    return library->algo_get(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &parts, sizeof(parts),
+                             &written) != CUBLAS_STATUS_SUCCESS ||
+           parts <= 1 || depth % (size_t)parts == 0;
+}
+
+/* The library's best guesses, in its order of expected time.  Trying them out would choose
  * by the clock, and with the algorithm the bits of a run. */
+static void guess(struct cuda_plans *plans, struct cuda_plan *plan,
+                  cublasLtMatmulPreference_t preference)
+{
+    cublasLtMatmulHeuristicResult_t results[CUDA_PLAN_CHOICES];
+    int found = 0;
+
+    plan->count = 0;
+    plan->status = plans->library->heuristic(
+        plans->handle, plan->desc, plan->b, plan->a, plan->out, plan->out, preference,
+        CUDA_PLAN_CHOICES, results, &found);
+    if (plan->status != CUBLAS_STATUS_SUCCESS)
+        return;
+    for (int i = 0; i < found; i++)
+        if (results[i].state == CUBLAS_STATUS_SUCCESS &&
+            results[i].workspaceSize <= plans->workspace_bytes &&
+            splits_evenly(plans->library, &results[i].algo, plan->key.depth))
+            plan->algos[plan->count++] = results[i].algo;
+    if (plan->count == 0)
+        plan->status = CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+/* If it knows only sums in unequal parts, then one that is not split. */
 static void choose(struct cuda_plans *plans, struct cuda_plan *plan,
                    cublasLtMatmulPreference_t preference)
 {
-    cublasLtMatmulHeuristicResult_t results[CHOICES];
-    int found = 0;
+    const struct cuda_library *library = plans->library;
+    const cublasLtMatmulPreferenceAttributes_t mask =
+        CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK;
 
-    plan->status =
-        plans->library->heuristic(plans->handle, plan->desc, plan->b, plan->a, plan->out,
-                                  plan->out, preference, CHOICES, results, &found);
-    if (plan->status != CUBLAS_STATUS_SUCCESS)
+    guess(plans, plan, preference);
+    if (plan->status != CUBLAS_STATUS_NOT_SUPPORTED)
         return;
-    plan->status = CUBLAS_STATUS_NOT_SUPPORTED;
-    for (int i = 0; i < found && plan->status != CUBLAS_STATUS_SUCCESS; i++)
-        if (results[i].state == CUBLAS_STATUS_SUCCESS &&
-            results[i].workspaceSize <= plans->workspace_bytes) {
-            plan->algo = results[i].algo;
-            plan->status = CUBLAS_STATUS_SUCCESS;
-        }
+    library->preference_set(preference, mask, &whole, sizeof(whole));
+    guess(plans, plan, preference);
+    library->preference_set(preference, mask, &split, sizeof(split));
 }
 
-/* An epilogue takes the bias in the format of out alone; and without fp8, whose own is
- * bf16. */
+/*
+ * An epilogue takes the bias in the format of out alone; and without fp8, whose own is
+ * bf16.  With one row or column cuBLAS before 12.8 Update 1 may add it wrongly (CUDA
+ * Toolkit release notes, cuBLAS, [5104822]).
+ */
+static bool may_add_bias(const struct cuda_plan_key *key)
+{
+    return key->bias && key->bias_aligned >= BIAS_ALIGNED && key->rows > 1 &&
+           key->cols > 1 && key->out_format == FORMAT_FP32 &&
+           key->a_format < FORMAT_FP8_E4M3;
+}
+
 static void choose_with_bias(struct cuda_plans *plans, struct cuda_plan *plan,
                              cublasLtMatmulPreference_t preference)
 {
@@ -192,7 +236,7 @@ static void choose_with_bias(struct cuda_plans *plans, struct cuda_plan *plan,
     const void *bias =
         (const void *)((uintptr_t)1 << key->bias_aligned); /* how it is aligned */
 
-    if (key->bias && key->out_format == FORMAT_FP32 && key->a_format < FORMAT_FP8_E4M3) {
+    if (may_add_bias(key)) {
         set(plans->library, plan, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
             sizeof(epilogue));
         set(plans->library, plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias));
@@ -246,27 +290,43 @@ static struct cuda_plan **find(struct cuda_plans *plans, const struct cuda_plan_
     return at;
 }
 
+static void drop(struct cuda_plans *plans, struct cuda_plan **at)
+{
+    struct cuda_plan *plan = *at;
+
+    *at = plan->next;
+    plan_free(plans->library, plan);
+    plans->count--;
+}
+
+/* Want of memory and the like, which says nothing about the product. */
+static bool may_pass(cublasStatus_t status)
+{
+    return status != CUBLAS_STATUS_SUCCESS && status != CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
 /* The one not used for longest.  What is under way keeps no plan: the library reads it when
  * the product is put into the stream. */
 static void give_up_one(struct cuda_plans *plans)
 {
-    struct cuda_plan **oldest = NULL, *plan;
+    struct cuda_plan **oldest = NULL;
 
     for (size_t i = 0; i < SLOTS; i++)
         for (struct cuda_plan **at = &plans->slots[i]; *at; at = &(*at)->next)
             if (!oldest || (*at)->used < (*oldest)->used)
                 oldest = at;
-    plan = *oldest;
-    *oldest = plan->next;
-    plan_free(plans->library, plan);
-    plans->count--;
+    drop(plans, oldest);
 }
 
 struct cuda_plan *cuda_plan_find(struct cuda_plans *plans,
                                  const struct cuda_plan_key *key)
 {
-    struct cuda_plan *plan = *find(plans, key);
+    struct cuda_plan **at = find(plans, key), *plan = *at;
 
+    if (plan && may_pass(plan->status)) {
+        drop(plans, at);
+        plan = NULL;
+    }
     if (!plan) {
         if (plans->count == CUDA_PLANS_MOST)
             give_up_one(plans);

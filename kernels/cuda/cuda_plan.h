@@ -13,9 +13,9 @@
 
 /* How many are kept: a number of rows has some fifteen, and a job some dozens of such numbers.  A
  * plan is about a kilobyte of the host's memory. */
-enum { CUDA_PLANS_MOST = 1024 };
+enum { CUDA_PLANS_MOST = 1024, CUDA_PLAN_CHOICES = 4 };
 
-/* All that an algorithm is chosen by: compared byte for byte, so clear it first. */
+/* All that an algorithm is chosen by: compared byte for byte, so there are no gaps. */
 struct cuda_plan_key {
     size_t rows, cols, depth; /* of out, and the dimension added up */
     size_t a_stride, b_stride, out_stride;
@@ -25,7 +25,9 @@ struct cuda_plan_key {
     unsigned char tf32;
     unsigned char a_aligned, b_aligned, out_aligned,
         bias_aligned; /* powers of two, to 256 */
+    unsigned char none[5];
 };
+_Static_assert(sizeof(struct cuda_plan_key) == 6 * sizeof(size_t) + 16, "no gaps");
 
 struct cuda_plan {
     struct cuda_plan_key key;
@@ -33,7 +35,10 @@ struct cuda_plan {
     uint64_t used; /* when: the least is given up first */
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, out; /* ours, not the library's */
-    cublasLtMatmulAlgo_t algo;
+    /* Best first.  The library may refuse one of them only when asked for the product:
+     * then it is `chosen`'s turn to go on to the next. */
+    cublasLtMatmulAlgo_t algos[CUDA_PLAN_CHOICES];
+    unsigned count, chosen;
     bool adds_bias;        /* in the product; else it has to be added behind it */
     cublasStatus_t status; /* why there is no algorithm; else success */
 };

@@ -77,6 +77,10 @@ void emulation_hang(bool hangs);
 void emulation_stick(void);
 /* cuda_library_open fails. */
 void emulation_break_library(bool missing);
+/* Where sums may be split, the library knows only algorithms that split them in three. */
+void emulation_only_split(bool only);
+/* It finds no algorithm for want of memory. */
+void emulation_busy_library(bool is_busy);
 /* Kernels run (not just launched) since the reset, those of graphs as well. */
 size_t emulation_kernels_run(void);
 /* Bytes and blocks that are allocated on all devices. */

@@ -7,6 +7,10 @@
  * or addresses off 16, or with two operands of E5M2 ("cuBLAS", 13.0, cublasLtMatmul); a bias
  * of another format than a 32-bit result; an operand that is less aligned than the heuristic
  * was told.
+ *
+ * It also has the faults that NVIDIA's release notes tell of some versions: factors of fp8
+ * have to lie on 16 bytes; sums split into unequal parts lose their end; with one row or
+ * column a bias is added wrongly, and an algorithm that the heuristic named is refused.
  */
 #include "tests/emulation/emulation_runtime.h"
 
@@ -44,7 +48,9 @@ struct cublasLtMatmulPreferenceOpaque_t {
     uint32_t reductions, a, b, c, d; /* alignments */
 };
 
-enum { MAGIC = 0x5eed };
+/* Words of an algorithm. */
+enum { IS_MAGIC, ALIGNED_A, ALIGNED_B, ALIGNED_C, ALIGNED_D, PARTS, REFUSES };
+enum { MAGIC = 0x5eed, UNEVEN = 3 };
 
 static cublasStatus_t create(cublasLtHandle_t *handle)
 {
@@ -211,6 +217,35 @@ static bool supported(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
     return desc->epilogue == CUBLASLT_EPILOGUE_DEFAULT || d->type == CUDA_R_32F;
 }
 
+static bool is_one(const cublasLtMatrixLayoutOpaque_t *d)
+{
+    return d->rows == 1 || d->cols == 1;
+}
+
+static bool only_split, busy;
+
+extern "C" void emulation_only_split(bool only)
+{
+    only_split = only;
+}
+
+extern "C" void emulation_busy_library(bool is_busy)
+{
+    busy = is_busy;
+}
+
+static void offer(cublasLtMatmulPreference_t p, uint64_t parts, bool refuses,
+                  cublasLtMatmulHeuristicResult_t results[], int wanted, int *found)
+{
+    if (*found == wanted)
+        return;
+    results[*found] = {};
+    results[*found].algo = { { MAGIC, p->a, p->b, p->c, p->d, parts, refuses } };
+    results[*found].state = CUBLAS_STATUS_SUCCESS;
+    results[*found].workspaceSize = p->workspace;
+    ++*found;
+}
+
 static cublasStatus_t heuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                                 cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                 cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
@@ -220,14 +255,29 @@ static cublasStatus_t heuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t de
     *found = 0;
     if (handle->device != runtime_ordinal() || wanted < 1 || c->type != d->type)
         return CUBLAS_STATUS_INVALID_VALUE;
+    if (busy)
+        return CUBLAS_STATUS_ALLOC_FAILED;
     if (!supported(desc, a, b, d, p))
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    results[0] = {};
-    results[0].algo = { { MAGIC, p->a, p->b, p->c, p->d } };
-    results[0].state = CUBLAS_STATUS_SUCCESS;
-    results[0].workspaceSize = p->workspace;
-    *found = 1;
+    if (p->reductions != CUBLASLT_REDUCTION_SCHEME_NONE)
+        offer(p, UNEVEN, false, results, wanted, found);
+    if (is_one(d))
+        offer(p, 1, true, results, wanted, found);
+    if (p->reductions == CUBLASLT_REDUCTION_SCHEME_NONE || !only_split)
+        offer(p, 1, false, results, wanted, found);
     return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t algo_get(const cublasLtMatmulAlgo_t *algo,
+                               cublasLtMatmulAlgoConfigAttributes_t attribute, void *value,
+                               size_t bytes, size_t *written)
+{
+    uint32_t parts = (uint32_t)algo->data[PARTS];
+
+    if (attribute != CUBLASLT_ALGO_CONFIG_SPLITK_NUM || algo->data[IS_MAGIC] != MAGIC)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    *written = sizeof(parts);
+    return put(value, sizeof(parts), &parts, bytes);
 }
 
 /* All that a product needs when its turn comes. */
@@ -238,6 +288,7 @@ struct product {
     void *d;
     float alpha, beta;
     bool tf32;
+    size_t parts;
 };
 
 static float get(const void *from, cudaDataType type, size_t at)
@@ -321,7 +372,7 @@ static void store(const product *p, size_t row, size_t col, float sum)
     if (p->beta != 0)
         x += p->beta * get(p->c, p->c_layout.type, row + col * (size_t)p->c_layout.ld);
     if (p->desc.epilogue == CUBLASLT_EPILOGUE_BIAS)
-        x += ((const float *)p->desc.bias)[row];
+        x += is_one(&p->d_layout) ? NAN : ((const float *)p->desc.bias)[row];
     if (p->d_layout.type == CUDA_R_16F)
         ((__half *)p->d)[at] = __float2half_rn(x);
     else if (p->d_layout.type == CUDA_R_16BF)
@@ -336,9 +387,10 @@ static void multiply(const void *argument)
     bool trans_a = p->desc.trans_a == CUBLAS_OP_T, trans_b = p->desc.trans_b == CUBLAS_OP_T;
     size_t rows = p->d_layout.rows, cols = p->d_layout.cols;
     size_t depth = trans_a ? p->a_layout.rows : p->a_layout.cols;
-    size_t steps = (depth + WIDTH - 1) / WIDTH;
-    lanes *a = gather(p->a, &p->a_layout, trans_a, p->tf32, depth, rows);
-    lanes *b = gather(p->b, &p->b_layout, !trans_b, p->tf32, depth, cols);
+    size_t summed = depth / p->parts * p->parts;
+    size_t steps = (summed + WIDTH - 1) / WIDTH;
+    lanes *a = gather(p->a, &p->a_layout, trans_a, p->tf32, summed, rows);
+    lanes *b = gather(p->b, &p->b_layout, !trans_b, p->tf32, summed, cols);
     float scale = (p->desc.a_scale ? *p->desc.a_scale : 1) *
                   (p->desc.b_scale ? *p->desc.b_scale : 1);
 
@@ -368,14 +420,18 @@ static cublasStatus_t matmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                              void *workspace, size_t workspace_bytes, cudaStream_t stream)
 {
     product p = { *desc, *a_layout, *b_layout, *c_layout, *d_layout, a, b, c, d,
-                  *(const float *)alpha, *(const float *)beta, false };
+                  *(const float *)alpha, *(const float *)beta, false, 1 };
 
     if (handle->device != runtime_ordinal() || !workspace || !workspace_bytes || !algo ||
-        algo->data[0] != MAGIC)
+        algo->data[IS_MAGIC] != MAGIC || !aligned(workspace, 256) ||
+        !aligned(desc->a_scale, 16) || !aligned(desc->b_scale, 16))
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (!aligned(a, algo->data[1]) || !aligned(b, algo->data[2]) ||
-        !aligned(c, algo->data[3]) || !aligned(d, algo->data[4]))
+    if (algo->data[REFUSES])
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (!aligned(a, algo->data[ALIGNED_A]) || !aligned(b, algo->data[ALIGNED_B]) ||
+        !aligned(c, algo->data[ALIGNED_C]) || !aligned(d, algo->data[ALIGNED_D]))
         return CUBLAS_STATUS_EXECUTION_FAILED;
+    p.parts = algo->data[PARTS];
     p.tf32 = desc->compute == CUBLAS_COMPUTE_32F_FAST_TF32 && runtime_device()->capability >= 80;
     return streams_add_call(multiply, &p, sizeof(p), stream) == cudaSuccess
                ? CUBLAS_STATUS_SUCCESS
@@ -394,7 +450,7 @@ extern "C" bool cuda_library_open(struct cuda_library *out, struct error *err)
     *out = cuda_library { out, "cuBLASLt emulated", create, destroy, version, status_text,
                           desc_create, desc_destroy, desc_set, layout_create, layout_destroy,
                           preference_create, preference_destroy, preference_set, heuristic,
-                          matmul };
+                          algo_get, matmul };
     return !library_missing || error_set(err, ERROR_DEVICE, "cuBLASLt is not there");
 }
 
