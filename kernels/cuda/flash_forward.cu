@@ -83,7 +83,8 @@ flash_forward_weigh(uint32_t (&weights)[M][N][2], float (&out)[M][C][4],
                 largest = fmaxf(largest, fmaxf(s[m][n][2 * h], s[m][n][2 * h + 1]));
             largest = lanes_largest<4>(largest);
             base = flash_forward_base(largest, scale);
-            shrink = exp2_fast(fmaf(softmax.largest[m][h], scale, -base));
+            /* Of the rounded product, so that it is 1 to the bit while the largest stays. */
+            shrink = exp2_fast(__fsub_rn(__fmul_rn(softmax.largest[m][h], scale), base));
 #pragma unroll
             for (int n = 0; n < N; n++) {
                 float low = exp2_fast(fmaf(s[m][n][2 * h], scale, -base));

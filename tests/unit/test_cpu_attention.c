@@ -460,6 +460,47 @@ static void test_attention_of_large_scores_is_finite(void **state)
     }
 }
 
+/* Two keys far apart are as large as each other, and far larger than all between: the
+ * last query takes half of each.  What is added up first is not to fade on the way. */
+static void try_equal_keys(struct machines *machines, const struct shape *shape,
+                           double value)
+{
+    struct attention_case c;
+
+    case_open(&c, shape);
+    for (size_t i = 0; i < c.q.numbers; i++) {
+        size_t row = i / c.q.tensor.cols;
+        bool is_end = row == 0 || row + 1 == c.q.tensor.rows;
+
+        c.q.real[i] = value;
+        c.k.real[i] = is_end ? value : 0;
+        c.v.real[i] = row == 0 ? 1 : is_end ? -1 : 0;
+    }
+    operand_write(&c.q);
+    operand_write(&c.k);
+    operand_write(&c.v);
+    for (size_t m = 0; m < machines->count; m++) {
+        machine_run(machines->backends[m], run_attention, &c.op);
+        operand_read(&c.out);
+        for (size_t i = c.out.numbers - c.out.tensor.cols; i < c.out.numbers; i++)
+            assert_true(fabs(c.out.real[i]) < 5e-4);
+    }
+    case_close(&c);
+}
+
+static void test_attention_of_long_runs_forgets_nothing(void **state)
+{
+    static const struct shape shapes_long[] = {
+        { FORMAT_FP32, 1, 1, 64, 0, { 0, 1025 } },
+        { FORMAT_FP16, 1, 1, 64, 0, { 0, 1025 } },
+        { FORMAT_BF16, 1, 1, 128, 0, { 0, 1025 } }
+    };
+
+    for (size_t i = 0; i < TS_COUNT(shapes_long); i++)
+        for (double value = 41; value < 47; value++)
+            try_equal_keys(*state, &shapes_long[i], value);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -473,6 +514,7 @@ int main(void)
         cmocka_unit_test(test_attention_shows_nan_and_inf),
         cmocka_unit_test(test_attention_of_16_bits_shows_nan),
         cmocka_unit_test(test_attention_of_large_scores_is_finite),
+        cmocka_unit_test(test_attention_of_long_runs_forgets_nothing),
     };
 
     return cmocka_run_group_tests(tests, machines_open, machines_close);
