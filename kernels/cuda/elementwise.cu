@@ -190,10 +190,13 @@ static cudaError_t zero_typed(const struct cuda_launch *to, struct tensor out)
 
 cudaError_t launch_zero(const struct cuda_launch *to, const struct op_zero *op)
 {
-    struct tensor out = cells_whole(op->out) ? cells_flat(op->out) : op->out;
+    size_t bytes = op->out.rows * op->out.cols * cells_bytes(op->out);
 
-    return cells_bytes(out) == 4 ? zero_typed<uint32_t>(to, out)
-                                 : zero_typed<uint16_t>(to, out);
+    /* Gradients of a whole model have more numbers than a row of cells may. */
+    if (cells_whole(op->out))
+        return bytes ? cudaMemsetAsync(op->out.data, 0, bytes, to->stream) : cudaSuccess;
+    return cells_bytes(op->out) == 4 ? zero_typed<uint32_t>(to, op->out)
+                                     : zero_typed<uint16_t>(to, op->out);
 }
 
 /* Which numbers are kept: base/random.h's draw for number i of the whole is at least p.
