@@ -19,6 +19,13 @@
 /* A job has some dozens of shapes of passes; one with more is not worth keeping them all. */
 enum { GRAPHS = 64 };
 
+/*
+ * Bytes of the card that a recording leaves alone: code that is loaded when it is first
+ * called wants some.  A node takes about 10 KiB (10240 in executable_graph_cache.cuh of
+ * NVIDIA's CCCL), and some operations are two.
+ */
+enum { LEFT_ALONE = 128 << 20, BYTES_OF_AN_OPERATION = 16 << 10 };
+
 struct note {
     const struct cuda_kind *kind;
     size_t at; /* of its operands in `operands` */
@@ -193,6 +200,17 @@ static cudaError_t make_ready(struct cuda_backend *cuda, struct graph *graph,
     return status;
 }
 
+static bool has_room(const struct cuda_backend *cuda)
+{
+    size_t wanted = LEFT_ALONE + cuda->graphs->note_count * BYTES_OF_AN_OPERATION;
+    size_t available = 0, total;
+
+    if (cudaMemGetInfo(&available, &total) == cudaSuccess)
+        return available >= wanted;
+    cudaGetLastError();
+    return true;
+}
+
 /* Nothing has been done yet when this fails. */
 static bool record(struct cuda_backend *cuda, struct graph *graph)
 {
@@ -249,7 +267,7 @@ void cuda_end(struct backend *be)
     cuda->graphs->recording = NULL;
     if (!graph || !cuda_well(cuda))
         return;
-    if (record(cuda, graph))
+    if (has_room(cuda) && record(cuda, graph))
         play(cuda, graph);
     else
         put_notes(cuda, true);

@@ -149,6 +149,36 @@ static void test_cuda_graph_does_without_what_does_not_fit(void **state)
     assert_int_equal(emulation_bytes_held(), 0);
 }
 
+/* Nothing is recorded where the card is nearly full; what was before is played. */
+static void test_cuda_graph_leaves_room(void **state)
+{
+    float *plain = run(9, false, NULL), *x;
+    struct backend *be = unit_cuda_alone(80, (size_t)2 << 30);
+    struct step step = step_open(be);
+    size_t available, total;
+    void *most = NULL;
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        step_do(be, &step, "before");
+    assert_int_equal(step.issued, 2);
+    cudaMemGetInfo(&available, &total);
+    cudaMalloc(&most, available - (100 << 20));
+    for (int i = 0; i < 4; i++)
+        step_do(be, &step, "step");
+    assert_int_equal(step.issued, 6);
+    step_do(be, &step, "before");
+    assert_int_equal(step.issued, 6);
+    cudaFree(most);
+    step_do(be, &step, "step");
+    assert_int_equal(step.issued, 7); /* as it is recorded */
+    x = unit_cuda_read(be, step.x);
+    same(plain, x);
+    free(plain);
+    free(x);
+    backend_close(be);
+}
+
 /* An operation that fails while it is recorded is done again as it comes, and fails by
  * name. */
 static void test_cuda_graph_tells_what_fails_while_recording(void **state)
@@ -203,6 +233,7 @@ int main(void)
         cmocka_unit_test(test_cuda_graph_can_be_switched_off),
         cmocka_unit_test(test_cuda_graph_does_without_what_cannot_be_recorded),
         cmocka_unit_test(test_cuda_graph_does_without_what_does_not_fit),
+        cmocka_unit_test(test_cuda_graph_leaves_room),
         cmocka_unit_test(test_cuda_graph_tells_what_fails_while_recording),
         cmocka_unit_test(test_cuda_graph_keeps_a_bounded_number),
     };
