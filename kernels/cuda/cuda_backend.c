@@ -136,6 +136,7 @@ static void cuda_close(struct backend *be)
         cuda_wait_all(cuda);
     if (!cuda->dead)
         cuda_group_free(cuda->group);
+    cuda->group = NULL;
     while (cuda->blocks)
         cuda_free(be, cuda->blocks->data);
     cuda_graphs_free(cuda->graphs, cuda->dead);

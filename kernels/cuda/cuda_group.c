@@ -32,6 +32,7 @@ struct cuda_group {
     cudaStream_t stream;
     cudaEvent_t issued, done;
     bool pending; /* something is in the stream since the last meet */
+    double patience; /* seconds that NCCL may take to part */
     int rank, link_count, links[DEVICE_RANKS_MAX];
 };
 
@@ -124,6 +125,7 @@ static bool prepare(struct cuda_group *group, double patience, struct error *err
 {
     bool ok;
 
+    group->patience = patience;
     cuda_guard(patience);
     ok = cuda_nccl_open(&group->nccl, err) && make_stream(group, err);
     cuda_guard(0);
@@ -146,12 +148,22 @@ static bool join(struct cuda_group *group, int ranks, double patience, struct er
     return ok;
 }
 
+/* Waits for what NCCL has on the card. */
+static void part(struct cuda_group *group)
+{
+    if (!group->comm)
+        return;
+    cuda_guard(group->patience);
+    group->nccl.abort(group->comm);
+    cuda_guard(0);
+    group->comm = NULL;
+}
+
 void cuda_group_free(struct cuda_group *group)
 {
     if (!group)
         return;
-    if (group->comm)
-        group->nccl.abort(group->comm);
+    part(group);
     if (group->issued)
         cudaEventDestroy(group->issued);
     if (group->done)
@@ -178,9 +190,7 @@ bool cuda_group_well(struct cuda_backend *cuda)
         tell(group, state, "working together", &cuda->failed);
     else
         error_set(&cuda->failed, ERROR_DEVICE, "the GPUs of this run have parted");
-    if (group->comm)
-        group->nccl.abort(group->comm);
-    group->comm = NULL;
+    part(group);
     return false;
 }
 

@@ -57,10 +57,13 @@ static void *find(char *why, size_t room)
     char path[512];
     void *handle = NULL;
 
-    for (size_t i = 0; i < TS_COUNT(names) && !handle; i++)
-        handle = load(names[i]);
-    snprintf(why, room, "%s", handle ? "" : dlerror());
+    *why = '\0';
     for (size_t i = 0; i < TS_COUNT(names) && !handle; i++) {
+        handle = load(names[i]);
+        if (handle)
+            break;
+        if (i == 0)
+            snprintf(why, room, "%s", dlerror());
         snprintf(path, sizeof(path), "%s/%s", CUDA_LIBRARY_DIR, names[i]);
         handle = load(path);
     }
