@@ -5,11 +5,17 @@
 # shellcheck disable=SC2086
 set -eu
 
+# oneDNN's package is named for its version: libdnnl2 on Debian 12, libdnnl3.6 on 13.
+onednn() {
+    { apt-cache pkgnames libdnnl 2>/dev/null; echo libdnnl2; } |
+        grep -E '^libdnnl[0-9][0-9.]*$' | sort -V | tail -n 1
+}
+
 needed='gcc g++ libc6-dev make autoconf automake pkg-config libyaml-dev libjansson-dev libpcre2-dev
         libutf8proc-dev nettle-dev zlib1g-dev libcmocka-dev jq'
-wanted='libdnnl2' # oneDNN, found at run time: faster on a CPU
 # Other readers of YAML, of schemas, of pages and of completions; tests that miss them skip.
-[ "${1-}" != --tests ] || wanted="$wanted python3 python3-venv python3-yaml python3-jsonschema chromium zsh"
+wanted=
+[ "${1-}" != --tests ] || wanted="python3 python3-venv python3-yaml python3-jsonschema chromium zsh"
 
 missing() { # PACKAGES
     for package in "$@"; do
@@ -47,10 +53,14 @@ install() { # PACKAGES
 }
 
 if ! command -v apt-get >/dev/null; then
-    echo "install-deps: no apt-get here; the packages of Debian are:" $needed $wanted >&2
+    echo "install-deps: no apt-get here; the packages of Debian are:" $needed libdnnl2 $wanted >&2
     exit 0
 fi
 absent=$(missing $needed)
 [ -z "$absent" ] || install $absent
-absent=$(missing $wanted)
-[ -z "$absent" ] || install $absent || echo "install-deps: going on without $absent" >&2
+# One by one: one that is not to be had takes no other with it.  oneDNN is found at run time,
+# and faster on a CPU.
+for package in $(onednn) $wanted; do
+    absent=$(missing $package)
+    [ -z "$absent" ] || install $absent || echo "install-deps: going on without $absent" >&2
+done

@@ -132,7 +132,6 @@ struct onednn {
 
 /* What differs between the versions. */
 struct era {
-    const char *library;
     int major;
     bool (*describe)(const struct onednn *onednn, struct layout *layout,
                      const int64_t dims[DIMS], int type, const int64_t strides[DIMS]);
@@ -227,8 +226,8 @@ static int plan_3(const struct onednn *onednn, struct onednn_plan *plan, const v
 }
 
 static const struct era eras[] = {
-    { "libdnnl.so.3", 3, describe_3, forget_3, append_sum_3, plan_3 },
-    { "libdnnl.so.2", 2, describe_2, forget_2, append_sum_2, plan_2 },
+    { 3, describe_3, forget_3, append_sum_3, plan_3 },
+    { 2, describe_2, forget_2, append_sum_2, plan_2 },
 };
 
 static bool describe(const struct onednn *onednn, struct layout *layout, size_t rows,
@@ -390,11 +389,29 @@ void onednn_close(struct onednn *onednn)
     free(onednn);
 }
 
+enum { NEWEST_MINOR = 20 };
+
+/* By its major version; by a minor as well where the distribution names it so (Debian 13:
+ * libdnnl.so.3.6). */
+static void *open_library(int major)
+{
+    char name[32];
+    void *library;
+
+    snprintf(name, sizeof(name), "libdnnl.so.%d", major);
+    library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    for (int minor = NEWEST_MINOR; minor >= 0 && !library; minor--) {
+        snprintf(name, sizeof(name), "libdnnl.so.%d.%d", major, minor);
+        library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    }
+    return library;
+}
+
 static bool load(struct onednn *onednn, const struct era *era)
 {
     const struct version *version;
 
-    onednn->library = dlopen(era->library, RTLD_NOW | RTLD_LOCAL);
+    onednn->library = open_library(era->major);
     if (!onednn->library)
         return false;
     for (size_t i = 0; i < TS_COUNT(symbols); i++)
