@@ -4,10 +4,12 @@
 #
 #     tests/gpu/bench.sh [--within] [PART...]
 #
-# Parts: train attention ops; all without arguments.  --within: run.sh has built it all and
-# sums up.  Variables as in gpu.sh; bench.md and the logs are in $OUT.
+# Parts: attention ops train, or of train a model: SmolLM2-135M GPT-2 Llama-1B; all without
+# arguments.  --within: run.sh has built it all and sums up.  Variables as in gpu.sh; bench.md and
+# the logs are in $OUT, and the table has after every step what is known by then.
 # shellcheck disable=SC2086,SC1091
 set -u
+TITLE=${TITLE:-Speed on a GPU}
 . "$(dirname "$0")/gpu.sh"
 
 within=
@@ -15,7 +17,7 @@ if [ "${1-}" = --within ]; then
     within=yes
     shift
 fi
-wanted=${*:-train attention ops}
+wanted=${*:-attention ops train}
 does() { # PART
     case " $wanted " in *" $1 "*) return 0 ;; esac
     return 1
@@ -55,11 +57,28 @@ theirs() { # MODEL METHOD FIELD
              most = $6 + 0; found = $field; gsub(/^ +| +$/, "", found) }
          END { print found }' "$OUT/bench-peer.log"
 }
-train_pair() { # MODEL METHOD WORK GOAL
+# Model, method, goal and what it is called.
+pairs() {
+    while IFS='|' read -r model method goal work; do
+        case " $wanted " in
+        *' train '* | *" $model "*) "$@" "$model" "$method" "$work" "$goal" ;;
+        esac
+    done <<END
+SmolLM2-135M|full|2|SmolLM2-135M full, bf16, B8 T2048
+GPT-2|full|as llm.c, which is not run here|GPT-2 124M full, bf16, B16 T1024
+Llama-1B|full|1.5|Llama 1B full, bf16, B4 T2048
+Llama-1B|lora|1.8|Llama 1B LoRA r=16, bf16, B4 T2048
+END
+}
+run_ours() { # MODEL METHOD
     step "ours: $1 $2" 200 bench-ours.log "$BUILD/bench_train" cuda "$1" "$2" bf16
-    if [ -n "$torch" ]; then
-        step "peer: $1 $2" 540 bench-peer.log "$PYTHON" bench/peer_torch.py cuda "$1" "$2" bf16
-    fi
+    tables
+}
+run_theirs() { # MODEL METHOD
+    step "peer: $1 $2" 300 bench-peer.log "$PYTHON" bench/peer_torch.py cuda "$1" "$2" bf16
+    tables
+}
+train_lines() { # MODEL METHOD WORK GOAL
     line "$3, tokens/s" "$(ours "$1" "$2" 7)" "$(theirs "$1" "$2" 6) $(theirs "$1" "$2" 8)" \
         "$(ratio "$(ours "$1" "$2" 7)" "$(theirs "$1" "$2" 6)")" "$4"
     line "$3, share of the product rate" "$(unit "$(ours "$1" "$2" 10)" %)" '' '' '60 % (Llama 1B, full)'
@@ -68,8 +87,6 @@ train_pair() { # MODEL METHOD WORK GOAL
     line "$3, first step" "$(unit "$(ours "$1" "$2" 11)" s)" '' '' '2 s (Llama 1B)'
 }
 train() {
-    : >"$OUT/bench-ours.log"
-    : >"$OUT/bench-peer.log"
     case " $MISSING " in *' libjansson-dev '*)
         skip 'training steps' 'without libjansson-dev'
         return
@@ -77,16 +94,16 @@ train() {
     esac
     objects=$BUILD/objects/bench
     build_bench bench_train "$objects/model_steps.o $objects/rate.o $objects/stopwatch.o $objects/target.o" || return
-    train_pair SmolLM2-135M full 'SmolLM2-135M full, bf16, B8 T2048' 2
-    train_pair GPT-2 full 'GPT-2 124M full, bf16, B16 T1024' 'as llm.c, which is not run here'
-    train_pair Llama-1B full 'Llama 1B full, bf16, B4 T2048' 1.5
-    train_pair Llama-1B lora 'Llama 1B LoRA r=16, bf16, B4 T2048' 1.8
+    pairs run_ours
+    [ -z "$torch" ] || pairs run_theirs
 }
 
 attention() {
     build_bench bench_cuda_attention "$BUILD/objects/bench/target.o" || return
     step 'ours: attention' 120 bench-attention.log "$BUILD/bench_cuda_attention" 0 4096 4
     [ -z "$torch" ] || step 'peer: attention' 120 bench-attention.log "$PYTHON" bench/peer_torch.py cuda attention
+}
+attention_lines() {
     for size in 64 128; do
         for pass in forward backward; do
             here=$(sed -n "s/^{.*\"head_size\": $size,.*\"pass\": \"$pass\".*\"tflops\": \([0-9.]*\)}.*/\1/p" \
@@ -106,15 +123,34 @@ ops() {
     for what in copy products; do
         step "peer: $what" 120 bench-card.log "$PYTHON" bench/peer_torch.py cuda "$what"
     done
+}
+ops_lines() {
+    rate=$(ours SmolLM2-135M full 9)
+    there=$(sed -n 's/^products bf16 \([0-9.]*\).*/\1/p' "$OUT/bench-card.log")
+    [ -z "$rate" ] || rate=$(awk -v gigaflops="$rate" 'BEGIN { printf "%.1f", gigaflops / 1000 }')
     line 'copy of 4 GiB, read and written' '' \
         "$(sed -n 's/^copy //p' "$OUT/bench-card.log")" '' '85 % of it: AdamW, norms, cross-entropy'
-    line 'product 8192^3, bf16' "$(unit "$(ours SmolLM2-135M full 9)" GFLOP/s)" \
-        "$(sed -n 's/^products bf16 //p' "$OUT/bench-card.log")" '' ''
+    line 'product 8192^3, bf16' "$(unit "$rate" TFLOP/s)" "$(unit "$there" TFLOP/s)" \
+        "$(ratio "$rate" "$there")" ''
+}
+
+# What the logs have by now; the kernels one by one come first, as a reader sees the end.
+tables() {
+    {
+        grep -v -e '^==' -e '^{' "$OUT/bench-ops.log"
+        echo
+        echo '| work | ours | peer | ratio | goal |'
+        echo '|---|---|---|---|---|'
+    } >"$table"
+    pairs train_lines
+    attention_lines
+    ops_lines
+    write_summary
 }
 
 if [ -z "$within" ]; then
     prepare || exit 2
-    step build 900 build.log build || { summary 'Speed on a GPU'; exit 1; }
+    step build 900 build.log build || { summary; exit 1; }
 fi
 torch=
 if has_torch; then
@@ -122,14 +158,13 @@ if has_torch; then
 else
     skip 'peers' 'no PyTorch that sees the GPU'
 fi
-{
-    echo '| work | ours | peer | ratio | goal |'
-    echo '|---|---|---|---|---|'
-} >"$table"
-for part in train attention ops; do
-    ! does $part || $part
+for log in ours peer attention ops card; do
+    : >"$OUT/bench-$log.log"
 done
-if [ -s "$OUT/bench-ops.log" ]; then
-    { echo; grep -v '^==' "$OUT/bench-ops.log"; } >>"$table"
-fi
-[ -n "$within" ] || summary 'Speed on a GPU'
+tables
+for part in attention ops; do
+    ! does $part || $part
+    tables
+done
+[ -z "$(pairs echo)" ] || train
+[ -n "$within" ] || summary

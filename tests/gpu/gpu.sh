@@ -6,6 +6,8 @@
 #   CPPFLAGS LDFLAGS  where libraries lie that are not the system's
 #   DEPS              a folder with Debian packages unpacked into it (dpkg -x): the same
 #   BUILD             build-gpu                          OUT      gpu-results
+#   LIMIT             seconds for all: steps that it leaves no time for are skipped (no limit)
+#   COMMIT            what the table says of it where git does not know
 # shellcheck shell=sh disable=SC2086,SC1091
 
 top=$(cd "$(dirname "$0")/../.." && pwd)
@@ -16,13 +18,20 @@ JOBS=${JOBS:-$(nproc)}
 CC=${CC:-gcc}
 CXX=${CXX:-g++}
 PYTHON=${PYTHON:-python3}
+LIMIT=${LIMIT:-1000000}
+UNTIL=${UNTIL:-$(($(date +%s) + LIMIT))}
+TITLE=${TITLE:-trainspool on a GPU}
+export LIMIT UNTIL TITLE
 if [ -z "${TRAINSPOOL_SHARED-}" ]; then
     TRAINSPOOL_SHARED=$top/../shared
     [ ! -d "$top/shared" ] || TRAINSPOOL_SHARED=$top/shared
 fi
 if [ -n "${DEPS-}" ]; then
     CPPFLAGS="-I$DEPS/usr/include -I$DEPS/usr/include/x86_64-linux-gnu ${CPPFLAGS-}"
-    LDFLAGS="-L$DEPS/usr/lib/x86_64-linux-gnu -L$DEPS/lib/x86_64-linux-gnu ${LDFLAGS-}"
+    deps_lib=$DEPS/usr/lib/x86_64-linux-gnu
+    LDFLAGS="-L$deps_lib -L$DEPS/lib/x86_64-linux-gnu ${LDFLAGS-}"
+    LD_LIBRARY_PATH=$deps_lib:$DEPS/lib/x86_64-linux-gnu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    export LD_LIBRARY_PATH
 fi
 CPPFLAGS=${CPPFLAGS-}
 LDFLAGS=${LDFLAGS-}
@@ -37,6 +46,7 @@ export TRAINSPOOL_SHARED OUT BUILD
 note() { # NAME STATUS SECONDS REMARK
     printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$4" >>"$OUT/steps"
     printf '%-40s %-5s %5s s  %s\n' "$1" "$2" "$3" "$4"
+    write_summary
 }
 skip() { # NAME WHY
     note "$1" skip 0 "$2"
@@ -46,6 +56,12 @@ step() {
     step_name=$1 step_limit=$2 step_log=$OUT/$3
     shift 3
     step_from=$(date +%s)
+    step_left=$((UNTIL - step_from))
+    if [ "$step_left" -lt 5 ]; then
+        skip "$step_name" "no time is left of $LIMIT s"
+        return 124
+    fi
+    [ "$step_left" -ge "$step_limit" ] || step_limit=$step_left
     echo "== $step_name: $*" >>"$step_log"
     step_line=$(wc -l <"$step_log")
     step_status=0
@@ -75,11 +91,12 @@ counted() { # what TAP there is
         "$BUILD/said"
 }
 complaint() {
-    { grep -m 1 -E '^not ok|error|Error|ERROR' "$BUILD/said" || tail -n 1 "$BUILD/said"; } | cut -c 1-100
+    { grep -m 1 -E '^not ok|^bench: |error|Error|ERROR' "$BUILD/said" || tail -n 1 "$BUILD/said"; } | cut -c 1-100
 }
-summary() { # TITLE
+# After every step, so that what is cut off leaves what it had.
+write_summary() {
     {
-        echo "## $1"
+        echo "## $TITLE"
         echo
         about
         echo
@@ -87,7 +104,10 @@ summary() { # TITLE
         echo '|---|---|---|---|'
         awk -F '\t' '{ printf "| %s | %s | %s | %s |\n", $1, $2, $3, $4 }' "$OUT/steps"
         [ ! -f "$OUT/bench.md" ] || { echo; cat "$OUT/bench.md"; }
-    } >"$OUT/summary.md"
+    } >"$OUT/summary.new" && mv "$OUT/summary.new" "$OUT/summary.md"
+}
+summary() {
+    write_summary
     echo
     cat "$OUT/summary.md"
     ! grep -q "$(printf '\tFAIL\t')" "$OUT/steps"
@@ -100,7 +120,7 @@ about() {
         head -n 1 || true)"
     echo "- nvcc: $(release), code for sm_$GPU_ARCH"
     echo "- date: $(date -u +%Y-%m-%d)"
-    echo "- commit: $(git -C "$top" rev-parse --short HEAD 2>/dev/null || echo unknown)"
+    echo "- commit: $(git -C "$top" rev-parse --short HEAD 2>/dev/null || echo "${COMMIT:-unknown}")"
 }
 
 # --- what is here
@@ -237,7 +257,7 @@ END
             [ -z "$(find "$than" -newer "$object" 2>&1)" ] || { echo "$file"; break; }
         done
     done >"$BUILD/list"
-    xargs -n 1 -P "$JOBS" sh tests/gpu/compile.sh <"$BUILD/list"
+    xargs -r -n 1 -P "$JOBS" sh tests/gpu/compile.sh <"$BUILD/list"
 }
 
 # objects and one archive; a source that wants a library which is not here is left out of it

@@ -3,14 +3,14 @@
 # autotools.  Ends with a table of steps and status 1 if one failed; status 2 where there is
 # nothing to try with: no nvcc, no GPU.
 #
-#     tests/gpu/run.sh [build|operations|models|ranks|curves|sanitizer|bench]...
+#     tests/gpu/run.sh [build|operations|models|ranks|curves|bench|sanitizer]...
 #
 # Without arguments all, in this order (build is always made).  gpu.sh has the variables that
 # say where things are; logs and the table go to $OUT (gpu-results).
 set -u
 . "$(dirname "$0")/gpu.sh"
 
-wanted=${*:-operations models ranks curves sanitizer bench}
+wanted=${*:-operations models ranks curves bench sanitizer}
 does() { # STEP
     case " $wanted " in *" $1 "*) return 0 ;; esac
     return 1
@@ -69,6 +69,8 @@ curves() {
 
 # --- sanitizer: memory, races, uninitialised reads of the same tests
 
+SANITIZED='swiglu activation norm layernorm headnorm rope embedding elementwise decide adamw
+           loss topk distill attention matmul dequantize decode'
 sanitizer() {
     sanitizer=$(dirname "$NVCC")/compute-sanitizer
     [ -x "$sanitizer" ] || sanitizer=$(command -v compute-sanitizer)
@@ -76,15 +78,16 @@ sanitizer() {
         skip compute-sanitizer 'not installed'
         return
     fi
-    if ! [ -x "$BUILD/test_cpu_swiglu" ] ||
-        ! timeout 120 "$sanitizer" "$BUILD/test_cpu_swiglu" >"$OUT/sanitizer.log" 2>&1; then
+    for name in $SANITIZED; do
+        [ -x "$BUILD/test_cpu_$name" ] ||
+            step "build $name" 300 tests.log build_test "test_cpu_$name" cuda || return
+    done
+    if ! timeout 120 "$sanitizer" "$BUILD/test_cpu_swiglu" >"$OUT/sanitizer.log" 2>&1; then
         skip compute-sanitizer "does not work here: $(grep -m 1 -iE 'error|not supported' "$OUT/sanitizer.log")"
         return
     fi
     for tool in memcheck racecheck initcheck; do
-        for name in swiglu activation norm layernorm headnorm rope embedding elementwise \
-            decide adamw loss topk distill attention matmul dequantize decode; do
-            [ -x "$BUILD/test_cpu_$name" ] || continue
+        for name in $SANITIZED; do
             step "$tool $name" 120 sanitizer.log "$sanitizer" --tool "$tool" --error-exitcode 9 \
                 "$BUILD/test_cpu_$name"
         done
@@ -97,7 +100,7 @@ if step build 900 build.log build; then
     ! does models || whole test_model_cuda test_model_cuda_forward test_model_distill
     ! does ranks || ranks test_group test_model_ranks
     ! does curves || curves
-    ! does sanitizer || sanitizer
     ! does bench || sh tests/gpu/bench.sh --within
+    ! does sanitizer || sanitizer # last, as it may take an hour
 fi
-summary 'trainspool on a GPU'
+summary

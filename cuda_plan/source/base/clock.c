@@ -1,0 +1,46 @@
+/* base/clock.c - two clocks of the system, and the wall's as text. */
+#include "config.h"
+
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <time.h>
+
+/* It goes on while the machine sleeps, so that a duration is what a person would measure.
+ */
+double clock_seconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+double clock_wall(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+void clock_compact(char out[32])
+{
+    struct timespec now;
+    struct tm utc;
+    size_t len;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &utc);
+    len = strftime(out, 32, "%Y%m%dT%H%M%S", &utc);
+    snprintf(out + len, 32 - len, ".%06ldZ", now.tv_nsec / 1000);
+}
+
+void clock_iso(char out[32])
+{
+    time_t now = time(NULL);
+    struct tm utc;
+
+    gmtime_r(&now, &utc);
+    strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &utc);
+}

@@ -1,0 +1,89 @@
+/* base/error.c - filling in the one record that carries every failure. */
+#include "config.h"
+
+#include "base/error.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool is_free(const struct error *err)
+{
+    return err && err->code == ERROR_NONE;
+}
+
+/* A sentence too long for its room ends in three dots, never inside a character. */
+static void end_in_dots(char *text, size_t room)
+{
+    size_t at = room - sizeof("...");
+
+    while (at > 0 && ((unsigned char)text[at] & 0xc0) == 0x80)
+        at--;
+    memcpy(text + at, "...", sizeof("..."));
+}
+
+static void fill(struct error *err, enum error_code code, const char *fmt, va_list args)
+{
+    int len;
+
+    err->code = code;
+    err->file[0] = 0;
+    err->at = (struct mark) { 0 };
+    len = vsnprintf(err->text, sizeof(err->text), fmt, args);
+    if (len >= (int)sizeof(err->text))
+        end_in_dots(err->text, sizeof(err->text));
+}
+
+bool error_set(struct error *err, enum error_code code, const char *fmt, ...)
+{
+    va_list args;
+
+    if (!is_free(err))
+        return false;
+    va_start(args, fmt);
+    fill(err, code, fmt, args);
+    va_end(args);
+    return false;
+}
+
+bool error_at(struct error *err, enum error_code code, const char *file, struct mark at,
+              const char *fmt, ...)
+{
+    va_list args;
+
+    if (!is_free(err))
+        return false;
+    va_start(args, fmt);
+    fill(err, code, fmt, args);
+    va_end(args);
+    if (snprintf(err->file, sizeof(err->file), "%s", file) >= (int)sizeof(err->file))
+        end_in_dots(err->file, sizeof(err->file));
+    err->at = at;
+    return false;
+}
+
+bool error_errno(struct error *err, const char *fmt, ...)
+{
+    int saved = errno;
+    va_list args;
+    size_t len;
+
+    if (!is_free(err))
+        return false;
+    va_start(args, fmt);
+    fill(err, ERROR_SYSTEM, fmt, args);
+    va_end(args);
+    len = strlen(err->text);
+    if (snprintf(err->text + len, sizeof(err->text) - len, ": %s", strerror(saved)) >=
+        (int)(sizeof(err->text) - len))
+        end_in_dots(err->text, sizeof(err->text));
+    errno = saved;
+    return false;
+}
+
+void error_clear(struct error *err)
+{
+    if (err)
+        *err = (struct error) { 0 };
+}

@@ -1,0 +1,538 @@
+/* base/file.c - whole files in and out, so that a reader never sees half of one. */
+#include "config.h"
+
+#include "base/file.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+
+enum { READ_BYTES = 64 << 10 };
+
+char *path_join(const char *dir, const char *name)
+{
+    struct text path;
+
+    text_init(&path, 0);
+    if (name[0] != '/' && dir[0] && strcmp(dir, ".") != 0) {
+        text_adds(&path, dir);
+        if (!text_ends(dir, "/"))
+            text_addc(&path, '/');
+    }
+    text_adds(&path, name);
+    return text_detach(&path, NULL);
+}
+
+char *path_dir(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    struct text dir;
+
+    if (!slash)
+        return memory_strdup(".");
+    while (slash > name && slash[-1] == '/')
+        slash--;
+    text_init(&dir, 0);
+    text_add(&dir, name, slash > name ? (size_t)(slash - name) : 1);
+    return text_detach(&dir, NULL);
+}
+
+const char *path_base(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+
+    return slash ? slash + 1 : name;
+}
+
+char *path_run_dir(const char *job)
+{
+    const char *base = path_base(job);
+    size_t cut = text_ends(base, ".yaml") ? 5 : text_ends(base, ".yml") ? 4 : 0;
+    struct text dir;
+
+    if (cut == strlen(base))
+        cut = 0;
+    text_init(&dir, 0);
+    text_add(&dir, job, strlen(job) - cut);
+    text_adds(&dir, ".run");
+    return text_detach(&dir, NULL);
+}
+
+char *path_run_owner(const char *job)
+{
+    struct text other;
+    struct stat st;
+
+    if (!text_ends(job, ".yml") || strlen(path_base(job)) == strlen(".yml"))
+        return NULL;
+    text_init(&other, 0);
+    text_add(&other, job, strlen(job) - strlen("yml"));
+    text_adds(&other, "yaml");
+    if (lstat(other.data, &st) == 0)
+        return text_detach(&other, NULL);
+    text_clear(&other);
+    return NULL;
+}
+
+bool path_run_free(const char *job, struct error *err)
+{
+    char *owner = path_run_owner(job), *run;
+
+    if (!owner)
+        return true;
+    run = path_run_dir(job);
+    error_set(err, ERROR_USAGE, "%s would share %s with %s; give one of them another name",
+              job, run, owner);
+    free(run);
+    free(owner);
+    return false;
+}
+
+bool file_exists(const char *name)
+{
+    struct stat st;
+
+    return stat(name, &st) == 0;
+}
+
+bool file_is_dir(const char *name)
+{
+    struct stat st;
+
+    return stat(name, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static bool read_all(int fd, const char *name, size_t max, struct text *out,
+                     struct error *err)
+{
+    char *buffer = memory_alloc(READ_BYTES);
+    bool ok = false;
+    ssize_t got;
+
+    text_reset(out);
+    if (out->max < max)
+        out->max = max;
+    for (;;) {
+        got = read(fd, buffer, READ_BYTES);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        if ((size_t)got > max - out->len || !text_add(out, buffer, (size_t)got)) {
+            error_set(err, ERROR_DATA, "%s has more than %zu bytes", name, max);
+            goto out;
+        }
+    }
+    ok = got == 0 || error_errno(err, "cannot read %s", name);
+out:
+    free(buffer);
+    return ok;
+}
+
+static bool read_open(int fd, const char *name, size_t max, struct text *out,
+                      struct stat *st, struct error *err)
+{
+    struct stat own;
+
+    st = st ? st : &own;
+    if (fstat(fd, st) != 0)
+        return error_errno(err, "cannot look at %s", name);
+    if (S_ISDIR(st->st_mode))
+        return error_set(err, ERROR_DATA, "%s is a directory; name a file in it", name);
+    if (!S_ISREG(st->st_mode))
+        return error_set(err, ERROR_DATA, "%s is not a regular file", name);
+    if ((uintmax_t)st->st_size > max)
+        return error_set(err, ERROR_DATA, "%s has %jd bytes, more than %zu", name,
+                         (intmax_t)st->st_size, max);
+    return read_all(fd, name, max, out, err);
+}
+
+/* O_NONBLOCK: opening a FIFO nobody writes to would wait for ever. */
+static bool read_at(int dir, const char *name, int flags, size_t max, struct text *out,
+                    struct stat *st, struct error *err)
+{
+    int fd = openat(dir, name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags);
+    bool ok;
+
+    if (fd < 0 && errno == ELOOP && flags & O_NOFOLLOW)
+        return error_set(err, ERROR_DATA, "%s is a symbolic link, which is not followed",
+                         name);
+    if (fd < 0)
+        return error_errno(err, "cannot open %s", name);
+    ok = read_open(fd, name, max, out, st, err);
+    close(fd);
+    return ok;
+}
+
+bool file_read(const char *name, size_t max, struct text *out, struct stat *st,
+               struct error *err)
+{
+    return read_at(AT_FDCWD, name, 0, max, out, st, err);
+}
+
+bool file_read_at(int dir, const char *name, size_t max, struct text *out,
+                  struct stat *st, struct error *err)
+{
+    return read_at(dir, name, O_NOFOLLOW, max, out, st, err);
+}
+
+/* From here on, at most `len` bytes. */
+static bool read_some(int fd, const char *name, off_t from, size_t len, struct text *out,
+                      struct error *err)
+{
+    char *buffer = memory_alloc(READ_BYTES);
+    ssize_t got = 1;
+
+    while (len > 0 && got > 0) {
+        got = pread(fd, buffer, len < READ_BYTES ? len : READ_BYTES, from);
+        if (got < 0 && errno == EINTR) {
+            got = 1;
+            continue;
+        }
+        if (got > 0) {
+            text_add(out, buffer, (size_t)got);
+            from += got;
+            len -= (size_t)got;
+        }
+    }
+    free(buffer);
+    return got >= 0 || error_errno(err, "cannot read %s", name);
+}
+
+/* Cut off the line that begins before what was read. */
+static void drop_first_line(struct text *text)
+{
+    const char *newline = memchr(text->data, '\n', text->len);
+    size_t cut = newline ? (size_t)(newline - text->data) + 1 : text->len;
+
+    memmove(text->data, text->data + cut, text->len - cut + 1);
+    text->len -= cut;
+}
+
+bool file_read_end_at(int dir, const char *name, size_t max, struct text *out,
+                      struct error *err)
+{
+    int fd = openat(dir, name,
+                    O_RDONLY | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat st;
+    bool ok = false, cut = false;
+
+    text_reset(out);
+    if (out->max < max)
+        out->max = max;
+    if (fd < 0)
+        return error_errno(err, "cannot open %s", name);
+    if (fstat(fd, &st) != 0) {
+        error_errno(err, "cannot look at %s", name);
+    } else if (!S_ISREG(st.st_mode)) {
+        error_set(err, ERROR_DATA, "%s is not a regular file", name);
+    } else {
+        cut = (uintmax_t)st.st_size > max;
+        ok = read_some(fd, name, cut ? st.st_size - (off_t)max : 0, max, out, err);
+    }
+    if (ok && cut)
+        drop_first_line(out);
+    close(fd);
+    return ok;
+}
+
+bool file_write_all(int fd, const void *data, size_t len, struct error *err)
+{
+    const char *at = data;
+
+    while (len > 0) {
+        ssize_t put = write(fd, at, len);
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return error_errno(err, "cannot write");
+        at += put;
+        len -= (size_t)put;
+    }
+    return true;
+}
+
+bool file_sync_dir(const char *name, struct error *err)
+{
+    int fd = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool ok;
+
+    if (fd < 0)
+        return error_errno(err, "cannot open the directory %s", name);
+    /* EINVAL: a file system that has no such thing to flush */
+    ok = fsync(fd) == 0 || errno == EINVAL ||
+         error_errno(err, "cannot flush the directory %s", name);
+    close(fd);
+    return ok;
+}
+
+static bool sync_parent(const char *name, struct error *err)
+{
+    char *dir = path_dir(name);
+    bool ok = file_sync_dir(dir, err);
+
+    free(dir);
+    return ok;
+}
+
+/* Fill and flush a file just created, and close it; `shown` is its name in an error. */
+static bool fill_and_close(int fd, const char *shown, const void *data, size_t len,
+                           mode_t mode, struct error *err)
+{
+    struct error why = { 0 };
+    bool ok = false;
+
+    if (fchmod(fd, mode) != 0)
+        error_errno(err, "cannot set the mode of %s", shown);
+    else if (!file_write_all(fd, data, len, &why))
+        error_set(err, why.code, "%s: %s", shown, why.text);
+    else if (fsync(fd) != 0)
+        error_errno(err, "cannot flush %s", shown);
+    else
+        ok = true;
+    if (close(fd) != 0 && ok)
+        ok = error_errno(err, "cannot close %s", shown);
+    return ok;
+}
+
+static int create_new(const char *name)
+{
+    return open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+}
+
+bool file_create(const char *name, const void *data, size_t len, mode_t mode,
+                 struct error *err)
+{
+    int fd = create_new(name);
+
+    if (fd < 0)
+        return error_errno(err, "cannot create %s", name);
+    if (!fill_and_close(fd, name, data, len, mode, err)) {
+        unlink(name);
+        return false;
+    }
+    return sync_parent(name, err);
+}
+
+static char *temporary_name(const char *name)
+{
+    char *dir = path_dir(name), *joined;
+    struct text base;
+
+    text_init(&base, 0);
+    text_addf(&base, ".%s.tmp-%ld", path_base(name), (long)getpid());
+    joined = path_join(dir, base.data);
+    text_clear(&base);
+    free(dir);
+    return joined;
+}
+
+bool file_replace(const char *name, const void *data, size_t len, mode_t mode,
+                  struct error *err)
+{
+    char *temporary = temporary_name(name);
+    int fd = create_new(temporary);
+    bool ok = false;
+
+    /* a process that had our number died before its rename */
+    if (fd < 0 && errno == EEXIST && unlink(temporary) == 0)
+        fd = create_new(temporary);
+    if (fd < 0) {
+        error_errno(err, "cannot create %s", temporary);
+        goto out;
+    }
+    ok = fill_and_close(fd, name, data, len, mode, err) &&
+         (rename(temporary, name) == 0 || error_errno(err, "cannot replace %s", name));
+    if (ok)
+        ok = sync_parent(name, err);
+    else
+        unlink(temporary);
+out:
+    free(temporary);
+    return ok;
+}
+
+/* Was the last line cut off, by a crash or a full disk?  Then the next must not join it.
+ */
+static bool ends_within_a_line(int fd, const struct stat *st)
+{
+    char last;
+
+    return st->st_size > 0 && pread(fd, &last, 1, st->st_size - 1) == 1 && last != '\n';
+}
+
+static bool append_open(int fd, const char *name, const char *line, size_t len,
+                        bool durable, struct error *err)
+{
+    struct stat st;
+    struct iovec parts[3] = { { "\n", 0 }, { (void *)line, len }, { "\n", 1 } };
+    ssize_t put;
+
+    if (fstat(fd, &st) != 0)
+        return error_errno(err, "cannot look at %s", name);
+    if (!S_ISREG(st.st_mode))
+        return error_set(err, ERROR_SYSTEM, "%s is not a regular file", name);
+    parts[0].iov_len = ends_within_a_line(fd, &st);
+    do
+        put = writev(fd, parts, 3);
+    while (put < 0 && errno == EINTR);
+    if (put < 0)
+        return error_errno(err, "cannot append to %s", name);
+    if ((size_t)put != parts[0].iov_len + len + 1)
+        return error_set(err, ERROR_SYSTEM, "cannot append to %s: the disk is full",
+                         name);
+    if (!durable)
+        return true;
+    if (fsync(fd) != 0)
+        return error_errno(err, "cannot flush %s", name);
+    return st.st_size > 0 || sync_parent(name, err);
+}
+
+bool file_append_line(const char *name, const char *line, size_t len, mode_t mode,
+                      bool durable, struct error *err)
+{
+    int fd = open(name, O_RDWR | O_APPEND | O_CREAT | O_NOCTTY | O_CLOEXEC, mode);
+    bool ok;
+
+    assert(!memchr(line, '\n', len));
+    if (fd < 0)
+        return error_errno(err, "cannot open %s", name);
+    ok = append_open(fd, name, line, len, durable, err);
+    close(fd);
+    return ok;
+}
+
+bool file_make_dir(const char *name, mode_t mode, struct error *err)
+{
+    int why;
+
+    if (mkdir(name, mode) == 0)
+        return sync_parent(name, err);
+    why = errno;
+    if (why == EEXIST && file_is_dir(name))
+        return true;
+    errno = why;
+    return error_errno(err, "cannot make the directory %s", name);
+}
+
+bool file_make_dirs(const char *name, mode_t mode, struct error *err)
+{
+    char *path = memory_strdup(name);
+    bool ok = true;
+
+    for (char *at = path + 1; ok && path[0] && *at; at++) {
+        if (*at != '/')
+            continue;
+        *at = 0;
+        ok = file_is_dir(path) || file_make_dir(path, mode, err);
+        *at = '/';
+    }
+    ok = ok && (file_is_dir(path) || file_make_dir(path, mode, err));
+    free(path);
+    return ok;
+}
+
+static bool remove_at(int dir, const char *name, struct error *err);
+
+static bool remove_below(int fd, struct error *err)
+{
+    DIR *entries = fdopendir(fd);
+    struct dirent *entry;
+    bool ok = true;
+
+    if (!entries) {
+        error_errno(err, "cannot read a directory");
+        close(fd);
+        return false;
+    }
+    while (ok && (entry = readdir(entries)))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            ok = remove_at(fd, entry->d_name, err);
+    closedir(entries);
+    return ok;
+}
+
+static bool remove_at(int dir, const char *name, struct error *err)
+{
+    int fd;
+
+    /* a directory says EISDIR on Linux, EPERM by POSIX */
+    if (unlinkat(dir, name, 0) == 0 || errno == ENOENT)
+        return true;
+    if (errno != EISDIR && errno != EPERM)
+        return error_errno(err, "cannot remove %s", name);
+    fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return error_errno(err, "cannot open the directory %s", name);
+    if (!remove_below(fd, err))
+        return false;
+    return unlinkat(dir, name, AT_REMOVEDIR) == 0 || errno == ENOENT ||
+           error_errno(err, "cannot remove the directory %s", name);
+}
+
+bool file_remove_tree(const char *name, struct error *err)
+{
+    return remove_at(AT_FDCWD, name, err);
+}
+
+/* Is `name` still the file we hold?  It may have been removed between open and flock. */
+static bool is_still_there(int fd, const char *name)
+{
+    struct stat ours, theirs;
+
+    return fstat(fd, &ours) == 0 && lstat(name, &theirs) == 0 &&
+           ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev;
+}
+
+int file_lock(const char *name, bool *busy, struct error *err)
+{
+    /* file_locked() holds a shared lock for a moment: look again before believing it */
+    static const struct timespec moment = { .tv_nsec = 5000000 };
+    enum { TRIES = 5 };
+
+    *busy = false;
+    for (int tries = 0; tries < TRIES; tries++) {
+        int fd = open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC, 0600);
+
+        if (fd < 0) {
+            error_errno(err, "cannot open the lock %s", name);
+            return -1;
+        }
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+            if (is_still_there(fd, name))
+                return fd;
+        } else if (errno == EWOULDBLOCK) {
+            nanosleep(&moment, NULL);
+        } else if (errno != EINTR) {
+            error_errno(err, "cannot lock %s", name);
+            close(fd);
+            return -1;
+        }
+        close(fd);
+    }
+    *busy = true;
+    return -1;
+}
+
+bool file_locked(const char *name)
+{
+    int fd = open(name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC);
+    bool held;
+
+    if (fd < 0)
+        return false;
+    held = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    close(fd);
+    return held;
+}

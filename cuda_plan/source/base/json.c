@@ -1,0 +1,306 @@
+/* base/json.c - jansson reads; the writer is ours, so that 0.1 is written as 0.1. */
+#include "config.h"
+
+#include "base/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+
+static const char byte_order_mark[] = "\xef\xbb\xbf";
+
+static json_t *load(const char *data, size_t len, size_t flags, json_error_t *why)
+{
+    return json_loadb(data, len,
+                      flags | JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL,
+                      why);
+}
+
+static json_t *read_any(const char *data, size_t len, bool loose, json_error_t *why)
+{
+    json_t *value = load(data, len, 0, why);
+
+    if (!value && loose && json_error_code(why) == json_error_numeric_overflow)
+        value = load(data, len, JSON_DECODE_INT_AS_REAL, why);
+    return value;
+}
+
+/* Where a text begins, and what it is called. */
+struct origin {
+    const char *name;
+    uint32_t line;
+    bool loose;
+};
+
+static json_t *read_text(const char *data, size_t len, const struct origin *origin,
+                         struct error *err)
+{
+    size_t skip = len >= 3 && memcmp(data, byte_order_mark, 3) == 0 ? 3 : 0;
+    json_error_t why;
+    json_t *value = read_any(data + skip, len - skip, origin->loose, &why);
+    struct mark at = { .line = origin->line, .column = 1 };
+
+    if (value)
+        return value;
+    if (why.line > 0)
+        at.line += (uint32_t)why.line - 1;
+    if (why.column > 0)
+        at.column = (uint32_t)why.column;
+    if (why.position > 0)
+        at.byte = skip + (size_t)why.position;
+    error_at(err, ERROR_DATA, origin->name, at, "not JSON: %s", why.text);
+    return NULL;
+}
+
+json_t *json_read_text(const char *data, size_t len, const char *name, uint32_t line,
+                       struct error *err)
+{
+    return read_text(data, len, &(struct origin) { name, line, false }, err);
+}
+
+json_t *json_read_loose(const char *data, size_t len, const char *name, uint32_t line,
+                        struct error *err)
+{
+    return read_text(data, len, &(struct origin) { name, line, true }, err);
+}
+
+json_t *json_read_file(const char *name, size_t max, struct error *err)
+{
+    struct text text;
+    json_t *value = NULL;
+
+    text_init(&text, max);
+    if (file_read(name, max, &text, NULL, err))
+        value = json_read_text(text.data, text.len, name, 1, err);
+    text_clear(&text);
+    return value;
+}
+
+json_t *json_number(double value)
+{
+    if (isnan(value))
+        return json_string("NaN");
+    if (isinf(value))
+        return json_string(value > 0 ? "Infinity" : "-Infinity");
+    return json_real(value);
+}
+
+json_t *json_visible(const char *data, size_t len)
+{
+    struct text shown;
+    json_t *value;
+
+    if (text_is_utf8(data, len, NULL))
+        return json_stringn(data, len);
+    text_init(&shown, 0);
+    text_add_visible(&shown, data, len);
+    value = json_string(shown.data);
+    text_clear(&shown);
+    return value;
+}
+
+/* Where the writer is: its text, and spaces a level, 0 for one line. */
+struct writer {
+    struct text *out;
+    int indent, level;
+};
+
+static bool write_value(struct writer *writer, const json_t *value);
+
+static void write_string(struct text *out, const char *string, size_t len)
+{
+    static const char plain[] = "\b\f\n\r\t\"\\", escape[] = "bfnrt\"\\";
+
+    text_addc(out, '"');
+    for (size_t i = 0; i < len; i++) {
+        unsigned char byte = (unsigned char)string[i];
+        const char *at = byte ? strchr(plain, byte) : NULL;
+
+        if (at)
+            text_addf(out, "\\%c", escape[at - plain]);
+        else if (byte < 0x20 || byte == 0x7f)
+            text_addf(out, "\\u%04x", byte);
+        else
+            text_addc(out, string[i]);
+    }
+    text_addc(out, '"');
+}
+
+/* The shortest digits that read back as the same number, and never as an integer. */
+static void write_real(struct text *out, double value)
+{
+    char digits[40];
+
+    for (int precision = 15; precision <= 17; precision++) {
+        snprintf(digits, sizeof(digits), "%.*g", precision, value);
+        if (strtod(digits, NULL) == value)
+            break;
+    }
+    text_adds(out, digits);
+    if (!strpbrk(digits, ".e"))
+        text_adds(out, ".0");
+}
+
+static void write_break(struct writer *writer)
+{
+    if (writer->indent > 0)
+        text_addf(writer->out, "\n%*s", writer->indent * writer->level, "");
+}
+
+static bool write_array(struct writer *writer, const json_t *array)
+{
+    size_t count = json_array_size(array);
+    bool ok = true;
+
+    text_addc(writer->out, '[');
+    writer->level++;
+    for (size_t i = 0; i < count; i++) {
+        if (i > 0)
+            text_addc(writer->out, ',');
+        write_break(writer);
+        ok = write_value(writer, json_array_get(array, i)) && ok;
+    }
+    writer->level--;
+    if (count > 0)
+        write_break(writer);
+    text_addc(writer->out, ']');
+    return ok;
+}
+
+static bool write_object(struct writer *writer, const json_t *object)
+{
+    /* jansson walks an object through a pointer that is not const, and changes nothing */
+    json_t *walked = (json_t *)object;
+    const char *key;
+    json_t *value;
+    bool first = true, ok = true;
+
+    text_addc(writer->out, '{');
+    writer->level++;
+    json_object_foreach(walked, key, value)
+    {
+        if (!first)
+            text_addc(writer->out, ',');
+        first = false;
+        write_break(writer);
+        write_string(writer->out, key, strlen(key));
+        text_adds(writer->out, writer->indent > 0 ? ": " : ":");
+        ok = write_value(writer, value) && ok;
+    }
+    writer->level--;
+    if (!first)
+        write_break(writer);
+    text_addc(writer->out, '}');
+    return ok;
+}
+
+static bool write_value(struct writer *writer, const json_t *value)
+{
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        return write_object(writer, value);
+    case JSON_ARRAY:
+        return write_array(writer, value);
+    case JSON_STRING:
+        write_string(writer->out, json_string_value(value), json_string_length(value));
+        break;
+    case JSON_INTEGER:
+        text_addf(writer->out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+        break;
+    case JSON_REAL:
+        write_real(writer->out, json_real_value(value));
+        break;
+    case JSON_TRUE:
+        text_adds(writer->out, "true");
+        break;
+    case JSON_FALSE:
+        text_adds(writer->out, "false");
+        break;
+    case JSON_NULL:
+        text_adds(writer->out, "null");
+        break;
+    }
+    return !writer->out->overflow;
+}
+
+bool json_write(const json_t *value, struct text *out)
+{
+    return write_value(&(struct writer) { .out = out }, value);
+}
+
+bool json_write_pretty(const json_t *value, struct text *out)
+{
+    return write_value(&(struct writer) { .out = out, .indent = 2 }, value) &&
+           text_addc(out, '\n');
+}
+
+/* The member if it is there, not null, and of the type wanted. */
+static const json_t *member(const json_t *object, const char *key,
+                            bool is_wanted(const json_t *), const char *wanted,
+                            const char *where, struct error *err)
+{
+    const json_t *value = json_object_get(object, key);
+
+    if (!value || json_is_null(value))
+        return NULL;
+    if (is_wanted(value))
+        return value;
+    error_set(err, ERROR_DATA, "%s: %s must be %s", where, key, wanted);
+    return NULL;
+}
+
+static bool is_integer(const json_t *value)
+{
+    return json_is_integer(value);
+}
+
+static bool is_number(const json_t *value)
+{
+    return json_is_number(value);
+}
+
+static bool is_boolean(const json_t *value)
+{
+    return json_is_boolean(value);
+}
+
+static bool is_string(const json_t *value)
+{
+    return json_is_string(value) &&
+           !memchr(json_string_value(value), 0, json_string_length(value));
+}
+
+int64_t json_get_int(const json_t *object, const char *key, int64_t preset,
+                     const char *where, struct error *err)
+{
+    const json_t *value = member(object, key, is_integer, "an integer", where, err);
+
+    return value ? json_integer_value(value) : preset;
+}
+
+double json_get_real(const json_t *object, const char *key, double preset,
+                     const char *where, struct error *err)
+{
+    const json_t *value = member(object, key, is_number, "a number", where, err);
+
+    return value ? json_number_value(value) : preset;
+}
+
+bool json_get_bool(const json_t *object, const char *key, bool preset, const char *where,
+                   struct error *err)
+{
+    const json_t *value = member(object, key, is_boolean, "true or false", where, err);
+
+    return value ? json_is_true(value) : preset;
+}
+
+const char *json_get_string(const json_t *object, const char *key, const char *preset,
+                            const char *where, struct error *err)
+{
+    const json_t *value = member(object, key, is_string, "a string", where, err);
+
+    return value ? json_string_value(value) : preset;
+}

@@ -1,0 +1,19 @@
+# One line a file, sorted.
+
+noinst_LIBRARIES += libbase.a
+
+libbase_a_SOURCES =
+libbase_a_SOURCES += %D%/arena.c %D%/arena.h
+libbase_a_SOURCES += %D%/clock.c %D%/clock.h
+libbase_a_SOURCES += %D%/crc32c.c %D%/crc32c.h
+libbase_a_SOURCES += %D%/digest.c %D%/digest.h
+libbase_a_SOURCES += %D%/error.c %D%/error.h
+libbase_a_SOURCES += %D%/file.c %D%/file.h
+libbase_a_SOURCES += %D%/json.c %D%/json.h
+libbase_a_SOURCES += %D%/link.c %D%/link.h
+libbase_a_SOURCES += %D%/log.c %D%/log.h
+libbase_a_SOURCES += %D%/pcg.c %D%/pcg.h
+libbase_a_SOURCES += %D%/random.c %D%/random.h
+libbase_a_SOURCES += %D%/size.h
+libbase_a_SOURCES += %D%/spawn.c %D%/spawn.h
+libbase_a_SOURCES += %D%/text.c %D%/text.h

@@ -1,0 +1,63 @@
+/* base/log.c - a line is one write, so that lines of two processes do not mix. */
+#include "config.h"
+
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/text.h"
+
+struct log {
+    int fd;
+    enum log_level level;
+};
+
+static const char *const level_names[] = {
+    [LOG_ERROR] = "error",
+    [LOG_WARN] = "warn",
+    [LOG_INFO] = "info",
+    [LOG_DEBUG] = "debug",
+};
+
+struct log *log_new(int fd, enum log_level level)
+{
+    struct log *log = memory_alloc(sizeof(*log));
+
+    *log = (struct log) { fd, level };
+    return log;
+}
+
+void log_free(struct log *log)
+{
+    free(log);
+}
+
+void log_line(struct log *log, enum log_level level, const char *fmt, ...)
+{
+    va_list args;
+    char when[32], *said = NULL;
+    struct text line;
+    int len;
+
+    if (!log || level > log->level)
+        return;
+    va_start(args, fmt);
+    len = vasprintf(&said, fmt, args);
+    va_end(args);
+    if (len < 0)
+        return;
+    clock_iso(when);
+    text_init(&line, 0);
+    text_addf(&line, "%s %s ", when, level_names[level]);
+    text_add_visible(&line, said, (size_t)len);
+    text_addc(&line, '\n');
+    /* there is nobody to tell that the log cannot be written */
+    file_write_all(log->fd, line.data, line.len, NULL);
+    text_clear(&line);
+    free(said);
+}

@@ -1,0 +1,16 @@
+/* base/log.h - levels, one line an event: "2026-11-20T14:08:48Z info job qwen: step 12". */
+#ifndef BASE_LOG_H
+#define BASE_LOG_H
+
+#include "base/error.h"
+
+enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
+
+struct log; /* a place lines go to; NULL is allowed everywhere and drops them */
+
+/* fd is not owned.  Control characters in a line are shown as \xNN. */
+struct log *log_new(int fd, enum log_level level);
+void log_free(struct log *log);
+void log_line(struct log *log, enum log_level level, const char *fmt, ...) TS_PRINTF(3, 4);
+
+#endif

@@ -1,0 +1,24 @@
+/*
+ * base/pcg.h - the numbers of numpy.random.default_rng(seed), for an order that must be the one
+ * that Python programs have: PCG64 (XSL-RR 128/64), O'Neill, "PCG: A Family of Simple Fast
+ * Space-Efficient Statistically Good Algorithms for Random Number Generation", 2014, seeded by
+ * numpy's SeedSequence (numpy/random/bit_generator.pyx).  All else draws on base/random.h.
+ */
+#ifndef BASE_PCG_H
+#define BASE_PCG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct pcg {
+    unsigned __int128 state, increment;
+    uint64_t kept; /* the upper half of a number whose lower one was given out, plus 2^32 */
+};
+
+void pcg_seed(struct pcg *pcg, uint64_t seed);
+uint64_t pcg_next(struct pcg *pcg);
+double pcg_uniform(struct pcg *pcg); /* [0, 1), 53 bits: Generator.random() */
+/* Generator.permutation(count), count up to 2^32 - 1. */
+void pcg_permutation(struct pcg *pcg, uint32_t *out, size_t count);
+
+#endif

@@ -1,0 +1,27 @@
+/* base/size.h - products and sums of sizes that notice overflow. */
+#ifndef BASE_SIZE_H
+#define BASE_SIZE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+static inline bool size_mul(size_t a, size_t b, size_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+
+static inline bool size_add(size_t a, size_t b, size_t *out)
+{
+    return !__builtin_add_overflow(a, b, out);
+}
+
+/* The least multiple of `unit` (a power of two) that is not below size.  Must not overflow. */
+static inline size_t size_round(size_t size, size_t unit)
+{
+    return (size + unit - 1) & ~(unit - 1);
+}
+
+#define TS_COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+#endif

@@ -1,0 +1,276 @@
+/*
+ * bench/bench_train.c - a training step of real shapes: time, tokens, memory, and its
+ * share of the rate at which this machine multiplies matrices.
+ *
+ * Weights are random, tokens too; every token has a target.  Each row runs in a process
+ * of its own, so that the peak of memory is its own; on a GPU it is what was taken
+ * there.  First: from opening the device to the end of step 1, without making weights.
+ * Planned: the memory that the plan asks for beforehand, on a CPU the block alone.  In
+ * products: of the time of the steps, on a CPU.
+ *
+ *     bench_train [cuda] [checkpointed] [MODEL full|lora fp32|bf16]
+ *     bench_train [cuda] [checkpointed] shape LAYERS WIDTH HEADS INNER VOCABULARY
+ *                                       SEQUENCES LENGTH full|lora fp32|bf16
+ *
+ * The latter is a Llama of any shape, its head tied to the embedding, in fewer steps.
+ * GPT-2-dropping has the dropouts that GPT-2 was published with; GPT-2 has none, as llm.c.
+ * Checkpointed: of each block only its input is kept, the rest is computed again.
+ */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/size.h"
+#include "bench/model_steps.h"
+#include "bench/rate.h"
+#include "bench/stopwatch.h"
+
+#define GPT2_124M(drops)                                                           \
+    "{\"model_type\": \"gpt2\", \"n_embd\": 768, \"n_layer\": 12, \"n_head\": 12," \
+    " \"n_positions\": 1024, \"vocab_size\": 50257, \"layer_norm_epsilon\": 1e-5," \
+    " \"activation_function\": \"gelu_new\", \"embd_pdrop\": " drops                \
+    ", \"resid_pdrop\": " drops ", \"attn_pdrop\": " drops "}"
+#define STORIES_15M                                                                      \
+    "{\"model_type\": \"llama\", \"hidden_size\": 288, \"intermediate_size\": 768,"      \
+    " \"num_hidden_layers\": 6, \"num_attention_heads\": 6, \"num_key_value_heads\": 6," \
+    " \"vocab_size\": 32000, \"max_position_embeddings\": 256, \"rms_norm_eps\": 1e-5,"  \
+    " \"tie_word_embeddings\": true, \"hidden_act\": \"silu\"}"
+#define SMOLLM2_135M                                                                 \
+    "{\"model_type\": \"llama\", \"hidden_size\": 576, \"intermediate_size\": 1536," \
+    " \"num_hidden_layers\": 30, \"num_attention_heads\": 9,"                        \
+    " \"num_key_value_heads\": 3, \"vocab_size\": 49152, \"rms_norm_eps\": 1e-5,"    \
+    " \"max_position_embeddings\": 8192, \"rope_theta\": 100000,"                    \
+    " \"tie_word_embeddings\": true, \"hidden_act\": \"silu\"}"
+#define LLAMA_1B                                                                      \
+    "{\"model_type\": \"llama\", \"hidden_size\": 2048, \"intermediate_size\": 8192," \
+    " \"num_hidden_layers\": 16, \"num_attention_heads\": 32, \"head_dim\": 64,"      \
+    " \"num_key_value_heads\": 8, \"vocab_size\": 128256, \"rms_norm_eps\": 1e-5,"    \
+    " \"max_position_embeddings\": 131072, \"rope_theta\": 500000,"                   \
+    " \"tie_word_embeddings\": true, \"hidden_act\": \"silu\"}"
+
+static const struct bench_model cpu_models[] = {
+    { "GPT-2", GPT2_124M("0"), 4, 64 },
+    { "GPT-2-dropping", GPT2_124M("0.1"), 4, 64 },
+    { "stories15M", STORIES_15M, 8, 256 },
+    { "SmolLM2-135M", SMOLLM2_135M, 2, 256 },
+};
+static const struct bench_model gpu_models[] = {
+    { "GPT-2", GPT2_124M("0"), 16, 1024 },
+    { "GPT-2-dropping", GPT2_124M("0.1"), 16, 1024 },
+    { "stories15M", STORIES_15M, 64, 256 },
+    { "SmolLM2-135M", SMOLLM2_135M, 8, 2048 },
+    { "Llama-1B", LLAMA_1B, 4, 2048 },
+};
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Run one row, and print it. */
+static void run(const struct bench_row *row)
+{
+    enum { MOST = 15 };
+    double start = clock_seconds(), seconds[MOST], total = 0, first, memory, rate;
+    struct stopwatch products = { .seconds = 0 };
+    char share[16] = "-";
+    struct bench bench = { .row = *row,
+                           .plan = model_steps_plan(row),
+                           .be = row->gpu ? rate_open_gpu() : rate_open(0, false) };
+    int count = 0;
+
+    first = model_steps_open(&bench);
+    model_steps_make(&bench, 1);
+    first = clock_seconds() - start - first;
+    stopwatch_start(&products, bench.be);
+    while (count < MOST && (count < 3 || total < row->seconds)) {
+        seconds[count] = model_steps_make(&bench, count + 2);
+        total += seconds[count++];
+    }
+    stopwatch_stop(&products, bench.be);
+    if (!row->gpu)
+        snprintf(share, sizeof(share), "%.0f %%", 100 * products.seconds / total);
+    qsort(seconds, (size_t)count, sizeof(*seconds), compare);
+    memory = model_steps_memory(&bench);
+    rate = rate_machine(bench.be, row->format, row->seconds / 6);
+    printf(
+        "| %s, B%zu T%zu | %s%s | %s | %.1f | %.1f | %.0f | %.0f | %.0f | %.0f %% | %.2f "
+        "| %.1f | %.2f | %s |\n",
+        row->model->name, row->model->sequences, row->model->length,
+        row->method == METHOD_LORA ? "LoRA r=16" : "full",
+        row->checkpointed ? ", checkpointed" : "", format_info(row->format)->name,
+        1e3 * seconds[count / 2], 1e3 * seconds[0],
+        (double)bench.batch.rows / seconds[count / 2], memory, rate,
+        100 * model_steps_flops(&bench) / seconds[count / 2] / (rate * 1e9), first,
+        model_steps_planned(&bench), model_steps_flops(&bench) / 1e9, share);
+    fflush(stdout);
+    model_steps_close(&bench);
+    backend_close(bench.be);
+}
+
+static void run_apart(const struct bench_row *row)
+{
+    pid_t child = fork();
+    int status = 1;
+
+    if (child == 0) {
+        run(row);
+        _exit(0);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child || status != 0) {
+        fprintf(stderr, "bench: %s did not run\n", row->model->name);
+        exit(1);
+    }
+}
+
+static const enum method methods[] = { METHOD_FULL, METHOD_LORA };
+static const char *const method_names[] = { "full", "lora" };
+static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16 };
+
+/* Whether a row is one of those that these two words ask for. */
+static bool is_wanted(const struct bench_row *row, char *const words[2])
+{
+    return strcmp(words[0], method_names[row->method == METHOD_LORA]) == 0 &&
+           strcmp(words[1], format_info(row->format)->name) == 0;
+}
+
+static void usage(void)
+{
+    fprintf(stderr,
+            "usage: bench_train [cuda] [checkpointed] [MODEL full|lora fp32|bf16]\n"
+            "       bench_train [cuda] [checkpointed] shape LAYERS WIDTH HEADS INNER "
+            "VOCABULARY SEQUENCES LENGTH full|lora fp32|bf16\n");
+    exit(2);
+}
+
+static size_t size_of_word(const char *word)
+{
+    char *end;
+    unsigned long value = strtoul(word, &end, 10);
+
+    if (word[0] < '1' || word[0] > '9' || *end || value > INT32_MAX)
+        usage();
+    return value;
+}
+
+/* The words of a shape, in this order. */
+enum {
+    SHAPE_LAYERS,
+    SHAPE_WIDTH,
+    SHAPE_HEADS,
+    SHAPE_INNER,
+    SHAPE_VOCABULARY,
+    SHAPE_SEQUENCES,
+    SHAPE_LENGTH,
+    SHAPE_WORDS
+};
+
+static struct bench_model model_of_words(char *const words[SHAPE_WORDS],
+                                         struct arena *arena)
+{
+    size_t size[SHAPE_WORDS];
+
+    for (size_t i = 0; i < SHAPE_WORDS; i++)
+        size[i] = size_of_word(words[i]);
+    return (struct bench_model) {
+        .name = arena_printf(arena, "L%zu C%zu H%zu I%zu V%zu", size[SHAPE_LAYERS],
+                             size[SHAPE_WIDTH], size[SHAPE_HEADS], size[SHAPE_INNER],
+                             size[SHAPE_VOCABULARY]),
+        .config =
+            arena_printf(arena,
+                         "{\"model_type\": \"llama\", \"num_hidden_layers\": %zu, "
+                         "\"hidden_size\": %zu,"
+                         " \"num_attention_heads\": %zu, \"intermediate_size\": %zu,"
+                         " \"vocab_size\": %zu, \"max_position_embeddings\": %zu,"
+                         " \"rms_norm_eps\": 1e-5, \"tie_word_embeddings\": true,"
+                         " \"hidden_act\": \"silu\"}",
+                         size[SHAPE_LAYERS], size[SHAPE_WIDTH], size[SHAPE_HEADS],
+                         size[SHAPE_INNER], size[SHAPE_VOCABULARY], size[SHAPE_LENGTH]),
+        .sequences = size[SHAPE_SEQUENCES],
+        .length = size[SHAPE_LENGTH],
+    };
+}
+
+/* Each method and format of a model, as `like` has the rest; words: the two that are asked
+ * for, or NULL. */
+static int run_rows(const struct bench_row *like, char *const words[2])
+{
+    struct bench_row row = *like;
+    int count = 0;
+
+    for (size_t m = 0; m < TS_COUNT(methods); m++)
+        for (size_t f = 0; f < TS_COUNT(formats); f++) {
+            row.method = methods[m];
+            row.format = formats[f];
+            if (words == NULL || is_wanted(&row, words)) {
+                run_apart(&row);
+                count++;
+            }
+        }
+    return count;
+}
+
+static int run_models(struct bench_row *row, int words, char *const *wanted)
+{
+    const struct bench_model *models = row->gpu ? gpu_models : cpu_models;
+    size_t count = row->gpu ? TS_COUNT(gpu_models) : TS_COUNT(cpu_models);
+    int rows = 0;
+
+    row->seconds = 6;
+    for (size_t i = 0; i < count; i++) {
+        row->model = &models[i];
+        if (words == 0 || strcmp(wanted[0], models[i].name) == 0)
+            rows += run_rows(row, words == 0 ? NULL : wanted + 1);
+    }
+    return rows;
+}
+
+static int run_shape(struct bench_row *row, char *const *words)
+{
+    struct arena *arena = arena_new();
+    struct bench_model model = model_of_words(words, arena);
+    int rows;
+
+    row->seconds = 0.6;
+    row->model = &model;
+    rows = run_rows(row, words + SHAPE_WORDS);
+    arena_free(arena);
+    return rows;
+}
+
+/* argument: one of argv, NULL behind the last. */
+static bool is_word(const char *argument, const char *word)
+{
+    return argument && strcmp(argument, word) == 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct bench_row row = { .gpu = is_word(argv[1], "cuda") };
+    char **wanted = argv + 1 + row.gpu;
+    int words, rows;
+    bool shape;
+
+    row.checkpointed = is_word(*wanted, "checkpointed");
+    wanted += row.checkpointed;
+    words = argc - (int)(wanted - argv);
+    shape = words == 1 + SHAPE_WORDS + 2 && strcmp(wanted[0], "shape") == 0;
+    if (words != 0 && words != 3 && !shape)
+        usage();
+    printf(
+        "| model | method | format | ms a step | best | tokens/s | peak MiB | machine, "
+        "GFLOP/s | share of it | first, s | planned MiB | GFLOP a step | in products "
+        "|\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+    fflush(stdout);
+    rows = shape ? run_shape(&row, wanted + 1) : run_models(&row, words, wanted);
+    if (rows == 0)
+        usage();
+    return 0;
+}

@@ -1,0 +1,55 @@
+# make bench: products, other operations, training steps, drop to start, as tables.
+
+bench_programs = %D%/bench_check %D%/bench_cuda_attention %D%/bench_ops %D%/bench_products \
+	%D%/bench_start %D%/bench_tokenizer %D%/bench_train
+if HAVE_CUDA
+bench_programs += %D%/bench_cuda_ops
+endif
+EXTRA_PROGRAMS = $(bench_programs)
+EXTRA_DIST += %D%/beside_torch.py
+EXTRA_DIST += %D%/gpu_floors.py
+EXTRA_DIST += %D%/growth.py
+EXTRA_DIST += %D%/peer_check.py
+EXTRA_DIST += %D%/peer_llmc.py
+EXTRA_DIST += %D%/peer_tokenizers.py
+EXTRA_DIST += %D%/peer_torch.py
+EXTRA_DIST += %D%/peer_trainer.py
+CLEANFILES += $(EXTRA_PROGRAMS)
+
+BENCH_LIBS = $(LAYERS) $(LIBRARY_LIBS) $(CUDA_LIBS)
+bench_bench_check_SOURCES = %D%/bench_check.c
+bench_bench_check_LDADD = $(BENCH_LIBS)
+bench_bench_cuda_attention_SOURCES = %D%/bench_cuda_attention.c %D%/target.c %D%/target.h
+bench_bench_cuda_attention_LDADD = $(BENCH_LIBS)
+bench_bench_cuda_ops_SOURCES = %D%/bench_cuda_ops.c %D%/gpu_ops.c %D%/gpu_ops.h \
+	%D%/target.c %D%/target.h
+bench_bench_cuda_ops_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+bench_bench_cuda_ops_LDADD = $(BENCH_LIBS)
+bench_bench_ops_SOURCES = %D%/bench_ops.c
+bench_bench_ops_LDADD = $(BENCH_LIBS)
+bench_bench_products_SOURCES = %D%/bench_products.c %D%/rate.c %D%/rate.h %D%/target.c %D%/target.h
+bench_bench_products_LDADD = $(BENCH_LIBS)
+bench_bench_start_SOURCES = %D%/bench_start.c
+bench_bench_start_LDADD = $(BENCH_LIBS)
+bench_bench_tokenizer_SOURCES = %D%/bench_tokenizer.c
+bench_bench_tokenizer_LDADD = $(BENCH_LIBS)
+bench_bench_train_SOURCES = %D%/bench_train.c %D%/model_steps.c %D%/model_steps.h %D%/rate.c \
+	%D%/rate.h %D%/stopwatch.c %D%/stopwatch.h %D%/target.c %D%/target.h
+bench_bench_train_LDADD = $(BENCH_LIBS)
+
+.PHONY: bench
+bench: $(bin_PROGRAMS) $(bench_programs)
+	%D%/bench_products
+	@echo
+	%D%/bench_ops
+	@echo
+	%D%/bench_train
+	@echo
+	$${PYTHON:-python3} $(srcdir)/%D%/beside_torch.py %D%/bench_train $(PEER_TORCH)
+	@echo
+	%D%/bench_start $(top_builddir) $(top_srcdir)
+	@echo
+	%D%/bench_check $(top_builddir) $(top_srcdir)
+	@test -z "$(PEER_DATA)" || for what in packing start; do \
+		python3 $(srcdir)/%D%/peer_trainer.py $$what $(top_builddir) $(PEER_DATA); done
+	@test -z "$(PEERS)" || python3 $(srcdir)/%D%/peer_check.py ./trainspool $(PEERS)

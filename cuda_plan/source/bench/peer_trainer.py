@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""trainspool beside transformers, both in one run: packing, and the way to the first step.
+
+    bench/peer_trainer.py packing BUILD DATA
+    bench/peer_trainer.py start BUILD DATA
+
+BUILD has the programs, DATA the folders `tokenizers/llama2`, `datasets/llamafactory` and
+`stories260K/hf`.  The Python that runs this has torch, transformers and tokenizers.
+
+packing: a Llama of stories15M's shape with random weights, fp32, on alpaca_en_demo (999 questions
+and answers of very different length), template `default`.  transformers takes 8 samples a step,
+padded to the longest of them, as its Trainer's collator does; trainspool rows of 1024 tokens that
+are filled by packing.  Tokens that are trained (answers) per second.
+
+start: stories260K on identity.json.  trainspool: a running `watch`, from the renaming of the job
+into the folder to the first line of metrics.jsonl.  transformers: from the start of Python to the
+end of the first step of its Trainer, the text read and tokenised by a script as people write it.
+"""
+import json
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+STORIES_15M = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 288,
+    "intermediate_size": 768, "num_hidden_layers": 6, "num_attention_heads": 6,
+    "num_key_value_heads": 6, "vocab_size": 32000, "max_position_embeddings": 2048,
+    "rms_norm_eps": 1e-5, "tie_word_embeddings": True, "hidden_act": "silu",
+}
+SAMPLES, ROOM, PEER_STEPS, OUR_STEPS = 8, 1024, 6, 14
+JOB = """model_name_or_path: {model}
+stage: sft
+finetuning_type: full
+template: default
+dataset_dir: {data}
+dataset: {dataset}
+cutoff_len: {room}
+max_steps: {steps}
+logging_steps: 1
+save_strategy: 'no'
+learning_rate: 1e-4
+gradient_accumulation_steps: 1
+"""
+
+
+# ---- packing ----
+
+def alpaca(data, tokenizer):
+    """(ids, labels) of each record, by the template."""
+    with open(f"{data}/datasets/llamafactory/alpaca_en_demo.json", encoding="utf-8") as file:
+        records = json.load(file)
+    end = tokenizer.token_to_id("</s>")
+    samples = []
+    for record in records:
+        question = "\n".join(filter(None, (record["instruction"], record["input"])))
+        asked = tokenizer.encode("Human: " + question, add_special_tokens=False).ids + [end]
+        asked += tokenizer.encode("\nAssistant:", add_special_tokens=False).ids
+        said = tokenizer.encode(record["output"], add_special_tokens=False).ids + [end]
+        ids, labels = asked + said, [-100] * len(asked) + said
+        samples.append((ids[:ROOM], labels[:ROOM]))
+    return samples
+
+
+def peer_packing(data):
+    """Trained tokens a second of transformers, the share of tokens that are trained, and that of
+    its rows which are padding."""
+    import torch
+    from tokenizers import Tokenizer
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    samples = alpaca(data, Tokenizer.from_file(f"{data}/tokenizers/llama2/tokenizer.json"))
+    model = LlamaForCausalLM(LlamaConfig(**STORIES_15M))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.0)
+    random.Random(1).shuffle(samples)
+    trained, filled, rows, seconds = 0, 0, 0, 0.0
+    for step in range(PEER_STEPS + 1):
+        batch = samples[SAMPLES * step:SAMPLES * (step + 1)]
+        longest = max(len(ids) for ids, _ in batch)
+        longest += -longest % 8  # pad_to_multiple_of of LLaMA-Factory
+        ids = torch.tensor([i + [0] * (longest - len(i)) for i, _ in batch])
+        mask = torch.tensor([[1] * len(i) + [0] * (longest - len(i)) for i, _ in batch])
+        labels = torch.tensor([n + [-100] * (longest - len(n)) for _, n in batch])
+        start = time.perf_counter()
+        optimizer.zero_grad()
+        model(input_ids=ids, attention_mask=mask, labels=labels).loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        if step > 0:  # the first warms up
+            seconds += time.perf_counter() - start
+            trained += int((labels[:, 1:] >= 0).sum())
+            filled += int(mask.sum())
+            rows += mask.numel()
+    every = sum(len(ids) for ids, _ in samples)
+    learnt = sum(sum(n >= 0 for n in labels) for _, labels in samples)
+    return trained / seconds, learnt / every, 1 - filled / rows
+
+
+def our_packing(build, data, share, packing):
+    with tempfile.TemporaryDirectory() as folder:
+        model = f"{folder}/model"
+        shutil.copytree(f"{data}/tokenizers/llama2", model)
+        os.chmod(model, 0o755)
+        with open(f"{model}/config.json", "w", encoding="utf-8") as file:
+            json.dump(STORIES_15M, file)
+        with open(f"{folder}/job.yaml", "w", encoding="utf-8") as file:
+            file.write(JOB.format(model=model, data=f"{data}/datasets/llamafactory",
+                                  dataset="alpaca_en_demo", room=ROOM, steps=OUR_STEPS))
+            file.write(f"train_from_scratch: true\npacking: {str(packing).lower()}\n"
+                       f"per_device_train_batch_size: {2 if packing else SAMPLES}\n")
+        subprocess.run([f"{build}/trainspool", "run", f"{folder}/job.yaml"], check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with open(f"{folder}/job.run/metrics.jsonl", encoding="utf-8") as file:
+            rows = [json.loads(line) for line in file]
+    rows = [row for row in rows if "tokens_per_second" in row]
+    tokens = [b["tokens"] - a["tokens"] for a, b in zip(rows, rows[1:])]
+    seconds = [n / row["tokens_per_second"] for n, row in zip(tokens, rows[1:])]
+    return share * sum(tokens[1:]) / sum(seconds[1:])
+
+
+def packing(build, data):
+    import torch
+    import transformers
+
+    theirs, share, padding = peer_packing(data)
+    packed, plain = (our_packing(build, data, share, how) for how in (True, False))
+    print(f"transformers {transformers.__version__}, PyTorch {torch.__version__}, "
+          f"{len(os.sched_getaffinity(0))} cores; {100 * share:.0f} % of the tokens are trained; "
+          f"{100 * padding:.0f} % of transformers' rows are padding\n")
+    print("| alpaca_en_demo, stories15M's shape, fp32 | trained tokens/s | of transformers |\n"
+          "|---|---|---|")
+    print(f"| transformers, {SAMPLES} samples a step, padded | {theirs:.0f} | 1.00 |")
+    print(f"| trainspool, {SAMPLES} samples a step | {plain:.0f} | {plain / theirs:.2f} |")
+    print(f"| trainspool, packing, 2 rows of {ROOM} | {packed:.0f} | {packed / theirs:.2f} |")
+
+
+# ---- start ----
+
+SCRIPT = """
+import json, sys, time
+from transformers import (AutoModelForCausalLM, AutoTokenizer, DataCollatorForSeq2Seq, Trainer,
+                          TrainerCallback, TrainingArguments)
+data, out = sys.argv[1:]
+tokenizer = AutoTokenizer.from_pretrained(data + "/stories260K/hf")
+tokenizer.pad_token = tokenizer.pad_token or "<unk>"
+model = AutoModelForCausalLM.from_pretrained(data + "/stories260K/hf")
+rows = []
+for record in json.load(open(data + "/datasets/llamafactory/identity.json")):
+    asked = tokenizer("Human: " + record["instruction"] + "</s>\\nAssistant:",
+                      add_special_tokens=False).input_ids
+    said = tokenizer(record["output"] + "</s>\\n", add_special_tokens=False).input_ids
+    rows.append({"input_ids": asked + said, "labels": [-100] * len(asked) + said})
+class First(TrainerCallback):
+    def on_step_end(self, args, state, control, **kwargs):
+        print("first", time.clock_gettime(time.CLOCK_BOOTTIME), flush=True)
+arguments = TrainingArguments(out, max_steps=1, per_device_train_batch_size=1, report_to="none",
+                              save_strategy="no", use_cpu=True)
+Trainer(model=model, args=arguments, train_dataset=rows, callbacks=[First()],
+        data_collator=DataCollatorForSeq2Seq(tokenizer)).train()
+"""
+
+
+def now():
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def peer_start(data):
+    with tempfile.TemporaryDirectory() as folder:
+        begun = now()
+        done = subprocess.run([sys.executable, "-c", SCRIPT, data, folder], check=True,
+                              capture_output=True, text=True)
+    line = next(row for row in done.stdout.splitlines() if row.startswith("first"))
+    return float(line.split()[1]) - begun
+
+
+def wait_for(path, patience=20):
+    until = now() + patience
+    while not (os.path.exists(path) and os.path.getsize(path) > 0):
+        if now() > until:
+            sys.exit(f"peer_trainer: {path} does not come")
+        time.sleep(0.0002)
+    return now()
+
+
+def our_start(build, data, drops):
+    taken = []
+    with tempfile.TemporaryDirectory() as folder:
+        spool = f"{folder}/jobs"
+        os.mkdir(spool)
+        watch = subprocess.Popen([f"{build}/trainspool", "watch", spool],
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(1)
+        try:
+            for i in range(drops):
+                job = f"{folder}/drop{i}.yaml"
+                with open(job, "w", encoding="utf-8") as file:
+                    file.write(JOB.format(model=f"{data}/stories260K/hf",
+                                          data=f"{data}/datasets/llamafactory",
+                                          dataset="identity", room=512, steps=1))
+                    file.write("per_device_train_batch_size: 1\nmax_grad_norm: 1.0\n")
+                begun = now()
+                os.rename(job, f"{spool}/drop{i}.yaml")
+                taken.append(wait_for(f"{spool}/drop{i}.run/metrics.jsonl") - begun)
+                time.sleep(0.3)
+        finally:
+            watch.terminate()
+            watch.wait()
+    return taken
+
+
+def start(build, data):
+    import torch
+    import transformers
+
+    ours = our_start(build, data, 7)
+    theirs = min(peer_start(data) for _ in range(2))  # the second finds its files in memory
+    print(f"transformers {transformers.__version__}, PyTorch {torch.__version__}, "
+          f"{len(os.sched_getaffinity(0))} cores\n")
+    print("| stories260K on identity.json, to the end of the first step | seconds |\n|---|---|")
+    print(f"| transformers' Trainer, from the start of Python | {theirs:.2f} |")
+    print(f"| trainspool, from the drop into a watched folder: middle of {len(ours)} | "
+          f"{statistics.median(ours):.3f} |")
+    print(f"| the slowest of them | {max(ours):.3f} |")
+    print(f"| how many times sooner | {theirs / statistics.median(ours):.0f} |")
+
+
+def main():
+    runs = {"packing": packing, "start": start}
+    if len(sys.argv) != 4 or sys.argv[1] not in runs:
+        sys.exit(__doc__)
+    try:
+        import torch  # noqa: F401
+        import transformers  # noqa: F401
+    except ImportError:
+        print("peer_trainer: transformers is not installed, nothing to compare with")
+        return
+    runs[sys.argv[1]](os.path.abspath(sys.argv[2]), os.path.abspath(sys.argv[3]))
+
+
+main()

@@ -1,0 +1,59 @@
+/* bench/target.c - opens a device, waits for it, takes its memory; or ends. */
+#include "config.h"
+
+#include "bench/target.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TARGETS_MAX = 16 };
+
+void target_stop(const char *text)
+{
+    fprintf(stderr, "bench: %s\n", text);
+    exit(1);
+}
+
+const struct device *target_find(const char *name)
+{
+    static const struct device cpu = { .kind = DEVICE_CPU, .name = "cpu", .ordinal = -1 };
+    static struct device devices[TARGETS_MAX];
+    size_t ordinal = name ? strtoul(name, NULL, 10) : 0;
+    char note[256] = "";
+
+    if (name && strcmp(name, "cpu") == 0)
+        return &cpu;
+    if (ordinal >= backend_devices("cuda", devices, TARGETS_MAX, note, sizeof(note)))
+        target_stop(note[0] ? note : "no such GPU");
+    return &devices[ordinal];
+}
+
+struct backend *target_open(const struct device *device, int threads)
+{
+    struct backend_options options = { .device = device, .threads = threads };
+    struct error err = { 0 };
+    struct backend *be = backend_open(&options, &err);
+
+    if (!be)
+        target_stop(err.text);
+    return be;
+}
+
+void target_wait(struct backend *be)
+{
+    struct error err = { 0 };
+
+    if (!be->ops->sync(be, &err))
+        target_stop(err.text);
+}
+
+void *target_memory(struct backend *be, size_t bytes)
+{
+    struct error err = { 0 };
+    void *block = be->ops->alloc(be, bytes, &err);
+
+    if (!block)
+        target_stop(err.text);
+    return block;
+}

@@ -1,0 +1,18 @@
+/*
+ * bench/target.h - the device that a benchmark runs on.  A benchmark that cannot go on
+ * ends the program with a message.
+ */
+#ifndef BENCH_TARGET_H
+#define BENCH_TARGET_H
+
+#include "kernels/backend.h"
+
+void target_stop(const char *text) __attribute__((noreturn));
+/* "cpu", or the ordinal of a GPU; NULL: the first.  Lives as long as the program. */
+const struct device *target_find(const char *name);
+/* threads: of a CPU, 0 for all. */
+struct backend *target_open(const struct device *device, int threads);
+void target_wait(struct backend *be);
+void *target_memory(struct backend *be, size_t bytes);
+
+#endif

@@ -1,0 +1,11 @@
+# One line a file, sorted: nobase_dist_pkgdata_DATA += %D%/samples/first.yaml
+nobase_dist_pkgdata_DATA += %D%/samples/1-pretrain.yaml
+nobase_dist_pkgdata_DATA += %D%/samples/2-lora.yaml
+nobase_dist_pkgdata_DATA += %D%/samples/3-full.yaml
+nobase_dist_pkgdata_DATA += %D%/samples/4-distill.yaml
+nobase_dist_pkgdata_DATA += %D%/samples/README.md
+nobase_dist_pkgdata_DATA += %D%/samples/units-1m/config.json
+nobase_dist_pkgdata_DATA += %D%/samples/units-1m/tokenizer.json
+nobase_dist_pkgdata_DATA += %D%/samples/units-1m/tokenizer_config.json
+nobase_dist_pkgdata_DATA += %D%/samples/units-200k/config.json
+nobase_dist_pkgdata_SCRIPTS = %D%/samples/generate

@@ -1,0 +1,198 @@
+/* kernels/cpu/cpu_adamw.c - one pass over weights, gradients and moments: read 16 bytes a
+ * weight, write 12, and 2 for the copy; memory is the limit. */
+#include "config.h"
+
+#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/cpu_random.h"
+#include "kernels/cpu/cpu_vector.h"
+
+/* Weights, and how they are stored. */
+struct target {
+    struct tensor w, copy;
+    bool stochastic;
+    struct random_key key;
+    uint64_t base; /* index of the first number's draw */
+};
+
+static struct target target_of(struct tensor w, struct tensor copy)
+{
+    return (struct target) { .w = cpu_flat(w), .copy = cpu_flat(copy) };
+}
+
+static void target_rounds(struct target *target, uint64_t seed, int64_t step,
+                          uint64_t first)
+{
+    target->stochastic = target->w.format != FORMAT_FP32;
+    target->key = (struct random_key) { seed, RANDOM_ROUNDING, (uint32_t)step };
+    target->base = first;
+}
+
+/* `draws`, if any, are of numbers i onwards. */
+CPU_INLINE void target_store(const struct target *target, size_t i, size_t count, vec w,
+                             const uint32_t *draws)
+{
+    uvec draw;
+
+    if (target->copy.data)
+        vec_store(target->copy.data, target->copy.format, i, count, w);
+    if (draws) {
+        memcpy(&draw, draws, sizeof(draw));
+        w = vec_round_by(w, target->w.format, draw);
+    }
+    vec_store(target->w.data, target->w.format, i, count, w);
+}
+
+/* Numbers first .. last of it, which draw from random bits or do not. */
+typedef void target_range(const void *context, size_t first, size_t last,
+                          const uint32_t *draws);
+
+/* A task in pieces for which the random bits are made at once. */
+static void target_draw(const struct target *target, size_t task, target_range *range,
+                        const void *context)
+{
+    size_t first = task * CPU_TASK_NUMBERS;
+    size_t last = cpu_least(first + CPU_TASK_NUMBERS, target->w.cols);
+    uint32_t bits[RANDOM_ROOM] = { 0 };
+
+    while (first < last) {
+        uint64_t at = target->base + first;
+        size_t skip = at % 4, end = cpu_least(first + RANDOM_NUMBERS - skip, last);
+
+        random_fill(&target->key, at / 4, bits);
+        range(context, first, end, bits + skip);
+        first = end;
+    }
+}
+
+/* The numbers of a step as the loop wants them. */
+struct adamw {
+    struct target target;
+    struct tensor grad, m, v;
+    float grad_scale, keep, beta1, beta2, rest1, rest2, rate, root, eps;
+};
+
+CPU_INLINE void adamw_range(const struct adamw *a, size_t first, size_t last,
+                            const uint32_t *draws)
+{
+    const struct tensor *target = &a->target.w;
+
+    for (size_t i = first; i < last; i += LANES) {
+        size_t count = vec_count(i, last);
+        vec g = vec_load(a->grad.data, a->grad.format, i, count) * a->grad_scale;
+        vec m = vec_load(a->m.data, a->m.format, i, count);
+        vec v = vec_load(a->v.data, a->v.format, i, count);
+        vec w = vec_load(target->data, target->format, i, count) * a->keep;
+
+        m = m * a->beta1 + g * a->rest1;
+        v = v * a->beta2 + g * g * a->rest2;
+        w -= a->rate * m / (vec_sqrt(v) * a->root + a->eps);
+        vec_store(a->m.data, a->m.format, i, count, m);
+        vec_store(a->v.data, a->v.format, i, count, v);
+        target_store(&a->target, i, count, w, draws ? draws + (i - first) : NULL);
+    }
+}
+
+static void adamw_drawn(const void *context, size_t first, size_t last,
+                        const uint32_t *draws)
+{
+    adamw_range(context, first, last, draws);
+}
+
+static void adamw_task(void *context, size_t task, struct pool_worker *worker)
+{
+    const struct adamw *a = context;
+    size_t first = task * CPU_TASK_NUMBERS;
+
+    (void)worker;
+    if (a->target.stochastic)
+        target_draw(&a->target, task, adamw_drawn, a);
+    else
+        adamw_range(a, first, cpu_least(first + CPU_TASK_NUMBERS, a->target.w.cols),
+                    NULL);
+}
+
+void CPU_OP(adamw)(struct backend *be, const struct op_adamw *op)
+{
+    const struct step_numbers *n = op->numbers;
+    double lr = op->lr * (n ? n->learning_rate : 1);
+    int64_t step = n ? n->step : op->step;
+    struct adamw adamw = {
+        .target = target_of(op->w, op->copy),
+        .grad = cpu_flat(op->grad),
+        .m = cpu_flat(op->m),
+        .v = cpu_flat(op->v),
+        .grad_scale = (float)(op->grad_scale * (n ? n->factor : 1)),
+        .keep = (float)(1 - lr * op->decay),
+        .beta1 = (float)op->beta1,
+        .beta2 = (float)op->beta2,
+        .rest1 = (float)(1 - op->beta1),
+        .rest2 = (float)(1 - op->beta2),
+        .rate = (float)(lr / (1 - pow(op->beta1, (double)step))),
+        .root = (float)(1 / sqrt(1 - pow(op->beta2, (double)step))),
+        .eps = (float)op->eps,
+    };
+
+    if (n && !n->finite)
+        return;
+    if (op->stochastic)
+        target_rounds(&adamw.target, op->seed, step, op->first);
+    cpu_backend_run(be, cpu_pieces(adamw.target.w.cols, CPU_TASK_NUMBERS), adamw_task,
+                    &adamw);
+}
+
+struct sgd {
+    struct target target;
+    struct tensor grad;
+    float grad_scale, lr, decay;
+};
+
+CPU_INLINE void sgd_range(const struct sgd *s, size_t first, size_t last,
+                          const uint32_t *draws)
+{
+    const struct tensor *target = &s->target.w;
+
+    for (size_t i = first; i < last; i += LANES) {
+        size_t count = vec_count(i, last);
+        vec w = vec_load(target->data, target->format, i, count);
+        vec g = vec_load(s->grad.data, s->grad.format, i, count) * s->grad_scale;
+
+        w -= s->lr * (g + s->decay * w);
+        target_store(&s->target, i, count, w, draws ? draws + (i - first) : NULL);
+    }
+}
+
+static void sgd_drawn(const void *context, size_t first, size_t last,
+                      const uint32_t *draws)
+{
+    sgd_range(context, first, last, draws);
+}
+
+static void sgd_task(void *context, size_t task, struct pool_worker *worker)
+{
+    const struct sgd *s = context;
+    size_t first = task * CPU_TASK_NUMBERS;
+
+    (void)worker;
+    if (s->target.stochastic)
+        target_draw(&s->target, task, sgd_drawn, s);
+    else
+        sgd_range(s, first, cpu_least(first + CPU_TASK_NUMBERS, s->target.w.cols), NULL);
+}
+
+void CPU_OP(sgd)(struct backend *be, const struct op_sgd *op)
+{
+    const struct step_numbers *n = op->numbers;
+    struct sgd sgd = {
+        .target = target_of(op->w, op->copy),
+        .grad = cpu_flat(op->grad),
+        .grad_scale = (float)(op->grad_scale * (n ? n->factor : 1)),
+        .lr = (float)(op->lr * (n ? n->learning_rate : 1)),
+        .decay = (float)op->decay,
+    };
+
+    if (n && !n->finite)
+        return;
+    if (op->stochastic)
+        target_rounds(&sgd.target, op->seed, n ? n->step : op->step, op->first);
+    cpu_backend_run(be, cpu_pieces(sgd.target.w.cols, CPU_TASK_NUMBERS), sgd_task, &sgd);
+}

@@ -1,0 +1,258 @@
+/*
+ * kernels/cpu/cpu_attention.c - causal attention by tiles, after Dao, "FlashAttention-2",
+ * 2023.
+ *
+ * A task is a block of queries of one head.  Scores are held as (keys, queries), a query
+ * a lane, so that maximum and sum of a query need no sum across lanes, and keys and
+ * values are read as they lie.
+ */
+#include "config.h"
+
+#include "kernels/cpu/cpu_attention.h"
+
+#include <assert.h>
+
+struct attention {
+    const struct op_attention *op;
+    struct attention_shape shape;
+    struct attention_part part;
+    size_t head, vecs; /* vectors of queries */
+    float *rows;       /* (ATTENTION_ROWS, width): queries, then the result */
+    float *queries;    /* (depth, ATTENTION_ROWS) */
+    float *keys;       /* (ATTENTION_ROWS, width), words along d */
+    float *values;     /* the same, words along keys */
+    float *scores; /* (keys, ATTENTION_ROWS), then e^(score - max), words along keys */
+    float *out;    /* (width, ATTENTION_ROWS) */
+    vec max[ATTENTION_VECS], sum[ATTENTION_VECS];
+    struct attention_kept kept; /* where there is dropout */
+};
+
+static void attention_scratch(struct attention *a, struct pool_worker *worker)
+{
+    size_t bytes = ATTENTION_ROWS * a->shape.width * sizeof(float);
+
+    a->rows = pool_scratch(worker, bytes);
+    a->queries = pool_scratch(worker, bytes);
+    a->keys = pool_scratch(worker, bytes);
+    a->values = pool_scratch(worker, bytes);
+    a->out = pool_scratch(worker, bytes);
+    a->scores = pool_scratch(worker, ATTENTION_ROWS * ATTENTION_ROWS * sizeof(float));
+}
+
+/* Scores of vector v become such that `scale` makes capped ones of them. */
+static void attention_cap(struct attention *a, size_t v, size_t rows)
+{
+    float down = a->op->scale / a->op->softcap, up = a->op->softcap / a->op->scale;
+
+    for (size_t i = 0; i < rows; i++) {
+        float *at = a->scores + i * ATTENTION_ROWS + v * LANES;
+
+        vec_put(at, vec_tanh(vec_get(at) * down) * up);
+    }
+}
+
+/* Hide what the queries of vector v do not see of the keys key .. key + rows. */
+static void attention_mask(struct attention *a, size_t v, size_t key, size_t rows)
+{
+    ivec queries = attention_lanes(a->part.first + v * LANES);
+    vec hidden = vec_all(-INFINITY);
+
+    for (size_t i = 0; i < rows; i++) {
+        float *at = a->scores + i * ATTENTION_ROWS + v * LANES;
+        ivec sees =
+            attention_sees(queries, (int32_t)(key + i) - (ivec) {}, a->op->window);
+
+        vec_put(at, vec_select(sees, vec_get(at), hidden));
+    }
+}
+
+/* e^(scale * score - shift) of vector v, put where the scores were; their sum. */
+CPU_INLINE vec attention_weights(float *scores, size_t rows, float scale, vec shift,
+                                 bool pairs)
+{
+    vec sum = {};
+
+    for (size_t i = 0; i < rows; i += pairs ? 2 : 1) {
+        vec p = vec_exp(vec_get(scores + i * ATTENTION_ROWS) * scale - shift), next = {};
+
+        sum += p;
+        if (pairs) {
+            if (i + 1 < rows)
+                next =
+                    vec_exp(vec_get(scores + (i + 1) * ATTENTION_ROWS) * scale - shift);
+            sum += next;
+            vec_put(scores + i / 2 * ATTENTION_ROWS, tile_pair(p, next));
+        } else {
+            vec_put(scores + i * ATTENTION_ROWS, p);
+        }
+    }
+    return sum;
+}
+
+/* Take in the scores of vector v: max, sum and out are brought up to date. */
+static void attention_softmax(struct attention *a, size_t v, size_t rows)
+{
+    float *scores = a->scores + v * LANES, *out = a->out + v * LANES;
+    float scale = a->op->scale;
+    vec max = vec_all(-INFINITY), shift, fade, sum;
+
+    for (size_t i = 0; i < rows; i++)
+        max = vec_max(vec_get(scores + i * ATTENTION_ROWS), max);
+    max = vec_max(max * scale, a->max[v]);
+    shift = vec_select(max == -INFINITY, (vec) {}, max); /* nothing seen yet */
+    fade = vec_exp(a->max[v] - shift);
+    if (a->shape.pairs)
+        sum = attention_weights(scores, rows, scale, shift, true);
+    else
+        sum = attention_weights(scores, rows, scale, shift, false);
+    a->max[v] = max;
+    a->sum[v] = a->sum[v] * fade + sum;
+    for (size_t i = 0; i < a->shape.size; i++)
+        vec_put(out + i * ATTENTION_ROWS, vec_get(out + i * ATTENTION_ROWS) * fade);
+}
+
+static void attention_load_tile(struct attention *a, size_t key, size_t rows)
+{
+    const struct op_attention *op = a->op;
+    struct attention_source from = { op->k, key, rows,
+                                     a->head / (op->heads / op->kv_heads) };
+
+    attention_load(a->keys, a->shape, from);
+    from.x = op->v;
+    attention_load_across(a->values, a->shape, from);
+}
+
+/* scores = keys queries^T for rows i .. i + rows, but for `skip` vectors of queries */
+static void attention_scores(struct attention *a, size_t i, size_t rows, size_t skip)
+{
+    tile_multiply(
+        &(struct tile_product) { .c = a->scores + i * ATTENTION_ROWS + skip * LANES,
+                                 .ldc = ATTENTION_ROWS,
+                                 .a = a->keys + i * a->shape.width,
+                                 .lda = a->shape.width,
+                                 .b = a->queries + skip * LANES,
+                                 .ldb = ATTENTION_ROWS,
+                                 .m = rows,
+                                 .n = a->vecs - skip,
+                                 .k = a->shape.depth,
+                                 .pairs = a->shape.pairs });
+}
+
+/* out += values^T scores for the same */
+static void attention_outputs(struct attention *a, size_t i, size_t rows, size_t skip)
+{
+    size_t word = attention_words(a->shape, i);
+
+    tile_multiply(
+        &(struct tile_product) { .c = a->out + skip * LANES,
+                                 .ldc = ATTENTION_ROWS,
+                                 .a = a->values + word * a->shape.width,
+                                 .lda = a->shape.width,
+                                 .trans_a = true,
+                                 .b = a->scores + word * ATTENTION_ROWS + skip * LANES,
+                                 .ldb = ATTENTION_ROWS,
+                                 .m = a->shape.size,
+                                 .n = a->vecs - skip,
+                                 .k = attention_words(a->shape, rows),
+                                 .pairs = a->shape.pairs,
+                                 .add = true });
+}
+
+/* Take in `rows` keys from `key` on; `own`: the keys of the queries' own rows. */
+static void attention_tile(struct attention *a, size_t key, size_t rows, bool own)
+{
+    size_t band = own ? ATTENTION_BAND : rows, window = a->op->window;
+    bool drops = a->op->dropout.p > 0;
+
+    attention_load_tile(a, key, rows);
+    if (drops)
+        attention_draw(&a->kept, a->op, a->head, a->part.first,
+                       a->part.last - a->part.first, key - a->part.run_first, rows);
+    for (size_t i = 0; i < rows; i += band)
+        attention_scores(a, i, cpu_least(band, rows - i), own ? i / LANES : 0);
+    for (size_t v = 0; v < a->vecs; v++) {
+        size_t made =
+            own ? cpu_least(rows, (v * LANES / ATTENTION_BAND + 1) * ATTENTION_BAND)
+                : rows;
+
+        if (a->op->softcap > 0)
+            attention_cap(a, v, made);
+        if (own || (window && key + window < a->part.last))
+            attention_mask(a, v, key, made);
+        attention_softmax(a, v, made);
+        if (drops)
+            attention_drop(a->scores + v * LANES, 0, made, v, &a->kept, false,
+                           a->shape.pairs);
+    }
+    for (size_t i = 0; i < rows; i += band)
+        attention_outputs(a, i, cpu_least(band, rows - i), own ? i / LANES : 0);
+}
+
+static void attention_finish(struct attention *a, struct attention_source into)
+{
+    const struct op_attention *op = a->op;
+    float *lse = (float *)cpu_row(op->lse, a->head) + into.first;
+    float kept = dropout_factor(op->dropout.p);
+
+    for (size_t v = 0; v < a->vecs; v++) {
+        vec factor = kept / a->sum[v];
+
+        for (size_t i = 0; i < a->shape.size; i++) {
+            float *at = a->out + i * ATTENTION_ROWS + v * LANES;
+
+            vec_put(at, vec_get(at) * factor);
+        }
+        for (size_t i = 0; i < vec_count(v * LANES, into.rows); i++)
+            lse[v * LANES + i] = a->max[v][i] + logf(a->sum[v][i]);
+    }
+    tile_transpose(a->rows, a->shape.width, a->out, ATTENTION_ROWS, a->shape.width,
+                   ATTENTION_ROWS);
+    attention_store(into, a->shape, a->rows, 1);
+}
+
+static void attention_part(struct attention *a)
+{
+    const struct op_attention *op = a->op;
+    size_t first = a->part.first, rows = a->part.last - first;
+    struct attention_source queries = { op->q, first, rows, a->head };
+
+    a->vecs = cpu_pieces(rows, LANES);
+    attention_load(a->rows, a->shape, queries);
+    tile_transpose(a->queries, ATTENTION_ROWS, a->rows, a->shape.width, ATTENTION_ROWS,
+                   cpu_pieces(a->shape.depth, 4) * 4);
+    memset(a->out, 0, ATTENTION_ROWS * a->shape.width * sizeof(float));
+    for (size_t v = 0; v < a->vecs; v++) {
+        a->max[v] = vec_all(-INFINITY);
+        a->sum[v] = (vec) {};
+    }
+    for (size_t key = attention_begin(op, a->part, first); key < first;
+         key += ATTENTION_ROWS)
+        attention_tile(a, key, cpu_least(ATTENTION_ROWS, first - key), false);
+    attention_tile(a, first, rows, true);
+    queries.x = op->out;
+    attention_finish(a, queries);
+}
+
+/* Later blocks see more, so they go first. */
+static void attention_task(void *context, size_t task, struct pool_worker *worker)
+{
+    const struct op_attention *op = context;
+    size_t block = attention_blocks(op) - 1 - task / op->heads;
+    size_t end = cpu_least((block + 1) * ATTENTION_ROWS, op->q.rows);
+    struct attention a = { .op = op,
+                           .head = task % op->heads,
+                           .shape = attention_shape_of(op, op->out.format) };
+
+    attention_scratch(&a, worker);
+    for (size_t row = block * ATTENTION_ROWS; row < end; row = a.part.last) {
+        a.part = attention_part_at(op, row, end);
+        attention_part(&a);
+    }
+}
+
+void CPU_OP(attention)(struct backend *be, const struct op_attention *op)
+{
+    assert(op->head_size <= ATTENTION_MOST);
+    assert((size_t)op->offsets[op->sequences] == op->q.rows);
+    cpu_backend_run(be, attention_blocks(op) * op->heads, attention_task, (void *)op);
+}

@@ -1,0 +1,78 @@
+/* kernels/cpu/cpu_group.c - several processes on one CPU: a meeting, joined over the
+ * links. */
+#include "config.h"
+
+#include "kernels/cpu/cpu_backend.h"
+
+#include <unistd.h>
+
+#include "base/link.h"
+#include "kernels/cpu/cpu_meeting.h"
+
+/* Rank 0 makes the memory and hands it to the others. */
+static int meeting_place(const struct backend_group *group, struct error *err)
+{
+    int file;
+
+    if (group->rank > 0)
+        return link_receive_file(group->links[0], 0, err);
+    file = meeting_file(group->ranks, err);
+    for (int i = 0; file >= 0 && i < group->ranks - 1; i++)
+        if (!link_send_file(group->links[i], file, 0, err)) {
+            close(file);
+            file = -1;
+        }
+    return file;
+}
+
+bool cpu_join(struct backend *be, const struct backend_group *group, struct error *err)
+{
+    struct cpu_backend *cpu = cpu_backend_of(be);
+    int file = meeting_place(group, err);
+
+    if (file < 0)
+        return false;
+    cpu->meeting = meeting_open(file, group->rank, group->ranks, group->links, err);
+    close(file);
+    return cpu->meeting != NULL;
+}
+
+static bool well(const struct cpu_backend *cpu)
+{
+    return cpu->failed.code == ERROR_NONE;
+}
+
+static void keep(struct cpu_backend *cpu, bool ok)
+{
+    if (!ok)
+        error_set(&cpu->failed, ERROR_SYSTEM, "another process of this run has ended");
+}
+
+void cpu_reduce(struct backend *be, float *data, size_t count, int root)
+{
+    struct cpu_backend *cpu = cpu_backend_of(be);
+
+    if (well(cpu))
+        keep(cpu, meeting_reduce(cpu->meeting, data, count, root));
+}
+
+void cpu_all_reduce(struct backend *be, double *data, size_t count)
+{
+    struct cpu_backend *cpu = cpu_backend_of(be);
+
+    if (well(cpu))
+        keep(cpu, meeting_all_reduce(cpu->meeting, data, count));
+}
+
+void cpu_all_gather(struct backend *be, void *data, size_t bytes)
+{
+    struct cpu_backend *cpu = cpu_backend_of(be);
+
+    if (well(cpu))
+        keep(cpu, meeting_all_gather(cpu->meeting, data, bytes));
+}
+
+void cpu_meet(struct backend *be)
+{
+    (void)be; /* all of the above is over when it returns */
+}

@@ -1,0 +1,23 @@
+/* kernels/cpu/cpu_isa.h - the instruction set to take, chosen when the backend opens. */
+#ifndef KERNELS_CPU_CPU_ISA_H
+#define KERNELS_CPU_CPU_ISA_H
+
+#include <stdbool.h>
+
+enum cpu_isa {
+    CPU_ISA_GENERIC,
+    CPU_ISA_AVX2,   /* with FMA and F16C */
+    CPU_ISA_AVX512, /* F, BW, VL, DQ and BF16: Zen 4, Cooper Lake, Sapphire Rapids and
+                       newer */
+    CPU_ISA_COUNT
+};
+
+/* The best this machine and this build have.  TRAINSPOOL_ISA=generic or avx2 in the
+ * environment asks for less; asking for what is not there is ignored. */
+enum cpu_isa cpu_isa_detect(void);
+/* This machine multiplies faster with instructions we have no kernels for: AMX, AVX-512
+ * without BF16, or no x86-64 at all. */
+bool cpu_isa_has_more(void);
+const char *cpu_isa_name(enum cpu_isa isa); /* "avx512" */
+
+#endif

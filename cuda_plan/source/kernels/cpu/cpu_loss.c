@@ -1,0 +1,125 @@
+/* kernels/cpu/cpu_loss.c - the last product, the loss and their gradients, some rows at a
+ * time, so that logits of all rows are never held. */
+#include "config.h"
+
+#include "kernels/cpu/cpu_loss.h"
+
+/* logits = e^(logits - max), unless they are wanted as they are (`keep`); their sum. */
+static double loss_exponentials(float *logits, size_t cols, float max, bool keep)
+{
+    size_t whole = cols / LANES * LANES;
+    double sum = 0;
+    vec last;
+
+    for (size_t begin = 0; begin < whole; begin += LOSS_RUN) {
+        vec part = {};
+
+        for (size_t i = begin; i < cpu_least(begin + LOSS_RUN, whole); i += LANES) {
+            vec e = vec_exp(vec_get(logits + i) - max);
+
+            if (!keep)
+                vec_put(logits + i, e);
+            part += e;
+        }
+        sum += vec_sum_wide(part);
+    }
+    if (whole == cols)
+        return sum;
+    last = vec_exp(vec_load(logits, FORMAT_FP32, whole, cols - whole) - max);
+    if (!keep)
+        vec_store(logits, FORMAT_FP32, whole, cols - whole, last);
+    for (size_t i = 0; i < cols - whole; i++)
+        sum += (double)last[i];
+    return sum;
+}
+
+/* dlogits = weight * grad_scale * (e / sum - (1 - s) onehot - s / V) */
+static void loss_gradient(const struct loss *loss, const float *e, double sum, size_t row,
+                          void *dlogits)
+{
+    const struct op_classifier *op = loss->op;
+    size_t cols = op->w.rows, target = (size_t)op->targets[row];
+    float scale = loss->grad_scale * loss_weight(op, row);
+    enum format format = op->dlogits.format;
+    float factor = (float)(1 / sum), even = op->smoothing / (float)cols;
+    float wanted = (e[target] * factor - (1 - op->smoothing) - even) * scale;
+    vec one = {};
+
+    one[0] = wanted;
+    for (size_t i = 0; i < cols; i += LANES) {
+        size_t count = vec_count(i, cols);
+        vec p = vec_load(e, FORMAT_FP32, i, count) * factor;
+
+        vec_store(dlogits, format, i, count, (p - even) * scale);
+    }
+    vec_store(dlogits, format, target, 1, one);
+}
+
+/* The same of capped logits l, times the cap's slope 1 - (l / c)^2. */
+static void loss_capped_gradient(const struct loss *loss, const float *logits, float max,
+                                 double sum, size_t row, void *dlogits)
+{
+    const struct op_classifier *op = loss->op;
+    size_t cols = op->w.rows, target = (size_t)op->targets[row];
+    float scale = loss->grad_scale * loss_weight(op, row), down = 1 / op->softcap;
+    enum format format = op->dlogits.format;
+    float factor = (float)(1 / sum), even = op->smoothing / (float)cols;
+    vec at = vec_all(logits[target]), t = at * down;
+    vec one = (vec_exp(at - max) * factor - (1 - op->smoothing) - even) * scale * (1 - t * t);
+
+    for (size_t i = 0; i < cols; i += LANES) {
+        size_t count = vec_count(i, cols);
+        vec l = vec_load(logits, FORMAT_FP32, i, count), p = vec_exp(l - max) * factor;
+
+        t = l * down;
+        vec_store(dlogits, format, i, count, (p - even) * scale * (1 - t * t));
+    }
+    vec_store(dlogits, format, target, 1, one);
+}
+
+static void loss_row_task(void *context, size_t task, struct pool_worker *worker)
+{
+    const struct loss *loss = context;
+    const struct op_classifier *op = loss->op;
+    size_t row = (size_t)loss->rows[task], target = (size_t)op->targets[row];
+    size_t cols = op->w.rows;
+    float *logits = cpu_row(loss->logits, task), max, wanted;
+    bool capped = op->softcap > 0;
+    double mean, sum, all, smoothing = (double)op->smoothing;
+
+    (void)worker;
+    if (capped)
+        loss_cap(logits, cols, op->softcap);
+    max = loss_max(logits, cols);
+    wanted = logits[target];
+    mean = op->smoothing != 0 ? loss_mean(logits, cols) : 0;
+    sum = loss_exponentials(logits, cols, max, capped);
+    all = (double)max + log(sum);
+    if (op->hits)
+        op->hits[row] = wanted == max;
+    ((float *)op->losses.data)[row] =
+        (float)(((1 - smoothing) * (all - (double)wanted) + smoothing * (all - mean)) *
+                (double)loss_weight(op, row));
+    if (op->dx.data && capped)
+        loss_capped_gradient(loss, logits, max, sum, row, cpu_row(loss->dlogits, task));
+    else if (op->dx.data)
+        loss_gradient(loss, logits, sum, row, cpu_row(loss->dlogits, task));
+}
+
+void CPU_OP(classifier)(struct backend *be, const struct op_classifier *op)
+{
+    struct loss loss = { .op = op,
+                         .grad_scale = op->grad_scale * (op->scale ? *op->scale : 1) };
+    size_t row = 0, most = cpu_least(op->logits.rows, LOSS_ROWS);
+
+    assert(most > 0);
+    loss_clear(be, op);
+    while (row < op->x.rows) {
+        row = loss_next(&loss, row, most);
+        if (loss.count == 0)
+            continue;
+        loss_logits(be, &loss);
+        cpu_backend_run(be, loss.count, loss_row_task, &loss);
+        loss_back(be, &loss);
+    }
+}

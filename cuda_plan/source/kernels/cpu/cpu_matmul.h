@@ -1,0 +1,25 @@
+/* kernels/cpu/cpu_matmul.h - what the CPU keeps for products. */
+#ifndef KERNELS_CPU_CPU_MATMUL_H
+#define KERNELS_CPU_CPU_MATMUL_H
+
+#include "kernels/cpu/cpu_isa.h"
+#include "kernels/cpu/cpu_pool.h"
+
+struct matmul;
+
+/*
+ * Whether to take oneDNN.  Our own kernels are as fast as it is where they know the
+ * machine's best instructions (docs/performance.md), and give the same bits whether it is
+ * installed or not; so it is taken where they do not.
+ */
+enum matmul_choice { MATMUL_BEST, MATMUL_OWN, MATMUL_ONEDNN };
+
+/* For a pool of `threads`. */
+struct matmul *matmul_new(enum cpu_isa isa, size_t threads, enum matmul_choice choice,
+                          struct error *err);
+void matmul_free(struct matmul *matmul); /* NULL is allowed */
+size_t matmul_bytes(const struct matmul *matmul);
+/* "oneDNN 2.6.3" or "own products" */
+const char *matmul_name(const struct matmul *matmul);
+
+#endif

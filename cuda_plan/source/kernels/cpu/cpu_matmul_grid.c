@@ -1,0 +1,100 @@
+/* kernels/cpu/cpu_matmul_grid.c - tiles large enough to be worth packing for, and enough
+ * of them. */
+#include "config.h"
+
+#include "kernels/cpu/cpu_matmul_grid.h"
+
+enum {
+    FEWEST_TASKS = 16, /* below it k is cut in parts, and tiles get smaller */
+    LEAST_DEPTH = 512, /* of a part: each costs a sum to write and to read */
+    LEAST_ROWS = 64,
+    DEPTH_UNIT = 32,
+};
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t divide_up(size_t a, size_t b)
+{
+    return (a + b - 1) / b;
+}
+
+size_t grid_piece(size_t whole, size_t most, size_t unit)
+{
+    size_t even = divide_up(whole, divide_up(whole, most));
+
+    return divide_up(even, unit) * unit;
+}
+
+size_t grid_tasks(const struct grid *grid)
+{
+    return grid->rows * grid->cols * grid->parts;
+}
+
+static void set_tile(struct grid *grid, const struct grid_wish *wish, size_t rows,
+                     size_t cols)
+{
+    grid->tile_rows = grid_piece(wish->rows, rows, wish->row_unit);
+    grid->tile_cols = grid_piece(wish->cols, cols, wish->col_unit);
+    grid->rows = divide_up(wish->rows, grid->tile_rows);
+    grid->cols = divide_up(wish->cols, grid->tile_cols);
+}
+
+static void cut_depth(struct grid *grid, const struct grid_wish *wish)
+{
+    size_t sums = wish->rows * wish->cols * sizeof(float);
+    size_t parts = divide_up(FEWEST_TASKS, grid->rows * grid->cols);
+
+    parts = least(parts, wish->depth / LEAST_DEPTH);
+    parts = least(parts, GRID_PARTS_BYTES / sums);
+    if (parts < 2)
+        return;
+    grid->part_depth = grid_piece(wish->depth, divide_up(wish->depth, parts), DEPTH_UNIT);
+    grid->parts = divide_up(wish->depth, grid->part_depth);
+}
+
+static void narrow_tiles(struct grid *grid, const struct grid_wish *wish, size_t units)
+{
+    while (grid_tasks(grid) < FEWEST_TASKS &&
+           grid->tile_cols >= 2 * units * wish->col_unit)
+        set_tile(grid, wish, grid->tile_rows, divide_up(grid->tile_cols, 2));
+}
+
+/* Narrower tiles first: what is packed of b is used for all rows of a tile, while a,
+ * which is read again for each, is mostly read where it lies. */
+static void cut_tiles(struct grid *grid, const struct grid_wish *wish)
+{
+    narrow_tiles(grid, wish, 2);
+    while (grid_tasks(grid) < FEWEST_TASKS && grid->tile_rows >= 2 * LEAST_ROWS)
+        set_tile(grid, wish, divide_up(grid->tile_rows, 2), grid->tile_cols);
+    narrow_tiles(grid, wish, 1);
+}
+
+struct grid grid_of(const struct grid_wish *wish)
+{
+    struct grid grid = { .parts = 1, .part_depth = wish->depth };
+
+    set_tile(&grid, wish, wish->tile_rows, wish->tile_cols);
+    if (grid_tasks(&grid) < FEWEST_TASKS)
+        cut_depth(&grid, wish);
+    cut_tiles(&grid, wish);
+    return grid;
+}
+
+struct grid_place grid_place(const struct grid *grid, const struct grid_wish *wish,
+                             size_t task)
+{
+    struct grid_place place = {
+        .row = task % grid->rows * grid->tile_rows,
+        .col = task / grid->rows % grid->cols * grid->tile_cols,
+        .part = task / grid->rows / grid->cols,
+    };
+
+    place.k = place.part * grid->part_depth;
+    place.rows = least(grid->tile_rows, wish->rows - place.row);
+    place.cols = least(grid->tile_cols, wish->cols - place.col);
+    place.depth = least(grid->part_depth, wish->depth - place.k);
+    return place;
+}

@@ -1,0 +1,515 @@
+/*
+ * kernels/cpu/cpu_matmul_tiles.c - cuts a product into tiles, packs, multiplies, adds up
+ * parts.
+ *
+ * A tile's columns of b are packed for the second cache and stay there while the same
+ * thread takes the tiles below it; a is read where it lies unless its numbers have to be
+ * converted or woven in pairs.  Where there would be few tiles, k is cut in parts, whose
+ * sums are added in order.
+ */
+#include "config.h"
+
+#include "kernels/cpu/cpu_matmul_tiles.h"
+
+#include "base/size.h"
+#include "kernels/cpu/cpu_matmul_grid.h"
+#include "kernels/cpu/cpu_matmul_kernel.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    PANELS_BYTES = 512 << 10, /* of b, to stay in the second cache (1 MiB on Zen 4) */
+    PANELS_ROOM = 2 << 20, /* a thread's: at least one panel, however deep a block is */
+    DEEP_BYTES = 4096,     /* of a row of a in a block of k, where a is deep, ... */
+    FLAT_BYTES = 2048,     /* ... and where a cache line has but one k */
+    TILE_ROWS = 256,       /* a panel of b is packed for at least so many rows of a */
+    FEW_ROWS = 512,        /* so few make one tile: then b is packed but once */
+    TILE_COLS = 768,
+    ONEDNN_ROWS = 256,
+    ONEDNN_COLS = 4096, /* oneDNN is fastest where a tile has whole rows */
+    ONEDNN_UNIT = 64,
+    ADD_ROWS = 16,
+};
+
+/* The panels of b a thread has packed last. */
+struct panels {
+    void *data;      /* PANELS_ROOM */
+    uint64_t number; /* of the product */
+    size_t column, k;
+};
+
+struct tiles {
+    const struct matmul_kernels *kernels;
+    struct onednn *onednn; /* or NULL */
+    uint64_t number;
+    char *map;
+    size_t map_bytes;
+    float *parts; /* GRID_PARTS_BYTES */
+    struct panels panels[];
+};
+
+/* How a's side comes to the innermost loop. */
+enum a_way { A_IN_PLACE, A_PACKED, A_UNFOLDED };
+
+struct product {
+    struct tiles *tiles;
+    const struct op_matmul *op;
+    struct matmul_side a, b;
+    bool pairs;
+    struct grid_wish wish;
+    struct grid grid;
+    size_t block_depth; /* what is multiplied at once */
+    /* oneDNN's, for tiles whose rows, columns and depth are those of the last one or not.
+     */
+    const struct onednn_plan *plans[2][2][2];
+    atomic_bool failed;
+};
+
+static const struct matmul_kernels *const kernels_of[CPU_ISA_COUNT] = {
+    [CPU_ISA_GENERIC] = &matmul_kernels_generic,
+#ifdef HAVE_X86_KERNELS
+    [CPU_ISA_AVX2] = &matmul_kernels_avx2,
+    [CPU_ISA_AVX512] = &matmul_kernels_avx512,
+#endif
+};
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t divide_up(size_t a, size_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* Where a part of a side begins. */
+static const void *side_at(const struct matmul_side *side, size_t outer, size_t k)
+{
+    size_t at = side->deep ? outer * side->stride + k : k * side->stride + outer;
+
+    return (const char *)side->data + at * format_info(side->format)->bytes;
+}
+
+/* Pairs are read in place where the last one is whole: what follows an odd end is another
+ * row's, and need not be finite. */
+static enum a_way way_of(const struct product *product, size_t depth)
+{
+    if (!product->pairs)
+        return product->a.format == FORMAT_FP32 ? A_IN_PLACE : A_UNFOLDED;
+    return product->a.deep && depth % 2 == 0 ? A_IN_PLACE : A_PACKED;
+}
+
+/* How far apart the rows of a are that were copied: not a power of two, for the cache's
+ * sake. */
+static size_t copied_stride(enum a_way way, const struct matmul_side *a,
+                            const struct matmul_part *part)
+{
+    return size_round(way == A_UNFOLDED && a->deep ? part->depth : part->count, 16) + 16;
+}
+
+/* Room for the rows of a in blocks of depth, `part` being the largest there is. */
+static float *room_for_a(const struct product *product, const struct matmul_part *part,
+                         size_t depth, struct pool_worker *worker)
+{
+    enum a_way way = way_of(product, depth);
+    size_t rows = way == A_UNFOLDED && product->a.deep ? part->count : part->depth;
+
+    if (way == A_IN_PLACE)
+        return NULL;
+    return pool_scratch(worker,
+                        rows * copied_stride(way, &product->a, part) * sizeof(float));
+}
+
+/* The rows of a for a block: where they lie, or in the room. */
+static void take_a(const struct product *product, const struct matmul_part *part,
+                   float *room, struct matmul_block *block)
+{
+    const struct matmul_kernels *kernels = product->tiles->kernels;
+    const struct matmul_side *a = &product->a;
+    enum a_way way = way_of(product, part->depth);
+    size_t stride = copied_stride(way, a, part);
+
+    block->a = room;
+    block->a_stride = stride * sizeof(float);
+    block->a_deep = a->deep;
+    switch (way) {
+    case A_IN_PLACE:
+        block->a = side_at(a, part->first, part->k);
+        block->a_stride = a->stride * (product->pairs ? 2 : 4);
+        break;
+    case A_UNFOLDED:
+        kernels->unfold(room, stride, a, part);
+        break;
+    case A_PACKED:
+        kernels->pack(room, stride, a, part, product->pairs);
+        block->a_deep = false;
+    }
+}
+
+/* Whether the panels of b for a block are those that the thread packed last; if not they
+ * will be. */
+static bool has_b(const struct product *product, const struct matmul_part *part,
+                  struct panels *panels)
+{
+    uint64_t number = product->tiles->number;
+
+    if (panels->number == number && panels->column == part->first && panels->k == part->k)
+        return true;
+    panels->number = number;
+    panels->column = part->first;
+    panels->k = part->k;
+    return false;
+}
+
+/* Where a part of a side lies, to be brought near. */
+static struct matmul_ahead ahead_of(const struct matmul_side *side,
+                                    const struct matmul_part *part)
+{
+    size_t bytes = side->format == FORMAT_FP32 ? 4 : 2;
+
+    return (struct matmul_ahead) {
+        .data = part->count ? side_at(side, part->first, part->k) : NULL,
+        .rows = side->deep ? part->count : part->depth,
+        .bytes = (side->deep ? part->depth : part->count) * bytes,
+        .stride = side->stride * bytes,
+    };
+}
+
+/* A block, panel after panel of b: the next one is fetched while one is multiplied. */
+static void multiply_panels(const struct product *product, const struct matmul_part *part,
+                            void *panels, const struct matmul_block *whole)
+{
+    const struct matmul_kernels *kernels = product->tiles->kernels;
+    size_t units = product->pairs ? divide_up(part->depth, 2) : part->depth;
+
+    for (size_t i = 0; i < part->count; i += kernels->cols) {
+        struct matmul_block block = *whole;
+        struct matmul_part one = *part, next = *part;
+        float *panel = (float *)panels + i * units;
+
+        one.first += i;
+        one.count = block.cols = least(kernels->cols, part->count - i);
+        next.first = one.first + one.count;
+        next.count = least(kernels->cols, part->count - i - one.count);
+        kernels->pack(panel, divide_up(one.count, kernels->lanes) * kernels->lanes,
+                      &product->b, &one, product->pairs);
+        block.b = panel;
+        block.out = tensor_columns(whole->out, i, one.count);
+        block.bias = whole->bias ? whole->bias + i : NULL;
+        block.ahead = ahead_of(&product->b, &next);
+        kernels->multiply(&block, product->pairs);
+    }
+}
+
+/* block->out = what it says of a tile, block after block of k.  The panels of b stay if
+ * they are all the task wants of b. */
+static void multiply_own(const struct product *product, const struct grid_place *place,
+                         struct pool_worker *worker, struct matmul_block *block)
+{
+    const struct matmul_kernels *kernels = product->tiles->kernels;
+    struct panels *panels = &product->tiles->panels[pool_worker_number(worker)];
+    size_t depth = least(product->block_depth, place->depth);
+    struct matmul_part a = { place->row, place->rows, place->k, depth };
+    struct matmul_part b = { place->col, place->cols, place->k, depth };
+    size_t end = place->k + place->depth;
+    float *room = room_for_a(product, &a, place->depth, worker);
+
+    assert((b.count + kernels->lanes) * (depth + 1) * sizeof(float) <= PANELS_ROOM);
+    for (; a.k < end; a.k += depth) {
+        a.depth = b.depth = block->depth = least(depth, end - a.k);
+        b.k = a.k;
+        block->b = panels->data;
+        take_a(product, &a, room, block);
+        if (has_b(product, &b, panels))
+            kernels->multiply(block, product->pairs);
+        else
+            multiply_panels(product, &b, panels->data, block);
+        block->add = true;
+        block->bias = NULL;
+    }
+}
+
+/* b's part of a tile as oneDNN reads it: where it lies, or rounded, where our own kernels
+ * have panels. */
+static const void *onednn_b(const struct product *product, const struct grid_place *place,
+                            struct pool_worker *worker)
+{
+    struct panels *panels = &product->tiles->panels[pool_worker_number(worker)];
+    const struct matmul_part part = { place->col, place->cols, place->k, place->depth };
+
+    if (product->b.round == FORMAT_FP32)
+        return side_at(&product->b, place->col, place->k);
+    if (!has_b(product, &part, panels))
+        product->tiles->kernels->round(panels->data, &product->b, &part);
+    return panels->data;
+}
+
+static void multiply_tile(struct product *product, const struct grid_place *place,
+                          struct pool_worker *worker, struct matmul_block *block)
+{
+    const struct grid *grid = &product->grid;
+    const struct onednn_plan *plan =
+        product->plans[place->rows < grid->tile_rows][place->cols < grid->tile_cols]
+                      [place->depth < grid->part_depth];
+
+    if (!plan)
+        multiply_own(product, place, worker, block);
+    else if (!onednn_multiply(product->tiles->onednn, plan,
+                              side_at(&product->a, place->row, place->k),
+                              onednn_b(product, place, worker), block->out.data, worker))
+        product->failed = true;
+}
+
+/* What the operation wants of the rows and columns of a tile. */
+static struct matmul_block block_of(const struct product *product,
+                                    const struct grid_place *place)
+{
+    const struct op_matmul *op = product->op;
+    struct tensor rows = tensor_rows(op->out, place->row, place->rows);
+
+    return (struct matmul_block) {
+        .rows = place->rows,
+        .cols = place->cols,
+        .out = tensor_columns(rows, place->col, place->cols),
+        .bias = op->bias.data ? (const float *)op->bias.data + place->col : NULL,
+        .alpha = op->alpha,
+        .add = op->beta != 0,
+    };
+}
+
+/* The same as a plain sum in fp32. */
+static struct matmul_block sum_of(const struct matmul_block *block, float *sums,
+                                  size_t stride)
+{
+    struct matmul_block sum = *block;
+
+    sum.out = (struct tensor) { sums, FORMAT_FP32, block->rows, block->cols, stride };
+    sum.bias = NULL;
+    sum.alpha = 1;
+    sum.add = false;
+    return sum;
+}
+
+static void tile_task(void *context, size_t task, struct pool_worker *worker)
+{
+    struct product *product = context;
+    const struct matmul_kernels *kernels = product->tiles->kernels;
+    struct grid_place place = grid_place(&product->grid, &product->wish, task);
+    struct matmul_block block = block_of(product, &place), sum;
+    float *sums;
+
+    if (block.out.format == FORMAT_FP32 || place.depth <= product->block_depth) {
+        multiply_tile(product, &place, worker, &block);
+        return;
+    }
+    sums = pool_scratch(worker, block.rows * block.cols * sizeof(float));
+    sum = sum_of(&block, sums, block.cols);
+    multiply_tile(product, &place, worker, &sum);
+    for (size_t i = 0; i < block.rows; i++)
+        kernels->finish(&block, i, 0, block.cols, sums + i * block.cols);
+}
+
+static float *sums_of_part(const struct product *product, size_t part)
+{
+    return product->tiles->parts + part * product->wish.rows * product->wish.cols;
+}
+
+static void part_task(void *context, size_t task, struct pool_worker *worker)
+{
+    struct product *product = context;
+    size_t cols = product->wish.cols;
+    struct grid_place place = grid_place(&product->grid, &product->wish, task);
+    struct matmul_block block = block_of(product, &place);
+    float *sums = sums_of_part(product, place.part);
+    struct matmul_block sum = sum_of(&block, sums + place.row * cols + place.col, cols);
+
+    multiply_tile(product, &place, worker, &sum);
+}
+
+/* The parts of some rows, added from the first to the last. */
+static void add_task(void *context, size_t task, struct pool_worker *worker)
+{
+    const struct product *product = context;
+    size_t first = task * ADD_ROWS, cols = product->wish.cols;
+    struct grid_place place = { .row = first,
+                                .rows = least(ADD_ROWS, product->wish.rows - first),
+                                .cols = cols };
+    struct matmul_block block = block_of(product, &place);
+
+    (void)worker;
+    for (size_t i = 0; i < place.rows; i++) {
+        float *sum = sums_of_part(product, 0) + (first + i) * cols;
+
+        for (size_t part = 1; part < product->grid.parts; part++) {
+            const float *more = sums_of_part(product, part) + (first + i) * cols;
+
+            for (size_t j = 0; j < cols; j++)
+                sum[j] += more[j];
+        }
+        product->tiles->kernels->finish(&block, i, 0, cols, sum);
+    }
+}
+
+/* Tiles for our own kernels. */
+static void cut_for_own(struct product *product)
+{
+    const struct matmul_kernels *kernels = product->tiles->kernels;
+    size_t bytes = product->pairs ? 2 : 4;
+    size_t deep = (product->a.deep ? DEEP_BYTES : FLAT_BYTES) / bytes;
+    size_t depth = grid_piece(product->wish.depth, deep, 32);
+    size_t wide = PANELS_BYTES / (depth * bytes) / kernels->cols * kernels->cols;
+
+    product->wish.row_unit = kernels->rows;
+    product->wish.col_unit = kernels->cols;
+    product->wish.tile_rows = product->wish.rows <= FEW_ROWS ? FEW_ROWS : TILE_ROWS;
+    product->wish.tile_cols =
+        wide < kernels->cols ? kernels->cols : least(wide, TILE_COLS);
+    product->grid = grid_of(&product->wish);
+    product->block_depth = grid_piece(product->grid.part_depth, deep, 32);
+}
+
+/* The length of the last piece of a whole, or of the others (if there are any). */
+static size_t length(size_t whole, size_t piece, bool last)
+{
+    return last && whole % piece ? whole % piece : least(whole, piece);
+}
+
+static bool find_plans(struct product *product)
+{
+    const struct op_matmul *op = product->op;
+    const struct grid *grid = &product->grid;
+    bool parts = grid->parts > 1;
+
+    for (size_t i = 0; i < 8; i++) {
+        bool end_row = i & 4, end_col = i & 2, end_depth = i & 1;
+        struct onednn_shape shape = {
+            .rows = length(op->out.rows, grid->tile_rows, end_row),
+            .cols = length(op->out.cols, grid->tile_cols, end_col),
+            .depth = length(product->wish.depth, grid->part_depth, end_depth),
+            .a_stride = op->a.stride,
+            .b_stride = op->b.stride,
+            .out_stride = parts ? op->out.cols : op->out.stride,
+            .in = op->a.format,
+            .out = parts ? FORMAT_FP32 : op->out.format,
+            .trans_a = op->trans_a,
+            .trans_b = op->trans_b,
+            .add = op->beta != 0 && !parts,
+        };
+
+        if (product->b.round != FORMAT_FP32)
+            shape.b_stride = op->trans_b ? shape.depth : shape.cols;
+        product->plans[end_row][end_col][end_depth] =
+            onednn_find(product->tiles->onednn, &shape);
+        if (!product->plans[end_row][end_col][end_depth])
+            return false;
+    }
+    return true;
+}
+
+/* Columns of a tile: where b is rounded, so that it has room. */
+static size_t onednn_cols(const struct product *product)
+{
+    size_t most = PANELS_ROOM / (product->wish.depth * sizeof(uint16_t));
+
+    if (product->b.round == FORMAT_FP32 || most >= ONEDNN_COLS)
+        return ONEDNN_COLS;
+    return most < ONEDNN_UNIT ? ONEDNN_UNIT : most / ONEDNN_UNIT * ONEDNN_UNIT;
+}
+
+static bool has_room(const struct product *product)
+{
+    size_t numbers = product->grid.tile_cols * product->grid.part_depth;
+
+    return product->b.round == FORMAT_FP32 || numbers * sizeof(uint16_t) <= PANELS_ROOM;
+}
+
+/* Tiles for oneDNN; false if it is not to be used. */
+static bool cut_for_onednn(struct product *product)
+{
+    const struct op_matmul *op = product->op;
+
+    if (!product->tiles->onednn || op->a.format == FORMAT_FP16 || op->alpha != 1 ||
+        op->bias.data)
+        return false;
+    product->wish.row_unit = 1;
+    product->wish.col_unit = ONEDNN_UNIT;
+    product->wish.tile_rows = ONEDNN_ROWS;
+    product->wish.tile_cols = onednn_cols(product);
+    product->grid = grid_of(&product->wish);
+    product->block_depth = product->grid.part_depth;
+    if (has_room(product) && find_plans(product))
+        return true;
+    memset(product->plans, 0, sizeof(product->plans));
+    return false;
+}
+
+bool tiles_matmul(struct tiles *tiles, struct pool *pool, const struct op_matmul *op)
+{
+    struct product product = {
+        .tiles = tiles,
+        .op = op,
+        .a = { op->a.data, op->a.format, op->a.stride, !op->trans_a },
+        .b = { op->b.data, op->b.format, op->b.stride, op->trans_b,
+               op->b.format == op->a.format ? FORMAT_FP32 : op->a.format },
+        .pairs = tiles->kernels->bf16 && op->a.format == FORMAT_BF16,
+        .wish = { .rows = op->out.rows,
+                  .cols = op->out.cols,
+                  .depth = op->trans_a ? op->a.rows : op->a.cols },
+    };
+
+    if (!cut_for_onednn(&product))
+        cut_for_own(&product);
+    tiles->number++;
+    if (product.grid.parts == 1) {
+        pool_run(pool, grid_tasks(&product.grid), tile_task, &product);
+    } else {
+        pool_run(pool, grid_tasks(&product.grid), part_task, &product);
+        pool_run(pool, divide_up(op->out.rows, ADD_ROWS), add_task, &product);
+    }
+    return !product.failed;
+}
+
+/* Panels one after the other, then the parts, in one mapping: pages come as they are
+ * touched. */
+struct tiles *tiles_new(enum cpu_isa isa, size_t threads, struct onednn *onednn,
+                        struct error *err)
+{
+    struct tiles *tiles = calloc(1, sizeof(*tiles) + threads * sizeof(tiles->panels[0]));
+
+    if (!tiles) {
+        error_errno(err, "cannot get memory for products");
+        return NULL;
+    }
+    tiles->kernels = kernels_of[isa];
+    tiles->onednn = onednn;
+    tiles->map_bytes = threads * PANELS_ROOM + GRID_PARTS_BYTES;
+    tiles->map = mmap(NULL, tiles->map_bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (tiles->map == MAP_FAILED) {
+        error_errno(err, "cannot get %zu bytes of memory for products", tiles->map_bytes);
+        free(tiles);
+        return NULL;
+    }
+    for (size_t i = 0; i < threads; i++)
+        tiles->panels[i].data = tiles->map + i * PANELS_ROOM;
+    tiles->parts = (float *)(tiles->map + threads * PANELS_ROOM);
+    return tiles;
+}
+
+void tiles_free(struct tiles *tiles)
+{
+    if (!tiles)
+        return;
+    munmap(tiles->map, tiles->map_bytes);
+    free(tiles);
+}
+
+size_t tiles_bytes(const struct tiles *tiles)
+{
+    return tiles->map_bytes;
+}

@@ -1,0 +1,225 @@
+/*
+ * kernels/cpu/cpu_meeting.c - windows in a memory file, and a futex to wait at.
+ *
+ * A number is written once and read once by whoever adds it up: 8 bytes of traffic a
+ * number and rank.  Two sets of windows take turns, so that one wait a chunk is enough: a
+ * set is written again only after the next wait, which its readers reach when they have
+ * read it.
+ */
+#include "config.h"
+
+#include "kernels/cpu/cpu_meeting.h"
+
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/link.h"
+
+enum {
+    WINDOW = 256 << 10, /* of all ranks, both sets, still in a second-level cache */
+    SPINS = 2000,
+    LOOK_NANOSECONDS = 20000000, /* between looks at the links of those that sleep */
+    UNWATCHED_NAPS = 3000,       /* a minute, where there are no links to look at */
+};
+
+/* Lock-free atomics work between processes too. */
+struct shared {
+    _Alignas(64) atomic_uint arrived;
+    _Alignas(64) atomic_uint round;
+    _Alignas(64) atomic_uint broken;
+    _Alignas(64) char windows[];
+};
+
+struct meeting {
+    struct shared *shared;
+    size_t bytes;
+    int rank, ranks, links[DEVICE_RANKS_MAX];
+    int link_count;
+    unsigned turn; /* which set of windows is written next */
+};
+
+static size_t shared_bytes(int ranks)
+{
+    return sizeof(struct shared) + 2 * (size_t)ranks * WINDOW;
+}
+
+int meeting_file(int ranks, struct error *err)
+{
+    int file = memfd_create("trainspool-ranks", MFD_CLOEXEC);
+
+    if (file < 0) {
+        error_errno(err, "cannot make shared memory");
+    } else if (ftruncate(file, (off_t)shared_bytes(ranks)) != 0) {
+        error_errno(err, "cannot get %zu KiB of shared memory",
+                    shared_bytes(ranks) >> 10);
+        close(file);
+        file = -1;
+    }
+    return file;
+}
+
+struct meeting *meeting_open(int file, int rank, int ranks, const int *links,
+                             struct error *err)
+{
+    struct meeting *meeting = calloc(1, sizeof(*meeting));
+
+    if (!meeting) {
+        error_errno(err, "cannot get memory");
+        return NULL;
+    }
+    meeting->rank = rank;
+    meeting->ranks = ranks;
+    meeting->bytes = shared_bytes(ranks);
+    meeting->link_count = !links ? 0 : rank == 0 ? ranks - 1 : 1;
+    for (int i = 0; i < meeting->link_count; i++)
+        meeting->links[i] = links[i];
+    meeting->shared =
+        mmap(NULL, meeting->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (meeting->shared != MAP_FAILED)
+        return meeting;
+    error_errno(err, "cannot map shared memory");
+    free(meeting);
+    return NULL;
+}
+
+void meeting_close(struct meeting *meeting)
+{
+    if (!meeting)
+        return;
+    atomic_store(&meeting->shared->broken, 1);
+    munmap(meeting->shared, meeting->bytes);
+    free(meeting);
+}
+
+static void wake(atomic_uint *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE, DEVICE_RANKS_MAX, NULL, NULL, 0);
+}
+
+static void sleep_at(atomic_uint *word, unsigned value)
+{
+    static const struct timespec moment = { .tv_nsec = LOOK_NANOSECONDS };
+
+    syscall(SYS_futex, word, FUTEX_WAIT, value, &moment, NULL, 0);
+}
+
+/* naps: how many the caller has slept through. */
+static bool is_broken(struct meeting *meeting, int naps)
+{
+    struct shared *shared = meeting->shared;
+
+    if (meeting->link_count == 0 && naps > UNWATCHED_NAPS)
+        atomic_store(&shared->broken, 1);
+    for (int i = 0; i < meeting->link_count; i++)
+        if (!link_alive(meeting->links[i]))
+            atomic_store(&shared->broken, 1);
+    return atomic_load(&shared->broken);
+}
+
+/* The last to come opens the door for all. */
+bool meeting_wait(struct meeting *meeting)
+{
+    struct shared *shared = meeting->shared;
+    unsigned round = atomic_load(&shared->round);
+
+    if (atomic_load(&shared->broken))
+        return false;
+    if (atomic_fetch_add(&shared->arrived, 1) + 1 == (unsigned)meeting->ranks) {
+        atomic_store(&shared->arrived, 0);
+        atomic_store(&shared->round, round + 1);
+        wake(&shared->round);
+        return true;
+    }
+    for (int i = 0; i < SPINS; i++)
+        if (atomic_load_explicit(&shared->round, memory_order_acquire) != round)
+            return true;
+    for (int naps = 1; atomic_load(&shared->round) == round; naps++) {
+        sleep_at(&shared->round, round);
+        /* one that opened the door and left afterwards keeps nobody waiting */
+        if (is_broken(meeting, naps) && atomic_load(&shared->round) == round)
+            return false;
+    }
+    return true;
+}
+
+static char *window(const struct meeting *meeting, int rank)
+{
+    size_t place = (size_t)(meeting->turn % 2) * (size_t)meeting->ranks + (size_t)rank;
+
+    return meeting->shared->windows + place * WINDOW;
+}
+
+static void add_floats(float *sum, const float *more, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        sum[i] += more[i];
+}
+
+/* sum = window 0 + window 1 + ... */
+static void sum_windows(const struct meeting *meeting, float *sum, size_t count)
+{
+    memcpy(sum, window(meeting, 0), count * sizeof(*sum));
+    for (int r = 1; r < meeting->ranks; r++)
+        add_floats(sum, (const float *)(const void *)window(meeting, r), count);
+}
+
+bool meeting_reduce(struct meeting *meeting, float *data, size_t count, int root)
+{
+    const size_t most = WINDOW / sizeof(*data);
+
+    for (size_t at = 0; at < count; at += most, meeting->turn++) {
+        size_t part = count - at < most ? count - at : most;
+
+        memcpy(window(meeting, meeting->rank), data + at, part * sizeof(*data));
+        if (!meeting_wait(meeting))
+            return false;
+        if (meeting->rank == root)
+            sum_windows(meeting, data + at, part);
+    }
+    return true;
+}
+
+bool meeting_all_reduce(struct meeting *meeting, double *data, size_t count)
+{
+    const size_t most = WINDOW / sizeof(*data);
+
+    for (size_t at = 0; at < count; at += most, meeting->turn++) {
+        size_t part = count - at < most ? count - at : most;
+
+        memcpy(window(meeting, meeting->rank), data + at, part * sizeof(*data));
+        if (!meeting_wait(meeting))
+            return false;
+        memcpy(data + at, window(meeting, 0), part * sizeof(*data));
+        for (int r = 1; r < meeting->ranks; r++) {
+            const double *more = (const double *)(const void *)window(meeting, r);
+
+            for (size_t i = 0; i < part; i++)
+                data[at + i] += more[i];
+        }
+    }
+    return true;
+}
+
+bool meeting_all_gather(struct meeting *meeting, void *data, size_t bytes)
+{
+    char *pieces = data;
+
+    for (size_t at = 0; at < bytes; at += WINDOW, meeting->turn++) {
+        size_t part = bytes - at < WINDOW ? bytes - at : WINDOW;
+        size_t own = (size_t)meeting->rank * bytes;
+
+        memcpy(window(meeting, meeting->rank), pieces + own + at, part);
+        if (!meeting_wait(meeting))
+            return false;
+        for (int r = 0; r < meeting->ranks; r++)
+            if (r != meeting->rank)
+                memcpy(pieces + (size_t)r * bytes + at, window(meeting, r), part);
+    }
+    return true;
+}

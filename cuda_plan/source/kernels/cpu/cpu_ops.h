@@ -1,0 +1,97 @@
+/*
+ * kernels/cpu/cpu_ops.h - what the files of operations other than products share.
+ *
+ * Each of them is built as it stands, with the flags of the whole program ("generic"),
+ * and again inside cpu_ops_avx2.c and cpu_ops_avx512.c.  Its one public name is made by
+ * CPU_OP, so that the three do not meet; all else in it is static and carries the file's
+ * name.  cpu_ops.c chooses by the instruction set of the backend.
+ */
+#ifndef KERNELS_CPU_CPU_OPS_H
+#define KERNELS_CPU_CPU_OPS_H
+
+#include "kernels/cpu/cpu_backend.h"
+
+#ifndef CPU_VARIANT
+#define CPU_VARIANT generic
+#endif
+
+#define CPU_JOIN_NOW(name, variant) cpu_##name##_##variant
+#define CPU_JOIN(name, variant)     CPU_JOIN_NOW(name, variant)
+#define CPU_OP(name)                CPU_JOIN(name, CPU_VARIANT)
+
+#define CPU_DECLARE(name, variant) \
+    void cpu_##name##_##variant(struct backend *be, const struct op_##name *op);
+
+#define CPU_EACH_OP(X, variant)    \
+    X(sum_rows, variant)           \
+    X(embedding, variant)          \
+    X(embedding_backward, variant) \
+    X(rmsnorm, variant)            \
+    X(rmsnorm_backward, variant)   \
+    X(layernorm, variant)          \
+    X(layernorm_backward, variant) \
+    X(headnorm, variant)           \
+    X(headnorm_backward, variant)  \
+    X(rope, variant)               \
+    X(attention, variant)          \
+    X(attention_backward, variant) \
+    X(activation, variant)         \
+    X(activation_backward, variant) \
+    X(decode, variant)             \
+    X(swiglu, variant)             \
+    X(swiglu_backward, variant)    \
+    X(classifier, variant)         \
+    X(topk, variant)               \
+    X(distill, variant)            \
+    X(add, variant)                \
+    X(convert, variant)            \
+    X(dequantize, variant)         \
+    X(zero, variant)               \
+    X(dropout, variant)            \
+    X(square_sum, variant)         \
+    X(adamw, variant)              \
+    X(sgd, variant)
+
+CPU_EACH_OP(CPU_DECLARE, generic)
+CPU_EACH_OP(CPU_DECLARE, avx2)
+CPU_EACH_OP(CPU_DECLARE, avx512)
+
+/* Numbers of one task: 64 KiB of fp32, some microseconds of work. */
+enum { CPU_TASK_NUMBERS = 1 << 14 };
+
+/* Rows of one task, for an operation that goes by rows of `cols` numbers. */
+static inline size_t cpu_task_rows(size_t cols)
+{
+    return cols && cols < CPU_TASK_NUMBERS ? CPU_TASK_NUMBERS / cols : 1;
+}
+
+/* How many pieces of `piece` make `whole`, the last one maybe short. */
+static inline size_t cpu_pieces(size_t whole, size_t piece)
+{
+    return (whole + piece - 1) / piece;
+}
+
+static inline size_t cpu_least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Where a row begins; NULL for an absent tensor. */
+static inline void *cpu_row(struct tensor x, size_t row)
+{
+    size_t bytes = x.format == FORMAT_FP16 || x.format == FORMAT_BF16 ? 2 : 4;
+
+    return x.data ? (char *)x.data + row * x.stride * bytes : NULL;
+}
+
+/* The same numbers as one row, if there are no gaps between its rows. */
+static inline struct tensor cpu_flat(struct tensor x)
+{
+    if (x.stride != x.cols)
+        return x;
+    x.cols = x.stride = x.rows * x.cols;
+    x.rows = 1;
+    return x;
+}
+
+#endif

@@ -1,0 +1,52 @@
+/*
+ * kernels/cuda/attention.cu - which kernels do attention: tensor cores (flash_forward.cu,
+ * flash_backward.cu) where format, card, head size, dropout and places in memory allow
+ * it, else the plain ones (attention_plain.cu).  Both drop the same weights.
+ */
+#include "kernels/cuda/flash_launch.h"
+
+#include <limits.h>
+
+/* Can rows be copied in pieces of 16 bytes? */
+static bool attention_in_pieces(struct tensor x)
+{
+    return (uintptr_t)x.data % 16 == 0 && x.stride % 8 == 0;
+}
+
+/* Kernels with dropout are made for heads of 64, which models that come with it have. */
+static bool attention_drops_fit(const struct op_attention *op)
+{
+    return op->dropout.p <= 0 || (op->head_size <= 64 && op->softcap <= 0);
+}
+
+static bool attention_fits(const struct cuda_launch *to, const struct op_attention *op)
+{
+    const enum format format = op->q.format;
+    bool tensor_cores = (format == FORMAT_FP16 && to->capability >= 75) ||
+                        (format == FORMAT_BF16 && to->capability >= 80);
+    /* Blocks have 64 rows of a run or more, and are numbered in one dimension. */
+    bool countable =
+        op->q.rows <= INT_MAX && (op->q.rows / 64 + op->sequences) * op->heads <= INT_MAX;
+
+    return tensor_cores && countable && attention_drops_fit(op) &&
+           op->head_size % 8 == 0 && op->head_size <= 256 && op->scale > 0 &&
+           attention_in_pieces(op->q) && attention_in_pieces(op->k) &&
+           attention_in_pieces(op->v) && attention_in_pieces(op->out);
+}
+
+cudaError_t launch_attention(const struct cuda_launch *to, const struct op_attention *op)
+{
+    return attention_fits(to, op) ? launch_flash_forward(to, op)
+                                  : launch_attention_plain(to, op);
+}
+
+cudaError_t launch_attention_backward(const struct cuda_launch *to,
+                                      const struct op_attention_backward *op)
+{
+    bool fits = attention_fits(to, &op->forward) && attention_in_pieces(op->dq) &&
+                attention_in_pieces(op->dk) && attention_in_pieces(op->dv) &&
+                attention_in_pieces(op->dout) &&
+                flash_backward_fits(to, op->forward.head_size);
+
+    return fits ? launch_flash_backward(to, op) : launch_attention_backward_plain(to, op);
+}

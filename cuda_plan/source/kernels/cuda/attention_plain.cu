@@ -1,0 +1,148 @@
+/*
+ * kernels/cuda/attention_plain.cu - flash attention forward in fp32 arithmetic, for fp32
+ * on any card and for 16-bit formats where no tensor core takes them.
+ *
+ * A block has 64 queries of a head and walks over the keys that they see, 64 at a time:
+ * scores, the softmax so far, and the sums of v shrunk to it (Dao, "FlashAttention-2",
+ * 2023).
+ *
+ * Floor: 4 D operations for each pair of a query and a key that it sees, 2 T^2 D for a
+ * head of a causal run of T, at the card's fp32 rate; from memory q, k, v and out once
+ * (k and v come T / 64 times for each query head, from L2).  A tile on the diagonal
+ * wastes half of its operations.  Dropout adds some 17 instructions a pair, most of them
+ * for its random bits.
+ */
+#include "kernels/cuda/attention_plain.cuh"
+
+/* Of blocks with heads of 64 a multiprocessor takes as many as its shared memory has room
+ * for, if registers are kept for them: three from 8.0 on. */
+#if __CUDA_ARCH__ >= 800
+#define PLAIN_BLOCKS 3
+#else
+#define PLAIN_BLOCKS 1
+#endif
+
+template <int R> struct plain_softmax {
+    float most[R], total[R]; /* largest score so far; this thread's part of the sum */
+};
+
+/* Scores become weights of the softmax so far; sums so far shrink to it. */
+template <int R, int N>
+__device__ inline void plain_soften(struct plain_softmax<R> &soft, float scores[R][4],
+                                    float sums[R][N], float scale, float cap, int lag,
+                                    unsigned window)
+{
+#pragma unroll
+    for (int i = 0; i < R; i++) {
+        float most = -INFINITY, shrink;
+
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            scores[i][j] *= scale;
+            if (cap > 0)
+                scores[i][j] = plain_capped(scores[i][j], cap);
+            scores[i][j] = (unsigned)(lag + i - j) < window ? scores[i][j] : -INFINITY;
+            most = fmaxf(most, scores[i][j]);
+        }
+        most = fmaxf(soft.most[i], lanes_largest<PLAIN_ACROSS>(most));
+        shrink = most == -INFINITY ? 1 : expf(soft.most[i] - most);
+        soft.most[i] = most;
+        soft.total[i] *= shrink;
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            scores[i][j] = scores[i][j] == -INFINITY ? 0 : expf(scores[i][j] - most);
+            soft.total[i] += scores[i][j];
+        }
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            sums[i][j] *= shrink;
+    }
+}
+
+template <int R, int D>
+__global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R,
+                                  D == 64 ? PLAIN_BLOCKS : 1)
+    attention_plain(struct op_attention op, unsigned window, struct drops drops)
+{
+    enum { N = D / PLAIN_ACROSS };
+    float *weights = (float *)shared_memory(),
+          *staged = weights + PLAIN_TILE * PLAIN_TILE;
+    int heads = (int)op.heads, head = (int)(blockIdx.x % heads);
+    int shared_head = head / (heads / (int)op.kv_heads), size = (int)op.head_size;
+    struct plain_where at = plain_find(op.offsets, (int)op.sequences,
+                                       (int)((gridDim.x - 1 - blockIdx.x) / heads));
+    int y = threadIdx.x / PLAIN_ACROSS * R, x = threadIdx.x % PLAIN_ACROSS;
+    struct plain_rows q = plain_rows_of(at, op.q, head, size);
+    struct plain_rows k = plain_rows_of(at, op.k, shared_head, size);
+    struct plain_rows v = plain_rows_of(at, op.v, shared_head, size);
+    struct plain_head out = plain_head_of(op.out, head, size);
+    struct plain_softmax<R> soft;
+    float sums[R][N] = { 0 };
+    uint32_t site = drops_site(drops);
+    int key = 0;
+
+    if (at.first >= at.length)
+        return;
+    if ((unsigned)at.first >= window)
+        key = (at.first - (int)window + 1) & ~(PLAIN_TILE - 1);
+#pragma unroll
+    for (int i = 0; i < R; i++) {
+        soft.most[i] = -INFINITY;
+        soft.total[i] = 0;
+    }
+    for (; key <= at.first; key += PLAIN_TILE) {
+        struct plain_sight sight = { 1, window };
+        int lag = at.first - key;
+        uint32_t kept = 0;
+        float scores[R][4];
+
+        if (drops.threshold > 0)
+            kept = plain_kept<R, false>(weights, drops_head_of(drops, site, head),
+                                        (int)at.start + at.first, key);
+        plain_across<R>(scores, q, at.first, k, key, staged);
+        plain_soften<R, N>(soft, scores, sums, op.scale, op.softcap, lag + y - 4 * x,
+                           window);
+        plain_share<R>(weights, scores);
+        if (drops.threshold > 0)
+            plain_drop<R>(weights, kept);
+        plain_along<R, D>(sums, weights, v, at.first, key, sight,
+                          lag == 0 || (unsigned)(lag + PLAIN_TILE) > window, staged);
+    }
+#pragma unroll
+    for (int i = 0; i < R; i++) {
+        float total = lanes_sum<PLAIN_ACROSS>(soft.total[i]);
+        float divisor = total / drops.factor;
+        int row = at.first + y + i;
+
+        if (row >= at.length)
+            continue;
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            sums[i][j] /= divisor;
+#pragma unroll
+        for (int j = 0; j < N; j += 4)
+            plain_write(out, at.start + row, j * PLAIN_ACROSS + x * 4, &sums[i][j]);
+        if (x == 0)
+            ((float *)op.lse.data)[head * op.lse.stride + at.start + row] =
+                soft.most[i] + logf(total);
+    }
+}
+
+template <int R, int D>
+static cudaError_t launch_size(const struct cuda_launch *to,
+                               const struct op_attention *op)
+{
+    return launch(to->stream, attention_plain<R, D>,
+                  dim3(plain_slots(op) * (unsigned)op->heads),
+                  dim3(PLAIN_ACROSS * PLAIN_TILE / R), PLAIN_SHARED, *op,
+                  plain_window(op), drops_of(&op->dropout));
+}
+
+cudaError_t launch_attention_plain(const struct cuda_launch *to,
+                                   const struct op_attention *op)
+{
+    return op->head_size <= 64    ? launch_size<8, 64>(to, op)
+           : op->head_size <= 128 ? launch_size<8, 128>(to, op)
+           : op->head_size <= 256 ? launch_size<4, 256>(to, op)
+                                  : cudaErrorNotSupported;
+}

@@ -1,0 +1,449 @@
+/*
+ * kernels/cuda/attention_plain.cuh - tiles of attention in fp32 arithmetic, without
+ * tensor cores: what the forward and the backward kernels have in common.
+ *
+ * A block of 16 x 64 / R threads holds a tile of 64 rows by 64 others (queries by keys,
+ * or keys by queries): thread (y, x) has the rows R y .. R y + R - 1 and the others 4 x
+ * .. 4 x + 3 of it, and of the sums that belong to its rows the columns 4 x .. 4 x + 3 of
+ * each 64.  A row's numbers lie in 16 neighbouring lanes.
+ *
+ * Two products make everything:
+ *
+ *   across   scores (rows, others) = a b^T over the head's columns, 32 of them at a time,
+ *            both transposed in shared memory: 32 multiply-adds read 8 + 4 numbers (R 8)
+ *   along    sums (rows, columns) += weights (rows, others) b over the others, as many at
+ *            a time as fill 16 KiB; the weights go through shared memory
+ *
+ * 32 KiB of shared memory a block, whatever the head's size.  D is the head's size
+ * rounded up to 64, 128 or 256: what lies behind it is zero and not stored.
+ */
+#ifndef KERNELS_CUDA_ATTENTION_PLAIN_CUH
+#define KERNELS_CUDA_ATTENTION_PLAIN_CUH
+
+#include "kernels/cuda/block.cuh"
+#include "kernels/cuda/cuda_launch.h"
+#include "kernels/cuda/drops.cuh"
+
+enum {
+    PLAIN_TILE = 64,
+    PLAIN_DEPTH = 32,    /* columns of the head at a time */
+    PLAIN_ACROSS = 16,   /* threads beside each other */
+    PLAIN_STAGED = 4096, /* numbers of operands in shared memory */
+    PLAIN_SHARED = (PLAIN_TILE * PLAIN_TILE + PLAIN_STAGED) * (int)sizeof(float)
+};
+
+/* One head of a matrix.  aligned: four neighbours are one access. */
+struct plain_head {
+    char *data;
+    size_t stride;
+    enum format format;
+    int columns;
+    bool aligned;
+};
+
+__device__ inline struct plain_head plain_head_of(struct tensor x, int head, int columns)
+{
+    size_t bytes = x.format == FORMAT_FP32 ? 4 : 2;
+    struct plain_head of = { (char *)x.data + (size_t)head * columns * bytes, x.stride,
+                             x.format, columns, false };
+
+    of.aligned =
+        columns % 4 == 0 && x.stride % 4 == 0 && (uintptr_t)x.data % (4 * bytes) == 0;
+    return of;
+}
+
+/* One number of a head. */
+__device__ inline float plain_number(const struct plain_head &x, size_t at)
+{
+    return x.format == FORMAT_FP32   ? ((const float *)x.data)[at]
+           : x.format == FORMAT_FP16 ? to_float(((const fp16 *)x.data)[at])
+                                     : to_float(((const bf16 *)x.data)[at]);
+}
+
+template <typename T>
+__device__ inline void plain_write_as(const struct plain_head &x, size_t at,
+                                      const float in[4], int there)
+{
+    T *to = (T *)x.data + at;
+
+    if (x.aligned && there >= 4) {
+        store<4>(to, in);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        if (i < there)
+            to[i] = from_float<T>(in[i]);
+}
+
+__device__ inline void plain_write(const struct plain_head &x, size_t row, int column,
+                                   const float in[4])
+{
+    size_t at = row * x.stride + column;
+    int there = x.columns - column;
+
+    if (x.format == FORMAT_FP32)
+        plain_write_as<float>(x, at, in, there);
+    else if (x.format == FORMAT_FP16)
+        plain_write_as<fp16>(x, at, in, there);
+    else
+        plain_write_as<bf16>(x, at, in, there);
+}
+
+/* Where a transposed tile has (k, row), row a multiple of 4: lanes that write different k
+ * of one row, and lanes that read different rows of one k, meet in no bank. */
+__device__ inline int plain_place(int k, int row)
+{
+    return k * PLAIN_TILE + (row ^ (k / 4 % 8 * 4));
+}
+
+/* The rows of one run, `end` of them. */
+struct plain_rows {
+    struct plain_head x;
+    int end;
+};
+
+/* Four neighbours as they lie in memory; 0 behind the last row and the last column. */
+__device__ inline uint4 plain_fetch(const struct plain_rows &of, int row, int column)
+{
+    size_t at = row * of.x.stride + column;
+    uint4 bits = make_uint4(0, 0, 0, 0);
+
+    if (row >= of.end || column >= of.x.columns)
+        return bits;
+    if (of.x.format == FORMAT_FP32)
+        return *(const uint4 *)(of.x.data + at * 4);
+    uint2 half = *(const uint2 *)(of.x.data + at * 2);
+    bits.x = half.x;
+    bits.y = half.y;
+    return bits;
+}
+
+__device__ inline void plain_open(float out[4], uint4 bits, enum format format)
+{
+    if (format == FORMAT_FP16) {
+        pack<fp16, 4> four;
+
+        memcpy(&four, &bits, sizeof(four));
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            out[j] = to_float(four.at[j]);
+        return;
+    }
+    bool wide = format == FORMAT_FP32;
+
+    out[0] = __uint_as_float(wide ? bits.x : bits.x << 16);
+    out[1] = __uint_as_float(wide ? bits.y : bits.x & 0xffff0000u);
+    out[2] = __uint_as_float(wide ? bits.z : bits.y << 16);
+    out[3] = __uint_as_float(wide ? bits.w : bits.y & 0xffff0000u);
+}
+
+/*
+ * Columns column .. column + 4 packs - 1 of the rows from `first` on into shared memory,
+ * 64 / R packs a thread; transposed, or as they are.  All reads are under way before the
+ * first is waited for.
+ */
+template <int R, bool transposed>
+__device__ inline void plain_stage(float *to, const struct plain_rows &of, int first,
+                                   int column, int packs)
+{
+    enum {
+        THREADS = PLAIN_ACROSS * PLAIN_TILE / R,
+        COUNT = PLAIN_DEPTH * R / PLAIN_TILE
+    };
+
+    if (of.x.aligned) {
+        uint4 bits[COUNT];
+
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            int pack = threadIdx.x + i * THREADS;
+
+            bits[i] = plain_fetch(of, first + pack / packs, column + pack % packs * 4);
+        }
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            int pack = threadIdx.x + i * THREADS, row = pack / packs,
+                k = pack % packs * 4;
+            float x[4];
+
+            plain_open(x, bits[i], of.x.format);
+            if (transposed) {
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    to[plain_place(k, row & ~3) + (row & 3) + j * PLAIN_TILE] = x[j];
+            } else {
+                store<4>(to + pack * 4, x);
+            }
+        }
+        return;
+    }
+#pragma unroll 1
+    for (int i = threadIdx.x; i < COUNT * THREADS * 4; i += THREADS) {
+        int row = i / (4 * packs), k = i % (4 * packs);
+        bool there = first + row < of.end && column + k < of.x.columns;
+        size_t at = (first + row) * of.x.stride + column + k;
+
+        to[transposed ? plain_place(k, row & ~3) + (row & 3) : i] =
+            there ? plain_number(of.x, at) : 0;
+    }
+}
+
+/* scores[i][j] = row R y + i of a's tile times row 4 x + j of b's, over the head's
+ * columns.  A barrier stands before `staged` is read, and behind. */
+template <int R>
+__device__ inline void plain_across(float scores[R][4], const struct plain_rows &a,
+                                    int a_first, const struct plain_rows &b, int b_first,
+                                    float *staged)
+{
+    int y = threadIdx.x / PLAIN_ACROSS * R, x = threadIdx.x % PLAIN_ACROSS * 4;
+    float *rows = staged, *others = staged + PLAIN_TILE * PLAIN_DEPTH;
+
+#pragma unroll
+    for (int i = 0; i < R; i++)
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            scores[i][j] = 0;
+    for (int column = 0; column < a.x.columns; column += PLAIN_DEPTH) {
+        plain_stage<R, true>(rows, a, a_first, column, PLAIN_DEPTH / 4);
+        plain_stage<R, true>(others, b, b_first, column, PLAIN_DEPTH / 4);
+        __syncthreads();
+#pragma unroll 4
+        for (int k = 0; k < PLAIN_DEPTH; k++) {
+            float of_row[R], of_other[4];
+
+            load<4>(of_other, others + plain_place(k, x));
+#pragma unroll
+            for (int i = 0; i < R; i += 4)
+                load<4>(of_row + i, rows + plain_place(k, y + i));
+#pragma unroll
+            for (int i = 0; i < R; i++)
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    scores[i][j] = fmaf(of_row[i], of_other[j], scores[i][j]);
+        }
+        __syncthreads();
+    }
+}
+
+/* This thread's weights, for all.  A barrier has to follow. */
+template <int R>
+__device__ inline void plain_share(float *shared, const float weights[R][4])
+{
+    int y = threadIdx.x / PLAIN_ACROSS * R, x = threadIdx.x % PLAIN_ACROSS * 4;
+
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+#pragma unroll
+        for (int i = 0; i < R; i += 4) {
+            float of_rows[4] = { weights[i][j], weights[i + 1][j], weights[i + 2][j],
+                                 weights[i + 3][j] };
+
+            store<4>(shared + plain_place(x + j, y + i), of_rows);
+        }
+}
+
+/* What the two kinds of tiles see of each other: row r sees other o where
+ * 0 <= sign (r - o) < window. */
+struct plain_sight {
+    int sign; /* 1: rows are queries; -1: rows are keys */
+    unsigned window;
+};
+
+template <int R, int D, bool masked>
+__device__ inline void plain_along_staged(float sums[R][D / PLAIN_ACROSS],
+                                          const float *weights, const float *staged,
+                                          int from, int count, int lag,
+                                          struct plain_sight sight)
+{
+    enum { N = D / PLAIN_ACROSS };
+    int y = threadIdx.x / PLAIN_ACROSS * R, x = threadIdx.x % PLAIN_ACROSS * 4;
+
+#pragma unroll(masked ? 1 : 4)
+    for (int k = 0; k < count; k++) {
+        float of_row[R], of_column[N];
+
+#pragma unroll
+        for (int i = 0; i < R; i += 4)
+            load<4>(of_row + i, weights + plain_place(from + k, y + i));
+#pragma unroll
+        for (int j = 0; j < N; j += 4)
+            load<4>(of_column + j, staged + k * D + j * PLAIN_ACROSS + x);
+#pragma unroll
+        for (int i = 0; i < R; i++) {
+            if (masked && (unsigned)(sight.sign * (lag + i - from - k)) >= sight.window)
+                continue;
+#pragma unroll
+            for (int j = 0; j < N; j++)
+                sums[i][j] = fmaf(of_row[i], of_column[j], sums[i][j]);
+        }
+    }
+}
+
+/*
+ * sums[i][] += over the 64 others weights (as shared) times the columns of b.  masked:
+ * others that a row does not see are left out, be they inf or NaN.  A barrier stands
+ * before `staged` is read, and behind.
+ */
+template <int R, int D>
+__device__ inline void plain_along(float sums[R][D / PLAIN_ACROSS], const float *weights,
+                                   const struct plain_rows &b, int first, int b_first,
+                                   struct plain_sight sight, bool masked, float *staged)
+{
+    enum { AT_ONCE = PLAIN_STAGED / D, HALF = PLAIN_STAGED / 2 };
+    int lag = first + (int)threadIdx.x / PLAIN_ACROSS * R - b_first;
+
+    for (int from = 0; from < PLAIN_TILE && b_first + from < b.end; from += AT_ONCE) {
+        plain_stage<R, false>(staged, b, b_first + from, 0, D / 4);
+        plain_stage<R, false>(staged + HALF, b, b_first + from + HALF / D, 0, D / 4);
+        __syncthreads();
+        if (masked)
+            plain_along_staged<R, D, true>(sums, weights, staged, from, AT_ONCE, lag,
+                                           sight);
+        else
+            plain_along_staged<R, D, false>(sums, weights, staged, from, AT_ONCE, lag,
+                                            sight);
+        __syncthreads();
+    }
+}
+
+/*
+ * Which weights of a tile are kept, as bit k % 32 of word 2 q + k / 32 for its query q
+ * and key k: each thread draws for one query and eight keys, four of them fill a word.
+ * query: first of the tile in the batch; key: in the run, a multiple of the tile.
+ */
+template <int R>
+__device__ inline void plain_draw(uint32_t *kept, const struct drops_head &drops,
+                                  int query, int key)
+{
+    enum { THREADS = PLAIN_ACROSS * PLAIN_TILE / R, BLOCKS = PLAIN_TILE / 8 };
+
+#pragma unroll 1
+    for (int i = threadIdx.x; i < PLAIN_TILE * BLOCKS; i += THREADS) {
+        uint32_t word = drops_bits(drops, query + i / BLOCKS, key / 8 + i % BLOCKS)
+                        << i % 4 * 2;
+
+        word |= __shfl_xor_sync(WHOLE_WARP, word, 1);
+        word |= __shfl_xor_sync(WHOLE_WARP, word, 2);
+        if (i % 4 == 0)
+            kept[i / 4] = word;
+    }
+}
+
+/* Bit 4 i + j: is the weight of this thread's row i and other j kept?  The tile is drawn
+ * into `shared`, where the weights will be; barriers stand before it is read, and behind.
+ */
+template <int R, bool rows_are_keys>
+__device__ inline uint32_t plain_kept(float *shared, const struct drops_head &drops,
+                                      int query, int key)
+{
+    int y = threadIdx.x / PLAIN_ACROSS * R, x = threadIdx.x % PLAIN_ACROSS * 4;
+    uint32_t *tile = (uint32_t *)shared, kept = 0;
+
+    plain_draw<R>(tile, drops, query, key);
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < R * 4; i++) {
+        int row = y + i / 4, other = x + i % 4;
+        int q = rows_are_keys ? other : row, k = rows_are_keys ? row : other;
+
+        kept |= (tile[2 * q + k / 32] >> k % 32 & 1) << i;
+    }
+    __syncthreads();
+    return kept;
+}
+
+/* Weights that are dropped, this thread's of those that are shared, become 0. */
+template <int R> __device__ inline void plain_drop(float *shared, uint32_t kept)
+{
+    int y = threadIdx.x / PLAIN_ACROSS * R, x = threadIdx.x % PLAIN_ACROSS * 4;
+
+#pragma unroll
+    for (int i = 0; i < R * 4; i++)
+        if (!(kept >> i & 1))
+            shared[plain_place(x + i % 4, y + i / 4)] = 0;
+}
+
+/* Their gradients, before those of the softmax. */
+template <int R>
+__device__ inline void plain_drop_gradients(float gradients[R][4], uint32_t kept,
+                                            float factor)
+{
+#pragma unroll
+    for (int i = 0; i < R * 4; i++) {
+        float *x = &gradients[i / 4][i % 4];
+
+        *x = kept >> i & 1 ? *x * factor : 0;
+    }
+}
+
+/* What a scaled score becomes where it has a cap; cap > 0. */
+__device__ inline float plain_capped(float score, float cap)
+{
+    return cap * tanhf(score / cap);
+}
+
+/* e^(scaled score - lse) */
+__device__ inline float plain_weight(float score, float scale, float cap, float lse)
+{
+    if (cap > 0)
+        return expf(plain_capped(score * scale, cap) - lse);
+    return expf(score * scale - lse);
+}
+
+/* The slope of the cap, where the weight came from; 0 for a weight of 0. */
+__device__ inline float plain_slope(float weight, float cap, float lse)
+{
+    float t = fmaxf((logf(weight) + lse) / cap, -1.0f);
+
+    return 1 - t * t;
+}
+
+/* A tile of a run. */
+struct plain_where {
+    int first, length; /* first row of the tile in the run; rows of the run */
+    size_t start;      /* first row of the run */
+};
+
+/*
+ * The tile of a slot.  Run s has the slots offsets[s] / 64 + s .. offsets[s + 1] / 64 +
+ * s, at least as many as it has tiles; N / 64 + sequences slots are all.  first >=
+ * length: none.
+ */
+__device__ inline struct plain_where plain_find(const int32_t *offsets, int sequences,
+                                                int slot)
+{
+    int low = 0, high = sequences - 1;
+
+    while (low < high) {
+        int middle = (low + high + 1) / 2;
+
+        if (offsets[middle] / PLAIN_TILE + middle <= slot)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return { (slot - offsets[low] / PLAIN_TILE - low) * PLAIN_TILE,
+             offsets[low + 1] - offsets[low], (size_t)offsets[low] };
+}
+
+__device__ inline struct plain_rows plain_rows_of(const struct plain_where &at,
+                                                  struct tensor x, int head, int columns)
+{
+    struct plain_head of = plain_head_of(x, head, columns);
+
+    of.data += at.start * x.stride * (x.format == FORMAT_FP32 ? 4 : 2);
+    return { of, at.length };
+}
+
+static inline unsigned plain_slots(const struct op_attention *op)
+{
+    return (unsigned)(op->q.rows / PLAIN_TILE + op->sequences);
+}
+
+static inline unsigned plain_window(const struct op_attention *op)
+{
+    return op->window > 0 && op->window < 1u << 31 ? (unsigned)op->window : 1u << 31;
+}
+
+#endif

@@ -1,0 +1,293 @@
+/* kernels/cuda/cuda_backend.c - the GPU's row of operations, its stream and its memory.
+ */
+#include "config.h"
+
+#include "kernels/cuda/cuda_backend.h"
+
+#include "base/size.h"
+#include "kernels/cuda/cuda_group.h"
+#include "kernels/cuda/cuda_matmul.h"
+#include "kernels/cuda/cuda_ops.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Memory ---- */
+
+static bool no_memory(const struct cuda_backend *cuda, size_t bytes, struct error *err)
+{
+    size_t available = 0, all = 0;
+
+    cudaGetLastError();
+    cudaMemGetInfo(&available, &all);
+    return error_set(
+        err, ERROR_DEVICE,
+        "%s (cuda:%d) has %zu MiB of its %zu free, and the job needs %zu MiB, and %zu "
+        "for code and "
+        "the driver: lower per_device_train_batch_size or cutoff_len, turn "
+        "gradient_checkpointing "
+        "on, or end the other program that holds memory of the card (see nvidia-smi)",
+        cuda->device.name, cuda->device.ordinal, available >> 20, all >> 20, bytes >> 20,
+        CUDA_RESERVE_BYTES >> 20);
+}
+
+/* cudaFree waits for the card: what a dead one holds goes with the process. */
+static void cuda_free(struct backend *be, void *data)
+{
+    struct cuda_backend *cuda = cuda_backend_of(be);
+
+    for (struct cuda_block **at = &cuda->blocks; *at; at = &(*at)->next) {
+        struct cuda_block *block = *at;
+
+        if (block->data != data)
+            continue;
+        *at = block->next;
+        free(block);
+        if (cuda_wait_all(cuda))
+            cudaFree(data);
+        return;
+    }
+}
+
+/* Enough must stay free for what the driver takes later, or the first step fails. */
+static void *get_block(struct cuda_backend *cuda, size_t bytes, struct error *err)
+{
+    size_t available = 0, all = 0;
+    void *block = NULL;
+    cudaError_t status = cudaMalloc(&block, bytes ? bytes : 1);
+
+    if (status == cudaErrorMemoryAllocation) {
+        no_memory(cuda, bytes, err);
+        return NULL;
+    }
+    if (status == cudaSuccess)
+        status = cudaMemGetInfo(&available, &all);
+    if (status == cudaSuccess && available >= CUDA_RESERVE_BYTES)
+        return block;
+    cudaFree(block); /* NULL: there is none */
+    if (cuda_status(status, err, "getting %zu MiB of %s", bytes >> 20, cuda->device.name))
+        no_memory(cuda, bytes, err);
+    return NULL;
+}
+
+static void *cuda_alloc(struct backend *be, size_t bytes, struct error *err)
+{
+    struct cuda_backend *cuda = cuda_backend_of(be);
+    struct cuda_block *block = calloc(1, sizeof(*block));
+    cudaError_t status;
+
+    if (!block) {
+        error_errno(err, "cannot get memory");
+        return NULL;
+    }
+    cuda_guard(cuda->patience);
+    cudaSetDevice(cuda->device.ordinal);
+    block->data = get_block(cuda, bytes, err);
+    cuda_guard(0);
+    if (!block->data) {
+        free(block);
+        return NULL;
+    }
+    status = cudaMemsetAsync(block->data, 0, bytes, cuda->launch.stream);
+    block->next = cuda->blocks;
+    cuda->blocks = block;
+    if (cuda_status(status, err, "clearing %zu MiB of %s", bytes >> 20,
+                    cuda->device.name))
+        return block->data;
+    cuda_free(be, block->data);
+    return NULL;
+}
+
+static size_t cuda_workspace(struct backend *be)
+{
+    struct cuda_backend *cuda = cuda_backend_of(be);
+
+    return cuda->held_bytes + cuda_matmul_bytes(cuda->matmul) + CUDA_RESERVE_BYTES;
+}
+
+/* ---- Waiting ---- */
+
+static bool cuda_sync(struct backend *be, struct error *err)
+{
+    struct cuda_backend *cuda = cuda_backend_of(be);
+    bool done = cuda_wait_all(cuda);
+    struct error failed = cuda->failed;
+
+    if (done)
+        cuda_deliver(cuda, cuda_well(cuda));
+    if (!cuda->dead)
+        error_clear(&cuda->failed);
+    return failed.code == ERROR_NONE || error_set(err, failed.code, "%s", failed.text);
+}
+
+static const char *cuda_describe(struct backend *be)
+{
+    return cuda_backend_of(be)->about;
+}
+
+/* ---- Opening and closing ---- */
+
+static void cuda_close(struct backend *be)
+{
+    struct cuda_backend *cuda = cuda_backend_of(be);
+
+    if (cuda->launch.stream && cuda->beats)
+        cuda_wait_all(cuda);
+    if (!cuda->dead)
+        cuda_group_free(cuda->group);
+    while (cuda->blocks)
+        cuda_free(be, cuda->blocks->data);
+    cuda_graphs_free(cuda->graphs, cuda->dead);
+    cuda_matmul_free(cuda->matmul, cuda->dead);
+    cuda_staging_free(cuda->staging, cuda->dead);
+    cuda_beats_free(cuda->beats, cuda->dead);
+    if (!cuda->dead) {
+        cudaFree(cuda->held);
+        if (cuda->launch.stream)
+            cudaStreamDestroy(cuda->launch.stream);
+    }
+    free(cuda);
+}
+
+static bool is_set(const char *variable)
+{
+    const char *asked = getenv(variable);
+
+    return asked && *asked && strcmp(asked, "0") != 0;
+}
+
+static bool open_card(struct cuda_backend *cuda, struct error *err)
+{
+    const struct device *device = &cuda->device;
+    struct cudaDeviceProp properties;
+    cudaError_t status = cudaSetDevice(device->ordinal);
+    char why[300];
+
+    if (status == cudaSuccess)
+        status = cudaGetDeviceProperties(&properties, device->ordinal);
+    if (status == cudaSuccess)
+        status = launch_has_code();
+    cudaGetLastError();
+    if (cuda_lacks_code(status))
+        return error_set(
+            err, ERROR_DEVICE,
+            "%s has compute capability %d.%d, and this build has code for %s (in "
+            "tenths): configure --with-cuda-archs=%d, or say device: cpu",
+            device->name, properties.major, properties.minor, CUDA_ARCHS,
+            10 * properties.major + properties.minor);
+    if (status != cudaSuccess) {
+        cuda_card_text(status, why, sizeof(why));
+        return error_set(err, ERROR_DEVICE,
+                         "%s (cuda:%d) cannot be used, but device: cpu can: %s",
+                         device->name, device->ordinal, why);
+    }
+    cuda->launch.capability = 10 * properties.major + properties.minor;
+    cuda->launch.multiprocessors = properties.multiProcessorCount;
+    cuda->launch.shared_max = properties.sharedMemPerBlockOptin;
+    return cuda_status(
+        cudaStreamCreateWithFlags(&cuda->launch.stream, cudaStreamNonBlocking), err,
+        "making a stream on %s", device->name);
+}
+
+static bool open_parts(struct cuda_backend *cuda, size_t rounded_bytes, struct error *err)
+{
+    cuda->beats = cuda_beats_new(err);
+    cuda->graphs = cuda->beats ? cuda_graphs_new(err) : NULL;
+    cuda->staging = cuda->graphs ? cuda_staging_new(err) : NULL;
+    if (!cuda->staging)
+        return false;
+    cuda->held_bytes = CUDA_SCRATCH_BYTES + cuda_matmul_room(cuda, rounded_bytes);
+    cuda->held = get_block(cuda, cuda->held_bytes, err);
+    if (!cuda->held)
+        return false;
+    cuda->launch.scratch = cuda->held;
+    cuda->launch.scratch_bytes = CUDA_SCRATCH_BYTES;
+    cuda->matmul = cuda_matmul_new(cuda, (char *)cuda->held + CUDA_SCRATCH_BYTES,
+                                   rounded_bytes, err);
+    return cuda->matmul != NULL;
+}
+
+static struct backend *cuda_open(const struct backend_options *options, struct error *err)
+{
+    struct cuda_backend *cuda = calloc(1, sizeof(*cuda));
+    bool opened;
+
+    if (!cuda) {
+        error_errno(err, "cannot get memory");
+        return NULL;
+    }
+    cuda->base.ops = &backend_cuda;
+    cuda->device = *options->device;
+    cuda->log = options->log;
+    cuda->tf32 = options->tf32;
+    cuda->named = is_set("TRAINSPOOL_CUDA_SYNC");
+    cuda->patience = CUDA_PATIENCE_SECONDS;
+    cuda->doing = "nothing yet";
+    cuda_guard(cuda->patience);
+    opened = open_card(cuda, err) && open_parts(cuda, options->rounded_bytes, err);
+    cuda_guard(0);
+    if (!opened) {
+        cuda_close(&cuda->base);
+        return NULL;
+    }
+    snprintf(cuda->about, sizeof(cuda->about),
+             "cuda:%d: %s, %d.%d, %d multiprocessors, %s", cuda->device.ordinal,
+             cuda->device.name, cuda->launch.capability / 10,
+             cuda->launch.capability % 10, cuda->launch.multiprocessors,
+             cuda_matmul_name(cuda->matmul));
+    return &cuda->base;
+}
+
+const struct backend_ops backend_cuda = {
+    .name = "cuda",
+    .kind = DEVICE_CUDA,
+    .alignment = 256,
+    .devices = cuda_devices,
+    .open = cuda_open,
+    .close = cuda_close,
+    .describe = cuda_describe,
+    .workspace = cuda_workspace,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .upload = cuda_upload,
+    .download = cuda_download,
+    .sync = cuda_sync,
+    .begin = cuda_begin,
+    .end = cuda_end,
+    .join = cuda_join,
+    .reduce = cuda_reduce,
+    .all_reduce = cuda_all_reduce,
+    .all_gather = cuda_all_gather,
+    .meet = cuda_meet,
+    .matmul = cuda_matmul,
+    .sum_rows = cuda_sum_rows,
+    .embedding = cuda_embedding,
+    .embedding_backward = cuda_embedding_backward,
+    .rmsnorm = cuda_rmsnorm,
+    .rmsnorm_backward = cuda_rmsnorm_backward,
+    .layernorm = cuda_layernorm,
+    .layernorm_backward = cuda_layernorm_backward,
+    .headnorm = cuda_headnorm,
+    .headnorm_backward = cuda_headnorm_backward,
+    .rope = cuda_rope,
+    .attention = cuda_attention,
+    .attention_backward = cuda_attention_backward,
+    .activation = cuda_activation,
+    .activation_backward = cuda_activation_backward,
+    .decode = cuda_decode,
+    .swiglu = cuda_swiglu,
+    .swiglu_backward = cuda_swiglu_backward,
+    .classifier = cuda_classifier,
+    .topk = cuda_topk,
+    .distill = cuda_distill,
+    .add = cuda_add,
+    .convert = cuda_convert,
+    .dequantize = cuda_dequantize,
+    .zero = cuda_zero,
+    .dropout = cuda_dropout,
+    .square_sum = cuda_square_sum,
+    .decide = cuda_decide,
+    .adamw = cuda_adamw,
+    .sgd = cuda_sgd,
+};

@@ -1,0 +1,83 @@
+/* kernels/cuda/cuda_distill.c - op_distill and op_topk, chunk by chunk: the classifier's
+ * products, the teacher's beside them. */
+#include "config.h"
+
+#include "kernels/cuda/cuda_backend.h"
+
+#include <assert.h>
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The teacher's side as gathering and its product read it. */
+static struct op_classifier teacher_of(const struct op_distill *op)
+{
+    return (struct op_classifier) { .x = op->x,
+                                    .w = op->w,
+                                    .logits = op->logits,
+                                    .gathered = op->gathered,
+                                    .targets = op->student.targets,
+                                    .rows = op->student.rows };
+}
+
+static cudaError_t put_chunk(struct cuda_backend *cuda, const struct op_distill *op,
+                             size_t first, size_t count)
+{
+    const struct op_classifier teacher = teacher_of(op);
+    cudaError_t status = cuda_classifier_logits(cuda, &op->student, first, count);
+
+    if (status == cudaSuccess && cuda_well(cuda) && !op->values.data)
+        status = cuda_classifier_logits(cuda, &teacher, first, count);
+    if (status == cudaSuccess && cuda_well(cuda))
+        status = launch_distill_loss(&cuda->launch, op, first, count);
+    if (status == cudaSuccess && cuda_well(cuda))
+        status = cuda_classifier_gradients(cuda, &op->student, first, count);
+    return status;
+}
+
+cudaError_t cuda_distill_put(struct cuda_backend *cuda, const void *operands)
+{
+    const struct op_distill *op = operands;
+    const struct op_classifier *student = &op->student;
+    size_t rows = student->labelled ? student->labelled : student->x.rows;
+    size_t most = op->values.data ? student->logits.rows
+                                  : least(student->logits.rows, op->logits.rows);
+    cudaError_t status = launch_classifier_order(&cuda->launch, student);
+
+    assert(student->rows && most > 0);
+    if (status == cudaSuccess && cuda_well(cuda))
+        status = launch_distill_clear(&cuda->launch, op);
+    for (size_t first = 0; first < rows && status == cudaSuccess && cuda_well(cuda);) {
+        size_t count = least(rows - first, most);
+
+        status = put_chunk(cuda, op, first, count);
+        first += count;
+    }
+    return status;
+}
+
+cudaError_t cuda_topk_put(struct cuda_backend *cuda, const void *operands)
+{
+    const struct op_topk *op = operands;
+    const struct op_classifier classifier = { .x = op->x,
+                                              .w = op->w,
+                                              .logits = op->logits,
+                                              .gathered = op->gathered,
+                                              .targets = op->targets,
+                                              .rows = op->rows };
+    size_t rows = op->labelled ? op->labelled : op->x.rows;
+    cudaError_t status = launch_classifier_order(&cuda->launch, &classifier);
+
+    assert(op->rows && op->logits.rows > 0);
+    for (size_t first = 0; first < rows && status == cudaSuccess && cuda_well(cuda);) {
+        size_t count = least(rows - first, op->logits.rows);
+
+        status = cuda_classifier_logits(cuda, &classifier, first, count);
+        if (status == cudaSuccess && cuda_well(cuda))
+            status = launch_topk_rows(&cuda->launch, op, first, count);
+        first += count;
+    }
+    return status;
+}

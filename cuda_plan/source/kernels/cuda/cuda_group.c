@@ -1,0 +1,300 @@
+/*
+ * kernels/cuda/cuda_group.c - several GPUs of one machine: NCCL on a stream of its own.
+ *
+ * An event takes that stream behind what has been issued, another takes the main stream
+ * behind it (`meet`), and between the two they run side by side: the sums of one layer's
+ * gradients pass over NVLink or PCIe while the next layer's are computed.
+ *
+ * NCCL waits for ever for a process that has ended.  So its calls are of the kind that
+ * does not block, and whoever waits looks at the links too.
+ */
+#include "config.h"
+
+#include "kernels/cuda/cuda_group.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/link.h"
+#include "base/size.h"
+#include "kernels/cuda/cuda_nccl.h"
+
+#define INIT_SECONDS 300 /* 8 GPUs take some 5 s */
+#define POLLS        200 /* before sleeping: a sum is put into the stream within some 50 us */
+
+struct cuda_group {
+    struct cuda_nccl nccl;
+    ncclComm_t comm;
+    cudaStream_t stream;
+    cudaEvent_t issued, done;
+    bool pending; /* something is in the stream since the last meet */
+    int rank, link_count, links[DEVICE_RANKS_MAX];
+};
+
+static bool all_alive(const struct cuda_group *group)
+{
+    for (int i = 0; i < group->link_count; i++)
+        if (!link_alive(group->links[i]))
+            return false;
+    return true;
+}
+
+static bool tell(const struct cuda_group *group, ncclResult_t result, const char *doing,
+                 struct error *err)
+{
+    return error_set(err, ERROR_DEVICE,
+                     "%s: %s: %s (%s); NCCL_DEBUG=WARN in the environment tells more",
+                     group->nccl.name, doing, group->nccl.text(result),
+                     group->nccl.last_error(group->comm));
+}
+
+/* Calls return before they are done; nothing else may be asked of NCCL until they are. */
+static bool settle(struct cuda_group *group, ncclResult_t result, const char *doing,
+                   struct error *err)
+{
+    static const struct timespec moment = { .tv_nsec = 20000 };
+    double until = clock_seconds() + INIT_SECONDS;
+    int polls = 0;
+
+    while (result == ncclInProgress && group->comm) {
+        if (group->nccl.state(group->comm, &result) != ncclSuccess)
+            break;
+        if (result != ncclInProgress)
+            break;
+        if (!all_alive(group))
+            return error_set(err, ERROR_SYSTEM, "another process of this run has ended");
+        if (polls++ < POLLS) {
+            sched_yield();
+            continue;
+        }
+        if (clock_seconds() > until)
+            return error_set(err, ERROR_DEVICE, "%s: %s: no answer for %d s",
+                             group->nccl.name, doing, INIT_SECONDS);
+        nanosleep(&moment, NULL);
+    }
+    return result == ncclSuccess || tell(group, result, doing, err);
+}
+
+/*
+ * Rank 0 hands the name of the group round once all have loaded NCCL and opened their
+ * GPU: a rank that cannot ends before anybody waits for it inside NCCL.  One may still be
+ * at the data, for hours; so the others wait as long as it lives, and one that is stuck in
+ * its driver does not (cuda_guard).
+ */
+static bool agree(struct cuda_group *group, ncclUniqueId *id, struct error *err)
+{
+    char ready = 1;
+    int i;
+
+    if (group->rank > 0)
+        return link_send(group->links[0], &ready, 1, 0, err) &&
+               link_receive(group->links[0], id, sizeof(*id), 0, err);
+    for (i = 0; i < group->link_count; i++)
+        if (!link_receive(group->links[i], &ready, 1, 0, err))
+            return false;
+    if (!settle(group, group->nccl.unique_id(id), "naming the group", err))
+        return false;
+    for (i = 0; i < group->link_count; i++)
+        if (!link_send(group->links[i], id, sizeof(*id), 0, err))
+            return false;
+    return true;
+}
+
+static bool make_stream(struct cuda_group *group, struct error *err)
+{
+    /* before the kernels that wait for a place: it has few blocks, and others wait for it
+     */
+    cudaError_t status =
+        cudaStreamCreateWithPriority(&group->stream, cudaStreamNonBlocking, -1);
+
+    if (status == cudaSuccess)
+        status = cudaEventCreateWithFlags(&group->issued, cudaEventDisableTiming);
+    if (status == cudaSuccess)
+        status = cudaEventCreateWithFlags(&group->done, cudaEventDisableTiming);
+    return status == cudaSuccess ||
+           error_set(err, ERROR_DEVICE, "making a second stream: %s",
+                     cudaGetErrorString(status));
+}
+
+static bool prepare(struct cuda_group *group, double patience, struct error *err)
+{
+    bool ok;
+
+    cuda_guard(patience);
+    ok = cuda_nccl_open(&group->nccl, err) && make_stream(group, err);
+    cuda_guard(0);
+    return ok;
+}
+
+static bool join(struct cuda_group *group, int ranks, double patience, struct error *err)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclUniqueId id;
+    bool ok;
+
+    config.blocking = 0;
+    if (!prepare(group, patience, err) || !agree(group, &id, err))
+        return false;
+    cuda_guard(patience);
+    ok = settle(group, group->nccl.init(&group->comm, ranks, id, group->rank, &config),
+                "joining the GPUs", err);
+    cuda_guard(0);
+    return ok;
+}
+
+void cuda_group_free(struct cuda_group *group)
+{
+    if (!group)
+        return;
+    if (group->comm)
+        group->nccl.abort(group->comm);
+    if (group->issued)
+        cudaEventDestroy(group->issued);
+    if (group->done)
+        cudaEventDestroy(group->done);
+    if (group->stream)
+        cudaStreamDestroy(group->stream);
+    cuda_nccl_close(&group->nccl);
+    free(group);
+}
+
+bool cuda_group_well(struct cuda_backend *cuda)
+{
+    struct cuda_group *group = cuda->group;
+    ncclResult_t state = ncclSuccess;
+    bool alive = all_alive(group);
+
+    if (group->comm && alive)
+        group->nccl.state(group->comm, &state);
+    if (group->comm && alive && (state == ncclSuccess || state == ncclInProgress))
+        return true;
+    if (!alive)
+        error_set(&cuda->failed, ERROR_SYSTEM, "another process of this run has ended");
+    else if (group->comm)
+        tell(group, state, "working together", &cuda->failed);
+    else
+        error_set(&cuda->failed, ERROR_DEVICE, "the GPUs of this run have parted");
+    if (group->comm)
+        group->nccl.abort(group->comm);
+    group->comm = NULL;
+    return false;
+}
+
+/* The second stream goes on behind what has been issued.  False: leave. */
+static bool begin(struct cuda_backend *cuda)
+{
+    struct cuda_group *group = cuda->group;
+    cudaError_t status;
+
+    if (!cuda_well(cuda) || !cuda_group_well(cuda))
+        return false;
+    status = cudaEventRecord(group->issued, cuda->launch.stream);
+    if (status == cudaSuccess)
+        status = cudaStreamWaitEvent(group->stream, group->issued, 0);
+    cuda_check(cuda, status, "taking turns with the other GPUs");
+    group->pending = true;
+    return status == cudaSuccess;
+}
+
+void cuda_reduce(struct backend *be, float *data, size_t count, int root)
+{
+    struct cuda_backend *cuda = cuda_backend_of(be);
+    struct cuda_group *group = cuda->group;
+
+    if (count > 0 && begin(cuda))
+        settle(group,
+               group->nccl.reduce(data, data, count, ncclFloat32, ncclSum, root,
+                                  group->comm, group->stream),
+               "adding up gradients", &cuda->failed);
+}
+
+void cuda_all_reduce(struct backend *be, double *data, size_t count)
+{
+    struct cuda_backend *cuda = cuda_backend_of(be);
+    struct cuda_group *group = cuda->group;
+
+    if (count > 0 && begin(cuda))
+        settle(group,
+               group->nccl.all_reduce(data, data, count, ncclFloat64, ncclSum,
+                                      group->comm, group->stream),
+               "adding up numbers", &cuda->failed);
+}
+
+void cuda_all_gather(struct backend *be, void *data, size_t bytes)
+{
+    struct cuda_backend *cuda = cuda_backend_of(be);
+    struct cuda_group *group = cuda->group;
+    char *pieces = data;
+
+    if (bytes > 0 && begin(cuda))
+        settle(group,
+               group->nccl.all_gather(pieces + (size_t)group->rank * bytes, pieces, bytes,
+                                      ncclInt8, group->comm, group->stream),
+               "handing weights round", &cuda->failed);
+}
+
+void cuda_meet(struct backend *be)
+{
+    struct cuda_backend *cuda = cuda_backend_of(be);
+    struct cuda_group *group = cuda->group;
+    cudaError_t status;
+
+    if (!group->pending || !cuda_well(cuda))
+        return;
+    group->pending = false;
+    status = cudaEventRecord(group->done, group->stream);
+    if (status == cudaSuccess)
+        status = cudaStreamWaitEvent(cuda->launch.stream, group->done, 0);
+    cuda_check(cuda, status, "taking turns with the other GPUs");
+}
+
+/*
+ * From 2.22 on NCCL connects, and takes memory of the card, when a kind of call is first
+ * made; and a long one may go by other ways than a short one.  So each that will come is
+ * made once, of both lengths, before the model takes what is free.
+ */
+static bool rehearse(struct cuda_backend *cuda, int ranks, struct error *err)
+{
+    const size_t bytes = cuda->launch.scratch_bytes;
+    const size_t lengths[] = { sizeof(double), bytes / (size_t)ranks / 256 * 256 };
+    struct backend *be = &cuda->base;
+    void *data = cuda->launch.scratch;
+
+    cuda_check(cuda, cudaMemsetAsync(data, 0, bytes, cuda->launch.stream),
+               "clearing %zu MiB", bytes >> 20);
+    for (size_t i = 0; i < TS_COUNT(lengths); i++) {
+        for (int root = 0; root < ranks; root++)
+            cuda_reduce(be, data, lengths[i] / sizeof(float), root);
+        cuda_all_gather(be, data, lengths[i]);
+    }
+    cuda_all_reduce(be, data, 1);
+    cuda_meet(be);
+    return be->ops->sync(be, err);
+}
+
+bool cuda_join(struct backend *be, const struct backend_group *wanted, struct error *err)
+{
+    struct cuda_backend *cuda = cuda_backend_of(be);
+    struct cuda_group *group = calloc(1, sizeof(*group));
+    size_t len;
+
+    if (!group)
+        return error_errno(err, "cannot get memory");
+    group->rank = wanted->rank;
+    group->link_count = wanted->rank == 0 ? wanted->ranks - 1 : 1;
+    for (int i = 0; i < group->link_count; i++)
+        group->links[i] = wanted->links[i];
+    if (!join(group, wanted->ranks, cuda->patience, err)) {
+        cuda_group_free(group);
+        return false;
+    }
+    len = strlen(cuda->about);
+    snprintf(cuda->about + len, sizeof(cuda->about) - len, ", rank %d of %d by %s",
+             wanted->rank, wanted->ranks, group->nccl.name);
+    cuda->group = group;
+    return rehearse(cuda, wanted->ranks, err);
+}

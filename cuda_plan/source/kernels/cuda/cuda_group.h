@@ -1,0 +1,20 @@
+/* kernels/cuda/cuda_group.h - the other GPUs of a run, for cuda_backend.c and
+ * cuda_wait.c.  The first five are as in backend.h. */
+#ifndef KERNELS_CUDA_CUDA_GROUP_H
+#define KERNELS_CUDA_CUDA_GROUP_H
+
+#include "kernels/cuda/cuda_backend.h"
+
+bool cuda_join(struct backend *be, const struct backend_group *group, struct error *err);
+void cuda_reduce(struct backend *be, float *data, size_t count, int root);
+void cuda_all_reduce(struct backend *be, double *data, size_t count);
+void cuda_all_gather(struct backend *be, void *data, size_t bytes);
+void cuda_meet(struct backend *be);
+
+/* Are all there?  While the host waits for the card it asks now and then: else what the
+ * ranks do together is given up, so that the card comes free, and the failure is kept. */
+bool cuda_group_well(struct cuda_backend *cuda);
+/* Leave, at once and whatever the others do.  NULL is allowed. */
+void cuda_group_free(struct cuda_group *group);
+
+#endif

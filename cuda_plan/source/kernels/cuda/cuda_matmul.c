@@ -1,0 +1,445 @@
+/*
+ * kernels/cuda/cuda_matmul.c - op_matmul: the plan is looked up, the library multiplies.
+ *
+ * In 8 bits both operands are rounded first into memory of our own, in the one layout
+ * that every card with fp8 takes: the dimension that is added up lies in order in both.
+ */
+#include "config.h"
+
+#include "kernels/cuda/cuda_matmul.h"
+
+#include "base/size.h"
+#include "kernels/cuda/cuda_plan.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* NVIDIA's advice for cuBLAS: 32 MiB on Hopper and newer, 4 on what came before
+ * (cublasSetWorkspace); more of it lets sums be split. */
+enum { WORKSPACE_OLD = 8 << 20, WORKSPACE_NEW = 32 << 20 };
+
+/* fp8 products: each dimension in memory is a multiple of 16 bytes, as are the addresses.
+ */
+enum { FP8_UNIT = 16, SCALES_BYTES = 256, AREAS = 16 };
+
+/* The factors of a and of b lie 16 bytes apart: cuBLAS 12.9 to 13.1 takes no others (CUDA
+ * Toolkit release notes, cuBLAS, [5728938]). */
+enum { SCALE_OF_A = 0, SCALE_OF_B = 16 / sizeof(float) };
+
+/* Rows done one part at a time: whole tiles. */
+enum { ROWS_UNIT = 64 };
+
+struct area {
+    char *data;
+    size_t bytes;
+};
+
+struct cuda_matmul {
+    struct cuda_library library;
+    cublasLtHandle_t handle;
+    struct cuda_plans *plans;
+    void *workspace;
+    size_t workspace_bytes;
+    float *scales; /* SCALE_OF_A, SCALE_OF_B, on the card */
+    /* What operands are rounded into.  The first is part of the backend's own memory; one
+     * that was too small is kept, as a recording may know it. */
+    struct area areas[AREAS];
+    size_t area_count;
+    bool told; /* that some products are not done in 8 bits */
+};
+
+static size_t workspace_for(const struct cuda_backend *cuda)
+{
+    return cuda->launch.capability >= 90 ? WORKSPACE_NEW : WORKSPACE_OLD;
+}
+
+/* Of two operands each begins at a multiple of 256. */
+static size_t padded(size_t rounded_bytes)
+{
+    return size_round(rounded_bytes, 256) + 256;
+}
+
+size_t cuda_matmul_room(const struct cuda_backend *cuda, size_t rounded_bytes)
+{
+    return workspace_for(cuda) + SCALES_BYTES +
+           (rounded_bytes ? padded(rounded_bytes) : 0);
+}
+
+struct cuda_matmul *cuda_matmul_new(const struct cuda_backend *cuda, void *room,
+                                    size_t rounded_bytes, struct error *err)
+{
+    struct cuda_matmul *matmul = calloc(1, sizeof(*matmul));
+    cublasStatus_t status;
+
+    if (!matmul) {
+        error_errno(err, "cannot get memory for products");
+        return NULL;
+    }
+    if (!cuda_library_open(&matmul->library, err)) {
+        cuda_matmul_free(matmul, false);
+        return NULL;
+    }
+    matmul->workspace = room;
+    matmul->workspace_bytes = workspace_for(cuda);
+    matmul->scales = (float *)(void *)((char *)room + matmul->workspace_bytes);
+    if (rounded_bytes > 0)
+        matmul->areas[matmul->area_count++] =
+            (struct area) { (char *)matmul->scales + SCALES_BYTES,
+                            padded(rounded_bytes) };
+    status = matmul->library.create(&matmul->handle);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        matmul->plans =
+            cuda_plans_new(&matmul->library, matmul->handle, matmul->workspace_bytes);
+    if (!matmul->plans) {
+        error_set(err, ERROR_DEVICE, "%s does not start on %s: %s; say device: cpu",
+                  matmul->library.name, cuda->device.name,
+                  matmul->library.status_text(status));
+        cuda_matmul_free(matmul, false);
+        return NULL;
+    }
+    return matmul;
+}
+
+void cuda_matmul_free(struct cuda_matmul *matmul, bool dead)
+{
+    if (!matmul)
+        return;
+    cuda_plans_free(matmul->plans);
+    if (matmul->handle && !dead)
+        matmul->library.destroy(matmul->handle);
+    for (size_t i = 0; i < matmul->area_count && !dead; i++)
+        if (matmul->areas[i].data != (char *)matmul->scales + SCALES_BYTES)
+            cudaFree(matmul->areas[i].data);
+    cuda_library_close(&matmul->library);
+    free(matmul);
+}
+
+const char *cuda_matmul_name(const struct cuda_matmul *matmul)
+{
+    return matmul->library.name;
+}
+
+size_t cuda_matmul_plans(const struct cuda_matmul *matmul)
+{
+    return cuda_plans_count(matmul->plans);
+}
+
+size_t cuda_matmul_bytes(const struct cuda_matmul *matmul)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < matmul->area_count; i++)
+        if (matmul->areas[i].data != (char *)matmul->scales + SCALES_BYTES)
+            bytes += matmul->areas[i].bytes;
+    return bytes;
+}
+
+/* ---- One product ---- */
+
+static size_t depth_of(const struct op_matmul *op)
+{
+    return op->trans_a ? op->a.rows : op->a.cols;
+}
+
+static bool is_sound(const struct op_matmul *op)
+{
+    return op->out.rows == (op->trans_a ? op->a.cols : op->a.rows) &&
+           op->out.cols == (op->trans_b ? op->b.rows : op->b.cols) &&
+           depth_of(op) == (op->trans_b ? op->b.cols : op->b.rows) &&
+           op->a.format == op->b.format &&
+           (op->out.format == FORMAT_FP32 || op->out.format == op->a.format) &&
+           (op->beta == 0 || op->beta == 1) &&
+           (!op->bias.data ||
+            (op->bias.format == FORMAT_FP32 && op->bias.cols == op->out.cols));
+}
+
+static struct cuda_plan_key key_of(const struct cuda_backend *cuda,
+                                   const struct op_matmul *op)
+{
+    struct cuda_plan_key key = { 0 };
+
+    key.rows = op->out.rows;
+    key.cols = op->out.cols;
+    key.depth = depth_of(op);
+    key.a_stride = op->a.stride;
+    key.b_stride = op->b.stride;
+    key.out_stride = op->out.stride;
+    key.trans_a = op->trans_a;
+    key.trans_b = op->trans_b;
+    key.a_format = (unsigned char)op->a.format;
+    key.b_format = (unsigned char)op->b.format;
+    key.out_format = (unsigned char)op->out.format;
+    key.bias = op->bias.data != NULL;
+    key.tf32 = cuda->tf32 && op->a.format == FORMAT_FP32;
+    key.a_aligned = cuda_plan_aligned(op->a.data);
+    key.b_aligned = cuda_plan_aligned(op->b.data);
+    key.out_aligned = cuda_plan_aligned(op->out.data);
+    key.bias_aligned = cuda_plan_aligned(op->bias.data);
+    return key;
+}
+
+#define PRODUCT_TEXT "(%zu, %zu) %s = (%zu, %zu) (%zu, %zu) %s"
+#define PRODUCT_SHAPE(op)                                                                \
+    (op)->out.rows, (op)->out.cols, format_info((op)->out.format)->name, (op)->out.rows, \
+        depth_of(op), depth_of(op), (op)->out.cols, format_info((op)->a.format)->name
+
+static void refuse(struct cuda_backend *cuda, const struct op_matmul *op,
+                   cublasStatus_t status)
+{
+    error_set(&cuda->failed, ERROR_DEVICE,
+              "matmul " PRODUCT_TEXT
+              ": %s has no such product on %s (%s); choose another "
+              "precision, or device: cpu",
+              PRODUCT_SHAPE(op), cuda->matmul->library.name, cuda->device.name,
+              cuda->matmul->library.status_text(status));
+}
+
+/* The plan, or NULL; `must`: then that is a failure, which is kept. */
+static struct cuda_plan *plan_for(struct cuda_backend *cuda, const struct op_matmul *op,
+                                  bool must)
+{
+    struct cuda_plan_key key = key_of(cuda, op);
+    struct cuda_plan *plan = cuda_plan_find(cuda->matmul->plans, &key);
+
+    if (!plan)
+        error_errno(&cuda->failed, "cannot get memory for the plan of a product");
+    else if (plan->status != CUBLAS_STATUS_SUCCESS && must)
+        refuse(cuda, op, plan->status);
+    return plan && plan->status == CUBLAS_STATUS_SUCCESS ? plan : NULL;
+}
+
+static cublasStatus_t point(struct cuda_matmul *matmul, struct cuda_plan *plan,
+                            cublasLtMatmulDescAttributes_t attribute, const void *at)
+{
+    return matmul->library.desc_set(plan->desc, attribute, &at, sizeof(at));
+}
+
+/* A kernel that fell before this one makes the library fail: then the driver knows
+ * better. */
+static cudaError_t fail(struct cuda_backend *cuda, const struct op_matmul *op,
+                        cublasStatus_t status)
+{
+    cudaError_t driver = cudaGetLastError();
+
+    if (driver == cudaSuccess)
+        error_set(&cuda->failed, ERROR_DEVICE, "matmul " PRODUCT_TEXT ": %s: %s",
+                  PRODUCT_SHAPE(op), cuda->matmul->library.name,
+                  cuda->matmul->library.status_text(status));
+    return driver;
+}
+
+/* The first of the plan's algorithms that is not refused: heuristics of cuBLAS 13.3 name some
+ * for products of one row that it then does not do. */
+static cublasStatus_t multiply_by(struct cuda_backend *cuda, struct cuda_plan *plan,
+                                  const struct op_matmul *op)
+{
+    struct cuda_matmul *matmul = cuda->matmul;
+    cublasStatus_t status;
+
+    for (;;) {
+        status = matmul->library.matmul(
+            matmul->handle, plan->desc, &op->alpha, op->b.data, plan->b, op->a.data,
+            plan->a, &op->beta, op->out.data, plan->out, op->out.data, plan->out,
+            &plan->algos[plan->chosen], matmul->workspace, matmul->workspace_bytes,
+            cuda->launch.stream);
+        if (status != CUBLAS_STATUS_NOT_SUPPORTED || plan->chosen + 1 == plan->count)
+            return status;
+        plan->chosen++;
+    }
+}
+
+/* scales: those of a and b, or NULL */
+static cudaError_t multiply(struct cuda_backend *cuda, struct cuda_plan *plan,
+                            const struct op_matmul *op, const float *scales)
+{
+    struct cuda_matmul *matmul = cuda->matmul;
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+
+    if (plan->adds_bias)
+        status = point(matmul, plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, op->bias.data);
+    if (status == CUBLAS_STATUS_SUCCESS && scales)
+        status = point(matmul, plan, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER,
+                       scales + SCALE_OF_B);
+    if (status == CUBLAS_STATUS_SUCCESS && scales)
+        status = point(matmul, plan, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER,
+                       scales + SCALE_OF_A);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = multiply_by(cuda, plan, op);
+    if (status != CUBLAS_STATUS_SUCCESS)
+        return fail(cuda, op, status);
+    if (op->bias.data && !plan->adds_bias)
+        return launch_add_bias(&cuda->launch, op->out, op->out, op->bias);
+    return cudaSuccess;
+}
+
+/* ---- In 8 bits ---- */
+
+static bool fits_fp8(const struct op_matmul *op)
+{
+    size_t bytes = format_info(op->out.format)->bytes;
+
+    return depth_of(op) % FP8_UNIT == 0 && op->out.cols % FP8_UNIT == 0 &&
+           op->out.stride * bytes % FP8_UNIT == 0 &&
+           (uintptr_t)op->out.data % FP8_UNIT == 0;
+}
+
+/* Said once: a job has many products, and each has a few of another shape. */
+static void tell(struct cuda_backend *cuda, const struct op_matmul *op)
+{
+    if (!cuda->matmul->told)
+        log_line(cuda->log, LOG_WARN,
+                 "device: matmul " PRODUCT_TEXT
+                 " does not go in fp8: it and its like are done as "
+                 "without",
+                 PRODUCT_SHAPE(op));
+    cuda->matmul->told = true;
+}
+
+/* Memory for so many bytes; NULL, and the failure kept, if there is none. */
+static char *area_for(struct cuda_backend *cuda, size_t bytes)
+{
+    struct cuda_matmul *matmul = cuda->matmul;
+    struct area *area = &matmul->areas[matmul->area_count];
+    cudaError_t status;
+
+    for (size_t i = 0; i < matmul->area_count; i++)
+        if (matmul->areas[i].bytes >= bytes)
+            return matmul->areas[i].data;
+    bytes = size_round(bytes, (size_t)2 << 20);
+    if (matmul->area_count > 0 && bytes < 2 * area[-1].bytes)
+        bytes = 2 * area[-1].bytes; /* so that AREAS are enough */
+    assert(matmul->area_count < AREAS);
+    status = cudaMalloc((void **)&area->data, bytes);
+    cuda_check(cuda, status, "%zu MiB for the operands of fp8 products", bytes >> 20);
+    if (status != cudaSuccess)
+        return NULL;
+    area->bytes = bytes;
+    matmul->area_count++;
+    return area->data;
+}
+
+/* x, or its transpose, rounded: contiguous (rows, depth) */
+static struct tensor rounded(struct tensor x, bool transpose, enum format format,
+                             void *data)
+{
+    return tensor_of(data, format, transpose ? x.cols : x.rows,
+                     transpose ? x.rows : x.cols);
+}
+
+static cudaError_t multiply_rounded(struct cuda_backend *cuda, const struct op_matmul *op,
+                                    bool *done)
+{
+    struct cuda_matmul *matmul = cuda->matmul;
+    size_t a_bytes = size_round(op->a.rows * op->a.cols, 256);
+    struct op_matmul in_fp8 = *op;
+    struct cuda_plan *plan;
+    cudaError_t status;
+    char *area = area_for(cuda, a_bytes + op->b.rows * op->b.cols);
+
+    if (!area)
+        return cudaSuccess;
+    in_fp8.a = rounded(op->a, op->trans_a, op->round_a, area);
+    in_fp8.b = rounded(op->b, !op->trans_b, op->round_b, area + a_bytes);
+    in_fp8.trans_a = false;
+    in_fp8.trans_b = true;
+    plan = plan_for(cuda, &in_fp8, false);
+    if (!plan)
+        return cudaSuccess;
+    *done = true;
+    status = launch_quantize(&cuda->launch,
+                             &(struct cuda_quantize) { .x = op->a,
+                                                       .out = in_fp8.a.data,
+                                                       .scale =
+                                                           matmul->scales + SCALE_OF_A,
+                                                       .format = op->round_a,
+                                                       .transposed = op->trans_a });
+    if (status == cudaSuccess)
+        status = launch_quantize(&cuda->launch,
+                                 &(struct cuda_quantize) { .x = op->b,
+                                                           .out = in_fp8.b.data,
+                                                           .scale = matmul->scales +
+                                                                    SCALE_OF_B,
+                                                           .format = op->round_b,
+                                                           .transposed = !op->trans_b });
+    return status == cudaSuccess ? multiply(cuda, plan, &in_fp8, matmul->scales) : status;
+}
+
+/* With the format that is said. */
+static cudaError_t put(struct cuda_backend *cuda, const struct op_matmul *op)
+{
+    bool done = false;
+    struct cuda_plan *plan;
+
+    if (op->round_a != FORMAT_FP32) {
+        cudaError_t status = cudaSuccess;
+
+        if (cuda->launch.capability < 89) {
+            error_set(&cuda->failed, ERROR_DEVICE,
+                      "fp8 products need compute capability 8.9, and %s has %d.%d; say "
+                      "fp8: false",
+                      cuda->device.name, cuda->device.major, cuda->device.minor);
+            return cudaSuccess;
+        }
+        if (fits_fp8(op))
+            status = multiply_rounded(cuda, op, &done);
+        if (done || status != cudaSuccess || !cuda_well(cuda))
+            return status;
+        tell(cuda, op);
+    }
+    plan = plan_for(cuda, op, true);
+    return plan ? multiply(cuda, plan, op, NULL) : cudaSuccess;
+}
+
+/* ---- A bias and a result of 16 bits ---- */
+
+/* Rows first .. of the result, by way of fp32, so that the sum is rounded once.  (The
+ * product comes before anything else is in the scratch: rounding to 8 bits uses it.) */
+static cudaError_t put_wide(struct cuda_backend *cuda, const struct op_matmul *op,
+                            size_t first, size_t count)
+{
+    const struct cuda_launch *to = &cuda->launch;
+    struct tensor out = tensor_rows(op->out, first, count);
+    struct tensor wide = tensor_of(to->scratch, FORMAT_FP32, count, op->out.cols);
+    struct op_matmul part = *op;
+    cudaError_t status;
+
+    part.out = wide;
+    part.a = op->trans_a ? tensor_columns(op->a, first, count)
+                         : tensor_rows(op->a, first, count);
+    part.bias.data = NULL;
+    part.beta = 0;
+    status = put(cuda, &part);
+    if (status != cudaSuccess || !cuda_well(cuda))
+        return status;
+    if (op->beta == 0)
+        return launch_add_bias(to, out, wide, op->bias);
+    status = launch_add_bias(to, wide, wide, op->bias);
+    if (status == cudaSuccess)
+        status = launch_add(to, &(struct op_add) { .out = out, .a = out, .b = wide });
+    return status;
+}
+
+cudaError_t cuda_matmul_put(struct cuda_backend *cuda, const void *operands)
+{
+    const struct op_matmul *op = operands;
+    size_t most = cuda->launch.scratch_bytes / sizeof(float);
+    cudaError_t status = cudaSuccess;
+
+    assert(is_sound(op));
+    if (op->out.rows == 0 || op->out.cols == 0 || depth_of(op) == 0)
+        return cudaSuccess;
+    if (!op->bias.data || op->out.format == FORMAT_FP32)
+        return put(cuda, op);
+    most = most / op->out.cols;
+    if (most == 0)
+        return cudaErrorNotSupported;
+    if (most > ROWS_UNIT)
+        most -= most % ROWS_UNIT;
+    for (size_t first = 0; first < op->out.rows && status == cudaSuccess; first += most) {
+        size_t left = op->out.rows - first;
+
+        status = put_wide(cuda, op, first, left < most ? left : most);
+    }
+    return status;
+}

@@ -1,0 +1,341 @@
+/* kernels/cuda/cuda_plan.c - a hash table of plans, and how one is made. */
+#include "config.h"
+
+#include "kernels/cuda/cuda_plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SLOTS = 256, BIAS_ALIGNED = 4 };
+
+/*
+ * Split sums only by way of the workspace, in fp32 and in a fixed order; those that add
+ * in place by atomics would give other bits in every run.
+ */
+static const uint32_t split = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+static const uint32_t whole = CUBLASLT_REDUCTION_SCHEME_NONE;
+
+struct cuda_plans {
+    const struct cuda_library *library;
+    cublasLtHandle_t handle;
+    size_t workspace_bytes, count;
+    uint64_t clock; /* how often one was asked for */
+    struct cuda_plan *slots[SLOTS];
+};
+
+struct cuda_plans *cuda_plans_new(const struct cuda_library *library,
+                                  cublasLtHandle_t handle, size_t workspace_bytes)
+{
+    struct cuda_plans *plans = calloc(1, sizeof(*plans));
+
+    if (plans) {
+        plans->library = library;
+        plans->handle = handle;
+        plans->workspace_bytes = workspace_bytes;
+    }
+    return plans;
+}
+
+static void plan_free(const struct cuda_library *library, struct cuda_plan *plan)
+{
+    cublasLtMatrixLayout_t layouts[] = { plan->a, plan->b, plan->out };
+
+    for (size_t i = 0; i < 3; i++)
+        if (layouts[i])
+            library->layout_destroy(layouts[i]);
+    if (plan->desc)
+        library->desc_destroy(plan->desc);
+    free(plan);
+}
+
+void cuda_plans_free(struct cuda_plans *plans)
+{
+    if (!plans)
+        return;
+    for (size_t i = 0; i < SLOTS; i++)
+        while (plans->slots[i]) {
+            struct cuda_plan *plan = plans->slots[i];
+
+            plans->slots[i] = plan->next;
+            plan_free(plans->library, plan);
+        }
+    free(plans);
+}
+
+size_t cuda_plans_count(const struct cuda_plans *plans)
+{
+    return plans->count;
+}
+
+unsigned char cuda_plan_aligned(const void *data)
+{
+    uintptr_t address = (uintptr_t)data | 256;
+
+    return (unsigned char)__builtin_ctzl(address);
+}
+
+static cudaDataType_t type_of(unsigned char format)
+{
+    static const cudaDataType_t types[FORMAT_COUNT] = {
+        [FORMAT_FP32] = CUDA_R_32F,         [FORMAT_TF32] = CUDA_R_32F,
+        [FORMAT_FP16] = CUDA_R_16F,         [FORMAT_BF16] = CUDA_R_16BF,
+        [FORMAT_FP8_E4M3] = CUDA_R_8F_E4M3, [FORMAT_FP8_E5M2] = CUDA_R_8F_E5M2,
+    };
+
+    return types[format];
+}
+
+/* The first status that is bad. */
+static bool did(struct cuda_plan *plan, cublasStatus_t status)
+{
+    if (plan->status == CUBLAS_STATUS_SUCCESS)
+        plan->status = status;
+    return plan->status == CUBLAS_STATUS_SUCCESS;
+}
+
+/* What lies in memory: (rows, cols) of ours are as many columns of that many rows. */
+static bool make_layouts(const struct cuda_library *library, struct cuda_plan *plan)
+{
+    const struct cuda_plan_key *key = &plan->key;
+    size_t a_rows = key->trans_a ? key->depth : key->rows;
+    size_t b_rows = key->trans_b ? key->cols : key->depth;
+
+    return did(plan, library->layout_create(&plan->a, type_of(key->a_format),
+                                            key->rows + key->depth - a_rows, a_rows,
+                                            (int64_t)key->a_stride)) &&
+           did(plan, library->layout_create(&plan->b, type_of(key->b_format),
+                                            key->cols + key->depth - b_rows, b_rows,
+                                            (int64_t)key->b_stride)) &&
+           did(plan,
+               library->layout_create(&plan->out, type_of(key->out_format), key->cols,
+                                      key->rows, (int64_t)key->out_stride));
+}
+
+static bool set(const struct cuda_library *library, struct cuda_plan *plan,
+                cublasLtMatmulDescAttributes_t attribute, const void *value, size_t bytes)
+{
+    return did(plan, library->desc_set(plan->desc, attribute, value, bytes));
+}
+
+static bool make_desc(const struct cuda_library *library, struct cuda_plan *plan)
+{
+    const struct cuda_plan_key *key = &plan->key;
+    cublasOperation_t a = key->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t b = key->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+
+    return did(plan, library->desc_create(&plan->desc,
+                                          key->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                    : CUBLAS_COMPUTE_32F,
+                                          CUDA_R_32F)) &&
+           set(library, plan, CUBLASLT_MATMUL_DESC_TRANSA, &b, sizeof(b)) &&
+           set(library, plan, CUBLASLT_MATMUL_DESC_TRANSB, &a, sizeof(a));
+}
+
+static bool make_preference(struct cuda_plans *plans, struct cuda_plan *plan,
+                            cublasLtMatmulPreference_t *out)
+{
+    const struct cuda_library *library = plans->library;
+    const struct cuda_plan_key *key = &plan->key;
+    uint64_t room = plans->workspace_bytes;
+    uint32_t a = 1u << key->a_aligned, b = 1u << key->b_aligned,
+             d = 1u << key->out_aligned;
+    const struct {
+        cublasLtMatmulPreferenceAttributes_t attribute;
+        const void *value;
+        size_t bytes;
+    } wishes[] = {
+        { CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, sizeof(room) },
+        { CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &split, sizeof(split) },
+        { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &b, sizeof(b) },
+        { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &a, sizeof(a) },
+        { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &d, sizeof(d) },
+        { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &d, sizeof(d) },
+    };
+
+    if (!did(plan, library->preference_create(out)))
+        return false;
+    for (size_t i = 0; i < sizeof(wishes) / sizeof(wishes[0]); i++)
+        if (!did(plan, library->preference_set(*out, wishes[i].attribute, wishes[i].value,
+                                               wishes[i].bytes)))
+            return false;
+    return true;
+}
+
+/*
+ * In as many parts as the depth can be cut into.  Where parts are of unequal length cuBLAS
+ * 12.6 Update 2 to 13.4 may leave out the end of the sum, without a word, on 9.0 and newer
+ * (CUDA Toolkit release notes, cuBLAS, [6580689]).
+ */
+static bool splits_evenly(const struct cuda_library *library,
+                          const cublasLtMatmulAlgo_t *algo, size_t depth)
+{
+    int32_t parts = 1;
+    size_t written;
+
+    return library->algo_get(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &parts, sizeof(parts),
+                             &written) != CUBLAS_STATUS_SUCCESS ||
+           parts <= 1 || depth % (size_t)parts == 0;
+}
+
+/* The library's best guesses, in its order of expected time.  Trying them out would choose
+ * by the clock, and with the algorithm the bits of a run. */
+static void guess(struct cuda_plans *plans, struct cuda_plan *plan,
+                  cublasLtMatmulPreference_t preference)
+{
+    cublasLtMatmulHeuristicResult_t results[CUDA_PLAN_CHOICES];
+    int found = 0;
+
+    plan->count = 0;
+    plan->status = plans->library->heuristic(
+        plans->handle, plan->desc, plan->b, plan->a, plan->out, plan->out, preference,
+        CUDA_PLAN_CHOICES, results, &found);
+    if (plan->status != CUBLAS_STATUS_SUCCESS)
+        return;
+    for (int i = 0; i < found; i++)
+        if (results[i].state == CUBLAS_STATUS_SUCCESS &&
+            results[i].workspaceSize <= plans->workspace_bytes &&
+            splits_evenly(plans->library, &results[i].algo, plan->key.depth))
+            plan->algos[plan->count++] = results[i].algo;
+    if (plan->count == 0)
+        plan->status = CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+/* If it knows only sums in unequal parts, then one that is not split. */
+static void choose(struct cuda_plans *plans, struct cuda_plan *plan,
+                   cublasLtMatmulPreference_t preference)
+{
+    const struct cuda_library *library = plans->library;
+    const cublasLtMatmulPreferenceAttributes_t mask =
+        CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK;
+
+    guess(plans, plan, preference);
+    if (plan->status != CUBLAS_STATUS_NOT_SUPPORTED)
+        return;
+    library->preference_set(preference, mask, &whole, sizeof(whole));
+    guess(plans, plan, preference);
+    library->preference_set(preference, mask, &split, sizeof(split));
+}
+
+/*
+ * An epilogue takes the bias in the format of out alone; and without fp8, whose own is
+ * bf16.  With one row or column cuBLAS before 12.8 Update 1 may add it wrongly (CUDA
+ * Toolkit release notes, cuBLAS, [5104822]).
+ */
+static bool may_add_bias(const struct cuda_plan_key *key)
+{
+    return key->bias && key->bias_aligned >= BIAS_ALIGNED && key->rows > 1 &&
+           key->cols > 1 && key->out_format == FORMAT_FP32 &&
+           key->a_format < FORMAT_FP8_E4M3;
+}
+
+static void choose_with_bias(struct cuda_plans *plans, struct cuda_plan *plan,
+                             cublasLtMatmulPreference_t preference)
+{
+    const struct cuda_plan_key *key = &plan->key;
+    cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    const void *bias =
+        (const void *)((uintptr_t)1 << key->bias_aligned); /* how it is aligned */
+
+    if (may_add_bias(key)) {
+        set(plans->library, plan, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+            sizeof(epilogue));
+        set(plans->library, plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias));
+        if (plan->status == CUBLAS_STATUS_SUCCESS)
+            choose(plans, plan, preference);
+        plan->adds_bias = plan->status == CUBLAS_STATUS_SUCCESS;
+        if (plan->adds_bias)
+            return;
+        epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+        plan->status = CUBLAS_STATUS_SUCCESS;
+        set(plans->library, plan, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+            sizeof(epilogue));
+    }
+    if (plan->status == CUBLAS_STATUS_SUCCESS)
+        choose(plans, plan, preference);
+}
+
+static struct cuda_plan *make(struct cuda_plans *plans, const struct cuda_plan_key *key)
+{
+    struct cuda_plan *plan = calloc(1, sizeof(*plan));
+    cublasLtMatmulPreference_t preference = NULL;
+
+    if (!plan)
+        return NULL;
+    memcpy(&plan->key, key, sizeof(*key));
+    if (make_desc(plans->library, plan) && make_layouts(plans->library, plan) &&
+        make_preference(plans, plan, &preference))
+        choose_with_bias(plans, plan, preference);
+    if (preference)
+        plans->library->preference_destroy(preference);
+    return plan;
+}
+
+/* FNV-1a */
+static size_t hash(const struct cuda_plan_key *key)
+{
+    const unsigned char *bytes = (const unsigned char *)key;
+    uint64_t value = 0xcbf29ce484222325u;
+
+    for (size_t i = 0; i < sizeof(*key); i++)
+        value = (value ^ bytes[i]) * 0x100000001b3u;
+    return (size_t)(value >> 32) % SLOTS;
+}
+
+static struct cuda_plan **find(struct cuda_plans *plans, const struct cuda_plan_key *key)
+{
+    struct cuda_plan **at = &plans->slots[hash(key)];
+
+    while (*at && memcmp(&(*at)->key, key, sizeof(*key)) != 0)
+        at = &(*at)->next;
+    return at;
+}
+
+static void drop(struct cuda_plans *plans, struct cuda_plan **at)
+{
+    struct cuda_plan *plan = *at;
+
+    *at = plan->next;
+    plan_free(plans->library, plan);
+    plans->count--;
+}
+
+/* Want of memory and the like, which says nothing about the product. */
+static bool may_pass(cublasStatus_t status)
+{
+    return status != CUBLAS_STATUS_SUCCESS && status != CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+/* The one not used for longest.  What is under way keeps no plan: the library reads it when
+ * the product is put into the stream. */
+static void give_up_one(struct cuda_plans *plans)
+{
+    struct cuda_plan **oldest = NULL;
+
+    for (size_t i = 0; i < SLOTS; i++)
+        for (struct cuda_plan **at = &plans->slots[i]; *at; at = &(*at)->next)
+            if (!oldest || (*at)->used < (*oldest)->used)
+                oldest = at;
+    drop(plans, oldest);
+}
+
+struct cuda_plan *cuda_plan_find(struct cuda_plans *plans,
+                                 const struct cuda_plan_key *key)
+{
+    struct cuda_plan **at = find(plans, key), *plan = *at;
+
+    if (plan && may_pass(plan->status)) {
+        drop(plans, at);
+        plan = NULL;
+    }
+    if (!plan) {
+        if (plans->count == CUDA_PLANS_MOST)
+            give_up_one(plans);
+        plan = make(plans, key);
+        if (!plan)
+            return NULL;
+        *find(plans, key) = plan;
+        plans->count++;
+    }
+    plan->used = ++plans->clock;
+    return plan;
+}

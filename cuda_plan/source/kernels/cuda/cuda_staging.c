@@ -1,0 +1,184 @@
+/*
+ * kernels/cuda/cuda_staging.c - copies between ordinary memory and the card's.
+ *
+ * The driver copies ordinary memory by making the host wait; page-locked memory it copies
+ * beside everything else.  So both directions go through two rings of page-locked pieces:
+ * one piece is filled or emptied by the host while the card has the others.
+ */
+#include "config.h"
+
+#include "kernels/cuda/cuda_backend.h"
+
+#include "base/size.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIECES = 4, PARCELS = 32 };
+#define PIECE_BYTES ((size_t)4 << 20)
+#define ALIGNMENT   64
+
+/* Downloaded bytes that still lie in a piece. */
+struct parcel {
+    void *to;
+    size_t at, bytes;
+};
+
+struct piece {
+    char *data;
+    cudaEvent_t done; /* the card has done with it */
+    bool away;        /* ... and that has to be waited for */
+    size_t used;
+    struct parcel parcels[PARCELS];
+    size_t parcel_count;
+};
+
+struct ring {
+    struct piece pieces[PIECES];
+    size_t now;
+};
+
+struct cuda_staging {
+    struct ring up, down;
+};
+
+static bool piece_open(struct piece *piece, struct error *err)
+{
+    return cuda_status(
+               cudaHostAlloc((void **)&piece->data, PIECE_BYTES, cudaHostAllocDefault),
+               err, "cannot get %zu MiB of page-locked memory", PIECE_BYTES >> 20) &&
+           cuda_status(cudaEventCreateWithFlags(&piece->done, cudaEventDisableTiming),
+                       err, "making an event");
+}
+
+static void ring_close(struct ring *ring)
+{
+    for (size_t i = 0; i < PIECES; i++) {
+        if (ring->pieces[i].done)
+            cudaEventDestroy(ring->pieces[i].done);
+        if (ring->pieces[i].data)
+            cudaFreeHost(ring->pieces[i].data);
+    }
+}
+
+struct cuda_staging *cuda_staging_new(struct error *err)
+{
+    struct cuda_staging *staging = calloc(1, sizeof(*staging));
+
+    if (!staging) {
+        error_errno(err, "cannot get memory");
+        return NULL;
+    }
+    for (size_t i = 0; i < PIECES; i++)
+        if (!piece_open(&staging->up.pieces[i], err) ||
+            !piece_open(&staging->down.pieces[i], err)) {
+            cuda_staging_free(staging, false);
+            return NULL;
+        }
+    return staging;
+}
+
+/* Freeing page-locked memory waits for the card: a dead one is left to the end of the
+ * process. */
+void cuda_staging_free(struct cuda_staging *staging, bool dead)
+{
+    if (!staging)
+        return;
+    if (!dead) {
+        ring_close(&staging->up);
+        ring_close(&staging->down);
+    }
+    free(staging);
+}
+
+size_t cuda_staging_bytes(void)
+{
+    return 2 * PIECES * PIECE_BYTES;
+}
+
+static void deliver(struct piece *piece, bool well)
+{
+    for (size_t i = 0; i < piece->parcel_count && well; i++)
+        memcpy(piece->parcels[i].to, piece->data + piece->parcels[i].at,
+               piece->parcels[i].bytes);
+    piece->parcel_count = 0;
+    piece->used = 0;
+    piece->away = false;
+}
+
+/* The piece in hand, or the next one if that is full; NULL if the card has failed. */
+static struct piece *piece_with_room(struct cuda_backend *cuda, struct ring *ring)
+{
+    struct piece *piece = &ring->pieces[ring->now];
+
+    if (piece->used < PIECE_BYTES && piece->parcel_count < PARCELS)
+        return piece;
+    cuda_check(cuda, cudaEventRecord(piece->done, cuda->launch.stream), "copying");
+    piece->away = true;
+    ring->now = (ring->now + 1) % PIECES;
+    piece = &ring->pieces[ring->now];
+    if (!cuda_well(cuda) || (piece->away && !cuda_wait(cuda, piece->done)))
+        return NULL;
+    deliver(piece, true);
+    return piece;
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+void cuda_upload(struct backend *be, void *to, const void *from, size_t bytes)
+{
+    struct cuda_backend *cuda = cuda_backend_of(be);
+
+    cuda->doing = "upload";
+    cudaSetDevice(cuda->device.ordinal);
+    for (size_t at = 0; at < bytes && cuda_well(cuda);) {
+        struct piece *piece = piece_with_room(cuda, &cuda->staging->up);
+        size_t part = piece ? least(bytes - at, PIECE_BYTES - piece->used) : 0;
+
+        if (!piece)
+            return;
+        memcpy(piece->data + piece->used, (const char *)from + at, part);
+        cuda_check(cuda,
+                   cudaMemcpyAsync((char *)to + at, piece->data + piece->used, part,
+                                   cudaMemcpyHostToDevice, cuda->launch.stream),
+                   "upload of %zu bytes", bytes);
+        piece->used = least(size_round(piece->used + part, ALIGNMENT), PIECE_BYTES);
+        at += part;
+    }
+}
+
+void cuda_download(struct backend *be, void *to, const void *from, size_t bytes)
+{
+    struct cuda_backend *cuda = cuda_backend_of(be);
+
+    cuda->doing = "download";
+    cudaSetDevice(cuda->device.ordinal);
+    for (size_t at = 0; at < bytes && cuda_well(cuda);) {
+        struct piece *piece = piece_with_room(cuda, &cuda->staging->down);
+        size_t part = piece ? least(bytes - at, PIECE_BYTES - piece->used) : 0;
+
+        if (!piece)
+            return;
+        cuda_check(cuda,
+                   cudaMemcpyAsync(piece->data + piece->used, (const char *)from + at,
+                                   part, cudaMemcpyDeviceToHost, cuda->launch.stream),
+                   "download of %zu bytes", bytes);
+        piece->parcels[piece->parcel_count++] =
+            (struct parcel) { (char *)to + at, piece->used, part };
+        piece->used = least(size_round(piece->used + part, ALIGNMENT), PIECE_BYTES);
+        at += part;
+    }
+}
+
+/* In the order in which they were asked for, as two may go to the same place. */
+void cuda_deliver(struct cuda_backend *cuda, bool well)
+{
+    struct ring *rings[] = { &cuda->staging->up, &cuda->staging->down };
+
+    for (size_t r = 0; r < 2; r++)
+        for (size_t i = 1; i <= PIECES; i++)
+            deliver(&rings[r]->pieces[(rings[r]->now + i) % PIECES], well);
+}

@@ -1,0 +1,141 @@
+/* kernels/cuda/cuda_status.c - what a status of CUDA means for a user. */
+#include "config.h"
+
+#include "kernels/cuda/cuda_backend.h"
+
+#include "base/size.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#define DEFECT                                                                          \
+    "if TRAINSPOOL_CUDA_SYNC=1 in the environment finds it again, in the operation it " \
+    "then "                                                                             \
+    "names, it is a defect of trainspool; else look for Xid lines in dmesg"
+#define LOST \
+    "the card or its driver is lost: look for Xid lines in dmesg, and reset or restart"
+#define BUSY \
+    "another program has the card to itself: see nvidia-smi, or choose another one"
+#define BUILD \
+    "configure trainspool with --with-cuda-archs for this card, or say device: cpu"
+#define FULL                                                                            \
+    "another program holds the memory of the card: see nvidia-smi, end it or choose "   \
+    "another card"
+#define MEMORY                                                                         \
+    "lower per_device_train_batch_size or cutoff_len, or turn gradient_checkpointing " \
+    "on; "                                                                             \
+    "nvidia-smi shows whether another program holds memory of the card"
+
+/* NVIDIA CUDA Runtime API, "CUDA error types": where it says that the process must be
+ * terminated and relaunched, `dead`. */
+static const struct meaning {
+    cudaError_t status;
+    bool dead;
+    const char *remedy;
+} meanings[] = {
+    { cudaErrorMemoryAllocation, false, MEMORY },
+    { cudaErrorInvalidDeviceFunction, false, BUILD },
+    { cudaErrorNoKernelImageForDevice, false, BUILD },
+    { cudaErrorUnsupportedPtxVersion, false, "install a newer NVIDIA driver" },
+    { cudaErrorInsufficientDriver, false, "install a newer NVIDIA driver" },
+    { cudaErrorNotSupported, false,
+      "this card cannot do it: choose another precision, or device: cpu" },
+    { cudaErrorDevicesUnavailable, true, BUSY },
+    { cudaErrorMpsMaxClientsReached, true, BUSY },
+    { cudaErrorECCUncorrectable, true,
+      "the card's memory has failed: see nvidia-smi -q -d ECC, and use another card "
+      "until it has "
+      "been reset" },
+    { cudaErrorNvlinkUncorrectable, true, LOST },
+    { cudaErrorLaunchTimeout, true,
+      "the watchdog of a display ended it: use a card without a display, or a smaller "
+      "batch" },
+    { cudaErrorIllegalAddress, true, DEFECT },
+    { cudaErrorMisalignedAddress, true, DEFECT },
+    { cudaErrorInvalidAddressSpace, true, DEFECT },
+    { cudaErrorInvalidPc, true, DEFECT },
+    { cudaErrorIllegalInstruction, true, DEFECT },
+    { cudaErrorHardwareStackError, true, DEFECT },
+    { cudaErrorAssert, true, DEFECT },
+    { cudaErrorLaunchFailure, true, DEFECT },
+#if CUDART_VERSION >= 13000
+    { cudaErrorTensorMemoryLeak, true, DEFECT },
+    { cudaErrorContained, true, LOST },
+#endif
+    { cudaErrorContextIsDestroyed, true, LOST },
+    { cudaErrorDeviceUninitialized, true, LOST },
+    { cudaErrorNoDevice, true, LOST },
+    { cudaErrorSystemNotReady, true, LOST },
+    { cudaErrorMpsRpcFailure, true, LOST },
+    { cudaErrorMpsClientTerminated, true, LOST },
+    { cudaErrorExternalDevice, true, LOST },
+    { cudaErrorUnknown, true, LOST },
+};
+
+static const struct meaning *meaning_of(cudaError_t status)
+{
+    static const struct meaning none = { 0 };
+
+    for (size_t i = 0; i < TS_COUNT(meanings); i++)
+        if (meanings[i].status == status)
+            return &meanings[i];
+    return &none;
+}
+
+bool cuda_lacks_code(cudaError_t status)
+{
+    return status == cudaErrorNoKernelImageForDevice ||
+           status == cudaErrorInvalidDeviceFunction;
+}
+
+/* Before there is anything of ours on the card, a smaller batch is no help. */
+void cuda_card_text(cudaError_t status, char *out, size_t room)
+{
+    const char *remedy =
+        status == cudaErrorMemoryAllocation ? FULL : meaning_of(status)->remedy;
+
+    snprintf(out, room, "%s (%s)%s%s", cudaGetErrorString(status),
+             cudaGetErrorName(status), remedy ? "; " : "", remedy ? remedy : "");
+}
+
+static bool tell(struct error *err, cudaError_t status, const char *where)
+{
+    const char *remedy = meaning_of(status)->remedy;
+
+    return error_set(err, ERROR_DEVICE, "%s: %s (%s)%s%s", where,
+                     cudaGetErrorString(status), cudaGetErrorName(status),
+                     remedy ? "; " : "", remedy ? remedy : "");
+}
+
+bool cuda_status(cudaError_t status, struct error *err, const char *format, ...)
+{
+    char where[200];
+    va_list arguments;
+
+    if (status == cudaSuccess)
+        return true;
+    va_start(arguments, format);
+    vsnprintf(where, sizeof(where), format, arguments);
+    va_end(arguments);
+    cudaGetLastError(); /* one that passes is not to be met again by the next call */
+    return tell(err, status, where);
+}
+
+/* A kernel that fell is reported by whatever is called next. */
+void cuda_check(struct cuda_backend *cuda, cudaError_t status, const char *format, ...)
+{
+    char where[200], text[240];
+    bool dead = meaning_of(status)->dead;
+    va_list arguments;
+
+    if (status == cudaSuccess)
+        return;
+    va_start(arguments, format);
+    vsnprintf(where, sizeof(where), format, arguments);
+    va_end(arguments);
+    cudaGetLastError();
+    snprintf(text, sizeof(text), "%s%s", where,
+             dead && !cuda->named ? ", or something shortly before it" : "");
+    tell(&cuda->failed, status, text);
+    cuda->dead = cuda->dead || dead;
+}

@@ -1,0 +1,99 @@
+/*
+ * kernels/cuda/dequantize.cu - matrices in 4 bits as the numbers they stand for.
+ *
+ * Bytes moved for a number: half of one and what it is written in; of its block's factor 1/64
+ * or 1/16 of a byte, which neighbours read together.
+ */
+#include "kernels/cuda/cells.cuh"
+
+#include "precision/nf4.h"
+
+enum { AT_ONCE = 2 };
+
+/* 64 bytes: what a warp looks up lies in one line of the cache. */
+static __device__ const float numbers[NF4_NUMBERS] = NF4_LIST;
+
+/* Number by number: a unit of n lies in one block, as n divides cols and 64. */
+template <typename O> struct dequantize_cells {
+    view<O> out;
+    struct quantized x;
+    enum format through;
+    size_t rows, cols, heads;
+
+    template <int n> struct input {
+        uint8_t codes[n];
+        float absmax;
+    };
+
+    __device__ size_t row_of(size_t row) const
+    {
+        size_t size;
+
+        if (heads == 0)
+            return row;
+        size = rows / (3 * heads);
+        return (row / size % 3 * heads + row / size / 3) * size + row % size;
+    }
+
+    __device__ float absmax_of(size_t block) const
+    {
+        if (!x.bytes)
+            return x.absmax[block];
+        return __fadd_rn(__fmul_rn(x.map[x.bytes[block]], x.absmax[block / NF4_GROUP]),
+                         x.map[NF4_MAP]);
+    }
+
+    template <int n> __device__ void load(input<n> &in, size_t row, size_t col) const
+    {
+        size_t at = row * cols + col;
+        pack<uint8_t, n / 2> two = *(const pack<uint8_t, n / 2> *)(x.codes + at / 2);
+
+#pragma unroll
+        for (int i = 0; i < n; i++)
+            in.codes[i] = i % 2 ? two.at[i / 2] & 15 : two.at[i / 2] >> 4;
+        in.absmax = absmax_of(at / NF4_BLOCK);
+    }
+
+    __device__ void load(input<1> &in, size_t row, size_t col) const
+    {
+        size_t at = row * cols + col;
+
+        in.codes[0] = at % 2 ? x.codes[at / 2] & 15 : x.codes[at / 2] >> 4;
+        in.absmax = absmax_of(at / NF4_BLOCK);
+    }
+
+    template <int n>
+    __device__ void store(const input<n> &in, size_t row, size_t col) const
+    {
+        float value[n];
+
+#pragma unroll
+        for (int i = 0; i < n; i++) {
+            value[i] = numbers[in.codes[i]] * in.absmax;
+            if (through == FORMAT_FP16)
+                value[i] = to_float(from_float<fp16>(value[i]));
+            if (through == FORMAT_BF16)
+                value[i] = to_float(from_float<bf16>(value[i]));
+        }
+        ::store<n>(out.at(row_of(row), col), value);
+    }
+};
+
+template <typename O>
+static cudaError_t dequantize_typed(const struct cuda_launch *to,
+                                    const struct op_dequantize *op)
+{
+    constexpr int n = 16 / sizeof(O);
+    size_t rows = op->out.rows, cols = op->out.cols;
+    dequantize_cells<O> cells = { view_of<O>(op->out), op->x, op->through, rows, cols,
+                                  op->heads };
+
+    if (cells_aligned(op->out, n) && cols % n == 0)
+        return cells_launch<n, AT_ONCE>(to, cells, rows, cols);
+    return cells_launch<1, AT_ONCE>(to, cells, rows, cols);
+}
+
+cudaError_t launch_dequantize(const struct cuda_launch *to, const struct op_dequantize *op)
+{
+    return BY_FORMAT(op->out.format, O, dequantize_typed<O>(to, op));
+}

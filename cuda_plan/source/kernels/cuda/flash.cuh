@@ -1,0 +1,347 @@
+/*
+ * kernels/cuda/flash.cuh - what the kernels of flash attention have in common: tiles of
+ * 16-bit numbers in shared memory, their products on tensor cores, and where a block
+ * finds its rows.
+ *
+ * A block owns some rows of one run and one head and streams the rows of the other side
+ * past them, tile after tile.  A warp has 16 M of the block's own rows (M fragments one
+ * below the other) and meets all rows of a tile, so no number goes from warp to warp: the
+ * accumulator of one product is, rounded and packed, the left operand of the next.
+ *
+ * Fragments are those of hardware.cuh; in an accumulator a lane 4 g + t holds the columns
+ * 8 n + 2 t and 8 n + 2 t + 1 of the rows 16 m + g (numbers 0, 1) and 16 m + g + 8 (2,
+ * 3).
+ */
+#ifndef KERNELS_CUDA_FLASH_CUH
+#define KERNELS_CUDA_FLASH_CUH
+
+#include <math.h>
+
+#include "kernels/cuda/block.cuh"
+#include "kernels/tensor.h"
+
+#define FLASH_LOG2E 1.4426950408889634f
+#define FLASH_LN2   0.6931471805599453f
+
+/* What flash_cap multiplies scores by, 0 without a cap; and what a score, or the tanh
+ * that it has become, is multiplied by to be an exponent of 2. */
+static inline float flash_cap_factor(float scale, float softcap)
+{
+    return softcap > 0 ? 2 * FLASH_LOG2E * scale / softcap : 0;
+}
+
+static inline float flash_exponent(float scale, float softcap)
+{
+    return (softcap > 0 ? softcap : scale) * FLASH_LOG2E;
+}
+
+template <typename T>
+__device__ inline void flash_mma(float d[4], const uint32_t a[4], const uint32_t b[2]);
+template <>
+__device__ inline void flash_mma<fp16>(float d[4], const uint32_t a[4],
+                                       const uint32_t b[2])
+{
+    mma_fp16(d, a, b);
+}
+template <>
+__device__ inline void flash_mma<bf16>(float d[4], const uint32_t a[4],
+                                       const uint32_t b[2])
+{
+    mma_bf16(d, a, b);
+}
+
+template <typename T> __device__ inline uint32_t flash_pack(float low, float high);
+template <> __device__ inline uint32_t flash_pack<fp16>(float low, float high)
+{
+    return pack_fp16(low, high);
+}
+template <> __device__ inline uint32_t flash_pack<bf16>(float low, float high)
+{
+    return pack_bf16(low, high);
+}
+
+/*
+ * Tiles: rows of D numbers with 16 bytes behind each, so that any 16 bytes of 8 rows in
+ * turn lie in different banks, and so that a lane reaches all of its places from one
+ * address.
+ */
+template <int D> struct flash_tile {
+    static constexpr int pitch = D + 8; /* from row to row, in numbers */
+};
+
+/*
+ * What a lane points at when its warp loads a fragment: 16 rows and 16 columns, 16 rows *
+ * n and 16 columns * k into the tile.  `rows_first`: matrices go down the rows first, as
+ * for a left operand and for a transposed right one; else along the columns first, as for
+ * a right operand whose columns are the tile's rows.
+ */
+template <typename T, int D> struct flash_view {
+    const T *row;
+
+    __device__ flash_view(const T *tile, bool rows_first)
+    {
+        int lane = threadIdx.x % WARP, matrix = lane / 8;
+        int down = rows_first ? matrix % 2 : matrix / 2;
+        int along = rows_first ? matrix / 2 : matrix % 2;
+
+        row = tile + (8 * down + lane % 8) * flash_tile<D>::pitch + 8 * along;
+    }
+
+    __device__ const T *at(int n, int k) const
+    {
+        return row + 16 * n * flash_tile<D>::pitch + 16 * k;
+    }
+};
+
+/* One side of a head: its numbers in the matrix, rows counted from the first of the run.
+ */
+template <typename T> struct flash_rows {
+    T *data;
+    int64_t stride;
+    int size; /* numbers of a head that are there, a multiple of 8; the rest of a tile is
+                 0 */
+};
+
+template <typename T>
+static inline flash_rows<T> flash_rows_of(struct tensor x, size_t head_size)
+{
+    return flash_rows<T> { (T *)x.data, (int64_t)x.stride, (int)head_size };
+}
+
+/* The same for one head, rows from `row` on. */
+template <typename T>
+__device__ inline flash_rows<T> flash_head(flash_rows<T> whole, int row, int head)
+{
+    whole.data += row * whole.stride + head * whole.size;
+    return whole;
+}
+
+/* Rows first .. first + rows - 1 into a tile, zeros from row `end` on: copies are under
+ * way when all threads have been here.  A few lanes take a row, so that a lane needs one
+ * address for its chunks of a row. */
+template <int D, int rows, int threads, typename T>
+__device__ inline void flash_load(T *tile, flash_rows<const T> from, int first, int end)
+{
+    constexpr int lanes = D % 64 == 0 ? 8 : 4, step = threads / lanes;
+    constexpr int pitch = flash_tile<D>::pitch;
+    int row = threadIdx.x / lanes, chunk = threadIdx.x % lanes;
+    const T *data = from.data + (first + row) * from.stride + 8 * chunk;
+
+    static_assert(rows % step == 0 || step % rows == 0, "no thread has a row half");
+    if (step > rows && row >= rows)
+        return;
+    tile += row * pitch + 8 * chunk;
+#pragma unroll
+    for (int i = 0; i < rows; i += step) {
+#pragma unroll
+        for (int j = 0; j < D; j += 8 * lanes)
+            copy_16_bytes(tile + i * pitch + j, data + j,
+                          first + row + i < end && 8 * chunk + j < from.size);
+        data += step * from.stride;
+    }
+}
+
+/* A left operand of 16 M rows that stays in shared memory, or in registers. */
+template <typename T, int D, int M, bool held> struct flash_left;
+
+template <typename T, int D, int M> struct flash_left<T, D, M, false> {
+    flash_view<T, D> view;
+
+    __device__ flash_left(const T *tile) : view(tile, true)
+    {
+    }
+    __device__ void get(uint32_t out[4], int m, int k) const
+    {
+        load_matrices(out, view.at(m, k));
+    }
+};
+
+template <typename T, int D, int M> struct flash_left<T, D, M, true> {
+    uint32_t held[M][D / 16][4];
+
+    __device__ flash_left(const T *tile)
+    {
+        flash_view<T, D> view(tile, true);
+
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int k = 0; k < D / 16; k++)
+                load_matrices(held[m][k], view.at(m, k));
+    }
+    __device__ void get(uint32_t out[4], int m, int k) const
+    {
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            out[i] = held[m][k][i];
+    }
+};
+
+template <int M, int N> __device__ inline void flash_zero(float (&x)[M][N][4])
+{
+#pragma unroll
+    for (int i = 0; i < M * N * 4; i++)
+        x[i / (4 * N)][i / 4 % N][i % 4] = 0;
+}
+
+/* s (16 M, 8 N) += a (16 M, D) b^T, b the first 8 N rows of a tile (view: columns first).
+ */
+template <typename T, int D, int M, int N, bool held>
+__device__ inline void flash_scores(float (&s)[M][N][4],
+                                    const flash_left<T, D, M, held> &a,
+                                    const flash_view<T, D> &b)
+{
+#pragma unroll
+    for (int k = 0; k < D / 16; k++) {
+        uint32_t left[M][4], right[4];
+
+#pragma unroll
+        for (int m = 0; m < M; m++)
+            a.get(left[m], m, k);
+#pragma unroll
+        for (int n = 0; n < N / 2; n++) {
+            load_matrices(right, b.at(n, k));
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                flash_mma<T>(s[m][2 * n], left[m], right);
+                flash_mma<T>(s[m][2 * n + 1], left[m], right + 2);
+            }
+        }
+    }
+}
+
+/*
+ * Scores with a cap c (c tanh(s / c), s being scaled) become tanh(s / c); `factor` is
+ * 2 log2(e) scale / c.  Off by 2^-23, as where e^x - 1 is small its first bits are lost:
+ * times c, still below what rounding q and k to 16 bits does to a score.
+ */
+template <int M, int N>
+__device__ inline void flash_cap(float (&s)[M][N][4], float factor)
+{
+#pragma unroll
+    for (int i = 0; i < M * N * 4; i++) {
+        float *x = &s[i / (4 * N)][i / 4 % N][i % 4];
+
+        *x = 1 - __fdividef(2.0f, exp2_fast(*x * factor) + 1);
+    }
+}
+
+/* Round an accumulator: [0] are two columns of row g, [1] of row g + 8. */
+template <typename T, int M, int N>
+__device__ inline void flash_round(uint32_t (&p)[M][N][2], const float (&s)[M][N][4])
+{
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            p[m][n][0] = flash_pack<T>(s[m][n][0], s[m][n][1]);
+            p[m][n][1] = flash_pack<T>(s[m][n][2], s[m][n][3]);
+        }
+}
+
+/* sum (16 M, 8 C) += p (16 M, 8 N) b, b the first 8 N rows of a tile (view: rows first).
+ */
+template <typename T, int D, int M, int N, int C>
+__device__ inline void flash_add(float (&sum)[M][C][4], const uint32_t (&p)[M][N][2],
+                                 const flash_view<T, D> &b)
+{
+#pragma unroll
+    for (int n = 0; n < N / 2; n++)
+#pragma unroll
+        for (int c = 0; c < C / 2; c++) {
+            uint32_t right[4];
+
+            load_matrices_transposed(right, b.at(n, c));
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                const uint32_t left[4] = { p[m][2 * n][0], p[m][2 * n][1],
+                                           p[m][2 * n + 1][0], p[m][2 * n + 1][1] };
+
+                flash_mma<T>(sum[m][2 * c], left, right);
+                flash_mma<T>(sum[m][2 * c + 1], left, right + 2);
+            }
+        }
+}
+
+/* What a fragment's rows are multiplied by: each by its own number, or all by one. */
+template <int M>
+__device__ inline float flash_factor(const float (&factor)[M][2], int m, int h)
+{
+    return factor[m][h];
+}
+__device__ inline float flash_factor(float factor, int, int)
+{
+    return factor;
+}
+
+/*
+ * A warp writes its 16 M rows, first .., as far as `end`, times `factor`, by way of
+ * `room`: 16 M rows of a tile that only this warp has been reading.
+ */
+template <int D, int M, int C, typename T, typename F>
+__device__ inline void flash_store(flash_rows<T> to, int first, int end, T *room,
+                                   const float (&x)[M][C][4], const F &factor)
+{
+    constexpr int pitch = flash_tile<D>::pitch;
+    int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+
+    __syncwarp();
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int c = 0; c < C; c++)
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+                *(uint32_t *)(room + (16 * m + 8 * h + g) * pitch + 8 * c + 2 * t) =
+                    flash_pack<T>(x[m][c][2 * h] * flash_factor(factor, m, h),
+                                  x[m][c][2 * h + 1] * flash_factor(factor, m, h));
+    __syncwarp();
+#pragma unroll
+    for (int i = lane; i < 16 * M * C; i += WARP) {
+        int row = i / C, chunk = i % C;
+
+        if (first + row < end && 8 * chunk < to.size)
+            *(uint4 *)(to.data + (first + row) * to.stride + 8 * chunk) =
+                *(const uint4 *)(room + row * pitch + 8 * chunk);
+    }
+    __syncwarp();
+}
+
+/* Where a block's rows are: `row` of the matrix is the first; `before` it and `left` from
+ * it on are rows of the run.  Kernels count rows from that first one. */
+struct flash_place {
+    int row, before, left;
+};
+
+/*
+ * Which rows has place `slot`, if each block takes `rows` of a run?  Runs have the places
+ * from offsets[s] / rows + s on, which is enough for the tiles of each, and at most one
+ * too many; there are N / rows + sequences in all.  false: nothing to do here.  All lanes
+ * take part.
+ */
+__device__ inline bool flash_find(struct flash_place *place, const int32_t *offsets,
+                                  int sequences, int rows, int slot)
+{
+    int low = 0, left = sequences, lane = threadIdx.x % WARP;
+
+    while (left > 1) {
+        int step = (left + WARP - 1) / WARP, mine = lane * step;
+        bool before = mine < left && offsets[low + mine] / rows + low + mine <= slot;
+
+        mine = before ? mine : 0;
+#pragma unroll
+        for (int i = WARP / 2; i > 0; i /= 2) {
+            int other = __shfl_xor_sync(WHOLE_WARP, mine, i);
+
+            mine = other > mine ? other : mine;
+        }
+        low += mine;
+        left = left - mine < step ? left - mine : step;
+    }
+    place->before = (slot - (offsets[low] / rows + low)) * rows;
+    place->row = offsets[low] + place->before;
+    place->left = offsets[low + 1] - place->row;
+    return place->left > 0;
+}
+
+#endif

@@ -1,0 +1,609 @@
+/*
+ * kernels/cuda/flash_backward.cu - the gradients of attention on tensor cores, as in Dao,
+ * "FlashAttention-2", 2023, but with a kernel for dk and dv, whose blocks own keys, and
+ * one for dq, whose blocks own queries: every sum has one owner and a fixed order, so the
+ * same job has the same bits, and nothing is added up in memory.  The price is that
+ * scores and their gradients are computed twice: 7 products instead of 5.
+ *
+ * With p = 2^(scale log2(e) score - log2(e) lse) and delta = rowsum(dout out):
+ *   dv = p^T dout,  ds = p (dout v^T - delta),  dq = scale ds k,  dk = scale ds^T q,
+ * and with dropout, m being 0 or what it multiplies a weight by:
+ *   dv = (m p)^T dout,  ds = p (m dout v^T - delta),
+ * p and ds being rounded to the operands' format before those products.  Rows of one side
+ * stay in registers (`held`) or shared memory, those of the other come by in steps, two
+ * of which have room: one is copied while the other is worked on.
+ *
+ * Of T rows, causal, a head takes 7 T^2 D flops (5 T^2 D is what a comparison counts) and
+ * T^2 exponentials.  Memory: 26 T D bytes if each kernel reads all once and every head
+ * has its own keys, T / 3.7 flops a byte.  L2: 2 T^2 D / ROWS bytes for each kernel.
+ * Shared memory: 512 bytes for 2 M products of 16 x 8 x 16, with M = 1 as much time as
+ * the products themselves on an A100.  Dropout: 19 instructions a weight for dk and dv
+ * and 12 for dq, most of them for its random bits.
+ */
+#include "kernels/cuda/flash_launch.h"
+
+#include <limits.h>
+
+#include "kernels/cuda/flash.cuh"
+#include "kernels/cuda/flash_drops.cuh"
+
+template <typename T> struct flash_backward_job {
+    flash_rows<const T> q, k, v, out, dout;
+    flash_rows<T> dq, dk, dv;
+    const float *lse;
+    float *delta;
+    const int32_t *offsets;
+    int64_t lse_stride, delta_stride; /* from head to head */
+    int rows, sequences, heads, kv_heads, group, window, slots;
+    float scale;
+    float scale_log2; /* of a score or of its tanh to an exponent of 2 */
+    float cap;        /* of flash_cap, or 0 */
+    float shrink;     /* 1 / scale_log2 */
+    struct drops drops;
+};
+
+/* delta: `lanes` neighbours, a power of two, have the chunks of one row of one head. */
+enum { FLASH_DELTA_THREADS = 256 };
+
+template <typename T>
+__global__ void __launch_bounds__(FLASH_DELTA_THREADS)
+    flash_backward_delta(const flash_backward_job<T> job, int lanes)
+{
+    int64_t at = ((int64_t)blockIdx.x * FLASH_DELTA_THREADS + threadIdx.x) / lanes;
+    int64_t row = at / job.heads;
+    int chunk = threadIdx.x % lanes, head = (int)(at % job.heads);
+    bool there = row < job.rows;
+    float sum = 0;
+
+    if (there && 8 * chunk < job.out.size) {
+        float x[8], y[8];
+
+        load<8>(x, job.out.data + row * job.out.stride + head * job.out.size + 8 * chunk);
+        load<8>(y,
+                job.dout.data + row * job.dout.stride + head * job.dout.size + 8 * chunk);
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            sum = fmaf(x[i], y[i], sum);
+    }
+    for (int i = lanes / 2; i > 0; i /= 2)
+        sum += __shfl_xor_sync(WHOLE_WARP, sum, i);
+    if (there && chunk == 0)
+        job.delta[head * job.delta_stride + row] = sum;
+}
+
+/* Scores that are not seen become -inf.  back: by how much the lane's first query is
+ * behind its first key; own: 1 where the rows are queries, -1 where they are keys. */
+template <int own, int M, int N>
+__device__ inline void flash_backward_mask(float (&s)[M][N][4], int back, int window)
+{
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                int here = back + own * (16 * m + 8 * (i / 2) - (8 * n + i % 2));
+
+                if (here < 0 || here >= window)
+                    s[m][n][i] = -INFINITY;
+            }
+}
+
+/* Two tiles of STEP rows come by in each step; the next two are copied into the other
+ * stage meanwhile. */
+template <typename T, int D, int STEP, int THREADS>
+__device__ inline void flash_backward_fetch(T *stage, flash_rows<const T> a,
+                                            flash_rows<const T> b, int first, int end)
+{
+    flash_load<D, STEP, THREADS>(stage, a, first, end);
+    flash_load<D, STEP, THREADS>(stage + STEP * flash_tile<D>::pitch, b, first, end);
+    copies_close();
+}
+
+/* The block's own rows of two matrices, which stay; held ones pass through the stages. */
+template <typename T, int D, int M, int WARPS, bool held> struct flash_backward_own {
+    flash_left<T, D, M, held> a, b;
+
+    __device__ static T *load(T *tile, flash_rows<const T> from, int first, int end)
+    {
+        if (held)
+            __syncthreads();
+        flash_load<D, 16 * M * WARPS, WARPS * WARP>(tile, from, first, end);
+        copies_close();
+        copies_wait<0>();
+        __syncthreads();
+        return tile + 16 * M * (threadIdx.x / WARP) * flash_tile<D>::pitch;
+    }
+    __device__ flash_backward_own(T *tile, flash_rows<const T> from_a,
+                                  flash_rows<const T> from_b, int first, int end)
+        : a(load(tile, from_a, first, end)),
+          b(load(held ? tile : tile + 16 * M * WARPS * flash_tile<D>::pitch, from_b,
+                 first, end))
+    {
+        if (held)
+            __syncthreads();
+    }
+};
+
+/* Shared memory of a block, in numbers of T. */
+template <int D, int M, int WARPS, int STEP, bool held> struct flash_backward_room {
+    static constexpr int pitch = flash_tile<D>::pitch;
+    static constexpr int rows = 16 * M * WARPS;
+    static constexpr int stage = 2 * STEP * pitch;
+    static constexpr int own = held ? 0 : 2 * stage; /* where its own rows are */
+    static constexpr int all = 2 * stage + (held ? 0 : 2 * rows * pitch);
+
+    static_assert(rows % STEP == 0, "steps begin with the run's first row");
+    static_assert(!held || rows * pitch <= all, "own rows pass through the stages");
+};
+
+/*
+ * lse and delta of a step of queries lie behind the rows of their tile: both lse of two
+ * neighbours behind the first, both delta behind the second, as a lane wants them.
+ */
+template <int D, typename T>
+__device__ inline float2 *flash_backward_behind(T *tile, int row)
+{
+    return (float2 *)(tile + row * flash_tile<D>::pitch + D);
+}
+
+/* A step of queries of one head.  What is returned goes to flash_backward_keep when there
+ * is time: two neighbours each have one number of one query. */
+template <int D, int STEP, int THREADS, typename T>
+__device__ inline float
+flash_backward_fetch_queries(T *stage, const flash_backward_job<T> &job, int begin,
+                             int head, int first, int end)
+{
+    int row = first + (int)threadIdx.x / 2;
+    bool delta = threadIdx.x % 2;
+    const float *from =
+        delta ? job.delta + head * job.delta_stride : job.lse + head * job.lse_stride;
+
+    static_assert(2 * STEP <= THREADS, "each has at most one");
+    flash_backward_fetch<T, D, STEP, THREADS>(stage, flash_head(job.q, begin, head),
+                                              flash_head(job.dout, begin, head), first,
+                                              end);
+    if (threadIdx.x < 2 * STEP && row < end)
+        return from[begin + row];
+    return delta ? 0 : INFINITY; /* so that its weights are 0 */
+}
+
+template <int D, int STEP, typename T>
+__device__ inline void flash_backward_keep(T *tile, float ahead)
+{
+    int row = threadIdx.x / 2, delta = threadIdx.x % 2;
+
+    if (row < STEP)
+        ((float *)flash_backward_behind<D>(tile, (row & ~1) | delta))[row & 1] =
+            delta ? ahead : ahead * FLASH_LOG2E;
+}
+
+/* Scores against a step of queries become weights. */
+template <int D, int M, int N, typename T>
+__device__ inline void flash_backward_weights(float (&p)[M][N][4], T *q_tile,
+                                              float scale_log2)
+{
+    int own = threadIdx.x % 4 * 2;
+
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        const float2 lse = *flash_backward_behind<D>(q_tile, 8 * n + own);
+
+#pragma unroll
+        for (int i = 0; i < 4 * M; i++) {
+            float *x = &p[i / 4][n][i % 4];
+
+            *x = exp2_fast(fmaf(*x, scale_log2, i % 2 ? -lse.y : -lse.x));
+        }
+    }
+}
+
+/* The slope of a cap where it gave tanh t; 0 for scores that are not seen (-inf). */
+__device__ inline float flash_backward_slope(float t)
+{
+    t = fmaxf(t, -1.0f);
+    return fmaf(-t, t, 1.0f);
+}
+
+/* Gradients of the weights p become gradients of the scores, but for the scale; where
+ * there is a cap, the tanh is found again from p: an exponent of 2 times `shrink`. */
+template <bool capped, int D, int M, int N, typename T>
+__device__ inline void flash_backward_gradients(float (&ds)[M][N][4],
+                                                const float (&p)[M][N][4], T *q_tile,
+                                                float shrink)
+{
+    int own = threadIdx.x % 4 * 2;
+
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        const float2 delta = *flash_backward_behind<D>(q_tile, 8 * n + own + 1);
+
+#pragma unroll
+        for (int i = 0; i < 4 * M; i++) {
+            float *x = &ds[i / 4][n][i % 4];
+
+            *x = p[i / 4][n][i % 4] * (*x - (i % 2 ? delta.y : delta.x));
+        }
+        if (capped) {
+            const float2 lse = *flash_backward_behind<D>(q_tile, 8 * n + own);
+
+#pragma unroll
+            for (int i = 0; i < 4 * M; i++)
+                ds[i / 4][n][i % 4] *= flash_backward_slope(
+                    (log2_fast(p[i / 4][n][i % 4]) + (i % 2 ? lse.y : lse.x)) * shrink);
+        }
+    }
+}
+
+/* With flash_cap, or dropout: kernels for themselves, as the one without has no register
+ * to spare. */
+enum flash_kind { FLASH_BARE, FLASH_CAPPED, FLASH_DROPS };
+
+/*
+ * dk and dv of ROWS keys of one kv head, PART columns of them, for the query heads of its
+ * group one after the other.  Rows of the fragments are keys, columns queries.
+ */
+template <typename T, enum flash_kind kind, int D, int PART, int M, int WARPS, int STEP,
+          bool held, int blocks>
+__global__ void __launch_bounds__(WARPS *WARP, blocks)
+    flash_backward_keys(const flash_backward_job<T> job)
+{
+    typedef flash_backward_room<D, M, WARPS, STEP, held> room;
+    constexpr int THREADS = WARPS * WARP, PARTS = D / PART, N = STEP / 8, C = PART / 8;
+    constexpr bool capped = kind == FLASH_CAPPED, drops = kind == FLASH_DROPS;
+    int part = blockIdx.x % PARTS * PART, kv_head = blockIdx.x / PARTS % job.kv_heads;
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    T *shared = (T *)shared_memory();
+    struct flash_place place;
+    uint32_t site = drops ? drops_site(job.drops) : 0;
+
+    static_assert(!drops || (M == 2 && N == 4), "a warp has 32 keys, a step 32 queries");
+    if (!flash_find(&place, job.offsets, job.sequences, room::rows,
+                    (int)(blockIdx.x / (PARTS * job.kv_heads))))
+        return;
+
+    flash_backward_own<T, D, M, WARPS, held> own(
+        shared + room::own, flash_head(job.k, place.row, kv_head),
+        flash_head(job.v, place.row, kv_head), 0, place.left);
+    int mine = 16 * M * warp, last = mine + 16 * M - 1;
+
+    /* Queries that see any of the keys. */
+    const int others = room::rows - 1;
+    int query = 0, end = place.left;
+
+    if (end - others > job.window)
+        end = others + job.window;
+
+    int head = kv_head * job.group, last_head = head + job.group - 1, stage = 0;
+    float dk[M][C][4], dv[M][C][4], ahead;
+
+    ahead = flash_backward_fetch_queries<D, STEP, THREADS>(shared, job, place.row, head,
+                                                           query, end);
+    flash_backward_keep<D, STEP>(shared, ahead);
+    flash_zero(dk);
+    flash_zero(dv);
+    for (;;) {
+        T *q_tile = shared + stage * room::stage,
+          *dout_tile = q_tile + STEP * room::pitch;
+        bool more = query + STEP < end || head < last_head;
+
+        copies_wait<0>();
+        __syncthreads();
+        stage ^= 1;
+        if (more) {
+            bool turn = query + STEP >= end;
+
+            ahead = flash_backward_fetch_queries<D, STEP, THREADS>(
+                shared + stage * room::stage, job, place.row, head + turn,
+                turn ? 0 : query + STEP, end);
+        }
+        if (query + STEP - 1 >= mine && query - last < job.window) {
+            float p[M][N][4], ds[M][N][4];
+            uint32_t rounded[M][N][2], kept = 0;
+
+            if (drops)
+                kept = flash_drops_kept(drops_head_of(job.drops, site, head),
+                                        place.row + query, place.before + mine);
+            flash_zero(p);
+            flash_scores(p, own.a, flash_view<T, D>(q_tile, false));
+            if (capped)
+                flash_cap(p, job.cap);
+            if (last > query || query + STEP - 1 - mine >= job.window)
+                flash_backward_mask<-1>(p, query + lane % 4 * 2 - (mine + lane / 4),
+                                        job.window);
+            flash_backward_weights<D>(p, q_tile, job.scale_log2);
+            flash_round<T>(rounded, p);
+            if (drops)
+                flash_drops_weights(rounded, kept);
+            flash_add(dv, rounded, flash_view<T, D>(dout_tile + part, true));
+            flash_zero(ds);
+            flash_scores(ds, own.b, flash_view<T, D>(dout_tile, false));
+            if (drops)
+                flash_drops_gradients(ds, kept, job.drops.factor);
+            flash_backward_gradients<capped, D>(ds, p, q_tile, job.shrink);
+            flash_round<T>(rounded, ds);
+            flash_add(dk, rounded, flash_view<T, D>(q_tile + part, true));
+        }
+        if (!more)
+            break;
+        flash_backward_keep<D, STEP>(shared + stage * room::stage, ahead);
+        query += STEP;
+        if (query >= end) {
+            query = 0;
+            head++;
+        }
+    }
+    if (held)
+        __syncthreads();
+
+    T *way = shared + room::own + 16 * M * warp * room::pitch;
+    flash_rows<T> to_k = flash_head(job.dk, place.row, head / job.group);
+    flash_rows<T> to_v = flash_head(job.dv, place.row, head / job.group);
+
+    to_k.data += part;
+    to_v.data += part;
+    to_k.size -= part;
+    to_v.size -= part;
+    flash_store<D>(to_v, mine, place.left, way, dv, drops ? job.drops.factor : 1.0f);
+    flash_store<D>(to_k, mine, place.left, way, dk, job.scale);
+}
+
+/* dq of ROWS queries of one head.  Rows of the fragments are queries, columns keys.
+ * drops: with dropout, and without a cap. */
+template <typename T, bool drops, int D, int M, int WARPS, int STEP, bool held,
+          int blocks>
+__global__ void __launch_bounds__(WARPS *WARP, blocks)
+    flash_backward_queries(const flash_backward_job<T> job)
+{
+    typedef flash_backward_room<D, M, WARPS, STEP, held> room;
+    constexpr int THREADS = WARPS * WARP, N = STEP / 8, C = D / 8;
+    int head = blockIdx.x % job.heads, kv_head = head / job.group;
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    T *shared = (T *)shared_memory();
+    struct flash_place place;
+    uint32_t site = drops ? drops_site(job.drops) : 0;
+
+    static_assert(!drops || STEP % 32 == 0, "steps have all keys of a block of bits");
+    if (!flash_find(&place, job.offsets, job.sequences, room::rows,
+                    job.slots - 1 - (int)(blockIdx.x / job.heads)))
+        return;
+
+    flash_backward_own<T, D, M, WARPS, held> own(
+        shared + room::own, flash_head(job.q, place.row, head),
+        flash_head(job.dout, place.row, head), 0, place.left);
+    int mine = 16 * M * warp, last = mine + 16 * M - 1, stage = 0;
+    int back = place.before < job.window ? place.before : job.window - 1;
+    int key = -((back + STEP - 1) / STEP * STEP);
+    int end = place.left < room::rows ? place.left : room::rows;
+    flash_rows<const T> k = flash_head(job.k, place.row, kv_head);
+    flash_rows<const T> v = flash_head(job.v, place.row, kv_head);
+    float lse[M][2], delta[M][2], dq[M][C][4];
+
+#pragma unroll
+    for (int i = 0; i < 2 * M; i++) {
+        int row = mine + 16 * (i / 2) + 8 * (i % 2) + lane / 4;
+        bool there = row < end;
+
+        /* infinite: the weights of rows that are not there are 0 */
+        lse[i / 2][i % 2] =
+            there ? job.lse[head * job.lse_stride + place.row + row] * FLASH_LOG2E
+                  : INFINITY;
+        delta[i / 2][i % 2] =
+            there ? job.delta[head * job.delta_stride + place.row + row] : 0;
+    }
+    flash_backward_fetch<T, D, STEP, THREADS>(shared, k, v, key, end);
+    flash_zero(dq);
+    for (; key < end; key += STEP) {
+        T *k_tile = shared + stage * room::stage, *v_tile = k_tile + STEP * room::pitch;
+
+        copies_wait<0>();
+        __syncthreads();
+        stage ^= 1;
+        if (key + STEP < end)
+            flash_backward_fetch<T, D, STEP, THREADS>(shared + stage * room::stage, k, v,
+                                                      key + STEP, end);
+        if (key > last || mine - (key + STEP - 1) >= job.window)
+            continue;
+
+        float p[M][N][4], ds[M][N][4];
+        uint32_t rounded[M][N][2];
+
+#pragma unroll
+        for (int i = 0; i < M * N * 4; i++) {
+            p[i / (4 * N)][i / 4 % N][i % 4] = 0;
+            ds[i / (4 * N)][i / 4 % N][i % 4] =
+                drops ? 0 : -delta[i / (4 * N)][i / 2 % 2];
+        }
+        flash_scores(p, own.a, flash_view<T, D>(k_tile, false));
+        if (!drops && job.cap > 0)
+            flash_cap(p, job.cap);
+        if (key + STEP - 1 > mine || last - key >= job.window)
+            flash_backward_mask<1>(p, mine + lane / 4 - (key + lane % 4 * 2), job.window);
+        flash_scores(ds, own.b, flash_view<T, D>(v_tile, false));
+        if (drops)
+            flash_drops_gradients(ds, delta, drops_head_of(job.drops, site, head),
+                                  place.row + mine + lane / 4, place.before + key);
+#pragma unroll
+        for (int i = 0; i < M * N * 4; i++)
+            ds[i / (4 * N)][i / 4 % N][i % 4] *=
+                exp2_fast(fmaf(p[i / (4 * N)][i / 4 % N][i % 4], job.scale_log2,
+                               -lse[i / (4 * N)][i / 2 % 2]));
+        if (!drops && job.cap > 0) {
+#pragma unroll
+            for (int i = 0; i < M * N * 4; i++)
+                ds[i / (4 * N)][i / 4 % N][i % 4] *=
+                    flash_backward_slope(p[i / (4 * N)][i / 4 % N][i % 4]);
+        }
+        flash_round<T>(rounded, ds);
+        flash_add(dq, rounded, flash_view<T, D>(k_tile, true));
+    }
+    if (held)
+        __syncthreads();
+    flash_store<D>(flash_head(job.dq, place.row, head), mine, end,
+                   shared + room::own + 16 * M * warp * room::pitch, dq, job.scale);
+}
+
+template <typename T>
+static flash_backward_job<T>
+flash_backward_describe(const struct op_attention_backward *op)
+{
+    const struct op_attention *forward = &op->forward;
+    flash_backward_job<T> job;
+
+    job.q = flash_rows_of<const T>(forward->q, forward->head_size);
+    job.k = flash_rows_of<const T>(forward->k, forward->head_size);
+    job.v = flash_rows_of<const T>(forward->v, forward->head_size);
+    job.out = flash_rows_of<const T>(forward->out, forward->head_size);
+    job.dout = flash_rows_of<const T>(op->dout, forward->head_size);
+    job.dq = flash_rows_of<T>(op->dq, forward->head_size);
+    job.dk = flash_rows_of<T>(op->dk, forward->head_size);
+    job.dv = flash_rows_of<T>(op->dv, forward->head_size);
+    job.lse = (const float *)forward->lse.data;
+    job.delta = (float *)op->delta.data;
+    job.offsets = forward->offsets;
+    job.lse_stride = (int64_t)forward->lse.stride;
+    job.delta_stride = (int64_t)op->delta.stride;
+    job.rows = (int)forward->q.rows;
+    job.sequences = (int)forward->sequences;
+    job.heads = (int)forward->heads;
+    job.kv_heads = (int)forward->kv_heads;
+    job.group = (int)(forward->heads / forward->kv_heads);
+    job.window = forward->window == 0 || forward->window > INT_MAX ? INT_MAX
+                                                                   : (int)forward->window;
+    job.slots = 0;
+    job.scale = forward->scale;
+    job.scale_log2 = flash_exponent(forward->scale, forward->softcap);
+    job.cap = flash_cap_factor(forward->scale, forward->softcap);
+    job.shrink = 1 / job.scale_log2;
+    job.drops = drops_of(&forward->dropout);
+    return job;
+}
+
+template <typename T>
+static cudaError_t flash_backward_put_delta(const struct cuda_launch *to,
+                                            const struct op_attention_backward *op)
+{
+    flash_backward_job<T> job = flash_backward_describe<T>(op);
+    size_t threads;
+    int lanes = 1;
+
+    while ((size_t)lanes * 8 < op->forward.head_size)
+        lanes *= 2;
+    threads = op->forward.q.rows * op->forward.heads * (size_t)lanes;
+    return launch(
+        to->stream, flash_backward_delta<T>,
+        dim3((unsigned)((threads + FLASH_DELTA_THREADS - 1) / FLASH_DELTA_THREADS)),
+        dim3(FLASH_DELTA_THREADS), 0, job, lanes);
+}
+
+template <typename T, enum flash_kind kind, int D, int PART, int M, int WARPS, int STEP,
+          bool held, int blocks>
+static cudaError_t flash_backward_put_keys(const struct cuda_launch *to,
+                                           const struct op_attention_backward *op)
+{
+    typedef flash_backward_room<D, M, WARPS, STEP, held> room;
+    flash_backward_job<T> job = flash_backward_describe<T>(op);
+
+    job.slots = (int)(op->forward.q.rows / room::rows + op->forward.sequences);
+    return launch(to->stream,
+                  flash_backward_keys<T, kind, D, PART, M, WARPS, STEP, held, blocks>,
+                  dim3((unsigned)job.slots * (unsigned)job.kv_heads * (D / PART)),
+                  dim3(WARPS * WARP), room::all * sizeof(T), job);
+}
+
+template <typename T, bool drops, int D, int M, int WARPS, int STEP, bool held,
+          int blocks>
+static cudaError_t flash_backward_put_queries(const struct cuda_launch *to,
+                                              const struct op_attention_backward *op)
+{
+    typedef flash_backward_room<D, M, WARPS, STEP, held> room;
+    flash_backward_job<T> job = flash_backward_describe<T>(op);
+
+    job.slots = (int)(op->forward.q.rows / room::rows + op->forward.sequences);
+    return launch(to->stream,
+                  flash_backward_queries<T, drops, D, M, WARPS, STEP, held, blocks>,
+                  dim3((unsigned)job.slots * (unsigned)job.heads), dim3(WARPS * WARP),
+                  room::all * sizeof(T), job);
+}
+
+/* Sums of two matrices are in registers here, of one in the other kernel. */
+template <typename T, enum flash_kind kind>
+static cudaError_t flash_backward_choose_keys(const struct cuda_launch *to,
+                                              const struct op_attention_backward *op)
+{
+    const size_t size = op->forward.head_size;
+    constexpr bool capped = kind == FLASH_CAPPED;
+
+    if (size <= 32)
+        return flash_backward_put_keys<T, kind, 32, 32, 2, 4, 32, false, 2>(to, op);
+    if (size <= 64)
+        return flash_backward_put_keys<T, kind, 64, 64, 2, 4, 32, false, 2>(to, op);
+    if (size <= 96)
+        return flash_backward_put_keys<T, kind, 96, 96, 1, 8, 32, true, 1>(to, op);
+    if (size <= 128) /* with a cap, keys and values held in registers leave too few */
+        return flash_backward_put_keys<T, kind, 128, 128, 1, capped ? 4 : 8,
+                                       capped ? 16 : 32, !capped, 1>(to, op);
+    if (size <= 192)
+        return flash_backward_put_keys<T, kind, 192, 192, 1, 4, 16, false, 1>(to, op);
+    return flash_backward_put_keys<T, kind, 256, 128, 1, 4, 16, false, 1>(to, op);
+}
+
+template <typename T>
+static cudaError_t flash_backward_launch_keys(const struct cuda_launch *to,
+                                              const struct op_attention_backward *op)
+{
+    if (op->forward.dropout.p > 0)
+        return flash_backward_put_keys<T, FLASH_DROPS, 64, 64, 2, 4, 32, false, 2>(to,
+                                                                                   op);
+    if (op->forward.softcap > 0)
+        return flash_backward_choose_keys<T, FLASH_CAPPED>(to, op);
+    return flash_backward_choose_keys<T, FLASH_BARE>(to, op);
+}
+
+template <typename T>
+static cudaError_t flash_backward_choose_queries(const struct cuda_launch *to,
+                                                 const struct op_attention_backward *op)
+{
+    const size_t size = op->forward.head_size;
+
+    if (op->forward.dropout.p > 0)
+        return flash_backward_put_queries<T, true, 64, 2, 4, 32, false, 2>(to, op);
+    if (size <= 32)
+        return flash_backward_put_queries<T, false, 32, 2, 4, 64, false, 2>(to, op);
+    if (size <= 64)
+        return to->shared_max >= (size_t)99 << 10
+                   ? flash_backward_put_queries<T, false, 64, 2, 4, 64, false, 2>(to, op)
+                   : flash_backward_put_queries<T, false, 64, 2, 4, 32, false, 2>(to, op);
+    if (size <= 96)
+        return flash_backward_put_queries<T, false, 96, 1, 8, 32, true, 1>(to, op);
+    if (size <= 128)
+        return flash_backward_put_queries<T, false, 128, 1, 8, 32, true, 1>(to, op);
+    if (size <= 192)
+        return flash_backward_put_queries<T, false, 192, 1, 4, 16, false, 1>(to, op);
+    return flash_backward_put_queries<T, false, 256, 1, 4, 16, false, 1>(to, op);
+}
+
+template <typename T>
+static cudaError_t flash_backward_launch(const struct cuda_launch *to,
+                                         const struct op_attention_backward *op)
+{
+    cudaError_t status = flash_backward_put_delta<T>(to, op);
+
+    if (status == cudaSuccess)
+        status = flash_backward_launch_keys<T>(to, op);
+    if (status == cudaSuccess)
+        status = flash_backward_choose_queries<T>(to, op);
+    return status;
+}
+
+bool flash_backward_fits(const struct cuda_launch *to, size_t head_size)
+{
+    return head_size <= 128 || to->shared_max >= (size_t)99 << 10;
+}
+
+cudaError_t launch_flash_backward(const struct cuda_launch *to,
+                                  const struct op_attention_backward *op)
+{
+    return op->forward.q.format == FORMAT_FP16 ? flash_backward_launch<fp16>(to, op)
+                                               : flash_backward_launch<bf16>(to, op);
+}

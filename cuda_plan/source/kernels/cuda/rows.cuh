@@ -1,0 +1,154 @@
+/*
+ * kernels/cuda/rows.cuh - what the norms of rows have in common: how a row is held by
+ * threads, the residual sum that is made while it is read, and sums over it.
+ *
+ * A row is held in registers: `per` units of 4 numbers a thread, threads of a row side by
+ * side, several rows a block where rows are short.  Longer rows, and any alignment and
+ * mix of formats, are read again by kernels that look formats up, a block a row.
+ */
+#ifndef KERNELS_CUDA_ROWS_CUH
+#define KERNELS_CUDA_ROWS_CUH
+
+#include "kernels/cuda/cells.cuh"
+
+enum {
+    UNIT = 4, /* numbers */
+    THREADS_MOST = 1024,
+    BLOCKS = 8,            /* a multiprocessor, forward */
+    FORWARD_THREADS = 256, /* of a block, where rows are short */
+    BACKWARD_THREADS = 512,
+    BACKWARD_UNITS = 2,    /* that a thread holds */
+    SLICE_ROWS = 4,        /* at least */
+};
+
+/* The sum over the threads of a row, for each of them.  `room` is 2 * 32 numbers, of
+ * which calls in turn use one half and the other: `turn` counts them. */
+__device__ static inline float row_sum(float x, float *room, unsigned row_threads,
+                                       int turn)
+{
+    unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP,
+             warps = row_threads / WARP;
+
+    x = warp_sum(x);
+    if (warps == 1)
+        return x;
+    room += turn % 2 * WARP;
+    if (lane == 0)
+        room[warp] = x;
+    __syncthreads();
+    return warp_sum(lane < warps ? room[warp / warps * warps + lane] : 0);
+}
+
+/* A unit of weights from column `col` on, of a format that is the same for all threads.
+ */
+__device__ static inline void load_weight(float out[UNIT], any_view weight, unsigned col)
+{
+    if (weight.format == FORMAT_FP32)
+        load<UNIT>(out, (const float *)weight.data + col);
+    else if (weight.format == FORMAT_FP16)
+        load<UNIT>(out, (const fp16 *)weight.data + col);
+    else
+        load<UNIT>(out, (const bf16 *)weight.data + col);
+}
+
+/* x, and x + delta where there is a delta. */
+struct summed_rows {
+    const float *x;
+    const void *delta; /* of format D, or NULL */
+    float *sum;
+    size_t x_stride, delta_stride, sum_stride;
+
+    /* The units of a row from column `begin` on, every `step` columns, as far as there
+     * are `cols`; the sum is written on the way. */
+    template <int per, typename D>
+    __device__ void read(float out[per][UNIT], size_t row, unsigned begin, unsigned step,
+                         unsigned cols) const
+    {
+#pragma unroll
+        for (int p = 0; p < per; p++)
+            if (begin + p * step < cols)
+                load<UNIT>(out[p], x + row * x_stride + begin + p * step);
+        if (delta) {
+            pack<D, UNIT> more[per];
+
+#pragma unroll
+            for (int p = 0; p < per; p++)
+                if (begin + p * step < cols)
+                    more[p] =
+                        *(const pack<D, UNIT> *)((const D *)delta + row * delta_stride +
+                                                 begin + p * step);
+#pragma unroll
+            for (int p = 0; p < per; p++)
+                if (begin + p * step < cols) {
+#pragma unroll
+                    for (int i = 0; i < UNIT; i++)
+                        out[p][i] += to_float(more[p].at[i]);
+                    store<UNIT>(sum + row * sum_stride + begin + p * step, out[p]);
+                }
+        }
+    }
+};
+
+static inline struct summed_rows summed_rows_of(struct tensor x, struct tensor delta,
+                                                struct tensor sum)
+{
+    return { (const float *)x.data, delta.data, (float *)sum.data, x.stride,
+             delta.stride,          sum.stride };
+}
+
+/* The block's groups of threads, each with what it added up of the same columns, in
+ * order: to row blockIdx.x of `sums`.  `others` is shared memory for a row, if there are
+ * several. */
+template <int per>
+__device__ static inline void groups_total(float *sums, float total[per][UNIT],
+                                           float *others, unsigned group, unsigned groups,
+                                           unsigned begin, unsigned step, unsigned cols)
+{
+    for (unsigned other = 1; other < groups; other++) {
+        __syncthreads();
+#pragma unroll
+        for (int p = 0; p < per; p++)
+            if (group == other && begin + p * step < cols)
+                store<UNIT>(others + begin + p * step, total[p]);
+        __syncthreads();
+#pragma unroll
+        for (int p = 0; p < per; p++)
+            if (group == 0 && begin + p * step < cols)
+#pragma unroll
+                for (int i = 0; i < UNIT; i++)
+                    total[p][i] += others[begin + p * step + i];
+    }
+#pragma unroll
+    for (int p = 0; p < per; p++)
+        if (group == 0 && begin + p * step < cols)
+            store<UNIT>(sums + (size_t)blockIdx.x * cols + begin + p * step, total[p]);
+}
+
+/* Threads for a row of `units` units of which one thread holds `per`: whole warps. */
+static inline unsigned row_threads_of(size_t units, int per)
+{
+    return (unsigned)((units + per * WARP - 1) / (per * WARP)) * WARP;
+}
+
+/* Of `rows` those that a block of about `threads` has side by side. */
+static inline unsigned row_groups_of(unsigned row_threads, unsigned threads, size_t rows)
+{
+    unsigned most = row_threads < threads ? threads / row_threads : 1;
+
+    return most < rows ? most : (unsigned)rows;
+}
+
+/* Threads of a block that has one row after another. */
+static inline unsigned any_threads(size_t cols)
+{
+    size_t most = THREADS_MOST;
+
+    return row_threads_of(cols < most ? cols : most, 1);
+}
+
+static inline bool units_fit(struct tensor x)
+{
+    return x.cols % UNIT == 0 && cells_aligned(x, UNIT);
+}
+
+#endif

@@ -1,0 +1,140 @@
+# One line a file, sorted: libkernels_a_SOURCES += %D%/tensor.c %D%/tensor.h
+
+noinst_LIBRARIES += libkernels.a
+
+libkernels_a_SOURCES =
+libkernels_a_SOURCES += %D%/backend.c %D%/backend.h
+libkernels_a_SOURCES += %D%/cpu/cpu_activation.c %D%/cpu/cpu_activation.h
+libkernels_a_SOURCES += %D%/cpu/cpu_adamw.c
+libkernels_a_SOURCES += %D%/cpu/cpu_attention.c %D%/cpu/cpu_attention.h
+libkernels_a_SOURCES += %D%/cpu/cpu_attention_backward.c
+libkernels_a_SOURCES += %D%/cpu/cpu_backend.c %D%/cpu/cpu_backend.h
+libkernels_a_SOURCES += %D%/cpu/cpu_cores.c %D%/cpu/cpu_cores.h
+libkernels_a_SOURCES += %D%/cpu/cpu_decide.c
+libkernels_a_SOURCES += %D%/cpu/cpu_decode.c
+libkernels_a_SOURCES += %D%/cpu/cpu_dequantize.c
+libkernels_a_SOURCES += %D%/cpu/cpu_distill.c
+libkernels_a_SOURCES += %D%/cpu/cpu_elementwise.c
+libkernels_a_SOURCES += %D%/cpu/cpu_embedding.c
+libkernels_a_SOURCES += %D%/cpu/cpu_group.c
+libkernels_a_SOURCES += %D%/cpu/cpu_fp8.c %D%/cpu/cpu_fp8.h
+libkernels_a_SOURCES += %D%/cpu/cpu_headnorm.c
+libkernels_a_SOURCES += %D%/cpu/cpu_isa.c %D%/cpu/cpu_isa.h
+libkernels_a_SOURCES += %D%/cpu/cpu_loss.c %D%/cpu/cpu_loss.h
+libkernels_a_SOURCES += %D%/cpu/cpu_layernorm.c
+libkernels_a_SOURCES += %D%/cpu/cpu_matmul.c %D%/cpu/cpu_matmul.h
+libkernels_a_SOURCES += %D%/cpu/cpu_matmul_generic.c
+libkernels_a_SOURCES += %D%/cpu/cpu_matmul_grid.c %D%/cpu/cpu_matmul_grid.h
+libkernels_a_SOURCES += %D%/cpu/cpu_matmul_kernel.h %D%/cpu/cpu_matmul_pack.h
+libkernels_a_SOURCES += %D%/cpu/cpu_matmul_template.h
+libkernels_a_SOURCES += %D%/cpu/cpu_matmul_tiles.c %D%/cpu/cpu_matmul_tiles.h
+libkernels_a_SOURCES += %D%/cpu/cpu_matmul_vec.h
+libkernels_a_SOURCES += %D%/cpu/cpu_meeting.c %D%/cpu/cpu_meeting.h
+libkernels_a_SOURCES += %D%/cpu/cpu_norm.c
+libkernels_a_SOURCES += %D%/cpu/cpu_onednn.c %D%/cpu/cpu_onednn.h
+libkernels_a_SOURCES += %D%/cpu/cpu_ops.c %D%/cpu/cpu_ops.h
+libkernels_a_SOURCES += %D%/cpu/cpu_pool.c %D%/cpu/cpu_pool.h
+libkernels_a_SOURCES += %D%/cpu/cpu_random.h
+libkernels_a_SOURCES += %D%/cpu/cpu_rope.c
+libkernels_a_SOURCES += %D%/cpu/cpu_rows.h
+libkernels_a_SOURCES += %D%/cpu/cpu_swiglu.c
+libkernels_a_SOURCES += %D%/cpu/cpu_tile.h
+libkernels_a_SOURCES += %D%/cpu/cpu_topk.c
+libkernels_a_SOURCES += %D%/cpu/cpu_unchecked.h
+libkernels_a_SOURCES += %D%/cpu/cpu_vector.h
+libkernels_a_SOURCES += %D%/dropout.h
+libkernels_a_SOURCES += %D%/gelu.h
+libkernels_a_SOURCES += %D%/measure.c %D%/measure.h
+libkernels_a_SOURCES += %D%/ops.h
+libkernels_a_SOURCES += %D%/tensor.c %D%/tensor.h
+
+# Variants for one instruction set, made from a template; chosen at run time.
+if HAVE_X86_KERNELS
+libkernels_a_SOURCES += %D%/cpu/cpu_matmul_avx2.c
+libkernels_a_SOURCES += %D%/cpu/cpu_matmul_avx512.c
+libkernels_a_SOURCES += %D%/cpu/cpu_ops_avx2.c
+libkernels_a_SOURCES += %D%/cpu/cpu_ops_avx512.c
+endif
+
+# Kernels and their C side.  nvcc makes the objects of the .cu files by the rule below.
+if HAVE_CUDA
+libkernels_a_SOURCES += %D%/cuda/activation.cu %D%/cuda/activation.cuh
+libkernels_a_SOURCES += %D%/cuda/adamw.cu
+libkernels_a_SOURCES += %D%/cuda/attention.cu
+libkernels_a_SOURCES += %D%/cuda/attention_plain.cu %D%/cuda/attention_plain.cuh
+libkernels_a_SOURCES += %D%/cuda/attention_plain_backward.cu
+libkernels_a_SOURCES += %D%/cuda/block.cuh
+libkernels_a_SOURCES += %D%/cuda/cells.cuh
+libkernels_a_SOURCES += %D%/cuda/cuda_backend.c %D%/cuda/cuda_backend.h
+libkernels_a_SOURCES += %D%/cuda/cuda_classifier.c
+libkernels_a_SOURCES += %D%/cuda/cuda_device.c
+libkernels_a_SOURCES += %D%/cuda/cuda_distill.c
+libkernels_a_SOURCES += %D%/cuda/cuda_graph.c
+libkernels_a_SOURCES += %D%/cuda/cuda_launch.h
+libkernels_a_SOURCES += %D%/cuda/cuda_library.c %D%/cuda/cuda_library.h
+libkernels_a_SOURCES += %D%/cuda/cuda_matmul.c %D%/cuda/cuda_matmul.h
+libkernels_a_SOURCES += %D%/cuda/cuda_ops.c %D%/cuda/cuda_ops.h
+libkernels_a_SOURCES += %D%/cuda/cuda_plan.c %D%/cuda/cuda_plan.h
+libkernels_a_SOURCES += %D%/cuda/cuda_staging.c
+libkernels_a_SOURCES += %D%/cuda/cuda_status.c
+libkernels_a_SOURCES += %D%/cuda/cuda_wait.c
+libkernels_a_SOURCES += %D%/cuda/decide.cu
+libkernels_a_SOURCES += %D%/cuda/decode.cu
+libkernels_a_SOURCES += %D%/cuda/dequantize.cu
+libkernels_a_SOURCES += %D%/cuda/distill.cu
+libkernels_a_SOURCES += %D%/cuda/drops.cuh
+libkernels_a_SOURCES += %D%/cuda/elementwise.cu
+libkernels_a_SOURCES += %D%/cuda/embedding.cu
+libkernels_a_SOURCES += %D%/cuda/flash.cuh
+libkernels_a_SOURCES += %D%/cuda/flash_backward.cu
+libkernels_a_SOURCES += %D%/cuda/flash_drops.cuh
+libkernels_a_SOURCES += %D%/cuda/flash_forward.cu
+libkernels_a_SOURCES += %D%/cuda/flash_launch.h
+libkernels_a_SOURCES += %D%/cuda/fp8.cu
+libkernels_a_SOURCES += %D%/cuda/hardware.cuh
+libkernels_a_SOURCES += %D%/cuda/has_code.cu
+libkernels_a_SOURCES += %D%/cuda/headnorm.cu
+libkernels_a_SOURCES += %D%/cuda/layernorm.cu
+libkernels_a_SOURCES += %D%/cuda/loss.cu
+libkernels_a_SOURCES += %D%/cuda/norm.cu
+libkernels_a_SOURCES += %D%/cuda/rotary.cu
+libkernels_a_SOURCES += %D%/cuda/rows.cuh
+libkernels_a_SOURCES += %D%/cuda/slices.cuh
+libkernels_a_SOURCES += %D%/cuda/sum_rows.cu
+libkernels_a_SOURCES += %D%/cuda/swiglu.cu
+libkernels_a_SOURCES += %D%/cuda/topk.cu
+endif
+
+# Several GPUs.
+if HAVE_NCCL
+libkernels_a_SOURCES += %D%/cuda/cuda_group.c %D%/cuda/cuda_group.h
+libkernels_a_SOURCES += %D%/cuda/cuda_nccl.c %D%/cuda/cuda_nccl.h
+else
+if HAVE_CUDA
+libkernels_a_SOURCES += %D%/cuda/cuda_alone.c %D%/cuda/cuda_group.h
+endif
+endif
+
+# What the file's name says decides its flags.  (Variables of a pattern, as flags of a target
+# would rename the objects.  CFLAGS come after these and win.)
+if !SANITIZERS
+%D%/cpu/%.$(OBJEXT): OPTIMIZE = -O3
+endif
+%D%/cpu/%_avx2.$(OBJEXT): ISA = $(AVX2_CFLAGS)
+%D%/cpu/%_avx512.$(OBJEXT): ISA = $(AVX512_CFLAGS)
+%D%/cuda/%.$(OBJEXT): AM_CPPFLAGS += $(CUDA_CPPFLAGS)
+
+# nvcc writes dependencies as gcc does.  What the assembler says of registers and spills, and the
+# PTX, stay beside the object for tests/cli/cuda_code.t; anything else it says is shown.
+SUFFIXES += .cu
+.cu.$(OBJEXT):
+	@$(MKDIR_P) $(@D)/$(DEPDIR) $(@D)/$(*F).keep
+	@rm -f $(@D)/$(*F).ptx $(@D)/$(*F).compute_*.ptx
+	$(AM_V_GEN)$(NVCC) $(NVCC_FLAGS) -Xptxas -v $(DEFS) $(DEFAULT_INCLUDES) \
+	    --keep --keep-dir $(@D)/$(*F).keep \
+	    -MD -MP -MF $(@D)/$(DEPDIR)/$(*F).cu.Pd -c -o $@ $< 2>$(@D)/$(*F).resources; \
+	    status=$$?; grep -vE '^ptxas info|bytes stack frame' $(@D)/$(*F).resources >&2; \
+	    [ $$status -ne 0 ] || mv $(@D)/$(*F).keep/*.ptx $(@D); \
+	    rm -r $(@D)/$(*F).keep; exit $$status
+-include $(wildcard %D%/cuda/$(DEPDIR)/*.cu.Pd)
+CLEANFILES += $(wildcard %D%/cuda/*.resources %D%/cuda/*.ptx)

@@ -1,0 +1,72 @@
+dnl TS_NEED(VARIABLE, MODULE, DEBIAN-PACKAGE)
+dnl A library without which nothing works; its flags join LIBRARY_CFLAGS and LIBRARY_LIBS.
+AC_DEFUN([TS_NEED], [
+    PKG_CHECK_MODULES([$1], [$2], [],
+        [AC_MSG_ERROR([$2 is missing: ${$1_PKG_ERRORS}
+on Debian: apt-get install $3])])
+    LIBRARY_CFLAGS="$LIBRARY_CFLAGS ${$1_CFLAGS}"
+    LIBRARY_LIBS="$LIBRARY_LIBS ${$1_LIBS}"
+    AC_SUBST([LIBRARY_CFLAGS])
+    AC_SUBST([LIBRARY_LIBS])
+])
+
+dnl TS_TRY_CFLAGS(FLAGS, IF-ACCEPTED, IF-NOT)
+AC_DEFUN([TS_TRY_CFLAGS], [
+    ts_cflags=$CFLAGS
+    CFLAGS="$CFLAGS $1 -Werror"
+    AC_COMPILE_IFELSE([AC_LANG_SOURCE([int nothing;])],
+                      [CFLAGS=$ts_cflags; $2], [CFLAGS=$ts_cflags; $3])
+])
+
+dnl No flag here may hide a NaN or an infinity: the loss scaler lives on seeing them.
+AC_DEFUN([TS_WARNINGS], [
+    OPTIMIZE="-O2"
+    WARNINGS="-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla"
+    AC_SUBST([OPTIMIZE])
+    AC_SUBST([WARNINGS])
+])
+
+AC_DEFUN([TS_SANITIZERS], [
+    AS_IF([test "$enable_sanitizers" = yes], [
+        OPTIMIZE="-O1"
+        SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
+    ])
+    AC_SUBST([SANITIZE])
+    AM_CONDITIONAL([SANITIZERS], [test "$enable_sanitizers" = yes])
+])
+
+dnl Can the compiler make the *_avx2.c and *_avx512.c variants?  The machine chooses at run time.
+AC_DEFUN([TS_X86_KERNELS], [
+    AVX2_CFLAGS="-mavx2 -mfma -mf16c"
+    AVX512_CFLAGS="$AVX2_CFLAGS -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16"
+    AC_MSG_CHECKING([for AVX2 and AVX-512 in the compiler])
+    TS_TRY_CFLAGS([$AVX512_CFLAGS], [x86_kernels=yes], [x86_kernels=no])
+    AC_MSG_RESULT([$x86_kernels])
+    AS_IF([test "$x86_kernels" = yes],
+          [AC_DEFINE([HAVE_X86_KERNELS], [1], [the AVX2 and AVX-512 kernels are built])])
+    AM_CONDITIONAL([HAVE_X86_KERNELS], [test "$x86_kernels" = yes])
+    AC_SUBST([AVX2_CFLAGS])
+    AC_SUBST([AVX512_CFLAGS])
+])
+
+dnl TS_EMULATION: may the tests run CUDA's kernels on the CPU?  It takes a compiler of C++17.
+AC_DEFUN([TS_EMULATION], [
+    have_emulation="no (g++ is missing)"
+    ts_cxxflags=$CXXFLAGS
+    AC_LANG_PUSH([C++])
+    CXXFLAGS="-std=c++17 $CXXFLAGS"
+    AC_MSG_CHECKING([whether $CXX knows C++17])
+    AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <tuple>]],
+                                       [[auto [a, b] = std::tuple<int, int>(1, -1); return a + b;]])],
+                      [have_emulation=yes])
+    AC_MSG_RESULT([$have_emulation])
+    AC_MSG_CHECKING([whether $CXX fills variables])
+    CXXFLAGS="$CXXFLAGS -Werror -ftrivial-auto-var-init=pattern"
+    AC_COMPILE_IFELSE([AC_LANG_SOURCE([int nothing;])],
+                      [EMULATION_FILL="-ftrivial-auto-var-init=pattern -DEMULATION_FILLED"])
+    AC_MSG_RESULT([${EMULATION_FILL:-no}])
+    AC_SUBST([EMULATION_FILL])
+    AC_LANG_POP([C++])
+    CXXFLAGS=$ts_cxxflags
+    AM_CONDITIONAL([HAVE_EMULATION], [test "$have_emulation" = yes && test "$have_cmocka" = yes])
+])

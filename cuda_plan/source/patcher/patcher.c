@@ -1,0 +1,238 @@
+/* patcher/patcher.c - the door: texts and files in, findings, plans and new files out. */
+#include "config.h"
+
+#include "patcher/patcher.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "patcher/backup.h"
+#include "patcher/jobfile.h"
+#include "patcher/journal.h"
+#include "patcher/rules.h"
+#include "patcher/setting.h"
+#include "patcher/settle.h"
+
+enum { TRIES = 2 }; /* TS010: a file that changes is read again, once */
+
+static bool check(const char *data, size_t len, const struct patch_options *options,
+                  bool edit, struct patch *out, struct error *err)
+{
+    struct looker looker = { .options = options,
+                             .checkpoint = FORMAT_COUNT,
+                             .teacher = { .format = FORMAT_COUNT } };
+
+    *out = (struct patch) { .arena = arena_new(), .job = options->job };
+    looker.arena = out->arena;
+    return setting_apply(options->set, out->arena, &data, &len, err) &&
+           settle_text(&looker, data, len, edit, out, err);
+}
+
+bool patcher_check(const char *data, size_t len, const struct patch_options *options,
+                   struct patch *out, struct error *err)
+{
+    return check(data, len, options, true, out, err);
+}
+
+/* ---- Files ---- */
+
+/* The same file, looked at but not edited, with why as a finding. */
+static bool withhold(const struct jobfile *file, const struct patch_options *options,
+                     const char *id, const char *why, struct patch *out,
+                     struct error *err)
+{
+    const struct rule *rule = rules_find(id);
+
+    patch_clear(out);
+    if (!check(file->text.data, file->text.len, options, false, out, err))
+        return false;
+    findings_add(
+        &out->findings,
+        &(struct finding) {
+            .rule = rule->id,
+            .severity = rule->severity,
+            .apply = APPLY_MANUAL,
+            .message = arena_printf(out->arena, "the file is left alone: %s", why) });
+    if (rule->severity == SEVERITY_ERROR)
+        out->rejected = true;
+    findings_sort(&out->findings);
+    return true;
+}
+
+bool patcher_check_file(const struct patch_options *options, struct patch *out,
+                        struct error *err)
+{
+    struct jobfile file;
+    const char *barrier;
+    bool ok;
+
+    *out = (struct patch) { .job = options->job };
+    ok = jobfile_read(&file, options->job, err) &&
+         check(file.text.data, file.text.len, options, true, out, err);
+    if (ok && out->changed && !options->set && (barrier = jobfile_barrier(&file)))
+        ok = withhold(&file, options, "TS011", barrier, out, err);
+    jobfile_clear(&file);
+    return ok;
+}
+
+void patcher_too_large(size_t bytes, const struct patch_options *options,
+                       struct patch *out)
+{
+    const struct rule *rule = rules_find("TS009");
+
+    *out = (struct patch) {
+        .arena = arena_new(), .job = options->job, .text = "", .rejected = true
+    };
+    findings_init(&out->findings, out->arena);
+    findings_init(&out->ignored, out->arena);
+    document_read("", bytes, out->arena, &out->document); /* looks at the size alone */
+    findings_add(&out->findings,
+                 &(struct finding) { .rule = rule->id,
+                                     .severity = rule->severity,
+                                     .apply = APPLY_MANUAL,
+                                     .at = out->document.remarks[0].at,
+                                     .message = out->document.remarks[0].text });
+}
+
+/* The rules whose edits were made, each once, NULL-ended. */
+static const char *const *made_rules(const struct patch *patch)
+{
+    const char **rules =
+        arena_array(patch->arena, patch->findings.count + 1, sizeof(*rules));
+    size_t count = 0;
+
+    for (size_t i = 0; i < patch->findings.count; i++) {
+        const struct finding *finding = &patch->findings.list[i];
+        size_t at = 0;
+
+        if (!finding->settled || !finding->now)
+            continue;
+        while (at < count && strcmp(rules[at], finding->rule) != 0)
+            at++;
+        rules[at] = finding->rule;
+        count += at == count;
+    }
+    return rules;
+}
+
+static bool write_journal(const struct patch *patch, const struct patch_options *options,
+                          struct error *err)
+{
+    struct journal_entry entry = {
+        .action = "patch",
+        .before = patch->before,
+        .after = patch->after,
+        .rules = made_rules(patch),
+        .findings = &patch->findings,
+        .policy = policy_names[patch->plan.policy],
+        .device = options->device ? options->device->name : NULL,
+        .backup = path_base(patch->backup),
+    };
+
+    return journal_add(options->job, &entry, err);
+}
+
+/* Backup, replace, journal, in this order, each on the disk before the next. */
+static bool write_file(const struct jobfile *file, const struct patch_options *options,
+                       struct patch *out, bool *stale, struct error *err)
+{
+    char *backup;
+
+    if (!backup_write(options->job, file->text.data, file->text.len, &backup, err))
+        return false;
+    out->backup = arena_strdup(out->arena, backup);
+    free(backup);
+    if (!jobfile_replace(file, out->text, out->len, stale, err))
+        return false;
+    if (*stale)
+        return true;
+    for (size_t i = 0; i < out->findings.count; i++)
+        out->findings.list[i].fixed = out->findings.list[i].settled;
+    return write_journal(out, options, err);
+}
+
+static bool write_locked(const struct jobfile *file, const struct patch_options *options,
+                         struct patch *out, bool *stale, struct error *err)
+{
+    int lock = jobfile_lock(options->job, err);
+    bool ok = true;
+
+    if (lock < 0)
+        return false;
+    *stale = !jobfile_is_same(file);
+    if (!*stale)
+        ok = write_file(file, options, out, stale, err);
+    close(lock);
+    return ok;
+}
+
+static bool patch_once(const struct patch_options *options, bool last, struct patch *out,
+                       bool *stale, struct error *err)
+{
+    struct jobfile file;
+    const char *barrier;
+    bool ok = jobfile_read(&file, options->job, err) &&
+              check(file.text.data, file.text.len, options, true, out, err);
+
+    *stale = false;
+    if (ok && out->changed) {
+        barrier = jobfile_barrier(&file);
+        ok = barrier ? withhold(&file, options, "TS011", barrier, out, err)
+                     : write_locked(&file, options, out, stale, err);
+        if (ok && *stale && last)
+            ok = withhold(
+                &file, options, "TS010",
+                "it changed while it was being patched; try again when its writer is "
+                "done",
+                out, err);
+    }
+    jobfile_clear(&file);
+    return ok;
+}
+
+bool patcher_patch_file(const struct patch_options *options, struct patch *out,
+                        struct error *err)
+{
+    struct patch_options how = *options;
+    bool stale = true, ok = true;
+
+    how.set = NULL;
+    *out = (struct patch) { .job = options->job };
+    for (int i = 1; ok && stale && i <= TRIES; i++) {
+        patch_clear(out);
+        ok = patch_once(&how, i == TRIES, out, &stale, err);
+    }
+    return ok;
+}
+
+bool patcher_read(const struct patch_options *options, struct patch *out,
+                  struct error *err)
+{
+    struct jobfile file;
+    bool ok;
+
+    *out = (struct patch) { .job = options->job };
+    ok = jobfile_read(&file, options->job, err) &&
+         check(file.text.data, file.text.len, options, false, out, err);
+    jobfile_clear(&file);
+    return ok;
+}
+
+bool patcher_read_text(const char *data, size_t len, const struct patch_options *options,
+                       struct patch *out, struct error *err)
+{
+    return check(data, len, options, false, out, err);
+}
+
+void patch_clear(struct patch *patch)
+{
+    arena_free(patch->arena);
+    *patch = (struct patch) { .job = patch->job };
+}
+
+bool patch_rejected(const struct patch *patch)
+{
+    return patch->rejected;
+}

@@ -1,0 +1,488 @@
+/* patcher/rules_memory.c - whether the job fits, and the edits that make it fit. */
+#include "config.h"
+
+#include "patcher/rules_parts.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "patcher/external.h"
+#include "patcher/remedy.h"
+#include "patcher/scalar.h"
+#include "patcher/suppress.h"
+#include "precision/memory.h"
+#include "train/estimate.h"
+
+/* ---- What all of them look at ---- */
+
+static bool keeps(const struct rule_context *context, const char *key)
+{
+    return propose_keeps(context->document, key, rule_line(context, key));
+}
+
+/* The key that turns checkpointing on or off. */
+static const char *checkpointing_key(const struct rule_context *context)
+{
+    return rule_entry(context, "disable_gradient_checkpointing") &&
+                   !rule_entry(context, "gradient_checkpointing")
+               ? "disable_gradient_checkpointing"
+               : "gradient_checkpointing";
+}
+
+static void read_kept(const struct rule_context *context, struct remedy_case *the)
+{
+    the->kept.checkpointing = keeps(context, checkpointing_key(context));
+    the->kept.batch = keeps(context, "per_device_train_batch_size") ||
+                      keeps(context, "gradient_accumulation_steps");
+    the->kept.frozen = keeps(context, "model_dtype");
+    the->kept.eval_batch = keeps(context, "per_device_eval_batch_size");
+}
+
+static bool read_case(struct rule_context *context, struct remedy_case *the)
+{
+    const char *key;
+    struct plan *plan = arena_alloc(context->arena, sizeof(*plan));
+
+    *plan = *context->plan;
+    *the = (struct remedy_case) { .plan = plan,
+                                  .model = context->model,
+                                  .device = context->device,
+                                  .available = context->available,
+                                  .whole_batch = rule_loss_of_batch(context, &key) };
+    if (!the->model || !the->device || the->available == 0)
+        return false;
+    read_kept(context, the);
+    plan->device = *the->device;
+    if (plan->external)
+        external_decide(context, plan);
+    else
+        policy_decide(&plan->request, &plan->device, &plan->precision);
+    return true;
+}
+
+static bool estimate(const struct remedy_case *the, struct memory_use *use)
+{
+    return remedy_estimate(the, &(struct remedy) { 0 }, use, NULL);
+}
+
+static const char *bytes_text(const struct rule_context *context, uint64_t bytes)
+{
+    char text[16];
+
+    memory_text(bytes, text);
+    return arena_strdup(context->arena, text);
+}
+
+static const char *number(const struct rule_context *context, int64_t value)
+{
+    return arena_printf(context->arena, "%" PRId64, value);
+}
+
+/* What the estimate is of, for who asks why. */
+static const char *facts(const struct rule_context *context, const struct memory_use *use,
+                         bool evaluation)
+{
+    const struct plan *plan = context->plan;
+    char low[16], high[16];
+    const char *bounds = "";
+
+    if (plan->external) {
+        memory_text(use->low, low);
+        memory_text(use->high, high);
+        bounds = arena_printf(context->arena, "in PyTorch, %s to %s; ", low, high);
+    }
+    return arena_printf(
+        context->arena,
+        "%s%" PRId64 " x %" PRId64
+        " tokens: weights %s, gradients %s, optimizer %s, activations %s, workspace %s",
+        bounds,
+        evaluation ? plan->per_device_eval_batch_size : plan->per_device_train_batch_size,
+        plan->cutoff_len, bytes_text(context, use->weights),
+        bytes_text(context, use->gradients), bytes_text(context, use->optimizer),
+        bytes_text(context, use->activations), bytes_text(context, use->workspace));
+}
+
+/* ---- TS301, TS302: edits until it fits ---- */
+
+static const char *sentence(const struct rule_context *context,
+                            const struct memory_use *use, bool evaluation)
+{
+    return arena_printf(context->arena, "%s needs about %s and may use %s",
+                        evaluation ? "the evaluation" : "the job",
+                        bytes_text(context, use->total), bytes_text(context, use->limit));
+}
+
+/* The edits of one remedy; the first tells why, the others that they belong to it. */
+struct proposing {
+    struct rule_context *context;
+    struct finding base;
+    bool begun;
+};
+
+static void propose(struct proposing *p, const char *rule, const char *key,
+                    const char *value, const char *message, const char *note)
+{
+    struct finding finding = p->base;
+
+    if (p->begun) {
+        finding.rule = rule;
+        finding.message = message;
+        finding.because = NULL;
+    }
+    finding.note = note;
+    p->begun |=
+        rule_set(p->context, &finding, key, value, "per_device_train_batch_size") != NULL;
+}
+
+static void propose_checkpointing(struct proposing *p)
+{
+    static const char cost[] = "each layer is computed twice, 20 to 30 % slower";
+    const char *key = checkpointing_key(p->context);
+
+    propose(p, "TS301", key, *key == 'd' ? "false" : "true", NULL, cost);
+}
+
+static void propose_batch(struct proposing *p, const struct remedy *remedy)
+{
+    propose(p, "TS302", "per_device_train_batch_size", number(p->context, remedy->batch),
+            "with that a smaller micro batch is still needed",
+            "learning rate and effective batch stay");
+    propose(p, "TS302", "gradient_accumulation_steps",
+            number(p->context, remedy->accumulation),
+            "the effective batch stays the same", NULL);
+}
+
+static void propose_frozen(struct proposing *p, const struct remedy_case *the)
+{
+    propose(p, "TS301", "model_dtype", format_info(the->plan->precision.compute)->torch,
+            "frozen weights are cast to it at every use all the same",
+            "what is trained stays float32");
+}
+
+static int changes(const struct remedy *remedy)
+{
+    return remedy->checkpointing + 2 * (remedy->batch != 0) + remedy->frozen +
+           (remedy->eval_batch != 0);
+}
+
+static void propose_remedy(struct rule_context *context, const struct remedy_case *the,
+                           const struct remedy *remedy, const struct finding *base)
+{
+    struct proposing p = { .context = context, .base = *base };
+
+    if (changes(remedy) > 1)
+        p.base.group = rule_group(context);
+    if (remedy->checkpointing)
+        propose_checkpointing(&p);
+    if (remedy->batch)
+        propose_batch(&p, remedy);
+    if (remedy->frozen)
+        propose_frozen(&p, the);
+    if (remedy->eval_batch)
+        propose(&p, "TS302", "per_device_eval_batch_size",
+                number(context, remedy->eval_batch), "the evaluation does not fit either",
+                "the evaluation loss is the same but for rounding");
+}
+
+/* ---- Where no edit makes it fit ---- */
+
+static const char *join(const struct rule_context *context, const char *list,
+                        const char *next)
+{
+    return *list ? arena_printf(context->arena, "%s, or %s", list, next) : next;
+}
+
+static const char *as_it_is(const struct rule_context *context,
+                            const struct last_resort *last)
+{
+    const struct device_row *card = last->card;
+    const char *list = "";
+
+    if (last->limit)
+        list = arena_printf(context->arena, "memory_limit: %" PRIu64 "MiB",
+                            (last->limit >> 20) + 1);
+    if (card)
+        list = join(context, list,
+                    arena_printf(context->arena, "a card like %s (%u GiB)", card->name,
+                                 card->gib));
+    return list;
+}
+
+static const char *made_small(const struct rule_context *context,
+                              const struct last_resort *last)
+{
+    const char *list = "";
+
+    if (last->cutoff_len)
+        list = arena_printf(context->arena, "cutoff_len: %" PRId64, last->cutoff_len);
+    if (last->lora)
+        list = join(context, list, "finetuning_type: lora");
+    if (last->rank)
+        list = join(context, list,
+                    arena_printf(context->arena, "lora_rank: %" PRId64, last->rank));
+    if (last->bits)
+        list = join(context, list,
+                    arena_printf(context->arena, "quantization_bit: %d", last->bits));
+    return list;
+}
+
+static const char *what_would_fit(const struct rule_context *context,
+                                  const struct last_resort *last)
+{
+    const char *same = as_it_is(context, last), *small = made_small(context, last);
+    const char *how = context->plan->gradient_checkpointing
+                          ? "with a batch of 1"
+                          : "with checkpointing and a batch of 1";
+
+    if (*same && *small)
+        return arena_printf(context->arena, "would fit as it is: %s; %s: %s", same, how,
+                            small);
+    if (*same || *small)
+        return arena_printf(context->arena, "would fit %s: %s", *same ? "as it is" : how,
+                            *same ? same : small);
+    return "nothing that is known would make it fit: a smaller model, or another device";
+}
+
+/* What no batch and no length makes smaller. */
+static const char *fixed_part(const struct rule_context *context,
+                              const struct memory_use *use)
+{
+    uint64_t fixed = use->weights + use->gradients + use->optimizer;
+
+    if (use->limit > fixed)
+        return "";
+    return arena_printf(context->arena,
+                        "weights, gradients and optimizer alone need %s; ",
+                        bytes_text(context, fixed));
+}
+
+/* A teacher that has gone before its student comes. */
+static const char *without_teacher(const struct rule_context *context,
+                                   const struct remedy_case *the)
+{
+    struct plan plan = *the->plan;
+    struct remedy_case other = *the;
+    struct memory_use use;
+
+    if (plan.external || plan.stage != STAGE_DISTILL || plan.kd.logits || !plan.kd.config)
+        return "";
+    plan.kd.logits = "teacher-logits.safetensors";
+    plan.kd.topk = plan.kd.topk > 0 ? plan.kd.topk : 64;
+    other.plan = &plan;
+    if (!estimate(&other, &use) || use.total > use.limit)
+        return "";
+    return arena_printf(context->arena,
+                        "; by a file of the teacher's logits it would fit as it is: "
+                        "trainspool: {teacher_logits: %s}%s",
+                        plan.kd.logits, the->plan->kd.topk > 0 ? "" : ", and a kd_topk");
+}
+
+/* Would edits do, if the job did not keep what they are of? */
+static const char *if_not_kept(const struct remedy_case *the)
+{
+    struct remedy_case open = *the;
+    struct remedy ignored;
+
+    memset(&open.kept, 0, sizeof(open.kept));
+    return remedy_find(&open, &ignored) ? "an edit would do, but of what the job keeps; "
+                                        : "";
+}
+
+static void tell_last_resort(struct rule_context *context, const struct remedy_case *the,
+                             const struct memory_use *use, struct finding *finding)
+{
+    struct last_resort last;
+
+    remedy_last_resort(the, &last);
+    finding->apply = APPLY_MANUAL;
+    finding->note =
+        arena_printf(context->arena, "%s%s%s%s", if_not_kept(the),
+                     fixed_part(context, use), what_would_fit(context, &last),
+                     without_teacher(context, the));
+    /* of PyTorch only a lower bound is sure */
+    if (!context->plan->external || use->low > use->limit)
+        finding->severity = SEVERITY_ERROR;
+    rule_tell(context, finding, "per_device_train_batch_size");
+}
+
+/* ---- TS305: the job asks for the batch to be found ---- */
+
+static bool finds_batch(const struct rule_context *context, const struct remedy_case *the,
+                        struct remedy *remedy)
+{
+    return rule_is_true(context, "auto_find_batch_size") && !the->whole_batch &&
+           remedy_split(the, remedy) && remedy->batch > 0;
+}
+
+/* accelerate's way is another program's: the split is only told. */
+static void tell_found(struct rule_context *context, const struct remedy *remedy)
+{
+    const char *note = "batch x accumulation is the effective batch: write both";
+
+    if (remedy->batch)
+        note = arena_printf(context->arena,
+                            "per_device_train_batch_size: %" PRId64
+                            " and gradient_accumulation_steps: %" PRId64
+                            " fit, with the same effective batch",
+                            remedy->batch, remedy->accumulation);
+    rule_tell(context,
+              &(struct finding) {
+                  .rule = "TS305",
+                  .severity = SEVERITY_WARNING,
+                  .message = "auto_find_batch_size takes a tenth off the batch each time "
+                             "memory runs out, and changes the effective batch",
+                  .note = note },
+              "auto_find_batch_size");
+}
+
+void rule_find_batch(struct rule_context *context)
+{
+    struct remedy_case the;
+    struct remedy remedy = { 0 };
+    struct memory_use use;
+    const bool known = read_case(context, &the);
+    const bool found = known && finds_batch(context, &the, &remedy);
+
+    if (!rule_is_true(context, "auto_find_batch_size") || the.whole_batch)
+        return;
+    if (context->plan->external) {
+        tell_found(context, &remedy);
+        return;
+    }
+    if (!found || !estimate(&the, &use))
+        return;
+    propose_remedy(context, &the, &remedy,
+                   &(struct finding) { .rule = "TS305",
+                                       .severity = SEVERITY_WARNING,
+                                       .apply = APPLY_SAFE,
+                                       .message = sentence(context, &use, false),
+                                       .because = facts(context, &use, false) });
+}
+
+static bool is_whole(const struct findings *findings, int group)
+{
+    for (size_t i = 0; group && i < findings->count; i++)
+        if (findings->list[i].group == group && !findings->list[i].was)
+            return false;
+    return true;
+}
+
+/* --unsafe is about to make an edit of the formats (TS103, TS104, TS118), which nobody asked
+ * to ignore: what the job takes then is for the look after it. */
+static bool formats_will_change(const struct rule_context *context)
+{
+    struct findings told, ignored;
+
+    if (!context->options->unsafe || rule_is_policy(context, POLICY_REPORT))
+        return false;
+    findings_init(&told, context->arena);
+    findings_init(&ignored, context->arena);
+    for (size_t i = 0; i < context->findings->count; i++)
+        findings_add(&told, &context->findings->list[i]);
+    suppress(context->document, context->options, &told, &ignored);
+    for (size_t i = 0; i < told.count; i++) {
+        const struct finding *finding = &told.list[i];
+
+        if (finding->rule[2] == '1' && finding->apply == APPLY_UNSAFE && finding->now &&
+            is_whole(&told, finding->group))
+            return true;
+    }
+    return false;
+}
+
+void rule_memory(struct rule_context *context)
+{
+    struct finding finding = { .rule = "TS301",
+                               .severity = SEVERITY_WARNING,
+                               .apply = APPLY_UNSAFE };
+    struct remedy_case the;
+    struct remedy remedy;
+    struct memory_use use;
+    bool evaluation;
+
+    if (formats_will_change(context) || !read_case(context, &the) ||
+        !remedy_estimate(&the, &(struct remedy) { 0 }, &use, &evaluation))
+        return;
+    finding.because = facts(context, &use, evaluation);
+    if (use.fits && memory_is_close(&use)) {
+        finding.message = arena_printf(
+            context->arena,
+            "the job needs about %s, and up to %s where much is held besides; "
+            "it may use %s",
+            bytes_text(context, use.total), bytes_text(context, use.high),
+            bytes_text(context, use.limit));
+        rule_tell(context, &finding, "per_device_train_batch_size");
+        return;
+    }
+    if (use.fits || (!context->plan->external && finds_batch(context, &the, &remedy)))
+        return;
+    finding.message = sentence(context, &use, evaluation);
+    if (remedy_find(&the, &remedy))
+        propose_remedy(context, &the, &remedy, &finding);
+    else
+        tell_last_resort(context, &the, &use, &finding);
+}
+
+/* ---- TS304: checkpointing that was not needed ---- */
+
+void rule_idle_checkpointing(struct rule_context *context)
+{
+    const char *key = rule_entry(context, "gradient_checkpointing")
+                          ? "gradient_checkpointing"
+                          : "disable_gradient_checkpointing";
+    struct remedy_case the;
+    struct memory_use use;
+    struct plan plan;
+
+    if (!context->plan->gradient_checkpointing || !rule_entry(context, key) ||
+        !read_case(context, &the))
+        return;
+    plan = *the.plan;
+    plan.gradient_checkpointing = false;
+    the.plan = &plan;
+    if (!estimate(&the, &use) || use.high > use.limit / 2)
+        return;
+    rule_tell(
+        context,
+        &(struct finding) {
+            .rule = "TS304",
+            .severity = SEVERITY_INFO,
+            .message = arena_printf(
+                context->arena,
+                "checkpointing computes each layer twice to save memory, and without "
+                "it the job needs about %s of %s",
+                bytes_text(context, use.total), bytes_text(context, use.limit)),
+            .because = facts(context, &use, false),
+            .note = "about 20 % faster without" },
+        key);
+}
+
+/* ---- TS314: the host, while the model is loaded ---- */
+
+void rule_host_memory(struct rule_context *context)
+{
+    const struct device *host = context->options->host;
+    struct remedy_case the;
+    uint64_t needed;
+
+    if (!host || host->available == 0 || !read_case(context, &the))
+        return;
+    needed = estimate_loading(the.plan, context->model);
+    if (needed <= host->available)
+        return;
+    rule_tell(
+        context,
+        &(struct finding) {
+            .rule = "TS314",
+            .severity = SEVERITY_WARNING,
+            .message = arena_printf(
+                context->arena,
+                "loading the model takes about %s of the host's memory, of which %s "
+                "are free",
+                bytes_text(context, needed), bytes_text(context, host->available)),
+            .note = the.plan->external && the.plan->ranks > 1
+                        ? "each process loads all of it: fewer ranks, or a smaller "
+                          "model_dtype"
+                        : "close other programs, or take a machine with more memory" },
+        "model_name_or_path");
+}

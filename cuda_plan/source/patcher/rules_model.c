@@ -1,0 +1,175 @@
+/* patcher/rules_model.c - the model: one that is trained here, with the layers that the
+ * job names. */
+#include "config.h"
+
+#include "patcher/rules_parts.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "train/adapter_check.h"
+#include "train/chat.h"
+#include "train/weights.h"
+
+/* ---- TS716: an architecture or a setting that is not there ---- */
+
+static void unknown_model(struct rule_context *context)
+{
+    if (!context->model_error)
+        return;
+    rule_tell(context,
+              &(struct finding) { .rule = "TS716",
+                                  .severity = SEVERITY_ERROR,
+                                  .message = context->model_error,
+                                  .because = "config.json of the model" },
+              "model_name_or_path");
+}
+
+/* ---- TS716: files that are of another config.json ---- */
+
+static void foreign_weights(struct rule_context *context, const char *key, const char *dir,
+                            const struct model_config *model)
+{
+    struct error err = { 0 };
+
+    if (dir && model && !weights_check(dir, model, &err))
+        rule_tell(context,
+                  &(struct finding) { .rule = "TS716",
+                                      .severity = SEVERITY_ERROR,
+                                      .message = rule_said(context, &err),
+                                      .because = "the headers of the model's files",
+                                      .note = "config.json and the files beside it are of "
+                                              "two models, or some were not copied" },
+                  key);
+}
+
+/* ---- TS716: a chat template that cannot be written with ---- */
+
+static void tell_template(struct rule_context *context, const struct error *err,
+                          enum severity severity, const char *note)
+{
+    rule_tell(context,
+              &(struct finding) { .rule = "TS716",
+                                  .severity = severity,
+                                  .message = rule_said(context, err),
+                                  .because = "the chat template of the model's folder",
+                                  .note = note },
+              "model_name_or_path");
+}
+
+/* A run without `template` writes with the model's own. */
+static void broken_template(struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+    struct error err = { 0 };
+    struct chat *chat = NULL;
+
+    if (plan->stage == STAGE_PT || plan->template_name || !context->model)
+        return;
+    if (!chat_open(plan->model_name_or_path, &chat, &err) ||
+        (chat && !chat_check(chat, &err)))
+        tell_template(context, &err, SEVERITY_ERROR, NULL);
+    else if (chat && !chat_try(chat, plan->model_name_or_path, &err))
+        tell_template(context, &err, SEVERITY_WARNING,
+                      "tried with a plain question and its answer; a template that the "
+                      "job names, as template: chatml, goes before the model's own");
+    chat_close(chat);
+}
+
+/* ---- TS716: an adapter of another model ---- */
+
+/* What the adapter in a folder says that it is of; NULL: it does not. */
+static const char *base_of(const struct rule_context *context, const char *dir)
+{
+    char *name = path_join(dir, "adapter_config.json");
+    json_t *root = json_read_file(name, (size_t)1 << 20, NULL);
+    const char *base =
+        json_string_value(json_object_get(root, "base_model_name_or_path"));
+
+    base = base && *base ? arena_strdup(context->arena, base) : NULL;
+    json_decref(root);
+    free(name);
+    return base;
+}
+
+/* Letters and digits alone, in lower case: "Qwen2.5-0.5B" is qwen2505b. */
+static char *folded(const struct rule_context *context, const char *path, size_t len)
+{
+    char *out = arena_alloc(context->arena, len + 1), *at = out;
+
+    for (size_t i = 0; i < len; i++)
+        if (isalnum((unsigned char)path[i]))
+            *at++ = (char)tolower((unsigned char)path[i]);
+    return out;
+}
+
+/* Does the last part of one path stand somewhere in the other: is it a name for it? */
+static bool is_in(const struct rule_context *context, const char *path, const char *whole)
+{
+    size_t end = strlen(path), start;
+
+    while (end > 0 && path[end - 1] == '/')
+        end--;
+    for (start = end; start > 0 && path[start - 1] != '/'; start--) {
+    }
+    return strstr(folded(context, whole, strlen(whole)),
+                  folded(context, path + start, end - start)) != NULL;
+}
+
+static void tell_adapter(struct rule_context *context, const char *key,
+                         enum severity severity, const char *message, const char *note)
+{
+    rule_tell(
+        context,
+        &(struct finding) {
+            .rule = "TS716", .severity = severity, .message = message, .note = note },
+        key);
+}
+
+static void foreign_adapter(struct rule_context *context, const char *key,
+                            const char *dir, const char *model_dir,
+                            const struct model_config *model)
+{
+    struct arena *arena = context->arena;
+    struct error err = { 0 };
+    const char *base;
+
+    if (!dir || !model || !file_is_dir(dir))
+        return;
+    base = base_of(context, dir);
+    if (!adapter_check(dir, model, &err))
+        tell_adapter(context, key, SEVERITY_ERROR, rule_said(context, &err),
+                     base ? arena_printf(arena,
+                                         "it was made for %s: name that model, or leave "
+                                         "the adapter out",
+                                         base)
+                          : "name the model that it was made for, or leave the adapter "
+                            "out");
+    else if (base && !is_in(context, base, model_dir) && !is_in(context, model_dir, base))
+        tell_adapter(
+            context, key, SEVERITY_WARNING,
+            arena_printf(arena, "the adapter was made for %s", base),
+            "its layers and shapes fit this model, its numbers may not: name the "
+            "model that it was made for, unless this is the same");
+}
+
+void rule_model_unknown(struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+
+    unknown_model(context);
+    if (!plan->train_from_scratch)
+        foreign_weights(context, "model_name_or_path", plan->model_name_or_path,
+                        context->model);
+    foreign_weights(context, "teacher_model_name_or_path", plan->kd.teacher,
+                    context->teacher->config);
+    broken_template(context);
+    if (plan->method == METHOD_LORA)
+        foreign_adapter(context, "adapter_name_or_path", plan->adapter_name_or_path,
+                        plan->model_name_or_path, context->model);
+    foreign_adapter(context, "teacher_adapter_name_or_path", plan->kd.adapter,
+                    plan->kd.teacher, context->teacher->config);
+}

@@ -1,0 +1,221 @@
+/* patcher/rules_parts.c - how rules look at a job and how they tell. */
+#include "config.h"
+
+#include "patcher/rules_parts.h"
+
+#include "patcher/scalar.h"
+#include "patcher/schema.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+const struct entry *rule_line(const struct rule_context *context, const char *key)
+{
+    const struct entry *entry = document_find(context->document, key);
+    const struct key *other;
+
+    for (size_t i = 0; !entry && (other = schema_at(&schema_job, i)); i++)
+        if (other->use == KEY_RENAMED && strcmp(other->now, key) == 0)
+            entry = document_find(context->document, other->name);
+    return entry;
+}
+
+const struct entry *rule_entry(const struct rule_context *context, const char *key)
+{
+    const struct entry *entry = rule_line(context, key);
+
+    return entry && !node_is_null(entry->value) ? entry : NULL;
+}
+
+const struct entry *rule_block_entry(const struct rule_context *context, const char *key)
+{
+    const struct entry *block = document_find(context->document, "trainspool");
+
+    return block ? node_find(node_value(block->value), key) : NULL;
+}
+
+bool rule_is_true(const struct rule_context *context, const char *key)
+{
+    const struct entry *entry = rule_entry(context, key);
+    bool value = false;
+
+    return entry && scalar_bool(entry->value, &value) != SCALAR_WRONG && value;
+}
+
+bool rule_on_gpu(const struct rule_context *context)
+{
+    return context->device && context->device->kind == DEVICE_CUDA &&
+           !rule_on_cpu(context);
+}
+
+int rule_capability(const struct rule_context *context)
+{
+    return rule_on_gpu(context) ? 10 * context->device->major + context->device->minor
+                                : 0;
+}
+
+bool rule_lacks_bf16(const struct rule_context *context)
+{
+    return rule_on_gpu(context) && !device_has_bf16(context->device);
+}
+
+bool rule_has_tensor_cores(const struct rule_context *context)
+{
+    return rule_on_gpu(context) && device_has_fp16_tensor_cores(context->device);
+}
+
+bool rule_has_4_bits(const struct rule_context *context)
+{
+    return context->model && context->model->quantised.on;
+}
+
+bool rule_is_quantised(const struct rule_context *context)
+{
+    return rule_entry(context, "quantization_bit") || rule_has_4_bits(context) ||
+           rule_is_true(context, "load_in_4bit") || rule_is_true(context, "load_in_8bit");
+}
+
+bool rule_on_cpu(const struct rule_context *context)
+{
+    const char *wanted = context->plan->device_wanted;
+
+    return (wanted && strcmp(wanted, "cpu") == 0) ||
+           (context->device && context->device->kind == DEVICE_CPU);
+}
+
+bool rule_is_policy(const struct rule_context *context, enum policy policy)
+{
+    return context->plan->policy == policy;
+}
+
+bool rule_half_trainables(const struct rule_context *context)
+{
+    const struct precision_request *request = &context->plan->request;
+
+    if (context->plan->external)
+        return rule_half_external(context);
+    if (context->plan->method == METHOD_LORA || request->pure_bf16)
+        return false;
+    return request->model_dtype == DTYPE_FLOAT16 ||
+           (request->model_dtype == DTYPE_AUTO && context->checkpoint == FORMAT_FP16 &&
+            !context->plan->train_from_scratch);
+}
+
+bool rule_wants_fp16(const struct rule_context *context)
+{
+    const struct precision_request *request = &context->plan->request;
+
+    if (request->fp16 == CHOICE_YES)
+        return true;
+    return (request->fp16 == CHOICE_AUTO || request->bf16 == CHOICE_AUTO) &&
+           context->device && rule_ends_in_fp16(context);
+}
+
+bool rule_ends_in_fp16(const struct rule_context *context)
+{
+    struct precision decided;
+
+    if (!context->device)
+        return rule_wants_fp16(context);
+    policy_decide(&context->plan->request, context->device, &decided);
+    return decided.mode == MODE_FP16_MIXED || decided.mode == MODE_FP16_PURE;
+}
+
+const char *rule_device(const struct rule_context *context)
+{
+    const struct device *device = context->device;
+    char capability[16];
+
+    if (!device)
+        return rule_on_cpu(context) ? "the job asks for the CPU" : NULL;
+    if (device->kind == DEVICE_CPU)
+        return arena_printf(context->arena, "%s, no GPU", device->name);
+    device_capability_text(device, capability);
+    if (device->here)
+        return arena_printf(context->arena, "device %d: %s, compute capability %s",
+                            device->ordinal, device->name, capability);
+    return arena_printf(context->arena, "%s, compute capability %s", device->name,
+                        capability);
+}
+
+struct proposal rule_proposal(const struct rule_context *context)
+{
+    return (struct proposal) { context->document, context->findings };
+}
+
+const char *rule_visible(const struct rule_context *context, const char *text)
+{
+    struct text out;
+    const char *copy;
+
+    text_init(&out, 0);
+    text_add_visible(&out, text, strlen(text));
+    copy = arena_copy(context->arena, out.data, out.len);
+    text_clear(&out);
+    return copy;
+}
+
+const char *rule_said(const struct rule_context *context, const struct error *err)
+{
+    if (err->at.line == 0)
+        return arena_strdup(context->arena, err->text);
+    return arena_printf(context->arena, "%s:%" PRIu32 ":%" PRIu32 ": %s", err->file,
+                        err->at.line, err->at.column, err->text);
+}
+
+int rule_group(const struct rule_context *context)
+{
+    return (int)context->findings->count + 1;
+}
+
+/* TS1xx and TS2xx: what the device is decided it. */
+static bool is_of_device(const struct finding *finding)
+{
+    return finding->rule[2] == '1' || finding->rule[2] == '2';
+}
+
+/* Where nothing says where a new line belongs: behind the last key, but before the block
+ * trainspool:, which people put last.  NULL: at the end. */
+static const struct entry *last_line(const struct rule_context *context)
+{
+    const struct node *root = context->document->root;
+    size_t written = 0;
+
+    while (written < root->count && !root->entries[written].from_merge)
+        written++;
+    if (written < 2 || strcmp(root->entries[written - 1].key->text, "trainspool") != 0)
+        return NULL;
+    return &root->entries[written - 2];
+}
+
+struct finding *rule_set(struct rule_context *context, const struct finding *base,
+                         const char *key, const char *value, const char *behind)
+{
+    const struct proposal to = rule_proposal(context);
+    const struct entry *entry = rule_line(context, key), *anchor = NULL;
+    struct finding finding = *base;
+
+    if (!finding.because && is_of_device(base))
+        finding.because = rule_device(context);
+    if (entry)
+        return propose_value(&to, &finding, entry, value);
+    finding.key = key;
+    if (behind)
+        anchor = rule_line(context, behind);
+    if (!anchor)
+        anchor = last_line(context);
+    return propose_line(&to, &finding, anchor, value);
+}
+
+struct finding *rule_tell(struct rule_context *context, const struct finding *base,
+                          const char *key)
+{
+    const struct proposal to = rule_proposal(context);
+    struct finding finding = *base;
+
+    if (!finding.because && is_of_device(base))
+        finding.because = rule_device(context);
+    if (!finding.key)
+        finding.key = key;
+    return propose_remark(&to, &finding, key ? rule_line(context, key) : NULL);
+}

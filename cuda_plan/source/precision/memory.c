@@ -1,0 +1,100 @@
+/* precision/memory.c - the bytes a plan needs, and the bytes there are. */
+#include "config.h"
+
+#include "precision/memory.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SHARE_PRESET 0.95 /* the rest is for what a driver and other programs take */
+
+bool memory_limit(const char *wanted, const struct device *device, uint64_t *out,
+                  struct error *err)
+{
+    char *end;
+
+    if (wanted == NULL) {
+        *out = (uint64_t)((double)device->available * SHARE_PRESET);
+        return true;
+    }
+    if (strchr(wanted, '%') != NULL) {
+        double share = strtod(wanted, &end);
+
+        if (end == wanted || strcmp(end, "%") != 0 || !(share > 0 && share <= 100))
+            return error_set(err, ERROR_JOB,
+                             "memory_limit must be a share such as 80%% or a size such as "
+                             "12GiB, not '%s'",
+                             wanted);
+        *out = (uint64_t)((double)device->available * share / 100);
+        return true;
+    }
+    if (!device_parse_bytes(wanted, out) || *out < DEVICE_MEMORY_LEAST)
+        return error_set(err, ERROR_JOB,
+                         "memory_limit must be a share such as 80%% or a size such as "
+                         "12GiB, not '%s'",
+                         wanted);
+    return true;
+}
+
+struct memory_range memory_range_sum(struct memory_range a, struct memory_range b)
+{
+    return (struct memory_range) { a.low + b.low, a.expected + b.expected,
+                                   a.high + b.high };
+}
+
+struct memory_range memory_range_exact(uint64_t bytes)
+{
+    return (struct memory_range) { bytes, bytes, bytes };
+}
+
+static struct memory_range held_by_threads(int threads)
+{
+    return (struct memory_range) {
+        .high = MEMORY_CPU_SUMS + (uint64_t)(threads > 0 ? threads : 1) * MEMORY_CPU_THREAD
+    };
+}
+
+struct memory_range memory_held(const struct device *device, int threads)
+{
+    const uint64_t context = device->here ? 0 : MEMORY_CUDA_CONTEXT;
+    const uint64_t spread = (device->here ? 0 : MEMORY_CUDA_CONTEXT_SPREAD) +
+                            MEMORY_CUDA_CODE_SPREAD;
+    const uint64_t sure = context + MEMORY_CUDA_CODE + MEMORY_CUDA_PRODUCTS +
+                          MEMORY_CUDA_SCRATCH;
+
+    if (device->kind == DEVICE_CPU)
+        return held_by_threads(threads > 0 ? threads : device->threads);
+    return (struct memory_range) { sure - spread, sure, sure + spread };
+}
+
+void memory_finish(struct memory_use *use, uint64_t limit)
+{
+    use->total = use->weights + use->gradients + use->optimizer + use->activations +
+                 use->workspace;
+    if (use->low == 0 || use->low > use->total)
+        use->low = use->total;
+    if (use->high < use->total)
+        use->high = use->total;
+    use->limit = limit;
+    use->fits = limit == 0 || use->total <= limit;
+}
+
+bool memory_is_close(const struct memory_use *use)
+{
+    return use->limit > 0 && use->total <= use->limit && use->high > use->limit;
+}
+
+void memory_text(uint64_t bytes, char out[16])
+{
+    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+    double value = (double)bytes;
+    int unit = 0;
+
+    while (value >= 1024 && unit < 6) {
+        value /= 1024;
+        unit++;
+    }
+    snprintf(out, 16, unit == 0 || value >= 100 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+}

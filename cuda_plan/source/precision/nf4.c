@@ -1,0 +1,227 @@
+/* precision/nf4.c - numbers into 4 bits, and their factors into 8. */
+#include "config.h"
+
+#include "precision/nf4.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How PyTorch adds up an array (aten/src/ATen/native/cpu/SumKernel.cpp): four rows of vectors
+ * side by side, in levels that are emptied into the next after so many steps. */
+enum { SUM_LANES = 8, SUM_ROWS = 4, SUM_LEVELS = 4, SUM_POWER = 4 };
+
+const float nf4_numbers[NF4_NUMBERS] = NF4_LIST;
+
+/* Numbers of fp32 begin on a multiple of their size. */
+static size_t aligned(size_t at)
+{
+    return (at + sizeof(float) - 1) / sizeof(float) * sizeof(float);
+}
+
+struct nf4_layout nf4_layout(size_t numbers, bool twice)
+{
+    size_t blocks = nf4_blocks(numbers);
+    struct nf4_layout at = { .bytes = aligned(nf4_bytes(numbers)) };
+
+    at.map = at.absmax = at.bytes;
+    if (twice) {
+        at.map = aligned(at.bytes + blocks);
+        at.absmax = at.map + (NF4_MAP + 1) * sizeof(float);
+    }
+    at.total = at.absmax + (twice ? nf4_groups(blocks) : blocks) * sizeof(float);
+    return at;
+}
+
+/* By their bits, which are in the order of the numbers without sign; a NaN is above all. */
+static float largest_of(const float *x, size_t count)
+{
+    int32_t most = 0, bits;
+    float largest;
+
+    for (size_t i = 0; i < count; i++) {
+        memcpy(&bits, &x[i], sizeof(bits));
+        bits &= INT32_MAX;
+        most = bits > most ? bits : most;
+    }
+    memcpy(&largest, &most, sizeof(largest));
+    return largest;
+}
+
+/* Of each number, how many of the bounds between two neighbours lie below it. */
+static void codes_of(const float x[NF4_BLOCK], int32_t out[NF4_BLOCK])
+{
+    for (int j = 0; j < NF4_BLOCK; j++)
+        out[j] = NF4_NUMBERS - 1;
+    for (int i = 1; i < NF4_NUMBERS; i++) {
+        float bound = (nf4_numbers[i - 1] + nf4_numbers[i]) / 2;
+
+        for (int j = 0; j < NF4_BLOCK; j++)
+            out[j] -= x[j] <= bound;
+    }
+}
+
+static void pack(const int32_t *codes, size_t count, uint8_t *out)
+{
+    for (size_t i = 0; i < count; i += 2)
+        out[i / 2] = (uint8_t)(codes[i] << 4 | codes[i + 1]);
+}
+
+void nf4_quantize(const float *x, size_t numbers, uint8_t *codes, float *absmax)
+{
+    static const float least = 1e-38f;
+
+    for (size_t first = 0; first < numbers; first += NF4_BLOCK) {
+        size_t left = numbers - first, count = left < NF4_BLOCK ? left : NF4_BLOCK;
+        float most = largest_of(x + first, count), divisor = most < least ? least : most;
+        float scaled[NF4_BLOCK] = { 0 };
+        int32_t block[NF4_BLOCK];
+
+        /* bitsandbytes treats what is left at the end apart */
+        absmax[first / NF4_BLOCK] = count == NF4_BLOCK ? most : divisor;
+        for (size_t i = 0; i < count; i++)
+            scaled[i] = count == NF4_BLOCK ? x[first + i] * (1 / divisor)
+                                           : x[first + i] / divisor;
+        codes_of(scaled, block);
+        pack(block, count, codes + first / 2);
+    }
+}
+
+/* Point k of 0.1 to 1 in `steps` steps, from the nearer end, as torch.linspace has it. */
+static float point(int k, int steps)
+{
+    float step = (1 - 0.1f) / (float)steps;
+
+    if (k < (steps + 1) / 2)
+        return (float)((double)0.1f + (double)step * k);
+    return (float)(1 - (double)step * (steps - k));
+}
+
+static int ascending(const void *a, const void *b)
+{
+    float left = *(const float *)a, right = *(const float *)b;
+
+    return (left > right) - (left < right);
+}
+
+void nf4_map(float map[NF4_MAP])
+{
+    size_t count = 0;
+
+    for (int level = 0; level < 7; level++) {
+        int steps = 1 << level;
+
+        for (int k = 0; k < steps; k++) {
+            float mean = (point(k, steps) + point(k + 1, steps)) / 2;
+            float value = mean * (float)pow(10, level - 6);
+
+            map[count++] = value;
+            map[count++] = -value;
+        }
+    }
+    map[count++] = 0;
+    map[count++] = 1;
+    qsort(map, count, sizeof(*map), ascending);
+}
+
+static int log2_above(size_t x)
+{
+    int log = 0;
+
+    while (((size_t)1 << log) < x)
+        log++;
+    return log;
+}
+
+/* What has come together in each lane of each row. */
+struct level {
+    float at[SUM_ROWS][SUM_LANES];
+};
+
+static void add_steps(struct level *to, const float *x, size_t steps, size_t lanes)
+{
+    for (size_t i = 0; i < steps * SUM_ROWS; i++)
+        for (size_t j = 0; j < lanes; j++)
+            to->at[i % SUM_ROWS][j] += x[i * lanes + j];
+}
+
+static void pour(struct level *to, struct level *from)
+{
+    for (size_t i = 0; i < SUM_ROWS; i++)
+        for (size_t j = 0; j < SUM_LANES; j++)
+            to->at[i][j] += from->at[i][j];
+    *from = (struct level) { 0 };
+}
+
+static float sum_of(const float *x, size_t count)
+{
+    size_t lanes = count < SUM_LANES ? 1 : SUM_LANES;
+    size_t vectors = count / lanes, steps = vectors / SUM_ROWS, done = 0;
+    int power = log2_above(steps) / SUM_LEVELS;
+    struct level levels[SUM_LEVELS] = { 0 };
+    float sum = 0;
+
+    power = power < SUM_POWER ? SUM_POWER : power;
+    while (done + ((size_t)1 << power) <= steps) {
+        size_t mask = ((size_t)1 << power) - 1;
+
+        add_steps(&levels[0], x + done * SUM_ROWS * lanes, mask + 1, lanes);
+        done += mask + 1;
+        for (int j = 1; j < SUM_LEVELS; j++) {
+            pour(&levels[j], &levels[j - 1]);
+            if (done & mask << j * power)
+                break;
+        }
+    }
+    add_steps(&levels[0], x + done * SUM_ROWS * lanes, steps - done, lanes);
+    for (int j = 1; j < SUM_LEVELS; j++)
+        pour(&levels[0], &levels[j]);
+    for (size_t i = steps * SUM_ROWS * lanes; i < vectors * lanes; i++)
+        levels[0].at[0][i % lanes] += x[i];
+    for (size_t i = 1; i < SUM_ROWS; i++)
+        for (size_t j = 0; j < lanes; j++)
+            levels[0].at[0][j] += levels[0].at[i][j];
+    for (size_t i = vectors * lanes; i < count; i++)
+        sum += x[i];
+    for (size_t j = 0; j < lanes; j++)
+        sum += levels[0].at[0][j];
+    return sum;
+}
+
+/* The nearest number of the map; of two as near the lower one. */
+static uint8_t nearest(const float map[NF4_MAP], float x)
+{
+    size_t low = 0, high = NF4_MAP - 1; /* the first that is not below x lies between */
+
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+
+        if (map[middle] < x)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low > 0 && !(fabsf(map[low] - x) < fabsf(x - map[low - 1])))
+        low--;
+    return (uint8_t)low;
+}
+
+float nf4_compress(const float *absmax, size_t blocks, uint8_t *bytes, float *nested)
+{
+    float mean = blocks > 0 ? sum_of(absmax, blocks) / (float)blocks : 0;
+    float map[NF4_MAP], rest[NF4_GROUP];
+
+    nf4_map(map);
+    for (size_t first = 0; first < blocks; first += NF4_GROUP) {
+        size_t left = blocks - first, count = left < NF4_GROUP ? left : NF4_GROUP;
+        float most;
+
+        for (size_t i = 0; i < count; i++)
+            rest[i] = absmax[first + i] - mean;
+        most = largest_of(rest, count);
+        nested[first / NF4_GROUP] = most;
+        for (size_t i = 0; i < count; i++)
+            bytes[first + i] = most == 0 ? 0 : nearest(map, rest[i] * (1 / most));
+    }
+    return mean;
+}

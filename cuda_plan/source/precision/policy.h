@@ -1,0 +1,77 @@
+/*
+ * precision/policy.h - what was asked + a device -> struct precision: formats, scaling,
+ * clipping, and the reason of each choice.  It decides and gives reasons; the patcher
+ * compares and edits.
+ */
+#ifndef PRECISION_POLICY_H
+#define PRECISION_POLICY_H
+
+#include "precision/device.h"
+#include "precision/format.h"
+
+enum policy {
+    POLICY_SOUND,    /* fp32 trainables, half compute, clipping kept */
+    POLICY_BF16,     /* sound, and bf16 wherever the device has it */
+    POLICY_FP32,     /* everything in fp32 */
+    POLICY_NOCLIP,   /* sound, clipping off */
+    POLICY_NOSCALER, /* float16 trainables without a scaler: mode fp16-pure */
+    POLICY_REPORT,   /* never edit */
+    POLICY_COUNT
+};
+extern const char *const policy_names[POLICY_COUNT];
+
+enum choice { CHOICE_NO, CHOICE_YES, CHOICE_AUTO };
+enum dtype { DTYPE_AUTO, DTYPE_FLOAT32, DTYPE_FLOAT16, DTYPE_BFLOAT16 };
+extern const char *const dtype_names[4]; /* auto float32 float16 bfloat16 */
+enum scaling { SCALING_NONE, SCALING_STATIC, SCALING_DYNAMIC };
+extern const char *const scaling_names[3];
+
+enum mode {
+    MODE_FP32,
+    MODE_TF32,
+    MODE_FP16_MIXED,
+    MODE_BF16_MIXED,
+    MODE_BF16_PURE,
+    MODE_FP16_PURE,
+    MODE_COUNT
+};
+extern const char *const mode_names[MODE_COUNT]; /* as `plan --json` says */
+
+/* What a job asks for. */
+struct precision_request {
+    enum choice fp16, bf16, tf32;
+    bool pure_bf16;
+    bool fp8;
+    enum dtype model_dtype;
+    enum format checkpoint;  /* what the model's files hold (most of their bytes) */
+    bool all_trainable;      /* finetuning_type full */
+    bool has_frozen;         /* lora, freeze */
+    enum choice loss_scaling; /* AUTO: dynamic for fp16; NO: `loss_scale: none`; YES: static */
+    double loss_scale;       /* the static scale, or where a dynamic one starts; 0: preset */
+    double max_grad_norm;    /* 0: off */
+    enum policy policy;
+};
+
+/* What will really run. */
+struct precision {
+    enum mode mode;
+    enum format compute;   /* products and stored activations */
+    enum format trainable; /* weights the optimizer steps, their gradients and moments */
+    bool has_frozen;
+    enum format frozen;    /* storage of frozen weights, where there are any */
+    enum scaling scaling;
+    double loss_scale;     /* first scale; 1 without scaling */
+    double max_grad_norm;  /* 0: off; the norm is logged all the same */
+    bool fp8;              /* the blocks' linear layers multiply in 8 bits; bf16-mixed alone */
+    char message[256];     /* one sentence: what, and why */
+};
+
+/*
+ * The device bounds the request: bf16 below 8.0 is not chosen, fp16 on a CPU only where the
+ * job insists (fp16 CHOICE_YES).  Trainables are fp32 but for pure_bf16 and POLICY_NOSCALER.
+ * Never fails: what cannot be had is replaced by the nearest sound choice, said in message.
+ */
+void policy_decide(const struct precision_request *request, const struct device *device,
+                   struct precision *out);
+
+#endif

@@ -1,0 +1,438 @@
+/* precision/probe.c - what is in this machine. */
+#include "config.h"
+
+#include "precision/probe.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/size.h"
+#include "base/spawn.h"
+
+#define HEADER "trainspool-probe 1"
+#define TIMEOUT_MS 30000 /* a cold driver takes seconds to start */
+
+/* A small file of /proc or /sys as text; false where it cannot be read. */
+static bool read_small(const char *name, struct text *out)
+{
+    FILE *file = fopen(name, "re");
+    char buffer[4096];
+    size_t len;
+
+    text_reset(out);
+    if (file == NULL)
+        return false;
+    len = fread(buffer, 1, sizeof buffer, file);
+    fclose(file);
+    return text_add(out, buffer, len) && len > 0;
+}
+
+static bool read_number(const char *name, uint64_t *out)
+{
+    struct text text;
+    bool ok;
+
+    text_init(&text, 0);
+    ok = read_small(name, &text) && sscanf(text.data, "%" SCNu64, out) == 1;
+    text_clear(&text);
+    return ok;
+}
+
+/* A row of /proc/meminfo, in bytes; 0 where it is absent. */
+static uint64_t meminfo(const char *text, const char *key)
+{
+    const char *row = strstr(text, key);
+    uint64_t kib = 0;
+
+    if (row != NULL)
+        sscanf(row + strlen(key), ": %" SCNu64, &kib);
+    return kib << 10;
+}
+
+/* What a cgroup, version 2 or 1, leaves of the memory. */
+static void bound_memory(struct device *out)
+{
+    static const char *const files[][2] = {
+        { "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current" },
+        { "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+          "/sys/fs/cgroup/memory/memory.usage_in_bytes" },
+    };
+
+    for (size_t i = 0; i < TS_COUNT(files); i++) {
+        uint64_t limit, used = 0;
+
+        if (!read_number(files[i][0], &limit) || limit >= out->memory)
+            continue;
+        read_number(files[i][1], &used);
+        out->memory = limit;
+        if (out->available > limit - (used < limit ? used : limit))
+            out->available = limit - (used < limit ? used : limit);
+    }
+}
+
+/* Cores that a cgroup's quota allows, rounded up; `threads` where it sets none. */
+static int bound_threads(int threads)
+{
+    struct text text;
+    uint64_t period = 0;
+    int64_t quota = -1;
+
+    text_init(&text, 0);
+    if (read_small("/sys/fs/cgroup/cpu.max", &text)) {
+        if (sscanf(text.data, "%" SCNd64 " %" SCNu64, &quota, &period) != 2)
+            quota = -1;
+    } else if (read_small("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", &text)) {
+        if (sscanf(text.data, "%" SCNd64, &quota) != 1 ||
+            !read_number("/sys/fs/cgroup/cpu/cpu.cfs_period_us", &period))
+            quota = -1;
+    }
+    text_clear(&text);
+    if (quota > 0 && period > 0 && (uint64_t)threads > ((uint64_t)quota + period - 1) / period)
+        return (int)(((uint64_t)quota + period - 1) / period);
+    return threads;
+}
+
+static void cpu_name(struct device *out)
+{
+    struct text text;
+    const char *row;
+
+    snprintf(out->name, sizeof out->name, "cpu");
+    text_init(&text, 0);
+    if (read_small("/proc/cpuinfo", &text) && (row = strstr(text.data, "model name")) &&
+        (row = strchr(row, ':')) != NULL) {
+        size_t len = strcspn(row + 2, "\n");
+
+        snprintf(out->name, sizeof out->name, "%.*s", (int)len, row + 2);
+    }
+    text_clear(&text);
+}
+
+void probe_cpu(struct device *out)
+{
+    cpu_set_t set;
+    struct text text;
+
+    *out = (struct device){ .kind = DEVICE_CPU, .ordinal = -1, .here = true, .runnable = true };
+    cpu_name(out);
+    out->threads = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    out->threads = bound_threads(out->threads);
+    text_init(&text, 0);
+    if (read_small("/proc/meminfo", &text)) {
+        out->memory = meminfo(text.data, "MemTotal");
+        out->available = meminfo(text.data, "MemAvailable");
+    }
+    text_clear(&text);
+    bound_memory(out);
+}
+
+void probe_write(const struct probe *probe, struct text *out)
+{
+    text_adds(out, HEADER "\n");
+    for (size_t i = 0; i < probe->count; i++) {
+        const struct device *device = &probe->devices[i];
+
+        if (device->kind == DEVICE_CPU)
+            text_addf(out, "cpu\t%s\t%d\t%" PRIu64 "\t%" PRIu64 "\n", device->name,
+                      device->threads, device->memory, device->available);
+        else
+            text_addf(out, "cuda\t%d\t%s\t%d.%d\t%" PRIu64 "\t%" PRIu64 "\t%d\n",
+                      device->ordinal, device->name, device->major, device->minor,
+                      device->memory, device->available, device->runnable);
+    }
+    if (*probe->note)
+        text_addf(out, "note\t%s\n", probe->note);
+}
+
+/* The fields of a line, cut at tabs in place; how many there are. */
+static size_t split(char *line, char *fields[], size_t room)
+{
+    size_t count = 0;
+
+    for (char *field = line; field != NULL && count < room; count++) {
+        char *tab = strchr(field, '\t');
+
+        fields[count] = field;
+        if (tab != NULL)
+            *tab++ = '\0';
+        field = tab;
+    }
+    return count;
+}
+
+static bool read_bytes(const char *text, uint64_t *out)
+{
+    char *end;
+
+    *out = strtoull(text, &end, 10);
+    return *text != '\0' && *text != '-' && *end == '\0';
+}
+
+static bool read_cpu(char *fields[], struct device *out)
+{
+    *out = (struct device){ .kind = DEVICE_CPU, .ordinal = -1, .here = true, .runnable = true };
+    snprintf(out->name, sizeof out->name, "%s", fields[1]);
+    out->threads = atoi(fields[2]);
+    return out->threads > 0 && read_bytes(fields[3], &out->memory) &&
+           read_bytes(fields[4], &out->available);
+}
+
+static bool read_cuda(char *fields[], struct device *out)
+{
+    int used = 0;
+
+    *out = (struct device){ .kind = DEVICE_CUDA, .ordinal = atoi(fields[1]), .here = true };
+    snprintf(out->name, sizeof out->name, "%s", fields[2]);
+    out->runnable = strcmp(fields[6], "1") == 0;
+    if (sscanf(fields[3], "%d.%d%n", &out->major, &out->minor, &used) != 2 ||
+        fields[3][used] != '\0' || out->ordinal < 0)
+        return false;
+    device_recognise(out);
+    return read_bytes(fields[4], &out->memory) && read_bytes(fields[5], &out->available);
+}
+
+static bool read_line(char *line, struct probe *out)
+{
+    char *fields[8];
+    size_t count = split(line, fields, TS_COUNT(fields));
+
+    if (count == 2 && strcmp(fields[0], "note") == 0) {
+        snprintf(out->note, sizeof out->note, "%s", fields[1]);
+        return true;
+    }
+    if (out->count == PROBE_MAX)
+        return true; /* more than we can use */
+    if (count == 5 && strcmp(fields[0], "cpu") == 0)
+        return read_cpu(fields, &out->devices[out->count++]);
+    if (count == 7 && strcmp(fields[0], "cuda") == 0)
+        return read_cuda(fields, &out->devices[out->count++]);
+    return false;
+}
+
+bool probe_read(const char *text, struct probe *out, struct error *err)
+{
+    char *copy = memory_strdup(text), *line = copy, *next;
+    bool ok = true, first = true;
+
+    *out = (struct probe){ 0 };
+    for (; ok && *line != '\0'; line = next) {
+        next = line + strcspn(line, "\n");
+        if (*next == '\n')
+            *next++ = '\0';
+        ok = first ? strcmp(line, HEADER) == 0 : read_line(line, out);
+        if (!ok)
+            error_set(err, ERROR_SYSTEM,
+                      "'%.80s' is no line of a probe; trainspool and trainspool-train must "
+                      "be of one version",
+                      line);
+        first = false;
+    }
+    free(copy);
+    if (ok && (out->count == 0 || out->devices[0].kind != DEVICE_CPU))
+        return error_set(err, ERROR_SYSTEM, "the probe found no CPU");
+    return ok;
+}
+
+void probe_devices(struct probe *out)
+{
+    char *program = spawn_sibling("trainspool-train");
+    char *argv[] = { program, (char *)"--probe", NULL };
+    struct spawn_result result;
+    struct error err = { 0 };
+    struct text text;
+    bool ok;
+
+    text_init(&text, (size_t)1 << 16);
+    ok = spawn_capture(argv, TIMEOUT_MS, &text, NULL, &result, &err);
+    if (ok && result.timed_out)
+        ok = error_set(&err, ERROR_DEVICE, "trainspool-train --probe did not answer in %d s",
+                       TIMEOUT_MS / 1000);
+    else if (ok && result.status != 0)
+        ok = error_set(&err, ERROR_DEVICE, "trainspool-train --probe ended with status %d",
+                       result.status);
+    ok = ok && probe_read(text.data, out, &err);
+    if (!ok) {
+        *out = (struct probe){ .count = 1 };
+        probe_cpu(&out->devices[0]);
+        snprintf(out->note, sizeof out->note, "%.255s", err.text);
+    }
+    text_clear(&text);
+    free(program);
+}
+
+static bool no_device(const struct probe *probe, const char *wanted, struct error *err)
+{
+    char names[300] = "";
+
+    for (size_t i = 0; i < probe->count; i++) {
+        const struct device *device = &probe->devices[i];
+        size_t len = strlen(names);
+
+        if (device->kind == DEVICE_CPU)
+            snprintf(names + len, sizeof names - len, "cpu");
+        else
+            snprintf(names + len, sizeof names - len, ", cuda:%d (%s, %d.%d%s)",
+                     device->ordinal, device->name, device->major, device->minor,
+                     device->runnable ? "" : ", this build has no code for it");
+    }
+    return error_set(err, ERROR_DEVICE, "no device '%s' to run on here; there is: %s%s%s",
+                     wanted, names, *probe->note ? "; " : "", probe->note);
+}
+
+static bool alike(const struct device *a, const struct device *b)
+{
+    return a->kind == b->kind && a->major == b->major && a->minor == b->minor;
+}
+
+/* Ordinals of "cuda:0,1"; 0 where it is none of that form. */
+static size_t read_ordinals(const char *wanted, int out[DEVICE_RANKS_MAX])
+{
+    const char *at = wanted;
+    size_t count = 0;
+
+    if (strncmp(at, "cuda:", 5) != 0)
+        return 0;
+    for (at += 5; count < DEVICE_RANKS_MAX; at++) {
+        size_t digits = strspn(at, "0123456789");
+
+        if (digits == 0 || digits > 4)
+            return 0;
+        out[count++] = (int)strtol(at, NULL, 10);
+        at += digits;
+        if (*at != ',')
+            return *at == '\0' ? count : 0;
+    }
+    return 0;
+}
+
+size_t probe_named(const char *wanted)
+{
+    int ordinals[DEVICE_RANKS_MAX];
+
+    return read_ordinals(wanted, ordinals);
+}
+
+bool probe_means(const char *wanted, int ordinal)
+{
+    int ordinals[DEVICE_RANKS_MAX];
+    size_t count = read_ordinals(wanted, ordinals);
+
+    for (size_t i = 0; i < count; i++)
+        if (ordinals[i] == ordinal)
+            return true;
+    return count == 0 && (strcmp(wanted, "auto") == 0 || strcmp(wanted, "cuda") == 0);
+}
+
+static const struct device *find_ordinal(const struct probe *probe, int ordinal)
+{
+    for (size_t i = 1; i < probe->count; i++)
+        if (probe->devices[i].ordinal == ordinal && probe->devices[i].runnable)
+            return &probe->devices[i];
+    return NULL;
+}
+
+static size_t take_named(const struct probe *probe, const char *wanted,
+                         const struct device *out[], struct error *err)
+{
+    int ordinals[DEVICE_RANKS_MAX];
+    size_t count = read_ordinals(wanted, ordinals);
+
+    for (size_t i = 0; i < count; i++) {
+        out[i] = find_ordinal(probe, ordinals[i]);
+        if (out[i] == NULL) {
+            no_device(probe, wanted, err);
+            return 0;
+        }
+        for (size_t j = 0; j < i; j++)
+            if (out[j] == out[i] || !alike(out[j], out[i])) {
+                error_set(err, ERROR_JOB,
+                          "device: %s: GPUs that train together are different ones of the "
+                          "same compute capability",
+                          wanted);
+                return 0;
+            }
+    }
+    return count;
+}
+
+/* Of those not taken, like the first, the one with the most memory free; NULL: none. */
+static const struct device *next_best(const struct probe *probe,
+                                      const struct device *const taken[], size_t count)
+{
+    const struct device *best = NULL;
+
+    for (size_t i = 1; i < probe->count; i++) {
+        const struct device *device = &probe->devices[i];
+        bool fits = device->runnable && (count == 0 || alike(device, taken[0]));
+
+        for (size_t j = 0; j < count; j++)
+            fits = fits && taken[j] != device;
+        if (fits && (best == NULL || device->available > best->available))
+            best = device;
+    }
+    return best;
+}
+
+static size_t take_best(const struct probe *probe, size_t ranks,
+                        const struct device *out[])
+{
+    size_t count = 0;
+
+    while (count < ranks && (out[count] = next_best(probe, out, count)) != NULL)
+        count++;
+    return count;
+}
+
+size_t probe_take(const struct probe *probe, const char *wanted, size_t ranks,
+                  const struct device *out[DEVICE_RANKS_MAX], struct error *err)
+{
+    bool automatic = strcmp(wanted, "auto") == 0;
+    size_t count;
+
+    ranks = ranks < 1 ? 1 : ranks > DEVICE_RANKS_MAX ? DEVICE_RANKS_MAX : ranks;
+    if (probe_named(wanted) > 0)
+        return take_named(probe, wanted, out, err);
+    if (!automatic && strcmp(wanted, "cuda") != 0 && strcmp(wanted, "cpu") != 0) {
+        error_set(err, ERROR_JOB,
+                  "device must be auto, cpu, cuda, cuda:N or cuda:N,M, not '%s'", wanted);
+        return 0;
+    }
+    count = strcmp(wanted, "cpu") == 0 ? 0 : take_best(probe, ranks, out);
+    if (count == 0 && strcmp(wanted, "cuda") == 0)
+        no_device(probe, wanted, err);
+    else if (count == 0)
+        for (; count < ranks; count++)
+            out[count] = &probe->devices[0];
+    return count;
+}
+
+const struct device *probe_pick(const struct probe *probe, const char *wanted,
+                                struct error *err)
+{
+    const struct device *taken[DEVICE_RANKS_MAX];
+
+    return probe_take(probe, wanted, 1, taken, err) > 0 ? taken[0] : NULL;
+}
+
+const struct device *probe_without_code(const struct probe *probe, const char *wanted)
+{
+    if (probe_named(wanted) == 0 && next_best(probe, NULL, 0) != NULL)
+        return NULL;
+    for (size_t i = 1; i < probe->count; i++)
+        if (probe_means(wanted, probe->devices[i].ordinal) && !probe->devices[i].runnable)
+            return &probe->devices[i];
+    return NULL;
+}
+
+int probe_peers(const struct probe *probe, const struct device *device)
+{
+    int count = 0;
+
+    for (size_t i = 1; i < probe->count; i++)
+        count += probe->devices[i].runnable && alike(&probe->devices[i], device);
+    return count;
+}

@@ -1,0 +1,450 @@
+/* runner/attempt.c - between the files beside a job and the trainer. */
+#include "config.h"
+
+#include "runner/attempt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/digest.h"
+#include "base/file.h"
+#include "runner/about.h"
+#include "runner/facts.h"
+#include "runner/inspect.h"
+#include "runner/job.h"
+#include "runner/meter.h"
+#include "runner/page.h"
+#include "runner/ranks.h"
+#include "runner/report.h"
+#include "train/merge.h"
+
+/* state.json follows the steps, but not every one of a thousand a second. */
+static const double state_seconds = 0.5;
+/* Of the time of a run, the share that its page may take before the end. */
+static const double page_share = 0.02;
+
+struct attempt {
+    const struct options *options;
+    const struct machine *machine;
+    volatile sig_atomic_t *stop;
+    struct job job;
+    struct job_record record;
+    struct inspection look;
+    struct meter meter;
+    struct report report;
+    struct log *log;
+    int log_fd, lock_fd;
+    int64_t first;      /* the step it goes on behind */
+    double written;     /* when state.json was last written */
+    double page_due;    /* when the page may be written next */
+    enum job_wish wish; /* what the file `cancel` says */
+};
+
+/* The lock comes from whoever started this, or is taken here. */
+static bool take_lock(struct attempt *attempt, struct error *err)
+{
+    bool busy = false;
+
+    if (!job_make_dir(&attempt->job, err))
+        return false;
+    if (attempt->options->lock_fd >= 0) {
+        attempt->lock_fd = (int)attempt->options->lock_fd;
+        return fcntl(attempt->lock_fd, F_SETFD, FD_CLOEXEC) == 0 ||
+               error_errno(err, "descriptor %d is no lock", attempt->lock_fd);
+    }
+    attempt->lock_fd = job_lock(&attempt->job, &busy, err);
+    if (busy)
+        error_set(err, ERROR_SYSTEM, "job %s is already running", attempt->job.name);
+    if (attempt->lock_fd >= 0)
+        job_forget(&attempt->job); /* asked of the run before; from here on it counts */
+    return attempt->lock_fd >= 0;
+}
+
+static bool open_log(struct attempt *attempt, struct error *err)
+{
+    attempt->log_fd = open(attempt->job.log,
+                           O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (attempt->log_fd < 0)
+        return error_errno(err, "cannot open %s", attempt->job.log);
+    attempt->log =
+        log_new(attempt->log_fd, attempt->options->verbose ? LOG_DEBUG : LOG_INFO);
+    return true;
+}
+
+/* A job that was not frozen by run or watch becomes ready here: its own text is frozen.
+ */
+static bool freeze(struct attempt *attempt, const struct text *text, struct error *err)
+{
+    struct job_record *record = &attempt->record;
+    bool resume = attempt->options->resume;
+
+    *record = (struct job_record) { .state = JOB_NEW, .loss = NAN, .seconds_left = NAN };
+    digest_bytes(text->data, text->len, record->digest);
+    record->resume = resume;
+    return job_freeze(&attempt->job, text->data, text->len, true, err) &&
+           job_event(&attempt->job, record, EVENT_ACCEPTED, NULL, err);
+}
+
+static bool read_job(struct attempt *attempt, struct error *err)
+{
+    const struct options *options = attempt->options;
+    struct inspect_options how = { .machine = attempt->machine,
+                                   .job = attempt->job.path,
+                                   .will_run = true,
+                                   .edit = INSPECT_AS_IS };
+    const char *name = options->frozen ? attempt->job.frozen : attempt->job.path;
+    struct text text;
+    bool ok;
+
+    text_init(&text, DOCUMENT_MAX_BYTES);
+    ok = file_read(name, DOCUMENT_MAX_BYTES, &text, NULL, err);
+    if (ok && !options->frozen)
+        ok = freeze(attempt, &text, err);
+    ok = ok && inspect_text(&how, text.data, text.len, &attempt->look, err);
+    text_clear(&text);
+    return ok;
+}
+
+/* An error finding in a text that nobody patched any more. */
+static bool accept(struct attempt *attempt, struct error *err)
+{
+    const struct patch *patch = &attempt->look.patch;
+    struct text reason;
+
+    if (patch->has_plan && !patch_rejected(patch))
+        return true;
+    if (!attempt->options->spooled)
+        report_findings(&attempt->report, patch);
+    text_init(&reason, 0);
+    report_reason(patch, &reason);
+    error_set(err, ERROR_JOB, "%s: %s", attempt->job.path,
+              reason.len ? reason.data : "the file is no job");
+    text_clear(&reason);
+    return false;
+}
+
+static void note_progress(struct attempt *attempt,
+                          const struct trainer_progress *progress)
+{
+    struct job_record *record = &attempt->record;
+    struct meter_reading reading = meter_read(&attempt->meter, progress);
+    double now = clock_seconds();
+
+    record->step = progress->step;
+    record->total = progress->total;
+    record->loss = progress->loss;
+    record->seconds_left = meter_left(&reading);
+    if (now - attempt->written < state_seconds)
+        return;
+    attempt->written = now;
+    job_write(&attempt->job, record, false, NULL); /* the next one may succeed */
+}
+
+/* Asked by a file, it stops as if by a signal. */
+static void look_for_wish(struct attempt *attempt)
+{
+    attempt->wish = job_asked(&attempt->job);
+    if (attempt->wish != WISH_NONE && !*attempt->stop)
+        *attempt->stop = SIGTERM;
+}
+
+static void on_progress(void *context, const struct trainer_progress *progress)
+{
+    struct attempt *attempt = context;
+
+    meter_step(&attempt->meter, progress);
+    note_progress(attempt, progress);
+    look_for_wish(attempt);
+}
+
+static void on_waiting(void *context)
+{
+    look_for_wish(context);
+}
+
+static void on_logged(void *context, const char *line)
+{
+    struct attempt *attempt = context;
+
+    meter_log(&attempt->meter, line);
+}
+
+/* The page is for people, and its loss is no reason to lose a run. */
+static void write_page(struct attempt *attempt)
+{
+    double started = clock_seconds();
+    struct error err = { 0 };
+
+    if (!page_write(&attempt->job, NULL, &err))
+        log_line(attempt->log, LOG_WARN, "report: %s", err.text);
+    attempt->page_due = clock_seconds() + (clock_seconds() - started) / page_share;
+}
+
+static void on_milestone(void *context)
+{
+    struct attempt *attempt = context;
+
+    job_write(&attempt->job, &attempt->record, false, NULL);
+    if (clock_seconds() >= attempt->page_due)
+        write_page(attempt);
+}
+
+static void on_opened(void *context, const struct trainer_facts *facts)
+{
+    struct attempt *attempt = context;
+    struct job_record *record = &attempt->record;
+    struct error err = { 0 };
+
+    record->step = attempt->first = facts->first;
+    record->total = facts->steps;
+    record->loss = facts->loss;
+    if (!facts_write(&attempt->job, &attempt->look.patch.plan, facts, &err))
+        log_line(attempt->log, LOG_WARN, "run.json: %s", err.text);
+}
+
+/* The other ranks, where the job has several; plan->device becomes rank 0's. */
+static bool start_ranks(struct attempt *attempt, struct ranks *out, struct error *err)
+{
+    struct plan *plan = &attempt->look.patch.plan;
+    size_t count = plan_ranks(plan);
+    struct device devices[DEVICE_RANKS_MAX];
+    const struct ranks_start how = { .options = attempt->options,
+                                     .job = &attempt->job,
+                                     .log = attempt->log,
+                                     .lock = attempt->lock_fd,
+                                     .count = (int)count,
+                                     .devices = devices };
+
+    if (count == 1)
+        return true;
+    if (!machine_devices(attempt->machine, plan->device_wanted, count, devices, err))
+        return false;
+    plan->device = devices[0];
+    return ranks_start(&how, out, err);
+}
+
+/* A run whose rank fell falls as it did, so that it is settled as one: told, and tried
+ * again. */
+static void fall(struct attempt *attempt, int number)
+{
+    log_line(attempt->log, LOG_ERROR, "job %s: ends as that rank did", attempt->job.name);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+static bool train_ranks(struct attempt *attempt, struct trainer_options *how,
+                        struct error *err)
+{
+    struct ranks ranks = { 0 };
+    bool ok = start_ranks(attempt, &ranks, err);
+    int number;
+
+    if (ok) {
+        how->group = ranks.group.ranks > 1 ? &ranks.group : NULL;
+        ok = trainer_run(&attempt->look.patch.plan, how, err);
+    }
+    number = ranks_end(&ranks, attempt->log);
+    if (!ok && number)
+        fall(attempt, number);
+    return ok;
+}
+
+static bool train(struct attempt *attempt, struct error *err)
+{
+    struct trainer_options how = { .log = attempt->log,
+                                   .stop = attempt->stop,
+                                   .progress = on_progress,
+                                   .logged = on_logged,
+                                   .opened = on_opened,
+                                   .milestone = on_milestone,
+                                   .waiting = on_waiting,
+                                   .context = attempt,
+                                   .resume =
+                                       attempt->options->resume || attempt->record.resume,
+                                   .no_onednn = attempt->options->no_onednn };
+    struct plan *plan = &attempt->look.patch.plan;
+    struct text about;
+    bool ok;
+
+    if (plan_ranks(plan) > 1 && !plan_merges(plan))
+        snprintf(attempt->record.device, sizeof(attempt->record.device), "%zu x %.70s",
+                 plan_ranks(plan), plan->device.name);
+    else
+        snprintf(attempt->record.device, sizeof(attempt->record.device), "%s",
+                 plan->device.name);
+    attempt->record.resume =
+        true; /* whatever ends this attempt, the next goes on from it */
+    /* a person who says --resume means the last checkpoint there is, under whatever text
+     */
+    if (attempt->options->resume && !attempt->options->spooled &&
+        !plan->resume_from_checkpoint)
+        plan->resume_from_checkpoint = "true";
+    if (!job_event(&attempt->job, &attempt->record, EVENT_STARTED, NULL, err))
+        return false;
+    log_line(attempt->log, LOG_INFO, "job %s: attempt %" PRId64 " on %s%s",
+             attempt->job.name, attempt->record.attempt, attempt->record.device,
+             how.resume ? ", going on from the last checkpoint if there is one" : "");
+    text_init(&about, 0);
+    how.about = about_job(&attempt->job, &attempt->look.patch, &about) ? about.data : NULL;
+    ok = plan_merges(plan) ? merge_run(plan, &how, err) : train_ranks(attempt, &how, err);
+    text_clear(&about);
+    return ok;
+}
+
+struct ending {
+    enum job_event event;
+    int status;
+    char reason[800]; /* a place and a sentence of struct error */
+};
+
+/* The trainer stops for a signal, for the file `cancel`, or at the job's own timeout. */
+static void stopped_ending(const struct attempt *attempt, const struct error *err,
+                           struct ending *out)
+{
+    int number = *attempt->stop;
+    int64_t step = attempt->record.step;
+
+    out->status = 128 + number;
+    if (attempt->wish == WISH_CANCEL) {
+        out->event = EVENT_CANCELLED;
+        snprintf(out->reason, sizeof(out->reason), "cancelled at step %" PRId64, step);
+    } else if (!number) {
+        out->event = EVENT_EXIT_BAD;
+        out->status = EXIT_FINDINGS;
+        snprintf(out->reason, sizeof(out->reason), "%s", err->text);
+    } else {
+        out->event = attempt->options->spooled ? EVENT_PAUSED : EVENT_CANCELLED;
+        snprintf(out->reason, sizeof(out->reason), "stopped by SIG%s at step %" PRId64,
+                 sigabbrev_np(number), step);
+    }
+}
+
+static void find_ending(const struct attempt *attempt, bool done, const struct error *err,
+                        struct ending *out)
+{
+    *out = (struct ending) { .event = EVENT_EXIT_OK };
+    if (done)
+        return;
+    if (err->code == ERROR_STOPPED) {
+        stopped_ending(attempt, err, out);
+        return;
+    }
+    out->event = EVENT_EXIT_BAD;
+    out->status = report_training_exit(err->code);
+    if (err->file[0] && err->at.line)
+        snprintf(out->reason, sizeof(out->reason), "%s:%u:%u: %s", err->file,
+                 err->at.line, err->at.column, err->text);
+    else
+        snprintf(out->reason, sizeof(out->reason), "%s", err->text);
+}
+
+/* What is said last; the state is on disk before. */
+static void tell(struct attempt *attempt, const struct ending *ending,
+                 const struct error *err)
+{
+    const struct plan *plan = &attempt->look.patch.plan;
+    bool bad = ending->event == EVENT_EXIT_BAD;
+
+    if (bad || !ending->reason[0])
+        log_line(attempt->log, bad ? LOG_ERROR : LOG_INFO,
+                 "job %s: %s at step %" PRId64 "%s%s", attempt->job.name,
+                 job_event_names[ending->event], attempt->record.step, bad ? ": " : "",
+                 ending->reason);
+    else
+        log_line(attempt->log, LOG_INFO, "job %s: %s", attempt->job.name, ending->reason);
+    if (attempt->options->spooled)
+        return;
+    if (bad && err->code)
+        report_error(attempt->options->program, err);
+    else if (ending->reason[0] && !attempt->options->quiet)
+        report_line(&attempt->report,
+                    "%s: %s; trainspool run --resume goes on from there",
+                    attempt->job.path, ending->reason);
+    else if (!bad && !attempt->options->quiet && plan_merges(plan))
+        report_line(&attempt->report, "%s: done: merged, model in %s", attempt->job.path,
+                    plan->export_dir);
+    else if (!bad && !attempt->options->quiet &&
+             attempt->record.step == attempt->first)
+        report_line(&attempt->report, "%s: no step was left to do, model in %s",
+                    attempt->job.path, plan->output_dir);
+    else if (!bad && !attempt->options->quiet)
+        report_line(&attempt->report, "%s: done: %" PRId64 " steps, model in %s",
+                    attempt->job.path, attempt->record.step, plan->output_dir);
+}
+
+static int finish(struct attempt *attempt, bool done, struct error *err)
+{
+    struct ending ending;
+    struct error lost = { 0 };
+
+    meter_close(&attempt->meter);
+    find_ending(attempt, done, err, &ending);
+    if (ending.event == EVENT_EXIT_OK) {
+        attempt->record.resume = false;
+        /* an attempt that found the last checkpoint had no step left to tell of */
+        attempt->record.step = attempt->record.total;
+    }
+    job_forget(&attempt->job);
+    if (!job_event(&attempt->job, &attempt->record, ending.event, ending.reason, &lost)) {
+        report_error(attempt->options->program, &lost);
+        ending.status = EXIT_SYSTEM;
+    }
+    tell(attempt, &ending, err);
+    write_page(attempt);
+    return ending.status;
+}
+
+/* Before there is a record to write into, words are all there is. */
+static int refuse(struct attempt *attempt, const struct error *err)
+{
+    report_error(attempt->options->program, err);
+    log_line(attempt->log, LOG_ERROR, "job %s: %s", attempt->job.name, err->text);
+    return report_training_exit(err->code);
+}
+
+static int run(struct attempt *attempt, struct error *err)
+{
+    bool done;
+
+    if (!take_lock(attempt, err) || !open_log(attempt, err) ||
+        !job_read(&attempt->job, &attempt->record, err))
+        return refuse(attempt, err);
+    if (!read_job(attempt, err) || !accept(attempt, err)) {
+        if (attempt->record.state != JOB_READY)
+            return refuse(attempt, err);
+        return finish(attempt, false, err);
+    }
+    done = train(attempt, err);
+    return finish(attempt, done, err);
+}
+
+int attempt_run(const struct options *options, const struct machine *machine,
+                volatile sig_atomic_t *stop, struct error *err)
+{
+    struct attempt attempt = {
+        .options = options, .machine = machine, .stop = stop, .log_fd = -1, .lock_fd = -1
+    };
+    int status;
+
+    report_init(&attempt.report, options);
+    job_init(&attempt.job, options->operands[0]);
+    meter_open(&attempt.meter, options->spooled || options->quiet ? NULL : stdout,
+               attempt.report.terminal);
+    status = run(&attempt, err);
+    inspect_clear(&attempt.look);
+    log_free(attempt.log);
+    if (attempt.log_fd >= 0)
+        close(attempt.log_fd);
+    if (attempt.lock_fd >= 0)
+        close(attempt.lock_fd);
+    job_clear(&attempt.job);
+    return status;
+}

@@ -1,0 +1,88 @@
+/* runner/cmd_check.c - check: every finding of each job at once; writes nothing. */
+#include "config.h"
+
+#include "runner/commands.h"
+
+#include "runner/inspect.h"
+#include "runner/report_json.h"
+#include "runner/report_sarif.h"
+
+struct checking {
+    const struct options *options;
+    struct machine machine;
+    struct selection selection;
+    struct report report;
+    json_t *sarif; /* NULL: not asked for */
+};
+
+static void show(struct checking *checking, const struct inspection *inspection,
+                 struct error *err)
+{
+    struct report *report = &checking->report;
+
+    if (checking->sarif) {
+        report_sarif_add(checking->sarif, &inspection->patch,
+                         checking->options->verbose);
+        return;
+    }
+    if (checking->options->json) {
+        report_json(report, report_json_patch(&inspection->patch, inspection->device),
+                    err);
+        return;
+    }
+    report_findings(report, &inspection->patch);
+    report_summary(report, &inspection->patch);
+}
+
+static int check(struct checking *checking, const char *job)
+{
+    struct inspect_options how = { .machine = &checking->machine,
+                                   .selection = &checking->selection,
+                                   .job = job };
+    struct error err = { 0 };
+    struct inspection inspection;
+    int status;
+
+    if (inspect_job(&how, &inspection, &err)) {
+        show(checking, &inspection, &err);
+        status = report_status(&inspection.patch, checking->options, true);
+    } else {
+        report_json_failure(&checking->report, checking->options, job, &err);
+        if (checking->sarif)
+            report_sarif_failure(checking->sarif, job, &err);
+        status = report_exit(err.code);
+    }
+    inspect_clear(&inspection);
+    return status;
+}
+
+int cmd_check(const struct options *options)
+{
+    struct checking checking = { .options = options };
+    struct error err = { 0 };
+    int worst = EXIT_FINE;
+
+    report_init(&checking.report, options);
+    if (options->json && options->sarif) {
+        error_set(&err, ERROR_USAGE, "--json and --sarif are two forms: give one");
+        report_error(options->program, &err);
+        return report_exit(err.code);
+    }
+    if (!machine_open(options->device, &checking.machine, &err) ||
+        !selection_read(options, &checking.selection, &err)) {
+        report_error(options->program, &err);
+        selection_clear(&checking.selection);
+        return report_exit(err.code);
+    }
+    if (options->sarif)
+        checking.sarif = report_sarif_new();
+    for (size_t i = 0; i < options->operand_count; i++) {
+        int status = check(&checking, options->operands[i]);
+
+        worst = status > worst ? status : worst;
+    }
+    if (checking.sarif)
+        report_json(&checking.report, checking.sarif, &err);
+    selection_clear(&checking.selection);
+    return worst;
+}

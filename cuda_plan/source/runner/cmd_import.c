@@ -1,0 +1,127 @@
+/* runner/cmd_import.c - import: a file of Axolotl or torchtune as a job. */
+#include "config.h"
+
+#include "runner/commands.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "patcher/import.h"
+#include "runner/report_json.h"
+
+static bool read_source(const char *file, struct text *out, struct error *err)
+{
+    if (access(file, R_OK) != 0)
+        return error_set(err, ERROR_DATA, "cannot open %s: %s", file, strerror(errno));
+    return file_read(file, DOCUMENT_MAX_BYTES, out, NULL, err);
+}
+
+static size_t count_of(const struct import *import, enum import_fate fate)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < import->key_count; i++)
+        count += import->keys[i].fate == fate;
+    return count;
+}
+
+static json_t *import_object(const struct options *options, const struct import *import)
+{
+    json_t *object = json_object(), *keys = json_array();
+
+    json_object_set_new(object, "schema", json_integer(1));
+    json_object_set_new(object, "source", report_json_string(options->operands[0]));
+    json_object_set_new(object, "tool", json_string(import->tool));
+    json_object_set_new(object, "output", report_json_string(options->output));
+    if (!options->output)
+        json_object_set_new(object, "text", report_json_string(import->text.data));
+    for (size_t i = 0; i < import->key_count; i++) {
+        const struct import_key *key = &import->keys[i];
+        json_t *row = json_object();
+
+        json_object_set_new(row, "key", report_json_string(key->name));
+        json_object_set_new(row, "line", json_integer(key->at.line));
+        json_object_set_new(row, "column", json_integer(key->at.column));
+        json_object_set_new(row, "fate", json_string(import_fate_names[key->fate]));
+        json_object_set_new(row, "into", report_json_string(key->into));
+        json_object_set_new(row, "because", report_json_string(key->why));
+        json_array_append_new(keys, row);
+    }
+    json_object_set_new(object, "keys", keys);
+    return object;
+}
+
+/* On standard error, where the job itself is on standard output: a person who writes that
+ * into a file should not have to look for it. */
+static void tell_losses(const struct options *options, const struct import *import)
+{
+    size_t count = count_of(import, IMPORT_DIFFERS);
+    struct report report;
+
+    report_init(&report, options);
+    report.out = stderr;
+    if (count > 0 && !options->quiet && !options->json)
+        report_line(&report,
+                    "%s: %s: %zu key%s could not be carried over and may change the "
+                    "result; the comments at the end of the job say why",
+                    options->program, options->operands[0], count, count == 1 ? "" : "s");
+}
+
+static bool write_job(const struct options *options, const struct import *import,
+                      struct error *err)
+{
+    if (!options->output)
+        return true;
+    errno = 0;
+    if (file_create(options->output, import->text.data, import->text.len, 0644, err))
+        return true;
+    if (errno != EEXIST)
+        return false;
+    error_clear(err);
+    return error_set(err, ERROR_USAGE, "%s is there already, and is not overwritten",
+                     options->output);
+}
+
+static void show(struct report *report, const struct options *options,
+                 const struct import *import, struct error *err)
+{
+    if (options->json)
+        report_json(report, import_object(options, import), err);
+    else if (!options->output)
+        report_write(report, &import->text);
+    else if (!options->quiet)
+        report_line(report,
+                    "%s: a job of %s, %zu keys carried over, %zu not needed; next: "
+                    "trainspool check %s",
+                    options->output, options->operands[0],
+                    count_of(import, IMPORT_CARRIED), count_of(import, IMPORT_IDLE),
+                    options->output);
+    tell_losses(options, import);
+}
+
+int cmd_import(const struct options *options)
+{
+    const char *file = options->operands[0];
+    struct arena *arena = arena_new();
+    struct error err = { 0 };
+    struct report report;
+    struct import import = { 0 };
+    struct text source;
+
+    report_init(&report, options);
+    text_init(&source, 0);
+    if (read_source(file, &source, &err)) {
+        if (import_read(file, source.data, source.len, arena, &import, &err) &&
+            write_job(options, &import, &err))
+            show(&report, options, &import, &err);
+        import_clear(&import);
+    }
+    if (err.code != ERROR_NONE)
+        report_json_failure(&report, options, file, &err);
+    text_clear(&source);
+    arena_free(arena);
+    return report_exit(err.code);
+}

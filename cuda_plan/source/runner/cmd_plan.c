@@ -1,0 +1,443 @@
+/* runner/cmd_plan.c - plan: what would run, after the safe edits; writes nothing. */
+#include "config.h"
+
+#include "runner/commands.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/size.h"
+#include "runner/forecast.h"
+#include "runner/plan_json.h"
+#include "runner/report_json.h"
+
+/* All that the page says. */
+struct page {
+    const struct inspection *inspection;
+    const struct plan *plan;
+    struct forecast forecast;
+};
+
+static const char *dtype(enum format format)
+{
+    const struct format_info *info = format_info(format);
+
+    return info->torch ? info->torch : info->name;
+}
+
+static json_t *steps_object(const struct page *page)
+{
+    static const char *const names[] = { "per_epoch", "total", "tokens" };
+    const struct steps *steps = &page->forecast.steps;
+    int64_t values[] = { steps->per_epoch, steps->total, steps->tokens };
+
+    return page->forecast.has_steps ? plan_json_integers(names, values, 3) : json_null();
+}
+
+/* null where the model is not there to be counted. */
+static json_t *memory_object(const struct forecast *forecast)
+{
+    static const char *const bounds[] = { "low", "expected", "high" };
+    const struct memory_range *resident = &forecast->resident;
+    int64_t process[] = { (int64_t)resident->low, (int64_t)resident->expected,
+                          (int64_t)resident->high };
+    json_t *object;
+
+    if (!forecast->has_memory)
+        return json_null();
+    object = plan_json_memory(&forecast->memory);
+    json_object_set_new(object, "fits", json_boolean(forecast->memory.fits));
+    json_object_set_new(object, "process",
+                        forecast->has_resident ? plan_json_integers(bounds, process, 3)
+                                               : json_null());
+    return object;
+}
+
+static json_t *time_object(const struct forecast *forecast)
+{
+    const struct pace *pace = &forecast->pace;
+    json_t *object;
+
+    if (!forecast->has_time)
+        return json_null();
+    object = json_object();
+    json_object_set_new(object, "low", json_number(forecast->time.low));
+    json_object_set_new(object, "expected", json_number(forecast->time.expected));
+    json_object_set_new(object, "high", json_number(forecast->time.high));
+    json_object_set_new(object, "seconds_per_step", json_number(pace->step.expected));
+    json_object_set_new(object, "source", report_json_string(pace->source));
+    return object;
+}
+
+static json_t *page_object(const struct page *page)
+{
+    const struct patch *patch = &page->inspection->patch;
+    json_t *object = json_object();
+
+    json_object_set_new(object, "schema", json_integer(1));
+    json_object_set_new(object, "job", report_json_string(patch->job));
+    json_object_set_new(object, "device", report_json_device(page->inspection->device));
+    if (page->plan && page->plan->external)
+        json_object_set_new(object, "program", report_json_string(page->plan->program));
+    if (page->plan) {
+        json_object_set_new(object, "precision", plan_json_precision(page->plan));
+        json_object_set_new(object, "distillation", plan_json_distillation(page->plan));
+        json_object_set_new(object, "batch", plan_json_batch(page->plan));
+        json_object_set_new(object, "steps", steps_object(page));
+        json_object_set_new(object, "memory", memory_object(&page->forecast));
+        json_object_set_new(object, "time", time_object(&page->forecast));
+    }
+    json_object_set_new(object, "findings", report_json_findings(&patch->findings));
+    return object;
+}
+
+/* Who trains it, where that is not this program. */
+static void add_program(struct text *out, const struct plan *plan)
+{
+    if (!plan->external)
+        return;
+    text_adds(out, "  trained by  ");
+    report_visible(out, plan->program);
+    text_adds(out, "; not trained here\n");
+}
+
+static void add_precision(struct text *out, const struct plan *plan)
+{
+    const struct precision *precision = &plan->precision;
+
+    text_addf(out, "  precision   %s", mode_names[precision->mode]);
+    if (precision->message[0]) {
+        text_adds(out, ": ");
+        report_visible(out, precision->message);
+    }
+    text_addf(out, "\n  formats     compute %s, trainable weights %s",
+              dtype(precision->compute), dtype(precision->trainable));
+    if (precision->has_frozen)
+        text_addf(out, ", frozen weights %s", dtype(precision->frozen));
+    if (plan_is_quantised(plan))
+        text_addf(out, ", linear layers in 4 bits (nf4%s)",
+                  plan->double_quantization ? ", scales in 8" : "");
+    text_addf(out, "\n  loss scale  %s", scaling_names[precision->scaling]);
+    if (precision->scaling != SCALING_NONE)
+        text_addf(out, ", %s %g", precision->scaling == SCALING_DYNAMIC ? "from" : "at",
+                  precision->loss_scale);
+    if (precision->max_grad_norm > 0)
+        text_addf(out, "\n  clipping    gradients of a step to norm %g\n",
+                  precision->max_grad_norm);
+    else
+        text_addf(out, "\n  clipping    off; %s\n",
+                  plan->external ? "the Trainer logs no norm then"
+                                 : "the norm is logged all the same");
+}
+
+/* Of a distillation: who teaches, and how much of the loss that is. */
+static void add_teacher(struct text *out, const struct plan *plan)
+{
+    const struct distillation *kd = &plan->kd;
+    char bytes[16];
+
+    if (plan->stage != STAGE_DISTILL || plan->external)
+        return;
+    text_adds(out, "  teacher     ");
+    report_visible(out, kd->teacher ? kd->teacher : kd->logits ? kd->logits : "none");
+    if (kd->teacher && kd->config) {
+        memory_text(plan->teacher_bytes, bytes);
+        text_addf(out, ", %s, %s of weights", dtype(kd->format), bytes);
+    }
+    if (kd->teacher && kd->logits)
+        text_addf(out, ", %s",
+                  file_exists(kd->logits) ? "by the file of its logits"
+                                          : "which writes its logits first");
+    text_addf(out, "\n              %g of the loss, temperature %g, beta %g", kd->ratio,
+              kd->temperature, kd->beta);
+    if (kd->topk > 0)
+        text_addf(out, ", the %" PRId64 " largest logits", kd->topk);
+    text_addc(out, '\n');
+}
+
+/* In place of what a training would be. */
+static void add_merge(struct text *out, const struct plan *plan)
+{
+    text_adds(out, "  merge       ");
+    report_visible(out, plan->adapter_name_or_path);
+    text_adds(out, " into the model, written to ");
+    report_visible(out, plan->export_dir);
+    text_adds(out, "; nothing is trained\n");
+}
+
+/* 1,234,567 */
+static void add_grouped(struct text *out, int64_t number)
+{
+    char digits[24];
+    int len = snprintf(digits, sizeof(digits), "%" PRId64, number);
+
+    for (int i = 0; i < len; i++) {
+        if (i > 0 && (len - i) % 3 == 0)
+            text_addc(out, ',');
+        text_addc(out, digits[i]);
+    }
+}
+
+static void add_batch(struct text *out, const struct page *page)
+{
+    int64_t micro = page->plan->per_device_train_batch_size;
+    int64_t windows = page->plan->gradient_accumulation_steps;
+    int64_t ranks = (int64_t)plan_ranks(page->plan);
+
+    text_addf(out, "  batch       %" PRId64 " sample%s x %" PRId64, micro,
+              micro == 1 ? "" : "s", windows);
+    if (ranks > 1)
+        text_addf(out, " x %" PRId64 " ranks", ranks);
+    text_addf(out, " = %" PRId64 " a step\n", micro * windows * ranks);
+}
+
+static void add_steps(struct text *out, const struct forecast *forecast)
+{
+    const struct steps *steps = &forecast->steps;
+
+    text_adds(out, "  steps       ");
+    if (!forecast->has_steps) {
+        text_adds(out, "not known: ");
+        report_visible(out, forecast->why_no_steps.text);
+        text_addc(out, '\n');
+        return;
+    }
+    text_addf(out, "%" PRId64 " an epoch, %" PRId64 " in all\n", steps->per_epoch,
+              steps->total);
+    text_addf(out, "  data        %" PRId64 " samples with ", steps->samples);
+    add_grouped(out, steps->tokens);
+    text_adds(out, " tokens, the largest batch ");
+    add_grouped(out, steps->rows);
+    text_addc(out, '\n');
+}
+
+static void add_range(struct text *out, uint64_t low, const char *between, uint64_t high)
+{
+    char from[16], to[16];
+
+    memory_text(low, from);
+    memory_text(high, to);
+    if (strcmp(from, to) != 0)
+        text_addf(out, "%s %s %s", from, between, to);
+    else
+        text_adds(out, to);
+}
+
+/* "15.8 MiB of 21.7 GiB": with the bounds where they differ by more than a tenth. */
+static void add_total(struct text *out, const struct forecast *forecast)
+{
+    const struct memory_use *use = &forecast->memory;
+    const bool exact = use->high - use->low <= use->total / 20;
+    char shown[16];
+
+    memory_text(use->total, shown);
+    text_addf(out, "%s", shown);
+    if (use->limit > 0) {
+        memory_text(use->limit, shown);
+        text_addf(out, " of %s%s", shown,
+                  !use->fits             ? ": does not fit"
+                  : memory_is_close(use) ? ": may not fit"
+                                         : "");
+    }
+    if (!exact) {
+        text_adds(out, "; between ");
+        add_range(out, use->low, "and", use->high);
+    }
+    text_addc(out, '\n');
+}
+
+static void add_memory(struct text *out, const struct forecast *forecast)
+{
+    const struct memory_use *use = &forecast->memory;
+    const struct {
+        const char *name;
+        uint64_t bytes;
+    } parts[] = {
+        { "weights", use->weights },     { "gradients", use->gradients },
+        { "optimizer", use->optimizer }, { "activations", use->activations },
+        { "workspace", use->workspace },
+    };
+    char shown[16];
+
+    text_adds(out, "  memory      ");
+    if (!forecast->has_memory) {
+        text_adds(out, "not known: ");
+        report_visible(out, forecast->why_no_memory.text);
+        text_addc(out, '\n');
+        return;
+    }
+    add_total(out, forecast);
+    text_adds(out, "             ");
+    for (size_t i = 0; i < TS_COUNT(parts); i++) {
+        memory_text(parts[i].bytes, shown);
+        text_addf(out, " %s %s%s", parts[i].name, shown, i < 4 ? "," : "\n");
+    }
+    if (forecast->has_resident) {
+        text_adds(out, "              the process with its data ");
+        add_range(out, forecast->resident.low, "to", forecast->resident.high);
+        text_addc(out, '\n');
+    }
+}
+
+/* "3 h 20 min", "4 min 10 s", "12 s" */
+static void add_duration(struct text *out, double seconds)
+{
+    const int64_t whole = (int64_t)(fmin(seconds, 1e15) + 0.5), day = 86400;
+
+    if (seconds < 1)
+        text_adds(out, "under a second");
+    else if (whole < 60)
+        text_addf(out, "%" PRId64 " s", whole);
+    else if (whole < 3600)
+        text_addf(out, "%" PRId64 " min %" PRId64 " s", whole / 60, whole % 60);
+    else if (whole < day)
+        text_addf(out, "%" PRId64 " h %" PRId64 " min", whole / 3600, whole % 3600 / 60);
+    else
+        text_addf(out, "%" PRId64 " days %" PRId64 " h", whole / day, whole % day / 3600);
+}
+
+static void add_time(struct text *out, const struct forecast *forecast)
+{
+    text_adds(out, "  time        ");
+    if (!forecast->has_time) {
+        text_adds(out, "not known");
+        if (forecast->why_no_time.code) {
+            text_adds(out, ": ");
+            report_visible(out, forecast->why_no_time.text);
+        }
+        text_addc(out, '\n');
+        return;
+    }
+    if (forecast->time.high >= 1) {
+        text_adds(out, "about ");
+        add_duration(out, forecast->time.expected);
+        text_adds(out, ", from ");
+        add_duration(out, forecast->time.low);
+        text_adds(out, " to ");
+    }
+    add_duration(out, forecast->time.high);
+    text_adds(out, ", by ");
+    report_visible(out, forecast->pace.source);
+    text_addc(out, '\n');
+}
+
+static void add_model(struct text *out, const struct page *page)
+{
+    static const char *const methods[] = { "lora", "full", "freeze" };
+    const struct forecast *forecast = &page->forecast;
+    const struct plan *plan = page->plan;
+
+    if (!forecast->has_model)
+        return;
+    text_adds(out, "  model       ");
+    add_grouped(out, (int64_t)forecast->parameters);
+    text_adds(out, " parameters, ");
+    add_grouped(out, (int64_t)forecast->trainable);
+    text_addf(out, " of them trained (%s", methods[plan->method]);
+    if (plan->method == METHOD_LORA)
+        text_addf(out, ", rank %" PRId64, plan->lora_rank);
+    text_addf(out, ")%s\n",
+              plan->gradient_checkpointing ? ", each layer computed twice" : "");
+}
+
+/* What config.json of the model asks for, and a run does. */
+static void add_dropout(struct text *out, const struct forecast *forecast)
+{
+    const struct {
+        double share;
+        const char *of;
+    } dropouts[] = { { forecast->embed_dropout, "the embeddings" },
+                     { forecast->added_dropout, "what layers add" },
+                     { forecast->attention_dropout, "attention's weights" } };
+    const char *before = "  dropout     ";
+
+    for (size_t i = 0; i < TS_COUNT(dropouts); i++)
+        if (dropouts[i].share > 0) {
+            text_addf(out, "%s%g of %s", before, dropouts[i].share, dropouts[i].of);
+            before = ", ";
+        }
+    if (before[0] == ',')
+        text_adds(out, "; disable_dropout trains without\n");
+}
+
+static void show_page(struct report *report, const struct page *page)
+{
+    const struct device *device = page->inspection->device;
+    struct text out;
+    char capability[16];
+
+    text_init(&out, 0);
+    report_visible(&out, page->inspection->patch.job);
+    if (device) {
+        device_capability_text(device, capability);
+        text_adds(&out, " on ");
+        report_visible(&out, device->name);
+        text_addf(&out, "%s%s", capability[0] ? ", compute capability " : "", capability);
+    }
+    text_addc(&out, '\n');
+    if (page->plan && plan_merges(page->plan)) {
+        add_merge(&out, page->plan);
+        add_memory(&out, &page->forecast);
+    } else if (page->plan) {
+        add_model(&out, page);
+        add_dropout(&out, &page->forecast);
+        add_program(&out, page->plan);
+        add_precision(&out, page->plan);
+        add_teacher(&out, page->plan);
+        add_batch(&out, page);
+        add_steps(&out, &page->forecast);
+        add_memory(&out, &page->forecast);
+        add_time(&out, &page->forecast);
+    }
+    report_write(report, &out);
+    text_clear(&out);
+    report->apart = !report->quiet;
+    report_findings(report, &page->inspection->patch);
+}
+
+static int show(struct report *report, const struct options *options,
+                const struct inspection *inspection)
+{
+    struct page page = { .inspection = inspection };
+    struct error err = { 0 };
+    int status;
+
+    if (inspection->patch.has_plan) {
+        page.plan = &inspection->patch.plan;
+        forecast_make(inspection, &page.forecast);
+    }
+    if (options->json)
+        report_json(report, page_object(&page), &err);
+    else
+        show_page(report, &page);
+    /* as check would end on the patched text: what the edits settle does not count */
+    status = report_status(&inspection->patch, options, false);
+    return err.code ? report_exit(err.code) : status;
+}
+
+int cmd_plan(const struct options *options)
+{
+    struct inspect_options how = { .job = options->operands[0], .set = options->set };
+    struct error err = { 0 };
+    struct machine machine;
+    struct report report;
+    struct inspection inspection = { 0 };
+    int status;
+
+    report_init(&report, options);
+    how.machine = &machine;
+    if (!machine_open(options->device, &machine, &err)) {
+        report_error(options->program, &err);
+        return report_exit(err.code);
+    }
+    if (inspect_job(&how, &inspection, &err)) {
+        status = show(&report, options, &inspection);
+    } else {
+        report_json_failure(&report, options, how.job, &err);
+        status = report_exit(err.code);
+    }
+    inspect_clear(&inspection);
+    return status;
+}

@@ -1,0 +1,26 @@
+/* runner/cmd_report.c - report: the page of a run that is there, made again. */
+#include "config.h"
+
+#include "runner/commands.h"
+
+#include "runner/job.h"
+#include "runner/page.h"
+#include "runner/report.h"
+
+int cmd_report(const struct options *options)
+{
+    struct error err = { 0 };
+    struct report report;
+    struct job job;
+
+    report_init(&report, options);
+    job_init(&job, options->operands[0]);
+    if (!page_write(&job, options->output, &err))
+        report_error(options->program, &err);
+    else if (!options->quiet && options->output)
+        report_line(&report, "%s: its report is %s", job.path, options->output);
+    else if (!options->quiet)
+        report_line(&report, "%s: its report is %s/report.html", job.path, job.run_dir);
+    job_clear(&job);
+    return report_exit(err.code);
+}

@@ -1,0 +1,86 @@
+/*
+ * runner/cmd_review.c - review: what was changed in a job since it was dropped, and why.
+ */
+#include "config.h"
+
+#include "runner/commands.h"
+
+#include <string.h>
+
+#include "runner/report_json.h"
+#include "runner/review.h"
+
+/* ---- JSON ---- */
+
+static json_t *findings_array(const struct history *history)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < history->count; i++) {
+        const struct history_change *change = &history->list[i];
+        json_t *one = json_copy(change->edit);
+
+        json_object_set_new(one, "time", report_json_string(change->time));
+        json_object_set_new(one, "line_now",
+                            change->line ? json_integer((json_int_t)change->line)
+                                         : json_null());
+        json_array_append_new(list, one);
+    }
+    return list;
+}
+
+static json_t *review_object(const struct review *review)
+{
+    json_t *object = json_object();
+    struct text diff;
+
+    text_init(&diff, 0);
+    review_add(review, false, &diff);
+    json_object_set_new(object, "schema", json_integer(1));
+    json_object_set_new(object, "job", report_json_string(review->job));
+    json_object_set_new(object, "diff", report_json_string(diff.data));
+    json_object_set_new(object, "findings", findings_array(&review->history));
+    json_object_set(object, "changes", review->history.journal);
+    text_clear(&diff);
+    return object;
+}
+
+/* ---- The command ---- */
+
+static void show(struct report *report, struct review *review,
+                 const struct options *options, struct error *err)
+{
+    struct diff_options how = review_diff(review);
+
+    if (options->json)
+        report_json(report, review_object(review), err);
+    else if (review->lost)
+        report_line(report,
+                    "%s: its backups are gone, so how it was dropped is not known; "
+                    "changes.jsonl tells what was patched",
+                    review->job);
+    else if (review->was.len == review->now.len &&
+             memcmp(review->was.data, review->now.data, review->was.len) == 0)
+        report_line(report, "%s: as it was dropped%s", review->job,
+                    review->history.count > 0 ? "; what was patched is undone" : "");
+    else
+        report_diff(report, &review->was, &review->now, &how, err);
+}
+
+int cmd_review(const struct options *options)
+{
+    const char *job = options->operands[0];
+    struct error err = { 0 };
+    struct report report;
+    struct review review;
+
+    report_init(&report, options);
+    if (review_read(job, job, &review, &err)) {
+        review.colour = report.colour;
+        show(&report, &review, options, &err);
+    }
+    if (err.code)
+        report_error(options->program, &err);
+    review_clear(&review);
+    return report_exit(err.code);
+}

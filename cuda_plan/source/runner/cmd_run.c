@@ -1,0 +1,179 @@
+/*
+ * runner/cmd_run.c - run: patch, freeze, then train in a child on this terminal.  The
+ * child is a process of its own so that its fall can be told; signals are passed on to
+ * it.
+ */
+#include "config.h"
+
+#include "runner/commands.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/spawn.h"
+#include "runner/claim.h"
+#include "runner/page.h"
+#include "runner/report.h"
+#include "runner/worker.h"
+
+/* Signals that end a run, and the one that tells of the child's end. */
+static void block_signals(sigset_t *set)
+{
+    sigemptyset(set);
+    sigaddset(set, SIGCHLD);
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGTERM);
+    sigaddset(set, SIGHUP);
+    sigprocmask(SIG_BLOCK, set, NULL);
+}
+
+/* Ctrl-C reaches the child too, from the terminal (the kernel); a kill(1) reaches only
+ * us. */
+static int wait_for(struct child *child, const sigset_t *set)
+{
+    siginfo_t info;
+    int status;
+
+    while (!child_reap(child, false, &status)) {
+        if (sigwaitinfo(set, &info) < 0 || info.si_signo == SIGCHLD)
+            continue;
+        if (info.si_code != SI_KERNEL)
+            child_signal(child, info.si_signo == SIGHUP ? SIGTERM : info.si_signo);
+    }
+    return status;
+}
+
+/* What a child that fell left undone.  One that ended in order wrote its state itself. */
+static int settle(const struct job *job, const struct options *options, int status)
+{
+    struct job_record record;
+    struct error err = { 0 };
+
+    if (!worker_settle(job, status, false, &record, &err)) {
+        report_error(options->program, &err);
+        return EXIT_SYSTEM;
+    }
+    if (WIFEXITED(status))
+        return WEXITSTATUS(status);
+    page_write(job, NULL, NULL); /* the one that fell could not; it may never have begun */
+    if (WTERMSIG(status) == SIGINT || WTERMSIG(status) == SIGTERM) {
+        error_set(&err, ERROR_STOPPED,
+                  "%s: ended at once; trainspool run --resume goes on from the last "
+                  "checkpoint",
+                  job->path);
+        report_error(options->program, &err);
+        return 128 + WTERMSIG(status);
+    }
+    error_set(&err, ERROR_DIVERGED,
+              "%s: %s; trainspool run --resume goes on from the last checkpoint",
+              job->path, record.reason);
+    report_error(options->program, &err);
+    return report_training_exit(err.code);
+}
+
+static int train(const struct job *job, const struct options *options, int lock)
+{
+    char *program = spawn_sibling("trainspool-train");
+    struct child_start start = { .program = program,
+                                 .job = job,
+                                 .lock = lock,
+                                 .resume = options->resume,
+                                 .options = options };
+    struct child child;
+    struct error err = { 0 };
+    sigset_t set;
+    bool ok;
+    int status;
+
+    block_signals(&set);
+    fflush(stdout);
+    ok = child_start(&start, &child, &err);
+    free(program);
+    close(lock); /* the child holds it now */
+    if (!ok) {
+        report_error(options->program, &err);
+        return EXIT_SYSTEM;
+    }
+    status = wait_for(&child, &set);
+    return settle(job, options, status);
+}
+
+static bool take(const struct job *job, int *lock, struct error *err)
+{
+    bool busy = false;
+
+    if (!job_make_dir(job, err))
+        return false;
+    *lock = job_lock(job, &busy, err);
+    if (busy)
+        error_set(err, ERROR_SYSTEM,
+                  "job %s is running already; trainspool status shows it", job->path);
+    return *lock >= 0;
+}
+
+/* A run begins anew, whatever there was; only --resume goes on from a checkpoint.
+ * Nothing is written before the command line is known to be sound. */
+static bool claim(const struct job *job, const struct options *options, int *lock,
+                  struct inspection *look, struct job_record *record, struct error *err)
+{
+    struct machine machine;
+    struct claim_options how = { .machine = &machine,
+                                 .set = options->set,
+                                 .no_patch = options->no_patch,
+                                 .resume = options->resume };
+
+    *record = (struct job_record) {
+        .state = JOB_NEW, .loss = NAN, .seconds_left = NAN, .resume = options->resume
+    };
+    if (!file_exists(job->path))
+        return error_set(err, ERROR_DATA, "there is no job %s", job->path);
+    if (file_is_dir(job->path))
+        return error_set(err, ERROR_DATA, "%s is a directory; name a file in it",
+                         job->path);
+    return machine_open(NULL, &machine, err) && claim_settings_fit(job, &how, err) &&
+           take(job, lock, err) && claim_job(job, &how, record, look, err);
+}
+
+static int run(const struct job *job, const struct options *options)
+{
+    struct error err = { 0 };
+    struct report report;
+    struct inspection look = { 0 };
+    struct job_record record;
+    int lock = -1, status;
+
+    report_init(&report, options);
+    if (!claim(job, options, &lock, &look, &record, &err)) {
+        report_error(options->program, &err);
+        if (lock >= 0)
+            close(lock);
+        inspect_clear(&look);
+        return report_exit(err.code);
+    }
+    report_findings(&report, &look.patch);
+    if (look.patch.findings.count > 0)
+        report_summary(&report, &look.patch);
+    if (record.state == JOB_READY) {
+        status = train(job, options, lock);
+    } else {
+        close(lock);
+        status = look.patch.is_job ? EXIT_FINDINGS : EXIT_NO_JOB;
+    }
+    inspect_clear(&look);
+    return status;
+}
+
+int cmd_run(const struct options *options)
+{
+    struct job job;
+    int status;
+
+    job_init(&job, options->operands[0]);
+    status = run(&job, options);
+    job_clear(&job);
+    return status;
+}

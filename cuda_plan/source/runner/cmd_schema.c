@@ -1,0 +1,22 @@
+/* runner/cmd_schema.c - schema: the JSON Schema of a job, for editors. */
+#include "config.h"
+
+#include "runner/commands.h"
+
+#include "patcher/schema_json.h"
+#include "runner/report.h"
+
+int cmd_schema(const struct options *options)
+{
+    json_t *schema = schema_json_new();
+    struct report report;
+    struct text out;
+
+    report_init(&report, options);
+    text_init(&out, 0);
+    json_write_pretty(schema, &out);
+    report_write(&report, &out);
+    text_clear(&out);
+    json_decref(schema);
+    return EXIT_FINE;
+}

@@ -1,0 +1,221 @@
+/*
+ * runner/cmd_watch.c - watch: the daemon's loop.  It waits for the folder, for signals
+ * and for its child; what is to be done is in spool and worker.
+ */
+#include "config.h"
+
+#include "runner/commands.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/spawn.h"
+#include "runner/report.h"
+#include "runner/spool.h"
+#include "runner/worker.h"
+
+/* Seconds between looks at the lock of a job that is not our child. */
+static const double adopted_every = 0.2;
+
+struct daemon {
+    const struct options *options;
+    struct log *log;
+    struct machine machine;
+    struct spool *spool;
+    struct worker worker;
+    int signals;  /* signalfd */
+    int stopping; /* the signal that ends the watch */
+};
+
+/* SIGIO: a lease that is broken while we look at a file must not kill us. */
+static int open_signals(void)
+{
+    sigset_t set;
+
+    signal(SIGIO, SIG_IGN);
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static void read_signals(struct daemon *daemon)
+{
+    struct signalfd_siginfo info;
+
+    while (read(daemon->signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+        if (info.ssi_signo == SIGCHLD)
+            continue;
+        if (daemon->stopping) { /* the second one: leave the job to itself */
+            worker_close(&daemon->worker);
+            continue;
+        }
+        daemon->stopping = info.ssi_signo == SIGINT ? SIGINT : SIGTERM;
+        if (daemon->worker.busy)
+            log_line(daemon->log, LOG_INFO,
+                     "watch: ending; job %s saves a checkpoint first",
+                     daemon->worker.job.name);
+        worker_ask(&daemon->worker);
+    }
+}
+
+static void tell_end(struct daemon *daemon, const char *name,
+                     const struct job_record *record)
+{
+    bool bad = record->state == JOB_FAILED || record->crashes > 0;
+
+    if (record->reason[0])
+        log_line(daemon->log, bad ? LOG_WARN : LOG_INFO, "job %s: %s: %s", name,
+                 job_state_names[record->state], record->reason);
+    else
+        log_line(daemon->log, LOG_INFO, "job %s: %s at step %" PRId64, name,
+                 job_state_names[record->state], record->step);
+}
+
+static void reap(struct daemon *daemon)
+{
+    struct job_record record;
+    char *name, *path;
+
+    if (!daemon->worker.busy)
+        return;
+    name = path = NULL;
+    if (asprintf(&name, "%s", daemon->worker.job.name) < 0 ||
+        asprintf(&path, "%s", daemon->worker.job.path) < 0)
+        abort();
+    if (worker_poll(&daemon->worker, &record)) {
+        if (record.state != JOB_NOWHERE)
+            tell_end(daemon, name, &record);
+        spool_ended(daemon->spool, path, &record);
+    }
+    free(name);
+    free(path);
+}
+
+static void start_next(struct daemon *daemon)
+{
+    while (!daemon->worker.busy && !daemon->stopping) {
+        enum worker_start start = WORKER_HELD;
+        bool running;
+        char *name = spool_next(daemon->spool, &running);
+
+        if (!name)
+            return;
+        if (!running)
+            start = worker_start(&daemon->worker, name);
+        if (start == WORKER_HELD)
+            worker_adopt(&daemon->worker, name);
+        else if (start == WORKER_SKIPPED)
+            spool_again(daemon->spool, name);
+        free(name);
+    }
+}
+
+static int wait_ms(const struct daemon *daemon)
+{
+    double due = spool_due(daemon->spool), now = clock_seconds();
+
+    if (daemon->worker.busy && worker_fd(&daemon->worker) < 0 &&
+        due > now + adopted_every)
+        due = now + adopted_every;
+    if (due <= now)
+        return 0;
+    return due - now > 60 ? 60000 : (int)((due - now) * 1000) + 1;
+}
+
+static void wait_for_news(struct daemon *daemon)
+{
+    struct pollfd fds[] = { { spool_fd(daemon->spool), POLLIN, 0 },
+                            { daemon->signals, POLLIN, 0 },
+                            { worker_fd(&daemon->worker), POLLIN, 0 } };
+
+    if (poll(fds, 3, wait_ms(daemon)) <= 0)
+        return;
+    if (fds[1].revents)
+        read_signals(daemon);
+    if (fds[0].revents)
+        spool_read(daemon->spool);
+}
+
+static bool is_over(const struct daemon *daemon)
+{
+    if (daemon->worker.busy)
+        return false;
+    return daemon->stopping || (daemon->options->once && spool_is_empty(daemon->spool));
+}
+
+static int loop(struct daemon *daemon)
+{
+    for (;;) {
+        reap(daemon);
+        if (!daemon->stopping)
+            spool_look(daemon->spool, !daemon->worker.busy);
+        start_next(daemon);
+        spool_flush(daemon->spool);
+        if (is_over(daemon))
+            break;
+        wait_for_news(daemon);
+    }
+    log_line(daemon->log, LOG_INFO, "watch: ended");
+    if (daemon->stopping)
+        return 128 + daemon->stopping;
+    return spool_failures(daemon->spool) > 0 ? EXIT_FINDINGS : EXIT_FINE;
+}
+
+static bool open_daemon(struct daemon *daemon, bool *busy, struct error *err)
+{
+    if (!machine_open(NULL, &daemon->machine, err))
+        return false;
+    daemon->signals = open_signals();
+    if (daemon->signals < 0)
+        return error_errno(err, "cannot wait for signals");
+    daemon->spool = spool_open(daemon->options->operands[0], &daemon->machine,
+                               daemon->log, busy, err);
+    if (!daemon->spool)
+        return false;
+    log_line(daemon->log, LOG_INFO, "watch: %s, pid %d", daemon->options->operands[0],
+             (int)getpid());
+    return true;
+}
+
+int cmd_watch(const struct options *options)
+{
+    enum log_level level = options->quiet     ? LOG_WARN
+                           : options->verbose ? LOG_DEBUG
+                                              : LOG_INFO;
+    struct daemon daemon = { .options = options, .signals = -1 };
+    struct error err = { 0 };
+    bool busy = false;
+    char *program = spawn_sibling("trainspool-train");
+    int status;
+
+    umask(077);
+    daemon.log = log_new(STDOUT_FILENO, level);
+    daemon.worker = (struct worker) { .program = program, .log = daemon.log };
+    if (open_daemon(&daemon, &busy, &err)) {
+        status = loop(&daemon);
+    } else {
+        if (busy)
+            error_set(&err, ERROR_SYSTEM,
+                      "%s is watched already; that watch takes the jobs dropped there, "
+                      "and `trainspool status %s` tells how they fare",
+                      options->operands[0], options->operands[0]);
+        report_error(options->program, &err);
+        status = busy ? EXIT_SECOND : report_exit(err.code);
+    }
+    worker_close(&daemon.worker);
+    spool_close(daemon.spool);
+    log_free(daemon.log);
+    free(program);
+    return status;
+}

@@ -1,0 +1,96 @@
+/* runner/count.c - tokenizer, data set, and the trainer's own arithmetic. */
+#include "config.h"
+
+#include "runner/count.h"
+
+#include "runner/inspect.h"
+#include "runner/report.h"
+#include "runner/steps.h"
+#include "train/dataset.h"
+#include "train/run.h"
+
+#include <sys/resource.h>
+
+/* The most this process has had. */
+static int64_t resident(void)
+{
+    struct rusage usage;
+
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (int64_t)usage.ru_maxrss << 10 : 0;
+}
+
+static struct steps measured(const struct plan *plan, const struct dataset *train,
+                             const struct dataset *eval, const struct dataset *questions)
+{
+    size_t size = (size_t)plan->per_device_train_batch_size;
+    size_t batches = dataset_batches(train, size);
+    struct trainer_steps steps = trainer_steps(plan, batches);
+    struct run_sizes sizes = run_measure(plan, train, eval);
+
+    return (struct steps) { .per_epoch = steps.per_epoch,
+                            .total = steps.total,
+                            .tokens = (int64_t)dataset_tokens(train),
+                            .samples = (int64_t)dataset_samples(train),
+                            .rows = (int64_t)sizes.rows,
+                            .sequences = (int64_t)sizes.sequences,
+                            .asked = questions ? (int64_t)dataset_asked_max(
+                                                     questions, (size_t)plan->cutoff_len,
+                                                     NULL)
+                                               : 0,
+                            .resident = resident(),
+                            .learnt =
+                                (int64_t)dataset_trained(train, 0, 0, batches, size) };
+}
+
+static bool count(const struct plan *plan, struct steps *out, struct error *err)
+{
+    struct tokenizer *tokenizer = tokenizer_open(plan->model_name_or_path, err);
+    struct dataset *train = NULL, *eval = NULL, *whole = NULL;
+    bool ok;
+
+    if (tokenizer)
+        train = dataset_peek(plan, SPLIT_TRAIN, tokenizer, err);
+    ok = train != NULL;
+    if (ok && plan_evaluates(plan)) {
+        eval = dataset_peek(plan, SPLIT_EVAL, tokenizer, err);
+        ok = eval != NULL;
+    }
+    if (ok && eval && plan->generation.on)
+        ok = dataset_open_whole(plan, eval, tokenizer, &whole, err);
+    if (ok)
+        *out = measured(plan, train, eval,
+                        !plan->generation.on ? NULL
+                        : whole              ? whole
+                                             : eval);
+    dataset_close(whole);
+    dataset_close(eval);
+    dataset_close(train);
+    tokenizer_close(tokenizer);
+    return ok;
+}
+
+int count_steps(const struct options *options, const struct machine *machine)
+{
+    struct inspect_options how = { .machine = machine, .job = options->operands[0] };
+    struct inspection look = { 0 };
+    struct error err = { 0 };
+    struct steps steps;
+    struct text line;
+
+    if (inspect_job(&how, &look, &err)) {
+        if (!look.patch.has_plan)
+            error_set(&err, ERROR_JOB, "%s: the file is no job", options->operands[0]);
+        else if (!look.patch.plan.model_name_or_path)
+            error_set(&err, ERROR_JOB, "no model_name_or_path");
+        else if (count(&look.patch.plan, &steps, &err)) {
+            text_init(&line, 0);
+            steps_write(&steps, &line);
+            fwrite(line.data, 1, line.len, stdout);
+            text_clear(&line);
+        }
+    }
+    if (err.code)
+        report_error(options->program, &err);
+    inspect_clear(&look);
+    return report_training_exit(err.code);
+}

@@ -1,0 +1,198 @@
+/*
+ * runner/train_main.c - trainspool-train: one job, one device, one process (and one more
+ * for each further rank).  What touches a driver, a model or data happens here and never
+ * in trainspool, which must not fall.
+ */
+#include "config.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "kernels/backend.h"
+#include "patcher/document.h"
+#include "runner/attempt.h"
+#include "runner/calibrate.h"
+#include "runner/count.h"
+#include "runner/generation.h"
+#include "runner/ranks.h"
+#include "runner/report.h"
+
+static const struct command train_command = {
+    .name = "",
+    .operands = "JOB",
+    .least = 0,
+    .most = 1,
+    .takes = TAKES(OPTION_PLACE) | TAKES(OPTION_RESUME) | TAKES(OPTION_PROBE) |
+             TAKES(OPTION_STEPS) | TAKES(OPTION_CALIBRATE) |
+             TAKES(OPTION_FROZEN) | TAKES(OPTION_SPOOLED) |
+             TAKES(OPTION_LOCK_FD) | TAKES(OPTION_RANK) | TAKES(OPTION_LINK_FD) |
+             TAKES(OPTION_NO_ONEDNN) | TAKES(OPTION_GENERATE) | TAKES_GENERATE,
+    .help = "train one job, here and now, in this process",
+    .more = "This is what trainspool run and trainspool watch start.  It follows the job "
+            "as it "
+            "is and never edits it.  On SIGTERM and SIGINT it finishes the step, saves a "
+            "checkpoint and leaves; a second signal ends it at once.",
+};
+
+/* The number of the signal that asked to stop; the one global that changes. */
+static volatile sig_atomic_t stop_signal;
+
+static void on_signal(int number)
+{
+    stop_signal = number;
+}
+
+/* SA_RESETHAND: the second signal ends the process as it would have without us. */
+static void catch_signals(void)
+{
+    struct sigaction action = { .sa_handler = on_signal,
+                                .sa_flags = SA_RESTART | (int)SA_RESETHAND };
+
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    signal(SIGPIPE, SIG_IGN); /* a run outlives the one that reads along */
+}
+
+static void probe_here(const char *wanted, struct probe *out)
+{
+    *out = (struct probe) { 0 };
+    probe_cpu(&out->devices[0]);
+    out->count = 1 + backend_devices(wanted, out->devices + 1, PROBE_MAX - 1, out->note,
+                                     sizeof(out->note));
+}
+
+static int print_probe(void)
+{
+    struct probe probe;
+    struct text out;
+
+    probe_here("cuda", &probe);
+    text_init(&out, 0);
+    probe_write(&probe, &out);
+    fwrite(out.data, 1, out.len, stdout);
+    text_clear(&out);
+    return EXIT_FINE;
+}
+
+static int print_page(const struct options *options)
+{
+    struct text out;
+
+    text_init(&out, 0);
+    if (options->version)
+        text_addf(&out, "%s %s\n", options->program, PACKAGE_VERSION);
+    else
+        options_help(options->program, &train_command, &out);
+    fwrite(out.data, 1, out.len, stdout);
+    text_clear(&out);
+    return EXIT_FINE;
+}
+
+/* What the job asks for, before it is looked at; malloc'ed.  One that cannot be read is
+ * refused by whoever reads it then. */
+static char *wanted_by_job(const char *operand, bool frozen)
+{
+    struct job job;
+    struct text text;
+    char *wanted;
+
+    job_init(&job, operand);
+    text_init(&text, DOCUMENT_MAX_BYTES);
+    file_read(frozen ? job.frozen : job.path, DOCUMENT_MAX_BYTES, &text, NULL, NULL);
+    wanted = machine_wanted(text.data, text.len);
+    text_clear(&text);
+    job_clear(&job);
+    return wanted;
+}
+
+/* A device of this machine; those of the table cannot train.  Of the GPUs only those are
+ * touched that may be used: on the others somebody else may be at work. */
+static bool open_machine(const struct options *options, struct machine *machine,
+                         struct error *err)
+{
+    bool named = options->device && strcmp(options->device, "auto") != 0;
+    char *wanted = named                         ? memory_strdup(options->device)
+                   : options->operand_count == 0 ? memory_strdup("auto")
+                                                 : wanted_by_job(options->operands[0],
+                                                                 options->frozen);
+    const struct device *device;
+
+    *machine = (struct machine) { 0 };
+    probe_here(wanted, &machine->probe);
+    free(wanted);
+    if (!named)
+        return true;
+    device = probe_pick(&machine->probe, options->device, err);
+    if (!device)
+        return false;
+    machine->named = true;
+    machine->device = *device;
+    return true;
+}
+
+static int train(const struct options *options, struct error *err)
+{
+    struct machine machine;
+
+    if (options->calibrate) {
+        if (open_machine(options, &machine, err))
+            return calibrate_print(options, &machine, err);
+    } else if (options->operand_count == 0)
+        error_set(err, ERROR_USAGE, "which job?  %s --help tells more", options->program);
+    else if (open_machine(options, &machine, err))
+        return options->rank > 0 ? ranks_follow(options, &machine, err)
+               : options->generate ? generation_run(options, &machine, &stop_signal, err)
+               : options->steps  ? count_steps(options, &machine)
+                                 : attempt_run(options, &machine, &stop_signal, err);
+    report_error(options->program, err);
+    return report_exit(err->code);
+}
+
+/* Is it asked for an answer on standard output?  A run goes on without, and a generation
+ * looks by itself. */
+static bool is_question(const struct options *options)
+{
+    return options->help || options->version || options->probe || options->steps ||
+           options->calibrate;
+}
+
+/* All has been written.  Exit handlers of a driver may wait for a card that is lost or
+ * hangs, with the lock of the job held: none is run. */
+static void leave_at_once(int status)
+{
+    fflush(NULL);
+    _exit(status);
+}
+
+int main(int argc, char **argv)
+{
+    static const char program[] = "trainspool-train";
+    struct options options;
+    struct error err = { 0 };
+    int status;
+
+    catch_signals();
+    if (!options_read(argc, argv, program, &train_command, &options, &err)) {
+        report_error(program, &err);
+        status = report_exit(err.code);
+    } else if (options.generate && !options.help && !options.version) {
+        options.program = "trainspool"; /* it speaks for that one */
+        status = train(&options, &err);
+    } else if (options.help || options.version) {
+        status = print_page(&options);
+    } else {
+        status = options.probe ? print_probe() : train(&options, &err);
+    }
+    if (is_question(&options))
+        status = report_end(program, status);
+    if (err.code == ERROR_DEVICE)
+        leave_at_once(status);
+    options_clear(&options);
+    return status;
+}

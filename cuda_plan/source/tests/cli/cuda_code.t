@@ -1,0 +1,114 @@
+#!/bin/sh
+# What nvcc made of kernels/cuda: no warning, no spill, registers for the blocks that are
+# launched, tensor cores and wide accesses where they are meant.  The assembler's reports and the
+# PTX lie beside the objects of the build.
+. "$top_srcdir/tests/cli/lib.sh"
+
+if ! grep -q '^#define HAVE_CUDA 1' "$top/config.h"; then
+    echo '1..0 # SKIP this build is without CUDA'
+    exit 0
+fi
+archs=$(sed -n 's/^#define CUDA_ARCHS "\(.*\)"/\1/p' "$top/config.h")
+kernels=$(cd "$source/kernels/cuda" && echo *.cu)
+echo "# architectures: $archs; --with-cuda-archs chooses them"
+
+# Kernels that may spill: bytes, and a pattern of "sm_NN name", names as they are mangled.
+# Attention on tensor cores takes all 255 registers of a thread with some tiles, and a few words
+# more; smaller tiles would read keys and values more often.  The assembler of CUDA 12 needs a
+# few words more than that of 13, which the tiles were chosen with.
+release=$(sed -n 's/.* release \([0-9]*\)\..*/\1/p' "$top"/kernels/cuda/*.ptx | sort -u)
+spills='112 ^sm_75 .*flash_(forward|backward)
+16 ^sm_.* .*flash_(forward|backward)'
+[ "$release" = 12 ] && spills="$spills
+64 ^sm_.* .*(attention_plain|flash_backward_keys)
+32 ^sm_.* .*cells_kernel.*(swiglu|activation)_
+16 ^sm_(60|61|70) .*norm_forward"
+
+none() { # NAME: $T/out is empty
+    ok "$([ ! -s "$T/out" ]; echo $?)" "$1"
+}
+
+# Reports as lines: capability kernel stack stores loads registers file
+: >"$T/report"
+: >"$T/out"
+for file in $kernels; do
+    report=$top/kernels/cuda/${file%.cu}.resources
+    if [ ! -f "$report" ]; then
+        echo "$file has no report" >>"$T/out"
+        continue
+    fi
+    for arch in $archs; do
+        grep -q "for 'sm_$arch'" "$report" || ! grep -q __global__ "$source/kernels/cuda/$file" ||
+            echo "$file is not there for $arch" >>"$T/out"
+    done
+    awk -v file="$file" -v quote="'" '
+        /Compiling entry function/ { gsub(quote, ""); kernel = $7; arch = $9 }
+        /bytes stack frame/ { stack = $1; stores = $5; loads = $9 }
+        / Used [0-9]+ registers/ {
+            for (i = 1; i < NF; i++) if ($i == "Used") registers = $(i + 1)
+            print arch, kernel, stack, stores, loads, registers, file
+        }' "$report" >>"$T/report"
+done
+none 'every kernel is there for every architecture'
+
+(cd "$top/kernels/cuda" && grep -niE 'warning|error' -- *.resources) >"$T/out"
+none 'no warning'
+
+awk -v list="$spills" '
+    BEGIN { count = split(list, may, "\n") }
+    $4 + $5 > 0 {
+        for (i = 1; i <= count; i++) {
+            limit = pattern = may[i]
+            sub(/ .*/, "", limit)
+            sub(/[^ ]* /, "", pattern)
+            if ($1 " " $2 ~ pattern && $4 <= limit + 0 && $5 <= limit + 0) next
+        }
+        print $1, $2, $7 ": " $4 " bytes spilled, " $5 " read back"
+    }' "$T/report" >"$T/out"
+none 'no kernel spills registers, but for those that may'
+
+awk '$3 > 0 && $4 + $5 == 0 { print $1, $2, $7 ": " $3 " bytes of stack" }' "$T/report" >"$T/out"
+none 'no kernel has an array in local memory'
+
+# PTX of each file; nvcc names the kind where it made several.
+(cd "$top/kernels/cuda" && ls -- *.ptx) | sed 's/\..*/.cu/' | sort -u >"$T/made"
+echo "$kernels" | tr ' ' '\n' | sort | comm -23 - "$T/made" >"$T/out"
+none 'PTX of every file'
+
+# Without a bound a block may have 1024 threads, for which 64 registers each are there.
+awk '/\.entry/ { kernel = $0; sub(/.*\.entry */, "", kernel); sub(/\(.*/, "", kernel) }
+     /^\.maxntid/ { print kernel }' "$top"/kernels/cuda/*.ptx | sort -u >"$T/bound"
+awk 'FILENAME != "-" { bound[$1] = 1; next }
+     $6 > 64 && !($2 in bound) { print $1, $2, $7 ": " $6 " registers and no __launch_bounds__" }' \
+    "$T/bound" - <"$T/report" >"$T/out"
+none 'registers are there for the threads of a block'
+
+# has KIND FILE PATTERN...: each stands in the PTX
+has() {
+    has_name="$2 for $1"
+    has_file=$(cd "$top/kernels/cuda" && grep -lE "^\.target sm_$1[a-f]?\$" "$2".*ptx)
+    case $1:" $archs " in
+    75:*' 75 '* | 80:*' '[89]?' '* | 80:*' '1??' '*) ;;
+    *) skip "$has_name" 'not made here'; return ;;
+    esac
+    shift 2
+    for pattern; do
+        grep -qE "$pattern" "$top/kernels/cuda/${has_file:-PTX}" || echo "no $pattern"
+    done >"$T/out" 2>&1
+    none "$has_name has the instructions it is meant to have"
+}
+for file in flash_forward flash_backward; do
+    has 80 $file 'mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.f16' \
+        'mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.bf16' 'ldmatrix\.sync.*x4\.shared' \
+        'ldmatrix\.sync.*x4\.trans\.shared' 'cp\.async\.cg\.shared\.global.*16'
+    has 75 $file 'mma\.sync\.aligned\.m16n8k8\.row\.col\.f32\.f16' \
+        'ldmatrix\.sync.*x4\.shared' 'ldmatrix\.sync.*x4\.trans\.shared'
+done
+wide='global(\.nc)?(\.L[^.]*)?\.(v4\.(b|f|u)32|v2\.(b|f|u)64|b128)'
+for file in activation adamw elementwise embedding fp8 headnorm layernorm loss norm rotary sum_rows swiglu; do
+    has 80 $file "ld\.$wide"
+done
+for file in activation adamw elementwise headnorm layernorm norm rotary swiglu; do
+    has 80 $file "st\.$wide"
+done
+plan

@@ -1,0 +1,72 @@
+"""Holds `trainspool schema` against `trainspool check`: a YAML reader and a validator that others
+wrote complain of a job exactly where check finds an error in its names or values.
+
+    python3 schema.py TRAINSPOOL JOB...
+"""
+
+import json
+import subprocess
+import sys
+
+import jsonschema
+import yaml
+
+NAMES = {"TS701", "TS702", "TS703", "TS704", "TS705", "TS706", "TS707", "TS008",
+         "TS611", "TS904"}
+# What a schema cannot tell: that a text with a comma names several adapters, which modules a
+# model has, how many bits its files have, and what goes with another key's value.
+BEYOND = {("TS707", "adapter_name_or_path"), ("TS705", "freeze_trainable_modules"),
+          ("TS707", "quantization_bit"), ("TS707", "quantization_method"),
+          ("TS707", "quantization_type"), ("TS707", "create_new_adapter"),
+          ("TS707", "export_dir"), ("TS707", "model_name_or_path"),
+          ("TS707", "do_train"), ("TS707", "do_predict"),
+          ("TS707", "mask_history"), ("TS707", "train_on_prompt"),
+          ("TS705", "lora_target"), ("TS705", "additional_target"),
+          ("TS904", "kd_beta"), ("TS904", "teacher_logits"),
+          ("TS705", "save_steps"), ("TS705", "eval_steps"), ("TS705", "logging_steps")}
+FILES = "the files of the model have"
+
+
+def errors_of_check(trainspool, jobs):
+    """What check tells of each job: a set of rules and keys."""
+    command = [trainspool, "check", "--json", "--device", "A100 80GB", *jobs]
+    out = subprocess.run(command, capture_output=True, text=True).stdout
+    reports = [json.loads(line) for line in out.splitlines()]
+    assert [report["job"] for report in reports] == jobs
+    return [{
+        (finding["rule"], finding.get("key"))
+        for finding in report["findings"]
+        if finding["severity"] == "error" and finding["rule"] in NAMES
+        and not finding["message"].startswith(FILES)
+    } - BEYOND for report in reports]
+
+
+def read(job):
+    try:
+        with open(job, encoding="utf-8-sig") as file:
+            text = file.read()
+            # what a comment takes out of the findings a schema tells all the same
+            return None if "trainspool: ignore" in text else yaml.safe_load(text)
+    except (yaml.YAMLError, UnicodeDecodeError):
+        return None
+
+
+def main(trainspool, jobs):
+    schema = json.loads(subprocess.check_output([trainspool, "schema"]))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    read_jobs = {job: read(job) for job in jobs}
+    jobs = [job for job in jobs if isinstance(read_jobs[job], dict)]
+    differ = 0
+    for job, ours in zip(jobs, errors_of_check(trainspool, jobs)):
+        theirs = [(list(error.absolute_path), error.message[:80])
+                  for error in validator.iter_errors(read_jobs[job])]
+        if bool(ours) != bool(theirs):
+            differ += 1
+            print(f"{job}: check finds {sorted(ours, key=str)}, the schema {theirs}")
+    print(f"{len(jobs)} jobs compared")
+    return 1 if differ or not jobs else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

@@ -1,0 +1,353 @@
+#!/usr/bin/env python3
+"""Our tokenizers and templates against the real ones, on texts and files made by chance.
+
+    differential.py [--seconds N] [--seed N] [--shared DIR] [--templates DIR] [--only NAME] PROGRAM
+
+PROGRAM is tests/differential/ours.  Four parts share the time:
+
+    texts      the real tokenizers of DIR/tokenizers, by Hugging Face's `tokenizers`: ids with and
+               without special tokens, and the text of the ids
+    files      small tokenizer.json of normalizers, splits, merges, added tokens and decoders by
+               chance, each with some texts, in the same way
+    templates  Jinja by chance, as transformers sets it up, and the chat templates of DIR/tokenizers
+               with conversations by chance; with --templates instead each NAME.jinja of that
+               folder, from one to the next until the time is over
+    models     a config.json of any architecture with whatever it may say, and weights: the loss and
+               the norm of each gradient, by PyTorch and transformers where these are there
+
+A part says how much it tried, or that it has nothing here to compare with.  A difference is cut
+down while it stays one, told with what both sides made of it, and ends the program with status 1.  77: there are no peers here.  The same seed gives the same trials.
+"""
+import argparse
+import functools
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import unicodedata
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+try:
+    import jinja2  # noqa: F401
+    import tokenizers
+except ImportError as missing:
+    print(f"differential: {missing}", file=sys.stderr)
+    sys.exit(77)
+
+import made  # noqa: E402 (what is made by chance)
+import peers  # noqa: E402
+
+try:
+    import models
+except ImportError:
+    models = None
+
+
+class Ours:
+    def __init__(self, program):
+        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def ask(self, **request):
+        self.process.stdin.write(json.dumps(request).encode() + b"\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"differential: ended with {self.process.wait()} at {request!r}")
+        return json.loads(line)
+
+
+class Found(Exception):
+    """A difference: what was tried, ours, theirs."""
+
+
+def shorter(text):
+    """Texts with a piece left out, the larger pieces first."""
+    size = len(text) // 2
+    while size:
+        for at in range(0, len(text) - size + 1, max(1, size // 2)):
+            yield text[:at] + text[at + size:]
+        size //= 2
+
+
+def cut_down(text, differs):
+    """The text without what is not needed to differ."""
+    tries = 2000
+    smaller = True
+    while smaller and tries > 0:
+        smaller = False
+        for candidate in shorter(text):
+            tries -= 1
+            if tries <= 0:
+                break
+            if differs(candidate):
+                text, smaller = candidate, True
+                break
+    return text
+
+
+# ---- Tokenizers ----
+
+def quietly(call, *args, **named):
+    """What it gives; None where Rust panics, which says so on stderr and is no Exception."""
+    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    try:
+        return call(*args, **named)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:
+        return None
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nothing)
+
+
+def try_text(ours, theirs, text):
+    """None, or what both make of it; where theirs breaks, it has no say."""
+    for special in (False, True):
+        mine = ours.ask(text=text, special=special)
+        encoding = quietly(theirs.encode, text, add_special_tokens=special)
+        if encoding is None:
+            return None
+        ids = encoding.ids
+        back = theirs.decode(ids, skip_special_tokens=False)
+        if mine.get("ids") != ids or mine.get("back") != back:
+            return mine, {"ids": ids, "back": back}
+    return None
+
+
+def hold_text(ours, theirs, what, text):
+    if not try_text(ours, theirs, text):
+        return
+    text = cut_down(text, lambda t: try_text(ours, theirs, t) is not None)
+    raise Found(what, text, *try_text(ours, theirs, text))
+
+
+def real_folders(shared):
+    root = os.path.join(shared, "tokenizers")
+    return [os.path.join(root, n) for n in sorted(os.listdir(root))] if os.path.isdir(root) else []
+
+
+def real_texts(ours, rng, until, shared):
+    tried = 0
+    folders = real_folders(shared)
+    if not folders:
+        return None
+    passages = made.passages(os.path.join(shared, "datasets"))
+    loaded = {}
+    while folders and time.monotonic() < until:
+        path = os.path.join(rng.choice(folders), "tokenizer.json")
+        if path not in loaded:
+            loaded[path] = tokenizers.Tokenizer.from_file(path)
+            loaded[path].no_padding()
+            loaded[path].no_truncation()
+        answer = ours.ask(tokenizer=path)
+        if answer:
+            raise Found(path, "", answer, "opens")
+        tokens = [t.content for t in loaded[path].get_added_tokens_decoder().values()]
+        for _ in range(200):
+            hold_text(ours, loaded[path], path, made.text(rng, passages, tokens))
+            tried += 1
+    return f"{tried} texts"
+
+
+class Files:
+    """One tokenizer.json after another, opened by both."""
+
+    def __init__(self, ours, folder):
+        self.ours, self.path = ours, os.path.join(folder, "tokenizer.json")
+
+    def open(self, tokenizer):
+        """Theirs, and ours opened; None where one of them will not have it."""
+        with open(self.path, "w", encoding="utf-8") as f:
+            json.dump(tokenizer, f)
+        try:
+            theirs = tokenizers.Tokenizer.from_file(self.path)
+        except Exception:  # the library has no class of its own for it
+            return None
+        return None if self.ours.ask(tokenizer=self.path) else theirs
+
+    def differs(self, tokenizer, text):
+        theirs = self.open(tokenizer)
+        return try_text(self.ours, theirs, text) if theirs else None
+
+    def cut_down(self, tokenizer, text):
+        """The file without what is not needed to differ."""
+        smaller = True
+        while smaller:
+            smaller = False
+            for candidate in made.simpler(tokenizer):
+                if self.differs(candidate, text):
+                    tokenizer, smaller = candidate, True
+                    break
+        return tokenizer
+
+
+def made_files(ours, rng, until, shared):
+    tried = files = refused = 0
+    passages = made.passages(os.path.join(shared, "datasets"))
+    with tempfile.TemporaryDirectory() as folder:
+        both = Files(ours, folder)
+        while time.monotonic() < until:
+            tokenizer = made.tokenizer(rng)
+            theirs = both.open(tokenizer)
+            if not theirs:
+                refused += 1
+                continue
+            files += 1
+            tokens = [t["content"] for t in tokenizer["added_tokens"]]
+            for _ in range(20):
+                try:
+                    hold_text(ours, theirs, tokenizer, made.text(rng, passages, tokens))
+                except Found as found:
+                    _, text, *_ = found.args
+                    tokenizer = both.cut_down(tokenizer, text)
+                    raise Found(made.shown(tokenizer), text, *both.differs(tokenizer, text)) from None
+                tried += 1
+    return f"{files} files with {tried} texts, {refused} files refused"
+
+
+# ---- Templates ----
+
+def try_template(ours, source, variables):
+    """None, or what both make of it; "" where ours says that it has no such thing."""
+    mine = ours.ask(template=source, variables=variables)
+    theirs = peers.render(source, variables)
+    if (peers.is_limit(mine.get("error", "")) or peers.is_early(theirs.get("error", ""))
+            or peers.is_marked(theirs.get("text", ""))):
+        return ""
+    if mine.get("text") == theirs.get("text") and mine.get("spans") == theirs.get("spans"):
+        return None
+    return mine, theirs
+
+
+def hold_template(ours, source, variables):
+    """Was it refused for what we do not have?"""
+    result = try_template(ours, source, variables)
+    if not result:
+        return result == ""
+
+    def differs(s):
+        return bool(try_template(ours, s, variables))
+
+    source = cut_down(source, differs)
+    raise Found("template", (source, variables), *try_template(ours, source, variables))
+
+
+def some_templates(rng, shared, folder):
+    """Without end."""
+    if folder:
+        real = peers.templates_in(folder)
+        while real:
+            yield from real
+        raise SystemExit(f"differential: no NAME.jinja in {folder}")
+    real = [t for f in real_folders(shared) for t in peers.templates_of(f)]
+    while True:
+        yield rng.choice(real) if real and rng.random() < 0.2 else made.template(rng)
+
+
+def templates(ours, rng, until, shared, folder=None):
+    tried = refused = errors = 0
+    for source in some_templates(rng, shared, folder):
+        if time.monotonic() >= until:
+            break
+        variables = made.variables(rng)
+        if hold_template(ours, source, variables):
+            refused += 1
+        elif "error" in peers.render(source, variables):
+            errors += 1
+        tried += 1
+    return f"{tried} templates, {errors} an error on both sides, {refused} refused"
+
+
+# ---- Models ----
+
+def try_model(ours, folder, kind, values, batch):
+    """None, or what both make of it; "" where it is no model for one of them."""
+    try:
+        models.write(folder, kind, values, 1)
+        theirs = models.answer(folder, kind, batch)
+    except Exception:
+        return ""
+    mine = ours.ask(model=folder, runs=batch)
+    if "not supported" in mine.get("error", ""):
+        return ""
+    return None if models.near(mine, theirs) else (mine, theirs)
+
+
+def without_one(values):
+    """One key less; sizes stay, as those that transformers takes for them are of real models."""
+    return [{k: v for k, v in values.items() if k != key} for key in values
+            if key not in models.SIZES]
+
+
+def hold_model(ours, folder, kind, values, batch):
+    """Was it a model?"""
+    result = try_model(ours, folder, kind, values, batch)
+    if not result:
+        return result is None
+    smaller = True
+    while smaller:
+        smaller = False
+        for candidate in without_one(values):
+            if try_model(ours, folder, kind, candidate, batch):
+                values, smaller = candidate, True
+                break
+    raise Found(kind, values, *try_model(ours, folder, kind, values, batch))
+
+
+def made_models(ours, rng, until, shared):
+    if models is None:
+        return None
+    tried, refused = 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        while time.monotonic() < until:
+            kind = rng.choice(list(models.KINDS))
+            if hold_model(ours, folder, kind, models.KINDS[kind](rng), models.runs(rng)):
+                tried += 1
+            else:
+                refused += 1
+    return f"{tried} models, {refused} refused"
+
+
+PARTS = {"texts": real_texts, "files": made_files, "templates": templates, "models": made_models}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program")
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--shared", default=os.environ.get("TRAINSPOOL_SHARED", "") + "/data")
+    parser.add_argument("--templates", default="")
+    parser.add_argument("--only", choices=PARTS)
+    args = parser.parse_args()
+    parts = {n: p for n, p in PARTS.items() if args.only in (None, n)}
+    if args.templates:
+        parts["templates"] = functools.partial(templates, folder=args.templates)
+    status = 0
+    for name, part in parts.items():
+        ours = Ours(args.program)
+        until = time.monotonic() + args.seconds / len(parts)
+        try:
+            done = part(ours, random.Random(args.seed), until, args.shared)
+            print(f"{name}: {done}: the same" if done else f"{name}: nothing here to compare with")
+        except Found as found:
+            what, tried, mine, theirs = found.args
+            print(f"{name}: DIFFERENT, seed {args.seed}\n  of     {ascii(what)}\n"
+                  f"  tried  {ascii(tried)}\n  ours   {ascii(mine)}\n  theirs {ascii(theirs)}")
+            status = 1
+        ours.process.stdin.close()
+        ours.process.wait()
+    print(f"peers: tokenizers {tokenizers.__version__}, Jinja {jinja2.__version__}, "
+          f"Unicode {unicodedata.unidata_version}")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,219 @@
+"""Models by chance as transformers computes them: a config.json of any architecture with whatever it
+may say, weights, and the loss and the norm of each gradient over some tokens."""
+import json
+import os
+
+import torch
+import transformers
+
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
+torch.set_num_threads(1)
+
+SIZES = {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_layers",
+         "num_attention_heads", "num_heads", "num_key_value_heads", "max_position_embeddings",
+         "n_embd", "n_layer", "n_head", "n_positions", "head_dim"}
+ACTIVATIONS = ["silu", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu"]
+
+
+def layer_types(rng, layers):
+    return [rng.choice(["full_attention", "sliding_attention"]) for _ in range(layers)]
+
+
+def rope(rng, old):
+    """rope_parameters of transformers 5, or what older files have."""
+    theta = rng.choice([50.0, 10000.0, 500000.0])
+    scaling = rng.choice([
+        None, None, {"rope_type": "linear", "factor": 2.0},
+        {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+         "original_max_position_embeddings": 16}])
+    if old:
+        return {"rope_theta": theta, "rope_scaling": scaling}
+    return {"rope_parameters": {"rope_type": "default", **(scaling or {}), "rope_theta": theta}}
+
+
+def llama_like(rng):
+    kv = rng.choice([1, 2, 4])
+    layers = rng.randrange(1, 4)
+    values = {"vocab_size": 40, "hidden_size": rng.choice([16, 24, 32]),
+              "intermediate_size": rng.choice([20, 36]), "num_hidden_layers": layers,
+              "num_attention_heads": 4, "num_key_value_heads": kv,
+              "max_position_embeddings": 64, "tie_word_embeddings": rng.random() < 0.5,
+              "rms_norm_eps": rng.choice([1e-5, 1e-6, 1e-2])}
+    if rng.random() < 0.4:
+        values["head_dim"] = rng.choice([4, 8, 10])
+    if rng.random() < 0.3:
+        values["pad_token_id"] = rng.choice([0, 7, 39, None])
+    return values
+
+
+def windows(rng, values, *names):
+    if rng.random() < 0.6:
+        values["sliding_window"] = rng.randrange(1, 9)
+    if rng.random() < 0.4 and values.get("sliding_window"):
+        values["layer_types"] = layer_types(rng, values["num_hidden_layers"])
+    for name, choices in names:
+        if rng.random() < 0.6:
+            values[name] = rng.choice(choices)
+
+
+def llama(rng):
+    values = llama_like(rng) | rope(rng, rng.random() < 0.3)
+    for key in ("attention_bias", "mlp_bias"):
+        values[key] = rng.random() < 0.4
+    if rng.random() < 0.3:
+        values["hidden_act"] = rng.choice(ACTIVATIONS)
+    return values
+
+
+def mistral(rng):
+    values = llama_like(rng) | rope(rng, False)
+    windows(rng, values)
+    return values
+
+
+def qwen(rng):
+    values = llama_like(rng) | rope(rng, False)
+    values.pop("head_dim", None)
+    windows(rng, values, ("use_sliding_window", [True, False]), ("max_window_layers", [0, 1, 2]))
+    return values
+
+
+def qwen3(rng):
+    values = qwen(rng)
+    values["head_dim"] = rng.choice([4, 8])
+    if rng.random() < 0.4:
+        values["attention_bias"] = True
+    return values
+
+
+def phi3(rng):
+    values = llama_like(rng) | {"pad_token_id": rng.choice([0, 5])}
+    values.pop("head_dim", None)
+    values["hidden_size"] = 32
+    values["rope_parameters"] = {"rope_type": "default", "rope_theta": 100.0,
+                                 "partial_rotary_factor": rng.choice([0.5, 1.0])}
+    if rng.random() < 0.5:
+        values["sliding_window"] = rng.randrange(2, 9)
+    return values
+
+
+def gemma(rng):
+    values = llama_like(rng)
+    values["head_dim"] = rng.choice([4, 8])
+    values["rope_parameters"] = {"rope_type": "default", "rope_theta": rng.choice([50.0, 10000.0])}
+    if rng.random() < 0.3:
+        values["attention_bias"] = True
+    if rng.random() < 0.3:
+        values["hidden_act"] = rng.choice(ACTIVATIONS)
+    return values
+
+
+def gemma2(rng):
+    values = gemma(rng)
+    if values.pop("hidden_act", None):
+        values["hidden_activation"] = rng.choice(ACTIVATIONS)
+    windows(rng, values, ("query_pre_attn_scalar", [4, 12]),
+            ("attn_logit_softcapping", [2.0, None]), ("final_logit_softcapping", [3.0, None]))
+    return values
+
+
+def gemma3(rng):
+    values = gemma2(rng)
+    for key in ("attn_logit_softcapping", "final_logit_softcapping", "rope_parameters"):
+        values.pop(key, None)
+    return values
+
+
+def gpt2(rng):
+    values = {"vocab_size": 40, "n_embd": rng.choice([16, 24]), "n_layer": rng.randrange(1, 4),
+              "n_head": 4, "n_positions": 32, "attn_pdrop": 0.0, "embd_pdrop": 0.0,
+              "resid_pdrop": 0.0, "layer_norm_epsilon": rng.choice([1e-5, 1e-2])}
+    for key, choices in (("n_inner", [20, None]), ("activation_function", ACTIVATIONS),
+                         ("tie_word_embeddings", [False]), ("scale_attn_weights", [False]),
+                         ("scale_attn_by_inverse_layer_idx", [True]), ("pad_token_id", [3]),
+                         ("reorder_and_upcast_attn", [False])):
+        if rng.random() < 0.3:
+            values[key] = rng.choice(choices)
+    return values
+
+
+def gpt_neo(rng):
+    layers = rng.randrange(1, 4)
+    values = {"vocab_size": 40, "hidden_size": 24, "num_layers": layers, "num_heads": 4,
+              "max_position_embeddings": 32, "attention_dropout": 0.0, "embed_dropout": 0.0,
+              "resid_dropout": 0.0, "window_size": rng.randrange(1, 9),
+              "attention_types": [[[rng.choice(["global", "local"])], layers]]}
+    if rng.random() < 0.3:
+        values["intermediate_size"] = 20
+    if rng.random() < 0.3:
+        values["activation_function"] = rng.choice(ACTIVATIONS)
+    return values
+
+
+def gpt_neox(rng):
+    values = {"vocab_size": 40, "hidden_size": 32, "intermediate_size": rng.choice([20, 48]),
+              "num_hidden_layers": rng.randrange(1, 4), "num_attention_heads": 4,
+              "max_position_embeddings": 64, "hidden_dropout": 0.0, "attention_dropout": 0.0,
+              "rope_parameters": {"rope_type": "default", "rope_theta": 100.0,
+                                  "partial_rotary_factor": rng.choice([0.25, 0.5, 1.0])}}
+    for key, choices in (("use_parallel_residual", [False]), ("attention_bias", [False]),
+                         ("hidden_act", ACTIVATIONS), ("tie_word_embeddings", [True]),
+                         ("pad_token_id", [3])):
+        if rng.random() < 0.3:
+            values[key] = rng.choice(choices)
+    return values
+
+
+KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi3": phi3,
+         "gemma": gemma, "gemma2": gemma2, "gemma3_text": gemma3, "gpt2": gpt2,
+         "gpt_neo": gpt_neo, "gpt_neox": gpt_neox}
+
+
+def runs(rng):
+    return [[rng.randrange(40) for _ in range(rng.randrange(2, 14))]
+            for _ in range(rng.randrange(1, 4))]
+
+
+def write(folder, kind, values, seed):
+    """A folder as transformers saves it; biases and norms moved away from where they begin."""
+    torch.manual_seed(seed)
+    config = transformers.CONFIG_MAPPING[kind](initializer_range=0.2, **values)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    with torch.no_grad():
+        for p in model.parameters():
+            if p.dim() == 1:
+                p.add_(0.2 * torch.randn(p.shape))
+    model.save_pretrained(folder)
+    if "rope_theta" in values: # as older files have it
+        path = os.path.join(folder, "config.json")
+        with open(path, encoding="utf-8") as f:
+            saved = json.load(f)
+        saved.pop("rope_parameters", None)
+        saved |= {key: values[key] for key in ("rope_theta", "rope_scaling")}
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(saved, f)
+
+
+def name_in_files(kind, name):
+    return "embed_out.weight" if kind == "gpt_neox" and name == "lm_head.weight" else name
+
+
+def answer(folder, kind, batch):
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager").train()
+    total = sum(model(input_ids=torch.tensor([ids]), labels=torch.tensor([ids])).loss
+                * (len(ids) - 1) for ids in batch)
+    loss = total / sum(len(ids) - 1 for ids in batch)
+    loss.backward()
+    return {"loss": loss.item(),
+            "norms": {name_in_files(kind, n): p.grad.double().norm().item() if p.grad is not None
+                      else 0.0 for n, p in model.named_parameters()}}
+
+
+def near(mine, theirs):
+    if "loss" not in mine or abs(mine["loss"] - theirs["loss"]) > 2e-5 * abs(theirs["loss"]):
+        return False
+    largest = max(theirs["norms"].values())
+    return mine["norms"].keys() == theirs["norms"].keys() and all(
+        abs(mine["norms"][n] - x) <= 2e-4 * x + 2e-6 * largest for n, x in theirs["norms"].items())

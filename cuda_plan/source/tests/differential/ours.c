@@ -1,0 +1,146 @@
+/*
+ * tests/differential/ours.c - what our tokenizers and templates make of a request, for
+ * differential.py.  A line of JSON in, a line of JSON out:
+ *
+ *   {"tokenizer": PATH}                       {} or {"error": TEXT}; for the lines below
+ *   {"text": TEXT, "special": BOOL}           {"ids": [..], "back": TEXT or null}
+ *   {"template": TEXT, "variables": {..}}     {"text": TEXT} or {"error": TEXT}
+ *   {"model": FOLDER, "runs": [[ID, ..], ..]} {"loss": NUMBER, "norms": {NAME: NUMBER}} or ..
+ *
+ * back: the text of the ids, null where that is no UTF-8.
+ */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "tests/differential/ours.h"
+#include "train/jinja.h"
+#include "train/tokenizer.h"
+
+static json_t *error_of(const struct error *err)
+{
+    return json_pack("{s:o}", "error", json_visible(err->text, strlen(err->text)));
+}
+
+static json_t *text_of(const struct text *text)
+{
+    json_t *value = json_stringn(text->data, text->len);
+
+    return value ? value : json_null();
+}
+
+static json_t *open_tokenizer(struct tokenizer **tokenizer, const char *path)
+{
+    struct error err = { 0 };
+
+    tokenizer_close(*tokenizer);
+    *tokenizer = tokenizer_open(path, &err);
+    return *tokenizer ? json_object() : error_of(&err);
+}
+
+static json_t *encode(const struct tokenizer *tokenizer, const json_t *text, bool special)
+{
+    struct token_list list = { 0 };
+    struct error err = { 0 };
+    struct text back;
+    json_t *answer, *ids;
+
+    if (!tokenizer_encode(tokenizer, json_string_value(text), json_string_length(text),
+                          special, &list, &err)) {
+        token_list_clear(&list);
+        return error_of(&err);
+    }
+    ids = json_array();
+    for (size_t i = 0; i < list.count; i++)
+        json_array_append_new(ids, json_integer(list.ids[i]));
+    text_init(&back, 0);
+    tokenizer_decode(tokenizer, list.ids, list.count, false, &back);
+    answer = json_pack("{s:o, s:o}", "ids", ids, "back", text_of(&back));
+    text_clear(&back);
+    token_list_clear(&list);
+    return answer;
+}
+
+static json_t *spans_of(const struct jinja_output *out)
+{
+    json_t *spans = json_array();
+
+    for (size_t i = 0; i < out->span_count; i++)
+        json_array_append_new(spans, json_pack("[I, I]", (json_int_t)out->spans[i].start,
+                                               (json_int_t)out->spans[i].len));
+    return spans;
+}
+
+static json_t *render(const json_t *source, const json_t *variables)
+{
+    struct error err = { 0 };
+    struct jinja *jinja = jinja_parse(json_string_value(source),
+                                      json_string_length(source), "template", &err);
+    struct jinja_output out;
+    json_t *answer;
+
+    if (!jinja)
+        return error_of(&err);
+    jinja_output_init(&out);
+    answer = jinja_render(jinja, variables, &out, NULL, &err)
+                 ? json_pack("{s:o, s:o}", "text", text_of(&out.text), "spans",
+                             spans_of(&out))
+                 : error_of(&err);
+    jinja_output_clear(&out);
+    jinja_free(jinja);
+    return answer;
+}
+
+static json_t *model_answer(const char *dir, const json_t *runs)
+{
+    struct error err = { 0 };
+    json_t *answer = train_model(dir, runs, &err);
+
+    return answer ? answer : error_of(&err);
+}
+
+static json_t *answer_to(struct tokenizer **tokenizer, const json_t *request)
+{
+    const json_t *text = json_object_get(request, "text");
+    const json_t *source = json_object_get(request, "template");
+
+    if (json_object_get(request, "model"))
+        return model_answer(json_string_value(json_object_get(request, "model")),
+                            json_object_get(request, "runs"));
+    if (source)
+        return render(source, json_object_get(request, "variables"));
+    if (text && *tokenizer)
+        return encode(*tokenizer, text,
+                      json_is_true(json_object_get(request, "special")));
+    return open_tokenizer(tokenizer,
+                          json_string_value(json_object_get(request, "tokenizer")));
+}
+
+int main(void)
+{
+    struct tokenizer *tokenizer = NULL;
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t len;
+
+    while ((len = getline(&line, &room, stdin)) > 0) {
+        struct error err = { 0 };
+        json_t *request = json_read_text(line, (size_t)len, "request", 1, &err);
+        json_t *answer = request ? answer_to(&tokenizer, request) : error_of(&err);
+        struct text out;
+
+        text_init(&out, 0);
+        json_write(answer, &out);
+        puts(out.data);
+        fflush(stdout);
+        text_clear(&out);
+        json_decref(answer);
+        json_decref(request);
+    }
+    tokenizer_close(tokenizer);
+    free(line);
+    return 0;
+}

@@ -1,0 +1,234 @@
+# The objects and programs of tests/emulation; ../local.mk says which are run.
+
+# No part of C++'s library is linked: templates and what is in headers.
+EMULATION_CXX = $(CXX) -std=c++17 $(DEFS) -I$(srcdir)/%D%/include $(DEFAULT_INCLUDES) $(CPPFLAGS) \
+	-fno-exceptions -fno-rtti -Wall -Wno-unknown-pragmas -Wno-maybe-uninitialized -fno-math-errno
+EMULATION_CC = $(CC) $(DEFS) -I$(srcdir)/%D%/include $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(CPPFLAGS) \
+	$(AM_CFLAGS) $(CFLAGS)
+if !HAVE_CUDA
+EMULATION_CC += -DCUDA_ARCHS='"75 80 90"' -DCUDA_LIBRARY_DIR='"/usr/lib"'
+endif
+EMULATION_KERNEL = -include $(srcdir)/%D%/emulation_hardware.h -x c++
+EMULATION_DEPS = -MD -MP -MF $(@D)/$(DEPDIR)/$(@F).d
+
+if !SANITIZERS
+EMULATION_OPTIMIZE = -O2
+else
+EMULATION_OPTIMIZE = -O1
+# two that take a fifth of the compiler's time; a null pointer is found without being asked for
+EMULATION_KERNEL += -fno-sanitize=null,pointer-overflow
+EMULATION_ADDRESS = -DEMULATION_ADDRESS_SANITIZER -fno-omit-frame-pointer
+endif
+
+emulation_parts = $(patsubst $(srcdir)/%D%/%.cc,%,$(wildcard $(srcdir)/%D%/*.cc))
+emulation_kernels = $(patsubst $(srcdir)/kernels/cuda/%.cu,%,$(wildcard $(srcdir)/kernels/cuda/*.cu)) \
+	emulation_samples
+emulation_c = $(patsubst $(srcdir)/kernels/cuda/%.c,%,$(wildcard $(srcdir)/kernels/cuda/*.c))
+emulation_objects = $(patsubst %,%D%/machine/%.o,$(emulation_parts) backend machines_cuda \
+	$(filter-out cuda_alone cuda_library cuda_nccl,$(emulation_c)))
+
+# What takes most of the time looks at nothing of a kernel's: it has no sanitizers.
+EMULATION_SANITIZE = $(SANITIZE)
+emulation_own = $(patsubst %,%D%/machine/emulation_%.o,block fibre races warp)
+$(emulation_own): EMULATION_SANITIZE = $(EMULATION_ADDRESS)
+%D%/machine/%.o: %D%/%.cc
+	@$(MKDIR_P) $(@D)/$(DEPDIR)
+	$(AM_V_GEN)$(EMULATION_CXX) -O2 $(EMULATION_SANITIZE) $(CXXFLAGS) $(EMULATION_DEPS) -c -o $@ $<
+%D%/machine/%.o: kernels/cuda/%.c
+	@$(MKDIR_P) $(@D)/$(DEPDIR)
+	$(AM_V_GEN)$(EMULATION_CC) $(EMULATION_DEPS) -c -o $@ $<
+# a build with CUDA, whatever the real one is
+%D%/machine/backend.o: kernels/backend.c
+	@$(MKDIR_P) $(@D)/$(DEPDIR)
+	$(AM_V_GEN)$(EMULATION_CC) -UHAVE_CUDA -DHAVE_CUDA=1 $(EMULATION_DEPS) -c -o $@ $<
+%D%/machine/%.o: tests/reference/%.c
+	@$(MKDIR_P) $(@D)/$(DEPDIR)
+	$(AM_V_GEN)$(EMULATION_CC) $(EMULATION_DEPS) -c -o $@ $<
+%D%/plain/%.o: kernels/cuda/%.cu
+	@$(MKDIR_P) $(@D)/$(DEPDIR)
+	$(AM_V_GEN)$(EMULATION_CXX) $(EMULATION_OPTIMIZE) $(SANITIZE) $(CXXFLAGS) $(EMULATION_DEPS) $(EMULATION_KERNEL) -c -o $@ $<
+%D%/plain/%.o: %D%/%.cu
+	@$(MKDIR_P) $(@D)/$(DEPDIR)
+	$(AM_V_GEN)$(EMULATION_CXX) $(EMULATION_OPTIMIZE) $(SANITIZE) $(CXXFLAGS) $(EMULATION_DEPS) $(EMULATION_KERNEL) -c -o $@ $<
+# gcc and clang call a function before each access to memory: emulation_races.cc has them.  A
+# variable that is read before it is written is a number no result survives, where they can do so.
+%D%/checked/%.o: kernels/cuda/%.cu
+	@$(MKDIR_P) $(@D)/$(DEPDIR)
+	$(AM_V_GEN)$(EMULATION_CXX) -O1 -fsanitize=thread $(EMULATION_FILL) $(CXXFLAGS) $(EMULATION_DEPS) $(EMULATION_KERNEL) -c -o $@ $<
+%D%/checked/%.o: %D%/%.cu
+	@$(MKDIR_P) $(@D)/$(DEPDIR)
+	$(AM_V_GEN)$(EMULATION_CXX) -O1 -fsanitize=thread $(EMULATION_FILL) $(CXXFLAGS) $(EMULATION_DEPS) $(EMULATION_KERNEL) -c -o $@ $<
+-include $(wildcard %D%/*/$(DEPDIR)/*.d)
+
+# One object each, as nothing of it may be left out.
+%D%/emulated.o: $(emulation_objects) $(emulation_kernels:%=%D%/plain/%.o)
+	$(AM_V_GEN)$(LD) -r -o $@ $^
+%D%/races.o: $(emulation_objects) $(emulation_kernels:%=%D%/checked/%.o)
+	$(AM_V_GEN)$(LD) -r -o $@ $^
+LD = ld
+
+CLEANFILES += %D%/emulated.o %D%/races.o
+
+EXTRA_PROGRAMS += tests/unit/test_emulated_activation tests/unit/test_races_activation
+tests_unit_test_emulated_activation_SOURCES = tests/unit/test_cpu_activation.c
+tests_unit_test_emulated_activation_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_activation_SOURCES = tests/unit/test_cpu_activation.c
+tests_unit_test_races_activation_LDADD = %D%/races.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_adamw tests/unit/test_races_adamw
+tests_unit_test_emulated_adamw_SOURCES = tests/unit/test_cpu_adamw.c
+tests_unit_test_emulated_adamw_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_adamw_SOURCES = tests/unit/test_cpu_adamw.c
+tests_unit_test_races_adamw_LDADD = %D%/races.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_attention tests/unit/test_races_attention
+tests_unit_test_emulated_attention_SOURCES = tests/unit/test_cpu_attention.c
+tests_unit_test_emulated_attention_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_attention_SOURCES = tests/unit/test_cpu_attention.c
+tests_unit_test_races_attention_LDADD = %D%/races.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_decide tests/unit/test_races_decide
+tests_unit_test_emulated_decide_SOURCES = tests/unit/test_cpu_decide.c
+tests_unit_test_emulated_decide_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_decide_SOURCES = tests/unit/test_cpu_decide.c
+tests_unit_test_races_decide_LDADD = %D%/races.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_decode tests/unit/test_races_decode
+tests_unit_test_emulated_decode_SOURCES = tests/unit/test_cpu_decode.c
+tests_unit_test_emulated_decode_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_decode_SOURCES = tests/unit/test_cpu_decode.c
+tests_unit_test_races_decode_LDADD = %D%/races.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_dequantize tests/unit/test_races_dequantize
+tests_unit_test_emulated_dequantize_SOURCES = tests/unit/test_cpu_dequantize.c
+tests_unit_test_emulated_dequantize_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_dequantize_SOURCES = tests/unit/test_cpu_dequantize.c
+tests_unit_test_races_dequantize_LDADD = %D%/races.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_distill tests/unit/test_races_distill
+tests_unit_test_emulated_distill_SOURCES = tests/unit/test_cpu_distill.c
+tests_unit_test_emulated_distill_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_distill_SOURCES = tests/unit/test_cpu_distill.c
+tests_unit_test_races_distill_LDADD = %D%/races.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_elementwise tests/unit/test_races_elementwise
+tests_unit_test_emulated_elementwise_SOURCES = tests/unit/test_cpu_elementwise.c
+tests_unit_test_emulated_elementwise_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_elementwise_SOURCES = tests/unit/test_cpu_elementwise.c
+tests_unit_test_races_elementwise_LDADD = %D%/races.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_embedding tests/unit/test_races_embedding
+tests_unit_test_emulated_embedding_SOURCES = tests/unit/test_cpu_embedding.c
+tests_unit_test_emulated_embedding_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_embedding_SOURCES = tests/unit/test_cpu_embedding.c
+tests_unit_test_races_embedding_LDADD = %D%/races.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_headnorm tests/unit/test_races_headnorm
+tests_unit_test_emulated_headnorm_SOURCES = tests/unit/test_cpu_headnorm.c
+tests_unit_test_emulated_headnorm_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_headnorm_SOURCES = tests/unit/test_cpu_headnorm.c
+tests_unit_test_races_headnorm_LDADD = %D%/races.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_layernorm tests/unit/test_races_layernorm
+tests_unit_test_emulated_layernorm_SOURCES = tests/unit/test_cpu_layernorm.c
+tests_unit_test_emulated_layernorm_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_layernorm_SOURCES = tests/unit/test_cpu_layernorm.c
+tests_unit_test_races_layernorm_LDADD = %D%/races.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_loss tests/unit/test_races_loss
+tests_unit_test_emulated_loss_SOURCES = tests/unit/test_cpu_loss.c
+tests_unit_test_emulated_loss_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_loss_SOURCES = tests/unit/test_cpu_loss.c
+tests_unit_test_races_loss_LDADD = %D%/races.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_matmul tests/unit/test_races_matmul
+tests_unit_test_emulated_matmul_SOURCES = tests/unit/test_cpu_matmul.c
+tests_unit_test_emulated_matmul_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_matmul_SOURCES = tests/unit/test_cpu_matmul.c
+tests_unit_test_races_matmul_LDADD = %D%/races.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_norm tests/unit/test_races_norm
+tests_unit_test_emulated_norm_SOURCES = tests/unit/test_cpu_norm.c
+tests_unit_test_emulated_norm_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_norm_SOURCES = tests/unit/test_cpu_norm.c
+tests_unit_test_races_norm_LDADD = %D%/races.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_operators
+tests_unit_test_emulated_operators_SOURCES = tests/unit/test_golden_operators.c
+tests_unit_test_emulated_operators_LDADD = %D%/emulated.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_rope tests/unit/test_races_rope
+tests_unit_test_emulated_rope_SOURCES = tests/unit/test_cpu_rope.c
+tests_unit_test_emulated_rope_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_rope_SOURCES = tests/unit/test_cpu_rope.c
+tests_unit_test_races_rope_LDADD = %D%/races.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_swiglu tests/unit/test_races_swiglu
+tests_unit_test_emulated_swiglu_SOURCES = tests/unit/test_cpu_swiglu.c
+tests_unit_test_emulated_swiglu_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_swiglu_SOURCES = tests/unit/test_cpu_swiglu.c
+tests_unit_test_races_swiglu_LDADD = %D%/races.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_topk tests/unit/test_races_topk
+tests_unit_test_emulated_topk_SOURCES = tests/unit/test_cpu_topk.c
+tests_unit_test_emulated_topk_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_races_topk_SOURCES = tests/unit/test_cpu_topk.c
+tests_unit_test_races_topk_LDADD = %D%/races.o $(LDADD)
+
+# The C side, which looks into the backend.
+EMULATION_LOOKS = -I$(srcdir)/%D%/include $(AM_CPPFLAGS) $(CUDA_TEST_ARCHS)
+if !HAVE_CUDA
+CUDA_TEST_ARCHS = -DCUDA_ARCHS='"75 80 90"'
+endif
+EXTRA_PROGRAMS += tests/unit/test_cuda_backend tests/unit/test_cuda_fp8 tests/unit/test_cuda_graph
+EXTRA_PROGRAMS += tests/unit/test_cuda_launch tests/unit/test_cuda_matmul tests/unit/test_cuda_plan
+tests_unit_test_cuda_backend_SOURCES = tests/unit/test_cuda_backend.c tests/unit/unit_cuda.h
+tests_unit_test_cuda_backend_CPPFLAGS = $(EMULATION_LOOKS)
+tests_unit_test_cuda_backend_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_cuda_fp8_SOURCES = tests/unit/test_cuda_fp8.c tests/unit/unit_cuda.h
+tests_unit_test_cuda_fp8_CPPFLAGS = $(EMULATION_LOOKS)
+tests_unit_test_cuda_fp8_LDADD = %D%/emulated.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_races_fp8
+tests_unit_test_races_fp8_SOURCES = tests/unit/test_cuda_fp8.c tests/unit/unit_cuda.h
+tests_unit_test_races_fp8_CPPFLAGS = $(EMULATION_LOOKS)
+tests_unit_test_races_fp8_LDADD = %D%/races.o $(LDADD)
+tests_unit_test_cuda_graph_SOURCES = tests/unit/test_cuda_graph.c tests/unit/unit_cuda.h
+tests_unit_test_cuda_graph_CPPFLAGS = $(EMULATION_LOOKS)
+tests_unit_test_cuda_graph_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_cuda_launch_SOURCES = tests/unit/test_cuda_launch.c tests/unit/unit_cuda.h
+tests_unit_test_cuda_launch_CPPFLAGS = $(EMULATION_LOOKS)
+tests_unit_test_cuda_launch_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_cuda_matmul_SOURCES = tests/unit/test_cuda_matmul.c tests/unit/unit_cuda.h
+tests_unit_test_cuda_matmul_CPPFLAGS = $(EMULATION_LOOKS)
+tests_unit_test_cuda_matmul_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_cuda_plan_SOURCES = tests/unit/test_cuda_plan.c
+tests_unit_test_cuda_plan_CPPFLAGS = $(EMULATION_LOOKS)
+tests_unit_test_cuda_plan_LDADD = %D%/emulated.o $(LDADD)
+
+# Processes of a run, each with an emulated GPU of its own.
+EXTRA_PROGRAMS += tests/unit/test_emulated_group tests/unit/test_emulated_model_ranks
+EXTRA_PROGRAMS += tests/unit/test_trainer_gpus
+tests_unit_test_emulated_group_SOURCES = tests/unit/test_group.c
+tests_unit_test_emulated_group_CPPFLAGS = $(AM_CPPFLAGS) -DUNIT_EMULATED
+tests_unit_test_emulated_group_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_emulated_model_ranks_SOURCES = tests/unit/test_model_ranks.c
+tests_unit_test_emulated_model_ranks_CPPFLAGS = $(AM_CPPFLAGS) -DUNIT_EMULATED
+tests_unit_test_emulated_model_ranks_LDADD = %D%/emulated.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_cuda_group
+tests_unit_test_cuda_group_SOURCES = tests/unit/test_cuda_group.c tests/unit/unit_cuda.h
+tests_unit_test_cuda_group_CPPFLAGS = $(EMULATION_LOOKS) -DUNIT_EMULATED
+tests_unit_test_cuda_group_LDADD = %D%/emulated.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_model_watch
+tests_unit_test_emulated_model_watch_SOURCES = tests/unit/test_model_watch.c
+tests_unit_test_emulated_model_watch_CPPFLAGS = $(AM_CPPFLAGS) -DUNIT_EMULATED
+tests_unit_test_emulated_model_watch_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_trainer_gpus_CPPFLAGS = $(AM_CPPFLAGS) -DUNIT_EMULATED
+tests_unit_test_trainer_gpus_LDADD = %D%/emulated.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_model_distill
+tests_unit_test_emulated_model_distill_SOURCES = tests/unit/test_model_distill.c
+tests_unit_test_emulated_model_distill_LDADD = %D%/emulated.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_model
+tests_unit_test_emulated_model_SOURCES = tests/unit/test_model_cuda.c
+tests_unit_test_emulated_model_LDADD = %D%/emulated.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_emulated_model_forward
+tests_unit_test_emulated_model_forward_SOURCES = tests/unit/test_model_cuda_forward.c
+tests_unit_test_emulated_model_forward_LDADD = %D%/emulated.o $(LDADD)
+EXTRA_PROGRAMS += tests/unit/test_model_pass
+tests_unit_test_model_pass_LDADD = %D%/emulated.o $(LDADD)
+
+# The trainer with emulated GPUs, for tests from outside.  Its list of backends has CUDA in every
+# build.
+EXTRA_PROGRAMS += %D%/trainspool-train
+%C%_trainspool_train_SOURCES = runner/train_main.c
+%C%_trainspool_train_LDADD = %D%/emulated.o $(LDADD)
+
+EXTRA_PROGRAMS += tests/unit/test_emulation tests/unit/test_races_emulation
+tests_unit_test_emulation_SOURCES = tests/unit/test_emulation.c
+tests_unit_test_emulation_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_emulation_CPPFLAGS = -I$(srcdir)/%D%/include $(AM_CPPFLAGS)
+tests_unit_test_races_emulation_SOURCES = tests/unit/test_emulation.c
+tests_unit_test_races_emulation_LDADD = %D%/races.o $(LDADD)
+tests_unit_test_races_emulation_CPPFLAGS = -I$(srcdir)/%D%/include $(AM_CPPFLAGS)

@@ -1,0 +1,198 @@
+/*
+ * tests/emulation/emulation_nccl.cc - sums over processes behind NCCL's interface, in place of
+ * kernels/cuda/cuda_nccl.c: a meeting in shared memory (kernels/cpu/cpu_meeting.h), entered
+ * when the stream comes to it.
+ *
+ * As in the real one, nothing may be asked of a communicator while a call before it is in
+ * progress: calls say so once, and are done when the state is asked for.
+ */
+#include "tests/emulation/emulation_runtime.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+extern "C" {
+#include "kernels/cpu/cpu_meeting.h"
+#include "kernels/cuda/cuda_nccl.h"
+}
+
+struct ncclComm {
+    struct meeting *meeting;
+    int rank, ranks;
+    bool blocking, busy;
+};
+
+enum call_kind { CALL_REDUCE, CALL_ALL_REDUCE, CALL_ALL_GATHER };
+
+struct call {
+    enum call_kind kind;
+    struct meeting *meeting;
+    void *data;
+    size_t count;
+    int root;
+};
+
+static char together[256];
+
+const char *emulation_together(void)
+{
+    return together;
+}
+
+static void note(const struct call *call)
+{
+    static const size_t numbers[] = { sizeof(float), sizeof(double), 1 };
+    bool is_long = call->count * numbers[call->kind] >= (size_t)1 << 20;
+    size_t len = strlen(together);
+
+    if (len + 1 < sizeof(together))
+        together[len] = (is_long ? "RAG" : "rag")[call->kind];
+}
+
+static void run(const void *argument)
+{
+    const struct call *call = (const struct call *)argument;
+    bool ok = false;
+
+    note(call);
+    switch (call->kind) {
+    case CALL_REDUCE:
+        ok = meeting_reduce(call->meeting, (float *)call->data, call->count, call->root);
+        break;
+    case CALL_ALL_REDUCE:
+        ok = meeting_all_reduce(call->meeting, (double *)call->data, call->count);
+        break;
+    case CALL_ALL_GATHER:
+        ok = meeting_all_gather(call->meeting, call->data, call->count);
+        break;
+    }
+    if (!ok)
+        runtime_fail(cudaErrorUnknown);
+}
+
+static ncclResult_t put(ncclComm_t comm, const struct call *call, size_t bytes, cudaStream_t stream)
+{
+    if (comm->busy || !runtime_is_device(call->data, bytes))
+        return ncclInvalidUsage;
+    if (streams_add_call(run, call, sizeof(*call), stream) != cudaSuccess)
+        return ncclUnhandledCudaError;
+    comm->busy = !comm->blocking;
+    return comm->busy ? ncclInProgress : ncclSuccess;
+}
+
+static ncclResult_t version(int *out)
+{
+    *out = NCCL_VERSION_CODE;
+    return ncclSuccess;
+}
+
+/* Memory for as many ranks as there may be, by a name that the other processes can open. */
+static ncclResult_t unique_id(ncclUniqueId *id)
+{
+    int file = meeting_file(DEVICE_RANKS_MAX, NULL);
+
+    if (file < 0)
+        return ncclSystemError;
+    snprintf(id->internal, sizeof(id->internal), "/proc/%d/fd/%d", (int)getpid(), file);
+    return ncclSuccess;
+}
+
+static ncclResult_t init(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
+                         ncclConfig_t *config)
+{
+    int file = open(id.internal, O_RDWR | O_CLOEXEC);
+    struct meeting *meeting = file < 0 ? NULL : meeting_open(file, rank, ranks, NULL, NULL);
+
+    if (file >= 0)
+        close(file);
+    if (!meeting)
+        return ncclSystemError;
+    *comm = (ncclComm_t)calloc(1, sizeof(**comm));
+    (*comm)->meeting = meeting;
+    (*comm)->rank = rank;
+    (*comm)->ranks = ranks;
+    (*comm)->blocking = config->blocking != 0;
+    (*comm)->busy = !(*comm)->blocking;
+    return (*comm)->busy ? ncclInProgress : ncclSuccess;
+}
+
+static ncclResult_t give_up(ncclComm_t comm)
+{
+    meeting_close(comm->meeting);
+    free(comm);
+    return ncclSuccess;
+}
+
+static ncclResult_t state_of(ncclComm_t comm, ncclResult_t *state)
+{
+    *state = comm->busy ? ncclInProgress : ncclSuccess;
+    comm->busy = false;
+    return ncclSuccess;
+}
+
+static const char *text(ncclResult_t result)
+{
+    return result == ncclInvalidUsage ? "invalid usage" : "unhandled error";
+}
+
+static const char *last_error(ncclComm_t comm)
+{
+    (void)comm;
+    return "";
+}
+
+static ncclResult_t reduce(const void *from, void *to, size_t count, ncclDataType_t type,
+                           ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream)
+{
+    const struct call call = { CALL_REDUCE, comm->meeting, to, count, root };
+
+    if (from != to || type != ncclFloat32 || op != ncclSum || root < 0 || root >= comm->ranks)
+        return ncclInvalidArgument;
+    return put(comm, &call, count * sizeof(float), stream);
+}
+
+static ncclResult_t all_reduce(const void *from, void *to, size_t count, ncclDataType_t type,
+                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
+{
+    const struct call call = { CALL_ALL_REDUCE, comm->meeting, to, count, 0 };
+
+    if (from != to || type != ncclFloat64 || op != ncclSum)
+        return ncclInvalidArgument;
+    return put(comm, &call, count * sizeof(double), stream);
+}
+
+static ncclResult_t all_gather(const void *from, void *to, size_t count, ncclDataType_t type,
+                               ncclComm_t comm, cudaStream_t stream)
+{
+    const struct call call = { CALL_ALL_GATHER, comm->meeting, to, count, 0 };
+
+    if (type != ncclInt8 || from != (char *)to + (size_t)comm->rank * count)
+        return ncclInvalidArgument;
+    return put(comm, &call, count * (size_t)comm->ranks, stream);
+}
+
+extern "C" bool cuda_nccl_open(struct cuda_nccl *out, struct error *err)
+{
+    (void)err;
+    *out = {};
+    snprintf(out->name, sizeof(out->name), "emulated NCCL");
+    out->version = version;
+    out->unique_id = unique_id;
+    out->init = init;
+    out->abort = give_up;
+    out->state = state_of;
+    out->text = text;
+    out->last_error = last_error;
+    out->reduce = reduce;
+    out->all_reduce = all_reduce;
+    out->all_gather = all_gather;
+    return true;
+}
+
+extern "C" void cuda_nccl_close(struct cuda_nccl *nccl)
+{
+    *nccl = {};
+}

@@ -1,0 +1,83 @@
+/* tests/fuzz/fuzz_dataset.c - one byte for the kind of file, then the file: whatever
+ * records are read become conversations or texts, or are told with their place. */
+#include "config.h"
+
+#include "tests/fuzz/fuzz.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "train/dataset_reader.h"
+#include "train/dataset_record.h"
+
+static const struct {
+    const char *ending;
+    bool lines, plain;
+} kinds[] = {
+    { ".json", false, false },   { ".jsonl", false, false },    { ".txt", false, true },
+    { ".txt", true, true },      { ".jsonl.gz", false, false }, { ".jsonl", false, true },
+    { ".json.gz", false, true }, { ".json", false, false },
+};
+
+static void read_json(const struct dataset_record *record, bool plain)
+{
+    static const struct dataset_source source;
+    struct conversation conversation = { 0 };
+    struct error err = { 0 };
+    const char *why = NULL;
+    json_t *json =
+        json_read_loose(record->data, record->len, "fuzz", record->at.line, &err);
+
+    if (json) {
+        switch (dataset_record_read(&source, json, plain, &conversation, &why, &err)) {
+        case RECORD_BROKEN:
+            if (err.code != ERROR_DATA)
+                abort();
+            break;
+        case RECORD_SKIPPED:
+            if (!why)
+                abort();
+            break;
+        case RECORD_TEXT:
+            if (conversation.count != 1)
+                abort();
+            break;
+        case RECORD_CONVERSATION:
+            if (conversation.count < 2)
+                abort();
+        }
+    }
+    conversation_free(&conversation);
+    json_decref(json);
+}
+
+static void read_file(const char *path, bool lines, bool plain)
+{
+    struct dataset_record record;
+    struct error err = { 0 };
+    struct dataset_reader *reader = dataset_reader_open(path, lines, &err);
+
+    while (reader && dataset_reader_next(reader, &record, &err)) {
+        if (record.is_text ? !text_is_utf8(record.data, record.len, NULL)
+                           : !record.at.line)
+            abort();
+        if (!record.is_text)
+            read_json(&record, plain);
+    }
+    if (err.code != ERROR_NONE && err.code != ERROR_DATA)
+        abort();
+    dataset_reader_close(reader);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    size_t kind = len > 0 ? data[0] % (sizeof(kinds) / sizeof(kinds[0])) : 0;
+    char name[64];
+
+    snprintf(name, sizeof(name), "data%s", kinds[kind].ending);
+    read_file(fuzz_file(name, data + (len > 0), len - (len > 0)), kinds[kind].lines,
+              kinds[kind].plain);
+    return 0;
+}

@@ -1,0 +1,142 @@
+/*
+ * tests/fuzz/fuzz_edits.c - edits and the ledger of edits against what a plain loop over
+ * the bytes gives: a line of an input is one edit, its place, its length, and the text.
+ */
+#include "config.h"
+
+#include "tests/fuzz/fuzz.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "patcher/edits.h"
+#include "patcher/ledger.h"
+
+enum { EDITS_MAX = 16 };
+
+struct change {
+    size_t at, cut;
+    char *with;
+};
+
+/* `with` instead of some bytes of a text. */
+static void splice(struct text *text, const struct change *change)
+{
+    struct text out;
+
+    text_init(&out, 0);
+    text_add(&out, text->data, change->at);
+    text_adds(&out, change->with);
+    text_add(&out, text->data + change->at + change->cut,
+             text->len - change->at - change->cut);
+    text_clear(text);
+    *text = out;
+}
+
+/* Any edits in any order that do not meet: made from the last to the first, they are a
+ * plain loop.  Those at one place stay in the order they came in. */
+static void check_edits(const struct fuzz_part *first, const struct change *list,
+                        size_t count)
+{
+    struct edits *edits = edits_new();
+    const struct change *taken[EDITS_MAX];
+    size_t made = 0;
+    struct text wanted, out;
+
+    text_init(&wanted, 0);
+    text_init(&out, 0);
+    text_add(&wanted, first->data, first->len);
+    for (size_t i = 0; i < count; i++) {
+        struct error err = { 0 };
+        bool fits = edits_fit(edits, list[i].at, list[i].cut);
+
+        FUZZ_HOLDS(edits_replace(edits, list[i].at, list[i].cut, list[i].with, &err) ==
+                   fits);
+        FUZZ_HOLDS(fits || err.code == ERROR_JOB);
+        if (fits) {
+            size_t slot = made++;
+
+            for (; slot > 0 && (taken[slot - 1]->at > list[i].at ||
+                                (taken[slot - 1]->at == list[i].at && list[i].cut == 0 &&
+                                 taken[slot - 1]->cut > 0));
+                 slot--)
+                taken[slot] = taken[slot - 1];
+            taken[slot] = &list[i];
+        }
+    }
+    FUZZ_HOLDS(edits_count(edits) == made);
+    while (made > 0)
+        splice(&wanted, taken[--made]);
+    FUZZ_HOLDS(edits_apply(edits, first->data, first->len, &out, NULL));
+    FUZZ_HOLDS(out.len == wanted.len && memcmp(out.data, wanted.data, out.len) == 0);
+    text_clear(&wanted);
+    text_clear(&out);
+    edits_free(edits);
+}
+
+/* Each edit over the text the ones before left; as edits of the first text they give the
+ * same, do not meet, and lead back. */
+static void check_ledger(const struct fuzz_part *first, const struct change *list,
+                         size_t count)
+{
+    struct arena *arena = arena_new();
+    struct ledger *ledger = ledger_new(first->data, first->len, arena);
+    const struct ledger_edit *kept;
+    struct edits *edits = edits_new();
+    struct text wanted, out;
+    const char *now;
+    size_t len;
+
+    text_init(&wanted, 0);
+    text_init(&out, 0);
+    text_add(&wanted, first->data, first->len);
+    for (size_t i = 0; i < count; i++) {
+        struct change change = list[i];
+
+        change.at %= wanted.len + 1;
+        change.cut %= wanted.len - change.at + 1;
+        ledger_replace(ledger,
+                       &(struct ledger_edit) { change.at, change.cut, change.with, i });
+        splice(&wanted, &change);
+        now = ledger_text(ledger, &len);
+        FUZZ_HOLDS(len == wanted.len && memcmp(now, wanted.data, len) == 0 && !now[len]);
+        FUZZ_HOLDS(ledger_origin(ledger, change.at) <= first->len);
+    }
+    count = ledger_edits(ledger, &kept);
+    for (size_t i = 0; i < count; i++) {
+        FUZZ_HOLDS(kept[i].at + kept[i].cut <= first->len);
+        FUZZ_HOLDS(i == 0 || kept[i].at >= kept[i - 1].at + kept[i - 1].cut);
+        FUZZ_HOLDS(edits_replace(edits, kept[i].at, kept[i].cut, kept[i].now, NULL));
+    }
+    FUZZ_HOLDS(edits_apply(edits, first->data, first->len, &out, NULL));
+    FUZZ_HOLDS(out.len == wanted.len && memcmp(out.data, wanted.data, out.len) == 0);
+    text_clear(&wanted);
+    text_clear(&out);
+    edits_free(edits);
+    arena_free(arena);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    struct fuzz_part rest = { (const char *)data, len }, text = fuzz_take(&rest, 0);
+    struct change list[EDITS_MAX];
+    size_t count = 0;
+
+    while (rest.len > 0 && count < EDITS_MAX) {
+        struct fuzz_part line = fuzz_take(&rest, '\n');
+        struct change *change = &list[count];
+
+        if (line.len < 2)
+            continue;
+        change->at = (unsigned char)line.data[0] % (text.len + 1);
+        change->cut = (unsigned char)line.data[1] % 16 % (text.len - change->at + 1);
+        change->with = fuzz_word((struct fuzz_part) { line.data + 2, line.len - 2 });
+        count++;
+    }
+    check_edits(&text, list, count);
+    check_ledger(&text, list, count);
+    for (size_t i = 0; i < count; i++)
+        free(list[i].with);
+    return 0;
+}

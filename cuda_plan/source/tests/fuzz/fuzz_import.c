@@ -1,0 +1,60 @@
+/*
+ * tests/fuzz/fuzz_import.c - any bytes are imported or refused; a job that comes of them
+ * is YAML, is a job, and tells of each key at the top of the source.
+ */
+#include "config.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "patcher/import.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
+
+/* Told of by itself, or by one below it, which stands behind it. */
+static bool is_told(const struct import *import, const struct node *root, size_t at)
+{
+    size_t from = root->entries[at].key->at.byte;
+
+    for (size_t i = 0; i < import->key_count; i++)
+        if (import->keys[i].at.byte >= from)
+            return true;
+    return false;
+}
+
+static void check(const struct import *import, const char *data, size_t len,
+                  struct arena *arena)
+{
+    struct document source, job;
+    const struct entry *marker;
+
+    document_read(import->text.data, import->text.len, arena, &job);
+    if (!job.root || job.remark_count > 0 ||
+        dialect_find(&job, &marker) != DIALECT_NATIVE)
+        abort();
+    document_read(data, len, arena, &source);
+    for (size_t i = 0; i < source.root->count; i++)
+        if (!source.root->entries[i].from_merge && source.aliases == 0 &&
+            !is_told(import, source.root, i))
+            abort();
+    for (size_t i = 0; i < import->key_count; i++)
+        if (import->keys[i].fate == IMPORT_CARRIED ? !import->keys[i].into
+                                                   : !import->keys[i].why)
+            abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    struct arena *arena = arena_new();
+    struct error err = { 0 };
+    struct import import;
+
+    if (import_read("fuzz.yml", (const char *)data, len, arena, &import, &err))
+        check(&import, (const char *)data, len, arena);
+    else if (err.code == ERROR_NONE || !err.text[0])
+        abort();
+    import_clear(&import);
+    arena_free(arena);
+    return 0;
+}

@@ -1,0 +1,33 @@
+/* tests/fuzz/fuzz_model_config.c - a config.json is refused with ERROR_DATA, or its model
+ * has sizes that can be counted. */
+#include "config.h"
+
+#include "tests/fuzz/fuzz.h"
+
+#include <math.h>
+
+#include "train/model_config.h"
+#include "train/shapes.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    struct arena *arena = arena_new();
+    struct model_config config;
+    struct error err = { 0 };
+
+    if (model_config_parse((const char *)data, len, "config.json", arena, &config,
+                           &err)) {
+        FUZZ_HOLDS(err.code == ERROR_NONE);
+        FUZZ_HOLDS(config.architecture && config.vocab_size && config.hidden_size);
+        FUZZ_HOLDS(config.layers && config.heads && config.kv_heads && config.head_size);
+        FUZZ_HOLDS(config.heads % config.kv_heads == 0);
+        FUZZ_HOLDS(isfinite(config.norm_eps) && isfinite(config.rope.theta));
+        FUZZ_HOLDS(config.eos_tokens <= 8 && config.text_len == len);
+        for (size_t i = 0; config.windowed && i < config.layers; i++)
+            (void)*(const volatile bool *)&config.windowed[i];
+    } else {
+        FUZZ_HOLDS(err.code == ERROR_DATA && err.text[0]);
+    }
+    arena_free(arena);
+    return 0;
+}

@@ -1,0 +1,54 @@
+/* tests/fuzz/fuzz_quant_state.c - the text beside a matrix of 4 bits is refused with
+ * ERROR_DATA, or tells of a matrix with sizes, a format and a mean that is finite; and so
+ * is what a config.json says of such a base. */
+#include "config.h"
+
+#include "tests/fuzz/fuzz.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "train/quant_state.h"
+#include "train/quantised_config.h"
+
+static void read_state(const char *text, size_t len)
+{
+    struct quant_state is;
+    struct error err = { 0 };
+
+    if (!quant_state_parse(text, len, "state", &is, &err)) {
+        FUZZ_HOLDS(err.code == ERROR_DATA && err.text[0]);
+        return;
+    }
+    FUZZ_HOLDS(err.code == ERROR_NONE);
+    FUZZ_HOLDS(is.rows > 0 && is.rows <= INT32_MAX && is.cols > 0 &&
+               is.cols <= INT32_MAX);
+    FUZZ_HOLDS(is.dtype == FORMAT_FP32 || is.dtype == FORMAT_FP16 ||
+               is.dtype == FORMAT_BF16);
+    FUZZ_HOLDS(isfinite(is.mean) && (is.twice || is.mean == 0));
+}
+
+static void read_config(const char *text, size_t len)
+{
+    struct arena *arena = arena_new();
+    json_t *root = json_read_text(text, len, "config.json", 1, NULL);
+    struct quantised_config is;
+    struct error err = { 0 };
+
+    if (!root || !quantised_config_read(root, "config.json", arena, &is, &err)) {
+        FUZZ_HOLDS(!root || (err.code == ERROR_DATA && err.text[0]));
+    } else {
+        FUZZ_HOLDS(is.on || is.plains == 0);
+        for (size_t i = 0; i < is.plains; i++)
+            FUZZ_HOLDS(quantised_config_is_plain(&is, is.plain[i]));
+    }
+    json_decref(root);
+    arena_free(arena);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    read_state((const char *)data, len);
+    read_config((const char *)data, len);
+    return 0;
+}

@@ -1,0 +1,53 @@
+/* tests/fuzz/fuzz_state.c - a job's state.json: what is broken is a new job, what is read
+ * is written and reads back the same; then its `cancel`, behind a zero byte. */
+#include "config.h"
+
+#include "tests/fuzz/fuzz.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "runner/job.h"
+
+static void check_texts(const struct job_record *a, const struct job_record *b)
+{
+    FUZZ_HOLDS(a->state == b->state && a->resume == b->resume);
+    FUZZ_HOLDS(strcmp(a->reason, b->reason) == 0 && strcmp(a->device, b->device) == 0);
+    FUZZ_HOLDS(strcmp(a->digest, b->digest) == 0 && strcmp(a->source, b->source) == 0);
+    FUZZ_HOLDS(strcmp(a->queued, b->queued) == 0 && strcmp(a->ended, b->ended) == 0);
+}
+
+static void check_numbers(const struct job_record *a, const struct job_record *b)
+{
+    FUZZ_HOLDS(a->step == b->step && a->total == b->total);
+    FUZZ_HOLDS(a->attempt == b->attempt && a->crashes == b->crashes);
+    FUZZ_HOLDS(a->max_retries == b->max_retries && a->priority == b->priority);
+    FUZZ_HOLDS(a->loss == b->loss || (a->loss != a->loss && b->loss != b->loss));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    struct fuzz_part wish = { (const char *)data, len }, text = fuzz_take(&wish, 0);
+    char path[300];
+    struct job_record record, again;
+    struct error err = { 0 };
+    struct job job;
+
+    snprintf(path, sizeof(path), "%s/job.yaml", fuzz_dir());
+    job_init(&job, path);
+    FUZZ_HOLDS(job_make_dir(&job, &err));
+    fuzz_file("job.run/state.json", text.data, text.len);
+    fuzz_file("job.run/cancel", wish.data, wish.len);
+    if (job_read(&job, &record, &err)) {
+        FUZZ_HOLDS(record.state > JOB_NOWHERE && record.state < JOB_STATES);
+        FUZZ_HOLDS(job_write(&job, &record, false, &err));
+        FUZZ_HOLDS(job_read(&job, &again, &err));
+        check_texts(&record, &again);
+        check_numbers(&record, &again);
+        for (int event = 0; event < JOB_EVENTS; event++)
+            FUZZ_HOLDS(job_next(record.state, (enum job_event)event) < JOB_STATES);
+    }
+    FUZZ_HOLDS(job_asked(&job) <= WISH_PAUSE);
+    job_clear(&job);
+    return 0;
+}

@@ -1,0 +1,306 @@
+#!/usr/bin/env python3
+"""Tiny models of every architecture as transformers computes them: loss, logits, the norm of
+each gradient, ten steps of AdamW with transformers' own choice of what decays; and adapters as
+PEFT trains them.  tests/unit/test_architectures.c holds ours against them.
+
+    python3 tests/golden/architectures.py >tests/golden/architectures.json       (on a CPU)
+
+Weights come from no file: number i of a tensor, in the order its file has it, is a hash of its
+name and i (`numbers`), which the test computes likewise.  What is dropped in training is what
+base/random.h draws for it (`Drops`), wherever transformers asks for dropout.
+"""
+import json
+import os
+import sys
+import tempfile
+import warnings
+
+import numpy
+import torch
+import transformers
+from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import load_file, save_file
+from transformers.trainer_pt_utils import get_parameter_names
+
+warnings.filterwarnings("ignore")
+transformers.logging.set_verbosity_error()
+
+LENGTHS = (13, 9)
+STEPS, LR, DECAY = 10, 3e-3, 0.1
+LLAMA = {"vocab_size": 40, "hidden_size": 24, "intermediate_size": 36, "num_hidden_layers": 2,
+         "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64,
+         "initializer_range": 0.2}
+GPT2 = {"vocab_size": 40, "n_embd": 24, "n_layer": 2, "n_head": 4, "n_positions": 16,
+        "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0}
+NEO = {"vocab_size": 40, "hidden_size": 24, "num_layers": 2, "num_heads": 4,
+       "max_position_embeddings": 16}
+NEOX = {"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "max_position_embeddings": 64}
+GEMMA = dict(LLAMA, head_dim=8, num_hidden_layers=3)
+
+
+def hashed(name, count):
+    """Uniform in [-1, 1): FNV-1a of the name, then MurmurHash3's last mix of it and the index."""
+    seed = 2166136261
+    for byte in name.encode():
+        seed = (seed ^ byte) * 16777619 % 2**32
+    x = (seed + numpy.arange(count, dtype=numpy.uint64) * 0x9E3779B9) % 2**32
+    x = (x ^ (x >> 16)) * 0x85EBCA6B % 2**32
+    x = (x ^ (x >> 13)) * 0xC2B2AE35 % 2**32
+    x = x ^ (x >> 16)
+    return (x >> 8).astype(numpy.float64) / 2**23 - 1
+
+
+def tokens(count, stream):
+    return [int(x) for x in (hashed(f"tokens {stream}", count) + 1) * 20]
+
+
+CASES = {
+    "llama": ("llama", dict(LLAMA, attention_bias=True, mlp_bias=True, rope_parameters={
+        "rope_type": "llama3", "rope_theta": 50.0, "factor": 4.0, "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0, "original_max_position_embeddings": 16})),
+    "llama-padded": ("llama", dict(LLAMA, tie_word_embeddings=True, pad_token_id=tokens(13, 0)[3])),
+    "mistral": ("mistral", dict(LLAMA, sliding_window=5)),
+    "qwen2": ("qwen2", dict(LLAMA, tie_word_embeddings=True, use_sliding_window=True,
+                            sliding_window=4, max_window_layers=1)),
+    "qwen3": ("qwen3", dict(LLAMA, head_dim=8)),
+    "qwen3-biased": ("qwen3", dict(LLAMA, head_dim=4, attention_bias=True,
+                                   tie_word_embeddings=True)),
+    "phi3": ("phi3", dict(LLAMA, hidden_size=32, sliding_window=5, pad_token_id=0,
+                          rope_parameters={"rope_type": "default", "rope_theta": 100.0,
+                                           "partial_rotary_factor": 0.5})),
+    "gpt2": ("gpt2", dict(GPT2)),
+    "gpt2-untied": ("gpt2", dict(GPT2, tie_word_embeddings=False, n_inner=40,
+                                 activation_function="gelu",
+                                 scale_attn_by_inverse_layer_idx=True)),
+    "gpt2-unscaled": ("gpt2", dict(GPT2, activation_function="relu", scale_attn_weights=False)),
+    "gpt_neo": ("gpt_neo", dict(NEO, attention_types=[[["global", "local"], 1]],
+                                window_size=4)),
+    "gpt_neox": ("gpt_neox", dict(NEOX, rope_parameters={
+        "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5})),
+    "gpt_neox-sequential": ("gpt_neox", dict(NEOX, use_parallel_residual=False,
+                                             attention_bias=False)),
+    "gemma": ("gemma", dict(GEMMA, hidden_act="gelu_pytorch_tanh")),
+    "gemma2": ("gemma2", dict(GEMMA, sliding_window=4, query_pre_attn_scalar=12,
+                              attn_logit_softcapping=2.0, final_logit_softcapping=3.0)),
+    "gemma3": ("gemma3_text", dict(GEMMA, sliding_window=4, query_pre_attn_scalar=12,
+                                   sliding_window_pattern=2)),
+}
+CASES |= {
+    "gpt2-dropping": ("gpt2", dict(GPT2, embd_pdrop=0.1, resid_pdrop=0.2, attn_pdrop=0.3)),
+    "gpt_neo-dropping": ("gpt_neo", dict(
+        NEO, attention_types=[[["global", "local"], 1]], window_size=4, embed_dropout=0.3,
+        resid_dropout=0.1, attention_dropout=0.2)),
+    "gpt_neox-dropping": ("gpt_neox", dict(NEOX, hidden_dropout=0.2, attention_dropout=0.1)),
+    "gpt_neox-sequential-dropping": ("gpt_neox", dict(
+        NEOX, use_parallel_residual=False, hidden_dropout=0.2, attention_dropout=0.1)),
+    "phi3-dropping": ("phi3", dict(CASES["phi3"][1], resid_pdrop=0.2, embd_pdrop=0.4,
+                                   attention_dropout=0.3)),
+    "llama-dropping": ("llama", dict(LLAMA, attention_dropout=0.3)),
+    "gemma2-dropping": ("gemma2", dict(CASES["gemma2"][1], attention_dropout=0.2)),
+}
+ADAPTERS = {
+    "qwen3-lora": ("qwen3", "all-linear", {}),
+    "phi3-lora": ("phi3", "all-linear", {}),
+    "gpt2-lora": ("gpt2", "all-linear", {}),
+    "gpt2-dropping-lora": ("gpt2-dropping", "all-linear", {}),
+    "gpt_neox-dropping-lora": ("gpt_neox-dropping", "all-linear", {}),
+    "gpt2-lora-on-some": ("gpt2", ["c_attn", "attn.c_proj"], {"use_rslora": True}),
+    "gpt_neo-lora": ("gpt_neo", "all-linear", {}),
+    "gpt_neox-lora": ("gpt_neox", "all-linear", {}),
+    "gemma2-lora": ("gemma2", "all-linear", {}),
+}
+
+
+def numbers(name, shape, offset):
+    """Matrices within 0.35, vectors within 0.2 of what a norm begins with, or of zero."""
+    x = hashed(name, int(numpy.prod(shape)))
+    x = x * 0.35 if len(shape) == 2 else x * 0.2 + (0 if name.endswith(".bias") else 1 - offset)
+    return torch.tensor(x.reshape(shape), dtype=torch.float32)
+
+
+def rounded(x, digits=8):
+    return float(f"{float(x):.{digits}g}")
+
+
+def philox(key, counters):
+    """Philox 4x32-10: a row of four words for each row of four."""
+    a, b, c, d = (numpy.asarray(x, dtype=numpy.uint64) for x in counters)
+    low = numpy.uint64(0xFFFFFFFF)
+    for i in range(10):
+        keys = [numpy.uint64((k + i * weyl) % 2**32)
+                for k, weyl in zip(key, (0x9E3779B9, 0xBB67AE85))]
+        left, right = a * numpy.uint64(0xD2511F53), c * numpy.uint64(0xCD9E8D57)
+        a, b, c, d = ((right >> numpy.uint64(32)) ^ b ^ keys[0], right & low,
+                      (left >> numpy.uint64(32)) ^ d ^ keys[1], left & low)
+    return numpy.stack([a, b, c, d], -1)
+
+
+class Drops:
+    """In the place of torch.nn.functional.dropout: base/random.h's draws for the first
+    micro-batch of a run with seed 42.  The runs of a batch come one by one, and a model asks in
+    the order of its layers: for the embeddings, if at all, first; then, of a layer, for attention's
+    weights, for what attention adds and for what the MLP adds, or only for the first."""
+    EMBED, ATTENTION, ADDED_O, ADDED_DOWN, LAYER = 0, 4, 6, 10, 12
+    RANDOM_DROPOUT, RANDOM_ATTENTION, SEED = 2, 7, 42
+    EMBEDS = ("gpt2", "gpt_neo", "gpt_neox")
+
+    def __init__(self, model):
+        config = model.config
+        layer = [self.ATTENTION]
+        if config.model_type in (*self.EMBEDS, "phi3"):
+            layer += [self.ADDED_O, self.ADDED_DOWN]
+        self.sites = [self.EMBED] if config.model_type in self.EMBEDS else []
+        self.sites += [n * self.LAYER + site for n in range(config.num_hidden_layers)
+                       for site in layer]
+
+    def run(self, row):
+        """The next run, whose first row is this one of the batch."""
+        self.row, self.asked = row, 0
+
+    def kept(self, x, p, stream):
+        if x.dim() == 4: # heads, queries, keys
+            head, query, key = numpy.meshgrid(*(numpy.arange(n) for n in x.shape[1:]),
+                                              indexing="ij")
+            zero = 0 * head
+            words = philox((self.SEED, 0), (query + self.row, key // 32 * 4 + key // 2 % 4,
+                                            stream + (head << 16), zero + self.RANDOM_ATTENTION))
+            word = numpy.take_along_axis(words, (key // 8 % 4)[..., None], -1)[..., 0]
+            share = round(p * 65536) / 65536
+            return (word >> (key % 2 * 16).astype(numpy.uint64) & numpy.uint64(0xFFFF)
+                    >= round(p * 65536)), 1 / (1 - share)
+        index = numpy.arange(self.row * x.shape[-1], (self.row + x.shape[1]) * x.shape[-1])
+        zero = 0 * index
+        words = philox((self.SEED, 0), (index // 4, zero, stream + zero,
+                                        zero + self.RANDOM_DROPOUT))
+        bits = numpy.take_along_axis(words, (index % 4)[:, None], -1)[:, 0]
+        return (bits / 2**32 >= numpy.float32(p)).reshape(x.shape[1:]), 1 / (1 - p)
+
+    def __call__(self, x, p=0.5, training=True, inplace=False):
+        if not training:
+            return x
+        stream = self.sites[self.asked]
+        self.asked += 1
+        if p == 0:
+            return x
+        kept, factor = self.kept(x, p, stream)
+        return x * torch.tensor(kept, dtype=x.dtype)[None] * factor
+
+
+def loss_of(model, batch):
+    """The mean over all predicted tokens of runs that do not see each other."""
+    row, total = 0, 0
+    drops = torch.nn.functional.dropout = Drops(model)
+    for ids in batch:
+        drops.run(row)
+        loss = model(input_ids=torch.tensor([ids]), labels=torch.tensor([ids])).loss
+        assert drops.asked in (0, len(drops.sites))
+        total, row = total + loss * (len(ids) - 1), row + len(ids)
+    return total / sum(len(ids) - 1 for ids in batch)
+
+
+def train(model, batch, decayed, label):
+    """Losses before each step; the first step's gradients by name."""
+    trained = [(label(n), p) for n, p in model.named_parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(
+        [{"params": [p for n, p in trained if n in decayed], "weight_decay": DECAY},
+         {"params": [p for n, p in trained if n not in decayed], "weight_decay": 0.0}],
+        lr=LR, betas=(0.9, 0.999), eps=1e-8)
+    losses, norms = [], {}
+    model.train()
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = loss_of(model, batch)
+        loss.backward()
+        norms = norms or {n: rounded(p.grad.double().norm()) for n, p in trained}
+        losses.append(rounded(loss.detach()))
+        optimizer.step()
+    return losses, norms
+
+
+def decayed_names(model, label):
+    """transformers/trainer.py, get_decay_parameter_names"""
+    patterns = [r"bias", r"layernorm", r"rmsnorm", r"(?:^|\.)norm(?:$|\.)", r"_norm(?:$|\.)"]
+    return {label(n) for n in get_parameter_names(model, [torch.nn.LayerNorm], patterns)}
+
+
+def make(model_type, values, folder):
+    """A folder of a model, and what its file holds."""
+    config = transformers.CONFIG_MAPPING[model_type](**values)
+    fresh = transformers.AutoModelForCausalLM.from_config(config)
+    fresh.save_pretrained(folder)
+    path = os.path.join(folder, "model.safetensors")
+    shapes = {name: list(t.shape) for name, t in sorted(load_file(path).items())}
+    offset = 1 if model_type.startswith("gemma") else 0
+    save_file({n: numbers(n, s, offset) for n, s in shapes.items()}, path, {"format": "pt"})
+    with open(os.path.join(folder, "config.json")) as file:
+        return json.load(file), shapes, offset
+
+
+def load(folder):
+    model, info = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
+    assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    return model.train()
+
+
+def logits_of(model, batch):
+    model.eval()
+    with torch.no_grad():
+        return [[rounded(x) for x in model(input_ids=torch.tensor([ids])).logits[0, -1]]
+                for ids in batch]
+
+
+def neox_label(name):
+    """transformers 5 calls the head lm_head in memory and embed_out in files."""
+    return "embed_out.weight" if name == "lm_head.weight" else name
+
+
+def case(name, model_type, values, batch):
+    label = neox_label if model_type == "gpt_neox" else str
+    with tempfile.TemporaryDirectory() as folder:
+        config, shapes, offset = make(model_type, values, folder)
+        model = load(folder)
+    logits = logits_of(model, batch)
+    decayed = decayed_names(model, label)
+    losses, norms = train(model, batch, decayed, label)
+    return {"name": name, "config": config, "offset": offset, "tensors": shapes,
+            "logits": logits, "losses": losses, "norms": norms,
+            "undecayed": sorted(n for n in norms if n not in decayed)}
+
+
+def adapter(name, base, targets, more, batch):
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as to:
+        make(*CASES[base], folder)
+        fresh = get_peft_model(load(folder), LoraConfig(
+            r=4, lora_alpha=6, target_modules=targets, task_type="CAUSAL_LM", **more))
+        fresh.save_pretrained(to)
+        path = os.path.join(to, "adapter_model.safetensors")
+        shapes = {n: list(t.shape) for n, t in sorted(load_file(path).items())}
+        save_file({n: numbers(n, s, 0) for n, s in shapes.items()}, path, {"format": "pt"})
+        with open(os.path.join(to, "adapter_config.json")) as file:
+            config = json.load(file)
+        model = PeftModel.from_pretrained(load(folder), to, is_trainable=True).train()
+    label = lambda n: n.replace(".default", "")
+    logits = logits_of(model, batch)
+    losses, norms = train(model, batch, decayed_names(model, label), label)
+    wanted = ("r", "lora_alpha", "use_rslora", "target_modules", "fan_in_fan_out", "peft_type")
+    config = {key: config[key] for key in wanted}
+    config["target_modules"].sort()
+    return {"name": name, "base": base, "config": config, "tensors": shapes, "logits": logits,
+            "losses": losses, "norms": norms}
+
+
+def main():
+    torch.set_num_threads(1)
+    batch = [tokens(count, i) for i, count in enumerate(LENGTHS)]
+    json.dump({"made_with": f"transformers {transformers.__version__}, torch "
+                            f"{torch.__version__.split('+')[0]}",
+               "batch": batch, "lr": LR, "weight_decay": DECAY,
+               "models": [case(n, *c, batch) for n, c in CASES.items()],
+               "adapters": [adapter(n, *a, batch) for n, a in ADAPTERS.items()]},
+              sys.stdout, indent=None, separators=(",", ":"))
+
+
+if __name__ == "__main__":
+    main()

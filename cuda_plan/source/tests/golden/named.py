@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""What LLaMA-Factory's named templates make of conversations: the whole text, and what of it is
+learnt, which tests/unit/test_template_golden.c holds ours against.
+
+    python3 tests/golden/named.py >tests/golden/named.json      (with llamafactory 0.9.5)
+
+The tokenizer is one whose tokens are the texts it is given, so that the outcome is text.
+"""
+import datetime
+import importlib.util
+import json
+import pathlib
+import re
+import sys
+import types
+
+
+def load():
+    """template.py and what it needs, without the rest of the package and its dependencies."""
+    root = pathlib.Path(importlib.util.find_spec("llamafactory").submodule_search_locations[0])
+    for name in ("llamafactory", "llamafactory.data", "llamafactory.extras"):
+        package = types.ModuleType(name)
+        package.__path__ = [str(root.joinpath(*name.split(".")[1:]))]
+        sys.modules[name] = package
+    plugin = types.ModuleType("llamafactory.data.mm_plugin")
+    plugin.get_mm_plugin = lambda *args, **kwargs: None
+    plugin.BasePlugin = object
+    logging = types.ModuleType("llamafactory.extras.logging")
+    logging.get_logger = lambda name: None
+    sys.modules["llamafactory.extras"].logging = logging
+    utils = types.ModuleType("llamafactory.data.data_utils")
+    utils.SLOTS = list
+    source = (root / "data" / "data_utils.py").read_text()
+    role = re.search(r"^@unique\nclass Role.*?(?=\n\n\n|\Z)", source, re.S | re.M).group(0)
+    exec("from enum import StrEnum, Enum, unique\n" + role, utils.__dict__)
+    sys.modules.update({"llamafactory.data.mm_plugin": plugin, "llamafactory.extras.logging": logging,
+                        "llamafactory.data.data_utils": utils})
+    from llamafactory.data import template, tool_utils
+
+    class Clock(datetime.datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return cls(2024, 7, 26)
+
+    tool_utils.datetime = Clock
+    return template
+
+
+class Tokenizer:
+    bos_token_id, eos_token_id = "<s>", "</s>"
+
+    def encode(self, text, add_special_tokens=False):
+        return [text]
+
+    def convert_tokens_to_ids(self, token):
+        return token
+
+
+NAMES = """default alpaca breeze chatml chatml_de cohere deepseek deepseek3 deepseekcoder deepseekr1 empty fewshot
+gemma gemma2 gemma3 granite3 granite4 llama2 llama2_zh llama3 ministral mistral mistral_small openchat openchat-3.6
+opencoder phi phi4 phi4_mini qwen qwen3 qwen3_nothink sailor seed_coder smollm smollm2 solar vicuna xuanyuan yi
+zephyr""".split()
+
+TOOLS = [{"name": "get_weather", "description": "The weather in \u00b0C",
+          "parameters": {"type": "object", "properties": {
+              "city": {"type": "string", "description": "Where"},
+              "unit": {"type": "string", "enum": ["C", "F"]},
+              "days": {"type": "array", "items": {"type": "integer"}, "description": "Which"}},
+              "required": ["city"]}},
+         {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}]
+
+
+def say(*turns):
+    return [{"role": role, "content": content} for role, content in turns]
+
+
+CASES = {
+    "plain": {"messages": say(("user", "2+2?"), ("assistant", "4"), ("user", "Sure?"), ("assistant", "Yes."))},
+    "system": {"messages": say(("user", "2+2?"), ("assistant", "4")), "system": "Be brief."},
+    "last": {"messages": say(("user", "2+2?"), ("assistant", "<think>\nTwo.\n</think>\n\n4"), ("user", "Sure?"),
+                             ("assistant", "<think>\nHm.\n</think>\n\nYes.")), "mask_history": True},
+    "thoughts": {"messages": say(("user", "2+2?"), ("assistant", "<think>\nTwo.\n</think>\n\n4"), ("user", "Sure?"),
+                                 ("assistant", "Yes."))},
+    "no thoughts": {"messages": say(("user", "2+2?"), ("assistant", "<think>\nTwo.\n</think>\n\n4"), ("user", "Sure?"),
+                                    ("assistant", "Yes.")), "thinking": False},
+    "tools": {"messages": say(("user", "Weather?"),
+                              ("function", '{"name": "get_weather", "arguments": {"city": "K\u00f6ln", "days": [1, 2]}}'),
+                              ("observation", '{"t": 21}'), ("assistant", "21 degrees.")),
+              "system": "Be brief.", "tools": json.dumps(TOOLS, ensure_ascii=False)},
+    "two calls": {"messages": say(("user", "Both?"),
+                                  ("function", '<think>\nTwo.\n</think>\n\n[{"name": "a", "arguments": {}}, '
+                                               '{"name": "b", "arguments": {"x": null, "y": 1.5}}]'),
+                                  ("observation", "1"), ("assistant", "Done.")),
+                  "tools": json.dumps(TOOLS[:1])},
+    "words around a call": {"messages": say(("user", "Now?"), ("function", 'I look.\n<tool_call>\n{"name": "now", '
+                                             '"arguments": {}}\n</tool_call>\nSo.'),
+                                            ("observation", "1"), ("assistant", "One.")),
+                            "tools": json.dumps([dict(TOOLS[0], type="search")])},
+    "a thought amid": {"messages": say(("user", "Now?"), ("function", '[<think>\nHm.\n</think>\n\n{"name": "now", '
+                                       '"arguments": {}}]'), ("observation", "1"), ("assistant", "One.")),
+                       "tools": json.dumps(TOOLS[1:])},
+    "newlines": {"messages": say(("user", "2+2?"), ("assistant", "\n<think>\nTwo.\n</think>\n\n\n\n4"),
+                                 ("user", "Sure?"), ("assistant", "<think>\nA.\n</think>\n\n<think>\nB.\n"
+                                                                  "</think>\n\nYes.")), "thinking": False},
+}
+
+
+def outcome(template, case):
+    """supervised.py, without the cutting; a label in the first place of all is of no effect."""
+    last_only = case.get("mask_history", False)
+    if hasattr(template, "enable_thinking"):
+        template.enable_thinking = case.get("thinking", True)
+    pairs = template.encode_multiturn(Tokenizer(), case["messages"], case.get("system", ""),
+                                      case.get("tools", ""), last_only)
+    whole = "".join("".join(source + target) for source, target in pairs)
+    learnt = ""
+    for i, (source, target) in enumerate(pairs):
+        turn = len(pairs) - 1 - i if last_only else i
+        if template.efficient_eos and turn != 0 and i > 0 and source:
+            learnt += Tokenizer.eos_token_id
+        if not last_only or turn == 0:
+            learnt += "".join(target)
+    end = "</s>" if template.efficient_eos else ""
+    return {"all": whole + end, "learnt": learnt + end}
+
+
+def main():
+    module = load()
+    rows = []
+    for name in NAMES:
+        for key, case in CASES.items():
+            try:
+                done = outcome(module.TEMPLATES[name], case)
+            except Exception as wrong:
+                done = {"error": type(wrong).__name__}
+            rows.append({"template": name, "case": key, **done})
+    print(json.dumps({"cases": CASES, "rows": rows}, indent=1, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    main()

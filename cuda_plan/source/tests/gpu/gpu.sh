@@ -1,0 +1,286 @@
+# tests/gpu/gpu.sh - for run.sh and bench.sh: builds trainspool for this machine's GPU without
+# autotools, into $BUILD, and keeps account of steps.
+#
+#   NVCC, CC, CXX     compilers (found)                  JOBS     at a time (all processors)
+#   GPU_ARCH          capability without its dot (asked of the card)
+#   CPPFLAGS LDFLAGS  where libraries lie that are not the system's
+#   DEPS              a folder with Debian packages unpacked into it (dpkg -x): the same
+#   BUILD             build-gpu                          OUT      gpu-results
+# shellcheck shell=sh disable=SC2086,SC1091
+
+top=$(cd "$(dirname "$0")/../.." && pwd)
+cd "$top" || exit 99
+BUILD=${BUILD:-$top/build-gpu}
+OUT=${OUT:-$top/gpu-results}
+JOBS=${JOBS:-$(nproc)}
+CC=${CC:-gcc}
+CXX=${CXX:-g++}
+PYTHON=${PYTHON:-python3}
+if [ -z "${TRAINSPOOL_SHARED-}" ]; then
+    TRAINSPOOL_SHARED=$top/../shared
+    [ ! -d "$top/shared" ] || TRAINSPOOL_SHARED=$top/shared
+fi
+if [ -n "${DEPS-}" ]; then
+    CPPFLAGS="-I$DEPS/usr/include -I$DEPS/usr/include/x86_64-linux-gnu ${CPPFLAGS-}"
+    LDFLAGS="-L$DEPS/usr/lib/x86_64-linux-gnu -L$DEPS/lib/x86_64-linux-gnu ${LDFLAGS-}"
+fi
+CPPFLAGS=${CPPFLAGS-}
+LDFLAGS=${LDFLAGS-}
+unset DEPS # it is in both by now, and for the scripts that this one calls
+mkdir -p "$BUILD" "$OUT"
+BUILD=$(cd "$BUILD" && pwd)
+OUT=$(cd "$OUT" && pwd)
+export TRAINSPOOL_SHARED OUT BUILD
+
+# --- steps: a line each in $OUT/steps: name, ok|FAIL|skip, seconds, remark
+
+note() { # NAME STATUS SECONDS REMARK
+    printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$4" >>"$OUT/steps"
+    printf '%-40s %-5s %5s s  %s\n' "$1" "$2" "$3" "$4"
+}
+skip() { # NAME WHY
+    note "$1" skip 0 "$2"
+}
+# NAME SECONDS LOG COMMAND...: all it says goes to $OUT/LOG; the last line of a failure is shown.
+step() {
+    step_name=$1 step_limit=$2 step_log=$OUT/$3
+    shift 3
+    step_from=$(date +%s)
+    echo "== $step_name: $*" >>"$step_log"
+    step_line=$(wc -l <"$step_log")
+    step_status=0
+    case $(command -v "$1") in
+    */*) ;;
+    "$1") set -- sh tests/gpu/call.sh "$@" ;; # a function
+    esac
+    timeout -k 10 "$step_limit" "$@" >>"$step_log" 2>&1 </dev/null || step_status=$?
+    step_took=$(($(date +%s) - step_from))
+    tail -n "+$((step_line + 1))" "$step_log" >"$BUILD/said"
+    case $step_status in
+    0)
+        if grep -q '^1\.\.0 # SKIP' "$BUILD/said"; then
+            note "$step_name" skip "$step_took" "$(sed -n 's/^1\.\.0 # SKIP //p' "$BUILD/said" | cut -c 1-100)"
+        else
+            note "$step_name" ok "$step_took" "$(counted)"
+        fi
+        ;;
+    124 | 137) note "$step_name" FAIL "$step_took" "not done in $step_limit s" ;;
+    *) note "$step_name" FAIL "$step_took" "$(complaint)" ;;
+    esac
+    return "$step_status"
+}
+counted() { # what TAP there is
+    awk '/^ok .*# SKIP/ { skipped++; next } /^ok / { passed++ }
+         END { if (passed + skipped) printf "%d passed%s", passed, skipped ? ", " skipped " skipped" : "" }' \
+        "$BUILD/said"
+}
+complaint() {
+    { grep -m 1 -E '^not ok|error|Error|ERROR' "$BUILD/said" || tail -n 1 "$BUILD/said"; } | cut -c 1-100
+}
+summary() { # TITLE
+    {
+        echo "## $1"
+        echo
+        about
+        echo
+        echo '| step | result | seconds | |'
+        echo '|---|---|---|---|'
+        awk -F '\t' '{ printf "| %s | %s | %s | %s |\n", $1, $2, $3, $4 }' "$OUT/steps"
+        [ ! -f "$OUT/bench.md" ] || { echo; cat "$OUT/bench.md"; }
+    } >"$OUT/summary.md"
+    echo
+    cat "$OUT/summary.md"
+    ! grep -q "$(printf '\tFAIL\t')" "$OUT/steps"
+}
+release() { # of nvcc
+    "$NVCC" --version 2>/dev/null | sed -n 's/.*release \([^,]*\),.*/\1/p'
+}
+about() {
+    echo "- card: $(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null |
+        head -n 1 || true)"
+    echo "- nvcc: $(release), code for sm_$GPU_ARCH"
+    echo "- date: $(date -u +%Y-%m-%d)"
+    echo "- commit: $(git -C "$top" rev-parse --short HEAD 2>/dev/null || echo unknown)"
+}
+
+# --- what is here
+
+find_nvcc() {
+    for NVCC in "${NVCC-}" "${CUDA_HOME-}/bin/nvcc" "${CUDA_PATH-}/bin/nvcc" "$(command -v nvcc)" \
+        /usr/local/cuda/bin/nvcc /usr/lib/cuda/bin/nvcc /usr/bin/nvcc; do
+        [ ! -x "$NVCC" ] || return 0
+    done
+    NVCC=
+    return 1
+}
+# The folders of the toolkit as nvcc itself has them.
+find_toolkit() {
+    root=$(dirname "$(dirname "$(readlink -f "$NVCC")")")
+    INCLUDE='' LIBRARY=''
+    for dir in "$root/include" "$root/targets/x86_64-linux/include" "$root/targets/sbsa-linux/include" \
+        /usr/local/cuda/include /usr/include; do
+        [ -n "$INCLUDE" ] || [ ! -f "$dir/cuda_runtime.h" ] || INCLUDE=$dir
+    done
+    for dir in "$root/lib64" "$root/targets/x86_64-linux/lib" "$root/targets/sbsa-linux/lib" "$root/lib" \
+        /usr/local/cuda/lib64 /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu; do
+        [ -n "$LIBRARY" ] || [ ! -f "$dir/libcudart_static.a" ] || LIBRARY=$dir
+    done
+    CUDA_INCLUDES="-isystem $INCLUDE"
+    # cuBLAS and NCCL may be those of Python's packages
+    [ -f "$INCLUDE/cublasLt.h" ] || python_folder cublasLt.h
+    [ -f "$INCLUDE/nccl.h" ] || [ -f /usr/include/nccl.h ] || python_folder nccl.h
+    for name in libcublasLt libnccl; do
+        for found in "$LIBRARY/$name".so*; do
+            [ -e "$found" ] || python_library "$name"
+            break
+        done
+    done
+    [ -n "$INCLUDE" ] && [ -n "$LIBRARY" ]
+}
+python_packages() {
+    "$PYTHON" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"] + "/nvidia")' 2>/dev/null
+}
+python_folder() { # HEADER
+    found=$(find "$(python_packages)" -name "$1" 2>/dev/null | head -n 1)
+    [ -z "$found" ] || CUDA_INCLUDES="$CUDA_INCLUDES -isystem $(dirname "$found")"
+}
+python_library() { # NAME
+    found=$(find "$(python_packages)" -name "$1.so*" 2>/dev/null | head -n 1)
+    [ -z "$found" ] || LD_LIBRARY_PATH=$(dirname "$found")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    export LD_LIBRARY_PATH
+}
+find_arch() {
+    GPU_ARCH=${GPU_ARCH:-$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null |
+        head -n 1 | tr -cd 0-9)}
+    [ -n "$GPU_ARCH" ]
+}
+has_header() { # HEADER
+    echo "#include <$1>" | $CC $CPPFLAGS ${CUDA_INCLUDES-} -E -x c - >/dev/null 2>&1
+}
+
+# --- building
+
+# What the program can be without: header, library, package.
+libraries='jansson.h jansson libjansson-dev
+pcre2.h pcre2-8 libpcre2-dev
+utf8proc.h utf8proc libutf8proc-dev
+nettle/sha2.h nettle nettle-dev
+zlib.h z zlib1g-dev
+yaml.h yaml libyaml-dev'
+find_libraries() {
+    LIBS='' MISSING=''
+    while read -r header library package; do
+        if echo '#define PCRE2_CODE_UNIT_WIDTH 8
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <'"$header"'>' | $CC $CPPFLAGS -E -x c - >/dev/null 2>&1; then
+            LIBS="$LIBS -l$library"
+        else
+            MISSING="$MISSING $package"
+        fi
+    done <<END
+$libraries
+END
+    MISSING=${MISSING# }
+}
+
+write_config() {
+    {
+        version=$(sed -n 's/^AC_INIT(\[trainspool\], \[\(.*\)\])/\1/p' configure.ac)
+        echo '#define _GNU_SOURCE 1'
+        echo '#define PACKAGE "trainspool"'
+        echo '#define PACKAGE_NAME "trainspool"'
+        echo "#define PACKAGE_VERSION \"$version\""
+        echo "#define VERSION \"$version\""
+        echo '#define HAVE_CUDA 1'
+        echo "#define CUDA_ARCHS \"$GPU_ARCH\""
+        echo "#define CUDA_LIBRARY_DIR \"$LIBRARY\""
+        [ -n "$NO_NCCL" ] || echo '#define HAVE_NCCL 1'
+        [ -z "$X86" ] || echo '#define HAVE_X86_KERNELS 1'
+    } >"$BUILD/config.h.new"
+    cmp -s "$BUILD/config.h.new" "$BUILD/config.h" || mv "$BUILD/config.h.new" "$BUILD/config.h"
+}
+
+# The flags and the list; the objects are made by compile.sh, as many at a time as there are
+# processors, those that are older than any source.
+build_objects() {
+    X86='' NO_NCCL=''
+    echo 'int main(void) { return 0; }' >"$BUILD/nothing.c"
+    avx2='-mavx2 -mfma -mf16c'
+    avx512="$avx2 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16"
+    ! $CC $avx512 -c -o "$BUILD/nothing.o" "$BUILD/nothing.c" 2>/dev/null || X86=yes
+    has_header nccl.h || NO_NCCL=yes
+    write_config
+    cat >"$BUILD/flags" <<END
+C='$CC -std=gnu11 -g -O2 -fno-math-errno -Wall -Wextra $CPPFLAGS $CUDA_INCLUDES -I$BUILD -I$top'
+CUDA='$NVCC -ccbin $CXX -std=c++17 -O3 -lineinfo -gencode arch=compute_$GPU_ARCH,code=[sm_$GPU_ARCH,compute_$GPU_ARCH] -I$top'
+AVX2='-O3 $avx2'
+AVX512='-O3 $avx512'
+END
+    if ! cmp -s "$BUILD/flags" "$BUILD/flags.built"; then
+        rm -rf "$BUILD/objects" "$BUILD/config.h"
+        write_config
+    fi
+    mv "$BUILD/flags" "$BUILD/flags.built"
+    layers='base precision kernels train patcher runner tests/reference bench'
+    newest=$(find $layers tests/unit tests/gpu \( -name '*.h' -o -name '*.cuh' \) -print0 | xargs -0 ls -t | head -n 1)
+    for file in kernels/cuda/*.cu base/*.c precision/*.c kernels/*.c kernels/cpu/*.c kernels/cuda/*.c \
+        tests/reference/*.c train/*.c patcher/*.c runner/*.c bench/gpu_ops.c \
+        bench/model_steps.c bench/rate.c bench/stopwatch.c bench/target.c; do
+        case $X86$file in *_avx*) [ -n "$X86" ] || continue ;; esac
+        case ${NO_NCCL:-no}$file in
+        yes*/cuda_group.c | yes*/cuda_nccl.c | no*/cuda_alone.c) continue ;;
+        esac
+        object=$BUILD/objects/${file%.c*}.o
+        for than in "$file" "$newest" "$BUILD/config.h"; do
+            [ -z "$(find "$than" -newer "$object" 2>&1)" ] || { echo "$file"; break; }
+        done
+    done >"$BUILD/list"
+    xargs -n 1 -P "$JOBS" sh tests/gpu/compile.sh <"$BUILD/list"
+}
+
+# objects and one archive; a source that wants a library which is not here is left out of it
+build() {
+    build_objects || return
+    rm -f "$BUILD/libtrainspool.a"
+    find "$BUILD/objects" -name '*.o' ! -name 'machines_*' -print0 |
+        xargs -0 ar rcs "$BUILD/libtrainspool.a"
+}
+
+# build_program OUTPUT SOURCE.c [OBJECT...]
+build_program() {
+    program=$1 source=$2
+    shift 2
+    . "$BUILD/flags.built"
+    $C ${defines-} -c -o "$program.o" "$source" || return
+    $CC $LDFLAGS -o "$program" "$program.o" "$@" "$BUILD/libtrainspool.a" $CMOCKA_LIBS $LIBS \
+        -L"$LIBRARY" -lcudart_static -lrt -ldl -lpthread -lstdc++ -lm
+}
+
+build_test() { # NAME of tests/unit/test_NAME.c, MACHINES, [-DNAME]
+    defines=${3-}
+    build_program "$BUILD/$1" "tests/unit/$1.c" "$BUILD/objects/tests/reference/machines_$2.o"
+}
+
+# All that both scripts begin with.  Where there is nothing to try with it says so in a line, and
+# the last results stay.
+prepare() {
+    find_nvcc || { echo "no nvcc: put it into PATH, or say NVCC=FILE" >&2; return 1; }
+    find_arch || { echo "no GPU: nvidia-smi tells of none (GPU_ARCH=90 to build all the same)" >&2; return 1; }
+    "$NVCC" --list-gpu-arch 2>/dev/null | grep -qx "compute_$GPU_ARCH" || {
+        echo "$NVCC, release $(release), makes no code for sm_$GPU_ARCH; for 6.0 to 7.2 it takes CUDA 12" >&2
+        return 1
+    }
+    find_toolkit || { echo "$NVCC has no cuda_runtime.h or libcudart_static.a beside it" >&2; return 1; }
+    rm -f "$OUT"/steps "$OUT"/*.log "$OUT"/*.md
+    : >"$OUT/steps"
+    find_libraries
+    CMOCKA_LIBS=
+    if has_header cmocka.h; then CMOCKA_LIBS=-lcmocka; else CPPFLAGS="$CPPFLAGS -I$top/tests/gpu/cmocka"; fi
+    export NVCC GPU_ARCH INCLUDE LIBRARY CUDA_INCLUDES LIBS MISSING CMOCKA_LIBS
+    export CC CXX CPPFLAGS LDFLAGS PYTHON JOBS
+    about
+    echo "- libraries that are missing: ${MISSING:-none}"
+    echo
+}

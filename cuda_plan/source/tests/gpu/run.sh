@@ -1,0 +1,103 @@
+#!/bin/sh
+# Build trainspool on this machine and try it on its GPU; needs nvcc and a C compiler, and no
+# autotools.  Ends with a table of steps and status 1 if one failed; status 2 where there is
+# nothing to try with: no nvcc, no GPU.
+#
+#     tests/gpu/run.sh [build|operations|models|ranks|curves|sanitizer|bench]...
+#
+# Without arguments all, in this order (build is always made).  gpu.sh has the variables that
+# say where things are; logs and the table go to $OUT (gpu-results).
+set -u
+. "$(dirname "$0")/gpu.sh"
+
+wanted=${*:-operations models ranks curves sanitizer bench}
+does() { # STEP
+    case " $wanted " in *" $1 "*) return 0 ;; esac
+    return 1
+}
+
+# --- operations: the tests of the CPU's kernels, with the GPU in their place
+
+operations() {
+    for file in tests/unit/test_cpu_*.c; do
+        name=$(basename "$file" .c)
+        grep -q machines_open "$file" || continue
+        step "build ${name#test_cpu_}" 300 tests.log build_test "$name" cuda &&
+            step "operation ${name#test_cpu_}" 300 tests.log "$BUILD/$name"
+    done
+}
+
+# --- models and curves: whole programs, for which every library has to be there
+
+whole() { # NAME...: unit tests that use a GPU where there is one
+    for name; do
+        if [ -n "$MISSING" ]; then
+            skip "$name" "without $MISSING"
+        elif [ ! -f "tests/unit/$name.c" ]; then
+            skip "$name" 'not in this tree'
+        else
+            step "build $name" 300 models.log build_test "$name" cpu &&
+                step "$name" 300 models.log "$BUILD/$name"
+        fi
+    done
+}
+# Programs whose ranks have a GPU each, with NCCL as it is.
+ranks() { # NAME...
+    for name; do
+        if [ -n "$MISSING" ]; then
+            skip "$name" "without $MISSING"
+        elif ! has_header nccl.h; then
+            skip "$name" 'without nccl.h (libnccl-dev)'
+        else
+            step "build $name" 300 ranks.log build_test "$name" cpu -DUNIT_CUDA &&
+                step "$name" 300 ranks.log "$BUILD/$name"
+        fi
+    done
+}
+# Again from the start, by the PyTorch that is here.
+curves() {
+    model=$TRAINSPOOL_SHARED/data/stories260K/hf
+    whole test_trainer_curve
+    if [ ! -d "$model" ]; then
+        skip 'curve by PyTorch' "no $model"
+    elif ! "$PYTHON" -c 'import torch, transformers' 2>/dev/null; then
+        skip 'curve by PyTorch' 'no torch and transformers'
+    else
+        step 'curve by PyTorch' 300 curves.log sh tests/gpu/curve.sh "$model"
+    fi
+}
+
+# --- sanitizer: memory, races, uninitialised reads of the same tests
+
+sanitizer() {
+    sanitizer=$(dirname "$NVCC")/compute-sanitizer
+    [ -x "$sanitizer" ] || sanitizer=$(command -v compute-sanitizer)
+    if [ -z "$sanitizer" ]; then
+        skip compute-sanitizer 'not installed'
+        return
+    fi
+    if ! [ -x "$BUILD/test_cpu_swiglu" ] ||
+        ! timeout 120 "$sanitizer" "$BUILD/test_cpu_swiglu" >"$OUT/sanitizer.log" 2>&1; then
+        skip compute-sanitizer "does not work here: $(grep -m 1 -iE 'error|not supported' "$OUT/sanitizer.log")"
+        return
+    fi
+    for tool in memcheck racecheck initcheck; do
+        for name in swiglu activation norm layernorm headnorm rope embedding elementwise \
+            decide adamw loss topk distill attention matmul dequantize decode; do
+            [ -x "$BUILD/test_cpu_$name" ] || continue
+            step "$tool $name" 120 sanitizer.log "$sanitizer" --tool "$tool" --error-exitcode 9 \
+                "$BUILD/test_cpu_$name"
+        done
+    done
+}
+
+prepare || exit 2
+if step build 900 build.log build; then
+    ! does operations || operations
+    ! does models || whole test_model_cuda test_model_cuda_forward test_model_distill
+    ! does ranks || ranks test_group test_model_ranks
+    ! does curves || curves
+    ! does sanitizer || sanitizer
+    ! does bench || sh tests/gpu/bench.sh --within
+fi
+summary 'trainspool on a GPU'

@@ -1,0 +1,553 @@
+# A test of one file: write unit/test_NAME.c and add one line to the list of its layer below,
+#
+#     unit_tests += %D%/unit/test_NAME
+#
+# sorted.  It is linked against all layers and cmocka.  A second line is needed only for what is
+# out of the ordinary: %C%_unit_test_NAME_SOURCES, %C%_unit_test_NAME_LDADD.  One group of tests
+# a program: TAP allows one plan.  Tests run in the top of the build tree and find
+#
+#     $top_srcdir, $top_builddir     the two trees; the tests run in the second
+#     $TRAINSPOOL_SHARED             real models and data; skip, saying so, where it is absent
+#
+# What takes long goes into heavy_tests, which a build with sanitizers leaves out.
+#
+# A parser of what others write has a fuzz target: write fuzz/fuzz_NAME.c with
+# LLVMFuzzerTestOneInput, put some small inputs into fuzz/corpus/NAME/, words of its format into
+# fuzz/dict/NAME.dict, and add
+#
+#     fuzz_tests += %D%/fuzz/fuzz_NAME
+#
+# `make fuzz SECONDS=60` looks for what breaks it, with clang; an input that did goes, as small
+# as it can be, into fuzz/found/NAME/.  `make check` replays both folders.
+#
+# A test from outside: an executable cli/NAME.t that speaks TAP, `script_tests += %D%/cli/NAME.t`.
+
+unit_tests =
+heavy_tests =
+fuzz_tests =
+script_tests =
+test_programs =
+
+# base
+unit_tests += %D%/unit/test_arena
+unit_tests += %D%/unit/test_clock
+unit_tests += %D%/unit/test_crc32c
+unit_tests += %D%/unit/test_digest
+unit_tests += %D%/unit/test_error
+unit_tests += %D%/unit/test_file
+unit_tests += %D%/unit/test_json
+unit_tests += %D%/unit/test_link
+unit_tests += %D%/unit/test_log
+unit_tests += %D%/unit/test_pcg
+unit_tests += %D%/unit/test_random
+unit_tests += %D%/unit/test_spawn
+unit_tests += %D%/unit/test_text
+
+# precision
+unit_tests += %D%/unit/test_claims
+unit_tests += %D%/unit/test_calibration
+unit_tests += %D%/unit/test_device
+unit_tests += %D%/unit/test_format
+unit_tests += %D%/unit/test_memory
+unit_tests += %D%/unit/test_nf4
+unit_tests += %D%/unit/test_policy
+unit_tests += %D%/unit/test_probe
+unit_tests += %D%/unit/test_scaler
+
+# kernels
+unit_tests += %D%/unit/test_backend
+unit_tests += %D%/unit/test_cpu_activation
+unit_tests += %D%/unit/test_cpu_adamw
+unit_tests += %D%/unit/test_cpu_attention
+unit_tests += %D%/unit/test_cpu_cores
+unit_tests += %D%/unit/test_cpu_decide
+unit_tests += %D%/unit/test_cpu_decode
+unit_tests += %D%/unit/test_cpu_dequantize
+unit_tests += %D%/unit/test_cpu_distill
+unit_tests += %D%/unit/test_cpu_elementwise
+unit_tests += %D%/unit/test_cpu_embedding
+unit_tests += %D%/unit/test_cpu_headnorm
+unit_tests += %D%/unit/test_cpu_layernorm
+unit_tests += %D%/unit/test_cpu_loss
+unit_tests += %D%/unit/test_cpu_matmul
+unit_tests += %D%/unit/test_cpu_matmul_grid
+unit_tests += %D%/unit/test_cpu_norm
+unit_tests += %D%/unit/test_cpu_pool
+unit_tests += %D%/unit/test_cpu_rope
+unit_tests += %D%/unit/test_cpu_swiglu
+unit_tests += %D%/unit/test_golden_operators
+unit_tests += %D%/unit/test_cpu_topk
+unit_tests += %D%/unit/test_cpu_unchecked
+unit_tests += %D%/unit/test_group
+unit_tests += %D%/unit/test_measure
+unit_tests += %D%/unit/test_tensor
+
+# train
+heavy_tests += %D%/unit/test_preflight
+heavy_tests += %D%/unit/test_trainer
+heavy_tests += %D%/unit/test_trainer_again
+heavy_tests += %D%/unit/test_trainer_distill
+heavy_tests += %D%/unit/test_trainer_golden
+heavy_tests += %D%/unit/test_trainer_kill
+heavy_tests += %D%/unit/test_trainer_ranks
+unit_tests += %D%/unit/test_adapter_check
+unit_tests += %D%/unit/test_added_tokens
+unit_tests += %D%/unit/test_answer
+unit_tests += %D%/unit/test_architectures
+unit_tests += %D%/unit/test_architectures_use
+unit_tests += %D%/unit/test_bpe
+unit_tests += %D%/unit/test_criterion
+unit_tests += %D%/unit/test_chat
+unit_tests += %D%/unit/test_dataset
+unit_tests += %D%/unit/test_dataset_batch
+unit_tests += %D%/unit/test_dataset_cache
+unit_tests += %D%/unit/test_dataset_llamafactory
+unit_tests += %D%/unit/test_dataset_mix
+unit_tests += %D%/unit/test_dataset_pack
+unit_tests += %D%/unit/test_dataset_reader
+unit_tests += %D%/unit/test_dataset_record
+unit_tests += %D%/unit/test_dataset_source
+unit_tests += %D%/unit/test_dataset_store
+unit_tests += %D%/unit/test_dataset_weights
+unit_tests += %D%/unit/test_detokenizer
+unit_tests += %D%/unit/test_duration
+unit_tests += %D%/unit/test_estimate
+unit_tests += %D%/unit/test_golden_lora
+unit_tests += %D%/unit/test_evaluation
+unit_tests += %D%/unit/test_generate
+unit_tests += %D%/unit/test_generation_target
+unit_tests += %D%/unit/test_jinja
+unit_tests += %D%/unit/test_lora
+unit_tests += %D%/unit/test_manifest
+unit_tests += %D%/unit/test_metrics
+unit_tests += %D%/unit/test_model
+unit_tests += %D%/unit/test_model_config
+unit_tests += %D%/unit/test_model_decode
+unit_tests += %D%/unit/test_model_distill
+unit_tests += %D%/unit/test_model_equal
+unit_tests += %D%/unit/test_model_files
+unit_tests += %D%/unit/test_model_folded
+unit_tests += %D%/unit/test_model_gradients
+unit_tests += %D%/unit/test_model_prequantised
+unit_tests += %D%/unit/test_model_quantised
+unit_tests += %D%/unit/test_model_ranks
+unit_tests += %D%/unit/test_model_watch
+unit_tests += %D%/unit/test_normalizer
+unit_tests += %D%/unit/test_optimizer
+unit_tests += %D%/unit/test_overflow
+unit_tests += %D%/unit/test_parallel
+unit_tests += %D%/unit/test_pattern
+unit_tests += %D%/unit/test_postprocessor
+unit_tests += %D%/unit/test_pretokenizer
+unit_tests += %D%/unit/test_progress
+unit_tests += %D%/unit/test_prompt
+unit_tests += %D%/unit/test_quant_state
+unit_tests += %D%/unit/test_quantised_config
+unit_tests += %D%/unit/test_questions
+unit_tests += %D%/unit/test_rope
+unit_tests += %D%/unit/test_safetensors
+unit_tests += %D%/unit/test_sampler
+unit_tests += %D%/unit/test_samples
+unit_tests += %D%/unit/test_schedule
+unit_tests += %D%/unit/test_shapes
+unit_tests += %D%/unit/test_teacher_logits
+unit_tests += %D%/unit/test_teacher_plan
+unit_tests += %D%/unit/test_stored
+unit_tests += %D%/unit/test_template
+unit_tests += %D%/unit/test_template_golden
+unit_tests += %D%/unit/test_tensorboard
+unit_tests += %D%/unit/test_tokenizer
+unit_tests += %D%/unit/test_trainer_curve
+unit_tests += %D%/unit/test_trainer_overflow
+unit_tests += %D%/unit/test_torch_memory
+unit_tests += %D%/unit/test_unicode
+unit_tests += %D%/unit/test_vocabulary
+
+# patcher
+unit_tests += %D%/unit/test_backup
+unit_tests += %D%/unit/test_corpus
+unit_tests += %D%/unit/test_dialect
+unit_tests += %D%/unit/test_decisions
+unit_tests += %D%/unit/test_diff
+unit_tests += %D%/unit/test_document
+unit_tests += %D%/unit/test_edits
+unit_tests += %D%/unit/test_environment
+unit_tests += %D%/unit/test_external
+unit_tests += %D%/unit/test_finding
+unit_tests += %D%/unit/test_hazards
+unit_tests += %D%/unit/test_import
+unit_tests += %D%/unit/test_import_corpus
+unit_tests += %D%/unit/test_import_meaning
+unit_tests += %D%/unit/test_job_manual
+unit_tests += %D%/unit/test_history
+unit_tests += %D%/unit/test_jobfile
+unit_tests += %D%/unit/test_journal
+unit_tests += %D%/unit/test_ledger
+unit_tests += %D%/unit/test_nearest
+unit_tests += %D%/unit/test_patch_cases
+unit_tests += %D%/unit/test_patcher
+unit_tests += %D%/unit/test_place
+unit_tests += %D%/unit/test_previous
+unit_tests += %D%/unit/test_properties
+unit_tests += %D%/unit/test_pyyaml
+unit_tests += %D%/unit/test_redact
+unit_tests += %D%/unit/test_reference_gradients
+unit_tests += %D%/unit/test_remedy
+unit_tests += %D%/unit/test_rewrite
+unit_tests += %D%/unit/test_rules
+unit_tests += %D%/unit/test_scalar
+unit_tests += %D%/unit/test_schema
+unit_tests += %D%/unit/test_schema_check
+unit_tests += %D%/unit/test_setting
+unit_tests += %D%/unit/test_settle
+unit_tests += %D%/unit/test_teacher
+unit_tests += %D%/unit/test_spans
+unit_tests += %D%/unit/test_suppress
+unit_tests += %D%/unit/test_torch_setup
+unit_tests += %D%/unit/test_versions
+
+# runner
+unit_tests += %D%/unit/test_chart
+unit_tests += %D%/unit/test_drop
+unit_tests += %D%/unit/test_html
+unit_tests += %D%/unit/test_job
+unit_tests += %D%/unit/test_machine
+unit_tests += %D%/unit/test_meter
+unit_tests += %D%/unit/test_names
+unit_tests += %D%/unit/test_options
+unit_tests += %D%/unit/test_pace
+unit_tests += %D%/unit/test_queue
+unit_tests += %D%/unit/test_report
+unit_tests += %D%/unit/test_report_excerpt
+unit_tests += %D%/unit/test_report_sarif
+unit_tests += %D%/unit/test_steps
+unit_tests += %D%/unit/test_watch
+unit_tests += %D%/unit/test_weights
+unit_tests += %D%/unit/test_worker
+
+# parsers, over their corpora
+fuzz_tests += %D%/fuzz/fuzz_adapter
+fuzz_tests += %D%/fuzz/fuzz_answer
+fuzz_tests += %D%/fuzz/fuzz_dataset
+fuzz_tests += %D%/fuzz/fuzz_diff
+fuzz_tests += %D%/fuzz/fuzz_document
+fuzz_tests += %D%/fuzz/fuzz_edits
+fuzz_tests += %D%/fuzz/fuzz_import
+fuzz_tests += %D%/fuzz/fuzz_jinja
+fuzz_tests += %D%/fuzz/fuzz_journal
+fuzz_tests += %D%/fuzz/fuzz_json
+fuzz_tests += %D%/fuzz/fuzz_model_config
+fuzz_tests += %D%/fuzz/fuzz_page
+fuzz_tests += %D%/fuzz/fuzz_patcher
+fuzz_tests += %D%/fuzz/fuzz_previous
+fuzz_tests += %D%/fuzz/fuzz_probe
+fuzz_tests += %D%/fuzz/fuzz_progress
+fuzz_tests += %D%/fuzz/fuzz_quant_state
+fuzz_tests += %D%/fuzz/fuzz_report
+fuzz_tests += %D%/fuzz/fuzz_safetensors
+fuzz_tests += %D%/fuzz/fuzz_schema
+fuzz_tests += %D%/fuzz/fuzz_sources
+fuzz_tests += %D%/fuzz/fuzz_state
+fuzz_tests += %D%/fuzz/fuzz_teacher_logits
+fuzz_tests += %D%/fuzz/fuzz_tokenizer
+fuzz_tests += %D%/fuzz/fuzz_undo
+fuzz_tests += %D%/fuzz/fuzz_words
+
+# from outside
+EXTRA_DIST += %D%/golden/architectures.json %D%/golden/architectures.py
+EXTRA_DIST += %D%/golden/chat.json %D%/golden/chat.py
+EXTRA_DIST += %D%/golden/conversations.json %D%/golden/conversations.py
+EXTRA_DIST += %D%/golden/curve.json %D%/golden/curve.py
+EXTRA_DIST += %D%/golden/jinja.json %D%/golden/jinja.py
+EXTRA_DIST += %D%/golden/lora.json %D%/golden/lora.py
+EXTRA_DIST += %D%/golden/nf4.json %D%/golden/nf4.py
+EXTRA_DIST += %D%/golden/prequantised.json %D%/golden/prequantised.py
+EXTRA_DIST += %D%/golden/qlora.json %D%/golden/qlora.py
+EXTRA_DIST += %D%/golden/operators.json %D%/golden/operators.py
+EXTRA_DIST += %D%/golden/distill.json %D%/golden/distill.py
+EXTRA_DIST += %D%/golden/mix.json %D%/golden/mix.py
+EXTRA_DIST += %D%/golden/sampling.json %D%/golden/sampling.py
+EXTRA_DIST += %D%/golden/schedule.json %D%/golden/schedule.py
+EXTRA_DIST += %D%/golden/distill_curve.json %D%/golden/distill_curve.py
+EXTRA_DIST += %D%/golden/named.json %D%/golden/named.py
+EXTRA_DIST += %D%/golden/overflow.json %D%/golden/overflow.py
+EXTRA_DIST += %D%/golden/precision.json %D%/golden/precision.py
+EXTRA_DIST += %D%/golden/weights.json %D%/golden/weights.py
+EXTRA_DIST += %D%/golden/trainer.json %D%/golden/trainer.py
+EXTRA_DIST += %D%/golden/event_files.py
+EXTRA_DIST += %D%/cli/lib.sh
+EXTRA_DIST += %D%/cli/page.py %D%/cli/page_colours.py
+EXTRA_DIST += %D%/cli/prequantised.py
+EXTRA_DIST += %D%/cli/schema.py
+script_tests += %D%/cli/chain.t
+script_tests += %D%/cli/check.t
+script_tests += %D%/cli/completion.t
+script_tests += %D%/cli/crash.t
+script_tests += %D%/cli/cuda_code.t
+script_tests += %D%/cli/differential.t
+script_tests += %D%/cli/evaluate.t
+script_tests += %D%/cli/generate.t
+script_tests += %D%/cli/gpu.t
+script_tests += %D%/cli/gpu_run.t
+script_tests += %D%/cli/hooks.t
+script_tests += %D%/cli/import.t
+script_tests += %D%/cli/manual.t
+script_tests += %D%/cli/merge.t
+script_tests += %D%/cli/broken.t
+script_tests += %D%/cli/samples.t
+script_tests += %D%/cli/outputs.t
+script_tests += %D%/cli/patch.t
+script_tests += %D%/cli/prequantised.t
+script_tests += %D%/cli/previous.t
+script_tests += %D%/cli/plan.t
+script_tests += %D%/cli/ranks.t
+script_tests += %D%/cli/readme.t
+script_tests += %D%/cli/report.t
+script_tests += %D%/cli/review.t
+script_tests += %D%/cli/run.t
+script_tests += %D%/cli/schema.t
+script_tests += %D%/cli/select.t
+script_tests += %D%/cli/spool.t
+script_tests += %D%/cli/tensorboard.t
+script_tests += %D%/cli/tokens.t
+script_tests += %D%/cli/version.t
+script_tests += %D%/cli/watch.t
+
+# the tree itself
+script_tests += %D%/layers.t
+
+# on a machine with a GPU: run.sh there, nothing of it by make
+EXTRA_DIST += %D%/gpu/bench.sh
+EXTRA_DIST += %D%/gpu/call.sh
+EXTRA_DIST += %D%/gpu/cmocka/cmocka.h
+EXTRA_DIST += %D%/gpu/compile.sh
+EXTRA_DIST += %D%/gpu/curve.sh
+EXTRA_DIST += %D%/gpu/gpu.sh
+EXTRA_DIST += %D%/gpu/run.sh
+
+# what unit tests share
+EXTRA_DIST += %D%/unit/corpus.h
+EXTRA_DIST += %D%/unit/pyyaml_differs.py
+EXTRA_DIST += %D%/unit/pyyaml_marks.py
+EXTRA_DIST += %D%/unit/pyyaml_same.py
+EXTRA_DIST += %D%/unit/training.h
+EXTRA_DIST += %D%/unit/unit.h
+EXTRA_DIST += %D%/unit/unit_adapted.h
+EXTRA_DIST += %D%/unit/unit_cuda.h
+EXTRA_DIST += %D%/unit/unit_architectures.h
+EXTRA_DIST += %D%/unit/unit_import.h
+EXTRA_DIST += %D%/unit/unit_made.h
+EXTRA_DIST += %D%/unit/unit_model.h
+EXTRA_DIST += %D%/unit/unit_nf4.h
+EXTRA_DIST += %D%/unit/unit_prequantised.h
+EXTRA_DIST += %D%/unit/unit_ranks.h
+EXTRA_DIST += %D%/unit/unit_schema.h
+EXTRA_DIST += %D%/unit/unit_trials.h
+EXTRA_DIST += %D%/unit/unit_dataset.h %D%/unit/unit_tokenizer.h
+
+if HAVE_CUDA
+unit_tests += %D%/unit/test_model_cuda
+unit_tests += %D%/unit/test_model_cuda_forward
+endif
+
+# The longest first, so that none is left alone at the end.
+if HAVE_EMULATION
+test_programs += $(emulated_tests)
+check_DATA = %D%/emulation/trainspool-train
+if SANITIZERS
+test_programs += $(emulated_operations)
+else
+test_programs += $(races_tests)
+endif
+endif
+if HAVE_CMOCKA
+test_programs += $(unit_tests)
+if !SANITIZERS
+test_programs += $(heavy_tests)
+endif
+endif
+
+# operations in double, and operands to hold the backends against them
+if HAVE_CMOCKA
+check_LIBRARIES += libreference.a
+REFERENCE = libreference.a
+libreference_a_SOURCES =
+libreference_a_SOURCES += %D%/reference/backend_double.c
+libreference_a_SOURCES += %D%/reference/backend_double.h
+libreference_a_SOURCES += %D%/reference/double_ops.c %D%/reference/double_ops.h
+libreference_a_SOURCES += %D%/reference/machines_cpu.c
+libreference_a_SOURCES += %D%/reference/operand.c %D%/reference/operand.h
+libreference_a_SOURCES += %D%/reference/reference.h
+libreference_a_SOURCES += %D%/reference/reference_attention.c
+libreference_a_SOURCES += %D%/reference/reference_dequantize.c
+libreference_a_SOURCES += %D%/reference/reference_headnorm.c
+libreference_a_SOURCES += %D%/reference/reference_layernorm.c
+libreference_a_SOURCES += %D%/reference/reference_distill.c
+libreference_a_SOURCES += %D%/reference/reference_layers.c
+libreference_a_SOURCES += %D%/reference/reference_matmul.c
+endif
+
+# The formulas that kernels are held against would take most of the time of that.
+if SANITIZERS
+%D%/reference/reference_%.$(OBJEXT): SANITIZE =
+%D%/reference/reference_%.$(OBJEXT): OPTIMIZE = -O2
+endif
+
+# what the real tokenizers and Jinja are compared with, by differential/differential.py
+check_PROGRAMS += %D%/differential/ours
+%C%_differential_ours_SOURCES = %D%/differential/ours.c %D%/differential/ours.h
+%C%_differential_ours_SOURCES += %D%/differential/ours_model.c
+EXTRA_DIST += %D%/differential/differential.py
+EXTRA_DIST += %D%/differential/made.py
+EXTRA_DIST += %D%/differential/models.py
+EXTRA_DIST += %D%/differential/peers.py
+
+# The kernels of kernels/cuda on the CPU: emulation/emulation.h.  A test of an operation is one
+# of the CPU's, linked with other machines; `emulated` as it is, `races` with kernels that are
+# compiled so that races are found.  No kernel can have both those and sanitizers: a build with
+# sanitizers tests operations as `emulated`, one without as `races`, whole models are `emulated`
+# in both.  Products have no other kernels than fp8's, and golden operators none that other tests
+# leave out: they are not looked at for races.  When a new kernel is there, its test's lines go into
+# emulated_operations and races_tests; `make tests/unit/test_emulated_NAME` builds any at any time.
+emulated_tests =
+emulated_tests += %D%/unit/test_cuda_backend
+emulated_tests += %D%/unit/test_cuda_fp8
+emulated_tests += %D%/unit/test_cuda_graph
+emulated_tests += %D%/unit/test_cuda_group
+emulated_tests += %D%/unit/test_cuda_launch
+emulated_tests += %D%/unit/test_cuda_matmul
+emulated_tests += %D%/unit/test_cuda_plan
+emulated_tests += %D%/unit/test_emulated_group
+emulated_tests += %D%/unit/test_emulated_model
+emulated_tests += %D%/unit/test_emulated_model_distill
+emulated_tests += %D%/unit/test_emulated_model_forward
+emulated_tests += %D%/unit/test_model_pass
+emulated_tests += %D%/unit/test_emulated_model_ranks
+emulated_tests += %D%/unit/test_emulated_model_watch
+emulated_tests += %D%/unit/test_emulation
+emulated_tests += %D%/unit/test_trainer_gpus
+emulated_operations =
+emulated_operations += %D%/unit/test_emulated_activation
+emulated_operations += %D%/unit/test_emulated_adamw
+emulated_operations += %D%/unit/test_emulated_attention
+emulated_operations += %D%/unit/test_emulated_decide
+emulated_operations += %D%/unit/test_emulated_decode
+emulated_operations += %D%/unit/test_emulated_dequantize
+emulated_operations += %D%/unit/test_emulated_distill
+emulated_operations += %D%/unit/test_emulated_elementwise
+emulated_operations += %D%/unit/test_emulated_embedding
+emulated_operations += %D%/unit/test_emulated_headnorm
+emulated_operations += %D%/unit/test_emulated_layernorm
+emulated_operations += %D%/unit/test_emulated_loss
+emulated_operations += %D%/unit/test_emulated_matmul
+emulated_operations += %D%/unit/test_emulated_norm
+emulated_operations += %D%/unit/test_emulated_operators
+emulated_operations += %D%/unit/test_emulated_rope
+emulated_operations += %D%/unit/test_emulated_swiglu
+emulated_operations += %D%/unit/test_emulated_topk
+races_tests =
+races_tests += %D%/unit/test_races_activation
+races_tests += %D%/unit/test_races_adamw
+races_tests += %D%/unit/test_races_attention
+races_tests += %D%/unit/test_races_decide
+races_tests += %D%/unit/test_races_decode
+races_tests += %D%/unit/test_races_dequantize
+races_tests += %D%/unit/test_races_distill
+races_tests += %D%/unit/test_races_elementwise
+races_tests += %D%/unit/test_races_embedding
+races_tests += %D%/unit/test_races_emulation
+races_tests += %D%/unit/test_races_fp8
+races_tests += %D%/unit/test_races_headnorm
+races_tests += %D%/unit/test_races_layernorm
+races_tests += %D%/unit/test_races_loss
+races_tests += %D%/unit/test_races_norm
+races_tests += %D%/unit/test_races_rope
+races_tests += %D%/unit/test_races_swiglu
+races_tests += %D%/unit/test_races_topk
+
+EXTRA_DIST += %D%/emulation/emulation.h
+EXTRA_DIST += %D%/emulation/emulation_block.cc %D%/emulation/emulation_block.h
+EXTRA_DIST += %D%/emulation/emulation_copy.cc
+EXTRA_DIST += %D%/emulation/emulation_fibre.cc %D%/emulation/emulation_fibre.h
+EXTRA_DIST += %D%/emulation/emulation_hardware.h
+EXTRA_DIST += %D%/emulation/emulation_library.cc
+EXTRA_DIST += %D%/emulation/emulation_machine.h
+EXTRA_DIST += %D%/emulation/emulation_nccl.cc
+EXTRA_DIST += %D%/emulation/emulation_races.cc %D%/emulation/emulation_races.h
+EXTRA_DIST += %D%/emulation/emulation_runtime.cc %D%/emulation/emulation_runtime.h
+EXTRA_DIST += %D%/emulation/emulation_samples.cu %D%/emulation/emulation_samples.h
+EXTRA_DIST += %D%/emulation/emulation_stream.cc
+EXTRA_DIST += %D%/emulation/emulation_warp.cc
+EXTRA_DIST += %D%/emulation/include/cublasLt.h
+EXTRA_DIST += %D%/emulation/include/cuda_bf16.h
+EXTRA_DIST += %D%/emulation/include/cuda_fp16.h
+EXTRA_DIST += %D%/emulation/include/cuda_runtime.h
+EXTRA_DIST += %D%/emulation/include/cuda_runtime_api.h
+EXTRA_DIST += %D%/emulation/include/nccl.h
+EXTRA_DIST += %D%/reference/machines_cuda.c
+
+include %D%/emulation/emulation.mk
+
+check_LIBRARIES += libreplay.a
+libreplay_a_SOURCES = %D%/fuzz/fuzz.c %D%/fuzz/fuzz.h %D%/fuzz/replay.c
+test_programs += $(fuzz_tests)
+
+EXTRA_DIST += $(script_tests) %D%/tap.sh %D%/patch
+EXTRA_DIST += %D%/fuzz/corpus %D%/fuzz/dict %D%/fuzz/found
+EXTRA_DIST += %D%/fuzz/fuzz.mk %D%/fuzz/fuzz.sh %D%/fuzz/mutate_job.c
+check_PROGRAMS += $(test_programs)
+TESTS = $(test_programs) $(script_tests)
+
+# the main() of a fuzz target, taken only where there is no other; make fuzz has its own
+REPLAY = libreplay.a
+
+LDADD = $(REPLAY) $(REFERENCE) $(LAYERS) $(CMOCKA_LIBS) $(LIBRARY_LIBS) $(CUDA_LIBS)
+
+TEST_EXTENSIONS = .t
+LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
+T_LOG_DRIVER = $(LOG_DRIVER)
+LOG_COMPILER = $(SHELL) $(top_srcdir)/%D%/tap.sh
+T_LOG_COMPILER = $(LOG_COMPILER)
+AM_TESTS_ENVIRONMENT = \
+	CMOCKA_MESSAGE_OUTPUT=TAP \
+	UBSAN_OPTIONS=print_stacktrace=1 \
+	top_srcdir='$(abs_top_srcdir)' \
+	top_builddir='$(abs_top_builddir)' \
+	TRAINSPOOL_SHARED="$${TRAINSPOOL_SHARED-$(abs_top_srcdir)/../shared}"; \
+	export CMOCKA_MESSAGE_OUTPUT UBSAN_OPTIONS top_srcdir top_builddir TRAINSPOOL_SHARED;
+
+# The targets made by clang and linked to its fuzzer, in fuzz-build/, each run for SECONDS;
+# FUZZ="document json" names some.  fuzz/fuzz.sh says what is left there.
+SECONDS = 60
+FUZZ = $(fuzz_tests:%D%/fuzz/fuzz_%=%)
+FUZZED = $(libbase_a_SOURCES) $(libprecision_a_SOURCES) $(libtrain_a_SOURCES) \
+	$(libpatcher_a_SOURCES) $(librunner_a_SOURCES)
+fuzz:
+	@command -v clang >/dev/null || { echo 'make fuzz: clang is not there'; exit 1; }
+	@$(MKDIR_P) fuzz-build
+	@$(MAKE) -C fuzz-build -f '$(abs_top_srcdir)/%D%/fuzz/fuzz.mk' \
+	    top_srcdir='$(abs_top_srcdir)' top_builddir='$(abs_top_builddir)' \
+	    SOURCES='$(FUZZED)' TARGETS='$(FUZZ)' SECONDS='$(SECONDS)' \
+	    CPPFLAGS='$(LIBRARY_CFLAGS)' LIBS='$(LIBRARY_LIBS) $(LIBS)'
+# Break one formula at a time and see whether a test notices; in mutate-build/, by no other
+# target.  MUTATE=rope: those with that word.  mutate.py says more.
+MUTATE =
+mutate:
+	@CC='$(CC)' CXX='$(CXX)' python3 '$(top_srcdir)/%D%/mutate.py' '$(abs_top_srcdir)' \
+	    mutate-build $(MUTATE)
+EXTRA_DIST += %D%/mutate.py %D%/mutations.txt
+EXTRA_DIST += %D%/peers.sh %D%/peers.txt
+
+# Our tokenizers and templates against the real ones, on what chance makes, for SECONDS;
+# differential/differential.py says more.  PYTHON: one with `tokenizers` and `jinja2`;
+# TEMPLATES: a folder of NAME.jinja, to be tried instead of templates by chance.
+SEED = 1
+TEMPLATES =
+differential: %D%/differential/ours
+	@$${PYTHON-python3} -B '$(top_srcdir)/%D%/differential/differential.py' --seconds $(SECONDS) \
+	    --seed $(SEED) --shared '$(abs_top_srcdir)/../shared/data' --templates '$(TEMPLATES)' \
+	    %D%/differential/ours
+
+clean-local:
+	rm -rf fuzz-build mutate-build %D%/emulation/machine %D%/emulation/plain %D%/emulation/checked
+.PHONY: differential fuzz mutate

@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+"""Break one formula at a time: does a test notice?
+
+    make mutate                       every mutation of tests/mutations.txt
+    make mutate MUTATE=rope           those whose file or text has the word
+    python3 tests/mutate.py SOURCE BUILD [WORD ...]
+    python3 tests/mutate.py SOURCE    only: is each one's text still in its file, once?
+
+The tree is copied to BUILD/source and built in BUILD/tree; nothing else is touched.  There a
+mutation is written, the tests it names are built and run in their order, then those below
+that are for all of its layer, until one fails: the mutation is killed.  One that no test
+notices has survived, and the exit status is 1; so it is for a mutation whose text is no
+longer in its file just once, and for one that does not compile.
+"""
+import filecmp
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+# What is asked after the tests that a mutation names: fast, and about whole models.
+LAYERS = {
+    "kernels/cpu": ["test_golden_operators", "test_model_gradients", "test_model_equal",
+                    "test_model", "test_trainer_curve", "test_optimizer", "test_overflow"],
+    "kernels/cuda": ["test_emulated_operators", "test_emulated_model",
+                     "test_emulated_model_forward"],
+    "patcher": ["test_rules", "test_patch_cases"],
+    "precision": ["test_scaler", "test_overflow", "test_policy"],
+    "train": ["test_model_gradients", "test_model_equal", "test_model", "test_architectures",
+              "test_optimizer",
+              "test_trainer_curve", "test_schedule", "test_rope", "test_lora", "test_golden_lora",
+              "test_model_files", "test_dataset", "test_dataset_batch", "test_overflow"],
+}
+LIMIT = 300  # seconds of a test that takes a second: a mutation may never end
+
+
+class Mutation:
+    def __init__(self, line, file, tests, old):
+        self.line, self.file, self.tests, self.old, self.new = line, file, tests, old, None
+
+    def text(self):
+        return f"{self.file}: {self.old.strip()} -> {self.new.strip() or 'nothing'}"
+
+
+def read_mutations(name):
+    """`file test ...`, then pairs of `- old` and `+ new` (`+` alone: nothing)."""
+    rows, file, tests = [], None, []
+    with open(name, encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            line = line.rstrip("\n")
+            if line.startswith("- ") and rows and rows[-1].new is None:
+                rows[-1].old += "\n" + line[2:]
+            elif line.startswith("- "):
+                rows.append(Mutation(number, file, tests, line[2:]))
+            elif line.startswith("+"):
+                rows[-1].new = line[2:] if rows[-1].new is None else f"{rows[-1].new}\n{line[2:]}"
+            elif line and not line.startswith("#"):
+                file, *tests = line.split()
+    for row in rows:
+        if row.new is None or row.file is None:
+            sys.exit(f"{name}:{row.line}: no `+` line, or no file before it")
+    return rows
+
+
+def copy_tree(source, to):
+    """Without builds and history; what is the same is left alone, so that it is not built anew."""
+    for folder, folders, files in os.walk(source):
+        below = os.path.relpath(folder, source)
+        folders[:] = [name for name in folders
+                      if name not in (".git", "autom4te.cache", "mutate-build")
+                      and not os.path.exists(os.path.join(folder, name, "config.status"))]
+        os.makedirs(os.path.join(to, below), exist_ok=True)
+        for name in files:
+            if name in (".git", "config.status") or name.endswith(".o"):
+                continue
+            old, new = os.path.join(folder, name), os.path.join(to, below, name)
+            if not os.path.exists(new) or not filecmp.cmp(old, new, shallow=False):
+                shutil.copy(old, new)
+
+
+class Tree:
+    """The copy and its build."""
+
+    def __init__(self, source, build):
+        self.source, self.build = os.path.join(build, "source"), os.path.join(build, "tree")
+        copy_tree(source, self.source)
+        os.makedirs(self.build, exist_ok=True)
+        if not os.path.exists(os.path.join(self.build, "config.status")):
+            # the commands of the build it is called from; optimised less, to compile fast
+            self.run([os.path.join(self.source, "configure"), "-q", "--without-cuda",
+                      "CFLAGS=-O1 -w", "CXXFLAGS=-O1 -w",
+                      *(f"{key}={os.environ[key]}" for key in ("CC", "CXX")
+                        if key in os.environ)])
+        self.environment = dict(
+            os.environ, top_srcdir=self.source, top_builddir=self.build,
+            TRAINSPOOL_SHARED=os.environ.get("TRAINSPOOL_SHARED",
+                                             os.path.join(source, "..", "shared")))
+
+    def run(self, argv, limit=3600, environment=None):
+        """Exit status and what it said; None after `limit` seconds."""
+        try:
+            done = subprocess.run(argv, cwd=self.build, timeout=limit, env=environment,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  check=False, errors="replace", text=True)
+            return done.returncode, done.stdout
+        except subprocess.TimeoutExpired:
+            return None, ""
+
+    def make(self, test):
+        jobs = os.environ.get("MUTATE_JOBS", "2")
+        programs = ["trainspool", "trainspool-train"]
+        return self.run(["make", "-s", "-j", jobs,
+                         *(programs if is_script(test) else [f"tests/unit/{test}"])])
+
+    def test(self, test):
+        if not is_script(test):
+            return self.run([f"tests/unit/{test}"], LIMIT, self.environment)
+        status, said = self.run(["sh", os.path.join(self.source, "tests", "cli", test)], LIMIT,
+                                self.environment)
+        return status or int(re.search("^not ok", said, re.MULTILINE) is not None), said
+
+    def write(self, file, text):
+        with open(os.path.join(self.source, file), "w", encoding="utf-8") as out:
+            out.write(text)
+
+    def read(self, file):
+        with open(os.path.join(self.source, file), encoding="utf-8") as text:
+            return text.read()
+
+
+def is_script(test):
+    return test.endswith(".t")
+
+
+def tests_of(row):
+    layer = next(tests for folder, tests in LAYERS.items() if row.file.startswith(folder + "/"))
+    return row.tests + [test for test in layer if test not in row.tests]
+
+
+def who_failed(said):
+    for line in said.splitlines():
+        if line.startswith("[  FAILED  ] ") or line.startswith("not ok"):
+            return line.split()[-1]
+    return "ended by itself"
+
+
+def stale(row, text):
+    """Why it cannot be made in this text of its file; None: it can."""
+    count = text.count(row.old)
+    return f"stale: the text is there {count} times" if count != 1 else None
+
+
+def verdict(tree, row):
+    """(was it noticed?, by whom or why not)"""
+    text = tree.read(row.file)
+    if stale(row, text):
+        return False, stale(row, text)
+    tree.write(row.file, text.replace(row.old, row.new))
+    try:
+        for test in tests_of(row):
+            status, said = tree.make(test)
+            if status != 0:
+                return False, "does not compile: " + said.strip()[-300:]
+            status, said = tree.test(test)
+            if status != 0:
+                return True, f"{test} ({'no end' if status is None else who_failed(said)})"
+    finally:
+        tree.write(row.file, text)
+    return False, "SURVIVED"
+
+
+def check_whole(tree, rows):
+    """Unmutated, every test passes: else a failure would say nothing."""
+    for test in sorted({test for row in rows for test in tests_of(row)}):
+        status, said = tree.make(test)
+        if status != 0:
+            sys.exit(f"{test} cannot be built:\n{said[-2000:]}")
+        status, said = tree.test(test)
+        if status != 0:
+            sys.exit(f"{test} fails without any mutation:\n{said}")
+
+
+def rows_of(source):
+    return read_mutations(os.path.join(source, "tests", "mutations.txt"))
+
+
+def check(source):
+    missed = 0
+    for row in rows_of(source):
+        with open(os.path.join(source, row.file), encoding="utf-8") as text:
+            why = stale(row, text.read())
+        if why:
+            missed += 1
+            print(f"tests/mutations.txt:{row.line}: {row.text()}\n    {why}")
+    return missed > 0
+
+
+def main(source, build, *words):
+    rows = rows_of(source)
+    rows = [row for row in rows if not words or any(word in row.text() for word in words)]
+    tree = Tree(source, build)
+    check_whole(tree, rows)
+    missed = 0
+    for row in rows:
+        started = time.monotonic()
+        killed, how = verdict(tree, row)
+        missed += not killed
+        print(f"{'killed' if killed else 'MISSED'} {time.monotonic() - started:5.1f} s  "
+              f"{row.text()}\n    {how}", flush=True)
+    print(f"{len(rows) - missed} of {len(rows)} mutations killed")
+    return missed > 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    if len(sys.argv) == 2:
+        sys.exit(check(sys.argv[1]))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the mutation is taken back then too
+    sys.exit(main(*map(os.path.abspath, sys.argv[1:3]), *sys.argv[3:]))

@@ -1,0 +1,2 @@
+trainer = MyTrainer(tokenizer=tok)
+Trainer(tokenizer)

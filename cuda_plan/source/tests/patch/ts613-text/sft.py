@@ -1,0 +1,1 @@
+trainer = SFTTrainer(model, tokenizer = tok)

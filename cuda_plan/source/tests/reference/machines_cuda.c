@@ -1,0 +1,81 @@
+/* tests/reference/machines_cuda.c - the GPUs of this machine; one alone is taken twice.
+ */
+#include "config.h"
+
+#include "tests/reference/operand.h"
+
+#include "kernels/cuda/cuda_backend.h"
+#include "tests/unit/unit.h"
+
+void machine_enter(struct backend *be)
+{
+    cudaSetDevice(cuda_backend_of(be)->device.ordinal);
+}
+
+bool machine_has_fp8(struct backend *be)
+{
+    (void)be;
+    return false;
+}
+
+void *machines_memory(size_t bytes)
+{
+    void *block = NULL;
+    cudaError_t status =
+        cudaMallocManaged(&block, bytes ? bytes : 1, cudaMemAttachGlobal);
+
+    if (status != cudaSuccess)
+        fail_msg("%zu bytes: %s", bytes, cudaGetErrorString(status));
+    return block;
+}
+
+void machines_memory_free(void *block)
+{
+    cudaFree(block);
+}
+
+bool machines_like_alignment(void)
+{
+    return true;
+}
+
+int machines_open(void **state)
+{
+    struct machines *machines = calloc(1, sizeof(*machines));
+    struct device devices[MACHINES_MAX];
+    char note[256] = "";
+    size_t found = backend_cuda.devices("cuda", devices, MACHINES_MAX, note, sizeof(note));
+
+    if (found == 0) {
+        print_message("1..0 # SKIP no GPU: %s\n", note);
+        exit(0);
+    }
+    machines->count = found > 1 ? found : 2;
+    for (size_t i = 0; i < machines->count; i++) {
+        const struct device *device = &devices[i % found];
+        struct backend_options options = { .device = device };
+        struct error err = { 0 };
+
+        machines->backends[i] = backend_cuda.open(&options, &err);
+        if (!machines->backends[i])
+            fail_msg("%s", err.text);
+        if (machines->alike == i && device->major == devices[0].major &&
+            device->minor == devices[0].minor)
+            machines->alike++;
+    }
+    machines->slow = strstr(devices[0].name, "Emulated") != NULL;
+    *state = machines;
+    return 0;
+}
+
+int machines_close(void **state)
+{
+    struct machines *machines = *state;
+
+    for (size_t i = 0; i < machines->count; i++) {
+        machine_enter(machines->backends[i]);
+        machines->backends[i]->ops->close(machines->backends[i]);
+    }
+    free(machines);
+    return 0;
+}

@@ -1,0 +1,170 @@
+/*
+ * tests/reference/reference.h - every operation of kernels/ops.h as the plain loops under
+ * its formula, in double.  Matrices are contiguous; NULL is absent; letters and shapes as
+ * there.
+ */
+#ifndef TESTS_REFERENCE_REFERENCE_H
+#define TESTS_REFERENCE_REFERENCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/random.h"
+#include "kernels/ops.h"
+
+/* out (rows, cols), summed over depth */
+struct reference_matmul {
+    size_t rows, cols, depth;
+    const double *a, *b, *bias;
+    bool trans_a, trans_b;
+    double alpha, beta;
+    double *out;
+};
+void reference_matmul(const struct reference_matmul *r);
+
+struct reference_norm {
+    size_t rows, cols;
+    double eps, offset;
+    const double *x, *delta, *weight;
+    double *sum, *out, *rstd;
+};
+void reference_norm(const struct reference_norm *r);
+
+/* x is the sum of the forward pass, rstd its (or NULL: made of x and eps again); dx and
+ * dweight are added to. */
+struct reference_norm_backward {
+    size_t rows, cols;
+    double eps, offset;
+    const double *x, *weight, *dout, *rstd;
+    double *dx, *dweight;
+};
+void reference_norm_backward(const struct reference_norm_backward *r);
+
+struct reference_layernorm {
+    size_t rows, cols;
+    double eps;
+    const double *x, *delta, *weight, *bias;
+    double *sum, *out, *stats; /* stats (2, rows): means, then 1 / deviations */
+};
+void reference_layernorm(const struct reference_layernorm *r);
+
+/* x is the sum of the forward pass, stats its (or NULL: made of x and eps again); all
+ * three gradients are added to. */
+struct reference_layernorm_backward {
+    size_t rows, cols;
+    double eps;
+    const double *x, *weight, *dout, *stats;
+    double *dx, *dweight, *dbias;
+};
+void reference_layernorm_backward(const struct reference_layernorm_backward *r);
+
+/* (rows, heads * size), weight (size); rstd, which the forward pass makes, is what the
+ * backward pass goes by */
+struct reference_headnorm {
+    size_t rows, heads, size;
+    double eps, offset;
+    const double *x, *weight, *dout;
+    double *out, *rstd;
+    double *dx, *dweight; /* dx is written, dweight is added to */
+};
+void reference_headnorm(const struct reference_headnorm *r);
+void reference_headnorm_backward(const struct reference_headnorm *r);
+
+/* In place; `base` is theta, the table's cos and sin are made here.  rotary: as in op_rope, but
+ * never 0. */
+struct reference_rope {
+    size_t rows, heads, head_size, rotary;
+    double base;
+    const int32_t *positions;
+    bool inverse;
+    double *x;
+};
+void reference_rope(const struct reference_rope *r);
+
+/* One number: act(x), act'(x). */
+void reference_activation(enum activation kind, double x, double *value, double *slope);
+
+struct reference_swiglu {
+    size_t numbers;
+    enum activation kind;
+    const double *gate, *up, *dout;
+    double *out;         /* or NULL */
+    double *dgate, *dup; /* or NULL */
+};
+void reference_swiglu(const struct reference_swiglu *r);
+
+struct reference_attention {
+    size_t rows, sequences, heads, kv_heads, head_size, window;
+    const int32_t *offsets;
+    double scale, softcap;
+    uint32_t threshold; /* of dropout: weights whose bits are below it are dropped */
+    struct random_head bits; /* of head 0 */
+    const double *q, *k, *v, *dout;
+    double *out, *lse;
+    double *dq, *dk, *dv;      /* or NULL */
+    double *size_dq, *size_dk; /* or NULL: what they add up, without signs */
+};
+void reference_attention(const struct reference_attention *r);
+void reference_attention_backward(const struct reference_attention *r);
+
+/* keys and values take in k and v. */
+struct reference_decode {
+    size_t sequences, room, heads, kv_heads, head_size, window;
+    const int32_t *lengths;
+    double scale, softcap;
+    const double *q, *k, *v;
+    double *keys, *values, *out;
+};
+void reference_decode(const struct reference_decode *r);
+
+struct reference_classifier {
+    size_t rows, cols, words;
+    const double *x, *w;
+    const int32_t *targets;
+    const double *weights; /* or NULL */
+    double grad_scale, smoothing, softcap;
+    double *hits; /* or NULL */
+    double *losses, *dx, *dw; /* dx is written, dw is added to; or NULL */
+};
+void reference_classifier(const struct reference_classifier *r);
+
+/* dx and dw of the student both, or neither.  kept > 0: ids and values (rows, kept) in place
+ * of the teacher's x (rows, cols) and w (shared, cols). */
+struct reference_distill {
+    struct reference_classifier student;
+    size_t shared, cols, kept;
+    const double *x, *w, *values;
+    const int32_t *ids;
+    double ratio, temperature, beta, softcap; /* of the teacher's; not of values */
+    double *kd_losses;
+};
+void reference_distill(const struct reference_distill *r);
+
+/* bytes NULL: absmax is that of the blocks; heads as in op_dequantize.  Numbers of fp32. */
+struct reference_dequantize {
+    size_t rows, cols, heads;
+    const uint8_t *codes, *bytes;
+    const float *map, *absmax;
+    double *out;
+};
+void reference_dequantize(const struct reference_dequantize *r);
+
+struct reference_adamw {
+    size_t numbers;
+    const double *grad;
+    double *w, *m, *v;
+    double lr, beta1, beta2, eps, decay, grad_scale;
+    int64_t step;
+};
+void reference_adamw(const struct reference_adamw *r);
+
+/*
+ * The largest difference between grad and central differences of f over x (numbers), as a
+ * share of the largest number of grad.
+ */
+typedef double reference_function(void *context);
+double reference_slope_error(reference_function *f, void *context, double *x,
+                             size_t numbers, const double *grad);
+
+#endif

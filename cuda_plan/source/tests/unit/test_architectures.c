@@ -1,0 +1,246 @@
+/* tests/unit/test_architectures.c - tiny models of every architecture, and adapters on
+ * them, against what transformers and PEFT compute. */
+#include "config.h"
+
+#include "tests/unit/unit_architectures.h"
+
+static void check_logits(struct unit_model *u, const json_t *one)
+{
+    size_t vocabulary = u->config.vocab_size;
+    float *logits = memory_alloc(batch.sequences * vocabulary * sizeof(*logits));
+    const json_t *wanted = json_object_get(one, "logits");
+    struct error err = { 0 };
+
+    unit_must(model_logits(u->model, &batch, logits, &err), &err);
+    for (size_t i = 0; i < batch.sequences; i++)
+        for (size_t v = 0; v < vocabulary; v++) {
+            double is = logits[i * vocabulary + v];
+            double want = json_number_value(json_array_get(json_array_get(wanted, i), v));
+
+            if (!(fabs(is - want) <= CLOSE * (1 + fabs(want))))
+                fail_msg("%s: logit %zu of run %zu is %.8g, wanted %.8g",
+                         json_string_value(json_object_get(one, "name")), v, i, is, want);
+        }
+    free(logits);
+}
+
+/* Every gradient's norm, and no parameter besides. */
+static void check_gradients(struct unit_model *u, const json_t *one)
+{
+    const json_t *norms = json_object_get(one, "norms");
+    size_t trained = 0;
+
+    for (size_t i = 0; i < model_parameters(u->model); i++) {
+        const struct parameter *p = model_parameter(u->model, i);
+        const json_t *wanted = json_object_get(norms, p->name);
+
+        if (!p->trainable)
+            continue;
+        if (!wanted)
+            fail_msg("%s has no gradient there", p->name);
+        unit_near(p->name, norm_of(p->grad), json_number_value(wanted), 5e-5);
+        trained++;
+    }
+    assert_int_equal(trained, json_object_size(norms));
+}
+
+/* Ten steps; the losses before each. */
+static void check_steps(struct unit_model *u, const json_t *one)
+{
+    const json_t *losses = json_object_get(one, "losses");
+
+    for (size_t i = 0; i < json_array_size(losses); i++) {
+        double wanted = json_number_value(json_array_get(losses, i));
+
+        unit_near(json_string_value(json_object_get(one, "name")), unit_train(u, &batch),
+                  wanted, i == 0 ? 2e-6 : 2e-4);
+        if (i == 0)
+            check_gradients(u, one);
+        unit_step(u, (int64_t)i + 1);
+    }
+}
+
+static void check_decay(struct unit_model *u, const json_t *one)
+{
+    const json_t *undecayed = json_object_get(one, "undecayed");
+
+    for (size_t i = 0; i < model_parameters(u->model); i++) {
+        const struct parameter *p = model_parameter(u->model, i);
+        bool decays = true;
+
+        for (size_t j = 0; j < json_array_size(undecayed); j++)
+            decays = decays && strcmp(json_string_value(json_array_get(undecayed, j)),
+                                      p->name) != 0;
+        assert_true(p->decays == decays);
+    }
+}
+
+/* The names and shapes that transformers writes, and the numbers that were read. */
+static void check_saved(struct unit_model *u, const json_t *one, const char *stem)
+{
+    json_t *tensors = json_object_get(one, "tensors");
+    char *dir = unit_dir_new();
+    struct error err = { 0 };
+    struct safetensors *set;
+
+    unit_must(model_save(u->model, dir, &err), &err);
+    set = safetensors_open(dir, stem, false, &err);
+    unit_must(set != NULL, &err);
+    assert_int_equal(safetensors_count(set), json_object_size(tensors));
+    for (size_t i = 0; i < safetensors_count(set); i++) {
+        const struct stored_tensor *t = safetensors_at(set, i);
+        const json_t *shape = json_object_get(tensors, t->name);
+        struct made made = { t->name, t->rank, t->bytes / sizeof(float),
+                             real(one, "offset") };
+        float *wanted = memory_alloc(t->bytes);
+
+        if (!shape || json_array_size(shape) != t->rank)
+            fail_msg("%s is not what transformers writes", t->name);
+        for (size_t j = 0; j < t->rank; j++)
+            assert_int_equal(t->shape[j], shape_of(shape, j));
+        read_made(&made, 0, wanted, &err);
+        assert_memory_equal(wanted, t->data, t->bytes);
+        free(wanted);
+    }
+    safetensors_close(set);
+    unit_dir_free(dir);
+}
+
+static void check_model(const char *name, bool checkpointing)
+{
+    const json_t *one = find_case("models", name);
+    char *dir = folder_of(one, NULL);
+    struct unit_model u = open_folder(dir);
+
+    u.plan.gradient_checkpointing = checkpointing;
+    start(&u);
+    check_saved(&u, one, "model");
+    check_decay(&u, one);
+    check_logits(&u, one);
+    check_steps(&u, one);
+    unit_model_stop(&u);
+    unit_dir_free(dir);
+}
+
+static void test_architectures_agree_with_transformers(void **state)
+{
+    const json_t *cases = json_object_get(golden, "models");
+
+    (void)state;
+    for (size_t i = 0; i < json_array_size(cases); i++)
+        check_model(json_string_value(json_object_get(json_array_get(cases, i), "name")),
+                    false);
+}
+
+static void test_architectures_agree_when_blocks_are_computed_again(void **state)
+{
+    const json_t *cases = json_object_get(golden, "models");
+
+    (void)state;
+    for (size_t i = 0; i < json_array_size(cases); i++)
+        check_model(json_string_value(json_object_get(json_array_get(cases, i), "name")),
+                    true);
+}
+
+static void check_adapter(const json_t *one)
+{
+    const char *base = json_string_value(json_object_get(one, "base"));
+    char *dir = folder_of(find_case("models", base), NULL), *adapter = unit_dir_new();
+    struct unit_model u = open_folder(dir);
+
+    put_json(json_object_get(one, "config"), adapter, "adapter_config.json");
+    put_tensors(one, adapter, "adapter_model.safetensors", NULL);
+    u.plan.method = METHOD_LORA;
+    u.plan.adapter_name_or_path = adapter;
+    start(&u);
+    check_saved(&u, one, "adapter_model");
+    check_logits(&u, one);
+    check_steps(&u, one);
+    unit_model_stop(&u);
+    unit_dir_free(dir);
+    unit_dir_free(adapter);
+}
+
+static void test_architectures_adapters_agree_with_peft(void **state)
+{
+    const json_t *cases = json_object_get(golden, "adapters");
+
+    (void)state;
+    for (size_t i = 0; i < json_array_size(cases); i++)
+        check_adapter(json_array_get(cases, i));
+}
+
+/* A merged adapter gives the logits of the adapted model. */
+static void test_architectures_merge_adapters(void **state)
+{
+    const json_t *cases = json_object_get(golden, "adapters");
+
+    (void)state;
+    for (size_t i = 0; i < json_array_size(cases); i++) {
+        const json_t *one = json_array_get(cases, i);
+        const char *base = json_string_value(json_object_get(one, "base"));
+        char *dir = folder_of(find_case("models", base), NULL);
+        char *adapter = unit_dir_new(), *merged = unit_dir_new();
+        struct unit_model u = open_folder(dir);
+        struct error err = { 0 };
+
+        put_json(json_object_get(one, "config"), adapter, "adapter_config.json");
+        put_tensors(one, adapter, "adapter_model.safetensors", NULL);
+        u.plan.method = METHOD_LORA;
+        u.plan.adapter_name_or_path = adapter;
+        start(&u);
+        unit_must(model_export(u.model, merged, &err), &err);
+        unit_model_stop(&u);
+        u = open_folder(merged);
+        start(&u);
+        check_logits(&u, one);
+        unit_model_stop(&u);
+        u = open_folder(dir);
+        u.plan.method = METHOD_LORA;
+        u.plan.adapter_name_or_path = adapter;
+        u.plan.create_new_adapter = true; /* beside it, with nothing learned yet */
+        start(&u);
+        check_logits(&u, one);
+        unit_model_stop(&u);
+        unit_dir_free(dir);
+        unit_dir_free(adapter);
+        unit_dir_free(merged);
+    }
+}
+
+/* Files of the model below the head alone, as GPT-2 was published, with masks in them. */
+static void test_architectures_read_bare_files(void **state)
+{
+    static const struct {
+        const char *name, *base;
+    } cases[] = { { "gpt2", "transformer." },
+                  { "gpt_neo", "transformer." },
+                  { "gpt_neox", "gpt_neox." },
+                  { "gemma", "model." } };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        const json_t *one = find_case("models", cases[i].name);
+        char *dir = folder_of(one, cases[i].base);
+        struct unit_model u = open_folder(dir);
+
+        start(&u);
+        check_logits(&u, one);
+        check_saved(&u, one, "model");
+        unit_model_stop(&u);
+        unit_dir_free(dir);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_architectures_agree_with_transformers),
+        cmocka_unit_test(test_architectures_agree_when_blocks_are_computed_again),
+        cmocka_unit_test(test_architectures_adapters_agree_with_peft),
+        cmocka_unit_test(test_architectures_merge_adapters),
+        cmocka_unit_test(test_architectures_read_bare_files),
+    };
+
+    return cmocka_run_group_tests(tests, architectures_setup, architectures_teardown);
+}

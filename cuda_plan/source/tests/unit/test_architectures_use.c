@@ -1,0 +1,338 @@
+/* tests/unit/test_architectures_use.c - what else is done with a model, for every
+ * architecture: it begins, is trained in 16 bits, grows by a token, is its own teacher.
+ */
+#include "config.h"
+
+#include "tests/unit/unit_architectures.h"
+#include "train/shapes.h"
+#include "train/teacher_plan.h"
+
+static double deviation(const struct parameter *p)
+{
+    return norm_of(p->weight) / sqrt((double)(p->rows * p->cols));
+}
+
+/* Fresh weights: matrices of the deviation that is asked for, those that add to the
+ * stream of GPT-2 by sqrt(2 L) smaller; a norm changes nothing, a bias adds nothing. */
+static void check_fresh(const json_t *one)
+{
+    char *text = json_dumps(json_object_get(one, "config"), 0);
+    struct unit_model u = unit_model_text(text, unit_plan(NULL));
+    bool small = u.config.architecture->small_outputs;
+    double range = u.config.initializer_range, middle = 1 - real(one, "offset");
+
+    u.plan.train_from_scratch = true;
+    start(&u);
+    for (size_t i = 0; i < model_parameters(u.model); i++) {
+        const struct parameter *p = model_parameter(u.model, i);
+        bool adds = text_ends(p->name, "c_proj.weight");
+        const float *w = p->weight.data;
+
+        for (size_t j = 0; text_ends(p->name, "embed_tokens.weight") && j < p->cols; j++)
+            assert_true(u.config.padding < 0 ||
+                        w[(size_t)u.config.padding * p->cols + j] == 0);
+        for (size_t j = 0; p->rank == 1 && j < p->cols; j++)
+            assert_true(w[j] == (text_ends(p->name, ".bias") ? 0 : middle));
+        if (p->rank == 2) /* of n numbers it is known to 1 / sqrt(2 n); 4 of that */
+            unit_near(p->name, deviation(p), small && adds ? range / 2 : range,
+                      4 / sqrt(2 * (double)(p->rows * p->cols)));
+    }
+    unit_model_stop(&u);
+    free(text);
+}
+
+static void test_architectures_begin_as_in_transformers(void **state)
+{
+    const json_t *cases = json_object_get(golden, "models");
+
+    (void)state;
+    for (size_t i = 0; i < json_array_size(cases); i++)
+        check_fresh(json_array_get(cases, i));
+}
+
+/* 16-bit activations and weights: the loss, a mean, moves by less than the epsilon of the
+ * format times a few, gradients by a few more; and what was estimated is what is taken.
+ */
+static void check_narrow(const json_t *one, enum format compute)
+{
+    char *dir = folder_of(one, NULL);
+    struct unit_model u = open_folder(dir);
+    double epsilon = format_info(compute)->epsilon, loss, norm, wanted = 0;
+    const json_t *norms = json_object_get(one, "norms");
+    struct memory_use estimate;
+    struct error err = { 0 };
+    const char *name;
+    json_t *each;
+
+    json_object_foreach((json_t *)norms, name, each) wanted +=
+        json_number_value(each) * json_number_value(each);
+    u.plan.precision.compute = compute;
+    unit_must(
+        shapes_memory(&u.plan, &u.config, batch.rows, batch.sequences, &estimate, &err),
+        &err);
+    start(&u);
+    loss = unit_train(&u, &batch);
+    norm = unit_norm(&u);
+    assert_int_equal(model_memory(u.model)->low, estimate.total);
+    name = json_string_value(json_object_get(one, "name"));
+    unit_near(name, loss,
+              json_number_value(json_array_get(json_object_get(one, "losses"), 0)),
+              2 * epsilon);
+    unit_near(name, norm, sqrt(wanted), 4 * epsilon);
+    for (int64_t i = 1; i <= 5; i++) {
+        unit_train(&u, &batch);
+        unit_step(&u, i);
+    }
+    assert_true(unit_loss(&u, &batch) < loss);
+    unit_model_stop(&u);
+    unit_dir_free(dir);
+}
+
+/* Products of blocks in 8 bits, as test_model_equal.c has it. */
+static void check_in_8_bits(const json_t *one)
+{
+    char *dir = folder_of(one, NULL);
+    struct unit_model u = open_folder(dir);
+    double loss = json_number_value(json_array_get(json_object_get(one, "losses"), 0)),
+           is;
+
+    u.plan.precision.mode = MODE_BF16_MIXED;
+    u.plan.precision.compute = FORMAT_BF16;
+    u.plan.precision.fp8 = true;
+    start(&u);
+    is = unit_train(&u, &batch);
+    assert_true(is != loss);
+    unit_near(json_string_value(json_object_get(one, "name")), is, loss, 0x1p-4);
+    for (int64_t i = 1; i <= 5; i++) {
+        unit_step(&u, i);
+        unit_train(&u, &batch);
+    }
+    assert_true(unit_loss(&u, &batch) < is);
+    unit_model_stop(&u);
+    unit_dir_free(dir);
+}
+
+/* The biases of layers that were trained whole beside an adapter go along with it: logits
+ * of a model in training, and of one that only answers. */
+static void test_architectures_answer_with_biases_trained_whole(void **state)
+{
+    char *dir = folder_of(find_case("models", "qwen2"), NULL), *adapter = unit_dir_new();
+    float *logits[2];
+    struct error err = { 0 };
+    size_t count = 0;
+
+    (void)state;
+    for (int alone = 0; alone < 2; alone++) {
+        struct unit_model u = open_folder(dir);
+
+        count = batch.sequences * u.config.vocab_size;
+        logits[alone] = memory_alloc(count * sizeof(float));
+        u.plan.method = METHOD_LORA;
+        u.plan.additional_target = "k_proj";
+        u.plan.learning_rate = 0.1;
+        u.plan.adapter_name_or_path = alone ? adapter : NULL;
+        u.plan.generation.alone = alone;
+        start(&u);
+        for (int64_t i = 1; !alone && i <= 2; i++) {
+            unit_train(&u, &batch);
+            unit_step(&u, i);
+        }
+        if (!alone)
+            unit_must(model_save(u.model, adapter, &err), &err);
+        unit_must(model_logits(u.model, &batch, logits[alone], &err), &err);
+        unit_model_stop(&u);
+    }
+    for (size_t i = 0; i < count; i++)
+        assert_true(fabs((double)logits[0][i] - logits[1][i]) < CLOSE);
+    free(logits[0]);
+    free(logits[1]);
+    unit_dir_free(dir);
+    unit_dir_free(adapter);
+}
+
+static void test_architectures_in_8_bits_are_near(void **state)
+{
+    const json_t *cases = json_object_get(golden, "models");
+
+    (void)state;
+    for (size_t i = 0; i < json_array_size(cases); i++)
+        check_in_8_bits(json_array_get(cases, i));
+}
+
+static void test_architectures_in_16_bits_stay_in_their_band(void **state)
+{
+    const json_t *cases = json_object_get(golden, "models");
+
+    (void)state;
+    for (size_t i = 0; i < json_array_size(cases); i++) {
+        check_narrow(json_array_get(cases, i), FORMAT_BF16);
+        check_narrow(json_array_get(cases, i), FORMAT_FP16);
+    }
+}
+
+/* The last logits of each run, its first tokens read at once and the others one by one.
+ */
+static void check_growth(const json_t *one, bool alone)
+{
+    char *dir = folder_of(one, NULL);
+    struct unit_model u = open_folder(dir);
+    size_t vocabulary = u.config.vocab_size, prompt = 3;
+    float *logits = memory_alloc(vocabulary * sizeof(*logits));
+    const json_t *wanted = json_object_get(one, "logits");
+    struct error err = { 0 };
+
+    u.plan.generation = (struct generation) { .on = true,
+                                              .alone = alone,
+                                              .slots = 1,
+                                              .prompt_max = (int64_t)prompt,
+                                              .max_new_tokens = (int64_t)batch.longest };
+    start(&u);
+    for (size_t s = 0; s < batch.sequences; s++) {
+        const int32_t *tokens = batch.tokens + batch.offsets[s];
+        int32_t end = batch.offsets[s + 1] - batch.offsets[s];
+
+        unit_must(model_prefill(u.model, 0, tokens, prompt, logits, &err), &err);
+        for (int32_t i = (int32_t)prompt; i < end; i++)
+            unit_must(model_grow(u.model, &tokens[i], &i, logits, &err), &err);
+        for (size_t v = 0; v < vocabulary; v++) {
+            double want = json_number_value(json_array_get(json_array_get(wanted, s), v));
+
+            if (!(fabs(logits[v] - want) <= CLOSE * (1 + fabs(want))))
+                fail_msg("%s: logit %zu of run %zu is %.8g, wanted %.8g",
+                         json_string_value(json_object_get(one, "name")), v, s, logits[v],
+                         want);
+        }
+    }
+    free(logits);
+    unit_model_stop(&u);
+    unit_dir_free(dir);
+}
+
+static void test_architectures_grow_by_a_token(void **state)
+{
+    const json_t *cases = json_object_get(golden, "models");
+
+    (void)state;
+    for (size_t i = 0; i < json_array_size(cases); i++)
+        for (int alone = 0; alone < 2; alone++)
+            check_growth(json_array_get(cases, i), alone);
+}
+
+/* What grows ends where the learned positions do, and the cache is no longer. */
+static void test_architectures_grow_as_far_as_they_have_learned(void **state)
+{
+    const json_t *one = find_case("models", "gpt2");
+    char *dir = folder_of(one, NULL);
+    struct unit_model u = open_folder(dir);
+    int32_t places = (int32_t)u.config.max_positions, token = 1;
+    float *logits = memory_alloc(u.config.vocab_size * sizeof(*logits));
+    struct error err = { 0 };
+
+    (void)state;
+    u.plan.generation = (struct generation) {
+        .on = true, .slots = 1, .prompt_max = 3, .max_new_tokens = 100
+    };
+    start(&u);
+    assert_int_equal(model_room(u.model), places);
+    unit_must(model_prefill(u.model, 0, batch.tokens, 3, logits, &err), &err);
+    for (int32_t i = 3; i < places; i++)
+        unit_must(model_grow(u.model, &token, &i, logits, &err), &err);
+    assert_false(model_grow(u.model, &token, &places, logits, &err));
+    free(logits);
+    unit_model_stop(&u);
+    unit_dir_free(dir);
+}
+
+/* Learned positions have an end. */
+static void test_architectures_refuse_places_they_have_not_learned(void **state)
+{
+    const json_t *one = find_case("models", "gpt2");
+    char *dir = folder_of(one, NULL);
+    struct unit_model u = open_folder(dir);
+    struct batch long_one = { 0 };
+    struct error err = { 0 };
+    double sum = 0;
+
+    (void)state;
+    unit_batch_random(&long_one, u.config.max_positions + 1, u.config.vocab_size, 1);
+    unit_model_start(&u, long_one.rows, 1, 1);
+    assert_false(model_evaluate(u.model, &long_one, &sum, &err));
+    assert_non_null(strstr(err.text, "lower cutoff_len to 16"));
+    unit_batch_free(&long_one);
+    unit_model_stop(&u);
+    unit_dir_free(dir);
+}
+
+/* Of a model that is its own teacher: nothing is to be learned of it, with all logits or
+ * the largest, and the data's loss counts half. */
+static void check_own_teacher(const json_t *one, size_t kept)
+{
+    char *dir = folder_of(one, NULL);
+    struct unit_model u = open_folder(dir);
+    struct teacher_plan teacher;
+    struct model_options options = { .plan = &teacher.plan, .config = &teacher.config };
+    double loss = json_number_value(json_array_get(json_object_get(one, "losses"), 0));
+    const json_t *norms = json_object_get(one, "norms");
+    double wanted = 0, is;
+    struct error err = { 0 };
+    struct model *other;
+    const char *name;
+    json_t *each;
+
+    json_object_foreach((json_t *)norms, name, each) wanted +=
+        json_number_value(each) * json_number_value(each);
+    u.plan.stage = STAGE_DISTILL;
+    u.plan.quantization_bit = 4; /* not of the teacher */
+    u.plan.kd = (struct distillation) { .teacher = dir,
+                                        .config = &u.config,
+                                        .format = FORMAT_FP32,
+                                        .ratio = 0.5,
+                                        .temperature = 2,
+                                        .topk = (int64_t)kept };
+    start(&u);
+    unit_must(teacher_plan_make(&u.plan, false, u.arena, &teacher, &err), &err);
+    options.backend = u.be;
+    options.rows_max = batch.rows;
+    options.sequences_max = batch.sequences;
+    other = model_new(&options, &err);
+    unit_must(other != NULL && model_load(other, &err), &err);
+    model_teach(u.model, other);
+    is = unit_train(&u, &batch);
+    name = json_string_value(json_object_get(one, "name"));
+    unit_near(name, is, loss / 2, 1e-5);
+    unit_near(name, unit_norm(&u), sqrt(wanted) / 2, 1e-4);
+    model_free(other);
+    unit_model_stop(&u);
+    unit_dir_free(dir);
+}
+
+static void test_architectures_learn_nothing_of_themselves(void **state)
+{
+    const json_t *cases = json_object_get(golden, "models");
+
+    (void)state;
+    for (size_t i = 0; i < json_array_size(cases); i++) {
+        const json_t *one = json_array_get(cases, i);
+
+        if (strstr(json_string_value(json_object_get(one, "name")), "dropping"))
+            continue; /* a teacher drops nothing */
+        check_own_teacher(one, 0);
+        check_own_teacher(one, 40);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_architectures_begin_as_in_transformers),
+        cmocka_unit_test(test_architectures_in_16_bits_stay_in_their_band),
+        cmocka_unit_test(test_architectures_in_8_bits_are_near),
+        cmocka_unit_test(test_architectures_answer_with_biases_trained_whole),
+        cmocka_unit_test(test_architectures_grow_by_a_token),
+        cmocka_unit_test(test_architectures_grow_as_far_as_they_have_learned),
+        cmocka_unit_test(test_architectures_refuse_places_they_have_not_learned),
+        cmocka_unit_test(test_architectures_learn_nothing_of_themselves),
+    };
+
+    return cmocka_run_group_tests(tests, architectures_setup, architectures_teardown);
+}

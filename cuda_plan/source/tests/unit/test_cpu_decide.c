@@ -1,0 +1,118 @@
+/* tests/unit/test_cpu_decide.c - whether a step is made, by the gradients' sum of
+ * squares. */
+#include "config.h"
+
+#include "kernels/backend.h"
+
+#include <math.h>
+
+#include "base/size.h"
+#include "tests/reference/operand.h"
+#include "tests/unit/unit.h"
+
+OPERATION(decide)
+
+static struct step_numbers *numbers_new(enum scaling scaling, double scale, double most)
+{
+    struct precision precision = { .scaling = scaling, .loss_scale = scale };
+    struct step_numbers *numbers = machines_memory(sizeof(*numbers));
+
+    *numbers = (struct step_numbers) { .max_grad_norm = most, .step = 1 };
+    scaler_init(&numbers->scaler, &precision);
+    return numbers;
+}
+
+/* Clipped or not, scaled or not: torch's clip_grad_norm_ after unscaling. */
+static void test_decide_clips_the_unscaled_norm(void **state)
+{
+    static const struct {
+        double scale, most, square_sum, norm, factor;
+    } cases[] = {
+        { 1, 1, 0.25, 0.5, 1 },
+        { 1, 1, 16, 4, 1 / (4 + 1e-6) },
+        { 1, 0, 16, 4, 1 },
+        { 1024, 1, 16 * 0x1p20, 4, 1 / (4 + 1e-6) / 1024 },
+        { 1024, 0, 16 * 0x1p20, 4, 1.0 / 1024 },
+        { 1, 1, 0, 0, 1 },
+    };
+    struct machines *machines = *state;
+
+    for (size_t m = 0; m < machines->count; m++)
+        for (size_t i = 0; i < TS_COUNT(cases); i++) {
+            struct backend *be = machines->backends[m];
+            struct step_numbers *n =
+                numbers_new(SCALING_STATIC, cases[i].scale, cases[i].most);
+
+            n->square_sum = cases[i].square_sum;
+            machine_run(be, run_decide, &(struct op_decide) { n });
+            assert_true(n->finite == 1);
+            assert_true(n->norm == cases[i].norm);
+            assert_true(n->factor == cases[i].factor);
+            machines_memory_free(n);
+        }
+}
+
+/* Over a thousand steps of which some overflow: the scaler is that of precision/scaler.h.
+ */
+static void test_decide_moves_the_scaler_as_its_page_says(void **state)
+{
+    static const enum scaling scalings[] = { SCALING_NONE, SCALING_STATIC,
+                                             SCALING_DYNAMIC };
+    static const double bad[] = { INFINITY, NAN, -1 };
+    struct machines *machines = *state;
+
+    for (size_t m = 0; m < machines->count; m++)
+        for (size_t s = 0; s < TS_COUNT(scalings); s++) {
+            struct backend *be = machines->backends[m];
+            struct step_numbers *n = numbers_new(scalings[s], SCALER_START, 1);
+            struct scaler wanted;
+
+            n->scaler.interval = 7;
+            wanted = n->scaler;
+            for (int i = 0; i < 1000; i++) {
+                bool finite = i < 300 ? i % 10 != 3 : i % 10 == 3;
+
+                n->square_sum = finite ? 4 : bad[i % 3];
+                machine_run(be, run_decide, &(struct op_decide) { n });
+                scaler_note(&wanted, finite);
+                assert_int_equal(n->finite, finite);
+                assert_int_equal(isfinite(n->norm) != 0, finite);
+                assert_memory_equal(&n->scaler, &wanted, sizeof(wanted));
+            }
+            machines_memory_free(n);
+        }
+}
+
+/* It grows no further than fp32 goes, and shrinks no further than 1. */
+static void test_decide_keeps_the_scale_in_bounds(void **state)
+{
+    struct machines *machines = *state;
+
+    for (size_t m = 0; m < machines->count; m++) {
+        struct backend *be = machines->backends[m];
+        struct step_numbers *n = numbers_new(SCALING_DYNAMIC, SCALER_START, 1);
+
+        n->scaler.interval = 1;
+        n->square_sum = 1;
+        for (int i = 0; i < 200; i++)
+            machine_run(be, run_decide, &(struct op_decide) { n });
+        assert_true(n->scaler.scale == 0x1p126);
+        n->square_sum = NAN;
+        for (int i = 0; i < 200; i++)
+            machine_run(be, run_decide, &(struct op_decide) { n });
+        assert_true(n->scaler.scale == 1);
+        assert_int_equal(n->scaler.skipped_in_row, 200);
+        machines_memory_free(n);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_decide_clips_the_unscaled_norm),
+        cmocka_unit_test(test_decide_moves_the_scaler_as_its_page_says),
+        cmocka_unit_test(test_decide_keeps_the_scale_in_bounds),
+    };
+
+    return cmocka_run_group_tests(tests, machines_open, machines_close);
+}

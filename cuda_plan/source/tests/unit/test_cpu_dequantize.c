@@ -1,0 +1,154 @@
+/* tests/unit/test_cpu_dequantize.c - matrices in 4 bits are widened to what bitsandbytes
+ * makes of them (tests/golden/nf4.py), in every format and order of rows. */
+#include "config.h"
+
+#include "kernels/backend.h"
+
+#include "base/size.h"
+#include "tests/reference/operand.h"
+#include "tests/reference/reference.h"
+#include "tests/unit/unit_nf4.h"
+
+OPERATION(dequantize)
+
+static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16, FORMAT_FP16 };
+
+static void *copy_of(const void *data, size_t bytes)
+{
+    void *copy = machines_memory(bytes);
+
+    memcpy(copy, data, bytes);
+    return copy;
+}
+
+/* A case where the machines can read it. */
+struct placed {
+    uint8_t *codes, *bytes;
+    float *absmax, *nested, *map;
+};
+
+static struct placed place(const struct unit_nf4 *c)
+{
+    return (struct placed) {
+        .codes = copy_of(c->codes, nf4_bytes(c->numbers)),
+        .bytes = copy_of(c->bytes, c->blocks),
+        .absmax = copy_of(c->absmax, c->blocks * sizeof(float)),
+        .nested = copy_of(c->nested, c->groups * sizeof(float)),
+        .map = copy_of(c->map, sizeof(c->map)),
+    };
+}
+
+static void clear(struct placed *p)
+{
+    machines_memory_free(p->codes);
+    machines_memory_free(p->bytes);
+    machines_memory_free(p->absmax);
+    machines_memory_free(p->nested);
+    machines_memory_free(p->map);
+}
+
+static struct quantized quantized_of(const struct placed *p, bool twice)
+{
+    if (twice)
+        return (struct quantized) { p->codes, p->bytes, p->map, p->nested };
+    return (struct quantized) { .codes = p->codes, .absmax = p->absmax };
+}
+
+static void widen(const struct machines *machines, const struct unit_nf4 *c,
+                  const struct placed *p, bool twice, enum format format)
+{
+    const json_t *wanted = json_object_get(c->wanted, twice ? "double" : "plain");
+    size_t bytes = c->numbers * format_info(format)->bytes;
+    void *out = machines_memory(bytes);
+    struct op_dequantize op = { .out = tensor_of(out, format, c->rows, c->cols),
+                                .x = quantized_of(p, twice) };
+
+    for (size_t i = 0; i < machines->count; i++) {
+        memset(out, 0x5a, bytes);
+        machine_run(machines->backends[i], run_dequantize, &op);
+        unit_nf4_same(wanted, format_info(format)->name, out, bytes);
+    }
+    machines_memory_free(out);
+}
+
+static void test_widened_is_bitsandbytes_to_the_bit(void **state)
+{
+    json_t *golden = unit_nf4_golden();
+    size_t count = json_array_size(json_object_get(golden, "cases"));
+
+    assert_true(count >= 10);
+    for (size_t i = 0; i < count; i++) {
+        struct unit_nf4 c = unit_nf4_open(golden, i);
+        struct placed p = place(&c);
+
+        for (size_t mix = 0; mix < 2 * TS_COUNT(formats); mix++)
+            widen(*state, &c, &p, mix % 2, formats[mix / 2]);
+        clear(&p);
+        unit_nf4_close(&c);
+    }
+    json_decref(golden);
+}
+
+/* The codes of a case taken for a matrix of another shape. */
+struct shape {
+    size_t rows, cols, heads;
+};
+
+static const struct shape shapes[] = {
+    { 1, 1, 0 }, { 3, 17, 0 }, { 24, 64, 2 }, { 24, 70, 4 }, { 33, 63, 11 }, { 48, 128, 0 },
+};
+
+static void try_shape(struct machines *machines, const struct unit_nf4 *c,
+                      const struct placed *p, const struct shape *s, size_t mix)
+{
+    enum format through = formats[mix % 3];
+    struct operand out = operand_filled(formats[mix / 3 % 3], s->rows, s->cols, 7);
+    double *wanted = calloc(out.numbers, sizeof(*wanted));
+    const struct op_dequantize op = { .out = out.tensor,
+                                      .x = quantized_of(p, mix / 9),
+                                      .through = through,
+                                      .heads = s->heads };
+    struct reference_dequantize r = { .rows = s->rows, .cols = s->cols, .heads = s->heads,
+                                      .codes = op.x.codes, .bytes = op.x.bytes,
+                                      .map = op.x.map, .absmax = op.x.absmax,
+                                      .out = wanted };
+
+    assert_true(out.numbers <= c->numbers);
+    reference_dequantize(&r);
+    for (size_t i = 0; i < out.numbers; i++) {
+        float value = (float)wanted[i];
+        uint32_t narrow;
+
+        format_convert(&narrow, through, &value, FORMAT_FP32, 1);
+        format_convert(&value, FORMAT_FP32, &narrow, through, 1);
+        wanted[i] = value;
+    }
+    machines_try(machines, run_dequantize, &op, (struct outcome[]) { { &out, wanted, 0, 0 } },
+                 1);
+    free(wanted);
+    operand_clear(&out);
+}
+
+static void test_shapes_rows_of_heads_and_rounding(void **state)
+{
+    json_t *golden = unit_nf4_golden();
+    struct unit_nf4 c = unit_nf4_open(golden, 1);
+    struct placed p = place(&c);
+
+    for (size_t i = 0; i < TS_COUNT(shapes); i++)
+        for (size_t mix = 0; mix < 18; mix++)
+            try_shape(*state, &c, &p, &shapes[i], mix);
+    clear(&p);
+    unit_nf4_close(&c);
+    json_decref(golden);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_widened_is_bitsandbytes_to_the_bit),
+        cmocka_unit_test(test_shapes_rows_of_heads_and_rounding),
+    };
+
+    return cmocka_run_group_tests_name("dequantize", tests, machines_open, machines_close);
+}

@@ -1,0 +1,498 @@
+/*
+ * tests/unit/test_cpu_matmul.c - products of all shapes and formats, by oneDNN where it
+ * is there and by our own kernels.
+ */
+#include "config.h"
+
+#include "kernels/backend.h"
+
+#include <math.h>
+
+#include "base/size.h"
+#include "tests/reference/operand.h"
+#include "tests/reference/reference.h"
+#include "tests/unit/unit.h"
+
+OPERATION(matmul)
+
+/* The machines as they are, and the same without oneDNN. */
+struct both {
+    struct machines *machines[2];
+};
+
+struct shape {
+    size_t rows, cols, depth;
+};
+
+/* What a product may be but for its shape. */
+struct kind {
+    enum format in, out;
+    bool trans_a, trans_b, bias;
+    float alpha, beta;
+};
+
+static const struct {
+    enum format in, out;
+} formats[] = {
+    { FORMAT_FP32, FORMAT_FP32 }, { FORMAT_BF16, FORMAT_FP32 },
+    { FORMAT_BF16, FORMAT_BF16 }, { FORMAT_FP16, FORMAT_FP32 },
+    { FORMAT_FP16, FORMAT_FP16 },
+};
+
+static int both_open(void **state)
+{
+    struct both *both = calloc(1, sizeof(*both));
+    void *machines;
+
+    for (size_t i = 0; i < TS_COUNT(both->machines); i++) {
+        setenv("TRAINSPOOL_NO_ONEDNN", i ? "1" : "0", 1);
+        machines_open(&machines);
+        both->machines[i] = machines;
+    }
+    *state = both;
+    return 0;
+}
+
+static int both_close(void **state)
+{
+    struct both *both = *state;
+
+    for (size_t i = 0; i < TS_COUNT(both->machines); i++) {
+        void *machines = both->machines[i];
+
+        machines_close(&machines);
+    }
+    free(both);
+    return 0;
+}
+
+struct product {
+    struct operand a, b, bias, out;
+    double *wanted;
+    struct op_matmul op;
+};
+
+static void product_open(struct product *p, const struct kind *kind,
+                         const struct shape *shape)
+{
+    size_t numbers = shape->rows * shape->cols;
+
+    p->a = kind->trans_a ? operand_random(kind->in, shape->depth, shape->rows, 1, 1)
+                         : operand_random(kind->in, shape->rows, shape->depth, 1, 1);
+    p->b = kind->trans_b ? operand_random(kind->in, shape->cols, shape->depth, 1, 2)
+                         : operand_random(kind->in, shape->depth, shape->cols, 1, 2);
+    p->bias = operand_random(FORMAT_FP32, 1, shape->cols, 1, 3);
+    p->out = operand_random(kind->out, shape->rows, shape->cols, 1, 4);
+    p->wanted = malloc(numbers * sizeof(double));
+    memcpy(p->wanted, p->out.real, numbers * sizeof(double));
+    p->op = (struct op_matmul) {
+        .out = p->out.tensor,
+        .a = p->a.tensor,
+        .b = p->b.tensor,
+        .trans_a = kind->trans_a,
+        .trans_b = kind->trans_b,
+        .alpha = kind->alpha,
+        .beta = kind->beta,
+    };
+    if (kind->bias)
+        p->op.bias = p->bias.tensor;
+    reference_matmul(&(struct reference_matmul) {
+        shape->rows, shape->cols, shape->depth, p->a.real, p->b.real,
+        kind->bias ? p->bias.real : NULL, kind->trans_a, kind->trans_b, kind->alpha,
+        kind->beta, p->wanted });
+}
+
+static void product_close(struct product *p)
+{
+    operand_clear(&p->a);
+    operand_clear(&p->b);
+    operand_clear(&p->bias);
+    operand_clear(&p->out);
+    free(p->wanted);
+}
+
+/*
+ * The error of a sum of `depth` products of normal numbers, as it wanders, is about a
+ * tenth of sqrt(depth) epsilons of the largest sum; ten times that never happens by
+ * chance.
+ */
+static double units_of(size_t depth)
+{
+    return 1 + sqrt((double)depth);
+}
+
+static void try_product(struct both *both, const struct kind *kind,
+                        const struct shape *shape)
+{
+    struct product p;
+
+    product_open(&p, kind, shape);
+    /* fp16 is always ours */
+    for (size_t i = kind->in == FORMAT_FP16; i < TS_COUNT(both->machines); i++)
+        machines_try(both->machines[i], run_matmul, &p.op,
+                     &(struct outcome) { .operand = &p.out,
+                                         .wanted = p.wanted,
+                                         .units = units_of(shape->depth),
+                                         .least = 1 },
+                     1);
+    product_close(&p);
+}
+
+static void try_transposes(struct both *both, struct kind kind, const struct shape *shape)
+{
+    for (int i = 0; i < 4; i++) {
+        kind.trans_a = i & 1;
+        kind.trans_b = i & 2;
+        try_product(both, &kind, shape);
+    }
+}
+
+static void test_matmul_is_the_product(void **state)
+{
+    static const size_t sizes[] = { 1, 3, 17, 257 };
+    struct kind kind = { .alpha = 1 };
+
+    for (size_t f = 0; f < TS_COUNT(formats); f++)
+        for (size_t i = 0; i < 64; i++) {
+            kind.in = formats[f].in;
+            kind.out = formats[f].out;
+            try_transposes(
+                *state, kind,
+                &(struct shape) { sizes[i % 4], sizes[i / 4 % 4], sizes[i / 16] });
+        }
+}
+
+/* Several blocks of k, k in parts, tiles of the full width, even and odd. */
+static void test_matmul_goes_deep(void **state)
+{
+    static const struct shape shapes[] = {
+        { 5, 7, 5000 },     { 16, 16, 2048 },  { 48, 200, 4001 },
+        { 33, 1000, 1300 }, { 300, 96, 1088 },
+    };
+    struct kind kind = { .alpha = 1 };
+
+    for (size_t f = 0; f < TS_COUNT(formats); f++)
+        for (size_t i = 0; i < TS_COUNT(shapes); i++) {
+            kind.in = formats[f].in;
+            kind.out = formats[f].out;
+            try_transposes(*state, kind, &shapes[i]);
+        }
+}
+
+/* The last is one of several panels a tile, and of several blocks of k. */
+static void test_matmul_scales_adds_and_keeps(void **state)
+{
+    static const struct shape shapes[] = {
+        { 17, 100, 40 }, { 9, 50, 3001 }, { 280, 33, 64 }, { 9, 1600, 520 },
+    };
+
+    for (size_t f = 0; f < TS_COUNT(formats); f++)
+        for (size_t i = 0; i < TS_COUNT(shapes); i++)
+            for (int j = 0; j < 8; j++) {
+                struct kind kind = { formats[f].in, formats[f].out, j & 1,
+                                     !(j & 1),      j & 2,          0.37f,
+                                     j & 4 ? 1 : 0 };
+
+                try_product(*state, &kind, &shapes[i]);
+            }
+}
+
+/* With beta 0 what is in out must not matter, not even a NaN. */
+static void test_matmul_does_not_read_what_it_overwrites(void **state)
+{
+    struct both *both = *state;
+
+    for (size_t f = 0; f < TS_COUNT(formats); f++) {
+        struct kind kind = { .in = formats[f].in, .out = formats[f].out, .alpha = 1 };
+        struct shape shape = { 20, 60, 2500 };
+        struct product p;
+
+        product_open(&p, &kind, &shape);
+        for (size_t i = 0; i < p.out.numbers; i++)
+            p.out.real[i] = NAN;
+        operand_write(&p.out);
+        for (size_t i = 0; i < TS_COUNT(both->machines); i++)
+            machines_try(
+                both->machines[i], run_matmul, &p.op,
+                &(struct outcome) {
+                    .operand = &p.out, .wanted = p.wanted, .units = 50, .least = 1 },
+                1);
+        product_close(&p);
+    }
+}
+
+/* One number that is not finite, at k, reaches its row or column, and no other. */
+static void try_not_finite(struct machines *machines, const struct kind *kind, size_t k,
+                           double value)
+{
+    struct shape shape = { 19, 70, 33 };
+    struct product p;
+
+    product_open(&p, kind, &shape);
+    p.a.real[4 * shape.depth + k] = value;
+    operand_write(&p.a);
+    machines_try(machines, run_matmul, &p.op, &(struct outcome) { .operand = &p.out }, 1);
+    for (size_t i = 0; i < p.out.numbers; i++) {
+        if (i / shape.cols != 4)
+            assert_true(isfinite(p.out.real[i]));
+        else if (isnan(value))
+            assert_true(isnan(p.out.real[i]));
+        else
+            assert_true(
+                isinf(p.out.real[i]) ||
+                (isnan(p.out.real[i]) && p.b.real[k * shape.cols + i % shape.cols] == 0));
+    }
+    product_close(&p);
+}
+
+/* The first of k too: what lies behind the odd end of the row before. */
+static void test_matmul_lets_inf_and_nan_through(void **state)
+{
+    static const size_t places[] = { 0, 7 };
+    struct both *both = *state;
+
+    for (size_t f = 0; f < TS_COUNT(formats); f++)
+        for (size_t i = 0; i < TS_COUNT(both->machines); i++) {
+            struct kind kind = { .in = formats[f].in, .out = formats[f].out, .alpha = 1 };
+
+            for (size_t k = 0; k < TS_COUNT(places); k++) {
+                try_not_finite(both->machines[i], &kind, places[k], NAN);
+                try_not_finite(both->machines[i], &kind, places[k], INFINITY);
+                try_not_finite(both->machines[i], &kind, places[k], -INFINITY);
+            }
+        }
+}
+
+/* A NaN all of whose bits are set: one more while rounding, and it would be a zero. */
+static void test_matmul_keeps_a_full_nan(void **state)
+{
+    static const uint32_t bits = 0x7fffffff;
+    static const struct shape shape = { 9, 37, 33 };
+    enum { COL = 5 };
+    struct both *both = *state;
+
+    for (size_t f = 0; f < TS_COUNT(formats); f++)
+        for (size_t m = 0; m < TS_COUNT(both->machines); m++) {
+            struct kind kind = {
+                .in = formats[f].in, .out = formats[f].out, .bias = true, .alpha = 1
+            };
+            struct product p;
+
+            product_open(&p, &kind, &shape);
+            memcpy((float *)p.bias.tensor.data + COL, &bits, sizeof(bits));
+            machines_try(both->machines[m], run_matmul, &p.op,
+                         &(struct outcome) { .operand = &p.out }, 1);
+            for (size_t i = 0; i < p.out.numbers; i++)
+                assert_true(isnan(p.out.real[i]) == (i % shape.cols == COL));
+            product_close(&p);
+        }
+}
+
+static void test_matmul_overflows_to_inf_in_fp16(void **state)
+{
+    struct both *both = *state;
+    struct operand a = operand_filled(FORMAT_FP16, 3, 10, 300);
+    struct operand out = operand_filled(FORMAT_FP16, 3, 3, 0);
+    struct operand wide = operand_filled(FORMAT_FP32, 3, 3, 0);
+    struct op_matmul op = {
+        .out = out.tensor, .a = a.tensor, .b = a.tensor, .trans_b = true, .alpha = 1
+    };
+    struct outcome outcomes[] = { { .operand = &out }, { .operand = &wide } };
+
+    for (size_t i = 0; i < TS_COUNT(both->machines); i++) {
+        op.out = out.tensor;
+        machines_try(both->machines[i], run_matmul, &op, &outcomes[0], 1);
+        op.out = wide.tensor;
+        machines_try(both->machines[i], run_matmul, &op, &outcomes[1], 1);
+        for (size_t j = 0; j < 9; j++) {
+            assert_true(out.real[j] == INFINITY);
+            assert_true(wide.real[j] == 900000);
+        }
+    }
+    operand_clear(&a);
+    operand_clear(&out);
+    operand_clear(&wide);
+}
+
+/* b in fp32, from numbers that are subnormal in either format to large ones. */
+static struct operand wide_of(const struct operand *b)
+{
+    struct operand wide = operand_random(FORMAT_FP32, b->tensor.rows, b->tensor.cols, 1, 5);
+
+    for (size_t i = 0; i < wide.numbers; i += 7)
+        wide.real[i] *= ldexp(1, -(int)(i % 150));
+    operand_write(&wide);
+    return wide;
+}
+
+static void try_wide(struct machines *machines, const struct kind *kind,
+                     const struct shape *shape)
+{
+    struct operand wide;
+    struct product p;
+
+    product_open(&p, kind, shape);
+    wide = wide_of(&p.b);
+    memcpy(p.b.real, wide.real, wide.numbers * sizeof(double));
+    operand_write(&p.b);
+    for (size_t i = 0; i < machines->count; i++) {
+        struct machines one = { .backends = { machines->backends[i] }, .count = 1 };
+        struct outcome outcome = { .operand = &p.out };
+
+        p.op.b = p.b.tensor;
+        machines_try(&one, run_matmul, &p.op, &outcome, 1);
+        memcpy(p.wanted, p.out.real, p.out.numbers * sizeof(double));
+        p.op.b = wide.tensor;
+        machines_try(&one, run_matmul, &p.op, &outcome, 1);
+        assert_memory_equal(p.out.real, p.wanted, p.out.numbers * sizeof(double));
+    }
+    operand_clear(&wide);
+    product_close(&p);
+}
+
+/* An fp32 b beside 16 bits is what it would be if it had been rounded before, to the bit:
+ * whole panels and pairs, and what is left of them. */
+static void test_matmul_rounds_b(void **state)
+{
+    static const struct shape shapes[] = {
+        { 5, 7, 3 }, { 17, 96, 64 }, { 40, 131, 77 }, { 9, 48, 4001 }, { 70, 1500, 96 },
+    };
+    struct both *both = *state;
+
+    if (!both->machines[0]->backends[0]->ops->rounds_b)
+        skip();
+    for (size_t f = 1; f < TS_COUNT(formats); f++)
+        for (size_t i = 0; i < TS_COUNT(shapes); i++)
+            for (int j = 0; j < 8; j++) {
+                struct kind kind = { formats[f].in, formats[f].out, j & 1, j & 2,
+                                     false,         1,              j & 4 ? 1 : 0 };
+
+                for (size_t m = 0; m < TS_COUNT(both->machines); m++)
+                    try_wide(both->machines[m], &kind, &shapes[i]);
+            }
+}
+
+/* What the operand is once rounded to 8 bits with one scale. */
+static void round_to_8_bits(struct operand *operand, enum format format)
+{
+    float largest = 0, factor;
+
+    for (size_t i = 0; i < operand->numbers; i++)
+        largest = fmaxf(largest, fabsf((float)operand->real[i]));
+    factor = (float)format_info(format)->max / largest;
+    for (size_t i = 0; i < operand->numbers; i++) {
+        float number = (float)operand->real[i] * factor;
+
+        number = format == FORMAT_FP8_E4M3 ? format_from_e4m3(format_to_e4m3(number))
+                                           : format_from_e5m2(format_to_e5m2(number));
+        operand->real[i] = (double)number / (double)factor;
+    }
+}
+
+static struct machines with_fp8(const struct machines *all)
+{
+    struct machines some = { 0 };
+
+    for (size_t i = 0; i < all->count; i++)
+        if (machine_has_fp8(all->backends[i])) {
+            some.alike += i < all->alike;
+            some.backends[some.count++] = all->backends[i];
+        }
+    return some;
+}
+
+static void try_rounded(struct both *both, const struct kind *kind, enum format round_b)
+{
+    static const struct shape shape = { 19, 70, 330 };
+    struct product p;
+
+    product_open(&p, kind, &shape);
+    p.op.round_a = FORMAT_FP8_E4M3;
+    p.op.round_b = round_b;
+    round_to_8_bits(&p.a, FORMAT_FP8_E4M3);
+    round_to_8_bits(&p.b, round_b);
+    memcpy(p.wanted, p.out.real, p.out.numbers * sizeof(double));
+    reference_matmul(&(struct reference_matmul) {
+        shape.rows, shape.cols, shape.depth, p.a.real, p.b.real,
+        kind->bias ? p.bias.real : NULL, kind->trans_a, kind->trans_b,
+        (double)kind->alpha, (double)kind->beta, p.wanted });
+    for (size_t i = 0; i < TS_COUNT(both->machines); i++) {
+        struct machines some = with_fp8(both->machines[i]);
+
+        if (some.count > 0)
+            machines_try(&some, run_matmul, &p.op,
+                         &(struct outcome) { .operand = &p.out,
+                                             .wanted = p.wanted,
+                                             .units = units_of(shape.depth),
+                                             .least = 1 },
+                         1);
+    }
+    product_close(&p);
+}
+
+/* A GPU takes only some shapes, for which there is test_cuda_matmul. */
+static bool rounds_any_shape(const struct both *both)
+{
+    return both->machines[0]->backends[0]->ops->kind == DEVICE_CPU;
+}
+
+static void test_matmul_rounds_operands_to_8_bits(void **state)
+{
+    if (!rounds_any_shape(*state))
+        skip();
+    for (size_t f = 0; f < TS_COUNT(formats); f++)
+        for (int j = 0; j < 8; j++) {
+            struct kind kind = { formats[f].in, formats[f].out, j & 1, j & 2,
+                                 j & 4,         0.37f,          j & 1 };
+
+            try_rounded(*state, &kind, j & 2 ? FORMAT_FP8_E5M2 : FORMAT_FP8_E4M3);
+        }
+}
+
+/* A number that is not finite shows; a matrix of zeros, or next to it, is no division by
+ * 0. */
+static void test_matmul_of_8_bits_shows_nan_and_bears_zeros(void **state)
+{
+    static const double values[] = { NAN, INFINITY, 0, 1e-40 };
+    static const struct shape shape = { 5, 7, 40 };
+    struct both *both = *state;
+    struct machines some = with_fp8(both->machines[1]);
+
+    if (!rounds_any_shape(both))
+        skip();
+    for (size_t v = 0; v < TS_COUNT(values); v++) {
+        struct kind kind = { .in = FORMAT_FP32, .out = FORMAT_FP32, .alpha = 1 };
+        struct product p;
+
+        product_open(&p, &kind, &shape);
+        p.op.round_a = p.op.round_b = FORMAT_FP8_E4M3;
+        for (size_t i = 0; i < p.a.numbers; i++)
+            if (i % shape.depth == 3 || v > 1)
+                p.a.real[i] = values[v];
+        operand_write(&p.a);
+        if (some.count > 0)
+            machines_try(&some, run_matmul, &p.op,
+                         &(struct outcome) { .operand = &p.out }, 1);
+        for (size_t i = 0; i < p.out.numbers && some.count > 0; i++)
+            assert_true(v > 1 ? p.out.real[i] == 0 : isnan(p.out.real[i]));
+        product_close(&p);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_matmul_is_the_product),
+        cmocka_unit_test(test_matmul_goes_deep),
+        cmocka_unit_test(test_matmul_scales_adds_and_keeps),
+        cmocka_unit_test(test_matmul_does_not_read_what_it_overwrites),
+        cmocka_unit_test(test_matmul_lets_inf_and_nan_through),
+        cmocka_unit_test(test_matmul_keeps_a_full_nan),
+        cmocka_unit_test(test_matmul_overflows_to_inf_in_fp16),
+        cmocka_unit_test(test_matmul_rounds_b),
+        cmocka_unit_test(test_matmul_rounds_operands_to_8_bits),
+        cmocka_unit_test(test_matmul_of_8_bits_shows_nan_and_bears_zeros),
+    };
+
+    return cmocka_run_group_tests(tests, both_open, both_close);
+}

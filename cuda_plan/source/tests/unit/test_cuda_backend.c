@@ -1,0 +1,452 @@
+/* tests/unit/test_cuda_backend.c - memory, copies and failures of an emulated GPU. */
+#include "config.h"
+
+#include "kernels/cuda/cuda_backend.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/size.h"
+#include "precision/probe.h"
+#include "tests/unit/unit_cuda.h"
+
+static const size_t gib = (size_t)1 << 30, mib = (size_t)1 << 20;
+
+static void test_cuda_backend_says_what_it_is(void **state)
+{
+    struct backend *be = unit_cuda_alone(80, 2 * gib);
+    const char *about = be->ops->describe(be);
+
+    (void)state;
+    assert_non_null(strstr(about, "cuda:0"));
+    assert_non_null(strstr(about, "8.0"));
+    assert_non_null(strstr(about, "cuBLASLt"));
+    backend_close(be);
+    assert_int_equal(emulation_bytes_held(), 0);
+}
+
+static void refused(int ordinal, const char *why, const char *remedy)
+{
+    struct error err = { 0 };
+
+    assert_null(unit_cuda_try(ordinal, NULL, &err));
+    assert_int_equal(err.code, ERROR_DEVICE);
+    if (!strstr(err.text, why) || !strstr(err.text, remedy))
+        fail_msg("%s", err.text);
+    assert_int_equal(emulation_bytes_held(), 0);
+}
+
+/* None of them says that there is no code. */
+static const struct {
+    cudaError_t status;
+    const char *remedy;
+} unusable[] = {
+    { cudaErrorMemoryAllocation, "another program holds the memory of the card" },
+    { cudaErrorDevicesUnavailable, "has the card to itself" },
+    { cudaErrorUnsupportedPtxVersion, "newer NVIDIA driver" },
+    { cudaErrorInsufficientDriver, "newer NVIDIA driver" },
+    { cudaErrorECCUncorrectable, "ECC" },
+};
+
+static void test_cuda_backend_opens_only_what_can_run(void **state)
+{
+    static const struct emulation_device tiny = { "Tiny", 80, 1, 300 << 20 };
+
+    (void)state;
+    emulation_reset(NULL, 0);
+    emulation_break_code(cudaErrorNoKernelImageForDevice);
+    refused(0, "8.0", "--with-cuda-archs=80");
+    emulation_break_code(cudaErrorInvalidDeviceFunction);
+    refused(0, "8.0", "--with-cuda-archs=80");
+    for (size_t i = 0; i < TS_COUNT(unusable); i++) {
+        emulation_break_code(unusable[i].status);
+        refused(0, "cannot be used", unusable[i].remedy);
+    }
+    emulation_break_code(cudaSuccess);
+    emulation_break_library(true);
+    refused(0, "cuBLASLt", "");
+    emulation_break_library(false);
+    emulation_reset(&tiny, 1);
+    refused(0, "300 MiB", "per_device_train_batch_size");
+}
+
+static void test_cuda_backend_lists_what_it_has_code_for(void **state)
+{
+    struct device devices[8];
+    char note[160] = "";
+
+    (void)state;
+    emulation_reset(NULL, 0);
+    assert_int_equal(cuda_devices("cuda", devices, 8, note, sizeof(note)), 5);
+    assert_int_equal(cuda_devices("cuda", devices, 2, note, sizeof(note)), 2);
+    assert_true(devices[0].runnable && devices[0].here && devices[1].ordinal == 1);
+    assert_int_equal(devices[0].major, 8);
+    assert_true(devices[0].memory >= devices[0].available && devices[0].available > 0);
+    assert_string_equal(note, "");
+    emulation_break_code(cudaErrorNoKernelImageForDevice);
+    assert_int_equal(cuda_devices("cuda", devices, 8, note, sizeof(note)), 5);
+    assert_false(devices[0].runnable);
+    assert_non_null(strstr(note, CUDA_ARCHS));
+    emulation_break_code(cudaSuccess);
+    emulation_break_driver(cudaErrorInsufficientDriver);
+    assert_int_equal(cuda_devices("cuda", devices, 8, note, sizeof(note)), 0);
+    assert_non_null(strstr(note, "driver"));
+    emulation_reset(NULL, 0);
+}
+
+static void test_cuda_backend_leaves_out_a_card_that_cannot_be_used(void **state)
+{
+    struct device devices[8];
+    char note[256] = "";
+
+    (void)state;
+    emulation_reset(NULL, 0);
+    for (size_t i = 0; i < TS_COUNT(unusable); i++) {
+        emulation_break_code(unusable[i].status);
+        assert_int_equal(cuda_devices("cuda:0", devices, 8, note, sizeof(note)), 4);
+        assert_int_equal(devices[0].ordinal, 1);
+        if (!strstr(note, "GPU 0") || !strstr(note, unusable[i].remedy) ||
+            strstr(note, CUDA_ARCHS))
+            fail_msg("%s", note);
+    }
+    emulation_reset(NULL, 0);
+}
+
+/* On the others there may be somebody at work, or no place. */
+static void test_cuda_backend_touches_only_the_cards_meant(void **state)
+{
+    static const struct {
+        const char *wanted;
+        size_t contexts;
+    } cases[] = { { "cuda:3", 1 }, { "cuda:1,4", 2 }, { "cpu", 0 },
+                  { "cuda:9", 0 }, { "auto", 5 },     { "cuda", 5 } };
+    struct device devices[8];
+    char note[160] = "";
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        emulation_reset(NULL, 0);
+        assert_int_equal(cuda_devices(cases[i].wanted, devices, 8, note, sizeof(note)), 5);
+        assert_int_equal(emulation_contexts(), cases[i].contexts);
+        for (int j = 0; j < 5; j++) {
+            assert_int_equal(devices[j].available > 0, probe_means(cases[i].wanted, j));
+            assert_true(devices[j].runnable && devices[j].memory > 0);
+        }
+    }
+    emulation_reset(NULL, 0);
+}
+
+static void test_cuda_backend_memory_is_zeroed_and_aligned(void **state)
+{
+    struct backend *be = unit_cuda_alone(80, 2 * gib);
+    unsigned char *block = unit_cuda_block(be, 3 * mib + 5), *copy = malloc(3 * mib + 5);
+
+    (void)state;
+    assert_int_equal((uintptr_t)block % be->ops->alignment, 0);
+    be->ops->download(be, copy, block, 3 * mib + 5);
+    unit_cuda_sync(be);
+    for (size_t i = 0; i < 3 * mib + 5; i++)
+        assert_int_equal(copy[i], 0);
+    be->ops->free(be, block);
+    free(copy);
+    backend_close(be);
+}
+
+static void too_much(struct backend *be, size_t bytes, const char *wanted)
+{
+    struct error err = { 0 };
+
+    assert_null(be->ops->alloc(be, bytes, &err));
+    assert_int_equal(err.code, ERROR_DEVICE);
+    if (!strstr(err.text, wanted) || !strstr(err.text, "gradient_checkpointing"))
+        fail_msg("%s", err.text);
+}
+
+/* Also where it would fit just so, and leave nothing for the driver. */
+static void test_cuda_backend_tells_the_bytes_it_cannot_have(void **state)
+{
+    struct backend *be = unit_cuda_alone(80, gib);
+    size_t held = emulation_bytes_held(), left = gib - held;
+
+    (void)state;
+    too_much(be, 5 * gib, "5120 MiB");
+    too_much(be, SIZE_MAX / 4, " free");
+    too_much(be, left - CUDA_RESERVE_BYTES + 1, " free");
+    assert_int_equal(emulation_bytes_held(), held);
+    be->ops->free(be, unit_cuda_block(be, left - CUDA_RESERVE_BYTES));
+    assert_int_equal(be->ops->workspace(be), held + CUDA_RESERVE_BYTES);
+    unit_cuda_sync(be);
+    backend_close(be);
+}
+
+static void test_cuda_backend_keeps_no_block_it_cannot_answer_for(void **state)
+{
+    struct backend *be = unit_cuda_alone(80, gib);
+    size_t held = emulation_bytes_held();
+    struct error err = { 0 };
+
+    (void)state;
+    emulation_break_memory_info(cudaErrorInitializationError);
+    assert_null(be->ops->alloc(be, mib, &err));
+    emulation_break_memory_info(cudaSuccess);
+    assert_int_equal(err.code, ERROR_DEVICE);
+    assert_non_null(strstr(err.text, "getting 1 MiB"));
+    assert_int_equal(emulation_bytes_held(), held);
+    be->ops->free(be, unit_cuda_block(be, mib));
+    backend_close(be);
+}
+
+/* More than all pieces of the rings, from memory that is used again at once. */
+static void test_cuda_backend_copies_both_ways(void **state)
+{
+    size_t bytes = 37 * mib + 11;
+    struct backend *be = unit_cuda_alone(80, 2 * gib);
+    unsigned char *block = unit_cuda_block(be, bytes), *from = malloc(bytes),
+                  *to = malloc(bytes);
+
+    (void)state;
+    for (size_t i = 0; i < bytes; i++)
+        from[i] = (unsigned char)(i * 2654435761u >> 13);
+    be->ops->upload(be, block, from, bytes);
+    memset(from, 0, bytes);
+    be->ops->download(be, to, block, bytes);
+    be->ops->upload(be, block, NULL, 0);
+    be->ops->download(be, NULL, block, 0);
+    unit_cuda_sync(be);
+    for (size_t i = 0; i < bytes; i++)
+        assert_int_equal(to[i], (unsigned char)(i * 2654435761u >> 13));
+    free(from);
+    free(to);
+    backend_close(be);
+}
+
+/* Many small ones, and two to one place: the later counts. */
+static void test_cuda_backend_copies_in_order(void **state)
+{
+    enum { COUNT = 700, LAST = 670 };
+    struct backend *be = unit_cuda_alone(80, 2 * gib);
+    uint32_t *block = unit_cuda_block(be, COUNT * 4), there[COUNT], last = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < COUNT; i++) {
+        uint32_t value = i * i;
+
+        be->ops->upload(be, block + i, &value, 4);
+        be->ops->download(be, there + i, block + i, 4);
+        if (i < LAST) /* so that it is not in the piece in hand */
+            be->ops->download(be, &last, block + i, 4);
+    }
+    unit_cuda_sync(be);
+    for (uint32_t i = 0; i < COUNT; i++)
+        assert_int_equal(there[i], i * i);
+    assert_int_equal(last, (LAST - 1) * (LAST - 1));
+    backend_close(be);
+}
+
+static void fails(struct backend *be, enum error_code code, const char *one,
+                  const char *two)
+{
+    struct error err = { 0 };
+
+    assert_false(be->ops->sync(be, &err));
+    assert_int_equal(err.code, code);
+    if (!strstr(err.text, one) || !strstr(err.text, two))
+        fail_msg("%s", err.text);
+}
+
+/* The first is named with its shape, what follows is skipped, and then all is well. */
+static void test_cuda_backend_sync_tells_the_first_failure(void **state)
+{
+    struct backend *be = unit_cuda_alone(80, 2 * gib);
+    struct tensor x = unit_cuda_matrix(be, FORMAT_FP32, 3, 7, 7, 1);
+    struct tensor y = unit_cuda_matrix(be, FORMAT_BF16, 3, 7, 7, 1);
+    float *values, untouched = 5;
+
+    (void)state;
+    unit_cuda_sync(be);
+    emulation_break_launch(0, cudaErrorLaunchOutOfResources);
+    be->ops->convert(be, &(struct op_convert) { .out = y, .x = x });
+    be->ops->add(be, &(struct op_add) { .out = x, .a = x, .b = x });
+    be->ops->download(be, &untouched, x.data, 4);
+    fails(be, ERROR_DEVICE, "convert of (3, 7) bf16, (3, 7) fp32", "too many resources");
+    assert_true(untouched == 5);
+    be->ops->convert(be, &(struct op_convert) { .out = x, .x = y });
+    values = unit_cuda_read(be, x);
+    free(values);
+    backend_close(be);
+}
+
+/* What the driver does not recover from is told again and again, and ends. */
+static void test_cuda_backend_lost_card_stays_lost(void **state)
+{
+    struct backend *be = unit_cuda_doomed(80, 2 * gib);
+    struct tensor x = unit_cuda_matrix(be, FORMAT_FP32, 3, 7, 7, 1);
+
+    (void)state;
+    unit_cuda_sync(be);
+    emulation_break_launch(0, cudaErrorIllegalAddress);
+    be->ops->add(be, &(struct op_add) { .out = x, .a = x, .b = x });
+    fails(be, ERROR_DEVICE, "illegal memory access", "TRAINSPOOL_CUDA_SYNC=1");
+    be->ops->add(be, &(struct op_add) { .out = x, .a = x, .b = x });
+    fails(be, ERROR_DEVICE, "add of (3, 7) fp32", "shortly before");
+    be->ops->free(be, x.data);
+    backend_close(be);
+}
+
+/* NVIDIA: "the process must be terminated and relaunched". */
+static void test_cuda_backend_is_dead_after_what_ends_a_process(void **state)
+{
+    static const cudaError_t ends[] = {
+        cudaErrorContained,          cudaErrorIllegalAddress,    cudaErrorLaunchTimeout,
+        cudaErrorAssert,             cudaErrorHardwareStackError, cudaErrorIllegalInstruction,
+        cudaErrorMisalignedAddress,  cudaErrorInvalidAddressSpace, cudaErrorInvalidPc,
+        cudaErrorLaunchFailure,      cudaErrorTensorMemoryLeak,
+        cudaErrorMpsClientTerminated, cudaErrorExternalDevice,
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(ends); i++) {
+        struct cuda_backend cuda = { 0 };
+
+        cuda_check(&cuda, ends[i], "trying");
+        assert_true(cuda.dead);
+        assert_int_equal(cuda.failed.code, ERROR_DEVICE);
+    }
+}
+
+/* The destructors of a hung driver would not come back: none is called. */
+static void test_cuda_backend_gives_up_a_card_that_hangs(void **state)
+{
+    struct backend *be = unit_cuda_doomed(80, 2 * gib);
+    struct tensor x = unit_cuda_matrix(be, FORMAT_FP32, 3, 7, 7, 1);
+
+    (void)state;
+    unit_cuda_sync(be);
+    cuda_backend_of(be)->patience = 0.05;
+    emulation_hang(true);
+    for (int i = 0; i < 2000; i++) /* more than may be under way */
+        be->ops->add(be, &(struct op_add) { .out = x, .a = x, .b = x });
+    fails(be, ERROR_DEVICE, "has not answered", "Xid");
+    be->ops->upload(be, x.data, &x, 4);
+    be->ops->download(be, &x, x.data, 4);
+    fails(be, ERROR_DEVICE, "has not answered", "add");
+    be->ops->free(be, x.data);
+    backend_close(be);
+    emulation_reset(NULL, 0);
+}
+
+/* A driver that does not come back: the process is ended, in a child of the test. */
+static void test_cuda_backend_does_not_stay_in_a_stuck_driver(void **state)
+{
+    struct error err = { 0 };
+    struct backend *be;
+    int status = 0;
+    pid_t child;
+
+    (void)state;
+    fflush(NULL);
+    child = fork();
+    if (child == 0) {
+        be = unit_cuda_alone(80, 2 * gib);
+        cuda_backend_of(be)->patience = 0.1;
+        emulation_stick();
+        be->ops->alloc(be, mib, &err);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGALRM);
+}
+
+/* And nothing ends one whose driver answers. */
+static void test_cuda_backend_sets_no_alarm_that_stays(void **state)
+{
+    struct backend *be = unit_cuda_alone(80, 2 * gib);
+
+    (void)state;
+    assert_int_equal(alarm(0), 0);
+    be->ops->free(be, unit_cuda_block(be, mib));
+    assert_int_equal(alarm(0), 0);
+    too_much(be, 5 * gib, "5120 MiB");
+    assert_int_equal(alarm(0), 0);
+    backend_close(be);
+}
+
+/* Work that goes on for longer than that is no hang. */
+static void test_cuda_backend_waits_as_long_as_events_come(void **state)
+{
+    struct backend *be = unit_cuda_alone(80, 2 * gib);
+    struct tensor x = unit_cuda_matrix(be, FORMAT_FP32, 64, 64, 64, 1);
+
+    (void)state;
+    unit_cuda_sync(be);
+    cuda_backend_of(be)->patience = 5;
+    for (int i = 0; i < 3000; i++)
+        be->ops->add(be, &(struct op_add) { .out = x, .a = x, .b = x });
+    unit_cuda_sync(be);
+    assert_true(emulation_kernels_run() >= 3000);
+    backend_close(be);
+}
+
+static void test_cuda_backend_names_the_operation_if_asked(void **state)
+{
+    struct backend *be;
+    struct tensor x, w;
+
+    (void)state;
+    setenv("TRAINSPOOL_CUDA_SYNC", "1", 1);
+    be = unit_cuda_doomed(80, 2 * gib);
+    unsetenv("TRAINSPOOL_CUDA_SYNC");
+    x = unit_cuda_matrix(be, FORMAT_FP32, 3, 7, 7, 1);
+    w = unit_cuda_matrix(be, FORMAT_FP32, 5, 7, 7, 1);
+    be->ops->zero(be, &(struct op_zero) { .out = w });
+    emulation_break_run(cudaErrorIllegalAddress); /* not at its launch */
+    be->ops->add(be, &(struct op_add) { .out = x, .a = x, .b = x });
+    be->ops->zero(be, &(struct op_zero) { .out = w });
+    fails(be, ERROR_DEVICE, "add of (3, 7) fp32, (3, 7) fp32", "illegal memory access");
+    backend_close(be);
+    emulation_reset(NULL, 0);
+}
+
+static void test_cuda_backend_has_nothing_to_do_for_no_rows(void **state)
+{
+    struct backend *be = unit_cuda_alone(80, 2 * gib);
+    struct tensor x = unit_cuda_matrix(be, FORMAT_FP32, 3, 7, 7, 1);
+    struct tensor none = tensor_rows(x, 0, 0);
+
+    (void)state;
+    be->ops->add(be, &(struct op_add) { .out = none, .a = none, .b = none });
+    be->ops->zero(be, &(struct op_zero) { .out = none });
+    be->ops->matmul(
+        be, &(struct op_matmul) { .out = none, .a = none, .b = x, .trans_b = true });
+    unit_cuda_sync(be);
+    assert_int_equal(emulation_kernels_run(), 0);
+    backend_close(be);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cuda_backend_says_what_it_is),
+        cmocka_unit_test(test_cuda_backend_opens_only_what_can_run),
+        cmocka_unit_test(test_cuda_backend_lists_what_it_has_code_for),
+        cmocka_unit_test(test_cuda_backend_leaves_out_a_card_that_cannot_be_used),
+        cmocka_unit_test(test_cuda_backend_touches_only_the_cards_meant),
+        cmocka_unit_test(test_cuda_backend_memory_is_zeroed_and_aligned),
+        cmocka_unit_test(test_cuda_backend_tells_the_bytes_it_cannot_have),
+        cmocka_unit_test(test_cuda_backend_keeps_no_block_it_cannot_answer_for),
+        cmocka_unit_test(test_cuda_backend_copies_both_ways),
+        cmocka_unit_test(test_cuda_backend_copies_in_order),
+        cmocka_unit_test(test_cuda_backend_sync_tells_the_first_failure),
+        cmocka_unit_test(test_cuda_backend_lost_card_stays_lost),
+        cmocka_unit_test(test_cuda_backend_is_dead_after_what_ends_a_process),
+        cmocka_unit_test(test_cuda_backend_gives_up_a_card_that_hangs),
+        cmocka_unit_test(test_cuda_backend_does_not_stay_in_a_stuck_driver),
+        cmocka_unit_test(test_cuda_backend_sets_no_alarm_that_stays),
+        cmocka_unit_test(test_cuda_backend_waits_as_long_as_events_come),
+        cmocka_unit_test(test_cuda_backend_names_the_operation_if_asked),
+        cmocka_unit_test(test_cuda_backend_has_nothing_to_do_for_no_rows),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,165 @@
+/* tests/unit/test_cuda_fp8.c - matrices in 8 bits are, byte for byte, those of
+ * precision/format.h. */
+#include "config.h"
+
+#include "kernels/cuda/cuda_launch.h"
+
+#include <math.h>
+
+#include "base/size.h"
+#include "tests/unit/unit_cuda.h"
+
+static const size_t gib = (size_t)1 << 30;
+static const enum format formats[] = { FORMAT_FP32, FORMAT_FP16, FORMAT_BF16 };
+static const enum format narrow[] = { FORMAT_FP8_E4M3, FORMAT_FP8_E5M2 };
+
+enum { GUARD = 64 };
+
+/* Bytes (malloc'ed, a guard behind them) and scale of a matrix that lies in the GPU. */
+static uint8_t *quantize(struct backend *be, struct tensor x, enum format format,
+                         bool transposed, float *scale)
+{
+    size_t bytes = x.rows * x.cols + GUARD;
+    uint8_t *out = malloc(bytes), *block = unit_cuda_block(be, bytes);
+    float *place = unit_cuda_block(be, sizeof(float));
+    struct cuda_quantize op = { x, block, place, format, transposed };
+
+    memset(out, 0x5a, bytes);
+    be->ops->upload(be, block, out, bytes);
+    assert_int_equal(launch_quantize(&cuda_backend_of(be)->launch, &op), cudaSuccess);
+    be->ops->download(be, out, block, bytes);
+    be->ops->download(be, scale, place, sizeof(*scale));
+    unit_cuda_sync(be);
+    for (size_t i = bytes - GUARD; i < bytes; i++)
+        assert_int_equal(out[i], 0x5a);
+    be->ops->free(be, block);
+    be->ops->free(be, place);
+    return out;
+}
+
+static uint8_t byte_of(enum format format, float x)
+{
+    return format == FORMAT_FP8_E4M3 ? format_to_e4m3(x) : format_to_e5m2(x);
+}
+
+static void compare(struct backend *be, struct tensor x, enum format format,
+                    bool transposed)
+{
+    float *values = unit_cuda_read(be, x), largest = 0, factor, scale;
+    uint8_t *bytes = quantize(be, x, format, transposed, &scale);
+
+    for (size_t i = 0; i < x.rows * x.cols; i++)
+        largest = fmaxf(largest, fabsf(values[i / x.cols * x.stride + i % x.cols]));
+    factor = (float)format_info(format)->max / largest;
+    if (isinf(factor))
+        factor = 1;
+    assert_true(scale == 1 / factor);
+    for (size_t i = 0; i < x.rows; i++)
+        for (size_t j = 0; j < x.cols; j++) {
+            uint8_t wanted = byte_of(format, values[i * x.stride + j] * factor);
+
+            assert_int_equal(bytes[transposed ? j * x.rows + i : i * x.cols + j], wanted);
+        }
+    free(values);
+    free(bytes);
+}
+
+/* Whole and broken tiles and groups, rows with gaps, rows on odd places. */
+static void test_fp8_rounds_every_shape(void **state)
+{
+    static const size_t shapes[][3] = {
+        { 1, 1, 1 },       { 3, 17, 17 },  { 64, 64, 64 },    { 65, 63, 63 },
+        { 70, 128, 144 },  { 13, 37, 40 }, { 130, 200, 200 }, { 40, 300, 301 },
+        { 1, 5000, 5000 }, { 257, 8, 8 },
+    };
+    struct backend *be = unit_cuda_alone(75, gib);
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(shapes); i++)
+        for (size_t f = 0; f < TS_COUNT(formats); f++)
+            for (int kind = 0; kind < 8; kind++) {
+                struct tensor x = unit_cuda_matrix(be, formats[f], shapes[i][0] + 1,
+                                                   shapes[i][1], shapes[i][2], 7);
+
+                x.rows--;
+                if (kind & 4)
+                    x.data = (char *)x.data + format_info(x.format)->bytes;
+                compare(be, x, narrow[kind & 1], kind & 2);
+                be->ops->free(be, (char *)x.data -
+                                      (kind & 4 ? format_info(x.format)->bytes : 0));
+            }
+    be->ops->close(be);
+}
+
+/* A factor of 1, and numbers around each point where the rounding turns. */
+static void test_fp8_rounds_as_the_formats_do(void **state)
+{
+    struct backend *be = unit_cuda_alone(75, gib);
+
+    (void)state;
+    for (size_t f = 0; f < TS_COUNT(narrow); f++) {
+        enum { NUMBERS = 256 * 5 };
+        float values[NUMBERS], max = (float)format_info(narrow[f])->max;
+        struct tensor x =
+            tensor_of(unit_cuda_block(be, sizeof(values)), FORMAT_FP32, 1, NUMBERS);
+
+        for (int i = 0; i < 256; i++) {
+            float (*from)(uint8_t) = f ? format_from_e5m2 : format_from_e4m3;
+            float at = from((uint8_t)i), next = from((uint8_t)(i + 1));
+            float middle = (at + next) / 2;
+            float around[] = { at, middle, nextafterf(middle, at),
+                               nextafterf(middle, next), nextafterf(at, 0) };
+
+            for (int k = 0; k < 5; k++)
+                values[5 * i + k] = fabsf(around[k]) <= max ? around[k] : 0;
+        }
+        be->ops->upload(be, x.data, values, sizeof(values));
+        compare(be, x, narrow[f], false);
+    }
+    be->ops->close(be);
+}
+
+/* NaN stays one, inf becomes one, and a matrix of zeros or next to them is not divided
+ * by. */
+static void test_fp8_shows_what_is_not_finite(void **state)
+{
+    static const float odd[] = { NAN, INFINITY, -INFINITY, 0, 1e-40f };
+    struct backend *be = unit_cuda_alone(75, gib);
+
+    (void)state;
+    for (size_t f = 0; f < TS_COUNT(narrow); f++)
+        for (size_t k = 0; k < TS_COUNT(odd); k++) {
+            float values[100] = { 0 }, scale;
+            struct tensor x =
+                tensor_of(unit_cuda_block(be, sizeof(values)), FORMAT_FP32, 10, 10);
+            uint8_t *bytes;
+
+            values[3] = k < 3 ? 2 : 0;
+            values[42] = odd[k];
+            be->ops->upload(be, x.data, values, sizeof(values));
+            bytes = quantize(be, x, narrow[f], k & 1, &scale);
+            for (size_t i = 0; i < 100; i++) {
+                size_t at = k & 1 ? i % 10 * 10 + i / 10 : i;
+                float got = f ? format_from_e5m2(bytes[at]) : format_from_e4m3(bytes[at]);
+
+                assert_true(k < 3 && i == 42   ? isnan(got)
+                            : k == 0 && i == 3 ? got == (float)format_info(narrow[f])->max
+                                               : got == 0);
+            }
+            if (k >= 3)
+                assert_true(scale == 1);
+            free(bytes);
+        }
+    be->ops->close(be);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fp8_rounds_every_shape),
+        cmocka_unit_test(test_fp8_rounds_as_the_formats_do),
+        cmocka_unit_test(test_fp8_shows_what_is_not_finite),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

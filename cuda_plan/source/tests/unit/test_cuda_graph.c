@@ -1,0 +1,211 @@
+/* tests/unit/test_cuda_graph.c - what is played from a recording is what was asked for.
+ */
+#include "config.h"
+
+#include "kernels/cuda/cuda_backend.h"
+
+#include "base/size.h"
+#include "tests/unit/unit_cuda.h"
+
+enum { SIZE = 24 };
+
+/* A small "step": y = x w, x += y, z = x in 16 bits. */
+struct step {
+    struct tensor x, w, y, z;
+    int issued; /* how often its operations were asked for */
+};
+
+static struct step step_open(struct backend *be)
+{
+    return (struct step) { .x = unit_cuda_matrix(be, FORMAT_FP32, SIZE, SIZE, SIZE, 1),
+                           .w = unit_cuda_matrix(be, FORMAT_FP32, SIZE, SIZE, SIZE, 2),
+                           .y = unit_cuda_matrix(be, FORMAT_FP32, SIZE, SIZE, SIZE, 3),
+                           .z = unit_cuda_matrix(be, FORMAT_BF16, SIZE, SIZE, SIZE, 4) };
+}
+
+static void step_issue(struct backend *be, struct step *step)
+{
+    step->issued++;
+    be->ops->matmul(be,
+                    &(struct op_matmul) {
+                        .out = step->y, .a = step->x, .b = step->w, .alpha = 0.125f });
+    be->ops->add(be, &(struct op_add) { .out = step->x, .a = step->x, .b = step->y });
+    be->ops->convert(be, &(struct op_convert) { .out = step->z, .x = step->x });
+}
+
+static void step_do(struct backend *be, struct step *step, const char *key)
+{
+    if (!be->ops->begin(be, key, strlen(key)))
+        return;
+    step_issue(be, step);
+    be->ops->end(be);
+}
+
+/* x after so many steps; malloc'ed */
+static float *run(int count, bool recorded, int *issued)
+{
+    struct backend *be = unit_cuda_alone(80, (size_t)2 << 30);
+    struct step step = step_open(be);
+    float *x;
+
+    for (int i = 0; i < count; i++)
+        if (recorded)
+            step_do(be, &step, "step");
+        else
+            step_issue(be, &step);
+    x = unit_cuda_read(be, step.x);
+    if (issued)
+        *issued = step.issued;
+    backend_close(be);
+    assert_int_equal(emulation_bytes_held(), 0);
+    return x;
+}
+
+static void same(const float *a, const float *b)
+{
+    assert_memory_equal(a, b, SIZE * SIZE * sizeof(float));
+}
+
+/* As it comes, recorded, and then played: the operations are asked for twice. */
+static void test_cuda_graph_gives_the_same_bits(void **state)
+{
+    int issued;
+
+    (void)state;
+    for (int count = 1; count < 6; count++) {
+        float *plain = run(count, false, NULL), *recorded = run(count, true, &issued);
+
+        same(plain, recorded);
+        assert_int_equal(issued, count < 2 ? count : 2);
+        free(plain);
+        free(recorded);
+    }
+}
+
+static void test_cuda_graph_can_be_switched_off(void **state)
+{
+    float *plain = run(4, false, NULL), *off;
+    int issued;
+
+    (void)state;
+    setenv("TRAINSPOOL_NO_GRAPHS", "1", 1);
+    off = run(4, true, &issued);
+    unsetenv("TRAINSPOOL_NO_GRAPHS");
+    assert_int_equal(issued, 4);
+    same(plain, off);
+    free(plain);
+    free(off);
+}
+
+/* What the driver does not take is done all the same, once, and not tried again. */
+static void test_cuda_graph_does_without_what_cannot_be_recorded(void **state)
+{
+    struct backend *be;
+    struct step step;
+    float *plain = run(4, false, NULL), *x;
+
+    (void)state;
+    be = unit_cuda_alone(80, (size_t)2 << 30);
+    step = step_open(be);
+    step_do(be, &step, "step");
+    emulation_break_capture(cudaErrorStreamCaptureInvalidated);
+    step_do(be, &step, "step");
+    emulation_break_capture(cudaSuccess);
+    step_do(be, &step, "step");
+    step_do(be, &step, "step");
+    assert_int_equal(step.issued, 4);
+    x = unit_cuda_read(be, step.x);
+    same(plain, x);
+    free(plain);
+    free(x);
+    backend_close(be);
+}
+
+/* A recording that the card has no memory for is given back, and the step done all the same; one of
+ * before is still played. */
+static void test_cuda_graph_does_without_what_does_not_fit(void **state)
+{
+    float *plain = run(9, false, NULL), *x;
+    struct backend *be = unit_cuda_alone(80, (size_t)2 << 30);
+    struct step step = step_open(be);
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        step_do(be, &step, "before");
+    assert_int_equal(step.issued, 2);
+    emulation_break_graph(cudaErrorMemoryAllocation);
+    for (int i = 0; i < 4; i++)
+        step_do(be, &step, "step");
+    assert_int_equal(step.issued, 6);
+    step_do(be, &step, "before");
+    step_do(be, &step, "before");
+    assert_int_equal(step.issued, 6);
+    x = unit_cuda_read(be, step.x);
+    same(plain, x);
+    emulation_break_graph(cudaSuccess);
+    free(plain);
+    free(x);
+    backend_close(be);
+    assert_int_equal(emulation_bytes_held(), 0);
+}
+
+/* An operation that fails while it is recorded is done again as it comes, and fails by
+ * name. */
+static void test_cuda_graph_tells_what_fails_while_recording(void **state)
+{
+    struct backend *be = unit_cuda_alone(80, (size_t)2 << 30);
+    struct step step = step_open(be);
+    struct error err = { 0 };
+
+    (void)state;
+    step_do(be, &step, "step");
+    unit_cuda_sync(be);
+    be->ops->begin(be, "step", 4);
+    emulation_break_launch(0, cudaErrorLaunchOutOfResources);
+    step_issue(be, &step);
+    be->ops->end(be);
+    unit_cuda_sync(be); /* once only, and that was in the recording */
+    be->ops->begin(be, "other", 5);
+    emulation_break_launch(0, cudaErrorLaunchOutOfResources);
+    step_issue(be, &step);
+    be->ops->end(be);
+    assert_false(be->ops->sync(be, &err));
+    assert_non_null(strstr(err.text, "add of (24, 24) fp32"));
+    backend_close(be);
+}
+
+/* More shapes than are kept: each is right, whether it is played or done anew. */
+static void test_cuda_graph_keeps_a_bounded_number(void **state)
+{
+    float *plain = run(5 * 80, false, NULL), *x;
+    struct backend *be = unit_cuda_alone(80, (size_t)2 << 30);
+    struct step step = step_open(be);
+    char key[20];
+
+    (void)state;
+    for (int round = 0; round < 5; round++)
+        for (int i = 0; i < 80; i++) {
+            snprintf(key, sizeof(key), "%d", round < 3 ? i : i % 8);
+            step_do(be, &step, key);
+        }
+    x = unit_cuda_read(be, step.x);
+    same(plain, x);
+    assert_true(step.issued < 5 * 80 - 100); /* the last rounds are played */
+    free(plain);
+    free(x);
+    backend_close(be);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cuda_graph_gives_the_same_bits),
+        cmocka_unit_test(test_cuda_graph_can_be_switched_off),
+        cmocka_unit_test(test_cuda_graph_does_without_what_cannot_be_recorded),
+        cmocka_unit_test(test_cuda_graph_does_without_what_does_not_fit),
+        cmocka_unit_test(test_cuda_graph_tells_what_fails_while_recording),
+        cmocka_unit_test(test_cuda_graph_keeps_a_bounded_number),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

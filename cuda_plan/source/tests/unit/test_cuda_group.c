@@ -1,0 +1,77 @@
+/* tests/unit/test_cuda_group.c - how emulated GPUs come together. */
+#include "config.h"
+
+#include "kernels/cuda/cuda_backend.h"
+
+#include "tests/unit/unit_cuda.h"
+#include "tests/unit/unit_ranks.h"
+
+static struct backend *open_rank(const struct unit_ranks *ranks)
+{
+    struct device device;
+    struct backend_options options = { .device = &device };
+
+    unit_ranks_device(ranks->group.rank, &device);
+    return backend_cuda.open(&options, NULL);
+}
+
+/* What NCCL takes with its first calls is taken before anybody can ask for the rest. */
+static void test_cuda_group_has_made_every_call_when_it_is_joined(void **state)
+{
+    struct unit_ranks ranks;
+    struct backend *be;
+    bool joined, done;
+
+    (void)state;
+    unit_ranks_fork(&ranks, 2);
+    be = open_rank(&ranks);
+    joined = be && be->ops->join(be, &ranks.group, NULL);
+    done = strcmp(emulation_together(), "rrgRRGa") == 0;
+    backend_close(be);
+    if (ranks.group.rank > 0)
+        _exit(!joined || !done);
+    unit_ranks_join(&ranks);
+    assert_true(joined);
+    assert_string_equal(emulation_together(), "rrgRRGa");
+}
+
+/* And what fails then is told by joining.  (A hung driver's memory is no leak.) */
+static void test_cuda_group_is_not_joined_by_cards_that_hang(void **state)
+{
+    struct unit_ranks ranks;
+    struct error err = { 0 };
+    struct backend *be;
+    bool joined;
+
+    (void)state;
+    unit_ranks_fork(&ranks, 2);
+    if (__lsan_disable)
+        __lsan_disable();
+    be = open_rank(&ranks);
+    if (be) {
+        emulation_hang(true);
+        cuda_backend_of(be)->patience = 3;
+    }
+    joined = be && be->ops->join(be, &ranks.group, &err);
+    if (__lsan_enable)
+        __lsan_enable();
+    backend_close(be);
+    if (ranks.group.rank == 1)
+        _exit(!be || joined);
+    unit_ranks_join(&ranks);
+    assert_non_null(be);
+    assert_false(joined);
+    assert_non_null(strstr(err.text, "has not answered"));
+    emulation_reset(NULL, 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        unit_ranks_test(test_cuda_group_has_made_every_call_when_it_is_joined),
+        unit_ranks_test(test_cuda_group_is_not_joined_by_cards_that_hang),
+    };
+
+    unit_ranks_main(argc, argv, tests);
+    return unit_ranks_fit() ? cmocka_run_group_tests(tests, NULL, NULL) : 0;
+}

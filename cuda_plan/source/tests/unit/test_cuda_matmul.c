@@ -1,0 +1,276 @@
+/* tests/unit/test_cuda_matmul.c - plans of products, and what is done where there is
+ * none. */
+#include "config.h"
+
+#include "kernels/cuda/cuda_matmul.h"
+
+#include <math.h>
+#include <unistd.h>
+
+#include "base/size.h"
+#include "tests/unit/unit_cuda.h"
+
+static const size_t gib = (size_t)1 << 30;
+
+static size_t plans(struct backend *be)
+{
+    return cuda_matmul_plans(cuda_backend_of(be)->matmul);
+}
+
+/* op(a) op(b) + bias in double, and how large a sum of its terms may get. */
+static void compare(struct backend *be, const struct op_matmul *op, double epsilon)
+{
+    float *a = unit_cuda_read(be, op->a), *b = unit_cuda_read(be, op->b);
+    float *out = unit_cuda_read(be, op->out);
+    float *bias = op->bias.data ? unit_cuda_read(be, op->bias) : NULL;
+    size_t depth = op->trans_a ? op->a.rows : op->a.cols;
+
+    for (size_t i = 0; i < op->out.rows; i++)
+        for (size_t j = 0; j < op->out.cols; j++) {
+            double sum = bias ? (double)bias[j] : 0, size = fabs(sum);
+
+            for (size_t k = 0; k < depth; k++) {
+                double x =
+                    (double)a[op->trans_a ? k * op->a.stride + i : i * op->a.stride + k];
+                double y =
+                    (double)b[op->trans_b ? j * op->b.stride + k : k * op->b.stride + j];
+
+                sum += x * y;
+                size += fabs(x * y);
+            }
+            if (fabs(sum - (double)out[i * op->out.stride + j]) > epsilon * size)
+                fail_msg("(%zu, %zu): %g, not %g", i, j,
+                         (double)out[i * op->out.stride + j], sum);
+        }
+    free(a);
+    free(b);
+    free(out);
+    free(bias);
+}
+
+/* Each shape, each way round and each alignment is planned once. */
+static void test_cuda_matmul_plans_a_shape_once(void **state)
+{
+    struct backend *be = unit_cuda_alone(80, 2 * gib);
+    struct tensor a =
+        tensor_rows(unit_cuda_matrix(be, FORMAT_BF16, 13, 12, 20, 1), 0, 12);
+    struct tensor b = unit_cuda_matrix(be, FORMAT_BF16, 12, 12, 12, 2);
+    struct tensor out = unit_cuda_matrix(be, FORMAT_FP32, 12, 12, 12, 3);
+    struct op_matmul op = { .out = out, .a = a, .b = b, .alpha = 1 };
+
+    (void)state;
+    for (int round = 0; round < 3; round++) {
+        op.beta = (float)(round == 2); /* beta and alpha are no part of a plan */
+        op.alpha = (float)(1 + round);
+        for (int way = 0; way < 4; way++) {
+            op.trans_a = way & 1;
+            op.trans_b = way & 2;
+            be->ops->matmul(be, &op);
+        }
+        assert_int_equal(plans(be), 4);
+    }
+    op.a.data = (char *)a.data + 2;
+    be->ops->matmul(be, &op);
+    assert_int_equal(plans(be), 5);
+    op.alpha = 1;
+    op.beta = 0;
+    be->ops->matmul(be, &op);
+    unit_cuda_sync(be);
+    assert_int_equal(plans(be), 5);
+    compare(be, &op, 0x1p-20);
+    backend_close(be);
+}
+
+/* In the product where the library can, behind it where it cannot: the same sum, rounded once. */
+static void test_cuda_matmul_adds_the_bias_either_way(void **state)
+{
+    static const enum format outs[] = { FORMAT_FP32, FORMAT_BF16 };
+    static const size_t kernels[] = { 0, 1 };
+    struct backend *be = unit_cuda_alone(80, 2 * gib);
+    struct tensor a = unit_cuda_matrix(be, FORMAT_BF16, 5, 9, 9, 1);
+    struct tensor b = unit_cuda_matrix(be, FORMAT_BF16, 11, 9, 9, 2);
+    struct tensor bias = unit_cuda_matrix(be, FORMAT_FP32, 1, 11, 11, 3);
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(outs); i++) {
+        struct op_matmul op = { .out = unit_cuda_matrix(be, outs[i], 5, 11, 16, 4),
+                                .a = a,
+                                .b = b,
+                                .trans_b = true,
+                                .bias = bias,
+                                .alpha = 1 };
+        size_t before = emulation_kernels_run();
+
+        be->ops->matmul(be, &op);
+        unit_cuda_sync(be);
+        assert_int_equal(emulation_kernels_run() - before, kernels[i]);
+        compare(be, &op, i == 0 ? 0x1p-20 : 0x1p-8);
+    }
+    backend_close(be);
+}
+
+/* fp32 is exact unless the job says tf32. */
+static void test_cuda_matmul_rounds_to_tf32_only_if_told(void **state)
+{
+    static const struct emulation_device device = { "Emulated", 80, 4, (size_t)2 << 30 };
+    const double epsilon[] = { 0x1p-21, 0x1p-10 };
+
+    (void)state;
+    for (int tf32 = 0; tf32 < 2; tf32++) {
+        struct device gpu = { .kind = DEVICE_CUDA, .name = "Emulated" };
+        struct backend_options options = { .device = &gpu, .tf32 = tf32 };
+        struct error err = { 0 };
+        struct op_matmul op = { .alpha = 1 };
+        struct backend *be;
+        float *one, wanted = 1 + 0x1p-12f;
+
+        emulation_reset(&device, 1);
+        be = backend_cuda.open(&options, &err);
+        op.a = unit_cuda_matrix(be, FORMAT_FP32, 6, 40, 40, 1);
+        op.b = unit_cuda_matrix(be, FORMAT_FP32, 40, 7, 7, 2);
+        op.out = unit_cuda_matrix(be, FORMAT_FP32, 6, 7, 7, 3);
+        be->ops->matmul(be, &op);
+        compare(be, &op, epsilon[tf32]);
+        op = (struct op_matmul) { .out = unit_cuda_matrix(be, FORMAT_FP32, 1, 1, 1, 1),
+                                  .a = unit_cuda_matrix(be, FORMAT_FP32, 1, 1, 1, 1),
+                                  .b = unit_cuda_matrix(be, FORMAT_FP32, 1, 1, 1, 1),
+                                  .alpha = 1 };
+        be->ops->upload(be, op.a.data, &wanted, 4);
+        be->ops->upload(be, op.b.data, &(float) { 1 }, 4);
+        be->ops->matmul(be, &op);
+        one = unit_cuda_read(be, op.out);
+        assert_true((one[0] == wanted) == !tf32);
+        free(one);
+        backend_close(be);
+    }
+}
+
+static struct op_matmul rounded_product(struct backend *be, size_t rows, size_t cols,
+                                        size_t depth, bool trans_a, bool trans_b)
+{
+    return (struct op_matmul) {
+        .out = unit_cuda_matrix(be, FORMAT_FP32, rows, cols, size_round(cols, 4), 1),
+        .a = trans_a ? unit_cuda_matrix(be, FORMAT_BF16, depth, rows, rows, 2)
+                     : unit_cuda_matrix(be, FORMAT_BF16, rows, depth, depth, 2),
+        .b = trans_b ? unit_cuda_matrix(be, FORMAT_BF16, cols, depth, depth, 3)
+                     : unit_cuda_matrix(be, FORMAT_BF16, depth, cols, cols, 3),
+        .trans_a = trans_a,
+        .trans_b = trans_b,
+        .alpha = 1,
+        .round_a = FORMAT_FP8_E4M3,
+        .round_b = FORMAT_FP8_E4M3,
+    };
+}
+
+/* All ways round come to the one layout that fp8 has; two of 2^-4 make a term. */
+static void test_cuda_matmul_multiplies_in_8_bits(void **state)
+{
+    struct backend *be = unit_cuda_alone(90, 2 * gib);
+
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        struct op_matmul op = rounded_product(be, 32, 48, 64, way & 1, way & 2);
+        float *exact, *rough;
+        double apart = 0;
+
+        be->ops->matmul(be, &op);
+        compare(be, &op, 0x1p-3);
+        rough = unit_cuda_read(be, op.out);
+        op.round_a = op.round_b = FORMAT_FP32;
+        be->ops->matmul(be, &op);
+        exact = unit_cuda_read(be, op.out);
+        for (size_t i = 0; i < 32 * 48; i++)
+            apart = fmax(apart, fabs((double)exact[i] - (double)rough[i]));
+        assert_true(apart > 1e-3); /* so it was rounded */
+        free(exact);
+        free(rough);
+    }
+    assert_true(cuda_matmul_bytes(cuda_backend_of(be)->matmul) > 0);
+    backend_close(be);
+    assert_int_equal(emulation_bytes_held(), 0);
+}
+
+/* A shape that fp8 has no product for is done without, and the log has one line of it. */
+static void test_cuda_matmul_says_once_what_does_not_go_in_8_bits(void **state)
+{
+    static const struct emulation_device device = { "Emulated", 90, 4, (size_t)2 << 30 };
+    struct error err = { 0 };
+    struct backend *be;
+    struct log *log;
+    char text[600];
+    int ends[2];
+    ssize_t got;
+
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    log = log_new(ends[1], LOG_INFO);
+    emulation_reset(&device, 1);
+    be = unit_cuda_try(0, log, &err);
+    for (size_t i = 0; i < 3; i++) {
+        struct op_matmul op = rounded_product(be, 9 + i, 48, 65, false, true);
+
+        be->ops->matmul(be, &op);
+        compare(be, &op, 0x1p-20);
+    }
+    backend_close(be);
+    log_free(log);
+    close(ends[1]);
+    got = read(ends[0], text, sizeof(text) - 1);
+    assert_true(got > 0);
+    text[got] = 0;
+    close(ends[0]);
+    assert_non_null(strstr(text, "(9, 65) (65, 48)"));
+    assert_ptr_equal(strchr(text, '\n'), text + got - 1);
+}
+
+static void test_cuda_matmul_refuses_fp8_where_there_is_none(void **state)
+{
+    struct backend *be = unit_cuda_alone(86, 2 * gib);
+    struct op_matmul op = rounded_product(be, 16, 16, 16, false, true);
+    struct error err = { 0 };
+
+    (void)state;
+    be->ops->matmul(be, &op);
+    assert_false(be->ops->sync(be, &err));
+    assert_int_equal(err.code, ERROR_DEVICE);
+    assert_non_null(strstr(err.text, "fp8: false"));
+    backend_close(be);
+}
+
+/* What the library has no product for fails by name, and the next one goes on. */
+static void test_cuda_matmul_names_a_product_that_there_is_not(void **state)
+{
+    struct backend *be = unit_cuda_alone(80, 2 * gib);
+    struct op_matmul op = { .out = unit_cuda_matrix(be, FORMAT_FP32, 3, 4, 4, 1),
+                            .a = unit_cuda_matrix(be, FORMAT_FP32, 3, 5, 5, 1),
+                            .b = unit_cuda_matrix(be, FORMAT_FP32, 5, 4, 4, 1),
+                            .alpha = 1 };
+    struct op_matmul odd = op;
+    struct error err = { 0 };
+
+    (void)state;
+    odd.a.data = (char *)op.a.data + 2; /* no address of an fp32 */
+    odd.a.rows = odd.out.rows = 2;
+    be->ops->matmul(be, &odd);
+    assert_false(be->ops->sync(be, &err));
+    if (!strstr(err.text, "matmul (2, 4) fp32 = (2, 5) (5, 4) fp32"))
+        fail_msg("%s", err.text);
+    be->ops->matmul(be, &op);
+    compare(be, &op, 0x1p-20);
+    backend_close(be);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cuda_matmul_plans_a_shape_once),
+        cmocka_unit_test(test_cuda_matmul_adds_the_bias_either_way),
+        cmocka_unit_test(test_cuda_matmul_rounds_to_tf32_only_if_told),
+        cmocka_unit_test(test_cuda_matmul_multiplies_in_8_bits),
+        cmocka_unit_test(test_cuda_matmul_says_once_what_does_not_go_in_8_bits),
+        cmocka_unit_test(test_cuda_matmul_refuses_fp8_where_there_is_none),
+        cmocka_unit_test(test_cuda_matmul_names_a_product_that_there_is_not),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,181 @@
+/* tests/unit/test_cuda_plan.c - a plan is made once, and kept while it is used. */
+#include "config.h"
+
+#include "kernels/cuda/cuda_plan.h"
+
+#include "base/size.h"
+
+#include "tests/emulation/emulation.h"
+#include "tests/unit/unit.h"
+
+struct plans {
+    struct cuda_library library;
+    cublasLtHandle_t handle;
+    struct cuda_plans *plans;
+};
+
+static struct plans plans_open(void)
+{
+    struct plans p = { 0 };
+    struct error err = { 0 };
+
+    assert_true(cuda_library_open(&p.library, &err));
+    assert_int_equal(p.library.create(&p.handle), CUBLAS_STATUS_SUCCESS);
+    return p;
+}
+
+static void plans_close(struct plans *p)
+{
+    cuda_plans_free(p->plans);
+    p->library.destroy(p->handle);
+    cuda_library_close(&p->library);
+}
+
+static struct cuda_plan_key key_of(size_t rows, size_t cols, size_t depth)
+{
+    struct cuda_plan_key key = { 0 };
+
+    key.rows = rows;
+    key.cols = cols;
+    key.depth = depth;
+    key.a_stride = depth;
+    key.b_stride = key.out_stride = cols;
+    key.a_aligned = key.b_aligned = key.out_aligned = key.bias_aligned = 8;
+    return key;
+}
+
+static struct cuda_plan *find_key(const struct plans *p, struct cuda_plan_key key)
+{
+    struct cuda_plan *plan = cuda_plan_find(p->plans, &key);
+
+    assert_non_null(plan);
+    return plan;
+}
+
+static struct cuda_plan *find(const struct plans *p, size_t rows)
+{
+    return find_key(p, key_of(rows, 16, 16));
+}
+
+/* A plan is told from one made later by its algorithm, which the finder leaves alone. */
+static void mark(struct cuda_plan *plan)
+{
+    plan->algos[0].data[7] = ~plan->algos[0].data[7];
+}
+
+static bool is_marked(const struct plans *p, size_t rows, uint64_t plain)
+{
+    return find(p, rows)->algos[0].data[7] != plain;
+}
+
+/* Twice as many shapes as are kept, and one of them between all others. */
+static void test_cuda_plan_keeps_what_is_used(void **state)
+{
+    struct plans p = plans_open();
+    struct cuda_plan *plan;
+    uint64_t plain;
+
+    (void)state;
+    p.plans = cuda_plans_new(&p.library, p.handle, 1 << 20);
+    assert_non_null(p.plans);
+    plan = find(&p, 1);
+    assert_int_equal(plan->status, CUBLAS_STATUS_SUCCESS);
+    plain = plan->algos[0].data[7];
+    mark(plan);
+    mark(find(&p, 2));
+    for (size_t rows = 3; rows <= 2 * CUDA_PLANS_MOST; rows++) {
+        plan = find(&p, rows);
+        assert_int_equal(plan->status, CUBLAS_STATUS_SUCCESS);
+        assert_int_equal(plan->key.rows, rows);
+        assert_true(cuda_plans_count(p.plans) <= CUDA_PLANS_MOST);
+        assert_true(is_marked(&p, 1, plain));
+        assert_true(rows > CUDA_PLANS_MOST || cuda_plans_count(p.plans) == rows);
+    }
+    assert_int_equal(cuda_plans_count(p.plans), CUDA_PLANS_MOST);
+    assert_false(is_marked(&p, 2, plain)); /* given up, and made again */
+    plans_close(&p);
+}
+
+static int32_t parts_of(const struct plans *p, const struct cuda_plan *plan)
+{
+    int32_t parts = 0;
+    size_t written;
+
+    assert_int_equal(plan->status, CUBLAS_STATUS_SUCCESS);
+    assert_int_equal(p->library.algo_get(&plan->algos[0], CUBLASLT_ALGO_CONFIG_SPLITK_NUM,
+                                         &parts, sizeof(parts), &written),
+                     CUBLAS_STATUS_SUCCESS);
+    return parts;
+}
+
+static void test_cuda_plan_splits_sums_evenly(void **state)
+{
+    struct plans p = plans_open();
+
+    (void)state;
+    p.plans = cuda_plans_new(&p.library, p.handle, 1 << 20);
+    assert_non_null(p.plans);
+    for (int only = 0; only < 2; only++) {
+        emulation_only_split(only);
+        assert_int_equal(parts_of(&p, find_key(&p, key_of(16, 16 + only, 48))), 3);
+        assert_int_equal(parts_of(&p, find_key(&p, key_of(16, 16 + only, 64))), 1);
+    }
+    emulation_only_split(false);
+    plans_close(&p);
+}
+
+static void test_cuda_plan_adds_a_bias_to_more_than_a_row(void **state)
+{
+    static const struct {
+        size_t rows, cols;
+        unsigned char aligned;
+        bool adds;
+    } cases[] = { { 16, 16, 4, true },
+                  { 16, 16, 3, false },
+                  { 1, 16, 8, false },
+                  { 16, 1, 8, false } };
+    struct plans p = plans_open();
+
+    (void)state;
+    p.plans = cuda_plans_new(&p.library, p.handle, 1 << 20);
+    assert_non_null(p.plans);
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct cuda_plan_key key = key_of(cases[i].rows, cases[i].cols, 16);
+        struct cuda_plan *plan;
+
+        key.bias = true;
+        key.bias_aligned = cases[i].aligned;
+        plan = find_key(&p, key);
+        assert_int_equal(plan->status, CUBLAS_STATUS_SUCCESS);
+        assert_int_equal(plan->adds_bias, cases[i].adds);
+    }
+    plans_close(&p);
+}
+
+/* What was not found for want of memory may be found later. */
+static void test_cuda_plan_asks_again(void **state)
+{
+    struct plans p = plans_open();
+
+    (void)state;
+    p.plans = cuda_plans_new(&p.library, p.handle, 1 << 20);
+    assert_non_null(p.plans);
+    emulation_busy_library(true);
+    assert_int_equal(find(&p, 2)->status, CUBLAS_STATUS_ALLOC_FAILED);
+    emulation_busy_library(false);
+    assert_int_equal(find(&p, 2)->status, CUBLAS_STATUS_SUCCESS);
+    assert_int_equal(cuda_plans_count(p.plans), 1);
+    plans_close(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cuda_plan_keeps_what_is_used),
+        cmocka_unit_test(test_cuda_plan_splits_sums_evenly),
+        cmocka_unit_test(test_cuda_plan_adds_a_bias_to_more_than_a_row),
+        cmocka_unit_test(test_cuda_plan_asks_again),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,296 @@
+/* tests/unit/test_dataset_reader.c - records with their places, in every kind of file,
+ * and files that are broken or mean harm. */
+#include "config.h"
+
+#include "train/dataset_reader.h"
+
+#include <zlib.h>
+
+#include "base/size.h"
+#include "tests/unit/unit.h"
+
+static char *dir;
+
+static int make_dir(void **state)
+{
+    (void)state;
+    dir = unit_dir_new();
+    return 0;
+}
+
+static int drop_dir(void **state)
+{
+    (void)state;
+    unit_dir_free(dir);
+    return 0;
+}
+
+/* A file in the directory; malloc'ed path. */
+static char *put(const char *name, const void *data, size_t len)
+{
+    char *path = path_join(dir, name);
+
+    if (text_ends(name, ".gz")) {
+        gzFile file = gzopen(path, "wb9");
+
+        assert_int_equal(gzwrite(file, data, (unsigned)len), len);
+        assert_int_equal(gzclose(file), Z_OK);
+    } else {
+        FILE *file = fopen(path, "wb");
+
+        assert_int_equal(fwrite(data, 1, len, file), len);
+        assert_int_equal(fclose(file), 0);
+    }
+    return path;
+}
+
+/* The records as "line:column text|" in *out; the error, if any, in *err. */
+static void read_all(const char *path, bool lines, struct text *out, struct error *err)
+{
+    struct dataset_reader *reader = dataset_reader_open(path, lines, err);
+    struct dataset_record record;
+
+    text_reset(out);
+    while (reader && dataset_reader_next(reader, &record, err))
+        text_addf(out, "%u:%u %.*s|", record.at.line, record.at.column, (int)record.len,
+                  record.data);
+    dataset_reader_close(reader);
+}
+
+struct given {
+    const char *name, *data;
+    bool lines;
+    const char *wanted;
+};
+
+static void expect_records(const struct given *given)
+{
+    char *path = put(given->name, given->data, strlen(given->data));
+    struct error err = { 0 };
+    struct text got;
+
+    text_init(&got, 0);
+    read_all(path, given->lines, &got, &err);
+    if (err.code != ERROR_NONE)
+        fail_msg("%s: %s", given->data, err.text);
+    assert_string_equal(got.data, given->wanted);
+    text_clear(&got);
+    free(path);
+}
+
+static void test_dataset_reader_gives_records_and_places(void **state)
+{
+    static const struct given cases[] = {
+        { "a.jsonl", "{\"a\": 1}\n\n  \n{\"b\": 2}\r\n{\"c\": 3}", false,
+          "1:1 {\"a\": 1}|4:1 {\"b\": 2}|5:1 {\"c\": 3}|" },
+        { "a.json", "[\n  {\"a\": \"]}\\\"\"},\n  {\"b\": [1, {}]} ]\n", false,
+          "2:3 {\"a\": \"]}\\\"\"}|3:3 {\"b\": [1, {}]}|" },
+        { "a.json", "[]", false, "" },
+        { "a.json", "", false, "" },
+        { "a.json", "{\"a\": 1}\n{\"b\":\n2} {\"c\": 3}\n", false,
+          "1:1 {\"a\": 1}|2:1 {\"b\":\n2}|3:4 {\"c\": 3}|" },
+        { "a.jsonl", "\xef\xbb\xbf{}\n", false, "1:1 {}|" },
+        { "a.txt", "one\ntwo\n\nthree", true, "1:1 one|2:1 two|4:1 three|" },
+        { "a.txt", "one\ntwo\n\nthree\n", false, "1:1 one\ntwo\n\nthree\n|" },
+        { "a.txt", "", false, "" },
+        { "a.jsonl.gz", "{\"a\": 1}\n{\"b\": 2}\n", false,
+          "1:1 {\"a\": 1}|2:1 {\"b\": 2}|" },
+        { "a.json.gz", "[{\"a\": 1}]", false, "1:2 {\"a\": 1}|" },
+        { "a.txt.gz", "t\xc3\xa4xt", false, "1:1 t\xc3\xa4xt|" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++)
+        expect_records(&cases[i]);
+}
+
+/* Records that do not fit the window, so that it is filled in the middle of them. */
+static void test_dataset_reader_fills_its_window(void **state)
+{
+    size_t count = 30;
+    struct text file;
+    struct error err = { 0 };
+    struct dataset_record record;
+    struct dataset_reader *reader;
+    char *path;
+
+    (void)state;
+    text_init(&file, 0);
+    for (size_t i = 0; i < count; i++) {
+        text_addf(&file, "{\"n\": %zu, \"text\": \"", i);
+        for (size_t n = 0; n < 50000 + 1000 * i; n++)
+            text_addc(&file, (char)('a' + n % 26));
+        text_adds(&file, "\"}\n");
+    }
+    path = put("long.jsonl", file.data, file.len);
+    reader = dataset_reader_open(path, false, &err);
+    for (size_t i = 0; i < count; i++) {
+        char head[32];
+
+        snprintf(head, sizeof(head), "{\"n\": %zu,", i);
+        assert_true(dataset_reader_next(reader, &record, &err));
+        assert_int_equal(record.at.line, i + 1);
+        assert_memory_equal(record.data, head, strlen(head));
+        assert_memory_equal(record.data + record.len - 2, "\"}", 2);
+    }
+    assert_false(dataset_reader_next(reader, &record, &err));
+    assert_false(dataset_reader_next(reader, &record, &err));
+    assert_int_equal(err.code, ERROR_NONE);
+    dataset_reader_close(reader);
+    text_clear(&file);
+    free(path);
+}
+
+struct broken {
+    const char *name, *data, *says;
+    uint32_t line, column;
+};
+
+static void test_dataset_reader_names_the_place(void **state)
+{
+    static const struct broken cases[] = {
+        { "b.json", "[{\"a\": 1}\n {\"b\": 2}]", "comma", 2, 2 },
+        { "b.json", "[{\"a\": 1},\n 7]", "must be an object", 2, 2 },
+        { "b.json", "[{\"a\": 1},", "ends before", 1, 11 },
+        { "b.json", "[\n{\"a\": \"x", "in the middle", 2, 1 },
+        { "b.json", "hello", "must be an object", 1, 1 },
+        { "b.txt",
+          "good\nb\xff"
+          "d\n",
+          "UTF-8", 2, 2 },
+    };
+    struct text got;
+
+    (void)state;
+    text_init(&got, 0);
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        char *path = put(cases[i].name, cases[i].data, strlen(cases[i].data));
+        struct error err = { 0 };
+
+        read_all(path, false, &got, &err);
+        assert_int_equal(err.code, ERROR_DATA);
+        assert_string_equal(err.file, path);
+        if (!strstr(err.text, cases[i].says))
+            fail_msg("\"%s\" does not say \"%s\"", err.text, cases[i].says);
+        assert_int_equal(err.at.line, cases[i].line);
+        assert_int_equal(err.at.column, cases[i].column);
+        free(path);
+    }
+    text_clear(&got);
+}
+
+/* `count` times a byte between two texts. */
+static char *put_run(const char *name, const char *before, char byte, size_t count,
+                     const char *after)
+{
+    struct text file;
+    char *path;
+
+    text_init(&file, (size_t)1 << 30);
+    text_adds(&file, before);
+    for (size_t i = 0; i < count; i++)
+        text_addc(&file, byte);
+    text_adds(&file, after);
+    path = put(name, file.data, file.len);
+    text_clear(&file);
+    return path;
+}
+
+static void expect_limit(char *path, const char *says)
+{
+    struct error err = { 0 };
+    struct text got;
+
+    text_init(&got, 0);
+    read_all(path, false, &got, &err);
+    assert_int_equal(err.code, ERROR_DATA);
+    if (!strstr(err.text, says))
+        fail_msg("\"%s\" does not say \"%s\"", err.text, says);
+    text_clear(&got);
+    free(path);
+}
+
+static void test_dataset_reader_has_limits(void **state)
+{
+    struct error err = { 0 };
+    struct text got;
+    char *path;
+
+    (void)state;
+    expect_limit(put_run("c.jsonl", "{}\n", ' ', DATASET_LINE_MAX + 1, "\n"), "1 MiB");
+    expect_limit(put_run("c.jsonl", "{}\n", 'x', 3 * DATASET_LINE_MAX, ""), "1 MiB");
+    expect_limit(put_run("c.json", "[{\"a\":\"", 'x', DATASET_LINE_MAX, "\"}]"), "1 MiB");
+    expect_limit(put_run("c.jsonl", "", '[', DATASET_DEPTH_MAX + 1, "\n"), "64 deep");
+    expect_limit(put_run("c.json", "[", '[', DATASET_DEPTH_MAX + 1, "]"), "64 deep");
+    /* as long and as deep as may be; brackets in a string do not count */
+    path = put_run("c.jsonl", "{\"a\":\"", '[', DATASET_LINE_MAX - 8, "\"}\n");
+    text_init(&got, 0);
+    read_all(path, false, &got, &err);
+    assert_int_equal(err.code, ERROR_NONE);
+    assert_int_equal(got.len, DATASET_LINE_MAX + 5);
+    text_clear(&got);
+    free(path);
+}
+
+static void test_dataset_reader_stops_a_bomb(void **state)
+{
+    (void)state;
+    expect_limit(put_run("bomb.txt.gz", "", 0, (size_t)16 << 20, ""), "unpacks");
+}
+
+static void test_dataset_reader_sees_damage(void **state)
+{
+    struct error err = { 0 };
+    struct text file;
+    char *path, *half;
+
+    (void)state;
+    text_init(&file, 0);
+    for (int i = 0; i < 20000; i++)
+        text_addf(&file, "{\"number\": %d}\n", i * 7919);
+    path = put("whole.jsonl.gz", file.data, file.len);
+    text_reset(&file);
+    assert_true(file_read(path, (size_t)1 << 20, &file, NULL, &err));
+    half = path_join(dir, "half.jsonl.gz");
+    assert_true(file_replace(half, file.data, file.len / 2, 0600, &err));
+    expect_limit(half, "damaged or cut off");
+    half = path_join(dir, "wrong.jsonl.gz");
+    file.data[file.len / 2] ^= 0x55;
+    assert_true(file_replace(half, file.data, file.len, 0600, &err));
+    expect_limit(half, "damaged or cut off");
+    text_clear(&file);
+    free(path);
+}
+
+static void test_dataset_reader_takes_files_it_knows(void **state)
+{
+    struct error err = { 0 };
+
+    (void)state;
+    assert_true(dataset_reader_knows("a/b.json"));
+    assert_true(dataset_reader_knows("b.txt.gz"));
+    assert_false(dataset_reader_knows("alpaca_en_demo"));
+    assert_false(dataset_reader_knows("b.parquet"));
+    assert_false(dataset_reader_knows("b.gz"));
+    assert_null(dataset_reader_open("b.parquet", false, &err));
+    assert_int_equal(err.code, ERROR_DATA);
+    error_clear(&err);
+    assert_null(dataset_reader_open("/nowhere/b.json", false, &err));
+    assert_int_equal(err.code, ERROR_DATA);
+    assert_non_null(strstr(err.text, "/nowhere/b.json"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_dataset_reader_gives_records_and_places),
+        cmocka_unit_test(test_dataset_reader_fills_its_window),
+        cmocka_unit_test(test_dataset_reader_names_the_place),
+        cmocka_unit_test(test_dataset_reader_has_limits),
+        cmocka_unit_test(test_dataset_reader_stops_a_bomb),
+        cmocka_unit_test(test_dataset_reader_sees_damage),
+        cmocka_unit_test(test_dataset_reader_takes_files_it_knows),
+    };
+
+    return cmocka_run_group_tests(tests, make_dir, drop_dir);
+}

@@ -1,0 +1,295 @@
+/* tests/unit/test_dataset_record.c - each form of record as a conversation or a text;
+ * what cannot be learnt is skipped, what is broken is told. */
+#include "config.h"
+
+#include "train/dataset_record.h"
+
+#include "base/size.h"
+#include "tests/unit/unit.h"
+
+static const struct dataset_source detect;
+
+/* "U:question", "A:answer", and "A0.5:answer" where its weight is not 1. */
+static void describe_message(const struct message *message, bool behind, struct text *out)
+{
+    static const char roles[] = {
+        [ROLE_SYSTEM] = 'S', [ROLE_TOOLS] = 'T',     [ROLE_USER] = 'U',
+        [ROLE_TOOL] = 'O',   [ROLE_ASSISTANT] = 'A', [ROLE_FUNCTION] = 'F'
+    };
+
+    text_addf(out, "%s%c", behind ? " " : "", roles[message->role]);
+    if (message->role == ROLE_ASSISTANT && message->weight != 1)
+        text_addf(out, "%g", (double)message->weight);
+    text_addf(out, ":%.*s", (int)message->len, message->text);
+}
+
+/* What a record became: "S:... U:... A:...", "text:...", "skip:..." or "error:...". */
+static void describe(const struct dataset_source *source, const char *json, bool plain,
+                     struct text *out)
+{
+    struct conversation got = { 0 };
+    struct error err = { 0 };
+    const char *why = NULL;
+    json_t *record = json_read_text(json, strlen(json), "x", 1, &err);
+
+    if (!record)
+        fail_msg("%s", err.text);
+    text_reset(out);
+    switch (dataset_record_read(source, record, plain, &got, &why, &err)) {
+    case RECORD_BROKEN:
+        text_addf(out, "error: %s", err.text);
+        break;
+    case RECORD_SKIPPED:
+        text_addf(out, "skip: %s", why);
+        break;
+    case RECORD_TEXT:
+        text_addf(out, "text: %.*s", (int)got.messages[0].len, got.messages[0].text);
+        break;
+    case RECORD_CONVERSATION:
+        for (size_t i = 0; i < got.count; i++)
+            describe_message(&got.messages[i], i > 0, out);
+    }
+    conversation_free(&got);
+    json_decref(record);
+}
+
+struct given {
+    const char *json, *wanted; /* wanted of an error: a part */
+};
+
+static void expect_all(const struct dataset_source *source, bool plain,
+                       const struct given *given, size_t count)
+{
+    struct text got;
+
+    text_init(&got, 0);
+    for (size_t i = 0; i < count; i++) {
+        describe(source, given[i].json, plain, &got);
+        if (text_starts(given[i].wanted, "~") ? !strstr(got.data, given[i].wanted + 1)
+                                              : strcmp(got.data, given[i].wanted) != 0)
+            fail_msg("%s\n  gives %s\n  not   %s", given[i].json, got.data,
+                     given[i].wanted);
+    }
+    text_clear(&got);
+}
+
+static void test_dataset_record_finds_the_form(void **state)
+{
+    static const struct given cases[] = {
+        { "{\"instruction\": \"Add.\", \"input\": \"1 2\", \"output\": \"3\"}",
+          "U:Add.\n1 2 A:3" },
+        { "{\"instruction\": \"Add.\", \"input\": \"\", \"output\": \"3\"}",
+          "U:Add. A:3" },
+        { "{\"instruction\": \"\", \"input\": \"1 2\", \"output\": \"3\"}", "U:1 2 A:3" },
+        { "{\"instruction\": \"q\", \"output\": \"\", \"system\": \"s\", \"history\":"
+          "[[\"a\", \"b\"], [\"c\", \"d\"]]}",
+          "S:s U:a A:b U:c A:d U:q A:" },
+        { "{\"question\": \"q\", \"answer\": \"a\", \"id\": 7}", "U:q A:a" },
+        { "{\"prompt\": \"q\", \"completion\": \"a\"}", "U:q A:a" },
+        { "{\"prompt\": \"q\", \"response\": \"a\"}", "U:q A:a" },
+        { "{\"instruction\": \"q\", \"response\": \"a\"}", "U:q A:a" },
+        { "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": "
+          "\"user\", "
+          "\"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}",
+          "S:s U:q A:a" },
+        { "{\"conversations\": [{\"from\": \"human\", \"value\": \"q\"}, {\"from\": "
+          "\"gpt\", "
+          "\"value\": \"a\"}], \"system\": \"s\", \"tools\": \"[]\"}",
+          "S:s U:q A:a" },
+        { "{\"conversations\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": "
+          "\"assistant\", \"content\": \"a\"}]}",
+          "U:q A:a" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", "
+          "\"value\": "
+          "\"one\"}, {\"type\": \"text\", \"text\": \" two\"}], \"loss_weight\": 0.0}, "
+          "{\"role\": \"assistant\", \"content\": [{\"type\": \"text\", \"value\": "
+          "\"a\"}], "
+          "\"loss_weight\": 1.0}]}",
+          "U:one two A:a" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": "
+          "\"assistant\", \"content\": \"a\", \"loss_weight\": 0}]}",
+          "U:q A0:a" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\", "
+          "\"loss_weight\": 5}, {\"role\": \"assistant\", \"content\": \"a\", "
+          "\"loss_weight\": 0.25}, {\"role\": \"user\", \"content\": \"r\"}, "
+          "{\"role\": \"assistant\", \"content\": \"b\", \"loss_weight\": 3}]}",
+          "U:q A0.25:a U:r A3:b" },
+        { "{\"instruction\": \"q\", \"output\": \"a\", \"tools\": [{\"name\": \"f\"}]}",
+          "T:[{\"name\":\"f\"}] U:q A:a" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": "
+          "\"assistant\", \"content\": null, \"tool_calls\": [{\"function\": {\"name\": "
+          "\"f\"}}]}, {\"role\": \"tool\", \"content\": \"1\"}, {\"role\": \"tool\", "
+          "\"content\": \"2\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}",
+          "U:q F:[{\"name\":\"f\"}] O:1 O:2 A:a" },
+        { "{\"conversations\": [{\"from\": \"human\", \"value\": \"q\"}, {\"from\": "
+          "\"function_call\", \"value\": \"{}\"}, {\"from\": \"observation\", \"value\": "
+          "\"1\"}, {\"from\": \"gpt\", \"value\": \"a\"}], \"tools\": \"[1]\"}",
+          "T:[1] U:q F:{} O:1 A:a" },
+        { "{\"instruction\": \"{{name}}\", \"output\": \"I am {{name}}\"}",
+          "U:{{name}} A:I am {{name}}" },
+    };
+
+    (void)state;
+    expect_all(&detect, false, cases, TS_COUNT(cases));
+}
+
+static void test_dataset_record_skips(void **state)
+{
+    static const struct given cases[] = {
+        { "{\"instruction\": \"q\", \"output\": null}", "~without an answer" },
+        { "{\"messages\": []}", "~in turn" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}]}", "~in turn" },
+        { "{\"messages\": [{\"role\": \"assistant\", \"content\": \"q\"}, {\"role\": "
+          "\"user\", \"content\": \"q\"}]}",
+          "~in turn" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": "
+          "\"system\", "
+          "\"content\": \"q\"}]}",
+          "~in turn" },
+        { "{\"conversations\": [{\"from\": \"human\", \"value\": \"q\"}, {\"from\": "
+          "\"observation\", \"value\": \"1\"}, {\"from\": \"gpt\", \"value\": \"a\"}]}",
+          "~in turn" },
+    };
+
+    (void)state;
+    expect_all(&detect, false, cases, TS_COUNT(cases));
+}
+
+static void test_dataset_record_tells_what_is_broken(void **state)
+{
+    static const struct given cases[] = {
+        { "[1]", "~must be an object, and this is a list" },
+        { "{\"foo\": 1}", "~no keys that are known" },
+        { "{\"text\": \"t\"}", "~stage: pt" },
+        { "{\"instruction\": 5, \"output\": \"a\"}",
+          "error: \"instruction\" must be a string, and is a number; put it in quotes" },
+        { "{\"instruction\": \"q\", \"output\": 5}",
+          "error: \"output\" must be a string, and is a number; put it in quotes" },
+        { "{\"instruction\": \"q\", \"output\": \"a\", \"system\": []}",
+          "error: \"system\" must be a string, and is a list; write it as one text" },
+        { "{\"instruction\": \"q\", \"output\": \"a\", \"history\": [[\"a\"]]}",
+          "~[question, answer]" },
+        { "{\"instruction\": \"q\", \"output\": \"a\", \"history\": {}}",
+          "~must be a list" },
+        { "{\"messages\": {}}", "error: \"messages\" must be a list, and is an object" },
+        { "{\"messages\": [{\"content\": \"q\"}]}",
+          "error: \"role\" must be a string, and is missing; give it, or take the "
+          "record out" },
+        { "{\"messages\": [{\"role\": \"user\"}]}",
+          "error: \"content\" must be a string, and is missing; give it, or take the "
+          "record out" },
+        { "{\"data\": [{\"instruction\": \"q\"}]}", "~`jq '.[\"data\"]' FILE`" },
+        { "[{\"instruction\": \"q\"}]", "~is called .json" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]}",
+          "~type \"image\"" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": "
+          "\"assistant\", \"content\": \"a\", \"loss_weight\": -0.5}]}",
+          "~\"loss_weight\" must be a number from 0 to 1000, and is -0.5" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": "
+          "\"assistant\", \"content\": \"a\", \"loss_weight\": 1001}]}",
+          "~and is 1001" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": "
+          "\"assistant\", \"content\": \"a\", \"loss_weight\": \"1\"}]}",
+          "~and is a string" },
+    };
+
+    (void)state;
+    expect_all(&detect, false, cases, TS_COUNT(cases));
+}
+
+static void test_dataset_record_is_text_for_pretraining(void **state)
+{
+    static const struct given cases[] = {
+        { "{\"text\": \"t\"}", "text: t" },
+        { "{\"content\": \"c\"}", "text: c" },
+        { "{\"text\": 1}",
+          "error: \"text\" must be a string, and is a number; put it in quotes" },
+        { "{\"question\": \"q\", \"answer\": \"a\"}", "~stage: sft" },
+    };
+    static const struct dataset_source named = {
+        .form = DATASET_ALPACA,
+        .columns = { .prompt = "body", .query = "more", .response = "output" },
+    };
+    static const struct given named_cases[] = {
+        { "{\"body\": \"b\", \"output\": \"unused\"}", "text: b" },
+        { "{\"body\": \"b\", \"more\": \"m\"}", "text: b\nm" },
+        { "{\"more\": \"m\"}", "text: m" },
+        { "{\"more\": \"\"}", "~\"body\" must be there" },
+    };
+    static const struct dataset_source talk = { .form = DATASET_MESSAGES };
+    static const struct given talk_cases[] = { { "{}", "~stage: sft" } };
+
+    (void)state;
+    expect_all(&detect, true, cases, TS_COUNT(cases));
+    expect_all(&named, true, named_cases, TS_COUNT(named_cases));
+    expect_all(&talk, true, talk_cases, TS_COUNT(talk_cases));
+}
+
+/* A table has null where a record has no such column. */
+static void test_dataset_record_may_lack_the_prompt(void **state)
+{
+    static const struct dataset_source source = {
+        .form = DATASET_ALPACA,
+        .columns = { .prompt = "instruction", .query = "input", .response = "output" },
+    };
+    static const struct given cases[] = {
+        { "{\"input\": \"q\", \"output\": \"a\"}", "U:q A:a" },
+        { "{\"instruction\": null, \"input\": \"q\", \"output\": \"a\"}", "U:q A:a" },
+        { "{\"input\": \"\", \"output\": \"a\"}",
+          "~\"instruction\" must be there, and is missing" },
+        { "{\"input\": null, \"output\": \"a\"}", "~\"instruction\" must be there" },
+        { "{\"output\": \"a\"}", "~\"instruction\" must be there" },
+    };
+
+    (void)state;
+    expect_all(&source, false, cases, TS_COUNT(cases));
+}
+
+/* By dataset_info.json the tags are what it says, and no others. */
+static void test_dataset_record_goes_by_its_tags(void **state)
+{
+    static const struct dataset_source source = {
+        .form = DATASET_MESSAGES,
+        .columns = { .messages = "m",
+                     .system = "s",
+                     .role_tag = "who",
+                     .content_tag = "what",
+                     .user_tag = "me",
+                     .assistant_tag = "it",
+                     .function_tag = "call",
+                     .system_tag = "rule" },
+    };
+    static const struct given cases[] = {
+        { "{\"m\": [{\"who\": \"me\", \"what\": \"q\"}, {\"who\": \"it\", \"what\": "
+          "\"a\"}], "
+          "\"s\": \"sys\"}",
+          "S:sys U:q A:a" },
+        { "{\"m\": [{\"who\": \"rule\", \"what\": \"r\"}, {\"who\": \"me\", \"what\": "
+          "\"q\"}, "
+          "{\"who\": \"it\", \"what\": \"a\"}], \"s\": \"sys\"}",
+          "S:r U:q A:a" },
+        { "{\"m\": [{\"who\": \"user\", \"what\": \"q\"}, {\"who\": \"it\", \"what\": "
+          "\"a\"}]}",
+          "~in turn" },
+        { "{\"m\": [{\"who\": \"me\", \"what\": \"q\"}, {\"who\": \"call\", \"what\": "
+          "\"a\"}]}",
+          "U:q F:a" },
+    };
+
+    (void)state;
+    expect_all(&source, false, cases, TS_COUNT(cases));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_dataset_record_finds_the_form),
+        cmocka_unit_test(test_dataset_record_skips),
+        cmocka_unit_test(test_dataset_record_tells_what_is_broken),
+        cmocka_unit_test(test_dataset_record_is_text_for_pretraining),
+        cmocka_unit_test(test_dataset_record_may_lack_the_prompt),
+        cmocka_unit_test(test_dataset_record_goes_by_its_tags),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

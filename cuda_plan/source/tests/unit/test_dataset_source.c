@@ -1,0 +1,239 @@
+/* tests/unit/test_dataset_source.c - names to files: beside the job, in dataset_dir, and
+ * by dataset_info.json as LLaMA-Factory reads it. */
+#include "config.h"
+
+#include "train/dataset_source.h"
+
+#include "base/size.h"
+#include "tests/unit/unit_tokenizer.h"
+
+static const char info[] =
+    "{\"plain\": {\"file_name\": \"plain.json\"},\n"
+    " \"named\": {\"file_name\": \"named.jsonl\", \"columns\": {\"prompt\": \"q\",\n"
+    "            \"response\": \"a\", \"system\": \"s\", \"history\": \"h\"}},\n"
+    " \"talk\": {\"file_name\": \"talk.json\", \"formatting\": \"sharegpt\"},\n"
+    " \"roles\": {\"file_name\": \"roles.json\", \"formatting\": \"sharegpt\",\n"
+    "            \"columns\": {\"messages\": \"m\"}, \"tags\": {\"role_tag\": \"role\",\n"
+    "            \"content_tag\": \"content\", \"user_tag\": \"user\",\n"
+    "            \"assistant_tag\": \"assistant\"}},\n"
+    " \"hub\": {\"hf_hub_url\": \"somebody/something\"},\n"
+    " \"pictures\": {\"file_name\": \"p.json\", \"columns\": {\"images\": \"images\"}},\n"
+    " \"pairs\": {\"file_name\": \"p.json\", \"ranking\": true},\n"
+    " \"odd\": {\"file_name\": \"p.json\", \"formatting\": \"bert\"},\n"
+    " \"drawn\": {\"file_name\": \"p.json\", \"num_samples\": 5, \"split\": \"train[2:]\"},\n"
+    " \"all\": {\"file_name\": \"p.json\", \"num_samples\": 1000000001},\n"
+    " \"none\": {\"file_name\": \"p.json\", \"num_samples\": 0},\n"
+    " \"test\": {\"file_name\": \"p.json\", \"split\": \"test\"},\n"
+    " \"part\": {\"file_name\": \"p.json\", \"split\": \"train[10%:110%]\"},\n"
+    " \"script\": {\"script_url\": \"belle\"},\n"
+    " \"cloud\": {\"cloud_file_name\": \"s3://x/y.json\"},\n"
+    " \"both\": {\"file_name\": \"p.json\", \"hf_hub_url\": \"a/b\", \"subset\": \"x\"},\n"
+    " \"folder\": {\"file_name\": \"many\"},\n"
+    " \"wrong\": {\"file_name\": 7}}\n";
+
+static char *dir;
+static struct arena *arena;
+
+static int make_dir(void **state)
+{
+    (void)state;
+    dir = unit_dir_new();
+    arena = arena_new();
+    unit_write_string(dir, "dataset_info.json", info);
+    unit_write_string(dir, "here.jsonl", "{}\n");
+    return 0;
+}
+
+static int drop_dir(void **state)
+{
+    (void)state;
+    arena_free(arena);
+    unit_dir_free(dir);
+    return 0;
+}
+
+static void find(const char *names, struct dataset_sources *out)
+{
+    struct error err = { 0 };
+
+    if (!dataset_sources_find(names, dir, arena, out, &err))
+        fail_msg("%s", err.text);
+}
+
+static void test_dataset_source_presets_are_llamafactorys(void **state)
+{
+    struct dataset_sources sources;
+    const struct dataset_columns *columns;
+
+    (void)state;
+    find("plain", &sources);
+    assert_int_equal(sources.count, 1);
+    assert_true(text_ends(sources.list[0].path, "/plain.json"));
+    assert_true(text_starts(sources.list[0].path, dir));
+    assert_int_equal(sources.list[0].form, DATASET_ALPACA);
+    assert_true(sources.list[0].lines);
+    columns = &sources.list[0].columns;
+    assert_string_equal(columns->prompt, "instruction");
+    assert_string_equal(columns->query, "input");
+    assert_string_equal(columns->response, "output");
+    assert_null(columns->history);
+    assert_null(columns->system);
+    find("talk", &sources);
+    columns = &sources.list[0].columns;
+    assert_int_equal(sources.list[0].form, DATASET_MESSAGES);
+    assert_string_equal(columns->messages, "conversations");
+    assert_string_equal(columns->role_tag, "from");
+    assert_string_equal(columns->user_tag, "human");
+    assert_string_equal(columns->function_tag, "function_call");
+}
+
+/* Where an entry has columns, those it does not name are not there; tags likewise. */
+static void test_dataset_source_columns_replace_all_presets(void **state)
+{
+    struct dataset_sources sources;
+    const struct dataset_columns *columns;
+
+    (void)state;
+    find("named , roles", &sources);
+    assert_int_equal(sources.count, 2);
+    columns = &sources.list[0].columns;
+    assert_string_equal(columns->prompt, "q");
+    assert_string_equal(columns->response, "a");
+    assert_string_equal(columns->history, "h");
+    assert_null(columns->query);
+    assert_string_equal(columns->role_tag, "from");
+    columns = &sources.list[1].columns;
+    assert_string_equal(sources.list[1].name, "roles");
+    assert_string_equal(columns->messages, "m");
+    assert_null(columns->prompt);
+    assert_string_equal(columns->role_tag, "role");
+    assert_null(columns->system_tag);
+}
+
+static void test_dataset_source_takes_files(void **state)
+{
+    struct dataset_sources sources;
+    char *path = path_join(dir, "here.jsonl");
+
+    (void)state;
+    find("here.jsonl,plain", &sources);
+    assert_int_equal(sources.count, 2);
+    assert_string_equal(sources.list[0].path, path);
+    assert_int_equal(sources.list[0].form, DATASET_DETECT);
+    assert_false(sources.list[0].lines);
+    find(path, &sources);
+    assert_string_equal(sources.list[0].path, path);
+    free(path);
+}
+
+static void test_dataset_source_has_a_choice(void **state)
+{
+    struct dataset_sources sources;
+
+    (void)state;
+    find("plain,drawn,both", &sources);
+    assert_int_equal(sources.list[0].num_samples, 0);
+    assert_false(sources.list[0].slice.has_from || sources.list[0].slice.has_to);
+    assert_int_equal(sources.list[1].num_samples, 5);
+    assert_true(sources.list[1].slice.has_from && !sources.list[1].slice.has_to);
+    assert_int_equal(sources.list[1].slice.from, 2);
+    assert_true(text_ends(sources.list[2].path, "/p.json")); /* no hub is asked */
+}
+
+/* All files of a folder by name; those that begin with a dot are somebody else's. */
+static void test_dataset_source_takes_folders(void **state)
+{
+    static const char *const names[] = { "many/b.jsonl.gz", "many/a.json", "many/c.txt",
+                                         "many/.hidden" };
+    static const char *const wanted[] = { "many/a.json", "many/b.jsonl.gz", "many/c.txt" };
+    struct dataset_sources sources;
+    const char *const *files;
+    struct error err = { 0 };
+    char *many = path_join(dir, "many");
+    size_t count;
+
+    (void)state;
+    assert_true(file_make_dir(many, 0755, &err));
+    find("folder,many/", &sources);
+    for (size_t i = 0; i < 2; i++) {
+        error_clear(&err);
+        assert_false(
+            dataset_source_files(&sources.list[i], arena, &files, &count, &err));
+        assert_non_null(strstr(err.text, "is empty"));
+    }
+    for (size_t i = 0; i < TS_COUNT(names); i++)
+        unit_write_string(dir, names[i], "{}\n");
+    for (size_t i = 0; i < 2; i++) {
+        assert_true(dataset_source_files(&sources.list[i], arena, &files, &count, &err));
+        assert_int_equal(count, TS_COUNT(wanted));
+        for (size_t j = 0; j < count; j++)
+            assert_true(text_ends(files[j], wanted[j]));
+    }
+    unit_write_string(dir, "many/d.parquet", "PAR1");
+    error_clear(&err);
+    assert_false(dataset_source_files(&sources.list[0], arena, &files, &count, &err));
+    assert_non_null(strstr(err.text, "has d.parquet"));
+    free(many);
+}
+
+static void test_dataset_source_refuses(void **state)
+{
+    static const struct {
+        const char *names, *says;
+    } cases[] = {
+        { "nobody", "it has plain, named, talk" },
+        { "hub", "nothing is downloaded here: `hf download" },
+        { "pictures", "images" },
+        { "pairs", "preference" },
+        { "odd", "bert" },
+        { "none", "num_samples must be from 1 to 1000000000, not 0" },
+        { "all", "not 1000000001" },
+        { "test", "split \"test\"" },
+        { "part", "train[10%:90%]" },
+        { "script", "no Python is run" },
+        { "cloud", "cloud_file_name s3://x/y.json" },
+        { "x/y.parquet", "p.read_parquet(\"x/y.parquet\").to_json(" },
+        { "absent/", "data folder absent/ is not there" },
+        { "wrong", "file_name" },
+        { "absent.jsonl", "absent.jsonl is not there" },
+        { "plain,nobody", "nobody" },
+        { " , ", "names no data set" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct dataset_sources sources;
+        struct error err = { 0 };
+
+        assert_false(dataset_sources_find(cases[i].names, dir, arena, &sources, &err));
+        assert_int_equal(err.code, ERROR_DATA);
+        if (!strstr(err.text, cases[i].says))
+            fail_msg("\"%s\" does not say \"%s\"", err.text, cases[i].says);
+    }
+}
+
+static void test_dataset_source_wants_its_table(void **state)
+{
+    struct dataset_sources sources;
+    struct error err = { 0 };
+
+    (void)state;
+    assert_false(dataset_sources_find("plain", "/nowhere", arena, &sources, &err));
+    assert_non_null(strstr(err.text, "/nowhere/dataset_info.json"));
+    assert_non_null(strstr(err.text, "plain.jsonl"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_dataset_source_presets_are_llamafactorys),
+        cmocka_unit_test(test_dataset_source_columns_replace_all_presets),
+        cmocka_unit_test(test_dataset_source_takes_files),
+        cmocka_unit_test(test_dataset_source_has_a_choice),
+        cmocka_unit_test(test_dataset_source_takes_folders),
+        cmocka_unit_test(test_dataset_source_refuses),
+        cmocka_unit_test(test_dataset_source_wants_its_table),
+    };
+
+    return cmocka_run_group_tests(tests, make_dir, drop_dir);
+}

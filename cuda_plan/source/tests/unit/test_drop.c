@@ -1,0 +1,214 @@
+/* tests/unit/test_drop.c - which files are jobs, and when they are complete. */
+#include "config.h"
+
+#include "tests/unit/unit.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/digest.h"
+#include "base/size.h"
+#include "runner/drop.h"
+
+struct spot {
+    char *path;
+    int dir;
+};
+
+static int set_up(void **state)
+{
+    struct spot *spot = memory_alloc(sizeof(*spot));
+
+    spot->path = unit_dir_new();
+    spot->dir = open(spot->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    *state = spot;
+    return spot->dir < 0;
+}
+
+static int tear_down(void **state)
+{
+    struct spot *spot = *state;
+
+    close(spot->dir);
+    unit_dir_free(spot->path);
+    free(spot);
+    return 0;
+}
+
+static int put(struct spot *spot, const char *name, const char *data)
+{
+    int fd = openat(spot->dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+
+    assert_true(fd >= 0);
+    assert_true(write(fd, data, strlen(data)) == (ssize_t)strlen(data));
+    return fd;
+}
+
+static enum drop_verdict look(struct spot *spot, const char *name, enum watch_hint hint,
+                              struct drop *drop)
+{
+    struct drop_history history = { .hint = hint };
+
+    return drop_look(spot->dir, name, 0, &history, drop);
+}
+
+static void test_drop_takes_names_of_finished_jobs(void **state)
+{
+    static const char *const good[] = { "a.yaml", "a.yml", "job 1.yaml", "jöb.yaml",
+                                        "4913.yaml" };
+    static const char *const bad[] = { "a.txt",       ".a.yaml",    "a.yaml~",
+                                       "#a.yaml#",    "#a.yaml",    "a.tmp.yaml",
+                                       "a.part.yaml", ".yaml",      "a.yaml.XXXX",
+                                       "4913",        "sedA1b2C3",  "a\nb.yaml",
+                                       "a\033.yaml",  "a\x7f.yaml", "a\xc2\x9b.yaml",
+                                       "a\xff.yaml",  "",           ".#a.yaml" };
+    char long_name[256];
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(good); i++)
+        assert_true(drop_name_fits(good[i]));
+    for (size_t i = 0; i < TS_COUNT(bad); i++)
+        assert_false(drop_name_fits(bad[i]));
+    memset(long_name, 'a', sizeof(long_name));
+    memcpy(long_name + 196, ".yaml", 6);
+    assert_false(drop_name_fits(long_name));
+    assert_true(drop_name_fits(long_name + 1));
+}
+
+static void test_drop_renamed_is_complete_at_once(void **state)
+{
+    struct drop drop;
+
+    close(put(*state, "a.yaml", "stage: sft"));
+    assert_int_equal(look(*state, "a.yaml", WATCH_RENAMED, &drop), DROP_COMPLETE);
+}
+
+static void test_drop_written_has_to_stand_still(void **state)
+{
+    struct drop drop;
+
+    close(put(*state, "a.yaml", "stage: sft\n"));
+    assert_int_equal(look(*state, "a.yaml", WATCH_WRITTEN, &drop), DROP_WAIT);
+    assert_true(drop.again > 0 && drop.again <= 0.2);
+}
+
+static void test_drop_without_a_final_line_end_waits_longer(void **state)
+{
+    struct drop drop;
+
+    close(put(*state, "a.yaml", "stage: sft"));
+    assert_int_equal(look(*state, "a.yaml", WATCH_WRITTEN, &drop), DROP_WAIT);
+    assert_true(drop.again > 0.2);
+}
+
+static void test_drop_with_an_end_marker_is_complete(void **state)
+{
+    struct drop drop;
+
+    close(put(*state, "a.yaml", "stage: sft\n...\n"));
+    close(put(*state, "b.yaml", "stage: sft\n..."));
+    close(put(*state, "c.yaml", "stage: a...\n"));
+    assert_int_equal(look(*state, "a.yaml", WATCH_SEEN, &drop), DROP_COMPLETE);
+    assert_int_equal(look(*state, "b.yaml", WATCH_SEEN, &drop), DROP_COMPLETE);
+    assert_int_equal(look(*state, "c.yaml", WATCH_SEEN, &drop), DROP_WAIT);
+}
+
+static void test_drop_is_never_complete_while_somebody_writes(void **state)
+{
+    struct drop drop;
+    int fd = put(*state, "a.yaml", "stage: sft\n...\n");
+
+    assert_int_equal(look(*state, "a.yaml", WATCH_RENAMED, &drop), DROP_WAIT);
+    close(fd);
+    assert_int_equal(look(*state, "a.yaml", WATCH_RENAMED, &drop), DROP_COMPLETE);
+}
+
+static void test_drop_refuses_what_is_no_plain_file(void **state)
+{
+    struct spot *spot = *state;
+    struct drop drop;
+
+    close(put(spot, "real", "stage: sft\n"));
+    assert_int_equal(symlinkat("real", spot->dir, "link.yaml"), 0);
+    assert_int_equal(symlinkat("/nowhere", spot->dir, "dangling.yaml"), 0);
+    assert_int_equal(mkdirat(spot->dir, "dir.yaml", 0700), 0);
+    assert_int_equal(mkfifoat(spot->dir, "fifo.yaml", 0600), 0);
+    assert_int_equal(look(spot, "link.yaml", WATCH_RENAMED, &drop), DROP_REFUSED);
+    assert_non_null(strstr(drop.reason, "symbolic link"));
+    assert_int_equal(look(spot, "dangling.yaml", WATCH_RENAMED, &drop), DROP_REFUSED);
+    assert_int_equal(look(spot, "dir.yaml", WATCH_RENAMED, &drop), DROP_REFUSED);
+    assert_int_equal(look(spot, "fifo.yaml", WATCH_RENAMED, &drop), DROP_REFUSED);
+    assert_int_equal(look(spot, "gone.yaml", WATCH_RENAMED, &drop), DROP_GONE);
+}
+
+static void test_drop_refuses_a_file_others_may_write(void **state)
+{
+    struct spot *spot = *state;
+    struct drop drop;
+
+    close(put(spot, "a.yaml", "stage: sft\n"));
+    assert_int_equal(fchmodat(spot->dir, "a.yaml", 0666, 0), 0);
+    assert_int_equal(look(spot, "a.yaml", WATCH_RENAMED, &drop), DROP_REFUSED);
+}
+
+static void test_drop_refuses_a_large_file_without_reading_it(void **state)
+{
+    struct spot *spot = *state;
+    struct drop drop;
+    int fd = put(spot, "a.yaml", "");
+
+    assert_int_equal(ftruncate(fd, (off_t)1 << 40), 0);
+    close(fd);
+    assert_int_equal(look(spot, "a.yaml", WATCH_RENAMED, &drop), DROP_REFUSED);
+}
+
+static void test_drop_forgives_a_second_link_for_a_while_only(void **state)
+{
+    struct spot *spot = *state;
+    struct drop_history history = { .hint = WATCH_RENAMED, .first = 10 };
+    struct drop drop;
+
+    close(put(spot, "a.yaml", "stage: sft\n"));
+    assert_int_equal(linkat(spot->dir, "a.yaml", spot->dir, "b.yaml", 0), 0);
+    assert_int_equal(drop_look(spot->dir, "b.yaml", 20, &history, &drop), DROP_WAIT);
+    assert_int_equal(drop_look(spot->dir, "b.yaml", 80, &history, &drop), DROP_REFUSED);
+    assert_int_equal(unlinkat(spot->dir, "a.yaml", 0), 0);
+    assert_int_equal(drop_look(spot->dir, "b.yaml", 90, &history, &drop), DROP_COMPLETE);
+}
+
+static void test_drop_digest_notices_a_change(void **state)
+{
+    struct spot *spot = *state;
+    char digest[65], wanted[65];
+    struct drop drop;
+
+    close(put(spot, "a.yaml", "stage: sft\n"));
+    assert_int_equal(look(spot, "a.yaml", WATCH_RENAMED, &drop), DROP_COMPLETE);
+    assert_true(drop_digest(spot->dir, "a.yaml", &drop, digest));
+    digest_bytes("stage: sft\n", 11, wanted);
+    assert_string_equal(digest, wanted);
+    close(put(spot, "a.yaml", "stage: pt and more\n"));
+    assert_false(drop_digest(spot->dir, "a.yaml", &drop, digest));
+}
+
+#define SPOT(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_drop_takes_names_of_finished_jobs),
+        SPOT(test_drop_renamed_is_complete_at_once),
+        SPOT(test_drop_written_has_to_stand_still),
+        SPOT(test_drop_without_a_final_line_end_waits_longer),
+        SPOT(test_drop_with_an_end_marker_is_complete),
+        SPOT(test_drop_is_never_complete_while_somebody_writes),
+        SPOT(test_drop_refuses_what_is_no_plain_file),
+        SPOT(test_drop_refuses_a_file_others_may_write),
+        SPOT(test_drop_refuses_a_large_file_without_reading_it),
+        SPOT(test_drop_forgives_a_second_link_for_a_while_only),
+        SPOT(test_drop_digest_notices_a_change),
+    };
+
+    return cmocka_run_group_tests_name("drop", tests, NULL, NULL);
+}

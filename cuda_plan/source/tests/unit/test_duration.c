@@ -1,0 +1,144 @@
+/* tests/unit/test_duration.c - a step takes the work there is over the rates there are.
+ */
+#include "config.h"
+
+#include "train/duration.h"
+
+#include <math.h>
+
+#include "tests/unit/unit.h"
+
+static const char llama[] =
+    "{\"model_type\": \"llama\", \"vocab_size\": 1000, \"hidden_size\": 256,"
+    "\"intermediate_size\": 512, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
+    "\"num_key_value_heads\": 4, \"tie_word_embeddings\": true}";
+
+static struct arena *arena;
+static struct model_config config;
+static struct plan plan;
+static struct calibration rates;
+
+static int setup(void **state)
+{
+    struct error err = { 0 };
+
+    (void)state;
+    arena = arena_new();
+    plan = (struct plan) { .method = METHOD_FULL,
+                           .per_device_train_batch_size = 1,
+                           .gradient_accumulation_steps = 1,
+                           .cutoff_len = 64,
+                           .lora_rank = 8,
+                           .lora_target = "all" };
+    /* all that is not products takes no time */
+    rates =
+        (struct calibration) { .bytes_per_second = 1e30, .seconds_per_operation = 1e-30 };
+    for (int i = 0; i < CALIBRATION_WIDTHS; i++)
+        rates.products[FORMAT_FP32][i] = 1e9;
+    return model_config_parse(llama, strlen(llama), "config.json", arena, &config, &err)
+               ? 0
+               : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    arena_free(arena);
+    return 0;
+}
+
+static double expected(double tokens, double learnt, double length)
+{
+    const struct duration_step step = { tokens, learnt, length };
+    struct duration out;
+
+    assert_true(duration_of_step(&plan, &config, &rates, &step, &out));
+    assert_true(out.low < out.expected && out.expected < out.high);
+    return out.expected;
+}
+
+static void near(double is, double wanted)
+{
+    if (!(fabs(is - wanted) <= 1e-9 * wanted))
+        fail_msg("%g, wanted %g", is, wanted);
+}
+
+/* Numbers in the linear layers of both blocks. */
+static const double linear = 2.0 * (4 * 256 * 256 + 3 * 256 * 512);
+
+/* 6 operations a token and weight (Kaplan et al., 2020); with checkpointing 8. */
+static void test_duration_counts_products(void **state)
+{
+    (void)state;
+    near(expected(100, 0, 0), 6 * linear * 100 / 1e9);
+    plan.gradient_checkpointing = true;
+    near(expected(100, 0, 0), 8 * linear * 100 / 1e9);
+}
+
+/* Frozen weights have no gradient; 14 adapters of rank 8 have all three products. */
+static void test_duration_of_adapters_is_less(void **state)
+{
+    const double adapters = 2.0 * 8 * (4 * (256 + 256) + 3 * (256 + 512)); /* numbers */
+    double narrow = 2.0 * 8 * 256, wide = 2.0 * 8 * 512;
+
+    (void)state;
+    plan.method = METHOD_LORA;
+    /* as wide as 45 and 64: half as wide is half as fast below 64 */
+    assert_true(expected(100, 0, 0) > (4 * linear + 6 * adapters) * 100 / 1e9 * 0.999);
+    assert_true(expected(100, 0, 0) < (4 * linear + 12 * adapters) * 100 / 1e9);
+    assert_true(narrow < wide);
+}
+
+static void test_duration_counts_the_classifier_for_what_is_learnt(void **state)
+{
+    (void)state;
+    near(expected(100, 50, 0) - expected(100, 0, 0), 6.0 * 1000 * 256 * 50 / 1e9);
+}
+
+/* 4 L^2 / 2 C operations forward, 2.5 times that backward, at a head's width of 64. */
+static void test_duration_counts_attention(void **state)
+{
+    (void)state;
+    near(expected(100, 0, 40) - expected(100, 0, 0),
+         2 * 4 * 100.0 * 20 * 256 * 3.5 / 1e9);
+}
+
+static void test_duration_has_a_floor(void **state)
+{
+    double without = expected(100, 0, 0);
+
+    (void)state;
+    rates.seconds_per_operation = 1e-3;
+    assert_true(expected(100, 0, 0) >= without + 29e-3 * 2 * 0.999);
+    plan.gradient_accumulation_steps = 4;
+    assert_true(expected(100, 0, 0) >= without + 4 * 29e-3 * 2 * 0.999);
+    rates.seconds_per_operation = 1e-30;
+    rates.bytes_per_second = 1e9;
+    assert_true(expected(0, 0, 0) >= 28e-9 * linear); /* the update */
+}
+
+static void test_duration_knows_no_other_program(void **state)
+{
+    const struct duration_step step = { 100, 100, 10 };
+    struct duration out;
+
+    (void)state;
+    plan.external = true;
+    assert_false(duration_of_step(&plan, &config, &rates, &step, &out));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_duration_counts_products),
+        TEST(test_duration_of_adapters_is_less),
+        TEST(test_duration_counts_the_classifier_for_what_is_learnt),
+        TEST(test_duration_counts_attention),
+        TEST(test_duration_has_a_floor),
+        TEST(test_duration_knows_no_other_program),
+    };
+
+    return cmocka_run_group_tests_name("duration", tests, NULL, NULL);
+}

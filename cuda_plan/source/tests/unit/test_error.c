@@ -1,0 +1,109 @@
+/* tests/unit/test_error.c - one error, the first one, with its place. */
+#include "config.h"
+
+#include "base/error.h"
+
+#include "tests/unit/unit.h"
+
+static void test_error_first_one_wins(void **state)
+{
+    struct error err = { 0 };
+
+    (void)state;
+    assert_false(error_set(&err, ERROR_JOB, "no key %s", "fp16"));
+    assert_false(error_set(&err, ERROR_SYSTEM, "something later"));
+    assert_false(error_at(&err, ERROR_DATA, "x", (struct mark) { 1, 2, 3 }, "later"));
+    errno = ENOENT;
+    assert_false(error_errno(&err, "later"));
+    assert_int_equal(err.code, ERROR_JOB);
+    assert_string_equal(err.text, "no key fp16");
+    assert_int_equal(err.at.line, 0);
+    assert_string_equal(err.file, "");
+}
+
+static void test_error_takes_null(void **state)
+{
+    (void)state;
+    assert_false(error_set(NULL, ERROR_JOB, "nobody listens"));
+    assert_false(error_at(NULL, ERROR_JOB, "f", (struct mark) { 0 }, "nobody listens"));
+    assert_false(error_errno(NULL, "nobody listens"));
+    error_clear(NULL);
+}
+
+static void test_error_at_keeps_the_place(void **state)
+{
+    struct error err = { 0 };
+
+    (void)state;
+    error_at(&err, ERROR_JOB, "qwen.yaml", (struct mark) { 309, 14, 13 }, "not %g", 0.5);
+    assert_string_equal(err.file, "qwen.yaml");
+    assert_string_equal(err.text, "not 0.5");
+    assert_int_equal(err.at.byte, 309);
+    assert_int_equal(err.at.line, 14);
+    assert_int_equal(err.at.column, 13);
+}
+
+static void test_error_errno_is_the_one_of_the_call(void **state)
+{
+    struct error err = { 0 };
+
+    (void)state;
+    errno = ENOENT;
+    error_errno(&err, "cannot open %s", "a.yaml");
+    assert_int_equal(err.code, ERROR_SYSTEM);
+    assert_string_equal(err.text, "cannot open a.yaml: No such file or directory");
+    assert_int_equal(errno, ENOENT);
+}
+
+static void test_error_clear_makes_it_usable_again(void **state)
+{
+    struct error err = { 0 };
+
+    (void)state;
+    error_at(&err, ERROR_JOB, "f", (struct mark) { 1, 1, 1 }, "first");
+    error_clear(&err);
+    assert_int_equal(err.code, ERROR_NONE);
+    error_set(&err, ERROR_DATA, "second");
+    assert_string_equal(err.text, "second");
+    assert_string_equal(err.file, "");
+}
+
+static void test_error_cuts_between_characters(void **state)
+{
+    struct error err = { 0 };
+    char longest[1200];
+    size_t bad;
+
+    (void)state;
+    /* two-byte characters, once from an even and once from an odd byte */
+    for (int shift = 0; shift < 2; shift++) {
+        memset(longest, 'x', sizeof(longest));
+        for (size_t i = (size_t)shift; i + 2 < sizeof(longest); i += 2)
+            memcpy(longest + i, "\xc3\xa4", 2);
+        longest[sizeof(longest) - 1] = 0;
+        error_clear(&err);
+        error_at(&err, ERROR_JOB, longest, (struct mark) { 0 }, "%s", longest);
+        assert_true(strlen(err.text) < sizeof(err.text));
+        assert_true(text_ends(err.text, "..."));
+        assert_true(text_is_utf8(err.text, strlen(err.text), &bad));
+        assert_true(text_is_utf8(err.file, strlen(err.file), &bad));
+        error_clear(&err);
+        errno = EIO;
+        error_errno(&err, "%s", longest);
+        assert_true(text_is_utf8(err.text, strlen(err.text), &bad));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_error_first_one_wins),
+        cmocka_unit_test(test_error_takes_null),
+        cmocka_unit_test(test_error_at_keeps_the_place),
+        cmocka_unit_test(test_error_errno_is_the_one_of_the_call),
+        cmocka_unit_test(test_error_clear_makes_it_usable_again),
+        cmocka_unit_test(test_error_cuts_between_characters),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

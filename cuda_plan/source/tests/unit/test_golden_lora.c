@@ -1,0 +1,378 @@
+/*
+ * tests/unit/test_golden_lora.c - an adapter as PEFT describes it is read, trains as PEFT
+ * trains it, is written with PEFT's names, and merges into what PEFT merges it into
+ * (tests/golden/lora.py).
+ */
+#include "config.h"
+
+#include "train/lora.h"
+
+#include "tests/unit/unit_model.h"
+#include "tests/unit/unit_prequantised.h"
+
+enum { LOGITS_KEPT = 32 };
+
+static json_t *read_file(const char *path)
+{
+    char *name = unit_source(path);
+    struct error err = { 0 };
+    json_t *golden = json_read_file(name, (size_t)1 << 20, &err);
+
+    unit_must(golden != NULL, &err);
+    free(name);
+    return golden;
+}
+
+static int read_golden(void **state)
+{
+    json_t *both = json_array();
+
+    json_array_append_new(both, read_file("tests/golden/lora.json"));
+    json_array_append_new(both, read_file("tests/golden/qlora.json"));
+    json_array_append_new(both, read_file("tests/golden/prequantised.json"));
+    *state = both;
+    return 0;
+}
+
+static int drop_golden(void **state)
+{
+    json_decref(*state);
+    return 0;
+}
+
+/* ---- The adapter's files, as PEFT would have left them ---- */
+
+struct formula {
+    double scale;
+    size_t numbers;
+};
+
+static uint32_t bits(uint64_t seed, uint64_t i)
+{
+    uint32_t x = (uint32_t)(i * 2654435761u + seed * 2246822519u);
+
+    x ^= x >> 16;
+    x *= 0x45d9f3bu;
+    return x ^ x >> 16;
+}
+
+/* The numbers of the tensor whose name is the index-th, as lora.py's fill makes them. */
+static bool read_formula(const void *context, size_t index, void *to, struct error *err)
+{
+    const struct formula *formula = (const struct formula *)context + index;
+    float *out = to;
+
+    (void)err;
+    for (size_t i = 0; i < formula->numbers; i++)
+        out[i] = (float)(((double)(bits(index, i) % 129) - 64) / 32 * formula->scale);
+    return true;
+}
+
+static void write_tensors(const char *dir, const json_t *tensors, double scale)
+{
+    size_t count = json_array_size(tensors);
+    struct tensor_source *sources = memory_resize(NULL, count, sizeof(*sources));
+    struct formula *formulas = memory_resize(NULL, count, sizeof(*formulas));
+    char *name = path_join(dir, "adapter_model.safetensors");
+    struct error err = { 0 };
+
+    for (size_t i = 0; i < count; i++) {
+        const json_t *row = json_array_get(tensors, i), *shape = json_array_get(row, 1);
+        size_t rows = (size_t)json_integer_value(json_array_get(shape, 0));
+        size_t cols = (size_t)json_integer_value(json_array_get(shape, 1));
+
+        formulas[i] = (struct formula) { scale, rows * cols };
+        sources[i] = (struct tensor_source) {
+            .name = json_string_value(json_array_get(row, 0)),
+            .format = FORMAT_FP32,
+            .rank = 2,
+            .shape = { rows, cols },
+            .read = read_formula,
+            .context = formulas,
+            .index = i,
+        };
+    }
+    unit_must(safetensors_write(name, sources, count, &err), &err);
+    free(sources);
+    free(formulas);
+    free(name);
+}
+
+static char *adapter_new(const json_t *golden, const json_t *run)
+{
+    char *dir = unit_dir_new(), *name = path_join(dir, "adapter_config.json");
+    struct error err = { 0 };
+    struct text text;
+
+    text_init(&text, 0);
+    json_write(json_object_get(run, "config"), &text);
+    unit_must(file_replace(name, text.data, text.len, 0644, &err), &err);
+    write_tensors(dir, json_object_get(run, "tensors"),
+                  json_number_value(json_object_get(golden, "scale")));
+    text_clear(&text);
+    free(name);
+    return dir;
+}
+
+/* ---- What is compared ---- */
+
+static double norm_of(struct tensor t)
+{
+    double sum = 0;
+
+    for (size_t row = 0; row < t.rows; row++)
+        for (size_t i = 0; i < t.cols; i++) {
+            double g = ((const float *)t.data)[row * t.stride + i];
+
+            sum += g * g;
+        }
+    return sqrt(sum);
+}
+
+static void check_gradients(struct unit_model *u, const json_t *gradients)
+{
+    const char *name;
+    json_t *wanted;
+
+    assert_int_equal(model_trained_parameters(u->model), json_object_size(gradients));
+    json_object_foreach((json_t *)gradients, name, wanted)
+    {
+        const struct parameter *p = unit_parameter(u, name);
+
+        if (p == NULL)
+            fail_msg("there is no %s", name);
+        unit_near(name, norm_of(p->grad), json_number_value(wanted), 1e-4);
+    }
+}
+
+static void check_training(struct unit_model *u, const json_t *run,
+                           const struct batch *batch)
+{
+    const json_t *losses = json_object_get(run, "losses");
+
+    assert_int_equal(json_array_size(losses), 20);
+    for (size_t i = 0; i < json_array_size(losses); i++) {
+        unit_near("loss before a step", unit_train(u, batch),
+                  json_number_value(json_array_get(losses, i)), 1e-4);
+        if (i == 0)
+            check_gradients(u, json_object_get(run, "gradients"));
+        unit_step(u, (int64_t)i + 1);
+    }
+}
+
+/* As many tensors of the same names and shapes. */
+static void check_files(const char *dir, const json_t *tensors)
+{
+    struct error err = { 0 };
+    struct safetensors *set = safetensors_open(dir, "adapter_model", false, &err);
+    size_t i;
+    json_t *row;
+
+    unit_must(set != NULL, &err);
+    assert_int_equal(safetensors_count(set), json_array_size(tensors));
+    json_array_foreach((json_t *)tensors, i, row)
+    {
+        const char *name = json_string_value(json_array_get(row, 0));
+        const struct stored_tensor *t = safetensors_find(set, name);
+        const json_t *shape = json_array_get(row, 1);
+
+        if (t == NULL)
+            fail_msg("there is no %s", name);
+        assert_int_equal(t->rank, 2);
+        assert_int_equal(t->shape[0], json_integer_value(json_array_get(shape, 0)));
+        assert_int_equal(t->shape[1], json_integer_value(json_array_get(shape, 1)));
+    }
+    safetensors_close(set);
+}
+
+/* What PEFT goes by is in the adapter_config.json that is written, with PEFT's value. */
+static void check_config(const char *dir, const json_t *theirs)
+{
+    static const char *const keys[] = { "peft_type", "r",          "lora_alpha",
+                                        "bias",      "use_rslora", "fan_in_fan_out" };
+    char *name = path_join(dir, "adapter_config.json");
+    struct error err = { 0 };
+    json_t *ours = json_read_file(name, (size_t)1 << 20, &err);
+
+    unit_must(ours != NULL, &err);
+    for (size_t i = 0; i < TS_COUNT(keys); i++) {
+        const json_t *a = json_object_get(ours, keys[i]);
+        const json_t *b = json_object_get(theirs, keys[i]);
+
+        if (json_is_number(a) ? json_number_value(a) != json_number_value(b)
+                              : !json_equal(a, b))
+            fail_msg("%s is not PEFT's", keys[i]);
+    }
+    json_decref(ours);
+    free(name);
+}
+
+static void check_logits(struct unit_model *u, const json_t *rows, const json_t *wanted)
+{
+    float *logits = memory_alloc(u->config.vocab_size * sizeof(*logits));
+    struct batch batch = { 0 };
+    struct error err = { 0 };
+    double most = 0;
+
+    unit_batch_json(&batch, json_array_get(rows, 0));
+    unit_must(model_logits(u->model, &batch, logits, &err), &err);
+    assert_int_equal(json_array_size(wanted), LOGITS_KEPT);
+    for (size_t i = 0; i < LOGITS_KEPT; i++)
+        most = fmax(most, fabs(json_number_value(json_array_get(wanted, i))));
+    for (size_t i = 0; i < LOGITS_KEPT; i++) {
+        double b = json_number_value(json_array_get(wanted, i));
+
+        if (!(fabs((double)logits[i] - b) <= 1e-4 * most))
+            fail_msg("logit %zu is %.8g, PEFT's merged model has %.8g", i,
+                     (double)logits[i], b);
+    }
+    unit_batch_free(&batch);
+    free(logits);
+}
+
+/* Nothing is held that would leak where the model is absent and the test is skipped. */
+static struct unit_model open_shared(const json_t *golden, const json_t *run)
+{
+    char name[64];
+    struct unit_model u;
+
+    snprintf(name, sizeof name, "data/%s",
+             json_string_value(json_object_get(run, "model")));
+    u = unit_model_shared(name);
+    u.plan.learning_rate = json_number_value(json_object_get(golden, "learning_rate"));
+    return u;
+}
+
+/* The adapter on a model that is open; what it trains and is saved as. */
+static void check_adapter(struct unit_model *u, const json_t *golden, const json_t *run,
+                          const char *merged)
+{
+    const json_t *rows = json_object_get(run, "rows"), *row;
+    char *adapter = adapter_new(golden, run), *saved = unit_dir_new();
+    struct batch batch = { 0 };
+    struct error err = { 0 };
+    size_t i;
+
+    json_array_foreach((json_t *)rows, i, row) unit_batch_json(&batch, row);
+    u->plan.method = METHOD_LORA;
+    u->plan.lora_rank = 99; /* the adapter's own settings go before the job's */
+    u->plan.adapter_name_or_path = adapter;
+    unit_model_start(u, batch.rows, batch.sequences, 2);
+    check_training(u, run, &batch);
+    unit_must(model_save(u->model, saved, &err), &err);
+    check_files(saved, json_object_get(run, "tensors"));
+    check_config(saved, json_object_get(run, "config"));
+    if (merged)
+        unit_must(model_export(u->model, merged, &err), &err);
+    unit_model_stop(u);
+    unit_batch_free(&batch);
+    unit_dir_free(adapter);
+    unit_dir_free(saved);
+}
+
+static void check_merged(const char *dir, const json_t *run)
+{
+    struct unit_model u = { .arena = arena_new(), .plan = unit_plan(dir) };
+    struct error err = { 0 };
+
+    unit_must(model_config_read(dir, u.arena, &u.config, &err), &err);
+    unit_model_start(&u, 64, 2, 2);
+    if (json_object_get(run, "merged"))
+        check_logits(&u, json_object_get(run, "rows"), json_object_get(run, "merged"));
+    unit_model_stop(&u);
+}
+
+static void check_run(const json_t *golden, const char *name)
+{
+    const json_t *run = json_object_get(json_object_get(golden, "runs"), name);
+    struct unit_model u = open_shared(golden, run);
+    char *merged = unit_dir_new();
+
+    u.plan.quantization_bit = json_object_get(run, "double_quantization") ? 4 : 0;
+    u.plan.double_quantization =
+        json_is_true(json_object_get(run, "double_quantization"));
+    check_adapter(&u, golden, run, merged);
+    check_merged(merged, run);
+    unit_dir_free(merged);
+}
+
+/* The same over a folder that has 4 bits in its files: the job says nothing of them. */
+static void check_saved_run(const json_t *golden, const char *name)
+{
+    const json_t *run = json_object_get(json_object_get(golden, "runs"), name);
+    struct unit_saved how = { .twice = json_is_true(
+                                  json_object_get(run, "double_quantization")) };
+    struct unit_model base = open_shared(golden, run), u = { .arena = arena_new() };
+    struct error err = { 0 };
+    char *dir;
+
+    assert_true(
+        format_find(json_string_value(json_object_get(run, "dtype")), &how.dtype));
+    dir = unit_prequantised(base.plan.model_name_or_path, &how);
+    u.plan = base.plan;
+    u.plan.model_name_or_path = dir;
+    unit_must(model_config_read(dir, u.arena, &u.config, &err), &err);
+    check_adapter(&u, golden, run, NULL);
+    unit_model_stop(&base);
+    unit_dir_free(dir);
+}
+
+static void test_lora_is_that_of_peft_on_llama(void **state)
+{
+    check_run(json_array_get(*state, 0), "llama");
+}
+
+static void test_lora_is_that_of_peft_on_some_modules_with_rslora(void **state)
+{
+    check_run(json_array_get(*state, 0), "llama some");
+}
+
+static void test_lora_is_that_of_peft_on_qwen2(void **state)
+{
+    check_run(json_array_get(*state, 0), "qwen2");
+}
+
+/* tests/golden/qlora.py: the base by bitsandbytes, in 4 bits. */
+static void test_qlora_is_that_of_bitsandbytes(void **state)
+{
+    check_run(json_array_get(*state, 1), "llama");
+}
+
+static void test_qlora_quantised_twice_is_that_of_bitsandbytes(void **state)
+{
+    check_run(json_array_get(*state, 1), "llama twice");
+}
+
+/* Its rows are no whole number of blocks: a block goes on in the next row. */
+static void test_qlora_on_qwen2_is_that_of_bitsandbytes(void **state)
+{
+    check_run(json_array_get(*state, 1), "qwen2");
+    check_run(json_array_get(*state, 1), "qwen2 twice");
+}
+
+/* tests/golden/prequantised.py: the base as transformers has saved it. */
+static void test_lora_over_a_saved_base_is_that_of_bitsandbytes(void **state)
+{
+    check_saved_run(json_array_get(*state, 2), "llama");
+}
+
+static void test_lora_over_a_base_saved_twice_is_that_of_bitsandbytes(void **state)
+{
+    check_saved_run(json_array_get(*state, 2), "llama twice");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lora_is_that_of_peft_on_llama),
+        cmocka_unit_test(test_lora_is_that_of_peft_on_some_modules_with_rslora),
+        cmocka_unit_test(test_lora_is_that_of_peft_on_qwen2),
+        cmocka_unit_test(test_qlora_is_that_of_bitsandbytes),
+        cmocka_unit_test(test_qlora_quantised_twice_is_that_of_bitsandbytes),
+        cmocka_unit_test(test_qlora_on_qwen2_is_that_of_bitsandbytes),
+        cmocka_unit_test(test_lora_over_a_saved_base_is_that_of_bitsandbytes),
+        cmocka_unit_test(test_lora_over_a_base_saved_twice_is_that_of_bitsandbytes),
+    };
+
+    return cmocka_run_group_tests(tests, read_golden, drop_golden);
+}

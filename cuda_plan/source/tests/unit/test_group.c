@@ -1,0 +1,210 @@
+/* tests/unit/test_group.c - what several processes, on one CPU or on a GPU each, promise
+ * each other: sums by rank, the same in every run, and no waiting for one that has ended.
+ */
+#include "config.h"
+
+#include "kernels/backend.h"
+
+#include "base/random.h"
+#include "tests/unit/unit_ranks.h"
+
+enum { RANKS = UNIT_RANKS, MANY = 200001 }; /* more than one window, and no multiple of it */
+
+/* NULL: it could not be opened. */
+static struct backend *join(struct unit_ranks *ranks)
+{
+    struct device device;
+    struct backend_options options = { .device = &device,
+                                       .threads = 1,
+                                       .no_onednn = true };
+    struct backend *be;
+
+    unit_ranks_device(ranks->group.rank, &device);
+    be = unit_ranks_ops->open(&options, NULL);
+    if (be && !be->ops->join(be, &ranks->group, NULL)) {
+        backend_close(be);
+        be = NULL;
+    }
+    return be;
+}
+
+static float number_of(int rank, size_t i)
+{
+    return (float)(random_uniform(7, RANDOM_DROPOUT, (uint32_t)rank, i) - 0.5);
+}
+
+static float sum_of(size_t i)
+{
+    float sum = number_of(0, i);
+
+    for (int r = 1; r < RANKS; r++)
+        sum += number_of(r, i);
+    return sum;
+}
+
+/* 0: the span of each root is the sum in the order of the ranks, to the bit, and the
+ * others' are as they were. */
+static int reduce_to_each(struct unit_ranks *ranks, struct backend *be)
+{
+    float *data = malloc(MANY * sizeof *data), *there;
+    int bad = 0, rank = ranks->group.rank;
+
+    for (int root = 0; root < RANKS; root++) {
+        for (size_t i = 0; i < MANY; i++)
+            data[i] = number_of(rank, i);
+        there = unit_ranks_put(be, data, MANY * sizeof *data);
+        be->ops->reduce(be, there, MANY, root);
+        be->ops->meet(be);
+        bad |= !unit_ranks_get(be, data, there, MANY * sizeof *data);
+        for (size_t i = 0; i < MANY; i++)
+            bad |= data[i] != (rank == root ? sum_of(i) : number_of(rank, i));
+        be->ops->free(be, there);
+    }
+    free(data);
+    return bad;
+}
+
+/* What is issued before comes before; and one meeting is enough for several. */
+static int sum_doubles(struct unit_ranks *ranks, struct backend *be)
+{
+    double data[3] = { ranks->group.rank + 1, 0.1, 1e300 }, sums[3] = { 0 };
+    double *there = unit_ranks_put(be, data, sizeof data);
+
+    be->ops->all_reduce(be, there, 2);
+    be->ops->all_reduce(be, there + 2, 1);
+    be->ops->meet(be);
+    for (int r = 0; r < RANKS; r++) {
+        sums[0] += r + 1;
+        sums[1] += 0.1;
+        sums[2] += 1e300;
+    }
+    return !unit_ranks_get(be, data, there, sizeof data) ||
+           memcmp(data, sums, sizeof sums) != 0;
+}
+
+static int gather(struct unit_ranks *ranks, struct backend *be)
+{
+    enum { PIECE = 300007 };
+    unsigned char *data = calloc(RANKS, PIECE), *there;
+    int bad = 0;
+
+    for (size_t i = 0; i < PIECE; i++)
+        data[(size_t)ranks->group.rank * PIECE + i] =
+            (unsigned char)(i + (size_t)ranks->group.rank);
+    there = unit_ranks_put(be, data, RANKS * PIECE);
+    be->ops->all_gather(be, there, PIECE);
+    be->ops->meet(be);
+    bad |= !unit_ranks_get(be, data, there, RANKS * PIECE);
+    for (int r = 0; r < RANKS; r++)
+        for (size_t i = 0; i < PIECE; i++)
+            bad |= data[(size_t)r * PIECE + i] != (unsigned char)(i + (size_t)r);
+    free(data);
+    return bad;
+}
+
+/* Each rank does the work; rank 0 sees that all were content. */
+static void run_ranks(int (*work)(struct unit_ranks *ranks, struct backend *be))
+{
+    struct unit_ranks ranks;
+    struct backend *be;
+    int bad;
+
+    unit_ranks_fork(&ranks, RANKS);
+    be = join(&ranks);
+    bad = be ? work(&ranks, be) : 1;
+    backend_close(be);
+    if (ranks.group.rank > 0)
+        _exit(bad);
+    unit_ranks_join(&ranks);
+    assert_int_equal(bad, 0);
+}
+
+static void test_group_sums_by_rank_at_the_root(void **state)
+{
+    (void)state;
+    run_ranks(reduce_to_each);
+}
+
+static void test_group_sums_doubles_everywhere(void **state)
+{
+    (void)state;
+    run_ranks(sum_doubles);
+}
+
+static void test_group_hands_every_piece_round(void **state)
+{
+    (void)state;
+    run_ranks(gather);
+}
+
+/* Rank 1 ends in the middle: the others fail, and know why, and fail again. */
+static void test_group_does_not_wait_for_a_rank_that_ended(void **state)
+{
+    struct unit_ranks ranks;
+    struct backend *be;
+    struct error err = { 0 };
+    double one = 1, *data;
+    bool first = true;
+
+    (void)state;
+    unit_ranks_fork(&ranks, RANKS);
+    be = join(&ranks);
+    if (be && ranks.group.rank == 1)
+        kill(getpid(), SIGKILL);
+    while (unit_ranks_emulated && ranks.group.rank == 0 && link_alive(ranks.links[0]))
+        ; /* what an emulated GPU has begun it does not give up */
+    if (be) {
+        data = unit_ranks_put(be, &one, sizeof one);
+        be->ops->all_reduce(be, data, 1);
+        be->ops->meet(be);
+        first = be->ops->sync(be, &err);
+        be->ops->all_reduce(be, data, 1);
+        be->ops->meet(be);
+    }
+    if (ranks.group.rank > 0)
+        _exit(!be || first || be->ops->sync(be, NULL));
+    assert_non_null(be);
+    assert_false(first);
+    assert_int_equal(err.code, ERROR_SYSTEM);
+    assert_non_null(strstr(err.text, "has ended"));
+    assert_false(be->ops->sync(be, NULL));
+    assert_true(WIFSIGNALED(unit_ranks_wait(&ranks, 1)));
+    for (int r = 2; r < RANKS; r++)
+        assert_int_equal(unit_ranks_wait(&ranks, r), 0);
+    backend_close(be);
+}
+
+/* One that ends before it joins. */
+static void test_group_does_not_form_without_all(void **state)
+{
+    struct unit_ranks ranks;
+    struct backend *be;
+    double one = 1;
+
+    (void)state;
+    unit_ranks_fork(&ranks, 2);
+    if (ranks.group.rank == 1)
+        _exit(0);
+    assert_int_equal(unit_ranks_wait(&ranks, 1), 0);
+    be = join(&ranks); /* the descriptor may still be taken by the socket */
+    if (!be)
+        return;
+    be->ops->all_reduce(be, unit_ranks_put(be, &one, sizeof one), 1);
+    be->ops->meet(be);
+    assert_false(be->ops->sync(be, NULL));
+    backend_close(be);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        unit_ranks_test(test_group_sums_by_rank_at_the_root),
+        unit_ranks_test(test_group_sums_doubles_everywhere),
+        unit_ranks_test(test_group_hands_every_piece_round),
+        unit_ranks_test(test_group_does_not_wait_for_a_rank_that_ended),
+        unit_ranks_test(test_group_does_not_form_without_all),
+    };
+
+    unit_ranks_main(argc, argv, tests);
+    return unit_ranks_fit() ? cmocka_run_group_tests(tests, NULL, NULL) : 0;
+}

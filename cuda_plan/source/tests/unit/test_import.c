@@ -1,0 +1,593 @@
+/* tests/unit/test_import.c - what is refused, what is quoted, and what is told of each key.
+ */
+#include "config.h"
+
+#include "tests/unit/unit_import.h"
+
+#include "base/size.h"
+#include "patcher/import_parts.h"
+
+static const struct import_key *fate_of(const struct trial *trial, const char *name)
+{
+    for (size_t i = 0; i < trial->import.key_count; i++)
+        if (strcmp(trial->import.keys[i].name, name) == 0)
+            return &trial->import.keys[i];
+    return NULL;
+}
+
+/* The fate of a key, and a word of the reason, or of where it went. */
+static void check_fate(const char *source, const char *name, enum import_fate fate,
+                       const char *word)
+{
+    struct trial trial = trial_new("f.yml", source, strlen(source));
+    const struct import_key *key = trial.good ? fate_of(&trial, name) : NULL;
+    const char *told = key ? key->fate == IMPORT_CARRIED ? key->into : key->why : NULL;
+
+    if (!key || key->fate != fate || !strstr(told, word))
+        fail_msg("%s: %s is %s: %s", source, name,
+                 key ? import_fate_names[key->fate] : "lost",
+                 told ? told : trial.err.text);
+    trial_end(&trial);
+}
+
+static void test_import_refuses_what_would_train_something_else(void **state)
+{
+    static const struct {
+        const char *source;
+        enum error_code code;
+        uint32_t line;
+        const char *word;
+    } cases[] = {
+        { AXOLOTL "rl: dpo\n", ERROR_JOB, 3, "preferences" },
+        { AXOLOTL "reward_model: true\n", ERROR_JOB, 3, "reward" },
+        { AXOLOTL "processor_type: AutoProcessor\n", ERROR_JOB, 3, "images" },
+        { AXOLOTL "adapter: llama-adapter\n", ERROR_JOB, 3, "llama-adapter" },
+        { AXOLOTL "learning_rate: quick\n", ERROR_DATA, 3, "learning_rate" },
+        { AXOLOTL "learning_rate: [1, 2]\n", ERROR_DATA, 3, "single value" },
+        { AXOLOTL "micro_batch_size: 0\n", ERROR_DATA, 3, "per_device_train_batch_size" },
+        { AXOLOTL "seed: 1\nseed: 2\n", ERROR_DATA, 4, "twice" },
+        { "base_model: m\ndatasets: 3\n", ERROR_DATA, 2, "list of data sets" },
+        { "base_model: m\ndatasets: [{type: alpaca}]\n", ERROR_DATA, 2, "no path" },
+        { "sequence_len: 4\n", ERROR_DATA, 1, "base_model" },
+        { TORCHTUNE_ADAM "tasks: [mmlu]\n", ERROR_DATA, 7, "evaluation" },
+        { TORCHTUNE_ADAM "loss: {_component_: torchtune.rlhf.loss.DPOLoss}\n", ERROR_JOB,
+          7, "preferences" },
+        { TORCHTUNE_ADAM "dtype: fp16\n", ERROR_JOB, 7, "fp16" },
+        { TORCHTUNE_ADAM "clip_grad_norm: -1\n", ERROR_DATA, 7, "0 or more" },
+        { TORCHTUNE_ADAM "clip_grad_norm: -inf\n", ERROR_DATA, 7, "must be a number" },
+        { TORCHTUNE_ADAM "batch_size: ${nothing}\n", ERROR_DATA, 7, "${nothing}" },
+        { TORCHTUNE_ADAM "a: ${b}\nb: ${a}\nbatch_size: ${b}\n", ERROR_DATA, 9, "${b}" },
+        { TORCHTUNE, ERROR_DATA, 1, "trains nothing" },
+        { "model_name_or_path: m\nstage: sft\n", ERROR_DATA, 1, "already" },
+        { "compute_environment: LOCAL\n", ERROR_DATA, 1, "Accelerate" },
+        { "a: b\n", ERROR_DATA, 0, "no job" },
+        { "- a\n", ERROR_DATA, 1, "" },
+        { "a: [\n", ERROR_DATA, 0, "" },
+        { "", ERROR_DATA, 0, "" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct trial trial = trial_new("f.yml", cases[i].source, strlen(cases[i].source));
+
+        if (trial.good || trial.err.code != cases[i].code ||
+            !strstr(trial.err.text, cases[i].word) ||
+            (cases[i].line && trial.err.at.line != cases[i].line))
+            fail_msg("%s: code %d, line %u: %s", cases[i].source, trial.err.code,
+                     trial.err.at.line, trial.err.text);
+        trial_end(&trial);
+    }
+}
+
+/* Eight levels of 500 references to nothing: 500^8, if all were followed. */
+static void test_import_follows_so_many_references(void **state)
+{
+    struct trial trial;
+    struct text text;
+
+    (void)state;
+    text_init(&text, 0);
+    text_adds(&text, AXOLOTL "a0: ''\n");
+    for (int i = 1; i <= 7; i++) {
+        text_addf(&text, "a%d: '", i);
+        for (int k = 0; k < 500; k++)
+            text_addf(&text, "${a%d}", i - 1);
+        text_adds(&text, "'\n");
+    }
+    text_adds(&text, "output_dir: ${a7}\n");
+    trial = trial_new("f.yml", text.data, text.len);
+    assert_false(trial.good);
+    assert_non_null(strstr(trial.err.text, "${a7}"));
+    trial_end(&trial);
+    text_clear(&text);
+}
+
+static void test_import_quotes_what_yaml_would_misread(void **state)
+{
+    static const char *const texts[] = {
+        "plain",
+        "a b",
+        "a: b",
+        "a #b",
+        "#a",
+        "- a",
+        "'",
+        "it's",
+        "\"",
+        "a\nb",
+        "",
+        " a ",
+        "null",
+        "true",
+        "1e-4",
+        "{a}",
+        "[a]",
+        "&a",
+        "*a",
+        "!a",
+        "%a",
+        "@a",
+        "`a`",
+        "a:",
+        "\t",
+        "a\tb",
+        "\x7f",
+        "\xc2\x85",
+        "\xe2\x80\xa8",
+        "\xef\xbb\xbf"
+        "a",
+        "\xef\xbf\xbf",
+        "\xc3\xa4\xf0\x9f\x98\x80",
+        "C:\\dir",
+        "? a",
+        "a\\nb",
+        "...",
+        "--- a",
+        "| a",
+        "a,b",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(texts); i++) {
+        struct arena *arena = arena_new();
+        struct document document;
+        const struct entry *entry;
+        char *line =
+            arena_printf(arena, "k: %s  # note\nl: 1\n", import_yaml(arena, texts[i]));
+
+        document_read(line, strlen(line), arena, &document);
+        entry = document.root ? document_find(&document, "k") : NULL;
+        if (!entry || document.root->count != 2 || document.remark_count > 0 ||
+            strcmp(entry->value->text, texts[i]) != 0 || node_is_null(entry->value))
+            fail_msg("'%s' was written as %s", texts[i], line);
+        arena_free(arena);
+    }
+}
+
+/* A comment is one line, whatever a name holds. */
+static void test_import_lets_no_text_out_of_a_comment(void **state)
+{
+    static const char source[] =
+        AXOLOTL "\"evil\\nstage: dpo\": 1\nchat_template: \"x\\nbf16: false\"\n"
+                "optimizer: \"x\\u2028fp16: true\"\nseed: 1  # it's ours\n";
+    struct trial trial = trial_new("a\nb: c.yml", source, strlen(source));
+
+    (void)state;
+    assert_true(trial.good);
+    assert_string_equal(said(&trial, "stage"), "sft");
+    assert_string_equal(said(&trial, "bf16"), "auto");
+    assert_null(said(&trial, "fp16"));
+    assert_null(said(&trial, "b"));
+    assert_non_null(strstr(trial.import.text.data, "seed: 1  # it's ours\n"));
+    trial_end(&trial);
+}
+
+/* Nothing that a shell would take for more than a word goes into a line to be pasted. */
+static void test_import_offers_no_line_that_a_shell_misreads(void **state)
+{
+    static const char source[] =
+        AXOLOTL_DATA("- {path: \"a/b'; rm -rf x; '\", type: alpaca}\n");
+    struct trial trial = trial_new("f.yml", source, strlen(source));
+
+    (void)state;
+    assert_true(trial.good);
+    assert_null(strstr(trial.import.text.data, "python3"));
+    trial_end(&trial);
+}
+
+static void test_import_tells_of_every_key(void **state)
+{
+    static const struct {
+        const char *key;
+        enum import_fate fate;
+    } wanted[] = {
+        { "base_model", IMPORT_CARRIED },
+        { "datasets[0].type", IMPORT_CARRIED },
+        { "datasets[0].shards", IMPORT_DIFFERS },
+        { "wandb_project", IMPORT_IDLE },
+        { "load_in_4bit", IMPORT_DIFFERS },
+        { "load_in_8bit", IMPORT_IDLE },
+        { "fp16", IMPORT_IDLE },
+        { "unheard_of", IMPORT_DIFFERS },
+        { "special_tokens.pad_token", IMPORT_IDLE },
+        { "special_tokens.eos_token", IMPORT_DIFFERS },
+    };
+    static const char source[] =
+        "base_model: m\ndatasets: [{path: a/b, type: alpaca, shards: 4}]\n"
+        "wandb_project: mine\nload_in_4bit: true\nload_in_8bit: false\nfp16:\n"
+        "unheard_of: {a: 1}\nspecial_tokens: {pad_token: <p>, eos_token: <e>}\n";
+    struct trial trial = trial_new("f.yml", source, strlen(source));
+
+    (void)state;
+    assert_true(trial.good);
+    for (size_t i = 0; i < TS_COUNT(wanted); i++) {
+        const char *name = wanted[i].key;
+        const struct import_key *key =
+            fate_of(&trial, strcmp(name, "unheard_of") == 0 ? "unheard_of.a" : name);
+
+        if (!key || key->fate != wanted[i].fate)
+            fail_msg("%s: %s", name, key ? import_fate_names[key->fate] : "lost");
+        assert_true(key->fate == IMPORT_CARRIED ? key->into && !key->why
+                                                : key->why && !key->into);
+    }
+    trial_end(&trial);
+}
+
+/* A job has one template: which data sets wanted another is told of each. */
+static void test_import_tells_which_data_wants_another_template(void **state)
+{
+#define ALPACA "- {path: a.jsonl, type: alpaca}\n"
+#define CHAT   "- {path: b.jsonl, type: chat_template}\n"
+    static const struct {
+        const char *source, *key;
+        enum import_fate fate;
+        const char *word; /* of the reason, or where it went */
+    } cases[] = {
+        { AXOLOTL_DATA(ALPACA CHAT), "datasets[0].type", IMPORT_CARRIED, "template" },
+        { AXOLOTL_DATA(ALPACA CHAT), "datasets[1].type", IMPORT_DIFFERS,
+          "b.jsonl, of type chat_template, wants the model's own template; a job has one "
+          "template for all its data, here alpaca" },
+        { AXOLOTL_DATA(CHAT ALPACA), "datasets[1].type", IMPORT_DIFFERS,
+          "a.jsonl, of type alpaca, wants the template alpaca; a job has one template "
+          "for "
+          "all its data, here the model's own" },
+        { AXOLOTL_DATA(CHAT ALPACA) "chat_template: llama3\n", "datasets[1].type",
+          IMPORT_DIFFERS, "here llama3" },
+        { AXOLOTL_DATA(ALPACA CHAT) "chat_template: llama3\n", "datasets[1].type",
+          IMPORT_DIFFERS, "wants the template llama3" },
+        { AXOLOTL_DATA(ALPACA CHAT) "chat_template: llama3\n", "chat_template",
+          IMPORT_DIFFERS, "here alpaca" },
+        { AXOLOTL_DATA(ALPACA CHAT) "chat_template: jamba\n", "chat_template",
+          IMPORT_DIFFERS, "wants Axolotl's template jamba" },
+        { AXOLOTL_DATA(ALPACA CHAT) "chat_template: alpaca\n", "datasets[1].type",
+          IMPORT_CARRIED, "dataset" },
+        { AXOLOTL_DATA(ALPACA CHAT) "chat_template: alpaca\n", "chat_template",
+          IMPORT_CARRIED, "template" },
+        { AXOLOTL_DATA(ALPACA) "chat_template: llama3\n", "chat_template", IMPORT_IDLE,
+          "of conversations" },
+        { AXOLOTL_DATA("- {path: b, type: chat_template, chat_template: gemma}\n"
+                       "chat_template: llama3\n"),
+          "chat_template", IMPORT_IDLE, "has its own" },
+        { AXOLOTL_DATA("- {path: b, type: chat_template, chat_template: jamba}\n"),
+          "datasets[0].chat_template", IMPORT_DIFFERS, "no such template" },
+        { AXOLOTL_DATA("- {path: b, type: chat_template, chat_template: gemma}\n"),
+          "datasets[0].chat_template", IMPORT_CARRIED, "template" },
+        { AXOLOTL_DATA(CHAT "- {path: c, type: completion}\n"), "datasets[1].type",
+          IMPORT_DIFFERS, "plain text" },
+        { AXOLOTL_DATA("- {path: c, type: completion}\n"), "datasets[0].type",
+          IMPORT_CARRIED, "stage" },
+        { AXOLOTL_DATA(ALPACA) "test_datasets:\n" CHAT, "test_datasets[0].type",
+          IMPORT_DIFFERS, "the model's own" },
+    };
+#undef ALPACA
+#undef CHAT
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++)
+        check_fate(cases[i].source, cases[i].key, cases[i].fate, cases[i].word);
+}
+
+/* What dataset_info.json must say of a file is read as it is meant. */
+static void test_import_takes_the_part_of_a_file(void **state)
+{
+#define PART(type) \
+    AXOLOTL_DATA("- {path: ./a.jsonl, split: 'train[:10%]', type: " type "}\n")
+#define TUNE(more)                                                                      \
+    "checkpointer: {checkpoint_dir: /m}\noptimizer: {lr: 1}\nmodel: "                   \
+    "{_component_: torchtune.models.llama2.llama2_7b}\ndataset: {source: json, "        \
+    "data_files: /d/a.json, split: 'train[5%:]', _component_: torchtune.datasets." more \
+    "}\n"
+    static const struct {
+        const char *source, *entry;
+    } cases[] = {
+        { PART("alpaca"), "{\"a\": {\"file_name\": \"../a.jsonl\", \"split\": "
+                          "\"train[:10%]\"}}" },
+        { PART("completion"), "\"formatting\": \"alpaca\", \"columns\": {\"prompt\": "
+                              "\"text\"}, \"split\": \"train[:10%]\"}}" },
+        { PART("chat_template"), "\"columns\": {\"messages\": \"messages\"}, \"tags\": "
+                                 "{\"role_tag\": \"role\"" },
+        { TUNE("alpaca_dataset"), "{\"a\": {\"file_name\": \"/d/a.json\", "
+                                  "\"formatting\": \"alpaca\", \"split\": "
+                                  "\"train[5%:]\"}}" },
+        { TUNE("chat_dataset, conversation_style: openai"),
+          "\"columns\": {\"messages\": \"messages\"}, \"tags\": {\"role_tag\": "
+          "\"role\"" },
+        { TUNE("chat_dataset, conversation_style: sharegpt"),
+          "\"columns\": {\"messages\": \"conversations\"}, \"split\"" },
+    };
+#undef PART
+#undef TUNE
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct trial trial = trial_new("f.yml", cases[i].source, strlen(cases[i].source));
+
+        if (!trial.good || !strstr(trial.import.text.data, cases[i].entry))
+            fail_msg("%s: no %s in\n%s", cases[i].source, cases[i].entry,
+                     trial.good ? trial.import.text.data : trial.err.text);
+        trial_end(&trial);
+    }
+}
+
+static void test_import_carries_a_base_in_4_bits(void **state)
+{
+    static const char source[] =
+        "checkpointer: {checkpoint_dir: /m}\noptimizer: {lr: 1}\n"
+        "model: {_component_: torchtune.models.llama2.lora_llama2_7b, lora_rank: 8, "
+        "quantize_base: true}\n"
+        "dataset: {_component_: torchtune.datasets.alpaca_dataset}\n";
+    struct trial trial = trial_new("f.yml", source, strlen(source));
+    const struct import_key *key = fate_of(&trial, "model.quantize_base");
+
+    (void)state;
+    assert_true(trial.good && key && key->fate == IMPORT_CARRIED);
+    assert_string_equal(key->into, "quantization_bit");
+    trial_end(&trial);
+}
+
+#define TUNE_SETS(further)                                                            \
+    "checkpointer: {checkpoint_dir: /m}\noptimizer: {lr: 1}\nmodel: {_component_: "   \
+    "torchtune.models.llama2.llama2_7b}\ndataset:\n- {_component_: "                  \
+    "torchtune.datasets.alpaca_dataset}\n- {_component_: torchtune.datasets." further \
+    "}\n"
+
+/* Told among what may change the result, as a person would want to know. */
+static void test_import_tells_what_may_change_the_result(void **state)
+{
+    static const struct {
+        const char *source, *key;
+    } cases[] = {
+        { AXOLOTL "gptq: true\n", "gptq" },
+        { AXOLOTL "qat: {weight_dtype: int4}\n", "qat" },
+        { AXOLOTL "unfrozen_parameters: [lm_head]\n", "unfrozen_parameters" },
+        { AXOLOTL "optimizer: muon\n", "optimizer" },
+        { AXOLOTL "lr_scheduler: rex\n", "lr_scheduler" },
+        { AXOLOTL "fp8: true\n", "fp8" },
+        { AXOLOTL "save_strategy: best\n", "save_strategy" },
+        { AXOLOTL "tokenizer_config: other\n", "tokenizer_config" },
+        { AXOLOTL "neftune_noise_alpha: 5\n", "neftune_noise_alpha" },
+        { AXOLOTL_LORA "lora_target_modules: 'x.*'\n", "lora_target_modules" },
+        { AXOLOTL_LORA "peft_use_dora: true\n", "peft_use_dora" },
+        { AXOLOTL_DATA("- {path: a/b, type: jeopardy}\n"), "datasets[0].type" },
+        { AXOLOTL_DATA("- {path: a.jsonl, type: alpaca, split: test}\n"),
+          "datasets[0].split" },
+        { AXOLOTL_DATA("- {path: json, ds_type: json, data_files: [x.json, y.json], "
+                       "type: alpaca, split: 'train[:9]'}\n"),
+          "datasets[0].split" },
+        { AXOLOTL_DATA("- {path: a/b, type: chat_template}\nchat_template: jamba\n"),
+          "chat_template" },
+        { TORCHTUNE "optimizer: {_component_: torchao.optim.Lion, lr: 1e-4}\n",
+          "optimizer._component_" },
+        { TORCHTUNE_ADAM "clip_grad_norm: 0\n", "clip_grad_norm" },
+        { TUNE_SETS("alpaca_dataset, train_on_input: false"),
+          "dataset[1].train_on_input" },
+        { TUNE_SETS("instruct_dataset, source: a/b"), "dataset[1]._component_" },
+        { TUNE_SETS("text_completion_dataset, source: a/b"), "dataset[1]._component_" },
+        { TUNE_SETS("alpaca_dataset, new_system_prompt: Hi"),
+          "dataset[1].new_system_prompt" },
+        { TORCHTUNE_ADAM "quantizer: {_component_: x.Int8QATQuantizer}\n", "quantizer" },
+        { AXOLOTL "adapter: qlora\nload_in_4bit: true\n"
+                  "bnb_config_kwargs: {bnb_4bit_quant_type: fp4}\n",
+          "bnb_config_kwargs" },
+        { AXOLOTL "adapter: lora\nload_in_8bit: true\n", "load_in_8bit" },
+        { "checkpointer: {checkpoint_dir: /m, checkpoint_files: [a.bin]}\n"
+          "optimizer: {lr: 1}\ndataset: {_component_: my.records}\n"
+          "model: {_component_: torchtune.models.llama2.llama2_7b}\n",
+          "checkpointer.checkpoint_files" },
+        { "checkpointer: {checkpoint_dir: /m}\n"
+          "optimizer: {lr: 1}\ndataset: {_component_: my.records}\n"
+          "model: {_component_: torchtune.models.llama2.llama2_7b}\n",
+          "dataset._component_" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct trial trial = trial_new("f.yml", cases[i].source, strlen(cases[i].source));
+        const struct import_key *key = trial.good ? fate_of(&trial, cases[i].key) : NULL;
+
+        if (!key || key->fate != IMPORT_DIFFERS)
+            fail_msg("%s: %s is %s", cases[i].source, cases[i].key,
+                     key ? import_fate_names[key->fate] : trial.err.text);
+        trial_end(&trial);
+    }
+}
+
+/* A key that another one overrules is told so, and is not said to be in the job too. */
+static void test_import_tells_which_key_counts(void **state)
+{
+    static const struct {
+        const char *source, *key;
+        enum import_fate fate;
+        const char *word; /* of the reason, or where it went */
+    } cases[] = {
+        { AXOLOTL "warmup_steps: 10\nwarmup_ratio: 0.1\n", "warmup_ratio", IMPORT_IDLE,
+          "warmup_steps wins" },
+        { AXOLOTL "cosine_min_lr_ratio: 0.1\nlr_scheduler_kwargs: {min_lr: 1e-6}\n",
+          "lr_scheduler_kwargs", IMPORT_IDLE, "cosine_min_lr_ratio wins" },
+        { AXOLOTL_LORA "lora_target_modules: all-linear\n", "lora_target_modules",
+          IMPORT_CARRIED, "lora_target" },
+        { AXOLOTL_LORA "lora_target_linear: true\nlora_target_modules: [q_proj]\n",
+          "lora_target_modules", IMPORT_IDLE, "all linear layers" },
+        { AXOLOTL_LORA "lora_target_modules:\n", "lora_target_modules", IMPORT_IDLE,
+          "empty" },
+        /* formats */
+        { AXOLOTL "fp16: true\nbf16: true\n", "fp16", IMPORT_IDLE, "bf16 wins" },
+        { AXOLOTL "fp16: true\nbf16: auto\n", "bf16", IMPORT_IDLE, "fp16 wins" },
+        { AXOLOTL "fp16: false\nbf16: true\n", "fp16", IMPORT_IDLE, "off" },
+        { AXOLOTL "fp16: false\nbf16: auto\n", "fp16", IMPORT_DIFFERS, "float32" },
+        { AXOLOTL "fp16: false\n", "fp16", IMPORT_DIFFERS, "float32" },
+        { AXOLOTL "fp16:\nbf16: auto\n", "fp16", IMPORT_IDLE, "empty" },
+        { AXOLOTL "fp16: false\nfloat16: true\n", "float16", IMPORT_DIFFERS,
+          "float16 alone" },
+        { AXOLOTL "fp16: false\nfloat16: true\n", "fp16", IMPORT_IDLE, "off" },
+        { AXOLOTL "float32: true\n", "float32", IMPORT_IDLE, "auto if nothing is said" },
+        { AXOLOTL "float32: true\nbf16: false\n", "float32", IMPORT_IDLE,
+          "float32 anyway" },
+        { AXOLOTL "float32: true\nbf16: false\n", "bf16", IMPORT_IDLE, "off" },
+        /* batches */
+        { AXOLOTL "group_by_length: true\n", "group_by_length", IMPORT_IDLE,
+          "drawn from all lengths" },
+        { AXOLOTL "group_by_length: false\n", "group_by_length", IMPORT_IDLE, "off" },
+        /* saving and resuming */
+        { AXOLOTL "save_steps: 9\nsaves_per_epoch: 3\n", "saves_per_epoch", IMPORT_IDLE,
+          "save_steps wins" },
+        { AXOLOTL "saves_per_epoch: 3\nsave_strategy: epoch\n", "save_strategy",
+          IMPORT_IDLE, "saves_per_epoch says it" },
+        { AXOLOTL "save_strategy:\n", "save_strategy", IMPORT_IDLE, "empty" },
+        { AXOLOTL "resume_from_checkpoint: ./c\nauto_resume_from_checkpoints: true\n",
+          "auto_resume_from_checkpoints", IMPORT_IDLE, "resume_from_checkpoint wins" },
+        /* evaluating */
+        { AXOLOTL "val_set_size: 0.1\neval_steps: 9\nevals_per_epoch: 3\n",
+          "evals_per_epoch", IMPORT_IDLE, "eval_steps wins" },
+        { AXOLOTL "val_set_size: 0.1\neval_steps: 9\neval_strategy: steps\n",
+          "eval_strategy", IMPORT_IDLE, "eval_steps wins" },
+        { AXOLOTL "val_set_size: 0.1\neval_batch_size: 3\n", "eval_batch_size",
+          IMPORT_IDLE, "when to evaluate" },
+        { AXOLOTL "val_set_size: 0.1\neval_steps: 9\ngreater_is_better: true\n"
+                  "metric_for_best_model: eval_f1\n",
+          "greater_is_better", IMPORT_IDLE, "of the loss less" },
+        { AXOLOTL "val_set_size: 0.1\neval_steps: 9\ngreater_is_better: true\n",
+          "greater_is_better", IMPORT_CARRIED, "greater_is_better" },
+        { AXOLOTL_DATA("- {path: a.jsonl, type: alpaca, revision: v1}\n"),
+          "datasets[0].revision", IMPORT_IDLE, "of a hub" },
+        /* how texts come to rows */
+        { AXOLOTL_TEXT "sample_packing: false\n", "sample_packing", IMPORT_DIFFERS,
+          "lose its rest" },
+        { AXOLOTL_TEXT "sample_packing:\n", "sample_packing", IMPORT_IDLE, "off" },
+        { AXOLOTL_TEXT "excess_length_strategy: drop\n", "excess_length_strategy",
+          IMPORT_IDLE, "no piece of a text is longer" },
+        { AXOLOTL_TEXT "sample_packing: true\n", "sample_packing", IMPORT_CARRIED,
+          "packing" },
+        { AXOLOTL_STREAM "pretraining_sample_concatenation: true\n",
+          "pretraining_sample_concatenation", IMPORT_CARRIED, "packing" },
+        { AXOLOTL_STREAM "sample_packing: true\npretrain_multipack_attn: true\n",
+          "pretrain_multipack_attn", IMPORT_DIFFERS, "see each other" },
+        { AXOLOTL_STREAM "sample_packing: true\npretrain_multipack_attn: false\n",
+          "pretrain_multipack_attn", IMPORT_CARRIED, "packing" },
+        { TORCHTUNE_ADAM "run_val_every_n_steps: 9\n", "run_val_every_n_steps",
+          IMPORT_IDLE, "no dataset_val" },
+        { TORCHTUNE_ADAM "save_every_n_steps: 0\n", "save_every_n_steps", IMPORT_IDLE,
+          "off" },
+        { TORCHTUNE_ADAM "lr_scheduler: {_component_: x.get_cosine_schedule_with_warmup, "
+                         "num_cycles: 2}\n",
+          "lr_scheduler", IMPORT_DIFFERS, "num_cycles other" },
+        /* what stands beside a _component_ is an argument of it */
+        { TORCHTUNE "optimizer: {_component_: torch.optim.SGD, lr: 1, momentum: 0.9}\n",
+          "optimizer.momentum", IMPORT_DIFFERS, "torchtune hands it to SGD;" },
+        { TORCHTUNE_ADAM "lr_scheduler: {_component_: x.get_cosine_schedule_with_warmup, "
+                         "min_lr: 1e-6}\n",
+          "lr_scheduler.min_lr", IMPORT_DIFFERS, "get_cosine_schedule_with_warmup;" },
+        { TORCHTUNE_ADAM "loss: {_component_: torch.nn.CrossEntropyLoss, "
+                         "label_smoothing: 0.1}\n",
+          "loss.label_smoothing", IMPORT_DIFFERS, "CrossEntropyLoss;" },
+        { TORCHTUNE_ADAM "loss: {_component_: x.LinearCrossEntropyLoss, "
+                         "num_output_chunks: 4}\n",
+          "loss.num_output_chunks", IMPORT_IDLE, "memory" },
+        { TORCHTUNE_ADAM "loss: {_component_: x.CrossEntropyLoss, weight: null}\n",
+          "loss.weight", IMPORT_IDLE, "empty" },
+        { TORCHTUNE_ADAM "unheard_of: 1\n", "unheard_of", IMPORT_DIFFERS,
+          "that its recipe does not ask for" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++)
+        check_fate(cases[i].source, cases[i].key, cases[i].fate, cases[i].word);
+}
+
+/* The job, with each comment on one line. */
+static const char *unwrapped(const struct trial *trial)
+{
+    char *text = arena_strdup(trial->arena, trial->import.text.data), *to = text;
+
+    for (const char *at = text; *at; *to++ = *at++)
+        while (strncmp(at, "\n#   ", 5) == 0)
+            at += 4;
+    *to = 0;
+    return text;
+}
+
+/* Where the job is only near to what the other tool does, a comment says what differs. */
+static void test_import_says_in_comments_what_differs(void **state)
+{
+#define APART "the texts of a block see each other here; in Axolotl they do not"
+    static const struct {
+        const char *source, *comment;
+    } cases[] = {
+        { AXOLOTL "gradient_checkpointing: unsloth\n",
+          "unsloth in Axolotl; what is kept stays on the device here" },
+        { AXOLOTL "fp16: true\nbf16: auto\n",
+          "# on all devices, as Axolotl from 0.9.1 on" },
+        { AXOLOTL "fp16: false\nbf16: auto\n",
+          "here it is fp16 there, unless the job says" },
+        { AXOLOTL "fp16:\nbf16: auto\n", "else fp16, as in Axolotl" },
+        { AXOLOTL_TEXT, "in pieces of sequence_len (64 at most), each a sample;" },
+        { AXOLOTL_TEXT "sample_packing: true\n", APART },
+        { AXOLOTL_STREAM, "each text is a sample, cut off at cutoff_len" },
+        { AXOLOTL_STREAM "pretraining_sample_concatenation: true\n",
+          "the first sequence_len - 2 tokens of each text" },
+        { AXOLOTL_STREAM "sample_packing: true\n",
+          APART "\n# a text goes on in the next" },
+        { AXOLOTL_STREAM "sample_packing: true\npretrain_multipack_attn: true\n", APART },
+        { TORCHTUNE_TEXT("true"), "see each other here; in torchtune they do not" },
+        { TORCHTUNE_ADAPTERS("phi3.lora_phi3_mini", "q_proj, v_proj", "true"),
+          "qkv_proj: they share one adapter, k_proj too, which torchtune leaves without "
+          "one\n" },
+        { TORCHTUNE_ADAPTERS("phi3.lora_phi3_mini", "v_proj", "true"),
+          "one adapter, q_proj and k_proj too, which" },
+        { TORCHTUNE_ADAPTERS("phi4.lora_phi4_14b", "q_proj, k_proj, v_proj", "true"),
+          "qkv_proj: they share one adapter\n" },
+        { TORCHTUNE_ADAPTERS("phi4.lora_phi4_14b", "output_proj", "true"),
+          "gate_up_proj: they share one adapter\n" },
+    };
+#undef APART
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct trial trial = trial_new("f.yml", cases[i].source, strlen(cases[i].source));
+
+        if (!trial.good || !strstr(unwrapped(&trial), cases[i].comment))
+            fail_msg("%s: no '%s' in\n%s", cases[i].source, cases[i].comment,
+                     trial.good ? trial.import.text.data : trial.err.text);
+        trial_end(&trial);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_import_refuses_what_would_train_something_else),
+        cmocka_unit_test(test_import_follows_so_many_references),
+        cmocka_unit_test(test_import_quotes_what_yaml_would_misread),
+        cmocka_unit_test(test_import_lets_no_text_out_of_a_comment),
+        cmocka_unit_test(test_import_offers_no_line_that_a_shell_misreads),
+        cmocka_unit_test(test_import_tells_of_every_key),
+        cmocka_unit_test(test_import_tells_which_data_wants_another_template),
+        cmocka_unit_test(test_import_takes_the_part_of_a_file),
+        cmocka_unit_test(test_import_carries_a_base_in_4_bits),
+        cmocka_unit_test(test_import_tells_what_may_change_the_result),
+        cmocka_unit_test(test_import_tells_which_key_counts),
+        cmocka_unit_test(test_import_says_in_comments_what_differs),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

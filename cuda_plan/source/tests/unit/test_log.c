@@ -1,0 +1,69 @@
+/* tests/unit/test_log.c - one line an event, whatever is in it. */
+#include "config.h"
+
+#include "base/log.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/unit/unit.h"
+
+/* What log_line wrote, without the time. */
+static void read_log(int fd, char *out, size_t room)
+{
+    ssize_t got = pread(fd, out, room - 1, 0);
+
+    assert_true(got >= 0);
+    out[got] = 0;
+}
+
+static void test_log_line_is_one_line(void **state)
+{
+    int fd = memfd_create("log", 0);
+    struct log *log = log_new(fd, LOG_INFO);
+    char out[1000];
+
+    (void)state;
+    log_line(log, LOG_WARN, "job %s: look\x1b[31m\nerror forged", "qwen");
+    read_log(fd, out, sizeof(out));
+    assert_int_equal(out[19], 'Z');
+    assert_string_equal(out + 20, " warn job qwen: look\\x1b[31m\\x0aerror forged\n");
+    log_free(log);
+    close(fd);
+}
+
+static void test_log_drops_what_is_below_its_level(void **state)
+{
+    int fd = memfd_create("log", 0);
+    struct log *log = log_new(fd, LOG_WARN);
+    char out[1000];
+
+    (void)state;
+    log_line(log, LOG_DEBUG, "debug");
+    log_line(log, LOG_INFO, "info");
+    read_log(fd, out, sizeof(out));
+    assert_string_equal(out, "");
+    log_line(log, LOG_ERROR, "job qwen: failed");
+    read_log(fd, out, sizeof(out));
+    assert_string_equal(out + 20, " error job qwen: failed\n");
+    log_free(log);
+    close(fd);
+}
+
+static void test_log_null_drops_all(void **state)
+{
+    (void)state;
+    log_line(NULL, LOG_ERROR, "nobody listens");
+    log_free(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_log_line_is_one_line),
+        cmocka_unit_test(test_log_drops_what_is_below_its_level),
+        cmocka_unit_test(test_log_null_drops_all),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,277 @@
+/* tests/unit/test_lora.c - targets and adapter_config.json, in and out. */
+#include "config.h"
+
+#include "train/lora.h"
+
+#include <math.h>
+
+#include "base/size.h"
+#include "tests/unit/unit.h"
+
+#define LLAMA architecture_find("llama")
+
+static struct plan plan_of(const char *target)
+{
+    return (
+        struct plan) { .method = METHOD_LORA, .lora_rank = 16, .lora_target = target };
+}
+
+static void test_lora_reads_the_plan(void **state)
+{
+    struct plan plan = plan_of("all");
+    struct lora lora;
+    struct error err = { 0 };
+
+    (void)state;
+    assert_true(lora_read(&plan, LLAMA, &lora, &err));
+    assert_true(lora.adapted[MODULE_Q] && lora.adapted[MODULE_DOWN]);
+    assert_false(lora.adapted[MODULE_HEAD] || lora.adapted[MODULE_EMBED]);
+    assert_true(lora.alpha == 32 && lora.scale == 2);
+    plan = plan_of("self_attn.q_proj, v_proj");
+    plan.lora_alpha = 8;
+    plan.use_rslora = true;
+    plan.additional_target = "embed_tokens,v_proj";
+    assert_true(lora_read(&plan, LLAMA, &lora, &err));
+    assert_true(lora.adapted[MODULE_Q] && !lora.adapted[MODULE_K]);
+    assert_true(lora.saved[MODULE_EMBED] && lora.saved[MODULE_V]);
+    assert_false(lora.adapted[MODULE_V]); /* trained whole */
+    assert_true(lora.scale == 8 / sqrt(16));
+    plan.method = METHOD_FULL;
+    assert_true(lora_read(&plan, LLAMA, &lora, &err));
+    assert_int_equal(lora.rank, 0);
+}
+
+/* What is written for a target names what it means, and no more. */
+static void check_written(const char *model_type, struct plan plan, const char *written)
+{
+    const struct architecture *a = architecture_find(model_type);
+    struct error err = { 0 };
+    struct lora lora;
+    struct text text;
+
+    assert_true(lora_read(&plan, a, &lora, &err));
+    text_init(&text, 0);
+    assert_true(lora_write_config(&lora, a, "base", &text));
+    for (size_t i = text.len = 0; text.data[i]; i++) /* without blanks and lines */
+        if (text.data[i] != ' ' && text.data[i] != '\n')
+            text.data[text.len++] = text.data[i];
+    text.data[text.len] = '\0';
+    if (!strstr(text.data, written))
+        fail_msg("%s: no %s in %s", model_type, written, text.data);
+    text_clear(&text);
+}
+
+static void check_names(const char *model_type, const char *target, const char *written)
+{
+    check_written(model_type, plan_of(target), written);
+}
+
+#define SAVED(names) "\"modules_to_save\":" names
+
+/* PEFT takes modules_to_save for ends of names: "norm" is every input_layernorm, too. */
+static void test_lora_saved_names_are_as_peft_reads_them(void **state)
+{
+    static const struct {
+        const char *model_type, *target, *written;
+    } cases[] = {
+        { "llama", "norm",
+          SAVED("[\"input_layernorm\",\"post_attention_layernorm\",\"norm\"]") },
+        { "llama", "layernorm",
+          SAVED("[\"input_layernorm\",\"post_attention_layernorm\"]") },
+        { "qwen3", "model.norm,embed_tokens",
+          SAVED("[\"embed_tokens\",\"model.norm\"]") },
+        { "qwen3", "attn.q_norm,base_model.model.model.norm",
+          SAVED("[\"q_norm\",\"model.norm\"]") },
+        { "gpt2", "attn.c_proj", SAVED("[\"attn.c_proj\"]") },
+        { "gpt2", "c_proj,c_fc", SAVED("[\"c_proj\",\"c_fc\"]") },
+        { "llama", "lm_head,model.norm", SAVED("[\"model.norm\",\"lm_head\"]") },
+        { "gpt2", "ln_f,wte", SAVED("[\"wte\",\"ln_f\"]") },
+        { "gpt_neox", "final_layer_norm", SAVED("[\"final_layer_norm\"]") },
+        { "gemma2", "post_attention_layernorm", SAVED("[\"post_attention_layernorm\"]") },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct plan plan = plan_of("all");
+
+        plan.additional_target = cases[i].target;
+        check_written(cases[i].model_type, plan, cases[i].written);
+    }
+}
+
+/* PEFT warns of the key where it knows no tied module by name, and where none is tied. */
+static void test_lora_ties_what_peft_knows(void **state)
+{
+    static const struct {
+        const char *model_type, *target;
+        bool tied, says;
+    } cases[] = {
+        { "llama", "embed_tokens", true, true },
+        { "gpt2", "wte", true, true },
+        { "gpt_neox", "embed_in", true, false },
+        { "llama", "embed_tokens,lm_head", false, false },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        const struct architecture *a = architecture_find(cases[i].model_type);
+        struct plan plan = plan_of("all");
+        struct error err = { 0 };
+        struct lora lora;
+        struct text text;
+
+        plan.additional_target = cases[i].target;
+        assert_true(lora_read(&plan, a, &lora, &err));
+        lora.tied = cases[i].tied;
+        text_init(&text, 0);
+        assert_true(lora_write_config(&lora, a, "base", &text));
+        assert_int_equal(strstr(text.data, "\"ensure_weight_tying\": true") != NULL,
+                         cases[i].says);
+        text_clear(&text);
+    }
+}
+
+static void test_lora_names_of_architectures(void **state)
+{
+    (void)state;
+    check_names("gpt2", "all", "\"target_modules\":[\"c_attn\",\"c_proj\",\"c_fc\"]");
+    check_names("gpt2", "c_proj", "\"target_modules\":[\"c_proj\"]");
+    check_names("gpt2", "attn.c_proj", "\"target_modules\":[\"attn.c_proj\"]");
+    check_names("gpt2", "mlp.c_proj,c_attn",
+                "\"target_modules\":[\"c_attn\",\"mlp.c_proj\"]");
+    check_names("gpt2", "all", "\"fan_in_fan_out\":true");
+    check_names("gpt_neo", "all", "\"fan_in_fan_out\":false");
+    check_names("gpt_neo", "all",
+                "[\"q_proj\",\"k_proj\",\"v_proj\",\"out_proj\","
+                "\"c_fc\",\"c_proj\"]");
+    check_names("gpt_neox", "all",
+                "[\"query_key_value\",\"dense\","
+                "\"dense_h_to_4h\",\"dense_4h_to_h\"]");
+    check_names("phi3", "all",
+                "[\"qkv_proj\",\"o_proj\",\"gate_up_proj\",\"down_proj\"]");
+    check_names("gpt_neox", "dense", "\"target_modules\":[\"dense\"]");
+}
+
+/* What modules_to_save of a file made elsewhere means. */
+static void test_lora_reads_saved_names_as_peft(void **state)
+{
+    static const struct {
+        const char *names;
+        bool all; /* norms, or that of the model alone */
+    } cases[] = { { "[\"norm\"]", true },
+                  { "[\"model.norm\"]", false },
+                  { "[\"base_model.model.model.norm\"]", false } };
+    char *dir = unit_dir_new(), *name = path_join(dir, "adapter_config.json");
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct error err = { 0 };
+        struct lora lora;
+        struct text text;
+
+        text_init(&text, 0);
+        text_addf(&text, "{\"r\": 8, \"target_modules\": [\"q_proj\"], "
+                         "\"modules_to_save\": %s}", cases[i].names);
+        assert_true(file_replace(name, text.data, text.len, 0600, &err));
+        assert_true(lora_read_config(dir, architecture_find("qwen3"), &lora, &err));
+        for (enum module j = 0; j < MODULES; j++) {
+            const char *leaf = architecture_leaf(architecture_find("qwen3"), j);
+            bool norm = leaf && text_ends(leaf, "norm");
+
+            assert_int_equal(lora.saved[j], j == MODULE_NORM || (norm && cases[i].all));
+        }
+        text_clear(&text);
+    }
+    free(name);
+    unit_dir_free(dir);
+}
+
+static void test_lora_config_reads_back(void **state)
+{
+    struct plan plan = plan_of("q_proj,down_proj");
+    char *dir = unit_dir_new(), *name = path_join(dir, "adapter_config.json");
+    struct lora lora, again;
+    struct error err = { 0 };
+    struct text text;
+
+    (void)state;
+    plan.lora_dropout = 0.125;
+    plan.additional_target = "embed_tokens";
+    assert_true(lora_read(&plan, LLAMA, &lora, &err));
+    text_init(&text, 0);
+    assert_true(lora_write_config(&lora, LLAMA, "/models/base", &text));
+    assert_non_null(strstr(text.data, "\"base_model_name_or_path\": \"/models/base\""));
+    assert_non_null(strstr(text.data, "\"task_type\": \"CAUSAL_LM\""));
+    assert_true(file_replace(name, text.data, text.len, 0600, &err));
+    plan = plan_of("all");
+    plan.adapter_name_or_path = dir;
+    assert_true(lora_read(&plan, LLAMA, &again, &err));
+    assert_memory_equal(lora.adapted, again.adapted, sizeof(lora.adapted));
+    assert_memory_equal(lora.saved, again.saved, sizeof(lora.saved));
+    assert_true(again.rank == 16 && again.alpha == 32 && again.dropout == 0.125);
+    assert_true(again.scale == lora.scale && !again.rslora);
+    plan.create_new_adapter = true;
+    assert_true(lora_read(&plan, LLAMA, &again, &err));
+    assert_true(again.adapted[MODULE_K]);
+    text_clear(&text);
+    free(name);
+    unit_dir_free(dir);
+}
+
+static void test_lora_config_refuses(void **state)
+{
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        { "{\"r\": 0, \"target_modules\": [\"q_proj\"]}", "r must be" },
+        { "{\"r\": 8, \"target_modules\": [\"q_prod\"]}", "q_prod" },
+        { "{\"r\": 8, \"target_modules\": []}", "no layer" },
+        { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"modules_to_save\": [\"\"]}",
+          "modules_to_save: there is no layer \"\"" },
+        { "{\"r\": 8, \"target_modules\": [\"q_proj\"], "
+          "\"modules_to_save\": [\"layers.0.mlp.up_proj\"]}",
+          "there is no layer \"layers.0.mlp.up_proj\"" },
+        { "{\"r\": 8, \"target_modules\": \".*q_proj\"}", "list of names" },
+        { "{\"r\": 8, \"target_modules\": [1]}", "list of names" },
+        { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"use_dora\": true}",
+          "use_dora" },
+        { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"bias\": \"all\"}", "bias" },
+        { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"peft_type\": \"IA3\"}", "IA3" },
+        { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"lora_dropout\": 1}",
+          "dropout" },
+        { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"rank_pattern\": {\"a\": 2}}",
+          "rank_pattern" },
+        { "{\"r\": \"8\", \"target_modules\": [\"q_proj\"]}", "r" },
+        { "[]", "adapter_config.json" },
+    };
+    char *dir = unit_dir_new(), *name = path_join(dir, "adapter_config.json");
+    struct lora lora;
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct error err = { 0 };
+
+        assert_true(file_replace(name, cases[i].text, strlen(cases[i].text), 0600, &err));
+        assert_false(lora_read_config(dir, LLAMA, &lora, &err));
+        assert_int_equal(err.code, ERROR_DATA);
+        if (!strstr(err.text, cases[i].says))
+            fail_msg("\"%s\" does not say \"%s\"", err.text, cases[i].says);
+    }
+    free(name);
+    unit_dir_free(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lora_reads_the_plan),
+        cmocka_unit_test(test_lora_ties_what_peft_knows),
+        cmocka_unit_test(test_lora_names_of_architectures),
+        cmocka_unit_test(test_lora_saved_names_are_as_peft_reads_them),
+        cmocka_unit_test(test_lora_reads_saved_names_as_peft),
+        cmocka_unit_test(test_lora_config_reads_back),
+        cmocka_unit_test(test_lora_config_refuses),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,265 @@
+/* tests/unit/test_machine.c - which device a job is looked at for. */
+#include "config.h"
+
+#include "runner/machine.h"
+
+#include "base/size.h"
+#include "tests/unit/unit.h"
+
+static const char two_cards[] =
+    "trainspool-probe 1\n"
+    "cpu\tEPYC\t8\t68719476736\t60000000000\n"
+    "cuda\t0\tTesla T4\t7.5\t15000000000\t14000000000\t1\n"
+    "cuda\t1\tNVIDIA A100\t8.0\t42000000000\t41000000000\t1\n";
+
+static struct machine machine_of(const char *probe)
+{
+    struct machine machine = { 0 };
+    struct error err = { 0 };
+
+    assert_true(probe_read(probe, &machine.probe, &err));
+    return machine;
+}
+
+static void test_machine_gives_a_job_what_it_asks_for(void **state)
+{
+    static const struct {
+        const char *job, *device;
+    } cases[] = {
+        { "stage: sft\n", "NVIDIA A100" },
+        { "trainspool:\n  device: auto\n", "NVIDIA A100" },
+        { "trainspool:\n  device: cpu\n", "EPYC" },
+        { "trainspool:\n  device: cuda:0\n", "Tesla T4" },
+        { "use_cpu: true\n", "EPYC" },
+        { "use_cpu: false\n", "NVIDIA A100" },
+        { "trainspool: {device: cpu}\n", "EPYC" },
+        { "trainspool: cpu\n", "NVIDIA A100" },
+        { "trainspool: {ranks: 2}\n", "NVIDIA A100" }, /* alone of its kind */
+        { "no: [job\n", "NVIDIA A100" },
+        { "", "NVIDIA A100" },
+    };
+    struct machine machine = machine_of(two_cards);
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct error err = { 0 };
+        struct device device;
+
+        assert_true(machine_device(&machine, cases[i].job, strlen(cases[i].job), &device,
+                                   &err));
+        assert_string_equal(device.name, cases[i].device);
+    }
+}
+
+static const char two_alike[] =
+    "trainspool-probe 1\n"
+    "cpu\tEPYC\t8\t68719476736\t60000000000\n"
+    "cuda\t0\tfull\t8.0\t42000000000\t11000000000\t1\n"
+    "cuda\t1\tempty\t8.0\t42000000000\t41000000000\t1\n";
+
+/* Of several, what fits into the scarcest fits into all. */
+static void test_machine_looks_at_the_scarcest_of_several(void **state)
+{
+    static const char one[] = "stage: sft\n", two[] = "trainspool: {ranks: 2}\n",
+                      both[] = "trainspool: {device: \"cuda:1,0\"}\n";
+    struct machine machine = machine_of(two_alike);
+    struct device device, several[DEVICE_RANKS_MAX];
+    struct error err = { 0 };
+
+    (void)state;
+    assert_true(machine_device(&machine, one, strlen(one), &device, &err));
+    assert_string_equal(device.name, "empty");
+    assert_int_equal(device.peers, 2);
+    assert_true(machine_device(&machine, two, strlen(two), &device, &err));
+    assert_string_equal(device.name, "full");
+    assert_true(machine_device(&machine, both, strlen(both), &device, &err));
+    assert_string_equal(device.name, "full");
+    assert_true(machine_devices(&machine, "cuda:0,1", 2, several, &err));
+    assert_string_equal(several[0].name, "full");
+    assert_true(machine_devices(&machine, "auto", 2, several, &err));
+    assert_string_equal(several[0].name, "empty");
+    assert_true(machine_devices(&machine, "cpu", 5, several, &err));
+    assert_false(machine_devices(&machine, "cuda", 3, several, &err));
+    assert_int_equal(err.code, ERROR_DEVICE);
+}
+
+/* Before there is anything to choose from. */
+static void test_machine_knows_what_a_job_wants(void **state)
+{
+    static const struct {
+        const char *job, *wanted;
+    } cases[] = {
+        { "stage: sft\n", "auto" },
+        { "use_cpu: true\n", "cpu" },
+        { "trainspool: {device: cuda}\n", "cuda" },
+        { "trainspool: {device: \"cuda:3\"}\n", "cuda:3" },
+        { "trainspool: {device: \"cuda:12,0\"}\n", "cuda:12" },
+        { "trainspool: {device: \"T4, or so\"}\n", "T4, or so" },
+        { "no: [job\n", "auto" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        char *wanted = machine_wanted(cases[i].job, strlen(cases[i].job));
+
+        assert_string_equal(wanted, cases[i].wanted);
+        free(wanted);
+    }
+}
+
+static const char half_asked[] =
+    "trainspool-probe 1\n"
+    "cpu\tEPYC\t8\t68719476736\t60000000000\n"
+    "cuda\t0\tcard\t8.0\t42000000000\t0\t1\n"
+    "cuda\t1\tcard\t8.0\t42000000000\t41000000000\t1\n";
+
+static void test_machine_counts_on_the_memory_it_has_asked_for(void **state)
+{
+    static const char first[] = "trainspool: {device: \"cuda:1,0\"}\n",
+                      second[] = "trainspool: {device: \"cuda:0,1\"}\n";
+    struct machine machine = machine_of(half_asked);
+    struct device device;
+    struct error err = { 0 };
+
+    (void)state;
+    assert_true(machine_device(&machine, first, strlen(first), &device, &err));
+    assert_int_equal(device.available, 41000000000);
+    assert_true(machine_device(&machine, second, strlen(second), &device, &err));
+    assert_int_equal(device.available, 41000000000);
+    assert_int_equal(device.peers, 2);
+}
+
+static const char old_card[] =
+    "trainspool-probe 1\n"
+    "cpu\tEPYC\t8\t68719476736\t60000000000\n"
+    "cuda\t0\tTesla V100\t7.0\t15000000000\t14000000000\t0\n";
+
+/* Asked for, it is looked at, so that a rule can refuse it; left to choose, the CPU says so. */
+static void test_machine_tells_of_a_card_without_code(void **state)
+{
+    static const char asked[] = "trainspool:\n  device: cuda\n", automatic[] = "stage: sft\n",
+                      numbered[] = "trainspool:\n  device: cuda:0\n",
+                      cpu[] = "trainspool:\n  device: cpu\n";
+    struct machine machine = machine_of(old_card), both = machine_of(two_cards);
+    struct device device, several[DEVICE_RANKS_MAX];
+    struct error err = { 0 };
+
+    (void)state;
+    assert_true(machine_device(&machine, asked, strlen(asked), &device, &err));
+    assert_string_equal(device.name, "Tesla V100");
+    assert_false(device.runnable);
+    assert_true(machine_device(&machine, numbered, strlen(numbered), &device, &err));
+    assert_string_equal(device.name, "Tesla V100");
+    assert_true(machine_device(&machine, automatic, strlen(automatic), &device, &err));
+    assert_string_equal(device.name, "EPYC");
+    assert_string_equal(device.passed_over, "Tesla V100, compute capability 7.0");
+    assert_true(machine_device(&machine, cpu, strlen(cpu), &device, &err));
+    assert_string_equal(device.passed_over, "");
+    assert_true(machine_device(&both, asked, strlen(asked), &device, &err));
+    assert_string_equal(device.passed_over, "");
+    /* where it runs there is no such choice */
+    assert_false(machine_devices(&machine, "cuda", 1, several, &err));
+    assert_int_equal(err.code, ERROR_DEVICE);
+    assert_non_null(strstr(err.text, "Tesla V100"));
+}
+
+static const char unlike_cards[] =
+    "trainspool-probe 1\n"
+    "cpu\tEPYC\t8\t68719476736\t60000000000\n"
+    "cuda\t0\tNVIDIA A100-SXM4-80GB\t8.0\t85000000000\t30000000000\t1\n"
+    "cuda\t1\tNVIDIA A100-SXM4-40GB\t8.0\t42000000000\t41000000000\t1\n"
+    "cuda\t2\tTesla V100\t7.0\t34000000000\t33000000000\t0\n";
+
+static struct device device_for(const struct machine *machine, const char *job)
+{
+    struct device device;
+    struct error err = { 0 };
+
+    if (!machine_device(machine, job, strlen(job), &device, &err))
+        fail_msg("%s: %s", job, err.text);
+    return device;
+}
+
+/* The least of each: capability of one, memory of another. */
+static void test_machine_tells_of_cards_that_differ(void **state)
+{
+    struct machine machine = machine_of(unlike_cards), same = machine_of(two_alike);
+    struct device device = device_for(&machine, "trainspool: {ranks: 2}\n");
+
+    (void)state;
+    assert_int_equal(device.major, 8);
+    assert_true(device.memory == 42000000000 && device.available == 30000000000);
+    assert_non_null(strstr(device.unlike, "A100-SXM4-40GB, compute capability 8.0"));
+    assert_string_equal(device_for(&machine, "stage: sft\n").unlike, "");
+    device = device_for(&machine, "trainspool: {target: external}\n");
+    assert_string_equal(device.name, "Tesla V100");
+    assert_true(device.memory == 34000000000 && device.available == 30000000000);
+    assert_non_null(strstr(device.unlike, "A100"));
+    device = device_for(&machine, "trainspool: {target: external, device: \"cuda:1\"}\n");
+    assert_string_equal(device.name, "NVIDIA A100-SXM4-40GB");
+    assert_string_equal(device.unlike, "");
+    assert_non_null(strstr(device_for(&same, "trainspool: {ranks: 2}\n").unlike, "empty"));
+}
+
+/* Another program's job may name the card of the machine it runs on. */
+static void test_machine_knows_a_card_that_an_external_job_names(void **state)
+{
+    static const char none[] = "trainspool: {target: external, device: RTX 3909}\n",
+                      native[] = "trainspool: {device: RTX 3090}\n";
+    struct machine machine = machine_of(two_cards);
+    struct device device =
+        device_for(&machine, "trainspool: {target: external, device: rtx 3090}\n");
+    struct error err = { 0 };
+
+    (void)state;
+    assert_string_equal(device.name, "RTX 3090");
+    assert_false(device.here);
+    assert_false(machine_device(&machine, none, strlen(none), &device, &err));
+    assert_int_equal(err.code, ERROR_USAGE);
+    error_clear(&err);
+    assert_false(machine_device(&machine, native, strlen(native), &device, &err));
+}
+
+static void test_machine_refuses_what_it_has_not(void **state)
+{
+    static const char job[] = "trainspool:\n  device: cuda:7\n";
+    struct machine machine = machine_of(two_cards);
+    struct device device;
+    struct error err = { 0 };
+
+    (void)state;
+    assert_false(machine_device(&machine, job, strlen(job), &device, &err));
+    assert_int_equal(err.code, ERROR_DEVICE);
+}
+
+static void test_machine_named_on_the_command_line_wins(void **state)
+{
+    static const char job[] = "trainspool:\n  device: cpu\n";
+    struct machine machine;
+    struct device device;
+    struct error err = { 0 };
+
+    (void)state;
+    assert_true(machine_open("titan rtx", &machine, &err));
+    assert_true(machine_device(&machine, job, strlen(job), &device, &err));
+    assert_string_equal(device.name, "TITAN RTX");
+    assert_false(machine_open("titan rty", &machine, &err));
+    assert_int_equal(err.code, ERROR_USAGE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_machine_gives_a_job_what_it_asks_for),
+        cmocka_unit_test(test_machine_knows_what_a_job_wants),
+        cmocka_unit_test(test_machine_counts_on_the_memory_it_has_asked_for),
+        cmocka_unit_test(test_machine_looks_at_the_scarcest_of_several),
+        cmocka_unit_test(test_machine_tells_of_a_card_without_code),
+        cmocka_unit_test(test_machine_tells_of_cards_that_differ),
+        cmocka_unit_test(test_machine_knows_a_card_that_an_external_job_names),
+        cmocka_unit_test(test_machine_refuses_what_it_has_not),
+        cmocka_unit_test(test_machine_named_on_the_command_line_wins),
+    };
+
+    return cmocka_run_group_tests_name("machine", tests, NULL, NULL);
+}

@@ -1,0 +1,82 @@
+/* tests/unit/test_manifest.c - a folder is whole, or it is seen that it is not. */
+#include "config.h"
+
+#include "tests/unit/unit.h"
+
+#include <unistd.h>
+
+#include "train/manifest.h"
+
+static char *folder_new(void)
+{
+    char *dir = unit_dir_new(), *name = path_join(dir, "model.safetensors");
+    struct error err = { 0 };
+
+    if (!file_create(name, "weights", 7, 0644, &err) || !manifest_write(dir, "abc", &err))
+        fail_msg("%s", err.text);
+    free(name);
+    return dir;
+}
+
+static void test_manifest_of_a_whole_folder(void **state)
+{
+    char *dir = folder_new();
+    struct error err = { 0 };
+
+    (void)state;
+    assert_true(manifest_check(dir, true, &err));
+    assert_true(manifest_is_of(dir, "abc"));
+    assert_false(manifest_is_of(dir, "abd"));
+    unit_dir_free(dir);
+}
+
+/* A change that keeps the size is seen by a deep check alone. */
+static void test_manifest_sees_damage(void **state)
+{
+    char *dir = folder_new(), *name = path_join(dir, "model.safetensors");
+    struct error err = { 0 };
+
+    (void)state;
+    assert_true(file_replace(name, "weighty", 7, 0644, &err));
+    assert_true(manifest_check(dir, false, &err));
+    assert_false(manifest_check(dir, true, &err));
+    assert_int_equal(err.code, ERROR_DATA);
+    error_clear(&err);
+    assert_true(file_replace(name, "weight", 6, 0644, &err));
+    assert_false(manifest_check(dir, false, &err));
+    error_clear(&err);
+    assert_int_equal(unlink(name), 0);
+    assert_false(manifest_check(dir, false, &err));
+    assert_non_null(strstr(err.text, "missing"));
+    free(name);
+    unit_dir_free(dir);
+}
+
+static void test_manifest_stays_in_its_folder(void **state)
+{
+    static const char hostile[] =
+        "{\"files\": {\"../outside\": {\"bytes\": 0, \"sha256\": \"\"}}}";
+    char *dir = folder_new(), *name = path_join(dir, MANIFEST_NAME);
+    struct error err = { 0 };
+
+    (void)state;
+    assert_true(file_replace(name, hostile, sizeof hostile - 1, 0644, &err));
+    assert_false(manifest_check(dir, true, &err));
+    assert_non_null(strstr(err.text, "outside"));
+    error_clear(&err);
+    assert_int_equal(unlink(name), 0);
+    assert_false(manifest_check(dir, false, &err));
+    free(name);
+    unit_dir_free(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_manifest_of_a_whole_folder),
+        cmocka_unit_test(test_manifest_sees_damage),
+        cmocka_unit_test(test_manifest_stays_in_its_folder),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

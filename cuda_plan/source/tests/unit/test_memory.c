@@ -1,0 +1,83 @@
+/* tests/unit/test_memory.c - limits as a job may write them. */
+#include "config.h"
+
+#include "tests/unit/unit.h"
+
+#include "precision/memory.h"
+
+/* A context is counted where the free memory is what the card is sold with. */
+static void test_memory_held_by_a_gpu(void **state)
+{
+    struct device cpu = { .kind = DEVICE_CPU }, gpu = { .kind = DEVICE_CUDA };
+
+    (void)state;
+    assert_int_equal(memory_held(&cpu, 2).expected, 0);
+    assert_int_equal(memory_held(&cpu, 2).high, (uint64_t)(16 + 2 * 4) << 20);
+    cpu.threads = 8;
+    assert_int_equal(memory_held(&cpu, 0).high, (uint64_t)(16 + 8 * 4) << 20);
+    assert_int_equal(memory_held(&gpu, 0).expected, (uint64_t)(400 + 256 + 32 + 65) << 20);
+    assert_int_equal(memory_held(&gpu, 0).low, (uint64_t)(300 + 128 + 32 + 65) << 20);
+    assert_int_equal(memory_held(&gpu, 0).high, (uint64_t)(500 + 384 + 32 + 65) << 20);
+    gpu.here = true;
+    assert_int_equal(memory_held(&gpu, 0).expected, (uint64_t)(256 + 32 + 65) << 20);
+    assert_int_equal(memory_held(&gpu, 0).high, (uint64_t)(384 + 32 + 65) << 20);
+}
+
+static void test_memory_limit_forms(void **state)
+{
+    struct device device = { .available = 1000 };
+    struct error err = { 0 };
+    uint64_t limit;
+
+    (void)state;
+    assert_true(memory_limit(NULL, &device, &limit, &err) && limit == 950);
+    assert_true(memory_limit("80%", &device, &limit, &err) && limit == 800);
+    assert_true(memory_limit("2GiB", &device, &limit, &err) && limit == (uint64_t)2 << 30);
+    assert_false(memory_limit("120%", &device, &limit, &err));
+    assert_int_equal(err.code, ERROR_JOB);
+    assert_false(memory_limit("much", &device, &limit, &err));
+    assert_false(memory_limit("0", &device, &limit, &err));
+    error_clear(&err);
+    assert_false(memory_limit("24", &device, &limit, &err));
+    assert_non_null(strstr(err.text, "a size such as 12GiB, not '24'"));
+    assert_false(memory_limit("nan%", &device, &limit, &err));
+}
+
+static void test_memory_sums_and_compares(void **state)
+{
+    struct memory_use use = { .weights = 1, .gradients = 2, .optimizer = 3, .activations = 4,
+                              .workspace = 5 };
+
+    (void)state;
+    memory_finish(&use, 15);
+    assert_true(use.total == 15 && use.fits);
+    memory_finish(&use, 14);
+    assert_false(use.fits);
+    memory_finish(&use, 0);
+    assert_true(use.fits);
+}
+
+static void test_memory_text_is_short(void **state)
+{
+    char text[16];
+
+    (void)state;
+    memory_text(512, text);
+    assert_string_equal(text, "512 B");
+    memory_text((uint64_t)3 << 29, text);
+    assert_string_equal(text, "1.5 GiB");
+    memory_text(UINT64_MAX, text);
+    assert_string_equal(text, "16.0 EiB");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory_held_by_a_gpu),
+        cmocka_unit_test(test_memory_limit_forms),
+        cmocka_unit_test(test_memory_sums_and_compares),
+        cmocka_unit_test(test_memory_text_is_short),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,525 @@
+/* tests/unit/test_model_config.c - both styles of config.json, and what is refused. */
+#include "config.h"
+
+#include "train/model_config.h"
+
+#include "base/size.h"
+#include "tests/unit/unit.h"
+
+#define SIZES                                                              \
+    "\"vocab_size\": 100, \"hidden_size\": 64, \"intermediate_size\": 96," \
+    "\"num_hidden_layers\": 3, \"num_attention_heads\": 4"
+
+#define GPT2 "\"vocab_size\": 100, \"n_embd\": 64, \"n_layer\": 3, \"n_head\": 4"
+#define NEO                                                                          \
+    "\"vocab_size\": 100, \"hidden_size\": 64, \"num_layers\": 3, \"num_heads\": 4," \
+    "\"max_position_embeddings\": 8"
+
+static struct arena *arena;
+
+static int setup(void **state)
+{
+    (void)state;
+    arena = arena_new();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    arena_free(arena);
+    return 0;
+}
+
+static bool parse(const char *text, struct model_config *out, struct error *err)
+{
+    *err = (struct error) { 0 };
+    return model_config_parse(text, strlen(text), "config.json", arena, out, err);
+}
+
+static struct model_config parsed(const char *text)
+{
+    struct model_config config;
+    struct error err;
+
+    if (!parse(text, &config, &err))
+        fail_msg("%s", err.text);
+    return config;
+}
+
+static void test_model_config_old_style(void **state)
+{
+    struct model_config c = parsed(
+        "{\"model_type\": \"llama\", " SIZES ", \"num_key_value_heads\": 2,"
+        "\"rope_theta\": 5e5, \"torch_dtype\": \"bfloat16\", \"eos_token_id\": [2, 7],"
+        "\"attention_bias\": true, \"rms_norm_eps\": 1e-5, \"tie_word_embeddings\": true,"
+        "\"rope_scaling\": {\"factor\": 8.0, \"low_freq_factor\": 1.0,"
+        "\"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 8192,"
+        "\"rope_type\": \"llama3\"}}");
+
+    (void)state;
+    assert_string_equal(c.architecture->model_type, "llama");
+    assert_int_equal(c.head_size, 16);
+    assert_int_equal(c.kv_heads, 2);
+    assert_int_equal(c.rope.kind, ROPE_LLAMA3);
+    assert_true(c.rope.theta == 5e5 && c.rope.factor == 8 && c.rope.low_freq_factor == 1);
+    assert_true(c.rope.high_freq_factor == 4 && c.rope.original_max_positions == 8192);
+    assert_int_equal(c.dtype, FORMAT_BF16);
+    assert_int_equal(c.eos_tokens, 2);
+    assert_int_equal(c.eos_token_ids[1], 7);
+    assert_true(c.qkv_bias && c.output_bias && !c.mlp_bias && c.tied);
+    assert_int_equal(c.bos_token_id, -1);
+}
+
+static void test_model_config_new_style(void **state)
+{
+    struct model_config c = parsed(
+        "{\"model_type\": \"qwen2\", " SIZES ", \"head_dim\": 32, \"dtype\": \"float16\","
+        "\"rope_parameters\": {\"rope_theta\": 1000000.0, \"rope_type\": \"default\"},"
+        "\"eos_token_id\": 5, \"sliding_window\": null}");
+
+    (void)state;
+    assert_int_equal(c.head_size, 32);
+    assert_int_equal(c.kv_heads, 4);
+    assert_int_equal(c.rope.kind, ROPE_DEFAULT);
+    assert_true(c.rope.theta == 1e6);
+    assert_int_equal(c.dtype, FORMAT_FP16);
+    assert_int_equal(c.eos_tokens, 1);
+    assert_true(c.qkv_bias && !c.output_bias && !c.tied);
+    assert_int_equal(c.sliding_window, 0);
+}
+
+static void test_model_config_old_linear_scaling(void **state)
+{
+    struct model_config c =
+        parsed("{\"model_type\": \"llama\", " SIZES ","
+               "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}");
+
+    (void)state;
+    assert_int_equal(c.rope.kind, ROPE_LINEAR);
+    assert_true(c.rope.factor == 2 && c.rope.theta == 10000);
+}
+
+static void test_model_config_sliding_window(void **state)
+{
+    struct model_config c =
+        parsed("{\"model_type\": \"qwen2\", " SIZES ", \"use_sliding_window\": true,"
+               "\"sliding_window\": 32, \"max_window_layers\": 2}");
+
+    (void)state;
+    assert_int_equal(c.sliding_window, 32);
+    assert_false(c.windowed[0]);
+    assert_false(c.windowed[1]);
+    assert_true(c.windowed[2]);
+    c = parsed("{\"model_type\": \"qwen2\", " SIZES ", \"use_sliding_window\": true,"
+               "\"sliding_window\": 32, \"max_window_layers\": 2, \"layer_types\":"
+               "[\"sliding_attention\", \"full_attention\", \"full_attention\"]}");
+    assert_true(c.windowed[0]);
+    assert_false(c.windowed[2]);
+}
+
+static void test_model_config_window_presets_of_qwen(void **state)
+{
+    static const char *const types[] = { "qwen2", "qwen3" };
+    struct model_config c;
+    char text[256];
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(types); i++) {
+        snprintf(text, sizeof(text),
+                 "{\"model_type\": \"%s\", \"vocab_size\": 100, \"hidden_size\": 64,"
+                 "\"intermediate_size\": 96, \"num_hidden_layers\": 30,"
+                 "\"num_attention_heads\": 4, \"use_sliding_window\": true}",
+                 types[i]);
+        c = parsed(text);
+        assert_int_equal(c.sliding_window, 4096);
+        assert_true(!c.windowed[0] && !c.windowed[27]);
+        assert_true(c.windowed[28] && c.windowed[29]);
+    }
+}
+
+static void test_model_config_window_of_mistral(void **state)
+{
+    struct model_config c = parsed("{\"model_type\": \"mistral\", " SIZES "}");
+
+    (void)state;
+    assert_int_equal(c.sliding_window, 4096);
+    assert_true(c.windowed[0] && c.windowed[2]);
+    assert_false(c.qkv_bias || c.output_bias || c.mlp_bias);
+    c = parsed("{\"model_type\": \"mistral\", " SIZES ", \"sliding_window\": null}");
+    assert_int_equal(c.sliding_window, 0);
+    assert_null(c.windowed);
+    c = parsed("{\"model_type\": \"mistral\", " SIZES ", \"sliding_window\": 7,"
+               "\"attention_bias\": true}");
+    assert_int_equal(c.sliding_window, 7);
+    assert_false(c.qkv_bias);
+}
+
+#define LISTED(first) \
+    ", \"layer_types\": [\"" first "\", \"full_attention\", \"full_attention\"]"
+
+/* As transformers' auto classes have it: those that do not heed it are phi3 and llama. */
+static void test_model_config_layer_types(void **state)
+{
+    static const char *const heed[] = { "mistral", "qwen2", "qwen3", "gemma2",
+                                        "gemma3_text" };
+    struct model_config c;
+    struct error err;
+    char text[512];
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(heed); i++) {
+        snprintf(text, sizeof(text),
+                 "{\"model_type\": \"%s\", " SIZES ", \"use_sliding_window\": true,"
+                 "\"sliding_window\": 7" LISTED("sliding_attention") "}",
+                 heed[i]);
+        c = parsed(text);
+        assert_true(c.sliding_window == 7 && c.windowed[0]);
+        assert_true(!c.windowed[1] && !c.windowed[2]);
+        snprintf(text, sizeof(text),
+                 "{\"model_type\": \"%s\", " SIZES LISTED("chunked_attention") "}",
+                 heed[i]);
+        assert_false(parse(text, &c, &err));
+        assert_non_null(strstr(err.text, "layer_types must say full_attention or "
+                                         "sliding_attention for layer 0"));
+        snprintf(text, sizeof(text),
+                 "{\"model_type\": \"%s\", " SIZES
+                 ", \"layer_types\": [\"full_attention\"]}",
+                 heed[i]);
+        assert_false(parse(text, &c, &err));
+        assert_non_null(strstr(err.text, "layer_types must be a list of 3 words"));
+    }
+    c = parsed("{\"model_type\": \"mistral\", " SIZES ", \"layer_types\": null}");
+    assert_true(c.windowed[0] && c.windowed[2]);
+    c = parsed("{\"model_type\": \"phi3\", " SIZES
+               ", \"sliding_window\": 7" LISTED("sliding_attention") "}");
+    assert_true(c.windowed[0] && c.windowed[2]);
+    c = parsed("{\"model_type\": \"llama\", " SIZES
+               ", \"sliding_window\": 7" LISTED("sliding_attention") "}");
+    assert_null(c.windowed);
+}
+
+static void test_model_config_of_gpt2(void **state)
+{
+    struct model_config c =
+        parsed("{\"model_type\": \"gpt2\", " GPT2
+               ", \"n_positions\": 32, \"n_inner\": null, \"n_ctx\": 32,"
+               "\"head_dim\": 32}"); /* of which GPT-2 knows nothing */
+
+    (void)state;
+    assert_int_equal(c.hidden_size, 64);
+    assert_int_equal(c.intermediate_size, 256);
+    assert_int_equal(c.max_positions, 32);
+    assert_int_equal(c.kv_heads, 4);
+    assert_int_equal(c.rotary, 0);
+    assert_int_equal(c.activation, ACTIVATION_GELU_TANH); /* gelu_new */
+    assert_true(c.tied && c.qkv_bias && c.output_bias && c.mlp_bias);
+    assert_true(c.norm_eps == 1e-5 && c.score_scale == 0.25 && !c.score_by_layer);
+    assert_true(c.embed_dropout == 0.1 && c.added_dropout == 0.1);
+    assert_true(c.attention_dropout == 0.1);
+    c = parsed(
+        "{\"model_type\": \"gpt2\", " GPT2
+        ", \"n_positions\": 32, \"n_inner\": 80, \"activation_function\": \"gelu\","
+        "\"tie_word_embeddings\": false, \"scale_attn_weights\": false,"
+        "\"scale_attn_by_inverse_layer_idx\": true}");
+    assert_int_equal(c.intermediate_size, 80);
+    assert_int_equal(c.activation, ACTIVATION_GELU);
+    assert_true(!c.tied && c.score_scale == 1 && c.score_by_layer);
+    c = parsed("{\"model_type\": \"gpt2\", " GPT2
+               ", \"n_positions\": 32, \"resid_pdrop\": 0, \"embd_pdrop\": 0.0,"
+               "\"attn_pdrop\": 0.2}");
+    assert_true(c.embed_dropout == 0 && c.added_dropout == 0);
+    assert_true(c.attention_dropout == 0.2);
+}
+
+static void test_model_config_of_dropout(void **state)
+{
+    struct model_config c = parsed("{\"model_type\": \"llama\", " SIZES "}");
+
+    (void)state;
+    assert_true(c.embed_dropout == 0 && c.added_dropout == 0 && c.attention_dropout == 0);
+    c = parsed("{\"model_type\": \"llama\", " SIZES ", \"attention_dropout\": 0.25,"
+               "\"resid_pdrop\": 0.1}"); /* of which Llama knows nothing */
+    assert_true(c.added_dropout == 0 && c.attention_dropout == 0.25);
+    c = parsed("{\"model_type\": \"phi3\", " SIZES ", \"resid_pdrop\": 0.125,"
+               "\"embd_pdrop\": 0.1}"); /* which Phi-3 does not read */
+    assert_true(c.embed_dropout == 0 && c.added_dropout == 0.125);
+    c = parsed("{\"model_type\": \"gpt_neox\", " SIZES ", \"hidden_dropout\": 0.5}");
+    assert_true(c.embed_dropout == 0.5 && c.added_dropout == 0.5);
+    assert_true(c.attention_dropout == 0);
+}
+
+static void check_local(const char *more, const char *local)
+{
+    struct model_config c;
+    char text[512];
+
+    snprintf(text, sizeof(text), "{\"model_type\": \"gpt_neo\", " NEO "%s}", more);
+    c = parsed(text);
+    assert_true(c.score_scale == 1 && !c.qkv_bias && c.output_bias && c.mlp_bias);
+    for (size_t l = 0; l < c.layers; l++)
+        assert_int_equal(c.windowed[l], local[l] == 'L');
+}
+
+static void test_model_config_local_layers_of_gpt_neo(void **state)
+{
+    (void)state;
+    check_local(", \"attention_types\": [[[\"global\", \"local\"], 2]]", "GLG");
+    check_local(", \"attention_types\": [[[\"local\"], 1], [[\"global\"], 2]]", "LGG");
+    check_local(", \"attention_layers\": [\"local\", \"local\", \"global\"]", "LLG");
+    check_local("", "GLG");
+    assert_int_equal(parsed("{\"model_type\": \"gpt_neo\", " NEO "}").sliding_window,
+                     256);
+    assert_int_equal(parsed("{\"model_type\": \"gpt_neo\", " NEO ", \"window_size\": 5}")
+                         .sliding_window,
+                     5);
+}
+
+static void test_model_config_of_gpt_neox(void **state)
+{
+    struct model_config c = parsed("{\"model_type\": \"gpt_neox\", " SIZES "}");
+
+    (void)state;
+    assert_int_equal(c.rotary, 4); /* a quarter of 16 */
+    assert_true(c.rope.theta == 10000 && c.parallel && !c.tied);
+    assert_true(c.qkv_bias && c.output_bias && c.mlp_bias);
+    assert_int_equal(c.activation, ACTIVATION_GELU);
+    c = parsed("{\"model_type\": \"gpt_neox\", " SIZES ", \"rotary_pct\": 1.0,"
+               "\"rotary_emb_base\": 500, \"use_parallel_residual\": false,"
+               "\"attention_bias\": false}");
+    assert_int_equal(c.rotary, 16);
+    assert_true(c.rope.theta == 500 && !c.parallel && !c.qkv_bias && !c.output_bias);
+    c = parsed("{\"model_type\": \"gpt_neox\", " SIZES ", \"rope_parameters\":"
+               "{\"rope_theta\": 7, \"rope_type\": \"default\","
+               "\"partial_rotary_factor\": 0.5}}");
+    assert_int_equal(c.rotary, 8);
+    assert_true(c.rope.theta == 7);
+}
+
+static void test_model_config_of_phi3(void **state)
+{
+    struct model_config c = parsed("{\"model_type\": \"phi3\", " SIZES "}");
+
+    (void)state;
+    assert_true(c.rotary == 16 && !c.windowed && c.norm_eps == 1e-5);
+    assert_true(!c.qkv_bias && !c.output_bias && !c.mlp_bias && !c.tied);
+    c = parsed("{\"model_type\": \"phi3\", " SIZES ", \"partial_rotary_factor\": 0.75,"
+               "\"sliding_window\": 7}");
+    assert_true(c.rotary == 12 && c.sliding_window == 7 && c.windowed[2]);
+}
+
+static void test_model_config_of_gemma(void **state)
+{
+    struct model_config c = parsed("{\"model_type\": \"gemma\", " SIZES "}");
+
+    (void)state;
+    assert_int_equal(c.head_size, 256);
+    assert_int_equal(c.activation, ACTIVATION_GELU_TANH);
+    assert_true(c.tied && c.embed_scale == 8 && c.score_scale == 1.0 / 16);
+    c = parsed("{\"model_type\": \"gemma\", " SIZES
+               ", \"hidden_act\": \"gelu\", \"head_dim\": 16}");
+    assert_int_equal(c.activation, ACTIVATION_GELU_TANH); /* what Google's files mean */
+    assert_int_equal(c.head_size, 16);
+}
+
+static void test_model_config_of_gemma2(void **state)
+{
+    struct model_config c = parsed("{\"model_type\": \"gemma2\", " SIZES "}");
+
+    (void)state;
+    assert_true(c.windowed[0] && !c.windowed[1] && c.windowed[2] && !c.has_local);
+    assert_true(c.score_scale == 1.0 / 16 && c.score_softcap == 50);
+    assert_true(c.logit_softcap == 30 && c.activation == ACTIVATION_GELU_TANH);
+    c = parsed("{\"model_type\": \"gemma2\", " SIZES
+               ", \"attn_logit_softcapping\": null, \"final_logit_softcapping\": 12.5,"
+               "\"query_pre_attn_scalar\": 64}");
+    assert_true(c.score_softcap == 0 && c.logit_softcap == 12.5);
+    assert_true(c.score_scale == 0.125);
+}
+
+static void test_model_config_of_gemma3(void **state)
+{
+    struct model_config c = parsed(
+        "{\"model_type\": \"gemma3_text\", " SIZES
+        ", \"sliding_window\": 16, \"query_pre_attn_scalar\": 64,"
+        "\"sliding_window_pattern\": 2, \"rope_local_base_freq\": 500.0,"
+        "\"rope_theta\": 7000.0, \"rope_scaling\": {\"factor\": 8.0, \"rope_type\":"
+        "\"linear\"}}");
+
+    (void)state;
+    assert_true(c.windowed[0] && !c.windowed[1] && c.windowed[2] && c.has_local);
+    assert_true(c.rope_local.theta == 500 && c.rope_local.kind == ROPE_DEFAULT);
+    assert_true(c.rope.theta == 7000 && c.rope.kind == ROPE_LINEAR && c.rope.factor == 8);
+    assert_true(c.score_scale == 0.125 && c.score_softcap == 0 && c.logit_softcap == 0);
+    c = parsed(
+        "{\"model_type\": \"gemma3_text\", " SIZES
+        ", \"layer_types\": [\"full_attention\", \"sliding_attention\","
+        "\"full_attention\"], \"rope_parameters\": {"
+        "\"full_attention\": {\"rope_type\": \"default\", \"rope_theta\": 9.0},"
+        "\"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 3.0}}}");
+    assert_true(!c.windowed[0] && c.windowed[1] && !c.windowed[2]);
+    assert_true(c.rope.theta == 9 && c.rope_local.theta == 3);
+    c = parsed("{\"model_type\": \"gemma3_text\", " SIZES "}");
+    assert_true(c.rope.theta == 1e6 && c.rope_local.theta == 1e4);
+    assert_true(c.windowed[0] && c.windowed[2] && c.sliding_window == 4096);
+}
+
+static void test_model_config_padding(void **state)
+{
+    static const struct {
+        const char *text;
+        int64_t padding;
+    } cases[] = {
+        { "{\"model_type\": \"llama\", " SIZES "}", -1 },
+        { "{\"model_type\": \"llama\", " SIZES ", \"pad_token_id\": 2}", 2 },
+        { "{\"model_type\": \"llama\", " SIZES ", \"pad_token_id\": -1}", 99 },
+        { "{\"model_type\": \"llama\", " SIZES ", \"pad_token_id\": 100}", -1 },
+        { "{\"model_type\": \"qwen3\", " SIZES ", \"pad_token_id\": 0}", 0 },
+        { "{\"model_type\": \"gemma\", " SIZES "}", 0 },
+        { "{\"model_type\": \"gemma2\", " SIZES ", \"pad_token_id\": null}", -1 },
+        { "{\"model_type\": \"phi3\", " SIZES "}", -1 }, /* 32000 is past the vocabulary */
+        { "{\"model_type\": \"gpt2\", " GPT2 ", \"n_positions\": 8, \"pad_token_id\": 2}", -1 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++)
+        if (parsed(cases[i].text).padding != cases[i].padding)
+            fail_msg("%s: the padding is %lld", cases[i].text,
+                     (long long)parsed(cases[i].text).padding);
+}
+
+static void test_model_config_refuses(void **state)
+{
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        { "[1]", "object" },
+        { "{", "JSON" },
+        { "{\"model_type\": \"bert\", " SIZES "}", "supported: llama, mistral, qwen2," },
+        { "{" SIZES "}", "model_type is missing" },
+        { "{\"model_type\": \"llama\"}", "vocab_size" },
+        { "{\"model_type\": \"llama\", " SIZES ", \"hidden_act\": \"mish\"}",
+          "hidden_act \"mish\" is not supported; supported: silu" },
+        { "{\"model_type\": \"llama\", " SIZES ", \"attention_dropout\": 1}",
+          "attention_dropout must be a number from 0 to below 1, not 1" },
+        { "{\"model_type\": \"llama\", " SIZES ", \"attention_dropout\": -0.5}",
+          "attention_dropout must be a number from 0 to below 1, not -0.5" },
+        { "{\"model_type\": \"phi3\", " SIZES ", \"resid_pdrop\": 0.9999999999}",
+          "resid_pdrop must be a number from 0 to below 1" },
+        { "{\"model_type\": \"gpt2\", " SIZES "}", "n_embd" },
+        { "{\"model_type\": \"gpt2\", " GPT2 "}", "n_positions" },
+        { "{\"model_type\": \"gpt2\", " GPT2
+          ", \"n_positions\": 8, \"add_cross_attention\": true}",
+          "add_cross_attention" },
+        { "{\"model_type\": \"mistral\", " SIZES
+          ", \"sliding_window\": null" LISTED("sliding_attention") "}",
+          "no sliding_window is in use" },
+        { "{\"model_type\": \"qwen2\", " SIZES LISTED("sliding_attention") "}",
+          "no sliding_window is in use" },
+        { "{\"model_type\": \"qwen2\", " SIZES ", \"layer_types\": \"full_attention\"}",
+          "layer_types" },
+        { "{\"model_type\": \"gpt_neo\", " NEO
+          ", \"attention_types\": [[[\"global\"], 2]]}",
+          "global or local for layer 2" },
+        { "{\"model_type\": \"gpt_neo\", " NEO
+          ", \"attention_types\": [[[\"sparse\"], 3]]}",
+          "global or local for layer 0" },
+        { "{\"model_type\": \"gpt_neo\", " NEO ", \"attention_types\": [[[], 9], 3]}",
+          "attention_types" },
+        { "{\"model_type\": \"gpt_neox\", " SIZES ", \"rotary_pct\": 0.2}",
+          "rotary_pct" },
+        { "{\"model_type\": \"gpt_neox\", " SIZES ", \"rotary_pct\": 2}", "rotary_pct" },
+        { "{\"model_type\": \"llama\", " SIZES ", \"num_key_value_heads\": 3}",
+          "multiple" },
+        { "{\"model_type\": \"llama\", " SIZES ", \"num_key_value_heads\": 0}",
+          "from 1" },
+        { "{\"model_type\": \"llama\", " SIZES ", \"num_key_value_heads\": \"2\"}",
+          "num_key_value_heads" },
+        { "{\"model_type\": \"llama\", " SIZES ", \"head_dim\": 7}", "even" },
+        { "{\"model_type\": \"llama\", " SIZES ", \"head_dim\": 258}",
+          "heads of 258 numbers are not supported, 256 at most" },
+        { "{\"model_type\": \"llama\", " SIZES ", \"rope_theta\": -1}", "rope_theta" },
+        { "{\"model_type\": \"llama\", " SIZES
+          ", \"rope_scaling\": {\"type\": \"yarn\"}}",
+          "yarn" },
+        { "{\"model_type\": \"llama\", " SIZES
+          ", \"rope_scaling\": {\"type\": \"linear\"}}",
+          "factor" },
+        { "{\"model_type\": \"llama\", " SIZES ", \"eos_token_id\": \"x\"}",
+          "eos_token_id" },
+        { "{\"model_type\": \"llama\", " SIZES ", \"quantization_config\": {}}",
+          "quantised" },
+        { "{\"model_type\": \"llama\", " SIZES ", \"vocab_size\": 5}", "JSON" },
+    };
+    struct model_config config;
+    struct error err;
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        assert_false(parse(cases[i].text, &config, &err));
+        assert_int_equal(err.code, ERROR_DATA);
+        if (!strstr(err.text, cases[i].says))
+            fail_msg("\"%s\" does not say \"%s\"", err.text, cases[i].says);
+    }
+}
+
+static void test_model_config_reads_shared_models(void **state)
+{
+    static const char *const folders[] = {
+        "data/stories260K/hf", "data/stories260K/hf-qwen2", "data/made-here/qwen2",
+        "data/made-here/gpt_neo", "data/capp-gpt2/hf"
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(folders); i++) {
+        char *dir = unit_shared(folders[i]);
+        struct model_config config;
+        struct error err = { 0 };
+
+        if (!dir) {
+            print_message("# SKIP %s is not here\n", folders[i]);
+            skip();
+        }
+        assert_true(model_config_read(dir, arena, &config, &err));
+        assert_true(config.tied && config.hidden_size == 64);
+        assert_non_null(strstr(config.text, "model_type"));
+        free(dir);
+    }
+}
+
+static void test_model_config_missing_folder_is_told(void **state)
+{
+    struct model_config config;
+    struct error err = { 0 };
+
+    (void)state;
+    assert_false(model_config_read("/nowhere/at/all", arena, &config, &err));
+    assert_non_null(strstr(err.text, "/nowhere/at/all/config.json"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_model_config_old_style),
+        cmocka_unit_test(test_model_config_new_style),
+        cmocka_unit_test(test_model_config_old_linear_scaling),
+        cmocka_unit_test(test_model_config_sliding_window),
+        cmocka_unit_test(test_model_config_window_presets_of_qwen),
+        cmocka_unit_test(test_model_config_window_of_mistral),
+        cmocka_unit_test(test_model_config_layer_types),
+        cmocka_unit_test(test_model_config_of_dropout),
+        cmocka_unit_test(test_model_config_of_gpt2),
+        cmocka_unit_test(test_model_config_local_layers_of_gpt_neo),
+        cmocka_unit_test(test_model_config_of_gpt_neox),
+        cmocka_unit_test(test_model_config_of_phi3),
+        cmocka_unit_test(test_model_config_of_gemma),
+        cmocka_unit_test(test_model_config_of_gemma2),
+        cmocka_unit_test(test_model_config_of_gemma3),
+        cmocka_unit_test(test_model_config_padding),
+        cmocka_unit_test(test_model_config_refuses),
+        cmocka_unit_test(test_model_config_reads_shared_models),
+        cmocka_unit_test(test_model_config_missing_folder_is_told),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,321 @@
+/*
+ * tests/unit/test_model_cuda.c - whole models trained on a GPU: the losses, gradients and
+ * steps of the CPU, and the same bits whatever is recorded, recomputed or gone on from.
+ *
+ * The models are small: the same program runs on a GPU and on tests/emulation/.
+ */
+#include "config.h"
+
+#include "tests/unit/unit_trials.h"
+#include "train/checkpoint.h"
+
+enum { WINDOWS = 3 };
+
+/* ---- A run ---- */
+
+struct run {
+    struct scaler scaler;
+    int64_t step, updates;
+    double losses[WINDOWS], norms[WINDOWS];
+    float *gradients; /* of the first window */
+    char *weights;    /* at the end, of all that is trained, as they are stored */
+    size_t count, bytes;
+};
+
+static struct run run_new(const struct unit_model *u)
+{
+    struct run run = { 0 };
+
+    scaler_init(&run.scaler, &u->plan.precision);
+    return run;
+}
+
+static void run_clear(struct run *run)
+{
+    free(run->gradients);
+    free(run->weights);
+}
+
+static void fetch(struct unit_model *u, void *to, struct tensor from)
+{
+    struct error err = { 0 };
+
+    u->be->ops->download(u->be, to, from.data, tensor_bytes(from));
+    unit_must(u->be->ops->sync(u->be, &err), &err);
+}
+
+/* An optimizer step, as the trainer makes it. */
+static void run_window(struct unit_model *u, struct run *run)
+{
+    struct step_numbers numbers = unit_numbers(u, trained, run->updates + 1);
+    uint64_t draw = (uint64_t)run->step * BATCHES;
+    size_t at = (size_t)run->step % WINDOWS;
+    struct error err = { 0 };
+
+    numbers.grad_scale = (float)(run->scaler.scale / (double)trained);
+    numbers.scaler = run->scaler;
+    model_begin(u->model, &numbers);
+    for (size_t i = 0; i < BATCHES; i++)
+        unit_must(model_train(u->model, &batches[i], draw + i, &err), &err);
+    optimizer_step(u->model, &u->plan);
+    unit_must(model_end(u->model, &numbers, &run->losses[at], &err), &err);
+    run->norms[at] = numbers.norm;
+    run->scaler = numbers.scaler;
+    run->updates += numbers.finite;
+    run->step++;
+}
+
+static void keep_gradients(struct unit_model *u, struct run *run)
+{
+    struct tensor gradients = model_gradients(u->model);
+
+    run->count = gradients.cols;
+    run->gradients = memory_alloc(tensor_bytes(gradients));
+    fetch(u, run->gradients, gradients);
+}
+
+static void keep_weights(struct unit_model *u, struct run *run)
+{
+    for (size_t i = 0; i < model_trained_parameters(u->model); i++) {
+        struct tensor weight = model_trained(u->model, i)->weight;
+
+        run->weights = memory_resize(run->weights, run->bytes + tensor_bytes(weight), 1);
+        fetch(u, run->weights + run->bytes, weight);
+        run->bytes += tensor_bytes(weight);
+    }
+}
+
+static struct run run_all(const struct trial *trial, struct plan plan,
+                          const struct device *gpu)
+{
+    struct unit_model u;
+    struct run run;
+
+    trial_start(&u, trial, plan, gpu);
+    run = run_new(&u);
+    run_window(&u, &run);
+    keep_gradients(&u, &run);
+    while (run.step < WINDOWS)
+        run_window(&u, &run);
+    keep_weights(&u, &run);
+    unit_model_stop(&u);
+    return run;
+}
+
+static struct run done[TS_COUNT(trials)];
+
+/* A trial as it stands in the table, on a GPU: run once, for all who ask. */
+static const struct run *gpu_run(const struct trial *trial)
+{
+    struct run *run = &done[trial - trials];
+
+    if (!run->weights)
+        *run = run_all(trial, plan_of(trial), gpu_for(trial));
+    return run;
+}
+
+/* ---- What is held against what ---- */
+
+static void check_near(const struct trial *trial, const struct run *is,
+                       const struct run *wanted)
+{
+    double away = 0, norm = 0;
+
+    for (size_t i = 0; i < wanted->count; i++) {
+        double by = (double)is->gradients[i] - wanted->gradients[i];
+
+        norm += (double)wanted->gradients[i] * wanted->gradients[i];
+        away += by * by;
+    }
+    if (!(norm > 0) || !(sqrt(away) <= trial->near * sqrt(norm)))
+        fail_msg("%s: gradients are off by %g of %g, more than %g of it", trial->name,
+                 sqrt(away), sqrt(norm), trial->near);
+    for (size_t i = 0; i < WINDOWS; i++) {
+        /* a step of AdamW is as long whatever the gradient: later losses drift apart */
+        double near = trial->near * (i == 0 ? 1 : 8);
+
+        if (!(fabs(is->losses[i] - wanted->losses[i]) <= near * wanted->losses[i]) ||
+            !(fabs(is->norms[i] - wanted->norms[i]) <= near * wanted->norms[i]))
+            fail_msg("%s, step %zu: loss %g and norm %g, wanted %g and %g", trial->name,
+                     i + 1, is->losses[i], is->norms[i], wanted->losses[i],
+                     wanted->norms[i]);
+    }
+    assert_true(is->losses[WINDOWS - 1] < is->losses[0]);
+}
+
+static void check_same(const struct trial *trial, const struct run *a,
+                       const struct run *b)
+{
+    for (size_t i = 0; i < WINDOWS; i++)
+        if (a->losses[i] != b->losses[i] || a->norms[i] != b->norms[i])
+            fail_msg("%s, step %zu: loss %.9g and norm %.9g, then %.9g and %.9g",
+                     trial->name, i + 1, a->losses[i], a->norms[i], b->losses[i],
+                     b->norms[i]);
+    assert_int_equal(a->bytes, b->bytes);
+    if (memcmp(a->weights, b->weights, a->bytes) != 0)
+        fail_msg("%s: other weights", trial->name);
+}
+
+static void test_model_cuda_learns_as_the_cpu(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(trials); i++) {
+        struct run cpu;
+
+        if (!gpu_for(&trials[i]))
+            continue;
+        cpu = run_all(&trials[i], plan_of(&trials[i]), NULL);
+        check_near(&trials[i], gpu_run(&trials[i]), &cpu);
+        run_clear(&cpu);
+    }
+}
+
+/* Bits are compared in a build without sanitizers; with them some trials do. */
+static bool compares(size_t trial)
+{
+#ifdef __SANITIZE_ADDRESS__
+    return trial == TRIAL_FP32 || trial == TRIAL_PURE || trial == TRIAL_DROPOUT ||
+           trials[trial].fp8;
+#else
+    (void)trial;
+    return true;
+#endif
+}
+
+/* Without recordings, and with blocks computed again where they were not. */
+static void test_model_cuda_keeps_its_bits(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(trials); i++) {
+        const struct device *gpu = gpu_for(&trials[i]);
+        struct plan plan = plan_of(&trials[i]);
+        struct run again;
+
+        if (!gpu || !compares(i))
+            continue;
+        setenv("TRAINSPOOL_NO_GRAPHS", "1", 1);
+        plan.gradient_checkpointing = !plan.gradient_checkpointing;
+        again = run_all(&trials[i], plan, gpu);
+        unsetenv("TRAINSPOOL_NO_GRAPHS");
+        check_same(&trials[i], gpu_run(&trials[i]), &again);
+        run_clear(&again);
+    }
+}
+
+/* Two steps and a checkpoint. */
+static struct run run_begin(const struct trial *trial, struct plan plan,
+                            const struct device *gpu)
+{
+    struct unit_model u;
+    struct run run;
+    struct progress progress = { 0 };
+    struct progress_history history = { 0 };
+    struct error err = { 0 };
+
+    trial_start(&u, trial, plan, gpu);
+    run = run_new(&u);
+    run_window(&u, &run);
+    run_window(&u, &run);
+    progress.step = run.step;
+    progress.updates = run.updates;
+    progress.scaler = run.scaler;
+    unit_must(checkpoint_save(u.model, &plan, &progress, &history, &err), &err);
+    unit_model_stop(&u);
+    return run;
+}
+
+/* The third, by another model. */
+static void run_resume(const struct trial *trial, struct plan plan,
+                       const struct device *gpu, struct run *run)
+{
+    struct unit_model u;
+    char *name = checkpoint_name(plan.output_dir, run->step);
+    struct progress progress = { 0 };
+    struct progress_history history = { 0 };
+    struct error err = { 0 };
+
+    trial_start(&u, trial, plan, gpu);
+    unit_must(checkpoint_load(u.model, name, &progress, &history, &err), &err);
+    run->updates = progress.updates;
+    run->scaler = progress.scaler;
+    run_window(&u, run);
+    keep_weights(&u, run);
+    unit_model_stop(&u);
+    progress_history_clear(&history);
+    free(name);
+}
+
+static void test_model_cuda_goes_on_to_the_bit(void **state)
+{
+    static const size_t some[] = { TRIAL_FP16, TRIAL_PURE, TRIAL_DROPOUT };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(some); i++) {
+        const struct trial *trial = &trials[some[i]];
+        const struct device *gpu = gpu_for(trial);
+        struct plan plan = plan_of(trial);
+        char *dir = unit_dir_new();
+        struct run parts;
+
+        if (gpu) {
+            plan.output_dir = dir;
+            parts = run_begin(trial, plan, gpu);
+            run_resume(trial, plan, gpu, &parts);
+            check_same(trial, gpu_run(trial), &parts);
+            run_clear(&parts);
+        }
+        unit_dir_free(dir);
+    }
+}
+
+/* From a scale far beyond fp16: the same steps are left out, the same scales follow. */
+static void test_model_cuda_scales_as_the_cpu(void **state)
+{
+    const struct trial *trial = &trials[TRIAL_FP16];
+    const struct device *devices[2] = { NULL, gpu_for(trial) };
+    double scales[2][12];
+
+    (void)state;
+    if (!devices[1])
+        skip();
+    for (size_t d = 0; d < 2; d++) {
+        struct plan plan = plan_of(trial);
+        struct unit_model u;
+        struct run run;
+
+        plan.precision.loss_scale = 0x1p24;
+        trial_start(&u, trial, plan, devices[d]);
+        run = run_new(&u);
+        run.scaler.interval = 3;
+        for (size_t i = 0; i < TS_COUNT(scales[d]); i++) {
+            run_window(&u, &run);
+            scales[d][i] = run.scaler.scale;
+        }
+        assert_true(run.scaler.skipped > 2 && run.updates > 2);
+        unit_model_stop(&u);
+    }
+    for (size_t i = 0; i < TS_COUNT(scales[0]); i++)
+        if (scales[0][i] != scales[1][i])
+            fail_msg("step %zu leaves the scale %g, on the CPU %g", i + 1, scales[1][i],
+                     scales[0][i]);
+}
+
+static int teardown(void **state)
+{
+    for (size_t i = 0; i < TS_COUNT(done); i++)
+        run_clear(&done[i]);
+    return unit_trials_stop(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_model_cuda_learns_as_the_cpu),
+        cmocka_unit_test(test_model_cuda_keeps_its_bits),
+        cmocka_unit_test(test_model_cuda_goes_on_to_the_bit),
+        cmocka_unit_test(test_model_cuda_scales_as_the_cpu),
+    };
+
+    return unit_trials_gpus() ? cmocka_run_group_tests(tests, unit_trials_start, teardown)
+                              : 0;
+}

@@ -1,0 +1,335 @@
+/* tests/unit/test_model_decode.c - a sequence that grows over its cache says what the
+ * whole of it says, to the bit whatever grows beside it. */
+#include "config.h"
+
+#include "train/model.h"
+
+#include "tests/unit/unit_model.h"
+
+enum { TOKENS = 40, PROMPT = 7, SLOTS = 3 };
+
+static const char config_text[] =
+    "{\"model_type\": \"llama\", \"vocab_size\": 97, \"hidden_size\": 48,"
+    "\"intermediate_size\": 80, \"num_hidden_layers\": 3, \"num_attention_heads\": 6,"
+    "\"num_key_value_heads\": 2, \"max_position_embeddings\": 64,"
+    "\"initializer_range\": 0.2, \"tie_word_embeddings\": false}";
+
+/* Every other layer sees the last 8 rows. */
+static const char windowed_text[] =
+    "{\"model_type\": \"qwen2\", \"vocab_size\": 97, \"hidden_size\": 48,"
+    "\"intermediate_size\": 80, \"num_hidden_layers\": 3, \"num_attention_heads\": 6,"
+    "\"num_key_value_heads\": 2, \"max_position_embeddings\": 64, \"head_dim\": 8,"
+    "\"use_sliding_window\": true, \"sliding_window\": 8, \"max_window_layers\": 1,"
+    "\"initializer_range\": 0.2, \"tie_word_embeddings\": true}";
+
+/* Norms of each head's q and k. */
+static const char qwen3_text[] =
+    "{\"model_type\": \"qwen3\", \"vocab_size\": 97, \"hidden_size\": 48,"
+    "\"intermediate_size\": 80, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
+    "\"num_key_value_heads\": 2, \"head_dim\": 16, \"max_position_embeddings\": 64,"
+    "\"initializer_range\": 0.2, \"tie_word_embeddings\": true}";
+
+/* Windows and rotations by the layer, embeddings scaled. */
+static const char gemma3_text[] =
+    "{\"model_type\": \"gemma3_text\", \"vocab_size\": 97, \"hidden_size\": 48,"
+    "\"intermediate_size\": 80, \"num_hidden_layers\": 3, \"num_attention_heads\": 4,"
+    "\"num_key_value_heads\": 1, \"head_dim\": 16, \"max_position_embeddings\": 64,"
+    "\"sliding_window\": 8, \"sliding_window_pattern\": 2, \"query_pre_attn_scalar\": 16,"
+    "\"initializer_range\": 0.2, \"hidden_activation\": \"gelu_pytorch_tanh\"}";
+
+/* Scores and logits that are capped. */
+static const char gemma2_text[] =
+    "{\"model_type\": \"gemma2\", \"vocab_size\": 97, \"hidden_size\": 48,"
+    "\"intermediate_size\": 80, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
+    "\"num_key_value_heads\": 2, \"head_dim\": 16, \"max_position_embeddings\": 64,"
+    "\"sliding_window\": 8, \"query_pre_attn_scalar\": 16, \"initializer_range\": 0.2,"
+    "\"attn_logit_softcapping\": 5.0, \"final_logit_softcapping\": 3.0,"
+    "\"hidden_activation\": \"gelu_pytorch_tanh\"}";
+
+/* Positions that are learnt. */
+static const char gpt2_text[] =
+    "{\"model_type\": \"gpt2\", \"vocab_size\": 97, \"n_embd\": 48, \"n_layer\": 2,"
+    "\"n_head\": 4, \"n_positions\": 64, \"n_ctx\": 64, \"initializer_range\": 0.2,"
+    "\"activation_function\": \"gelu_new\"}";
+
+static struct plan growing_plan(void)
+{
+    struct plan plan = unit_plan("");
+
+    plan.train_from_scratch = true;
+    plan.generation = (struct generation) {
+        .on = true, .slots = SLOTS, .prompt_max = PROMPT, .max_new_tokens = TOKENS
+    };
+    return plan;
+}
+
+static void random_tokens(int32_t tokens[TOKENS], size_t vocabulary, uint32_t stream)
+{
+    for (size_t i = 0; i < TOKENS; i++)
+        tokens[i] = (int32_t)(random_bits(11, RANDOM_ORDER, stream, i) % vocabulary);
+}
+
+/* Logits of the whole of the first `count` tokens. */
+static void whole_logits(struct unit_model *u, const int32_t *tokens, size_t count,
+                         float *out)
+{
+    struct batch batch = { 0 };
+    struct error err = { 0 };
+
+    unit_batch_add(&batch, tokens, count);
+    unit_must(model_logits(u->model, &batch, out, &err), &err);
+    unit_batch_free(&batch);
+}
+
+static size_t largest(const float *x, size_t count)
+{
+    size_t at = 0;
+
+    for (size_t i = 1; i < count; i++)
+        at = x[i] > x[at] ? i : at;
+    return at;
+}
+
+static void check_near(const float *is, const float *wanted, size_t count, double near)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!(fabs((double)is[i] - (double)wanted[i]) <= near))
+            fail_msg("logit %zu is %.8g, wanted %.8g", i, (double)is[i],
+                     (double)wanted[i]);
+    assert_int_equal(largest(is, count), largest(wanted, count));
+}
+
+/* One sequence in slot `slot`, fed with the tokens; logits (TOKENS - PROMPT + 1, V).
+ * Beside it others begin and end where `others` says so. */
+static void grow(struct unit_model *u, const int32_t *fed, size_t slot, bool others,
+                 float *logits)
+{
+    size_t vocabulary = u->config.vocab_size;
+    float *all = memory_alloc(SLOTS * vocabulary * sizeof(*all));
+    int32_t tokens[SLOTS] = { 0 }, lengths[SLOTS] = { 0 }, other[TOKENS];
+    struct error err = { 0 };
+
+    random_tokens(other, vocabulary, 2);
+    unit_must(model_prefill(u->model, slot, fed, PROMPT, logits, &err), &err);
+    for (size_t i = PROMPT; i < TOKENS; i++) {
+        size_t beside = (slot + 1 + i % 2) % SLOTS;
+
+        if (others && i % 5 == 0) {
+            lengths[beside] = (int32_t)(i % 3 + 1);
+            unit_must(model_prefill(u->model, beside, other, i % 3 + 1, all, &err), &err);
+        }
+        for (size_t s = 0; s < SLOTS; s++)
+            tokens[s] = others && lengths[s] ? other[i] : 0;
+        tokens[slot] = fed[i];
+        lengths[slot] = (int32_t)i;
+        logits += vocabulary;
+        unit_must(model_grow(u->model, tokens, lengths, all, &err), &err);
+        memcpy(logits, all + slot * vocabulary, vocabulary * sizeof(*logits));
+        for (size_t s = 0; s < SLOTS; s++)
+            lengths[s] += s != slot && lengths[s] > 0;
+    }
+    free(all);
+}
+
+static float *grown(struct unit_model *u, const int32_t *fed, size_t slot, bool others)
+{
+    size_t rows = TOKENS - PROMPT + 1;
+    float *logits = memory_alloc(rows * u->config.vocab_size * sizeof(*logits));
+
+    grow(u, fed, slot, others, logits);
+    return logits;
+}
+
+static void check_growth(struct unit_model *u, double near)
+{
+    size_t vocabulary = u->config.vocab_size;
+    float *whole = memory_alloc(vocabulary * sizeof(*whole)), *logits;
+    int32_t fed[TOKENS];
+
+    random_tokens(fed, vocabulary, 1);
+    logits = grown(u, fed, 1, false);
+    for (size_t i = PROMPT; i <= TOKENS; i++) {
+        whole_logits(u, fed, i, whole);
+        check_near(logits + (i - PROMPT) * vocabulary, whole, vocabulary, near);
+    }
+    free(logits);
+    free(whole);
+}
+
+static void test_growth_is_the_forward_pass(void **state)
+{
+    static const char *const texts[] = { config_text, windowed_text, qwen3_text,
+                                         gemma2_text, gemma3_text,   gpt2_text };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(texts); i++) {
+        struct unit_model u = unit_model_text(texts[i], growing_plan());
+
+        unit_model_start(&u, TOKENS, 1, 1);
+        check_growth(&u, 2e-5);
+        unit_model_stop(&u);
+    }
+}
+
+/* In 16 bits both are rounded in places of their own: by half an epsilon of the format
+ * each time, some twenty times on the way (as test_model_cuda.c has it). */
+static void test_growth_is_the_forward_pass_in_16_bits(void **state)
+{
+    static const enum format formats[] = { FORMAT_BF16, FORMAT_FP16 };
+    float whole[97], *logits;
+    int32_t fed[TOKENS];
+
+    (void)state;
+    random_tokens(fed, 97, 1);
+    for (size_t f = 0; f < TS_COUNT(formats); f++) {
+        struct unit_model u = unit_model_text(gemma3_text, growing_plan());
+        double off = 0, all = 0;
+
+        u.plan.precision.compute = formats[f];
+        unit_model_start(&u, TOKENS, 1, 2);
+        logits = grown(&u, fed, 1, true);
+        for (size_t i = PROMPT; i <= TOKENS; i++) {
+            whole_logits(&u, fed, i, whole);
+            for (size_t v = 0; v < 97; v++) {
+                off += pow(logits[(i - PROMPT) * 97 + v] - whole[v], 2);
+                all += pow(whole[v], 2);
+            }
+        }
+        if (!(sqrt(off / all) <= 9 * format_info(formats[f])->epsilon / 2))
+            fail_msg("%s: off by %g", format_info(formats[f])->name, sqrt(off / all));
+        free(logits);
+        unit_model_stop(&u);
+    }
+}
+
+static void test_growth_is_the_forward_pass_of_published_models(void **state)
+{
+    static const char *const names[] = {
+        "data/stories260K/hf",     "data/stories260K/hf-qwen2", "data/made-here/qwen2",
+        "data/made-here/gpt_neox", "data/made-here/gpt_neo",    "data/capp-gpt2/hf",
+        "data/slm4096/hf",
+    };
+    size_t done = 0;
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(names); i++) {
+        char *dir = unit_shared(names[i]);
+        struct unit_model u = { .arena = arena_new(), .plan = growing_plan() };
+        struct error err = { 0 };
+
+        if (dir) {
+            u.plan.train_from_scratch = false;
+            u.plan.model_name_or_path = arena_strdup(u.arena, dir);
+        }
+        if (dir && model_config_read(dir, u.arena, &u.config, &err)) {
+            unit_model_start(&u, TOKENS, 1, 1);
+            check_growth(&u, 2e-4);
+            unit_model_stop(&u);
+            done++;
+        } else {
+            print_message("# SKIP %s: %s\n", names[i], dir ? err.text : "not here");
+            arena_free(u.arena);
+        }
+        free(dir);
+    }
+    if (done == 0)
+        skip();
+}
+
+/* Folded adapters widen the rows that q, k and v lie in; recomputed blocks share theirs.
+ */
+static void test_growth_is_the_forward_pass_while_adapters_train(void **state)
+{
+    struct plan plan = growing_plan();
+    struct unit_model u;
+    struct parameter *p;
+    struct error err = { 0 };
+
+    (void)state;
+    plan.train_from_scratch = false;
+    plan.method = METHOD_LORA;
+    plan.gradient_checkpointing = true;
+    u = unit_model_shared("data/stories260K/hf");
+    plan.model_name_or_path = u.plan.model_name_or_path;
+    u.plan = plan;
+    unit_model_start(&u, TOKENS, 1, 2);
+    for (size_t i = 0; i < model_trained_parameters(u.model); i++) {
+        float *x;
+
+        p = model_trained(u.model, i);
+        x = p->weight.data;
+        for (size_t n = 0; n < p->rows * p->cols; n++)
+            x[n] = (float)(0.05 * random_normal(3, RANDOM_INIT, (uint32_t)i, n));
+        if (p->copy.data)
+            u.be->ops->convert(u.be, &(struct op_convert) { p->copy, p->weight });
+    }
+    unit_must(u.be->ops->sync(u.be, &err), &err);
+    check_growth(&u, 2e-4);
+    unit_model_stop(&u);
+}
+
+/* Whatever its slot, its neighbours and the threads. */
+static void test_growth_has_the_same_bits(void **state)
+{
+    size_t bytes = (TOKENS - PROMPT + 1) * 97 * sizeof(float);
+    float *wanted = NULL;
+    int32_t fed[TOKENS];
+
+    (void)state;
+    random_tokens(fed, 97, 1);
+    for (int threads = 1; threads <= 3; threads++) {
+        struct unit_model u = unit_model_text(config_text, growing_plan());
+
+        unit_model_start(&u, TOKENS, 1, threads);
+        for (size_t slot = 0; slot < SLOTS; slot++)
+            for (int others = 0; others < 2; others++) {
+                float *logits = grown(&u, fed, slot, others);
+
+                wanted = wanted ? wanted : logits;
+                assert_memory_equal(logits, wanted, bytes);
+                if (logits != wanted)
+                    free(logits);
+            }
+        unit_model_stop(&u);
+    }
+    free(wanted);
+}
+
+/* A plan that only generates has no gradients, no moments, one block's activations, and
+ * says the same. */
+static void test_growth_alone_is_the_same(void **state)
+{
+    struct unit_model trains = unit_model_text(config_text, growing_plan());
+    struct unit_model alone = unit_model_text(config_text, growing_plan());
+    int32_t fed[TOKENS];
+    float *left, *right;
+
+    (void)state;
+    random_tokens(fed, 97, 1);
+    alone.plan.generation.alone = true;
+    unit_model_start(&trains, TOKENS, 1, 1);
+    unit_model_start(&alone, TOKENS, 1, 1);
+    left = grown(&trains, fed, 0, false);
+    right = grown(&alone, fed, 0, false);
+    assert_memory_equal(left, right, (TOKENS - PROMPT + 1) * 97 * sizeof(float));
+    assert_int_equal(model_trainable(alone.model), 0);
+    assert_true(model_memory(alone.model)->low * 3 < model_memory(trains.model)->low);
+    free(left);
+    free(right);
+    unit_model_stop(&trains);
+    unit_model_stop(&alone);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_growth_is_the_forward_pass),
+        cmocka_unit_test(test_growth_is_the_forward_pass_in_16_bits),
+        cmocka_unit_test(test_growth_is_the_forward_pass_of_published_models),
+        cmocka_unit_test(test_growth_is_the_forward_pass_while_adapters_train),
+        cmocka_unit_test(test_growth_has_the_same_bits),
+        cmocka_unit_test(test_growth_alone_is_the_same),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,498 @@
+/* tests/unit/test_model_gradients.c - every gradient of tiny models against finite
+ * differences of the loss in double, and the CPU's against those. */
+#include "config.h"
+
+#include "tests/reference/backend_double.h"
+#include "tests/unit/unit_model.h"
+
+/* Rotations of Llama 3, a head of its own, head size not width / heads, all biases. */
+static const char llama[] =
+    "{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": 24,"
+    "\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
+    "\"num_key_value_heads\": 2, \"head_dim\": 8, \"attention_bias\": true,"
+    "\"mlp_bias\": true, \"initializer_range\": 0.2, \"rope_theta\": 50.0,"
+    "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 4.0, \"low_freq_factor\": "
+    "1.0,"
+    "\"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 16}}";
+
+/* Head tied, and a window in the upper block. */
+static const char qwen2[] =
+    "{\"model_type\": \"qwen2\", \"vocab_size\": 40, \"hidden_size\": 24,"
+    "\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
+    "\"num_key_value_heads\": 1, \"tie_word_embeddings\": true, \"initializer_range\": "
+    "0.2,"
+    "\"use_sliding_window\": true, \"sliding_window\": 5, \"max_window_layers\": 1}";
+
+/* Learned positions, a head of its own, GELU by erf. */
+#define GPT2                                                                        \
+    "{\"model_type\": \"gpt2\", \"vocab_size\": 40, \"n_embd\": 24, \"n_layer\": 2,"   \
+    "\"n_head\": 4, \"n_inner\": 36, \"n_positions\": 16, \"initializer_range\": 0.2," \
+    "\"activation_function\": \"gelu\", \"tie_word_embeddings\": false,"
+static const char gpt2[] =
+    GPT2 "\"embd_pdrop\": 0, \"resid_pdrop\": 0, \"attn_pdrop\": 0}";
+
+/* Both halves of a block in parallel, half of each head turned. */
+#define GPT_NEOX                                                                     \
+    "{\"model_type\": \"gpt_neox\", \"vocab_size\": 40, \"hidden_size\": 24,"          \
+    "\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": 3," \
+    "\"rotary_pct\": 0.5, \"initializer_range\": 0.2"
+static const char gpt_neox[] = GPT_NEOX "}";
+
+/* The models' own dropout: of everything, and of each by itself. */
+static const char gpt2_drops[] =
+    GPT2 "\"embd_pdrop\": 0.2, \"resid_pdrop\": 0.3, \"attn_pdrop\": 0.4}";
+static const char gpt2_drops_embed[] =
+    GPT2 "\"embd_pdrop\": 0.2, \"resid_pdrop\": 0, \"attn_pdrop\": 0}";
+static const char gpt2_drops_added[] =
+    GPT2 "\"embd_pdrop\": 0, \"resid_pdrop\": 0.3, \"attn_pdrop\": 0}";
+static const char gpt_neox_drops[] =
+    GPT_NEOX ", \"hidden_dropout\": 0.3, \"attention_dropout\": 0.2}";
+static const char phi3_drops[] =
+    "{\"model_type\": \"phi3\", \"vocab_size\": 40, \"hidden_size\": 24, \"pad_token_id\": "
+    "null,"
+    "\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
+    "\"initializer_range\": 0.2, \"resid_pdrop\": 0.3, \"attention_dropout\": 0.2}";
+static const char *const drops[] = { gpt2_drops, gpt2_drops_embed, gpt2_drops_added,
+                                     gpt_neox_drops, phi3_drops };
+
+/* Norms of heads and of what is added, two bases of rotation, scaled embeddings; no token is
+ * padding, whose embedding is left alone. */
+static const char gemma3[] =
+    "{\"model_type\": \"gemma3_text\", \"pad_token_id\": null, \"vocab_size\": 40, \"hidden_size\": 24,"
+    "\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
+    "\"num_key_value_heads\": 2, \"head_dim\": 8, \"initializer_range\": 0.2,"
+    "\"sliding_window\": 5, \"sliding_window_pattern\": 2, \"query_pre_attn_scalar\": 6}";
+
+/* Scores and logits that are capped. */
+static const char gemma2[] =
+    "{\"model_type\": \"gemma2\", \"pad_token_id\": null, \"vocab_size\": 40, \"hidden_size\": 24,"
+    "\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
+    "\"num_key_value_heads\": 2, \"head_dim\": 8, \"initializer_range\": 0.2,"
+    "\"sliding_window\": 5, \"query_pre_attn_scalar\": 6, \"attn_logit_softcapping\": "
+    "1.5,"
+    "\"final_logit_softcapping\": 2.0}";
+
+static const char *const others[] = { gpt2, gpt_neox, gemma2, gemma3 };
+
+enum { WORDS = 40 }; /* of all of them */
+
+static struct batch batch;
+
+static int setup(void **state)
+{
+    (void)state;
+    unit_batch_random(&batch, 13, WORDS, 1);
+    unit_batch_random(&batch, 1, WORDS, 2);
+    unit_batch_random(&batch, 9, WORDS, 3);
+    batch.targets[3] = batch.targets[4] = LABEL_NONE;
+    batch.trained -= 2;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    unit_batch_free(&batch);
+    return 0;
+}
+
+/* Weights have been put into p. */
+static void changed(struct unit_model *u, const struct parameter *p)
+{
+    if (p->copy.data)
+        u->be->ops->convert(u->be,
+                            &(struct op_convert) { .out = p->copy, .x = p->weight });
+}
+
+/* Weights that a fresh model has at zero or one, moved away from there. */
+static void stir(struct unit_model *u)
+{
+    for (size_t i = 0; i < model_parameters(u->model); i++) {
+        struct parameter *p = model_parameter(u->model, i);
+        float *w = p->weight.data;
+
+        if (p->rank == 2 && !strstr(p->name, "lora_B"))
+            continue;
+        for (size_t j = 0; j < p->rows * p->cols; j++)
+            w[j] += 0.2f * (float)random_normal(3, RANDOM_INIT, (uint32_t)i, j);
+        u->be->ops->upload(u->be, w, w, p->rows * p->cols * sizeof(*w));
+        changed(u, p);
+    }
+}
+
+/* What is kept of a teacher: for each row some words and their logits. */
+static void teach(struct unit_model *u)
+{
+    enum { KEPT = 3 };
+    size_t count = batch.rows * KEPT;
+    int32_t *ids = memory_alloc(count * sizeof(*ids));
+    float *values = memory_alloc(count * sizeof(*values));
+
+    for (size_t i = 0; i < count; i++) {
+        ids[i] = (int32_t)(i % KEPT * 13 + i % 7);
+        values[i] = (float)random_normal(9, RANDOM_INIT, 0, i);
+    }
+    model_teach_kept(u->model, batch.rows, ids, values, WORDS);
+    free(ids);
+    free(values);
+}
+
+/* Gradients of the batch. */
+static void train(struct unit_model *u)
+{
+    if (u->plan.stage == STAGE_DISTILL)
+        teach(u);
+    unit_train(u, &batch);
+}
+
+/* Is the loss of an evaluation another than that of a training? */
+static bool differs(const struct unit_model *u)
+{
+    return u->plan.lora_dropout > 0 || u->plan.label_smoothing > 0 ||
+           u->plan.stage == STAGE_DISTILL || u->config.embed_dropout > 0 ||
+           u->config.added_dropout > 0 || u->config.attention_dropout > 0;
+}
+
+/* The loss that gradients are of, in double. */
+static double exact_loss(struct unit_model *u)
+{
+    double_take_loss(u->be);
+    if (differs(u))
+        train(u);
+    else
+        unit_loss(u, &batch);
+    return double_take_loss(u->be) * (double)(1 / (float)batch.trained);
+}
+
+/* A parameter, its numbers as they were, and a direction of length 1. */
+struct line {
+    struct unit_model *u;
+    struct parameter *p;
+    size_t count;
+    double *numbers, *was, *along;
+};
+
+static double loss_at(const struct line *line, double by)
+{
+    for (size_t i = 0; i < line->count; i++)
+        line->numbers[i] = line->was[i] + by * line->along[i];
+    changed(line->u, line->p);
+    return exact_loss(line->u);
+}
+
+/* Of fourth order: an error of the fifth derivative times h^4, and of rounding 1e-13. */
+static double slope_of(const struct line *line)
+{
+    double h = 1e-3, slope;
+
+    slope = 8 * (loss_at(line, h) - loss_at(line, -h));
+    slope -= loss_at(line, 2 * h) - loss_at(line, -2 * h);
+    memcpy(line->numbers, line->was, line->count * sizeof(double));
+    changed(line->u, line->p);
+    return slope / (12 * h);
+}
+
+static double dot(const double *a, const double *b, size_t count)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < count; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+/* The slope along a direction must be that of the gradient g, whose norm is given. */
+static void check_along(const struct line *line, const double *g, double norm)
+{
+    double length = sqrt(dot(line->along, line->along, line->count)), slope, wanted;
+
+    for (size_t i = 0; i < line->count; i++)
+        line->along[i] /= length;
+    slope = slope_of(line);
+    wanted = dot(g, line->along, line->count);
+    if (!(fabs(slope - wanted) <= 1e-6 * norm))
+        fail_msg("%s: the loss rises by %.12f, the gradient says %.12f of %.12f",
+                 line->p->name, slope, wanted, norm);
+}
+
+/* Along its own gradient, and along one by chance, which sees what is across that. */
+static void check(struct unit_model *u, struct parameter *p)
+{
+    size_t count = p->rows * p->cols, bytes = count * sizeof(double);
+    double *room = memory_alloc(3 * bytes), *g = room + 2 * count, norm;
+    struct line line = { u,    p,           count, double_numbers(u->be, p->weight.data),
+                         room, room + count };
+
+    memcpy(line.was, line.numbers, bytes);
+    memcpy(g, double_numbers(u->be, p->grad.data), bytes);
+    memcpy(line.along, g, bytes);
+    norm = sqrt(dot(g, g, count));
+    assert_true(norm > 1e-4);
+    check_along(&line, g, norm);
+    for (size_t i = 0; i < count; i++)
+        line.along[i] = random_normal(5, RANDOM_INIT, 0, i);
+    check_along(&line, g, norm);
+    free(room);
+}
+
+/* The CPU's gradients of the same weights, in fp32. */
+static void check_fp32(struct unit_model *exact, struct unit_model *fp32)
+{
+    for (size_t i = 0; i < model_parameters(exact->model); i++) {
+        const struct parameter *p = model_parameter(exact->model, i);
+        const struct parameter *q = model_parameter(fp32->model, i);
+        const double *wanted =
+            p->trainable ? double_numbers(exact->be, p->grad.data) : NULL;
+        const float *is = q->grad.data;
+        double off = 0, square = 0;
+
+        for (size_t j = 0; wanted && j < p->rows * p->cols; j++) {
+            off += ((double)is[j] - wanted[j]) * ((double)is[j] - wanted[j]);
+            square += wanted[j] * wanted[j];
+        }
+        if (!(sqrt(off) <= 1e-5 * sqrt(square)))
+            fail_msg("%s: the gradient in fp32 is off by %.2g of itself", p->name,
+                     sqrt(off / square));
+    }
+}
+
+/*
+ * The model in double against finite differences, and the CPU's against that: the same
+ * code of train/, and two sets of operations.
+ */
+static void check_all(struct unit_model *u)
+{
+    struct unit_model fp32 = *u;
+    size_t checked = 0;
+
+    u->ops = &backend_double;
+    unit_model_start(u, batch.rows, batch.sequences, 1);
+    unit_model_start(&fp32, batch.rows, batch.sequences, 1);
+    stir(u);
+    stir(&fp32);
+    train(u);
+    train(&fp32);
+    check_fp32(u, &fp32);
+    for (size_t i = 0; i < model_parameters(u->model); i++) {
+        struct parameter *p = model_parameter(u->model, i);
+
+        if (!p->trainable)
+            continue;
+        train(u);
+        check(u, p);
+        checked++;
+    }
+    assert_true(checked > 0);
+    fp32.arena = NULL;
+    unit_model_stop(&fp32);
+    unit_model_stop(u);
+}
+
+static struct plan scratch(void)
+{
+    struct plan plan = unit_plan(NULL);
+
+    plan.train_from_scratch = true;
+    return plan;
+}
+
+static void test_model_gradients_llama(void **state)
+{
+    struct unit_model u = unit_model_text(llama, scratch());
+
+    (void)state;
+    check_all(&u);
+}
+
+static void test_model_gradients_qwen2(void **state)
+{
+    struct unit_model u = unit_model_text(qwen2, scratch());
+
+    (void)state;
+    u.plan.label_smoothing = 0.1;
+    check_all(&u);
+}
+
+static void test_model_gradients_of_other_architectures(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(others); i++) {
+        struct unit_model u = unit_model_text(others[i], scratch());
+
+        check_all(&u);
+    }
+}
+
+static void test_model_gradients_under_the_models_own_dropout(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(drops); i++)
+        for (int recomputed = 0; recomputed < 2; recomputed++) {
+            struct unit_model u = unit_model_text(drops[i], scratch());
+
+            u.plan.gradient_checkpointing = recomputed;
+            check_all(&u);
+        }
+}
+
+/* Beside what is kept of a teacher, by each of the distances. */
+static void test_model_gradients_of_a_student(void **state)
+{
+    static const double betas[] = { 0, 0.5, 0 };
+    static const char *const texts[] = { qwen2, llama, gemma2 };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(betas); i++) {
+        struct unit_model u = unit_model_text(texts[i], scratch());
+
+        u.plan.stage = STAGE_DISTILL;
+        u.plan.kd = (struct distillation) {
+            .logits = "kept", .ratio = 0.7, .temperature = 2, .beta = betas[i], .topk = 3
+        };
+        check_all(&u);
+    }
+}
+
+/* Saved once from scratch, so that there is a base to adapt. */
+static char *base_of(const char *text)
+{
+    struct unit_model u = unit_model_text(text, scratch());
+    char *dir = unit_dir_new();
+    struct error err = { 0 };
+
+    u.plan.model_name_or_path = dir;
+    unit_model_start(&u, batch.rows, batch.sequences, 1);
+    stir(&u);
+    unit_must(model_save(u.model, dir, &err), &err);
+    unit_model_stop(&u);
+    return dir;
+}
+
+static void check_adapters(const char *text, const char *target, double dropout)
+{
+    char *dir = base_of(text);
+    struct unit_model u = unit_model_text(text, unit_plan(dir));
+
+    u.plan.method = METHOD_LORA;
+    u.plan.lora_target = target;
+    u.plan.lora_dropout = dropout;
+    check_all(&u);
+    unit_dir_free(dir);
+}
+
+static void test_model_gradients_lora(void **state)
+{
+    (void)state;
+    check_adapters(llama, "all", 0);
+}
+
+static void test_model_gradients_lora_of_other_architectures(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(others); i++) {
+        check_adapters(others[i], "all", 0);
+        check_adapters(others[i], "all", 0.3);
+    }
+    check_adapters(gpt2, "mlp.c_proj", 0);
+    check_adapters(gpt_neox, "dense", 0);
+}
+
+static void test_model_gradients_lora_on_some(void **state)
+{
+    (void)state;
+    check_adapters(qwen2, "k_proj,up_proj", 0);
+    check_adapters(qwen2, "down_proj", 0);
+    check_adapters(qwen2, "q_proj,v_proj", 0);
+}
+
+static void test_model_gradients_lora_under_dropout(void **state)
+{
+    (void)state;
+    check_adapters(llama, "all", 0.25);
+    for (size_t i = 0; i < TS_COUNT(drops); i++)
+        check_adapters(drops[i], "all", 0);
+    check_adapters(gpt_neox_drops, "all", 0.25);
+}
+
+static void check_additional(const char *text, const char *target, const char *more)
+{
+    char *dir = base_of(text);
+    struct unit_model u = unit_model_text(text, unit_plan(dir));
+
+    u.plan.method = METHOD_LORA;
+    u.plan.lora_target = target;
+    u.plan.additional_target = more;
+    check_all(&u);
+    unit_dir_free(dir);
+}
+
+static void test_model_gradients_additional_target(void **state)
+{
+    (void)state;
+    check_additional(qwen2, "q_proj,v_proj", "embed_tokens,k_proj,norm");
+    check_additional(gpt2, "c_attn", "wpe,ln_2");
+    check_additional(gpt2, "mlp.c_proj", "ln_f,lm_head");
+    check_additional(gpt2_drops, "mlp.c_proj", "wte,wpe");
+    check_additional(gpt_neox, "dense_h_to_4h", "embed_in,query_key_value");
+    check_additional(gemma3, "o_proj", "post_attention_layernorm,k_norm");
+}
+
+static void check_frozen(const char *text, const char *modules)
+{
+    char *dir = base_of(text);
+    struct unit_model u = unit_model_text(text, unit_plan(dir));
+
+    u.plan.method = METHOD_FREEZE;
+    u.plan.freeze_trainable_layers = 1;
+    u.plan.freeze_trainable_modules = modules;
+    check_all(&u);
+    unit_dir_free(dir);
+}
+
+/* Where the backward pass stops differs with each. */
+static void test_model_gradients_of_last_layers(void **state)
+{
+    static const struct {
+        const char *text, *modules;
+    } cases[] = {
+        { llama, "all" },
+        { llama, "mlp" },
+        { llama, "self_attn" },
+        { llama, "post_attention_layernorm" },
+        { gpt2, "attn" },
+        { gpt2, "ln_2" },
+        { gpt2_drops, "attn" },
+        { gpt_neox_drops, "mlp" },
+        { gpt_neox, "all" },
+        { gpt_neox, "mlp" },
+        { gpt_neox, "attention" },
+        { gpt_neox, "input_layernorm" },
+        { gpt_neox, "post_attention_layernorm" },
+        { gemma3, "mlp" },
+        { gemma3, "post_attention_layernorm" },
+        { gemma3, "post_feedforward_layernorm" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++)
+        check_frozen(cases[i].text, cases[i].modules);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_model_gradients_llama),
+        cmocka_unit_test(test_model_gradients_qwen2),
+        cmocka_unit_test(test_model_gradients_of_other_architectures),
+        cmocka_unit_test(test_model_gradients_under_the_models_own_dropout),
+        cmocka_unit_test(test_model_gradients_of_a_student),
+        cmocka_unit_test(test_model_gradients_lora),
+        cmocka_unit_test(test_model_gradients_lora_of_other_architectures),
+        cmocka_unit_test(test_model_gradients_lora_on_some),
+        cmocka_unit_test(test_model_gradients_lora_under_dropout),
+        cmocka_unit_test(test_model_gradients_additional_target),
+        cmocka_unit_test(test_model_gradients_of_last_layers),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,208 @@
+/*
+ * tests/unit/test_model_pass.c - batches that are rounded up where passes are recorded: few
+ * recordings do for many batches, and what comes back is that of the batch alone.
+ */
+#include "config.h"
+
+#include "tests/unit/unit_trials.h"
+#include "train/template.h"
+
+/* The backend, with its recordings counted, or without them: then nothing is rounded. */
+static const struct backend_ops *real;
+static struct backend_ops other;
+static size_t asked, played, keys;
+static char known[64][128];
+
+static bool begin(struct backend *be, const void *key, size_t bytes)
+{
+    bool issue = real->begin(be, key, bytes);
+    size_t i = 0;
+
+    assert_true(bytes <= sizeof(known[0]));
+    while (i < keys && memcmp(known[i], key, bytes) != 0)
+        i++;
+    if (i == keys && keys < TS_COUNT(known))
+        memcpy(known[keys++], key, bytes);
+    asked++;
+    played += !issue;
+    return issue;
+}
+
+static void start(struct unit_model *u, const struct trial *trial, struct plan plan,
+                  bool records)
+{
+    trial_start(u, trial, plan, gpu_for(trial));
+    real = u->be->ops;
+    other = *real;
+    other.begin = records ? begin : NULL;
+    u->be->ops = &other;
+    asked = played = keys = 0;
+}
+
+static void stop(struct unit_model *u)
+{
+    u->be->ops = real;
+    unit_model_stop(u);
+}
+
+static struct batch batch_of(const size_t *lengths, size_t runs)
+{
+    struct batch batch = { 0 };
+
+    for (size_t i = 0; i < runs; i++)
+        unit_batch_random(&batch, lengths[i], VOCABULARY, (uint32_t)(10 * i + lengths[i]));
+    return batch;
+}
+
+/* ---- Few recordings ---- */
+
+/* Twelve batches, no two with as many rows, make three numbers of rows. */
+static void test_model_pass_plays_batches_of_many_lengths(void **state)
+{
+    static const size_t lengths[][3] = {
+        { 9, 5, 14 }, { 40, 61, 2 },  { 3, 7, 1 },    { 30, 20, 10 }, { 70, 50 },  { 2 },
+        { 17, 40 },   { 20, 60, 30 }, { 25, 66, 41 }, { 64, 1 },      { 44, 100 }, { 2, 2, 2 },
+    };
+    struct plan plan = plan_of(&trials[TRIAL_FP32]);
+    struct unit_model u;
+
+    (void)state;
+    if (!gpu_for(&trials[TRIAL_FP32]))
+        skip();
+    rows_max = 144;
+    sequences_max = 3;
+    plan.gradient_accumulation_steps = 1;
+    start(&u, &trials[TRIAL_FP32], plan, true);
+    for (size_t i = 0; i < TS_COUNT(lengths); i++) {
+        size_t runs = 3;
+        struct batch batch;
+
+        while (lengths[i][runs - 1] == 0)
+            runs--;
+        batch = batch_of(lengths[i], runs);
+        unit_train(&u, &batch);
+        unit_batch_free(&batch);
+    }
+    assert_int_equal(asked, 2 * TS_COUNT(lengths));
+    assert_int_equal(keys, 2 * 3); /* forward and back: 64, 128 and all 144 rows */
+    assert_int_equal(played, asked - 2 * keys); /* as it comes, recorded, then played */
+    stop(&u);
+}
+
+/* ---- The same results ---- */
+
+struct result {
+    double trained, loss, evaluated, accuracy;
+    size_t runs;
+    float *gradients;
+    size_t count;
+};
+
+static struct result result_of(const struct trial *trial, struct plan plan, bool records,
+                               const struct batch *batch)
+{
+    struct unit_model u;
+    struct result r = { 0 };
+    struct tensor gradients;
+    struct step_numbers numbers;
+    struct error err = { 0 };
+
+    plan.compute_accuracy = true;
+    plan.gradient_accumulation_steps = 1;
+    start(&u, trial, plan, records);
+    numbers = unit_numbers(&u, batch->trained, 1);
+    r.evaluated = unit_loss(&u, batch);
+    model_accuracy(u.model, batch, &r.accuracy, &r.runs);
+    model_begin(u.model, &numbers);
+    unit_must(model_train(u.model, batch, 5, &err), &err); /* masks of the fifth draw */
+    unit_must(model_end(u.model, &numbers, &r.trained, &err), &err);
+    gradients = model_gradients(u.model);
+    r.count = gradients.cols;
+    r.gradients = memory_alloc(tensor_bytes(gradients));
+    u.be->ops->download(u.be, r.gradients, gradients.data, tensor_bytes(gradients));
+    unit_must(u.be->ops->sync(u.be, &err), &err);
+    assert_int_equal(keys > 0, records);
+    stop(&u);
+    return r;
+}
+
+/*
+ * A row's way forward is its own: losses, masks of dropout and hits are the same to the bit
+ * (with the products of tests/emulation; cuBLAS may choose others for more rows).  A weight's
+ * gradient is a sum over rows, in fp32, which more rows divide otherwise; what is added is
+ * zero.
+ */
+static void check_rounded(const struct trial *trial, struct plan plan,
+                          const struct batch *batch)
+{
+    struct result is = result_of(trial, plan, true, batch);
+    struct result wanted = result_of(trial, plan, false, batch);
+    double away = 0, norm = 0;
+
+    if (is.trained != wanted.trained || is.evaluated != wanted.evaluated)
+        fail_msg("%s: losses %.9g and %.9g, wanted %.9g and %.9g", trial->name, is.trained,
+                 is.evaluated, wanted.trained, wanted.evaluated);
+    if (is.accuracy != wanted.accuracy || is.runs != wanted.runs)
+        fail_msg("%s: accuracy %g of %zu runs, wanted %g of %zu", trial->name, is.accuracy,
+                 is.runs, wanted.accuracy, wanted.runs);
+    for (size_t i = 0; i < wanted.count; i++) {
+        double by = (double)is.gradients[i] - wanted.gradients[i];
+
+        norm += (double)wanted.gradients[i] * wanted.gradients[i];
+        away += by * by;
+    }
+    if (!(norm > 0) || !(sqrt(away) <= 1e-6 * sqrt(norm)))
+        fail_msg("%s: gradients are off by %g of %g", trial->name, sqrt(away), sqrt(norm));
+    free(is.gradients);
+    free(wanted.gradients);
+}
+
+/* In each format, and with masks; 48 rows, as products in fp8 are for multiples of 16 alone. */
+static void test_model_pass_rounds_without_a_trace(void **state)
+{
+    static const size_t lengths[] = { 12, 5, 31 };
+    struct batch batch = batch_of(lengths, 3);
+
+    (void)state;
+    rows_max = 100;
+    sequences_max = 5;
+    for (size_t i = 0; i < TS_COUNT(trials); i++) {
+        const struct trial *trial = &trials[i];
+        bool taken = i == TRIAL_FP32 || i == TRIAL_FP16 || i == TRIAL_PURE ||
+                     i == TRIAL_DROPOUT || trial->fp8;
+
+        if (taken && gpu_for(trial))
+            check_rounded(trial, plan_of(trial), &batch);
+    }
+    unit_batch_free(&batch);
+}
+
+/* Weights of rows, of which the batch has some and what is behind it none. */
+static void test_model_pass_rounds_weighted_rows(void **state)
+{
+    static const size_t lengths[] = { 12, 25 };
+    struct batch batch = batch_of(lengths, 2);
+
+    (void)state;
+    batch.weights = memory_alloc(batch.rows * sizeof(*batch.weights));
+    for (size_t i = 0; i < batch.rows; i++)
+        batch.weights[i] = (float)(i % 4) / 2;
+    rows_max = 80;
+    sequences_max = 2;
+    if (gpu_for(&trials[TRIAL_FP32]))
+        check_rounded(&trials[TRIAL_FP32], plan_of(&trials[TRIAL_FP32]), &batch);
+    unit_batch_free(&batch);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_model_pass_plays_batches_of_many_lengths),
+        cmocka_unit_test(test_model_pass_rounds_without_a_trace),
+        cmocka_unit_test(test_model_pass_rounds_weighted_rows),
+    };
+
+    return unit_trials_gpus()
+               ? cmocka_run_group_tests(tests, unit_trials_start, unit_trials_stop)
+               : 0;
+}

@@ -1,0 +1,387 @@
+/* tests/unit/test_model_ranks.c - a model in several processes learns what it learns in
+ * one: the same steps within rounding, the same weights in every rank to the bit, moments
+ * of which each has a part. */
+#include "config.h"
+
+#include "train/model.h"
+
+#include <float.h>
+
+#include "train/shapes.h"
+
+#include "tests/unit/unit_model.h"
+#include "tests/unit/unit_ranks.h"
+
+enum { RANKS = UNIT_RANKS, WINDOW = 4, STEPS = 3, ROWS = 9, VOCABULARY = 40 };
+
+static const char llama[] =
+    "{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": 16,"
+    "\"intermediate_size\": 24, \"num_hidden_layers\": 5, \"num_attention_heads\": 2,"
+    "\"tie_word_embeddings\": false}";
+
+/* Positions that are learned, norms with biases, q, k and v in one. */
+static const char gpt2[] =
+    "{\"model_type\": \"gpt2\", \"vocab_size\": 40, \"n_embd\": 16, \"n_layer\": 4,"
+    "\"n_head\": 2, \"n_positions\": 9}";
+
+static const char gpt_neox[] =
+    "{\"model_type\": \"gpt_neox\", \"vocab_size\": 40, \"hidden_size\": 16,"
+    "\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2}";
+
+static const char gemma3[] =
+    "{\"model_type\": \"gemma3_text\", \"vocab_size\": 40, \"hidden_size\": 16,"
+    "\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2,"
+    "\"num_key_value_heads\": 1, \"head_dim\": 8, \"sliding_window\": 4,"
+    "\"sliding_window_pattern\": 2}";
+
+static const char phi3[] =
+    "{\"model_type\": \"phi3\", \"vocab_size\": 40, \"hidden_size\": 16,"
+    "\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2}";
+
+/* What a case changes of a plan for full training of a Llama in fp32 by SGD. */
+struct kind {
+    enum method method;
+    enum optimizer_kind optimizer;
+    enum format compute;
+    const char *model;
+};
+
+static struct plan plan_of(const struct kind *kind, size_t ranks)
+{
+    struct plan plan = unit_plan(NULL);
+
+    plan.train_from_scratch = kind->method != METHOD_LORA;
+    plan.method = kind->method;
+    plan.optimizer = kind->optimizer;
+    plan.precision.compute = kind->compute;
+    plan.precision.max_grad_norm = 0.05;
+    plan.weight_decay = 0.1;
+    plan.learning_rate = 0.1;
+    plan.freeze_trainable_layers = 2;
+    plan.ranks = (int64_t)ranks;
+    return plan;
+}
+
+/* The micro-batches of a window that come to a rank: 4 among 3 ranks, so that one has
+ * more. */
+static bool is_mine(size_t batch, const struct unit_ranks *ranks)
+{
+    return batch % (size_t)ranks->group.ranks == (size_t)ranks->group.rank;
+}
+
+static struct step_numbers train_window(struct unit_model *u,
+                                        const struct unit_ranks *ranks, int64_t step,
+                                        size_t window)
+{
+    struct step_numbers numbers = unit_numbers(u, window * (ROWS - 1), step);
+    struct error err = { 0 };
+    size_t mine = 0;
+    double sum;
+
+    for (size_t i = 0; i < window; i++)
+        mine += is_mine(i, ranks);
+    model_begin(u->model, &numbers);
+    model_expect(u->model, mine);
+    for (size_t i = 0; i < window; i++) {
+        struct batch batch = { 0 };
+
+        if (!is_mine(i, ranks))
+            continue;
+        unit_batch_random(&batch, ROWS, VOCABULARY,
+                          (uint32_t)(step * WINDOW + (int64_t)i));
+        unit_must(model_train(u->model, &batch, i, &err), &err);
+        unit_batch_free(&batch);
+    }
+    optimizer_step(u->model, &u->plan);
+    unit_must(model_end(u->model, &numbers, &sum, &err), &err);
+    return numbers;
+}
+
+static void start(struct unit_model *u, const struct kind *kind,
+                  const struct unit_ranks *ranks)
+{
+    static struct device device;
+
+    *u = unit_model_text(kind->model ? kind->model : llama,
+                         plan_of(kind, (size_t)ranks->group.ranks));
+    if (ranks->group.ranks > 1)
+        u->group = &ranks->group;
+    unit_ranks_device(ranks->group.rank, &device);
+    u->device = &device;
+    u->ops = unit_ranks_ops;
+    unit_model_start(u, ROWS, 1, 1);
+}
+
+/* A tensor of the backend's, on the host; malloc'ed. */
+static void *fetch(struct unit_model *u, struct tensor t)
+{
+    void *out = memory_alloc(tensor_bytes(t));
+    struct error err = { 0 };
+
+    u->be->ops->download(u->be, out, t.data, tensor_bytes(t));
+    unit_must(u->be->ops->sync(u->be, &err), &err);
+    return out;
+}
+
+/* The last window is a short one: ranks have nothing to do in it. */
+static double train_steps(struct unit_model *u, const struct unit_ranks *ranks)
+{
+    double norm = 0;
+
+    for (int64_t step = 1; step <= STEPS; step++)
+        norm = train_window(u, ranks, step, step == STEPS ? 1 : WINDOW).norm;
+    return norm;
+}
+
+static void same_weights(struct unit_model *a, struct unit_model *b, double most)
+{
+    for (size_t i = 0; i < model_parameters(a->model); i++) {
+        const struct parameter *p = model_parameter(a->model, i);
+        const struct parameter *q = model_parameter(b->model, i);
+        float *x = fetch(a, p->weight), *y = fetch(b, q->weight);
+
+        for (size_t j = 0; p->trainable && j < p->rows * p->cols; j++)
+            if (!(fabs((double)x[j] - (double)y[j]) <= most))
+                fail_msg("%s[%zu]: %.9g, alone %.9g", p->name, j, x[j], y[j]);
+        free(x);
+        free(y);
+    }
+}
+
+static uint64_t hash_of(struct unit_model *u, struct tensor t)
+{
+    unsigned char *bytes = fetch(u, t);
+    uint64_t hash = 1469598103934665603u;
+
+    for (size_t i = 0; i < tensor_bytes(t); i++)
+        hash = (hash ^ bytes[i]) * 1099511628211u;
+    free(bytes);
+    return hash;
+}
+
+/* Is a hash the same in all ranks?  48 bits of it, exact in a double: times the others at
+ * rank 0, less theirs. */
+static bool agree_on(struct unit_model *u, const struct unit_ranks *ranks, uint64_t hash)
+{
+    int others = ranks->group.ranks - 1;
+    double sum = (double)(hash >> 16) * (ranks->group.rank == 0 ? others : -1);
+    double *there = unit_ranks_put(u->be, &sum, sizeof(sum));
+    bool ok;
+
+    u->be->ops->all_reduce(u->be, there, 1);
+    u->be->ops->meet(u->be);
+    ok = unit_ranks_get(u->be, &sum, there, sizeof(sum));
+    u->be->ops->free(u->be, there);
+    return ok && sum == 0;
+}
+
+/* The weights and copies of every rank are those of rank 0. */
+static bool ranks_agree(struct unit_model *u, const struct unit_ranks *ranks)
+{
+    bool ok = true;
+
+    for (size_t i = 0; i < model_parameters(u->model); i++) {
+        const struct parameter *p = model_parameter(u->model, i);
+
+        if (p->trainable)
+            ok = agree_on(u, ranks, hash_of(u, p->weight)) && ok;
+        if (p->trainable && p->copy.data)
+            ok = agree_on(u, ranks, hash_of(u, p->copy)) && ok;
+    }
+    return ok;
+}
+
+static bool copies_follow(struct unit_model *u)
+{
+    bool ok = true;
+
+    for (size_t i = 0; i < model_parameters(u->model); i++) {
+        const struct parameter *p = model_parameter(u->model, i);
+        struct tensor copy = p->copy;
+
+        if (!p->trainable || !copy.data)
+            continue;
+        copy.data = u->be->ops->alloc(u->be, tensor_bytes(copy), NULL);
+        u->be->ops->convert(u->be, &(struct op_convert) { .out = copy, .x = p->weight });
+        ok = ok && hash_of(u, copy) == hash_of(u, p->copy);
+        u->be->ops->free(u->be, copy.data);
+    }
+    return ok;
+}
+
+/* Three ranks, and one that does all of their micro-batches. */
+static void check_like_one(const struct kind *kind, double most)
+{
+    struct unit_ranks ranks, alone = { .group = { .rank = 0, .ranks = 1 } };
+    struct unit_model u, one;
+    bool agree, follow;
+    double norm, norm_alone;
+
+    unit_ranks_fork(&ranks, RANKS);
+    start(&u, kind, &ranks);
+    norm = train_steps(&u, &ranks);
+    agree = ranks_agree(&u, &ranks);
+    follow = copies_follow(&u);
+    if (ranks.group.rank > 0)
+        _exit(!agree || !follow);
+    unit_ranks_join(&ranks);
+    assert_true(agree && follow);
+    start(&one, kind, &alone);
+    norm_alone = train_steps(&one, &alone);
+    if (kind->optimizer == OPTIMIZER_SGD)
+        unit_near("norm", norm, norm_alone, 32 * FLT_EPSILON);
+    same_weights(&u, &one, most);
+    unit_model_stop(&u);
+    unit_model_stop(&one);
+}
+
+/*
+ * A gradient is a sum of some 32 terms, in another order: 32 roundings of at most half an
+ * epsilon of what is at most the norm, 0.05 after clipping, and 0.1 of that goes into the
+ * weight in each step, which itself, some 1 or less, is rounded with an epsilon a step.
+ */
+static const double rounding = STEPS * (32 * 0.05 * 0.1 + 1) * FLT_EPSILON;
+
+static void test_model_ranks_learn_what_one_learns(void **state)
+{
+    const struct kind kind = { METHOD_FULL, OPTIMIZER_SGD, FORMAT_FP32, NULL };
+
+    (void)state;
+    check_like_one(&kind, rounding);
+}
+
+static struct kind others[] = {
+    { METHOD_FULL, OPTIMIZER_SGD, FORMAT_FP32, gpt2 },
+    { METHOD_FULL, OPTIMIZER_SGD, FORMAT_FP32, gpt_neox },
+    { METHOD_FULL, OPTIMIZER_SGD, FORMAT_FP32, gemma3 },
+    { METHOD_FULL, OPTIMIZER_SGD, FORMAT_FP32, phi3 },
+    { METHOD_FREEZE, OPTIMIZER_SGD, FORMAT_FP32, gpt2 },
+};
+
+static void test_model_ranks_learn_other_architectures(void **state)
+{
+    check_like_one(*state, rounding);
+}
+
+static void test_model_ranks_learn_frozen_halves(void **state)
+{
+    const struct kind kind = { METHOD_FREEZE, OPTIMIZER_SGD, FORMAT_FP32, NULL };
+
+    (void)state;
+    check_like_one(&kind, rounding);
+}
+
+/* AdamW makes of a small gradient a step of the rate, whatever its size, and of the
+ * rounding of one around 0 as well: so a weight may be two rates off a step, but hardly
+ * any is. */
+static void test_model_ranks_agree_with_adamw_and_16_bit_copies(void **state)
+{
+    const struct kind kind = { METHOD_FULL, OPTIMIZER_ADAMW, FORMAT_BF16, NULL };
+
+    (void)state;
+    check_like_one(&kind, 2 * 0.1 * STEPS);
+}
+
+/* Each keeps a third of the moments, and reads another's by asking. */
+static bool answer(const void *context, const struct moment_span *span, void *to,
+                   struct error *err)
+{
+    const struct unit_ranks *ranks = context;
+    int link = ranks->links[span->rank - 1];
+
+    return link_send(link, span, sizeof(*span), 10, err) &&
+           link_receive(link, to, span->count * sizeof(float), 10, err);
+}
+
+static void serve(struct unit_model *u, const struct unit_ranks *ranks)
+{
+    struct moment_span span;
+    float *numbers = memory_alloc(model_shard(u->model).count * sizeof(*numbers));
+
+    while (link_receive(ranks->links[0], &span, sizeof(span), 10, NULL))
+        if (span.rank != (size_t)ranks->group.rank ||
+            !model_read_span(u->model, span.moment, span.first, span.count, numbers,
+                             NULL) ||
+            !link_send(ranks->links[0], numbers, span.count * sizeof(*numbers), 10, NULL))
+            _exit(1);
+    _exit(0);
+}
+
+static void test_model_ranks_moments_are_whole_again(void **state)
+{
+    const struct kind kind = { METHOD_FULL, OPTIMIZER_ADAMW, FORMAT_FP32, NULL };
+    struct unit_ranks ranks, alone = { .group = { .rank = 0, .ranks = 1 } };
+    struct unit_model u, one;
+    struct error err = { 0 };
+    float numbers[2][VOCABULARY * 16];
+
+    (void)state;
+    unit_ranks_fork(&ranks, RANKS);
+    start(&u, &kind, &ranks);
+    train_window(&u, &ranks, 1, WINDOW);
+    if (ranks.group.rank > 0)
+        serve(&u, &ranks);
+    start(&one, &kind, &alone);
+    train_window(&one, &alone, 1, WINDOW);
+    model_fetch_by(u.model, answer, &ranks);
+    for (size_t i = 0; i < model_parameters(u.model); i++) {
+        const struct parameter *p = model_parameter(u.model, i);
+
+        for (int k = 0; k < 2; k++) {
+            enum moment moment = k ? MOMENT_2 : MOMENT_1;
+
+            unit_must(model_read_moment(u.model, moment, p, numbers[0], &err), &err);
+            unit_must(model_read_moment(one.model, moment, p, numbers[1], &err), &err);
+            for (size_t j = 0; j < p->rows * p->cols; j++)
+                if (!(fabsf(numbers[0][j] - numbers[1][j]) <= 32 * 0.05f * FLT_EPSILON))
+                    fail_msg("%s[%zu]: %g, alone %g", p->name, j, numbers[0][j],
+                             numbers[1][j]);
+        }
+    }
+    for (int r = 1; r < RANKS; r++) {
+        close(ranks.links[r - 1]);
+        assert_int_equal(unit_ranks_wait(&ranks, r), 0);
+    }
+    unit_model_stop(&u);
+    unit_model_stop(&one);
+}
+
+/* What a rank has of the moments is what fits its share. */
+static void test_model_ranks_share_the_moments(void **state)
+{
+    const struct kind kind = { METHOD_FULL, OPTIMIZER_ADAMW, FORMAT_FP32, NULL };
+    struct plan one = plan_of(&kind, 1), many = plan_of(&kind, 7);
+    struct unit_model u = unit_model_text(llama, one);
+    struct error err = { 0 };
+    struct memory_use alone, shared;
+
+    (void)state;
+    unit_must(shapes_memory(&one, &u.config, ROWS, 1, &alone, &err), &err);
+    unit_must(shapes_memory(&many, &u.config, ROWS, 1, &shared, &err), &err);
+    assert_true(shared.optimizer >= alone.optimizer / 7);
+    assert_true(shared.optimizer < alone.optimizer / 7 + 2 * 512 + 2 * sizeof(float));
+    arena_free(u.arena);
+}
+
+#define OTHER(name, i)                                                           \
+    unit_ranks_test_of("test_model_ranks_learn_other_architectures: " name,      \
+                       test_model_ranks_learn_other_architectures, &others[i])
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        unit_ranks_test(test_model_ranks_learn_what_one_learns),
+        OTHER("gpt2", 0),
+        OTHER("gpt_neox", 1),
+        OTHER("gemma3", 2),
+        OTHER("phi3", 3),
+        OTHER("frozen gpt2", 4),
+        unit_ranks_test(test_model_ranks_learn_frozen_halves),
+        unit_ranks_test(test_model_ranks_agree_with_adamw_and_16_bit_copies),
+        unit_ranks_test(test_model_ranks_moments_are_whole_again),
+        unit_ranks_test(test_model_ranks_share_the_moments),
+    };
+
+    unit_ranks_main(argc, argv, tests);
+    return unit_ranks_fit() ? cmocka_run_group_tests(tests, NULL, NULL) : 0;
+}

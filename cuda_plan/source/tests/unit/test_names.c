@@ -1,0 +1,38 @@
+/* tests/unit/test_names.c - a table that grows and finds. */
+#include "config.h"
+
+#include "tests/unit/unit.h"
+
+#include "runner/names.h"
+
+static void test_names_find_what_was_added_and_nothing_else(void **state)
+{
+    struct names names = { 0 };
+    char *all[1000], other[16];
+
+    (void)state;
+    assert_null(names_find(&names, "x"));
+    for (size_t i = 0; i < 1000; i++) {
+        all[i] = memory_alloc(16);
+        snprintf(all[i], 16, "%zu", i);
+        names_add(&names, all[i], all[i]);
+    }
+    assert_int_equal(names.count, 1000);
+    for (size_t i = 0; i < 1000; i++) {
+        snprintf(other, sizeof(other), "%zu", i);
+        assert_ptr_equal(names_find(&names, other), all[i]);
+        snprintf(other, sizeof(other), "%zux", i);
+        assert_null(names_find(&names, other));
+    }
+    names_clear(&names, free);
+    assert_null(names_find(&names, "0"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names_find_what_was_added_and_nothing_else),
+    };
+
+    return cmocka_run_group_tests_name("names", tests, NULL, NULL);
+}

@@ -1,0 +1,251 @@
+/*
+ * tests/unit/test_patch_cases.c - the folders of tests/patch/, each one job and what is
+ * wanted.
+ *
+ *   job.yaml        the job
+ *   device          as --device says it; "none": not known; ", no code" behind it: found in
+ *                   this machine, and this build has no code for it; "cpu, no code for NAME";
+ *                   ", here": found in this machine; ", beside NAME": with another kind
+ *   free            bytes free on it, which is then in this machine ("18GiB")
+ *   host            bytes free on the host ("8GiB")
+ *   want.yaml       the text after the safe edits
+ *   want.findings   one a line: place, severity, rule, applicability, then the edit
+ *   options         words: unsafe, run, roots, goes-on (run --resume)
+ *   job.run/, out/  what a previous run left beside the job and in its output_dir
+ *
+ * With PATCH_CASES_WRITE set the wanted files are written, for a person to read through.
+ */
+#include "config.h"
+
+#include "patcher/patcher.h"
+
+#include <dirent.h>
+
+#include "base/size.h"
+#include "precision/device.h"
+#include "tests/unit/unit.h"
+
+#define CASES_MAX 4000
+
+struct patch_case {
+    char *dir;
+    struct text job, device, options, yaml, findings;
+    struct device wanted, host;
+    struct patch_options how;
+};
+
+static void read_part(const char *dir, const char *name, struct text *out, bool needed)
+{
+    struct error err = { 0 };
+    char *path = path_join(dir, name);
+
+    text_init(out, 0);
+    if ((needed || file_exists(path)) &&
+        !file_read(path, DOCUMENT_MAX_BYTES, out, NULL, &err))
+        fail_msg("%s", err.text);
+    free(path);
+}
+
+/* A size in a file that may not be there; 0. */
+static uint64_t read_bytes(const char *dir, const char *name)
+{
+    struct text text;
+    uint64_t bytes = 0;
+
+    read_part(dir, name, &text, false);
+    text.data[strcspn(text.data, "\n")] = 0;
+    if (text.data[0] && !device_parse_bytes(text.data, &bytes))
+        fail_msg("%s: %s is no size", dir, text.data);
+    text_clear(&text);
+    return bytes;
+}
+
+/* Found in this machine, with so much free. */
+static void place_here(struct patch_case *the)
+{
+    uint64_t bytes = read_bytes(the->dir, "free");
+
+    the->host.available = read_bytes(the->dir, "host");
+    if (bytes == 0)
+        return;
+    the->wanted.here = the->wanted.runnable = true;
+    the->wanted.available = bytes;
+}
+
+static void read_case(struct patch_case *the, char *job)
+{
+    static const char *const roots[] = { "/spool", NULL };
+    struct error err = { 0 };
+    bool writing = getenv("PATCH_CASES_WRITE") != NULL;
+    const char *device;
+    char *lacks, *here, *beside;
+
+    read_part(the->dir, "job.yaml", &the->job, true);
+    read_part(the->dir, "device", &the->device, true);
+    read_part(the->dir, "options", &the->options, false);
+    read_part(the->dir, "want.yaml", &the->yaml, !writing);
+    read_part(the->dir, "want.findings", &the->findings, !writing);
+    the->device.data[strcspn(the->device.data, "\n")] = 0;
+    lacks = strstr(the->device.data, ", no code");
+    here = strstr(the->device.data, ", here");
+    beside = strstr(the->device.data, ", beside ");
+    the->device.data[strcspn(the->device.data, ",")] = 0;
+    device = the->device.data;
+    if (strcmp(device, "none") != 0 && !device_find(device, &the->wanted, &err))
+        fail_msg("%s", err.text);
+    the->wanted.here = the->wanted.runnable = here != NULL;
+    if (beside)
+        snprintf(the->wanted.unlike, sizeof(the->wanted.unlike), "%s",
+                 beside + strlen(", beside "));
+    if (lacks) {
+        the->wanted.here = true;
+        snprintf(the->wanted.passed_over, sizeof(the->wanted.passed_over), "%s",
+                 the->wanted.kind == DEVICE_CPU ? lacks + strlen(", no code for ") : "");
+    }
+    place_here(the);
+    the->how = (struct patch_options) {
+        .job = job,
+        .host = &the->host,
+        .device = strcmp(device, "none") != 0 ? &the->wanted : NULL,
+        .unsafe = strstr(the->options.data, "unsafe"),
+        .will_run = strstr(the->options.data, "run"),
+        .resume = strstr(the->options.data, "goes-on"),
+        .roots = strstr(the->options.data, "roots") ? roots : NULL,
+    };
+}
+
+static void clear_case(struct patch_case *the)
+{
+    text_clear(&the->job);
+    text_clear(&the->device);
+    text_clear(&the->options);
+    text_clear(&the->yaml);
+    text_clear(&the->findings);
+}
+
+/* "7:14 error TS105 safe model_dtype: float16 -> float32" */
+static void write_findings(const struct patch *patch, struct text *out)
+{
+    for (size_t i = 0; i < patch->findings.count; i++) {
+        const struct finding *finding = &patch->findings.list[i];
+
+        text_addf(out, "%u:%u %s %s %s", finding->at.line, finding->at.column,
+                  severity_names[finding->severity], finding->rule,
+                  apply_names[finding->apply]);
+        if (finding->key)
+            text_addf(out, " %s", finding->key);
+        if (finding->now) {
+            text_adds(out, ": '");
+            text_add_visible(out, finding->was, strlen(finding->was));
+            text_adds(out, "' -> '");
+            text_add_visible(out, finding->now, strlen(finding->now));
+            text_adds(out, "'");
+        }
+        text_addc(out, '\n');
+    }
+}
+
+static void write_part(const struct patch_case *the, const char *name, const char *data,
+                       size_t len)
+{
+    char *path = path_join(the->dir, name);
+
+    assert_true(file_replace(path, data, len, 0644, NULL));
+    free(path);
+}
+
+static void compare(const struct patch_case *the, const struct patch *patch,
+                    const struct text *findings)
+{
+    if (getenv("PATCH_CASES_WRITE")) {
+        write_part(the, "want.yaml", patch->text, patch->len);
+        write_part(the, "want.findings", findings->data, findings->len);
+        return;
+    }
+    assert_string_equal(findings->data, the->findings.data);
+    assert_int_equal(patch->len, the->yaml.len);
+    assert_memory_equal(patch->text, the->yaml.data, patch->len);
+}
+
+/* Every finding has a rule to explain, a sentence, and a place in the text. */
+static void check_findings(const struct patch *patch)
+{
+    for (size_t i = 0; i < patch->findings.count; i++) {
+        const struct finding *finding = &patch->findings.list[i];
+
+        assert_non_null(finding->message);
+        assert_true(strlen(finding->message) > 8);
+        assert_true(finding->at.byte + finding->cut <= patch->document.len);
+        if (finding->now)
+            assert_memory_equal(finding->was, patch->document.data + finding->at.byte,
+                                finding->cut);
+    }
+}
+
+static void test_patch_case(void **state)
+{
+    struct patch_case the = { .dir = *state };
+    struct error err = { 0 };
+    struct patch patch, again;
+    struct text findings;
+    char *job = path_join(the.dir, "job.yaml");
+
+    read_case(&the, job);
+    text_init(&findings, 0);
+    if (!patcher_check(the.job.data, the.job.len, &the.how, &patch, &err))
+        fail_msg("%s: %s", the.dir, err.text);
+    check_findings(&patch);
+    write_findings(&patch, &findings);
+    compare(&the, &patch, &findings);
+    assert_true(patcher_check(patch.text, patch.len, &the.how, &again, &err));
+    assert_false(again.changed);
+    patch_clear(&again);
+    patch_clear(&patch);
+    text_clear(&findings);
+    clear_case(&the);
+    free(job);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct CMUnitTest *)a)->name,
+                  ((const struct CMUnitTest *)b)->name);
+}
+
+static size_t find_cases(const char *top, struct CMUnitTest *tests, size_t room)
+{
+    DIR *dir = opendir(top);
+    struct dirent *entry;
+    size_t count = 0;
+
+    while (dir && (entry = readdir(dir)) && count < room) {
+        char *path = path_join(top, entry->d_name), *job = path_join(path, "job.yaml");
+
+        if (file_exists(job))
+            tests[count++] = (struct CMUnitTest) { .name = memory_strdup(entry->d_name),
+                                                   .test_func = test_patch_case,
+                                                   .initial_state = path };
+        else
+            free(path);
+        free(job);
+    }
+    if (dir)
+        closedir(dir);
+    qsort(tests, count, sizeof(*tests), by_name);
+    return count;
+}
+
+int main(void)
+{
+    static struct CMUnitTest tests[CASES_MAX];
+    char *top = unit_source("tests/patch");
+    size_t count = find_cases(top, tests, CASES_MAX);
+    int failed = _cmocka_run_group_tests("patch", tests, count, NULL, NULL);
+
+    for (size_t i = 0; i < count; i++) {
+        free((char *)tests[i].name);
+        free(tests[i].initial_state);
+    }
+    free(top);
+    return count == 0 || count == CASES_MAX ? 1 : failed;
+}

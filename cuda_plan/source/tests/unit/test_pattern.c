@@ -1,0 +1,143 @@
+/* tests/unit/test_pattern.c - matches as Oniguruma finds them, where PCRE2 differs too.
+ */
+#include "config.h"
+
+#include "train/pattern.h"
+
+#include "base/size.h"
+#include "tests/unit/unit.h"
+
+/* All matches as "[a][b]". */
+static void find_all(const struct pattern *pattern, const char *text, struct text *out)
+{
+    struct pattern_scratch *scratch = pattern_scratch_new();
+    struct pattern_search search = {
+        .pattern = pattern,
+        .scratch = scratch,
+        .text = text,
+        .len = strlen(text),
+    };
+
+    text_reset(out);
+    while (pattern_next(&search))
+        text_addf(out, "[%.*s]", (int)(search.end - search.start), text + search.start);
+    assert_false(search.failed);
+    pattern_scratch_free(scratch);
+}
+
+static void test_pattern_finds(void **state)
+{
+    static const struct {
+        const char *regex, *text, *wanted;
+    } cases[] = {
+        { "a+", "caab a", "[aa][a]" },
+        { "(?i:'s|'t)", "'S't'x", "['S]['t]" },
+        { "\\p{N}{1,3}", "1234567", "[123][456][7]" },
+        { "\\s+(?!\\S)|\\s+", "a   b", "[  ][ ]" },
+        { "(?=[A-Z])", "aBcD", "[][]" }, /* empty matches, each once */
+        { "x*", "axb", "[][x][]" },      /* none where a match has just ended */
+        { "^b", "a\nb", "[b]" },         /* Ruby's lines */
+        { "a.b", "a\nb", "" },
+        { "\\w+", "na\xc3\xafve e\xcc\x81 x", "[na\xc3\xafve][e\xcc\x81][x]" },
+        { "\\W", "a\xcc\x81-", "[-]" },
+        { "\\s", "\xc2\x85\xe3\x80\x80", "[\xc2\x85][\xe3\x80\x80]" },
+        { "\\s", "\xe1\xa0\x8e", "" }, /* U+180E is no blank any more */
+        { "[^\\s]", "\xe1\xa0\x8e ", "[\xe1\xa0\x8e]" },
+        { "[\\s\\]]", "a] ", "[]][ ]" },
+        { "[]a]", "]b", "[]]" },
+        { "[^]a]", "]b", "[b]" },
+        { "\\S+", "a b", "[a][b]" },
+    };
+    struct text got;
+
+    (void)state;
+    text_init(&got, 0);
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct pattern *pattern = pattern_compile(cases[i].regex);
+
+        find_all(pattern, cases[i].text, &got);
+        if (strcmp(got.data, cases[i].wanted) != 0)
+            fail_msg("%s in \"%s\" gives %s, not %s", cases[i].regex, cases[i].text,
+                     got.data, cases[i].wanted);
+        pattern_free(pattern);
+    }
+    text_clear(&got);
+}
+
+static struct pattern *read_json(const char *json, struct error *err)
+{
+    json_t *value = json_read_text(json, strlen(json), "x", 1, err);
+    struct pattern *pattern = pattern_new(value, "x", err);
+
+    json_decref(value);
+    return pattern;
+}
+
+static void test_pattern_is_a_string_or_a_regex(void **state)
+{
+    struct error err = { 0 };
+    struct pattern *pattern = read_json("{\"String\": \".*\"}", &err);
+    struct text got;
+
+    (void)state;
+    text_init(&got, 0);
+    find_all(pattern, "a.*b.", &got);
+    assert_string_equal(got.data, "[.*]");
+    pattern_free(pattern);
+    pattern = read_json("{\"Regex\": \".*b\"}", &err);
+    find_all(pattern, "a.*b.", &got);
+    assert_string_equal(got.data, "[a.*b]");
+    pattern_free(pattern);
+    text_clear(&got);
+}
+
+static void test_pattern_refuses(void **state)
+{
+    static const char *const cases[] = { "{}",
+                                         "{\"String\": \"\"}",
+                                         "{\"Regex\": \"(\"}",
+                                         "{\"Regex\": 5}",
+                                         "{\"Regex\": \"\\\\C\"}",
+                                         "{\"Regex\": \"[a\"}" };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct error err = { 0 };
+
+        assert_null(read_json(cases[i], &err));
+        assert_int_equal(err.code, ERROR_DATA);
+    }
+    pattern_free(NULL);
+    pattern_scratch_free(NULL);
+}
+
+/* An expression that never ends on a text is given up, not run for ever. */
+static void test_pattern_gives_up(void **state)
+{
+    struct pattern *pattern = pattern_compile("(a+)+$");
+    struct pattern_scratch *scratch = pattern_scratch_new();
+    struct pattern_search search = {
+        .pattern = pattern,
+        .scratch = scratch,
+        .text = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab",
+        .len = 40,
+    };
+
+    (void)state;
+    assert_false(pattern_next(&search));
+    assert_true(search.failed);
+    pattern_scratch_free(scratch);
+    pattern_free(pattern);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pattern_finds),
+        cmocka_unit_test(test_pattern_is_a_string_or_a_regex),
+        cmocka_unit_test(test_pattern_refuses),
+        cmocka_unit_test(test_pattern_gives_up),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,364 @@
+/*
+ * tests/unit/test_previous.c - what a previous run left: read with limits, never through
+ * a link, and never believed further than it goes.
+ */
+#include "config.h"
+
+#include "patcher/previous.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/size.h"
+#include "tests/unit/unit.h"
+
+struct place {
+    char *dir, *run;
+    struct arena *arena;
+    struct plan plan;
+};
+
+static void set_up(struct place *place)
+{
+    *place = (struct place) { .dir = unit_dir_new(), .arena = arena_new() };
+    place->run = path_join(place->dir, "job.run");
+    assert_int_equal(mkdir(place->run, 0700), 0);
+    place->plan = (struct plan) { .job = "job.yaml",
+                                  .dir = place->dir,
+                                  .run_dir = place->run,
+                                  .output_dir = place->run };
+}
+
+static void tear_down(struct place *place)
+{
+    arena_free(place->arena);
+    free(place->run);
+    unit_dir_free(place->dir);
+}
+
+static void put(const struct place *place, const char *name, const char *data, size_t len)
+{
+    char *path = path_join(place->run, name);
+
+    assert_true(file_replace(path, data, len, 0600, NULL));
+    free(path);
+}
+
+static void puts_in(const struct place *place, const char *name, const char *text)
+{
+    put(place, name, text, strlen(text));
+}
+
+static void add_line(struct text *text, int step, const char *loss, const char *norm,
+                     double scale, int skipped)
+{
+    text_addf(text,
+              "{\"step\":%d,\"loss\":%s,\"grad_norm\":%s,\"loss_scale\":%g,"
+              "\"skipped\":%d}\n",
+              step, loss, norm, scale, skipped);
+}
+
+/* What the steps of this log say. */
+static struct previous_steps read_steps(const struct place *place,
+                                        const struct text *text)
+{
+    put(place, "metrics.jsonl", text->data, text->len);
+    return *previous_steps(previous_new(&place->plan, place->arena));
+}
+
+static void test_previous_search_for_a_scale_is_no_trouble(void **state)
+{
+    struct place place;
+    struct previous_steps steps;
+    struct text text;
+
+    (void)state;
+    set_up(&place);
+    text_init(&text, 0);
+    for (int i = 1; i <= 8; i++)
+        add_line(&text, i, "2.5", "\"NaN\"", 65536.0 / (1 << i), i);
+    for (int i = 9; i <= 40; i++)
+        add_line(&text, i, "2.5", i == 30 ? "\"Infinity\"" : "1.5", i < 30 ? 256 : 128,
+                 i < 30 ? 8 : 9);
+    steps = read_steps(&place, &text);
+    assert_int_equal(steps.count, 40);
+    assert_int_equal(steps.trouble, TROUBLE_NONE);
+    assert_true(steps.recovered);
+
+    /* gone on from without a scale: the search begins again */
+    for (int i = 41; i <= 47; i++)
+        add_line(&text, i, "2.5", "\"NaN\"", 65536.0 / (1 << (i - 40)), 9 + i - 40);
+    add_line(&text, 48, "2.5", "1.5", 512, 16);
+    assert_int_equal(read_steps(&place, &text).trouble, TROUBLE_NONE);
+    text_clear(&text);
+    tear_down(&place);
+}
+
+static void test_previous_each_trouble_is_found(void **state)
+{
+    struct place place;
+    struct text text;
+
+    (void)state;
+    set_up(&place);
+    text_init(&text, 0);
+    add_line(&text, 10, "2.5", "1.5", 1, 0);
+    add_line(&text, 20, "2.5", "\"NaN\"", 1, 1); /* bf16 has no scale to search for */
+    add_line(&text, 30, "2.5", "1.5", 1, 1);
+    assert_int_equal(read_steps(&place, &text).trouble, TROUBLE_NORM);
+
+    text_reset(&text);
+    add_line(&text, 10, "2.5", "1.5", 256, 0);
+    add_line(&text, 20, "0.0", "\"NaN\"", 128, 1);
+    add_line(&text, 30, "2.5", "1.5", 128, 1);
+    assert_int_equal(read_steps(&place, &text).trouble, TROUBLE_ZERO);
+
+    text_reset(&text);
+    add_line(&text, 10, "0.0", "0.002", 256, 0); /* learnt by heart */
+    assert_int_equal(read_steps(&place, &text).trouble, TROUBLE_NONE);
+
+    text_reset(&text);
+    add_line(&text, 10, "NaN", "1.5", 256, 0); /* as Python writes it */
+    assert_int_equal(read_steps(&place, &text).trouble, TROUBLE_LOSS);
+
+    text_reset(&text);
+    for (int i = 1; i <= 3; i++)
+        add_line(&text, 20 + 10 * i, "2.5", "\"NaN\"", 1024.0 / i, i);
+    assert_int_equal(read_steps(&place, &text).trouble, TROUBLE_NORM);
+
+    text_reset(&text);
+    add_line(&text, 10, "2.5", "1.5", 65536, 0);
+    add_line(&text, 60, "2.5", "1.5", 256, 40);
+    assert_int_equal(read_steps(&place, &text).trouble, TROUBLE_SKIPS);
+    text_clear(&text);
+    tear_down(&place);
+}
+
+static void test_previous_norms_need_enough_steps(void **state)
+{
+    struct place place;
+    struct previous_steps steps;
+    struct text text;
+
+    (void)state;
+    set_up(&place);
+    text_init(&text, 0);
+    for (int i = 2; i < 8; i++)
+        add_line(&text, 10 * i, "2.5", i == 7 ? "900" : "1.5", 1, 0);
+    steps = read_steps(&place, &text);
+    assert_true(steps.median == 0 && steps.largest == 0);
+    for (int i = 8; i < 12; i++)
+        add_line(&text, 10 * i, "2.5", "1.5", 1, 0);
+    steps = read_steps(&place, &text);
+    assert_true(steps.median == 1.5 && steps.largest == 900);
+    assert_int_equal(steps.largest_step, 70);
+    text_clear(&text);
+    tear_down(&place);
+}
+
+/* A log that is large, begins in a line, holds what nobody wrote there, and is written
+ * to. */
+static void test_previous_log_is_read_from_its_end(void **state)
+{
+    struct place place;
+    struct previous_steps steps;
+    struct text text;
+
+    (void)state;
+    set_up(&place);
+    text_init(&text, (size_t)16 << 20);
+    add_line(&text, 1, "0.0", "\"NaN\"", 1, 1); /* too long ago */
+    for (int i = 2; i < 40000; i++)
+        add_line(&text, i, "2.5", "1.5", 1, 1);
+    text_add(&text, "\0\xff[[[[\n", 7);
+    text_adds(&text,
+              "{\"step\":1e999,\"loss\":\"Infinite\"}\n[1]\nnull\n{\"loss\":2.0}\n");
+    text_adds(&text, "{\"step\": 40001, \"lo");
+    assert_true(text.len > (size_t)2 << 20);
+    steps = read_steps(&place, &text);
+    assert_int_equal(steps.trouble, TROUBLE_NONE);
+    assert_true(steps.count > 1000 && steps.count < 20000);
+    text_clear(&text);
+    tear_down(&place);
+}
+
+static void test_previous_follows_no_link(void **state)
+{
+    static const char elsewhere[] = "{\"state\":\"done\",\"loss\":0.0,\"step\":50}\n";
+    struct place place;
+    struct previous *previous;
+    char *path, *outside;
+
+    (void)state;
+    set_up(&place);
+    outside = path_join(place.dir, "outside");
+    assert_true(file_replace(outside, elsewhere, strlen(elsewhere), 0600, NULL));
+    path = path_join(place.run, "state.json");
+    assert_int_equal(symlink(outside, path), 0);
+    free(path);
+    path = path_join(place.run, "metrics.jsonl");
+    assert_int_equal(symlink(outside, path), 0);
+    free(path);
+    path = path_join(place.run, "job.yaml");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    free(path);
+    previous = previous_new(&place.plan, place.arena);
+    assert_null(previous_state(previous)->name);
+    assert_int_equal(previous_steps(previous)->count, 0);
+    assert_null(previous_text(previous));
+    free(outside);
+    tear_down(&place);
+}
+
+static void test_previous_folder_that_is_a_link_is_not_there(void **state)
+{
+    struct place place;
+    char *real;
+
+    (void)state;
+    set_up(&place);
+    puts_in(&place, "state.json", "{\"state\": \"done\"}");
+    puts_in(&place, "model.safetensors", "a model");
+    assert_string_equal(previous_state(previous_new(&place.plan, place.arena))->name,
+                        "done");
+    real = path_join(place.dir, "real");
+    assert_int_equal(rename(place.run, real), 0);
+    assert_int_equal(symlink("real", place.run), 0);
+    assert_null(previous_state(previous_new(&place.plan, place.arena))->name);
+    assert_null(previous_checkpoint(previous_new(&place.plan, place.arena), NULL, false));
+    free(real);
+    tear_down(&place);
+}
+
+static void test_previous_broken_files_are_not_there(void **state)
+{
+    static const char *const states[] = {
+        "",         "{",
+        "[]",       "{\"state\": 7, \"digest\": [1]}",
+        "\xff\xfe", "{\"state\": null, \"resume\": 1}"
+    };
+    struct place place;
+
+    (void)state;
+    set_up(&place);
+    for (size_t i = 0; i < TS_COUNT(states); i++) {
+        struct previous *previous = previous_new(&place.plan, place.arena);
+
+        puts_in(&place, "state.json", states[i]);
+        puts_in(&place, "job.yaml", states[i]);
+        assert_null(previous_state(previous)->name);
+        assert_string_equal(previous_state(previous)->digest, "");
+        assert_false(previous_state(previous)->resume);
+        previous_text(previous);
+    }
+    tear_down(&place);
+}
+
+static void test_previous_external_log_is_python(void **state)
+{
+    struct place place;
+    const struct previous_steps *steps;
+
+    (void)state;
+    set_up(&place);
+    place.plan.external = true;
+    puts_in(&place, "trainer_state.json",
+            "{\"log_history\": [{\"loss\": 2.1, \"grad_norm\": 1.0, \"step\": 10},\n"
+            "{\"eval_loss\": NaN, \"step\": 10, \"note\": \"a \\\"NaN\\\" in a text\"},\n"
+            "{\"loss\": 0.0, \"grad_norm\": NaN, \"step\": 20},\n"
+            "{\"train_loss\": -Infinity, \"step\": 20}]}");
+    steps = previous_steps(previous_new(&place.plan, place.arena));
+    assert_int_equal(steps->count, 2);
+    assert_int_equal(steps->trouble, TROUBLE_ZERO);
+    assert_string_equal(steps->what, "loss 0 at step 20");
+    tear_down(&place);
+}
+
+static void test_previous_without_a_run_is_empty(void **state)
+{
+    struct place place;
+    struct previous *previous;
+
+    (void)state;
+    set_up(&place);
+    assert_int_equal(rmdir(place.run), 0);
+    previous = previous_new(&place.plan, place.arena);
+    assert_null(previous_state(previous)->name);
+    assert_null(previous_text(previous));
+    assert_int_equal(previous_steps(previous)->count, 0);
+    assert_null(previous_model(previous)->file);
+    assert_null(previous_checkpoint(previous, NULL, false));
+    tear_down(&place);
+}
+
+static struct timespec changed(const struct place *place, const char *name)
+{
+    char *path = path_join(place->run, name);
+    struct stat st;
+
+    assert_int_equal(stat(path, &st), 0);
+    free(path);
+    return st.st_ctim;
+}
+
+/* The second is newer for certain, however coarse the clock of files is. */
+static void put_in_turn(const struct place *place, const char *first, const char *second)
+{
+    struct timespec a, b;
+
+    puts_in(place, first, "{}");
+    do {
+        puts_in(place, second, "{}");
+        a = changed(place, first);
+        b = changed(place, second);
+    } while (a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec);
+}
+
+static bool model_is_later(const struct place *place, const char *state)
+{
+    puts_in(place, "state.json", state);
+    return previous_model(previous_new(&place->plan, place->arena))->later;
+}
+
+#define QUEUED        "\"queued\":\"2026-11-20T10:00:00Z\""
+#define STARTED(hour) "\"started\":\"2026-11-20T" hour ":00:00Z\""
+
+/* Another job's, if this one has not begun since its text was taken. */
+static void test_previous_model_came_while_the_job_waited(void **state)
+{
+    static const char ready[] = "{\"state\":\"ready\"," QUEUED "}";
+    struct place place;
+
+    (void)state;
+    set_up(&place);
+    put_in_turn(&place, "job.yaml", "model.safetensors");
+    assert_true(model_is_later(&place, ready));
+    assert_true(
+        model_is_later(&place, "{\"state\":\"ready\"," QUEUED "," STARTED("09") "}"));
+    /* it has crashed, and left that itself */
+    assert_false(
+        model_is_later(&place, "{\"state\":\"ready\"," QUEUED "," STARTED("11") "}"));
+    assert_false(model_is_later(&place, "{\"state\":\"ready\"}"));
+    assert_false(model_is_later(&place, "{\"state\":\"done\"," QUEUED "}"));
+    put_in_turn(&place, "model.safetensors", "job.yaml");
+    assert_false(model_is_later(&place, ready));
+    tear_down(&place);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_previous_search_for_a_scale_is_no_trouble),
+        cmocka_unit_test(test_previous_each_trouble_is_found),
+        cmocka_unit_test(test_previous_norms_need_enough_steps),
+        cmocka_unit_test(test_previous_log_is_read_from_its_end),
+        cmocka_unit_test(test_previous_follows_no_link),
+        cmocka_unit_test(test_previous_folder_that_is_a_link_is_not_there),
+        cmocka_unit_test(test_previous_broken_files_are_not_there),
+        cmocka_unit_test(test_previous_external_log_is_python),
+        cmocka_unit_test(test_previous_model_came_while_the_job_waited),
+        cmocka_unit_test(test_previous_without_a_run_is_empty),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,140 @@
+/* tests/unit/test_probe.c - a machine as text, and which device of it is taken. */
+#include "config.h"
+
+#include "tests/unit/unit.h"
+
+#include "precision/probe.h"
+
+static const char machine[] =
+    "trainspool-probe 1\n"
+    "cpu\tAMD EPYC\t2\t25000000000\t24000000000\n"
+    "cuda\t0\tTesla T4\t7.5\t15835660288\t10000000000\t1\n"
+    "cuda\t1\tTesla T4\t7.5\t15835660288\t15000000000\t1\n"
+    "cuda\t2\tTesla V100-SXM2-32GB\t7.0\t34000000000\t33000000000\t0\n"
+    "note\tdriver 580.1\n";
+
+static void read_machine(struct probe *probe)
+{
+    struct error err = { 0 };
+
+    if (!probe_read(machine, probe, &err))
+        fail_msg("%s", err.text);
+}
+
+static void test_probe_reads_what_it_writes(void **state)
+{
+    struct probe probe;
+    struct text text;
+
+    (void)state;
+    read_machine(&probe);
+    assert_int_equal(probe.count, 4);
+    assert_string_equal(probe.note, "driver 580.1");
+    text_init(&text, 0);
+    probe_write(&probe, &text);
+    assert_string_equal(text.data, machine);
+    text_clear(&text);
+}
+
+static void test_probe_picks(void **state)
+{
+    struct probe probe;
+    struct error err = { 0 };
+
+    (void)state;
+    read_machine(&probe);
+    assert_int_equal(probe_pick(&probe, "auto", &err)->ordinal, 1); /* most memory free */
+    assert_int_equal(probe_pick(&probe, "cuda", &err)->ordinal, 1);
+    assert_int_equal(probe_pick(&probe, "cuda:0", &err)->ordinal, 0);
+    assert_int_equal(probe_pick(&probe, "cpu", &err)->kind, DEVICE_CPU);
+    assert_null(probe_pick(&probe, "cuda:2", &err)); /* no code for it */
+    assert_int_equal(err.code, ERROR_DEVICE);
+    assert_non_null(strstr(err.text, "no code"));
+    error_clear(&err);
+    assert_null(probe_pick(&probe, "tpu", &err));
+    assert_int_equal(err.code, ERROR_JOB);
+    probe.count = 1;
+    error_clear(&err);
+    assert_int_equal(probe_pick(&probe, "auto", &err)->kind, DEVICE_CPU);
+    assert_null(probe_pick(&probe, "cuda", &err));
+}
+
+/* Those that train together: of one kind, the most memory first, or those that are named. */
+static void test_probe_takes_several(void **state)
+{
+    const struct device *taken[DEVICE_RANKS_MAX];
+    struct probe probe;
+    struct error err = { 0 };
+
+    (void)state;
+    read_machine(&probe);
+    assert_int_equal(probe_take(&probe, "auto", 2, taken, &err), 2);
+    assert_int_equal(taken[0]->ordinal, 1);
+    assert_int_equal(taken[1]->ordinal, 0);
+    assert_int_equal(probe_take(&probe, "cuda", 3, taken, &err), 2); /* V100: no code */
+    assert_int_equal(probe_take(&probe, "cuda:0,1", 1, taken, &err), 2);
+    assert_int_equal(taken[0]->ordinal, 0);
+    assert_int_equal(probe_take(&probe, "cpu", 3, taken, &err), 3);
+    assert_int_equal(taken[2]->kind, DEVICE_CPU);
+    assert_int_equal(probe_peers(&probe, taken[0]), 0);
+    probe.devices[3].runnable = true;
+    assert_int_equal(probe_take(&probe, "cuda", 2, taken, &err), 1); /* 7.0 is alone */
+    assert_int_equal(probe_peers(&probe, &probe.devices[1]), 2);
+    assert_int_equal(probe_take(&probe, "cuda:0,2", 1, taken, &err), 0);
+    assert_non_null(strstr(err.text, "same compute capability"));
+    error_clear(&err);
+    assert_int_equal(probe_take(&probe, "cuda:0,7", 1, taken, &err), 0);
+    assert_int_equal(err.code, ERROR_DEVICE);
+    probe.count = 1;
+    assert_int_equal(probe_take(&probe, "auto", 2, taken, &err), 2);
+    assert_int_equal(taken[1]->kind, DEVICE_CPU);
+    assert_int_equal(probe_named("cuda:0,1,5"), 3);
+    assert_int_equal(probe_named("cuda"), 0);
+    assert_int_equal(probe_named("cuda:0,"), 0);
+    assert_int_equal(probe_named("cuda:-1"), 0);
+}
+
+static void test_probe_refuses_other_text(void **state)
+{
+    static const char *const bad[] = {
+        "",
+        "hello\n",
+        "trainspool-probe 1\n",
+        "trainspool-probe 2\ncpu\tx\t2\t1\t1\n",
+        "trainspool-probe 1\ncpu\tx\ttwo\t1\t1\n",
+        "trainspool-probe 1\ncuda\t0\tT4\t7\t1\t1\t1\n",
+        "trainspool-probe 1\ncpu\tx\t2\t1\t-1\n",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct probe probe;
+        struct error err = { 0 };
+
+        assert_false(probe_read(bad[i], &probe, &err));
+        assert_int_equal(err.code, ERROR_SYSTEM);
+    }
+}
+
+static void test_probe_knows_this_cpu(void **state)
+{
+    struct device cpu;
+
+    (void)state;
+    probe_cpu(&cpu);
+    assert_true(cpu.threads >= 1);
+    assert_true(cpu.memory > 0 && cpu.available > 0 && cpu.available <= cpu.memory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_probe_reads_what_it_writes),
+        cmocka_unit_test(test_probe_picks),
+        cmocka_unit_test(test_probe_takes_several),
+        cmocka_unit_test(test_probe_refuses_other_text),
+        cmocka_unit_test(test_probe_knows_this_cpu),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

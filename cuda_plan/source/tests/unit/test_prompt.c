@@ -1,0 +1,124 @@
+/* tests/unit/test_prompt.c - a prompt is what a whole conversation begins with, and what
+ * ends its answer is what the template writes there. */
+#include "config.h"
+
+#include "train/prompt.h"
+
+#include <stdlib.h>
+
+#include "base/size.h"
+#include "tests/unit/unit.h"
+#include "tests/unit/unit_model.h"
+
+static struct message message(enum role role, const char *text)
+{
+    return (
+        struct message) { .role = role, .text = text, .len = strlen(text), .weight = 1 };
+}
+
+static struct tokenizer *open_shared(const char *name)
+{
+    char *dir = unit_shared(name);
+    struct error err = { 0 };
+    struct tokenizer *tokenizer;
+
+    if (!dir) {
+        print_message("# SKIP %s is not here\n", name);
+        skip();
+    }
+    tokenizer = tokenizer_open(dir, &err);
+    unit_must(tokenizer != NULL, &err);
+    free(dir);
+    return tokenizer;
+}
+
+/* With an answer behind it, the prompt's tokens are the first of all, up to what is
+ * learnt. */
+static void check_prompt(const struct tokenizer *tokenizer, const char *name,
+                         size_t turns)
+{
+    const struct message all[] = { message(ROLE_SYSTEM, "Be brief."),
+                                   message(ROLE_USER, "How many feet are 3 m?"),
+                                   message(ROLE_ASSISTANT, "9.84"),
+                                   message(ROLE_USER, "And 4?"),
+                                   message(ROLE_ASSISTANT, "13.12") };
+    struct template_options options = { .mask_history = true };
+    struct token_list prompt = { 0 }, whole = { 0 };
+    struct error err = { 0 };
+    float *weights = NULL;
+    const struct chat_template *chat = template_find(name);
+
+    assert_non_null(chat);
+    unit_must(prompt_encode(chat, tokenizer, &options, all, 2 * turns, &prompt, &err),
+              &err);
+    unit_must(template_encode(chat, tokenizer, &options, all, 2 * turns + 1, &whole,
+                              &weights, &err),
+              &err);
+    assert_true(prompt.count > 0 && prompt.count < whole.count);
+    assert_memory_equal(prompt.ids, whole.ids, prompt.count * sizeof(*prompt.ids));
+    assert_true(weights[prompt.count] > 0);
+    assert_true(weights[prompt.count - 1] == 0);
+    token_list_clear(&prompt);
+    token_list_clear(&whole);
+    free(weights);
+}
+
+static void test_prompt_is_the_beginning_of_the_whole(void **state)
+{
+    struct tokenizer *tokenizer = open_shared("data/tokenizers/qwen2.5");
+
+    (void)state;
+    for (size_t i = 0; template_name(i); i++)
+        for (size_t turns = 1; turns <= 2; turns++)
+            check_prompt(tokenizer, template_name(i), turns);
+    tokenizer_close(tokenizer);
+}
+
+static bool has(const struct generate_ends *ends, int64_t id)
+{
+    for (size_t i = 0; i < ends->count; i++)
+        if (ends->ids[i] == (uint64_t)id)
+            return true;
+    return false;
+}
+
+/* A template's own token ends an answer, or its text where the tokenizer lacks it. */
+static void test_prompt_ends_are_the_template_s(void **state)
+{
+    struct tokenizer *qwen = open_shared("data/tokenizers/qwen2.5"),
+                     *gpt2 = open_shared("data/tokenizers/gpt2");
+    struct model_config config = { .eos_token_ids = { 7, 9 }, .eos_tokens = 2 };
+    struct generate_ends ends = { 0 };
+    struct error err = { 0 };
+    char *stop;
+
+    (void)state;
+    unit_must(
+        prompt_ends("/nowhere", &config, template_find("qwen"), qwen, &ends, &stop, &err),
+        &err);
+    assert_null(stop);
+    assert_true(has(&ends, 7) && has(&ends, 9));
+    assert_true(has(&ends, tokenizer_find(qwen, "<|im_end|>")));
+    ends.count = 0;
+    unit_must(prompt_ends("/nowhere", &config, template_find("chatml"), gpt2, &ends,
+                          &stop, &err),
+              &err);
+    assert_string_equal(stop, "<|im_end|>");
+    free(stop);
+    ends.count = 0;
+    unit_must(prompt_ends("/nowhere", &config, NULL, qwen, &ends, &stop, &err), &err);
+    assert_null(stop);
+    assert_true(has(&ends, tokenizer_eos(qwen)));
+    tokenizer_close(qwen);
+    tokenizer_close(gpt2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_prompt_is_the_beginning_of_the_whole),
+        cmocka_unit_test(test_prompt_ends_are_the_template_s),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

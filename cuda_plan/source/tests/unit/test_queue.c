@@ -1,0 +1,128 @@
+/* tests/unit/test_queue.c - the order of jobs. */
+#include "config.h"
+
+#include "tests/unit/unit.h"
+
+#include <math.h>
+
+#include "runner/queue.h"
+
+/* Each arrives behind those before it. */
+static void add(struct queue *queue, const char *name, int64_t priority,
+                double not_before)
+{
+    static double now;
+
+    queue_add(queue, &(struct queued) { name, priority, ++now, not_before });
+}
+
+static void expect_next(struct queue *queue, double now, const char *name)
+{
+    char *got = queue_next(queue, now);
+
+    if (name)
+        assert_string_equal(got, name);
+    else
+        assert_null(got);
+    free(got);
+}
+
+static void test_queue_goes_by_priority_then_arrival(void **state)
+{
+    struct queue queue = { 0 };
+
+    (void)state;
+    add(&queue, "a", 0, 0);
+    add(&queue, "b", 5, 0);
+    add(&queue, "c", 0, 0);
+    add(&queue, "d", 5, 0);
+    add(&queue, "e", -1, 0);
+    expect_next(&queue, 1, "b");
+    expect_next(&queue, 1, "d");
+    expect_next(&queue, 1, "a");
+    expect_next(&queue, 1, "c");
+    expect_next(&queue, 1, "e");
+    expect_next(&queue, 1, NULL);
+    queue_clear(&queue);
+}
+
+static void test_queue_goes_by_arrival_whatever_the_order_of_finding(void **state)
+{
+    struct queue queue = { 0 };
+
+    (void)state;
+    queue_add(&queue, &(struct queued) { .name = "late", .arrived = 3 });
+    queue_add(&queue, &(struct queued) { .name = "early", .arrived = 1 });
+    queue_add(&queue, &(struct queued) { .name = "middle", .arrived = 2 });
+    expect_next(&queue, 0, "early");
+    expect_next(&queue, 0, "middle");
+    expect_next(&queue, 0, "late");
+    queue_clear(&queue);
+}
+
+static void test_queue_passes_over_what_has_to_wait(void **state)
+{
+    struct queue queue = { 0 };
+
+    (void)state;
+    add(&queue, "crashed", 9, 100);
+    add(&queue, "plain", 0, 0);
+    assert_true(queue_due(&queue) == 0);
+    expect_next(&queue, 50, "plain");
+    expect_next(&queue, 50, NULL);
+    assert_true(queue_due(&queue) == 100);
+    expect_next(&queue, 100, "crashed");
+    assert_true(isinf(queue_due(&queue)));
+    queue_clear(&queue);
+}
+
+static void test_queue_holds_a_name_once(void **state)
+{
+    struct queue queue = { 0 };
+
+    (void)state;
+    add(&queue, "a", 0, 0);
+    add(&queue, "b", 0, 0);
+    add(&queue, "a", 1, 0);
+    assert_int_equal(queue_count(&queue), 2);
+    queue_remove(&queue, "b");
+    queue_remove(&queue, "never there");
+    expect_next(&queue, 0, "a");
+    assert_int_equal(queue_count(&queue), 0);
+    queue_clear(&queue);
+}
+
+static void test_queue_keeps_thousands_in_order(void **state)
+{
+    struct queue queue = { 0 };
+    char name[16];
+
+    (void)state;
+    for (int i = 0; i < 3000; i++) {
+        snprintf(name, sizeof(name), "%d", i);
+        add(&queue, name, 0, 0);
+        if (i % 3 == 2) { /* the head moves while the end grows */
+            snprintf(name, sizeof(name), "%d", i / 3);
+            expect_next(&queue, 0, name);
+        }
+    }
+    for (int i = 1000; i < 3000; i++) {
+        snprintf(name, sizeof(name), "%d", i);
+        expect_next(&queue, 0, name);
+    }
+    expect_next(&queue, 0, NULL);
+    queue_clear(&queue);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_queue_goes_by_priority_then_arrival),
+        cmocka_unit_test(test_queue_goes_by_arrival_whatever_the_order_of_finding),
+        cmocka_unit_test(test_queue_passes_over_what_has_to_wait),
+        cmocka_unit_test(test_queue_holds_a_name_once),
+        cmocka_unit_test(test_queue_keeps_thousands_in_order),
+    };
+
+    return cmocka_run_group_tests_name("queue", tests, NULL, NULL);
+}

@@ -1,0 +1,168 @@
+/* tests/unit/test_sampler.c - the next token comes from what transformers' processors
+ * leave, as often as they say. */
+#include "config.h"
+
+#include "train/sampler.h"
+
+#include <math.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/size.h"
+#include "tests/unit/unit.h"
+
+enum { VOCABULARY = 200, DRAWS = 4000 };
+
+static void fill(float logits[VOCABULARY], double slope)
+{
+    for (int i = 0; i < VOCABULARY; i++)
+        logits[i] = (float)(i * 7919 % 61 - 30) / 2 + (float)(i * slope);
+}
+
+static json_t *golden(void)
+{
+    char *name = unit_source("tests/golden/sampling.json");
+    struct error err = { 0 };
+    json_t *root = json_read_file(name, 1 << 20, &err);
+
+    if (!root)
+        fail_msg("%s", err.text);
+    free(name);
+    return root;
+}
+
+static double real(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+/* How often each token comes is within five deviations of its probability (and 3, as what
+ * is rare comes by whole numbers), and what was filtered out never comes. */
+static void check_case(const json_t *one, const int32_t *before, size_t count)
+{
+    struct sampler *sampler = sampler_new(VOCABULARY);
+    struct generation how = { .do_sample = true,
+                              .temperature = real(one, "temperature"),
+                              .top_k = (int64_t)real(one, "top_k"),
+                              .top_p = real(one, "top_p"),
+                              .repetition_penalty = real(one, "repetition_penalty") };
+    struct sampler_place place = { .before = before, .count = count, .seed = 42 };
+    int seen[VOCABULARY] = { 0 };
+    float logits[VOCABULARY];
+
+    for (place.index = 0; place.index < DRAWS; place.index++) {
+        fill(logits, real(one, "slope"));
+        seen[sampler_take(sampler, &how, &place, logits)]++;
+    }
+    for (int i = 0; i < VOCABULARY; i++) {
+        char name[16];
+        double p;
+
+        snprintf(name, sizeof(name), "%d", i);
+        p = real(json_object_get(one, "kept"), name);
+        if (fabs(seen[i] - p * DRAWS) > 5 * sqrt(p * (1 - p) * DRAWS) + (p > 0 ? 3 : 0))
+            fail_msg("token %d came %d times, its probability is %g", i, seen[i], p);
+    }
+    how.do_sample = false;
+    fill(logits, real(one, "slope"));
+    assert_int_equal(sampler_take(sampler, &how, &place, logits), real(one, "greedy"));
+    sampler_free(sampler);
+}
+
+static void test_sampler_draws_as_transformers_does(void **state)
+{
+    json_t *root = golden();
+    const json_t *cases = json_object_get(root, "cases"),
+                 *ids = json_object_get(root, "before");
+    int32_t before[16];
+    size_t count = json_array_size(ids);
+
+    (void)state;
+    assert_true(count > 0 && count <= TS_COUNT(before) && json_array_size(cases) > 0);
+    for (size_t i = 0; i < count; i++)
+        before[i] = (int32_t)json_integer_value(json_array_get(ids, i));
+    for (size_t i = 0; i < json_array_size(cases); i++)
+        check_case(json_array_get(cases, i), before, count);
+    json_decref(root);
+}
+
+static const struct generation plain = {
+    .do_sample = true, .temperature = 1, .top_p = 1, .repetition_penalty = 1
+};
+
+/* A draw is a function of seed, sequence and place alone. */
+static void test_sampler_draws_by_seed_sequence_and_place(void **state)
+{
+    struct sampler *left = sampler_new(VOCABULARY), *right = sampler_new(VOCABULARY);
+    int different = 0;
+    float logits[VOCABULARY];
+
+    (void)state;
+    for (uint32_t i = 0; i < 300; i++) {
+        struct sampler_place place = { .seed = 1, .sequence = i % 7, .index = i / 7 };
+        int64_t first, again, other;
+
+        fill(logits, 0);
+        logits[i % VOCABULARY] = 15;
+        first = sampler_take(left, &plain, &place, logits);
+        again = sampler_take(right, &plain, &place, logits);
+        place.seed = 2;
+        other = sampler_take(right, &plain, &place, logits);
+        assert_int_equal(first, again);
+        different += first != other;
+    }
+    assert_true(different > 100);
+    sampler_free(left);
+    sampler_free(right);
+}
+
+/* What is no number is never taken, whatever else there is. */
+static void test_sampler_passes_over_what_is_not_finite(void **state)
+{
+    struct sampler *sampler = sampler_new(4);
+    struct generation greedy = { .repetition_penalty = 1 };
+    struct sampler_place place = { .seed = 1 };
+    float some[4], none[4] = { NAN, INFINITY, -INFINITY, NAN };
+
+    (void)state;
+    for (place.index = 0; place.index < 50; place.index++) {
+        memcpy(some, (float[]) { NAN, -3, INFINITY, -INFINITY }, sizeof(some));
+        assert_int_equal(sampler_take(sampler, &plain, &place, some), 1);
+        assert_int_equal(sampler_take(sampler, &greedy, &place, some), 1);
+        assert_int_equal(sampler_take(sampler, &plain, &place, none), -1);
+        assert_int_equal(sampler_take(sampler, &greedy, &place, none), -1);
+    }
+    sampler_free(sampler);
+}
+
+/* As RepetitionPenaltyLogitsProcessor of transformers has it: what was there before is divided
+ * by the penalty, or multiplied where it is below 0, and only once. */
+static void test_sampler_penalises_what_was_there_once(void **state)
+{
+    static const int32_t before[] = { 0, 1, 0, 7 };
+    static const float wanted[] = { 1, -4, 1.5f, 0.5f };
+    struct sampler *sampler = sampler_new(TS_COUNT(wanted));
+    struct generation greedy = { .repetition_penalty = 2 };
+    struct sampler_place place = { .before = before, .count = TS_COUNT(before) };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        float logits[] = { 2, -2, 1.5f, 0.5f };
+
+        assert_int_equal(sampler_take(sampler, &greedy, &place, logits), 2);
+        assert_memory_equal(logits, wanted, sizeof(wanted));
+    }
+    sampler_free(sampler);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sampler_draws_as_transformers_does),
+        cmocka_unit_test(test_sampler_draws_by_seed_sequence_and_place),
+        cmocka_unit_test(test_sampler_passes_over_what_is_not_finite),
+        cmocka_unit_test(test_sampler_penalises_what_was_there_once),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

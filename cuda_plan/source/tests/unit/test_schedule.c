@@ -1,0 +1,203 @@
+/* tests/unit/test_schedule.c - factors worked out by hand from
+ * transformers/optimization.py, and those that it makes itself. */
+#include "config.h"
+
+#include "train/schedule.h"
+
+#include <math.h>
+
+#include "base/json.h"
+#include "base/size.h"
+#include "tests/unit/unit.h"
+
+/* Ten steps of warm-up and a hundred in all, unless a row says otherwise. */
+static const struct {
+    struct plan plan;
+    struct {
+        int64_t step;
+        double factor;
+    } at[6];
+} rows[] = {
+    { { .schedule = SCHEDULE_LINEAR, .warmup_steps = 10 },
+      { { 0, 0 }, { 5, 0.5 }, { 10, 1 }, { 55, 0.5 }, { 100, 0 }, { 200, 0 } } },
+    { { .schedule = SCHEDULE_COSINE, .warmup_steps = 10 },
+      { { 1, 0.1 }, { 10, 1 }, { 40, 0.75 }, { 55, 0.5 }, { 70, 0.25 }, { 100, 0 } } },
+    { { .schedule = SCHEDULE_COSINE, .schedule_num_cycles = 1 },
+      { { 0, 1 }, { 25, 0.5 }, { 50, 0 }, { 75, 0.5 }, { 100, 1 }, { 100, 1 } } },
+    { { .schedule = SCHEDULE_CONSTANT, .warmup_steps = 10 },
+      { { 0, 1 }, { 5, 1 }, { 10, 1 }, { 55, 1 }, { 100, 1 }, { 200, 1 } } },
+    { { .schedule = SCHEDULE_CONSTANT_WITH_WARMUP, .warmup_steps = 10 },
+      { { 0, 0 }, { 9, 0.9 }, { 10, 1 }, { 55, 1 }, { 100, 1 }, { 200, 1 } } },
+    /* (1 - 0.1) (1/2)^2 + 0.1; the end stays past the last step */
+    { { .schedule = SCHEDULE_POLYNOMIAL,
+        .warmup_steps = 10,
+        .learning_rate = 1e-3,
+        .schedule_lr_end = 1e-4,
+        .schedule_power = 2 },
+      { { 0, 0 }, { 10, 1 }, { 55, 0.325 }, { 100, 0.1 }, { 101, 0.1 }, { 5, 0.5 } } },
+    /* cosine x 0.8 + 0.2 */
+    { { .schedule = SCHEDULE_COSINE_WITH_MIN_LR,
+        .warmup_steps = 10,
+        .learning_rate = 1e-3,
+        .schedule_min_lr = 2e-4 },
+      { { 5, 0.5 }, { 10, 1 }, { 40, 0.8 }, { 55, 0.6 }, { 70, 0.4 }, { 100, 0.2 } } },
+    { { .schedule = SCHEDULE_COSINE_WITH_MIN_LR, .schedule_min_lr_rate = 0.5 },
+      { { 0, 1 }, { 50, 0.75 }, { 100, 0.5 }, { 0, 1 }, { 0, 1 }, { 0, 1 } } },
+    /* anew at 10, 40 and 70; the end is 0 */
+    { { .schedule = SCHEDULE_COSINE_WITH_RESTARTS,
+        .warmup_steps = 10,
+        .schedule_num_cycles = 3 },
+      { { 5, 0.5 }, { 10, 1 }, { 25, 0.5 }, { 40, 1 }, { 60, 0.25 }, { 100, 0 } } },
+    { { .schedule = SCHEDULE_COSINE_WITH_RESTARTS },
+      { { 0, 1 }, { 50, 0.5 }, { 100, 0 }, { 200, 0 }, { 0, 1 }, { 0, 1 } } },
+    { { .schedule = SCHEDULE_WARMUP_STABLE_DECAY,
+        .warmup_steps = 10,
+        .schedule_decay_steps = 40 },
+      { { 5, 0.5 }, { 10, 1 }, { 59, 1 }, { 60, 1 }, { 80, 0.5 }, { 100, 0 } } },
+    { { .schedule = SCHEDULE_WARMUP_STABLE_DECAY,
+        .warmup_steps = 10,
+        .schedule_stable_steps = 20,
+        .schedule_decay_steps = 20,
+        .schedule_min_lr_rate = 0.1 },
+      { { 5, 0.55 }, { 29, 1 }, { 40, 0.55 }, { 50, 0.1 }, { 99, 0.1 }, { 0, 0.1 } } },
+    { { .schedule = SCHEDULE_INVERSE_SQRT, .warmup_steps = 10 },
+      { { 0, 0 }, { 5, 0.5 }, { 10, 1 }, { 40, 0.5 }, { 90, 1.0 / 3 }, { 160, 0.25 } } },
+    { { .schedule = SCHEDULE_INVERSE_SQRT }, /* of 10000 */
+      { { 0, 1 }, { 30000, 0.5 }, { 0, 1 }, { 0, 1 }, { 0, 1 }, { 0, 1 } } },
+};
+
+static void test_schedule_factors(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(rows); i++)
+        for (size_t j = 0; j < TS_COUNT(rows[i].at); j++) {
+            double is = schedule_factor(&rows[i].plan, rows[i].at[j].step, 100);
+
+            if (fabs(is - rows[i].at[j].factor) > 1e-12)
+                fail_msg("%s, step %d: %.15g, wanted %.15g",
+                         schedule_name(rows[i].plan.schedule), (int)rows[i].at[j].step,
+                         is, rows[i].at[j].factor);
+        }
+}
+
+static enum schedule_kind kind_of(const char *name)
+{
+    int kind = SCHEDULE_LINEAR;
+
+    while (strcmp(schedule_name((enum schedule_kind)kind), name) != 0)
+        kind++;
+    return (enum schedule_kind)kind;
+}
+
+static double argument(const json_t *one, const char *name)
+{
+    return json_number_value(json_object_get(json_object_get(one, "arguments"), name));
+}
+
+/* The place of the argument's word in a list that ends with NULL; 0 without the argument. */
+static int word(const json_t *one, const char *name, const char *const *words)
+{
+    const json_t *given = json_object_get(json_object_get(one, "arguments"), name);
+    int at = 0;
+
+    while (given && strcmp(words[at], json_string_value(given)) != 0)
+        at++;
+    return at;
+}
+
+static double warmup_lr_rate(const json_t *one)
+{
+    const json_t *given =
+        json_object_get(json_object_get(one, "arguments"), "warmup_lr_rate");
+
+    return given ? json_number_value(given) : -1;
+}
+
+static void check_case(const json_t *golden, const json_t *one)
+{
+    static const char *const decays[] = { "cosine", "linear", "1-sqrt", NULL };
+    static const char *const warmups[] = { "linear", "cosine", "1-sqrt", NULL };
+    const char *name = json_string_value(json_object_get(one, "name"));
+    const json_t *factors = json_object_get(one, "factors");
+    int64_t total = json_integer_value(json_object_get(golden, "steps"));
+    struct plan plan = {
+        .schedule = kind_of(name),
+        .warmup_steps = json_number_value(json_object_get(golden, "warmup")),
+        .learning_rate = json_number_value(json_object_get(golden, "rate")),
+        .schedule_power = argument(one, "power"),
+        .schedule_lr_end = argument(one, "lr_end"),
+        .schedule_num_cycles = argument(one, "num_cycles"),
+        .schedule_min_lr = argument(one, "min_lr"),
+        .schedule_min_lr_rate =
+            argument(one, "min_lr_rate") + argument(one, "min_lr_ratio"),
+        .schedule_decay_steps = (int64_t)argument(one, "num_decay_steps"),
+        .schedule_stable_steps = (int64_t)argument(one, "num_stable_steps"),
+        .schedule_decay = (enum schedule_decay)word(one, "decay_type", decays),
+        .schedule_warmup = (enum schedule_warmup)word(one, "warmup_type", warmups),
+        .schedule_timescale = (int64_t)argument(one, "timescale"),
+        .schedule_warmup_lr_rate = warmup_lr_rate(one),
+    };
+
+    for (size_t i = 0; i < json_array_size(factors); i++) {
+        double is = schedule_factor(&plan, (int64_t)i, total);
+        double wanted = json_number_value(json_array_get(factors, i));
+
+        if (fabs(is - wanted) > 1e-11)
+            fail_msg("%s, step %zu: %.15g, transformers has %.15g", name, i, is, wanted);
+    }
+}
+
+static void test_schedule_as_transformers_has_it(void **state)
+{
+    char *name = unit_source("tests/golden/schedule.json");
+    struct error err = { 0 };
+    json_t *golden = json_read_file(name, 1 << 20, &err);
+    const json_t *cases = json_object_get(golden, "cases");
+
+    (void)state;
+    if (!golden)
+        fail_msg("%s", err.text);
+    assert_true(json_array_size(cases) > 0);
+    for (size_t i = 0; i < json_array_size(cases); i++)
+        check_case(golden, json_array_get(cases, i));
+    json_decref(golden);
+    free(name);
+}
+
+static void test_schedule_warmup_by_number_and_share(void **state)
+{
+    static const struct {
+        double steps, ratio;
+        int64_t wanted;
+    } cases[] = {
+        { 0, 0, 0 },    { 7, 0, 7 }, { 0.05, 0, 6 },
+        { 7, 0.1, 11 }, { 1, 0, 1 }, { 0, 0.999, 101 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct plan plan = { .warmup_steps = cases[i].steps,
+                             .warmup_ratio = cases[i].ratio };
+
+        assert_int_equal(schedule_warmup(&plan, 101), cases[i].wanted);
+    }
+}
+
+static void test_schedule_of_no_steps_is_finite(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(rows); i++)
+        assert_true(isfinite(schedule_factor(&rows[i].plan, 0, 0)));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_schedule_factors),
+        cmocka_unit_test(test_schedule_as_transformers_has_it),
+        cmocka_unit_test(test_schedule_warmup_by_number_and_share),
+        cmocka_unit_test(test_schedule_of_no_steps_is_finite),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

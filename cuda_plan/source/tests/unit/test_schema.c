@@ -1,0 +1,334 @@
+/* tests/unit/test_schema.c - every row of the table can be bound, read and explained. */
+#include "config.h"
+
+#include "tests/unit/unit_schema.h"
+
+#include "base/size.h"
+#include "patcher/schema_value.h"
+
+/* ---- The table ---- */
+
+static void test_schema_names_are_unique_and_told(void **state)
+{
+    const struct key *key;
+    size_t count = 0;
+
+    (void)state;
+    for (; (key = schema_at(&schema_job, count)); count++) {
+        assert_non_null(key->name);
+        assert_non_null(key->help);
+        assert_ptr_equal(schema_find(key->name), key);
+        assert_true(strlen(key->name) < 64);
+        if (key->use == KEY_RENAMED)
+            assert_non_null(schema_find(key->now));
+        if (key->use == KEY_FOREIGN)
+            assert_true((key->now || key->instead) && key->tools);
+        if (key->use == KEY_FOREIGN && key->now)
+            assert_non_null(schema_find(key->now));
+    }
+    assert_true(count > 400);
+}
+
+static struct value read_text(const struct key *key, const char *text,
+                              struct arena *arena)
+{
+    struct node node = { .kind = NODE_SCALAR, .text = text, .len = strlen(text) };
+
+    return value_read(key, &node, arena);
+}
+
+static void check_preset(const struct key *key, struct arena *arena)
+{
+    struct value value = read_text(key, key->preset, arena);
+
+    if (value.state != VALUE_GOOD || value.kind != SCALAR_GOOD)
+        fail_msg("%s: the preset %s is no value of the key", key->name, key->preset);
+}
+
+static void test_schema_presets_are_values(void **state)
+{
+    struct arena *arena = arena_new();
+    const struct key *key;
+
+    (void)state;
+    for (size_t i = 0; (key = schema_at(&schema_job, i)); i++)
+        if (key->preset && key->type != KEY_BOOL_OR_TEXT)
+            check_preset(key, arena);
+    for (size_t i = 0; (key = schema_at(&schema_block, i)); i++)
+        if (key->preset)
+            check_preset(key, arena);
+    for (size_t i = 0; (key = schema_at(&schema_job, i)); i++)
+        for (size_t k = 0; key->members && schema_at(key->members, k); k++)
+            if (schema_at(key->members, k)->preset)
+                check_preset(schema_at(key->members, k), arena);
+    arena_free(arena);
+}
+
+/* A value that is not the preset, and what it looks like in the plan. */
+static const char *other_value(const struct key *key)
+{
+    switch (key->type) {
+    case KEY_BOOL:
+        return strcmp(key->preset ? key->preset : "true", "true") == 0 ? "false" : "true";
+    case KEY_CHOICE:
+        return key->preset && strcmp(key->preset, "false") == 0 ? "true" : "false";
+    case KEY_INT:
+        return strcmp(key->name, "version") == 0 ? "1" : "7";
+    case KEY_REAL:
+        return "0.125";
+    case KEY_ENUM:
+        return strcmp(key->preset, key->values[0]) == 0 && key->values[1]
+                   ? key->values[1]
+                   : key->values[0];
+    case KEY_SCALE:
+        return "none";
+    case KEY_SIZE:
+        return "3GiB";
+    case KEY_SECONDS:
+        return "2h";
+    default:
+        return "/some/text";
+    }
+}
+
+static size_t size_of(const struct key *key)
+{
+    return key->type == KEY_BOOL ? sizeof(bool)
+           : key->type == KEY_CHOICE || key->type == KEY_ENUM || key->type == KEY_SCALE
+               ? sizeof(int)
+               : sizeof(void *);
+}
+
+static bool is_changed(const struct key *key, const struct plan *a, const struct plan *b)
+{
+    return memcmp((const char *)a + key->into, (const char *)b + key->into,
+                  size_of(key)) != 0;
+}
+
+/* The field changes, and that of no other row. */
+static void check_binding(const struct key *key, bool block)
+{
+    struct job *job = job_new(HEAD);
+    struct plan before = job->plan;
+    const struct key *other;
+    char name[80];
+
+    snprintf(name, sizeof(name), "%s%s", block ? "trainspool." : "", key->name);
+    assert_true(schema_set(name, other_value(key), job->arena, &job->plan, NULL));
+    if (!is_changed(key, &before, &job->plan))
+        fail_msg("%s: %s is not bound", name, other_value(key));
+    for (size_t i = 0; (other = schema_at(&schema_job, i)); i++)
+        if (other->into && other != key && is_changed(other, &before, &job->plan))
+            fail_msg("%s changes %s", name, other->name);
+    job_free(job);
+}
+
+static void test_schema_every_row_binds_its_field(void **state)
+{
+    const struct key *key;
+
+    (void)state;
+    for (size_t i = 0; (key = schema_at(&schema_job, i)); i++)
+        if (key->use == KEY_USED && key->into != 0)
+            check_binding(key, false);
+    for (size_t i = 0; (key = schema_at(&schema_block, i)); i++)
+        if (key->use == KEY_USED && key->into != 0)
+            check_binding(key, true);
+}
+
+/* ---- Presets and binding ---- */
+
+static void test_schema_presets_are_llama_factory(void **state)
+{
+    struct job *job = job_new(HEAD);
+    const struct plan *plan = &job->plan;
+
+    (void)state;
+    assert_only(job, NULL);
+    assert_int_equal(plan->method, METHOD_LORA);
+    assert_int_equal(plan->stage, STAGE_SFT);
+    assert_true(plan->gradient_checkpointing);
+    assert_int_equal(plan->per_device_train_batch_size, 8);
+    assert_int_equal(plan->cutoff_len, 2048);
+    assert_true(plan->learning_rate == 5e-5);
+    assert_true(plan->request.max_grad_norm == 1.0);
+    assert_true(plan->num_train_epochs == 3.0);
+    assert_int_equal(plan->max_steps, -1);
+    assert_int_equal(plan->data_seed, -1);
+    assert_true(plan->save_steps == 500 && plan->logging_steps == 500);
+    assert_true(plan->eval_steps == plan->logging_steps);
+    assert_int_equal(plan->eval_strategy, WHEN_NO);
+    assert_int_equal(plan->save_strategy, WHEN_STEPS);
+    assert_int_equal(plan->packing, CHOICE_AUTO);
+    assert_int_equal(plan->request.loss_scaling, CHOICE_AUTO);
+    assert_int_equal(plan->request.tf32, CHOICE_AUTO);
+    assert_int_equal(plan->request.bf16, CHOICE_NO);
+    assert_true(plan->request.has_frozen && !plan->request.all_trainable);
+    assert_true(plan->lora_alpha == 0);
+    assert_string_equal(plan->model_name_or_path, "/jobs/m");
+    assert_string_equal(plan->dataset_dir, "/jobs/data");
+    assert_string_equal(plan->output_dir, "/jobs/a.run");
+    assert_string_equal(plan->device_wanted, "auto");
+    assert_null(plan->dataset);
+    job_free(job);
+}
+
+static void test_schema_types_decide_not_yaml(void **state)
+{
+    struct job *job = job_new(HEAD "learning_rate: 1e-4\n"
+                                   "dataset: no\n"
+                                   "template: 1.0\n"
+                                   "weight_decay: .5\n"
+                                   "warmup_steps: 1E+2\n"
+                                   "max_samples: 2e3\n"
+                                   "fp16: True\n");
+
+    (void)state;
+    assert_only(job, NULL);
+    assert_true(job->plan.learning_rate == 1e-4);
+    assert_string_equal(job->plan.dataset, "no");
+    assert_string_equal(job->plan.template_name, "1.0");
+    assert_true(job->plan.weight_decay == 0.5);
+    assert_true(job->plan.warmup_steps == 100);
+    assert_int_equal(job->plan.max_samples, 2000);
+    assert_int_equal(job->plan.request.fp16, CHOICE_YES);
+    job_free(job);
+}
+
+static void test_schema_null_is_not_given(void **state)
+{
+    struct job *job = job_new(HEAD "fp16:\nlora_alpha: ~\ncutoff_len: null\nseed:\n"
+                                   "max_grad_norm:\nsave_total_limit: -1\n");
+
+    (void)state;
+    assert_only(job, NULL);
+    assert_int_equal(job->plan.request.fp16, CHOICE_NO);
+    assert_int_equal(job->plan.cutoff_len, 2048);
+    assert_int_equal(job->plan.seed, 42);
+    assert_int_equal(job->plan.save_total_limit, 0);
+    assert_true(job->plan.request.max_grad_norm == 0); /* off, as Hugging Face reads it */
+    job_free(job);
+}
+
+static void test_schema_joins_lists_and_places_paths(void **state)
+{
+    struct job *job = job_new(HEAD "lora_target: [q_proj, v_proj]\n"
+                                   "dataset:\n- a.jsonl\n- b.json\n"
+                                   "output_dir: out\n"
+                                   "export_dir: /abs\n"
+                                   "resume_from_checkpoint: true\n");
+
+    (void)state;
+    assert_only(job, NULL);
+    assert_string_equal(job->plan.lora_target, "q_proj,v_proj");
+    assert_string_equal(job->plan.dataset, "a.jsonl,b.json");
+    assert_string_equal(job->plan.output_dir, "/jobs/out");
+    assert_string_equal(job->plan.export_dir, "/abs");
+    assert_string_equal(job->plan.resume_from_checkpoint, "true");
+    job_free(job);
+}
+
+static void test_schema_resolves_checkpointing(void **state)
+{
+    static const struct {
+        const char *text;
+        bool on;
+    } cases[] = {
+        { HEAD, true },
+        { HEAD "gradient_checkpointing: false\n", false },
+        { HEAD "gradient_checkpointing: true\n", true },
+        { HEAD "disable_gradient_checkpointing: true\n", false },
+        { HEAD "disable_gradient_checkpointing: false\n", true },
+        { HEAD "gradient_checkpointing: true\ndisable_gradient_checkpointing: true\n",
+          true },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct job *job = job_new(cases[i].text);
+
+        assert_int_equal(job->plan.gradient_checkpointing, cases[i].on);
+        job_free(job);
+    }
+}
+
+static void test_schema_binds_aliases_and_shared_fields(void **state)
+{
+    struct job *job =
+        job_new("stage: pt\n"
+                "torch_dtype: float16\n"
+                "evaluation_strategy: epoch\n"
+                "optim: adamw_8bit\n"
+                "use_cpu: true\n"
+                "train_sampling_strategy: sequential\n"
+                "loss_scale: 128\n"
+                "finetuning_type: full\n"
+                "lr_scheduler_kwargs: {min_lr_rate: 0.1, num_stable_steps: 5, "
+                "decay_type: 1-sqrt, warmup_type: cosine, timescale: 12, "
+                "warmup_lr_rate: 0.2}\n"
+                "trainspool:\n"
+                "  policy: noclip\n"
+                "  target: external\n"
+                "  timeout: 90m\n");
+    const struct plan *plan = &job->plan;
+
+    (void)state;
+    assert_int_equal(plan->request.model_dtype, DTYPE_FLOAT16);
+    assert_int_equal(plan->eval_strategy, WHEN_EPOCH);
+    assert_int_equal(plan->optimizer, OPTIMIZER_ADAMW);
+    assert_string_equal(plan->device_wanted, "cpu");
+    assert_true(plan->disable_shuffling);
+    assert_int_equal(plan->request.loss_scaling, CHOICE_YES);
+    assert_true(plan->request.loss_scale == 128);
+    assert_true(plan->request.all_trainable);
+    assert_true(plan->schedule_min_lr_rate == 0.1);
+    assert_int_equal(plan->schedule_stable_steps, 5);
+    assert_int_equal(plan->schedule_decay, DECAY_ROOT);
+    assert_int_equal(plan->schedule_warmup, WARMUP_COSINE);
+    assert_int_equal(plan->schedule_timescale, 12);
+    assert_true(plan->schedule_warmup_lr_rate == 0.2);
+    assert_int_equal(plan->policy, POLICY_NOCLIP);
+    assert_int_equal(plan->request.policy, POLICY_NOCLIP);
+    assert_true(plan->external);
+    assert_true(plan->timeout_seconds == 5400);
+    job_free(job);
+}
+
+static void test_schema_set_takes_one_key(void **state)
+{
+    struct job *job = job_new(HEAD);
+    struct error err = { 0 };
+
+    (void)state;
+    assert_true(schema_set("max_steps", "12", job->arena, &job->plan, &err));
+    assert_true(schema_set("finetuning_type", "full", job->arena, &job->plan, &err));
+    assert_true(schema_set("trainspool.threads", "2", job->arena, &job->plan, &err));
+    assert_int_equal(job->plan.max_steps, 12);
+    assert_true(job->plan.request.all_trainable);
+    assert_int_equal(job->plan.threads, 2);
+    assert_false(schema_set("max_stpes", "12", job->arena, &job->plan, &err));
+    assert_string_equal(err.text,
+                        "max_stpes is no key of a job; did you mean max_steps?");
+    error_clear(&err);
+    assert_false(schema_set("max_steps", "many", job->arena, &job->plan, &err));
+    assert_int_equal(err.code, ERROR_USAGE);
+    job_free(job);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_schema_names_are_unique_and_told),
+        cmocka_unit_test(test_schema_presets_are_values),
+        cmocka_unit_test(test_schema_every_row_binds_its_field),
+        cmocka_unit_test(test_schema_presets_are_llama_factory),
+        cmocka_unit_test(test_schema_types_decide_not_yaml),
+        cmocka_unit_test(test_schema_null_is_not_given),
+        cmocka_unit_test(test_schema_joins_lists_and_places_paths),
+        cmocka_unit_test(test_schema_resolves_checkpointing),
+        cmocka_unit_test(test_schema_binds_aliases_and_shared_fields),
+        cmocka_unit_test(test_schema_set_takes_one_key),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,444 @@
+/* tests/unit/test_schema_check.c - what is told of the names and values of a job. */
+#include "config.h"
+
+#include "tests/unit/unit_schema.h"
+
+#include "base/size.h"
+#include "patcher/schema_value.h"
+
+/* The only finding of that rule, or NULL. */
+static const struct finding *find(const struct job *job, const char *rule)
+{
+    for (size_t i = 0; i < job->findings.count; i++)
+        if (strcmp(job->findings.list[i].rule, rule) == 0)
+            return &job->findings.list[i];
+    return NULL;
+}
+
+static void test_schema_tells_types_and_ranges(void **state)
+{
+    static const struct {
+        const char *line, *rule, *message;
+    } cases[] = {
+        { "lora_rank: eight\n", "TS704",
+          "lora_rank must be a whole number from 1 to 65536, not 'eight'" },
+        { "fp16: 1\n", "TS704",
+          "fp16 must be true, false or auto, not '1'; did you mean true?" },
+        { "use_cpu: flase\n", "TS704",
+          "use_cpu must be true or false, not 'flase'; did you mean false?" },
+        { "loss_scale: Dynamic\n", "TS704",
+          "loss_scale must be dynamic, none, or a number of 1 or more, not 'Dynamic'; did you "
+          "mean dynamic?" },
+        { "bf16: !!str true\n", "TS704",
+          "bf16 must be true, false or auto, not 'true'" },
+        { "model_dtype: BF16\n", "TS705",
+          "model_dtype must be auto, float32, float16 or bfloat16, not 'BF16'; did you "
+          "mean bfloat16?" },
+        { "eval_strategy: false\n", "TS705",
+          "eval_strategy must be no, steps or epoch, not 'false'; did you mean no?" },
+        { "lr_scheduler_type: constant-with-warmup\n", "TS705",
+          "lr_scheduler_type must be linear, cosine, constant, constant_with_warmup, "
+          "polynomial, cosine_with_restarts, cosine_with_min_lr, "
+          "warmup_stable_decay, inverse_sqrt or cosine_warmup_with_min_lr, "
+          "not 'constant-with-warmup'; did you mean constant_with_warmup?" },
+        { "finetuning_type: something\n", "TS705",
+          "finetuning_type must be lora, full or freeze, not 'something'" },
+        { "learning_rate: [1]\n", "TS704", "learning_rate must be a number, not a list" },
+        { "lora_rank: 0\n", "TS705",
+          "lora_rank must be a whole number from 1 to 65536, not '0'" },
+        { "loss_scale: 0.5\n", "TS705",
+          "loss_scale must be dynamic, none, or a number of 1 or more, not '0.5'" },
+        { "loss_scale: 1e16\n", "TS705",
+          "loss_scale must be dynamic, none, or a number from 1 to 1000000000000000, not "
+          "'1e16'" },
+        { "seed: -1\n", "TS705", "seed must be a whole number of 0 or more, not '-1'" },
+        { "seed: 18446744073709551615\n", "TS704",
+          "seed must be a whole number from 0 to 1000000000000000, not "
+          "'18446744073709551615'" },
+        { "seed: 1000000000000001\n", "TS705",
+          "seed must be a whole number from 0 to 1000000000000000, not "
+          "'1000000000000001'" },
+        { "num_train_epochs: 1e10\n", "TS705",
+          "num_train_epochs must be a number above 0 and at most 1000000000, not "
+          "'1e10'" },
+        { "lr_scheduler_type: cosin\n", "TS705",
+          "lr_scheduler_type must be linear, cosine, constant, constant_with_warmup, "
+          "polynomial, cosine_with_restarts, cosine_with_min_lr, "
+          "warmup_stable_decay, inverse_sqrt or cosine_warmup_with_min_lr, "
+          "not 'cosin'; did you mean cosine?" },
+        { "lr_scheduler_type: reduce_lr_on_plateau\n", "TS707", NULL },
+        { "stage: dpo\n", "TS707",
+          "stage: dpo is not done here, only sft, pt or distill" },
+        { "output_dir: ${x}/a\n", "TS008", NULL },
+        { "memory_limit: lots\n", "TS704", NULL },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        char text[256];
+        struct job *job;
+
+        snprintf(text, sizeof(text), HEAD "%s", cases[i].line);
+        job = job_new(text);
+        assert_only(job, cases[i].rule);
+        assert_int_equal(job->findings.list[0].severity, SEVERITY_ERROR);
+        assert_int_equal(job->findings.list[0].at.line, 2);
+        if (cases[i].message)
+            assert_string_equal(job->findings.list[0].message, cases[i].message);
+        job_free(job);
+    }
+}
+
+static void test_schema_names_the_nearest(void **state)
+{
+    static const struct {
+        const char *line, *rule, *now;
+    } cases[] = {
+        { "Logging_steps: 5\n", "TS701", "logging_steps" },
+        { "num train epochs: 5\n", "TS701", "num_train_epochs" },
+        { "--learning-rate: 1e-4\n", "TS701", "learning_rate" },
+        { "lerning_rate: 1e-4\n", "TS702", "learning_rate" },
+        { "max_stpes: 3\n", "TS702", "max_steps" },
+        { "learning_rat: 1e-4\n", "TS702", "learning_rate" },
+        { "laerning_rate: 1e-4\n", "TS702", "learning_rate" }, /* two neighbours: one */
+        { "learningRate: 1e-4\n", "TS701", "learning_rate" },
+        { "LORA-RANK: 8\n", "TS701", "lora_rank" },
+        { "Trainspool: {priority: 1}\n", "TS701", "trainspool" },
+        { "trainspol: {priority: 1}\n", "TS702", "trainspool" },
+        { "something_else: 3\n", "TS703", NULL },
+        { "foo: 3\n", "TS703", NULL },
+        { "num_train_epochs: 1\nNum_train_epochs: 3\n", "TS701", NULL },
+        { "torch_dtype: auto\nmodel_dtype: auto\n", "TS005", NULL },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        char text[256];
+        struct job *job;
+
+        snprintf(text, sizeof(text), HEAD "%s", cases[i].line);
+        job = job_new(text);
+        assert_only(job, cases[i].rule);
+        if (cases[i].now)
+            assert_string_equal(job->findings.list[0].now, cases[i].now);
+        else
+            assert_null(job->findings.list[0].now);
+        job_free(job);
+    }
+}
+
+/* Renamed both, the file would have one key twice. */
+static void test_schema_renames_no_two_to_one(void **state)
+{
+    static const char *const texts[] = {
+        HEAD "Learning_Rate: 1\nlerning_rate: 1\n",
+        HEAD "evaluation_strategy: no\nEval_Strategy: no\n",
+        HEAD "torch_dtype: auto\ndtype: auto\n",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(texts); i++) {
+        struct job *job = job_new(texts[i]);
+
+        assert_int_equal(job->findings.count, 2);
+        assert_null(job->findings.list[0].now);
+        assert_null(job->findings.list[1].now);
+        job_free(job);
+    }
+}
+
+static void test_schema_tells_a_hundred_unknown_keys(void **state)
+{
+    const struct finding *last;
+    struct text text;
+    struct job *job;
+
+    (void)state;
+    text_init(&text, 0);
+    text_adds(&text, HEAD);
+    for (int i = 0; i < 300; i++)
+        text_addf(&text, "something_%d_else: 1\n", i);
+    job = job_new(text.data);
+    assert_int_equal(job->findings.count, 101);
+    last = &job->findings.list[100];
+    assert_string_equal(last->message, "200 more keys are no keys of a job");
+    assert_int_equal(last->severity, SEVERITY_ERROR);
+    job_free(job);
+    text_clear(&text);
+}
+
+static void test_schema_never_shows_a_secret(void **state)
+{
+    struct job *job =
+        job_new(HEAD "hf_hub_token: hf_GEHEIM\nhub_token: [hf_GEHEIM]\n"
+                     "hf_hub_tokn: hf_GEHEIM\nswanlab_api_key: ${GEHEIM}\n");
+
+    (void)state;
+    assert_int_equal(job->findings.count, 4);
+    for (size_t i = 0; i < job->findings.count; i++) {
+        const struct finding *finding = &job->findings.list[i];
+
+        assert_null(strstr(finding->message, "GEHEIM"));
+        assert_true(!finding->was || !strstr(finding->was, "GEHEIM"));
+        assert_true(!finding->now || !strstr(finding->now, "GEHEIM"));
+    }
+    assert_true(schema_is_secret("hub_token"));
+    assert_true(schema_is_secret("AWS_SECRET_KEY"));
+    assert_true(schema_is_secret("hf-hub-token"));
+    assert_true(schema_is_secret("hf_hub_tokn"));
+    assert_true(schema_is_secret("HF_hub_token"));
+    assert_false(schema_is_secret("learning_rate"));
+    assert_false(schema_is_secret("learning_rat"));
+    job_free(job);
+}
+
+static void test_schema_gathers_keys_without_effect(void **state)
+{
+    struct job *job =
+        job_new(HEAD "ddp_timeout: 180000000\ndo_train: true\nreport_to: none\n"
+                     "plot_loss: true\nfsdp:\nuse_galore: false\n"
+                     "trust_remote_code: true\n");
+
+    (void)state;
+    assert_only(job, "TS708");
+    assert_string_equal(job->findings.list[0].message,
+                        "3 keys have no effect here: ddp_timeout, plot_loss, "
+                        "trust_remote_code");
+    assert_int_equal(job->findings.list[0].at.line, 2);
+    job_free(job);
+}
+
+static void test_schema_names_several_that_are_as_near(void **state)
+{
+    static const struct {
+        const char *line, *message;
+    } cases[] = {
+        { "adam_beta: 0.9\n",
+          "adam_beta is no key of a job; did you mean adam_beta1 or adam_beta2?" },
+        { "warmup: 100\n",
+          "warmup is no key of a job; did you mean warmup_steps or warmup_ratio?" },
+        { "gradient_accumulation: 8\n",
+          "gradient_accumulation is no key of a job; did you mean "
+          "gradient_accumulation_steps?" },
+        { "save: 8\n", "save is no key of a job" }, /* too many begin so */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        char text[256];
+        struct job *job;
+
+        snprintf(text, sizeof(text), HEAD "%s", cases[i].line);
+        job = job_new(text);
+        assert_only(job, "TS703");
+        assert_string_equal(job->findings.list[0].message, cases[i].message);
+        job_free(job);
+    }
+}
+
+/* The words that did_you_mean turns into others are values of the key. */
+static void test_schema_words_mean_values(void **state)
+{
+    const struct key *key;
+
+    (void)state;
+    for (size_t i = 0; (key = schema_at(&schema_job, i)); i++)
+        for (const char *at = key->meant; at && *at; at += *at == ' ') {
+            char word[64];
+            size_t len = strcspn(at, "=");
+
+            assert_int_equal(at[len], '=');
+            snprintf(word, sizeof(word), "%.*s", (int)len, at);
+            at += strcspn(at, " ");
+            if (!value_nearest(key, word))
+                fail_msg("%s: %s means nothing", key->name, word);
+        }
+}
+
+/* A script may have keys of its own; LLaMA-Factory stops at what it does not know. */
+static void test_schema_is_lenient_with_scripts(void **state)
+{
+    static const char target[] = "trainspool: {target: external}\n";
+    static const struct {
+        const char *text, *rule;
+        enum severity severity;
+    } cases[] = {
+        { "my_own: 1\n", "TS703", SEVERITY_WARNING },
+        { "learning_rat: 1\n", "TS702", SEVERITY_WARNING },
+        { "base_model: m\n", "TS706", SEVERITY_WARNING },
+        { "lora_r: 8\ndataset_name: d\nload_in_4bit: true\n", NULL, 0 },
+        { "stage: sft\nmy_own: 1\n", "TS703", SEVERITY_ERROR },
+        { "stage: sft\nlearning_rat: 1\n", "TS702", SEVERITY_ERROR },
+        { "stage: sft\nlora_r: 8\n", "TS706", SEVERITY_ERROR },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        char text[256];
+        struct job *job;
+
+        snprintf(text, sizeof(text), HEAD "%s%s", cases[i].text, target);
+        job = job_new(text);
+        assert_only(job, cases[i].rule);
+        if (cases[i].rule)
+            assert_int_equal(job->findings.list[0].severity, cases[i].severity);
+        job_free(job);
+    }
+}
+
+/* Names in a map are told with its name; they are not edited. */
+static void test_schema_looks_into_maps(void **state)
+{
+    static const struct {
+        const char *text, *rule, *message;
+        enum severity severity;
+    } cases[] = {
+        { "lr_scheduler_kwargs: {min_lrr: 1e-6}\n", "TS702",
+          "min_lrr is no key of lr_scheduler_kwargs; did you mean min_lr?",
+          SEVERITY_ERROR },
+        { "lr_scheduler_kwargs:\n  Min-LR: 1e-6\n", "TS701", "Min-LR is written min_lr",
+          SEVERITY_ERROR },
+        { "lr_scheduler_kwargs: {num_cycles: many}\n", "TS704",
+          "num_cycles must be a number of 0 or more, not 'many'", SEVERITY_ERROR },
+        { "lr_scheduler_kwargs: {decay_type: square}\n", "TS705",
+          "decay_type must be cosine, linear or 1-sqrt, not 'square'", SEVERITY_ERROR },
+        { "lr_scheduler_kwargs: {patience: 100}\n", "TS708",
+          "lr_scheduler_kwargs.patience has no effect here", SEVERITY_INFO },
+        { "trainspool: {target: external}\naccelerator_config: {split_batch: true}\n",
+          "TS702",
+          "split_batch is no key of accelerator_config; did you mean split_batches?",
+          SEVERITY_ERROR },
+        { "trainspool: {target: external}\nfsdp_config: {fsdp_verson: 2}\n", "TS702",
+          "fsdp_verson is no key of fsdp_config; did you mean fsdp_version?",
+          SEVERITY_WARNING },
+        { "trainspool: {target: external}\nfsdp_config: {version: 2}\n", NULL, NULL, 0 },
+        { "lr_scheduler_kwargs: {min_lr: 1e-6, num_cycles: 0.5}\n", NULL, NULL, 0 },
+        { "lr_scheduler_type: cosine_with_restarts\n"
+          "lr_scheduler_kwargs: {num_cycles: 3}\n", NULL, NULL, 0 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        char text[256];
+        struct job *job;
+
+        snprintf(text, sizeof(text), HEAD "%s", cases[i].text);
+        job = job_new(text);
+        assert_only(job, cases[i].rule);
+        if (cases[i].rule) {
+            assert_string_equal(job->findings.list[0].message, cases[i].message);
+            assert_int_equal(job->findings.list[0].severity, cases[i].severity);
+            assert_int_equal(job->findings.list[0].apply, APPLY_MANUAL);
+        }
+        job_free(job);
+    }
+}
+
+/* Hugging Face takes JSON in a text for a map. */
+static void test_schema_reads_maps_of_json(void **state)
+{
+    struct job *job =
+        job_new(HEAD "lr_scheduler_kwargs: '{\"min_lr\": 1e-6, \"num_cycles\": 2}'\n"
+                     "gradient_checkpointing_kwargs: '{\"use_reentrant\": false}'\n");
+
+    (void)state;
+    assert_only(job, "TS708");
+    assert_true(job->plan.schedule_min_lr == 1e-6);
+    assert_true(job->plan.schedule_num_cycles == 2);
+    job_free(job);
+    job = job_new(HEAD "lr_scheduler_kwargs: '{\"min_lrr\": 1e-6}'\n");
+    assert_only(job, "TS703");
+    job_free(job);
+    job = job_new(HEAD "lr_scheduler_kwargs: '{\"min_lr\": {}}'\n");
+    assert_only(job, "TS704");
+    job_free(job);
+    job = job_new(HEAD "lr_scheduler_kwargs: '{\"min_lr\": '\n");
+    assert_only(job, "TS704");
+    job_free(job);
+}
+
+/* A word that is none of a key without effect would stop the tool the file came from. */
+static void test_schema_tells_wrong_values_without_effect(void **state)
+{
+    struct job *job = job_new(HEAD "hub_strategy: every_safe\ngalore_rank: 16\n");
+
+    (void)state;
+    assert_only(job, "TS705");
+    assert_int_equal(job->findings.list[0].severity, SEVERITY_WARNING);
+    assert_string_equal(job->findings.list[0].message,
+                        "hub_strategy must be end, every_save, checkpoint or "
+                        "all_checkpoints, not 'every_safe'; did you mean every_save?");
+    job_free(job);
+    job = job_new(HEAD "hub_strategy: every_safe\ntrainspool: {target: external}\n");
+    assert_only(job, "TS705");
+    assert_int_equal(job->findings.list[0].severity, SEVERITY_ERROR);
+    job_free(job);
+}
+
+static void test_schema_refuses_what_is_on(void **state)
+{
+    struct job *job =
+        job_new(HEAD "deepspeed: z3.json\nuse_galore: true\nuse_dora: true\n");
+
+    (void)state;
+    assert_int_equal(job->findings.count, 3);
+    for (size_t i = 0; i < 3; i++) {
+        assert_string_equal(job->findings.list[i].rule, "TS707");
+        assert_int_equal(job->findings.list[i].severity, SEVERITY_ERROR);
+    }
+    job_free(job);
+}
+
+static void test_schema_keeps_what_the_job_keeps(void **state)
+{
+    struct job *job = job_new(HEAD "fp16: yes # trainspool: keep\n"
+                                   "bf16: off\n"
+                                   "trainspool:\n"
+                                   "  keep: [bf16]\n");
+
+    (void)state;
+    assert_int_equal(job->findings.count, 2);
+    for (size_t i = 0; i < 2; i++) {
+        assert_string_equal(job->findings.list[i].rule, "TS012");
+        assert_int_equal(job->findings.list[i].apply, APPLY_MANUAL);
+        assert_null(job->findings.list[i].now);
+    }
+    assert_int_equal(job->plan.request.fp16, CHOICE_YES);
+    job_free(job);
+}
+
+static void test_schema_reads_old_yaml_as_pyyaml(void **state)
+{
+    struct job *job = job_new(HEAD "cutoff_len: 1_000\nseed: 017\nmax_steps: 12:30\n");
+
+    (void)state;
+    assert_int_equal(job->findings.count, 3);
+    assert_non_null(find(job, "TS012"));
+    assert_int_equal(job->plan.cutoff_len, 1000);
+    assert_int_equal(job->plan.seed, 15);
+    assert_int_equal(job->plan.max_steps, 750);
+    job_free(job);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_schema_tells_types_and_ranges),
+        cmocka_unit_test(test_schema_names_the_nearest),
+        cmocka_unit_test(test_schema_renames_no_two_to_one),
+        cmocka_unit_test(test_schema_tells_a_hundred_unknown_keys),
+        cmocka_unit_test(test_schema_never_shows_a_secret),
+        cmocka_unit_test(test_schema_gathers_keys_without_effect),
+        cmocka_unit_test(test_schema_names_several_that_are_as_near),
+        cmocka_unit_test(test_schema_words_mean_values),
+        cmocka_unit_test(test_schema_is_lenient_with_scripts),
+        cmocka_unit_test(test_schema_looks_into_maps),
+        cmocka_unit_test(test_schema_reads_maps_of_json),
+        cmocka_unit_test(test_schema_tells_wrong_values_without_effect),
+        cmocka_unit_test(test_schema_refuses_what_is_on),
+        cmocka_unit_test(test_schema_keeps_what_the_job_keeps),
+        cmocka_unit_test(test_schema_reads_old_yaml_as_pyyaml),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,157 @@
+/* tests/unit/test_spawn.c - output, status, lateness, and what a child must not inherit.
+ */
+#include "config.h"
+
+#include "base/spawn.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "tests/unit/unit.h"
+
+/* Run `script` with sh; texts are initialised here and cleared by the caller. */
+static struct spawn_result run(const char *script, int timeout_ms, struct text *out,
+                               struct text *errors)
+{
+    char *argv[] = { "sh", "-c", (char *)script, NULL };
+    struct spawn_result result;
+    struct error err = { 0 };
+
+    if (!spawn_capture(argv, timeout_ms, out, errors, &result, &err))
+        fail_msg("%s", err.text);
+    return result;
+}
+
+static void test_spawn_collects_both_streams(void **state)
+{
+    struct text out, errors;
+    struct spawn_result result;
+
+    (void)state;
+    text_init(&out, 0);
+    text_init(&errors, 0);
+    result = run("echo probe; echo trouble >&2; exit 7", 60000, &out, &errors);
+    assert_int_equal(result.status, 7);
+    assert_false(result.timed_out);
+    assert_string_equal(out.data, "probe\n");
+    assert_string_equal(errors.data, "trouble\n");
+    text_clear(&out);
+    text_clear(&errors);
+}
+
+static void test_spawn_has_no_input_and_may_be_deaf(void **state)
+{
+    (void)state;
+    assert_int_equal(run("cat; echo dropped; echo dropped >&2", 60000, NULL, NULL).status,
+                     0);
+}
+
+static void test_spawn_drops_what_passes_the_ceiling(void **state)
+{
+    struct text out;
+
+    (void)state;
+    text_init(&out, 10000);
+    assert_int_equal(run("head -c 1000000 /dev/zero", 60000, &out, NULL).status, 0);
+    assert_true(out.overflow);
+    assert_true(out.len <= 10000);
+    text_clear(&out);
+}
+
+static void test_spawn_stops_waiting_for_the_late(void **state)
+{
+    struct text out;
+    struct spawn_result result;
+
+    (void)state;
+    text_init(&out, 0);
+    result = run("echo early; sleep 100", 2000, &out, NULL);
+    assert_true(result.timed_out);
+    assert_int_equal(result.status, 128 + SIGKILL);
+    assert_string_equal(out.data, "early\n");
+    result = run("exec >/dev/null; sleep 100", 200, &out, NULL);
+    assert_true(result.timed_out);
+    text_clear(&out);
+}
+
+/* A child of the child holds both streams open, and a pipe by which we see it die. */
+static void test_spawn_kills_the_children_of_the_late(void **state)
+{
+    struct text out;
+    struct pollfd end = { .events = POLLIN };
+    int ends[2];
+
+    (void)state;
+    text_init(&out, 0);
+    assert_int_equal(pipe(ends), 0);
+    assert_true(run("sleep 100 & exit 0", 500, &out, NULL).timed_out);
+    close(ends[1]);
+    end.fd = ends[0];
+    assert_int_equal(poll(&end, 1, 20000), 1);
+    assert_true(end.revents & POLLHUP);
+    close(ends[0]);
+    text_clear(&out);
+}
+
+static void test_spawn_tells_the_signal(void **state)
+{
+    (void)state;
+    assert_int_equal(run("kill -TERM $$", 60000, NULL, NULL).status, 128 + SIGTERM);
+}
+
+static void test_spawn_resets_signals(void **state)
+{
+    sigset_t mask, old;
+
+    (void)state;
+    sigemptyset(&mask);
+    sigaddset(&mask, SIGTERM);
+    sigprocmask(SIG_BLOCK, &mask, &old);
+    signal(SIGTERM, SIG_IGN);
+    assert_int_equal(run("kill -TERM $$; sleep 1; exit 0", 60000, NULL, NULL).status,
+                     128 + SIGTERM);
+    signal(SIGTERM, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &old, NULL);
+}
+
+static void test_spawn_missing_program_is_an_error(void **state)
+{
+    char *argv[] = { "/nonexistent/program", NULL };
+    struct spawn_result result;
+    struct error err = { 0 };
+
+    (void)state;
+    assert_false(spawn_capture(argv, 1000, NULL, NULL, &result, &err));
+    assert_int_equal(err.code, ERROR_SYSTEM);
+    assert_string_equal(err.text,
+                        "cannot start /nonexistent/program: No such file or directory");
+}
+
+static void test_spawn_sibling_lies_beside(void **state)
+{
+    char *self = spawn_sibling("test_spawn"), *other = spawn_sibling("nothing");
+
+    (void)state;
+    assert_true(file_exists(self));
+    assert_false(file_exists(other));
+    free(self);
+    free(other);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_spawn_collects_both_streams),
+        cmocka_unit_test(test_spawn_has_no_input_and_may_be_deaf),
+        cmocka_unit_test(test_spawn_drops_what_passes_the_ceiling),
+        cmocka_unit_test(test_spawn_stops_waiting_for_the_late),
+        cmocka_unit_test(test_spawn_kills_the_children_of_the_late),
+        cmocka_unit_test(test_spawn_tells_the_signal),
+        cmocka_unit_test(test_spawn_resets_signals),
+        cmocka_unit_test(test_spawn_missing_program_is_an_error),
+        cmocka_unit_test(test_spawn_sibling_lies_beside),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,238 @@
+/*
+ * tests/unit/test_teacher.c - whether two models speak of the same tokens, by files that
+ * others wrote.
+ */
+#include "config.h"
+
+#include "patcher/teacher.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/size.h"
+#include "patcher/patcher.h"
+#include "precision/device.h"
+#include "tests/unit/unit.h"
+
+struct pair {
+    char *dir, *student, *teacher;
+    struct arena *arena;
+};
+
+static void set_up(struct pair *pair)
+{
+    pair->dir = unit_dir_new();
+    pair->student = path_join(pair->dir, "student");
+    pair->teacher = path_join(pair->dir, "teacher");
+    pair->arena = arena_new();
+    assert_int_equal(mkdir(pair->student, 0700), 0);
+    assert_int_equal(mkdir(pair->teacher, 0700), 0);
+}
+
+static void tear_down(struct pair *pair)
+{
+    arena_free(pair->arena);
+    free(pair->student);
+    free(pair->teacher);
+    unit_dir_free(pair->dir);
+}
+
+static void put(const char *dir, const char *name, const char *text)
+{
+    char *path = path_join(dir, name);
+
+    assert_true(file_replace(path, text, strlen(text), 0600, NULL));
+    free(path);
+}
+
+static struct teacher look(const struct pair *pair)
+{
+    struct teacher teacher;
+
+    teacher_read(pair->teacher, pair->student, pair->arena, &teacher);
+    return teacher;
+}
+
+/* The same tokens, by id, whether a map has them, a list, or the added ones. */
+static void test_teacher_forms_of_a_vocabulary_are_one(void **state)
+{
+    static const char *const forms[] = {
+        "{\"model\": {\"vocab\": {\"a\": 0, \"b\": 1, \"c\": 2}}}",
+        "{\"model\": {\"vocab\": [[\"a\", -1.5], [\"b\", -2], [\"c\", -3]]}}",
+        "{\"model\": {\"vocab\": {\"a\": 0, \"b\": 1}}, \"added_tokens\": "
+        "[{\"id\": 2, \"content\": \"c\"}, {\"id\": 0, \"content\": \"a\"}]}",
+    };
+    struct pair pair;
+
+    (void)state;
+    set_up(&pair);
+    put(pair.student, "config.json", "{\"vocab_size\": 3}");
+    put(pair.teacher, "config.json", "{\"vocab_size\": 3}");
+    for (size_t i = 0; i < TS_COUNT(forms) * TS_COUNT(forms); i++) {
+        put(pair.student, "tokenizer.json", forms[i / TS_COUNT(forms)]);
+        put(pair.teacher, "tokenizer.json", forms[i % TS_COUNT(forms)]);
+        assert_int_equal(look(&pair).vocabularies, VOCABULARIES_SAME);
+        assert_null(look(&pair).difference);
+    }
+    put(pair.teacher, "tokenizer.json",
+        "{\"model\": {\"vocab\": {\"a\": 0, \"b\": 2, \"c\": 1}}}");
+    assert_int_equal(look(&pair).vocabularies, VOCABULARIES_DIFFER);
+    assert_string_equal(look(&pair).difference,
+                        "'b' is token 1 of the student and 2 of the teacher");
+    tear_down(&pair);
+}
+
+static void test_teacher_broken_folders_are_unknown(void **state)
+{
+    static const char *const texts[] = { "",
+                                         "[",
+                                         "7",
+                                         "[1, {}]",
+                                         "{\"vocab_size\": -3}",
+                                         "{\"vocab_size\": \"a\", \"dtype\": 5}",
+                                         "{\"model\": {\"vocab\": [1, [], [2]]}}",
+                                         "{\"model\": 1, \"added_tokens\": {}}" };
+    struct pair pair;
+    char *path;
+
+    (void)state;
+    set_up(&pair);
+    for (size_t i = 0; i < TS_COUNT(texts); i++) {
+        put(pair.teacher, "config.json", texts[i]);
+        put(pair.teacher, "tokenizer.json", texts[i]);
+        put(pair.teacher, "model.safetensors", texts[i]);
+        put(pair.student, "tokenizer.json", texts[(i + 1) % TS_COUNT(texts)]);
+        assert_int_equal(look(&pair).vocabularies, VOCABULARIES_UNKNOWN);
+        assert_int_equal(look(&pair).format, FORMAT_COUNT);
+        assert_int_equal(look(&pair).bytes, 0);
+    }
+    path = path_join(pair.teacher, "tokenizer.json");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(symlink("tokenizer.json", path), 0); /* to itself */
+    assert_int_equal(look(&pair).vocabularies, VOCABULARIES_UNKNOWN);
+    free(path);
+    tear_down(&pair);
+}
+
+static enum vocabularies compare(const char *student, const char *teacher)
+{
+    char *a = unit_shared(student), *b = unit_shared(teacher);
+    struct arena *arena = arena_new();
+    struct teacher out = { .vocabularies = VOCABULARIES_UNKNOWN };
+
+    if (a && b)
+        teacher_read(b, a, arena, &out);
+    free(a);
+    free(b);
+    arena_free(arena);
+    return out.vocabularies;
+}
+
+static void test_teacher_real_tokenizers_are_told_apart(void **state)
+{
+    char *there = unit_shared("data/tokenizers/smollm2");
+
+    (void)state;
+    if (!there) {
+        print_message("# SKIP no data/tokenizers\n");
+        skip();
+    }
+    free(there);
+    assert_int_equal(compare("data/tokenizers/llama3", "data/tokenizers/qwen2.5"),
+                     VOCABULARIES_DIFFER);
+    assert_int_equal(compare("data/tokenizers/smollm2", "data/tokenizers/smollm-padded"),
+                     VOCABULARIES_DIFFER);
+    assert_int_equal(compare("data/stories260K/hf", "data/stories260K/hf"),
+                     VOCABULARIES_SAME);
+    assert_int_not_equal(compare("data/tokenizers/gpt2", "data/tokenizers/gpt2"),
+                         VOCABULARIES_DIFFER);
+}
+
+/* The teacher's bytes are in the plan's memory. */
+static void test_teacher_counts_in_memory(void **state)
+{
+    char *model = unit_shared("data/stories260K/hf");
+    uint64_t weights[2];
+    struct device device;
+
+    (void)state;
+    if (!model) {
+        print_message("# SKIP no data/stories260K\n");
+        skip();
+    }
+    assert_true(device_find("T4", &device, NULL));
+    for (int i = 0; i < 2; i++) {
+        struct patch_options how = { .job = "job.yaml", .device = &device };
+        struct patch patch;
+        struct text text;
+
+        text_init(&text, 0);
+        text_addf(&text, "model_name_or_path: %s\ndataset: a.txt\nstage: distill\n",
+                  model);
+        if (i == 1)
+            text_addf(&text, "teacher_model_name_or_path: %s\n", model);
+        assert_true(patcher_check(text.data, text.len, &how, &patch, NULL));
+        weights[i] = patch.plan.memory.weights;
+        assert_int_equal(weights[i] + patch.plan.memory.gradients +
+                             patch.plan.memory.optimizer + patch.plan.memory.activations +
+                             patch.plan.memory.workspace,
+                         patch.plan.memory.total);
+        if (i == 1)
+            assert_int_equal(weights[1] - weights[0], patch.plan.teacher_bytes);
+        patch_clear(&patch);
+        text_clear(&text);
+    }
+    assert_true(weights[1] > weights[0]);
+    free(model);
+}
+
+/* Where both are too much, and one after the other is not, that is told. */
+static void test_teacher_may_go_before_its_student_comes(void **state)
+{
+    char *model = unit_shared("data/stories260K/hf");
+    struct device device;
+
+    (void)state;
+    if (!model) {
+        print_message("# SKIP no data/stories260K\n");
+        skip();
+    }
+    assert_true(device_find("cpu", &device, NULL));
+    device.memory = device.available = (uint64_t)1 << 30;
+    for (int i = 0; i < 2; i++) { /* with room for one of them, and for none */
+        struct patch_options how = { .job = "job.yaml", .device = &device };
+        const char *told = NULL;
+        struct patch patch;
+        struct text text;
+
+        text_init(&text, 0);
+        text_addf(
+            &text,
+            "model_name_or_path: %s\nteacher_model_name_or_path: %s\n"
+            "dataset: a.txt\nstage: distill\nfinetuning_type: full\n"
+            "cutoff_len: 128\nper_device_train_batch_size: 1\nmemory_limit: %dMiB\n",
+            model, model, i == 0 ? 7 : 4);
+        assert_true(patcher_check(text.data, text.len, &how, &patch, NULL));
+        for (size_t k = 0; k < patch.findings.count; k++)
+            if (strcmp(patch.findings.list[k].rule, "TS301") == 0)
+                told = patch.findings.list[k].note;
+        assert_non_null(told);
+        assert_int_equal(strstr(told, "teacher_logits") != NULL, i == 0);
+        patch_clear(&patch);
+        text_clear(&text);
+    }
+    free(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_teacher_forms_of_a_vocabulary_are_one),
+        cmocka_unit_test(test_teacher_broken_folders_are_unknown),
+        cmocka_unit_test(test_teacher_real_tokenizers_are_told_apart),
+        cmocka_unit_test(test_teacher_counts_in_memory),
+        cmocka_unit_test(test_teacher_may_go_before_its_student_comes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

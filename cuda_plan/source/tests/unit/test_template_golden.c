@@ -1,0 +1,126 @@
+/*
+ * tests/unit/test_template_golden.c - named templates write and learn what
+ * LLaMA-Factory's do (tests/golden/named.json, made by named.py beside it).
+ */
+#include "config.h"
+
+#include "base/json.h"
+#include "base/size.h"
+#include "tests/unit/unit_tokenizer.h"
+#include "train/template.h"
+
+enum { LIMIT = 4 << 20, MESSAGES = 16 };
+
+static const struct {
+    const char *name;
+    enum role role;
+} roles[] = {
+    { "user", ROLE_USER },
+    { "assistant", ROLE_ASSISTANT },
+    { "function", ROLE_FUNCTION },
+    { "observation", ROLE_TOOL },
+};
+
+static struct message message_of(enum role role, const json_t *text)
+{
+    return (struct message) { role, json_string_value(text), json_string_length(text),
+                              1 };
+}
+
+static size_t read_messages(const json_t *given, struct message out[MESSAGES])
+{
+    const json_t *list = json_object_get(given, "messages");
+    size_t count = 0;
+
+    if (json_object_get(given, "system"))
+        out[count++] = message_of(ROLE_SYSTEM, json_object_get(given, "system"));
+    if (json_object_get(given, "tools"))
+        out[count++] = message_of(ROLE_TOOLS, json_object_get(given, "tools"));
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *item = json_array_get(list, i);
+        const char *role = json_string_value(json_object_get(item, "role"));
+
+        for (size_t k = 0; k < TS_COUNT(roles); k++)
+            if (strcmp(roles[k].name, role) == 0)
+                out[count++] =
+                    message_of(roles[k].role, json_object_get(item, "content"));
+    }
+    return count;
+}
+
+static void expect_row(const struct tokenizer *tokenizer, const json_t *row,
+                       const json_t *given)
+{
+    const char *name = json_string_value(json_object_get(row, "template"));
+    const json_t *thinking = json_object_get(given, "thinking");
+    const struct template_options options = {
+        .mask_history = json_is_true(json_object_get(given, "mask_history")),
+        .thinking = thinking ? CHAT_THINKING_OFF : CHAT_THINKING_UNSAID,
+    };
+    struct message messages[MESSAGES];
+    size_t count = read_messages(given, messages);
+    struct token_list ids = { 0 };
+    struct error err = { 0 };
+    struct text all, learnt;
+    float *weights = NULL;
+    size_t kept = 0;
+
+    text_init(&all, 0);
+    text_init(&learnt, 0);
+    assert_non_null(template_find(name));
+    if (!template_encode(template_find(name), tokenizer, &options, messages, count, &ids,
+                         &weights, &err))
+        fail_msg("%s: %s", name, err.text);
+    tokenizer_decode(tokenizer, ids.ids, ids.count, false, &all);
+    for (size_t i = 0; i < ids.count; i++)
+        if (weights[i] != 0)
+            ids.ids[kept++] =
+                weights[i] > 0 ? ids.ids[i] : (uint32_t)tokenizer_eos(tokenizer);
+    tokenizer_decode(tokenizer, ids.ids, kept, false, &learnt);
+    assert_string_equal(all.data, json_string_value(json_object_get(row, "all")));
+    assert_string_equal(learnt.data, json_string_value(json_object_get(row, "learnt")));
+    text_clear(&all);
+    text_clear(&learnt);
+    token_list_clear(&ids);
+    free(weights);
+}
+
+static void test_template_is_llama_factorys(void **state)
+{
+    char *file = unit_source("tests/golden/named.json");
+    struct error err = { 0 };
+    json_t *golden = json_read_file(file, LIMIT, &err), *rows;
+    struct tokenizer *tokenizer = unit_tokenizer(2);
+    size_t seen = 0, names = 0;
+
+    (void)state;
+    if (!golden)
+        fail_msg("%s", err.text);
+    rows = json_object_get(golden, "rows");
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        const char *key = json_string_value(json_object_get(row, "case"));
+
+        /* thoughts before a call, of a template that has no words for them */
+        if (!json_object_get(row, "error"))
+            expect_row(tokenizer, row,
+                       json_object_get(json_object_get(golden, "cases"), key));
+        seen++;
+    }
+    while (template_name(names))
+        names++;
+    assert_int_equal(seen, names * json_object_size(json_object_get(golden, "cases")));
+    tokenizer_close(tokenizer);
+    json_decref(golden);
+    free(file);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_template_is_llama_factorys),
+    };
+
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

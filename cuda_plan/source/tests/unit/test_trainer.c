@@ -1,0 +1,404 @@
+/*
+ * tests/unit/test_trainer.c - real small models learn, in every precision and method, and
+ * a run that was interrupted ends with the bits of one that was not.
+ */
+#include "config.h"
+
+#include "base/size.h"
+#include "tests/unit/training.h"
+
+#include <fcntl.h>
+#include <math.h>
+
+#include "train/checkpoint.h"
+#include "train/manifest.h"
+
+static void check_learns(const char *data, const char *more)
+{
+    char *dir = unit_dir_new(), *job = training_text(data, more);
+    struct training training = { .dir = dir, .job = job };
+    double first = 0, last = 0;
+
+    training_must(&training);
+    for (int i = 0; i < 5; i++) {
+        double loss = training_told(&training, "'loss'", i);
+        double norm = training_told(&training, "'grad_norm'", i);
+
+        assert_true(isfinite(loss) && isfinite(norm));
+        first += loss / 5;
+    }
+    for (int i = (int)training.steps - 5; i < (int)training.steps; i++)
+        last += training_told(&training, "'loss'", i) / 5;
+    if (!(last < first - 0.1))
+        fail_msg("the loss went from %g to %g", first, last);
+    free(job);
+    unit_dir_free(dir);
+}
+
+static void test_trainer_full_learns_in_fp32(void **state)
+{
+    (void)state;
+    check_learns(SHAKESPEARE, FULL_PT "max_steps: 40\n");
+}
+
+static void test_trainer_full_learns_in_bf16(void **state)
+{
+    (void)state;
+    check_learns(SHAKESPEARE, FULL_PT "max_steps: 40\nbf16: true\n");
+}
+
+static void test_trainer_full_learns_in_fp16(void **state)
+{
+    (void)state;
+    check_learns(SHAKESPEARE,
+                 FULL_PT "max_steps: 40\nfp16: true\ntrainspool: {keep: [fp16]}\n");
+}
+
+static void test_trainer_lora_learns_in_fp32(void **state)
+{
+    (void)state;
+    check_learns(ALPACA, LORA_SFT "max_steps: 40\n");
+}
+
+static void test_trainer_lora_learns_in_bf16(void **state)
+{
+    (void)state;
+    check_learns(ALPACA, LORA_SFT "max_steps: 40\nbf16: true\n");
+}
+
+static void test_trainer_lora_learns_in_fp16(void **state)
+{
+    (void)state;
+    check_learns(ALPACA,
+                 LORA_SFT "max_steps: 40\nfp16: true\ntrainspool: {keep: [fp16]}\n");
+}
+
+/* Same job, run to its end in one go, and stopped after `at` steps and resumed. */
+static void check_stop_and_resume_of(char *job, const char *weights, int64_t at)
+{
+    char *one = unit_dir_new(), *two = unit_dir_new();
+    struct training whole = { .dir = one, .job = job };
+    struct training first = { .dir = two, .job = job, .stop_after = at };
+    struct training second = { .dir = two, .job = job, .resume = true };
+    char a[DIGEST_TEXT], b[DIGEST_TEXT];
+    struct error err = { 0 };
+
+    training_must(&whole);
+    assert_false(training_run(&first, &err));
+    assert_int_equal(err.code, ERROR_STOPPED);
+    training_must(&second);
+    assert_int_equal(first.steps + second.steps, whole.steps);
+    training_digest(one, weights, a);
+    training_digest(two, weights, b);
+    assert_string_equal(a, b);
+    training_digest(one, "job.run/config.json", a); /* beside an adapter too */
+    free(job);
+    unit_dir_free(one);
+    unit_dir_free(two);
+}
+
+static void check_stop_and_resume(const char *data, const char *more, const char *weights,
+                                  int64_t at)
+{
+    check_stop_and_resume_of(training_text(data, more), weights, at);
+}
+
+static void test_trainer_resumed_full_is_uninterrupted(void **state)
+{
+    (void)state;
+    check_stop_and_resume(
+        SHAKESPEARE, FULL_PT "max_steps: 9\nbf16: true\ngradient_accumulation_steps: 2\n",
+        "job.run/model.safetensors", 4);
+}
+
+static void test_trainer_resumed_lora_is_uninterrupted(void **state)
+{
+    (void)state;
+    check_stop_and_resume(ALPACA,
+                          LORA_SFT
+                          "num_train_epochs: 0.4\nlora_dropout: 0.1\nfp16: true\n"
+                          "trainspool: {keep: [fp16]}\n",
+                          "job.run/adapter_model.safetensors", 3);
+}
+
+/* Matrices that files have turned round, or head by head. */
+static void test_trainer_resumed_other_architectures_are_uninterrupted(void **state)
+{
+    static const char *const models[] = { "data/slm4096/hf", "data/made-here/gpt_neo",
+                                          "data/made-here/gpt_neox" };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(models); i++) {
+        check_stop_and_resume_of(
+            training_text_of(models[i], SHAKESPEARE, FULL_PT "max_steps: 5\n"),
+            "job.run/model.safetensors", 2);
+        check_stop_and_resume_of(
+            training_text_of(models[i], SHAKESPEARE,
+                             "stage: pt\nfinetuning_type: lora\nlora_dropout: 0.1\n"
+                             "cutoff_len: 64\nmax_samples: 400\nmax_steps: 5\n"),
+            "job.run/adapter_model.safetensors", 2);
+    }
+}
+
+/* Told before the first step, and not when the sample's turn comes. */
+static void test_trainer_refuses_places_that_were_not_learned(void **state)
+{
+    char *dir = unit_dir_new();
+    char *job = training_text_of("data/slm4096/hf", SHAKESPEARE,
+                                 "stage: pt\nfinetuning_type: full\ncutoff_len: 129\n"
+                                 "max_samples: 400\nmax_steps: 5\n");
+    struct training training = { .dir = dir, .job = job };
+    struct error err = { 0 };
+
+    (void)state;
+    assert_false(training_run(&training, &err));
+    assert_int_equal(err.code, ERROR_DATA);
+    assert_non_null(strstr(err.text, "lower cutoff_len to 128"));
+    assert_int_equal(training.steps, 0);
+    free(job);
+    unit_dir_free(dir);
+}
+
+static void test_trainer_threads_give_the_same_bits(void **state)
+{
+    char digest[2][DIGEST_TEXT];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        char *dir = unit_dir_new();
+        char *job =
+            training_text(ALPACA, "stage: sft\nfinetuning_type: full\nmax_samples: 40\n"
+                                  "cutoff_len: 256\nmax_steps: 5\nbf16: true\n");
+        struct training training = { .dir = dir, .job = job, .threads = i + 1 };
+
+        training_must(&training);
+        training_digest(dir, "job.run/model.safetensors", digest[i]);
+        free(job);
+        unit_dir_free(dir);
+    }
+    assert_string_equal(digest[0], digest[1]);
+}
+
+static void test_trainer_checkpointing_gives_the_same_bits(void **state)
+{
+    static const char *const words[] = { "gradient_checkpointing: true\n",
+                                         "gradient_checkpointing: false\n"
+                                         "disable_gradient_checkpointing: true\n" };
+    char digest[2][DIGEST_TEXT];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        char *dir = unit_dir_new(), more[512];
+
+        snprintf(more, sizeof more, FULL_PT "max_steps: 5\n%s", words[i]);
+        char *job = training_text(SHAKESPEARE, more);
+        struct training training = { .dir = dir, .job = job };
+
+        training_must(&training);
+        training_digest(dir, "job.run/model.safetensors", digest[i]);
+        free(job);
+        unit_dir_free(dir);
+    }
+    assert_string_equal(digest[0], digest[1]);
+}
+
+/* 4 x 2 = 1 x 8: the loss is divided by the trained tokens of the whole window. */
+static void test_trainer_accumulation_is_a_larger_batch(void **state)
+{
+    static const char *const words[] = {
+        "per_device_train_batch_size: 8\ngradient_accumulation_steps: 1\n",
+        "per_device_train_batch_size: 2\ngradient_accumulation_steps: 4\n",
+    };
+    struct training training[2] = { 0 };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        char *dir = unit_dir_new(), more[512];
+
+        snprintf(more, sizeof more,
+                 "stage: sft\nfinetuning_type: full\nmax_samples: 64\ncutoff_len: 256\n"
+                 "max_steps: 6\n%s",
+                 words[i]);
+        char *job = training_text(ALPACA, more);
+
+        training[i] = (struct training) { .dir = dir, .job = job };
+        training_must(&training[i]);
+        free(job);
+        unit_dir_free(dir);
+    }
+    for (int i = 0; i < 6; i++) {
+        double a = training_told(&training[0], "'loss'", i);
+        double b = training_told(&training[1], "'loss'", i);
+        double norm = training_told(&training[0], "'grad_norm'", i);
+
+        if (!(fabs(a - b) <= 1e-3 * a))
+            fail_msg("step %d: %g and %g", i + 1, a, b);
+        assert_true(fabs(norm - training_told(&training[1], "'grad_norm'", i)) <=
+                    2e-3 * norm);
+    }
+}
+
+static void test_trainer_keeps_the_newest_checkpoints(void **state)
+{
+    char *dir = unit_dir_new(), *run_dir = path_join(dir, "job.run");
+    char *job = training_text(SHAKESPEARE, FULL_PT
+                              "max_steps: 9\nsave_steps: 2\nsave_total_limit: 2\n");
+    struct training training = { .dir = dir, .job = job };
+    struct error err = { 0 };
+
+    (void)state;
+    training_must(&training);
+    for (int64_t step = 2; step <= 9; step++) {
+        char *name = checkpoint_name(run_dir, step);
+
+        assert_int_equal(file_exists(name), step == 8 || step == 9);
+        if (file_exists(name))
+            assert_true(manifest_check(name, true, &err));
+        free(name);
+    }
+    free(job);
+    free(run_dir);
+    unit_dir_free(dir);
+}
+
+/* The newest checkpoint is damaged: the one before it is taken, and the end is the same.
+ */
+static void test_trainer_passes_over_a_damaged_checkpoint(void **state)
+{
+    char *one = unit_dir_new(), *two = unit_dir_new(), a[DIGEST_TEXT], b[DIGEST_TEXT];
+    char *job = training_text(SHAKESPEARE, FULL_PT "max_steps: 8\nsave_steps: 2\n");
+    char *name = path_join(two, "job.run/checkpoint-6/model.safetensors");
+    struct training whole = { .dir = one, .job = job };
+    struct training first = { .dir = two, .job = job, .stop_after = 6 };
+    struct training second = { .dir = two, .job = job, .resume = true };
+    struct error err = { 0 };
+    struct stat st;
+
+    (void)state;
+    training_must(&whole);
+    assert_false(training_run(&first, &err));
+    assert_int_equal(stat(name, &st), 0);
+    assert_int_equal(truncate(name, st.st_size / 2), 0);
+    training_must(&second);
+    assert_int_equal(second.steps, 4);
+    training_digest(one, "job.run/model.safetensors", a);
+    training_digest(two, "job.run/model.safetensors", b);
+    assert_string_equal(a, b);
+    free(name);
+    free(job);
+    unit_dir_free(one);
+    unit_dir_free(two);
+}
+
+/* A job that was changed begins anew, and what the first run made is still there. */
+static void test_trainer_changed_job_overwrites_nothing(void **state)
+{
+    char *dir = unit_dir_new(), before[DIGEST_TEXT], after[DIGEST_TEXT];
+    char *job = training_text(SHAKESPEARE, FULL_PT "max_steps: 3\n");
+    char *other = training_text(SHAKESPEARE, FULL_PT "max_steps: 3\nweight_decay: 0.1\n");
+    struct training first = { .dir = dir, .job = job };
+    struct training second = { .dir = dir, .job = other, .resume = true };
+
+    (void)state;
+    training_must(&first);
+    training_digest(dir, "job.run/checkpoint-3/model.safetensors", before);
+    training_must(&second);
+    assert_int_equal(second.steps, 3);
+    training_digest(dir, "job.run/checkpoint-3.old-1/model.safetensors", after);
+    assert_string_equal(before, after);
+    training_digest(dir, "job.run/model.safetensors.old-1", after);
+    assert_string_equal(before, after);
+    free(job);
+    free(other);
+    unit_dir_free(dir);
+}
+
+static void test_trainer_evaluates_from_step_zero(void **state)
+{
+    char *dir = unit_dir_new();
+    char *job = training_text(ALPACA, LORA_SFT
+                              "max_steps: 4\nval_size: 0.2\neval_strategy: steps\n"
+                              "eval_steps: 2\n");
+    struct training training = { .dir = dir, .job = job };
+
+    (void)state;
+    training_must(&training);
+    for (int i = 0; i < 3; i++) {
+        double loss = training_told(&training, "'eval_loss'", i);
+        double perplexity = training_told(&training, "'eval_perplexity'", i);
+
+        assert_true(isfinite(loss) && fabs(perplexity / exp(loss) - 1) < 0.01);
+    }
+    assert_true(isnan(training_told(&training, "'eval_loss'", 3)));
+    free(job);
+    unit_dir_free(dir);
+}
+
+/* The line of the log that tells the model's size; malloc'ed. */
+static char *size_told(const char *job)
+{
+    char *dir = unit_dir_new(), *name = path_join(dir, "log"), *line, *start;
+    int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    struct training training = { .dir = dir, .job = job, .log = log_new(fd, LOG_INFO) };
+    struct error err = { 0 };
+    struct text text;
+
+    training_must(&training);
+    text_init(&text, 1 << 20);
+    assert_true(file_read(name, 1 << 20, &text, NULL, &err));
+    start = strstr(text.data, " model: ");
+    assert_non_null(start);
+    line = strndup(start, strcspn(start, "\n"));
+    text_clear(&text);
+    log_free(training.log);
+    close(fd);
+    free(name);
+    unit_dir_free(dir);
+    return line;
+}
+
+static void test_trainer_evaluation_takes_no_more_memory_than_training(void **state)
+{
+    char *wide[2];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        char *job = training_text(
+            ALPACA, i == 0 ? LORA_SFT "max_steps: 1\neval_strategy: steps\n"
+                                      "val_size: 0.5\nper_device_eval_batch_size: 1\n"
+                           : LORA_SFT "max_steps: 1\neval_strategy: steps\n"
+                                      "val_size: 0.5\nper_device_eval_batch_size: 64\n");
+
+        wide[i] = size_told(job);
+        free(job);
+    }
+    assert_string_equal(wide[0], wide[1]);
+    free(wide[0]);
+    free(wide[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_trainer_full_learns_in_fp32),
+        cmocka_unit_test(test_trainer_full_learns_in_bf16),
+        cmocka_unit_test(test_trainer_full_learns_in_fp16),
+        cmocka_unit_test(test_trainer_lora_learns_in_fp32),
+        cmocka_unit_test(test_trainer_lora_learns_in_bf16),
+        cmocka_unit_test(test_trainer_lora_learns_in_fp16),
+        cmocka_unit_test(test_trainer_resumed_full_is_uninterrupted),
+        cmocka_unit_test(test_trainer_resumed_lora_is_uninterrupted),
+        cmocka_unit_test(test_trainer_resumed_other_architectures_are_uninterrupted),
+        cmocka_unit_test(test_trainer_refuses_places_that_were_not_learned),
+        cmocka_unit_test(test_trainer_threads_give_the_same_bits),
+        cmocka_unit_test(test_trainer_checkpointing_gives_the_same_bits),
+        cmocka_unit_test(test_trainer_accumulation_is_a_larger_batch),
+        cmocka_unit_test(test_trainer_keeps_the_newest_checkpoints),
+        cmocka_unit_test(test_trainer_passes_over_a_damaged_checkpoint),
+        cmocka_unit_test(test_trainer_changed_job_overwrites_nothing),
+        cmocka_unit_test(test_trainer_evaluates_from_step_zero),
+        cmocka_unit_test(test_trainer_evaluation_takes_no_more_memory_than_training),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,124 @@
+/* tests/unit/test_weights.c - files and a config.json that are of one model, and of two. */
+#include "config.h"
+
+#include "train/weights.h"
+
+#include "tests/unit/unit_architectures.h"
+
+/* Of a folder with its own config.json. */
+static bool is_one(const char *dir, struct error *err)
+{
+    struct arena *arena = arena_new();
+    struct model_config config;
+    struct error wrong = { 0 };
+    bool ok;
+
+    unit_must(model_config_read(dir, arena, &config, &wrong), &wrong);
+    ok = weights_check(dir, &config, err);
+    arena_free(arena);
+    return ok;
+}
+
+static json_t *models(void)
+{
+    return json_object_get(golden, "models");
+}
+
+static void test_weights_of_every_architecture_are_known(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < json_array_size(models()); i++) {
+        const json_t *one = json_array_get(models(), i);
+        const char *type =
+            json_string_value(json_object_get(json_object_get(one, "config"), "model_type"));
+        const char *cuts[] = { NULL, architecture_find(type)->base };
+        struct error err = { 0 };
+
+        for (size_t c = 0; c < TS_COUNT(cuts); c++) {
+            char *dir = folder_of(one, cuts[c]);
+
+            unit_must(is_one(dir, &err), &err);
+            unit_dir_free(dir);
+        }
+    }
+}
+
+/* A model that a case makes without one of its tensors, or with another shape of it. */
+static void check_changed(const json_t *one, const char *name, const char *says,
+                          json_t *shape)
+{
+    json_t *copy = json_deep_copy(one), *tensors = json_object_get(copy, "tensors");
+    struct error err = { 0 };
+    char *dir;
+
+    if (shape)
+        json_object_set_new(tensors, name, shape);
+    else
+        json_object_del(tensors, name);
+    dir = folder_of(copy, NULL);
+    assert_false(is_one(dir, &err));
+    assert_int_equal(err.code, ERROR_DATA);
+    if (!strstr(err.text, name) || !strstr(err.text, says))
+        fail_msg("%s without %s: %s", json_string_value(json_object_get(one, "name")), name,
+                 err.text);
+    unit_dir_free(dir);
+    json_decref(copy);
+}
+
+static void test_weights_that_are_missing_or_of_another_shape_are_named(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < json_array_size(models()); i++) {
+        const json_t *one = json_array_get(models(), i);
+        json_t *shape;
+        const char *name;
+
+        json_object_foreach(json_object_get(one, "tensors"), name, shape)
+        {
+            json_t *other = json_deep_copy(shape);
+
+            json_array_set_new(other, 0, json_integer((json_int_t)shape_of(shape, 0) + 1));
+            check_changed(one, name, "is missing", NULL);
+            check_changed(one, name, "config.json wants [", other);
+        }
+    }
+}
+
+static void test_weights_of_another_dtype_are_refused(void **state)
+{
+    const struct stored_tensor t = { "w", FORMAT_COUNT, "I8", 1, { 4 }, 4, NULL, "f" };
+    struct error err = { 0 };
+
+    (void)state;
+    assert_false(
+        weights_fit(&t, &(struct weights_wanted) { 1, 1, 4, STORED_ROWS }, &err));
+    assert_string_equal(err.text, "f: w has the dtype I8; F32, F16 and BF16 are read");
+}
+
+/* Files that are not there, or no files, are others' to tell. */
+static void test_weights_that_cannot_be_opened_are_let_pass(void **state)
+{
+    char *dir = folder_of(json_array_get(models(), 0), NULL),
+         *file = path_join(dir, "model.safetensors");
+    struct error err = { 0 };
+
+    (void)state;
+    assert_true(file_replace(file, "{}", 2, 0600, &err));
+    unit_must(is_one(dir, &err), &err);
+    assert_int_equal(remove(file), 0);
+    unit_must(is_one(dir, &err), &err);
+    free(file);
+    unit_dir_free(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_weights_of_every_architecture_are_known),
+        cmocka_unit_test(test_weights_that_are_missing_or_of_another_shape_are_named),
+        cmocka_unit_test(test_weights_of_another_dtype_are_refused),
+        cmocka_unit_test(test_weights_that_cannot_be_opened_are_let_pass),
+    };
+
+    return cmocka_run_group_tests(tests, architectures_setup, architectures_teardown);
+}

@@ -1,0 +1,161 @@
+/*
+ * tests/unit/training.h - train a small real model as a job would, inside a test: a job's
+ * text goes through the patcher to a plan, the plan through trainer_run.
+ */
+#ifndef TESTS_UNIT_TRAINING_H
+#define TESTS_UNIT_TRAINING_H
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/digest.h"
+#include "patcher/patcher.h"
+#include "precision/probe.h"
+#include "tests/unit/unit.h"
+#include "train/trainer.h"
+
+/* One run of a job in a folder; what a test may turn is here. */
+struct training {
+    const char *dir; /* of the job, job.yaml */
+    const char *job; /* its text */
+    bool resume;
+    bool no_onednn;
+    struct log *log;    /* or NULL */
+    int threads;        /* 0: one, as other tests run beside it */
+    const struct device *device; /* NULL: the CPU */
+    const struct backend_group *group; /* of several processes; NULL: alone */
+    int64_t stop_after; /* ask it to stop after this step; 0: never */
+    volatile sig_atomic_t stop;
+    char logged[8192]; /* every line it told, one after another */
+    int64_t steps;     /* optimizer steps it told of */
+    double last_loss;
+};
+
+static inline void training_on_step(void *context,
+                                    const struct trainer_progress *progress)
+{
+    struct training *training = context;
+
+    training->steps++;
+    training->last_loss = progress->loss;
+    if (progress->step == training->stop_after)
+        training->stop = 1;
+}
+
+static inline void training_on_line(void *context, const char *line)
+{
+    struct training *training = context;
+    size_t len = strlen(training->logged);
+
+    snprintf(training->logged + len, sizeof training->logged - len, "%s\n", line);
+}
+
+static inline bool training_run(struct training *training, struct error *err)
+{
+    char *name = path_join(training->dir, "job.yaml");
+    struct device device;
+    struct patch patch;
+    struct patch_options options = { .job = name, .device = &device, .will_run = true };
+    struct trainer_options trainer = { .log = training->log,
+                                       .stop = &training->stop,
+                                       .progress = training_on_step,
+                                       .logged = training_on_line,
+                                       .context = training,
+                                       .resume = training->resume,
+                                       .no_onednn = training->no_onednn,
+                                       .group = training->group };
+    bool ok;
+
+    if (training->device)
+        device = *training->device;
+    else
+        probe_cpu(&device);
+    /* the text of ranks other than 0 is rank 0's, which lies there already */
+    ok = ((training->group && training->group->rank > 0) ||
+          file_replace(name, training->job, strlen(training->job), 0644, err)) &&
+         patcher_read(&options, &patch, err);
+    if (ok) {
+        patch.plan.threads = training->threads > 0 ? training->threads : 1;
+        patch.plan.device = device;
+        if (training->group)
+            patch.plan.ranks = training->group->ranks;
+        ok = trainer_run(&patch.plan, &trainer, err);
+        patch_clear(&patch);
+    }
+    free(name);
+    return ok;
+}
+
+/* A job on a model of the shared data; the test is skipped without them. */
+static inline char *training_text_of(const char *folder, const char *data,
+                                     const char *more)
+{
+    char *model = unit_shared(folder), *set = unit_shared(data);
+    struct text text;
+
+    if (model == NULL || set == NULL) {
+        print_message("skipped: the shared models are not here\n");
+        skip();
+    }
+    text_init(&text, 0);
+    text_addf(
+        &text,
+        "model_name_or_path: %s\ndataset: %s\ntemplate: alpaca\nlearning_rate: 1.0e-3\n"
+        "lr_scheduler_type: constant\nlogging_steps: 1\nseed: 7\n%s",
+        model, set, more);
+    free(model);
+    free(set);
+    return text_detach(&text, NULL);
+}
+
+/* The same on stories260K. */
+static inline char *training_text(const char *data, const char *more)
+{
+    return training_text_of("data/stories260K/hf", data, more);
+}
+
+#define SHAKESPEARE "data/datasets/tinyshakespeare/input.txt"
+#define ALPACA      "data/datasets/llamafactory/alpaca_en_demo.json"
+#define FULL_PT                                                            \
+    "stage: pt\nfinetuning_type: full\ncutoff_len: 64\nmax_samples: 400\n" \
+    "per_device_train_batch_size: 4\n"
+#define LORA_SFT                                                                      \
+    "stage: sft\nfinetuning_type: lora\nlora_rank: 8\ncutoff_len: 256\nmax_samples: " \
+    "100\n"                                                                           \
+    "per_device_train_batch_size: 4\n"
+
+static inline void training_must(struct training *training)
+{
+    struct error err = { 0 };
+
+    if (!training_run(training, &err))
+        fail_msg("%s", err.text);
+}
+
+/* The value behind the n-th `key` of the lines told; NaN where there is none. */
+static inline double training_told(const struct training *training, const char *key,
+                                   int n)
+{
+    const char *at = training->logged;
+
+    for (; at != NULL && n >= 0; n--) {
+        at = strstr(at, key);
+        if (at != NULL)
+            at += strlen(key);
+    }
+    return at != NULL ? strtod(at + strspn(at, "': "), NULL) : strtod("nan", NULL);
+}
+
+/* SHA-256 of a file of the job's folder. */
+static inline void training_digest(const char *dir, const char *name,
+                                   char out[DIGEST_TEXT])
+{
+    char *path = path_join(dir, name);
+    struct error err = { 0 };
+
+    if (!digest_file(path, out, &err))
+        fail_msg("%s", err.text);
+    free(path);
+}
+
+#endif

@@ -1,0 +1,93 @@
+/*
+ * tests/unit/unit.h - what every unit test includes: cmocka with the headers it wants
+ * before it, and a directory of its own for a test that writes files.
+ */
+#ifndef TESTS_UNIT_UNIT_H
+#define TESTS_UNIT_UNIT_H
+
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+
+/* A fresh directory under $TMPDIR; malloc'ed name. */
+static inline char *unit_dir_new(void)
+{
+    const char *parent = getenv("TMPDIR");
+    struct text name;
+
+    text_init(&name, 0);
+    text_addf(&name, "%s/trainspool-test-XXXXXX", parent ? parent : "/tmp");
+    if (!mkdtemp(name.data))
+        fail_msg("cannot make the directory %s", name.data);
+    return text_detach(&name, NULL);
+}
+
+/* Removes it with all in it and frees the name. */
+static inline void unit_dir_free(char *dir)
+{
+    struct error err = { 0 };
+
+    if (!file_remove_tree(dir, &err))
+        fail_msg("%s", err.text);
+    free(dir);
+}
+
+/*
+ * As if the disk were full: no file can grow past `bytes` until unit_disk_free().  Never test
+ * with /dev/full what replaces or removes a file: for root, it would remove the device.
+ */
+static inline void unit_disk_full(size_t bytes)
+{
+    struct rlimit limit;
+
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = bytes;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+static inline void unit_disk_free(void)
+{
+    struct rlimit limit;
+
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = limit.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    signal(SIGXFSZ, SIG_DFL);
+}
+
+/* A file of the source tree, or below the shared data; NULL where it is absent.
+ * malloc'ed. */
+static inline char *unit_source(const char *name)
+{
+    const char *top = getenv("top_srcdir");
+
+    return path_join(top ? top : ".", name);
+}
+
+static inline char *unit_shared(const char *name)
+{
+    const char *shared = getenv("TRAINSPOOL_SHARED");
+    char *path = path_join(shared ? shared : "../shared", name);
+
+    if (file_exists(path))
+        return path;
+    free(path);
+    return NULL;
+}
+
+#endif

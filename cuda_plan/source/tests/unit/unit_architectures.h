@@ -1,0 +1,90 @@
+/*
+ * tests/unit/unit_architectures.h - tiny models of every architecture, as
+ * tests/golden/architectures.py made them: their folders, and what transformers computes.
+ */
+#ifndef TESTS_UNIT_UNIT_ARCHITECTURES_H
+#define TESTS_UNIT_UNIT_ARCHITECTURES_H
+
+#include "tests/unit/unit_made.h"
+#include "tests/unit/unit_model.h"
+
+/* What the script made, and its batch: between setup and teardown. */
+static json_t *golden;
+static struct batch batch;
+
+static inline const json_t *find_case(const char *list, const char *name)
+{
+    const json_t *cases = json_object_get(golden, list);
+
+    for (size_t i = 0; i < json_array_size(cases); i++)
+        if (strcmp(json_string_value(json_object_get(json_array_get(cases, i), "name")),
+                   name) == 0)
+            return json_array_get(cases, i);
+    fail_msg("there is no %s among the %s", name, list);
+    return NULL;
+}
+
+static inline char *folder_of(const json_t *one, const char *cut)
+{
+    char *dir = unit_dir_new();
+
+    put_json(json_object_get(one, "config"), dir, "config.json");
+    put_tensors(one, dir, "model.safetensors", cut);
+    return dir;
+}
+
+static inline struct unit_model open_folder(const char *dir)
+{
+    struct unit_model u = { .arena = arena_new(), .plan = unit_plan(dir) };
+    struct error err = { 0 };
+
+    unit_must(model_config_read(dir, u.arena, &u.config, &err), &err);
+    u.plan.learning_rate = real(golden, "lr");
+    u.plan.weight_decay = real(golden, "weight_decay");
+    return u;
+}
+
+static inline void start(struct unit_model *u)
+{
+    unit_model_start(u, batch.rows, batch.sequences, 1);
+}
+
+/* fp32 on both sides, a few hundred operations deep: what differs is the order of sums.
+ */
+#define CLOSE 2e-5
+
+static inline double norm_of(struct tensor t)
+{
+    const float *g = t.data;
+    double sum = 0;
+
+    for (size_t i = 0; i < t.rows * t.cols; i++)
+        sum += (double)g[i] * g[i];
+    return sqrt(sum);
+}
+
+static inline int architectures_setup(void **state)
+{
+    char *path = unit_source("tests/golden/architectures.json");
+    struct error err = { 0 };
+    const json_t *runs;
+
+    (void)state;
+    golden = json_read_file(path, (size_t)4 << 20, &err);
+    unit_must(golden != NULL, &err);
+    runs = json_object_get(golden, "batch");
+    for (size_t i = 0; i < json_array_size(runs); i++)
+        unit_batch_json(&batch, json_array_get(runs, i));
+    free(path);
+    return 0;
+}
+
+static inline int architectures_teardown(void **state)
+{
+    (void)state;
+    unit_batch_free(&batch);
+    json_decref(golden);
+    return 0;
+}
+
+#endif

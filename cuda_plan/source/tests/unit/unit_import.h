@@ -1,0 +1,78 @@
+/* tests/unit/unit_import.h - a file of another tool, imported. */
+#ifndef TESTS_UNIT_UNIT_IMPORT_H
+#define TESTS_UNIT_UNIT_IMPORT_H
+
+#include "patcher/document.h"
+#include "patcher/import.h"
+#include "tests/unit/unit.h"
+
+/* The least of each tool. */
+#define AXOLOTL      "base_model: org/model\ndatasets: [{path: org/data, type: alpaca}]\n"
+#define AXOLOTL_LORA AXOLOTL "adapter: lora\nlora_r: 8\nlora_alpha: 16\n"
+#define TORCHTUNE                                                                  \
+    "output_dir: /tmp/out\n"                                                       \
+    "model: {_component_: torchtune.models.llama3_2.llama3_2_1b}\n"                \
+    "tokenizer: {_component_: torchtune.models.llama3.llama3_tokenizer}\n"         \
+    "checkpointer: {checkpoint_dir: '/tmp/model/', output_dir: '${output_dir}'}\n" \
+    "dataset: {_component_: torchtune.datasets.alpaca_dataset}\n"
+#define TORCHTUNE_ADAM TORCHTUNE "optimizer: {_component_: torch.optim.AdamW, lr: 2e-5}\n"
+
+/* Which layers of a model get adapters. */
+#define TORCHTUNE_ADAPTERS(model, attention, mlp)                                     \
+    "checkpointer: {checkpoint_dir: /m}\noptimizer: {lr: 1}\n"                        \
+    "dataset: {_component_: torchtune.datasets.alpaca_dataset}\n"                     \
+    "model: {_component_: torchtune.models." model ", lora_attn_modules: [" attention \
+    "], apply_lora_to_mlp: " mlp "}\n"
+
+#define TORCHTUNE_TEXT(packed)                                                         \
+    "checkpointer: {checkpoint_dir: /m}\noptimizer: {lr: 1}\n"                         \
+    "model: {_component_: torchtune.models.llama2.llama2_7b}\n"                        \
+    "dataset: {_component_: torchtune.datasets.text_completion_dataset, source: a/b, " \
+    "packed: " packed "}\n"
+
+#define AXOLOTL_DATA(list) "base_model: m\ndatasets:\n" list
+#define AXOLOTL_TEXT       AXOLOTL_DATA("- {path: a/b, type: completion}\n")
+#define AXOLOTL_STREAM \
+    "base_model: m\npretraining_dataset: {path: a/c4, type: pretrain}\n"
+
+/* An import, and its text read again. */
+struct trial {
+    struct arena *arena;
+    struct import import;
+    struct document job;
+    struct error err;
+    bool good;
+};
+
+static inline struct trial trial_new(const char *file, const char *data, size_t len)
+{
+    struct trial trial = { .arena = arena_new() };
+
+    trial.good = import_read(file, data, len, trial.arena, &trial.import, &trial.err);
+    if (trial.good) {
+        document_read(trial.import.text.data, trial.import.text.len, trial.arena,
+                      &trial.job);
+        if (!trial.job.root || trial.job.remark_count > 0)
+            fail_msg("%s: %s\n%s", file, trial.job.remarks[0].text,
+                     trial.import.text.data);
+    }
+    return trial;
+}
+
+static inline void trial_end(struct trial *trial)
+{
+    import_clear(&trial->import);
+    arena_free(trial->arena);
+}
+
+/* A value of the job as YAML; NULL: it says nothing of it. */
+static inline const char *said(const struct trial *trial, const char *key)
+{
+    const struct entry *entry = document_find(&trial->job, key);
+
+    return entry ? arena_copy(trial->arena, trial->job.data + entry->value->at.byte,
+                              entry->value->bytes)
+                 : NULL;
+}
+
+#endif

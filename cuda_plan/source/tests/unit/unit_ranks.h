@@ -1,0 +1,189 @@
+/*
+ * tests/unit/unit_ranks.h - the ranks of a run as processes.  A backend has threads, so
+ * each process opens its own, after the fork.  And a driver does not outlive a fork: where
+ * each has a GPU, emulated (UNIT_EMULATED) or real (UNIT_CUDA), the ranks of a
+ * unit_ranks_test are this program again, which goes straight to the test that wants it.
+ */
+#ifndef TESTS_UNIT_UNIT_RANKS_H
+#define TESTS_UNIT_UNIT_RANKS_H
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/link.h"
+#include "kernels/backend.h"
+#include "tests/unit/unit.h"
+
+struct unit_ranks {
+    struct backend_group group; /* of this process */
+    int links[DEVICE_RANKS_MAX];
+    pid_t children[DEVICE_RANKS_MAX]; /* of rank 0: the others; 0: none */
+};
+
+#ifdef UNIT_EMULATED
+static const bool unit_ranks_emulated = true;
+#else
+static const bool unit_ranks_emulated = false;
+#endif
+#ifdef UNIT_CUDA
+enum { UNIT_RANKS = 2 }; /* as many GPUs as there may be */
+#else
+enum { UNIT_RANKS = 3 };
+#endif
+#if defined(UNIT_EMULATED) || defined(UNIT_CUDA)
+static const bool unit_ranks_gpus = true;
+static const struct backend_ops *const unit_ranks_ops = &backend_cuda;
+#else
+static const bool unit_ranks_gpus = false;
+static const struct backend_ops *const unit_ranks_ops = &backend_cpu;
+#endif
+
+/* The device of a rank: the CPU or, in a program compiled for it, a GPU of its own. */
+static inline void unit_ranks_device(int rank, struct device *out)
+{
+    struct device devices[DEVICE_RANKS_MAX] = { 0 };
+    char note[256];
+
+    devices[rank] = (struct device) { .kind = DEVICE_CPU, .name = "cpu", .ordinal = -1 };
+    if (unit_ranks_gpus)
+        unit_ranks_ops->devices("cpu", devices, DEVICE_RANKS_MAX, note, sizeof(note));
+    *out = devices[rank];
+}
+
+/* Are there as many GPUs as ranks?  Where not, the plan of a program that is skipped is
+ * printed. */
+static inline bool unit_ranks_fit(void)
+{
+    struct device devices[DEVICE_RANKS_MAX];
+    char note[256] = "";
+    size_t count = unit_ranks_gpus ? unit_ranks_ops->devices("cpu", devices, DEVICE_RANKS_MAX,
+                                                             note, sizeof(note))
+                                   : UNIT_RANKS;
+
+    if (count < UNIT_RANKS)
+        printf("1..0 # SKIP %d GPUs are wanted, and here %s %zu%s%s\n", UNIT_RANKS,
+               count == 1 ? "is" : "are", count, *note ? ": " : "", note);
+    return count >= UNIT_RANKS;
+}
+
+/* A test of a program whose ranks may have GPUs.  It makes ranks once. */
+#define unit_ranks_test(f)              { #f, f, unit_ranks_begin, NULL, NULL }
+#define unit_ranks_test_of(name, f, of) { name, f, unit_ranks_begin, NULL, of }
+
+/* The test that is running and, in a process started for it, which rank this is. */
+static struct {
+    int test, rank, link;
+} unit_ranks_this = { .test = -1 };
+
+static inline int unit_ranks_begin(void **state)
+{
+    (void)state;
+    unit_ranks_this.test++;
+    return 0;
+}
+
+/* The first thing main does: a process started as a rank goes to its test, and ends there. */
+static inline void unit_ranks_main(int argc, char **argv, const struct CMUnitTest *tests)
+{
+    const struct CMUnitTest *test;
+    void *state;
+
+    if (argc != 5 || strcmp(argv[1], "--rank") != 0)
+        return;
+    unit_ranks_this.test = atoi(argv[2]);
+    unit_ranks_this.rank = atoi(argv[3]);
+    unit_ranks_this.link = atoi(argv[4]);
+    test = &tests[unit_ranks_this.test];
+    state = test->initial_state;
+    test->test_func(&state);
+    _exit(1);
+}
+
+/* In a child, in place of it. */
+static inline void unit_ranks_exec(int rank, int link)
+{
+    char words[3][16];
+
+    snprintf(words[0], sizeof(words[0]), "%d", unit_ranks_this.test);
+    snprintf(words[1], sizeof(words[1]), "%d", rank);
+    snprintf(words[2], sizeof(words[2]), "%d", link);
+    fcntl(link, F_SETFD, 0);
+    execl("/proc/self/exe", "rank", "--rank", words[0], words[1], words[2], NULL);
+    _exit(1);
+}
+
+/* Numbers of the host into memory of the backend, and back. */
+static inline void *unit_ranks_put(struct backend *be, const void *from, size_t bytes)
+{
+    void *to = be->ops->alloc(be, bytes, NULL);
+
+    if (to)
+        be->ops->upload(be, to, from, bytes);
+    return to;
+}
+
+static inline bool unit_ranks_get(struct backend *be, void *to, const void *from,
+                                  size_t bytes)
+{
+    be->ops->download(be, to, from, bytes);
+    return be->ops->sync(be, NULL);
+}
+
+/* Become `ranks` processes; tells each which it is.  Only rank 0 may use cmocka. */
+static inline void unit_ranks_fork(struct unit_ranks *out, int ranks)
+{
+    struct error err = { 0 };
+
+    *out = (struct unit_ranks) { .group = { .rank = unit_ranks_this.rank, .ranks = ranks } };
+    out->group.links = out->links;
+    out->links[0] = unit_ranks_this.link;
+    if (unit_ranks_this.rank > 0)
+        return;
+    fflush(NULL);
+    for (int r = 1; r < ranks; r++) {
+        int ends[2];
+
+        if (!link_pair(ends, &err))
+            fail_msg("%s", err.text);
+        out->children[r] = fork();
+        if (out->children[r] == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            if (unit_ranks_gpus && unit_ranks_this.test >= 0)
+                unit_ranks_exec(r, ends[1]);
+            for (int i = 0; i < r - 1; i++)
+                close(out->links[i]);
+            close(ends[0]);
+            out->links[0] = ends[1];
+            out->group.rank = r;
+            memset(out->children, 0, sizeof(out->children));
+            return;
+        }
+        close(ends[1]);
+        out->links[r - 1] = ends[0];
+    }
+}
+
+/* Rank 0: wait for a rank, and give what waitpid says. */
+static inline int unit_ranks_wait(struct unit_ranks *ranks, int rank)
+{
+    int status;
+
+    assert_int_equal(waitpid(ranks->children[rank], &status, 0), ranks->children[rank]);
+    return status;
+}
+
+/* Rank 0: the others have left with status 0. */
+static inline void unit_ranks_join(struct unit_ranks *ranks)
+{
+    for (int r = 1; r < ranks->group.ranks; r++) {
+        assert_int_equal(unit_ranks_wait(ranks, r), 0);
+        close(ranks->links[r - 1]);
+    }
+}
+
+#endif

@@ -1,0 +1,95 @@
+/* train/criterion.c - metrics by their names. */
+#include "config.h"
+
+#include "train/criterion.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "base/text.h"
+
+#define PREFIX "eval_"
+
+static const struct {
+    const char *name;
+    bool greater;
+} metrics[] = {
+    [METRIC_LOSS] = { PREFIX "loss", false },
+    [METRIC_ACCURACY] = { PREFIX "accuracy", true },
+    [METRIC_ANSWER_RATE] = { PREFIX "answer_rate", true },
+};
+
+/* TS_COUNT(metrics): it is none. */
+static size_t find(const struct plan *plan)
+{
+    const char *word = plan->metric_for_best_model;
+    size_t i = 0;
+
+    if (!word || !*word)
+        return METRIC_LOSS;
+    word += text_starts(word, PREFIX) ? strlen(PREFIX) : 0;
+    while (i < TS_COUNT(metrics) && strcmp(metrics[i].name + strlen(PREFIX), word) != 0)
+        i++;
+    return i;
+}
+
+enum metric_kind criterion_metric(const struct plan *plan)
+{
+    size_t metric = find(plan);
+
+    return metric < TS_COUNT(metrics) ? (enum metric_kind)metric : METRIC_LOSS;
+}
+
+const char *criterion_name(const struct plan *plan)
+{
+    return metrics[criterion_metric(plan)].name;
+}
+
+bool criterion_is_better(const struct plan *plan, double metric, double best)
+{
+    bool greater = plan->greater_is_better == CHOICE_AUTO
+                       ? metrics[criterion_metric(plan)].greater
+                       : plan->greater_is_better == CHOICE_YES;
+
+    return !isnan(metric) && (isnan(best) || (greater ? metric > best : metric < best));
+}
+
+/* Is the metric what somebody goes by? */
+static bool counts(const struct plan *plan)
+{
+    return plan->load_best_model_at_end || plan->early_stopping_steps > 0;
+}
+
+static bool check_metric(const struct plan *plan, struct error *err)
+{
+    enum metric_kind metric = criterion_metric(plan);
+    bool taken = metric == METRIC_LOSS || plan->generation.on ||
+                 (metric == METRIC_ACCURACY && plan->compute_accuracy);
+
+    if (!counts(plan))
+        return true;
+    if (find(plan) == TS_COUNT(metrics))
+        return error_set(err, ERROR_JOB,
+                         "metric_for_best_model %s is not taken here; loss, accuracy and "
+                         "answer_rate are",
+                         plan->metric_for_best_model);
+    return taken || error_set(err, ERROR_JOB,
+                              "metric_for_best_model %s is taken of answers; give "
+                              "predict_with_generate: true",
+                              plan->metric_for_best_model);
+}
+
+bool criterion_check(const struct plan *plan, const char **key, struct error *err)
+{
+    if (key)
+        *key = "metric_for_best_model";
+    if (!check_metric(plan, err))
+        return false;
+    if (key)
+        *key = "early_stopping_steps";
+    return plan->early_stopping_steps <= 0 || plan->eval_strategy != WHEN_NO ||
+           error_set(err, ERROR_JOB,
+                     "early_stopping_steps counts evaluations, and there are none; give "
+                     "eval_strategy: steps");
+}

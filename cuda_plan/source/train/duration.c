@@ -1,0 +1,165 @@
+/* train/duration.c - the work of a step over the rates of a device. */
+#include "config.h"
+
+#include "train/duration.h"
+
+#include <math.h>
+
+#include "base/size.h"
+#include "train/shapes.h"
+#include "train/teacher_plan.h"
+
+/* Seen in the runs of docs/memory.md, with room. */
+static const double low_factor = 0.6, high_factor = 1.6;
+
+/* As the trainer issues them: train/model_forward.c, train/model_backward.c. */
+enum { FORWARD_OPS = 10, BACKWARD_OPS = 19, ADAPTER_OPS = 3, UPDATE_BYTES = 28 };
+
+struct work {
+    const struct plan *plan;
+    const struct model_config *config;
+    const struct calibration *calibration;
+    const struct duration_step *step;
+    struct shapes shapes;
+    double passes; /* of the forward pass: 1, 2 with checkpointing */
+};
+
+static double rate(const struct work *w, double width)
+{
+    return calibration_rate(w->calibration, w->shapes.compute, width);
+}
+
+/* Of one weight: forward, gradient of the input, gradient of the weight. */
+static double product_seconds(const struct work *w, const struct shape_parameter *p)
+{
+    double rows = (double)p->rows, cols = (double)p->cols;
+    double operations = 2 * rows * cols * w->step->tokens;
+
+    return operations * (w->passes + 1 + (p->trainable ? 1 : 0)) /
+           rate(w, sqrt(rows * cols));
+}
+
+static bool is_product(const struct shape_parameter *p)
+{
+    return p->rank == 2 && module_in_block(p->module);
+}
+
+static double products(const struct work *w)
+{
+    double seconds = 0;
+
+    for (size_t i = 0; i < w->shapes.count; i++)
+        if (is_product(&w->shapes.parameters[i]))
+            seconds += product_seconds(w, &w->shapes.parameters[i]);
+    return seconds;
+}
+
+static double attention(const struct work *w)
+{
+    const struct model_config *c = w->config;
+    double width = (double)(c->heads * c->head_size);
+    /* a CPU's are computed in float32 whatever is stored */
+    enum format format =
+        w->plan->device.kind == DEVICE_CPU ? FORMAT_FP32 : w->shapes.compute;
+    double operations = 4 * w->step->tokens * w->step->length / 2 * width;
+
+    return operations * (w->passes + 2.5) * (double)c->layers /
+           calibration_rate(w->calibration, format, (double)c->head_size);
+}
+
+static double classifier(const struct work *w)
+{
+    double rows = (double)w->config->vocab_size, cols = (double)w->config->hidden_size;
+    double operations = 2 * rows * cols * w->step->learnt;
+    int times = w->plan->method == METHOD_FULL ? 3 : 2;
+
+    return times * operations / rate(w, sqrt(rows * cols)) +
+           8 * rows * w->step->learnt / w->calibration->bytes_per_second;
+}
+
+static double traffic(const struct work *w)
+{
+    const struct model_config *c = w->config;
+    double item = (double)format_info(w->shapes.compute)->bytes;
+    double width = (double)c->hidden_size, queries = (double)(c->heads * c->head_size);
+    double keys = (double)(c->kv_heads * c->head_size),
+           mlp = (double)c->intermediate_size;
+    double forward =
+        2 * (8 + 2 * item) * width + 2 * item * (queries + keys) + 3 * item * mlp;
+
+    return forward * (w->passes + 2) * w->step->tokens * (double)c->layers /
+           w->calibration->bytes_per_second;
+}
+
+static double overhead(const struct work *w)
+{
+    double ops = FORWARD_OPS * w->passes + BACKWARD_OPS;
+    double windows = (double)w->plan->gradient_accumulation_steps;
+
+    if (w->plan->method == METHOD_LORA)
+        ops += ADAPTER_OPS * (w->passes + 2) * STACKS;
+    return ops * windows * (double)w->config->layers *
+           w->calibration->seconds_per_operation;
+}
+
+static double update(const struct work *w)
+{
+    double numbers = (double)w->shapes.shard;
+
+    return numbers * UPDATE_BYTES / w->calibration->bytes_per_second;
+}
+
+static double forward(const struct work *w)
+{
+    double seconds = attention(w) / (w->passes + 2.5); /* of 1 and 2.5 */
+    double words = (double)w->config->vocab_size, cols = (double)w->config->hidden_size;
+
+    for (size_t i = 0; i < w->shapes.count; i++)
+        if (is_product(&w->shapes.parameters[i]))
+            seconds += product_seconds(w, &w->shapes.parameters[i]) / 2;
+    return seconds + 2 * words * cols * w->step->learnt / rate(w, sqrt(words * cols)) +
+           FORWARD_OPS * (double)w->plan->gradient_accumulation_steps *
+               (double)w->config->layers * w->calibration->seconds_per_operation;
+}
+
+/* The teacher of a distillation, which only goes forward. */
+static double teaching(const struct work *student, struct arena *arena)
+{
+    struct error ignored = { 0 };
+    struct teacher_plan teacher;
+    struct work w = *student;
+
+    if (student->plan->stage != STAGE_DISTILL || student->plan->kd.logits ||
+        !student->plan->kd.config ||
+        !teacher_plan_make(student->plan, false, arena, &teacher, &ignored) ||
+        !shapes_make(&teacher.plan, &teacher.config, 0, 0, arena, &w.shapes, &ignored))
+        return 0;
+    w.config = &teacher.config;
+    w.passes = 1;
+    return forward(&w);
+}
+
+bool duration_of_step(const struct plan *plan, const struct model_config *config,
+                      const struct calibration *calibration,
+                      const struct duration_step *step, struct duration *out)
+{
+    struct arena *arena = arena_new();
+    struct work w = { .plan = plan,
+                      .config = config,
+                      .calibration = calibration,
+                      .step = step,
+                      .passes = plan->gradient_checkpointing ? 2 : 1 };
+    struct error ignored = { 0 };
+    bool ok =
+        !plan->external && shapes_make(plan, config, 0, 0, arena, &w.shapes, &ignored);
+    double seconds = ok ? products(&w) + attention(&w) + classifier(&w) + traffic(&w) +
+                              overhead(&w) + update(&w) + teaching(&w, arena)
+                        : 0;
+
+    /* processes on one CPU share it */
+    if (plan->device.kind == DEVICE_CPU)
+        seconds *= (double)plan_ranks(plan);
+    *out = (struct duration) { low_factor * seconds, seconds, high_factor * seconds };
+    arena_free(arena);
+    return ok;
+}

@@ -1,0 +1,203 @@
+/* train/estimate.c - which arithmetic a plan's memory is counted by, and its bounds. */
+#include "config.h"
+
+#include "train/estimate.h"
+
+#include "base/file.h"
+#include "train/merge_plan.h"
+#include "train/shapes.h"
+#include "train/teacher_plan.h"
+#include "train/torch_memory.h"
+
+/* Threads' stacks, batches, names, numbers to be printed: seen to be 1 to 3 MiB. */
+static const uint64_t sundries = (uint64_t)4 << 20;
+
+static bool packs(const struct plan *plan)
+{
+    return plan->neat_packing || plan->packing == CHOICE_YES ||
+           (plan->packing == CHOICE_AUTO && plan->stage == STAGE_PT);
+}
+
+/* Samples may be shorter than cutoff_len. */
+static bool lower(const struct plan *plan, const struct model_config *config,
+                  struct memory_use *out, struct error *err)
+{
+    size_t batch = (size_t)plan->per_device_train_batch_size;
+    struct memory_use least;
+
+    if (packs(plan))
+        return true;
+    if (!shapes_memory(plan, config, batch, batch, &least, err))
+        return false;
+    out->low = least.low;
+    return true;
+}
+
+/* The block of the teacher that answers beside a student here: false where there is none,
+ * or its files are not known. */
+static bool lay_out_teacher(const struct plan *plan, size_t rows, size_t sequences,
+                            struct arena *arena, struct shapes *out)
+{
+    bool keeps = plan->kd.logits != NULL;
+
+    struct error ignored = { 0 };
+    struct teacher_plan teacher;
+
+    return !plan->external && plan->stage == STAGE_DISTILL && plan->kd.config &&
+           teacher_plan_make(plan, keeps, arena, &teacher, &ignored) &&
+           shapes_make(&teacher.plan, &teacher.config, rows, sequences, arena, out,
+                       &ignored);
+}
+
+static void add_use(struct memory_use *out, const struct memory_use *more, uint64_t least)
+{
+    out->weights += more->weights;
+    out->activations += more->activations;
+    out->workspace += more->workspace;
+    out->total += more->total;
+    out->low += out->low > 0 ? least : 0;
+    out->high += out->high > 0 ? more->total : 0;
+}
+
+/* It has gone before the student comes: what it takes beyond that is all that counts. */
+static void raise_use(struct memory_use *out, const struct memory_use *before,
+                      uint64_t least)
+{
+    uint64_t more = before->total > out->total ? before->total - out->total : 0;
+
+    out->workspace += more;
+    out->total += more;
+    out->low = out->low > 0 && least > out->low ? least : out->low;
+    out->high = out->high > 0 && out->total > out->high ? out->total : out->high;
+}
+
+/* Beside the student; of another program, or where no more is known, as it lies in its
+ * files. */
+static void add_teacher(const struct plan *plan, const struct estimate_data *data,
+                        struct memory_use *out)
+{
+    bool known = data && data->rows > 0, filed = !plan->external && plan->kd.logits;
+    size_t batch = (size_t)plan->per_device_train_batch_size;
+    struct memory_use use = { .weights = plan->teacher_bytes,
+                              .total = plan->teacher_bytes };
+    struct arena *arena = arena_new();
+    uint64_t least = use.total;
+    struct shapes shapes;
+
+    if (lay_out_teacher(plan, known ? data->rows : 0, known ? data->sequences : 0, arena,
+                        &shapes)) {
+        shapes_use(&shapes, &use);
+        least = use.total;
+        if (!known && !packs(plan) && lay_out_teacher(plan, batch, batch, arena, &shapes))
+            least = shapes.total;
+    }
+    if (!filed)
+        add_use(out, &use, least);
+    else if (!file_exists(plan->kd.logits))
+        raise_use(out, &use, least);
+    arena_free(arena);
+}
+
+/* The plan with what the data tell of it; a merge has none. */
+static struct plan told(const struct plan *plan, const struct estimate_data *data)
+{
+    struct plan copy = plan_merges(plan) ? merge_plan(plan) : *plan;
+
+    copy.generation.prompt_max = data ? (int64_t)data->asked : 0;
+    return copy;
+}
+
+bool estimate_memory(const struct plan *asked, const struct model_config *config,
+                     const struct estimate_data *data, struct memory_use *out,
+                     struct error *err)
+{
+    bool known = data && data->rows > 0, ok;
+    const struct plan copy = told(asked, data), *plan = &copy;
+
+    if (plan->external)
+        ok = torch_memory(plan, config, out, err);
+    else
+        ok = shapes_memory(plan, config, known ? data->rows : 0,
+                           known ? data->sequences : 0, out, err) &&
+             (known || lower(plan, config, out, err));
+    if (ok)
+        add_teacher(plan, data, out);
+    return ok;
+}
+
+/* Bytes of the largest tensor of a file, in fp32. */
+static uint64_t largest(const struct shapes *shapes)
+{
+    uint64_t most = 0;
+
+    for (size_t i = 0; i < shapes->count; i++) {
+        const struct shape_parameter *p = &shapes->parameters[i];
+        uint64_t bytes = (uint64_t)p->rows * p->cols * sizeof(float);
+
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+/* What is sure, and the buffers of loading and saving. */
+static void count_resident(const struct plan *plan, const struct estimate_data *data,
+                           const struct shapes *student, struct arena *arena,
+                           uint64_t *sure, uint64_t *buffers)
+{
+    struct shapes teacher;
+
+    *sure = data->resident + student->total;
+    *buffers = 2 * largest(student);
+    if (plan->kd.logits && file_exists(plan->kd.logits))
+        return;
+    if (!lay_out_teacher(plan, data->rows, data->sequences, arena, &teacher))
+        return;
+    if (!plan->kd.logits)
+        *sure += teacher.total;
+    else if (teacher.total > student->total)
+        *sure += teacher.total - student->total;
+    if (2 * largest(&teacher) > *buffers)
+        *buffers = 2 * largest(&teacher);
+}
+
+bool estimate_resident(const struct plan *asked, const struct model_config *config,
+                       const struct estimate_data *data, struct memory_range *out)
+{
+    const struct plan copy = told(asked, data), *plan = &copy;
+    struct arena *arena = arena_new();
+    struct error ignored = { 0 };
+    struct shapes shapes;
+    bool ok =
+        !plan->external && plan->device.kind == DEVICE_CPU && data &&
+        data->resident > 0 &&
+        shapes_make(plan, config, data->rows, data->sequences, arena, &shapes, &ignored);
+
+    if (ok) {
+        struct memory_range held = memory_held(&plan->device, (int)plan->threads);
+        uint64_t sure, buffers;
+
+        count_resident(plan, data, &shapes, arena, &sure, &buffers);
+        *out = (struct memory_range) { sure, sure + buffers / 2 + sundries / 2,
+                                       sure + buffers + sundries + held.high };
+    }
+    arena_free(arena);
+    return ok;
+}
+
+uint64_t estimate_loading(const struct plan *plan, const struct model_config *config)
+{
+    struct arena *arena;
+    struct error ignored = { 0 };
+    struct shapes shapes;
+    uint64_t bytes = 0;
+
+    if (plan->external)
+        return torch_memory_load(plan, config);
+    if (plan->device.kind == DEVICE_CPU)
+        return 0;
+    arena = arena_new();
+    if (shapes_make(plan, config, 0, 0, arena, &shapes, &ignored))
+        bytes = largest(&shapes) / 2 * 3; /* fp32, and the 16 bits it becomes */
+    arena_free(arena);
+    return bytes;
+}

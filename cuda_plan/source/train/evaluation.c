@@ -1,0 +1,172 @@
+/* train/evaluation.c - an evaluation, from its sums to the best model. */
+#include "config.h"
+
+#include "train/evaluation.h"
+
+#include <math.h>
+
+#include "base/text.h"
+#include "train/answers.h"
+#include "train/criterion.h"
+#include "train/autopsy.h"
+#include "train/parallel.h"
+
+/* What a rank adds up; all ranks' sums are rank 0's. */
+enum sum {
+    SUM_LOSS,
+    SUM_WEIGHT,
+    SUM_HITS,
+    SUM_RUNS,
+    SUM_ASKED,
+    SUM_FOUND,
+    SUM_RIGHT,
+    SUM_CUT,
+    SUMS
+};
+
+static double metric_of(const struct plan *plan, const struct evaluation *evaluation)
+{
+    switch (criterion_metric(plan)) {
+    case METRIC_ACCURACY:
+        return evaluation->measures ? evaluation->accuracy : NAN;
+    case METRIC_ANSWER_RATE:
+        return evaluation->answers ? evaluation->answer_rate : NAN;
+    default:
+        return evaluation->loss;
+    }
+}
+
+/* What was there before the first step is no candidate, nor is NaN. */
+static void note_best(struct run *run, const struct evaluation *evaluation)
+{
+    struct progress *progress = &run->progress;
+    double metric = metric_of(run->plan, evaluation);
+
+    if (progress->step == 0 ||
+        !criterion_is_better(run->plan, metric, progress->best_metric))
+        return;
+    progress->best_metric = metric;
+    progress->best_step = progress->step;
+}
+
+bool evaluation_is_made(const struct run *run)
+{
+    for (size_t i = 0; i < run->history.count; i++)
+        if (run->history.list[i].evaluation &&
+            run->history.list[i].step == run->progress.step)
+            return true;
+    return false;
+}
+
+bool evaluation_ends(const struct run *run)
+{
+    const struct progress_history *history = &run->history;
+    int64_t without = 0;
+
+    for (size_t i = 0; i < history->count; i++)
+        without += history->list[i].evaluation && history->list[i].step > 0 &&
+                   history->list[i].step > run->progress.best_step;
+    return run->plan->early_stopping_steps > 0 &&
+           without >= run->plan->early_stopping_steps;
+}
+
+/* This rank's share of the evaluation data, in turn with the others': losses and their
+ * weights, and as LLaMA-Factory counts it each sample's share of tokens that came out. */
+static bool add_losses(struct run *run, double sums[SUMS], struct error *err)
+{
+    const struct backend_group *group = run->options->group;
+    size_t runs = 0;
+
+    for (uint64_t i = parallel_rank(group);
+         dataset_batch(run->eval, 0, i, run->eval_size, &run->batch);
+         i += parallel_ranks(group)) {
+        if (!model_evaluate(run->model, &run->batch, &sums[SUM_LOSS], err))
+            return false;
+        sums[SUM_WEIGHT] += run->batch.weight;
+        model_accuracy(run->model, &run->batch, &sums[SUM_HITS], &runs);
+    }
+    sums[SUM_RUNS] = (double)runs;
+    return true;
+}
+
+static bool add_answers(struct run *run, double sums[SUMS], struct error *err)
+{
+    struct answers answers = { 0 };
+
+    if (!run->plan->generation.on)
+        return true;
+    if (!answers_take(run, &answers, err))
+        return false;
+    sums[SUM_ASKED] = (double)answers.asked;
+    sums[SUM_FOUND] = (double)answers.found;
+    sums[SUM_RIGHT] = (double)answers.right;
+    sums[SUM_CUT] = answers.cut;
+    return true;
+}
+
+static bool take_sums(struct run *run, double sums[SUMS], struct error *err)
+{
+    return add_losses(run, sums, err) && add_answers(run, sums, err) &&
+           parallel_sum(run->options->group, sums, SUMS, err);
+}
+
+bool evaluation_follow(struct run *run, struct error *err)
+{
+    double sums[SUMS] = { 0 };
+
+    return take_sums(run, sums, err);
+}
+
+static void say(const struct run *run, const struct evaluation *evaluation)
+{
+    char number[32];
+    struct text line;
+
+    text_init(&line, 0);
+    run_number_text(evaluation->loss, number);
+    text_addf(&line, "{'eval_loss': %s", number);
+    run_number_text(exp(evaluation->loss), number);
+    text_addf(&line, ", 'eval_perplexity': %s", number);
+    run_number_text(evaluation->accuracy, number);
+    if (evaluation->measures)
+        text_addf(&line, ", 'eval_accuracy': %s", number);
+    run_number_text(evaluation->answer_rate, number);
+    if (evaluation->answers)
+        text_addf(&line, ", 'eval_answer_rate': %s", number);
+    text_addf(&line, ", 'epoch': %.2f}", run->progress.epoch);
+    run_say(run, line.data);
+    text_clear(&line);
+}
+
+bool evaluation_run(struct run *run, struct error *err)
+{
+    const struct progress *progress = &run->progress;
+    struct evaluation evaluation = { 0 };
+    double sums[SUMS] = { 0 };
+
+    if (!parallel_tell(run->options->group, PARALLEL_EVALUATE, err) ||
+        !take_sums(run, sums, err))
+        return false;
+    if (sums[SUM_CUT] > 0)
+        return true;
+    evaluation.loss = sums[SUM_WEIGHT] > 0 ? sums[SUM_LOSS] / sums[SUM_WEIGHT] : NAN;
+    if (sums[SUM_RUNS] > 0) {
+        evaluation.measures = true;
+        evaluation.accuracy = sums[SUM_HITS] / sums[SUM_RUNS];
+    }
+    if (sums[SUM_ASKED] > 0) {
+        evaluation.measures = evaluation.answers = true;
+        evaluation.accuracy = sums[SUM_RIGHT] / sums[SUM_ASKED];
+        evaluation.answer_rate = sums[SUM_FOUND] / sums[SUM_ASKED];
+    }
+    if (sums[SUM_WEIGHT] > 0)
+        autopsy_evaluation(run, evaluation.loss);
+    note_best(run, &evaluation);
+    progress_history_add(&run->history, &(struct logged) { .evaluation = true,
+                                                           .step = progress->step,
+                                                           .epoch = progress->epoch,
+                                                           .evaluated = evaluation });
+    say(run, &evaluation);
+    metrics_eval(run->metrics, progress->step, progress->epoch, &evaluation);
+    return true;
+}

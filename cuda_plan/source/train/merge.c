@@ -1,0 +1,94 @@
+/* train/merge.c - an adapter into its model, without a step. */
+#include "config.h"
+
+#include "train/merge.h"
+
+#include <math.h>
+
+#include "base/arena.h"
+#include "train/checkpoint.h"
+#include "train/merge_plan.h"
+#include "train/model.h"
+#include "train/shapes.h"
+
+struct merge {
+    struct plan plan;
+    const struct trainer_options *options;
+    struct arena *arena;
+    struct model_config config;
+    struct backend *be;
+    struct model *model;
+};
+
+static bool open_model(struct merge *merge, struct error *err)
+{
+    const struct plan *plan = &merge->plan;
+    struct model_options options = { .plan = plan,
+                                     .config = &merge->config,
+                                     .rows_max = 1,
+                                     .sequences_max = 1 };
+    struct backend_options with = {
+        .device = &plan->device,
+        .threads = (int)plan->threads,
+        .no_onednn = merge->options->no_onednn,
+        .tf32 = plan->precision.compute == FORMAT_TF32,
+        .log = merge->options->log,
+    };
+
+    merge->arena = arena_new();
+    if (!model_config_read(plan->model_name_or_path, merge->arena, &merge->config, err))
+        return false;
+    with.rounded_bytes = shapes_rounded(plan, &merge->config, options.rows_max);
+    options.backend = merge->be = backend_open(&with, err);
+    if (merge->be == NULL)
+        return false;
+    merge->model = model_new(&options, err);
+    return merge->model != NULL && model_load(merge->model, err);
+}
+
+static void describe(const struct merge *merge)
+{
+    const struct trainer_options *options = merge->options;
+    const struct trainer_facts facts = {
+        .backend = merge->be->ops->describe(merge->be),
+        .threads = (int)merge->plan.threads,
+        .parameters = model_total(merge->model),
+        .loss = NAN,
+        .memory = *model_memory(merge->model),
+    };
+
+    log_line(options->log, LOG_INFO, "device: %s", facts.backend);
+    log_line(options->log, LOG_INFO,
+             "merge: the adapter %s into the model %s; nothing is trained",
+             merge->plan.adapter_name_or_path, merge->plan.model_name_or_path);
+    if (options->opened != NULL)
+        options->opened(options->context, &facts);
+}
+
+static bool write_model(const struct merge *merge, struct error *err)
+{
+    const struct trainer_options *options = merge->options;
+
+    if (options->stop != NULL && *options->stop != 0)
+        return error_set(err, ERROR_STOPPED, "stopped before the merged model was written");
+    if (!checkpoint_export(merge->model, &merge->plan, err))
+        return false;
+    log_line(options->log, LOG_INFO, "done: merged, model in %s", merge->plan.export_dir);
+    return true;
+}
+
+bool merge_run(const struct plan *plan, const struct trainer_options *options,
+               struct error *err)
+{
+    struct merge merge = { .plan = merge_plan(plan), .options = options };
+    bool ok = open_model(&merge, err);
+
+    if (ok) {
+        describe(&merge);
+        ok = write_model(&merge, err);
+    }
+    model_free(merge.model);
+    backend_close(merge.be);
+    arena_free(merge.arena);
+    return ok;
+}

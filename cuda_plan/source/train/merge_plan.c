@@ -1,0 +1,17 @@
+/* train/merge_plan.c - a merge as the smallest training there is. */
+#include "config.h"
+
+#include "train/merge_plan.h"
+
+struct plan merge_plan(const struct plan *plan)
+{
+    struct plan least = *plan;
+
+    least.stage = STAGE_SFT;
+    least.kd = (struct distillation) { 0 };
+    least.generation = (struct generation) { 0 };
+    least.quantization_bit = 0; /* what is written comes from the files */
+    least.per_device_train_batch_size = least.per_device_eval_batch_size = 1;
+    least.gradient_accumulation_steps = least.cutoff_len = least.ranks = 1;
+    return least;
+}

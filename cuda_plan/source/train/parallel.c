@@ -1,0 +1,238 @@
+/* train/parallel.c - orders one way, answers the other. */
+#include "config.h"
+
+#include "train/parallel.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/link.h"
+
+#define LAST_WORDS_SECONDS 2 /* for what a rank wrote before it ended */
+#define PIECE_NUMBERS      ((size_t)1 << 20)
+#define TEXT_MAX           ((uint64_t)1 << 16)
+
+/* What a rank says: a head, then so many bytes. */
+enum say { SAY_NUMBERS, SAY_MOMENTS, SAY_ERROR };
+struct head {
+    enum say say;
+    uint64_t bytes;
+};
+
+size_t parallel_rank(const struct backend_group *group)
+{
+    return group ? (size_t)group->rank : 0;
+}
+
+size_t parallel_ranks(const struct backend_group *group)
+{
+    return group ? (size_t)group->ranks : 1;
+}
+
+size_t parallel_share(const struct backend_group *group, size_t count)
+{
+    size_t ranks = parallel_ranks(group);
+
+    return (count + ranks - 1 - parallel_rank(group)) / ranks;
+}
+
+static int others(const struct backend_group *group)
+{
+    return group && group->rank == 0 ? group->ranks - 1 : 0;
+}
+
+bool parallel_join(const struct backend_group *group, struct backend *be,
+                   struct error *err)
+{
+    if (!group)
+        return true;
+    if (!be->ops->join)
+        return error_set(err, ERROR_DEVICE,
+                         "this build has no NCCL, so several GPUs cannot work together; "
+                         "configure where nccl.h is found, or say ranks: 1");
+    return be->ops->join(be, group, err);
+}
+
+bool parallel_tell(const struct backend_group *group, enum parallel_work work,
+                   struct error *err)
+{
+    const struct parallel_order order = { .work = work };
+
+    for (int i = 0; i < others(group); i++)
+        if (!link_send(group->links[i], &order, sizeof(order), 0, err))
+            return false;
+    return true;
+}
+
+bool parallel_hear(const struct backend_group *group, struct parallel_order *out,
+                   struct error *err)
+{
+    return link_receive(group->links[0], out, sizeof(*out), 0, err);
+}
+
+static bool say(const struct backend_group *group, enum say what, const void *data,
+                size_t bytes, struct error *err)
+{
+    const struct head head = { what, bytes };
+
+    return link_send(group->links[0], &head, sizeof(head), 0, err) &&
+           link_send(group->links[0], data, bytes, 0, err);
+}
+
+/* The error of a rank, in place of the numbers that were waited for. */
+static bool hear_error(const struct backend_group *group, int other, double seconds,
+                       struct error *err)
+{
+    struct error theirs;
+
+    if (!link_receive(group->links[other], &theirs, sizeof(theirs), seconds, err))
+        return false;
+    theirs.text[sizeof(theirs.text) - 1] = '\0';
+    return error_set(err, theirs.code, "rank %d: %.480s", other + 1, theirs.text);
+}
+
+static bool listen(const struct backend_group *group, int other, enum say what,
+                   void *data, size_t bytes, struct error *err)
+{
+    struct head head;
+
+    if (!link_receive(group->links[other], &head, sizeof(head), 0, err))
+        return false;
+    if (head.say == SAY_ERROR)
+        return hear_error(group, other, 0, err);
+    if (head.say != what || head.bytes != bytes)
+        return error_set(err, ERROR_SYSTEM,
+                         "rank %d answers something else; trainspool-train was replaced "
+                         "while it started?",
+                         other + 1);
+    return link_receive(group->links[other], data, bytes, 0, err);
+}
+
+bool parallel_sum(const struct backend_group *group, double *numbers, size_t count,
+                  struct error *err)
+{
+    double theirs[8];
+
+    if (!group)
+        return true;
+    if (group->rank > 0)
+        return say(group, SAY_NUMBERS, numbers, count * sizeof(*numbers), err);
+    for (int i = 0; i < others(group); i++) {
+        if (!listen(group, i, SAY_NUMBERS, theirs, count * sizeof(*theirs), err))
+            return false;
+        for (size_t j = 0; j < count; j++)
+            numbers[j] += theirs[j];
+    }
+    return true;
+}
+
+static bool send_text(const struct backend_group *group, const char *text,
+                      struct error *err)
+{
+    uint64_t bytes = text ? strlen(text) + 1 : 0;
+
+    for (int i = 0; i < others(group); i++)
+        if (!link_send(group->links[i], &bytes, sizeof(bytes), 0, err) ||
+            !link_send(group->links[i], text, bytes, 0, err))
+            return false;
+    return true;
+}
+
+bool parallel_share_text(const struct backend_group *group, char **text,
+                         struct error *err)
+{
+    uint64_t bytes;
+
+    if (!group)
+        return true;
+    if (group->rank == 0)
+        return send_text(group, *text, err);
+    *text = NULL;
+    if (!link_receive(group->links[0], &bytes, sizeof(bytes), 0, err))
+        return false;
+    if (bytes == 0)
+        return true;
+    if (bytes > TEXT_MAX)
+        return error_set(err, ERROR_SYSTEM, "rank 0 sends a text of %llu bytes",
+                         (unsigned long long)bytes);
+    *text = memory_alloc(bytes);
+    return link_receive(group->links[0], *text, bytes, 0, err);
+}
+
+bool parallel_fetch(const void *context, const struct moment_span *span, void *to,
+                    struct error *err)
+{
+    const struct backend_group *group = context;
+    const struct parallel_order order = { PARALLEL_FETCH, *span };
+    int other = (int)span->rank - 1;
+
+    return link_send(group->links[other], &order, sizeof(order), 0, err) &&
+           listen(group, other, SAY_MOMENTS, to, span->bytes, err);
+}
+
+/* Piece by piece: a span may be as long as an embedding. */
+bool parallel_answer(const struct backend_group *group, struct model *model,
+                     const struct moment_span *span, struct error *err)
+{
+    const struct head head = { SAY_MOMENTS, span->bytes };
+    size_t each = span->count > 0 ? span->bytes / span->count : 0;
+    void *numbers = memory_alloc(PIECE_NUMBERS * sizeof(double));
+    bool ok = link_send(group->links[0], &head, sizeof(head), 0, err);
+
+    for (size_t at = 0, part; ok && at < span->count; at += part) {
+        part = span->count - at < PIECE_NUMBERS ? span->count - at : PIECE_NUMBERS;
+        ok = model_read_span(model, span->moment, span->first + at, part, numbers, err) &&
+             link_send(group->links[0], numbers, part * each, 0, err);
+    }
+    free(numbers);
+    return ok;
+}
+
+void parallel_report(const struct backend_group *group, const struct error *err)
+{
+    if (group && group->rank > 0)
+        say(group, SAY_ERROR, err, sizeof(*err), NULL);
+}
+
+/* What a rank said last; what it said before is of no interest any more. */
+static bool last_words(const struct backend_group *group, int other, struct error *err)
+{
+    struct error ignored = { 0 };
+    struct head head;
+    char rest[512];
+
+    while (link_receive(group->links[other], &head, sizeof(head), LAST_WORDS_SECONDS,
+                        &ignored)) {
+        if (head.say == SAY_ERROR) {
+            hear_error(group, other, LAST_WORDS_SECONDS, err);
+            return err->code != ERROR_NONE;
+        }
+        while (head.bytes > 0) {
+            size_t part = head.bytes < sizeof(rest) ? head.bytes : sizeof(rest);
+
+            if (!link_receive(group->links[other], rest, part, LAST_WORDS_SECONDS,
+                              &ignored))
+                return false;
+            head.bytes -= part;
+        }
+    }
+    return false;
+}
+
+void parallel_explain(const struct backend_group *group, struct error *err)
+{
+    struct error found = { 0 };
+
+    for (int i = 0; i < others(group); i++)
+        if (!link_alive(group->links[i]) && last_words(group, i, &found)) {
+            *err = found;
+            return;
+        }
+    for (int i = 0; i < others(group); i++)
+        if (!link_alive(group->links[i])) {
+            error_clear(err);
+            error_set(err, ERROR_SYSTEM, "rank %d has ended without a word", i + 1);
+            return;
+        }
+}

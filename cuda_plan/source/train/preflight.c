@@ -1,0 +1,295 @@
+/* train/preflight.c - keeps the run aside, does steps of it, says what was seen, puts it
+ * back. */
+#include "config.h"
+
+#include "train/preflight.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "train/autopsy.h"
+#include "train/model_aside.h"
+#include "train/model_watch.h"
+#include "train/parallel.h"
+
+struct preflight_kept {
+    struct model_aside *model;
+    struct progress progress;
+    const struct trainer_options *options;
+    struct trainer_options
+        quiet; /* the same without a log: its steps are not the run's */
+};
+
+struct seen {
+    double first, last,
+        loss;    /* losses of the first and last made step, and of the newest */
+    double norm; /* the largest */
+    int64_t made, skipped, hopeless;
+    int64_t step;     /* from 1: the newest that had something to learn */
+    size_t gradients; /* trained tensors whose gradients of that step were looked at, */
+    size_t broken;    /* those that were not finite, */
+    size_t zeros;     /* and those that were all 0 */
+    char inf[120], zero[120]; /* the first of each by name */
+    double seconds;
+};
+
+bool preflight_wanted(const struct run *run)
+{
+    const struct plan *plan = run->plan;
+    bool half = plan->precision.compute == FORMAT_FP16;
+
+    return run->progress.step == 0 &&
+           (plan->preflight == CHOICE_YES || (plan->preflight == CHOICE_AUTO && half));
+}
+
+/* ---- Keeping the run ---- */
+
+bool preflight_keep(struct run *run, struct error *err)
+{
+    struct preflight_kept *kept = memory_alloc(sizeof(*kept));
+
+    *kept = (struct preflight_kept) { .model = model_set_aside(run->model,
+                                                               run->plan->run_dir, err),
+                                      .progress = run->progress,
+                                      .options = run->options,
+                                      .quiet = *run->options };
+    if (kept->model == NULL) {
+        free(kept);
+        return false;
+    }
+    kept->quiet.log = NULL;
+    run->options = &kept->quiet;
+    run->trial = true;
+    run->kept = kept;
+    return true;
+}
+
+bool preflight_put_back(struct run *run, struct error *err)
+{
+    struct preflight_kept *kept = run->kept;
+    bool ok = model_put_back(run->model, kept->model, err);
+
+    run->progress = kept->progress;
+    run->options = kept->options;
+    run->grad_norm = run->learning_rate = run->seconds = run->rate = 0;
+    run->trial = false;
+    run->kept = NULL;
+    free(kept);
+    return ok;
+}
+
+/* ---- Steps ---- */
+
+/* A step, and what came of it. */
+static bool try_step(struct run *run, preflight_step *step, struct seen *seen,
+                     struct error *err)
+{
+    struct scaler before = run->progress.scaler;
+    double sum = run->progress.window_loss;
+    int64_t updates = run->progress.updates, steps = run->progress.window_steps;
+
+    if (!parallel_tell(run->options->group, PARALLEL_STEP, err) || !step(run, err))
+        return false;
+    if (run->progress.window_steps == steps) /* its samples have nothing to learn */
+        return true;
+    seen->step = run->progress.step;
+    seen->loss = run->progress.window_loss - sum;
+    run->progress.window_loss = 0; /* so that one NaN is not in all that follow */
+    if (run->progress.updates == updates) {
+        seen->skipped++;
+        seen->hopeless = autopsy_wonders(&before, seen->loss) ? seen->hopeless + 1 : 0;
+        return true;
+    }
+    seen->first = seen->made++ == 0 ? seen->loss : seen->first;
+    seen->last = seen->loss;
+    seen->norm = fmax(seen->norm, run->grad_norm);
+    seen->hopeless = 0;
+    return true;
+}
+
+static bool stopping(const struct run *run)
+{
+    return run->options->stop != NULL && *run->options->stop != 0;
+}
+
+static bool is_over(const struct run *run, const struct seen *seen)
+{
+    const struct trainer_options *options = run->options;
+
+    if (options->waiting != NULL)
+        options->waiting(options->context);
+    return seen->made == PREFLIGHT_STEPS || seen->hopeless == PREFLIGHT_HOPELESS ||
+           run->progress.step == run->steps.total || stopping(run);
+}
+
+static bool try_steps(struct run *run, preflight_step *step, struct seen *seen,
+                      struct error *err)
+{
+    bool ok = true;
+
+    for (int i = 0; ok && i < PREFLIGHT_MOST && !is_over(run, seen); i++)
+        ok = try_step(run, step, seen, err);
+    return ok;
+}
+
+/* The gradients of the last step, tensor by tensor, whether it was made or not: those of
+ * one rank are its shard's. */
+static bool look_at_gradients(struct run *run, struct seen *seen, struct error *err)
+{
+    size_t count = model_trained_parameters(run->model);
+    struct watch_look *looks;
+    bool ok;
+
+    if (model_ranks(run->model) > 1)
+        return true;
+    looks = memory_resize(NULL, count, sizeof(*looks));
+    ok = model_watch_gradients(run->model, looks, &seen->broken, err);
+    if (ok && seen->broken > 0)
+        snprintf(seen->inf, sizeof(seen->inf), "%s", looks[0].tensor);
+    for (size_t i = 0; ok && i < count; i++) {
+        if (looks[i].nans + looks[i].infs > 0 || looks[i].largest > 0)
+            continue;
+        if (seen->zeros++ == 0)
+            snprintf(seen->zero, sizeof(seen->zero), "%s", looks[i].tensor);
+    }
+    seen->gradients = ok ? count : 0;
+    free(looks);
+    return ok;
+}
+
+/* ---- Telling ---- */
+
+/* Of a job that is over before its loss scale has come down far enough for one step. */
+static bool give_up_scale(const struct run *run, const struct seen *seen,
+                          struct error *err)
+{
+    return error_set(
+        err, ERROR_DIVERGED,
+        "preflight: none of the %" PRId64
+        " steps of the run could be made: the gradients are not finite, and "
+        "the loss scale has come down to %g only; a larger max_steps or more "
+        "data leave it the time, bf16 and fp32 need none",
+        seen->skipped, run->progress.scaler.scale);
+}
+
+/* Of a job that cannot work; the run is as the trial has left it, so that its last step
+ * can be looked at. */
+static bool give_up(struct run *run, const struct seen *seen, struct error *err)
+{
+    const struct scaler *scaler = &run->progress.scaler;
+    bool loss = !isfinite(seen->loss);
+    char steps[48] = "the only step";
+
+    if (seen->hopeless > 1)
+        snprintf(steps, sizeof steps, "%" PRId64 " steps in a row", seen->hopeless);
+    run->options = run->kept->options;
+    autopsy_make(run, run->progress.step - 1, seen->loss);
+    error_set(
+        err, ERROR_DIVERGED,
+        "preflight: %s could not be made, behind %" PRId64
+        " that could: the %s not finite%s; %s",
+        steps, seen->made, loss ? "loss is" : "gradients are",
+        loss || scaler->scaling != SCALING_DYNAMIC ? ""
+                                                   : ", and the loss scale is down to 1",
+        seen->made > 0
+            ? "a smaller learning_rate or more warmup_steps may help"
+            : "look at the model's weights and the data, or compute in bf16 or fp32");
+    autopsy_explain(run, err);
+    return false;
+}
+
+static void gradients_text(const struct run *run, const struct seen *seen, char out[240])
+{
+    if (seen->gradients == 0 && model_ranks(run->model) > 1)
+        snprintf(out, 240,
+                 ", gradients not looked at tensor by tensor, being in %zu ranks",
+                 model_ranks(run->model));
+    else if (seen->broken > 0)
+        snprintf(out, 240,
+                 ", gradients of %zu of %zu tensors not finite in step %" PRId64
+                 ", of %s for one",
+                 seen->broken, seen->gradients, seen->step, seen->inf);
+    else if (seen->gradients > 0)
+        snprintf(out, 240, ", gradients of all %zu tensors finite in step %" PRId64,
+                 seen->gradients, seen->step);
+}
+
+static void tell(struct run *run, const struct seen *seen, double scale)
+{
+    struct log *log = run->options->log;
+    char losses[96] = "", gradients[240] = "";
+
+    if (seen->made > 0)
+        snprintf(losses, sizeof losses, ", loss %.4g to %.4g, largest gradient norm %.4g",
+                 seen->first, seen->last, seen->norm);
+    gradients_text(run, seen, gradients);
+    log_line(log, seen->hopeless > 0 ? LOG_WARN : LOG_INFO,
+             "preflight: %" PRId64 " steps made, %" PRId64
+             " skipped%s, loss scale %g%s; %.1f s, and all is as it was before",
+             seen->made, seen->skipped, losses, scale, gradients, seen->seconds);
+    if (seen->zeros > 0 && seen->made > 1)
+        log_line(
+            log, LOG_WARN,
+            "preflight: the gradients of %zu of %zu tensors are 0, of %s for one: too "
+            "small for the format, or not reached",
+            seen->zeros, seen->gradients, seen->zero);
+    if (seen->made > 1 && seen->last > 3 * seen->first + 1)
+        log_line(log, LOG_WARN,
+                 "preflight: the loss goes up from %.4g to %.4g in %" PRId64
+                 " steps: is learning_rate too large?",
+                 seen->first, seen->last, seen->made);
+}
+
+/* Skipped, and not for a loss scale that is still on its way down: too often, or in every
+ * step that the run has. */
+static bool is_hopeless(const struct run *run, const struct seen *seen)
+{
+    return seen->hopeless >= PREFLIGHT_HOPELESS ||
+           (seen->hopeless > 0 && seen->made == 0 &&
+            run->progress.step == run->steps.total);
+}
+
+/* The trial itself, between keeping and putting back. */
+static bool fly(struct run *run, preflight_step *step, struct seen *seen,
+                struct error *err)
+{
+    double started = clock_seconds();
+
+    if (!try_steps(run, step, seen, err))
+        return false;
+    if (is_hopeless(run, seen))
+        return give_up(run, seen, err);
+    if (seen->made == 0 && seen->skipped > 0 && run->progress.step == run->steps.total)
+        return give_up_scale(run, seen, err);
+    seen->seconds = clock_seconds() - started;
+    return seen->made == 0 || look_at_gradients(run, seen, err);
+}
+
+bool preflight_run(struct run *run, preflight_step *step, struct error *err)
+{
+    const struct backend_group *group = run->options->group;
+    struct seen seen = { 0 };
+    struct error lost = { 0 };
+    double scale;
+
+    if (!preflight_keep(run, &lost)) {
+        log_line(run->options->log, LOG_WARN, "preflight: left out: %s", lost.text);
+        return true;
+    }
+    log_line(run->kept->options->log, LOG_INFO,
+             "preflight: up to %d steps of the run are tried, of which nothing stays",
+             PREFLIGHT_STEPS);
+    if (!parallel_tell(group, PARALLEL_KEEP, err) || !fly(run, step, &seen, err)) {
+        preflight_put_back(run, &lost);
+        return false;
+    }
+    scale = run->progress.scaler.scale;
+    if (!parallel_tell(group, PARALLEL_PUT_BACK, err) || !preflight_put_back(run, err))
+        return false;
+    tell(run, &seen, scale);
+    return true;
+}

@@ -1,0 +1,441 @@
+/* train/run.c - what a run needs, opened in order and given back in one place. */
+#include "config.h"
+
+#include "train/run.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "train/criterion.h"
+#include "train/parallel.h"
+#include "train/shapes.h"
+
+/* A token that the model has no row for would be read from somewhere else. */
+static bool check_tokens(const struct run *run, const struct dataset *data,
+                         struct error *err)
+{
+    if (dataset_token_max(data) < run->config.vocab_size)
+        return true;
+    return error_set(
+        err, ERROR_DATA,
+        "the data have token %u, and the model has only %zu (vocab_size in "
+        "config.json): its tokenizer is another model's, or has been added to",
+        dataset_token_max(data), run->config.vocab_size);
+}
+
+/* Nor is there one for a place behind the last that was learned. */
+static bool check_data(const struct run *run, const struct dataset *data,
+                       struct error *err)
+{
+    return data == NULL ||
+           (check_tokens(run, data, err) &&
+            model_config_check_places(&run->config, dataset_places(data), err));
+}
+
+const struct dataset *run_questions(const struct run *run)
+{
+    return run->whole ? run->whole : run->eval;
+}
+
+/* The cache is laid out for the questions there are. */
+static bool measure_questions(struct run *run, struct error *err)
+{
+    size_t longest, longer;
+
+    if (!run->plan->generation.on || run->eval == NULL)
+        return true;
+    if (!dataset_open_whole(run->plan, run->eval, run->tokenizer, &run->whole, err))
+        return false;
+    longest = dataset_asked_max(run_questions(run), (size_t)run->plan->cutoff_len, &longer);
+    if (longer > 0)
+        log_line(run->options->log, LOG_WARN,
+                 "evaluation: %zu of %zu questions are not asked, for they are longer than "
+                 "cutoff_len, %" PRId64 " tokens",
+                 longer, dataset_questions(run_questions(run)), run->plan->cutoff_len);
+    if (longest == 0 && longer > 0)
+        return error_set(err, ERROR_JOB,
+                         "predict_with_generate: no question of the evaluation data has "
+                         "cutoff_len, %" PRId64 ", tokens or fewer; raise it",
+                         run->plan->cutoff_len);
+    if (longest == 0)
+        return error_set(err, ERROR_DATA,
+                         "predict_with_generate: the evaluation data have no question "
+                         "before an answer (train_on_prompt: true hides where it ends)");
+    if (!model_config_check_places(&run->config, longest + 1, NULL))
+        return error_set(err, ERROR_JOB,
+                         "predict_with_generate: a question of %zu tokens leaves no room "
+                         "for an answer in the %zu places that this model has learned; "
+                         "lower cutoff_len",
+                         longest, run->config.max_positions);
+    run->measured = *run->plan;
+    run->measured.generation.prompt_max = (int64_t)longest;
+    run->plan = &run->measured;
+    return true;
+}
+
+static bool open_data(struct run *run, struct error *err)
+{
+    const struct plan *plan = run->plan;
+    bool first = parallel_rank(run->options->group) == 0;
+    struct dataset *(*open)(const struct plan *plan, enum split split,
+                            const struct tokenizer *tokenizer, struct error *err) =
+        first ? dataset_open : dataset_peek;
+
+    run->tokenizer = tokenizer_open(plan->model_name_or_path, err);
+    if (run->tokenizer == NULL)
+        return false;
+    run->train = open(plan, SPLIT_TRAIN, run->tokenizer, err);
+    if (run->train == NULL)
+        return false;
+    if (plan_evaluates(plan)) {
+        run->eval = open(plan, SPLIT_EVAL, run->tokenizer, err);
+        if (run->eval == NULL)
+            return false;
+    }
+    run->steps = trainer_steps(
+        plan, dataset_batches(run->train, (size_t)plan->per_device_train_batch_size));
+    if (run->steps.total < 1)
+        return error_set(err, ERROR_DATA,
+                         "the data set gives no batch to train on; it has %zu samples",
+                         dataset_samples(run->train));
+    return check_data(run, run->train, err) && check_data(run, run->eval, err) &&
+           measure_questions(run, err);
+}
+
+static size_t largest(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The loss is a mean over tokens, whatever the batches: an evaluation that would want
+ * more memory than the training makes do with smaller ones. */
+static size_t eval_size(const struct plan *plan, const struct dataset *eval, size_t rows)
+{
+    size_t size = (size_t)plan->per_device_eval_batch_size;
+
+    while (size > 1 && dataset_rows_max(eval, size) > rows)
+        size /= 2;
+    return size;
+}
+
+struct run_sizes run_measure(const struct plan *plan, const struct dataset *train,
+                             const struct dataset *eval)
+{
+    size_t size = (size_t)plan->per_device_train_batch_size;
+    struct run_sizes sizes = { .rows = dataset_rows_max(train, size),
+                               .sequences = dataset_sequences_max(train, size) };
+
+    if (eval == NULL)
+        return sizes;
+    size = sizes.eval_size = eval_size(plan, eval, sizes.rows);
+    sizes.sequences = largest(sizes.sequences, dataset_sequences_max(eval, size));
+    sizes.rows = largest(sizes.rows, dataset_rows_max(eval, size));
+    return sizes;
+}
+
+/* Those of a CPU share its cores. */
+static int thread_count(const struct plan *plan)
+{
+    int all = plan->threads > 0 ? (int)plan->threads : plan->device.threads;
+    int ranks = (int)plan_ranks(plan);
+
+    if (ranks == 1)
+        return (int)plan->threads;
+    return all > ranks ? all / ranks : 1;
+}
+
+static bool open_teaching(struct run *run, const struct run_sizes *sizes,
+                          struct error *err)
+{
+    const struct teaching_options options = {
+        .plan = run->plan,
+        .run = run->options,
+        .student = &run->config,
+        .data = run->train,
+        .backend = run->be,
+        .tokens = tokenizer_size(run->tokenizer),
+        .rows = sizes->rows,
+        .sequences = sizes->sequences,
+    };
+
+    if (run->plan->stage != STAGE_DISTILL)
+        return true;
+    run->teaching = teaching_open(&options, err);
+    return run->teaching != NULL;
+}
+
+static bool open_model(struct run *run, struct error *err)
+{
+    const struct plan *plan = run->plan;
+    struct run_sizes sizes = run_measure(plan, run->train, run->eval);
+    struct model_options options = { .plan = plan,
+                                     .config = &run->config,
+                                     .rows_max = sizes.rows,
+                                     .sequences_max = sizes.sequences,
+                                     .rank = parallel_rank(run->options->group) };
+    struct backend_options with = {
+        .device = &plan->device,
+        .threads = thread_count(plan),
+        .no_onednn = run->options->no_onednn,
+        .tf32 = plan->precision.compute == FORMAT_TF32,
+        .rounded_bytes = shapes_rounded(plan, &run->config, options.rows_max),
+        .log = run->options->log,
+    };
+
+    run->eval_size = sizes.eval_size;
+    /* the order counts: what is left of the memory is known when all have joined */
+    options.backend = run->be = backend_open(&with, err);
+    if (run->be == NULL || !parallel_join(run->options->group, run->be, err))
+        return false;
+    if (!open_teaching(run, &sizes, err))
+        return false;
+    run->model = model_new(&options, err);
+    if (run->model == NULL)
+        return false;
+    if (run->teaching != NULL)
+        teaching_begin(run->teaching, run->model);
+    model_fetch_by(run->model, parallel_fetch, run->options->group);
+    return model_load(run->model, err);
+}
+
+/* Where to go on from, malloc'ed: after an interruption the job's own last checkpoint;
+ * else what the job names.  "true" is the last of any text: the key itself makes the text
+ * another one. */
+static char *find_checkpoint(const struct run *run, bool *own)
+{
+    const char *wanted = run->plan->resume_from_checkpoint, *dir = run->plan->output_dir;
+    bool last = wanted != NULL && strcmp(wanted, "true") == 0;
+    char *name = run->options->resume || last
+                     ? checkpoint_last(dir, run->plan->job_digest, true)
+                     : NULL;
+
+    *own = name != NULL;
+    if (name == NULL && wanted != NULL && !last && strcmp(wanted, "false") != 0)
+        return memory_strdup(wanted);
+    if (name == NULL && last && (name = checkpoint_last(dir, NULL, true)) != NULL)
+        log_line(run->options->log, LOG_WARN,
+                 "resume: %s was saved under another text of the job", name);
+    if (name == NULL && (last || run->options->resume))
+        log_line(run->options->log, LOG_WARN,
+                 "resume: nothing in %s can be gone on from; beginning anew "
+                 "(save_only_model: true leaves out what it takes)",
+                 dir);
+    return name;
+}
+
+/* The loss scale goes on where it was, but as this text wants it: a run that was bf16 has
+ * none, and fp16 without one would lose its small gradients. */
+static void keep_scaling(struct run *run)
+{
+    struct scaler saved = run->progress.scaler, *scaler = &run->progress.scaler;
+
+    scaler_init(scaler, &run->plan->precision);
+    if (saved.scaling == scaler->scaling && saved.scaling != SCALING_STATIC) {
+        *scaler = saved;
+        return;
+    }
+    scaler->skipped = saved.skipped;
+    if (saved.scaling != scaler->scaling)
+        log_line(run->options->log, LOG_WARN,
+                 "resume: the checkpoint has loss scaling %s, this run %s, from %g",
+                 scaling_names[saved.scaling], scaling_names[scaler->scaling],
+                 scaler->scale);
+}
+
+/* Rank 0 finds it and clears the way; all load it. */
+static bool resume(struct run *run, struct error *err)
+{
+    bool first = parallel_rank(run->options->group) == 0, own = false, ok;
+    char *name = first ? find_checkpoint(run, &own) : NULL;
+    int64_t after = -1;
+
+    ok = parallel_share_text(run->options->group, &name, err);
+    scaler_init(&run->progress.scaler, &run->plan->precision);
+    run->progress.best_metric = NAN;
+    if (ok && name != NULL) {
+        ok = checkpoint_load(run->model, name, &run->progress, &run->history, err);
+        if (ok) {
+            log_line(run->options->log, LOG_INFO, "resume: from %s, step %" PRId64, name,
+                     run->progress.step);
+            keep_scaling(run);
+        }
+        if (run->progress.step == 0)
+            progress_history_clear(&run->history); /* it is evaluated again */
+        after = own ? run->progress.step : run->progress.step - 1;
+    }
+    run->progress.total = run->steps.total;
+    free(name);
+    return ok && (!first || checkpoint_begin(run->plan->output_dir, run->plan->job_digest,
+                                             after, err));
+}
+
+static bool open_metrics(struct run *run, struct error *err)
+{
+    char *name;
+
+    if (!file_make_dirs(run->plan->run_dir, 0755, err))
+        return false;
+    name = path_join(run->plan->run_dir, "metrics.jsonl");
+    run->metrics =
+        metrics_open(name, run->progress.step > 0 ? run->progress.step : -1,
+                     run->options->log, err);
+    free(name);
+    if (run->metrics == NULL)
+        return false;
+    metrics_board(run->metrics, run->plan->run_dir,
+                  run->progress.step > 0 ? run->progress.step + 1 : 0,
+                  run->options->about);
+    return true;
+}
+
+static bool open_samples(struct run *run, struct error *err)
+{
+    const struct plan *plan = run->plan;
+    char *name;
+
+    if (!plan->generation.on || run->eval == NULL || plan->samples <= 0)
+        return true;
+    name = path_join(plan->run_dir, "samples.jsonl");
+    run->samples = samples_open(name, (size_t)plan->samples, run->progress.step > 0, err);
+    free(name);
+    return run->samples != NULL;
+}
+
+static void describe(struct run *run)
+{
+    const struct plan *plan = run->plan;
+    char bytes[16], ranks[40] = "", teacher[512];
+
+    if (plan_ranks(plan) > 1)
+        snprintf(ranks, sizeof ranks, " in each of %zu ranks", plan_ranks(plan));
+    memory_text(plan->device.kind == DEVICE_CPU ? model_memory(run->model)->low
+                                                : model_memory(run->model)->total,
+                bytes);
+    log_line(run->options->log, LOG_INFO, "device: %s", run->be->ops->describe(run->be));
+    log_line(run->options->log, LOG_INFO, "precision: %s", plan->precision.message);
+    log_line(run->options->log, LOG_INFO,
+             "model: %" PRIu64 " parameters, %" PRIu64 " trainable, %s in memory",
+             model_total(run->model), model_trainable(run->model), bytes);
+    if (run->teaching != NULL) {
+        teaching_describe(run->teaching, teacher, sizeof teacher);
+        log_line(run->options->log, LOG_INFO, "teacher: %s", teacher);
+    }
+    log_line(run->options->log, LOG_INFO,
+             "data: %zu samples, %" PRIu64 " tokens, the longest sample has %zu",
+             dataset_samples(run->train), dataset_tokens(run->train),
+             dataset_longest(run->train));
+    log_line(run->options->log, LOG_INFO, "data: %s", dataset_origin(run->train));
+    for (size_t i = 0; dataset_note(run->train, i) != NULL; i++)
+        log_line(run->options->log, LOG_WARN, "data: %s", dataset_note(run->train, i));
+    log_line(run->options->log, LOG_INFO,
+             "steps: %" PRId64 " in all, %" PRId64 " an epoch, each of %" PRId64
+             " x %" PRId64 " samples%s",
+             run->steps.total, run->steps.per_epoch, plan->gradient_accumulation_steps,
+             plan->per_device_train_batch_size, ranks);
+}
+
+static void tell_facts(const struct run *run)
+{
+    const struct trainer_facts facts = {
+        .backend = run->be->ops->describe(run->be),
+        .threads = thread_count(run->plan),
+        .parameters = model_total(run->model),
+        .trainable = model_trainable(run->model),
+        .samples = dataset_samples(run->train),
+        .eval_samples = run->eval != NULL ? dataset_samples(run->eval) : 0,
+        .longest = dataset_longest(run->train),
+        .tokens = dataset_tokens(run->train),
+        .steps_per_epoch = run->steps.per_epoch,
+        .steps = run->steps.total,
+        .first = run->progress.step,
+        .loss = progress_history_loss(&run->history),
+        .memory = *model_memory(run->model),
+    };
+
+    if (run->options->opened != NULL)
+        run->options->opened(run->options->context, &facts);
+}
+
+/* What is rank 0's: the files of the run. */
+static bool open_files(struct run *run, struct error *err)
+{
+    const char *dir = run->plan->output_dir;
+
+    if (parallel_rank(run->options->group) > 0)
+        return true;
+    if (!open_metrics(run, err) || !open_samples(run, err) ||
+        !file_make_dirs(dir, 0755, err) || !checkpoint_tidy(dir, err))
+        return false;
+    describe(run);
+    tell_facts(run);
+    return true;
+}
+
+void run_say(const struct run *run, const char *line)
+{
+    log_line(run->options->log, LOG_INFO, "%s", line);
+    if (run->options->logged != NULL)
+        run->options->logged(run->options->context, line);
+}
+
+void run_number_text(double value, char out[32])
+{
+    if (isnan(value))
+        snprintf(out, 32, "nan");
+    else if (isinf(value))
+        snprintf(out, 32, value > 0 ? "inf" : "-inf");
+    else
+        snprintf(out, 32, "%.4g", value);
+}
+
+size_t run_window_size(const struct run *run)
+{
+    return (size_t)run->plan->gradient_accumulation_steps * plan_ranks(run->plan);
+}
+
+struct run_place run_place(const struct run *run, int64_t step)
+{
+    size_t size = (size_t)run->plan->per_device_train_batch_size;
+    size_t all = dataset_batches(run->train, size), window = run_window_size(run);
+    struct run_place place = {
+        .epoch = step / run->steps.per_epoch,
+        .first = (uint64_t)(step % run->steps.per_epoch) * window,
+    };
+
+    place.batches = place.first + window <= all ? window : all - place.first;
+    place.weight = dataset_weight(run->train, (uint64_t)place.epoch, place.first,
+                                  place.batches, size);
+    return place;
+}
+
+bool run_open(struct run *run, struct error *err)
+{
+    const struct plan *plan = run->plan;
+
+    run->arena = arena_new();
+    if (!criterion_check(plan, NULL, err) ||
+        !model_config_read(plan->model_name_or_path, run->arena, &run->config, err) ||
+        !open_data(run, err))
+        return false;
+    return open_model(run, err) && resume(run, err) && open_files(run, err);
+}
+
+void run_close(struct run *run)
+{
+    batch_clear(&run->batch);
+    progress_history_clear(&run->history);
+    samples_close(run->samples);
+    metrics_close(run->metrics);
+    model_free(run->model);
+    teaching_close(run->teaching);
+    backend_close(run->be);
+    dataset_close(run->train);
+    dataset_close(run->eval);
+    dataset_close(run->whole);
+    tokenizer_close(run->tokenizer);
+    arena_free(run->arena);
+}

@@ -1,0 +1,514 @@
+/* train/trainer.c - the loop. */
+#include "config.h"
+
+#include "train/trainer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/size.h"
+#include "train/autopsy.h"
+#include "train/criterion.h"
+#include "train/evaluation.h"
+#include "train/optimizer.h"
+#include "train/parallel.h"
+#include "train/preflight.h"
+#include "train/run.h"
+#include "train/schedule.h"
+
+#define SAVE_AGAIN_SECONDS 5 /* after a save that failed: the disk may have been full */
+#define FINISH_PATIENCE_SECONDS                            \
+    600 /* to make room before a trained model is given up \
+         */
+
+static bool stopping(const struct run *run)
+{
+    return run->options->stop != NULL && *run->options->stop != 0;
+}
+
+/* Of the device: on a CPU that is the most this process has had. */
+static uint64_t memory_taken(const struct run *run)
+{
+    struct rusage usage;
+
+    if (run->be->ops->kind != DEVICE_CPU)
+        return model_memory(run->model)->total +
+               (run->teaching != NULL ? teaching_bytes(run->teaching) : 0);
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss << 10 : 0;
+}
+
+/* What the device is told of a step. */
+static struct step_numbers start_numbers(const struct run *run, double weight)
+{
+    const struct progress *progress = &run->progress;
+
+    return (struct step_numbers) {
+        .learning_rate = run->plan->learning_rate *
+                         schedule_factor(run->plan, progress->updates, run->steps.total),
+        .max_grad_norm = run->plan->precision.max_grad_norm,
+        .step = progress->updates + 1,
+        .grad_scale = (float)(progress->scaler.scale / weight),
+        .scaler = progress->scaler,
+    };
+}
+
+/* Was it made?  What it has come to is taken over. */
+static bool finish_numbers(struct run *run, const struct step_numbers *numbers,
+                           struct error *err)
+{
+    struct progress *progress = &run->progress;
+
+    run->grad_norm = numbers->norm;
+    run->learning_rate = numbers->learning_rate;
+    progress->scaler = numbers->scaler;
+    if (numbers->finite) {
+        progress->updates++;
+        return true;
+    }
+    log_line(run->options->log, LOG_WARN,
+             "step %" PRId64 ": skipped, the gradients are not finite; loss scale %g",
+             progress->step + 1, progress->scaler.scale);
+    if (scaler_diagnose(&progress->scaler, err))
+        return true;
+    autopsy_explain(run, err);
+    return false;
+}
+
+/* Forward and backward over this rank's micro-batches of one optimizer step, and the
+ * step: the device is waited for once. */
+static bool run_window(struct run *run, const struct run_place *place, struct error *err)
+{
+    size_t size = (size_t)run->plan->per_device_train_batch_size;
+    size_t ranks = parallel_ranks(run->options->group);
+    struct step_numbers numbers = start_numbers(run, place->weight);
+    double sums[4] = { 0 }; /* of losses, of tokens, and of both parts of the losses */
+    struct model_losses parts;
+
+    model_begin(run->model, &numbers);
+    model_expect(run->model, parallel_share(run->options->group, place->batches));
+    for (size_t i = parallel_rank(run->options->group); i < place->batches; i += ranks) {
+        uint64_t draw = (uint64_t)run->progress.step * run_window_size(run) + i;
+
+        if (!dataset_batch(run->train, (uint64_t)place->epoch, place->first + i, size,
+                           &run->batch))
+            return error_set(err, ERROR_DATA, "the data set ended inside an epoch");
+        if (run->teaching != NULL &&
+            !teaching_batch(run->teaching, run->model, &run->batch, err))
+            return false;
+        if (!model_train(run->model, &run->batch, draw, err))
+            return false;
+        sums[1] += (double)run->batch.seen;
+    }
+    optimizer_step(run->model, run->plan);
+    if (!model_end(run->model, &numbers, &sums[0], err))
+        return false;
+    parts = model_losses(run->model);
+    sums[2] = parts.data;
+    sums[3] = parts.teacher;
+    if (!parallel_sum(run->options->group, sums, TS_COUNT(sums), err))
+        return false;
+    run->progress.window_loss += sums[0] / place->weight;
+    run->progress.window_ce += sums[2] / place->weight;
+    run->progress.window_kd += sums[3] / place->weight;
+    run->progress.tokens += (uint64_t)sums[1];
+    if (!numbers.finite)
+        autopsy_consider(run, sums[0] / place->weight);
+    return finish_numbers(run, &numbers, err);
+}
+
+static bool step(struct run *run, struct error *err)
+{
+    struct progress *progress = &run->progress;
+    const struct run_place place = run_place(run, progress->step);
+    double started = clock_seconds();
+    uint64_t tokens = progress->tokens;
+
+    if (place.weight == 0)
+        log_line(run->options->log, LOG_WARN,
+                 "step %" PRId64 ": nothing to learn in its samples (no answer fits into "
+                 "cutoff_len?)",
+                 progress->step + 1);
+    else if (!run_window(run, &place, err))
+        return false;
+    progress->step++;
+    progress->window_steps += place.weight > 0;
+    progress->epoch = (double)progress->step / (double)run->steps.per_epoch;
+    run->seconds = clock_seconds() - started;
+    run->rate = run->seconds > 0 ? (double)(progress->tokens - tokens) / run->seconds : 0;
+    return true;
+}
+
+static double tokens_per_second(const struct run *run)
+{
+    double seconds = clock_seconds() - run->logged_at;
+
+    return seconds > 0 ? (double)(run->progress.tokens - run->logged_tokens) / seconds
+                       : 0;
+}
+
+/* What the loss of a distillation is made of. */
+static void parts_text(const struct metric *metric, char out[96])
+{
+    char number[2][32];
+
+    run_number_text(metric->ce_loss, number[0]);
+    run_number_text(metric->kd_loss, number[1]);
+    snprintf(out, 96, "'ce_loss': %s, 'kd_loss': %s, ", number[0], number[1]);
+}
+
+static void log_step(struct run *run)
+{
+    struct progress *progress = &run->progress;
+    struct metric metric = {
+        .step = progress->step,
+        .epoch = progress->epoch,
+        .loss = progress->window_loss / (double)progress->window_steps,
+        .grad_norm = run->grad_norm,
+        .learning_rate = run->learning_rate,
+        .loss_scale = progress->scaler.scale,
+        .skipped = progress->scaler.skipped,
+        .tokens = progress->tokens,
+        .tokens_per_second = tokens_per_second(run),
+        .memory = memory_taken(run),
+        .distilled = run->teaching != NULL,
+        .ce_loss = progress->window_ce / (double)progress->window_steps,
+        .kd_loss = progress->window_kd / (double)progress->window_steps,
+    };
+    char line[256], number[3][32], parts[96] = "";
+
+    run_number_text(metric.loss, number[0]);
+    run_number_text(metric.grad_norm, number[1]);
+    run_number_text(metric.learning_rate, number[2]);
+    if (metric.distilled)
+        parts_text(&metric, parts);
+    snprintf(line, sizeof line,
+             "{'loss': %s, %s'grad_norm': %s, 'learning_rate': %s, 'epoch': %.2f}",
+             number[0], parts, number[1], number[2], metric.epoch);
+    run_say(run, line);
+    progress_history_add(&run->history,
+                         &(struct logged) { .step = metric.step,
+                                            .epoch = metric.epoch,
+                                            .loss = metric.loss,
+                                            .grad_norm = metric.grad_norm,
+                                            .learning_rate = metric.learning_rate,
+                                            .distilled = metric.distilled,
+                                            .ce_loss = metric.ce_loss,
+                                            .kd_loss = metric.kd_loss });
+    progress->window_loss = progress->window_ce = progress->window_kd = 0;
+    progress->window_steps = 0;
+    run->logged_at = clock_seconds();
+    run->logged_tokens = progress->tokens;
+    metrics_step(run->metrics, &metric);
+}
+
+/* Is it time, after this step, for what happens every `steps` or at the end of an epoch?
+ */
+static bool is_due(const struct run *run, enum when when, double steps)
+{
+    int64_t step = run->progress.step;
+
+    if (when == WHEN_EPOCH)
+        return step % run->steps.per_epoch == 0 || step == run->steps.total;
+    return when == WHEN_STEPS && step % trainer_interval(steps, run->steps.total) == 0;
+}
+
+static bool save(struct run *run, struct error *err)
+{
+    const struct plan *plan = run->plan;
+    char *best = NULL;
+    bool ok;
+
+    if (!checkpoint_save(run->model, plan, &run->progress, &run->history, err))
+        return false;
+    log_line(run->options->log, LOG_INFO, "checkpoint: step %" PRId64 " saved in %s",
+             run->progress.step, plan->output_dir);
+    if (plan->load_best_model_at_end && run->progress.best_step > 0)
+        best = checkpoint_name(plan->output_dir, run->progress.best_step);
+    ok = checkpoint_prune(plan->output_dir, plan->job_digest, plan->save_total_limit,
+                          best, err);
+    free(best);
+    return ok;
+}
+
+/* A save that fails (a full disk) does not end a run: the last good checkpoint stays, it
+ * is said, and tried again later. */
+static void save_or_warn(struct run *run)
+{
+    struct error err = { 0 };
+
+    if (save(run, &err)) {
+        run->save_failed_at = 0;
+        return;
+    }
+    log_line(run->options->log, LOG_ERROR,
+             "checkpoint: step %" PRId64 " not saved: %s; the one before stays, going on",
+             run->progress.step, err.text);
+    run->save_failed_at = clock_seconds();
+}
+
+static bool save_due(const struct run *run)
+{
+    const struct plan *plan = run->plan;
+
+    if (run->save_failed_at > 0 &&
+        clock_seconds() - run->save_failed_at > SAVE_AGAIN_SECONDS)
+        return true;
+    if (plan->load_best_model_at_end && run->progress.best_step == run->progress.step)
+        return true;
+    return is_due(run, plan->save_strategy, plan->save_steps);
+}
+
+static bool eval_due(const struct run *run)
+{
+    const struct plan *plan = run->plan;
+    bool last = run->progress.step == run->steps.total;
+    double passed = plan->eval_strategy == WHEN_STEPS ? (double)run->progress.step
+                                                      : run->progress.epoch;
+
+    return run->eval != NULL && plan->eval_strategy != WHEN_NO &&
+           passed >= plan->eval_delay &&
+           (last || is_due(run, plan->eval_strategy, plan->eval_steps));
+}
+
+static bool eval_due_at_start(const struct run *run)
+{
+    const struct plan *plan = run->plan;
+
+    return run->eval != NULL &&
+           (plan->eval_on_start == CHOICE_YES ||
+            (plan->eval_on_start == CHOICE_AUTO && plan->eval_delay == 0));
+}
+
+static void tell_progress(const struct run *run, double loss)
+{
+    if (run->options->progress != NULL)
+        run->options->progress(
+            run->options->context,
+            &(struct trainer_progress) { .step = run->progress.step,
+                                         .total = run->steps.total,
+                                         .seconds = run->seconds,
+                                         .loss = loss,
+                                         .grad_norm = run->grad_norm,
+                                         .tokens_per_second = run->rate,
+                                         .epoch = run->progress.epoch });
+}
+
+/* What comes after a step: log, evaluate, save. */
+static bool after_step(struct run *run, struct error *err)
+{
+    const struct plan *plan = run->plan;
+    bool last = run->progress.step == run->steps.total, evaluates = eval_due(run), saves;
+
+    tell_progress(run,
+                  run->progress.window_loss / (double)run->progress.window_steps);
+    if (run->progress.window_steps > 0 &&
+        (last || (run->progress.step == 1 && plan->logging_first_step) ||
+         is_due(run, plan->logging_strategy, plan->logging_steps)))
+        log_step(run);
+    if (evaluates && !evaluation_run(run, err))
+        return false;
+    saves = !last && save_due(run);
+    if (saves)
+        save_or_warn(run);
+    if ((evaluates || saves) && run->options->milestone != NULL)
+        run->options->milestone(run->options->context);
+    return true;
+}
+
+static bool timed_out(const struct run *run)
+{
+    double limit = run->plan->timeout_seconds;
+
+    return limit > 0 && clock_seconds() - run->started > limit;
+}
+
+static bool leave(struct run *run, const char *why, struct error *err)
+{
+    if (!save(run, err))
+        return false;
+    return error_set(err, ERROR_STOPPED,
+                     "%s after step %" PRId64 " of %" PRId64 "; its checkpoint is saved",
+                     why, run->progress.step, run->steps.total);
+}
+
+/* The run is as long as it has become. */
+static void end_early(struct run *run)
+{
+    log_line(run->options->log, LOG_INFO,
+             "early stopping: step %" PRId64 ", %" PRId64
+             " evaluations without a better one than that of step %" PRId64,
+             run->progress.step, run->plan->early_stopping_steps,
+             run->progress.best_step);
+    run->steps.total = run->progress.step;
+    tell_progress(run, progress_history_loss(&run->history));
+}
+
+static bool train(struct run *run, struct error *err)
+{
+    run->started = run->logged_at = clock_seconds();
+    run->logged_tokens = run->progress.tokens;
+    if ((run->progress.step == 0 ? eval_due_at_start(run)
+                                 : eval_due(run) && !evaluation_is_made(run)) &&
+        !evaluation_run(run, err))
+        return false;
+    while (run->progress.step < run->steps.total) {
+        if (evaluation_ends(run)) {
+            end_early(run);
+            break;
+        }
+        if (stopping(run))
+            return leave(run, "stopped", err);
+        if (timed_out(run))
+            return leave(run, "timeout reached", err);
+        if (!parallel_tell(run->options->group, PARALLEL_STEP, err) || !step(run, err) ||
+            !after_step(run, err))
+            return false;
+    }
+    return true;
+}
+
+/* A rank other than 0: what it is told, until that is the end. */
+static bool follow(struct run *run, struct error *err)
+{
+    const struct backend_group *group = run->options->group;
+    struct parallel_order order = { 0 };
+    bool ok = true;
+
+    while (ok && parallel_hear(group, &order, err)) {
+        switch (order.work) {
+        case PARALLEL_STEP:
+            ok = step(run, err);
+            break;
+        case PARALLEL_EVALUATE:
+            ok = evaluation_follow(run, err);
+            break;
+        case PARALLEL_FETCH:
+            ok = parallel_answer(group, run->model, &order.span, err);
+            break;
+        case PARALLEL_KEEP:
+            ok = preflight_keep(run, err);
+            break;
+        case PARALLEL_PUT_BACK:
+            ok = preflight_put_back(run, err);
+            break;
+        case PARALLEL_END:
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Its checkpoint may be missing where the disk was full. */
+static bool load_best(struct run *run, struct error *err)
+{
+    const struct progress *progress = &run->progress;
+    char *best;
+    bool ok = true;
+
+    if (progress->best_step == 0 || progress->best_step == progress->step)
+        return true;
+    best = checkpoint_name(run->plan->output_dir, progress->best_step);
+    if (!file_is_dir(best)) {
+        log_line(run->options->log, LOG_WARN,
+                 "best model: step %" PRId64 " was not saved; the last one is taken",
+                 progress->best_step);
+    } else {
+        ok = checkpoint_load_weights(run->model, best, err);
+        log_line(run->options->log, LOG_INFO,
+                 "best model: step %" PRId64 ", %s %.4g", progress->best_step,
+                 criterion_name(run->plan), progress->best_metric);
+    }
+    free(best);
+    return ok;
+}
+
+/* A run too short for the scaler to give up is no success either if no step was made. */
+static bool check_updates(const struct run *run, struct error *err)
+{
+    const struct progress *progress = &run->progress;
+
+    if (progress->updates > 0 || progress->scaler.skipped == 0)
+        return true;
+    error_set(err, ERROR_DIVERGED,
+              "none of the %" PRId64
+              " steps could be made: the gradients were inf "
+              "or NaN in each; look at the model's weights and the data",
+              progress->step);
+    autopsy_explain(run, err);
+    return false;
+}
+
+/* The last checkpoint, then the model itself: a run that is killed between the two finds
+ * the checkpoint, has no step left, and only publishes. */
+static bool write_result(struct run *run, struct error *err)
+{
+    const struct plan *plan = run->plan;
+
+    if (plan->save_strategy != WHEN_NO && !save(run, err))
+        return false;
+    if (plan->load_best_model_at_end && !load_best(run, err))
+        return false;
+    if (!checkpoint_publish(run->model, plan, err))
+        return false;
+    return plan->export_dir == NULL || checkpoint_export(run->model, plan, err);
+}
+
+/* The trained weights are in memory only: where they cannot be written (a full disk)
+ * there is time to make room before they are given up. */
+static bool finish(struct run *run, struct error *err)
+{
+    const struct plan *plan = run->plan;
+    double until = clock_seconds() + FINISH_PATIENCE_SECONDS;
+    bool ok;
+
+    while (!(ok = write_result(run, err)) && err->code == ERROR_SYSTEM &&
+           clock_seconds() < until && !stopping(run)) {
+        log_line(run->options->log, LOG_ERROR,
+                 "end: the model is not saved: %s; trying again each %d s for %d minutes",
+                 err->text, SAVE_AGAIN_SECONDS, FINISH_PATIENCE_SECONDS / 60);
+        error_clear(err);
+        nanosleep(&(struct timespec) { .tv_sec = SAVE_AGAIN_SECONDS }, NULL);
+    }
+    if (ok)
+        log_line(run->options->log, LOG_INFO, "done: %" PRId64 " steps, model in %s",
+                 run->progress.step, plan->output_dir);
+    return ok;
+}
+
+/* From the first step to the published model. */
+static bool lead(struct run *run, struct error *err)
+{
+    autopsy_forget(run);
+    if (preflight_wanted(run) && !preflight_run(run, step, err))
+        return false;
+    return train(run, err) && check_updates(run, err) && finish(run, err) &&
+           parallel_tell(run->options->group, PARALLEL_END, err);
+}
+
+bool trainer_run(const struct plan *plan, const struct trainer_options *options,
+                 struct error *err)
+{
+    struct run run = { .plan = plan, .options = options };
+    struct error why = { 0 };
+    bool ok =
+        run_open(&run, &why) &&
+        (parallel_rank(options->group) == 0 ? lead(&run, &why) : follow(&run, &why));
+
+    if (!ok) {
+        parallel_report(options->group, &why);
+        if (why.code == ERROR_SYSTEM || why.code == ERROR_DEVICE)
+            parallel_explain(options->group, &why);
+        if (err != NULL && err->code == ERROR_NONE)
+            *err = why;
+    }
+    run_close(&run);
+    return ok;
+}
