@@ -77,13 +77,13 @@ static int compare(const void *a, const void *b)
 /* Seconds of one: the median of some rounds. */
 static double measure(struct bench *b, const struct row *row)
 {
-    double seconds[ROUNDS], one;
+    double seconds[ROUNDS], one = 1;
     size_t count, times;
 
-    batch_time(b, row, 1, 1);
-    one = batch_time(b, row, 1, 1);
+    for (int i = 0; i < 3; i++) /* the second of a kind is recorded, the third played */
+        one = batch_time(b, row, 1, 1);
     count = (size_t)fmin(BATCH_MAX, fmax(1, batch_seconds / one));
-    for (int i = 0; i < 2; i++) /* the second of a kind is what is recorded */
+    for (int i = 0; i < 3; i++)
         one = batch_time(b, row, count, 1);
     times = (size_t)fmax(1, round_seconds / one);
     for (int i = 0; i < ROUNDS; i++)

@@ -332,13 +332,18 @@ def card(what):
             print(f"attention {size} backward {5 * flops / backward / 1e12:.1f} TFLOP/s")
 
 
+ended = []  # how the processes of the rows did
+
+
 def apart(call, *arguments):
     pid = os.fork()  # each row's peak of memory is its own
     if pid == 0:  # threads after the fork: PyTorch's pool does not outlive one
         torch.set_num_threads(THREADS)
         call(*arguments)
         os._exit(0)
-    os.waitpid(pid, 0)
+    ended.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    if ended[-1] != 0:
+        print("error: not measured:", *arguments, f"(status {ended[-1]})", flush=True)
 
 
 def main():
@@ -363,3 +368,4 @@ def main():
 
 
 main()
+sys.exit(bool(ended) and all(ended))
