@@ -127,6 +127,13 @@ bool parallel_sum(const struct backend_group *group, double *numbers, size_t cou
     return true;
 }
 
+bool parallel_ready(const struct backend_group *group, struct error *err)
+{
+    double ready = 1;
+
+    return parallel_sum(group, &ready, 1, err);
+}
+
 static bool send_text(const struct backend_group *group, const char *text,
                       struct error *err)
 {

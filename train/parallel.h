@@ -35,6 +35,9 @@ size_t parallel_share(const struct backend_group *group, size_t count);
 /* Join the others' backends, once all have opened theirs. */
 bool parallel_join(const struct backend_group *group, struct backend *be,
                    struct error *err);
+/* Rank 0 waits until all have loaded what they work with: in a step, a rank that is not
+ * there for minutes would be one that hangs. */
+bool parallel_ready(const struct backend_group *group, struct error *err);
 
 /* Rank 0: what all do next.  The others: hear it, however long it takes. */
 bool parallel_tell(const struct backend_group *group, enum parallel_work work,

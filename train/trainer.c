@@ -499,7 +499,7 @@ bool trainer_run(const struct plan *plan, const struct trainer_options *options,
     struct run run = { .plan = plan, .options = options };
     struct error why = { 0 };
     bool ok =
-        run_open(&run, &why) &&
+        run_open(&run, &why) && parallel_ready(options->group, &why) &&
         (parallel_rank(options->group) == 0 ? lead(&run, &why) : follow(&run, &why));
 
     if (!ok) {

@@ -4,6 +4,8 @@
 
 #include "train/parallel.h"
 
+#include <time.h>
+
 #include "tests/unit/unit_ranks.h"
 
 enum { RANKS = 3 };
@@ -28,6 +30,7 @@ static void test_parallel_alone_is_nothing(void **state)
     assert_int_equal(parallel_rank(NULL), 0);
     assert_int_equal(parallel_ranks(NULL), 1);
     assert_int_equal(parallel_share(NULL, 7), 7);
+    assert_true(parallel_ready(NULL, &err));
     assert_true(parallel_tell(NULL, PARALLEL_STEP, &err));
     assert_true(parallel_sum(NULL, numbers, 2, &err));
     assert_true(numbers[0] == 3 && numbers[1] == 4);
@@ -80,6 +83,32 @@ static void test_parallel_orders_sums_and_texts(void **state)
     assert_true(parallel_share_text(group, &text, &err));
     assert_true(parallel_share_text(group, &none, &err));
     finish(&ranks);
+}
+
+/* The last one writes that it has loaded before it says so. */
+static void test_parallel_rank_0_waits_for_all(void **state)
+{
+    struct unit_ranks ranks;
+    struct backend_group *group = &ranks.group;
+    struct error err = { 0 };
+    int loaded[2];
+    char word;
+
+    (void)state;
+    assert_int_equal(pipe2(loaded, O_NONBLOCK), 0);
+    unit_ranks_fork(&ranks, RANKS);
+    if (group->rank == RANKS - 1) {
+        nanosleep(&(struct timespec) { .tv_nsec = 200000000 }, NULL);
+        if (write(loaded[1], "l", 1) != 1)
+            _exit(1);
+    }
+    if (group->rank > 0)
+        _exit(!parallel_ready(group, &err));
+    assert_true(parallel_ready(group, &err));
+    assert_int_equal(read(loaded[0], &word, 1), 1);
+    finish(&ranks);
+    close(loaded[0]);
+    close(loaded[1]);
 }
 
 /* Where numbers are waited for, and where only the end was seen. */
@@ -144,6 +173,7 @@ int main(void)
         cmocka_unit_test(test_parallel_alone_is_nothing),
         cmocka_unit_test(test_parallel_shares_add_up),
         cmocka_unit_test(test_parallel_orders_sums_and_texts),
+        cmocka_unit_test(test_parallel_rank_0_waits_for_all),
         cmocka_unit_test(test_parallel_rank_0_learns_why),
         cmocka_unit_test(test_parallel_rank_0_names_one_that_was_killed),
     };
