@@ -142,19 +142,24 @@ static void fill_tokens(struct bench *b)
 {
     int32_t *tokens = calloc(b->rows, sizeof(*tokens));
     int32_t *positions = calloc(b->rows, sizeof(*positions));
+    bool *seen = calloc(b->words, sizeof(*seen));
 
-    if (!tokens || !positions)
+    if (!tokens || !positions || !seen)
         target_stop("out of memory");
+    b->used = 0;
     for (size_t i = 0; i < b->rows; i++) {
         double place = random_uniform(1, RANDOM_ORDER, 0, i);
 
         tokens[i] = (int32_t)(pow((double)b->words, place) - 1);
+        b->used += !seen[tokens[i]];
+        seen[tokens[i]] = true;
         positions[i] = (int32_t)(i % POSITIONS);
     }
     upload(b, b->tokens, tokens, b->rows * sizeof(*tokens));
     upload(b, b->positions, positions, b->rows * sizeof(*positions));
     free(tokens);
     free(positions);
+    free(seen);
 }
 
 /* Everything goes by the rows, so that a small machine can try it with few. */

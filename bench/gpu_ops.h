@@ -19,7 +19,7 @@ struct bench {
     const struct device *device;
     const struct shape *shape;
     enum format format;
-    size_t rows, words;
+    size_t rows, words, used; /* used: how many of the words are in the rows' text */
     size_t weights, copied; /* numbers; bytes of the copy that sets the rate */
     char *ring;             /* operands come from here, one after another */
     size_t ring_bytes, at;
