@@ -1,2 +1,0 @@
-trainer = MyTrainer(tokenizer=tok)
-Trainer(tokenizer)

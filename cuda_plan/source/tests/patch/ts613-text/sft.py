@@ -1,1 +1,0 @@
-trainer = SFTTrainer(model, tokenizer = tok)
