@@ -115,6 +115,12 @@ not_built() {
     done
 }
 
+# Where git knows what belongs to the tree.
+stray_folder() {
+    git ls-files 2>/dev/null | grep / | cut -d/ -f1 | sort -u |
+        grep -vxE "$(echo $layers | tr ' ' '|')|bench|docs|jobs|m4|tests|\.ci"
+}
+
 machine_path() {
     { sources $layers tests
       find tests -name '*.t' -o -name '*.py' -o -name '*.sh' -o -name '*.mk'
@@ -153,6 +159,7 @@ knows_inotify         only runner/watch.c knows inotify
 speaks                only the runner speaks to people
 same_name             a name is in one folder only
 not_built             every source and every test is in its local.mk
+stray_folder          the top has the folders that are meant, and no other
 machine_path          no path of one machine
 hides_nan             no flag that hides NaN or infinity
 stale_mutation        the text that a mutation breaks is in its file, once

@@ -198,7 +198,17 @@ def check(source):
     return missed > 0
 
 
+def check_place(source, build):
+    """A word in BUILD's place would be a folder of the source."""
+    inside = os.path.commonpath([source, build]) == source
+    if inside and subprocess.run(["git", "-C", source, "check-ignore", "-q", build + "/"],
+                                 check=False).returncode == 1:
+        sys.exit(f"{build}: a folder that git does not ignore, in the source; BUILD comes "
+                 "before the words")
+
+
 def main(source, build, *words):
+    check_place(source, build)
     rows = rows_of(source)
     rows = [row for row in rows if not words or any(word in row.text() for word in words)]
     tree = Tree(source, build)
