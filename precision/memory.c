@@ -69,6 +69,25 @@ struct memory_range memory_held(const struct device *device, int threads)
     return (struct memory_range) { sure - spread, sure, sure + spread };
 }
 
+/* The formula of memory.h; of neighbours there are no more than other ranks. */
+static uint64_t held_by_nccl(uint64_t ranks, uint64_t neighbours, uint64_t channels,
+                             uint64_t shared)
+{
+    const uint64_t others = ranks - 1;
+
+    return MEMORY_NCCL_CODE + MEMORY_NCCL_TABLES +
+           channels * (neighbours < others ? neighbours : others) * MEMORY_NCCL_NEIGHBOUR +
+           shared * (ranks + 1) * MEMORY_NCCL_SHARED;
+}
+
+struct memory_range memory_group(const struct device *device, size_t ranks)
+{
+    if (device->kind == DEVICE_CPU || ranks < 2)
+        return memory_range_exact(0);
+    return (struct memory_range) { MEMORY_NCCL_CODE / 2, held_by_nccl(ranks, 2, 24, 16),
+                                   held_by_nccl(ranks, 3, 32, 24) };
+}
+
 void memory_finish(struct memory_use *use, uint64_t limit)
 {
     use->total = use->weights + use->gradients + use->optimizer + use->activations +

@@ -484,9 +484,13 @@ size_t shapes_rounded(const struct plan *plan, const struct model_config *config
 static struct memory_range held_besides(const struct plan *plan,
                                         const struct model_config *config, size_t rows)
 {
+    struct memory_range held;
+
     if (plan->device.kind == DEVICE_CPU)
         return memory_range_exact(0); /* nothing that is sure to be touched */
-    return memory_range_sum(memory_held(&plan->device, 0),
+    held = memory_range_sum(memory_held(&plan->device, 0),
+                            memory_group(&plan->device, plan_ranks(plan)));
+    return memory_range_sum(held,
                             memory_range_exact(shapes_rounded(plan, config, rows)));
 }
 

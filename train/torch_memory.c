@@ -319,16 +319,18 @@ static struct moments fullest(const struct torch_run *run, double each, bool hig
 static struct memory_range held(const struct plan *plan)
 {
     const uint64_t products = (uint64_t)(plan->device.major >= 9 ? 32 : 8) << 20;
-
-    if (plan->device.kind == DEVICE_CPU)
-        return (struct memory_range) { 0 };
-    return memory_range_sum(
-        memory_range_exact(products),
+    const struct memory_range context =
         plan->device.here
             ? (struct memory_range) { 0 }
             : (struct memory_range) { MEMORY_CUDA_CONTEXT - MEMORY_CUDA_CONTEXT_SPREAD,
                                       MEMORY_CUDA_CONTEXT,
-                                      MEMORY_CUDA_CONTEXT + MEMORY_CUDA_CONTEXT_SPREAD });
+                                      MEMORY_CUDA_CONTEXT + MEMORY_CUDA_CONTEXT_SPREAD };
+
+    if (plan->device.kind == DEVICE_CPU)
+        return (struct memory_range) { 0 };
+    return memory_range_sum(
+        memory_range_sum(memory_range_exact(products), context),
+        memory_group(&plan->device, plan_ranks(plan)));
 }
 
 /* A batch and a length that nobody means pass what 64 bits hold. */

@@ -36,8 +36,9 @@
  *                devices, 2 gradients too, 3 weights too; weights and gradients have 16
  *                bits then and the optimizer 12 T, as DeepSpeed keeps float32 masters.
  *                FSDP as stage 3
- *   held         the driver's context (precision/memory.h), cuBLAS' workspace, 8 MiB,
- *                32 from 9.0 on (PyTorch notes, CUBLAS_WORKSPACE_CONFIG)
+ *   held         the driver's context and, of several devices, NCCL (both in
+ *                precision/memory.h), cuBLAS' workspace, 8 MiB, 32 from 9.0 on (PyTorch
+ *                notes, CUBLAS_WORKSPACE_CONFIG)
  *
  * What cannot be known: the rounding of the caching allocator (low and high count a tenth
  * less and more of what comes and goes), which kernels are installed (high: attention

@@ -164,6 +164,38 @@ static void test_estimate_is_what_each_rank_takes(void **state)
     unit_dir_free(dir);
 }
 
+/* Of several GPUs each has NCCL besides, and its share of the moments; a CPU has neither
+ * driver nor NCCL. */
+static void test_estimate_counts_what_joins_gpus(void **state)
+{
+    char *dir = unit_dir_new(), *job = job_text(models[0], methods[0]);
+    struct device gpu = { .kind = DEVICE_CUDA, .major = 9 };
+    const struct memory_range group = memory_group(&gpu, 2);
+    struct model_config config;
+    struct error err = { 0 };
+    struct memory_use use[2];
+    struct patch patch;
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct device cpu;
+
+        probe_cpu(&cpu);
+        read_plan(dir, job, i + 1, &cpu, &patch);
+        patch.plan.device = gpu;
+        if (!model_config_read(patch.plan.model_name_or_path, patch.arena, &config, &err) ||
+            !estimate_memory(&patch.plan, &config, NULL, &use[i], &err))
+            fail_msg("%s", err.text);
+        patch_clear(&patch);
+    }
+    assert_int_equal(use[1].workspace, use[0].workspace + group.expected);
+    assert_true(use[1].optimizer < use[0].optimizer);
+    assert_int_equal(use[1].high - use[1].total,
+                     use[0].high - use[0].total + group.high - group.expected);
+    free(job);
+    unit_dir_free(dir);
+}
+
 /* An evaluation with larger batches makes do with what the training takes. */
 static void test_estimate_counts_the_evaluation(void **state)
 {
@@ -183,6 +215,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_estimate_is_what_a_run_takes),
         cmocka_unit_test(test_estimate_is_what_each_rank_takes),
+        cmocka_unit_test(test_estimate_counts_what_joins_gpus),
         cmocka_unit_test(test_estimate_counts_the_evaluation),
     };
 

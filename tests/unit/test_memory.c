@@ -23,6 +23,31 @@ static void test_memory_held_by_a_gpu(void **state)
     assert_int_equal(memory_held(&gpu, 0).high, (uint64_t)(384 + 32 + 65) << 20);
 }
 
+/* What NCCL holds, in MiB, by the terms of memory.h; and it grows with the ranks. */
+static void test_memory_held_for_a_group(void **state)
+{
+    const struct device cpu = { .kind = DEVICE_CPU }, gpu = { .kind = DEVICE_CUDA };
+    const struct memory_range two = memory_group(&gpu, 2), eight = memory_group(&gpu, 8);
+    struct memory_range before = { 0 };
+
+    (void)state;
+    assert_int_equal(memory_group(&gpu, 1).high, 0);
+    assert_int_equal(memory_group(&gpu, 0).high, 0);
+    assert_int_equal(memory_group(&cpu, 8).high, 0);
+    assert_int_equal(two.low, (uint64_t)64 << 20);
+    assert_int_equal(two.expected, (uint64_t)(128 + 200 + 24 * 12 + 16 * 2 * 3) << 20);
+    assert_int_equal(two.high, (uint64_t)(128 + 200 + 32 * 12 + 24 * 2 * 3) << 20);
+    assert_int_equal(eight.expected, (uint64_t)(128 + 200 + 24 * 24 + 16 * 2 * 9) << 20);
+    assert_int_equal(eight.high, (uint64_t)(128 + 200 + 32 * 36 + 24 * 2 * 9) << 20);
+    for (size_t ranks = 1; ranks <= DEVICE_RANKS_MAX; ranks++) {
+        struct memory_range is = memory_group(&gpu, ranks);
+
+        assert_true(is.low <= is.expected && is.expected <= is.high);
+        assert_true(ranks == 1 || is.expected > before.expected);
+        before = is;
+    }
+}
+
 static void test_memory_limit_forms(void **state)
 {
     struct device device = { .available = 1000 };
@@ -74,6 +99,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory_held_by_a_gpu),
+        cmocka_unit_test(test_memory_held_for_a_group),
         cmocka_unit_test(test_memory_limit_forms),
         cmocka_unit_test(test_memory_sums_and_compares),
         cmocka_unit_test(test_memory_text_is_short),

@@ -308,6 +308,26 @@ static void test_torch_memory_divides_by_zero_stages(void **state)
     assert_int_equal(use_of(&plan, &config).optimizer, 0);
 }
 
+/* Of several GPUs each has NCCL too, whichever program asks for it. */
+static void test_torch_memory_joins_gpus(void **state)
+{
+    struct plan plan = plan_of(&small);
+    struct model_config config;
+    struct memory_range group;
+    struct memory_use one, two;
+
+    (void)state;
+    read_config(&small, &config);
+    plan.device = (struct device) { .kind = DEVICE_CUDA, .major = 9 };
+    group = memory_group(&plan.device, 2);
+    one = use_of(&plan, &config);
+    plan.ranks = 2;
+    two = use_of(&plan, &config);
+    assert_int_equal(two.total, one.total + group.expected);
+    assert_int_equal(two.low, one.low + group.low);
+    assert_int_equal(two.high, one.high + group.high);
+}
+
 /* LLaMA-Factory's table: a base of 16 bits 2 bytes a parameter, 8 bits 1, 4 bits 0.5. */
 static void test_torch_memory_quantises_linear_layers(void **state)
 {
@@ -425,6 +445,7 @@ int main(void)
         cmocka_unit_test(test_torch_memory_of_architectures_is_what_was_seen),
         cmocka_unit_test(test_torch_memory_counts_an_optimizer),
         cmocka_unit_test(test_torch_memory_divides_by_zero_stages),
+        cmocka_unit_test(test_torch_memory_joins_gpus),
         cmocka_unit_test(test_torch_memory_quantises_linear_layers),
         cmocka_unit_test(test_torch_memory_of_an_evaluation),
         cmocka_unit_test(test_torch_memory_of_an_evaluation_is_what_was_seen),
