@@ -288,6 +288,7 @@ script_tests += %D%/cli/differential.t
 script_tests += %D%/cli/evaluate.t
 script_tests += %D%/cli/generate.t
 script_tests += %D%/cli/gpu.t
+script_tests += %D%/cli/gpu_bench.t
 script_tests += %D%/cli/gpu_run.t
 script_tests += %D%/cli/hooks.t
 script_tests += %D%/cli/import.t

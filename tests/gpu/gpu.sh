@@ -8,6 +8,7 @@
 #   BUILD             build-gpu                          OUT      gpu-results
 #   LIMIT             seconds for all: steps that it leaves no time for are skipped (no limit)
 #   COMMIT            what the table says of it where git does not know
+#   LLMC              a checkout of llm.c, to be GPT-2's peer in bench.sh (none)
 # shellcheck shell=sh disable=SC2086,SC1091
 
 top=$(cd "$(dirname "$0")/../.." && pwd)
