@@ -5,6 +5,8 @@
  *
  *     bench/bench_cuda_attention [cpu|ORDINAL [POSITIONS [SEQUENCES]]]
  *
+ * TRAINSPOOL_CUDNN=1 in the environment: forward by cuDNN.
+ *
  * Flops are those of the causal formula: two products of T (T + 1) / 2 scores forward and
  * five backward (2 D flops a score each), however many a kernel makes of them.
  */
@@ -102,6 +104,7 @@ static struct op_attention_backward operands(struct bench *b, size_t head_size)
                      .v = tensor_columns(qkv, wide + narrow, narrow),
                      .offsets = offsets_of(b),
                      .sequences = b->sequences,
+                     .longest = b->positions,
                      .heads = HEADS,
                      .kv_heads = KV_HEADS,
                      .head_size = head_size,

@@ -219,14 +219,15 @@ struct attention_dropout {
  *   dropout: of the softmax, before it meets v
  * Where q is 16-bit a backend may round the weights (and their gradients) to its format before
  * they are multiplied with v (q, k), as FlashAttention does; the sum that divides them is of
- * those in fp32.  There a NaN or inf in v may also reach some rows just before it, in its run,
- * as 0 times NaN.
+ * those in fp32.  There a NaN or inf in v may also reach rows before it, in its run, as 0
+ * times NaN.
  * Runs may be empty.  Dao, "FlashAttention-2", 2023.
  */
 struct op_attention {
     struct tensor out, lse, q, k, v;
     const int32_t *offsets;
     size_t sequences, heads, kv_heads, head_size, window;
+    size_t longest; /* no run has more rows than this; 0: not told */
     float scale, softcap;
     struct attention_dropout dropout;
 };

@@ -259,6 +259,7 @@ struct op_attention model_attention(const struct pass *pass, size_t layer)
         .v = tensor_columns(qkv, c->heads * c->head_size + kv, kv),
         .offsets = pass_ids(pass, BUFFER_OFFSETS),
         .sequences = pass->sequences,
+        .longest = pass->longest,
         .heads = c->heads,
         .kv_heads = c->kv_heads,
         .head_size = c->head_size,

@@ -150,6 +150,7 @@ struct pass {
     struct backend *be;
     const struct backend_ops *ops;
     size_t rows, sequences;
+    size_t longest;  /* no run has more rows than this; 0: not told */
     size_t labelled; /* no more rows than this have a target; 0: none has */
     bool training, first, weighted;
     bool reduces; /* the last of a window, and there are other ranks */

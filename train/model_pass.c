@@ -142,6 +142,18 @@ static size_t count_labelled(const struct batch *batch)
     return least(round_rows(count), batch->rows);
 }
 
+/* What no run is longer than: the job's limit, which all batches share, or, where what was
+ * rounded up is more, all rows. */
+static size_t bound_runs(const struct model *m, const struct batch *batch)
+{
+    size_t bound = (size_t)m->plan->cutoff_len;
+
+    for (size_t i = 0; i < batch->sequences; i++)
+        if ((size_t)(batch->offsets[i + 1] - batch->offsets[i]) > bound)
+            return batch->rows;
+    return bound;
+}
+
 static struct pass pass_of(struct model *m, const struct batch *batch)
 {
     return (struct pass) { .model = m,
@@ -149,6 +161,7 @@ static struct pass pass_of(struct model *m, const struct batch *batch)
                            .ops = m->be->ops,
                            .rows = batch->rows,
                            .sequences = batch->sequences,
+                           .longest = bound_runs(m, batch),
                            .labelled = count_labelled(batch),
                            .weighted = batch->weights != NULL,
                            .numbers = model_numbers(m) };
@@ -167,9 +180,13 @@ bool pass_open(struct model *model, const struct batch *batch, struct pass *out,
 
 bool pass_begin(const struct pass *pass, enum recorded part)
 {
-    const size_t key[] = { part,           pass->rows,    pass->sequences,
-                           pass->training, pass->decodes, part == RECORDED_BACKWARD &&
-                                                              pass->first };
+    const size_t key[] = { part,
+                           pass->rows,
+                           pass->sequences,
+                           pass->longest,
+                           pass->training,
+                           pass->decodes,
+                           part == RECORDED_BACKWARD && pass->first };
 
     return !pass->ops->begin || pass->ops->begin(pass->be, key, sizeof(key));
 }

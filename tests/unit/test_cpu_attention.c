@@ -76,6 +76,16 @@ static size_t runs_of(const struct shape *shape)
     return runs;
 }
 
+static size_t longest_of(const struct shape *shape)
+{
+    int32_t longest = 0;
+
+    for (size_t i = 0; i < runs_of(shape); i++)
+        if (shape->offsets[i + 1] - shape->offsets[i] > longest)
+            longest = shape->offsets[i + 1] - shape->offsets[i];
+    return (size_t)longest;
+}
+
 /* What is asked of attention besides its shape. */
 struct extra {
     double softcap;
@@ -153,6 +163,7 @@ static void case_open_with(struct attention_case *c, const struct shape *shape,
         .v = c->v.tensor,
         .offsets = c->offsets,
         .sequences = c->reference.sequences,
+        .longest = longest_of(shape),
         .heads = shape->heads,
         .kv_heads = shape->kv_heads,
         .head_size = shape->head_size,
