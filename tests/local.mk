@@ -347,9 +347,11 @@ EXTRA_DIST += %D%/unit/unit_trials.h
 EXTRA_DIST += %D%/unit/unit_dataset.h %D%/unit/unit_tokenizer.h
 
 if HAVE_CUDA
+unit_tests += %D%/unit/test_cuda_sdpa
 unit_tests += %D%/unit/test_model_cuda
 unit_tests += %D%/unit/test_model_cuda_forward
 endif
+%C%_unit_test_cuda_sdpa_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 
 # The longest first, so that none is left alone at the end.
 if HAVE_EMULATION
@@ -411,6 +413,7 @@ EXTRA_DIST += %D%/differential/peers.py
 # leave out: they are not looked at for races.  When a new kernel is there, its test's lines go into
 # emulated_operations and races_tests; `make tests/unit/test_emulated_NAME` builds any at any time.
 emulated_tests =
+emulated_tests += %D%/unit/test_cuda_attention
 emulated_tests += %D%/unit/test_cuda_backend
 emulated_tests += %D%/unit/test_cuda_fp8
 emulated_tests += %D%/unit/test_cuda_graph
@@ -469,7 +472,9 @@ races_tests += %D%/unit/test_races_topk
 EXTRA_DIST += %D%/emulation/emulation.h
 EXTRA_DIST += %D%/emulation/emulation_block.cc %D%/emulation/emulation_block.h
 EXTRA_DIST += %D%/emulation/emulation_copy.cc
+EXTRA_DIST += %D%/emulation/emulation_cudnn.cc
 EXTRA_DIST += %D%/emulation/emulation_fibre.cc %D%/emulation/emulation_fibre.h
+EXTRA_DIST += %D%/emulation/emulation_graph.cc %D%/emulation/emulation_graph.h
 EXTRA_DIST += %D%/emulation/emulation_hardware.h
 EXTRA_DIST += %D%/emulation/emulation_library.cc
 EXTRA_DIST += %D%/emulation/emulation_machine.h

@@ -5,6 +5,7 @@
 #include "kernels/cuda/cuda_backend.h"
 
 #include "base/size.h"
+#include "kernels/cuda/cuda_attention.h"
 #include "kernels/cuda/cuda_group.h"
 #include "kernels/cuda/cuda_matmul.h"
 #include "kernels/cuda/cuda_ops.h"
@@ -140,6 +141,7 @@ static void cuda_close(struct backend *be)
     while (cuda->blocks)
         cuda_free(be, cuda->blocks->data);
     cuda_graphs_free(cuda->graphs, cuda->dead);
+    cuda_attention_free(cuda->attention, cuda->dead);
     cuda_matmul_free(cuda->matmul, cuda->dead);
     cuda_staging_free(cuda->staging, cuda->dead);
     cuda_beats_free(cuda->beats, cuda->dead);
@@ -206,7 +208,7 @@ static bool open_parts(struct cuda_backend *cuda, size_t rounded_bytes, struct e
     cuda->launch.scratch_bytes = CUDA_SCRATCH_BYTES;
     cuda->matmul = cuda_matmul_new(cuda, (char *)cuda->held + CUDA_SCRATCH_BYTES,
                                    rounded_bytes, err);
-    return cuda->matmul != NULL;
+    return cuda->matmul && cuda_attention_new(cuda, &cuda->attention, err);
 }
 
 static struct backend *cuda_open(const struct backend_options *options, struct error *err)
@@ -233,10 +235,11 @@ static struct backend *cuda_open(const struct backend_options *options, struct e
         return NULL;
     }
     snprintf(cuda->about, sizeof(cuda->about),
-             "cuda:%d: %s, %d.%d, %d multiprocessors, %s", cuda->device.ordinal,
+             "cuda:%d: %s, %d.%d, %d multiprocessors, %s%s%s", cuda->device.ordinal,
              cuda->device.name, cuda->launch.capability / 10,
              cuda->launch.capability % 10, cuda->launch.multiprocessors,
-             cuda_matmul_name(cuda->matmul));
+             cuda_matmul_name(cuda->matmul), cuda->attention ? ", " : "",
+             cuda->attention ? cuda_attention_name(cuda->attention) : "");
     return &cuda->base;
 }
 

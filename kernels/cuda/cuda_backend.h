@@ -15,6 +15,7 @@
 #include "kernels/backend.h"
 #include "kernels/cuda/cuda_launch.h"
 
+struct cuda_attention; /* cuDNN, for those who ask for it: cuda_attention.c */
 struct cuda_matmul;  /* the library of products and its plans: cuda_matmul.c */
 struct cuda_graphs;  /* recordings: cuda_graph.c */
 struct cuda_group;   /* the other GPUs of a run: cuda_group.c */
@@ -40,6 +41,7 @@ struct cuda_backend {
     struct device device;
     struct cuda_launch launch; /* stream, capability, scratch */
     struct cuda_matmul *matmul;
+    struct cuda_attention *attention; /* NULL: by our own kernels */
     struct cuda_graphs *graphs;
     struct cuda_staging *staging;
     struct cuda_beats *beats;
@@ -134,6 +136,10 @@ struct cuda_kind {
 void cuda_do(struct cuda_backend *cuda, const struct cuda_kind *kind, const void *op);
 /* Put it into the stream, now. */
 void cuda_put(struct cuda_backend *cuda, const struct cuda_kind *kind, const void *op);
+
+/* ---- cuda_attention.c: operations that cuDNN may do ---- */
+
+cudaError_t cuda_attention_put(struct cuda_backend *cuda, const void *op); /* op_attention */
 
 /* ---- cuda_matmul.c, cuda_classifier.c, cuda_distill.c: operations made of products ----
  */

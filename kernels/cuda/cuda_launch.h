@@ -70,6 +70,20 @@ cudaError_t launch_rope(const struct cuda_launch *to, const struct op_rope *op);
 cudaError_t launch_attention(const struct cuda_launch *to, const struct op_attention *op);
 cudaError_t launch_attention_backward(const struct cuda_launch *to,
                                       const struct op_attention_backward *op);
+/*
+ * runs.cu: runs of rows for cuDNN.  lengths (sequences): rows of each; starts[i]
+ * (sequences + 1) = offsets * strides[i]: the number that each begins with in a matrix whose
+ * rows lie strides[i] apart, each below 2^31.
+ */
+enum { CUDA_RUNS_STARTS = 5 };
+struct cuda_runs {
+    const int32_t *offsets;
+    int sequences;
+    int32_t *lengths, *starts[CUDA_RUNS_STARTS], strides[CUDA_RUNS_STARTS];
+};
+cudaError_t launch_runs(const struct cuda_launch *to, const struct cuda_runs *runs);
+/* out (C, N) = x (N, C) transposed, fp32 */
+cudaError_t launch_transpose(const struct cuda_launch *to, struct tensor out, struct tensor x);
 /* attention_plain.cu, attention_plain_backward.cu: any format, head size and stride */
 cudaError_t launch_attention_plain(const struct cuda_launch *to, const struct op_attention *op);
 cudaError_t launch_attention_backward_plain(const struct cuda_launch *to,

@@ -25,7 +25,7 @@ emulation_kernels = $(patsubst $(srcdir)/kernels/cuda/%.cu,%,$(wildcard $(srcdir
 	emulation_samples
 emulation_c = $(patsubst $(srcdir)/kernels/cuda/%.c,%,$(wildcard $(srcdir)/kernels/cuda/*.c))
 emulation_objects = $(patsubst %,%D%/machine/%.o,$(emulation_parts) backend machines_cuda \
-	$(filter-out cuda_alone cuda_library cuda_nccl,$(emulation_c)))
+	$(filter-out cuda_alone cuda_cudnn cuda_library cuda_nccl,$(emulation_c)))
 
 # What takes most of the time looks at nothing of a kernel's: it has no sanitizers.
 EMULATION_SANITIZE = $(SANITIZE)
@@ -163,8 +163,12 @@ EMULATION_LOOKS = -I$(srcdir)/%D%/include $(AM_CPPFLAGS) $(CUDA_TEST_ARCHS)
 if !HAVE_CUDA
 CUDA_TEST_ARCHS = -DCUDA_ARCHS='"75 80 90"'
 endif
-EXTRA_PROGRAMS += tests/unit/test_cuda_backend tests/unit/test_cuda_fp8 tests/unit/test_cuda_graph
+EXTRA_PROGRAMS += tests/unit/test_cuda_attention tests/unit/test_cuda_backend
+EXTRA_PROGRAMS += tests/unit/test_cuda_fp8 tests/unit/test_cuda_graph
 EXTRA_PROGRAMS += tests/unit/test_cuda_launch tests/unit/test_cuda_matmul tests/unit/test_cuda_plan
+tests_unit_test_cuda_attention_SOURCES = tests/unit/test_cuda_attention.c tests/unit/unit_cuda.h
+tests_unit_test_cuda_attention_CPPFLAGS = $(EMULATION_LOOKS)
+tests_unit_test_cuda_attention_LDADD = %D%/emulated.o $(LDADD)
 tests_unit_test_cuda_backend_SOURCES = tests/unit/test_cuda_backend.c tests/unit/unit_cuda.h
 tests_unit_test_cuda_backend_CPPFLAGS = $(EMULATION_LOOKS)
 tests_unit_test_cuda_backend_LDADD = %D%/emulated.o $(LDADD)

@@ -109,17 +109,26 @@ train() {
 attention() {
     build_bench bench_cuda_attention "$BUILD/objects/bench/target.o" || return
     step 'ours: attention' 120 bench-attention.log "$BUILD/bench_cuda_attention" 0 4096 4
+    ! has_cudnn || step 'ours: attention, forward by cuDNN' 120 bench-cudnn.log \
+        env TRAINSPOOL_CUDNN=1 "$BUILD/bench_cuda_attention" 0 4096 4
     [ -z "$torch" ] || step 'peer: attention' 120 bench-attention.log "$PYTHON" bench/peer_torch.py cuda attention
+}
+# of a log, what we made of one pass
+attention_rate() { # LOG SIZE PASS
+    sed -n "s/^{.*\"head_size\": $2,.*\"pass\": \"$3\".*\"tflops\": \([0-9.]*\)}.*/\1/p" "$OUT/$1"
 }
 attention_lines() {
     for size in 64 128; do
         for pass in forward backward; do
-            here=$(sed -n "s/^{.*\"head_size\": $size,.*\"pass\": \"$pass\".*\"tflops\": \([0-9.]*\)}.*/\1/p" \
-                "$OUT/bench-attention.log")
+            here=$(attention_rate bench-attention.log $size $pass)
             there=$(sed -n "s/^attention $size $pass \([0-9.]*\) .*/\1/p" "$OUT/bench-attention.log")
             line "attention $pass, head $size, B4 T4096" "$(unit "$here" TFLOP/s)" \
                 "$(unit "$there" 'TFLOP/s SDPA')" "$(ratio "$here" "$there")" 0.8
         done
+        here=$(attention_rate bench-cudnn.log $size forward)
+        there=$(sed -n "s/^attention $size forward \([0-9.]*\) .*/\1/p" "$OUT/bench-attention.log")
+        line "attention forward by cuDNN, head $size, B4 T4096" "$(unit "$here" TFLOP/s)" \
+            "$(unit "$there" 'TFLOP/s SDPA')" "$(ratio "$here" "$there")" 1
     done
 }
 
@@ -170,7 +179,7 @@ if has_torch; then
 else
     skip 'peers' 'no PyTorch that sees the GPU'
 fi
-for log in ours peer attention ops card; do
+for log in ours peer attention cudnn ops card; do
     : >"$OUT/bench-$log.log"
 done
 tables

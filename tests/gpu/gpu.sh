@@ -147,10 +147,10 @@ find_toolkit() {
         [ -n "$LIBRARY" ] || [ ! -f "$dir/libcudart_static.a" ] || LIBRARY=$dir
     done
     CUDA_INCLUDES="-isystem $INCLUDE"
-    # cuBLAS and NCCL may be those of Python's packages
+    # cuBLAS, cuDNN and NCCL may be those of Python's packages
     [ -f "$INCLUDE/cublasLt.h" ] || python_folder cublasLt.h
     [ -f "$INCLUDE/nccl.h" ] || [ -f /usr/include/nccl.h ] || python_folder nccl.h
-    for name in libcublasLt libnccl; do
+    for name in libcublasLt libcudnn libnccl; do
         for found in "$LIBRARY/$name".so*; do
             [ -e "$found" ] || python_library "$name"
             break
@@ -169,6 +169,12 @@ python_library() { # NAME
     found=$(find "$(python_packages)" -name "$1.so*" 2>/dev/null | head -n 1)
     [ -z "$found" ] || LD_LIBRARY_PATH=$(dirname "$found")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     export LD_LIBRARY_PATH
+}
+has_cudnn() { # where the program will look for it
+    for dir in $(echo "${LD_LIBRARY_PATH-}" | tr : ' ') "$LIBRARY"; do
+        [ ! -e "$dir/libcudnn.so.9" ] || return 0
+    done
+    ldconfig -p 2>/dev/null | grep -q 'libcudnn\.so\.9'
 }
 find_arch() {
     GPU_ARCH=${GPU_ARCH:-$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null |

@@ -25,6 +25,12 @@ operations() {
         step "build ${name#test_cpu_}" 300 tests.log build_test "$name" cuda &&
             step "operation ${name#test_cpu_}" 300 tests.log "$BUILD/$name"
     done
+    if has_cudnn; then
+        step 'operation attention, forward by cuDNN' 300 tests.log \
+            env TRAINSPOOL_CUDNN=1 "$BUILD/test_cpu_attention"
+    else
+        skip 'operation attention, forward by cuDNN' 'no libcudnn.so.9'
+    fi
 }
 
 # --- models and curves: whole programs, for which every library has to be there

@@ -1,0 +1,67 @@
+/*
+ * kernels/cuda/cuda_sdpa.h - attention as cuDNN is told of it: a graph of products, masks
+ * and a softmax, which its engines for "scaled dot product attention" recognise and do in
+ * one kernel.  Only the forward pass: see docs/performance-gpu.md for why.
+ */
+#ifndef KERNELS_CUDA_CUDA_SDPA_H
+#define KERNELS_CUDA_CUDA_SDPA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "kernels/cuda/cuda_cudnn.h"
+
+/* What a plan is for: compared byte for byte, so there are no gaps.  Strides are from row
+ * to row, in numbers; the heads of a row lie side by side. */
+struct cuda_sdpa_key {
+    int64_t sequences, longest; /* runs, and no run has more rows */
+    int64_t heads, kv_heads, head_size;
+    int64_t window; /* 0: all rows before */
+    int64_t q_stride, k_stride, v_stride, out_stride;
+    int64_t data_type; /* CUDNN_HALF, CUDNN_BFLOAT16 */
+};
+
+/*
+ * The tensors that a plan is handed.  Rows of runs are found by offsets in numbers from
+ * the first, int32 (sequences + 1): offsets of rows times a stride.  Statistics are the
+ * log-sum-exp, fp32 (N, H), so their offsets are rows times heads.
+ */
+enum cuda_sdpa_id {
+    SDPA_Q = 1,
+    SDPA_K,
+    SDPA_V,
+    SDPA_OUT,
+    SDPA_STATS,
+    SDPA_LENGTHS, /* int32 (sequences): rows of each run */
+    SDPA_Q_ROWS,
+    SDPA_K_ROWS,
+    SDPA_V_ROWS,
+    SDPA_OUT_ROWS,
+    SDPA_STATS_ROWS,
+    SDPA_SCALE,  /* by value: a float of the host */
+    SDPA_HIDDEN, /* by value: what a score becomes that is not seen, -inf */
+    SDPA_WINDOW, /* by value: the window; only where there is one */
+    SDPA_IDS,
+};
+
+struct cuda_sdpa_plan;
+
+/*
+ * Make the plan.  handle: NULL together with `device`, a finalized descriptor of a card
+ * that is not here.  ERROR_DEVICE where cuDNN has no engine for it that gives the same
+ * bits each time; that says why.
+ */
+struct cuda_sdpa_plan *cuda_sdpa_plan_new(const struct cuda_cudnn *cudnn,
+                                          cudnn_handle handle, cudnn_descriptor device,
+                                          const struct cuda_sdpa_key *key,
+                                          struct error *err);
+void cuda_sdpa_plan_free(struct cuda_sdpa_plan *plan); /* NULL is allowed */
+
+size_t cuda_sdpa_workspace(const struct cuda_sdpa_plan *plan); /* bytes */
+
+/* Put it into the handle's stream.  tensors: by id, each SDPA_... but the window where
+ * there is none; what is by value is read before it returns. */
+bool cuda_sdpa_run(const struct cuda_sdpa_plan *plan, void *const tensors[SDPA_IDS],
+                   void *workspace, struct error *err);
+
+#endif

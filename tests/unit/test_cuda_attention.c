@@ -1,0 +1,284 @@
+/* tests/unit/test_cuda_attention.c - attention by cuDNN is that of our own kernels; what
+ * is not for it is done by them, to the bit.  cuDNN is emulated: its graph is
+ * interpreted. */
+#include "config.h"
+
+#include "kernels/cuda/cuda_attention.h"
+
+#include <math.h>
+
+#include "base/size.h"
+#include "tests/unit/unit_cuda.h"
+
+struct shape {
+    enum format format;
+    size_t heads, kv_heads, head_size, window, longest;
+    int32_t offsets[8]; /* up to the last that is not 0 */
+};
+
+static const struct shape shapes[] = {
+    { FORMAT_BF16, 1, 1, 8, 0, 0, { 0, 9 } },
+    { FORMAT_BF16, 4, 2, 64, 0, 0, { 0, 50, 133 } },
+    { FORMAT_FP16, 4, 1, 64, 0, 71, { 0, 71, 130, 201 } },
+    { FORMAT_FP16, 2, 2, 128, 20, 66, { 0, 0, 64, 64, 130, 130, 130, 130 } },
+    { FORMAT_BF16, 2, 1, 256, 1, 0, { 0, 67 } },
+    { FORMAT_BF16, 3, 1, 80, 33, 128, { 0, 128, 190 } },
+};
+
+/* What is for our own kernels though cuDNN is asked for. */
+struct besides {
+    float softcap, p;
+    size_t shift;   /* q begins so many numbers behind an aligned address */
+    int capability; /* 90 unless said */
+};
+
+struct result {
+    struct tensor out, lse;
+    float *values[2]; /* of them */
+    size_t plans;     /* that cuDNN has */
+};
+
+static size_t runs_of(const struct shape *shape)
+{
+    size_t runs = TS_COUNT(shape->offsets) - 1;
+
+    while (shape->offsets[runs] == 0)
+        runs--;
+    return runs;
+}
+
+static struct op_attention make(struct backend *be, const struct shape *shape,
+                                struct besides besides)
+{
+    size_t runs = runs_of(shape), rows = (size_t)shape->offsets[runs];
+    size_t q = shape->heads * shape->head_size, kv = shape->kv_heads * shape->head_size;
+    size_t stride = q + 2 * kv + 16; /* side by side, as a model has them, and apart */
+    size_t bytes = (runs + 1) * sizeof(int32_t);
+    int32_t *offsets = unit_cuda_block(be, bytes);
+    struct tensor qkv = unit_cuda_matrix(be, shape->format, rows, stride - 8, stride, 3);
+
+    be->ops->upload(be, offsets, shape->offsets, bytes);
+    return (struct op_attention) {
+        .out = unit_cuda_matrix(be, shape->format, rows, q, q + 8, 4),
+        .lse = unit_cuda_matrix(be, FORMAT_FP32, shape->heads, rows, rows + 3, 5),
+        .q = tensor_columns(qkv, besides.shift, q),
+        .k = tensor_columns(qkv, q, kv),
+        .v = tensor_columns(qkv, q + kv, kv),
+        .offsets = offsets,
+        .sequences = runs,
+        .heads = shape->heads,
+        .kv_heads = shape->kv_heads,
+        .head_size = shape->head_size,
+        .window = shape->window,
+        .longest = shape->longest,
+        .scale = 1 / sqrtf((float)shape->head_size),
+        .softcap = besides.softcap,
+        .dropout = { .p = besides.p, .stream = 7, .seed = 9 },
+    };
+}
+
+static struct backend *open_card(struct besides besides, bool cudnn)
+{
+    struct backend *be;
+
+    setenv("TRAINSPOOL_CUDNN", cudnn ? "1" : "0", 1);
+    be = unit_cuda_alone(besides.capability ? besides.capability : 90, (size_t)2 << 30);
+    unsetenv("TRAINSPOOL_CUDNN");
+    return be;
+}
+
+static void read_result(struct backend *be, struct result *result)
+{
+    struct cuda_attention *attention = cuda_backend_of(be)->attention;
+
+    result->values[0] = unit_cuda_read(be, result->out);
+    result->values[1] = unit_cuda_read(be, result->lse);
+    result->plans = attention ? cuda_attention_plans(attention) : 0;
+}
+
+static struct result run(const struct shape *shape, struct besides besides, bool cudnn)
+{
+    struct backend *be = open_card(besides, cudnn);
+    struct op_attention op = make(be, shape, besides);
+    struct result result = { .out = op.out, .lse = op.lse };
+
+    be->ops->attention(be, &op);
+    read_result(be, &result);
+    backend_close(be);
+    assert_int_equal(emulation_bytes_held(), 0);
+    return result;
+}
+
+static void result_clear(struct result *result)
+{
+    free(result->values[0]);
+    free(result->values[1]);
+}
+
+/*
+ * Means of numbers up to 1.  Their weights are rounded to 16 bits, once before and once
+ * after the division by their sum, and so is the result: two half units each.
+ */
+static void near(const struct result *a, const struct result *b, size_t which,
+                 double bound)
+{
+    struct tensor t = which == 0 ? a->out : a->lse;
+
+    for (size_t i = 0; i < t.rows; i++)
+        for (size_t j = 0; j < t.cols; j++) {
+            double x = (double)a->values[which][i * t.stride + j];
+            double y = (double)b->values[which][i * t.stride + j];
+
+            if (!(fabs(x - y) <= bound))
+                fail_msg("(%zu, %zu) of %s: %g, not %g", i, j, which ? "lse" : "out", x,
+                         y);
+        }
+}
+
+static void test_cuda_attention_by_cudnn_is_ours(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(shapes); i++) {
+        double epsilon = format_info(shapes[i].format)->epsilon;
+        struct result ours = run(&shapes[i], (struct besides) { 0 }, false);
+        struct result theirs = run(&shapes[i], (struct besides) { 0 }, true);
+
+        assert_int_equal(ours.plans, 0);
+        assert_int_equal(theirs.plans, 1);
+        near(&theirs, &ours, 0, 4 * epsilon / 2);
+        near(&theirs, &ours, 1, 1e-5);
+        result_clear(&ours);
+        result_clear(&theirs);
+    }
+}
+
+/* Nothing beside the operands is written. */
+static void test_cuda_attention_by_cudnn_stays_in_its_columns(void **state)
+{
+    struct result ours = run(&shapes[1], (struct besides) { 0 }, false);
+    struct result theirs = run(&shapes[1], (struct besides) { 0 }, true);
+
+    (void)state;
+    for (size_t i = 0; i < ours.out.rows; i++)
+        for (size_t j = ours.out.cols; j < ours.out.stride; j++)
+            assert_true(ours.values[0][i * ours.out.stride + j] ==
+                        theirs.values[0][i * ours.out.stride + j]);
+    for (size_t i = 0; i < ours.lse.rows; i++)
+        for (size_t j = ours.lse.cols; j < ours.lse.stride; j++)
+            assert_true(ours.values[1][i * ours.lse.stride + j] ==
+                        theirs.values[1][i * ours.lse.stride + j]);
+    result_clear(&ours);
+    result_clear(&theirs);
+}
+
+static void test_cuda_attention_leaves_the_rest_to_us(void **state)
+{
+    static const struct {
+        struct shape shape;
+        struct besides besides;
+    } cases[] = {
+        { .shape = { FORMAT_FP32, 2, 1, 64, 0, 0, { 0, 70 } } },
+        { .shape = { FORMAT_BF16, 2, 1, 12, 0, 0, { 0, 70 } } },
+        { .shape = { FORMAT_BF16, 2, 1, 64, 0, 0, { 0, 70 } },
+          .besides = { .softcap = 20 } },
+        { .shape = { FORMAT_BF16, 2, 1, 64, 0, 0, { 0, 70 } },
+          .besides = { .p = 0.25f } },
+        { .shape = { FORMAT_BF16, 2, 1, 64, 0, 0, { 0, 70 } },
+          .besides = { .shift = 1 } },
+        { .shape = { FORMAT_FP16, 2, 1, 64, 0, 0, { 0, 70 } },
+          .besides = { .capability = 75 } },
+        /* mostly rows that are not there */
+        { .shape = { FORMAT_FP16, 2, 1, 64, 0, 0, { 0, 1, 2, 3, 4, 5, 6, 190 } } },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct result ours = run(&cases[i].shape, cases[i].besides, false);
+        struct result theirs = run(&cases[i].shape, cases[i].besides, true);
+
+        assert_int_equal(theirs.plans, 0);
+        near(&theirs, &ours, 0, 0);
+        near(&theirs, &ours, 1, 0);
+        result_clear(&ours);
+        result_clear(&theirs);
+    }
+}
+
+/* As it comes, recorded, played: with the offsets that are there each time. */
+static void test_cuda_attention_by_cudnn_is_recorded(void **state)
+{
+    struct backend *be = open_card((struct besides) { 0 }, true);
+    struct op_attention op = make(be, &shapes[1], (struct besides) { 0 });
+    struct result first = { .out = op.out, .lse = op.lse }, now = first;
+    static const int32_t other[] = { 0, 100, 133 };
+    int issued = 0;
+
+    (void)state;
+    be->ops->attention(be, &op);
+    read_result(be, &first);
+    for (int i = 0; i < 4; i++) {
+        be->ops->upload(be, (void *)op.offsets, i % 2 ? other : shapes[1].offsets,
+                        sizeof(other));
+        if (be->ops->begin(be, "step", 4)) {
+            issued++;
+            be->ops->attention(be, &op);
+            be->ops->end(be);
+        }
+        if (i % 2)
+            continue;
+        read_result(be, &now);
+        near(&first, &now, 0, 0);
+        near(&first, &now, 1, 0);
+        assert_int_equal(now.plans, 1);
+        result_clear(&now);
+    }
+    assert_int_equal(issued, 2);
+    result_clear(&first);
+    backend_close(be);
+}
+
+/* The log-sum-exp goes on to our own kernels. */
+static void test_cuda_attention_by_cudnn_has_our_gradients(void **state)
+{
+    struct result grads[2];
+
+    (void)state;
+    for (int cudnn = 0; cudnn < 2; cudnn++) {
+        struct backend *be = open_card((struct besides) { 0 }, cudnn);
+        struct op_attention op = make(be, &shapes[1], (struct besides) { 0 });
+        size_t rows = op.q.rows, q = op.q.cols, kv = op.k.cols;
+        struct op_attention_backward back = {
+            .dq = unit_cuda_matrix(be, op.q.format, rows, q, q, 6),
+            .dk = unit_cuda_matrix(be, op.q.format, rows, kv, kv, 7),
+            .dv = unit_cuda_matrix(be, op.q.format, rows, kv, kv, 8),
+            .delta = unit_cuda_matrix(be, FORMAT_FP32, op.heads, rows, rows, 9),
+            .dout = unit_cuda_matrix(be, op.q.format, rows, q, q, 10),
+            .forward = op,
+        };
+
+        be->ops->attention(be, &op);
+        be->ops->attention_backward(be, &back);
+        grads[cudnn] = (struct result) { .out = back.dq, .lse = back.dv };
+        read_result(be, &grads[cudnn]);
+        assert_int_equal(grads[cudnn].plans, cudnn);
+        backend_close(be);
+    }
+    /* out is rounded apart by a unit: delta, and dq with it, by 64 of its products */
+    near(&grads[1], &grads[0], 0, 64 * format_info(FORMAT_BF16)->epsilon / 8);
+    near(&grads[1], &grads[0], 1, 4 * format_info(FORMAT_BF16)->epsilon);
+    result_clear(&grads[0]);
+    result_clear(&grads[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cuda_attention_by_cudnn_is_ours),
+        cmocka_unit_test(test_cuda_attention_by_cudnn_stays_in_its_columns),
+        cmocka_unit_test(test_cuda_attention_leaves_the_rest_to_us),
+        cmocka_unit_test(test_cuda_attention_by_cudnn_is_recorded),
+        cmocka_unit_test(test_cuda_attention_by_cudnn_has_our_gradients),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
