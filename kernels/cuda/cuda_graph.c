@@ -16,8 +16,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A job has some dozens of shapes of passes; one with more is not worth keeping them all. */
-enum { GRAPHS = 64 };
+/*
+ * A job has some dozens of shapes of passes; one with more is not worth keeping them all.
+ * A pass back is one recording or, with other GPUs, one for each sum of gradients, which
+ * may be as many as there are layers: so there is room for thousands, and a hash to find
+ * one.  But what they take of the card goes by their operations, in however many parts.
+ * These are 64 passes of 2048, in 64 parts each; 32 layers with adapters, their blocks
+ * computed again, have some 2000.
+ */
+enum { GRAPHS = 64 * 64, OPERATIONS = 64 * 2048, SLOTS = 1024 };
 
 /*
  * Bytes of the card that a recording leaves alone: code that is loaded when it is first
@@ -32,24 +39,39 @@ struct note {
 };
 
 struct graph {
-    void *key;
-    size_t bytes;
-    uint64_t used; /* when: the least is given up first */
+    struct graph *next; /* of its slot */
+    uint64_t used;      /* when: the least is given up first */
     cudaGraphExec_t exec;
     size_t operations;
     bool refused; /* the driver cannot record it */
+    size_t bytes;
+    unsigned char key[];
 };
 
 struct cuda_graphs {
     bool off;
     uint64_t clock;
-    struct graph graphs[GRAPHS];
-    struct graph *recording; /* NULL: none is being made */
+    struct graph *slots[SLOTS];
+    size_t count, operations; /* of all; of those that can be played */
+    struct graph *recording;  /* NULL: none is being made */
     struct note *notes;
     size_t note_count, note_room;
     char *operands;
     size_t operand_bytes, operand_room;
 };
+
+static void drop(struct cuda_graphs *graphs, struct graph **at, bool dead)
+{
+    struct graph *graph = *at;
+
+    *at = graph->next;
+    graphs->count--;
+    if (graph->exec)
+        graphs->operations -= graph->operations;
+    if (graph->exec && !dead)
+        cudaGraphExecDestroy(graph->exec);
+    free(graph);
+}
 
 struct cuda_graphs *cuda_graphs_new(struct error *err)
 {
@@ -68,11 +90,9 @@ void cuda_graphs_free(struct cuda_graphs *graphs, bool dead)
 {
     if (!graphs)
         return;
-    for (size_t i = 0; i < GRAPHS; i++) {
-        if (graphs->graphs[i].exec && !dead)
-            cudaGraphExecDestroy(graphs->graphs[i].exec);
-        free(graphs->graphs[i].key);
-    }
+    for (size_t i = 0; i < SLOTS; i++)
+        while (graphs->slots[i])
+            drop(graphs, &graphs->slots[i], dead);
     free(graphs->notes);
     free(graphs->operands);
     free(graphs);
@@ -80,34 +100,54 @@ void cuda_graphs_free(struct cuda_graphs *graphs, bool dead)
 
 /* ---- The keys ---- */
 
-static struct graph *find(struct cuda_graphs *graphs, const void *key, size_t bytes)
+/* FNV-1a */
+static size_t hash(const unsigned char *key, size_t bytes)
 {
-    for (size_t i = 0; i < GRAPHS; i++) {
-        struct graph *graph = &graphs->graphs[i];
+    uint64_t value = 0xcbf29ce484222325u;
 
-        if (graph->key && graph->bytes == bytes && memcmp(graph->key, key, bytes) == 0)
-            return graph;
-    }
-    return NULL;
+    for (size_t i = 0; i < bytes; i++)
+        value = (value ^ key[i]) * 0x100000001b3u;
+    return (size_t)(value >> 32) % SLOTS;
 }
 
-/* In the place of the one not used for longest.  Its graph may still be playing: the
- * driver keeps what it needs until it has. */
+/* Where it is, or would be. */
+static struct graph **find(struct cuda_graphs *graphs, const void *key, size_t bytes)
+{
+    struct graph **at = &graphs->slots[hash(key, bytes)];
+
+    while (*at && ((*at)->bytes != bytes || memcmp((*at)->key, key, bytes) != 0))
+        at = &(*at)->next;
+    return at;
+}
+
+/* The one not used for longest, or of those that can be played.  Its graph may still be
+ * playing: the driver keeps what it needs until it has. */
+static bool give_up_one(struct cuda_graphs *graphs, bool recorded)
+{
+    struct graph **oldest = NULL;
+
+    for (size_t i = 0; i < SLOTS; i++)
+        for (struct graph **at = &graphs->slots[i]; *at; at = &(*at)->next)
+            if ((!recorded || (*at)->exec) && (!oldest || (*at)->used < (*oldest)->used))
+                oldest = at;
+    if (oldest)
+        drop(graphs, oldest, false);
+    return oldest != NULL;
+}
+
 static void remember(struct cuda_graphs *graphs, const void *key, size_t bytes)
 {
-    struct graph *graph = &graphs->graphs[0];
-    void *copy = malloc(bytes ? bytes : 1);
+    struct graph *graph = calloc(1, sizeof(*graph) + bytes);
 
-    if (!copy)
+    if (!graph)
         return; /* it is played next time, or never */
-    memcpy(copy, key, bytes);
-    for (size_t i = 1; i < GRAPHS; i++)
-        if (graphs->graphs[i].used < graph->used)
-            graph = &graphs->graphs[i];
-    if (graph->exec)
-        cudaGraphExecDestroy(graph->exec);
-    free(graph->key);
-    *graph = (struct graph) { .key = copy, .bytes = bytes, .used = ++graphs->clock };
+    if (graphs->count == GRAPHS)
+        give_up_one(graphs, false);
+    memcpy(graph->key, key, bytes);
+    graph->bytes = bytes;
+    graph->used = ++graphs->clock;
+    *find(graphs, key, bytes) = graph;
+    graphs->count++;
 }
 
 /* ---- The notes ---- */
@@ -163,7 +203,6 @@ static void put_notes(struct cuda_backend *cuda, bool beats)
 
 static void play(struct cuda_backend *cuda, struct graph *graph)
 {
-    graph->used = ++cuda->graphs->clock;
     cuda->doing = "a recorded step";
     cuda_check(cuda, cudaGraphLaunch(graph->exec, cuda->launch.stream),
                "a recorded step");
@@ -200,6 +239,14 @@ static cudaError_t make_ready(struct cuda_backend *cuda, struct graph *graph,
     return status;
 }
 
+/* Beyond what all may have, those not played for longest are given up for it. */
+static void make_room(struct cuda_graphs *graphs)
+{
+    while (graphs->operations + graphs->note_count > OPERATIONS &&
+           give_up_one(graphs, true))
+        continue;
+}
+
 static bool has_room(const struct cuda_backend *cuda)
 {
     size_t wanted = LEFT_ALONE + cuda->graphs->note_count * BYTES_OF_AN_OPERATION;
@@ -214,6 +261,7 @@ static bool has_room(const struct cuda_backend *cuda)
 /* Nothing has been done yet when this fails. */
 static bool record(struct cuda_backend *cuda, struct graph *graph)
 {
+    struct cuda_graphs *graphs = cuda->graphs;
     cudaGraph_t captured = NULL;
     cudaError_t status = capture(cuda, &captured);
 
@@ -223,9 +271,11 @@ static bool record(struct cuda_backend *cuda, struct graph *graph)
     cuda_guard(0);
     if (captured)
         cudaGraphDestroy(captured);
-    graph->operations = cuda->graphs->note_count;
-    if (status == cudaSuccess)
+    if (status == cudaSuccess) {
+        graph->operations = graphs->note_count;
+        graphs->operations += graph->operations;
         return true;
+    }
     cudaGetLastError();
     graph->refused = true;
     log_line(cuda->log, LOG_INFO,
@@ -245,13 +295,17 @@ bool cuda_begin(struct backend *be, const void *key, size_t bytes)
 
     if (graphs->off || cuda->named || !cuda_well(cuda))
         return true;
-    graph = find(graphs, key, bytes);
+    graph = *find(graphs, key, bytes);
     if (!graph) {
         remember(graphs, key, bytes);
-    } else if (graph->exec) {
+        return true;
+    }
+    graph->used = ++graphs->clock;
+    if (graph->exec) {
         play(cuda, graph);
         return false;
-    } else if (!graph->refused) {
+    }
+    if (!graph->refused) {
         graphs->recording = graph;
         graphs->note_count = 0;
         graphs->operand_bytes = 0;
@@ -267,6 +321,7 @@ void cuda_end(struct backend *be)
     cuda->graphs->recording = NULL;
     if (!graph || !cuda_well(cuda))
         return;
+    make_room(cuda->graphs);
     if (has_room(cuda) && record(cuda, graph))
         play(cuda, graph);
     else

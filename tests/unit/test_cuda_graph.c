@@ -204,26 +204,89 @@ static void test_cuda_graph_tells_what_fails_while_recording(void **state)
     backend_close(be);
 }
 
-/* More shapes than are kept: each is right, whether it is played or done anew. */
-static void test_cuda_graph_keeps_a_bounded_number(void **state)
+/* The parts of a pass with other GPUs are as many as its layers. */
+static void test_cuda_graph_keeps_a_pass_in_many_parts(void **state)
 {
-    float *plain = run(5 * 80, false, NULL), *x;
+    float *plain = run(4 * 80, false, NULL), *x;
     struct backend *be = unit_cuda_alone(80, (size_t)2 << 30);
     struct step step = step_open(be);
     char key[20];
 
     (void)state;
-    for (int round = 0; round < 5; round++)
+    for (int round = 0; round < 4; round++)
         for (int i = 0; i < 80; i++) {
-            snprintf(key, sizeof(key), "%d", round < 3 ? i : i % 8);
+            snprintf(key, sizeof(key), "%d", i);
             step_do(be, &step, key);
         }
+    assert_int_equal(step.issued, 2 * 80);
     x = unit_cuda_read(be, step.x);
     same(plain, x);
-    assert_true(step.issued < 5 * 80 - 100); /* the last rounds are played */
     free(plain);
     free(x);
     backend_close(be);
+}
+
+/* So many operations: were they played? */
+static bool zeros_do(struct backend *be, struct step *step, int key, int operations)
+{
+    if (!be->ops->begin(be, &key, sizeof(key)))
+        return true;
+    for (int i = 0; i < operations; i++)
+        be->ops->zero(be, &(struct op_zero) { .out = step->z });
+    be->ops->end(be);
+    return false;
+}
+
+static int zeros_round(struct backend *be, struct step *step, int keys)
+{
+    int played = 0;
+
+    for (int i = 0; i < keys; i++)
+        played += zeros_do(be, step, i, 1);
+    return played;
+}
+
+/* Round after round of more than are kept, each is forgotten before it comes again. */
+static void test_cuda_graph_keeps_a_bounded_number(void **state)
+{
+    struct backend *be = unit_cuda_alone(80, (size_t)2 << 30);
+    struct step step = step_open(be);
+    const int most = 64 * 64;
+
+    (void)state;
+    for (int round = 0; round < 4; round++)
+        assert_int_equal(zeros_round(be, &step, most), round < 2 ? 0 : most);
+    for (int round = 0; round < 3; round++)
+        zeros_round(be, &step, most + 1);
+    assert_int_equal(zeros_round(be, &step, most + 1), 0);
+    unit_cuda_sync(be);
+    backend_close(be);
+}
+
+/* Of long ones fewer: those played last.  What has only been met takes nothing. */
+static void test_cuda_graph_keeps_a_bounded_number_of_operations(void **state)
+{
+    struct backend *be = unit_cuda_alone(80, (size_t)2 << 30);
+    struct step step = step_open(be);
+
+    (void)state;
+    zeros_do(be, &step, 99, 1);
+    for (int i = 0; i < 64; i++) {
+        assert_false(zeros_do(be, &step, i, 2048));
+        assert_false(zeros_do(be, &step, i, 2048));
+    }
+    assert_true(zeros_do(be, &step, 0, 2048));
+    zeros_do(be, &step, -1, 1);
+    zeros_do(be, &step, -1, 1);
+    for (int i = 63; i >= 0; i--)
+        assert_int_equal(zeros_do(be, &step, i, 2048), i != 1);
+    assert_false(zeros_do(be, &step, 99, 1));
+    assert_true(zeros_do(be, &step, 99, 1));
+    assert_true(zeros_do(be, &step, -1, 1));
+    assert_true(zeros_do(be, &step, 63, 2048));
+    unit_cuda_sync(be);
+    backend_close(be);
+    assert_int_equal(emulation_bytes_held(), 0);
 }
 
 int main(void)
@@ -235,7 +298,9 @@ int main(void)
         cmocka_unit_test(test_cuda_graph_does_without_what_does_not_fit),
         cmocka_unit_test(test_cuda_graph_leaves_room),
         cmocka_unit_test(test_cuda_graph_tells_what_fails_while_recording),
+        cmocka_unit_test(test_cuda_graph_keeps_a_pass_in_many_parts),
         cmocka_unit_test(test_cuda_graph_keeps_a_bounded_number),
+        cmocka_unit_test(test_cuda_graph_keeps_a_bounded_number_of_operations),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
