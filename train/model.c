@@ -310,7 +310,7 @@ static size_t lowest_place(const struct model *m)
             if (sites[i])
                 return site_place(l, i);
     }
-    return site_place(m->config->layers, 0) + (trains(&m->norm) ? 0 : 1);
+    return site_place(m->config->layers + (trains(&m->norm) ? 0 : 1), 0);
 }
 
 /* transformers keeps the factor in the format that the table is loaded in. */

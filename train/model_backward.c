@@ -381,7 +381,7 @@ static bool output_backward(const struct pass *pass, size_t layer)
     return true;
 }
 
-static bool qkv_backward(const struct pass *pass, size_t layer)
+static void qkv_backward(const struct pass *pass, size_t layer)
 {
     const struct model *m = pass->model;
     const struct block *b = &m->blocks[layer];
@@ -391,42 +391,28 @@ static bool qkv_backward(const struct pass *pass, size_t layer)
     h = norm_again(pass, &b->qkv, &b->norm1, BUFFER_H1, x, rstd);
     dh = output_gradient(pass, m->config->hidden_size, site_place(layer, SITE_QKV));
     linears_backward(pass, &b->qkv, layer, h, pass_buffer(pass, BUFFER_DQKV, 0), dh);
-    if (!dh.data)
-        return false;
-    norm_backward(pass, &b->norm1, dh, x, rstd);
-    return site_place(layer, SITE_NORM1) > m->lowest;
+    if (dh.data)
+        norm_backward(pass, &b->norm1, dh, x, rstd);
 }
 
 /* In parallel both halves read the stream's gradient before either adds to it. */
-static bool block_backward(const struct pass *pass, size_t layer)
-{
-    bool below = down_backward(pass, layer);
-
-    if (!pass->model->config->parallel)
-        return below && up_backward(pass, layer) && output_backward(pass, layer) &&
-               qkv_backward(pass, layer);
-    if (!below)
-        return false;
-    below = output_backward(pass, layer);
-    up_backward(pass, layer);
-    return below && qkv_backward(pass, layer);
-}
-
-static bool blocks_backward(const struct pass *pass)
+static void block_backward(const struct pass *pass, size_t layer)
 {
     const struct model *m = pass->model;
-    size_t layers = m->config->layers;
+    bool below;
 
-    for (size_t l = layers; l-- > 0;) {
-        /* the buffers still hold the last block, whatever is recomputed */
-        if (m->shapes.checkpointing && l + 1 < layers)
-            model_forward_block(pass, l, true);
-        if (!block_backward(pass, l))
-            return false;
-        if (pass->reduces)
-            model_reduce_down(pass->model, l);
+    /* the buffers still hold the last block, whatever is recomputed */
+    if (m->shapes.checkpointing && layer + 1 < m->config->layers)
+        model_forward_block(pass, layer, true);
+    below = down_backward(pass, layer);
+    if (below && m->config->parallel) {
+        below = output_backward(pass, layer);
+        up_backward(pass, layer);
+    } else {
+        below = below && up_backward(pass, layer) && output_backward(pass, layer);
     }
-    return true;
+    if (below)
+        qkv_backward(pass, layer);
 }
 
 /* padding: the token that is left out; -1: none */
@@ -444,27 +430,65 @@ static void embed_backward(const struct pass *pass, const struct parameter *tabl
                                               .padded = padding >= 0 });
 }
 
-static void backward(const struct pass *pass)
+/* The stream's gradient begins at the last norm. */
+static void stream_backward(const struct pass *pass)
 {
     const struct model *m = pass->model;
-    size_t place = site_place(m->config->layers, 0); /* of the last norm */
+    size_t place = site_place(m->config->layers, 0);
 
-    if (m->lowest > place)
-        return;
     zero(pass, stream_buffer(pass, BUFFER_DX));
     norm_backward(pass, &m->norm,
                   output_gradient(pass, m->config->hidden_size, place + 1),
                   pass_buffer(pass, BUFFER_X_LAST, 0), pass_buffer(pass, BUFFER_RSTD, 0));
-    if (pass->reduces)
-        model_reduce_down(pass->model, m->config->layers);
-    if (m->lowest == place || !blocks_backward(pass))
-        return;
+}
+
+static void embeddings_backward(const struct pass *pass)
+{
+    const struct model *m = pass->model;
+
     if (pass_drops(pass, m->config->embed_dropout))
         pass_drop(pass, m->config->embed_dropout, drop_stream(0, DROP_EMBED),
                   stream_buffer(pass, BUFFER_DX), stream_buffer(pass, BUFFER_DX));
     embed_backward(pass, m->embed, BUFFER_TOKENS, m->embed_scale,
                    m->config->padding);
     embed_backward(pass, m->positions, BUFFER_POSITIONS, 0, -1);
+}
+
+/* From below level `from` down to level `to`, unless it is played. */
+static void levels_backward(const struct pass *pass, size_t from, size_t to)
+{
+    size_t layers = pass->model->config->layers;
+
+    if (!pass_begin_levels(pass, from, to))
+        return;
+    while (from-- > to) {
+        if (from == 0)
+            embeddings_backward(pass);
+        else if (from <= layers)
+            block_backward(pass, from - 1);
+        else
+            stream_backward(pass);
+    }
+    pass_end(pass);
+}
+
+/* Sums over the ranks are no recording's part: each recording goes on to where the next
+ * is sent.  The head's gradient is complete before. */
+static void backward_and_reduce(const struct pass *pass)
+{
+    struct model *m = pass->model;
+    size_t from = model_head_level(m), lowest = site_level(m->lowest);
+
+    model_reduce_down(m, from);
+    while (from > lowest) {
+        size_t to = model_next_sum(m);
+
+        to = to > lowest ? to : lowest;
+        levels_backward(pass, from, to);
+        model_reduce_down(m, to);
+        from = to;
+    }
+    model_reduce_rest(m);
 }
 
 void model_learn(const struct pass *pass)
@@ -479,7 +503,10 @@ void model_learn(const struct pass *pass)
 
 void model_backward(const struct pass *pass)
 {
-    backward(pass);
+    const struct model *m = pass->model;
+
     if (pass->reduces)
-        model_reduce_rest(pass->model);
+        backward_and_reduce(pass);
+    else
+        levels_backward(pass, model_head_level(m), site_level(m->lowest));
 }

@@ -145,7 +145,7 @@ bool model_grow(struct model *model, const int32_t *tokens, const int32_t *lengt
     pass.decodes = true;
     put(&pass, BUFFER_TOKENS, tokens, slots);
     put(&pass, BUFFER_POSITIONS, lengths, slots);
-    if (pass_begin(&pass, RECORDED_FORWARD)) {
+    if (pass_begin(&pass)) {
         model_forward(&pass);
         pass_end(&pass);
     }

@@ -129,7 +129,7 @@ struct model {
     size_t *starts;        /* model_find_starts */
     size_t expected;       /* micro-batches of this window and rank */
     size_t reduced;        /* gradients from here on have been added up, */
-    size_t reduced_layer;  /* with those of this layer and above */
+    size_t reduced_level;  /* down to this level there is no other bucket that is full */
     model_fetch *fetch;    /* of moments that other ranks keep */
     const void *fetch_context;
 
@@ -139,10 +139,6 @@ struct model {
         *merged; /* an adapter that is part of the base: create_new_adapter */
     struct lora merged_lora;
 };
-
-/* What a backend may record of a pass: each of them by itself, as head and loss, which lie
- * between forward and backward, go by the number of labelled rows, too. */
-enum recorded { RECORDED_FORWARD, RECORDED_BACKWARD };
 
 /* One micro-batch on its way. */
 struct pass {
@@ -165,6 +161,18 @@ struct pass {
 static inline size_t site_place(size_t layer, enum site site)
 {
     return 1 + layer * SITES + site;
+}
+
+/* Levels, which the backward pass goes down: the head, the last norm, the blocks, l being
+ * on level l + 1, and the embeddings on level 0. */
+static inline size_t site_level(size_t place)
+{
+    return (place + SITES - 1) / SITES;
+}
+
+static inline size_t model_head_level(const struct model *model)
+{
+    return model->config->layers + 2;
 }
 
 /* A buffer with the rows of this batch; data NULL where there is none. */
@@ -193,9 +201,14 @@ static inline bool pass_drops(const struct pass *pass, double p)
 /* Check a micro-batch and send it to the device. */
 bool pass_open(struct model *model, const struct batch *batch, struct pass *out,
                struct error *err);
-/* May these operations of a pass be issued, or have they been done from a recording?  What
- * they depend on is in the key, all else is the same in every pass. */
-bool pass_begin(const struct pass *pass, enum recorded part);
+/*
+ * May the operations of the way forward be issued, or have they been done from a
+ * recording?  And those of the way back, from below level `from` down to level `to`?  What
+ * they depend on is in the key, all else is the same in every pass.  Head and loss, which
+ * lie between the two, go by the number of labelled rows, too.
+ */
+bool pass_begin(const struct pass *pass);
+bool pass_begin_levels(const struct pass *pass, size_t from, size_t to);
 void pass_end(const struct pass *pass);
 /* The logits of rows h of the last norm's output, on their way to the host; and once all
  * rows are: wait for them, and cap what the model caps. */
@@ -234,14 +247,17 @@ struct op_classifier model_classifier(const struct pass *pass);
 void model_distill(const struct pass *pass);
 /* Of a training: what gradients begin with, then the one or the other. */
 void model_learn(const struct pass *pass);
-/* From the classifier's dx down to the lowest thing that is trained. */
+/* From the classifier's dx down to the lowest thing that is trained, from recordings
+ * where there are some; adds up gradients on its way. */
 void model_backward(const struct pass *pass);
 
-/* model_shard.c: where the gradients of each layer begin; add up those of `layer` and above;
- * and of all that is left, before the next operation. */
+/* model_shard.c: where the gradients of each level begin; add up those of `level` and
+ * above, as far as buckets are full; and all that is left, before the next operation. */
 void model_find_starts(struct model *model);
-void model_reduce_down(struct model *model, size_t layer);
+void model_reduce_down(struct model *model, size_t level);
 void model_reduce_rest(struct model *model);
+/* The next level that fills a bucket; 0 if none does. */
+size_t model_next_sum(const struct model *model);
 
 /* How files have a parameter, `item` bytes a number; a bias counts as a column. */
 struct stored model_stored(const struct model *model, const struct parameter *p,

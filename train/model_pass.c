@@ -178,17 +178,29 @@ bool pass_open(struct model *model, const struct batch *batch, struct pass *out,
     return true;
 }
 
-bool pass_begin(const struct pass *pass, enum recorded part)
+/* from 0: the way forward */
+static bool begin(const struct pass *pass, size_t from, size_t to)
 {
-    const size_t key[] = { part,
-                           pass->rows,
+    const size_t key[] = { pass->rows,
                            pass->sequences,
                            pass->longest,
                            pass->training,
                            pass->decodes,
-                           part == RECORDED_BACKWARD && pass->first };
+                           from > 0 && pass->first,
+                           from,
+                           to };
 
     return !pass->ops->begin || pass->ops->begin(pass->be, key, sizeof(key));
+}
+
+bool pass_begin(const struct pass *pass)
+{
+    return begin(pass, 0, 0);
+}
+
+bool pass_begin_levels(const struct pass *pass, size_t from, size_t to)
+{
+    return begin(pass, from, to);
 }
 
 void pass_end(const struct pass *pass)
@@ -204,7 +216,7 @@ bool model_evaluate(struct model *model, const struct batch *batch, double *loss
 
     if (!pass_open(model, batch, &pass, err))
         return false;
-    if (pass_begin(&pass, RECORDED_FORWARD)) {
+    if (pass_begin(&pass)) {
         model_forward(&pass);
         pass_end(&pass);
     }
@@ -292,19 +304,14 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
             return false;
         pass.teacher = &taught;
     }
-    if (pass_begin(&pass, RECORDED_FORWARD)) {
+    if (pass_begin(&pass)) {
         if (pass.teacher)
             model_forward(pass.teacher);
         model_forward(&pass);
         pass_end(&pass);
     }
     model_learn(&pass);
-    if (pass.reduces) { /* sums over the ranks are no recording's part */
-        model_backward(&pass);
-    } else if (pass_begin(&pass, RECORDED_BACKWARD)) {
-        model_backward(&pass);
-        pass_end(&pass);
-    }
+    model_backward(&pass);
     return true;
 }
 

@@ -127,27 +127,29 @@ static bool in_order(const struct model *m, const struct shape_parameter *p)
     return p->trainable && p->at < m->shapes.matrices;
 }
 
-/* From what number on gradients are complete once a layer is done: matrices lie in the
- * order of the forward pass.  starts[layers] is the head's. */
+/* Of the matrices, which the last norm has none of. */
+static size_t level_of(const struct model *m, const struct shape_parameter *p)
+{
+    if (p->module == MODULE_HEAD)
+        return model_head_level(m);
+    return module_in_block(p->module) ? p->layer + 1 : 0;
+}
+
+/* From what number on gradients are complete once a level is done: matrices lie in the
+ * order of the forward pass. */
 void model_find_starts(struct model *m)
 {
-    size_t layers = m->config->layers, start = m->shapes.matrices;
+    size_t levels = model_head_level(m) + 1, start = m->shapes.matrices;
 
-    m->starts = arena_array(m->arena, layers + 1, sizeof(*m->starts));
-    for (size_t i = m->shapes.count; i-- > 0;) {
-        const struct shape_parameter *p = &m->shapes.parameters[i];
-
-        if (in_order(m, p) && p->module == MODULE_HEAD)
-            start = p->at;
-    }
-    for (size_t l = layers + 1; l-- > 0;) {
-        for (size_t i = 0; l < layers && i < m->shapes.count; i++) {
+    m->starts = arena_array(m->arena, levels, sizeof(*m->starts));
+    for (size_t level = levels; level-- > 0;) {
+        for (size_t i = 0; i < m->shapes.count; i++) {
             const struct shape_parameter *p = &m->shapes.parameters[i];
 
-            if (in_order(m, p) && p->layer == l && module_in_block(p->module))
+            if (in_order(m, p) && level_of(m, p) == level)
                 start = smaller(start, p->at);
         }
-        m->starts[l] = start;
+        m->starts[level] = start;
     }
 }
 
@@ -164,18 +166,34 @@ static void reduce_range(struct model *m, size_t from, size_t to)
     }
 }
 
-/* The same buckets on every rank, whatever it had to compute. */
-void model_reduce_down(struct model *m, size_t layer)
+/* Is a bucket full once this level is done? */
+static bool fills(const struct model *m, size_t level)
 {
     size_t bucket = smaller(BUCKET_NUMBERS, m->shapes.segment / BUCKET_SHARE);
+    size_t done = m->reduced - m->starts[level];
 
-    while (m->reduced_layer > layer) {
-        size_t from = m->starts[--m->reduced_layer];
+    return done > 0 && done >= bucket;
+}
 
-        if (m->reduced - from < bucket)
+size_t model_next_sum(const struct model *m)
+{
+    size_t level = m->reduced_level;
+
+    while (level > 0 && !fills(m, --level))
+        continue;
+    return level;
+}
+
+/* The same buckets on every rank, whatever it had to compute. */
+void model_reduce_down(struct model *m, size_t level)
+{
+    while (m->reduced_level > level) {
+        size_t next = --m->reduced_level;
+
+        if (!fills(m, next))
             continue;
-        reduce_range(m, from, m->reduced);
-        m->reduced = from;
+        reduce_range(m, m->starts[next], m->reduced);
+        m->reduced = m->starts[next];
     }
 }
 
@@ -193,7 +211,7 @@ void model_expect(struct model *m, size_t batches)
 
     m->expected = batches;
     m->reduced = m->shapes.matrices;
-    m->reduced_layer = m->config->layers + 1;
+    m->reduced_level = model_head_level(m) + 1;
     if (batches > 0 || model_ranks(m) == 1)
         return;
     m->be->ops->zero(m->be, &(struct op_zero) { .out = all });

@@ -1,6 +1,6 @@
 /* tests/unit/test_model_ranks.c - a model in several processes learns what it learns in
  * one: the same steps within rounding, the same weights in every rank to the bit, moments
- * of which each has a part. */
+ * of which each has a part.  And what is recorded between the sums is played. */
 #include "config.h"
 
 #include "train/model.h"
@@ -37,6 +37,12 @@ static const char gemma3[] =
 static const char phi3[] =
     "{\"model_type\": \"phi3\", \"vocab_size\": 40, \"hidden_size\": 16,"
     "\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2}";
+
+/* Of its head a bucket is full. */
+static const char headed[] =
+    "{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": 16,"
+    "\"intermediate_size\": 8, \"num_hidden_layers\": 2, \"num_attention_heads\": 2,"
+    "\"tie_word_embeddings\": false}";
 
 /* What a case changes of a plan for full training of a Llama in fp32 by SGD. */
 struct kind {
@@ -97,19 +103,29 @@ static struct step_numbers train_window(struct unit_model *u,
     return numbers;
 }
 
-static void start(struct unit_model *u, const struct kind *kind,
-                  const struct unit_ranks *ranks)
+static void start_plan(struct unit_model *u, const char *model, struct plan plan,
+                       const struct unit_ranks *ranks)
 {
     static struct device device;
 
-    *u = unit_model_text(kind->model ? kind->model : llama,
-                         plan_of(kind, (size_t)ranks->group.ranks));
+    *u = unit_model_text(model, plan);
     if (ranks->group.ranks > 1)
         u->group = &ranks->group;
     unit_ranks_device(ranks->group.rank, &device);
     u->device = &device;
     u->ops = unit_ranks_ops;
     unit_model_start(u, ROWS, 1, 1);
+}
+
+static const char *model_of(const struct kind *kind)
+{
+    return kind->model ? kind->model : llama;
+}
+
+static void start(struct unit_model *u, const struct kind *kind,
+                  const struct unit_ranks *ranks)
+{
+    start_plan(u, model_of(kind), plan_of(kind, (size_t)ranks->group.ranks), ranks);
 }
 
 /* A tensor of the backend's, on the host; malloc'ed. */
@@ -363,9 +379,197 @@ static void test_model_ranks_share_the_moments(void **state)
     arena_free(u.arena);
 }
 
+/* ---- Recordings ---- */
+
+/* What a window asked of the backend: B to begin what was then issued, p what was played,
+ * a the way back through attention, S sums; ! some in what is recorded. */
+static const struct backend_ops *real;
+static struct backend_ops other;
+static char asked[128];
+static bool begun;
+
+static void note(char what)
+{
+    size_t len = strlen(asked);
+
+    if (len + 1 < sizeof(asked) && !(what == 'S' && len > 0 && asked[len - 1] == 'S'))
+        asked[len] = what;
+}
+
+static bool begin(struct backend *be, const void *key, size_t bytes)
+{
+    bool issue = real->begin(be, key, bytes);
+
+    note(issue ? 'B' : 'p');
+    begun = issue;
+    return issue;
+}
+
+static void end(struct backend *be)
+{
+    begun = false;
+    real->end(be);
+}
+
+static void reduce(struct backend *be, float *data, size_t count, int root)
+{
+    note(begun ? '!' : 'S');
+    real->reduce(be, data, count, root);
+}
+
+static void attention_backward(struct backend *be, const struct op_attention_backward *op)
+{
+    note('a');
+    real->attention_backward(be, op);
+}
+
+struct recorded {
+    struct kind kind;
+    bool checkpointing;
+    double dropout;
+    size_t batches;   /* of a rank and window */
+    const char *asks; /* of the first window */
+};
+
+/* Sums follow every block of a Llama, but every second with an adapter's A matrices.  The
+ * last norm is recorded with the first block. */
+static struct recorded recordings[] = {
+    { .kind = { METHOD_FULL, OPTIMIZER_SGD, FORMAT_FP32, llama },
+      .batches = 1,
+      .asks = "BBaSBaSBaSBaSBaSBS" },
+    { .kind = { METHOD_FULL, OPTIMIZER_ADAMW, FORMAT_BF16, llama },
+      .checkpointing = true,
+      .batches = 2,
+      .asks = "BBaaaaaBBaSBaSBaSBaSBaSBS" },
+    { .kind = { METHOD_LORA, OPTIMIZER_ADAMW, FORMAT_FP32, llama },
+      .checkpointing = true,
+      .dropout = 0.25,
+      .batches = 1,
+      .asks = "BBaaSBaaSBaS" },
+    { .kind = { METHOD_FREEZE, OPTIMIZER_SGD, FORMAT_FP32, llama },
+      .batches = 1,
+      .asks = "BBaSBaS" },
+    { .kind = { METHOD_FULL, OPTIMIZER_SGD, FORMAT_FP32, headed },
+      .batches = 1,
+      .asks = "BSBaSBaSBS" },
+    { .kind = { METHOD_FULL, OPTIMIZER_SGD, FORMAT_FP32, gpt_neox },
+      .batches = 1,
+      .asks = "BBaSBaSBaSBaSBS" },
+};
+
+/* The same of a window that is played. */
+static void all_played(const char *asks, char *out)
+{
+    for (; *asks; asks++)
+        if (*asks != 'a')
+            *out++ = *asks == 'B' ? 'p' : *asks;
+    *out = '\0';
+}
+
+struct course {
+    double norms[STEPS + 1];
+    uint64_t weights, gradients;
+};
+
+static bool is_asked(const struct unit_ranks *ranks, int64_t step, const char *wanted)
+{
+    if (strcmp(asked, wanted) == 0)
+        return true;
+    fprintf(stderr, "# rank %d, step %d: %s, wanted %s\n", ranks->group.rank, (int)step,
+            asked, wanted);
+    return false;
+}
+
+/* What an adapter stands on: the same in each rank, as it is of one seed. */
+static char *base_new(void)
+{
+    struct plan plan = unit_plan("");
+    char *dir = unit_dir_new();
+    struct unit_model u;
+    struct error err = { 0 };
+
+    plan.train_from_scratch = true;
+    u = unit_model_text(llama, plan);
+    unit_model_start(&u, ROWS, 1, 1);
+    unit_must(model_save(u.model, dir, &err), &err);
+    unit_model_stop(&u);
+    return dir;
+}
+
+static struct plan recorded_plan(const struct recorded *r, const char *base)
+{
+    struct plan plan = plan_of(&r->kind, RANKS);
+
+    plan.model_name_or_path = base;
+    plan.gradient_checkpointing = r->checkpointing;
+    plan.lora_dropout = r->dropout;
+    return plan;
+}
+
+/* The first window is issued, the second recorded, all others are played. */
+static bool run_recorded(const struct recorded *r, const struct unit_ranks *ranks,
+                         const char *base, bool records, struct course *out)
+{
+    char played[sizeof(asked)];
+    struct unit_model u;
+    bool ok = true;
+
+    start_plan(&u, r->kind.model, recorded_plan(r, base), ranks);
+    real = u.be->ops;
+    other = *real;
+    other.begin = begin;
+    other.end = end;
+    other.reduce = reduce;
+    other.attention_backward = attention_backward;
+    u.be->ops = &other;
+    all_played(r->asks, played);
+    *out = (struct course) { 0 };
+    for (int64_t step = 1; step <= STEPS + 1; step++) {
+        memset(asked, 0, sizeof(asked));
+        out->norms[step - 1] = train_window(&u, ranks, step, RANKS * r->batches).norm;
+        if (step != 2)
+            ok = is_asked(ranks, step, records && step > 2 ? played : r->asks) && ok;
+    }
+    out->gradients = hash_of(&u, model_gradients(u.model));
+    for (size_t i = 0; i < model_trained_parameters(u.model); i++)
+        out->weights = out->weights * 31 + hash_of(&u, model_trained(u.model, i)->weight);
+    u.be->ops = real;
+    unit_model_stop(&u);
+    return ok;
+}
+
+/* To the same bits. */
+static void test_model_ranks_play_what_lies_between_sums(void **state)
+{
+    const struct recorded *r = *state;
+    struct course played, issued;
+    struct unit_ranks ranks;
+    char *base;
+    bool ok;
+
+    if (!unit_ranks_ops->begin)
+        skip();
+    unit_ranks_fork(&ranks, RANKS);
+    base = base_new();
+    ok = run_recorded(r, &ranks, base, true, &played);
+    setenv("TRAINSPOOL_NO_GRAPHS", "1", 1);
+    ok = run_recorded(r, &ranks, base, false, &issued) && ok;
+    unsetenv("TRAINSPOOL_NO_GRAPHS");
+    ok = ok && memcmp(&played, &issued, sizeof(played)) == 0;
+    unit_dir_free(base);
+    if (ranks.group.rank > 0)
+        _exit(!ok);
+    unit_ranks_join(&ranks);
+    assert_true(ok && played.norms[STEPS] > 0);
+}
+
 #define OTHER(name, i)                                                           \
     unit_ranks_test_of("test_model_ranks_learn_other_architectures: " name,      \
                        test_model_ranks_learn_other_architectures, &others[i])
+
+#define RECORDED(name, i)                                                     \
+    unit_ranks_test_of("test_model_ranks_play_what_lies_between_sums: " name, \
+                       test_model_ranks_play_what_lies_between_sums, &recordings[i])
 
 int main(int argc, char **argv)
 {
@@ -380,6 +584,12 @@ int main(int argc, char **argv)
         unit_ranks_test(test_model_ranks_agree_with_adamw_and_16_bit_copies),
         unit_ranks_test(test_model_ranks_moments_are_whole_again),
         unit_ranks_test(test_model_ranks_share_the_moments),
+        RECORDED("full", 0),
+        RECORDED("windows of two", 1),
+        RECORDED("lora", 2),
+        RECORDED("frozen halves", 3),
+        RECORDED("a large head", 4),
+        RECORDED("gpt_neox", 5),
     };
 
     unit_ranks_main(argc, argv, tests);
