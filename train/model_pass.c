@@ -142,16 +142,18 @@ static size_t count_labelled(const struct batch *batch)
     return least(round_rows(count), batch->rows);
 }
 
-/* What no run is longer than: the job's limit, which all batches share, or, where what was
- * rounded up is more, all rows. */
+/* What no run is longer than: the job's limit, which all batches share, or as much as a batch
+ * is rounded up by; where one is longer all the same, all rows. */
 static size_t bound_runs(const struct model *m, const struct batch *batch)
 {
     size_t bound = (size_t)m->plan->cutoff_len;
 
+    if (bound < ROW_MOST)
+        bound = ROW_MOST;
     for (size_t i = 0; i < batch->sequences; i++)
         if ((size_t)(batch->offsets[i + 1] - batch->offsets[i]) > bound)
             return batch->rows;
-    return bound;
+    return least(bound, batch->rows);
 }
 
 static struct pass pass_of(struct model *m, const struct batch *batch)

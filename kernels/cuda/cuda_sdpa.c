@@ -558,6 +558,7 @@ bool cuda_sdpa_run(const struct cuda_sdpa_plan *plan, void *const tensors[SDPA_I
         status = cudnn->execute(plan->handle, plan->plan, pack);
     if (pack)
         cudnn->desc_destroy(pack);
-    return status == CUDNN_SUCCESS || error_set(err, ERROR_DEVICE, "%s: attention: %s",
-                                                cudnn->name, cudnn->text(status));
+    return status == CUDNN_SUCCESS ||
+           error_set(err, ERROR_DEVICE, "%s: attention: %s; leave TRAINSPOOL_CUDNN out",
+                     cudnn->name, cudnn->text(status));
 }

@@ -221,6 +221,7 @@ EXTRA_PROGRAMS += tests/unit/test_emulated_model_forward
 tests_unit_test_emulated_model_forward_SOURCES = tests/unit/test_model_cuda_forward.c
 tests_unit_test_emulated_model_forward_LDADD = %D%/emulated.o $(LDADD)
 EXTRA_PROGRAMS += tests/unit/test_model_pass
+tests_unit_test_model_pass_CPPFLAGS = $(EMULATION_LOOKS)
 tests_unit_test_model_pass_LDADD = %D%/emulated.o $(LDADD)
 
 # The trainer with emulated GPUs, for tests from outside.  Its list of backends has CUDA in every

@@ -96,14 +96,22 @@ static void read_result(struct backend *be, struct result *result)
     result->plans = attention ? cuda_attention_plans(attention) : 0;
 }
 
-static struct result run(const struct shape *shape, struct besides besides, bool cudnn)
+static struct result run_on(struct backend *be, const struct shape *shape,
+                            struct besides besides)
 {
-    struct backend *be = open_card(besides, cudnn);
     struct op_attention op = make(be, shape, besides);
     struct result result = { .out = op.out, .lse = op.lse };
 
     be->ops->attention(be, &op);
     read_result(be, &result);
+    return result;
+}
+
+static struct result run(const struct shape *shape, struct besides besides, bool cudnn)
+{
+    struct backend *be = open_card(besides, cudnn);
+    struct result result = run_on(be, shape, besides);
+
     backend_close(be);
     assert_int_equal(emulation_bytes_held(), 0);
     return result;
@@ -204,6 +212,28 @@ static void test_cuda_attention_leaves_the_rest_to_us(void **state)
     }
 }
 
+/* One plan for each shape, however often it comes. */
+static void test_cuda_attention_by_cudnn_keeps_plans_apart(void **state)
+{
+    struct besides nothing = { 0 };
+    struct result alone[2] = { run(&shapes[1], nothing, true),
+                               run(&shapes[2], nothing, true) };
+    struct backend *be = open_card(nothing, true);
+
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        struct result here = run_on(be, &shapes[1 + i % 2], nothing);
+
+        assert_int_equal(here.plans, i == 0 ? 1 : 2);
+        near(&here, &alone[i % 2], 0, 0);
+        near(&here, &alone[i % 2], 1, 0);
+        result_clear(&here);
+    }
+    backend_close(be);
+    result_clear(&alone[0]);
+    result_clear(&alone[1]);
+}
+
 /* As it comes, recorded, played: with the offsets that are there each time. */
 static void test_cuda_attention_by_cudnn_is_recorded(void **state)
 {
@@ -276,6 +306,7 @@ int main(void)
         cmocka_unit_test(test_cuda_attention_by_cudnn_is_ours),
         cmocka_unit_test(test_cuda_attention_by_cudnn_stays_in_its_columns),
         cmocka_unit_test(test_cuda_attention_leaves_the_rest_to_us),
+        cmocka_unit_test(test_cuda_attention_by_cudnn_keeps_plans_apart),
         cmocka_unit_test(test_cuda_attention_by_cudnn_is_recorded),
         cmocka_unit_test(test_cuda_attention_by_cudnn_has_our_gradients),
     };

@@ -1,9 +1,11 @@
 /*
  * tests/unit/test_model_pass.c - batches that are rounded up where passes are recorded: few
- * recordings do for many batches, and what comes back is that of the batch alone.
+ * recordings do for many batches, and what comes back is that of the batch alone.  And what
+ * attention is told of their runs.
  */
 #include "config.h"
 
+#include "kernels/cuda/cuda_attention.h"
 #include "tests/unit/unit_trials.h"
 #include "train/template.h"
 
@@ -194,12 +196,67 @@ static void test_model_pass_rounds_weighted_rows(void **state)
     unit_batch_free(&batch);
 }
 
+/* ---- How long a run may be ---- */
+
+static size_t told;
+
+static void attention(struct backend *be, const struct op_attention *op)
+{
+    told = op->longest;
+    real->attention(be, op);
+}
+
+/* The loss of a batch, and how many plans cuDNN made for it. */
+static double attend(const struct trial *trial, const struct batch *batch, bool cudnn,
+                     size_t *plans)
+{
+    const struct cuda_attention *by;
+    struct unit_model u;
+    double loss;
+
+    setenv("TRAINSPOOL_CUDNN", cudnn ? "1" : "0", 1);
+    start(&u, trial, plan_of(trial), true);
+    unsetenv("TRAINSPOOL_CUDNN");
+    other.attention = attention;
+    loss = unit_loss(&u, batch);
+    by = cuda_backend_of(u.be)->attention;
+    *plans = by ? cuda_attention_plans(by) : 0;
+    stop(&u);
+    return loss;
+}
+
+/* What a batch is rounded up by at most, 256, as cutoff_len is less; or all rows where those
+ * are fewer, or a run has more.  Attention that goes by it leaves no row out. */
+static void test_model_pass_tells_how_long_runs_are(void **state)
+{
+    static const struct {
+        size_t lengths[2], runs, longest;
+    } cases[] = { { { 70, 50 }, 2, 128 }, { { 140, 150 }, 2, 256 }, { { 300 }, 1, 320 } };
+    const struct trial *trial = &trials[TRIAL_PURE];
+
+    (void)state;
+    rows_max = 320;
+    sequences_max = 2;
+    for (size_t i = 0; i < TS_COUNT(cases) && gpu_for(trial); i++) {
+        struct batch batch = batch_of(cases[i].lengths, cases[i].runs);
+        size_t ours, theirs;
+        double loss = attend(trial, &batch, false, &ours);
+
+        unit_near("loss", attend(trial, &batch, true, &theirs), loss, NEAR_BF16);
+        assert_int_equal(told, cases[i].longest);
+        assert_int_equal(ours, 0);
+        assert_true(theirs > 0);
+        unit_batch_free(&batch);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_model_pass_plays_batches_of_many_lengths),
         cmocka_unit_test(test_model_pass_rounds_without_a_trace),
         cmocka_unit_test(test_model_pass_rounds_weighted_rows),
+        cmocka_unit_test(test_model_pass_tells_how_long_runs_are),
     };
 
     return unit_trials_gpus()
