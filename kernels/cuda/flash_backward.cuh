@@ -1,0 +1,191 @@
+/*
+ * kernels/cuda/flash_backward.cuh - what the two kernels of flash_backward.cu are made of:
+ * the operands, a block's own rows and the steps of the other side's, and how scores become
+ * weights and gradients.
+ */
+#ifndef KERNELS_CUDA_FLASH_BACKWARD_CUH
+#define KERNELS_CUDA_FLASH_BACKWARD_CUH
+
+#include "kernels/cuda/flash.cuh"
+#include "kernels/cuda/flash_drops.cuh"
+
+template <typename T> struct flash_backward_job {
+    flash_rows<const T> q, k, v, out, dout;
+    flash_rows<T> dq, dk, dv;
+    const float *lse;
+    float *delta;
+    const int32_t *offsets;
+    int64_t lse_stride, delta_stride; /* from head to head */
+    int rows, sequences, heads, kv_heads, group, window, slots;
+    float scale;
+    float scale_log2; /* of a score or of its tanh to an exponent of 2 */
+    float cap;        /* of flash_cap, or 0 */
+    float shrink;     /* 1 / scale_log2 */
+    struct drops drops;
+};
+
+/* Scores that are not seen become -inf.  back: by how much the lane's first query is
+ * behind its first key; own: 1 where the rows are queries, -1 where they are keys. */
+template <int own, int M, int N>
+__device__ inline void flash_backward_mask(float (&s)[M][N][4], int back, int window)
+{
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                int here = back + own * (16 * m + 8 * (i / 2) - (8 * n + i % 2));
+
+                if (here < 0 || here >= window)
+                    s[m][n][i] = -INFINITY;
+            }
+}
+
+/* Two tiles of STEP rows come by in each step; the next two are copied into the other
+ * stage meanwhile. */
+template <typename T, int D, int STEP, int THREADS>
+__device__ inline void flash_backward_fetch(T *stage, flash_rows<const T> a,
+                                            flash_rows<const T> b, int first, int end)
+{
+    flash_load<D, STEP, THREADS>(stage, a, first, end);
+    flash_load<D, STEP, THREADS>(stage + STEP * flash_tile<D>::pitch, b, first, end);
+    copies_close();
+}
+
+/* The block's own rows of two matrices, which stay; held ones pass through the stages. */
+template <typename T, int D, int M, int WARPS, bool held> struct flash_backward_own {
+    flash_left<T, D, M, held> a, b;
+
+    __device__ static T *load(T *tile, flash_rows<const T> from, int first, int end)
+    {
+        if (held)
+            __syncthreads();
+        flash_load<D, 16 * M * WARPS, WARPS * WARP>(tile, from, first, end);
+        copies_close();
+        copies_wait<0>();
+        __syncthreads();
+        return tile + 16 * M * (threadIdx.x / WARP) * flash_tile<D>::pitch;
+    }
+    __device__ flash_backward_own(T *tile, flash_rows<const T> from_a,
+                                  flash_rows<const T> from_b, int first, int end)
+        : a(load(tile, from_a, first, end)),
+          b(load(held ? tile : tile + 16 * M * WARPS * flash_tile<D>::pitch, from_b,
+                 first, end))
+    {
+        if (held)
+            __syncthreads();
+    }
+};
+
+/* Shared memory of a block, in numbers of T. */
+template <int D, int M, int WARPS, int STEP, bool held> struct flash_backward_room {
+    static constexpr int pitch = flash_tile<D>::pitch;
+    static constexpr int rows = 16 * M * WARPS;
+    static constexpr int stage = 2 * STEP * pitch;
+    static constexpr int own = held ? 0 : 2 * stage; /* where its own rows are */
+    static constexpr int all = 2 * stage + (held ? 0 : 2 * rows * pitch);
+
+    static_assert(rows % STEP == 0, "steps begin with the run's first row");
+    static_assert(!held || rows * pitch <= all, "own rows pass through the stages");
+};
+
+/*
+ * lse and delta of a step of queries lie behind the rows of their tile: both lse of two
+ * neighbours behind the first, both delta behind the second, as a lane wants them.
+ */
+template <int D, typename T>
+__device__ inline float2 *flash_backward_behind(T *tile, int row)
+{
+    return (float2 *)(tile + row * flash_tile<D>::pitch + D);
+}
+
+/* A step of queries of one head.  What is returned goes to flash_backward_keep when there
+ * is time: two neighbours each have one number of one query. */
+template <int D, int STEP, int THREADS, typename T>
+__device__ inline float
+flash_backward_fetch_queries(T *stage, const flash_backward_job<T> &job, int begin,
+                             int head, int first, int end)
+{
+    int row = first + (int)threadIdx.x / 2;
+    bool delta = threadIdx.x % 2;
+    const float *from =
+        delta ? job.delta + head * job.delta_stride : job.lse + head * job.lse_stride;
+
+    static_assert(2 * STEP <= THREADS, "each has at most one");
+    flash_backward_fetch<T, D, STEP, THREADS>(stage, flash_head(job.q, begin, head),
+                                              flash_head(job.dout, begin, head), first,
+                                              end);
+    if (threadIdx.x < 2 * STEP && row < end)
+        return from[begin + row];
+    return delta ? 0 : INFINITY; /* so that its weights are 0 */
+}
+
+template <int D, int STEP, typename T>
+__device__ inline void flash_backward_keep(T *tile, float ahead)
+{
+    int row = threadIdx.x / 2, delta = threadIdx.x % 2;
+
+    if (row < STEP)
+        ((float *)flash_backward_behind<D>(tile, (row & ~1) | delta))[row & 1] =
+            delta ? ahead : ahead * FLASH_LOG2E;
+}
+
+/* Scores against a step of queries become weights. */
+template <int D, int M, int N, typename T>
+__device__ inline void flash_backward_weights(float (&p)[M][N][4], T *q_tile,
+                                              float scale_log2)
+{
+    int own = threadIdx.x % 4 * 2;
+
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        const float2 lse = *flash_backward_behind<D>(q_tile, 8 * n + own);
+
+#pragma unroll
+        for (int i = 0; i < 4 * M; i++) {
+            float *x = &p[i / 4][n][i % 4];
+
+            *x = exp2_fast(fmaf(*x, scale_log2, i % 2 ? -lse.y : -lse.x));
+        }
+    }
+}
+
+/* The slope of a cap where it gave tanh t; 0 for scores that are not seen (-inf). */
+__device__ inline float flash_backward_slope(float t)
+{
+    t = fmaxf(t, -1.0f);
+    return fmaf(-t, t, 1.0f);
+}
+
+/* Gradients of the weights p become gradients of the scores, but for the scale; where
+ * there is a cap, the tanh is found again from p: an exponent of 2 times `shrink`. */
+template <bool capped, int D, int M, int N, typename T>
+__device__ inline void flash_backward_gradients(float (&ds)[M][N][4],
+                                                const float (&p)[M][N][4], T *q_tile,
+                                                float shrink)
+{
+    int own = threadIdx.x % 4 * 2;
+
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        const float2 delta = *flash_backward_behind<D>(q_tile, 8 * n + own + 1);
+
+#pragma unroll
+        for (int i = 0; i < 4 * M; i++) {
+            float *x = &ds[i / 4][n][i % 4];
+
+            *x = p[i / 4][n][i % 4] * (*x - (i % 2 ? delta.y : delta.x));
+        }
+        if (capped) {
+            const float2 lse = *flash_backward_behind<D>(q_tile, 8 * n + own);
+
+#pragma unroll
+            for (int i = 0; i < 4 * M; i++)
+                ds[i / 4][n][i % 4] *= flash_backward_slope(
+                    (log2_fast(p[i / 4][n][i % 4]) + (i % 2 ? lse.y : lse.x)) * shrink);
+        }
+    }
+}
+
+#endif
