@@ -123,12 +123,12 @@ static bool is_dense(const struct op_attention *op)
     return op->sequences * longest_of(op) <= HOLES * op->q.rows;
 }
 
-static bool fits(const struct cuda_backend *cuda, const struct op_attention *op)
+/* What cuDNN may be asked for; whether it has it for this card, it says itself. */
+static bool fits(const struct op_attention *op)
 {
     enum format format = op->q.format;
 
-    return cuda->launch.capability >= 80 &&
-           (format == FORMAT_FP16 || format == FORMAT_BF16) && op->dropout.p <= 0 &&
+    return (format == FORMAT_FP16 || format == FORMAT_BF16) && op->dropout.p <= 0 &&
            op->softcap <= 0 && op->head_size % 8 == 0 && op->sequences > 0 &&
            op->window <= INT32_MAX && is_dense(op) && in_pieces(op->q) &&
            in_pieces(op->k) && in_pieces(op->v) && in_pieces(op->out);
@@ -259,7 +259,7 @@ cudaError_t cuda_attention_put(struct cuda_backend *cuda, const void *operands)
     void *workspace;
     float *stats;
 
-    if (cuda->attention && fits(cuda, op))
+    if (cuda->attention && fits(op))
         plan = plan_for(cuda, op);
     if (!plan || !lay_out(cuda->launch, op, plan, &runs, &stats, &workspace))
         return launch_attention(&cuda->launch, op);

@@ -1,6 +1,7 @@
 /*
  * kernels/cuda/cuda_attention.h - attention by cuDNN, for those who ask for it: the forward
- * pass of 16-bit heads, from 8.0 on.  The gradients are our kernels' (attention.cu).
+ * pass of 16-bit heads, where cuDNN has it for the card.  The gradients are our kernels'
+ * (attention.cu).
  */
 #ifndef KERNELS_CUDA_CUDA_ATTENTION_H
 #define KERNELS_CUDA_CUDA_ATTENTION_H
