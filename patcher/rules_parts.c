@@ -12,11 +12,15 @@
 const struct entry *rule_line(const struct rule_context *context, const char *key)
 {
     const struct entry *entry = document_find(context->document, key);
-    const struct key *other;
 
-    for (size_t i = 0; !entry && (other = schema_at(&schema_job, i)); i++)
-        if (other->use == KEY_RENAMED && strcmp(other->now, key) == 0)
-            entry = document_find(context->document, other->name);
+    /* by section, as rules ask for more keys than jobs have, and schema_at counts them each time */
+    for (const struct keys *const *keys = schema_job.sections; !entry && *keys; keys++)
+        for (size_t i = 0; !entry && i < (*keys)->count; i++) {
+            const struct key *other = &(*keys)->list[i];
+
+            if (other->use == KEY_RENAMED && strcmp(other->now, key) == 0)
+                entry = document_find(context->document, other->name);
+        }
     return entry;
 }
 
