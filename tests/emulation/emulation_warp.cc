@@ -103,10 +103,14 @@ static double half_of(emulation_meeting kind, uint32_t pair, int which)
                                  : (double)__bfloat162float(__ushort_as_bfloat16(bits));
 }
 
+/* Two columns of b or d, added up side by side. */
+typedef double pair __attribute__((vector_size(2 * sizeof(double))));
+
 /* PTX ISA 9, "Matrix fragments for mma.m16n8k16": lane = 4 g + t. */
 static void multiply(int warp, emulation_meeting kind)
 {
-    double a[16][16], b[16][8];
+    double a[16][16];
+    pair b[16][4];
 
     for (int lane = 0; lane < LANES; lane++)
         for (int i = 0; i < 8; i++) {
@@ -116,17 +120,30 @@ static void multiply(int warp, emulation_meeting kind)
             a[g + 8 * (i >> 1 & 1)][2 * t + half + 8 * (i >> 2)] =
                 half_of(kind, o->a[i >> 1], half);
             if (i < 4)
-                b[2 * t + half + 8 * (i >> 1)][g] = half_of(kind, o->b[i >> 1], half);
+                b[2 * t + half + 8 * (i >> 1)][g / 2][g % 2] = half_of(kind, o->b[i >> 1], half);
         }
-    for (int lane = 0; lane < LANES; lane++)
-        for (int i = 0; i < 4; i++) {
-            float *d = &block_offer(warp, lane)->d[i];
-            double sum = (double)*d;
+    for (int row = 0; row < 16; row++) {
+        const int first = row % 8 * 4, i = row / 8 * 2;
+        float *d[4];
+        pair sums[4];
 
-            for (int k = 0; k < 16; k++)
-                sum += a[lane / 4 + 8 * (i >> 1)][k] * b[k][2 * (lane % 4) + (i & 1)];
-            *d = (float)sum;
+        for (int t = 0; t < 4; t++) {
+            d[t] = block_offer(warp, first + t)->d + i;
+            sums[t] = pair { (double)d[t][0], (double)d[t][1] };
         }
+        pair x = sums[0], y = sums[1], z = sums[2], w = sums[3];
+        for (int k = 0; k < 16; k++) {
+            x += a[row][k] * b[k][0];
+            y += a[row][k] * b[k][1];
+            z += a[row][k] * b[k][2];
+            w += a[row][k] * b[k][3];
+        }
+        sums[0] = x, sums[1] = y, sums[2] = z, sums[3] = w;
+        for (int t = 0; t < 4; t++) {
+            d[t][0] = (float)sums[t][0];
+            d[t][1] = (float)sums[t][1];
+        }
+    }
 }
 
 static void settle(int warp, emulation_meeting kind, unsigned mask)
