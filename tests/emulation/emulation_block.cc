@@ -234,6 +234,11 @@ static void block_run(void)
         for (int i = 0; i < block->count; i++) {
             block_thread *t = &block->threads[order[i]];
 
+            if (i + 2 < block->count) {
+                fibre_expect(&block->threads[order[i + 1]].fibre);
+                __builtin_prefetch(&block->threads[order[i + 2]].fibre);
+                __builtin_prefetch(&block->threads[order[i + 2]].state);
+            }
             if (t->state != THREAD_READY)
                 continue;
             moved = true;

@@ -91,6 +91,11 @@ void fibre_prepare(struct fibre *fibre, void (*run)(void), bool ended)
     fibre->at = top;
 }
 
+void fibre_expect(const struct fibre *fibre)
+{
+    __builtin_prefetch(fibre->at);
+}
+
 static void swap(struct fibre *from, struct fibre *to)
 {
     emulation_fibre_swap(&from->at, to->at);
@@ -108,6 +113,8 @@ void fibre_prepare(struct fibre *fibre, void (*run)(void), bool ended)
     fibre->at.uc_link = NULL;
     makecontext(&fibre->at, begin, 0);
 }
+
+void fibre_expect(const struct fibre *) {}
 
 static void swap(struct fibre *from, struct fibre *to)
 {

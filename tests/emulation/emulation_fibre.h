@@ -24,6 +24,8 @@ struct fibre {
 /* It will begin at `run`, which must not return.  `ended`: all that it had called before has
  * returned; so it has not when its stack is new, or was left by somebody who failed. */
 void fibre_prepare(struct fibre *fibre, void (*run)(void), bool ended);
+/* It is the next but few: what it goes on with is fetched.  Changes nothing. */
+void fibre_expect(const struct fibre *fibre);
 /* To another; returns when somebody switches back.  `last`: nobody will. */
 void fibre_switch(struct fibre *from, struct fibre *to, bool last);
 
