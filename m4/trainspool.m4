@@ -50,6 +50,8 @@ AC_DEFUN([TS_X86_KERNELS], [
 ])
 
 dnl TS_EMULATION: may the tests run CUDA's kernels on the CPU?  It takes a compiler of C++17.
+dnl What they call fmaf() for is one instruction where this machine has it, and the same number;
+dnl nothing else becomes such a one.
 AC_DEFUN([TS_EMULATION], [
     have_emulation="no (g++ is missing)"
     ts_cxxflags=$CXXFLAGS
@@ -66,6 +68,12 @@ AC_DEFUN([TS_EMULATION], [
                       [EMULATION_FILL="-ftrivial-auto-var-init=pattern -DEMULATION_FILLED"])
     AC_MSG_RESULT([${EMULATION_FILL:-no}])
     AC_SUBST([EMULATION_FILL])
+    CXXFLAGS="-std=c++17 $ts_cxxflags -Werror -mfma -ffp-contract=off"
+    AC_MSG_CHECKING([whether this machine multiplies and adds at once])
+    AC_RUN_IFELSE([AC_LANG_PROGRAM([], [[return !__builtin_cpu_supports("fma");]])],
+                  [EMULATION_FMA="-mfma -ffp-contract=off"], [], [])
+    AC_MSG_RESULT([${EMULATION_FMA:-no}])
+    AC_SUBST([EMULATION_FMA])
     AC_LANG_POP([C++])
     CXXFLAGS=$ts_cxxflags
     AM_CONDITIONAL([HAVE_EMULATION], [test "$have_emulation" = yes && test "$have_cmocka" = yes])

@@ -8,7 +8,7 @@ EMULATION_CC = $(CC) $(DEFS) -I$(srcdir)/%D%/include $(DEFAULT_INCLUDES) $(AM_CP
 if !HAVE_CUDA
 EMULATION_CC += -DCUDA_ARCHS='"75 80 90"' -DCUDA_LIBRARY_DIR='"/usr/lib"'
 endif
-EMULATION_KERNEL = -include $(srcdir)/%D%/emulation_hardware.h -x c++
+EMULATION_KERNEL = $(EMULATION_FMA) -include $(srcdir)/%D%/emulation_hardware.h -x c++
 EMULATION_DEPS = -MD -MP -MF $(@D)/$(DEPDIR)/$(@F).d
 
 if !SANITIZERS
