@@ -243,8 +243,10 @@ static void block_run(void)
                 continue;
             moved = true;
             emulation_now = t;
+            races_thread(&t->fibre);
             fibre_switch(&block->main, &t->fibre, false);
             emulation_now = NULL;
+            races_thread(NULL);
             if (block->failed)
                 return;
         }

@@ -41,13 +41,18 @@ struct page {
 
 static struct page table[TABLE_SLOTS];
 static size_t pages;
-static struct page *recent[256];
+static struct page recent[256]; /* copies */
 
 static uint32_t now = 1, launched, begun, synced, warp_synced[THREADS_MAX / LANES];
 static bool watching; /* some kernel is compiled so */
 static bool running;
 static const unsigned char *shared;
 static size_t shared_bytes;
+
+/* What is not looked at: the stack of the thread that runs; all, where none does.  Most accesses
+ * are such. */
+static uintptr_t aside;
+static size_t aside_bytes = SIZE_MAX;
 
 static void forget(void)
 {
@@ -75,6 +80,14 @@ void races_begin_launch(void)
 void races_end_launch(void)
 {
     running = false;
+}
+
+void races_thread(const struct fibre *fibre)
+{
+    bool looking = running && fibre;
+
+    aside = looking ? (uintptr_t)fibre->stack : 0;
+    aside_bytes = looking ? fibre->bytes : SIZE_MAX;
 }
 
 void races_begin_block(const void *at, size_t bytes)
@@ -107,11 +120,8 @@ static struct cell *cells_new(size_t count)
 
 static struct page *page_of(uintptr_t number)
 {
-    struct page **cached = &recent[number % 256];
     size_t slot = (number * 0x9e3779b97f4a7c15u) >> 48;
 
-    if (*cached && (*cached)->number == number)
-        return *cached;
     while (table[slot].cells && table[slot].number != number)
         slot = (slot + 1) % TABLE_SLOTS;
     if (!table[slot].cells) {
@@ -122,7 +132,7 @@ static struct page *page_of(uintptr_t number)
         table[slot] = { number, WIDE_BITS, cells_new(PAGE_BYTES >> WIDE_BITS) };
         pages++;
     }
-    return *cached = &table[slot];
+    return &table[slot];
 }
 
 /* A cell for each byte from here on, all knowing what theirs knew. */
@@ -135,6 +145,22 @@ static void split(struct page *page)
     free(page->cells);
     page->cells = fine;
     page->bits = 0;
+}
+
+/* The page of a number, with cells as fine as `edges`, where an access to it begins and ends. */
+static inline const struct page *page_for(uintptr_t number, size_t edges)
+{
+    struct page *cached = &recent[number % 256];
+
+    if (__builtin_expect(cached->number != number, 0))
+        *cached = *page_of(number);
+    if (__builtin_expect((edges & ((1u << cached->bits) - 1)) != 0, 0)) {
+        struct page *page = page_of(number);
+
+        split(page);
+        *cached = *page;
+    }
+    return cached;
 }
 
 extern char __executable_start;
@@ -274,8 +300,9 @@ __attribute__((no_sanitize("address"))) static bool unwritten(const void *at,
     emulation_fail("%s %s at %s, which nobody has written", did[kind], place, here);
 }
 
-static inline void access(uint32_t thread, const void *at, size_t bytes, int kind,
-                          const void *from)
+/* `whole`: of a power of two bytes, and a multiple of them. */
+[[gnu::always_inline]] static inline void access(uint32_t thread, const void *at, size_t bytes,
+                                                 bool whole, int kind, const void *from)
 {
     uintptr_t first = (uintptr_t)at, last = first + bytes - 1;
     uint32_t where = (uint32_t)((uintptr_t)from - (uintptr_t)&__executable_start - 1);
@@ -290,14 +317,16 @@ static inline void access(uint32_t thread, const void *at, size_t bytes, int kin
     if (kind != RACES_WRITE && unwritten(at, bytes))
         report_unwritten(at, kind, where);
     while (first <= last) {
-        struct page *page = page_of(first >> PAGE_BITS);
         size_t offset = first % PAGE_BYTES;
-        size_t end = last >> PAGE_BITS > first >> PAGE_BITS ? PAGE_BYTES : last % PAGE_BYTES + 1;
+        size_t end = !whole && last >> PAGE_BITS > first >> PAGE_BITS ? PAGE_BYTES
+                                                                     : offset + (last - first) + 1;
+        const struct page *page = page_for(first >> PAGE_BITS, offset | end);
+        struct cell *cell = &page->cells[offset >> page->bits];
 
-        if (page->bits && ((offset | end) & ((1u << page->bits) - 1)))
-            split(page);
-        for (size_t i = offset >> page->bits; i < end >> page->bits; i++)
-            touch(&page->cells[i], at, kind, &mine, since);
+        for (size_t i = 0; i < (end - offset) >> page->bits; i++)
+            touch(&cell[i], at, kind, &mine, since);
+        if (whole)
+            break;
         first += end - offset;
     }
 }
@@ -305,44 +334,66 @@ static inline void access(uint32_t thread, const void *at, size_t bytes, int kin
 void races_access(int thread, const void *at, size_t bytes, int kind, const void *where)
 {
     if (running)
-        access((uint32_t)thread, at, bytes, kind, where);
+        access((uint32_t)thread, at, bytes, false, kind, where);
 }
 
-/* What the compiler calls: of a thread's own variables and its record nothing is kept. */
-static inline void instrumented(const void *at, size_t bytes, int kind, const void *from)
+[[noreturn]] [[gnu::cold]] static void report_odd(const void *at, size_t bytes, int kind,
+                                                  const void *from)
 {
-    const struct block_thread *self = block_now();
+    char here[160];
+
+    name_place((uint32_t)((uintptr_t)from - (uintptr_t)&__executable_start - 1), here,
+               sizeof(here));
+    emulation_fail("%s %zu bytes at %p, which is no multiple of that, at %s", did[kind], bytes,
+                   at, here);
+}
+
+static inline bool is_record(const void *at)
+{
     const char *byte = (const char *)at;
 
-    if (!running || !self ||
-        (byte >= self->fibre.stack && byte < self->fibre.stack + self->fibre.bytes))
-        return;
-    if ((byte >= (const char *)emulation_block.threads &&
-         byte < (const char *)(emulation_block.threads + THREADS_MAX)) ||
-        at == &emulation_now)
-        return;
-    access((uint32_t)self->index, at, bytes, kind, from);
+    return (byte >= (const char *)emulation_block.threads &&
+            byte < (const char *)(emulation_block.threads + THREADS_MAX)) ||
+           at == &emulation_now;
+}
+
+/* Apart from what calls it, so that to come back at once from there saves no register. */
+template <size_t bytes, int kind>
+[[gnu::noinline]] static void look(const void *at, const void *from)
+{
+    if (!is_record(at))
+        access((uint32_t)block_now()->index, at, bytes, true, kind, from);
+}
+
+[[gnu::noinline]] static void look_anywhere(const void *at, size_t bytes, int kind,
+                                            const void *from)
+{
+    if (!is_record(at))
+        access((uint32_t)block_now()->index, at, bytes, false, kind, from);
 }
 
 #define CALLED extern "C" __attribute__((visibility("default")))
 #define HERE   __builtin_return_address(0)
 
-static inline void aligned(const void *at, size_t bytes, int kind, const void *from)
+/* What the compiler calls: of a thread's own variables and its record nothing is kept. */
+template <size_t bytes, int kind>
+static inline void aligned(const void *at, const void *from)
 {
-    if ((uintptr_t)at % bytes) {
-        char here[160];
+    if (__builtin_expect((uintptr_t)at % bytes != 0, 0))
+        report_odd(at, bytes, kind, from);
+    if ((uintptr_t)at - aside >= aside_bytes)
+        look<bytes, kind>(at, from);
+}
 
-        name_place((uint32_t)((uintptr_t)from - (uintptr_t)&__executable_start - 1), here,
-                   sizeof(here));
-        emulation_fail("%s %zu bytes at %p, which is no multiple of that, at %s", did[kind],
-                       bytes, at, here);
-    }
-    instrumented(at, bytes, kind, from);
+static inline void instrumented(const void *at, size_t bytes, int kind, const void *from)
+{
+    if ((uintptr_t)at - aside >= aside_bytes)
+        look_anywhere(at, bytes, kind, from);
 }
 
 #define SIZED(bytes)                                                                          \
-    CALLED void __tsan_read##bytes(void *at) { aligned(at, bytes, RACES_READ, HERE); }        \
-    CALLED void __tsan_write##bytes(void *at) { aligned(at, bytes, RACES_WRITE, HERE); }      \
+    CALLED void __tsan_read##bytes(void *at) { aligned<bytes, RACES_READ>(at, HERE); }        \
+    CALLED void __tsan_write##bytes(void *at) { aligned<bytes, RACES_WRITE>(at, HERE); }      \
     CALLED void __tsan_unaligned_read##bytes(void *at)                                        \
     {                                                                                         \
         instrumented(at, bytes, RACES_READ, HERE);                                            \

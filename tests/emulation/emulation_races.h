@@ -23,6 +23,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct fibre;
+
 enum { RACES_READ, RACES_WRITE, RACES_ATOMIC };
 
 /* Is some kernel of this program compiled so? */
@@ -32,6 +34,8 @@ void races_begin_block(const void *shared, size_t bytes);
 void races_end_launch(void);
 void races_barrier(void);        /* of the block that runs */
 void races_sync_warp(int warp);
+/* Who runs from here on; NULL: nobody. */
+void races_thread(const struct fibre *fibre);
 /* By thread `thread` of the block that runs. */
 void races_access(int thread, const void *at, size_t bytes, int kind, const void *where);
 
