@@ -364,10 +364,10 @@ test_programs += $(races_tests)
 endif
 endif
 if HAVE_CMOCKA
-test_programs += $(unit_tests)
 if !SANITIZERS
 test_programs += $(heavy_tests)
 endif
+test_programs += $(unit_tests)
 endif
 
 # operations in double, and operands to hold the backends against them
