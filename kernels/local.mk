@@ -123,6 +123,8 @@ endif
 # would rename the objects.  CFLAGS come after these and win.)
 if !SANITIZERS
 %D%/cpu/%.$(OBJEXT): OPTIMIZE = -O3
+else
+%D%/cpu/%.$(OBJEXT): OPTIMIZE = -O2
 endif
 %D%/cpu/%_avx2.$(OBJEXT): ISA = $(AVX2_CFLAGS)
 %D%/cpu/%_avx512.$(OBJEXT): ISA = $(AVX512_CFLAGS)
