@@ -8,18 +8,17 @@
 set -eu
 cd "$(dirname "$0")"
 
-if [ "${1-}" != --no-install ]; then
-    ./install-deps.sh --tests
-    [ -n "${PYTHON-}" ] || tests/peers.sh build-peers ||
-        echo 'runtests: no package index here: tests beside tokenizers, Jinja and TensorBoard are skipped'
-fi
-if [ -z "${PYTHON-}" ] && [ -x build-peers/bin/python ]; then
-    PYTHON=$PWD/build-peers/bin/python
-    export PYTHON
-fi
 if [ -f config.status ]; then
     echo 'runtests: this tree was configured in place; run "make distclean" first' >&2
     exit 2
+fi
+peers= # the process that fetches libraries while the first build is made
+if [ "${1-}" != --no-install ]; then
+    ./install-deps.sh --tests
+    if [ -z "${PYTHON-}" ]; then
+        tests/peers.sh build-peers &
+        peers=$!
+    fi
 fi
 if [ ! -x configure ] || [ -n "$(find configure.ac m4 -newer configure)" ]; then
     ./autogen.sh
@@ -49,6 +48,16 @@ failures() { # BUILD: the scripts and programs with a test that failed
 : "${CFLAGS=-g1}" "${CXXFLAGS=-g1}"
 export CFLAGS CXXFLAGS
 
+find_peers() {
+    [ -z "$peers" ] || wait "$peers" ||
+        echo 'runtests: no package index here: tests beside tokenizers, Jinja and TensorBoard are skipped'
+    peers=
+    if [ -z "${PYTHON-}" ] && [ -x build-peers/bin/python ]; then
+        PYTHON=$PWD/build-peers/bin/python
+        export PYTHON
+    fi
+}
+
 # One failure that stops a build counts as one failed test.
 run() { # BUILD, then the arguments of configure
     build=$1
@@ -58,6 +67,7 @@ run() { # BUILD, then the arguments of configure
     rm -f "$build/test-suite.log"
     (cd "$build" && ../configure -q "$@") || { broken "$build" configure; return; }
     make -s -C "$build" -j "$(nproc)" all || { broken "$build" make; return; }
+    find_peers
     echo "== $build: make check"
     # one more than there are cores: some tests wait
     make -s -C "$build" -j "$(($(nproc) + 1))" check >"$build/check.log" 2>&1 || true
@@ -84,6 +94,7 @@ run() { # BUILD, then the arguments of configure
 
 run build
 run build-san --enable-sanitizers --without-cuda
+find_peers # nothing of it comes behind the last line
 
 printf '%s' "$wrong"
 echo "$passed passed, $failed failed, $skipped skipped"
