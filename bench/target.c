@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { TARGETS_MAX = 16 };
 
@@ -31,7 +32,9 @@ const struct device *target_find(const char *name)
 
 struct backend *target_open(const struct device *device, int threads)
 {
-    struct backend_options options = { .device = device, .threads = threads };
+    struct backend_options options = { .device = device,
+                                       .threads = threads,
+                                       .log = log_new(STDERR_FILENO, LOG_WARN) };
     struct error err = { 0 };
     struct backend *be = backend_open(&options, &err);
 

@@ -19,10 +19,12 @@
 
 /*
  * Plans are for a number of runs and a longest one, of which a job has a few; they stay,
- * as recordings have their kernels.  Before 9.10 cuDNN wanted the lowest number in the
- * place of -inf (attn_score_modifiers.h of NVIDIA's front end).
+ * as recordings have their kernels.  9.10.2 is the first without faults that NVIDIA's
+ * front end refuses 9.10 for, and 9.18.1 the first that it lets do packed runs before
+ * Hopper (sdpa_support_surface.h of cudnn-frontend).
  */
-enum { PLANS = 64, PIECE = 256, HOLES = 8, SHORTEST = 64, OLDEST = 91000 };
+enum { PLANS = 256, PIECE = 256, HOLES = 8, SHORTEST = 64 };
+enum { OLDEST = 91002, OLDEST_BEFORE_HOPPER = 91801 };
 
 struct kept {
     struct cuda_sdpa_key key;
@@ -42,12 +44,11 @@ struct cuda_attention {
 bool cuda_attention_new(struct cuda_backend *cuda, struct cuda_attention **out,
                         struct error *err)
 {
-    const char *asked = getenv("TRAINSPOOL_CUDNN");
     struct cuda_attention *attention;
     int status;
 
     *out = NULL;
-    if (!asked || !*asked || strcmp(asked, "0") == 0)
+    if (!cuda_is_set("TRAINSPOOL_CUDNN"))
         return true;
     attention = calloc(1, sizeof(*attention));
     if (!attention)
@@ -57,7 +58,7 @@ bool cuda_attention_new(struct cuda_backend *cuda, struct cuda_attention **out,
         return false;
     if (attention->cudnn.version() < OLDEST)
         return error_set(err, ERROR_DEVICE,
-                         "%s is too old for attention; install 9.10 or newer, or leave "
+                         "%s is too old for attention; install 9.10.2 or newer, or leave "
                          "TRAINSPOOL_CUDNN out",
                          attention->cudnn.name);
     status = attention->cudnn.create(&attention->handle);
@@ -124,25 +125,29 @@ static bool is_dense(const struct op_attention *op)
 }
 
 /* What cuDNN may be asked for; whether it has it for this card, it says itself. */
-static bool fits(const struct op_attention *op)
+static bool fits(const struct cuda_backend *cuda, const struct op_attention *op)
 {
     enum format format = op->q.format;
+    bool packs = cuda->launch.capability >= 90 ||
+                 cuda->attention->cudnn.version() >= OLDEST_BEFORE_HOPPER;
 
-    return (format == FORMAT_FP16 || format == FORMAT_BF16) && op->dropout.p <= 0 &&
-           op->softcap <= 0 && op->head_size % 8 == 0 && op->sequences > 0 &&
-           op->window <= INT32_MAX && is_dense(op) && in_pieces(op->q) &&
-           in_pieces(op->k) && in_pieces(op->v) && in_pieces(op->out);
+    return packs && (format == FORMAT_FP16 || format == FORMAT_BF16) &&
+           op->dropout.p <= 0 && op->softcap <= 0 && op->head_size % 8 == 0 &&
+           op->sequences > 0 && is_dense(op) && in_pieces(op->q) && in_pieces(op->k) &&
+           in_pieces(op->v) && in_pieces(op->out);
 }
 
 static struct cuda_sdpa_key key_of(const struct op_attention *op)
 {
+    size_t longest = longest_of(op);
+
     return (struct cuda_sdpa_key) {
         .sequences = (int64_t)op->sequences,
-        .longest = (int64_t)longest_of(op),
+        .longest = (int64_t)longest,
         .heads = (int64_t)op->heads,
         .kv_heads = (int64_t)op->kv_heads,
         .head_size = (int64_t)op->head_size,
-        .window = (int64_t)op->window,
+        .window = op->window < longest ? (int64_t)op->window : 0,
         .q_stride = (int64_t)op->q.stride,
         .k_stride = (int64_t)op->k.stride,
         .v_stride = (int64_t)op->v.stride,
@@ -162,7 +167,8 @@ static void tell(struct cuda_backend *cuda, const struct error *why)
     cuda->attention->told = true;
 }
 
-/* The plan, made where there is none; NULL: it is not for cuDNN. */
+/* The plan, made where there is none.  NULL: it is not for cuDNN, or a failure is kept:
+ * what could be well the next time must not choose who does it. */
 static const struct cuda_sdpa_plan *plan_for(struct cuda_backend *cuda,
                                              const struct op_attention *op)
 {
@@ -170,16 +176,25 @@ static const struct cuda_sdpa_plan *plan_for(struct cuda_backend *cuda,
     struct cuda_sdpa_key key = key_of(op);
     struct error why = { 0 };
     struct kept *kept;
+    bool none;
 
     for (size_t i = 0; i < attention->count; i++)
         if (memcmp(&attention->kept[i].key, &key, sizeof(key)) == 0)
             return attention->kept[i].plan;
-    if (attention->count == PLANS)
+    if (attention->count == PLANS) {
+        error_set(&cuda->failed, ERROR_DEVICE,
+                  "attention of more than %d shapes; leave TRAINSPOOL_CUDNN out", PLANS);
         return NULL;
-    kept = &attention->kept[attention->count++];
+    }
+    kept = &attention->kept[attention->count];
     kept->key = key;
     kept->plan =
-        cuda_sdpa_plan_new(&attention->cudnn, attention->handle, NULL, &key, &why);
+        cuda_sdpa_plan_new(&attention->cudnn, attention->handle, NULL, &key, &none, &why);
+    if (!kept->plan && !none) {
+        error_set(&cuda->failed, why.code, "%s", why.text);
+        return NULL;
+    }
+    attention->count++;
     if (!kept->plan)
         tell(cuda, &why);
     return kept->plan;
@@ -244,8 +259,17 @@ static cudaError_t attend(struct cuda_backend *cuda, const struct op_attention *
         [SDPA_WINDOW] = &window,
     };
     cudaError_t status = launch_runs(&cuda->launch, runs);
+    struct error err = { 0 };
 
-    if (status != cudaSuccess || !cuda_sdpa_run(plan, tensors, workspace, &cuda->failed))
+    if (status == cudaSuccess && !cuda_sdpa_run(plan, tensors, workspace, &err)) {
+        /* a kernel that fell before this one makes cuDNN fail: then the driver knows
+         * better */
+        status = cudaGetLastError();
+        if (status == cudaSuccess)
+            error_set(&cuda->failed, err.code, "%s", err.text);
+        return status;
+    }
+    if (status != cudaSuccess)
         return status;
     return launch_transpose(&cuda->launch, op->lse,
                             tensor_of(stats, FORMAT_FP32, op->q.rows, op->heads));
@@ -259,8 +283,10 @@ cudaError_t cuda_attention_put(struct cuda_backend *cuda, const void *operands)
     void *workspace;
     float *stats;
 
-    if (cuda->attention && fits(op))
+    if (cuda->attention && fits(cuda, op))
         plan = plan_for(cuda, op);
+    if (!cuda_well(cuda))
+        return cudaSuccess;
     if (!plan || !lay_out(cuda->launch, op, plan, &runs, &stats, &workspace))
         return launch_attention(&cuda->launch, op);
     return attend(cuda, op, plan, &runs, stats, workspace);

@@ -153,13 +153,6 @@ static void cuda_close(struct backend *be)
     free(cuda);
 }
 
-static bool is_set(const char *variable)
-{
-    const char *asked = getenv(variable);
-
-    return asked && *asked && strcmp(asked, "0") != 0;
-}
-
 static bool open_card(struct cuda_backend *cuda, struct error *err)
 {
     const struct device *device = &cuda->device;
@@ -224,7 +217,7 @@ static struct backend *cuda_open(const struct backend_options *options, struct e
     cuda->device = *options->device;
     cuda->log = options->log;
     cuda->tf32 = options->tf32;
-    cuda->named = is_set("TRAINSPOOL_CUDA_SYNC");
+    cuda->named = cuda_is_set("TRAINSPOOL_CUDA_SYNC");
     cuda->patience = CUDA_PATIENCE_SECONDS;
     cuda->doing = "nothing yet";
     cuda_guard(cuda->patience);

@@ -11,6 +11,8 @@
 #define KERNELS_CUDA_CUDA_BACKEND_H
 
 #include <cuda_runtime_api.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "kernels/backend.h"
 #include "kernels/cuda/cuda_launch.h"
@@ -63,6 +65,14 @@ struct cuda_backend {
 static inline struct cuda_backend *cuda_backend_of(struct backend *be)
 {
     return (struct cuda_backend *)be;
+}
+
+/* Does the environment say yes: is the variable there, not empty and not 0? */
+static inline bool cuda_is_set(const char *variable)
+{
+    const char *asked = getenv(variable);
+
+    return asked && *asked && strcmp(asked, "0") != 0;
 }
 
 /* Has nothing failed yet?  Else the caller leaves. */

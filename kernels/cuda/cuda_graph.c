@@ -20,7 +20,8 @@
  * A job has some dozens of shapes of passes; one with more is not worth keeping them all.
  * A pass back is one recording or, with other GPUs, one for each sum of gradients, which
  * may be as many as there are layers: so there is room for thousands, and a hash to find
- * one.  But what they take of the card goes by their operations, in however many parts.
+ * one.  But what they take of the card is reckoned by their operations, in however many
+ * parts.
  * These are 64 passes of 2048, in 64 parts each; 32 layers with adapters, their blocks
  * computed again, have some 2000.
  */
@@ -76,13 +77,12 @@ static void drop(struct cuda_graphs *graphs, struct graph **at, bool dead)
 struct cuda_graphs *cuda_graphs_new(struct error *err)
 {
     struct cuda_graphs *graphs = calloc(1, sizeof(*graphs));
-    const char *asked = getenv("TRAINSPOOL_NO_GRAPHS");
 
     if (!graphs) {
         error_errno(err, "cannot get memory");
         return NULL;
     }
-    graphs->off = asked && *asked && strcmp(asked, "0") != 0;
+    graphs->off = cuda_is_set("TRAINSPOOL_NO_GRAPHS");
     return graphs;
 }
 

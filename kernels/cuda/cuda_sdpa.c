@@ -10,6 +10,7 @@
 
 #include "base/size.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +58,8 @@ static cudnn_descriptor make(struct builder *b, enum cudnn_kind kind)
     struct cuda_sdpa_plan *plan = b->plan;
     cudnn_descriptor *desc = &plan->descriptors[plan->count];
 
-    if (b->status != CUDNN_SUCCESS || plan->count == DESCRIPTORS_MOST ||
+    assert(plan->count < DESCRIPTORS_MOST);
+    if (b->status != CUDNN_SUCCESS ||
         !well(b, b->cudnn->desc_create(kind, desc), "making a descriptor"))
         return NULL;
     plan->count++;
@@ -105,8 +107,9 @@ static void finish(struct builder *b, cudnn_descriptor desc, const char *what)
 
 static void finish_op(struct builder *b, cudnn_descriptor op)
 {
+    assert(b->op_count < OPS_MOST);
     finish(b, op, "an operation");
-    if (b->status == CUDNN_SUCCESS && b->op_count < OPS_MOST)
+    if (b->status == CUDNN_SUCCESS)
         b->ops[b->op_count++] = op;
 }
 
@@ -467,6 +470,12 @@ static int64_t ask_heuristic(struct builder *b, cudnn_descriptor device,
     return count;
 }
 
+/* Statuses from 3000 on say that cuDNN has not what is asked (CUDNN_STATUS_CATEGORY). */
+static bool is_refusal(int status)
+{
+    return status / 1000 == 3;
+}
+
 /* Best first; what is refused gives way to the next. */
 static bool build_plan(struct builder *b, cudnn_handle handle, cudnn_descriptor device)
 {
@@ -474,10 +483,10 @@ static bool build_plan(struct builder *b, cudnn_handle handle, cudnn_descriptor 
     int64_t count = ask_heuristic(b, device, graph, configs);
 
     for (int64_t i = 0; i < count && i < CONFIGS_MOST; i++) {
-        if (b->plan->count + 2 > DESCRIPTORS_MOST)
-            break;
         if (!wavers(b, configs[i]) && try_config(b, handle, device, configs[i]))
             return true;
+        if (b->status != CUDNN_SUCCESS && !is_refusal(b->status))
+            return false;
         if (i + 1 < count)
             b->status = CUDNN_SUCCESS;
     }
@@ -492,7 +501,7 @@ static bool build_plan(struct builder *b, cudnn_handle handle, cudnn_descriptor 
 
 struct cuda_sdpa_plan *cuda_sdpa_plan_new(const struct cuda_cudnn *cudnn,
                                           cudnn_handle handle, cudnn_descriptor device,
-                                          const struct cuda_sdpa_key *key,
+                                          const struct cuda_sdpa_key *key, bool *none,
                                           struct error *err)
 {
     struct cuda_sdpa_plan *plan = calloc(1, sizeof(*plan));
@@ -502,12 +511,14 @@ struct cuda_sdpa_plan *cuda_sdpa_plan_new(const struct cuda_cudnn *cudnn,
         error_errno(err, "cannot get memory for the plan of attention");
         return NULL;
     }
+    *none = false;
     builder.next_id = SDPA_IDS;
     plan->cudnn = cudnn;
     plan->handle = handle;
     plan->windowed = key->window > 0;
     if (build_plan(&builder, handle, device))
         return plan;
+    *none = builder.status == CUDNN_SUCCESS || is_refusal(builder.status);
     error_set(err, ERROR_DEVICE, "%s: %s: %s%s%s", cudnn->name, builder.doing,
               builder.status == CUDNN_SUCCESS ? "" : cudnn->text(builder.status),
               builder.status == CUDNN_SUCCESS ? "" : ": ", builder.why);
@@ -537,6 +548,7 @@ bool cuda_sdpa_run(const struct cuda_sdpa_plan *plan, void *const tensors[SDPA_I
     void *pointers[SDPA_IDS];
     cudnn_descriptor pack = NULL;
     int status = cudnn->desc_create(CUDNN_VARIANT_PACK, &pack);
+    char why[200] = "";
 
     for (int64_t id = SDPA_Q; id < SDPA_IDS; id++)
         if (id != SDPA_WINDOW || plan->windowed) {
@@ -556,9 +568,12 @@ bool cuda_sdpa_run(const struct cuda_sdpa_plan *plan, void *const tensors[SDPA_I
         status = cudnn->finalize(pack);
     if (status == CUDNN_SUCCESS)
         status = cudnn->execute(plan->handle, plan->plan, pack);
+    if (status != CUDNN_SUCCESS)
+        cudnn->last_error(why, sizeof(why));
     if (pack)
         cudnn->desc_destroy(pack);
     return status == CUDNN_SUCCESS ||
-           error_set(err, ERROR_DEVICE, "%s: attention: %s; leave TRAINSPOOL_CUDNN out",
-                     cudnn->name, cudnn->text(status));
+           error_set(err, ERROR_DEVICE,
+                     "%s: attention: %s (%.*s); leave TRAINSPOOL_CUDNN out", cudnn->name,
+                     cudnn->text(status), (int)strcspn(why, "\n"), why);
 }

@@ -48,12 +48,12 @@ struct cuda_sdpa_plan;
 
 /*
  * Make the plan.  handle: NULL together with `device`, a finalized descriptor of a card
- * that is not here.  ERROR_DEVICE where cuDNN has no engine for it that gives the same
- * bits each time; that says why.
+ * that is not here.  NULL with ERROR_DEVICE: cuDNN has no engine for it that gives the
+ * same bits each time, and *none is true; or it has, and something failed.
  */
 struct cuda_sdpa_plan *cuda_sdpa_plan_new(const struct cuda_cudnn *cudnn,
                                           cudnn_handle handle, cudnn_descriptor device,
-                                          const struct cuda_sdpa_key *key,
+                                          const struct cuda_sdpa_key *key, bool *none,
                                           struct error *err);
 void cuda_sdpa_plan_free(struct cuda_sdpa_plan *plan); /* NULL is allowed */
 

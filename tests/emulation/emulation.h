@@ -66,6 +66,9 @@ void emulation_break_memory_info(cudaError_t status);
 void emulation_break_code(cudaError_t status);
 /* The next kernel is launched well and gives this status when it runs. */
 void emulation_break_run(cudaError_t status);
+/* From here on cuDNN is of this version (91002: 9.10.2; 0: not there), and its plans end with
+ * this status when they are finalized (0: as it should be). */
+void emulation_cudnn(size_t version, int plan_status);
 /* From here on the end of a capture gives this status. */
 void emulation_break_capture(cudaError_t status);
 /* From here on a graph gets no memory on the device: its upload, or else its first launch, gives

@@ -18,8 +18,16 @@
 #include <string.h>
 
 enum { IDS = 64, ALIGNMENT = 16 };
-enum { VERSION = 91000 };           /* 9.10.0 */
 enum { WAVERING, STEADY, ENGINES }; /* in the heuristic's order */
+
+static size_t present = 91900; /* 9.19.0 */
+static int spoilt;             /* what plans end with */
+
+extern "C" void emulation_cudnn(size_t version, int plan_status)
+{
+    present = version;
+    spoilt = plan_status;
+}
 
 struct cudnnContext {
     int device;
@@ -192,7 +200,8 @@ static bool plan_whole(void *body)
 {
     const struct plan *plan = (const struct plan *)body;
 
-    return handle_good(plan->handle) && handle_good(plan->engine.graph.handle) &&
+    return graph_must(!spoilt, (status)spoilt, "plans are spoilt") &&
+           handle_good(plan->handle) && handle_good(plan->engine.graph.handle) &&
            graph_must(runtime_device()->capability >= 80, NOT_SUPPORTED,
                       "no attention before compute capability 8.0") &&
            graph_is_attention(&plan->engine.graph);
@@ -575,16 +584,17 @@ static int set_stream(cudnn_handle handle, cudaStream_t stream)
 
 static size_t version(void)
 {
-    return VERSION;
+    return present;
 }
 
 extern "C" bool cuda_cudnn_open(struct cuda_cudnn *out, struct error *err)
 {
-    (void)err;
     *out = {};
+    if (!present)
+        return error_set(err, ERROR_DEVICE, "there is no cuDNN");
     out->handle = out;
-    snprintf(out->name, sizeof(out->name), "cuDNN %d.%d.%d (emulated)", VERSION / 10000,
-             VERSION / 100 % 100, VERSION % 100);
+    snprintf(out->name, sizeof(out->name), "cuDNN %zu.%zu.%zu (emulated)",
+             present / 10000 % 100, present / 100 % 100, present % 100);
     out->version = version;
     out->text = status_text;
     out->last_error = last_error;

@@ -126,6 +126,7 @@ attention_lines() {
                 "$(unit "$there" 'TFLOP/s SDPA')" "$(ratio "$here" "$there")" 0.8
         done
         here=$(attention_rate bench-cudnn.log $size forward)
+        ! grep -q 'without cuDNN' "$OUT/bench-cudnn.log" || here='' # it had nothing for it
         there=$(sed -n "s/^attention $size forward \([0-9.]*\) .*/\1/p" "$OUT/bench-attention.log")
         line "attention forward by cuDNN, head $size, B4 T4096" "$(unit "$here" TFLOP/s)" \
             "$(unit "$there" 'TFLOP/s SDPA')" "$(ratio "$here" "$there")" 1

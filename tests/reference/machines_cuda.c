@@ -4,7 +4,7 @@
 
 #include "tests/reference/operand.h"
 
-#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/cuda_attention.h"
 #include "tests/unit/unit.h"
 
 void machine_enter(struct backend *be)
@@ -16,6 +16,13 @@ bool machine_has_fp8(struct backend *be)
 {
     (void)be;
     return false;
+}
+
+size_t machine_cudnn_plans(struct backend *be)
+{
+    struct cuda_attention *attention = cuda_backend_of(be)->attention;
+
+    return attention ? cuda_attention_plans(attention) : 0;
 }
 
 void *machines_memory(size_t bytes)

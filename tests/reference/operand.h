@@ -58,6 +58,8 @@ void machine_enter(struct backend *be);
 /* Does it multiply in 8 bits, whatever the shape?  (A GPU only some: test_cuda_matmul.c.)
  */
 bool machine_has_fp8(struct backend *be);
+/* Shapes of attention that cuDNN has been asked for, and has. */
+size_t machine_cudnn_plans(struct backend *be);
 
 /* Memory that the host and all machines read and write: for whatever an operation points
  * at. */

@@ -449,6 +449,64 @@ static void test_attention_of_16_bits_shows_nan(void **state)
     }
 }
 
+/* Rows of all its matrices from `first` on become NaN. */
+static void break_rows(struct attention_case *c, size_t first)
+{
+    struct operand *operands[] = { &c->q, &c->k, &c->v };
+
+    for (size_t i = 0; i < TS_COUNT(operands); i++) {
+        size_t cols = operands[i]->tensor.cols;
+
+        for (size_t n = first * cols; n < operands[i]->numbers; n++)
+            operands[i]->real[n] = NAN;
+        operand_write(operands[i]);
+    }
+}
+
+/* What lies behind the last row is neither read nor written, and runs without a row at the end
+ * change nothing. */
+static void test_attention_ends_with_its_rows(void **state)
+{
+    enum { ROWS = 401, ALL = 465 };
+    static const struct shape shape = { FORMAT_BF16, 2, 1,   64,  0,
+                                        { 0, 300, ROWS, 402, 403, 404, 405, ALL } };
+    struct machines *machines = *state;
+
+    for (size_t m = 0; m < machines->count; m++) {
+        size_t row, bytes, kept;
+        struct attention_case c;
+        struct op_attention op;
+        char *first, *out;
+
+        case_open(&c, &shape);
+        row = c.out.tensor.stride * format_info(shape.format)->bytes;
+        kept = ROWS * row;
+        bytes = (ALL - 1) * row;
+        first = malloc(bytes);
+        for (size_t i = 3; i < TS_COUNT(shape.offsets); i++)
+            c.offsets[i] = ROWS;
+        op = c.op;
+        op.longest = 0;
+        op.q = tensor_rows(op.q, 0, ROWS);
+        op.k = tensor_rows(op.k, 0, ROWS);
+        op.v = tensor_rows(op.v, 0, ROWS);
+        op.out = tensor_rows(op.out, 0, ROWS);
+        op.lse = tensor_columns(op.lse, 0, ROWS);
+        out = op.out.data;
+        memcpy(first, out, bytes); /* what is behind the rows */
+        machine_run(machines->backends[m], run_attention, &op);
+        assert_memory_equal(out + kept, first + kept, bytes - kept);
+        memcpy(first, out, kept);
+        break_rows(&c, ROWS);
+        machine_run(machines->backends[m], run_attention, &op);
+        assert_memory_equal(out, first, bytes);
+        for (size_t h = 0; h < 2; h++)
+            assert_true(isfinite(((float *)op.lse.data)[h * op.lse.stride + ROWS - 1]));
+        case_close(&c);
+        free(first);
+    }
+}
+
 /* Scores far beyond what e^x can hold. */
 static void test_attention_of_large_scores_is_finite(void **state)
 {
@@ -512,6 +570,20 @@ static void test_attention_of_long_runs_forgets_nothing(void **state)
             try_equal_keys(*state, &shapes_long[i], value);
 }
 
+/* Last: who asks for cuDNN wants to know that it was cuDNN all the time. */
+static void test_attention_is_by_cudnn_if_asked(void **state)
+{
+    struct machines *machines = *state;
+    const char *asked = getenv("TRAINSPOOL_CUDNN");
+    size_t plans = 0;
+
+    if (!asked || strcmp(asked, "1") != 0)
+        skip();
+    for (size_t m = 0; m < machines->count; m++)
+        plans += machine_cudnn_plans(machines->backends[m]);
+    assert_true(plans >= 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -524,8 +596,10 @@ int main(void)
         cmocka_unit_test(test_attention_backward_of_dropped_weights),
         cmocka_unit_test(test_attention_shows_nan_and_inf),
         cmocka_unit_test(test_attention_of_16_bits_shows_nan),
+        cmocka_unit_test(test_attention_ends_with_its_rows),
         cmocka_unit_test(test_attention_of_large_scores_is_finite),
         cmocka_unit_test(test_attention_of_long_runs_forgets_nothing),
+        cmocka_unit_test(test_attention_is_by_cudnn_if_asked),
     };
 
     return cmocka_run_group_tests(tests, machines_open, machines_close);

@@ -234,6 +234,68 @@ static void test_cuda_attention_by_cudnn_keeps_plans_apart(void **state)
     result_clear(&alone[1]);
 }
 
+static void opens_not(size_t version, const char *text)
+{
+    struct emulation_device device = { "Emulated", 90, 4, (size_t)2 << 30 };
+    struct error err = { 0 };
+
+    emulation_reset(&device, 1);
+    emulation_cudnn(version, 0);
+    setenv("TRAINSPOOL_CUDNN", "1", 1);
+    assert_null(unit_cuda_try(0, NULL, &err));
+    unsetenv("TRAINSPOOL_CUDNN");
+    emulation_cudnn(91900, 0);
+    assert_non_null(strstr(err.text, text));
+    assert_int_equal(emulation_bytes_held(), 0);
+}
+
+static void test_cuda_attention_wants_the_cudnn_that_is_asked_for(void **state)
+{
+    (void)state;
+    opens_not(0, "no cuDNN");
+    opens_not(91001, "cuDNN 9.10.1 (emulated) is too old");
+}
+
+/* Packed runs before Hopper, with a cuDNN that does not do them yet, are ours. */
+static void test_cuda_attention_leaves_old_cards_to_us(void **state)
+{
+    static const size_t versions[] = { 91800, 91801 };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(versions); i++) {
+        struct result theirs;
+
+        emulation_cudnn(versions[i], 0);
+        theirs = run(&shapes[1], (struct besides) { .capability = 80 }, true);
+        assert_int_equal(theirs.plans, i);
+        result_clear(&theirs);
+    }
+    emulation_cudnn(91900, 0);
+}
+
+/* Which kernels do it must not go by what may be well the next time: that fails the job,
+ * while what cuDNN has not is ours. */
+static void test_cuda_attention_does_not_pass_over_failures(void **state)
+{
+    enum { NOT_SUPPORTED = 3000, OUT_OF_MEMORY = 4003 };
+    static const int statuses[] = { NOT_SUPPORTED, OUT_OF_MEMORY };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(statuses); i++) {
+        struct backend *be = open_card((struct besides) { 0 }, true);
+        struct op_attention op = make(be, &shapes[1], (struct besides) { 0 });
+        struct error err = { 0 };
+
+        emulation_cudnn(91900, statuses[i]);
+        be->ops->attention(be, &op);
+        emulation_cudnn(91900, 0);
+        assert_int_equal(be->ops->sync(be, &err), statuses[i] == NOT_SUPPORTED);
+        if (statuses[i] != NOT_SUPPORTED)
+            assert_non_null(strstr(err.text, "a plan: "));
+        backend_close(be);
+    }
+}
+
 /* As it comes, recorded, played: with the offsets that are there each time. */
 static void test_cuda_attention_by_cudnn_is_recorded(void **state)
 {
@@ -307,6 +369,9 @@ int main(void)
         cmocka_unit_test(test_cuda_attention_by_cudnn_stays_in_its_columns),
         cmocka_unit_test(test_cuda_attention_leaves_the_rest_to_us),
         cmocka_unit_test(test_cuda_attention_by_cudnn_keeps_plans_apart),
+        cmocka_unit_test(test_cuda_attention_wants_the_cudnn_that_is_asked_for),
+        cmocka_unit_test(test_cuda_attention_leaves_old_cards_to_us),
+        cmocka_unit_test(test_cuda_attention_does_not_pass_over_failures),
         cmocka_unit_test(test_cuda_attention_by_cudnn_is_recorded),
         cmocka_unit_test(test_cuda_attention_by_cudnn_has_our_gradients),
     };
