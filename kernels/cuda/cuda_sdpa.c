@@ -222,25 +222,27 @@ static cudnn_descriptor pointwise(struct builder *b, struct pointwise p)
     return p.y;
 }
 
-/* Of scores, in fp32. */
+/* Of scores, computed in the type of what comes out. */
+static cudnn_descriptor apply(struct builder *b, enum cudnn_pointwise mode, int data_type,
+                              cudnn_descriptor x, cudnn_descriptor other)
+{
+    return pointwise(b, (struct pointwise) { .mode = mode,
+                                             .precision = data_type,
+                                             .y = scores(b, data_type),
+                                             .x = x,
+                                             .b = other });
+}
+
 static cudnn_descriptor arithmetic(struct builder *b, enum cudnn_pointwise mode,
                                    cudnn_descriptor x, cudnn_descriptor other)
 {
-    return pointwise(b, (struct pointwise) { .mode = mode,
-                                             .precision = CUDNN_FLOAT,
-                                             .y = scores(b, CUDNN_FLOAT),
-                                             .x = x,
-                                             .b = other });
+    return apply(b, mode, CUDNN_FLOAT, x, other);
 }
 
 static cudnn_descriptor compare(struct builder *b, enum cudnn_pointwise mode,
                                 cudnn_descriptor x, cudnn_descriptor other)
 {
-    return pointwise(b, (struct pointwise) { .mode = mode,
-                                             .precision = CUDNN_BOOLEAN,
-                                             .y = scores(b, CUDNN_BOOLEAN),
-                                             .x = x,
-                                             .b = other });
+    return apply(b, mode, CUDNN_BOOLEAN, x, other);
 }
 
 /* Which row (axis 2), which key (3) is it? */
