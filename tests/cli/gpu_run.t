@@ -1,6 +1,7 @@
 #!/bin/sh
 # tests/gpu/run.sh where there is nothing to try with: one line that says so, status 2, nothing
-# built, and the results of an earlier run left alone.
+# built, and the results of an earlier run left alone.  And where there is: a tree of a few empty
+# sources, and a compiler, a card and a sanitizer that are made up.
 . "${top_srcdir-.}/tests/cli/lib.sh"
 
 mkdir "$T/tools" "$T/results"
@@ -44,5 +45,90 @@ END
 gpu sh "$source/tests/gpu/run.sh"
 refuses 'a card that this nvcc makes no code for' \
     'nvcc, release 13.0, makes no code for sm_61; for 6.0 to 7.2 it takes CUDA 12$'
+
+# --- a whole run
+
+tree=$T/tree toolkit=$T/toolkit results=$T/whole
+mkdir -p "$toolkit/bin" "$toolkit/include" "$toolkit/lib64" "$tree/tests/unit" "$tree/tests/reference" \
+    "$tree/kernels/cpu" "$tree/kernels/cuda" "$tree/bench" "$tree/base" "$tree/precision" "$tree/train" \
+    "$tree/patcher" "$tree/runner" "$T/shared"
+cp -R "$source/tests/gpu" "$tree/tests"
+echo 'AC_INIT([trainspool], [1.0])' >"$tree/configure.ac"
+: >"$toolkit/include/cuda_runtime.h"
+: >"$toolkit/lib64/libcudart_static.a"
+: >"$tree/tests/unit/unit.h"
+for file in base/one precision/one kernels/one kernels/cpu/one kernels/cuda/one train/one patcher/one \
+    runner/one tests/reference/machines_cpu tests/reference/machines_cuda tests/unit/test_model_cuda \
+    tests/unit/test_trainer_curve bench/gpu_ops bench/model_steps bench/rate bench/stopwatch bench/target \
+    bench/bench_cuda_ops; do
+    : >"$tree/$file.c"
+done
+: >"$tree/kernels/cuda/one.cu"
+for name in attention norm swiglu; do
+    echo machines_open >"$tree/tests/unit/test_cpu_$name.c"
+done
+
+# It makes objects of nothing and programs that pass; what it reads from a file is linked as it is,
+# what it reads from stdin only where $UNLINKED is not among the words.
+tool cc <<'END'
+made='' words=" $* "
+while [ $# -gt 0 ]; do
+    [ "$1" != -o ] || made=$2
+    shift
+done
+case $words in
+*' -E '*) exit 0 ;;
+*" ${UNLINKED:-nothing of this name} "*) exit 1 ;;
+*' -c '*) : >"$made" ;;
+*) printf '#!/bin/sh\necho ok 1 - passes\n' >"$made" && chmod +x "$made" ;;
+esac
+END
+cat >"$toolkit/bin/nvcc" <<'END'
+#!/bin/sh
+case $1 in
+--version) echo 'Cuda compilation tools, release 13.0, V13.0.88' ;;
+--list-gpu-arch) printf 'compute_%s\n' 80 90 ;;
+*) exec cc "$@" ;;
+esac
+END
+cat >"$toolkit/bin/compute-sanitizer" <<'END'
+#!/bin/sh
+shift $(($# - 1))
+exec "$1"
+END
+chmod +x "$toolkit/bin/nvcc" "$toolkit/bin/compute-sanitizer"
+tool nvidia-smi <<END
+echo asked >>"$T/asked"
+case \$* in
+*compute_cap*) echo 9.0 ;;
+*) echo 'A card, 580.1, 80000 MiB' ;;
+esac
+END
+tool python3 <<'END'
+exit 1
+END
+# [VARIABLE=VALUE]... [STEP...]
+whole() {
+    whole_set=
+    while :; do
+        case ${1-} in
+        *=*) whole_set="$whole_set $1" ;;
+        *) break ;;
+        esac
+        shift
+    done
+    # shellcheck disable=SC2086
+    try env -u CUDA_HOME -u CUDA_PATH -u GPU_ARCH -u DEPS -u LLMC -u LIMIT -u UNTIL PATH="$T/tools:$PATH" \
+        NVCC="$toolkit/bin/nvcc" CC=cc CXX=cc PYTHON=python3 BUILD="$T/made" OUT="$results" JOBS=2 \
+        TRAINSPOOL_SHARED="$T/shared" $whole_set sh "$tree/tests/gpu/run.sh" "$@"
+}
+steps() { # of the summary, in order: NAME|RESULT
+    sed -n 's/^| \([^|]*\) | \(ok\|FAIL\|skip\) | .*/\1|\2/p' "$results/summary.md"
+}
+
+whole
+ok "$status" 'a whole run passes'
+holds 'with what is known of the card' grep -q '^- card: A card, 580.1, 80000 MiB$' "$results/summary.md"
+ok $(($(wc -l <"$T/asked") > 2)) 'for which the driver is asked twice'
 
 plan

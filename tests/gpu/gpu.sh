@@ -99,7 +99,7 @@ write_summary() {
     {
         echo "## $TITLE"
         echo
-        about
+        [ ! -f "$BUILD/about" ] || cat "$BUILD/about"
         echo
         echo '| step | result | seconds | |'
         echo '|---|---|---|---|'
@@ -116,8 +116,9 @@ summary() {
 release() { # of nvcc
     "$NVCC" --version 2>/dev/null | sed -n 's/.*release \([^,]*\),.*/\1/p'
 }
+# An answer of the driver's takes seconds on some machines: nobody is asked twice.
 about() {
-    echo "- card: $(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null |
+    echo "- card: $(timeout 30 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null |
         head -n 1 || true)"
     echo "- nvcc: $(release), code for sm_$GPU_ARCH"
     echo "- date: $(date -u +%Y-%m-%d)"
@@ -177,7 +178,7 @@ has_cudnn() { # where the program will look for it
     ldconfig -p 2>/dev/null | grep -q 'libcudnn\.so\.9'
 }
 find_arch() {
-    GPU_ARCH=${GPU_ARCH:-$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null |
+    GPU_ARCH=${GPU_ARCH:-$(timeout 30 nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null |
         head -n 1 | tr -cd 0-9)}
     [ -n "$GPU_ARCH" ]
 }
@@ -307,7 +308,8 @@ prepare() {
     if has_header cmocka.h; then CMOCKA_LIBS=-lcmocka; else CPPFLAGS="$CPPFLAGS -I$top/tests/gpu/cmocka"; fi
     export NVCC GPU_ARCH INCLUDE LIBRARY CUDA_INCLUDES LIBS MISSING CMOCKA_LIBS
     export CC CXX CPPFLAGS LDFLAGS PYTHON JOBS
-    about
+    about >"$BUILD/about"
+    cat "$BUILD/about"
     echo "- libraries that are missing: ${MISSING:-none}"
     echo
 }
