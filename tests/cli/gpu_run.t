@@ -94,6 +94,7 @@ END
 cat >"$toolkit/bin/compute-sanitizer" <<'END'
 #!/bin/sh
 shift $(($# - 1))
+sleep "${SLOW:-0}"
 exec "$1"
 END
 chmod +x "$toolkit/bin/nvcc" "$toolkit/bin/compute-sanitizer"
@@ -130,5 +131,10 @@ whole
 ok "$status" 'a whole run passes'
 holds 'with what is known of the card' grep -q '^- card: A card, 580.1, 80000 MiB$' "$results/summary.md"
 ok $(($(wc -l <"$T/asked") > 2)) 'for which the driver is asked twice'
+
+whole LIMIT=32 SLOW=0.5 sanitizer
+ok "$status" 'a run whose time is over passes'
+ok $(($(steps | grep -c '|skip$') != 1)) 'one line tells what the sanitizer had no time for'
+holds 'the last' test "$(steps | tail -n 1)" = 'sanitizer, what is left of it|skip'
 
 plan

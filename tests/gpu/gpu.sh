@@ -44,6 +44,15 @@ export TRAINSPOOL_SHARED OUT BUILD
 
 # --- steps: a line each in $OUT/steps: name, ok|FAIL|skip, seconds, remark
 
+left() { # seconds, of LIMIT
+    echo $((UNTIL - $(date +%s)))
+}
+at_most() { # SECONDS: that, or what is left, and 1 at least, as timeout takes 0 for no limit
+    at_most=$(left)
+    [ "$at_most" -lt "$1" ] || at_most=$1
+    [ "$at_most" -ge 1 ] || at_most=1
+    echo "$at_most"
+}
 note() { # NAME STATUS SECONDS REMARK
     printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$4" >>"$OUT/steps"
     printf '%-40s %-5s %5s s  %s\n' "$1" "$2" "$3" "$4"
@@ -57,7 +66,7 @@ step() {
     step_name=$1 step_limit=$2 step_log=$OUT/$3
     shift 3
     step_from=$(date +%s)
-    step_left=$((UNTIL - step_from))
+    step_left=$(left)
     if [ "$step_left" -lt 5 ]; then
         skip "$step_name" "no time is left of $LIMIT s"
         return 124
