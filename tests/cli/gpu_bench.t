@@ -3,7 +3,7 @@
 # where PyTorch is faster, and else PyTorch is.
 . "${top_srcdir-.}/tests/cli/lib.sh"
 
-mkdir "$T/build" "$T/results"
+mkdir -p "$T/build/logs" "$T/results"
 echo C=true >"$T/build/flags.built"
 program() { # FILE, its text from stdin
     { echo '#!/bin/sh'; cat; } >"$1"
@@ -23,7 +23,7 @@ table() { # LLMC
     try env LLMC="$1" BUILD="$T/build" OUT="$T/results" PYTHON="$T/python" CC=true NVCC=false GPU_ARCH=90 \
         LIBRARY="$T" LIBS='' CMOCKA_LIBS='' CUDA_INCLUDES='' MISSING='' \
         sh "$source/tests/gpu/bench.sh" --within GPT-2
-    cp "$T/results/bench.md" "$T/out"
+    cp "$T/results/summary.md" "$T/out"
 }
 work='GPT-2 124M full, bf16, B16 T1024, tokens/s'
 

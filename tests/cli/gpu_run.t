@@ -131,6 +131,10 @@ whole
 ok "$status" 'a whole run passes'
 holds 'with what is known of the card' grep -q '^- card: A card, 580.1, 80000 MiB$' "$results/summary.md"
 ok $(($(wc -l <"$T/asked") > 2)) 'for which the driver is asked twice'
+holds 'it leaves two files' test "$(ls "$results" | tr '\n' ' ')" = 'results.tar.gz summary.md '
+try tar -C "$T" -xzf "$results/results.tar.gz"
+holds 'one of them with every log' cmp "$T/logs/tests.log" "$T/made/logs/tests.log"
+holds 'and every step' test "$(cut -f 1,2 "$T/logs/steps" | tr '\t' '|')" = "$(steps)"
 
 whole LIMIT=32 SLOW=0.5 sanitizer
 ok "$status" 'a run whose time is over passes'

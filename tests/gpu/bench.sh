@@ -6,8 +6,8 @@
 #     tests/gpu/bench.sh [--within] [PART...]
 #
 # Parts: attention ops train, or of train a model: SmolLM2-135M GPT-2 Llama-1B; all without
-# arguments.  --within: run.sh has built it all and sums up.  Variables as in gpu.sh; bench.md and
-# the logs are in $OUT, and the table has after every step what is known by then.
+# arguments.  --within: run.sh has built it all and sums up.  Variables as in gpu.sh; the table is
+# in summary.md in $OUT, and has after every step what is known by then.
 # shellcheck disable=SC2086,SC1091
 set -u
 TITLE=${TITLE:-Speed on a GPU}
@@ -23,7 +23,7 @@ does() { # PART
     case " $wanted " in *" $1 "*) return 0 ;; esac
     return 1
 }
-table=$OUT/bench.md
+table=$LOGS/bench.md
 line() { # WORK OURS PEER RATIO GOAL
     printf '| %s | %s | %s | %s | %s |\n' "$1" "${2:--}" "${3:--}" "${4:--}" "$5" >>"$table"
 }
@@ -49,7 +49,7 @@ build_bench() {
 ours() { # MODEL METHOD FIELD
     awk -F '|' -v model="$1" -v method="$2" -v field="$3" \
         'index($2, " " model ",") && index(tolower($3), method) { gsub(/[ %]/, "", $field); print $field; exit }' \
-        "$OUT/bench-ours.log"
+        "$LOGS/bench-ours.log"
 }
 # Of llm.c where it was run, else of the fastest of theirs: 6 tokens/s, 7 MiB, 8 how
 theirs() { # MODEL METHOD FIELD
@@ -57,7 +57,7 @@ theirs() { # MODEL METHOD FIELD
         'index($2, " " model ",") && index($3, method) {
              rate = $8 ~ /llm\.c/ ? 1e12 : $6 + 0
              if (rate > most) { most = rate; found = $field; gsub(/^ +| +$/, "", found) } }
-         END { print found }' "$OUT/bench-peer.log"
+         END { print found }' "$LOGS/bench-peer.log"
 }
 # Model, method, goal and what it is called.
 pairs() {
@@ -115,19 +115,19 @@ attention() {
 }
 # of a log, what we made of one pass
 attention_rate() { # LOG SIZE PASS
-    sed -n "s/^{.*\"head_size\": $2,.*\"pass\": \"$3\".*\"tflops\": \([0-9.]*\)}.*/\1/p" "$OUT/$1"
+    sed -n "s/^{.*\"head_size\": $2,.*\"pass\": \"$3\".*\"tflops\": \([0-9.]*\)}.*/\1/p" "$LOGS/$1"
 }
 attention_lines() {
     for size in 64 128; do
         for pass in forward backward; do
             here=$(attention_rate bench-attention.log $size $pass)
-            there=$(sed -n "s/^attention $size $pass \([0-9.]*\) .*/\1/p" "$OUT/bench-attention.log")
+            there=$(sed -n "s/^attention $size $pass \([0-9.]*\) .*/\1/p" "$LOGS/bench-attention.log")
             line "attention $pass, head $size, B4 T4096" "$(unit "$here" TFLOP/s)" \
                 "$(unit "$there" 'TFLOP/s SDPA')" "$(ratio "$here" "$there")" 0.8
         done
         here=$(attention_rate bench-cudnn.log $size forward)
-        ! grep -q 'without cuDNN' "$OUT/bench-cudnn.log" || here='' # it had nothing for it
-        there=$(sed -n "s/^attention $size forward \([0-9.]*\) .*/\1/p" "$OUT/bench-attention.log")
+        ! grep -q 'without cuDNN' "$LOGS/bench-cudnn.log" || here='' # it had nothing for it
+        there=$(sed -n "s/^attention $size forward \([0-9.]*\) .*/\1/p" "$LOGS/bench-attention.log")
         line "attention forward by cuDNN, head $size, B4 T4096" "$(unit "$here" TFLOP/s)" \
             "$(unit "$there" 'TFLOP/s SDPA')" "$(ratio "$here" "$there")" 1
     done
@@ -144,10 +144,10 @@ ops() {
 }
 ops_lines() {
     rate=$(ours SmolLM2-135M full 9)
-    there=$(sed -n 's/^products bf16 \([0-9.]*\).*/\1/p' "$OUT/bench-card.log")
+    there=$(sed -n 's/^products bf16 \([0-9.]*\).*/\1/p' "$LOGS/bench-card.log")
     [ -z "$rate" ] || rate=$(awk -v gigaflops="$rate" 'BEGIN { printf "%.1f", gigaflops / 1000 }')
     line 'copy of 4 GiB, read and written' '' \
-        "$(sed -n 's/^copy //p' "$OUT/bench-card.log")" '' '85 % of it: AdamW, norms, cross-entropy'
+        "$(sed -n 's/^copy //p' "$LOGS/bench-card.log")" '' '85 % of it: AdamW, norms, cross-entropy'
     line 'product 8192^3, bf16' "$(unit "$rate" TFLOP/s)" "$(unit "$there" TFLOP/s)" \
         "$(ratio "$rate" "$there")" ''
 }
@@ -159,7 +159,7 @@ tables() {
     *) unless_llmc=', which is not run here' ;;
     esac
     {
-        grep -v -e '^==' -e '^{' "$OUT/bench-ops.log"
+        grep -v -e '^==' -e '^{' "$LOGS/bench-ops.log"
         echo
         echo '| work | ours | peer | ratio | goal |'
         echo '|---|---|---|---|---|'
@@ -181,7 +181,7 @@ else
     skip 'peers' 'no PyTorch that sees the GPU'
 fi
 for log in ours peer attention cudnn ops card; do
-    : >"$OUT/bench-$log.log"
+    : >"$LOGS/bench-$log.log"
 done
 tables
 for part in attention ops; do

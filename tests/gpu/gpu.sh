@@ -5,7 +5,7 @@
 #   GPU_ARCH          capability without its dot (asked of the card)
 #   CPPFLAGS LDFLAGS  where libraries lie that are not the system's
 #   DEPS              a folder with Debian packages unpacked into it (dpkg -x): the same
-#   BUILD             build-gpu                          OUT      gpu-results
+#   BUILD             build-gpu; logs are in its logs    OUT      gpu-results
 #   LIMIT             seconds for all: steps that it leaves no time for are skipped (no limit)
 #   COMMIT            what the table says of it where git does not know
 #   LLMC              a checkout of llm.c, to be GPT-2's peer in bench.sh (none)
@@ -40,9 +40,10 @@ unset DEPS # it is in both by now, and for the scripts that this one calls
 mkdir -p "$BUILD" "$OUT"
 BUILD=$(cd "$BUILD" && pwd)
 OUT=$(cd "$OUT" && pwd)
+LOGS=$BUILD/logs
 export TRAINSPOOL_SHARED OUT BUILD
 
-# --- steps: a line each in $OUT/steps: name, ok|FAIL|skip, seconds, remark
+# --- steps: a line each in $LOGS/steps: name, ok|FAIL|skip, seconds, remark
 
 left() { # seconds, of LIMIT
     echo $((UNTIL - $(date +%s)))
@@ -54,16 +55,16 @@ at_most() { # SECONDS: that, or what is left, and 1 at least, as timeout takes 0
     echo "$at_most"
 }
 note() { # NAME STATUS SECONDS REMARK
-    printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$4" >>"$OUT/steps"
+    printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$4" >>"$LOGS/steps"
     printf '%-40s %-5s %5s s  %s\n' "$1" "$2" "$3" "$4"
     write_summary
 }
 skip() { # NAME WHY
     note "$1" skip 0 "$2"
 }
-# NAME SECONDS LOG COMMAND...: all it says goes to $OUT/LOG; the last line of a failure is shown.
+# NAME SECONDS LOG COMMAND...: all it says goes to $LOGS/LOG; the last line of a failure is shown.
 step() {
-    step_name=$1 step_limit=$2 step_log=$OUT/$3
+    step_name=$1 step_limit=$2 step_log=$LOGS/$3
     shift 3
     step_from=$(date +%s)
     step_left=$(left)
@@ -103,7 +104,8 @@ counted() { # what TAP there is
 complaint() {
     { grep -m 1 -E '^not ok|^bench: |error|Error|ERROR' "$BUILD/said" || tail -n 1 "$BUILD/said"; } | cut -c 1-100
 }
-# After every step, so that what is cut off leaves what it had.
+# After every step, so that what is cut off leaves what it had: the table, and all logs in one
+# file, as not every machine lets go of many.
 write_summary() {
     {
         echo "## $TITLE"
@@ -112,15 +114,16 @@ write_summary() {
         echo
         echo '| step | result | seconds | |'
         echo '|---|---|---|---|'
-        awk -F '\t' '{ printf "| %s | %s | %s | %s |\n", $1, $2, $3, $4 }' "$OUT/steps"
-        [ ! -f "$OUT/bench.md" ] || { echo; cat "$OUT/bench.md"; }
+        awk -F '\t' '{ printf "| %s | %s | %s | %s |\n", $1, $2, $3, $4 }' "$LOGS/steps"
+        [ ! -f "$LOGS/bench.md" ] || { echo; cat "$LOGS/bench.md"; }
     } >"$OUT/summary.new" && mv "$OUT/summary.new" "$OUT/summary.md"
+    tar -C "$BUILD" -czf "$OUT/results.new" logs && mv "$OUT/results.new" "$OUT/results.tar.gz"
 }
 summary() {
     write_summary
     echo
     cat "$OUT/summary.md"
-    ! grep -q "$(printf '\tFAIL\t')" "$OUT/steps"
+    ! grep -q "$(printf '\tFAIL\t')" "$LOGS/steps"
 }
 release() { # of nvcc
     "$NVCC" --version 2>/dev/null | sed -n 's/.*release \([^,]*\),.*/\1/p'
@@ -310,14 +313,16 @@ prepare() {
         return 1
     }
     find_toolkit || { echo "$NVCC has no cuda_runtime.h or libcudart_static.a beside it" >&2; return 1; }
-    rm -f "$OUT"/steps "$OUT"/*.log "$OUT"/*.md
-    : >"$OUT/steps"
+    mkdir -p "$LOGS"
+    rm -f "$LOGS"/* "$OUT/summary.md" "$OUT/results.tar.gz"
+    : >"$LOGS/steps"
     find_libraries
     CMOCKA_LIBS=
     if has_header cmocka.h; then CMOCKA_LIBS=-lcmocka; else CPPFLAGS="$CPPFLAGS -I$top/tests/gpu/cmocka"; fi
     export NVCC GPU_ARCH INCLUDE LIBRARY CUDA_INCLUDES LIBS MISSING CMOCKA_LIBS
     export CC CXX CPPFLAGS LDFLAGS PYTHON JOBS
     about >"$BUILD/about"
+    write_summary
     cat "$BUILD/about"
     echo "- libraries that are missing: ${MISSING:-none}"
     echo

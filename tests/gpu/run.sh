@@ -6,7 +6,7 @@
 #     tests/gpu/run.sh [build|operations|models|ranks|curves|bench|sanitizer]...
 #
 # Without arguments all, in this order (build is always made).  gpu.sh has the variables that
-# say where things are; logs and the table go to $OUT (gpu-results).
+# say where things are; the table goes to $OUT (gpu-results), with all logs in results.tar.gz.
 set -u
 . "$(dirname "$0")/gpu.sh"
 
@@ -94,11 +94,11 @@ sanitizer() {
             step "build $name" 300 tests.log build_test "test_cpu_$name" cuda || return
     done
     ! sanitizer_is_late || return
-    timeout -k 5 "$(at_most 120)" "$sanitizer" "$BUILD/test_cpu_swiglu" >"$OUT/sanitizer.log" 2>&1
+    timeout -k 5 "$(at_most 120)" "$sanitizer" "$BUILD/test_cpu_swiglu" >"$LOGS/sanitizer.log" 2>&1
     case $? in
     0 | 124 | 137) ;; # slow is not broken
     *)
-        skip compute-sanitizer "does not work here: $(grep -m 1 -iE 'error|not supported' "$OUT/sanitizer.log")"
+        skip compute-sanitizer "does not work here: $(grep -m 1 -iE 'error|not supported' "$LOGS/sanitizer.log")"
         return
         ;;
     esac
