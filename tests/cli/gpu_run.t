@@ -68,8 +68,7 @@ for name in attention norm swiglu; do
     echo machines_open >"$tree/tests/unit/test_cpu_$name.c"
 done
 
-# It makes objects of nothing and programs that pass; what it reads from a file is linked as it is,
-# what it reads from stdin only where $UNLINKED is not among the words.
+# It makes objects of nothing, and programs that pass; it has no library that is called $UNLINKED.
 tool cc <<'END'
 made='' words=" $* "
 while [ $# -gt 0 ]; do
@@ -78,7 +77,7 @@ while [ $# -gt 0 ]; do
 done
 case $words in
 *' -E '*) exit 0 ;;
-*" ${UNLINKED:-nothing of this name} "*) exit 1 ;;
+*" -l${UNLINKED:- } "*) exit 1 ;;
 *' -c '*) : >"$made" ;;
 *) printf '#!/bin/sh\necho ok 1 - passes\n' >"$made" && chmod +x "$made" ;;
 esac
@@ -140,5 +139,17 @@ whole LIMIT=32 SLOW=0.5 sanitizer
 ok "$status" 'a run whose time is over passes'
 ok $(($(steps | grep -c '|skip$') != 1)) 'one line tells what the sanitizer had no time for'
 holds 'the last' test "$(steps | tail -n 1)" = 'sanitizer, what is left of it|skip'
+
+whole UNLINKED=yaml operations models
+ok "$status" 'a library that has its header only'
+says 'is missing' '^- libraries that are missing: libyaml-dev$'
+holds 'and nothing is tried that wants it' \
+    test "$(steps | grep -v ' attention\| norm\| swiglu')" = "build|ok
+test_model_cuda|skip
+test_model_cuda_forward|skip
+test_model_distill|skip"
+whole UNLINKED=cmocka operations
+ok "$status" 'without the library of cmocka programs link'
+holds 'with what is here' grep -q -e "-I$tree/tests/gpu/cmocka " "$T/made/flags.built"
 
 plan

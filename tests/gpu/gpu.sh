@@ -207,14 +207,21 @@ utf8proc.h utf8proc libutf8proc-dev
 nettle/sha2.h nettle nettle-dev
 zlib.h z zlib1g-dev
 yaml.h yaml libyaml-dev'
-find_libraries() {
-    LIBS='' MISSING=''
-    while read -r header library package; do
-        if echo '#define PCRE2_CODE_UNIT_WIDTH 8
+# A header may be there without its library, and every program would fail.
+links() { # HEADER LIBRARY
+    echo '#define PCRE2_CODE_UNIT_WIDTH 8
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <'"$header"'>' | $CC $CPPFLAGS -E -x c - >/dev/null 2>&1; then
+#include <'"$1"'>
+int main(void) { return 0; }' | $CC $CPPFLAGS -o "$BUILD/nothing" -x c - $LDFLAGS "-l$2" >/dev/null 2>&1
+}
+find_libraries() {
+    LIBS='' MISSING=''
+    while read -r header library package; do
+        if links "$header" "$library"; then
             LIBS="$LIBS -l$library"
         else
             MISSING="$MISSING $package"
@@ -318,7 +325,7 @@ prepare() {
     : >"$LOGS/steps"
     find_libraries
     CMOCKA_LIBS=
-    if has_header cmocka.h; then CMOCKA_LIBS=-lcmocka; else CPPFLAGS="$CPPFLAGS -I$top/tests/gpu/cmocka"; fi
+    if links cmocka.h cmocka; then CMOCKA_LIBS=-lcmocka; else CPPFLAGS="-I$top/tests/gpu/cmocka $CPPFLAGS"; fi
     export NVCC GPU_ARCH INCLUDE LIBRARY CUDA_INCLUDES LIBS MISSING CMOCKA_LIBS
     export CC CXX CPPFLAGS LDFLAGS PYTHON JOBS
     about >"$BUILD/about"

@@ -1,6 +1,6 @@
 /*
  * tests/gpu/cmocka/cmocka.h - as much of cmocka as the unit tests use, for machines that have
- * no libcmocka: tests/gpu/run.sh puts this folder behind the system's.  Speaks TAP.
+ * no libcmocka, or its header only: tests/gpu/run.sh takes it there.  Speaks TAP.
  */
 #ifndef TESTS_GPU_CMOCKA_H
 #define TESTS_GPU_CMOCKA_H
