@@ -79,7 +79,7 @@ case $words in
 *' -E '*) exit 0 ;;
 *" -l${UNLINKED:- } "*) exit 1 ;;
 *' -c '*) : >"$made" ;;
-*) printf '#!/bin/sh\necho ok 1 - passes\n' >"$made" && chmod +x "$made" ;;
+*) printf '#!/bin/sh\nsleep "${STALLS:-0}"\necho ok 1 - passes\n' >"$made" && chmod +x "$made" ;;
 esac
 END
 cat >"$toolkit/bin/nvcc" <<'END'
@@ -151,5 +151,13 @@ test_model_distill|skip"
 whole UNLINKED=cmocka operations
 ok "$status" 'without the library of cmocka programs link'
 holds 'with what is here' grep -q -e "-I$tree/tests/gpu/cmocka " "$T/made/flags.built"
+
+whole SANITIZED=norm TOOLS=racecheck sanitizer
+ok "$status" 'a part of the sanitizer'
+holds 'is that alone' test "$(steps | grep check)" = 'racecheck norm|ok'
+
+whole LIMIT=8 STALLS=60 models
+ok "$status" 'what the limit cuts off has not failed'
+holds 'and is skipped' test "$(steps | tail -n 3 | grep -c '|skip$')" -eq 3
 
 plan

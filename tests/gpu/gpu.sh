@@ -9,6 +9,7 @@
 #   LIMIT             seconds for all: steps that it leaves no time for are skipped (no limit)
 #   COMMIT            what the table says of it where git does not know
 #   LLMC              a checkout of llm.c, to be GPT-2's peer in bench.sh (none)
+#   SANITIZED TOOLS   operations and tools of run.sh's sanitizer (all)
 # shellcheck shell=sh disable=SC2086,SC1091
 
 top=$(cd "$(dirname "$0")/../.." && pwd)
@@ -63,6 +64,9 @@ skip() { # NAME WHY
     note "$1" skip 0 "$2"
 }
 # NAME SECONDS LOG COMMAND...: all it says goes to $LOGS/LOG; the last line of a failure is shown.
+# What is not done in SECONDS hangs, but where step_slow says that it is only slow; what LIMIT cuts
+# off has not failed.
+step_slow=
 step() {
     step_name=$1 step_limit=$2 step_log=$LOGS/$3
     shift 3
@@ -72,7 +76,8 @@ step() {
         skip "$step_name" "no time is left of $LIMIT s"
         return 124
     fi
-    [ "$step_left" -ge "$step_limit" ] || step_limit=$step_left
+    step_cut=$step_slow
+    [ "$step_left" -ge "$step_limit" ] || step_limit=$step_left step_cut=yes
     echo "== $step_name: $*" >>"$step_log"
     step_line=$(wc -l <"$step_log")
     step_status=0
@@ -84,6 +89,9 @@ step() {
     step_took=$(($(date +%s) - step_from))
     tail -n "+$((step_line + 1))" "$step_log" >"$BUILD/said"
     case $step_status in
+    124 | 137) [ "$step_took" -ge "$step_limit" ] || step_status=1 ;; # killed by another
+    esac
+    case $step_status in
     0)
         if grep -q '^1\.\.0 # SKIP' "$BUILD/said"; then
             note "$step_name" skip "$step_took" "$(sed -n 's/^1\.\.0 # SKIP //p' "$BUILD/said" | cut -c 1-100)"
@@ -91,7 +99,11 @@ step() {
             note "$step_name" ok "$step_took" "$(counted)"
         fi
         ;;
-    124 | 137) note "$step_name" FAIL "$step_took" "not done in $step_limit s" ;;
+    124 | 137)
+        step_result=FAIL
+        [ -z "$step_cut" ] || step_result=skip
+        note "$step_name" $step_result "$step_took" "not done in $step_limit s"
+        ;;
     *) note "$step_name" FAIL "$step_took" "$(complaint)" ;;
     esac
     return "$step_status"

@@ -75,8 +75,9 @@ curves() {
 
 # --- sanitizer: memory, races, uninitialised reads of the same tests
 
-SANITIZED='swiglu activation norm layernorm headnorm rope embedding elementwise decide adamw
-           loss topk distill attention matmul dequantize decode'
+SANITIZED=${SANITIZED:-swiglu activation norm layernorm headnorm rope embedding elementwise decide
+    adamw loss topk distill attention matmul dequantize decode}
+TOOLS=${TOOLS:-memcheck racecheck initcheck}
 sanitizer_is_late() { # one line for all that there is no time for
     [ "$(left)" -lt 30 ] || return
     skip 'sanitizer, what is left of it' "no time is left of $LIMIT s"
@@ -88,7 +89,7 @@ sanitizer() {
         skip compute-sanitizer 'not installed'
         return
     fi
-    for name in $SANITIZED; do
+    for name in swiglu $SANITIZED; do # the first is what it is tried with
         ! sanitizer_is_late || return
         [ -x "$BUILD/test_cpu_$name" ] ||
             step "build $name" 300 tests.log build_test "test_cpu_$name" cuda || return
@@ -102,7 +103,8 @@ sanitizer() {
         return
         ;;
     esac
-    for tool in memcheck racecheck initcheck; do
+    step_slow=yes
+    for tool in $TOOLS; do
         for name in $SANITIZED; do
             ! sanitizer_is_late || return
             step "$tool $name" 120 sanitizer.log "$sanitizer" --tool "$tool" --error-exitcode 9 \
@@ -112,12 +114,11 @@ sanitizer() {
 }
 
 prepare || exit 2
-if step build 900 build.log build; then
-    ! does operations || operations
-    ! does models || whole test_model_cuda test_model_cuda_forward test_model_distill
-    ! does ranks || ranks test_group test_model_ranks
-    ! does curves || curves
-    ! does bench || sh tests/gpu/bench.sh --within
-    ! does sanitizer || sanitizer # last, as it may take an hour
-fi
+step build 900 build.log build || { summary; exit 1; }
+! does operations || operations
+! does models || whole test_model_cuda test_model_cuda_forward test_model_distill
+! does ranks || ranks test_group test_model_ranks
+! does curves || curves
+! does bench || sh tests/gpu/bench.sh --within
+! does sanitizer || sanitizer # last, as it may take an hour
 summary
