@@ -34,7 +34,7 @@ unit() { # NUMBER UNIT: both, or nothing
     [ -z "$1" ] || echo "$1 $2"
 }
 has_torch() {
-    "$PYTHON" -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null
+    python_can 'import torch, sys; sys.exit(not torch.cuda.is_available())'
 }
 # build_bench NAME: 1 where the program is not in the tree or wants a library that is missing
 build_bench() {

@@ -137,6 +137,10 @@ summary() {
     cat "$OUT/summary.md"
     ! grep -q "$(printf '\tFAIL\t')" "$LOGS/steps"
 }
+# COMMAND: in Python; its packages may come from a slow disk.
+python_can() {
+    timeout -k 5 "$(at_most 90)" "$PYTHON" -c "$1" >/dev/null 2>&1 </dev/null
+}
 release() { # of nvcc
     "$NVCC" --version 2>/dev/null | sed -n 's/.*release \([^,]*\),.*/\1/p'
 }

@@ -66,7 +66,7 @@ curves() {
     whole test_trainer_curve
     if [ ! -d "$model" ]; then
         skip 'curve by PyTorch' "no $model"
-    elif ! "$PYTHON" -c 'import torch, transformers' 2>/dev/null; then
+    elif ! python_can 'import torch, transformers'; then
         skip 'curve by PyTorch' 'no torch and transformers'
     else
         step 'curve by PyTorch' 300 curves.log sh tests/gpu/curve.sh "$model"
