@@ -128,6 +128,9 @@ steps() { # of the summary, in order: NAME|RESULT
 
 whole
 ok "$status" 'a whole run passes'
+holds 'models first, then speed, and operations one by one' test "$(steps | sed -n \
+    -e 's/^\(test_model_cuda\|ours: operations\|operation norm\|test_group\|test_trainer_curve\|memcheck norm\)|ok$/\1/p' |
+    tr '\n' ,)" = 'test_model_cuda,ours: operations,operation norm,test_group,test_trainer_curve,memcheck norm,'
 holds 'with what is known of the card' grep -q '^- card: A card, 580.1, 80000 MiB$' "$results/summary.md"
 ok $(($(wc -l <"$T/asked") > 2)) 'for which the driver is asked twice'
 holds 'it leaves two files' test "$(ls "$results" | tr '\n' ' ')" = 'results.tar.gz summary.md '
@@ -159,5 +162,12 @@ holds 'is that alone' test "$(steps | grep check)" = 'racecheck norm|ok'
 whole LIMIT=8 STALLS=60 models
 ok "$status" 'what the limit cuts off has not failed'
 holds 'and is skipped' test "$(steps | tail -n 3 | grep -c '|skip$')" -eq 3
+
+whole curves models
+holds 'steps are made in the order of their names' \
+    test "$(steps | grep '^test_.*ok' | tr '\n' ,)" = 'test_trainer_curve|ok,test_model_cuda|ok,'
+whole models operation
+ok $((status != 2)) 'a step that is not there: status 2'
+complains 'said' 'there is no step operation$'
 
 plan
