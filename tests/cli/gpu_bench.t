@@ -1,6 +1,6 @@
 #!/bin/sh
-# tests/gpu/bench.sh over programs that are made up: where llm.c was run it is GPT-2's peer, also
-# where PyTorch is faster, and else PyTorch is.
+# tests/gpu/bench.sh over programs that are made up: a model's peer is run right after ours; where
+# llm.c was run it is GPT-2's, and else PyTorch is.
 . "${top_srcdir-.}/tests/cli/lib.sh"
 
 mkdir -p "$T/build/logs" "$T/results"
@@ -9,30 +9,54 @@ program() { # FILE, its text from stdin
     { echo '#!/bin/sh'; cat; } >"$1"
     chmod +x "$1"
 }
-program "$T/build/bench_train" <<'END'
-echo '| GPT-2, B16 T1024 | full | bf16 | 65.5 | 65.0 | 250000 | 9000 | 700000 | 50 % | 1.5 |'
+program "$T/build/bench_train" <<END
+echo "ours \$2 \$3" >>"$T/asked"
+echo "| \$2, B16 T1024 | \$3 | bf16 | 65.5 | 65.0 | 250000 | 9000 | 700000 | 50 % | 1.5 |"
 END
-program "$T/python" <<'END'
-row() { echo "| GPT-2, B16 T1024 | full | bf16 | 80.0 | $1 | 9500 | $2 |"; }
-case $1 in
-bench/peer_torch.py) row 100000 'by hand' && row 400000 'by hand, compiled' ;;
-bench/peer_llmc.py) [ "$2 $3" != 'sound cuda' ] || row 200000 'llm.c f1e2ace' ;;
+program "$T/python" <<END
+row() { echo "| \$model, B16 T1024 | \$method | bf16 | 80.0 | \$1 | 9500 | \$2 |"; }
+model=\${3-} method=\${4-}
+case \$1 in
+bench/peer_torch.py)
+    echo "PyTorch \$model \$method" >>"$T/asked"
+    row 100000 'by hand' && row 400000 'by hand, compiled'
+    ;;
+bench/peer_llmc.py)
+    model=GPT-2 method=full
+    echo "llm.c" >>"$T/asked"
+    [ "\$2 \$3" != 'sound cuda' ] || row 200000 'llm.c f1e2ace'
+    ;;
 esac
 END
-table() { # LLMC
-    try env LLMC="$1" BUILD="$T/build" OUT="$T/results" PYTHON="$T/python" CC=true NVCC=false GPU_ARCH=90 \
+table() { # LLMC PART...
+    table_llmc=$1
+    shift
+    rm -f "$T/asked" "$T/build/logs/steps"
+    try env LLMC="$table_llmc" BUILD="$T/build" OUT="$T/results" PYTHON="$T/python" CC=true NVCC=false GPU_ARCH=90 \
         LIBRARY="$T" LIBS='' CMOCKA_LIBS='' CUDA_INCLUDES='' MISSING='' \
-        sh "$source/tests/gpu/bench.sh" --within GPT-2
+        sh "$source/tests/gpu/bench.sh" --within "$@"
     cp "$T/results/summary.md" "$T/out"
+}
+asked() { # NAME WHAT...
+    asked_name=$1
+    shift
+    holds "$asked_name" test "$(cat "$T/asked")" = "$(printf '%s\n' "$@")"
 }
 work='GPT-2 124M full, bf16, B16 T1024, tokens/s'
 
-table sound
+table sound GPT-2
 says 'llm.c is the peer' "^| $work | 250000 | 200000 llm.c f1e2ace | 1.25 | as llm.c |\$"
-table ''
+asked 'and PyTorch is not waited for' 'ours GPT-2 full' llm.c
+table '' GPT-2
 says 'without it PyTorch is' \
     "^| $work | 250000 | 400000 by hand, compiled | 0.62 | as llm.c, which is not run here |\$"
-table broken
+table broken GPT-2
 says 'and where it did not run' "^| $work | 250000 | 400000 by hand, compiled | 0.62 | as llm.c, which"
+asked 'which was tried first' 'ours GPT-2 full' llm.c 'PyTorch GPT-2 full'
+
+table '' train
+asked 'a row is whole before the next begins' \
+    'ours Llama-1B full' 'PyTorch Llama-1B full' 'ours Llama-1B lora' 'PyTorch Llama-1B lora' \
+    'ours SmolLM2-135M full' 'PyTorch SmolLM2-135M full' 'ours GPT-2 full' 'PyTorch GPT-2 full'
 
 plan

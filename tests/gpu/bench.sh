@@ -59,17 +59,17 @@ theirs() { # MODEL METHOD FIELD
              if (rate > most) { most = rate; found = $field; gsub(/^ +| +$/, "", found) } }
          END { print found }' "$LOGS/bench-peer.log"
 }
-# Model, method, goal and what it is called.
+# Model, method, goal and what it is called; first what most depends on.
 pairs() {
     while IFS='|' read -r model method goal work; do
         case " $wanted " in
         *' train '* | *" $model "*) "$@" "$model" "$method" "$work" "$goal" ;;
         esac
     done <<END
-SmolLM2-135M|full|2|SmolLM2-135M full, bf16, B8 T2048
-GPT-2|full|as llm.c$unless_llmc|GPT-2 124M full, bf16, B16 T1024
 Llama-1B|full|1.5|Llama 1B full, bf16, B4 T2048
 Llama-1B|lora|1.8|Llama 1B LoRA r=16, bf16, B4 T2048
+SmolLM2-135M|full|2|SmolLM2-135M full, bf16, B8 T2048
+GPT-2|full|as llm.c$unless_llmc|GPT-2 124M full, bf16, B16 T1024
 END
 }
 run_ours() { # MODEL METHOD
@@ -80,10 +80,20 @@ run_theirs() { # MODEL METHOD
     step "peer: $1 $2" 300 bench-peer.log "$PYTHON" bench/peer_torch.py cuda "$1" "$2" bf16
     tables
 }
-run_llmc() { # MODEL METHOD
-    [ "$1" = GPT-2 ] || return 0
+run_llmc() { # MODEL
     step "peer: llm.c's $1" 300 bench-peer.log "$PYTHON" bench/peer_llmc.py "$LLMC" cuda "$BUILD/llmc"
     tables
+}
+# A row is whole before the next begins.
+run_both() { # MODEL METHOD
+    run_ours "$1" "$2"
+    case $1:${LLMC-} in
+    GPT-2:?*) run_llmc "$1" ;;
+    esac
+    case $(theirs "$1" "$2" 8) in
+    llm.c*) ;;
+    *) [ -z "$torch" ] || run_theirs "$1" "$2" ;;
+    esac
 }
 train_lines() { # MODEL METHOD WORK GOAL
     line "$3, tokens/s" "$(ours "$1" "$2" 7)" "$(theirs "$1" "$2" 6) $(theirs "$1" "$2" 8)" \
@@ -101,9 +111,7 @@ train() {
     esac
     objects=$BUILD/objects/bench
     build_bench bench_train "$objects/model_steps.o $objects/rate.o $objects/stopwatch.o $objects/target.o" || return
-    pairs run_ours
-    [ -z "$torch" ] || pairs run_theirs
-    [ -z "${LLMC-}" ] || pairs run_llmc
+    pairs run_both
 }
 
 attention() {
@@ -143,7 +151,7 @@ ops() {
     done
 }
 ops_lines() {
-    rate=$(ours SmolLM2-135M full 9)
+    rate=$(awk -F '|' '$9 + 0 > 0 { print $9 + 0; exit }' "$LOGS/bench-ours.log")
     there=$(sed -n 's/^products bf16 \([0-9.]*\).*/\1/p' "$LOGS/bench-card.log")
     [ -z "$rate" ] || rate=$(awk -v gigaflops="$rate" 'BEGIN { printf "%.1f", gigaflops / 1000 }')
     line 'copy of 4 GiB, read and written' '' \
