@@ -19,7 +19,7 @@ model=\${3-} method=\${4-}
 case \$1 in
 bench/peer_torch.py)
     echo "PyTorch \$model \$method" >>"$T/asked"
-    row 100000 'by hand' && row 400000 'by hand, compiled'
+    row 100000 'by hand' && row 400000 'by hand, compiled' && exit \${ENDS:-0}
     ;;
 bench/peer_llmc.py)
     model=GPT-2 method=full
@@ -58,5 +58,12 @@ table '' train
 asked 'a row is whole before the next begins' \
     'ours Llama-1B full' 'PyTorch Llama-1B full' 'ours Llama-1B lora' 'PyTorch Llama-1B lora' \
     'ours SmolLM2-135M full' 'PyTorch SmolLM2-135M full' 'ours GPT-2 full' 'PyTorch GPT-2 full'
+
+export ENDS=1
+table '' GPT-2
+says 'a peer that did not end well' "^| $work | 250000 | 400000 by hand, compiled, not all tried | 0.62 |"
+table sound GPT-2
+says 'but llm.c is one by itself' "^| $work | 250000 | 200000 llm.c f1e2ace | 1.25 |"
+unset ENDS
 
 plan

@@ -59,6 +59,14 @@ theirs() { # MODEL METHOD FIELD
              if (rate > most) { most = rate; found = $field; gsub(/^ +| +$/, "", found) } }
          END { print found }' "$LOGS/bench-peer.log"
 }
+# What there is to say of the peer where the fastest may be missing.
+tried() { # MODEL METHOD
+    case $(theirs "$1" "$2" 8) in
+    '' | llm.c*) ;;
+    *) awk -F '\t' -v name="peer: $1 $2" '$1 == name { ended = $2 }
+           END { if (ended != "ok") print ", not all tried" }' "$LOGS/steps" ;;
+    esac
+}
 # Model, method, goal and what it is called; first what most depends on.
 pairs() {
     while IFS='|' read -r model method goal work; do
@@ -96,10 +104,10 @@ run_both() { # MODEL METHOD
     esac
 }
 train_lines() { # MODEL METHOD WORK GOAL
-    line "$3, tokens/s" "$(ours "$1" "$2" 7)" "$(theirs "$1" "$2" 6) $(theirs "$1" "$2" 8)" \
+    line "$3, tokens/s" "$(ours "$1" "$2" 7)" "$(theirs "$1" "$2" 6) $(theirs "$1" "$2" 8)$(tried "$1" "$2")" \
         "$(ratio "$(ours "$1" "$2" 7)" "$(theirs "$1" "$2" 6)")" "$4"
     line "$3, share of the product rate" "$(unit "$(ours "$1" "$2" 10)" %)" '' '' '60 % (Llama 1B, full)'
-    line "$3, MiB" "$(ours "$1" "$2" 8)" "$(theirs "$1" "$2" 7)" \
+    line "$3, MiB" "$(ours "$1" "$2" 8)" "$(theirs "$1" "$2" 7)$(tried "$1" "$2")" \
         "$(ratio "$(ours "$1" "$2" 8)" "$(theirs "$1" "$2" 7)")" '0.6 (LoRA)'
     line "$3, first step" "$(unit "$(ours "$1" "$2" 11)" s)" '' '' '2 s (Llama 1B)'
 }
