@@ -66,4 +66,24 @@ table sound GPT-2
 says 'but llm.c is one by itself' "^| $work | 250000 | 200000 llm.c f1e2ace | 1.25 |"
 unset ENDS
 
+# bench/peer_torch.py over a PyTorch that fails without a word
+if command -v python3 >/dev/null; then
+    mkdir -p "$T/python3/torch/nn"
+    cat >"$T/python3/torch/__init__.py" <<'END'
+__version__ = "0"
+def set_num_threads(count): pass
+def manual_seed(seed): raise RuntimeError()
+END
+    echo 'class Module: pass' >"$T/python3/torch/nn/__init__.py"
+    echo 'class LayerNorm: pass' >>"$T/python3/torch/nn/__init__.py"
+    : >"$T/python3/torch/nn/functional.py"
+    : >"$T/python3/transformers.py"
+    ends 'variants that fail: status 1' 1 env PYTHONPATH="$T/python3" PYTHONDONTWRITEBYTECODE=1 \
+        python3 "$source/bench/peer_torch.py" cuda GPT-2 full bf16
+    says 'with what failed' '^error: GPT-2 full by hand: RuntimeError()$'
+    says 'and the others are tried' '^error: GPT-2 full transformers: RuntimeError()$'
+else
+    skip 'variants that fail' 'no python3'
+fi
+
 plan
