@@ -143,7 +143,7 @@ def on_gpu(checkout, folder):
     milliseconds = statistics.median(float(ms) for ms in took[1:])
     print(f"| GPT-2, B16 T1024 | full | bf16 | {milliseconds:.1f} "
           f"| {16 * 1024 / milliseconds * 1e3:.0f} | {sum(map(int, taken))} "
-          f"| {f'llm.c {commit}'.strip()} |")
+          f"| {f'llm.c {commit}'.strip()} without cuDNN |")
 
 
 def main():

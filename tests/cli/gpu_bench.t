@@ -24,7 +24,7 @@ bench/peer_torch.py)
 bench/peer_llmc.py)
     model=GPT-2 method=full
     echo "llm.c" >>"$T/asked"
-    [ "\$2 \$3" != 'sound cuda' ] || row 200000 'llm.c f1e2ace'
+    [ "\$2 \$3" != 'sound cuda' ] || row 200000 'llm.c f1e2ace without cuDNN'
     ;;
 esac
 END
@@ -45,7 +45,7 @@ asked() { # NAME WHAT...
 work='GPT-2 124M full, bf16, B16 T1024, tokens/s'
 
 table sound GPT-2
-says 'llm.c is the peer' "^| $work | 250000 | 200000 llm.c f1e2ace | 1.25 | as llm.c |\$"
+says 'llm.c is the peer' "^| $work | 250000 | 200000 llm.c f1e2ace without cuDNN | 1.25 | as llm.c |\$"
 asked 'and PyTorch is not waited for' 'ours GPT-2 full' llm.c
 table '' GPT-2
 says 'without it PyTorch is' \
@@ -63,7 +63,7 @@ export ENDS=1
 table '' GPT-2
 says 'a peer that did not end well' "^| $work | 250000 | 400000 by hand, compiled, not all tried | 0.62 |"
 table sound GPT-2
-says 'but llm.c is one by itself' "^| $work | 250000 | 200000 llm.c f1e2ace | 1.25 |"
+says 'but llm.c is one by itself' "^| $work | 250000 | 200000 llm.c f1e2ace without cuDNN | 1.25 |"
 unset ENDS
 
 # bench/peer_torch.py over a PyTorch that fails without a word
