@@ -365,6 +365,53 @@ struct op_distill {
     float ratio, temperature, beta, softcap;
 };
 
+/*
+ * Pairs of answers to one question, of which a person has preferred one (Rafailov et al., "Direct
+ * Preference Optimization", 2023): what a pair loses, and what each of its tokens has to do with
+ * that.  Run 2p of the batch is the answer that was chosen, run 2p + 1 the one rejected.
+ *   l[r] = - sum of losses[n] over the rows of run r with a target; of IPO, ORPO and SimPO divided
+ *   by how many these are.  r[r] likewise of reference.  C and R: run 2p and 2p + 1.
+ *   d = (l[C] - r[C]) - (l[R] - r[R])
+ *   sigmoid  - (1 - e) log s(beta d) - e log s(-beta d)       s the logistic function
+ *   hinge    max(0, 1 - beta d)
+ *   IPO      (d - 1 / (2 beta))^2
+ *   ORPO     - l[C] - beta log s(l[C] - l[R] - log(1 - exp l[C]) + log(1 - exp l[R]))
+ *   SimPO    - log s(beta (l[C] - l[R]) - margin)
+ *   and to each is added ftx times the mean of the chosen answer's losses.
+ * As LLaMA-Factory (train/dpo/trainer.py) and TRL's dpo_loss; IPO: Azar et al., 2023, ORPO: Hong
+ * et al., 2024, SimPO: Meng et al., 2024, e: Mitchell, "A note on DPO with noisy preferences", 2023.
+ *   pairs (P, PREFERENCE_NUMBERS) fp32: enum preference_number of each
+ *   losses (1, N) fp32: op_classifier's, of rows with a target, with weights NULL
+ *   reference (1, N) fp32: of a reference's model, the same; absent for ORPO and SimPO
+ *   weights (N) fp32: d loss[p] / d losses[n], of any sign; rows without a target, and behind run
+ *   2 P - 1: 0.  With them op_classifier makes the gradient of the sum of the pairs' losses.
+ *   offsets (2 P + 1 or more) int32, targets (N) int32: as op_classifier's.  A run may have no
+ *   target: its l and r are 0.
+ * log(1 - exp l) is taken no nearer to l = 0 than -2^-23, so that all is finite where losses are.
+ */
+enum preference_loss {
+    PREFERENCE_SIGMOID,
+    PREFERENCE_HINGE,
+    PREFERENCE_IPO,
+    PREFERENCE_ORPO,
+    PREFERENCE_SIMPO
+};
+enum preference_number {
+    PREFERENCE_LOSS,
+    PREFERENCE_CHOSEN,        /* the reward: beta (l[C] - r[C]), of ORPO and SimPO beta l[C] */
+    PREFERENCE_REJECTED,
+    PREFERENCE_LOGP_CHOSEN,   /* l[C] */
+    PREFERENCE_LOGP_REJECTED,
+    PREFERENCE_NUMBERS
+};
+struct op_preference {
+    struct tensor pairs, losses, reference;
+    float *weights;
+    const int32_t *targets, *offsets;
+    enum preference_loss kind;
+    float beta, ftx, smoothing, margin;
+};
+
 /* out = a + b, any of the three formats each, same shape; out may be a or b */
 struct op_add {
     struct tensor out, a, b;

@@ -5,10 +5,11 @@
 #ifndef TRAIN_PLAN_H
 #define TRAIN_PLAN_H
 
+#include "kernels/ops.h"
 #include "precision/memory.h"
 #include "precision/policy.h"
 
-enum stage { STAGE_SFT, STAGE_PT, STAGE_DISTILL };
+enum stage { STAGE_SFT, STAGE_PT, STAGE_DISTILL, STAGE_DPO };
 enum method { METHOD_LORA, METHOD_FULL, METHOD_FREEZE };
 enum schedule_kind {
     SCHEDULE_LINEAR,
@@ -59,6 +60,13 @@ struct distillation {
     /* What the teacher's files say; where the patcher has not looked, it is read again. */
     const struct model_config *config; /* NULL: not known */
     enum format format;                /* of most of its bytes, where config is known */
+};
+
+/* Pairs of answers, and what they are held against: stage dpo. */
+struct preference {
+    enum preference_loss loss;
+    double beta, ftx, label_smoothing, simpo_gamma;
+    const char *reference, *adapter; /* folders of ref_model; NULL: the model as it begins */
 };
 
 struct plan {
@@ -124,6 +132,7 @@ struct plan {
     const char *answer_tag, *answer_marker; /* where an answer stands; NULL: no such */
     double answer_tolerance;                /* as train/answer.h has it */
     struct distillation kd;
+    struct preference preference;
 
     /* optimizer and schedule */
     enum optimizer_kind optimizer;
