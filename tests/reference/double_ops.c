@@ -382,13 +382,14 @@ void double_swiglu_backward(struct backend *be, const struct op_swiglu_backward 
     done(be);
 }
 
-static double *widen(struct backend *be, const float *values, size_t count)
+/* A row of numbers that is no tensor. */
+static struct tensor row_of(const float *data, size_t count)
 {
-    double *out = values ? room(be, count) : NULL;
-
-    for (size_t i = 0; out && i < count; i++)
-        out[i] = (double)values[i];
-    return out;
+    return (struct tensor) { .data = (void *)(uintptr_t)data,
+                             .format = FORMAT_FP32,
+                             .rows = 1,
+                             .cols = count,
+                             .stride = count };
 }
 
 static struct reference_classifier classifier_of(struct backend *be,
@@ -401,7 +402,7 @@ static struct reference_classifier classifier_of(struct backend *be,
         .x = take(be, op->x),
         .w = take(be, op->w),
         .targets = op->targets,
-        .weights = widen(be, op->weights, op->x.rows),
+        .weights = take(be, row_of(op->weights, op->x.rows)),
         .grad_scale = (double)op->grad_scale * (op->scale ? (double)*op->scale : 1),
         .smoothing = (double)op->smoothing,
         .softcap = (double)op->softcap,
