@@ -33,7 +33,7 @@ struct watcher {
     size_t rows;       /* of the batch */
     int64_t layer;     /* of the operation before */
     const void *codes; /* of what was widened last */
-    bool backward;     /* the loss has been seen */
+    bool backward;     /* a gradient of the loss has been seen */
     bool failed;
 };
 
@@ -321,7 +321,7 @@ static void watched_dequantize(struct backend *be, const struct op_dequantize *o
     w->codes = NULL;
 }
 
-/* What it does inside is its own; from the loss on, all are gradients. */
+/* What it does inside is its own; from the gradient of a loss on, all are gradients. */
 static void watched_classifier(struct backend *be, const struct op_classifier *op)
 {
     struct watcher *w = (struct watcher *)(void *)be->ops;
@@ -331,7 +331,7 @@ static void watched_classifier(struct backend *be, const struct op_classifier *o
     w->real->classifier(be, op);
     be->ops = &w->ops;
     look(w, "classifier", &(struct operands) { OUT(op->losses) });
-    w->backward = true;
+    w->backward = w->backward || op->dx.data || op->dw.data;
     look(w, "classifier", &(struct operands) { OUT(op->dx, op->dw) });
 }
 
