@@ -115,6 +115,7 @@ struct backend_ops {
     void (*classifier)(struct backend *be, const struct op_classifier *op);
     void (*topk)(struct backend *be, const struct op_topk *op);
     void (*distill)(struct backend *be, const struct op_distill *op);
+    void (*preference)(struct backend *be, const struct op_preference *op);
     void (*add)(struct backend *be, const struct op_add *op);
     void (*convert)(struct backend *be, const struct op_convert *op);
     void (*dequantize)(struct backend *be, const struct op_dequantize *op);

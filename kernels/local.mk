@@ -34,6 +34,7 @@ libkernels_a_SOURCES += %D%/cpu/cpu_norm.c
 libkernels_a_SOURCES += %D%/cpu/cpu_onednn.c %D%/cpu/cpu_onednn.h
 libkernels_a_SOURCES += %D%/cpu/cpu_ops.c %D%/cpu/cpu_ops.h
 libkernels_a_SOURCES += %D%/cpu/cpu_pool.c %D%/cpu/cpu_pool.h
+libkernels_a_SOURCES += %D%/cpu/cpu_preference.c
 libkernels_a_SOURCES += %D%/cpu/cpu_random.h
 libkernels_a_SOURCES += %D%/cpu/cpu_rope.c
 libkernels_a_SOURCES += %D%/cpu/cpu_rows.h
@@ -46,6 +47,7 @@ libkernels_a_SOURCES += %D%/dropout.h
 libkernels_a_SOURCES += %D%/gelu.h
 libkernels_a_SOURCES += %D%/measure.c %D%/measure.h
 libkernels_a_SOURCES += %D%/ops.h
+libkernels_a_SOURCES += %D%/pair.h
 libkernels_a_SOURCES += %D%/tensor.c %D%/tensor.h
 
 # Variants for one instruction set, made from a template; chosen at run time.

@@ -375,19 +375,22 @@ struct op_distill {
  *   sigmoid  - (1 - e) log s(beta d) - e log s(-beta d)       s the logistic function
  *   hinge    max(0, 1 - beta d)
  *   IPO      (d - 1 / (2 beta))^2
- *   ORPO     - l[C] - beta log s(l[C] - l[R] - log(1 - exp l[C]) + log(1 - exp l[R]))
+ *   ORPO     - l[C] - beta log s(l[C] - log(1 - exp l[C]) - l[R] + log(1 - exp l[R]))
  *   SimPO    - log s(beta (l[C] - l[R]) - margin)
  *   and to each is added ftx times the mean of the chosen answer's losses.
  * As LLaMA-Factory (train/dpo/trainer.py) and TRL's dpo_loss; IPO: Azar et al., 2023, ORPO: Hong
  * et al., 2024, SimPO: Meng et al., 2024, e: Mitchell, "A note on DPO with noisy preferences", 2023.
- *   pairs (P, PREFERENCE_NUMBERS) fp32: enum preference_number of each
- *   losses (1, N) fp32: op_classifier's, of rows with a target, with weights NULL
+ *   pairs (P, PREFERENCE_NUMBERS) fp32: enum preference_number of each;  P >= 1
+ *   losses (1, N) fp32: op_classifier's with weights NULL, read where there is a target
  *   reference (1, N) fp32: of a reference's model, the same; absent for ORPO and SimPO
- *   weights (N) fp32: d loss[p] / d losses[n], of any sign; rows without a target, and behind run
- *   2 P - 1: 0.  With them op_classifier makes the gradient of the sum of the pairs' losses.
- *   offsets (2 P + 1 or more) int32, targets (N) int32: as op_classifier's.  A run may have no
- *   target: its l and r are 0.
- * log(1 - exp l) is taken no nearer to l = 0 than -2^-23, so that all is finite where losses are.
+ *   weights (N) fp32: d loss[p] / d losses[n], of any sign, one number for all rows of a run that
+ *   have a target; the others, and those behind run 2 P - 1: 0.  With them op_classifier makes
+ *   the gradient of the sum of the pairs' losses.
+ *   offsets (2 P + 1 or more) int32 from 0 up to N, targets (N) int32: as op_classifier's.  A run
+ *   may have no rows, or none with a target: its l and r are 0, and so is the mean of its losses.
+ * log(1 - exp l) and its slope are those at l = -2^-23 where l is more, and hinge's slope at its
+ * corner is 0, so that all is finite where losses are.  A NaN in the losses of an answer, or in
+ * its reference's, is in the loss of the pair and in the weights of both its answers.
  */
 enum preference_loss {
     PREFERENCE_SIGMOID,

@@ -73,6 +73,7 @@ unit_tests += %D%/unit/test_cpu_matmul
 unit_tests += %D%/unit/test_cpu_matmul_grid
 unit_tests += %D%/unit/test_cpu_norm
 unit_tests += %D%/unit/test_cpu_pool
+unit_tests += %D%/unit/test_cpu_preference
 unit_tests += %D%/unit/test_cpu_rope
 unit_tests += %D%/unit/test_cpu_swiglu
 unit_tests += %D%/unit/test_golden_operators
@@ -273,6 +274,7 @@ EXTRA_DIST += %D%/golden/named.json %D%/golden/named.py
 EXTRA_DIST += %D%/golden/overflow.json %D%/golden/overflow.py
 EXTRA_DIST += %D%/golden/precision.json %D%/golden/precision.py
 EXTRA_DIST += %D%/golden/weights.json %D%/golden/weights.py
+EXTRA_DIST += %D%/golden/preference_loss.json %D%/golden/preference_loss.py
 EXTRA_DIST += %D%/golden/trainer.json %D%/golden/trainer.py
 EXTRA_DIST += %D%/golden/event_files.py
 EXTRA_DIST += %D%/cli/lib.sh
@@ -388,6 +390,7 @@ libreference_a_SOURCES += %D%/reference/reference_layernorm.c
 libreference_a_SOURCES += %D%/reference/reference_distill.c
 libreference_a_SOURCES += %D%/reference/reference_layers.c
 libreference_a_SOURCES += %D%/reference/reference_matmul.c
+libreference_a_SOURCES += %D%/reference/reference_preference.c
 endif
 
 # The formulas that kernels are held against would take most of the time of that.

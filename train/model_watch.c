@@ -33,6 +33,7 @@ struct watcher {
     size_t rows;       /* of the batch */
     int64_t layer;     /* of the operation before */
     const void *codes; /* of what was widened last */
+    const void *pairs; /* what op_preference has made of its losses */
     bool backward;     /* a gradient of the loss has been seen */
     bool failed;
 };
@@ -213,7 +214,7 @@ static enum watch_kind kind_of(const struct watcher *w, struct tensor t)
 {
     const struct shape_buffer *losses = &w->model->shapes.buffers[BUFFER_LOSSES];
 
-    if (buffer_at(w->model, t.data, &(int64_t) { 0 }) == losses)
+    if (t.data == w->pairs || buffer_at(w->model, t.data, &(int64_t) { 0 }) == losses)
         return WATCH_LOSS;
     return w->backward ? WATCH_GRADIENT : WATCH_ACTIVATION;
 }
@@ -348,6 +349,20 @@ static void watched_distill(struct backend *be, const struct op_distill *op)
     look(w, "distill", &(struct operands) { OUT(op->student.dx, op->student.dw) });
 }
 
+/* Its weights are the first gradient of a pass. */
+static void watched_preference(struct backend *be, const struct op_preference *op)
+{
+    struct watcher *w = (struct watcher *)(void *)be->ops;
+    struct tensor weights = tensor_of(op->weights, FORMAT_FP32, 1, op->losses.cols);
+
+    w->layer = -1;
+    w->pairs = op->pairs.data;
+    w->real->preference(be, op);
+    look(w, "preference", &(struct operands) { OUT(op->pairs) });
+    w->backward = true;
+    look(w, "preference", &(struct operands) { OUT(weights) });
+}
+
 /* Those that have a function above.  No more are needed: the optimizer's are not part of
  * a micro-batch, nor are those of generation, and zero writes zeros. */
 #define WATCHED_OPERATIONS(EACH) \
@@ -370,6 +385,7 @@ static void watched_distill(struct backend *be, const struct op_distill *op)
     EACH(swiglu_backward)        \
     EACH(classifier)             \
     EACH(distill)                \
+    EACH(preference)             \
     EACH(add)                    \
     EACH(convert)                \
     EACH(dequantize)             \

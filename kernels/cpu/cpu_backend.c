@@ -206,6 +206,7 @@ const struct backend_ops backend_cpu = {
     .classifier = cpu_classifier,
     .topk = cpu_topk,
     .distill = cpu_distill,
+    .preference = cpu_preference,
     .add = cpu_add,
     .convert = cpu_convert,
     .dequantize = cpu_dequantize,

@@ -63,6 +63,7 @@ void cpu_swiglu_backward(struct backend *be, const struct op_swiglu_backward *op
 void cpu_classifier(struct backend *be, const struct op_classifier *op);
 void cpu_topk(struct backend *be, const struct op_topk *op);
 void cpu_distill(struct backend *be, const struct op_distill *op);
+void cpu_preference(struct backend *be, const struct op_preference *op);
 void cpu_add(struct backend *be, const struct op_add *op);
 void cpu_convert(struct backend *be, const struct op_convert *op);
 void cpu_dequantize(struct backend *be, const struct op_dequantize *op);

@@ -47,6 +47,14 @@ double double_take_loss(struct backend *be)
     return loss;
 }
 
+double double_take_preference(struct backend *be)
+{
+    double loss = double_of(be)->preference;
+
+    double_of(be)->preference = 0;
+    return loss;
+}
+
 /* ---- Memory ---- */
 
 static void *double_alloc(struct backend *be, size_t bytes, struct error *err)

@@ -25,4 +25,7 @@ double *double_numbers(struct backend *be, const void *data);
  * rounding: the sum over rows of what the gradients are of, save for grad_scale. */
 double double_take_loss(struct backend *be);
 
+/* Likewise what op_preference has made: the sum of what the pairs lose. */
+double double_take_preference(struct backend *be);
+
 #endif

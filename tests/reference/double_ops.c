@@ -460,6 +460,32 @@ void double_distill(struct backend *be, const struct op_distill *op)
     done(be);
 }
 
+void double_preference(struct backend *be, const struct op_preference *op)
+{
+    struct reference_preference r = {
+        .pairs = op->pairs.rows,
+        .rows = op->losses.cols,
+        .losses = take(be, op->losses),
+        .reference = take(be, op->reference),
+        .targets = op->targets,
+        .offsets = op->offsets,
+        .kind = op->kind,
+        .beta = (double)op->beta,
+        .ftx = (double)op->ftx,
+        .smoothing = (double)op->smoothing,
+        .margin = (double)op->margin,
+        .out = room(be, numbers_of(op->pairs)),
+        .weights = room(be, op->losses.cols),
+    };
+
+    reference_preference(&r);
+    put(be, op->pairs, r.out);
+    put(be, row_of(op->weights, r.rows), r.weights);
+    for (size_t p = 0; p < r.pairs; p++)
+        double_of(be)->preference += r.out[p * PREFERENCE_NUMBERS + PREFERENCE_LOSS];
+    done(be);
+}
+
 void double_add(struct backend *be, const struct op_add *op)
 {
     double *a = take(be, op->a), *b = take(be, op->b);

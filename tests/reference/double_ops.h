@@ -14,6 +14,7 @@ struct double_backend {
     struct double_block *blocks;
     struct arena *desk; /* copies of the operands of one operation */
     double loss;        /* double_take_loss */
+    double preference;  /* double_take_preference */
 };
 
 static inline struct double_backend *double_of(struct backend *be)
@@ -42,6 +43,7 @@ static inline struct double_backend *double_of(struct backend *be)
     X(swiglu_backward) \
     X(classifier) \
     X(distill) \
+    X(preference) \
     X(add) \
     X(convert) \
     X(zero) \

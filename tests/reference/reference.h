@@ -141,6 +141,17 @@ struct reference_distill {
 };
 void reference_distill(const struct reference_distill *r);
 
+/* out (pairs, PREFERENCE_NUMBERS); weights (rows).  reference NULL: r is 0. */
+struct reference_preference {
+    size_t pairs, rows;
+    const double *losses, *reference;
+    const int32_t *targets, *offsets;
+    enum preference_loss kind;
+    double beta, ftx, smoothing, margin;
+    double *out, *weights;
+};
+void reference_preference(const struct reference_preference *r);
+
 /* bytes NULL: absmax is that of the blocks; heads as in op_dequantize.  Numbers of fp32. */
 struct reference_dequantize {
     size_t rows, cols, heads;

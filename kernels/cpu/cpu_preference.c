@@ -1,0 +1,52 @@
+/* kernels/cpu/cpu_preference.c - pairs of answers: what they lose, and what each of their
+ * tokens has to do with it. */
+#include "config.h"
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/pair.h"
+
+static struct pair_answer answer_of(const struct op_preference *op, size_t run)
+{
+    const float *losses = op->losses.data, *reference = op->reference.data;
+    struct pair_answer answer = { 0 };
+
+    for (int32_t n = op->offsets[run]; n < op->offsets[run + 1]; n++) {
+        if (op->targets[n] < 0)
+            continue;
+        answer.losses += (double)losses[n];
+        answer.reference += reference ? (double)reference[n] : 0;
+        answer.rows++;
+    }
+    return answer;
+}
+
+static void weigh(const struct op_preference *op, size_t run, double weight)
+{
+    for (int32_t n = op->offsets[run]; n < op->offsets[run + 1]; n++)
+        op->weights[n] = op->targets[n] < 0 ? 0 : (float)weight;
+}
+
+/* A pair; the last task is what lies behind all of them. */
+static void pair_task(void *context, size_t task, struct pool_worker *worker)
+{
+    const struct op_preference *op = context;
+    size_t pairs = op->pairs.rows;
+    struct pair pair;
+
+    (void)worker;
+    if (task == pairs) {
+        for (size_t n = (size_t)op->offsets[2 * pairs]; n < op->losses.cols; n++)
+            op->weights[n] = 0;
+        return;
+    }
+    pair = pair_of(op, answer_of(op, 2 * task), answer_of(op, 2 * task + 1));
+    for (size_t i = 0; i < PREFERENCE_NUMBERS; i++)
+        ((float *)op->pairs.data)[task * op->pairs.stride + i] = (float)pair.numbers[i];
+    weigh(op, 2 * task, pair.chosen);
+    weigh(op, 2 * task + 1, pair.rejected);
+}
+
+void cpu_preference(struct backend *be, const struct op_preference *op)
+{
+    cpu_backend_run(be, op->pairs.rows + 1, pair_task, (void *)op);
+}
