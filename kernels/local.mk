@@ -102,6 +102,7 @@ libkernels_a_SOURCES += %D%/cuda/headnorm.cu
 libkernels_a_SOURCES += %D%/cuda/layernorm.cu
 libkernels_a_SOURCES += %D%/cuda/loss.cu
 libkernels_a_SOURCES += %D%/cuda/norm.cu
+libkernels_a_SOURCES += %D%/cuda/preference.cu
 libkernels_a_SOURCES += %D%/cuda/rotary.cu
 libkernels_a_SOURCES += %D%/cuda/rows.cuh
 libkernels_a_SOURCES += %D%/cuda/runs.cu

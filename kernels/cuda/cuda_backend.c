@@ -278,6 +278,7 @@ const struct backend_ops backend_cuda = {
     .classifier = cuda_classifier,
     .topk = cuda_topk,
     .distill = cuda_distill,
+    .preference = cuda_preference,
     .add = cuda_add,
     .convert = cuda_convert,
     .dequantize = cuda_dequantize,

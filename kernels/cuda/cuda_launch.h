@@ -145,6 +145,9 @@ cudaError_t launch_distill_loss(const struct cuda_launch *to, const struct op_di
 cudaError_t launch_topk_rows(const struct cuda_launch *to, const struct op_topk *op,
                              size_t first, size_t count);
 
+/* preference.cu */
+cudaError_t launch_preference(const struct cuda_launch *to, const struct op_preference *op);
+
 /*
  * fp8.cu: out (rows, cols), or (cols, rows) if `transposed`, contiguous bytes = factor * x in
  * an 8-bit format; factor = largest of the format / largest of |x| (1 where that is inf),

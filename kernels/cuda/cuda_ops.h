@@ -26,6 +26,7 @@ void cuda_swiglu_backward(struct backend *be, const struct op_swiglu_backward *o
 void cuda_classifier(struct backend *be, const struct op_classifier *op);
 void cuda_topk(struct backend *be, const struct op_topk *op);
 void cuda_distill(struct backend *be, const struct op_distill *op);
+void cuda_preference(struct backend *be, const struct op_preference *op);
 void cuda_add(struct backend *be, const struct op_add *op);
 void cuda_convert(struct backend *be, const struct op_convert *op);
 void cuda_dequantize(struct backend *be, const struct op_dequantize *op);

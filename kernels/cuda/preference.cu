@@ -1,0 +1,75 @@
+/*
+ * kernels/cuda/preference.cu - pairs of answers: what they lose, and what each of their
+ * tokens has to do with it.
+ *
+ * A block has a pair, its threads go over the rows.  12 bytes a row, 16 with a reference:
+ * a launch takes longer.  One thread does what there is to do once a pair.
+ */
+#include "kernels/cuda/block.cuh"
+#include "kernels/cuda/cuda_launch.h"
+#include "kernels/pair.h"
+
+enum { PAIR_THREADS = 256 };
+
+/* All threads of the block get it. */
+__device__ static pair_answer answer_of(const op_preference &op, size_t run, double *room)
+{
+    const float *losses = (const float *)op.losses.data;
+    const float *reference = (const float *)op.reference.data;
+    pair_answer answer = { 0, 0, 0 };
+
+    for (int n = op.offsets[run] + (int)threadIdx.x; n < op.offsets[run + 1];
+         n += PAIR_THREADS) {
+        if (op.targets[n] < 0)
+            continue;
+        answer.losses += (double)losses[n];
+        answer.reference += reference ? (double)reference[n] : 0;
+        answer.rows++;
+    }
+    answer.losses = block_sum(answer.losses, room);
+    answer.reference = block_sum(answer.reference, room);
+    answer.rows = block_sum(answer.rows, room);
+    return answer;
+}
+
+__device__ static void weigh(const op_preference &op, size_t run, float weight)
+{
+    for (int n = op.offsets[run] + (int)threadIdx.x; n < op.offsets[run + 1];
+         n += PAIR_THREADS)
+        op.weights[n] = op.targets[n] < 0 ? 0 : weight;
+}
+
+static __global__ void __launch_bounds__(PAIR_THREADS)
+    preference_pair(const op_preference op)
+{
+    double *room = (double *)shared_memory();
+    float *weights = (float *)(room + WARP);
+    size_t run = 2 * (size_t)blockIdx.x, behind = op.offsets[2 * gridDim.x];
+    pair_answer chosen = answer_of(op, run, room);
+    pair_answer rejected = answer_of(op, run + 1, room);
+
+    if (threadIdx.x == 0) {
+        pair found = pair_of(&op, chosen, rejected);
+        float *out = (float *)op.pairs.data + blockIdx.x * op.pairs.stride;
+
+#pragma unroll
+        for (int i = 0; i < PREFERENCE_NUMBERS; i++)
+            out[i] = (float)found.numbers[i];
+        weights[0] = (float)found.chosen;
+        weights[1] = (float)found.rejected;
+    }
+    __syncthreads();
+    weigh(op, run, weights[0]);
+    weigh(op, run + 1, weights[1]);
+    /* all blocks together */
+    for (size_t n = behind + blockIdx.x * (size_t)PAIR_THREADS + threadIdx.x;
+         n < op.losses.cols; n += gridDim.x * (size_t)PAIR_THREADS)
+        op.weights[n] = 0;
+}
+
+extern "C" cudaError_t launch_preference(const struct cuda_launch *to,
+                                         const struct op_preference *op)
+{
+    return launch(to->stream, preference_pair, dim3((unsigned)op->pairs.rows),
+                  dim3(PAIR_THREADS), (WARP + 1) * sizeof(double), *op);
+}
