@@ -61,6 +61,11 @@ struct template_options {
  * one or more of tool) and what it answers (assistant, function), ending in an answer. */
 bool template_turns_are_fine(const struct message *messages, size_t count);
 
+/* Of the tokens of a question and its answer, how many are kept where there is room for so many:
+ * the shorter part is kept whole if it is less than half of them, else both give in proportion
+ * (LLaMA-Factory's infer_seqlen). */
+void template_cut(size_t room, size_t *question, size_t *answer);
+
 #define LABEL_NONE (-100) /* the target of a row that nothing is learnt from */
 
 /*

@@ -242,12 +242,9 @@ static bool encode_turns(struct talk *talk, struct turn *turns, size_t *turn_cou
            error_set(talk->err, ERROR_DATA, "a message is too long");
 }
 
-/* How much of a turn is kept where `room` tokens are left: the shorter part is kept whole
- * if it is less than half of them, else both give in proportion (LLaMA-Factory's
- * infer_seqlen). */
-static void cut_turn(struct turn *turn, size_t room)
+void template_cut(size_t room, size_t *question, size_t *answer)
 {
-    size_t source = turn->source.count, target = turn->target.count, most;
+    size_t source = *question, target = *answer, most;
 
     if (2 * target < room)
         most = room;
@@ -255,9 +252,8 @@ static void cut_turn(struct turn *turn, size_t room)
         most = room - source;
     else
         most = (size_t)((double)room * ((double)target / (double)(source + target)));
-    turn->target_len = most < target ? most : target;
-    turn->source_len =
-        room - turn->target_len < source ? room - turn->target_len : source;
+    *answer = most < target ? most : target;
+    *question = room - *answer < source ? room - *answer : source;
 }
 
 /* Turns get their share in order, the last first where only it is learnt. */
@@ -269,7 +265,9 @@ static void cut_turns(struct turn *turns, size_t count,
     for (size_t i = 0; i < count && left > 0; i++) {
         struct turn *turn = &turns[options->mask_history ? count - 1 - i : i];
 
-        cut_turn(turn, left);
+        turn->source_len = turn->source.count;
+        turn->target_len = turn->target.count;
+        template_cut(left, &turn->source_len, &turn->target_len);
         left -= turn->source_len + turn->target_len;
     }
 }
