@@ -107,6 +107,7 @@ unit_tests += %D%/unit/test_dataset_mix
 unit_tests += %D%/unit/test_dataset_pack
 unit_tests += %D%/unit/test_dataset_reader
 unit_tests += %D%/unit/test_dataset_record
+unit_tests += %D%/unit/test_dataset_record_pair
 unit_tests += %D%/unit/test_dataset_source
 unit_tests += %D%/unit/test_dataset_store
 unit_tests += %D%/unit/test_dataset_weights

@@ -32,6 +32,8 @@ static const struct part columns[] = {
     PART(system, NULL),
     PART(tools, NULL),
     PART(messages, "conversations"),
+    PART(chosen, NULL),
+    PART(rejected, NULL),
 };
 
 static const struct part tags[] = {
@@ -51,8 +53,6 @@ static const struct {
     { "images", "images" },
     { "videos", "videos" },
     { "audios", "sound" },
-    { "chosen", "preference pairs" },
-    { "rejected", "preference pairs" },
     { "kto_tag", "preference marks" },
 };
 
@@ -98,12 +98,21 @@ static bool refuse_foreign(const struct dataset_info *info, const char *name,
                 err, ERROR_DATA,
                 "%s: data set %s has a column of %s, which are not supported", info->name,
                 name, foreign[i].what);
-    if (json_is_true(json_object_get(entry, "ranking")))
-        return error_set(
-            err, ERROR_DATA,
-            "%s: data set %s is one of preference pairs (ranking), which are not supported",
-            info->name, name);
     return true;
+}
+
+/* Two answers to each question have a column each. */
+static bool read_ranking(const struct dataset_info *info, const char *name,
+                         const json_t *entry, struct dataset_source *out,
+                         struct error *err)
+{
+    out->ranking = json_get_bool(entry, "ranking", false, info->name, err);
+    if (!out->ranking || (out->columns.chosen && out->columns.rejected))
+        return !err || err->code == ERROR_NONE;
+    return error_set(err, ERROR_DATA,
+                     "%s: data set %s is one of preference pairs (ranking) and names no "
+                     "column \"%s\": say under columns which one has that answer",
+                     info->name, name, out->columns.chosen ? "rejected" : "chosen");
 }
 
 static bool read_form(const struct dataset_info *info, const char *name,
@@ -221,10 +230,13 @@ bool dataset_info_read(const struct dataset_info *info, const char *name,
     const json_t *tag_table = json_object_get(entry, "tags");
 
     out->lines = true;
+    out->info = arena_strdup(info->arena, info->name);
     return refuse_foreign(info, name, entry, err) &&
            read_form(info, name, entry, &out->form, err) &&
            read_file_name(info, name, entry, &out->path, err) &&
            read_choice(info, name, entry, out, err) &&
-           read_parts(info, column_table, columns, TS_COUNT(columns), &out->columns, err) &&
-           read_parts(info, tag_table, tags, TS_COUNT(tags), &out->columns, err);
+           read_parts(info, column_table, columns, TS_COUNT(columns), &out->columns,
+                      err) &&
+           read_parts(info, tag_table, tags, TS_COUNT(tags), &out->columns, err) &&
+           read_ranking(info, name, entry, out, err);
 }

@@ -12,8 +12,8 @@ struct dataset_info {
     struct arena *arena;
 };
 
-/* ERROR_DATA, with what to do instead, for what is not done here: other media, preference
- * pairs, what lies on a hub, loading scripts. */
+/* ERROR_DATA, with what to do instead, for what is not done here: other media, marks of
+ * preference (KTO), what lies on a hub, loading scripts. */
 bool dataset_info_read(const struct dataset_info *info, const char *name,
                        const json_t *entry, struct dataset_source *out,
                        struct error *err);

@@ -147,8 +147,7 @@ static struct message read_calls(const struct reading *reading, const json_t *it
     return message;
 }
 
-/* RECORD_CONVERSATION: go on. */
-static enum record_kind read_message(const struct reading *reading, const json_t *item)
+enum record_kind record_message(const struct reading *reading, const json_t *item)
 {
     const struct dataset_columns *columns = reading->columns;
     const json_t *name =
@@ -181,10 +180,10 @@ static bool turns_are_fine(const struct conversation *conversation)
     return template_turns_are_fine(conversation->messages, conversation->count);
 }
 
-enum record_kind record_messages(const struct reading *reading)
+enum record_kind record_list(const struct reading *reading, const json_t *list,
+                             size_t count)
 {
     const struct dataset_columns *columns = reading->columns;
-    const json_t *list = record_get(reading, columns->messages);
     const json_t *first = json_array_get(list, 0);
 
     if (!json_is_array(list))
@@ -199,12 +198,22 @@ enum record_kind record_messages(const struct reading *reading)
             !record_system(reading, columns->system))
             return RECORD_BROKEN;
     }
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        enum record_kind kind = read_message(reading, json_array_get(list, i));
+    for (size_t i = 0; i < count; i++) {
+        enum record_kind kind = record_message(reading, json_array_get(list, i));
 
         if (kind != RECORD_CONVERSATION)
             return kind;
     }
+    return RECORD_CONVERSATION;
+}
+
+enum record_kind record_messages(const struct reading *reading)
+{
+    const json_t *list = record_get(reading, reading->columns->messages);
+    enum record_kind kind = record_list(reading, list, json_array_size(list));
+
+    if (kind != RECORD_CONVERSATION)
+        return kind;
     return turns_are_fine(reading->out) ? RECORD_CONVERSATION
                                         : record_skipped(reading, bad_turns);
 }

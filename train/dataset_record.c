@@ -51,6 +51,17 @@ const json_t *record_get(const struct reading *reading, const char *column)
     return column ? json_object_get(reading->record, column) : NULL;
 }
 
+bool record_is_object(const struct reading *reading)
+{
+    if (json_is_object(reading->record))
+        return true;
+    return error_set(
+        reading->err, ERROR_DATA, "a record must be an object, and this is %s%s",
+        kind_name(reading->record),
+        json_is_array(reading->record) ? "; a file that is one list is called .json"
+                                       : "");
+}
+
 bool record_is_absent(const json_t *value)
 {
     return !value || json_is_null(value);
@@ -159,24 +170,38 @@ static bool read_question(const struct reading *reading)
     return true;
 }
 
+bool record_asks(const struct reading *reading)
+{
+    const char *prompt = reading->columns->prompt;
+
+    if (record_get(reading, prompt) ||
+        json_string_length(record_get(reading, reading->columns->query)) > 0)
+        return true;
+    record_broken(reading, prompt ? prompt : "instruction", "there", NULL);
+    return false;
+}
+
+bool record_question(const struct reading *reading)
+{
+    return record_system(reading, reading->columns->system) &&
+           record_tools(reading, reading->columns->tools) && read_history(reading) &&
+           read_question(reading);
+}
+
 static enum record_kind read_alpaca(const struct reading *reading, bool plain)
 {
     const struct dataset_columns *columns = reading->columns;
     const json_t *answer = record_get(reading, columns->response);
 
-    if (!record_get(reading, columns->prompt) &&
-        json_string_length(record_get(reading, columns->query)) == 0)
-        return record_broken(reading, columns->prompt ? columns->prompt : "instruction",
-                             "there", NULL);
+    if (!record_asks(reading))
+        return RECORD_BROKEN;
     if (plain)
         return read_question(reading) ? RECORD_TEXT : RECORD_BROKEN;
     if (record_is_absent(answer))
         return record_skipped(reading, "without an answer");
     if (!json_is_string(answer))
         return record_broken(reading, columns->response, "a string", answer);
-    if (!record_system(reading, columns->system) ||
-        !record_tools(reading, columns->tools) || !read_history(reading) ||
-        !read_question(reading))
+    if (!record_question(reading))
         return RECORD_BROKEN;
     conversation_add(reading->out,
                      &(struct message) { ROLE_ASSISTANT, json_string_value(answer),
@@ -238,27 +263,19 @@ static const struct {
       { .prompt = "input", .response = "output", .system = "system" } },
 };
 
-/* ShareGPT's list with the role and content of the other form, which is common. */
-static struct dataset_columns settle_tags(const json_t *record,
-                                          const struct dataset_columns *form)
+void record_tags(struct dataset_columns *columns, const json_t *message)
 {
-    struct dataset_columns columns = *form;
-    const json_t *first = json_array_get(
-        form->messages ? json_object_get(record, form->messages) : NULL, 0);
-
-    if (json_object_get(first, "role"))
-        columns.role_tag = "role";
-    if (json_object_get(first, "from"))
-        columns.role_tag = "from";
-    if (json_object_get(first, "content"))
-        columns.content_tag = "content";
-    if (json_object_get(first, "value"))
-        columns.content_tag = "value";
-    return columns;
+    if (json_object_get(message, "role"))
+        columns->role_tag = "role";
+    if (json_object_get(message, "from"))
+        columns->role_tag = "from";
+    if (json_object_get(message, "content"))
+        columns->content_tag = "content";
+    if (json_object_get(message, "value"))
+        columns->content_tag = "value";
 }
 
-/* The records may be one level deeper: {"data": [...]}. */
-static enum record_kind fail_unknown(const struct reading *reading)
+bool record_is_flat(const struct reading *reading)
 {
     const char *key;
     json_t *value;
@@ -269,8 +286,40 @@ static enum record_kind fail_unknown(const struct reading *reading)
                       "the records seem to be in the list \"%s\" of this object; "
                       "`jq '.[\"%s\"]' FILE` makes a file of the list",
                       key, key);
-            return RECORD_BROKEN;
+            return false;
         }
+    return true;
+}
+
+/* Two answers to one question.  Such a record may have a conversation of the chosen one
+ * besides, which can be learnt as any other. */
+static bool is_pair(const struct reading *reading)
+{
+    return record_get(reading, "chosen") && record_get(reading, "rejected");
+}
+
+/* What was read of it is a question whose answers stand elsewhere. */
+static bool ends_in_question(const struct conversation *conversation)
+{
+    size_t count = conversation->count;
+
+    return count > 0 && conversation->messages[count - 1].role == ROLE_USER;
+}
+
+static enum record_kind fail_pair(const struct reading *reading)
+{
+    error_set(reading->err, ERROR_DATA,
+              "the record has a chosen and a rejected answer, which stage: dpo compares; "
+              "the other stages want one answer");
+    return RECORD_BROKEN;
+}
+
+static enum record_kind fail_unknown(const struct reading *reading)
+{
+    if (is_pair(reading))
+        return fail_pair(reading);
+    if (!record_is_flat(reading))
+        return RECORD_BROKEN;
     error_set(reading->err, ERROR_DATA,
               "the record has no keys that are known: instruction and output, messages, "
               "conversations, question and answer, prompt and completion; say which are "
@@ -282,14 +331,19 @@ static enum record_kind read_detected(struct reading *reading)
 {
     for (size_t i = 0; i < TS_COUNT(known_forms); i++) {
         const char *const *needs = known_forms[i].needs;
-        struct dataset_columns columns;
+        struct dataset_columns columns = known_forms[i].columns;
+        enum record_kind kind;
 
         if (!record_get(reading, needs[0]) ||
             (needs[1] && !record_get(reading, needs[1])))
             continue;
-        columns = settle_tags(reading->record, &known_forms[i].columns);
+        /* ShareGPT's list with the role and content of the other form is common */
+        record_tags(&columns, json_array_get(record_get(reading, columns.messages), 0));
         reading->columns = &columns;
-        return columns.messages ? record_messages(reading) : read_alpaca(reading, false);
+        kind = columns.messages ? record_messages(reading) : read_alpaca(reading, false);
+        if (kind == RECORD_SKIPPED && is_pair(reading) && ends_in_question(reading->out))
+            return fail_pair(reading);
+        return kind;
     }
     if (!record_get(reading, "text"))
         return fail_unknown(reading);
@@ -321,13 +375,8 @@ enum record_kind dataset_record_read(const struct dataset_source *source,
     struct reading reading = { &source->columns, record, out, why, err };
 
     conversation_clear(out);
-    if (!json_is_object(record)) {
-        error_set(err, ERROR_DATA, "a record must be an object, and this is %s%s",
-                  kind_name(record),
-                  json_is_array(record) ? "; a file that is one list is called .json"
-                                        : "");
+    if (!record_is_object(&reading) || !dataset_source_check(source, false, err))
         return RECORD_BROKEN;
-    }
     if (source->form == DATASET_DETECT)
         return plain ? read_detected_text(&reading) : read_detected(&reading);
     if (source->form == DATASET_ALPACA)

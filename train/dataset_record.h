@@ -20,6 +20,13 @@ enum record_kind dataset_record_read(const struct dataset_source *source,
                                      struct conversation *out, const char **why,
                                      struct error *err);
 
+/* The same for stage dpo.  RECORD_CONVERSATION: a question and the chosen answer, and in
+ * *rejected the other one to the same question, of the same lifetime. */
+enum record_kind dataset_record_read_pair(const struct dataset_source *source,
+                                          const json_t *record, struct conversation *out,
+                                          struct message *rejected, const char **why,
+                                          struct error *err);
+
 /* Whether a file has the column of the prompt in any record: where not, its name is wrong. */
 struct dataset_prompts {
     bool there, missing; /* in some record that was noted */

@@ -124,6 +124,25 @@ bool dataset_lookup_find(struct dataset_lookup *lookup, const char *name,
                                     : find_named(lookup, name, out, err);
 }
 
+bool dataset_source_check(const struct dataset_source *source, bool pairs,
+                          struct error *err)
+{
+    if (!source->info || source->ranking == pairs)
+        return true;
+    if (pairs)
+        return error_set(
+            err, ERROR_DATA,
+            "%s: data set %s has one answer to a question, and stage: dpo "
+            "compares two; if its records have them, say so with \"ranking\": "
+            "true and the columns chosen and rejected, else use stage: sft",
+            source->info, source->name);
+    return error_set(
+        err, ERROR_DATA,
+        "%s: data set %s has two answers to a question (ranking), which stage: "
+        "dpo compares; use that stage, or name a data set of single answers",
+        source->info, source->name);
+}
+
 static size_t count_names(const char *names)
 {
     size_t count = 1;

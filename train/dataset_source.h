@@ -21,6 +21,7 @@ struct dataset_columns {
     const char *messages;                                            /* a list of: */
     const char *role_tag, *content_tag;
     const char *user_tag, *assistant_tag, *observation_tag, *function_tag, *system_tag;
+    const char *chosen, *rejected; /* preference data: the two answers */
 };
 
 /* "train[10:-5]" or "train[10%:90%]" of Hugging Face datasets: which samples are taken. */
@@ -33,7 +34,9 @@ struct dataset_slice {
 struct dataset_source {
     const char *name; /* as the job has it */
     const char *path; /* of a file, or of a folder of files */
+    const char *info; /* the dataset_info.json it is from; NULL: named directly */
     enum dataset_form form;
+    bool ranking; /* by that file: each record has two answers, as stage dpo wants them */
     struct dataset_columns columns;
     bool lines; /* of a .txt: each line is a document */
     struct dataset_slice slice;
@@ -59,6 +62,10 @@ struct dataset_lookup *dataset_lookup_open(const char *dir, struct arena *arena)
 void dataset_lookup_close(struct dataset_lookup *lookup);
 bool dataset_lookup_find(struct dataset_lookup *lookup, const char *name,
                          struct dataset_source *out, struct error *err);
+
+/* Is it for stage dpo (pairs), or for the others?  Only an entry of dataset_info.json can be of
+ * the wrong kind, as a file that is named directly is known by its records.  ERROR_DATA. */
+bool dataset_source_check(const struct dataset_source *source, bool pairs, struct error *err);
 
 /* Is the name a file or a folder, and no entry of dataset_info.json? */
 bool dataset_names_path(const char *name);

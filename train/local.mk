@@ -28,6 +28,7 @@ libtrain_a_SOURCES += %D%/dataset_pack.c %D%/dataset_pack.h
 libtrain_a_SOURCES += %D%/dataset_question.c
 libtrain_a_SOURCES += %D%/dataset_reader.c %D%/dataset_reader.h
 libtrain_a_SOURCES += %D%/dataset_record.c %D%/dataset_record.h %D%/dataset_record_parts.h
+libtrain_a_SOURCES += %D%/dataset_record_pair.c
 libtrain_a_SOURCES += %D%/dataset_source.c %D%/dataset_source.h
 libtrain_a_SOURCES += %D%/dataset_spill.c %D%/dataset_spill.h
 libtrain_a_SOURCES += %D%/dataset_store.c %D%/dataset_store.h

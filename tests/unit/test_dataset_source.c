@@ -18,16 +18,23 @@ static const char info[] =
     "            \"assistant_tag\": \"assistant\"}},\n"
     " \"hub\": {\"hf_hub_url\": \"somebody/something\"},\n"
     " \"pictures\": {\"file_name\": \"p.json\", \"columns\": {\"images\": \"images\"}},\n"
-    " \"pairs\": {\"file_name\": \"p.json\", \"ranking\": true},\n"
+    " \"pairs\": {\"file_name\": \"p.json\", \"ranking\": true, \"columns\": "
+    "{\"messages\": "
+    "\"m\", \"chosen\": \"c\", \"rejected\": \"r\"}},\n"
+    " \"unnamed\": {\"file_name\": \"p.json\", \"ranking\": true},\n"
+    " \"half\": {\"file_name\": \"p.json\", \"ranking\": true, \"columns\": {\"chosen\": "
+    "\"c\"}},\n"
     " \"odd\": {\"file_name\": \"p.json\", \"formatting\": \"bert\"},\n"
-    " \"drawn\": {\"file_name\": \"p.json\", \"num_samples\": 5, \"split\": \"train[2:]\"},\n"
+    " \"drawn\": {\"file_name\": \"p.json\", \"num_samples\": 5, \"split\": "
+    "\"train[2:]\"},\n"
     " \"all\": {\"file_name\": \"p.json\", \"num_samples\": 1000000001},\n"
     " \"none\": {\"file_name\": \"p.json\", \"num_samples\": 0},\n"
     " \"test\": {\"file_name\": \"p.json\", \"split\": \"test\"},\n"
     " \"part\": {\"file_name\": \"p.json\", \"split\": \"train[10%:110%]\"},\n"
     " \"script\": {\"script_url\": \"belle\"},\n"
     " \"cloud\": {\"cloud_file_name\": \"s3://x/y.json\"},\n"
-    " \"both\": {\"file_name\": \"p.json\", \"hf_hub_url\": \"a/b\", \"subset\": \"x\"},\n"
+    " \"both\": {\"file_name\": \"p.json\", \"hf_hub_url\": \"a/b\", \"subset\": "
+    "\"x\"},\n"
     " \"folder\": {\"file_name\": \"many\"},\n"
     " \"wrong\": {\"file_name\": 7}}\n";
 
@@ -110,6 +117,47 @@ static void test_dataset_source_columns_replace_all_presets(void **state)
     assert_null(columns->system_tag);
 }
 
+/* A file may be of either kind, an entry says which. */
+static void test_dataset_source_is_of_one_kind(void **state)
+{
+    static const struct {
+        const char *name;
+        bool single, pairs;
+    } cases[] = { { "pairs", false, true },
+                  { "plain", true, false },
+                  { "here.jsonl", true, true } };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct dataset_sources sources;
+        struct error err = { 0 };
+
+        find(cases[i].name, &sources);
+        assert_int_equal(dataset_source_check(&sources.list[0], false, &err),
+                         cases[i].single);
+        assert_int_equal(dataset_source_check(&sources.list[0], true, &err),
+                         cases[i].pairs);
+        if (cases[i].single && cases[i].pairs)
+            continue;
+        assert_int_equal(err.code, ERROR_DATA);
+        assert_true(text_starts(err.text, dir));
+        assert_non_null(strstr(err.text, "/dataset_info.json: data set "));
+    }
+}
+
+static void test_dataset_source_has_columns_of_answers(void **state)
+{
+    struct dataset_sources sources;
+
+    (void)state;
+    find("pairs,plain", &sources);
+    assert_true(sources.list[0].ranking);
+    assert_string_equal(sources.list[0].columns.chosen, "c");
+    assert_string_equal(sources.list[0].columns.rejected, "r");
+    assert_false(sources.list[1].ranking);
+    assert_null(sources.list[1].columns.chosen);
+}
+
 static void test_dataset_source_takes_files(void **state)
 {
     struct dataset_sources sources;
@@ -184,7 +232,8 @@ static void test_dataset_source_refuses(void **state)
         { "nobody", "it has plain, named, talk" },
         { "hub", "nothing is downloaded here: `hf download" },
         { "pictures", "images" },
-        { "pairs", "preference" },
+        { "unnamed", "names no column \"chosen\"" },
+        { "half", "preference pairs (ranking) and names no column \"rejected\"" },
         { "odd", "bert" },
         { "none", "num_samples must be from 1 to 1000000000, not 0" },
         { "all", "not 1000000001" },
@@ -228,6 +277,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dataset_source_presets_are_llamafactorys),
         cmocka_unit_test(test_dataset_source_columns_replace_all_presets),
+        cmocka_unit_test(test_dataset_source_is_of_one_kind),
+        cmocka_unit_test(test_dataset_source_has_columns_of_answers),
         cmocka_unit_test(test_dataset_source_takes_files),
         cmocka_unit_test(test_dataset_source_has_a_choice),
         cmocka_unit_test(test_dataset_source_takes_folders),
