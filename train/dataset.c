@@ -42,6 +42,12 @@ static bool lacks_end(const struct dataset_reading *reading, bool plain)
                  : reading->chat && template_writes_end(reading->chat);
 }
 
+/* Samples that a record is: a pair has two. */
+static size_t samples_each(const struct opening *open)
+{
+    return open->dataset->pairs ? 2 : 1;
+}
+
 /* The template, and what a person should know of it. */
 static bool find_template(struct opening *open, struct error *err)
 {
@@ -80,6 +86,16 @@ static bool find_template(struct opening *open, struct error *err)
     return true;
 }
 
+static bool check_sources(const struct opening *open, struct error *err)
+{
+    const struct dataset_sources *sources = &open->reading.sources;
+
+    for (size_t i = 0; i < sources->count; i++)
+        if (!dataset_source_check(&sources->list[i], open->dataset->pairs, err))
+            return false;
+    return dataset_mix_check(open->plan, sources->count, err);
+}
+
 /* Which sources there are, and their tokens. */
 static bool read_tokens(struct opening *open, bool own_eval, struct error *err)
 {
@@ -92,9 +108,10 @@ static bool read_tokens(struct opening *open, bool own_eval, struct error *err)
     char *beside = dataset_tokens_names(plan, names);
     struct dataset_reading *reading = &open->reading;
     struct dataset_tokens *tokens = &open->tokens;
-    bool ok = dataset_sources_find(beside, dir, reading->arena, &reading->sources, err) &&
-              dataset_mix_check(plan, reading->sources.count, err) &&
-              dataset_fetch(&how, tokens, open->dataset->origin, &open->dataset->notes, err);
+    bool ok =
+        dataset_sources_find(beside, dir, reading->arena, &reading->sources, err) &&
+        check_sources(open, err) &&
+        dataset_fetch(&how, tokens, open->dataset->origin, &open->dataset->notes, err);
 
     free(beside);
     for (size_t i = 0; i < tokens->notes.count; i++)
@@ -107,6 +124,7 @@ static bool read_tokens(struct opening *open, bool own_eval, struct error *err)
     return ok;
 }
 
+/* The choice is one of records. */
 static bool mix(struct opening *open, struct error *err)
 {
     const struct dataset_sources *sources = &open->reading.sources;
@@ -115,9 +133,10 @@ static bool mix(struct opening *open, struct error *err)
     bool ok;
 
     for (size_t i = 0; i < sources->count; i++) {
-        parts[i] =
-            (struct dataset_part) { &sources->list[i], first, open->tokens.parts[i] };
-        first += open->tokens.parts[i];
+        size_t count = open->tokens.parts[i] / samples_each(open);
+
+        parts[i] = (struct dataset_part) { &sources->list[i], first, count };
+        first += count;
     }
     ok = dataset_mix(open->plan, parts, sources->count, &open->choice, err);
     free(parts);
@@ -186,6 +205,23 @@ static void cut(struct opening *open)
         choice->samples[i] = (uint32_t)i;
 }
 
+/* Each record is a row of its own, of all its samples. */
+static void fill_rows(struct opening *open)
+{
+    struct dataset *dataset = open->dataset;
+    const struct dataset_choice *choice = &open->choice;
+    size_t each = samples_each(open);
+
+    dataset->members = memory_resize(NULL, each * choice->count + 1, sizeof(uint32_t));
+    dataset->rows = choice->count;
+    for (size_t row = 0; row < choice->count; row++)
+        for (size_t i = 0; i < each; i++)
+            dataset->members[each * row + i] =
+                (uint32_t)(each * choice->samples[row] + i);
+    for (size_t row = 0; row <= choice->count; row++)
+        dataset->starts[row] = each * row;
+}
+
 static void arrange(struct opening *open)
 {
     struct dataset *dataset = open->dataset;
@@ -203,12 +239,8 @@ static void arrange(struct opening *open)
         dataset->rows = dataset_pack(dataset->data, choice->samples, choice->count,
                                      (size_t)open->plan->cutoff_len, dataset->members,
                                      dataset->starts);
-    } else { /* each sample is a row */
-        dataset->members = choice->samples;
-        choice->samples = NULL;
-        dataset->rows = choice->count;
-        for (size_t i = 0; i <= choice->count; i++)
-            dataset->starts[i] = i;
+    } else {
+        fill_rows(open);
     }
     dataset->order = memory_alloc(sizeof(struct dataset_order));
     dataset->order->rows = memory_resize(NULL, dataset->rows + 1, sizeof(uint32_t));
@@ -254,6 +286,7 @@ static struct dataset *open_data(struct opening open, struct error *err)
         return NULL;
     open.reading.arena = arena_new();
     open.dataset = memory_alloc(sizeof(struct dataset));
+    open.dataset->pairs = plan->stage == STAGE_DPO;
     open.dataset->seed = (uint64_t)(plan->data_seed >= 0 ? plan->data_seed : plan->seed);
     open.dataset->shuffled = split == SPLIT_TRAIN && !plan->disable_shuffling;
     open.dataset->drop_last = split == SPLIT_TRAIN && plan->dataloader_drop_last;
@@ -307,7 +340,7 @@ bool dataset_open_whole(const struct plan *plan, const struct dataset *eval,
     struct plan plain = *plan;
 
     *whole = NULL;
-    if (!is_cut(eval, (size_t)plan->cutoff_len))
+    if (dataset_questions(eval) == 0 || !is_cut(eval, (size_t)plan->cutoff_len))
         return true;
     plain.packing = CHOICE_NO;
     plain.neat_packing = false;

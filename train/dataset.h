@@ -15,7 +15,8 @@ enum split { SPLIT_TRAIN, SPLIT_EVAL };
 /*
  * Read, tokenise and (for stage pt, or packing) pack all of the job's data.  Forms: alpaca
  * (instruction, input, output, system, history), messages, conversations (ShareGPT), text;
- * as .json (an array), .jsonl, .txt, each also .gz; names by dataset_info.json.
+ * for stage dpo a question with a chosen and a rejected answer; as .json (an array), .jsonl,
+ * .txt, each also .gz; names by dataset_info.json.
  * The tokens of larger data are kept in plan->tokenized_path, or else run_dir, and mapped the
  * next time (train/dataset_cache.h).
  * A broken line or record is ERROR_DATA with file, line and remedy.  A .txt named directly is
@@ -29,8 +30,11 @@ struct dataset *dataset_peek(const struct plan *plan, enum split split,
                              const struct tokenizer *tokenizer, struct error *err);
 void dataset_close(struct dataset *dataset);
 
+/* Of stage dpo a sample here is a pair, wherever samples are counted: two answers to one
+ * question, each a run of its own. */
 size_t dataset_samples(const struct dataset *dataset); /* after packing */
-size_t dataset_longest(const struct dataset *dataset); /* tokens of the longest sample */
+/* Tokens of the longest sample; of pairs those of the longest run. */
+size_t dataset_longest(const struct dataset *dataset);
 /* Places a model must know: tokens of the longest sample before packing, for each begins
  * anew. */
 size_t dataset_places(const struct dataset *dataset);
@@ -45,8 +49,9 @@ const char *dataset_origin(const struct dataset *dataset);
 
 /*
  * A batch of samples, each a run of rows of its own, or several where they are packed: runs
- * lie one after another, and there is no padding, as attention goes by the offsets.  All
- * arrays are the batch's own and are used again by the next call.
+ * lie one after another, and there is no padding, as attention goes by the offsets.  Of pairs
+ * run 2p is the chosen answer of the p-th behind its question, run 2p + 1 the rejected one.
+ * All arrays are the batch's own and are used again by the next call.
  */
 struct batch {
     size_t rows;          /* N */
@@ -58,7 +63,8 @@ struct batch {
     int32_t *offsets;     /* sequences + 1 */
     float *weights;       /* N, of the targets in the loss; NULL: each is 1 */
     size_t trained;       /* rows with a target */
-    double weight;        /* of them, summed up: what the sum of losses is divided by */
+    double weight;        /* of them, summed up: what the sum of losses is divided by; of
+                           * pairs their number, and weights is NULL */
     size_t seen;          /* tokens read: all rows */
     size_t room_rows, room_sequences;
 };
@@ -79,7 +85,7 @@ struct dataset_question {
 bool dataset_open_whole(const struct plan *plan, const struct dataset *eval,
                         const struct tokenizer *tokenizer, struct dataset **whole,
                         struct error *err);
-size_t dataset_questions(const struct dataset *dataset);
+size_t dataset_questions(const struct dataset *dataset); /* of pairs 0 */
 /* False where the sample has no question before its answer (train_on_prompt, plain text). */
 bool dataset_question(const struct dataset *dataset, size_t index,
                       struct dataset_question *out);
@@ -89,7 +95,7 @@ size_t dataset_asked_max(const struct dataset *dataset, size_t most, size_t *lon
 
 /* Rows that a batch of this dataset has at most. */
 size_t dataset_rows_max(const struct dataset *dataset, size_t batch_size);
-/* Runs that it has at most: more than batch_size where samples are packed. */
+/* Runs that it has at most: more than batch_size where samples are packed, or pairs. */
 size_t dataset_sequences_max(const struct dataset *dataset, size_t batch_size);
 void batch_clear(struct batch *batch);
 
@@ -99,13 +105,14 @@ void batch_clear(struct batch *batch);
 bool dataset_batch(const struct dataset *dataset, uint64_t epoch, uint64_t index,
                    size_t batch_size, struct batch *out);
 /* Which samples that batch has, by their numbers from 0 as they were read, in the order of its
- * runs; at most `room` of them.  How many. */
+ * runs; at most `room` of them.  How many.  Each run of a pair is told: 2i and 2i + 1 of the
+ * i-th that was read. */
 size_t dataset_batch_samples(const struct dataset *dataset, uint64_t epoch, uint64_t index,
                              size_t batch_size, uint32_t *out, size_t room);
 size_t dataset_batches(const struct dataset *dataset, size_t batch_size);
 /* Of a window of micro-batches, without making them: rows with a target, and their weights
  * summed up, which is what the loss of an optimizer step is divided by.  Without weights in the
- * data both are one number. */
+ * data both are one number.  The weight of pairs is how many they are. */
 size_t dataset_trained(const struct dataset *dataset, uint64_t epoch, uint64_t first,
                        size_t batches, size_t batch_size);
 double dataset_weight(const struct dataset *dataset, uint64_t epoch, uint64_t first,

@@ -34,10 +34,13 @@ static size_t row_targets(const struct dataset *dataset, size_t row)
     return targets;
 }
 
+/* Of a pair 1: the loss of a batch is the mean over its pairs. */
 static double row_weight(const struct dataset *dataset, size_t row)
 {
     double weight = 0;
 
+    if (dataset->pairs)
+        return 1;
     for (size_t i = dataset->starts[row]; i < dataset->starts[row + 1]; i++)
         weight += dataset->data->samples[dataset->members[i]].weight;
     return weight;
@@ -52,6 +55,8 @@ size_t dataset_longest(const struct dataset *dataset)
 {
     size_t longest = 0;
 
+    if (dataset->pairs)
+        return dataset_places(dataset);
     for (size_t row = 0; row < dataset->rows; row++) {
         size_t tokens = row_tokens(dataset, row);
 
@@ -248,7 +253,6 @@ static void add_sample(const struct dataset *dataset, const struct sample *sampl
     }
     batch->rows += sample->len;
     batch->trained += sample->targets;
-    batch->weight += sample->weight;
     batch->longest = sample->len > batch->longest ? sample->len : batch->longest;
     batch->offsets[++batch->sequences] = (int32_t)batch->rows;
 }
@@ -275,6 +279,7 @@ bool dataset_batch(const struct dataset *dataset, uint64_t epoch, uint64_t index
 
         for (size_t i = dataset->starts[row]; i < dataset->starts[row + 1]; i++)
             add_sample(dataset, &dataset->data->samples[dataset->members[i]], out);
+        out->weight += row_weight(dataset, row);
     }
     out->seen = out->rows;
     return true;

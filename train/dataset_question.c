@@ -7,7 +7,7 @@
 
 size_t dataset_questions(const struct dataset *dataset)
 {
-    return dataset->starts[dataset->rows];
+    return dataset->pairs ? 0 : dataset->starts[dataset->rows];
 }
 
 bool dataset_question(const struct dataset *dataset, size_t index,

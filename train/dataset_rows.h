@@ -22,6 +22,7 @@ struct dataset {
     uint32_t *members; /* samples of a row: members[starts[row]] .. members[starts[row + 1]] */
     size_t *starts;
     size_t rows;
+    bool pairs; /* a row has two members: the chosen answer to a question, the rejected one */
     struct dataset_order *order;
     uint64_t seed;
     bool shuffled, drop_last;

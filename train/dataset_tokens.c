@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/size.h"
+#include "train/dataset_pair.h"
 #include "train/dataset_reader.h"
 #include "train/dataset_record.h"
 
@@ -32,8 +33,10 @@ struct work {
     struct template_options options;
     struct dataset_tokens *out;
     struct conversation conversation;
+    struct message rejected; /* stage dpo: the other answer to its question */
     struct token_list ids;
     float *weights;
+    struct dataset_half halves[2];
     struct left_out left_out[MAX_REASONS];
     size_t reasons;
     int64_t document_end;
@@ -47,10 +50,16 @@ static bool is_plain(const struct work *work)
     return work->plan->stage == STAGE_PT;
 }
 
+static bool has_pairs(const struct work *work)
+{
+    return work->plan->stage == STAGE_DPO;
+}
+
 bool dataset_is_packed(const struct plan *plan)
 {
-    return plan->neat_packing || plan->packing == CHOICE_YES ||
-           (plan->packing == CHOICE_AUTO && plan->stage == STAGE_PT);
+    return plan->stage != STAGE_DPO &&
+           (plan->neat_packing || plan->packing == CHOICE_YES ||
+            (plan->packing == CHOICE_AUTO && plan->stage == STAGE_PT));
 }
 
 void dataset_notes_add(struct dataset_notes *notes, const char *note)
@@ -177,6 +186,32 @@ static bool add_conversation(struct work *work, bool *added, struct error *err)
     return true;
 }
 
+/* Whole, with the answer that the conversation ends in now. */
+static bool encode_half(struct work *work, struct dataset_half *half, struct error *err)
+{
+    half->ids.count = 0;
+    return template_encode(work->how->chat, work->how->tokenizer, &work->options,
+                           work->conversation.messages, work->conversation.count,
+                           &half->ids, &half->weights, err);
+}
+
+/* Two samples, or none. */
+static bool add_pair(struct work *work, bool *added, struct error *err)
+{
+    struct dataset_half *halves = work->halves;
+
+    if (!encode_half(work, &halves[0], err))
+        return false;
+    work->conversation.messages[work->conversation.count - 1] = work->rejected;
+    if (!encode_half(work, &halves[1], err))
+        return false;
+    *added = dataset_pair_cut(halves, (size_t)work->plan->cutoff_len);
+    for (size_t i = 0; *added && i < 2; i++)
+        dataset_store_add(&work->out->store, halves[i].ids.ids, halves[i].weights,
+                          halves[i].ids.count);
+    return true;
+}
+
 /* What to do about a record that is no JSON, by how it begins or what the parser says. */
 static const char *json_remedy(const struct dataset_record *record,
                                const struct error *wrong)
@@ -199,6 +234,16 @@ static const char *json_remedy(const struct dataset_record *record,
                                                      : "mend the record or take it out";
 }
 
+static enum record_kind read_json(struct work *work, const json_t *json, const char **why,
+                                  struct error *err)
+{
+    return has_pairs(work)
+               ? dataset_record_read_pair(work->source, json, &work->conversation,
+                                          &work->rejected, why, err)
+               : dataset_record_read(work->source, json, is_plain(work),
+                                     &work->conversation, why, err);
+}
+
 static bool add_json(struct work *work, const struct dataset_record *record,
                      struct error *err)
 {
@@ -212,13 +257,13 @@ static bool add_json(struct work *work, const struct dataset_record *record,
         return error_at(err, wrong.code, wrong.file, wrong.at, "%s; %s", wrong.text,
                         json_remedy(record, &wrong));
     dataset_prompts_note(&work->prompts, work->source, json);
-    switch (dataset_record_read(work->source, json, is_plain(work), &work->conversation,
-                                &why, &wrong)) {
+    switch (read_json(work, json, &why, &wrong)) {
     case RECORD_BROKEN:
         ok = false;
         break;
     case RECORD_CONVERSATION:
-        ok = add_conversation(work, &added, &wrong);
+        ok = has_pairs(work) ? add_pair(work, &added, &wrong)
+                             : add_conversation(work, &added, &wrong);
         break;
     case RECORD_TEXT:
         ok = add_text(work, work->conversation.messages[0].text,
@@ -229,8 +274,11 @@ static bool add_json(struct work *work, const struct dataset_record *record,
         break;
     }
     if (!added)
-        leave_out(work, record->at.line,
-                  "of which nothing is left to learn (cutoff_len is short, or the answer "
+        leave_out(
+            work, record->at.line,
+            has_pairs(work)
+                ? "of which nothing is left of an answer to learn (cutoff_len is short)"
+                : "of which nothing is left to learn (cutoff_len is short, or the answer "
                   "has loss_weight 0)");
     json_decref(json);
     return ok || fail_at(err, work->path, record->at, &wrong);
@@ -248,8 +296,10 @@ static bool add_record(struct work *work, const struct dataset_record *record,
     if (!is_plain(work))
         return error_at(
             err, ERROR_DATA, work->path, record->at,
-            "the file is plain text, which stage: pt learns; stage: sft wants "
-            "questions and answers");
+            "the file is plain text, which stage: pt learns; stage: %s",
+            has_pairs(work)
+                ? "dpo wants questions with a chosen and a rejected answer each"
+                : "sft wants questions and answers");
     return add_text(work, record->data, record->len, !work->source->lines, &wrong) ||
            fail_at(err, work->path, record->at, &wrong);
 }
@@ -306,6 +356,7 @@ static bool read_source(struct work *work, const struct dataset_source *source,
 static struct work work_on(const struct dataset_reading *how, struct dataset_tokens *out)
 {
     const struct plan *plan = how->plan;
+    bool pairs = plan->stage == STAGE_DPO; /* the last answers alone are compared */
 
     return (struct work) {
         .how = how,
@@ -314,8 +365,8 @@ static struct work work_on(const struct dataset_reading *how, struct dataset_tok
         .options = { .default_system = plan->default_system,
                      .thinking = plan->enable_thinking ? CHAT_THINKING_UNSAID
                                                        : CHAT_THINKING_OFF,
-                     .train_on_prompt = plan->train_on_prompt,
-                     .mask_history = plan->mask_history },
+                     .train_on_prompt = plan->train_on_prompt && !pairs,
+                     .mask_history = plan->mask_history || pairs },
         .document_end = template_document_end(how->chat, how->tokenizer),
     };
 }
@@ -334,6 +385,10 @@ bool dataset_tokens_read(const struct dataset_reading *reading, struct dataset_t
     conversation_free(&work.conversation);
     token_list_clear(&work.ids);
     free(work.weights);
+    for (size_t i = 0; i < 2; i++) {
+        token_list_clear(&work.halves[i].ids);
+        free(work.halves[i].weights);
+    }
     return ok;
 }
 

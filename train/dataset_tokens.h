@@ -31,7 +31,8 @@ struct dataset_reading {
 
 struct dataset_tokens {
     struct dataset_store store;
-    size_t *parts; /* samples of each source, which lie one behind the other */
+    size_t *parts; /* samples of each source, which lie one behind the other; those of a
+                    * pair (stage dpo) are two, the chosen answer and the rejected one */
     struct dataset_notes notes; /* records that were left out */
 };
 
@@ -47,7 +48,7 @@ char *dataset_tokens_names(const struct plan *plan, const char *names);
 /* Records that are read of a source, at most; -1: all. */
 int64_t dataset_tokens_most(const struct plan *plan, const struct dataset_source *source);
 
-/* Samples that share rows: packing, or stage pt unless that is switched off. */
+/* Samples that share rows: packing, or stage pt unless that is switched off.  Pairs never. */
 bool dataset_is_packed(const struct plan *plan);
 
 #endif

@@ -25,6 +25,7 @@ libtrain_a_SOURCES += %D%/dataset_key.c %D%/dataset_key.h
 libtrain_a_SOURCES += %D%/dataset_messages.c
 libtrain_a_SOURCES += %D%/dataset_mix.c %D%/dataset_mix.h
 libtrain_a_SOURCES += %D%/dataset_pack.c %D%/dataset_pack.h
+libtrain_a_SOURCES += %D%/dataset_pair.c %D%/dataset_pair.h
 libtrain_a_SOURCES += %D%/dataset_question.c
 libtrain_a_SOURCES += %D%/dataset_reader.c %D%/dataset_reader.h
 libtrain_a_SOURCES += %D%/dataset_record.c %D%/dataset_record.h %D%/dataset_record_parts.h

@@ -1,6 +1,7 @@
-/* tests/unit/test_dataset_llamafactory.c - its demonstration sets become the very tokens and
- * targets, in the very order, that LLaMA-Factory makes of them
- * (tests/golden/conversations.json, made by conversations.py beside it). */
+/* tests/unit/test_dataset_llamafactory.c - its demonstration sets become the very tokens
+ * and targets, in the very order, that LLaMA-Factory makes of them
+ * (tests/golden/conversations.json and pairs.json, made by the .py of that name beside
+ * each). */
 #include "config.h"
 
 #include "train/dataset.h"
@@ -8,22 +9,31 @@
 #include "base/digest.h"
 #include "base/json.h"
 #include "base/size.h"
-#include "tests/unit/unit.h"
+#include "tests/unit/unit_tokenizer.h"
 
 static const char *text_of(const json_t *one, const char *key)
 {
     return json_string_value(json_object_get(one, key));
 }
 
+static enum stage stage_of(const json_t *one)
+{
+    const char *stage = text_of(one, "stage");
+
+    if (!stage)
+        return STAGE_SFT;
+    return strcmp(stage, "pt") == 0 ? STAGE_PT : STAGE_DPO;
+}
+
 static struct plan plan_of(const json_t *one, const char *dir)
 {
     static const char *const mixes[] = { "concat", "interleave_under", "interleave_over",
                                          "interleave_once" };
-    const char *stage = text_of(one, "stage"), *mix = text_of(one, "mix_strategy");
+    const char *mix = text_of(one, "mix_strategy");
     const json_t *cutoff = json_object_get(one, "cutoff_len");
     const json_t *packing = json_object_get(one, "packing");
     struct plan plan = {
-        .stage = stage && strcmp(stage, "pt") == 0 ? STAGE_PT : STAGE_SFT,
+        .stage = stage_of(one),
         .dataset = text_of(one, "dataset"),
         .dataset_dir = dir,
         .template_name = text_of(one, "template"),
@@ -31,6 +41,7 @@ static struct plan plan_of(const json_t *one, const char *dir)
         .cutoff_len = cutoff ? json_integer_value(cutoff) : 2048,
         .train_on_prompt = json_is_true(json_object_get(one, "train_on_prompt")),
         .mask_history = json_is_true(json_object_get(one, "mask_history")),
+        .enable_thinking = !json_is_false(json_object_get(one, "enable_thinking")),
         .val_size = json_number_value(json_object_get(one, "val_size")),
         .max_samples = json_integer_value(json_object_get(one, "max_samples")),
         .interleave_probs = text_of(one, "interleave_probs"),
@@ -70,48 +81,120 @@ static void expect_rows(const struct dataset *dataset, const json_t *one)
     assert_string_equal(got, text_of(one, "sha256"));
 }
 
-static void test_dataset_is_llamafactorys(void **state)
-{
-    char *dir = unit_shared("data/datasets/llamafactory");
-    char *folder = unit_shared("data/tokenizers/llama2");
-    char *name = unit_source("tests/golden/conversations.json");
-    struct error err = { 0 };
+/* What the cases are read with. */
+struct setting {
+    char *dir; /* of the demonstration sets */
     struct tokenizer *tokenizer;
-    json_t *golden, *one;
-    size_t i;
+    json_t *golden;
+};
 
-    (void)state;
-    if (!dir || !folder) {
+static void set_up(struct setting *setting, const char *golden)
+{
+    char *folder = unit_shared("data/tokenizers/llama2"), *name = unit_source(golden);
+    struct error err = { 0 };
+
+    setting->dir = unit_shared("data/datasets/llamafactory");
+    if (!setting->dir || !folder) {
         print_message("# SKIP LLaMA-Factory's demonstration sets are not here\n");
         skip();
     }
-    golden = json_read_file(name, 1 << 20, &err);
-    tokenizer = tokenizer_open(folder, &err);
-    if (!golden || !tokenizer)
+    setting->golden = json_read_file(name, 1 << 20, &err);
+    setting->tokenizer = tokenizer_open(folder, &err);
+    if (!setting->golden || !setting->tokenizer)
         fail_msg("%s", err.text);
-    json_array_foreach(json_object_get(golden, "cases"), i, one)
-    {
-        struct plan plan = plan_of(one, dir);
-        enum split split = text_of(one, "split") ? SPLIT_EVAL : SPLIT_TRAIN;
-        struct dataset *dataset = dataset_open(&plan, split, tokenizer, &err);
-
-        if (!dataset)
-            fail_msg("case %zu: %s:%u: %s", i, err.file, err.at.line, err.text);
-        print_message("# case %zu: %s, %s\n", i, plan.dataset, plan.template_name);
-        expect_rows(dataset, one);
-        dataset_close(dataset);
-    }
-    assert_true(i >= 18);
-    tokenizer_close(tokenizer);
-    json_decref(golden);
     free(name);
     free(folder);
-    free(dir);
+}
+
+static void tear_down(struct setting *setting)
+{
+    tokenizer_close(setting->tokenizer);
+    json_decref(setting->golden);
+    free(setting->dir);
+}
+
+static void expect_case(const struct setting *setting, const json_t *one, size_t index,
+                        const char *dir)
+{
+    struct plan plan = plan_of(one, dir);
+    enum split split = text_of(one, "split") ? SPLIT_EVAL : SPLIT_TRAIN;
+    struct error err = { 0 };
+    struct dataset *dataset = dataset_open(&plan, split, setting->tokenizer, &err);
+
+    if (!dataset)
+        fail_msg("case %zu: %s:%u: %s", index, err.file, err.at.line, err.text);
+    print_message("# case %zu: %s, %s\n", index, plan.dataset, plan.template_name);
+    expect_rows(dataset, one);
+    dataset_close(dataset);
+}
+
+static void test_dataset_is_llamafactorys(void **state)
+{
+    struct setting setting = { 0 };
+    json_t *one;
+    size_t i;
+
+    (void)state;
+    set_up(&setting, "tests/golden/conversations.json");
+    json_array_foreach(json_object_get(setting.golden, "cases"), i, one)
+        expect_case(&setting, one, i, setting.dir);
+    assert_true(i >= 18);
+    tear_down(&setting);
+}
+
+static void write_json(const char *dir, const char *name, const json_t *json)
+{
+    struct text text;
+
+    text_init(&text, 0);
+    json_write(json, &text);
+    unit_write(dir, name, &text);
+    text_clear(&text);
+}
+
+/* The sets of records that the golden file has itself, as files of a directory. */
+static void write_sets(const char *dir, const json_t *sets)
+{
+    json_t *info = json_object(), *one;
+    const char *name;
+
+    json_object_foreach((json_t *)(uintptr_t)sets, name, one)
+    {
+        json_object_set(info, name, json_object_get(one, "info"));
+        write_json(dir, text_of(json_object_get(one, "info"), "file_name"),
+                   json_object_get(one, "records"));
+    }
+    write_json(dir, "dataset_info.json", info);
+    json_decref(info);
+}
+
+static void test_dataset_pairs_are_llamafactorys(void **state)
+{
+    struct setting setting = { 0 };
+    const json_t *sets;
+    json_t *one;
+    char *own;
+    size_t i;
+
+    (void)state;
+    set_up(&setting, "tests/golden/pairs.json");
+    own = unit_dir_new();
+    sets = json_object_get(setting.golden, "sets");
+    write_sets(own, sets);
+    json_array_foreach(json_object_get(setting.golden, "cases"), i, one)
+        expect_case(&setting, one, i,
+                    json_object_get(sets, text_of(one, "dataset")) ? own : setting.dir);
+    assert_true(i >= 12);
+    unit_dir_free(own);
+    tear_down(&setting);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_dataset_is_llamafactorys) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_dataset_is_llamafactorys),
+        cmocka_unit_test(test_dataset_pairs_are_llamafactorys),
+    };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
