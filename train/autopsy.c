@@ -57,6 +57,17 @@ static struct step_numbers numbers_of(const struct autopsy *a, size_t index)
     };
 }
 
+/* Runs of one sample as people count them. */
+static size_t runs_each(const struct autopsy *a)
+{
+    return a->run->plan->stage == STAGE_DPO ? 2 : 1;
+}
+
+static int64_t sample_of(const struct autopsy *a, size_t run)
+{
+    return (int64_t)(a->samples[run] / runs_each(a));
+}
+
 /* Whose row of the batch it is. */
 static void find_row(struct autopsy *a, const struct batch *batch, size_t row)
 {
@@ -66,7 +77,7 @@ static void find_row(struct autopsy *a, const struct batch *batch, size_t row)
         return;
     while (run + 1 < batch->sequences && (size_t)batch->offsets[run + 1] <= row)
         run++;
-    a->sample = run < a->sample_count ? (int64_t)a->samples[run] : -1;
+    a->sample = run < a->sample_count ? sample_of(a, run) : -1;
     a->position = batch->positions[row];
     a->token = batch->tokens[row];
 }
@@ -274,8 +285,8 @@ static json_t *batch_object(const struct autopsy *a)
         return json_null();
     object = json_object();
     samples = json_array();
-    for (size_t i = 0; i < a->sample_count; i++)
-        json_array_append_new(samples, json_integer(a->samples[i]));
+    for (size_t i = 0; i < a->sample_count; i += runs_each(a))
+        json_array_append_new(samples, json_integer(sample_of(a, i)));
     json_object_set_new(object, "index", json_integer((json_int_t)a->index));
     json_object_set_new(object, "count", json_integer((json_int_t)a->place.batches));
     json_object_set_new(object, "samples", samples);

@@ -18,6 +18,8 @@ static const struct {
     [METRIC_LOSS] = { PREFIX "loss", false },
     [METRIC_ACCURACY] = { PREFIX "accuracy", true },
     [METRIC_ANSWER_RATE] = { PREFIX "answer_rate", true },
+    [METRIC_REWARD_ACCURACY] = { PREFIX "rewards/accuracies", true },
+    [METRIC_REWARD_MARGIN] = { PREFIX "rewards/margins", true },
 };
 
 /* TS_COUNT(metrics): it is none. */
@@ -61,23 +63,42 @@ static bool counts(const struct plan *plan)
     return plan->load_best_model_at_end || plan->early_stopping_steps > 0;
 }
 
+static bool is_reward(enum metric_kind metric)
+{
+    return metric == METRIC_REWARD_ACCURACY || metric == METRIC_REWARD_MARGIN;
+}
+
+static bool is_taken(const struct plan *plan, enum metric_kind metric)
+{
+    if (metric == METRIC_LOSS || plan->stage == STAGE_DPO)
+        return metric == METRIC_LOSS || is_reward(metric);
+    return !is_reward(metric) &&
+           (plan->generation.on || (metric == METRIC_ACCURACY && plan->compute_accuracy));
+}
+
 static bool check_metric(const struct plan *plan, struct error *err)
 {
-    enum metric_kind metric = criterion_metric(plan);
-    bool taken = metric == METRIC_LOSS || plan->generation.on ||
-                 (metric == METRIC_ACCURACY && plan->compute_accuracy);
+    const char *word = plan->metric_for_best_model;
+    bool prefers = plan->stage == STAGE_DPO;
 
     if (!counts(plan))
         return true;
     if (find(plan) == TS_COUNT(metrics))
         return error_set(err, ERROR_JOB,
-                         "metric_for_best_model %s is not taken here; loss, accuracy and "
-                         "answer_rate are",
-                         plan->metric_for_best_model);
-    return taken || error_set(err, ERROR_JOB,
-                              "metric_for_best_model %s is taken of answers; give "
-                              "predict_with_generate: true",
-                              plan->metric_for_best_model);
+                         "metric_for_best_model %s is not taken here; loss, %s are", word,
+                         prefers ? "rewards/accuracies and rewards/margins"
+                                 : "accuracy and answer_rate");
+    if (is_taken(plan, criterion_metric(plan)))
+        return true;
+    if (prefers || is_reward(criterion_metric(plan)))
+        return error_set(err, ERROR_JOB,
+                         "metric_for_best_model %s is not taken in this stage; %s", word,
+                         prefers ? "loss, rewards/accuracies and rewards/margins are"
+                                 : "rewards are, of stage: dpo");
+    return error_set(err, ERROR_JOB,
+                     "metric_for_best_model %s is taken of answers; give "
+                     "predict_with_generate: true",
+                     word);
 }
 
 bool criterion_check(const struct plan *plan, const char **key, struct error *err)

@@ -122,21 +122,37 @@ static double forward(const struct work *w)
                (double)w->config->layers * w->calibration->seconds_per_operation;
 }
 
-/* The teacher of a distillation, which only goes forward. */
-static double teaching(const struct work *student, struct arena *arena)
+/* A teacher or a reference, which only goes forward. */
+static double second_model(const struct work *first, struct arena *arena)
 {
     struct error ignored = { 0 };
     struct teacher_plan teacher;
-    struct work w = *student;
+    struct work w = *first;
 
-    if (student->plan->stage != STAGE_DISTILL || student->plan->kd.logits ||
-        !student->plan->kd.config ||
-        !teacher_plan_make(student->plan, false, arena, &teacher, &ignored) ||
+    if (!plan_has_second_model(first->plan) || plan_teacher_logits(first->plan) ||
+        !first->plan->kd.config ||
+        !teacher_plan_make(first->plan, false, arena, &teacher, &ignored) ||
         !shapes_make(&teacher.plan, &teacher.config, 0, 0, arena, &w.shapes, &ignored))
         return 0;
     w.config = &teacher.config;
     w.passes = 1;
     return forward(&w);
+}
+
+/* What preferences want beside forward and backward: each token's loss first, and their
+ * reference's where that is the model itself. */
+static double preferences(const struct work *w)
+{
+    struct work once = *w;
+    double words = (double)w->config->vocab_size, cols = (double)w->config->hidden_size;
+    double losses = 2 * words * cols * w->step->learnt / rate(w, sqrt(words * cols));
+
+    if (w->plan->stage != STAGE_DPO)
+        return 0;
+    once.passes = 1;
+    return plan_has_reference(w->plan) && !plan_has_second_model(w->plan)
+               ? losses + forward(&once)
+               : losses;
 }
 
 bool duration_of_step(const struct plan *plan, const struct model_config *config,
@@ -153,7 +169,8 @@ bool duration_of_step(const struct plan *plan, const struct model_config *config
     bool ok =
         !plan->external && shapes_make(plan, config, 0, 0, arena, &w.shapes, &ignored);
     double seconds = ok ? products(&w) + attention(&w) + classifier(&w) + traffic(&w) +
-                              overhead(&w) + update(&w) + teaching(&w, arena)
+                              overhead(&w) + update(&w) + second_model(&w, arena) +
+                              preferences(&w)
                         : 0;
 
     /* processes on one CPU share it */

@@ -4,6 +4,7 @@
 #include "train/estimate.h"
 
 #include "base/file.h"
+#include "train/dataset_tokens.h"
 #include "train/merge_plan.h"
 #include "train/shapes.h"
 #include "train/teacher_plan.h"
@@ -12,20 +13,14 @@
 /* Threads' stacks, batches, names, numbers to be printed: seen to be 1 to 3 MiB. */
 static const uint64_t sundries = (uint64_t)4 << 20;
 
-static bool packs(const struct plan *plan)
-{
-    return plan->neat_packing || plan->packing == CHOICE_YES ||
-           (plan->packing == CHOICE_AUTO && plan->stage == STAGE_PT);
-}
-
 /* Samples may be shorter than cutoff_len. */
 static bool lower(const struct plan *plan, const struct model_config *config,
                   struct memory_use *out, struct error *err)
 {
-    size_t batch = (size_t)plan->per_device_train_batch_size;
+    size_t batch = plan_batch_runs(plan);
     struct memory_use least;
 
-    if (packs(plan))
+    if (dataset_is_packed(plan))
         return true;
     if (!shapes_memory(plan, config, batch, batch, &least, err))
         return false;
@@ -33,17 +28,17 @@ static bool lower(const struct plan *plan, const struct model_config *config,
     return true;
 }
 
-/* The block of the teacher that answers beside a student here: false where there is none,
- * or its files are not known. */
+/* The block of the teacher or the reference that answers beside a model here: false where there
+ * is none, or its files are not known. */
 static bool lay_out_teacher(const struct plan *plan, size_t rows, size_t sequences,
                             struct arena *arena, struct shapes *out)
 {
-    bool keeps = plan->kd.logits != NULL;
+    bool keeps = plan_teacher_logits(plan) != NULL;
 
     struct error ignored = { 0 };
     struct teacher_plan teacher;
 
-    return !plan->external && plan->stage == STAGE_DISTILL && plan->kd.config &&
+    return !plan->external && plan_has_second_model(plan) && plan->kd.config &&
            teacher_plan_make(plan, keeps, arena, &teacher, &ignored) &&
            shapes_make(&teacher.plan, &teacher.config, rows, sequences, arena, out,
                        &ignored);
@@ -76,8 +71,8 @@ static void raise_use(struct memory_use *out, const struct memory_use *before,
 static void add_teacher(const struct plan *plan, const struct estimate_data *data,
                         struct memory_use *out)
 {
-    bool known = data && data->rows > 0, filed = !plan->external && plan->kd.logits;
-    size_t batch = (size_t)plan->per_device_train_batch_size;
+    bool known = data && data->rows > 0, filed = !plan->external && plan_teacher_logits(plan);
+    size_t batch = plan_batch_runs(plan);
     struct memory_use use = { .weights = plan->teacher_bytes,
                               .total = plan->teacher_bytes };
     struct arena *arena = arena_new();
@@ -88,7 +83,7 @@ static void add_teacher(const struct plan *plan, const struct estimate_data *dat
                         &shapes)) {
         shapes_use(&shapes, &use);
         least = use.total;
-        if (!known && !packs(plan) && lay_out_teacher(plan, batch, batch, arena, &shapes))
+        if (!known && !dataset_is_packed(plan) && lay_out_teacher(plan, batch, batch, arena, &shapes))
             least = shapes.total;
     }
     if (!filed)
@@ -148,11 +143,11 @@ static void count_resident(const struct plan *plan, const struct estimate_data *
 
     *sure = data->resident + student->total;
     *buffers = 2 * largest(student);
-    if (plan->kd.logits && file_exists(plan->kd.logits))
+    if (plan_teacher_logits(plan) && file_exists(plan->kd.logits))
         return;
     if (!lay_out_teacher(plan, data->rows, data->sequences, arena, &teacher))
         return;
-    if (!plan->kd.logits)
+    if (!plan_teacher_logits(plan))
         *sure += teacher.total;
     else if (teacher.total > student->total)
         *sure += teacher.total - student->total;

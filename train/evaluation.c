@@ -21,7 +21,8 @@ enum sum {
     SUM_FOUND,
     SUM_RIGHT,
     SUM_CUT,
-    SUMS
+    SUM_REWARDS,
+    SUMS = SUM_REWARDS + REWARDS
 };
 
 static double metric_of(const struct plan *plan, const struct evaluation *evaluation)
@@ -29,6 +30,10 @@ static double metric_of(const struct plan *plan, const struct evaluation *evalua
     switch (criterion_metric(plan)) {
     case METRIC_ACCURACY:
         return evaluation->measures ? evaluation->accuracy : NAN;
+    case METRIC_REWARD_ACCURACY:
+        return evaluation->rewards.of[REWARD_ACCURACY];
+    case METRIC_REWARD_MARGIN:
+        return evaluation->rewards.of[REWARD_MARGIN];
     case METRIC_ANSWER_RATE:
         return evaluation->answers ? evaluation->answer_rate : NAN;
     default:
@@ -76,6 +81,7 @@ static bool add_losses(struct run *run, double sums[SUMS], struct error *err)
 {
     const struct backend_group *group = run->options->group;
     size_t runs = 0;
+    struct rewards rewards;
 
     for (uint64_t i = parallel_rank(group);
          dataset_batch(run->eval, 0, i, run->eval_size, &run->batch);
@@ -83,6 +89,9 @@ static bool add_losses(struct run *run, double sums[SUMS], struct error *err)
         if (!model_evaluate(run->model, &run->batch, &sums[SUM_LOSS], err))
             return false;
         sums[SUM_WEIGHT] += run->batch.weight;
+        rewards = model_rewards(run->model);
+        for (int j = 0; j < REWARDS; j++)
+            sums[SUM_REWARDS + j] += rewards.of[j];
         model_accuracy(run->model, &run->batch, &sums[SUM_HITS], &runs);
     }
     sums[SUM_RUNS] = (double)runs;
@@ -126,14 +135,18 @@ static void say(const struct run *run, const struct evaluation *evaluation)
     run_number_text(evaluation->loss, number);
     text_addf(&line, "{'eval_loss': %s", number);
     run_number_text(exp(evaluation->loss), number);
-    text_addf(&line, ", 'eval_perplexity': %s", number);
+    if (!evaluation->prefers)
+        text_addf(&line, ", 'eval_perplexity': %s", number);
     run_number_text(evaluation->accuracy, number);
     if (evaluation->measures)
         text_addf(&line, ", 'eval_accuracy': %s", number);
     run_number_text(evaluation->answer_rate, number);
     if (evaluation->answers)
         text_addf(&line, ", 'eval_answer_rate': %s", number);
-    text_addf(&line, ", 'epoch': %.2f}", run->progress.epoch);
+    text_adds(&line, ", ");
+    if (evaluation->prefers)
+        run_rewards_text(&evaluation->rewards, "eval_", &line);
+    text_addf(&line, "'epoch': %.2f}", run->progress.epoch);
     run_say(run, line.data);
     text_clear(&line);
 }
@@ -150,6 +163,9 @@ bool evaluation_run(struct run *run, struct error *err)
     if (sums[SUM_CUT] > 0)
         return true;
     evaluation.loss = sums[SUM_WEIGHT] > 0 ? sums[SUM_LOSS] / sums[SUM_WEIGHT] : NAN;
+    evaluation.prefers = run->plan->stage == STAGE_DPO;
+    for (int i = 0; evaluation.prefers && i < REWARDS; i++)
+        evaluation.rewards.of[i] = sums[SUM_REWARDS + i] / sums[SUM_WEIGHT];
     if (sums[SUM_RUNS] > 0) {
         evaluation.measures = true;
         evaluation.accuracy = sums[SUM_HITS] / sums[SUM_RUNS];

@@ -148,6 +148,8 @@ void metrics_step(struct metrics *metrics, const struct metric *metric)
         json_object_set_new(object, "ce_loss", json_number(metric->ce_loss));
         json_object_set_new(object, "kd_loss", json_number(metric->kd_loss));
     }
+    if (metric->prefers)
+        progress_rewards_json(&metric->rewards, "", object);
     json_object_set_new(object, "grad_norm", json_number(metric->grad_norm));
     json_object_set_new(object, "learning_rate", json_number(metric->learning_rate));
     json_object_set_new(object, "loss_scale", json_number(metric->loss_scale));
@@ -167,6 +169,8 @@ void metrics_eval(struct metrics *metrics, int64_t step, double epoch,
     json_object_set_new(object, "step", json_integer(step));
     json_object_set_new(object, "epoch", json_number(epoch));
     progress_evaluation_json(evaluation, object);
-    json_object_set_new(object, "eval_perplexity", json_number(exp(evaluation->loss)));
+    if (!evaluation->prefers)
+        json_object_set_new(object, "eval_perplexity",
+                            json_number(exp(evaluation->loss)));
     metrics_write(metrics, object);
 }

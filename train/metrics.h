@@ -14,6 +14,8 @@ struct metric {
     double epoch, loss, grad_norm, learning_rate, loss_scale;
     bool distilled; /* the loss is made of two: of the data and of the teacher */
     double ce_loss, kd_loss;
+    bool prefers; /* between two answers */
+    struct rewards rewards;
     int64_t skipped; /* steps skipped so far */
     uint64_t tokens; /* trained on so far, padding not counted */
     double tokens_per_second;

@@ -332,6 +332,7 @@ static void make_parts(struct model *m)
 {
     struct segments at = segments_of(&m->shapes, m->memory_block);
     const struct shape_buffer *losses = &m->shapes.buffers[BUFFER_LOSSES];
+    const struct shape_buffer *pairs = &m->shapes.buffers[BUFFER_PAIRS];
     size_t layers = m->config->layers;
 
     m->gradients = at.gradients;
@@ -364,6 +365,8 @@ static void make_parts(struct model *m)
     if (m->shapes.buffers[BUFFER_KD_LOSSES].step > 0)
         m->kd_losses =
             arena_array(m->arena, losses->rows * losses->cols, sizeof(*m->kd_losses));
+    if (pairs->step > 0)
+        m->pairs = arena_array(m->arena, pairs->rows * pairs->cols, sizeof(*m->pairs));
 }
 
 static void make_rounded(struct model *m)

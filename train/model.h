@@ -11,6 +11,7 @@
 #include "kernels/backend.h"
 #include "train/dataset.h"
 #include "train/model_config.h"
+#include "train/rewards.h"
 #include "train/safetensors.h"
 
 /* One named matrix or vector of the model, as Hugging Face (or PEFT) names it. */
@@ -125,6 +126,18 @@ bool model_keep(struct model *teacher, const struct batch *batch, size_t words, 
                 float *values, struct error *err);
 /* After model_end: the sums that the window's loss is made of. */
 struct model_losses model_losses(const struct model *student);
+
+/*
+ * ---- Preferences, train/model_preference.c ----
+ *
+ * With stage dpo runs 2p and 2p + 1 of a batch are two answers, the first of which was chosen
+ * (struct op_preference).  They are held against a reference: a frozen model of the same backend,
+ * laid out by a plan of its own, or, where adapters are trained, the model without them.
+ */
+/* `reference` stays the caller's. */
+void model_hold_against(struct model *model, struct model *reference);
+/* After model_end or model_evaluate: sums over the pairs of the window, or of the batch. */
+struct rewards model_rewards(const struct model *model);
 
 /*
  * ---- Several ranks, train/model_shard.c ----

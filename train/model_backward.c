@@ -497,6 +497,8 @@ void model_learn(const struct pass *pass)
         zero_gradients(pass);
     if (pass->model->plan->stage == STAGE_DISTILL)
         model_distill(pass);
+    else if (pass->model->plan->stage == STAGE_DPO)
+        model_prefer(pass);
     else
         model_classify(pass);
 }

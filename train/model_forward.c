@@ -126,13 +126,16 @@ static void linears_forward(const struct pass *pass, const struct linears *l,
     struct tensor u = pass_u(pass, l, layer);
     float scale = (float)pass->model->shapes.lora.scale;
 
-    if (l->beside) {
+    if (l->beside && !pass->plain) {
         product_forward(pass, &l->both, x, y, 1, 0);
     } else {
         for (size_t i = 0; i < l->wholes; i++)
             product_forward(pass, &l->whole[i], x, y, 1, beta);
-        adapters_into(pass, l, x, u);
     }
+    if (pass->plain)
+        return;
+    if (!l->beside)
+        adapters_into(pass, l, x, u);
     for (size_t i = 0; i < l->outs_of; i++)
         product_forward(pass, &l->out_of[i], u, y, scale, 1);
 }

@@ -125,6 +125,10 @@ struct model {
     float *kd_losses;      /* on the host; NULL: no distillation */
     struct model_losses parts;
 
+    struct model *reference; /* of preferences: borrowed; NULL: the model without adapters */
+    float *pairs;            /* on the host, as in BUFFER_PAIRS; NULL: no preferences */
+    struct rewards rewards;
+
     size_t rank;
     size_t *starts;        /* model_find_starts */
     size_t expected;       /* micro-batches of this window and rank */
@@ -148,12 +152,15 @@ struct pass {
     size_t rows, sequences;
     size_t longest;  /* no run has more rows than this; 0: not told */
     size_t labelled; /* no more rows than this have a target; 0: none has */
+    size_t pairs;    /* of preferences: the first 2 * pairs runs */
     bool training, first, weighted;
     bool reduces; /* the last of a window, and there are other ranks */
+    bool plain;   /* without adapters */
     bool decodes; /* a new row for each sequence of the cache */
     bool fills;   /* the cache of `slot`, with the rows of the only sequence */
     size_t slot;
     const struct step_numbers *numbers; /* in the backend's memory */
+    const struct batch *batch;          /* as it was sent to the device */
     const struct pass *teacher;         /* the same micro-batch; NULL: none */
 };
 
@@ -245,6 +252,14 @@ void model_classify(const struct pass *pass);
 struct op_classifier model_classifier(const struct pass *pass);
 /* The same beside a teacher, which has gone forward: model_distill.c. */
 void model_distill(const struct pass *pass);
+/* model_preference.c.  Before the model goes forward: the losses of what preferences are held
+ * against, if that is anything; what the model's last pass has left is lost. */
+bool model_refer(const struct pass *pass, struct error *err);
+/* After it: what the pairs come to and, where training, dx into DH. */
+void model_prefer(const struct pass *pass);
+/* On the host: add up what `count` pairs came to. */
+void model_add_pairs(struct model *model, const float *pairs, size_t count,
+                     double *loss_sum);
 /* Of a training: what gradients begin with, then the one or the other. */
 void model_learn(const struct pass *pass);
 /* From the classifier's dx down to the lowest thing that is trained, from recordings

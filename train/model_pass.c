@@ -64,13 +64,15 @@ static size_t round_rows(size_t rows)
     return size_round(rows, unit);
 }
 
-/* A teacher may have memory for other batches. */
+/* A teacher or a reference may have memory for other batches. */
 static size_t rows_for(const struct model *m, const struct batch *batch)
 {
     size_t rows = least(round_rows(batch->rows), m->shapes.rows);
 
     if (m->teacher)
         rows = least(rows, m->teacher->shapes.rows);
+    if (m->reference)
+        rows = least(rows, m->reference->shapes.rows);
     return rows > batch->rows ? rows : batch->rows;
 }
 
@@ -161,6 +163,7 @@ static struct pass pass_of(struct model *m, const struct batch *batch)
     return (struct pass) { .model = m,
                            .be = m->be,
                            .ops = m->be->ops,
+                           .batch = batch,
                            .rows = batch->rows,
                            .sequences = batch->sequences,
                            .longest = bound_runs(m, batch),
@@ -172,10 +175,13 @@ static struct pass pass_of(struct model *m, const struct batch *batch)
 bool pass_open(struct model *model, const struct batch *batch, struct pass *out,
                struct error *err)
 {
+    size_t pairs = batch->sequences / 2;
+
     if (!check_batch(model, batch, err))
         return false;
     batch = round_up(model, batch);
     *out = pass_of(model, batch);
+    out->pairs = pairs;
     upload_batch(out, batch);
     return true;
 }
@@ -188,6 +194,7 @@ static bool begin(const struct pass *pass, size_t from, size_t to)
                            pass->longest,
                            pass->training,
                            pass->decodes,
+                           pass->plain,
                            from > 0 && pass->first,
                            from,
                            to };
@@ -211,6 +218,27 @@ void pass_end(const struct pass *pass)
         pass->ops->end(pass->be);
 }
 
+/* model_evaluate of preferences. */
+static bool evaluate_pairs(const struct pass *pass, double *loss_sum, struct error *err)
+{
+    struct model *m = pass->model;
+
+    if (!model_refer(pass, err))
+        return false;
+    if (pass_begin(pass)) {
+        model_forward(pass);
+        pass_end(pass);
+    }
+    model_prefer(pass);
+    pass->ops->download(pass->be, m->pairs, pass_buffer(pass, BUFFER_PAIRS, 0).data,
+                        pass->pairs * PREFERENCE_NUMBERS * sizeof(float));
+    m->rewards = (struct rewards) { 0 };
+    if (!pass->ops->sync(pass->be, err))
+        return false;
+    model_add_pairs(m, m->pairs, pass->pairs, loss_sum);
+    return true;
+}
+
 bool model_evaluate(struct model *model, const struct batch *batch, double *loss_sum,
                     struct error *err)
 {
@@ -218,6 +246,8 @@ bool model_evaluate(struct model *model, const struct batch *batch, double *loss
 
     if (!pass_open(model, batch, &pass, err))
         return false;
+    if (model->pairs)
+        return evaluate_pairs(&pass, loss_sum, err);
     if (pass_begin(&pass)) {
         model_forward(&pass);
         pass_end(&pass);
@@ -257,8 +287,24 @@ void model_begin(struct model *model, const struct step_numbers *numbers)
     model->be->ops->upload(model->be, model_numbers(model), numbers, sizeof(*numbers));
 }
 
-/* Row `index` of the losses that the window keeps: a micro-batch writes row 0. */
-static struct tensor kept_losses(const struct model *m, enum buffer losses, size_t index)
+/* What a window keeps of its micro-batches, on the device and on the host; data NULL: no more. */
+struct kept {
+    enum buffer buffer;
+    float *data;
+};
+
+static struct kept kept_of(const struct model *m, size_t index)
+{
+    const struct kept all[][2] = {
+        { { BUFFER_LOSSES, m->losses }, { BUFFER_KD_LOSSES, m->kd_losses } },
+        { { BUFFER_PAIRS, m->pairs } },
+    };
+
+    return index < 2 ? all[m->pairs != NULL][index] : (struct kept) { 0 };
+}
+
+/* Row `index` of them: a micro-batch writes row 0. */
+static struct tensor kept_row(const struct model *m, enum buffer losses, size_t index)
 {
     const struct shape_buffer *b = &m->shapes.buffers[losses];
 
@@ -266,19 +312,18 @@ static struct tensor kept_losses(const struct model *m, enum buffer losses, size
                        1);
 }
 
-/* The losses of the micro-batch before make way. */
-static void keep_losses(const struct pass *pass)
+/* What the micro-batch before has left makes way. */
+static void keep_last(const struct pass *pass)
 {
     struct model *m = pass->model;
+    struct kept kept;
 
-    for (size_t i = 0; m->begun > 0 && i < (m->kd_losses ? 2 : 1); i++) {
-        enum buffer losses = i == 0 ? BUFFER_LOSSES : BUFFER_KD_LOSSES;
-
-        pass->ops->convert(pass->be,
-                           &(struct op_convert) { .out = kept_losses(m, losses, m->begun),
-                                                  .x = kept_losses(m, losses, 0) });
-    }
-    m->batches[m->begun++] = pass->rows;
+    for (size_t i = 0; m->begun > 0 && (kept = kept_of(m, i)).data; i++)
+        pass->ops->convert(
+            pass->be,
+            &(struct op_convert) { .out = kept_row(m, kept.buffer, m->begun),
+                                   .x = kept_row(m, kept.buffer, 0) });
+    m->batches[m->begun++] = m->pairs ? pass->pairs : pass->rows;
 }
 
 bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
@@ -286,6 +331,7 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
 {
     struct pass pass, taught;
     uint64_t drawn[] = { draw, batch->rows };
+    size_t pairs = batch->sequences / 2;
     size_t most = model->shapes.buffers[BUFFER_LOSSES].rows;
 
     if (!check_batch(model, batch, err))
@@ -295,9 +341,10 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
                          "memory was planned for windows of %zu micro-batches", most);
     batch = round_up(model, batch);
     pass = pass_of(model, batch);
+    pass.pairs = pairs;
     pass.training = true;
     pass.first = model->begun == 0;
-    keep_losses(&pass);
+    keep_last(&pass);
     upload_batch(&pass, batch);
     pass.ops->upload(pass.be, &model_numbers(model)->draw, drawn, sizeof(drawn));
     pass.reduces = model_ranks(model) > 1 && model->begun == model->expected;
@@ -306,6 +353,8 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
             return false;
         pass.teacher = &taught;
     }
+    if (model->pairs && !model_refer(&pass, err))
+        return false;
     if (pass_begin(&pass)) {
         if (pass.teacher)
             model_forward(pass.teacher);
@@ -317,14 +366,19 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
     return true;
 }
 
-/* In the order of the window's tokens. */
-static double sum_window(const struct model *m, const float *losses)
+/* Micro-batch i of the window, from 1: the newest lies in row 0. */
+static const float *window_row(const struct model *m, const struct kept *kept, size_t i)
 {
-    size_t cols = m->shapes.buffers[BUFFER_LOSSES].cols;
+    return kept->data + i % m->begun * m->shapes.buffers[kept->buffer].cols;
+}
+
+/* In the order of the window's tokens. */
+static double sum_window(const struct model *m, const struct kept *kept)
+{
     double sum = 0;
 
     for (size_t i = 1; i <= m->begun; i++) {
-        const float *row = losses + i % m->begun * cols; /* the newest lies in row 0 */
+        const float *row = window_row(m, kept, i);
 
         for (size_t j = 0; j < m->batches[i - 1]; j++)
             sum += row[j];
@@ -332,24 +386,35 @@ static double sum_window(const struct model *m, const float *losses)
     return sum;
 }
 
+static double sum_pairs(struct model *m, const struct kept *kept)
+{
+    double sum = 0;
+
+    m->rewards = (struct rewards) { 0 };
+    for (size_t i = 1; i <= m->begun; i++)
+        model_add_pairs(m, window_row(m, kept, i), m->batches[i - 1], &sum);
+    return sum;
+}
+
 bool model_end(struct model *model, struct step_numbers *numbers, double *loss_sum,
                struct error *err)
 {
     const struct backend_ops *ops = model->be->ops;
-    size_t bytes = model->begun * model->shapes.buffers[BUFFER_LOSSES].cols * sizeof(float);
+    const struct kept first = kept_of(model, 0), second = kept_of(model, 1);
+    const struct kept *all[] = { &first, &second };
     double ratio = model->plan->kd.ratio;
 
-    ops->download(model->be, model->losses, kept_losses(model, BUFFER_LOSSES, 0).data,
-                  bytes);
-    if (model->kd_losses)
-        ops->download(model->be, model->kd_losses,
-                      kept_losses(model, BUFFER_KD_LOSSES, 0).data, bytes);
+    for (size_t i = 0; i < TS_COUNT(all) && all[i]->data; i++)
+        ops->download(model->be, all[i]->data, kept_row(model, all[i]->buffer, 0).data,
+                      model->begun * model->shapes.buffers[all[i]->buffer].cols *
+                          sizeof(float));
     ops->download(model->be, numbers, model_numbers(model), sizeof(*numbers));
     if (!ops->sync(model->be, err))
         return false;
-    model->parts.data = *loss_sum = sum_window(model, model->losses);
+    *loss_sum = model->pairs ? sum_pairs(model, &first) : sum_window(model, &first);
+    model->parts.data = *loss_sum;
     if (model->kd_losses) {
-        model->parts.teacher = sum_window(model, model->kd_losses);
+        model->parts.teacher = sum_window(model, &second);
         *loss_sum = (1 - ratio) * model->parts.data + ratio * model->parts.teacher;
     }
     return true;

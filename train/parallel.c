@@ -112,19 +112,21 @@ static bool listen(const struct backend_group *group, int other, enum say what,
 bool parallel_sum(const struct backend_group *group, double *numbers, size_t count,
                   struct error *err)
 {
-    double theirs[8];
+    double *theirs;
+    bool ok = true;
 
     if (!group)
         return true;
     if (group->rank > 0)
         return say(group, SAY_NUMBERS, numbers, count * sizeof(*numbers), err);
-    for (int i = 0; i < others(group); i++) {
-        if (!listen(group, i, SAY_NUMBERS, theirs, count * sizeof(*theirs), err))
-            return false;
-        for (size_t j = 0; j < count; j++)
+    theirs = memory_alloc(count * sizeof(*theirs));
+    for (int i = 0; ok && i < others(group); i++) {
+        ok = listen(group, i, SAY_NUMBERS, theirs, count * sizeof(*theirs), err);
+        for (size_t j = 0; ok && j < count; j++)
             numbers[j] += theirs[j];
     }
-    return true;
+    free(theirs);
+    return ok;
 }
 
 bool parallel_ready(const struct backend_group *group, struct error *err)

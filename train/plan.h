@@ -33,7 +33,13 @@ enum mix_strategy {
     MIX_INTERLEAVE_ONCE
 };
 enum optimizer_kind { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
-enum metric_kind { METRIC_LOSS, METRIC_ACCURACY, METRIC_ANSWER_RATE };
+enum metric_kind {
+    METRIC_LOSS,
+    METRIC_ACCURACY,
+    METRIC_ANSWER_RATE,
+    METRIC_REWARD_ACCURACY,
+    METRIC_REWARD_MARGIN
+};
 enum when { WHEN_NO, WHEN_STEPS, WHEN_EPOCH }; /* save, eval and logging strategy */
 
 /* Completions: of evaluations, or of a program that does nothing else. */
@@ -207,6 +213,34 @@ static inline bool plan_merges(const struct plan *plan)
 static inline bool plan_is_quantised(const struct plan *plan)
 {
     return plan->quantization_bit == 4 && plan->method == METHOD_LORA && !plan->external;
+}
+
+/* Are answers held against those of a model that is not trained? */
+static inline bool plan_has_reference(const struct plan *plan)
+{
+    return plan->stage == STAGE_DPO && plan->preference.loss != PREFERENCE_ORPO &&
+           plan->preference.loss != PREFERENCE_SIMPO;
+}
+
+/* Is a second model loaded beside the one that is trained: a teacher, or a reference?  Under
+ * adapters lies a reference already. */
+static inline bool plan_has_second_model(const struct plan *plan)
+{
+    return plan->stage == STAGE_DISTILL ||
+           (plan_has_reference(plan) &&
+            (plan->preference.reference || plan->method != METHOD_LORA));
+}
+
+/* The file of what is kept of a teacher; NULL: it answers itself, or there is none. */
+static inline const char *plan_teacher_logits(const struct plan *plan)
+{
+    return plan->stage == STAGE_DISTILL ? plan->kd.logits : NULL;
+}
+
+/* Runs of rows in a micro-batch of samples that are not packed: a preference has two. */
+static inline size_t plan_batch_runs(const struct plan *plan)
+{
+    return (size_t)plan->per_device_train_batch_size * (plan->stage == STAGE_DPO ? 2 : 1);
 }
 
 /* Processes of the run; a plan made by hand may leave them out. */

@@ -58,6 +58,31 @@ static double number_of(const json_t *object, const char *key, double preset)
                                             : NAN;
 }
 
+void progress_rewards_json(const struct rewards *rewards, const char *prefix,
+                           json_t *object)
+{
+    char name[64];
+
+    for (int i = 0; i < REWARDS; i++) {
+        snprintf(name, sizeof name, "%s%s", prefix, reward_names[i]);
+        json_object_set_new(object, name, json_number(rewards->of[i]));
+    }
+}
+
+/* False: they are not there. */
+static bool rewards_read(const json_t *object, const char *prefix, struct rewards *out)
+{
+    char name[64];
+    bool there = false;
+
+    for (int i = 0; i < REWARDS; i++) {
+        snprintf(name, sizeof name, "%s%s", prefix, reward_names[i]);
+        there = there || json_object_get(object, name) != NULL;
+        out->of[i] = number_of(object, name, NAN);
+    }
+    return there;
+}
+
 void progress_evaluation_json(const struct evaluation *evaluation, json_t *object)
 {
     if (evaluation->measures)
@@ -66,6 +91,8 @@ void progress_evaluation_json(const struct evaluation *evaluation, json_t *objec
         json_object_set_new(object, "eval_answer_rate",
                             json_number(evaluation->answer_rate));
     json_object_set_new(object, "eval_loss", json_number(evaluation->loss));
+    if (evaluation->prefers)
+        progress_rewards_json(&evaluation->rewards, "eval_", object);
 }
 
 static json_t *entry_json(const struct logged *entry)
@@ -83,6 +110,8 @@ static json_t *entry_json(const struct logged *entry)
         json_object_set_new(object, "grad_norm", json_number(entry->grad_norm));
         json_object_set_new(object, "learning_rate", json_number(entry->learning_rate));
         json_object_set_new(object, "loss", json_number(entry->loss));
+        if (entry->prefers)
+            progress_rewards_json(&entry->rewards, "", object);
     }
     json_object_set_new(object, "step", json_integer(entry->step));
     return object;
@@ -109,6 +138,8 @@ static void entry_read(const json_t *object, struct progress_history *history)
         .answers = json_object_get(object, "eval_answer_rate") != NULL,
         .answer_rate = number_of(object, "eval_answer_rate", NAN),
     };
+    entry.prefers = rewards_read(object, "", &entry.rewards);
+    entry.evaluated.prefers = rewards_read(object, "eval_", &entry.evaluated.rewards);
     progress_history_add(history, &entry);
 }
 
@@ -183,6 +214,12 @@ static json_t *own_state(const struct plan *plan, const struct progress *progres
         json_object_set_new(object, "window_ce", json_number(progress->window_ce));
         json_object_set_new(object, "window_kd", json_number(progress->window_kd));
     }
+    if (plan->stage == STAGE_DPO) {
+        json_t *rewards = json_object();
+
+        progress_rewards_json(&progress->window_rewards, "", rewards);
+        json_object_set_new(object, "window_rewards", rewards);
+    }
     json_object_set_new(object, "window_steps", json_integer(progress->window_steps));
     json_object_set_new(object, "best_metric", json_number(progress->best_metric));
     json_object_set_new(object, "best_step", json_integer(progress->best_step));
@@ -254,6 +291,9 @@ static bool state_read(const json_t *object, const char *name, struct progress *
         .best_metric = number_of(object, "best_metric", NAN),
         .best_step = json_get_int(object, "best_step", 0, name, &wrong),
     };
+    if (!rewards_read(json_object_get(object, "window_rewards"), "",
+                      &out->window_rewards))
+        out->window_rewards = (struct rewards) { 0 };
     scaler_read(json_object_get(object, "scaler"), &out->scaler);
     if (wrong.code == ERROR_NONE && out->step >= 0 && out->updates >= 0)
         return true;

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "precision/scaler.h"
 #include "train/plan.h"
+#include "train/rewards.h"
 
 /* All that a run needs to go on exactly, besides the tensors. */
 struct progress {
@@ -19,6 +20,7 @@ struct progress {
     uint64_t tokens;    /* trained on, padding not counted */
     double window_loss; /* sum of the losses of the steps since the last logged one */
     double window_ce, window_kd; /* of stage distill: its two parts */
+    struct rewards window_rewards; /* of stage dpo, likewise summed */
     int64_t window_steps;
     double best_metric; /* NaN: none yet */
     int64_t best_step;
@@ -30,6 +32,8 @@ struct evaluation {
     double loss;
     bool measures; /* it was counted how many answers are right, or tokens, */
     double accuracy;
+    bool prefers; /* of preferences, their means */
+    struct rewards rewards;
     bool answers; /* and of how many completions an answer was found */
     double answer_rate;
 };
@@ -42,6 +46,8 @@ struct logged {
     double grad_norm, learning_rate;
     bool distilled;
     double ce_loss, kd_loss; /* where it is */
+    bool prefers;
+    struct rewards rewards; /* where it does */
     struct evaluation evaluated;
 };
 
@@ -54,7 +60,9 @@ void progress_history_add(struct progress_history *history, const struct logged 
 void progress_history_clear(struct progress_history *history); /* frees */
 double progress_history_loss(const struct progress_history *history); /* the last; NaN: none */
 
-/* eval_accuracy, eval_answer_rate and eval_loss, as far as they were taken. */
+/* prefix "" or "eval_" */
+void progress_rewards_json(const struct rewards *rewards, const char *prefix, json_t *object);
+/* eval_accuracy, eval_answer_rate, eval_rewards and eval_loss, as far as they were taken. */
 void progress_evaluation_json(const struct evaluation *evaluation, json_t *object);
 
 bool progress_write(const char *dir, const struct plan *plan,

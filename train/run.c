@@ -162,7 +162,7 @@ static bool open_teaching(struct run *run, const struct run_sizes *sizes,
         .sequences = sizes->sequences,
     };
 
-    if (run->plan->stage != STAGE_DISTILL)
+    if (!plan_has_second_model(run->plan))
         return true;
     run->teaching = teaching_open(&options, err);
     return run->teaching != NULL;
@@ -322,7 +322,8 @@ static void describe(struct run *run)
              model_total(run->model), model_trainable(run->model), bytes);
     if (run->teaching != NULL) {
         teaching_describe(run->teaching, teacher, sizeof teacher);
-        log_line(run->options->log, LOG_INFO, "teacher: %s", teacher);
+        log_line(run->options->log, LOG_INFO, "%s: %s",
+                 plan->stage == STAGE_DPO ? "reference" : "teacher", teacher);
     }
     log_line(run->options->log, LOG_INFO,
              "data: %zu samples, %" PRIu64 " tokens, the longest sample has %zu",
@@ -390,6 +391,16 @@ void run_number_text(double value, char out[32])
         snprintf(out, 32, value > 0 ? "inf" : "-inf");
     else
         snprintf(out, 32, "%.4g", value);
+}
+
+void run_rewards_text(const struct rewards *rewards, const char *prefix, struct text *line)
+{
+    char number[32];
+
+    for (int i = 0; i < REWARDS; i++) {
+        run_number_text(rewards->of[i], number);
+        text_addf(line, "'%s%s': %s, ", prefix, reward_names[i], number);
+    }
 }
 
 size_t run_window_size(const struct run *run)

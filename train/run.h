@@ -6,6 +6,7 @@
 #define TRAIN_RUN_H
 
 #include "base/arena.h"
+#include "base/text.h"
 #include "train/checkpoint.h"
 #include "train/metrics.h"
 #include "train/samples.h"
@@ -25,7 +26,7 @@ struct run {
     struct dataset *whole;        /* eval uncut, where that differs, for its questions */
     size_t eval_size;             /* samples of a batch of it */
     struct model *model;
-    struct teaching *teaching; /* of stage distill; else NULL */
+    struct teaching *teaching; /* a second model, or what was kept of one; else NULL */
     struct batch batch;
     struct metrics *metrics;
     struct samples *samples; /* answers that are kept; NULL: none */
@@ -67,6 +68,8 @@ struct run_sizes run_measure(const struct plan *plan, const struct dataset *trai
 void run_say(const struct run *run, const char *line);
 /* A number in such a line: Python writes nan, inf and 0.0002. */
 void run_number_text(double value, char out[32]);
+/* "'rewards/chosen': 0.1, " and so on, behind what is there; prefix "" or "eval_". */
+void run_rewards_text(const struct rewards *rewards, const char *prefix, struct text *line);
 
 /* Read the data, take the memory, load the weights, find where to go on from.  plan and
  * options are set, all else is zero.  False: *err tells; run_close gives back what was

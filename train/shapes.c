@@ -231,7 +231,8 @@ static void dims_cache(struct maker *m)
     struct shapes *s = m->out;
 
     m->dims[DIM_PLACES] = s->rows;
-    m->dims[DIM_HITS] = m->plan->compute_accuracy ? s->rows : 0;
+    m->dims[DIM_HITS] =
+        m->plan->compute_accuracy && m->plan->stage != STAGE_DPO ? s->rows : 0;
     if (!g->on)
         return;
     s->slots = max((size_t)g->slots, 1);
@@ -250,6 +251,15 @@ static void dims_distill(struct maker *m)
         return;
     m->dims[DIM_KD_WINDOW] = m->plan->generation.alone ? 0 : m->dims[DIM_WINDOW];
     m->dims[DIM_KEPT] = kd->topk > 0 ? min((size_t)kd->topk, m->dims[DIM_V]) : 0;
+}
+
+static void dims_preference(struct maker *m, size_t sequences)
+{
+    if (m->plan->stage != STAGE_DPO)
+        return;
+    m->dims[DIM_PAIR_WINDOW] = m->dims[DIM_WINDOW];
+    m->dims[DIM_PAIRS] = shapes_times(m, sequences / 2, PREFERENCE_NUMBERS);
+    m->dims[DIM_REFERENCE] = plan_has_reference(m->plan) ? m->dims[DIM_N] : 0;
 }
 
 static void sum_up(struct maker *m)
@@ -426,7 +436,7 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
                  struct shapes *out, struct error *err)
 {
     struct maker m = { .plan = plan, .config = config, .arena = arena, .out = out };
-    size_t batch = (size_t)plan->per_device_train_batch_size;
+    size_t batch = plan_batch_runs(plan);
 
     *out = (struct shapes) { .compute = shapes_stored(plan->precision.compute),
                              .trainable = shapes_stored(plan->precision.trainable),
@@ -437,6 +447,8 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
                              .checkpointing = plan->gradient_checkpointing };
     if (!shapes_check(plan, config, &out->lora, err))
         return false;
+    if (plan->stage == STAGE_DPO) /* whatever an adapter's own settings say */
+        out->lora.dropout = 0;
     out->rows = rows_max ? rows_max : shapes_times(&m, batch, (size_t)plan->cutoff_len);
     out->sequences = sequences_max ? sequences_max : batch;
     if (plan->generation.on)
@@ -449,6 +461,7 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
     dims_batch(&m, out->rows, out->sequences);
     dims_cache(&m);
     dims_distill(&m);
+    dims_preference(&m, out->sequences);
     shapes_add_parameters(&m);
     shapes_add_buffers(&m);
     sum_up(&m);

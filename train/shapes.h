@@ -128,6 +128,9 @@ enum buffer {
     BUFFER_KD_LOSSES, /* of a distillation: as BUFFER_LOSSES, how far from the teacher */
     BUFFER_KEPT,      /* logits of the teacher that are kept (N, k) */
     BUFFER_KEPT_IDS,  /* int32: their words */
+    BUFFER_PAIRS,     /* of preferences: a row of (P, PREFERENCE_NUMBERS) for each
+                         micro-batch of a window, the newest first */
+    BUFFER_REFERENCE, /* the losses of the model that they are held against (1, N) */
     BUFFER_LABELLED, /* int32 (1, N) scratch of the classifier */
     BUFFER_NUMBERS,  /* one struct step_numbers */
     BUFFER_HITS, /* of an evaluation (1, N), where its accuracy is asked for */

@@ -40,6 +40,9 @@ enum dim {
     DIM_CACHE,   /* rows of all sequences that grow */
     DIM_KD_WINDOW, /* DIM_WINDOW of a distillation */
     DIM_KEPT,      /* logits of a teacher that are kept */
+    DIM_PAIR_WINDOW, /* DIM_WINDOW of preferences */
+    DIM_PAIRS,       /* what is told of the pairs of the largest batch */
+    DIM_REFERENCE,   /* N, where preferences have a reference */
     DIM_U_QKV,
     DIM_U_O,
     DIM_U_GATE_UP,

@@ -1,12 +1,13 @@
-/* train/teacher_plan.c - a student's plan, turned to its teacher. */
+/* train/teacher_plan.c - a student's plan, turned to its teacher or its reference. */
 #include "config.h"
 
 #include "train/teacher_plan.h"
 
 #include "train/safetensors.h"
 
-static bool read_files(const struct distillation *kd, struct arena *arena,
-                       struct teacher_plan *out, enum format *format, struct error *err)
+static bool read_files(const struct distillation *kd, const char *folder,
+                       struct arena *arena, struct teacher_plan *out, enum format *format,
+                       struct error *err)
 {
     struct safetensors *set;
 
@@ -15,9 +16,9 @@ static bool read_files(const struct distillation *kd, struct arena *arena,
         *format = kd->format;
         return true;
     }
-    if (!model_config_read(kd->teacher, arena, &out->config, err))
+    if (!model_config_read(folder, arena, &out->config, err))
         return false;
-    set = safetensors_open(kd->teacher, "model", true, err);
+    set = safetensors_open(folder, "model", true, err);
     if (!set)
         return false;
     *format = model_config_stored(&out->config, set);
@@ -45,30 +46,53 @@ static struct precision precision_of(const struct plan *student, enum format sto
     return p;
 }
 
+/* A reference computes as what is held against it, so that both begin with the same numbers. */
+static struct precision precision_of_reference(const struct plan *student,
+                                               enum format stored)
+{
+    struct precision p = precision_of(student, stored);
+
+    p.compute = student->precision.compute;
+    return p;
+}
+
+static const char *folder_of(const struct plan *student)
+{
+    if (student->stage == STAGE_DISTILL)
+        return student->kd.teacher;
+    return student->preference.reference ? student->preference.reference
+                                         : student->model_name_or_path;
+}
+
 bool teacher_plan_make(const struct plan *student, bool keeps, struct arena *arena,
                        struct teacher_plan *out, struct error *err)
 {
-    const struct distillation *kd = &student->kd;
+    bool teaches = student->stage == STAGE_DISTILL;
+    const char *folder = folder_of(student);
     struct plan *plan = &out->plan;
     enum format stored;
 
-    if (!kd->teacher)
+    if (!folder)
         return error_set(err, ERROR_JOB,
                          "stage: distill wants a teacher: teacher_model_name_or_path%s",
-                         kd->logits ? ", or the file that teacher_logits names" : "");
-    if (!read_files(kd, arena, out, &stored, err))
+                         student->kd.logits ? ", or the file that teacher_logits names"
+                                            : "");
+    if (!read_files(&student->kd, folder, arena, out, &stored, err))
         return false;
     *plan = *student;
-    plan->model_name_or_path = kd->teacher;
-    plan->adapter_name_or_path = kd->adapter;
+    plan->model_name_or_path = folder;
+    plan->adapter_name_or_path =
+        teaches ? student->kd.adapter : student->preference.adapter;
     plan->method = METHOD_LORA; /* an adapter is merged */
     plan->create_new_adapter = plan->train_from_scratch = false;
     plan->generation = (struct generation) { .alone = true };
+    plan->per_device_train_batch_size = (int64_t)plan_batch_runs(student);
     plan->stage = keeps ? STAGE_DISTILL : STAGE_SFT;
     plan->ranks = plan->gradient_accumulation_steps = 1;
     plan->quantization_bit = 0;
     plan->gradient_checkpointing = false;
-    plan->precision = precision_of(student, stored);
+    plan->precision = teaches ? precision_of(student, stored)
+                              : precision_of_reference(student, stored);
     return true;
 }
 

@@ -4,6 +4,9 @@
  * Nothing of it is trained, and nothing is kept for a backward pass.  Its weights stay in the
  * format that most bytes of its files have, which is also that of its products and activations;
  * bf16 on a GPU before 8.0, which has none, is multiplied in fp32.  There is no dropout in it.
+ *
+ * The reference of preferences (plan_has_second_model) is laid out likewise, but computes in the
+ * format of the plan: where it is the model as it begins, its first losses have the same bits.
  */
 #ifndef TRAIN_TEACHER_PLAN_H
 #define TRAIN_TEACHER_PLAN_H
@@ -18,7 +21,7 @@ struct teacher_plan {
 };
 
 /*
- * Of the teacher of a student's plan.  keeps: it writes down its largest logits (model_keep)
+ * Of the teacher or the reference of a student's plan.  keeps: it writes down its largest logits (model_keep)
  * and has room for them.  Folders that cannot be read are an error that names them.
  */
 bool teacher_plan_make(const struct plan *student, bool keeps, struct arena *arena,

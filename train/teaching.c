@@ -1,4 +1,5 @@
-/* train/teaching.c - a teacher, loaded beside its student, or a file of its answers. */
+/* train/teaching.c - a teacher or a reference, loaded beside the model, or a file of a teacher's
+ * answers. */
 #include "config.h"
 
 #include "train/teaching.h"
@@ -28,6 +29,18 @@ struct teaching {
 
 /* ---- The teacher ---- */
 
+/* Likelihoods of the same tokens are compared, whatever else there is. */
+static bool check_reference(const struct teaching *t, struct error *err)
+{
+    size_t words = t->teacher.config.vocab_size;
+
+    return dataset_token_max(t->options.data) < words ||
+           error_set(err, ERROR_DATA,
+                     "the data have token %u, and the reference only %zu (vocab_size in "
+                     "config.json): ref_model is not of this family",
+                     dataset_token_max(t->options.data), words);
+}
+
 /* Every token of the data has to be one of the teacher's. */
 static bool check_words(struct teaching *t, struct error *err)
 {
@@ -35,6 +48,8 @@ static bool check_words(struct teaching *t, struct error *err)
 
     if (!model_config_check_places(&t->teacher.config, dataset_places(o->data), err))
         return false;
+    if (o->plan->stage == STAGE_DPO)
+        return check_reference(t, err);
     if (!teacher_plan_words(&t->teacher.config, o->student, o->tokens, &t->words, err))
         return false;
     return dataset_token_max(o->data) < t->words ||
@@ -210,7 +225,7 @@ struct teaching *teaching_open(const struct teaching_options *options, struct er
 
     t->options = *options;
     t->arena = arena_new();
-    if (options->plan->kd.logits ? open_file(t, err) : load(t, false, err))
+    if (plan_teacher_logits(options->plan) ? open_file(t, err) : load(t, false, err))
         return t;
     teaching_close(t);
     return NULL;
@@ -230,7 +245,11 @@ void teaching_close(struct teaching *teaching)
 
 void teaching_begin(struct teaching *teaching, struct model *student)
 {
-    if (teaching->model)
+    if (!teaching->model)
+        return;
+    if (teaching->options.plan->stage == STAGE_DPO)
+        model_hold_against(student, teaching->model);
+    else
         model_teach(student, teaching->model);
 }
 
@@ -268,6 +287,7 @@ void teaching_describe(const struct teaching *teaching, char *out, size_t room)
         return;
     }
     memory_text(teaching_bytes(teaching), bytes);
-    snprintf(out, room, "%s, %" PRIu64 " parameters in %s, %s in memory", kd->teacher,
+    snprintf(out, room, "%s, %" PRIu64 " parameters in %s, %s in memory",
+             teaching->teacher.plan.model_name_or_path,
              model_total(teaching->model), format_info(p->frozen)->name, bytes);
 }

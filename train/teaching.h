@@ -5,6 +5,9 @@
  * plan->kd.logits names such a file.  Where it is not there it is made first, by rank 0: the
  * teacher goes over the training data once, and its memory is given back before the student's is
  * taken.
+ *
+ * In a run of stage dpo it is the reference that answers are held against, where that is a model
+ * of its own; the student is what is trained.
  */
 #ifndef TRAIN_TEACHING_H
 #define TRAIN_TEACHING_H

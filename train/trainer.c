@@ -89,8 +89,10 @@ static bool run_window(struct run *run, const struct run_place *place, struct er
     size_t size = (size_t)run->plan->per_device_train_batch_size;
     size_t ranks = parallel_ranks(run->options->group);
     struct step_numbers numbers = start_numbers(run, place->weight);
-    double sums[4] = { 0 }; /* of losses, of tokens, and of both parts of the losses */
+    /* of losses, of tokens, of both parts of the losses, and of rewards */
+    double sums[4 + REWARDS] = { 0 };
     struct model_losses parts;
+    struct rewards rewards;
 
     model_begin(run->model, &numbers);
     model_expect(run->model, parallel_share(run->options->group, place->batches));
@@ -113,11 +115,15 @@ static bool run_window(struct run *run, const struct run_place *place, struct er
     parts = model_losses(run->model);
     sums[2] = parts.data;
     sums[3] = parts.teacher;
+    rewards = model_rewards(run->model);
+    memcpy(&sums[4], rewards.of, sizeof rewards.of);
     if (!parallel_sum(run->options->group, sums, TS_COUNT(sums), err))
         return false;
     run->progress.window_loss += sums[0] / place->weight;
     run->progress.window_ce += sums[2] / place->weight;
     run->progress.window_kd += sums[3] / place->weight;
+    memcpy(rewards.of, &sums[4], sizeof rewards.of);
+    rewards_add(&run->progress.window_rewards, &rewards, 1 / place->weight);
     run->progress.tokens += (uint64_t)sums[1];
     if (!numbers.finite)
         autopsy_consider(run, sums[0] / place->weight);
@@ -154,14 +160,18 @@ static double tokens_per_second(const struct run *run)
                        : 0;
 }
 
-/* What the loss of a distillation is made of. */
-static void parts_text(const struct metric *metric, char out[96])
+/* What the loss of a distillation is made of, and what preferences came to. */
+static void parts_text(const struct metric *metric, struct text *line)
 {
     char number[2][32];
 
-    run_number_text(metric->ce_loss, number[0]);
-    run_number_text(metric->kd_loss, number[1]);
-    snprintf(out, 96, "'ce_loss': %s, 'kd_loss': %s, ", number[0], number[1]);
+    if (metric->distilled) {
+        run_number_text(metric->ce_loss, number[0]);
+        run_number_text(metric->kd_loss, number[1]);
+        text_addf(line, "'ce_loss': %s, 'kd_loss': %s, ", number[0], number[1]);
+    }
+    if (metric->prefers)
+        run_rewards_text(&metric->rewards, "", line);
 }
 
 static void log_step(struct run *run)
@@ -178,21 +188,26 @@ static void log_step(struct run *run)
         .tokens = progress->tokens,
         .tokens_per_second = tokens_per_second(run),
         .memory = memory_taken(run),
-        .distilled = run->teaching != NULL,
+        .distilled = run->plan->stage == STAGE_DISTILL,
         .ce_loss = progress->window_ce / (double)progress->window_steps,
         .kd_loss = progress->window_kd / (double)progress->window_steps,
+        .prefers = run->plan->stage == STAGE_DPO,
     };
-    char line[256], number[3][32], parts[96] = "";
+    char number[3][32];
+    struct text line;
 
+    rewards_add(&metric.rewards, &progress->window_rewards,
+                1 / (double)progress->window_steps);
     run_number_text(metric.loss, number[0]);
     run_number_text(metric.grad_norm, number[1]);
     run_number_text(metric.learning_rate, number[2]);
-    if (metric.distilled)
-        parts_text(&metric, parts);
-    snprintf(line, sizeof line,
-             "{'loss': %s, %s'grad_norm': %s, 'learning_rate': %s, 'epoch': %.2f}",
-             number[0], parts, number[1], number[2], metric.epoch);
-    run_say(run, line);
+    text_init(&line, 0);
+    text_addf(&line, "{'loss': %s, ", number[0]);
+    parts_text(&metric, &line);
+    text_addf(&line, "'grad_norm': %s, 'learning_rate': %s, 'epoch': %.2f}", number[1],
+              number[2], metric.epoch);
+    run_say(run, line.data);
+    text_clear(&line);
     progress_history_add(&run->history,
                          &(struct logged) { .step = metric.step,
                                             .epoch = metric.epoch,
@@ -201,8 +216,11 @@ static void log_step(struct run *run)
                                             .learning_rate = metric.learning_rate,
                                             .distilled = metric.distilled,
                                             .ce_loss = metric.ce_loss,
-                                            .kd_loss = metric.kd_loss });
+                                            .kd_loss = metric.kd_loss,
+                                            .prefers = metric.prefers,
+                                            .rewards = metric.rewards });
     progress->window_loss = progress->window_ce = progress->window_kd = 0;
+    progress->window_rewards = (struct rewards) { 0 };
     progress->window_steps = 0;
     run->logged_at = clock_seconds();
     run->logged_tokens = progress->tokens;

@@ -7,6 +7,7 @@
 
 #include "train/lora.h"
 
+#include "tests/unit/unit_formula.h"
 #include "tests/unit/unit_model.h"
 #include "tests/unit/unit_prequantised.h"
 
@@ -38,80 +39,6 @@ static int drop_golden(void **state)
 {
     json_decref(*state);
     return 0;
-}
-
-/* ---- The adapter's files, as PEFT would have left them ---- */
-
-struct formula {
-    double scale;
-    size_t numbers;
-};
-
-static uint32_t bits(uint64_t seed, uint64_t i)
-{
-    uint32_t x = (uint32_t)(i * 2654435761u + seed * 2246822519u);
-
-    x ^= x >> 16;
-    x *= 0x45d9f3bu;
-    return x ^ x >> 16;
-}
-
-/* The numbers of the tensor whose name is the index-th, as lora.py's fill makes them. */
-static bool read_formula(const void *context, size_t index, void *to, struct error *err)
-{
-    const struct formula *formula = (const struct formula *)context + index;
-    float *out = to;
-
-    (void)err;
-    for (size_t i = 0; i < formula->numbers; i++)
-        out[i] = (float)(((double)(bits(index, i) % 129) - 64) / 32 * formula->scale);
-    return true;
-}
-
-static void write_tensors(const char *dir, const json_t *tensors, double scale)
-{
-    size_t count = json_array_size(tensors);
-    struct tensor_source *sources = memory_resize(NULL, count, sizeof(*sources));
-    struct formula *formulas = memory_resize(NULL, count, sizeof(*formulas));
-    char *name = path_join(dir, "adapter_model.safetensors");
-    struct error err = { 0 };
-
-    for (size_t i = 0; i < count; i++) {
-        const json_t *row = json_array_get(tensors, i), *shape = json_array_get(row, 1);
-        size_t rows = (size_t)json_integer_value(json_array_get(shape, 0));
-        size_t cols = (size_t)json_integer_value(json_array_get(shape, 1));
-
-        formulas[i] = (struct formula) { scale, rows * cols };
-        sources[i] = (struct tensor_source) {
-            .name = json_string_value(json_array_get(row, 0)),
-            .format = FORMAT_FP32,
-            .rank = 2,
-            .shape = { rows, cols },
-            .read = read_formula,
-            .context = formulas,
-            .index = i,
-        };
-    }
-    unit_must(safetensors_write(name, sources, count, &err), &err);
-    free(sources);
-    free(formulas);
-    free(name);
-}
-
-static char *adapter_new(const json_t *golden, const json_t *run)
-{
-    char *dir = unit_dir_new(), *name = path_join(dir, "adapter_config.json");
-    struct error err = { 0 };
-    struct text text;
-
-    text_init(&text, 0);
-    json_write(json_object_get(run, "config"), &text);
-    unit_must(file_replace(name, text.data, text.len, 0644, &err), &err);
-    write_tensors(dir, json_object_get(run, "tensors"),
-                  json_number_value(json_object_get(golden, "scale")));
-    text_clear(&text);
-    free(name);
-    return dir;
 }
 
 /* ---- What is compared ---- */
@@ -248,7 +175,7 @@ static void check_adapter(struct unit_model *u, const json_t *golden, const json
                           const char *merged)
 {
     const json_t *rows = json_object_get(run, "rows"), *row;
-    char *adapter = adapter_new(golden, run), *saved = unit_dir_new();
+    char *adapter = unit_adapter_new(run, json_number_value(json_object_get(golden, "scale"))), *saved = unit_dir_new();
     struct batch batch = { 0 };
     struct error err = { 0 };
     size_t i;

@@ -38,37 +38,6 @@ static double member(const json_t *object, const char *name)
     return json_number_value(json_object_get(object, name));
 }
 
-static void put_numbers(struct model *model, struct tensor to, const float *values)
-{
-    struct backend *be = model_backend(model);
-    uint32_t packed[256];
-
-    format_convert(packed, to.format, values, FORMAT_FP32, to.rows * to.cols);
-    be->ops->upload(be, to.data, packed, tensor_bytes(to));
-}
-
-/* The golden weights into a model's places; all are there. */
-static void put_weights(struct model *model, const json_t *weights)
-{
-    size_t put = 0;
-
-    for (size_t i = 0; i < model_parameters(model); i++) {
-        struct parameter *p = model_parameter(model, i);
-        const json_t *list = json_object_get(weights, p->name);
-        float values[256];
-
-        assert_int_equal(json_array_size(list), p->rows * p->cols);
-        assert_true(p->rows * p->cols <= TS_COUNT(values));
-        for (size_t k = 0; k < p->rows * p->cols; k++)
-            values[k] = (float)json_number_value(json_array_get(list, k));
-        put_numbers(model, p->weight, values);
-        if (p->copy.data)
-            put_numbers(model, p->copy, values);
-        put++;
-    }
-    assert_int_equal(put, json_object_size(weights));
-}
-
 static void parse(struct pair *pair, const char *whose, struct model_config *out)
 {
     const char *text = json_string_value(
@@ -98,7 +67,7 @@ static void open_teacher(struct pair *pair, enum format format, const char *weig
               &err);
     pair->teacher = model_new(&options, &err);
     unit_must(pair->teacher != NULL, &err);
-    put_weights(pair->teacher, json_object_get(pair->golden, weights));
+    unit_put_weights(pair->teacher, json_object_get(pair->golden, weights));
 }
 
 /* The plan of one of the golden runs. */
@@ -130,7 +99,7 @@ static void open_student(struct pair *pair, const struct plan *plan, int threads
     parse(pair, "student", &pair->student.config);
     parse(pair, "teacher", &pair->other);
     unit_model_start(&pair->student, ROWS, SEQUENCES, threads);
-    put_weights(pair->student.model, json_object_get(pair->golden, "student"));
+    unit_put_weights(pair->student.model, json_object_get(pair->golden, "student"));
 }
 
 static void open_pair(struct pair *pair, const struct plan *plan, enum format format,
@@ -282,7 +251,7 @@ static double loss_of_twins(int64_t topk, double cap, double teachers_cap)
     pair.student.config.logit_softcap = cap;
     pair.other.logit_softcap = teachers_cap;
     unit_model_start(&pair.student, ROWS, SEQUENCES, 1);
-    put_weights(pair.student.model, json_object_get(golden, "student"));
+    unit_put_weights(pair.student.model, json_object_get(golden, "student"));
     open_teacher(&pair, FORMAT_FP32, "student", false);
     model_teach(pair.student.model, pair.teacher);
     loss = step(&pair, window_of(&pair, 0), 1).parts.teacher;

@@ -268,6 +268,37 @@ static inline struct parameter *unit_parameter(struct unit_model *u, const char 
     return NULL;
 }
 
+static inline void unit_put_numbers(struct model *model, struct tensor to, const float *values)
+{
+    struct backend *be = model_backend(model);
+    uint32_t packed[256];
+
+    format_convert(packed, to.format, values, FORMAT_FP32, to.rows * to.cols);
+    be->ops->upload(be, to.data, packed, tensor_bytes(to));
+}
+
+/* Weights by their names into a model's places; all are there. */
+static inline void unit_put_weights(struct model *model, const json_t *weights)
+{
+    size_t put = 0;
+
+    for (size_t i = 0; i < model_parameters(model); i++) {
+        struct parameter *p = model_parameter(model, i);
+        const json_t *list = json_object_get(weights, p->name);
+        float values[256];
+
+        assert_int_equal(json_array_size(list), p->rows * p->cols);
+        assert_true(p->rows * p->cols <= TS_COUNT(values));
+        for (size_t k = 0; k < p->rows * p->cols; k++)
+            values[k] = (float)json_number_value(json_array_get(list, k));
+        unit_put_numbers(model, p->weight, values);
+        if (p->copy.data)
+            unit_put_numbers(model, p->copy, values);
+        put++;
+    }
+    assert_int_equal(put, json_object_size(weights));
+}
+
 static inline void unit_near(const char *what, double is, double wanted, double relative)
 {
     if (!(fabs(is - wanted) <= relative * fabs(wanted)))
