@@ -36,6 +36,11 @@ enum key_use {
 
 struct vocabulary;
 
+/* What to do instead of one value. */
+struct advice {
+    const char *value, *text;
+};
+
 struct key {
     const char *name;
     enum key_type type;
@@ -45,6 +50,7 @@ struct key {
     const char *preset;        /* as YAML; NULL: none */
     const char *const *values; /* of KEY_ENUM, NULL-ended, in the order of the C enum */
     const char *rejects;       /* of KEY_ENUM: further values, known and refused: TS707 */
+    const struct advice *advice; /* on some of those, ended by one of NULL; or NULL */
     const char *meant; /* of KEY_ENUM: words of others and what they mean here, for "did
                           you mean": "bf16=bfloat16 ..."; separated by blanks */
     const char *idle;  /* of KEY_ENUM: values accepted without effect: TS708 */

@@ -201,6 +201,17 @@ static void bind_presets(const struct binding *binding, const struct vocabulary 
     binding->plan->schedule_lr_end = 1e-7; /* transformers/optimization.py, polynomial */
 }
 
+/* Settings that pairs have no place for, as in LLaMA-Factory (train/dpo/trainer.py, and
+ * data/processor/pairwise.py); TS909 tells of those that are given. */
+static void derive_pairs(struct plan *plan)
+{
+    plan->packing = CHOICE_NO;
+    plan->neat_packing = plan->train_on_prompt = plan->mask_history = false;
+    plan->compute_accuracy = plan->generation.on = false;
+    plan->label_smoothing = plan->lora_dropout = 0;
+    plan->disable_dropout = true;
+}
+
 /* What follows from several keys.  May be called again after a key has changed. */
 static void derive(struct plan *plan)
 {
@@ -218,6 +229,8 @@ static void derive(struct plan *plan)
     plan->request.all_trainable = plan->method == METHOD_FULL;
     plan->request.has_frozen = plan->method != METHOD_FULL;
     plan->request.policy = plan->policy;
+    if (plan->stage == STAGE_DPO && !plan->external)
+        derive_pairs(plan);
 }
 
 /* Rows of the table in its order, so that the later of two that share a field wins. */

@@ -163,6 +163,16 @@ static void check_quoted(const struct check *check, const struct key *key,
         propose_unquoted(&check->to, &finding, entry);
 }
 
+/* What the row says to a value that it refuses. */
+static const char *advice_of(const struct key *key, const char *value)
+{
+    const struct advice *advice = key->advice;
+
+    while (advice && advice->value && strcmp(advice->value, value) != 0)
+        advice++;
+    return advice ? advice->text : NULL;
+}
+
 static void check_refused(const struct check *check, const struct key *key,
                           const struct entry *entry)
 {
@@ -172,7 +182,7 @@ static void check_refused(const struct check *check, const struct key *key,
                  arena_printf(check->arena, "%s: %s is not done here, only %s", key->name,
                               node_value(entry->value)->text,
                               value_wanted(key, check->arena)),
-                 NULL);
+                 advice_of(key, node_value(entry->value)->text));
 }
 
 static void check_interpolated(const struct check *check, const struct key *key,

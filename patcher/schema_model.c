@@ -5,7 +5,11 @@
 
 #define OWN_KERNELS "trainspool computes the same with its own"
 
-static const char *const stages[] = { "sft", "pt", "distill", NULL };
+static const char *const stages[] = { "sft", "pt", "distill", "dpo", NULL };
+static const struct advice stage_advice[] = {
+    { "orpo", "stage: dpo with pref_loss: orpo" },
+    { NULL, NULL },
+};
 static const char *const methods[] = { "lora", "full", "freeze", NULL };
 static const char *const attentions[] = {
     "auto", "disabled", "sdpa", "fa2", "fa3", NULL
@@ -31,10 +35,12 @@ static const struct key rows[] = {
       .help = "folder of a LoRA adapter of this model, to start from" },
     { TS_USED("stage", KEY_ENUM, "sft"),
       .meant = "pretrain=pt pretraining=pt cpt=pt instruct=sft kd=distill "
-               "distillation=distill",
-      .values = stages, .into = TS_INTO(stage), .rejects = "rm ppo dpo kto orpo",
+               "distillation=distill preference=dpo simpo=dpo ipo=dpo",
+      .values = stages, .into = TS_INTO(stage), .rejects = "rm ppo kto orpo",
+      .advice = stage_advice,
       .help = "sft trains on answers, pt on plain text, distill on answers and on what a "
-              "teacher says at each of their tokens" },
+              "teacher says at each of their tokens, dpo on pairs of answers, of which "
+              "one is preferred" },
     { TS_USED("finetuning_type", KEY_ENUM, "lora"),
       .meant = "qlora=lora adapter=lora peft=lora sft=full fft=full", .values = methods,
       .into = TS_INTO(method), .rejects = "oft",

@@ -294,6 +294,77 @@ static void test_schema_binds_aliases_and_shared_fields(void **state)
     job_free(job);
 }
 
+/* By LLaMA-Factory's names, by older ones of it, and what is told of the presets. */
+static void test_schema_binds_preferences(void **state)
+{
+    static const struct {
+        const char *text;
+        enum preference_loss loss;
+        double beta, ftx, smoothing, gamma;
+        const char *reference, *adapter;
+    } cases[] = {
+        { "stage: dpo\n", PREFERENCE_SIGMOID, 0.1, 0, 0, 0.5, NULL, NULL },
+        { "stage: dpo\npref_loss: hinge\npref_beta: 0.3\npref_ftx: 0.2\n"
+          "ref_model: r\nref_model_adapters: /a\n",
+          PREFERENCE_HINGE, 0.3, 0.2, 0, 0.5, "/jobs/r", "/a" },
+        { "stage: dpo\npref_loss: ipo\n", PREFERENCE_IPO, 0.1, 0, 0, 0.5, NULL, NULL },
+        { "stage: dpo\npref_loss: orpo\norpo_beta: 0.2\n", PREFERENCE_ORPO, 0.2, 0, 0,
+          0.5, NULL, NULL },
+        { "stage: dpo\npref_loss: simpo\nsimpo_gamma: 1.5\n", PREFERENCE_SIMPO, 0.1, 0, 0,
+          1.5, NULL, NULL },
+        { "stage: dpo\ndpo_loss: sigmoid\ndpo_beta: 0.4\ndpo_ftx: 1\n"
+          "dpo_label_smoothing: 0.1\ndpo_ref_model: r\ndpo_ref_model_checkpoint: a\n",
+          PREFERENCE_SIGMOID, 0.4, 1, 0.1, 0.5, "/jobs/r", "/jobs/a" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct job *job = job_new(cases[i].text);
+        const struct preference *preference = &job->plan.preference;
+
+        assert_only(job, NULL);
+        assert_int_equal(job->plan.stage, STAGE_DPO);
+        assert_int_equal(preference->loss, cases[i].loss);
+        assert_true(preference->beta == cases[i].beta);
+        assert_true(preference->ftx == cases[i].ftx);
+        assert_true(preference->label_smoothing == cases[i].smoothing);
+        assert_true(preference->simpo_gamma == cases[i].gamma);
+        assert_int_equal(preference->reference != NULL, cases[i].reference != NULL);
+        assert_int_equal(preference->adapter != NULL, cases[i].adapter != NULL);
+        if (cases[i].reference)
+            assert_string_equal(preference->reference, cases[i].reference);
+        if (cases[i].adapter)
+            assert_string_equal(preference->adapter, cases[i].adapter);
+        job_free(job);
+    }
+}
+
+/* What has no place beside pairs is off in the plan, but in another program's. */
+static void test_schema_leaves_out_what_pairs_have_not(void **state)
+{
+    static const char text[] = "stage: dpo\npacking: true\nneat_packing: true\n"
+                               "mask_history: true\nlora_dropout: 0.1\n"
+                               "label_smoothing_factor: 0.1\ncompute_accuracy: true\n"
+                               "predict_with_generate: true\neval_strategy: steps\n";
+    char external[sizeof(text) + 64];
+    struct job *job = job_new(text);
+    const struct plan *plan = &job->plan;
+
+    (void)state;
+    assert_int_equal(plan->packing, CHOICE_NO);
+    assert_false(plan->neat_packing || plan->mask_history || plan->compute_accuracy ||
+                 plan->generation.on);
+    assert_true(plan->disable_dropout && plan->lora_dropout == 0);
+    assert_true(plan->label_smoothing == 0);
+    job_free(job);
+    snprintf(external, sizeof(external), "%strainspool: {target: external}\n", text);
+    job = job_new(external);
+    assert_int_equal(job->plan.packing, CHOICE_YES);
+    assert_true(job->plan.mask_history && job->plan.lora_dropout == 0.1);
+    assert_false(job->plan.disable_dropout);
+    job_free(job);
+}
+
 static void test_schema_set_takes_one_key(void **state)
 {
     struct job *job = job_new(HEAD);
@@ -327,6 +398,8 @@ int main(void)
         cmocka_unit_test(test_schema_joins_lists_and_places_paths),
         cmocka_unit_test(test_schema_resolves_checkpointing),
         cmocka_unit_test(test_schema_binds_aliases_and_shared_fields),
+        cmocka_unit_test(test_schema_binds_preferences),
+        cmocka_unit_test(test_schema_leaves_out_what_pairs_have_not),
         cmocka_unit_test(test_schema_set_takes_one_key),
     };
 

@@ -67,8 +67,18 @@ static void test_schema_tells_types_and_ranges(void **state)
           "warmup_stable_decay, inverse_sqrt or cosine_warmup_with_min_lr, "
           "not 'cosin'; did you mean cosine?" },
         { "lr_scheduler_type: reduce_lr_on_plateau\n", "TS707", NULL },
-        { "stage: dpo\n", "TS707",
-          "stage: dpo is not done here, only sft, pt or distill" },
+        { "stage: kto\n", "TS707",
+          "stage: kto is not done here, only sft, pt, distill or dpo" },
+        { "pref_loss: kto_pair\n", "TS707",
+          "pref_loss: kto_pair is not done here, only sigmoid, hinge, ipo, orpo or "
+          "simpo" },
+        { "pref_loss: dpo\n", "TS705",
+          "pref_loss must be sigmoid, hinge, ipo, orpo or simpo, not 'dpo'; did you mean "
+          "sigmoid?" },
+        { "pref_beta: 0\n", "TS705", "pref_beta must be a number above 0, not '0'" },
+        { "pref_ftx: -1\n", "TS705", "pref_ftx must be a number of 0 or more, not '-1'" },
+        { "dpo_label_smoothing: 0.6\n", "TS705",
+          "dpo_label_smoothing must be a number from 0 to 0.5, not '0.6'" },
         { "output_dir: ${x}/a\n", "TS008", NULL },
         { "memory_limit: lots\n", "TS704", NULL },
     };
