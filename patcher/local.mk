@@ -50,6 +50,7 @@ libpatcher_a_SOURCES += %D%/previous.c %D%/previous.h
 libpatcher_a_SOURCES += %D%/previous_steps.c %D%/previous_parts.h
 libpatcher_a_SOURCES += %D%/propose.c %D%/propose.h
 libpatcher_a_SOURCES += %D%/redact.c %D%/redact.h
+libpatcher_a_SOURCES += %D%/ref_model.c %D%/ref_model.h
 libpatcher_a_SOURCES += %D%/remedy.c %D%/remedy.h
 libpatcher_a_SOURCES += %D%/rewrite.c %D%/rewrite.h
 libpatcher_a_SOURCES += %D%/rules.c %D%/rules.h

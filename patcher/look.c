@@ -121,7 +121,7 @@ static void read_model(struct looker *looker, const char *path)
     safetensors_close(set);
 }
 
-/* ---- The teacher of a distillation ---- */
+/* ---- The teacher of a distillation, the reference of preferences ---- */
 
 static bool same(const char *a, const char *b)
 {
@@ -130,21 +130,14 @@ static bool same(const char *a, const char *b)
 
 static void read_teacher(struct looker *looker, struct look *look)
 {
-    const struct entry *entry =
-        document_find(&look->document, "teacher_model_name_or_path");
-    const char *path = entry ? node_value(entry->value)->text : NULL,
+    const char *path = teacher_folder(&look->plan),
                *student = look->plan.model_name_or_path;
-    char *name;
 
-    if (look->plan.stage != STAGE_DISTILL)
-        return;
     if (!looker->teacher_path || !same(looker->teacher_path, path) ||
         !same(looker->student, student)) {
         looker->teacher_path = path;
         looker->student = student;
-        name = path && *path ? path_join(look->plan.dir, path) : NULL;
-        teacher_read(name, student, looker->arena, &looker->teacher);
-        free(name);
+        teacher_read(&look->plan, looker->arena, &looker->teacher);
     }
     look->plan.teacher_bytes = looker->teacher.bytes;
     look->plan.kd.config = looker->teacher.config;

@@ -22,8 +22,8 @@ struct looker {
     const char *weights_error; /* why those cannot be read; NULL: they can */
     struct previous *previous; /* what the job's last run left; NULL until the first look */
     const char *student;     /* with whose folder the teacher was compared last */
-    struct teacher teacher;  /* of a distillation */
-    const char *teacher_path; /* as the job names it; NULL: none was read */
+    struct teacher teacher;  /* of a distillation, or the reference of preferences */
+    const char *teacher_path;  /* its folder; NULL: none was read */
     struct versions installed; /* in the environment read last */
 };
 

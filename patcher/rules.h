@@ -24,7 +24,7 @@ struct rule_context {
     const char *weights_error;        /* why those cannot be read; NULL: they can */
     const struct versions *versions;  /* of an external job's packages; never NULL */
     struct previous *previous;        /* what the job's last run left */
-    const struct teacher *teacher;    /* of a distillation; never NULL */
+    const struct teacher *teacher;    /* or a reference; never NULL */
     uint64_t available;               /* bytes the job may use; 0: not known */
     struct findings *findings;
     struct arena *arena;

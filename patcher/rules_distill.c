@@ -1,4 +1,5 @@
-/* patcher/rules_distill.c - a student, its teacher, and what both must share. */
+/* patcher/rules_distill.c - a student, its teacher, and what both must share; what is
+ * said of a teacher is said of the reference of preferences, too. */
 #include "config.h"
 
 #include "patcher/rules_parts.h"
@@ -83,35 +84,35 @@ void rule_half_student(struct rule_context *context)
     }
 }
 
-/* ---- The teacher ---- */
+/* ---- The teacher, or the reference ---- */
+
+/* The key that names it; of a reference that is the model itself, what asks for one. */
+static const char *named_by(const struct rule_context *context)
+{
+    const char *key = context->teacher->words->key;
+
+    return rule_entry(context, key) ? key : "stage";
+}
 
 void rule_half_teacher(struct rule_context *context)
 {
     const struct teacher *teacher = context->teacher;
     char bytes[16];
 
-    if (!is_distillation(context) ||
+    if (!teacher->words ||
         (teacher->format != FORMAT_FP16 && teacher->format != FORMAT_BF16))
         return;
     memory_text(teacher->bytes, bytes);
     rule_tell(context,
-              &(struct finding) { .rule = "TS903",
-                                  .severity = SEVERITY_INFO,
-                                  .message = arena_printf(
-                                      context->arena,
-                                      "the teacher is %s and frozen, which is fine%s%s",
-                                      format_info(teacher->format)->torch,
-                                      teacher->bytes ? "; it takes another " : "",
-                                      teacher->bytes ? bytes : "") },
-              TEACHER);
-}
-
-static bool read_number(const struct rule_context *context, const char *key,
-                        double *value)
-{
-    const struct entry *entry = rule_entry(context, key);
-
-    return entry && scalar_number(entry->value, value) != SCALAR_WRONG;
+              &(struct finding) {
+                  .rule = "TS903",
+                  .severity = SEVERITY_INFO,
+                  .message = arena_printf(
+                      context->arena, "the %s is %s and frozen, which is fine%s%s",
+                      teacher->words->teacher, format_info(teacher->format)->torch,
+                      teacher->bytes ? "; it takes another " : "",
+                      teacher->bytes ? bytes : "") },
+              named_by(context));
 }
 
 /* What is written down of a teacher has to have an end. */
@@ -137,7 +138,7 @@ static void kept_reverse(struct rule_context *context)
 {
     double beta;
 
-    if (context->plan->kd.topk <= 0 || !read_number(context, "kd_beta", &beta) ||
+    if (context->plan->kd.topk <= 0 || !rule_number(context, "kd_beta", &beta) ||
         beta != 1)
         return;
     rule_tell(context,
@@ -186,7 +187,7 @@ void rule_kd_numbers(struct rule_context *context)
     for (size_t i = 0; is_distillation(context) && i < TS_COUNT(all); i++) {
         double value;
 
-        if (!read_number(context, all[i].key, &value) ||
+        if (!rule_number(context, all[i].key, &value) ||
             (isfinite(value) && value <= all[i].max &&
              (all[i].open ? value > all[i].min : value >= all[i].min)))
             continue;
@@ -208,6 +209,8 @@ void rule_kd_numbers(struct rule_context *context)
 
 static const char *vocabulary_note(const struct rule_context *context)
 {
+    if (context->plan->stage == STAGE_DPO)
+        return "both must read the same tokens: take a reference of the same family";
     if (context->teacher->vocabularies == VOCABULARIES_DIFFER)
         return "logits are compared token by token: take a teacher of the same family";
     return context->plan->external
@@ -215,29 +218,38 @@ static const char *vocabulary_note(const struct rule_context *context)
                : "the shorter length is compared";
 }
 
+/* A reference tells how likely the tokens of an answer are, each model by its own
+ * softmax: further rows of logits do no harm. */
+static bool is_told(const struct rule_context *context)
+{
+    const struct teacher *teacher = context->teacher;
+
+    return teacher->difference && (context->plan->stage != STAGE_DPO ||
+                                   teacher->vocabularies == VOCABULARIES_DIFFER);
+}
+
 void rule_vocabularies(struct rule_context *context)
 {
     const struct teacher *teacher = context->teacher;
 
-    if (!is_distillation(context) || !teacher->difference)
+    if (!is_told(context))
         return;
-    rule_tell(context,
-              &(struct finding) {
-                  .rule = "TS905",
-                  .severity = teacher->vocabularies == VOCABULARIES_DIFFER
-                                  ? SEVERITY_ERROR
-                              : context->plan->external ? SEVERITY_WARNING
-                                                        : SEVERITY_INFO,
-                  .message =
-                      arena_printf(context->arena,
-                                   teacher->vocabularies == VOCABULARIES_DIFFER
-                                       ? "teacher and student do not share a vocabulary: "
-                                         "%s"
-                                       : "teacher and student share their tokens, but "
-                                         "not the length of their logits: %s",
-                                   teacher->difference),
-                  .note = vocabulary_note(context) },
-              TEACHER);
+    rule_tell(
+        context,
+        &(struct finding) {
+            .rule = "TS905",
+            .severity = teacher->vocabularies == VOCABULARIES_DIFFER ? SEVERITY_ERROR
+                        : context->plan->external                    ? SEVERITY_WARNING
+                                                                     : SEVERITY_INFO,
+            .message = arena_printf(context->arena, "%s and %s %s: %s",
+                                    teacher->words->teacher, teacher->words->student,
+                                    teacher->vocabularies == VOCABULARIES_DIFFER
+                                        ? "do not share a vocabulary"
+                                        : "share their tokens, but not the length of "
+                                          "their logits",
+                                    teacher->difference),
+            .note = vocabulary_note(context) },
+        named_by(context));
 }
 
 /* lora_dropout of the teacher's adapter. */

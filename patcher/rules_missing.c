@@ -198,23 +198,28 @@ static void check_model(struct rule_context *context)
         check_adapter(context, "adapter_name_or_path", plan->adapter_name_or_path);
 }
 
-/* A distillation's: a teacher, or the file of its logits in its place. */
+/* A distillation's teacher, or the file of its logits in its place; a reference that the
+ * job names. */
 static void check_teacher(struct rule_context *context)
 {
-    const struct distillation *kd = &context->plan->kd;
+    const struct plan *plan = context->plan;
+    const struct teaching_words *words = context->teacher->words;
+    const char *logits = plan->stage == STAGE_DISTILL ? plan->kd.logits : NULL;
+    const char *folder = teacher_folder(plan), *adapter = teacher_adapter(plan);
 
-    if (context->plan->stage != STAGE_DISTILL || (kd->logits && file_exists(kd->logits)))
+    if (!words || (logits && file_exists(logits)))
         return;
-    if (kd->teacher)
-        check_folder(context, "teacher_model_name_or_path", kd->teacher, "config.json");
-    else if (kd->logits)
+    if (!folder && logits)
         missing(context, "stage",
                 arena_printf(context->arena,
                              "%s is not there, and the job names no teacher to make it",
-                             rule_visible(context, kd->logits)),
+                             rule_visible(context, logits)),
                 "teacher_model_name_or_path: a folder with a larger model");
-    if (kd->teacher && kd->adapter)
-        check_adapter(context, "teacher_adapter_name_or_path", kd->adapter);
+    if (!folder || !rule_entry(context, words->key))
+        return; /* none is named, or it is the model itself */
+    check_folder(context, words->key, folder, "config.json");
+    if (adapter && !strchr(adapter, ','))
+        check_adapter(context, words->adapter, adapter);
 }
 
 /* The file of a source, or all in its folder: are they there, and of kinds that are read? */

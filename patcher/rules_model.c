@@ -158,18 +158,22 @@ static void foreign_adapter(struct rule_context *context, const char *key,
 
 void rule_model_unknown(struct rule_context *context)
 {
+    const struct teaching_words *words = context->teacher->words;
     const struct plan *plan = context->plan;
 
     unknown_model(context);
     if (!plan->train_from_scratch)
         foreign_weights(context, "model_name_or_path", plan->model_name_or_path,
                         context->model);
-    foreign_weights(context, "teacher_model_name_or_path", plan->kd.teacher,
-                    context->teacher->config);
+    if (words)
+        foreign_weights(context, words->key,
+                        rule_entry(context, words->key) ? teacher_folder(plan) : NULL,
+                        context->teacher->config);
     broken_template(context);
     if (plan->method == METHOD_LORA)
         foreign_adapter(context, "adapter_name_or_path", plan->adapter_name_or_path,
                         plan->model_name_or_path, context->model);
-    foreign_adapter(context, "teacher_adapter_name_or_path", plan->kd.adapter,
-                    plan->kd.teacher, context->teacher->config);
+    if (words)
+        foreign_adapter(context, words->adapter, teacher_adapter(plan),
+                        teacher_folder(plan), context->teacher->config);
 }

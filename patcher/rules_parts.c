@@ -46,6 +46,13 @@ bool rule_is_true(const struct rule_context *context, const char *key)
     return entry && scalar_bool(entry->value, &value) != SCALAR_WRONG && value;
 }
 
+bool rule_number(const struct rule_context *context, const char *key, double *value)
+{
+    const struct entry *entry = rule_entry(context, key);
+
+    return entry && scalar_number(entry->value, value) != SCALAR_WRONG;
+}
+
 bool rule_on_gpu(const struct rule_context *context)
 {
     return context->device && context->device->kind == DEVICE_CUDA &&

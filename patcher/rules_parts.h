@@ -130,6 +130,10 @@ void rule_half_teacher(struct rule_context *context);    /* TS903 */
 void rule_kd_numbers(struct rule_context *context);      /* TS904 */
 void rule_vocabularies(struct rule_context *context);    /* TS905 */
 void rule_teacher_dropout(struct rule_context *context); /* TS906 */
+void rule_preference_here(struct rule_context *context); /* TS707 */
+void rule_reference(struct rule_context *context);       /* TS907 */
+void rule_other_loss(struct rule_context *context);      /* TS908 */
+void rule_strangers(struct rule_context *context);       /* TS909 */
 
 /* ---- Looking ---- */
 
@@ -139,6 +143,8 @@ const struct entry *rule_entry(const struct rule_context *context, const char *k
 const struct entry *rule_line(const struct rule_context *context, const char *key);
 /* A key that is there and says true. */
 bool rule_is_true(const struct rule_context *context, const char *key);
+/* A key that is there and says a number. */
+bool rule_number(const struct rule_context *context, const char *key, double *value);
 /* The row of a key of the block `trainspool:`; NULL. */
 const struct entry *rule_block_entry(const struct rule_context *context, const char *key);
 /* Did the previous run, with the same formats, show that a float16 model cannot be computed

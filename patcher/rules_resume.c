@@ -129,6 +129,8 @@ static void export_over_own(struct rule_context *context)
         { plan->adapter_name_or_path, "the folder of the adapter it starts from" },
         { plan->kd.teacher, "the folder of the teacher" },
         { plan->kd.adapter, "the folder of the teacher's adapter" },
+        { plan->preference.reference, "the folder of the reference" },
+        { plan->preference.adapter, "the folder of the reference's adapter" },
         { plan->output_dir, "output_dir, where checkpoints and the trained weights lie" },
     };
 

@@ -1,4 +1,4 @@
-/* patcher/teacher.c - a teacher's folder beside its student's. */
+/* patcher/teacher.c - a teacher's folder beside its student's, or a reference's. */
 #include "config.h"
 
 #include "patcher/teacher.h"
@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/size.h"
+#include "patcher/ref_model.h"
 #include "train/model_config.h"
 #include "train/safetensors.h"
 
@@ -140,6 +141,7 @@ static void read_tokens(const char *dir, const json_t *config, struct tokens *ou
 
 /* The token of least id that the two do not share, or NULL. */
 static const char *first_difference(const struct tokens *a, const struct tokens *b,
+                                    const struct teaching_words *words,
                                     struct arena *arena)
 {
     const char *token, *found = NULL;
@@ -160,11 +162,11 @@ static const char *first_difference(const struct tokens *a, const struct tokens 
     if (!found)
         return NULL;
     return other < 0
-               ? arena_printf(arena, "'%.40s' is a token of the student alone", found)
-               : arena_printf(arena,
-                              "'%.40s' is token %lld of the student and %lld of the "
-                              "teacher",
-                              found, (long long)least, (long long)other);
+               ? arena_printf(arena, "'%.40s' is a token of the %s alone", found,
+                              words->student)
+               : arena_printf(arena, "'%.40s' is token %lld of the %s and %lld of the %s",
+                              found, (long long)least, words->student, (long long)other,
+                              words->teacher);
 }
 
 static bool same_file(const char *a, const char *b)
@@ -189,9 +191,10 @@ static void compare_rows(const struct tokens *student, const struct tokens *teac
             unequal == VOCABULARIES_PADDED ? VOCABULARIES_SAME : VOCABULARIES_UNKNOWN;
     } else if (student->rows != teacher->rows) {
         out->vocabularies = unequal;
-        out->difference = arena_printf(
-            arena, "vocab_size is %lld of the student and %lld of the teacher",
-            (long long)student->rows, (long long)teacher->rows);
+        out->difference =
+            arena_printf(arena, "vocab_size is %lld of the %s and %lld of the %s",
+                         (long long)student->rows, out->words->student,
+                         (long long)teacher->rows, out->words->teacher);
     }
 }
 
@@ -200,10 +203,10 @@ static void compare_tokens(const struct tokens *student, const struct tokens *te
 {
     if (student->count != teacher->count)
         out->difference =
-            arena_printf(arena, "the student has %zu tokens, the teacher %zu",
-                         student->count, teacher->count);
+            arena_printf(arena, "the %s has %zu tokens, the %s %zu", out->words->student,
+                         student->count, out->words->teacher, teacher->count);
     else
-        out->difference = first_difference(student, teacher, arena);
+        out->difference = first_difference(student, teacher, out->words, arena);
     if (out->difference)
         out->vocabularies = VOCABULARIES_DIFFER;
     else
@@ -236,12 +239,45 @@ static const struct model_config *read_config(const char *path, struct arena *ar
     return model_config_read(path, arena, config, NULL) ? config : NULL;
 }
 
-void teacher_read(const char *path, const char *student, struct arena *arena,
-                  struct teacher *out)
+/* ---- Which model it is ---- */
+
+static const struct teaching_words words_of[] = {
+    [STAGE_DISTILL] = { "teacher_model_name_or_path", "teacher_adapter_name_or_path",
+                        "student", "teacher" },
+    [STAGE_DPO] = { "ref_model", "ref_model_adapters", "model", "reference" },
+};
+
+/* A reference of another program's job is that program's. */
+const char *teacher_folder(const struct plan *plan)
 {
+    enum ref_model reference = plan->external ? REF_MODEL_NONE : ref_model_of(plan);
+
+    if (plan->stage == STAGE_DISTILL)
+        return plan->kd.teacher;
+    if (reference == REF_MODEL_FOLDER)
+        return plan->preference.reference;
+    return reference == REF_MODEL_COPY && !plan->train_from_scratch
+               ? plan->model_name_or_path
+               : NULL;
+}
+
+const char *teacher_adapter(const struct plan *plan)
+{
+    if (plan->stage == STAGE_DISTILL)
+        return plan->kd.adapter;
+    return !plan->external && ref_model_of(plan) == REF_MODEL_FOLDER
+               ? plan->preference.adapter
+               : NULL;
+}
+
+void teacher_read(const struct plan *plan, struct arena *arena, struct teacher *out)
+{
+    const char *path = teacher_folder(plan), *student = plan->model_name_or_path;
     json_t *config;
 
     *out = (struct teacher) { .format = FORMAT_COUNT };
+    if ((size_t)plan->stage < TS_COUNT(words_of) && words_of[plan->stage].key)
+        out->words = &words_of[plan->stage];
     if (!path || !file_is_dir(path))
         return;
     out->path = arena_strdup(arena, path);
@@ -250,7 +286,7 @@ void teacher_read(const char *path, const char *student, struct arena *arena,
     out->config = read_config(path, arena);
     read_tensors(out);
     out->dropout = find_dropout(config, arena);
-    if (student && file_is_dir(student))
+    if (student && student != path && file_is_dir(student))
         compare(student, config, arena, out);
     json_decref(config);
 }

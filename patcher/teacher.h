@@ -1,7 +1,7 @@
 /*
- * patcher/teacher.h - what is known of a distillation's teacher and its student from
- * their folders: formats, bytes, vocabularies.  Nothing of it is trusted; every file has
- * a limit.
+ * patcher/teacher.h - what is known from its folder of the model that stands beside the
+ * one that is trained: a distillation's teacher, or the reference of preferences.
+ * Formats, bytes, vocabularies.  Nothing of it is trusted; every file has a limit.
  */
 #ifndef PATCHER_TEACHER_H
 #define PATCHER_TEACHER_H
@@ -17,7 +17,14 @@ enum vocabularies {
     VOCABULARIES_DIFFER
 };
 
+/* What the two models of a stage are called, and the keys of the second. */
+struct teaching_words {
+    const char *key, *adapter;
+    const char *student, *teacher;
+};
+
 struct teacher {
+    const struct teaching_words *words; /* NULL: a stage without */
     const char *path; /* its folder; NULL: none is named, or it is not on this machine */
     enum format format;  /* of most of its bytes; FORMAT_COUNT: not known */
     uint64_t bytes;      /* of its tensors; 0: not known */
@@ -27,9 +34,11 @@ struct teacher {
     const char *difference; /* in words; NULL where they do not differ */
 };
 
-/* The teacher in the folder `path`, of the student in the folder `student`; each may be
- * NULL or missing. */
-void teacher_read(const char *path, const char *student, struct arena *arena,
-                  struct teacher *out);
+/* The folders of the second model, and of the adapter that is merged into it; NULL: none.
+ */
+const char *teacher_folder(const struct plan *plan);
+const char *teacher_adapter(const struct plan *plan);
+/* That of a job, beside model_name_or_path; either folder may be missing. */
+void teacher_read(const struct plan *plan, struct arena *arena, struct teacher *out);
 
 #endif

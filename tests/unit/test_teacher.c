@@ -11,6 +11,7 @@
 
 #include "base/size.h"
 #include "patcher/patcher.h"
+#include "patcher/ref_model.h"
 #include "precision/device.h"
 #include "tests/unit/unit.h"
 
@@ -49,7 +50,10 @@ static struct teacher look(const struct pair *pair)
 {
     struct teacher teacher;
 
-    teacher_read(pair->teacher, pair->student, pair->arena, &teacher);
+    teacher_read(&(struct plan) { .stage = STAGE_DISTILL,
+                                  .model_name_or_path = pair->student,
+                                  .kd.teacher = pair->teacher },
+                 pair->arena, &teacher);
     return teacher;
 }
 
@@ -121,7 +125,10 @@ static enum vocabularies compare(const char *student, const char *teacher)
     struct teacher out = { .vocabularies = VOCABULARIES_UNKNOWN };
 
     if (a && b)
-        teacher_read(b, a, arena, &out);
+        teacher_read(&(struct plan) { .stage = STAGE_DISTILL,
+                                      .model_name_or_path = a,
+                                      .kd.teacher = b },
+                     arena, &out);
     free(a);
     free(b);
     arena_free(arena);
@@ -186,6 +193,76 @@ static void test_teacher_counts_in_memory(void **state)
     free(model);
 }
 
+/* Which folder the reference of preferences is read from, and what it is called. */
+static void test_teacher_may_be_a_reference(void **state)
+{
+    static const struct {
+        enum preference_loss loss;
+        enum method method;
+        bool named, scratch, external;
+        enum ref_model reference;
+        const char *folder;
+    } cases[] = {
+        { PREFERENCE_SIGMOID, METHOD_LORA, false, false, false, REF_MODEL_BASE, NULL },
+        { PREFERENCE_SIGMOID, METHOD_LORA, true, false, false, REF_MODEL_FOLDER, "r" },
+        { PREFERENCE_SIGMOID, METHOD_LORA, true, false, true, REF_MODEL_FOLDER, NULL },
+        { PREFERENCE_HINGE, METHOD_FULL, false, false, false, REF_MODEL_COPY, "m" },
+        { PREFERENCE_HINGE, METHOD_FULL, false, true, false, REF_MODEL_COPY, NULL },
+        { PREFERENCE_IPO, METHOD_FREEZE, false, false, false, REF_MODEL_COPY, "m" },
+        { PREFERENCE_IPO, METHOD_FULL, true, true, false, REF_MODEL_FOLDER, "r" },
+        { PREFERENCE_ORPO, METHOD_FULL, true, false, false, REF_MODEL_NONE, NULL },
+        { PREFERENCE_SIMPO, METHOD_LORA, false, false, false, REF_MODEL_NONE, NULL },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        const struct plan plan = {
+            .stage = STAGE_DPO,
+            .method = cases[i].method,
+            .model_name_or_path = "m",
+            .train_from_scratch = cases[i].scratch,
+            .external = cases[i].external,
+            .preference = { .loss = cases[i].loss,
+                            .reference = cases[i].named ? "r" : NULL,
+                            .adapter = "a" },
+        };
+        const char *folder = teacher_folder(&plan), *adapter = teacher_adapter(&plan);
+
+        assert_int_equal(ref_model_of(&plan), cases[i].reference);
+        assert_int_equal(folder != NULL, cases[i].folder != NULL);
+        if (folder)
+            assert_string_equal(folder, cases[i].folder);
+        assert_int_equal(adapter != NULL, folder && cases[i].named);
+    }
+    assert_int_equal(ref_model_of(&(struct plan) { .stage = STAGE_SFT }), REF_MODEL_NONE);
+    assert_null(teacher_folder(&(struct plan) { .model_name_or_path = "m" }));
+}
+
+static void test_teacher_of_pairs_is_called_reference(void **state)
+{
+    struct pair pair;
+    struct teacher teacher;
+    struct plan plan;
+
+    (void)state;
+    set_up(&pair);
+    put(pair.student, "config.json", "{\"vocab_size\": 3}");
+    put(pair.teacher, "config.json", "{\"vocab_size\": 4}");
+    plan = (struct plan) { .stage = STAGE_DPO,
+                           .model_name_or_path = pair.student,
+                           .preference.reference = pair.teacher };
+    teacher_read(&plan, pair.arena, &teacher);
+    assert_int_equal(teacher.vocabularies, VOCABULARIES_DIFFER);
+    assert_string_equal(teacher.difference,
+                        "vocab_size is 3 of the model and 4 of the reference");
+    assert_string_equal(teacher.words->key, "ref_model");
+    plan.stage = STAGE_SFT;
+    teacher_read(&plan, pair.arena, &teacher);
+    assert_null(teacher.words);
+    assert_null(teacher.path);
+    tear_down(&pair);
+}
+
 /* Where both are too much, and one after the other is not, that is told. */
 static void test_teacher_may_go_before_its_student_comes(void **state)
 {
@@ -231,6 +308,8 @@ int main(void)
         cmocka_unit_test(test_teacher_broken_folders_are_unknown),
         cmocka_unit_test(test_teacher_real_tokenizers_are_told_apart),
         cmocka_unit_test(test_teacher_counts_in_memory),
+        cmocka_unit_test(test_teacher_may_be_a_reference),
+        cmocka_unit_test(test_teacher_of_pairs_is_called_reference),
         cmocka_unit_test(test_teacher_may_go_before_its_student_comes),
     };
 
