@@ -1,4 +1,4 @@
-/* patcher/catalogue_distill.c - TS9xx: distillation. */
+/* patcher/catalogue_distill.c - TS9xx: stages with a second model, distill and dpo. */
 #include "config.h"
 
 #include "patcher/rules_parts.h"
@@ -45,7 +45,10 @@ static const struct rule rows[] = {
           "bfloat16 is the right way to keep it: half the memory of float32. Its softmax "
           "is taken in float32. A model trained in bf16 can overflow in float16 (TS103); "
           "then keep it in bfloat16, or float32 on a card without it.\n\n"
-          "Its bytes come on top of the student's. The estimate of TS301 counts them.",
+          "Its bytes come on top of the student's. The estimate of TS301 counts them.\n\n"
+          "The same holds of the reference of stage dpo: ref_model, or where all weights "
+          "are trained the model itself, which is then there twice. With lora it is the "
+          "model without its adapter, and takes nothing.",
       .source = "the third report; docs/precision.md" },
     { .id = "TS904",
       .title = "a share or temperature out of range",
@@ -82,7 +85,9 @@ static const struct rule rows[] = {
           "softmaxes of the distance are over the shorter length, the cross-entropy of "
           "the "
           "data over all of the student's. Where a tokenizer.json is missing, vocab_size "
-          "alone is compared.",
+          "alone is compared.\n\n"
+          "A ref_model of stage dpo reads the tokens of the model that is trained, so it "
+          "must have them. How many rows its logits have does not matter there.",
       .source = "TRL gkd_trainer.py compares logits by index; config.json of Qwen2.5" },
     { .id = "TS906",
       .title = "the teacher has dropout",
@@ -99,5 +104,53 @@ static const struct rule rows[] = {
           "eval() on it, and compute it under no_grad, which saves its activations too. "
           "The teacher of a native run drops nothing.",
       .source = "PyTorch nn.Module.train; transformers modeling_utils.py" },
+    { .id = "TS907",
+      .title = "what preferences are held against",
+      .severity = SEVERITY_ERROR,
+      .firm = true,
+      .target = RULE_NATIVE,
+      .run = rule_reference,
+      .explain =
+          "pref_loss sigmoid, hinge and ipo ask how much likelier an answer has become "
+          "than a reference finds it, a model that stays as it is. That is ref_model "
+          "where the job names one. Without it, and with lora, it is the model without "
+          "its adapter; where weights of the model itself are trained, the model as it "
+          "begins, which is read a second time. With train_from_scratch it begins with "
+          "numbers drawn at random, and to stay near those is no aim.\n\n"
+          "adapter_name_or_path goes on with an adapter, and the reference is the model "
+          "without any. So LLaMA-Factory has it, and it is told (info), as mostly the "
+          "model of stage sft is meant, which is the model with that adapter. "
+          "create_new_adapter: true merges it and trains a new one; ref_model with "
+          "ref_model_adapters takes a second model's memory.",
+      .source = "LLaMA-Factory train/trainer_utils.py: create_ref_model; "
+                "train/dpo/trainer.py: compute_reference_log_probs" },
+    { .id = "TS908",
+      .title = "a setting of another loss of preferences",
+      .severity = SEVERITY_ERROR,
+      .firm = true,
+      .run = rule_other_loss,
+      .explain =
+          "dpo_label_smoothing is of pref_loss: sigmoid: LLaMA-Factory stops where it "
+          "stands beside another. simpo_gamma is read with simpo alone. orpo and simpo "
+          "have no reference, so that ref_model has no effect with them; nor has "
+          "ref_model_adapters where no ref_model is named.",
+      .source = "LLaMA-Factory hparams/finetuning_args.py: FinetuningArguments" },
+    { .id = "TS909",
+      .title = "a setting that has no place in stage dpo",
+      .severity = SEVERITY_WARNING,
+      .run = rule_strangers,
+      .explain =
+          "Two answers to one question are compared, the whole of each and no other "
+          "token. So there is nothing that train_on_prompt or mask_history could add or "
+          "leave out, nothing is packed, nothing is generated, and "
+          "label_smoothing_factor and compute_accuracy, which are of the cross-entropy, "
+          "have nothing to work on: dpo_label_smoothing and rewards/accuracies are their "
+          "likes. Dropout, that of adapters and of the model, is off: what it does to an "
+          "answer's probability would count as a preference.\n\n"
+          "LLaMA-Factory stops at predict_with_generate, train_on_prompt, mask_history "
+          "and neat_packing outside of stage sft, and passes over the others; so in a "
+          "job for it (target: external) the first are errors.",
+      .source = "LLaMA-Factory hparams/parser.py: get_train_args; train/dpo/trainer.py; "
+                "data/processor/pairwise.py; TRL DPOConfig: disable_dropout" },
 };
 const struct rules catalogue_distill = { rows, TS_COUNT(rows) };

@@ -77,7 +77,8 @@ static const struct rule rows[] = {
           "Above 1e-4 when all weights are trained, or above 1e-3 with LoRA, Adam tends to "
           "forget what a pretrained model knows, or to diverge. It may still be meant, so "
           "this is only said, and never edited. Examples of LLaMA-Factory use 1e-5 for all "
-          "weights and 1e-4 with LoRA, those of Axolotl mostly 2e-4 with LoRA.\n\n"
+          "weights and 1e-4 with LoRA, those of Axolotl mostly 2e-4 with LoRA. In stage dpo "
+          "it is told above 5e-5: there LLaMA-Factory's example takes 5e-6 with LoRA.\n\n"
           "Not said of a run from scratch, of other optimizers than Adam, and of models "
           "narrower than 512, which want more.",
       .source = "the example jobs of LLaMA-Factory and Axolotl" },

@@ -68,6 +68,7 @@ libpatcher_a_SOURCES += %D%/rules_methods.c
 libpatcher_a_SOURCES += %D%/rules_model.c
 libpatcher_a_SOURCES += %D%/rules_names.c
 libpatcher_a_SOURCES += %D%/rules_pairs.c
+libpatcher_a_SOURCES += %D%/rules_preference.c
 libpatcher_a_SOURCES += %D%/rules_missing.c
 libpatcher_a_SOURCES += %D%/rules_mode.c
 libpatcher_a_SOURCES += %D%/rules_optimizer.c

@@ -47,8 +47,8 @@ void rule_metric(struct rule_context *context)
         return;
     tell_criterion(context);
     tell_tag(context);
-    if (!plan->predict_with_generate || plan->generation.on)
-        return;
+    if (!plan->predict_with_generate || plan->generation.on || plan->stage == STAGE_DPO)
+        return; /* of pairs TS909 tells */
     finding.message = plan->stage == STAGE_PT
                           ? "predict_with_generate answers questions, and plain text "
                             "(stage: pt) has none: it has no effect"

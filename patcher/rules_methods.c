@@ -13,14 +13,16 @@
 
 /* ---- TS712 ---- */
 
-#define GROUP_KEYS 8
+#define GROUP_KEYS 9
 
 enum of { OF_METHOD, OF_STAGE, OF_BITS };
 
 static const struct group {
     const char *needs; /* "finetuning_type: lora" */
     const char *key;   /* that says otherwise */
+    const char *others; /* its words, for other programs, that use the keys too; or NULL */
     enum method method;
+    enum stage stage;
     enum of of; /* what matters */
     const char *keys[GROUP_KEYS];
 } groups[] = {
@@ -37,8 +39,17 @@ static const struct group {
     { .needs = "stage: distill",
       .key = "stage",
       .of = OF_STAGE,
+      .stage = STAGE_DISTILL,
       .keys = { "teacher_model_name_or_path", "teacher_adapter_name_or_path", "kd_ratio",
                 "kd_temperature", "kd_beta", "kd_topk" } },
+    { .needs = "stage: dpo",
+      .key = "stage",
+      .others = "ppo kto orpo",
+      .of = OF_STAGE,
+      .stage = STAGE_DPO,
+      .keys = { "pref_loss", "pref_beta", "pref_ftx", "pref_bco_weight", "ld_alpha",
+                "dpo_label_smoothing", "simpo_gamma", "ref_model",
+                "ref_model_adapters" } },
     { .needs = "quantization_bit",
       .key = "quantization_bit",
       .of = OF_BITS,
@@ -51,7 +62,7 @@ static bool is_used(const struct rule_context *context, const struct group *grou
 
     switch (group->of) {
     case OF_STAGE:
-        return plan->stage == STAGE_DISTILL;
+        return plan->stage == group->stage;
     case OF_BITS:
         return plan->quantization_bit != 0 || rule_has_4_bits(context);
     case OF_METHOD:
@@ -207,7 +218,8 @@ static void idle_logits(struct rule_context *context)
 void rule_idle_method(struct rule_context *context)
 {
     for (size_t i = 0; i < TS_COUNT(groups); i++)
-        if (!is_used(context, &groups[i]) && is_known(context, groups[i].key))
+        if (!is_used(context, &groups[i]) && is_known(context, groups[i].key) &&
+            !value_listed(groups[i].others, chosen(context, groups[i].key)))
             tell_group(context, &groups[i]);
     idle_arguments(context);
     idle_logits(context);

@@ -20,14 +20,24 @@
 
 static void several_adapters(struct rule_context *context)
 {
-    const struct entry *entry = rule_entry(context, "adapter_name_or_path");
+    static const struct {
+        const char *key, *message;
+    } of[] = {
+        { "adapter_name_or_path", "only one adapter can be started from" },
+        { "teacher_adapter_name_or_path", "only one adapter can be merged into it" },
+        { "ref_model_adapters", "only one adapter can be merged into it" },
+    };
 
-    if (entry && strchr(node_value(entry->value)->text, ','))
-        rule_tell(context,
-                  &(struct finding) { .rule = "TS707",
-                                      .severity = SEVERITY_ERROR,
-                                      .message = "only one adapter can be started from" },
-                  "adapter_name_or_path");
+    for (size_t i = 0; i < TS_COUNT(of); i++) {
+        const struct entry *entry = rule_entry(context, of[i].key);
+
+        if (entry && strchr(node_value(entry->value)->text, ','))
+            rule_tell(context,
+                      &(struct finding) { .rule = "TS707",
+                                          .severity = SEVERITY_ERROR,
+                                          .message = of[i].message },
+                      of[i].key);
+    }
 }
 
 /* LLaMA-Factory's DataArguments refuses them, too. */
@@ -137,6 +147,7 @@ void rule_not_here(struct rule_context *context)
         several_adapters(context);
         opposites(context);
         rule_quantised_here(context);
+        rule_preference_here(context);
     }
     unknown_template(context);
 }
@@ -243,6 +254,10 @@ static const struct path_key {
     { "tokenized_path", true },
     { "model_name_or_path", false },
     { "adapter_name_or_path", false },
+    { "teacher_model_name_or_path", false },
+    { "teacher_adapter_name_or_path", false },
+    { "ref_model", false },
+    { "ref_model_adapters", false },
     { "dataset_dir", false },
     { "resume_from_checkpoint", false },
     { "dataset", false },

@@ -16,17 +16,19 @@ static const char *text_of(const struct rule_context *context, const char *key)
     return entry ? node_value(entry->value)->text : NULL;
 }
 
-static bool number_of(const struct rule_context *context, const char *key, double *out)
-{
-    const struct entry *entry = rule_entry(context, key);
-
-    return entry && scalar_number(entry->value, out) != SCALAR_WRONG;
-}
-
 /* ---- TS406: the learning rate ---- */
 
-#define FAR_FULL  1e-4
-#define FAR_LORA  1e-3
+static const struct rate {
+    double far;
+    const char *what, *usual;
+} rates[][2] = {
+    /* of stages alike; with LoRA */
+    { { 1e-4, "training all weights", "1e-5 is usual, LoRA takes 1e-4" },
+      { 1e-3, "LoRA", "1e-4 to 2e-4 is usual" } },
+    { { 5e-5, "training all weights on preferences", "5e-7 is usual, LoRA takes 5e-6" },
+      { 5e-5, "LoRA on preferences", "5e-6 is usual" } },
+};
+
 #define TINY_WIDE 512 /* models narrower than any that is fine-tuned want more */
 
 /* The numbers are those of Adam on a pretrained language model. */
@@ -43,21 +45,21 @@ static bool is_usual(const struct rule_context *context)
 void rule_far_rate(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
-    bool lora = plan->method == METHOD_LORA;
-    double far = lora ? FAR_LORA : FAR_FULL;
+    const struct rate *rate =
+        &rates[plan->stage == STAGE_DPO][plan->method == METHOD_LORA];
 
-    if (!(plan->learning_rate > far && plan->learning_rate <= 1) || !is_usual(context))
+    if (!(plan->learning_rate > rate->far && plan->learning_rate <= 1) ||
+        !is_usual(context))
         return;
     rule_tell(
         context,
         &(struct finding) {
             .rule = "TS406",
             .severity = SEVERITY_INFO,
-            .message = arena_printf(context->arena,
-                                    "learning_rate %s is far above what %s usually takes",
-                                    scalar_print(plan->learning_rate, context->arena),
-                                    lora ? "LoRA" : "training all weights"),
-            .note = lora ? "1e-4 to 2e-4 is usual" : "1e-5 is usual, LoRA takes 1e-4" },
+            .message = arena_printf(
+                context->arena, "learning_rate %s is far above what %s usually takes",
+                scalar_print(plan->learning_rate, context->arena), rate->what),
+            .note = rate->usual },
         "learning_rate");
 }
 
@@ -78,9 +80,9 @@ void rule_warmup(struct rule_context *context)
 {
     double ratio = 0, steps = 0;
     bool has_ratio = !rule_version_from(context, PACKAGE_TRANSFORMERS, "5.15.0.dev0") &&
-                     number_of(context, "warmup_ratio", &ratio); /* else TS603 */
+                     rule_number(context, "warmup_ratio", &ratio); /* else TS603 */
 
-    number_of(context, "warmup_steps", &steps);
+    rule_number(context, "warmup_steps", &steps);
     if (has_ratio && steps > 0)
         tell_of_warmup(
             context, "warmup_ratio",

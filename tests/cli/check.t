@@ -184,6 +184,14 @@ holds "and nothing that does not count" sh -c "! grep -q 'info' '$T/out'"
 ends "-q and what is to count" 1 "$trainspool" check -q --fail-on info --device A100 quiet.yaml
 says "tells that too" 'info.*ddp_timeout'
 
+# Stages that are refused, and what does their work.
+printf '%s\n' "model_name_or_path: m" "dataset: x.json" "stage: orpo" "orpo_beta: 0.1" >odds.yaml
+ends "a stage of older LLaMA-Factory" 1 "$trainspool" check odds.yaml
+says "is refused" 'error\[TS707\]: stage: orpo is not done here, only sft, pt, distill or dpo'
+says "with what does it" '^    stage: dpo with pref_loss: orpo$'
+printf '%s\n' "model_name_or_path: m" "dataset: x.json" "stage: dpo" "pref_loss: orpo" "orpo_beta: 0.1" >odds.yaml
+ends "that" 0 "$trainspool" check --fail-on error odds.yaml
+
 # A config.json that is another model's.
 if has_model; then
     mkdir other

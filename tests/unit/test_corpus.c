@@ -231,6 +231,34 @@ static void test_corpus_knows_every_key(void **state)
     corpus_free(corpus);
 }
 
+/* Jobs of LLaMA-Factory on pairs of answers are taken as they are: what is told is of
+ * files that are not on this machine. */
+static void test_corpus_takes_preferences(void **state)
+{
+    struct corpus *corpus = corpus_new("corpus/llamafactory");
+    size_t taken = 0;
+
+    (void)state;
+    for (size_t i = 0; i < corpus->count; i++) {
+        struct text text;
+        struct patch patch;
+
+        load(corpus->paths[i], &text);
+        if (strstr(text.data, "\nstage: dpo\n")) {
+            check(corpus->paths[i], &text, "sm_80", NULL, &patch);
+            for (size_t k = 0; k < patch.findings.count; k++)
+                if (patch.findings.list[k].severity == SEVERITY_ERROR)
+                    fail_msg("%s: %s", corpus->paths[i], patch.findings.list[k].message);
+            assert_int_equal(patch.plan.stage, STAGE_DPO);
+            patch_clear(&patch);
+            taken++;
+        }
+        text_clear(&text);
+    }
+    assert_true(taken > 0);
+    corpus_free(corpus);
+}
+
 /* The line that is `key: true`, or NULL. */
 static const char *find_line(const struct text *text, const char *line)
 {
@@ -415,6 +443,7 @@ int main(void)
         cmocka_unit_test(test_corpus_settles_under_each_policy),
         cmocka_unit_test(test_corpus_knows_other_tools),
         cmocka_unit_test(test_corpus_knows_every_key),
+        cmocka_unit_test(test_corpus_takes_preferences),
         cmocka_unit_test(test_corpus_bf16_on_turing),
     };
 
