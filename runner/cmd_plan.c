@@ -9,6 +9,8 @@
 
 #include "base/file.h"
 #include "base/size.h"
+#include "patcher/ref_model.h"
+#include "patcher/teacher.h"
 #include "runner/forecast.h"
 #include "runner/plan_json.h"
 #include "runner/report_json.h"
@@ -84,6 +86,7 @@ static json_t *page_object(const struct page *page)
     if (page->plan) {
         json_object_set_new(object, "precision", plan_json_precision(page->plan));
         json_object_set_new(object, "distillation", plan_json_distillation(page->plan));
+        json_object_set_new(object, "preference", plan_json_preference(page->plan));
         json_object_set_new(object, "batch", plan_json_batch(page->plan));
         json_object_set_new(object, "steps", steps_object(page));
         json_object_set_new(object, "memory", memory_object(&page->forecast));
@@ -157,6 +160,49 @@ static void add_teacher(struct text *out, const struct plan *plan)
     text_addc(out, '\n');
 }
 
+static void add_reference(struct text *out, const struct plan *plan)
+{
+    static const char *const words[REF_MODELS] = {
+        [REF_MODEL_NONE] = "held against nothing",
+        [REF_MODEL_BASE] = "held against the model without its adapter",
+        [REF_MODEL_COPY] = "held against the model as it begins",
+        [REF_MODEL_FOLDER] = "held against ",
+    };
+    const enum ref_model reference = ref_model_of(plan);
+    char bytes[16];
+
+    text_adds(out, words[reference]);
+    if (reference == REF_MODEL_FOLDER)
+        report_visible(out, plan->preference.reference);
+    if (teacher_adapter(plan)) {
+        text_adds(out, " with ");
+        report_visible(out, teacher_adapter(plan));
+    }
+    if (plan->kd.config) {
+        memory_text(plan->teacher_bytes, bytes);
+        text_addf(out, ", %s, %s of weights", dtype(plan->kd.format), bytes);
+    }
+}
+
+/* Of pairs: their loss, and what it is held against. */
+static void add_preference(struct text *out, const struct plan *plan)
+{
+    const struct preference *preference = &plan->preference;
+
+    if (plan->stage != STAGE_DPO || plan->external)
+        return;
+    text_addf(out, "  preference  %s, beta %g", ref_model_loss(plan), preference->beta);
+    if (preference->loss == PREFERENCE_SIMPO)
+        text_addf(out, ", gamma %g", preference->simpo_gamma);
+    if (preference->label_smoothing > 0)
+        text_addf(out, ", label smoothing %g", preference->label_smoothing);
+    if (preference->ftx > 0)
+        text_addf(out, ", %g of the chosen answer's cross-entropy", preference->ftx);
+    text_adds(out, "\n              ");
+    add_reference(out, plan);
+    text_addc(out, '\n');
+}
+
 /* In place of what a training would be. */
 static void add_merge(struct text *out, const struct plan *plan)
 {
@@ -185,8 +231,9 @@ static void add_batch(struct text *out, const struct page *page)
     int64_t micro = page->plan->per_device_train_batch_size;
     int64_t windows = page->plan->gradient_accumulation_steps;
     int64_t ranks = (int64_t)plan_ranks(page->plan);
+    const char *what = page->plan->stage == STAGE_DPO ? "pair" : "sample";
 
-    text_addf(out, "  batch       %" PRId64 " sample%s x %" PRId64, micro,
+    text_addf(out, "  batch       %" PRId64 " %s%s x %" PRId64, micro, what,
               micro == 1 ? "" : "s", windows);
     if (ranks > 1)
         text_addf(out, " x %" PRId64 " ranks", ranks);
@@ -386,6 +433,7 @@ static void show_page(struct report *report, const struct page *page)
         add_program(&out, page->plan);
         add_precision(&out, page->plan);
         add_teacher(&out, page->plan);
+        add_preference(&out, page->plan);
         add_batch(&out, page);
         add_steps(&out, &page->forecast);
         add_memory(&out, &page->forecast);

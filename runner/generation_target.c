@@ -64,7 +64,7 @@ static void generate_alone(struct plan *plan, const char *model, const char *ada
     plan->model_name_or_path = model;
     plan->adapter_name_or_path = adapter;
     plan->method = adapter ? METHOD_LORA : METHOD_FULL;
-    plan->stage = plan->stage == STAGE_DISTILL ? STAGE_SFT : plan->stage;
+    plan->stage = plan->stage == STAGE_PT ? STAGE_PT : STAGE_SFT;
     plan->train_from_scratch = false;
     plan->gradient_accumulation_steps = 1;
     plan->per_device_train_batch_size = 1;

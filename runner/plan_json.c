@@ -6,6 +6,8 @@
 #include <math.h>
 
 #include "base/size.h"
+#include "patcher/ref_model.h"
+#include "patcher/teacher.h"
 #include "runner/report_json.h"
 
 static const char *dtype(enum format format)
@@ -70,6 +72,33 @@ json_t *plan_json_distillation(const struct plan *plan)
     json_object_set_new(object, "kd_beta", json_number(kd->beta));
     json_object_set_new(object, "kd_topk",
                         kd->topk > 0 ? json_integer(kd->topk) : json_null());
+    return object;
+}
+
+json_t *plan_json_preference(const struct plan *plan)
+{
+    const struct preference *preference = &plan->preference;
+    const struct distillation *second = &plan->kd;
+    json_t *object;
+
+    if (plan->stage != STAGE_DPO)
+        return json_null();
+    object = json_object();
+    json_object_set_new(object, "pref_loss", json_string(ref_model_loss(plan)));
+    json_object_set_new(object, "pref_beta", json_number(preference->beta));
+    json_object_set_new(object, "pref_ftx", json_number(preference->ftx));
+    json_object_set_new(object, "dpo_label_smoothing",
+                        json_number(preference->label_smoothing));
+    json_object_set_new(object, "simpo_gamma", json_number(preference->simpo_gamma));
+    json_object_set_new(object, "reference",
+                        json_string(ref_model_names[ref_model_of(plan)]));
+    json_object_set_new(object, "ref_model", path_or_null(teacher_folder(plan)));
+    json_object_set_new(object, "ref_model_adapters",
+                        path_or_null(teacher_adapter(plan)));
+    json_object_set_new(object, "dtype",
+                        second->config ? json_string(dtype(second->format))
+                                       : json_null());
+    json_object_set_new(object, "bytes", json_integer((json_int_t)plan->teacher_bytes));
     return object;
 }
 

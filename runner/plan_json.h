@@ -9,6 +9,8 @@ json_t *plan_json_precision(const struct plan *plan);
 json_t *plan_json_batch(const struct plan *plan);
 /* Of stage distill; null of another. */
 json_t *plan_json_distillation(const struct plan *plan);
+/* Of stage dpo; null of another. */
+json_t *plan_json_preference(const struct plan *plan);
 /* Names and whole numbers. */
 json_t *plan_json_integers(const char *const names[], const int64_t values[],
                            size_t count);

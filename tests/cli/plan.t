@@ -70,6 +70,28 @@ held filed "stage: distill" "dataset: asked.jsonl" "template: default" "teacher_
 ends "a file in the teacher's place" 0 "$trainspool" plan --json filed.yaml
 holds "is told, and no teacher is counted" sh -c "jq -e '.memory.total < $small and
     (.distillation.teacher_logits | endswith(\"kept.safetensors\"))' out >null"
+paired() { # NAME LINE...
+    paired=$1
+    shift
+    printf '%s\n' "model_name_or_path: $model" "dataset: asked.jsonl" "template: default" "cutoff_len: 64" \
+        "stage: dpo" "trainspool: {device: cpu}" "$@" >"$paired.yaml"
+}
+paired pairs "pref_beta: 0.2" "dpo_label_smoothing: 0.1" "pref_ftx: 0.5"
+ends "preferences are told" 0 "$trainspool" plan pairs.yaml
+says "by their loss" '^  preference  sigmoid, beta 0.2, label smoothing 0.1, 0.5 of the chosen answer.s cross-entropy$'
+says "and what they are held against" '^              held against the model without its adapter$'
+says "in pairs" '^  batch       [0-9]* pairs x'
+paired whole "finetuning_type: full" "pref_loss: ipo"
+ends "where all weights are trained" 0 "$trainspool" plan whole.yaml
+says "it is the model again" '^              held against the model as it begins, float32, 1016 KiB of weights$'
+paired named "ref_model: $model" "pref_loss: hinge"
+ends "a reference of its own" 0 "$trainspool" plan --json named.yaml
+holds "is an object" sh -c "jq -e '.preference | .pref_loss == \"hinge\" and .pref_beta == 0.1 and
+    .reference == \"folder\" and .ref_model == \"$model\" and .dtype == \"float32\" and .bytes > 0' out >null"
+paired simple "pref_loss: simpo" "pref_beta: 2.5"
+ends "a loss without" 0 "$trainspool" plan simple.yaml
+says "has a margin" '^  preference  simpo, beta 2.5, gamma 0.5$'
+says "and nothing to be held against" '^              held against nothing$'
 ends "a person reads it" 0 "$trainspool" plan full.yaml
 says "with its model" '^  model       [0-9,]* parameters, [0-9,]* of them trained'
 says "and the process" '^              the process with its data .* to '
