@@ -14,7 +14,7 @@
 #include "base/size.h"
 #include "patcher/scalar.h"
 
-#define NOT_HERE "is not done here, only stages sft, pt and distill of text"
+#define NOT_HERE "is not done here, only stages sft, pt, distill and dpo of text"
 
 /* Keys that mean the same under another name, or the same one. */
 static const struct import_copy copies[] = {
@@ -76,7 +76,6 @@ static bool refuse_where_on(struct importing *im, const char *key, const char *w
 static bool refuse_kinds(struct importing *im)
 {
     static const char *const kinds[][2] = {
-        { "rl", "training on preferences or rewards" },
         { "reward_model", "training a reward model" },
         { "process_reward_model", "training a reward model" },
         { "diffusion", "training a diffusion model" },
@@ -510,6 +509,7 @@ bool import_axolotl(struct importing *im)
     if (!refuse_kinds(im))
         return false;
     import_model(im);
+    import_axolotl_preference(im);
     if (import_failed(im) || !import_method(im))
         return false;
     import_axolotl_data(im);

@@ -19,13 +19,24 @@
 /* What `type` means; a type that ends in `*` begins so. */
 static const struct type {
     const char *name;
-    enum kind { KIND_ALPACA, KIND_MESSAGES, KIND_TEXT } kind;
+    enum kind { KIND_ALPACA, KIND_MESSAGES, KIND_TEXT, KIND_PAIRS } kind;
     const char *template_name; /* NULL: that of chat_template */
 } types[] = {
     { "alpaca", KIND_ALPACA, "alpaca" },       { "alpaca:chatml", KIND_ALPACA, "chatml" },
     { "alpaca:phi", KIND_ALPACA, "phi" },      { "alpaca:chat", KIND_ALPACA, "vicuna" },
     { "chat_template*", KIND_MESSAGES, NULL }, { "sharegpt*", KIND_MESSAGES, NULL },
     { "completion", KIND_TEXT, NULL },         { "pretrain", KIND_TEXT, NULL },
+};
+
+/* The same with rl: prompt_strategies/dpo, and orpo, where pairs of conversations are. */
+static const struct type pair_types[] = {
+    { "chat_template", KIND_MESSAGES, NULL },
+    { "chat_template.default", KIND_MESSAGES, NULL },
+    { "chat_template.argilla*", KIND_PAIRS, NULL },
+    { "chatml", KIND_PAIRS, "chatml" },
+    { "chatml.*", KIND_PAIRS, "chatml" },
+    { "llama3", KIND_PAIRS, "llama3" },
+    { "llama3.*", KIND_PAIRS, "llama3" },
 };
 
 /* Axolotl's templates that there are here, and those that come near: then `note` says so.
@@ -62,23 +73,22 @@ static const char *const known[] = {
     "message_field_content",
 };
 
-static const struct type *type_of(const char *name)
-{
-    for (size_t i = 0; name && i < TS_COUNT(types); i++) {
-        size_t len = strlen(types[i].name);
+/* Of pairs besides. */
+static const char *const known_of_pairs[] = { "field_chosen", "field_rejected", "roles" };
 
-        if (types[i].name[len - 1] == '*' ? strncmp(name, types[i].name, len - 1) == 0
-                                          : strcmp(name, types[i].name) == 0)
-            return &types[i];
+static const struct type *type_of(const char *name, bool pairs)
+{
+    const struct type *list = pairs ? pair_types : types;
+    size_t count = pairs ? TS_COUNT(pair_types) : TS_COUNT(types);
+
+    for (size_t i = 0; name && i < count; i++) {
+        size_t len = strlen(list[i].name);
+
+        if (list[i].name[len - 1] == '*' ? strncmp(name, list[i].name, len - 1) == 0
+                                         : strcmp(name, list[i].name) == 0)
+            return &list[i];
     }
     return NULL;
-}
-
-static const char *text_of(struct importing *im, const struct node *map, const char *key)
-{
-    const struct entry *entry = node_find(map, key);
-
-    return entry && !node_is_null(entry->value) ? import_text(im, entry->value) : NULL;
 }
 
 /* The files of data_files, with commas between; NULL where there are none. */
@@ -102,9 +112,9 @@ static const char *part_of(struct importing *im, const struct node *map, const c
     const char *name = NULL;
 
     if (entry && node_value(entry->value)->kind == NODE_MAP)
-        name = text_of(im, node_value(entry->value), key);
+        name = import_text_of(im, node_value(entry->value), key);
     if (!name)
-        name = text_of(im, map, old);
+        name = import_text_of(im, map, old);
     return name ? name : preset;
 }
 
@@ -113,39 +123,57 @@ static bool is_one_of(const char *word, const char *a, const char *b)
     return strcmp(word, a) == 0 || strcmp(word, b) == 0;
 }
 
+/* The role of that name in a conversation, where `roles` of pairs says another. */
+static const char *role_of(struct importing *im, const struct node *map, const char *role,
+                           const char *preset)
+{
+    const struct entry *roles = import_is_of_pairs(im) ? node_find(map, "roles") : NULL;
+    const struct entry *entry = roles ? node_find(node_value(roles->value), role) : NULL;
+    const struct node *list = entry ? node_value(entry->value) : NULL;
+
+    if (list && list->kind == NODE_LIST && list->count > 0)
+        return import_text(im, list->items[0]);
+    return preset;
+}
+
 /* Messages under names that are not found out by themselves need a word in
  * dataset_info.json. */
 static void read_columns(struct importing *im, const struct node *map,
                          struct import_data *set)
 {
-    const char *field = text_of(im, map, "field_messages");
+    const char *field = import_text_of(im, map, "field_messages");
     const char *role = part_of(im, map, "role", "message_field_role", "role");
     const char *content = part_of(im, map, "content", "message_field_content", "content");
-    bool is_share = strcmp(role, "from") == 0;
+    bool is_share = strcmp(role, "from") == 0, pairs = import_is_of_pairs(im);
+    const char *answers = NULL;
+    bool renamed = pairs && import_axolotl_answers(im, map, &answers);
 
     field = field ? field : "messages";
     if (is_one_of(field, "messages", "conversations") &&
         is_one_of(role, "role", "from") && is_one_of(content, "content", "value") &&
-        !import_takes_part(set))
+        !import_takes_part(set) && !renamed)
         return;
     set->form = "sharegpt";
     set->columns =
-        arena_printf(im->arena, "{\"messages\": \"%s\"}", import_json_word(im, field));
+        arena_printf(im->arena, "{\"messages\": \"%s\"%s%s}", import_json_word(im, field),
+                     pairs ? ", " : "", pairs ? answers : "");
     set->tags = arena_printf(
         im->arena,
         "{\"role_tag\": \"%s\", \"content_tag\": \"%s\", \"user_tag\": \"%s\", "
         "\"assistant_tag\": \"%s\", \"system_tag\": \"system\"}",
         import_json_word(im, role), import_json_word(im, content),
-        is_share ? "human" : "user", is_share ? "gpt" : "assistant");
+        import_json_word(im, role_of(im, map, "user", is_share ? "human" : "user")),
+        import_json_word(im,
+                         role_of(im, map, "assistant", is_share ? "gpt" : "assistant")));
 }
 
 /* `type` as a map: columns and a prompt of one's own. */
 static void read_custom(struct importing *im, const struct node *type,
                         struct import_data *set)
 {
-    const char *prompt = text_of(im, type, "field_instruction");
-    const char *query = text_of(im, type, "field_input");
-    const char *answer = text_of(im, type, "field_output");
+    const char *prompt = import_text_of(im, type, "field_instruction");
+    const char *query = import_text_of(im, type, "field_input");
+    const char *answer = import_text_of(im, type, "field_output");
 
     set->form = "alpaca";
     set->columns = arena_printf(
@@ -223,13 +251,18 @@ static void read_type(struct reading *reading, const struct node *map,
     const struct entry *entry = node_find(map, "type");
     const struct node *value = entry ? node_value(entry->value) : NULL;
     const char *name = value && value->kind == NODE_SCALAR ? value->text : NULL;
-    const struct type *type = type_of(name);
+    const bool pairs = import_is_of_pairs(im);
+    const struct type *type = type_of(name, pairs);
     struct wish *wish = &reading->wishes[reading->wish_count++];
 
     *wish =
         (struct wish) { .map = map, .path = reading->path, .is_local = set->is_local };
+    set->ranking = pairs;
     if (value && value->kind == NODE_MAP) {
-        read_custom(im, value, set);
+        if (pairs)
+            import_axolotl_pair(im, value, NULL, set);
+        else
+            read_custom(im, value, set);
         tell_type(reading, entry,
                   "a prompt of its own in Axolotl; here the template is it");
         return;
@@ -238,9 +271,10 @@ static void read_type(struct reading *reading, const struct node *map,
         tell_type(
             reading, entry,
             arena_printf(im->arena,
-                         "Axolotl's type %s is not known here: write the records as "
-                         "instruction and output, or as messages",
-                         name && *name ? name : "(none)"));
+                         "Axolotl's type %s is not known here: write the records as %s",
+                         name && *name ? name : "(none)",
+                         pairs ? "prompt, chosen and rejected"
+                               : "instruction and output, or as messages"));
         return;
     }
     wish->type = name;
@@ -251,8 +285,13 @@ static void read_type(struct reading *reading, const struct node *map,
         read_columns(im, map, set);
         read_chat(im, wish);
     }
+    if (type->kind == KIND_PAIRS) {
+        import_axolotl_pair(im, map, name, set);
+        if (!type->template_name)
+            read_chat(im, wish);
+    }
     if (type->kind == KIND_TEXT) {
-        const char *field = text_of(im, map, "field");
+        const char *field = import_text_of(im, map, "field");
 
         field = field ? field : "text";
         if (strcmp(field, "text") == 0 && !import_takes_part(set))
@@ -273,17 +312,17 @@ static void read_item(struct reading *reading, const struct node *map, const cha
                       map->kind == NODE_MAP ? ", and one of 64 at most" : "");
         return;
     }
-    *set = (struct import_data) { .path = text_of(im, map, "path"),
-                                  .split = text_of(im, map, "split"),
-                                  .name = text_of(im, map, "name"),
-                                  .revision = text_of(im, map, "revision"),
+    *set = (struct import_data) { .path = import_text_of(im, map, "path"),
+                                  .split = import_text_of(im, map, "split"),
+                                  .name = import_text_of(im, map, "name"),
+                                  .revision = import_text_of(im, map, "revision"),
                                   .files = files_of(im, map) };
     if (!set->path || !*set->path) {
         import_refuse(im, ERROR_DATA, map, "%s has no path", path);
         return;
     }
     set->is_local = is_local(set->path);
-    if (text_of(im, map, "ds_type") && set->files) {
+    if (import_text_of(im, map, "ds_type") && set->files) {
         set->path = set->files; /* of this machine: path says their kind */
         set->files = NULL;
         set->is_local = true;
@@ -375,7 +414,7 @@ static void tell_other(struct reading *reading, const struct wish *wish)
     const char *why = arena_printf(
         im->arena,
         "%s, of type %s, wants %s%s; a job has one template for all its data, here %s",
-        text_of(im, wish->map, "path"), wish->type,
+        import_text_of(im, wish->map, "path"), wish->type,
         is_own                               ? "the model's own template"
         : wish->chat && !chat_of(wish->chat) ? "Axolotl's template "
                                              : "the template ",
@@ -446,13 +485,15 @@ static const char *goes_into(const struct reading *reading, const struct wish *w
 
 /* Why a key of a set is not in the job; NULL: it is. */
 static const char *lost_why(const struct wish *wish, const struct entry *entry,
-                            enum import_fate *fate)
+                            bool pairs, enum import_fate *fate)
 {
     const char *name = entry->key->text, *why = NULL;
     bool is_known = false;
 
     for (size_t i = 0; i < TS_COUNT(known); i++)
         is_known |= strcmp(known[i], name) == 0;
+    for (size_t i = 0; pairs && i < TS_COUNT(known_of_pairs); i++)
+        is_known |= strcmp(known_of_pairs[i], name) == 0;
     *fate = IMPORT_IDLE;
     if (strcmp(name, "trust_remote_code") == 0)
         why = "no code of others is run";
@@ -478,7 +519,7 @@ static void note_items(const struct reading *reading)
             struct import_key key = { .name = arena_printf(arena, "%s.%s", wish->path,
                                                            entry->key->text) };
 
-            key.why = lost_why(wish, entry, &key.fate);
+            key.why = lost_why(wish, entry, import_is_of_pairs(reading->im), &key.fate);
             if (!key.why) {
                 key.fate = IMPORT_CARRIED;
                 key.into = goes_into(reading, wish, entry->key->text);
@@ -521,10 +562,11 @@ void import_axolotl_data(struct importing *im)
         drop_doubles(&train);
     import_data(im, "dataset", train.sets, train.count);
     import_data(im, "eval_dataset", test.sets, test.count);
-    import_set(im, "stage", train.count > 0 && train.texts == train.count ? "pt" : "sft",
-               train.texts == train.count || train.texts == 0
-                   ? NULL
-                   : "some data sets are plain text: stage pt, in a job of their own");
+    import_preset(im, "stage",
+                  train.count > 0 && train.texts == train.count ? "pt" : "sft",
+                  train.texts == train.count || train.texts == 0
+                      ? NULL
+                      : "some data sets are plain text: stage pt, in a job of their own");
     choose_template(&train, &test);
     note_items(&train);
     note_items(&test);

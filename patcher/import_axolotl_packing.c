@@ -103,7 +103,9 @@ static void pack_samples(struct importing *im)
 {
     const char *strategy = import_get(im, "excess_length_strategy");
 
-    if (import_is_true(im, "sample_packing")) {
+    if (import_is_of_pairs(im)) {
+        import_idle(im, "sample_packing", "pairs are not packed");
+    } else if (import_is_true(im, "sample_packing")) {
         import_set(im, "packing", "true", NULL);
         import_set(im, "neat_packing", "true", "packed samples do not see each other");
         import_took(im, "sample_packing", "neat_packing");

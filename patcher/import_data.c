@@ -75,7 +75,7 @@ bool import_same_data(const struct import_data *a, const struct import_data *b)
 {
     return same_text(a->path, b->path) && same_text(a->split, b->split) &&
            same_text(a->name, b->name) && same_text(a->revision, b->revision) &&
-           same_text(a->files, b->files);
+           same_text(a->files, b->files) && same_text(a->folder, b->folder);
 }
 
 /* Different parts of one data set are different files. */
@@ -125,7 +125,8 @@ static void tell_fetch(struct importing *im, const char *key,
     struct arena *arena = im->arena;
 
     if (!is_harmless(set->path) || !is_harmless(set->split) || !is_harmless(set->name) ||
-        !is_harmless(set->revision) || !is_harmless(set->files)) {
+        !is_harmless(set->revision) || !is_harmless(set->files) ||
+        !is_harmless(set->folder)) {
         import_remark(im, key, "%s: the data set %s of a hub, which nothing here fetches",
                       file, set->path);
         return;
@@ -134,8 +135,9 @@ static void tell_fetch(struct importing *im, const char *key,
                   file, set->path);
     import_remark(im, key,
                   "  python3 -c 'from datasets import load_dataset as load; "
-                  "load(\"%s\"%s%s%s%s).to_json(\"%s\")'",
+                  "load(\"%s\"%s%s%s%s%s).to_json(\"%s\")'",
                   set->path, argument(arena, "", set->name), file_list(arena, set->files),
+                  argument(arena, "data_dir=", set->folder),
                   argument(arena, "split=", set->split ? set->split : "train"),
                   argument(arena, "revision=", set->revision), file);
 }
@@ -169,9 +171,10 @@ static void tell_entry(struct importing *im, const char *key,
                   !import_takes_part(set) ? "its columns have names of their own"
                                           : "a part of the file is taken");
     import_remark(
-        im, key, "  {\"%s\": {\"file_name\": %s%s%s%s%s}}", name,
+        im, key, "  {\"%s\": {\"file_name\": %s%s%s%s%s%s}}", name,
         quoted(im, set->is_local ? file_name(arena, file) : file),
         member(arena, "formatting", quoted(im, set->form)),
+        member(arena, "ranking", set->ranking ? "true" : NULL),
         member(arena, "columns", set->columns), member(arena, "tags", set->tags),
         member(arena, "split", import_takes_part(set) ? quoted(im, set->split) : NULL));
 }
@@ -197,6 +200,13 @@ static const char *word_of(struct importing *im, const char *key,
     if (has_entry)
         tell_entry(im, key, set, name, file);
     return has_entry ? name : file;
+}
+
+bool import_is_of_pairs(const struct importing *im)
+{
+    const char *stage = import_said(im, "stage");
+
+    return stage && strcmp(stage, "dpo") == 0;
 }
 
 bool import_takes_part(const struct import_data *set)

@@ -60,6 +60,8 @@ const struct entry *import_written(const struct importing *im, const char *path)
 const char *import_text(struct importing *im, const struct node *node);
 /* import_text of what import_find finds; NULL where there is nothing. */
 const char *import_get(struct importing *im, const char *path);
+/* import_text of a member of a map; NULL where it is not there or empty. */
+const char *import_text_of(struct importing *im, const struct node *map, const char *key);
 /* true, yes, on; anything else, and nothing, is false. */
 bool import_is_true(const struct importing *im, const char *path);
 /* A number; `preset` where there is none.  An error where it is something else. */
@@ -125,13 +127,17 @@ struct import_data {
     const char *path; /* on a hub, or of a file here */
     /* of a hub, or NULL; files with commas between */
     const char *split, *name, *revision, *files;
+    const char *folder; /* of it, or NULL */
     bool is_local;
+    bool ranking;        /* each record has two answers */
     const char *columns; /* JSON of dataset_info.json's "columns", or NULL: found out */
     const char *tags;    /* the same of "tags" */
     const char *form;    /* "formatting" there; NULL: alpaca */
 };
 /* Is it a part of a local file?  Then dataset_info.json says so, and which columns. */
 bool import_takes_part(const struct import_data *set);
+/* Is it a job of stage dpo, whose records are pairs of answers? */
+bool import_is_of_pairs(const struct importing *im);
 /* A part of a local file that dataset_info.json cannot name is not taken: said where the
  * data is named (`key`) and in the account.  `entry` is its split, `path` the set's
  * place. */
@@ -147,6 +153,16 @@ void import_data(struct importing *im, const char *key, const struct import_data
 /* ---- the tools ---- */
 
 bool import_axolotl(struct importing *im);
+/* What rl asks for: stage dpo with its loss, or an error; where it is not there, nothing.
+ */
+void import_axolotl_preference(struct importing *im);
+/* Of a data set: the columns of its two answers, as JSON.  True: they have other names
+ * than everybody's. */
+bool import_axolotl_answers(struct importing *im, const struct node *map,
+                            const char **columns);
+/* The columns of one whose `type` is a name, or itself the map (type NULL). */
+void import_axolotl_pair(struct importing *im, const struct node *map, const char *type,
+                         struct import_data *set);
 void import_axolotl_data(struct importing *im);
 /* Rows of several samples, and samples that are too long; is_text: stage pt. */
 void import_axolotl_packing(struct importing *im, bool is_text);

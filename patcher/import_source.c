@@ -114,6 +114,13 @@ const char *import_text(struct importing *im, const struct node *node)
     return resolved;
 }
 
+const char *import_text_of(struct importing *im, const struct node *map, const char *key)
+{
+    const struct entry *entry = node_find(map, key);
+
+    return entry && !node_is_null(entry->value) ? import_text(im, entry->value) : NULL;
+}
+
 const char *import_get(struct importing *im, const char *path)
 {
     const struct entry *entry = import_find(im, path);

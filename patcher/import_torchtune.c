@@ -15,7 +15,7 @@
 #include "base/size.h"
 #include "patcher/scalar.h"
 
-#define NOT_HERE "is not done here, only stages sft, pt and distill of text"
+#define NOT_HERE "is not done here, only stages sft, pt, distill and dpo of text"
 
 static const struct import_copy copies[] = {
     { "batch_size", "per_device_train_batch_size", NULL },
@@ -128,28 +128,34 @@ static bool has_word(const struct importing *im, const char *path, const char *w
     return entry && strstr(node_value(entry->value)->text, word);
 }
 
-/* Each of these says what the recipe is for. */
-static bool refuse_kinds(struct importing *im)
-{
-    static const struct kind {
-        const char *key, *word, *what;
-        enum error_code code;
-    } kinds[] = {
-        { "tasks", "", "this is an evaluation, and trains nothing", ERROR_DATA },
-        { "prompt", "", "this generates text, and trains nothing", ERROR_DATA },
-        { "reward_checkpointer", "", "training on rewards", ERROR_JOB },
-        { "policy_model", "", "training on rewards", ERROR_JOB },
-        { "ref_checkpointer", "", "training on preferences or rewards", ERROR_JOB },
-        { "orchestration", "", "training on rewards", ERROR_JOB },
-        { "loss._component_", "rlhf", "training on preferences or rewards", ERROR_JOB },
-        { "loss._component_", "GRPO", "training on rewards", ERROR_JOB },
-        { "loss._component_", "DPO", "training on preferences", ERROR_JOB },
-        { "dataset._component_", "multimodal", "training on images", ERROR_JOB },
-        { "collate_fn", "images", "training on images", ERROR_JOB },
-        { "model._component_", "vision", "training on images", ERROR_JOB },
-    };
+/* Losses on pairs of answers that stage dpo has, and where their beta is:
+ * torchtune/rlhf/loss/dpo.py. */
+static const struct pair_loss {
+    const char *component, *here, *beta;
+} pair_losses[] = {
+    { "DPOLoss", "sigmoid", "loss.beta" },
+    { "RSOLoss", "hinge", "loss.gamma" },
+};
 
-    for (size_t i = 0; i < TS_COUNT(kinds); i++) {
+/* NULL: the file has another. */
+static const struct pair_loss *pair_loss_of(struct importing *im)
+{
+    const char *component = import_torchtune_component(im, "loss");
+
+    for (size_t i = 0; i < TS_COUNT(pair_losses); i++)
+        if (strcmp(component, pair_losses[i].component) == 0)
+            return &pair_losses[i];
+    return NULL;
+}
+
+struct kind {
+    const char *key, *word, *what;
+    enum error_code code;
+};
+
+static bool refuse_any(struct importing *im, const struct kind *kinds, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
         const struct entry *entry = import_find(im, kinds[i].key);
 
         if (entry && (!kinds[i].word[0] || has_word(im, kinds[i].key, kinds[i].word)))
@@ -157,6 +163,32 @@ static bool refuse_kinds(struct importing *im)
                                  kinds[i].what,
                                  kinds[i].code == ERROR_JOB ? " " NOT_HERE : "");
     }
+    return true;
+}
+
+/* Each of these says what the recipe is for. */
+static bool refuse_kinds(struct importing *im)
+{
+    static const struct kind kinds[] = {
+        { "tasks", "", "this is an evaluation, and trains nothing", ERROR_DATA },
+        { "prompt", "", "this generates text, and trains nothing", ERROR_DATA },
+        { "reward_checkpointer", "", "training on rewards", ERROR_JOB },
+        { "policy_model", "", "training on rewards", ERROR_JOB },
+        { "orchestration", "", "training on rewards", ERROR_JOB },
+        { "loss._component_", "GRPO", "training on rewards", ERROR_JOB },
+        { "dataset._component_", "multimodal", "training on images", ERROR_JOB },
+        { "collate_fn", "images", "training on images", ERROR_JOB },
+        { "model._component_", "vision", "training on images", ERROR_JOB },
+    };
+    static const struct kind others[] = {
+        /* than those of pair_losses */
+        { "ref_checkpointer", "", "training on preferences or rewards", ERROR_JOB },
+        { "loss._component_", "rlhf", "training on preferences or rewards", ERROR_JOB },
+    };
+
+    if (!refuse_any(im, kinds, TS_COUNT(kinds)) ||
+        (!pair_loss_of(im) && !refuse_any(im, others, TS_COUNT(others))))
+        return false;
     if (import_find(im, "optimizer") && import_find(im, "model"))
         return true;
     if (import_find(im, "quantizer"))
@@ -389,6 +421,50 @@ static void import_teacher(struct importing *im)
                 "config.json and tokenizer.json of the model say it");
 }
 
+/* The model that is trained, as it begins, is what a job takes where it names none. */
+static void import_reference(struct importing *im)
+{
+    const char *model = import_get(im, "checkpointer.checkpoint_dir");
+    const char *reference = import_get(im, "ref_checkpointer.checkpoint_dir");
+    bool is_same =
+        model && reference &&
+        strcmp(without_slash(im->arena, model), without_slash(im->arena, reference)) == 0;
+
+    if (!import_find(im, "ref_checkpointer"))
+        return;
+    if (is_same)
+        import_left(im, "ref_checkpointer.checkpoint_dir", IMPORT_IDLE,
+                    "the model itself is the reference where a job names none");
+    import_checkpointer(im, "ref_checkpointer", "ref_model");
+    if (is_same)
+        import_set_yaml(im, "ref_model", NULL, NULL);
+}
+
+/* Stage dpo has none. */
+static void leave_dropout(struct importing *im)
+{
+    bool is_on = import_number(im, "model.lora_dropout", 0) > 0;
+
+    import_left(im, "model.lora_dropout", is_on ? IMPORT_DIFFERS : IMPORT_IDLE,
+                is_on ? "dropout is off where answers are held against a reference"
+                      : "off");
+}
+
+/* Where nothing is said, beta is 0.1 there and here. */
+static void import_preference(struct importing *im, const struct pair_loss *loss)
+{
+    import_set(im, "stage", "dpo", NULL);
+    import_set(im, "pref_loss", loss->here, loss->component);
+    import_took(im, "loss._component_", "pref_loss");
+    if (import_find(im, loss->beta))
+        import_copy(im, loss->beta, "pref_beta", NULL);
+    if (import_number(im, "loss.label_smoothing", 0) > 0)
+        import_copy(im, "loss.label_smoothing", "dpo_label_smoothing", NULL);
+    import_idle(im, "loss.label_smoothing", "off");
+    import_took(im, "loss", "pref_loss");
+    import_reference(im);
+}
+
 /* ---- precision and memory ---- */
 
 /* dtype is that of weights, gradients and moments: recipes, full_finetune_single_device.
@@ -498,8 +574,10 @@ static void note_arguments(struct importing *im, const char *path)
 
 static void import_arguments(struct importing *im)
 {
-    static const char *const components[] = { "optimizer", "lr_scheduler", "loss",
-                                              "checkpointer", "teacher_checkpointer" };
+    static const char *const components[] = {
+        "optimizer",    "lr_scheduler",         "loss",
+        "checkpointer", "teacher_checkpointer", "ref_checkpointer"
+    };
 
     for (size_t i = 0; i < TS_COUNT(idle_arguments); i++)
         import_idle(im, idle_arguments[i].path, idle_arguments[i].why);
@@ -511,11 +589,15 @@ bool import_torchtune(struct importing *im)
 {
     if (!refuse_kinds(im))
         return false;
+    if (pair_loss_of(im))
+        leave_dropout(im);
     import_model(im);
     if (import_failed(im))
         return false;
     if (import_find(im, "teacher_checkpointer"))
         import_teacher(im);
+    if (pair_loss_of(im))
+        import_preference(im, pair_loss_of(im));
     import_torchtune_data(im);
     import_precision(im);
     import_length(im);

@@ -17,9 +17,15 @@
 
 static const struct builder {
     const char *name;
-    enum kind { KIND_ALPACA, KIND_PAIRS, KIND_CHAT, KIND_TEXT } kind;
+    enum kind {
+        KIND_ALPACA,
+        KIND_PAIRS,
+        KIND_CHAT,
+        KIND_TEXT,
+        KIND_RANKED, /* two answers, as conversations or behind a question */
+    } kind;
     const char *source;            /* where none is given */
-    const char *question, *answer; /* columns of KIND_PAIRS */
+    const char *question, *answer; /* columns of KIND_PAIRS and KIND_RANKED, or NULL */
     bool learns_prompt;            /* where train_on_input is not given */
 } builders[] = {
     { "alpaca_dataset", KIND_ALPACA, "tatsu-lab/alpaca", NULL, NULL, true },
@@ -34,7 +40,16 @@ static const struct builder {
       false },
     { "wikitext_dataset", KIND_TEXT, "EleutherAI/wikitext_document_level", NULL, NULL,
       false },
+    { "preference_dataset", KIND_RANKED, NULL, NULL, NULL, false },
+    { "hh_rlhf_helpful_dataset", KIND_RANKED, "RLHFlow/HH-RLHF-Helpful-standard", NULL,
+      NULL, false },
+    { "stack_exchange_paired_dataset", KIND_RANKED, "lvwerra/stack-exchange-paired",
+      "question", "response_j", false },
 };
+
+/* Of stack_exchange_paired_dataset. */
+#define REJECTED_ANSWER "response_k"
+#define REJECTED_FOLDER "data/rl"
 
 /* Keys of a data set that are looked at. */
 static const char *const known[] = { "_component_",    "source",
@@ -107,6 +122,30 @@ static void set_chat_columns(const struct given *given, struct import_data *set)
                     "\"user_tag\": \"user\", \"assistant_tag\": \"assistant\"}";
 }
 
+/* Conversations under the usual names are found out. */
+static void set_ranked_columns(const struct given *given, const struct builder *builder,
+                               struct import_data *set)
+{
+    struct importing *im = given->im;
+    const bool asks = builder->question != NULL;
+    const bool mapped = entry_of(given, "column_map") != NULL;
+    const bool usual = mapped || !asks; /* names that column_map does not give */
+    const char *chosen = column_of(given, "chosen", usual ? "chosen" : builder->answer);
+    const char *rejected =
+        column_of(given, "rejected", usual ? "rejected" : REJECTED_ANSWER);
+    const char *prompt = column_of(given, "prompt", usual ? "prompt" : builder->question);
+
+    set->ranking = true;
+    if (asks && !entry_of(given, "source"))
+        set->folder = REJECTED_FOLDER;
+    if (!mapped && !asks && !import_takes_part(set))
+        return;
+    set->columns = arena_printf(
+        im->arena, "{%s%s%s\"chosen\": \"%s\", \"rejected\": \"%s\"}",
+        asks ? "\"prompt\": \"" : "", asks ? import_json_word(im, prompt) : "",
+        asks ? "\", " : "", import_json_word(im, chosen), import_json_word(im, rejected));
+}
+
 static void set_columns(const struct given *given, const struct builder *builder,
                         struct import_data *set)
 {
@@ -132,6 +171,8 @@ static void set_columns(const struct given *given, const struct builder *builder
             import_json_word(im, column_of(given, "output", "output")));
     if (builder->kind == KIND_CHAT)
         set_chat_columns(given, set);
+    if (builder->kind == KIND_RANKED)
+        set_ranked_columns(given, builder, set);
 }
 
 /* `source` may be the kind of a local file, whose name is in data_files. */
@@ -235,7 +276,7 @@ static void tell_masking(const struct given *given)
 {
     const struct entry *said = entry_of(given, "train_on_input");
 
-    if (learns_prompt(given))
+    if (learns_prompt(given) && !import_is_of_pairs(given->im))
         import_set(
             given->im, "train_on_prompt", "true",
             said ? "train_on_input"
@@ -249,6 +290,8 @@ static void tell_packing(const struct given *given)
     bool is_text = strcmp(import_said(given->im, "stage"), "pt") == 0;
     bool packs = packed && !import_is_off(packed->value);
 
+    if (import_is_of_pairs(given->im))
+        return;
     if (packs)
         import_set(given->im, "packing", "true",
                    is_text
@@ -298,10 +341,13 @@ static void tell_unlike(const struct given *first, const struct given *given)
 /* Records that Python makes: they are to be written to a file, which is given a name. */
 static void tell_code(const struct given *given, const char *key, struct import_data *set)
 {
-    static const char why[] =
-        "records that come by code of torchtune: write them to the file named as "
-        "dataset, as instruction and output or as messages";
     struct importing *im = given->im;
+    const char *why = import_is_of_pairs(im)
+                          ? "records that come by code of torchtune: write them to the "
+                            "file named as dataset, as prompt, chosen and rejected"
+                          : "records that come by code of torchtune: write them to the "
+                            "file named as dataset, as instruction and output or as "
+                            "messages";
     const char *component = text_of(given, "_component_");
     const char *dot = component ? strrchr(component, '.') : NULL;
 
@@ -331,6 +377,8 @@ static void read_one(const struct given *given, const char *key, struct import_d
         return;
     }
     builder = builder_of(given);
+    if (builder && (builder->kind == KIND_RANKED) != import_is_of_pairs(im))
+        builder = NULL; /* its records are not what the job wants */
     *set = (struct import_data) { 0 };
     set_source(given, builder, set);
     import_split(im, key, set, node_find(given->map, "split"), given->path);

@@ -30,6 +30,7 @@ libpatcher_a_SOURCES += %D%/import_axolotl.c
 libpatcher_a_SOURCES += %D%/import_axolotl_data.c
 libpatcher_a_SOURCES += %D%/import_axolotl_keys.c
 libpatcher_a_SOURCES += %D%/import_axolotl_packing.c
+libpatcher_a_SOURCES += %D%/import_axolotl_preference.c
 libpatcher_a_SOURCES += %D%/import_axolotl_saving.c
 libpatcher_a_SOURCES += %D%/import_data.c
 libpatcher_a_SOURCES += %D%/import_sheet.c

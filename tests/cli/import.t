@@ -54,12 +54,12 @@ holds "the job is in it" sh -c 'jq -r .text <out | cmp -s - job.yaml || { jq -rj
 
 ends "a job is no file to import" 2 "$trainspool" import job.yaml
 complains "it says so, with the place" 'job.yaml:[0-9]*:1: this is a job already'
-echo "rl: dpo" >>was.yml
-ends "training on preferences is refused" 1 "$trainspool" import was.yml
-complains "with place and reason" 'was.yml:15:5: rl: training on preferences'
+echo "rl: kto" >>was.yml
+ends "training on marks is refused" 1 "$trainspool" import was.yml
+complains "with place and reason" 'was.yml:15:5: rl: kto is not done here'
 holds "nothing is printed" test ! -s "$T/out"
 ends "a refusal is JSON too" 1 "$trainspool" import --json was.yml
-says "with the error" '"error":"rl: training on preferences'
+says "with the error" '"error":"rl: kto is not done here'
 echo "tasks: [mmlu]
 model: {_component_: torchtune.models.llama2.llama2_7b}" >eval.yaml
 ends "what trains nothing is refused" 2 "$trainspool" import eval.yaml

@@ -38,7 +38,9 @@ static void test_import_refuses_what_would_train_something_else(void **state)
         uint32_t line;
         const char *word;
     } cases[] = {
-        { AXOLOTL "rl: dpo\n", ERROR_JOB, 3, "preferences" },
+        { AXOLOTL "rl: kto\n", ERROR_JOB, 3, "only dpo, ipo, orpo and simpo" },
+        { AXOLOTL "rl: dpo\ndpo_loss_type: [robust]\n", ERROR_JOB, 4, "dpo_loss_type" },
+        { AXOLOTL "rl: dpo\nrl_beta: 0\n", ERROR_DATA, 4, "pref_beta" },
         { AXOLOTL "reward_model: true\n", ERROR_JOB, 3, "reward" },
         { AXOLOTL "processor_type: AutoProcessor\n", ERROR_JOB, 3, "images" },
         { AXOLOTL "adapter: llama-adapter\n", ERROR_JOB, 3, "llama-adapter" },
@@ -50,8 +52,8 @@ static void test_import_refuses_what_would_train_something_else(void **state)
         { "base_model: m\ndatasets: [{type: alpaca}]\n", ERROR_DATA, 2, "no path" },
         { "sequence_len: 4\n", ERROR_DATA, 1, "base_model" },
         { TORCHTUNE_ADAM "tasks: [mmlu]\n", ERROR_DATA, 7, "evaluation" },
-        { TORCHTUNE_ADAM "loss: {_component_: torchtune.rlhf.loss.DPOLoss}\n", ERROR_JOB,
-          7, "preferences" },
+        { TORCHTUNE_ADAM "loss: {_component_: torchtune.rlhf.loss.SimPOLoss}\n",
+          ERROR_JOB, 7, "preferences" },
         { TORCHTUNE_ADAM "dtype: fp16\n", ERROR_JOB, 7, "fp16" },
         { TORCHTUNE_ADAM "clip_grad_norm: -1\n", ERROR_DATA, 7, "0 or more" },
         { TORCHTUNE_ADAM "clip_grad_norm: -inf\n", ERROR_DATA, 7, "must be a number" },

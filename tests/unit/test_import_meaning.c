@@ -250,6 +250,103 @@ static void test_import_names_the_data_of_axolotl(void **state)
     check_meanings(meanings, TS_COUNT(meanings));
 }
 
+#define AXOLOTL_PAIRS(rl, set)                                            \
+    "base_model: m\nadapter: lora\nlora_r: 8\nlora_dropout: 0.1\nrl: " rl \
+    "\ndatasets: [" set "]\n"
+#define INTEL "{path: a/b, type: chatml.intel}"
+
+static void test_import_keeps_the_preferences_of_axolotl(void **state)
+{
+    static const struct meaning meanings[] = {
+        { AXOLOTL_PAIRS("dpo", INTEL), "stage", "dpo" },
+        { AXOLOTL_PAIRS("dpo", INTEL), "pref_loss", "sigmoid" },
+        { AXOLOTL_PAIRS("dpo", INTEL), "pref_beta", NULL },
+        { AXOLOTL_PAIRS("dpo", INTEL), "pref_ftx", NULL },
+        { AXOLOTL_PAIRS("dpo", INTEL), "lora_dropout", NULL },
+        { AXOLOTL_PAIRS("dpo", INTEL), "template", "chatml" },
+        { AXOLOTL_PAIRS("dpo", INTEL), "dataset", "b.jsonl" },
+        { AXOLOTL_PAIRS("dpo", INTEL) "train_on_inputs: true\n", "train_on_prompt",
+          NULL },
+        { AXOLOTL_PAIRS("dpo", INTEL) "sample_packing: true\n", "packing", NULL },
+        { AXOLOTL_PAIRS("dpo", INTEL) "rl_beta: 0.3\n", "pref_beta", "0.3" },
+        { AXOLOTL_PAIRS("dpo", INTEL) "rl_beta: 0.3\ntrl: {beta: 0.4}\n", "pref_beta",
+          "0.4" },
+        { AXOLOTL_PAIRS("dpo", INTEL) "dpo_beta: 0.2\n", "pref_beta", "0.2" },
+        { AXOLOTL_PAIRS("dpo", INTEL) "dpo_label_smoothing: 0.1\n", "dpo_label_smoothing",
+          "0.1" },
+        { AXOLOTL_PAIRS("dpo", INTEL) "dpo_loss_type: [hinge]\n", "pref_loss", "hinge" },
+        { AXOLOTL_PAIRS("ipo", INTEL), "pref_loss", "ipo" },
+        { AXOLOTL_PAIRS("ipo", INTEL) "dpo_label_smoothing: 0.1\n", "dpo_label_smoothing",
+          NULL },
+        { AXOLOTL_PAIRS("orpo", INTEL) "orpo_alpha: 0.2\n", "pref_loss", "orpo" },
+        { AXOLOTL_PAIRS("orpo", INTEL) "orpo_alpha: 0.2\n", "pref_beta", "0.2" },
+        { AXOLOTL_PAIRS("simpo", INTEL) "simpo_gamma: 1.4\n", "simpo_gamma", "1.4" },
+        { AXOLOTL_PAIRS("simpo", INTEL), "pref_ftx", "1.0" },
+        { AXOLOTL_PAIRS("simpo", INTEL) "cpo_alpha: 0.0\n", "pref_ftx", "0.0" },
+        { AXOLOTL_PAIRS("dpo", "{path: a/b, type: llama3.ultra}"), "template", "llama3" },
+        { AXOLOTL_PAIRS("dpo", "{path: a/b, type: llama3.ultra}"), "dataset", "b.jsonl" },
+        /* by dataset_info.json: the question is in `input` */
+        { AXOLOTL_PAIRS("dpo", "{path: a/b, type: chatml.icr}"), "dataset", "b" },
+        { AXOLOTL_PAIRS(
+              "dpo",
+              "{path: a/b, type: chat_template.default}") "chat_template: llama3\n",
+          "dataset", "b.jsonl" },
+        { AXOLOTL_PAIRS("dpo", "{path: a/b, type: chat_template.default, field_messages: "
+                               "talk}") "chat_template: llama3\n",
+          "dataset", "b" },
+        { AXOLOTL_PAIRS("dpo", "{path: a/b, type: chat_template.default, field_chosen: "
+                               "good}") "chat_template: llama3\n",
+          "template", "llama3" },
+        { AXOLOTL_PAIRS(
+              "orpo",
+              "{path: a/b, type: chat_template.argilla}") "chat_template: chatml\n",
+          "template", "chatml" },
+        { AXOLOTL_PAIRS("dpo",
+                        "{path: a/b, type: {field_prompt: q, field_chosen: good}}"),
+          "dataset", "b" },
+        { AXOLOTL_PAIRS("", "{path: a/b, type: alpaca}") "rl_beta: 0.1\n", "pref_beta",
+          NULL },
+        { AXOLOTL_PAIRS("", "{path: a/b, type: alpaca}"), "lora_dropout", "0.1" },
+    };
+
+    (void)state;
+    check_meanings(meanings, TS_COUNT(meanings));
+}
+
+/* What dataset_info.json must say of two answers under names of their own. */
+static void test_import_says_which_columns_pairs_have(void **state)
+{
+    static const struct {
+        const char *source, *wanted;
+    } cases[] = {
+        { AXOLOTL_PAIRS("dpo", "{path: a/b, type: chatml.icr}"),
+          "\"formatting\": \"alpaca\", \"ranking\": true, \"columns\": {\"prompt\": "
+          "\"input\", \"chosen\": \"chosen\", \"rejected\": \"rejected\", \"system\": "
+          "\"system\"}" },
+        { AXOLOTL_PAIRS("dpo", "{path: a/b, type: {field_prompt: q, field_rejected: bad, "
+                               "field_system: s}}"),
+          "{\"prompt\": \"q\", \"chosen\": \"chosen\", \"rejected\": \"bad\", "
+          "\"system\": \"s\"}" },
+        { AXOLOTL_PAIRS("dpo", "{path: a/b, type: chat_template.default, field_messages: "
+                               "talk, field_chosen: good, roles: {user: [human], "
+                               "assistant: [bot]}}"),
+          "\"formatting\": \"sharegpt\", \"ranking\": true, \"columns\": {\"messages\": "
+          "\"talk\", \"chosen\": \"good\", \"rejected\": \"rejected\"}, \"tags\": "
+          "{\"role_tag\": \"role\", \"content_tag\": \"content\", \"user_tag\": "
+          "\"human\", \"assistant_tag\": \"bot\", \"system_tag\": \"system\"}" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct trial trial = trial_new("f.yml", cases[i].source, strlen(cases[i].source));
+
+        if (!trial.good || !strstr(trial.import.text.data, cases[i].wanted))
+            fail_msg("of\n%s%s", cases[i].source,
+                     trial.good ? trial.import.text.data : trial.err.text);
+        trial_end(&trial);
+    }
+}
+
 /* In stage pt texts are one, in blocks, or each loses what is beyond cutoff_len. */
 static void test_import_loses_no_text_that_axolotl_keeps(void **state)
 {
@@ -376,6 +473,54 @@ static void test_import_keeps_the_distillation_of_torchtune(void **state)
     check_meanings(meanings, TS_COUNT(meanings));
 }
 
+#define TORCHTUNE_PAIRS(loss, set)                                                     \
+    "checkpointer: {checkpoint_dir: /m/}\noptimizer: {lr: 1e-6}\n"                     \
+    "model: {_component_: torchtune.models.llama2.lora_llama2_7b, lora_attn_modules: " \
+    "[q_proj], lora_dropout: 0.1}\n"                                                   \
+    "loss: {_component_: torchtune.rlhf.loss." loss "}\n"                              \
+    "dataset: {_component_: torchtune.datasets." set "}\n"
+
+static void test_import_keeps_the_preferences_of_torchtune(void **state)
+{
+    static const struct meaning meanings[] = {
+        { TORCHTUNE_PAIRS("DPOLoss", "hh_rlhf_helpful_dataset"), "stage", "dpo" },
+        { TORCHTUNE_PAIRS("DPOLoss", "hh_rlhf_helpful_dataset"), "pref_loss", "sigmoid" },
+        { TORCHTUNE_PAIRS("DPOLoss", "hh_rlhf_helpful_dataset"), "pref_beta", NULL },
+        { TORCHTUNE_PAIRS("DPOLoss", "hh_rlhf_helpful_dataset"), "lora_dropout", NULL },
+        { TORCHTUNE_PAIRS("DPOLoss", "hh_rlhf_helpful_dataset"), "dataset",
+          "HH-RLHF-Helpful-standard.jsonl" },
+        { TORCHTUNE_PAIRS("DPOLoss, beta: 0.05, label_smoothing: 0.1",
+                          "hh_rlhf_helpful_dataset"),
+          "pref_beta", "0.05" },
+        { TORCHTUNE_PAIRS("DPOLoss, beta: 0.05, label_smoothing: 0.1",
+                          "hh_rlhf_helpful_dataset"),
+          "dpo_label_smoothing", "0.1" },
+        { TORCHTUNE_PAIRS("RSOLoss, gamma: 0.2", "hh_rlhf_helpful_dataset"), "pref_loss",
+          "hinge" },
+        { TORCHTUNE_PAIRS("RSOLoss, gamma: 0.2", "hh_rlhf_helpful_dataset"), "pref_beta",
+          "0.2" },
+        { TORCHTUNE_PAIRS("DPOLoss", "stack_exchange_paired_dataset"), "dataset",
+          "stack-exchange-paired" },
+        { TORCHTUNE_PAIRS("DPOLoss",
+                          "preference_dataset, source: a/b, train_on_input: true"),
+          "train_on_prompt", NULL },
+        { TORCHTUNE_PAIRS("DPOLoss", "preference_dataset, source: json, data_files: "
+                                     "x.json, column_map: {chosen: good}"),
+          "dataset", "x" },
+        { TORCHTUNE_PAIRS("DPOLoss",
+                          "preference_dataset, source: a/b") "ref_checkpointer: "
+                                                             "{checkpoint_dir: /m}\n",
+          "ref_model", NULL },
+        { TORCHTUNE_PAIRS("DPOLoss",
+                          "preference_dataset, source: a/b") "ref_checkpointer: "
+                                                             "{checkpoint_dir: /r/}\n",
+          "ref_model", "/r" },
+    };
+
+    (void)state;
+    check_meanings(meanings, TS_COUNT(meanings));
+}
+
 /* Only where it is asked for. */
 static void test_import_evaluates_as_torchtune(void **state)
 {
@@ -401,10 +546,13 @@ int main(void)
         cmocka_unit_test(test_import_keeps_the_adapters_of_axolotl),
         cmocka_unit_test(test_import_keeps_what_axolotl_saves_and_evaluates),
         cmocka_unit_test(test_import_names_the_data_of_axolotl),
+        cmocka_unit_test(test_import_keeps_the_preferences_of_axolotl),
+        cmocka_unit_test(test_import_says_which_columns_pairs_have),
         cmocka_unit_test(test_import_loses_no_text_that_axolotl_keeps),
         cmocka_unit_test(test_import_fills_in_the_presets_of_torchtune),
         cmocka_unit_test(test_import_keeps_what_torchtune_says),
         cmocka_unit_test(test_import_keeps_the_distillation_of_torchtune),
+        cmocka_unit_test(test_import_keeps_the_preferences_of_torchtune),
         cmocka_unit_test(test_import_evaluates_as_torchtune),
     };
 
