@@ -117,6 +117,7 @@ static json_t *facts_object(const struct plan *plan, const struct trainer_facts 
     json_object_set_new(object, "data", data_object(facts));
     json_object_set_new(object, "precision", plan_json_precision(plan));
     json_object_set_new(object, "distillation", plan_json_distillation(plan));
+    json_object_set_new(object, "preference", plan_json_preference(plan));
     json_object_set_new(object, "batch", plan_json_batch(plan));
     json_object_set_new(object, "steps", steps_object(facts));
     json_object_set_new(object, "evaluation", evaluation_object(plan));

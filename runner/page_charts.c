@@ -27,6 +27,18 @@ static const struct {
       true, true },
     { "taught", "Loss by the teacher", "", CHART_AUTO, HTML_PLAIN, "kd_loss", NULL, false,
       true, true },
+    { "preferred", "Chosen answers rewarded more", "", CHART_LINEAR, HTML_PLAIN,
+      "rewards/accuracies", "eval_rewards/accuracies", false, true, true },
+    { "margins", "Reward of chosen less rejected answers", "", CHART_LINEAR, HTML_PLAIN,
+      "rewards/margins", "eval_rewards/margins", false, true, true },
+    { "chosen", "Reward of chosen answers", "", CHART_LINEAR, HTML_PLAIN,
+      "rewards/chosen", "eval_rewards/chosen", false, true, true },
+    { "rejected", "Reward of rejected answers", "", CHART_LINEAR, HTML_PLAIN,
+      "rewards/rejected", "eval_rewards/rejected", false, true, true },
+    { "likely", "Log-likelihood of chosen answers", "", CHART_LINEAR, HTML_PLAIN,
+      "logps/chosen", "eval_logps/chosen", false, true, true },
+    { "unlikely", "Log-likelihood of rejected answers", "", CHART_LINEAR, HTML_PLAIN,
+      "logps/rejected", "eval_logps/rejected", false, true, true },
     { "norm", "Gradient norm", "", CHART_AUTO, HTML_PLAIN, "grad_norm", NULL, false, true,
       true },
     { "rate", "Learning rate", "", CHART_LINEAR, HTML_PLAIN, "learning_rate", NULL, false,
@@ -38,14 +50,12 @@ static const struct {
 };
 
 /* Drawn above, or no curve to look at. */
-static const char *const known_evaluations[] = { "eval_loss", "eval_perplexity" };
-
 static bool is_known(const char *name)
 {
-    for (size_t i = 0; i < TS_COUNT(known_evaluations); i++)
-        if (strcmp(known_evaluations[i], name) == 0)
+    for (size_t i = 0; i < TS_COUNT(curves); i++)
+        if (curves[i].eval != NULL && strcmp(curves[i].eval, name) == 0)
             return true;
-    return false;
+    return strcmp(name, "eval_perplexity") == 0;
 }
 
 /* ---- Marks ---- */

@@ -166,4 +166,21 @@ says "is told" 'TS514.*loss, accuracy and answer_rate are'
 job 8 "early_stopping_steps: 2" >never.yaml
 ends "early stopping without evaluations" 1 "$trainspool" run -q never.yaml
 says "is told" 'TS514.*give eval_strategy'
+
+# Of preferences rewards are told, by a job that names no evaluation of its own.
+awk 'BEGIN { for (i = 1; i <= 24; i++)
+    printf "{\"question\": \"What is %d?\", \"chosen\": \"A number.\", \"rejected\": \"A cat %d.\"}\n", i, i }' \
+    >pairs.jsonl
+evaluated 4 "logging_steps: 2" | grep -v '^logging_steps: 10' |
+    sed 's/stage: pt/stage: dpo/; s/text.txt/pairs.jsonl/; s/val_size: .*/val_size: 4/' >prefer.yaml
+ends "a job of preferences" 0 "$trainspool" run prefer.yaml
+says "tells rewards" "^{'loss': .*'rewards/accuracies': .*'logps/rejected': .*'grad_norm': "
+says "and evaluates them" "^{'eval_loss': .*'eval_rewards/margins': .*'epoch': "
+holds "and has the documented fields" json -se --argjson step "$(fields "a step")" \
+    --argjson rewards "$(fields preferences)" '
+    (map(select(has("loss")) | keys - ["epoch", "step"]) | length > 0 and
+        all(.[]; . - $rewards == $step - ["ce_loss", "kd_loss"] and $rewards - . == [])) and
+    (map(select(has("loss") | not) | keys - ["epoch", "step"]) | length > 0 and
+        all(.[]; . - ($rewards | map("eval_" + .)) == ["eval_loss"] and
+            ($rewards | map("eval_" + .)) - . == []))' prefer.run/metrics.jsonl
 plan

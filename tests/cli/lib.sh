@@ -148,6 +148,6 @@ json() { jq "$@" >/dev/null; }
 # The fields that the manual lists under a title, as an array of JSON, sorted.
 fields() { # TITLE
     sed 's/\\-/-/g' "$source/docs/trainspool.1" |
-        sed -n "/^\.\\\\\" fields of $1\$/,/^\.\\\\\" end\$/s/^\.BR* \([a-z0-9_]*\)\( [,.;]\)*\$/\1/p" |
+        sed -n "/^\.\\\\\" fields of $1\$/,/^\.\\\\\" end\$/s|^\.BR* \([a-z0-9_/]*\)\( [,.;]\)*\$|\1|p" |
         LC_ALL=C sort | jq -R . | jq -sc .
 }
