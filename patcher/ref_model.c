@@ -14,13 +14,11 @@ const char *const ref_model_names[REF_MODELS] = {
 
 enum ref_model ref_model_of(const struct plan *plan)
 {
-    const enum preference_loss loss = plan->preference.loss;
-
-    if (plan->stage != STAGE_DPO || loss == PREFERENCE_ORPO || loss == PREFERENCE_SIMPO)
+    if (!plan_has_reference(plan))
         return REF_MODEL_NONE;
     if (plan->preference.reference)
         return REF_MODEL_FOLDER;
-    return plan->method == METHOD_LORA ? REF_MODEL_BASE : REF_MODEL_COPY;
+    return plan_has_second_model(plan) ? REF_MODEL_COPY : REF_MODEL_BASE;
 }
 
 const char *ref_model_loss(const struct plan *plan)

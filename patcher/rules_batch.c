@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/size.h"
+#include "train/dataset_tokens.h"
 #include "train/shapes.h"
 
 #define CONFIG_MAX ((size_t)1 << 20)
@@ -71,8 +72,7 @@ static int64_t read_positions(const struct rule_context *context)
 void rule_positions(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
-    bool packed = plan->packing == CHOICE_YES ||
-                  (plan->packing == CHOICE_AUTO && plan->stage == STAGE_PT);
+    bool packed = dataset_is_packed(plan);
     int64_t most;
 
     if (plan_merges(plan))

@@ -247,7 +247,9 @@ static struct finding *check_entry(struct rule_context *context, const char *key
     struct dataset_source source;
     struct error err = { 0 };
 
-    if (!dataset_lookup_find(lookup, name, &source, &err))
+    if (!dataset_lookup_find(lookup, name, &source, &err) ||
+        (!context->plan->external &&
+         !dataset_source_check(&source, context->plan->stage == STAGE_DPO, &err)))
         return missing(context, key, rule_said(context, &err), NULL);
     return check_source(context, key, &source);
 }
