@@ -1,5 +1,5 @@
 /* tests/fuzz/fuzz_dataset.c - one byte for the kind of file, then the file: whatever
- * records are read become conversations or texts, or are told with their place. */
+ * records are read become conversations, pairs of them, or texts, or are told with their place. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"
@@ -21,6 +21,45 @@ static const struct {
     { ".json.gz", false, true }, { ".json", false, false },
 };
 
+static void check(enum record_kind kind, size_t messages, const char *why,
+                  const struct error *err)
+{
+    switch (kind) {
+    case RECORD_BROKEN:
+        if (err->code != ERROR_DATA)
+            abort();
+        break;
+    case RECORD_SKIPPED:
+        if (!why)
+            abort();
+        break;
+    case RECORD_TEXT:
+        if (messages != 1)
+            abort();
+        break;
+    case RECORD_CONVERSATION:
+        if (messages < 2)
+            abort();
+    }
+}
+
+static void read_pair(const json_t *json)
+{
+    static const struct dataset_source source;
+    struct conversation conversation = { 0 };
+    struct message rejected = { 0 };
+    struct error err = { 0 };
+    const char *why = NULL;
+    enum record_kind kind =
+        dataset_record_read_pair(&source, json, &conversation, &rejected, &why, &err);
+
+    check(kind, conversation.count, why, &err);
+    if (kind == RECORD_TEXT ||
+        (kind == RECORD_CONVERSATION && (rejected.len == 0 || !rejected.text)))
+        abort();
+    conversation_free(&conversation);
+}
+
 static void read_json(const struct dataset_record *record, bool plain)
 {
     static const struct dataset_source source;
@@ -31,23 +70,11 @@ static void read_json(const struct dataset_record *record, bool plain)
         json_read_loose(record->data, record->len, "fuzz", record->at.line, &err);
 
     if (json) {
-        switch (dataset_record_read(&source, json, plain, &conversation, &why, &err)) {
-        case RECORD_BROKEN:
-            if (err.code != ERROR_DATA)
-                abort();
-            break;
-        case RECORD_SKIPPED:
-            if (!why)
-                abort();
-            break;
-        case RECORD_TEXT:
-            if (conversation.count != 1)
-                abort();
-            break;
-        case RECORD_CONVERSATION:
-            if (conversation.count < 2)
-                abort();
-        }
+        enum record_kind kind =
+            dataset_record_read(&source, json, plain, &conversation, &why, &err);
+
+        check(kind, conversation.count, why, &err);
+        read_pair(json);
     }
     conversation_free(&conversation);
     json_decref(json);
