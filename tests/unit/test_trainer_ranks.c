@@ -15,6 +15,7 @@
  * for the last one.
  */
 #define DIGITS 2e-3
+#define PAIRS  "data/datasets/llamafactory/dpo_en_demo.json"
 
 static void write_job(const struct training *training)
 {
@@ -99,6 +100,11 @@ static void check_like_one(const char *data, const char *more, int count,
         same_course(&several, &alone, "'kd_loss'");
     if (strstr(alone.logged, "eval_loss"))
         same_course(&several, &alone, "'eval_loss'");
+    if (strstr(alone.logged, "logps/rejected")) {
+        same_course(&several, &alone, "'logps/rejected'");
+        same_course(&several, &alone, "'eval_logps/rejected'");
+        same_course(&several, &alone, "'rewards/accuracies'");
+    }
     free((char *)alone.job);
     free((char *)several.job);
     unit_dir_free(one);
@@ -147,6 +153,19 @@ static void test_trainer_ranks_are_taught_alike(void **state)
     }
     free(teacher);
 #undef TAUGHT
+}
+
+/* Adapters beside their base, all weights beside a copy; 13 pairs, so that a last window has
+ * fewer micro-batches than ranks. */
+static void test_trainer_ranks_prefer_alike(void **state)
+{
+#define PREFER                                                                         \
+    "stage: dpo\ncutoff_len: 128\nmax_samples: 13\nper_device_train_batch_size: 2\n" \
+    "max_steps: 6\nval_size: 3\neval_strategy: steps\neval_steps: 3\n"
+    (void)state;
+    check_like_one(PAIRS, PREFER "finetuning_type: lora\nlora_rank: 4\n", 2, "1", "2");
+    check_like_one(PAIRS, PREFER "finetuning_type: full\npref_ftx: 0.5\n", 3, "1", "3");
+#undef PREFER
 }
 
 static void test_trainer_ranks_share_a_loss_scale(void **state)
@@ -260,6 +279,7 @@ int main(void)
         cmocka_unit_test(test_trainer_ranks_full_is_like_one),
         cmocka_unit_test(test_trainer_ranks_lora_with_dropout_and_short_windows),
         cmocka_unit_test(test_trainer_ranks_are_taught_alike),
+        cmocka_unit_test(test_trainer_ranks_prefer_alike),
         cmocka_unit_test(test_trainer_ranks_share_a_loss_scale),
         cmocka_unit_test(test_trainer_ranks_resume_with_another_number),
         cmocka_unit_test(test_trainer_ranks_are_reproducible),
