@@ -150,7 +150,8 @@ holds 'and nothing is tried that wants it' \
     test "$(steps | grep -v ' attention\| norm\| swiglu')" = "build|ok
 test_model_cuda|skip
 test_model_cuda_forward|skip
-test_model_distill|skip"
+test_model_distill|skip
+test_model_preference|skip"
 whole UNLINKED=cmocka operations
 ok "$status" 'without the library of cmocka programs link'
 holds 'with what is here' grep -q -e "-I$tree/tests/gpu/cmocka " "$T/made/flags.built"

@@ -81,7 +81,7 @@ curves() {
 # --- sanitizer: memory, races, uninitialised reads of the same tests
 
 SANITIZED=${SANITIZED:-swiglu activation norm layernorm headnorm rope embedding elementwise decide
-    adamw loss topk distill attention matmul dequantize decode}
+    adamw loss topk distill preference attention matmul dequantize decode}
 TOOLS=${TOOLS:-memcheck racecheck initcheck}
 sanitizer_is_late() { # one line for all that there is no time for
     [ "$(left)" -lt 30 ] || return
@@ -122,7 +122,7 @@ prepare || exit 2
 step build 900 build.log build || { summary; exit 1; }
 for word in $wanted; do
     case $word in
-    models) whole test_model_cuda test_model_cuda_forward test_model_distill ;;
+    models) whole test_model_cuda test_model_cuda_forward test_model_distill test_model_preference ;;
     bench) sh tests/gpu/bench.sh --within ;;
     operations) operations ;;
     ranks) ranks test_group test_model_ranks ;;
