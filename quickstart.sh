@@ -85,6 +85,7 @@ END
     echo '        report.html                 curves, changes and plan on one page'
 cat <<END
 
-The models are in $folder/units-base, units-lora, units-full and units-small.
+The models are in $folder/units-base, units-lora, units-full,
+units-small and units-prefer.
 For a job of your own: trainspool watch FOLDER, and trainspool submit FOLDER JOB.yaml.
 END

@@ -3,6 +3,7 @@ nobase_dist_pkgdata_DATA += %D%/samples/1-pretrain.yaml
 nobase_dist_pkgdata_DATA += %D%/samples/2-lora.yaml
 nobase_dist_pkgdata_DATA += %D%/samples/3-full.yaml
 nobase_dist_pkgdata_DATA += %D%/samples/4-distill.yaml
+nobase_dist_pkgdata_DATA += %D%/samples/5-prefer.yaml
 nobase_dist_pkgdata_DATA += %D%/samples/README.md
 nobase_dist_pkgdata_DATA += %D%/samples/units-1m/config.json
 nobase_dist_pkgdata_DATA += %D%/samples/units-1m/tokenizer.json
