@@ -464,13 +464,21 @@ void model_forward(const struct pass *pass)
                                      .delta = delta_of(pass) });
 }
 
+/* A chunk's rows of V numbers, which may be further apart. */
+static struct tensor words_of(const struct pass *pass, enum buffer buffer)
+{
+    struct tensor rows = pass_buffer(pass, buffer, 0);
+
+    return rows.data ? tensor_columns(rows, 0, pass->model->config->vocab_size) : rows;
+}
+
 struct op_classifier model_classifier(const struct pass *pass)
 {
     const struct model *m = pass->model;
     struct tensor x = pass_buffer(pass, BUFFER_H_LAST, 0);
     struct tensor dh = pass_buffer(pass, BUFFER_DH, 0);
-    struct tensor logits = pass_buffer(pass, BUFFER_LOGITS, 0);
-    struct tensor dlogits = pass_buffer(pass, BUFFER_DLOGITS, 0);
+    struct tensor logits = words_of(pass, BUFFER_LOGITS);
+    struct tensor dlogits = words_of(pass, BUFFER_DLOGITS);
     struct op_classifier op = {
         .losses = tensor_rows(pass_buffer(pass, BUFFER_LOSSES, 0), 0, 1),
         .x = x,

@@ -427,7 +427,8 @@ void pass_logits(const struct pass *pass, struct tensor h, float *out)
 
     for (size_t row = 0; row < h.rows; row += all.rows) {
         size_t rows = h.rows - row < all.rows ? h.rows - row : all.rows;
-        struct tensor logits = tensor_rows(all, 0, rows);
+        struct tensor logits = /* without gaps, as they are downloaded */
+            tensor_of(all.data, all.format, rows, pass->model->config->vocab_size);
 
         pass->ops->matmul(pass->be, &(struct op_matmul) { .out = logits,
                                                           .a = tensor_rows(h, row, rows),

@@ -14,12 +14,18 @@
  * enough that dW, which every chunk reads and writes, is not the larger traffic.  A GPU
  * multiplies so fast that this takes a thousand rows; they have some hundredth of its
  * memory.
+ *
+ * A GPU's products and its loss read 16 bytes at once where rows begin on multiples of
+ * them; with 50257 words in 16 bits one row in eight would.  64 numbers are 128 bytes, a
+ * line of its caches.  On a CPU one row follows the other: oneDNN may choose a kernel by
+ * the stride, and with it bits.
  */
 static const struct {
     size_t bytes, share, rows; /* at most; of the memory one part in so many */
+    size_t unit;               /* rows of logits begin on multiples of so many numbers */
 } chunks[] = {
-    [DEVICE_CPU] = { (size_t)32 << 20, 1, 1024 },
-    [DEVICE_CUDA] = { (size_t)512 << 20, 64, 4096 },
+    [DEVICE_CPU] = { (size_t)32 << 20, 1, 1024, 1 },
+    [DEVICE_CUDA] = { (size_t)512 << 20, 64, 4096, 64 },
 };
 
 #define CHUNK_ROWS  ((size_t)16) /* chunks are of a multiple: the kernels' tiles */
@@ -198,14 +204,14 @@ static size_t min(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* As few chunks as the limit allows, one as large as the other. */
-static size_t chunk_rows(const struct device *device, size_t vocabulary, size_t rows)
+/* As few chunks as the limit allows, one as large as the other; row: numbers of one. */
+static size_t chunk_rows(const struct device *device, size_t row, size_t rows)
 {
     size_t bytes = chunks[device->kind].bytes, most, count;
 
     if (device->memory > 0)
         bytes = min(bytes, device->memory / chunks[device->kind].share);
-    most = bytes / sizeof(float) / vocabulary / CHUNK_ROWS * CHUNK_ROWS;
+    most = bytes / sizeof(float) / row / CHUNK_ROWS * CHUNK_ROWS;
     most = min(max(most, CHUNK_ROWS), chunks[device->kind].rows);
     count = max((rows + most - 1) / most, 1);
     return min(size_round((rows + count - 1) / count, CHUNK_ROWS), rows);
@@ -217,7 +223,8 @@ static void dims_batch(struct maker *m, size_t rows, size_t sequences)
 
     d[DIM_N] = rows;
     d[DIM_RUNS] = sequences + 1;
-    d[DIM_CHUNK] = chunk_rows(&m->plan->device, d[DIM_V], rows);
+    d[DIM_V_ROW] = size_round(d[DIM_V], chunks[m->plan->device.kind].unit);
+    d[DIM_CHUNK] = chunk_rows(&m->plan->device, d[DIM_V_ROW], rows);
     if (m->out->compute != FORMAT_FP32 || m->plan->stage == STAGE_DISTILL)
         d[DIM_DCHUNK] = d[DIM_CHUNK];
     d[DIM_WINDOW] = max((size_t)m->plan->gradient_accumulation_steps, 1);

@@ -113,7 +113,7 @@ enum buffer {
     BUFFER_LORA_X, /* an adapter's input after dropout, or its gradient before */
     BUFFER_WEIGHT, /* frozen weights that are stored otherwise, while they are used */
     BUFFER_BIAS,
-    BUFFER_LOGITS,
+    BUFFER_LOGITS,  /* rows of V, and what makes the next begin on a multiple */
     BUFFER_DLOGITS, /* in fp32 in the place of LOGITS, but a distillation wants both */
     BUFFER_GATHERED,
     BUFFER_DGATHERED, /* a chunk of rows */

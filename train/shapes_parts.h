@@ -14,6 +14,7 @@ enum dim {
     DIM_N,    /* rows of the largest batch */
     DIM_RUNS, /* its sequences, and one */
     DIM_V,
+    DIM_V_ROW, /* numbers from one row of logits to the next: V, or more */
     DIM_C,
     DIM_I,
     DIM_GATE_UP,

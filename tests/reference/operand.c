@@ -9,7 +9,7 @@
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
-enum { BEFORE = 3, BETWEEN = 5, ALIGNED = 16 };
+enum { BEFORE = 3, BETWEEN = 5, ALIGNED = 16, PADDED = 64 };
 
 static double get(const void *data, enum format format, size_t at)
 {
@@ -38,17 +38,11 @@ static void put(void *data, enum format format, size_t at, double value)
     }
 }
 
-/* Rows that can be on multiples of 16 bytes are so if their count is odd, and then without
- * gaps if it is one more than a multiple of four; a single row is so unless its length is
- * three more than a multiple of four: all of them occur. */
-static struct operand make(enum format format, size_t rows, size_t cols)
+/* `before` numbers before the first row, `stride` from one to the next. */
+static struct operand place(enum format format, size_t rows, size_t cols, size_t before,
+                            size_t stride)
 {
     size_t width = format_info(format)->bytes;
-    bool even = rows == 1 ? cols % 4 != 3 : cols * width % ALIGNED == 0;
-    bool aligned = machines_like_alignment() && rows % 2 && even;
-    size_t before = aligned ? ALIGNED / width : BEFORE;
-    size_t gap = !aligned ? BETWEEN : rows % 4 == 1 ? 0 : ALIGNED / width;
-    size_t stride = rows == 1 ? cols : cols + gap;
     struct operand o = { .numbers = rows * cols };
 
     o.bytes = (before + (rows - 1) * stride + cols) * width;
@@ -62,6 +56,20 @@ static struct operand make(enum format format, size_t rows, size_t cols)
                                  .cols = cols,
                                  .stride = stride };
     return o;
+}
+
+/* Rows that can be on multiples of 16 bytes are so if their count is odd, and then
+ * without gaps if it is one more than a multiple of four; a single row is so unless its
+ * length is three more than a multiple of four: all of them occur. */
+static struct operand make(enum format format, size_t rows, size_t cols)
+{
+    size_t width = format_info(format)->bytes;
+    bool even = rows == 1 ? cols % 4 != 3 : cols * width % ALIGNED == 0;
+    bool aligned = machines_like_alignment() && rows % 2 && even;
+    size_t before = aligned ? ALIGNED / width : BEFORE;
+    size_t gap = !aligned ? BETWEEN : rows % 4 == 1 ? 0 : ALIGNED / width;
+
+    return place(format, rows, cols, before, rows == 1 ? cols : cols + gap);
 }
 
 void operand_write(struct operand *o)
@@ -115,6 +123,16 @@ struct operand operand_random(enum format format, size_t rows, size_t cols, doub
 struct operand operand_filled(enum format format, size_t rows, size_t cols, double value)
 {
     struct operand o = make(format, rows, cols);
+
+    for (size_t i = 0; i < o.numbers; i++)
+        o.real[i] = value;
+    operand_write(&o);
+    return o;
+}
+
+struct operand operand_padded(enum format format, size_t rows, size_t cols, double value)
+{
+    struct operand o = place(format, rows, cols, PADDED, size_round(cols, PADDED));
 
     for (size_t i = 0; i < o.numbers; i++)
         o.real[i] = value;

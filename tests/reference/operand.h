@@ -22,6 +22,8 @@ struct operand operand_random(enum format format, size_t rows, size_t cols, doub
                               uint64_t seed);
 /* All numbers the same. */
 struct operand operand_filled(enum format format, size_t rows, size_t cols, double value);
+/* The same, but each row begins on a multiple of 64 numbers, whatever the columns. */
+struct operand operand_padded(enum format format, size_t rows, size_t cols, double value);
 /* Take over what is in `real` (and round it). */
 void operand_write(struct operand *operand);
 void operand_read(struct operand *operand);

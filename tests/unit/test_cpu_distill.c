@@ -277,6 +277,46 @@ static void test_distill_weighs_rows(void **state)
     }
 }
 
+/* Logits of both and their gradients as the model has them on a GPU: rows on multiples of
+ * 64 numbers, of words that are none. */
+static void test_distill_takes_rows_with_gaps(void **state)
+{
+    static const struct shape padded[] = {
+        { FP32, FP32, 9, 16, 501, 8, 499, 4, 4, 4, 0, 0.9f, 1, 0.9f, 0.2f, 0, 0 },
+        { BF16, BF16, 40, 32, 203, 24, 201, 32, 32, 5, 0, 0.5f, 2, 0, 0, 0, 2 },
+        { FP16, FP32, 17, 32, 67, 0, 66, 5, 0, 3, 9, 0.5f, 2, 0.3f, 0, 2, 0 },
+    };
+
+    for (size_t i = 0; i < TS_COUNT(padded); i++) {
+        const struct shape *s = &padded[i];
+        double units = gradient_units(s->format);
+        struct distill_case c;
+
+        case_open(&c, s);
+        operand_clear(&c.logits);
+        operand_clear(&c.dlogits);
+        c.logits = operand_padded(FP32, s->chunk, s->words, 7);
+        c.dlogits = operand_padded(s->format, s->chunk, s->words, 7);
+        c.op.student.logits = c.logits.tensor;
+        c.op.student.dlogits = c.dlogits.tensor;
+        if (!s->kept) {
+            operand_clear(&c.tlogits);
+            c.tlogits = operand_padded(FP32, s->chunk2, s->shared, 7);
+            c.op.logits = c.tlogits.tensor;
+        }
+        machines_try(*state, run_distill, &c.op,
+                     (struct outcome[]) { { &c.losses, c.real[0], 8, 1 },
+                                          { &c.kd_losses, c.real[1], 32, 1 },
+                                          { &c.dx, c.real[2], units, 0.25 },
+                                          { &c.dw, c.real[3], units, 0.25 },
+                                          { &c.logits, NULL, 0, 0 },
+                                          { &c.dlogits, NULL, 0, 0 },
+                                          { &c.tlogits, NULL, 0, 0 } },
+                     s->kept ? 6 : 7);
+        case_close(&c);
+    }
+}
+
 /* A teacher of which all words are kept is the teacher. */
 static void test_distill_all_kept_is_all(void **state)
 {
@@ -536,6 +576,7 @@ int main(void)
         cmocka_unit_test(test_distill_is_the_formula),
         cmocka_unit_test(test_distill_takes_what_it_is_told),
         cmocka_unit_test(test_distill_weighs_rows),
+        cmocka_unit_test(test_distill_takes_rows_with_gaps),
         cmocka_unit_test(test_distill_all_kept_is_all),
         cmocka_unit_test(test_distill_rows_do_not_see_their_chunk),
         cmocka_unit_test(test_distill_shows_overflow),

@@ -332,6 +332,44 @@ static void test_classifier_may_use_one_block_for_both(void **state)
     }
 }
 
+/* Rows of logits and of their gradients on multiples of 64 numbers, as the model has them
+ * on a GPU, with words that are none: whole tiles, and more of them or fewer than vectors
+ * have. */
+static void test_classifier_takes_rows_with_gaps(void **state)
+{
+    static const struct shape padded[] = {
+        { FORMAT_FP32, 9, 16, 5001, 4, 4, 0.2f },
+        { FORMAT_BF16, 70, 64, 203, 32, 5, 0 },
+        { FORMAT_FP16, 70, 64, 129, 32, 5, 0 },
+        { FORMAT_BF16, 5, 16, 9001, 3, 2, 0.1f },
+        { FORMAT_BF16, 17, 24, 65, 5, 0, 0 },
+        { FORMAT_FP32, 17, 24, 63, 5, 0, 0 },
+    };
+
+    for (size_t i = 0; i < 2 * TS_COUNT(padded); i++) {
+        const struct shape *s = &padded[i / 2];
+        struct loss_case c;
+        double units = gradient_units(s->format);
+
+        case_open(&c, s);
+        operand_clear(&c.logits);
+        operand_clear(&c.dlogits);
+        c.logits = operand_padded(FORMAT_FP32, s->chunk, s->words, 7);
+        c.dlogits = operand_padded(s->format, s->chunk, s->words, 7);
+        c.op.logits = c.logits.tensor;
+        c.op.dlogits = c.dlogits.tensor;
+        case_cap(&c, s, i % 2 ? 5 : 0);
+        machines_try(*state, run_classifier, &c.op,
+                     (struct outcome[]) { { &c.losses, c.real[0], 8, 1 },
+                                          { &c.dx, c.real[1], units, 0.25 },
+                                          { &c.dw, c.real[2], units, 0.25 },
+                                          { &c.logits, NULL, 0, 0 },
+                                          { &c.dlogits, NULL, 0, 0 } },
+                     5);
+        case_close(&c);
+    }
+}
+
 static double loss(void *context)
 {
     struct reference_classifier r = *(struct reference_classifier *)context;
@@ -444,6 +482,7 @@ int main(void)
         cmocka_unit_test(test_classifier_caps_logits),
         cmocka_unit_test(test_classifier_finds_few_among_many),
         cmocka_unit_test(test_classifier_may_use_one_block_for_both),
+        cmocka_unit_test(test_classifier_takes_rows_with_gaps),
         cmocka_unit_test(test_classifier_rows_do_not_see_their_chunk),
         cmocka_unit_test(test_classifier_shows_overflow),
         cmocka_unit_test(test_classifier_shows_nan),

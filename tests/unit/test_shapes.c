@@ -311,6 +311,38 @@ static void test_shapes_chunks_of_logits_are_equal(void **state)
     }
 }
 
+/* For a GPU, 128 bytes in 16 bits; chunks are counted by such rows.  On a CPU there are
+ * no gaps. */
+static void test_shapes_rows_of_logits_begin_on_lines(void **state)
+{
+    static const struct {
+        enum device_kind kind;
+        size_t vocabulary, cols, rows, chunk;
+    } cases[] = {
+        { DEVICE_CPU, 50257, 50257, 256, 128 },
+        { DEVICE_CUDA, 50257, 50304, 256, 256 },
+        { DEVICE_CUDA, 32000, 32000, 8192, 4096 },
+        { DEVICE_CUDA, 32001, 32064, 8192, 4096 },
+        { DEVICE_CUDA, 133150, 133184, 1008, 512 }, /* 1007 fit, 1008 without gaps */
+        { DEVICE_CUDA, 60, 64, 16, 16 },
+    };
+
+    (void)state;
+    plan.precision.compute = FORMAT_BF16;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct shapes s;
+        struct error err = { 0 };
+
+        config.vocab_size = cases[i].vocabulary;
+        plan.device.kind = cases[i].kind;
+        assert_true(shapes_make(&plan, &config, cases[i].rows, 1, arena, &s, &err));
+        assert_int_equal(s.buffers[BUFFER_LOGITS].cols, cases[i].cols);
+        assert_int_equal(s.buffers[BUFFER_DLOGITS].cols, cases[i].cols);
+        assert_int_equal(s.buffers[BUFFER_LOGITS].rows, cases[i].chunk);
+        assert_int_equal(s.buffers[BUFFER_DLOGITS].rows, cases[i].chunk);
+    }
+}
+
 static void test_shapes_gradients_of_logits_take_their_place(void **state)
 {
     (void)state;
@@ -500,6 +532,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             test_shapes_keep_no_outputs_of_norms_and_activations, setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes_chunks_of_logits_are_equal, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_shapes_rows_of_logits_begin_on_lines, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_shapes_gradients_of_logits_take_their_place,
                                         setup, teardown),
