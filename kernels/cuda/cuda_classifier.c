@@ -17,6 +17,74 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+/*
+ * The words of a product.  Its fast kernels want rows, and not only what lies between two
+ * of them, in whole units of 16 bytes ("cuBLAS", 13.0, Tensor Core Usage): words that are
+ * no multiple of 8 are done as whole tiles and, before them, the rest.
+ */
+enum { WORDS_UNIT = 8, WORDS_TILE = 64, PARTS = 2 };
+
+struct part {
+    size_t first, count;
+};
+
+static size_t parts_of(size_t words, struct part parts[PARTS])
+{
+    size_t whole = words / WORDS_TILE * WORDS_TILE;
+
+    if (words % WORDS_UNIT == 0 || whole == 0) {
+        parts[0] = (struct part) { 0, words };
+        return 1;
+    }
+    parts[0] = (struct part) { whole, words - whole };
+    parts[1] = (struct part) { 0, whole };
+    return PARTS;
+}
+
+/* The rest is rounded to the format of dx once more than the sum. */
+static cudaError_t put_dx(struct cuda_backend *cuda, const struct op_classifier *op,
+                          struct tensor dlogits)
+{
+    struct tensor dx = tensor_rows(op->dgathered, 0, dlogits.rows);
+    struct part parts[PARTS];
+    size_t count = parts_of(op->w.rows, parts);
+    cudaError_t status = cudaSuccess;
+
+    for (size_t i = 0; i < count && status == cudaSuccess && cuda_well(cuda); i++) {
+        struct part p = parts[i];
+
+        status = cuda_matmul_put(
+            cuda, &(struct op_matmul) { .out = dx,
+                                        .a = tensor_columns(dlogits, p.first, p.count),
+                                        .b = tensor_rows(op->w, p.first, p.count),
+                                        .alpha = 1,
+                                        .beta = i > 0 ? 1 : 0 });
+    }
+    return status;
+}
+
+static cudaError_t put_dw(struct cuda_backend *cuda, const struct op_classifier *op,
+                          struct tensor dlogits)
+{
+    struct tensor x = tensor_rows(op->gathered, 0, dlogits.rows);
+    struct part parts[PARTS];
+    size_t count = parts_of(op->w.rows, parts);
+    cudaError_t status = cudaSuccess;
+
+    for (size_t i = 0; i < count && status == cudaSuccess && cuda_well(cuda); i++) {
+        struct part p = parts[i];
+
+        status = cuda_matmul_put(
+            cuda, &(struct op_matmul) { .out = tensor_rows(op->dw, p.first, p.count),
+                                        .a = tensor_columns(dlogits, p.first, p.count),
+                                        .trans_a = true,
+                                        .b = x,
+                                        .alpha = 1,
+                                        .beta = 1 });
+    }
+    return status;
+}
+
 cudaError_t cuda_classifier_gradients(struct cuda_backend *cuda,
                                       const struct op_classifier *op, size_t first,
                                       size_t count)
@@ -25,22 +93,12 @@ cudaError_t cuda_classifier_gradients(struct cuda_backend *cuda,
     cudaError_t status = cudaSuccess;
 
     if (op->dx.data) {
-        status = cuda_matmul_put(
-            cuda, &(struct op_matmul) { .out = tensor_rows(op->dgathered, 0, count),
-                                        .a = dlogits,
-                                        .b = op->w,
-                                        .alpha = 1 });
+        status = put_dx(cuda, op, dlogits);
         if (status == cudaSuccess && cuda_well(cuda))
             status = launch_classifier_scatter(&cuda->launch, op, first, count);
     }
     if (op->dw.data && status == cudaSuccess && cuda_well(cuda))
-        status = cuda_matmul_put(
-            cuda, &(struct op_matmul) { .out = op->dw,
-                                        .a = dlogits,
-                                        .trans_a = true,
-                                        .b = tensor_rows(op->gathered, 0, count),
-                                        .alpha = 1,
-                                        .beta = 1 });
+        status = put_dw(cuda, op, dlogits);
     return status;
 }
 
@@ -48,16 +106,23 @@ cudaError_t cuda_classifier_logits(struct cuda_backend *cuda,
                                    const struct op_classifier *op, size_t first,
                                    size_t count)
 {
+    struct tensor logits = tensor_rows(op->logits, 0, count);
+    struct tensor x = tensor_rows(op->gathered, 0, count);
+    struct part parts[PARTS];
+    size_t n = parts_of(op->w.rows, parts);
     cudaError_t status = launch_classifier_gather(&cuda->launch, op, first, count);
 
-    if (status != cudaSuccess)
-        return status;
-    return cuda_matmul_put(
-        cuda, &(struct op_matmul) { .out = tensor_rows(op->logits, 0, count),
-                                    .a = tensor_rows(op->gathered, 0, count),
-                                    .b = op->w,
-                                    .trans_b = true,
-                                    .alpha = 1 });
+    for (size_t i = 0; i < n && status == cudaSuccess && cuda_well(cuda); i++) {
+        struct part p = parts[i];
+
+        status = cuda_matmul_put(
+            cuda, &(struct op_matmul) { .out = tensor_columns(logits, p.first, p.count),
+                                        .a = x,
+                                        .b = tensor_rows(op->w, p.first, p.count),
+                                        .trans_b = true,
+                                        .alpha = 1 });
+    }
+    return status;
 }
 
 static cudaError_t put_chunk(struct cuda_backend *cuda, const struct op_classifier *op,

@@ -260,6 +260,46 @@ static void test_cuda_matmul_names_a_product_that_there_is_not(void **state)
     backend_close(be);
 }
 
+/* Products of the last layer, all with gradients, of one chunk. */
+static size_t classifier_plans(size_t words)
+{
+    enum { ROWS = 16, COLS = 24 };
+    struct backend *be = unit_cuda_alone(80, 2 * gib);
+    size_t apart = size_round(words, 64), count;
+    int32_t *targets = unit_cuda_block(be, ROWS * sizeof(*targets)); /* 0 */
+    struct op_classifier op = {
+        .losses = unit_cuda_matrix(be, FORMAT_FP32, 1, ROWS, ROWS, 1),
+        .dx = unit_cuda_matrix(be, FORMAT_BF16, ROWS, COLS, COLS, 1),
+        .dw = unit_cuda_matrix(be, FORMAT_FP32, words, COLS, COLS, 1),
+        .x = unit_cuda_matrix(be, FORMAT_BF16, ROWS, COLS, COLS, 2),
+        .w = unit_cuda_matrix(be, FORMAT_BF16, words, COLS, COLS, 3),
+        .logits = unit_cuda_matrix(be, FORMAT_FP32, ROWS, words, apart, 1),
+        .dlogits = unit_cuda_matrix(be, FORMAT_BF16, ROWS, words, apart, 1),
+        .gathered = unit_cuda_matrix(be, FORMAT_BF16, ROWS, COLS, COLS, 1),
+        .dgathered = unit_cuda_matrix(be, FORMAT_BF16, ROWS, COLS, COLS, 1),
+        .targets = targets,
+        .rows = unit_cuda_block(be, ROWS * sizeof(int32_t)),
+        .grad_scale = 1,
+    };
+
+    be->ops->classifier(be, &op);
+    unit_cuda_sync(be);
+    count = plans(be);
+    backend_close(be);
+    return count;
+}
+
+/* Whole tiles of words and the rest apart, where rows would end within 16 bytes. */
+static void test_cuda_classifier_parts_odd_words(void **state)
+{
+    (void)state;
+    assert_int_equal(classifier_plans(200), 3); /* logits, dx, dw */
+    assert_int_equal(classifier_plans(128), 3);
+    assert_int_equal(classifier_plans(203), 6);
+    assert_int_equal(classifier_plans(65), 6);
+    assert_int_equal(classifier_plans(63), 3); /* no tile */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -270,6 +310,7 @@ int main(void)
         cmocka_unit_test(test_cuda_matmul_says_once_what_does_not_go_in_8_bits),
         cmocka_unit_test(test_cuda_matmul_refuses_fp8_where_there_is_none),
         cmocka_unit_test(test_cuda_matmul_names_a_product_that_there_is_not),
+        cmocka_unit_test(test_cuda_classifier_parts_odd_words),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
