@@ -115,6 +115,12 @@ static void product_close(struct product *p)
  * The error of a sum of `depth` products of normal numbers, as it wanders, is about a
  * tenth of sqrt(depth) epsilons of the largest sum; ten times that never happens by
  * chance.
+ *
+ * Tensor cores add a block of 4 to 16 products to the sum so far and cut off what fp32 does
+ * not hold, in place of rounding (Fasi, Higham, Mikaitis and Pranesh, "Numerical behavior
+ * of NVIDIA tensor cores", 2021).  As such sums change their sign, the cuts hardly add up:
+ * simulated with no bit beside fp32's, bf16 in blocks of 4, 8, 16 and 32, the shapes below
+ * are off by two fifths of this at most.
  */
 static double units_of(size_t depth)
 {
