@@ -307,14 +307,15 @@ static float get(const void *from, cudaDataType type, size_t at)
     }
 }
 
-/* 10 bits of mantissa, to the nearest */
+/* 10 bits of mantissa: tensor cores read no more of an operand in fp32, and whether one
+ * is rounded before (cvt.rna.tf32 of PTX) is up to the library's kernel. */
 static float to_tf32(float x)
 {
     uint32_t bits;
 
     memcpy(&bits, &x, sizeof(bits));
     if ((bits & 0x7f800000u) != 0x7f800000u)
-        bits = (bits + 0xfffu + (bits >> 13 & 1)) & ~0x1fffu;
+        bits &= ~0x1fffu;
     memcpy(&x, &bits, sizeof(x));
     return x;
 }

@@ -97,21 +97,26 @@ struct trial {
 };
 
 /*
- * A 16-bit number is off by up to half an ulp, 2^-9 of bf16, 2^-12 of fp16 (TF32 has as
- * many bits in a product's operands); some twenty on the way down and up two blocks, of
- * either sign, come to about 20^0.5 of that, and twice as much is allowed.  fp32: sums of
+ * A 16-bit number is off by up to half an ulp, 2^-9 of bf16, 2^-12 of fp16; some twenty
+ * on the way down and up two blocks, of either sign, come to about 20^0.5 of that, and
+ * twice as much is allowed.  TF32 has as many bits as fp16, but operands of products are
+ * cut off: they wander as much, and are less by 0.72 * 2^-11 on average: by half of 2^-10
+ * of their leading bit, which is 0.72 of a number.  That adds up over the two of a
+ * product and the ten products that a gradient comes through: its own, four of each block
+ * and the head's.  What those on the way down lose, norms make good.  fp32: sums of
  * another order.  fp8: both round to 8 bits alike but for what bf16's 2^-9 takes over the
  * middle between two numbers, one in 2^7 of gradients that are 2^-2 apart (E5M2): on the
  * whole (2^-9 2^-2)^0.5 of them, in place of 2^-9.
  */
 #define NEAR_FP32 1e-5
 #define NEAR_FP16 (9 * 0x1p-12)
+#define NEAR_TF32 (NEAR_FP16 + 10 * 2 * 0.72 * 0x1p-11)
 #define NEAR_BF16 (9 * 0x1p-9)
 #define NEAR_FP8  0.2
 
 /* mode, compute, capability, near, fp8 */
 #define FP32 MODE_FP32, FORMAT_FP32, 60, NEAR_FP32, false
-#define TF32 MODE_TF32, FORMAT_TF32, 80, NEAR_FP16, false
+#define TF32 MODE_TF32, FORMAT_TF32, 80, NEAR_TF32, false
 #define FP16 MODE_FP16_MIXED, FORMAT_FP16, 60, NEAR_FP16, false
 #define BF16 MODE_BF16_MIXED, FORMAT_BF16, 80, NEAR_BF16, false
 #define FP8  MODE_BF16_MIXED, FORMAT_BF16, 89, NEAR_FP8, true
