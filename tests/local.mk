@@ -365,6 +365,7 @@ unit_tests += %D%/unit/test_model_cuda
 unit_tests += %D%/unit/test_model_cuda_forward
 endif
 %C%_unit_test_cuda_sdpa_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+%C%_unit_test_model_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 
 # The longest first, so that none is left alone at the end.
 if HAVE_EMULATION

@@ -46,7 +46,8 @@ struct cuda_matmul {
      * that was too small is kept, as a recording may know it. */
     struct area areas[AREAS];
     size_t area_count;
-    bool told; /* that some products are not done in 8 bits */
+    size_t in_fp8; /* products */
+    bool told;     /* that some are not done in 8 bits */
 };
 
 static size_t workspace_for(const struct cuda_backend *cuda)
@@ -123,6 +124,11 @@ const char *cuda_matmul_name(const struct cuda_matmul *matmul)
 size_t cuda_matmul_plans(const struct cuda_matmul *matmul)
 {
     return cuda_plans_count(matmul->plans);
+}
+
+size_t cuda_matmul_in_fp8(const struct cuda_matmul *matmul)
+{
+    return matmul->in_fp8;
 }
 
 size_t cuda_matmul_bytes(const struct cuda_matmul *matmul)
@@ -347,6 +353,7 @@ static cudaError_t multiply_rounded(struct cuda_backend *cuda, const struct op_m
     if (!plan)
         return cudaSuccess;
     *done = true;
+    matmul->in_fp8++;
     status = launch_quantize(&cuda->launch,
                              &(struct cuda_quantize) { .x = op->a,
                                                        .out = in_fp8.a.data,

@@ -14,6 +14,9 @@ void cuda_matmul_free(struct cuda_matmul *matmul, bool dead);   /* NULL is allow
 const char *cuda_matmul_name(const struct cuda_matmul *matmul); /* "cuBLASLt 13.1.0" */
 /* Plans that are kept: a step that is played again makes none. */
 size_t cuda_matmul_plans(const struct cuda_matmul *matmul);
+/* Products put into the stream, or into a recording, that multiply in 8 bits: 0 where all
+ * of a job with fp8 are done as without. */
+size_t cuda_matmul_in_fp8(const struct cuda_matmul *matmul);
 /* Memory of the card got since it was opened. */
 size_t cuda_matmul_bytes(const struct cuda_matmul *matmul);
 

@@ -224,6 +224,7 @@ tests_unit_test_emulated_model_preference_SOURCES = tests/unit/test_model_prefer
 tests_unit_test_emulated_model_preference_LDADD = %D%/emulated.o $(LDADD)
 EXTRA_PROGRAMS += tests/unit/test_emulated_model
 tests_unit_test_emulated_model_SOURCES = tests/unit/test_model_cuda.c
+tests_unit_test_emulated_model_CPPFLAGS = $(EMULATION_LOOKS)
 tests_unit_test_emulated_model_LDADD = %D%/emulated.o $(LDADD)
 EXTRA_PROGRAMS += tests/unit/test_emulated_model_forward
 tests_unit_test_emulated_model_forward_SOURCES = tests/unit/test_model_cuda_forward.c

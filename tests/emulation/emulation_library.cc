@@ -3,9 +3,10 @@
  * in place of kernels/cuda/cuda_library.c.
  *
  * Columns lie one after the other, as cuBLASLt has it.  What the real one does not do is
- * refused: fp8 before 8.9, in any order but transposed times not transposed, with dimensions
- * or addresses off 16, or with two operands of E5M2 ("cuBLAS", 13.0, cublasLtMatmul); a bias
- * of another format than a 32-bit result; an operand that is less aligned than the heuristic
+ * refused: fp8 before 8.9, in any order but transposed times not transposed, with two
+ * operands of E5M2, or where the depth, the rows of the result or an address are no multiple
+ * of 16 bytes ("cuBLAS", 13.0, cublasLtMatmul and Tensor Core Usage: its columns are free,
+ * which are our rows); a bias of another format than a 32-bit result; an operand that is less aligned than the heuristic
  * was told.
  *
  * It also has the faults that NVIDIA's release notes tell of some versions: factors of fp8
@@ -196,8 +197,8 @@ static bool fp8_supported(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
     return runtime_device()->capability >= 89 && is_fp8(a->type) && is_fp8(b->type) &&
            (a->type == CUDA_R_8F_E4M3 || b->type == CUDA_R_8F_E4M3) && !is_fp8(d->type) &&
            desc->compute == CUBLAS_COMPUTE_32F && desc->trans_a == CUBLAS_OP_T &&
-           desc->trans_b == CUBLAS_OP_N && a->rows % 16 == 0 && a->cols % 16 == 0 &&
-           b->cols % 16 == 0 && a->ld % 16 == 0 && b->ld % 16 == 0 &&
+           desc->trans_b == CUBLAS_OP_N && a->rows % 16 == 0 && a->ld % 16 == 0 &&
+           b->ld % 16 == 0 && d->rows * bytes_of(d->type) % 16 == 0 &&
            d->ld * (int64_t)bytes_of(d->type) % 16 == 0 && p->a % 16 == 0 && p->b % 16 == 0 &&
            p->d % 16 == 0 && desc->epilogue == CUBLASLT_EPILOGUE_DEFAULT;
 }

@@ -162,24 +162,32 @@ static struct op_matmul rounded_product(struct backend *be, size_t rows, size_t 
     };
 }
 
-/* All ways round come to the one layout that fp8 has; two of 2^-4 make a term. */
+static size_t in_fp8(struct backend *be)
+{
+    return cuda_matmul_in_fp8(cuda_backend_of(be)->matmul);
+}
+
+/* All ways round come to the one layout that fp8 has, of as many rows as there are; two
+ * of 2^-4 make a term. */
 static void test_cuda_matmul_multiplies_in_8_bits(void **state)
 {
     struct backend *be = unit_cuda_alone(90, 2 * gib);
 
     (void)state;
     for (int way = 0; way < 4; way++) {
-        struct op_matmul op = rounded_product(be, 32, 48, 64, way & 1, way & 2);
+        size_t rows = way < 2 ? 32 : 7;
+        struct op_matmul op = rounded_product(be, rows, 48, 64, way & 1, way & 2);
         float *exact, *rough;
         double apart = 0;
 
         be->ops->matmul(be, &op);
+        assert_int_equal(in_fp8(be), way + 1);
         compare(be, &op, 0x1p-3);
         rough = unit_cuda_read(be, op.out);
         op.round_a = op.round_b = FORMAT_FP32;
         be->ops->matmul(be, &op);
         exact = unit_cuda_read(be, op.out);
-        for (size_t i = 0; i < 32 * 48; i++)
+        for (size_t i = 0; i < rows * 48; i++)
             apart = fmax(apart, fabs((double)exact[i] - (double)rough[i]));
         assert_true(apart > 1e-3); /* so it was rounded */
         free(exact);
@@ -212,6 +220,7 @@ static void test_cuda_matmul_says_once_what_does_not_go_in_8_bits(void **state)
         be->ops->matmul(be, &op);
         compare(be, &op, 0x1p-20);
     }
+    assert_int_equal(in_fp8(be), 0);
     backend_close(be);
     log_free(log);
     close(ends[1]);

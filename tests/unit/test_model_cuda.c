@@ -6,6 +6,7 @@
  */
 #include "config.h"
 
+#include "kernels/cuda/cuda_matmul.h"
 #include "tests/unit/unit_trials.h"
 #include "train/checkpoint.h"
 
@@ -85,6 +86,13 @@ static void keep_weights(struct unit_model *u, struct run *run)
     }
 }
 
+/* NEAR_FP8 is wide: what is done in bf16 for want of such products would be within it. */
+static void check_fp8(const struct unit_model *u, const struct trial *trial)
+{
+    if (trial->fp8 && cuda_matmul_in_fp8(cuda_backend_of(u->be)->matmul) == 0)
+        fail_msg("%s: no product was done in 8 bits", trial->name);
+}
+
 static struct run run_all(const struct trial *trial, struct plan plan,
                           const struct device *gpu)
 {
@@ -98,6 +106,8 @@ static struct run run_all(const struct trial *trial, struct plan plan,
     while (run.step < WINDOWS)
         run_window(&u, &run);
     keep_weights(&u, &run);
+    if (gpu)
+        check_fp8(&u, trial);
     unit_model_stop(&u);
     return run;
 }
