@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOTS = 256, BIAS_ALIGNED = 4 };
+enum { SLOTS = 256, BIAS_ALIGNED = 4, SCALES_ALIGNED = 16 };
 
 /*
  * Split sums only by way of the workspace, in fp32 and in a fixed order; those that add
@@ -129,6 +129,19 @@ static bool make_desc(const struct cuda_library *library, struct cuda_plan *plan
                                           CUDA_R_32F)) &&
            set(library, plan, CUBLASLT_MATMUL_DESC_TRANSA, &b, sizeof(b)) &&
            set(library, plan, CUBLASLT_MATMUL_DESC_TRANSB, &a, sizeof(a));
+}
+
+/* fp8 has factors, and the library may choose by whether there are any and how they are
+ * aligned; where they lie is said at each product. */
+static bool announce_scales(const struct cuda_library *library, struct cuda_plan *plan)
+{
+    const void *scale = (const void *)(uintptr_t)SCALES_ALIGNED;
+
+    return plan->key.a_format < FORMAT_FP8_E4M3 ||
+           (set(library, plan, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &scale,
+                sizeof(scale)) &&
+            set(library, plan, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &scale,
+                sizeof(scale)));
 }
 
 static bool make_preference(struct cuda_plans *plans, struct cuda_plan *plan,
@@ -262,8 +275,8 @@ static struct cuda_plan *make(struct cuda_plans *plans, const struct cuda_plan_k
     if (!plan)
         return NULL;
     memcpy(&plan->key, key, sizeof(*key));
-    if (make_desc(plans->library, plan) && make_layouts(plans->library, plan) &&
-        make_preference(plans, plan, &preference))
+    if (make_desc(plans->library, plan) && announce_scales(plans->library, plan) &&
+        make_layouts(plans->library, plan) && make_preference(plans, plan, &preference))
         choose_with_bias(plans, plan, preference);
     if (preference)
         plans->library->preference_destroy(preference);

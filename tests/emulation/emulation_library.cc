@@ -6,8 +6,9 @@
  * refused: fp8 before 8.9, in any order but transposed times not transposed, with two
  * operands of E5M2, or where the depth, the rows of the result or an address are no multiple
  * of 16 bytes ("cuBLAS", 13.0, cublasLtMatmul and Tensor Core Usage: its columns are free,
- * which are our rows); a bias of another format than a 32-bit result; an operand that is less aligned than the heuristic
- * was told.
+ * which are our rows); a bias of another format than a 32-bit result; an operand that is less
+ * aligned than the heuristic was told.  And fp8 whose factors the heuristic was not told of,
+ * which is not known of the real one.
  *
  * It also has the faults that NVIDIA's release notes tell of some versions: factors of fp8
  * have to lie on 16 bytes; sums split into unequal parts lose their end; with one row or
@@ -190,12 +191,19 @@ static size_t bytes_of(cudaDataType type)
     return type == CUDA_R_32F ? 4 : is_fp8(type) ? 1 : 2;
 }
 
+static bool aligned(const void *at, uint64_t bytes)
+{
+    return (uintptr_t)at % bytes == 0;
+}
+
 static bool fp8_supported(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
                           cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t d,
                           cublasLtMatmulPreference_t p)
 {
     return runtime_device()->capability >= 89 && is_fp8(a->type) && is_fp8(b->type) &&
            (a->type == CUDA_R_8F_E4M3 || b->type == CUDA_R_8F_E4M3) && !is_fp8(d->type) &&
+           desc->a_scale && desc->b_scale && aligned(desc->a_scale, 16) &&
+           aligned(desc->b_scale, 16) &&
            desc->compute == CUBLAS_COMPUTE_32F && desc->trans_a == CUBLAS_OP_T &&
            desc->trans_b == CUBLAS_OP_N && a->rows % 16 == 0 && a->ld % 16 == 0 &&
            b->ld % 16 == 0 && d->rows * bytes_of(d->type) % 16 == 0 &&
@@ -407,11 +415,6 @@ static void multiply(const void *argument)
         }
     free(a);
     free(b);
-}
-
-static bool aligned(const void *at, uint64_t bytes)
-{
-    return (uintptr_t)at % bytes == 0;
 }
 
 static cublasStatus_t matmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,

@@ -152,6 +152,25 @@ static void test_cuda_plan_adds_a_bias_to_more_than_a_row(void **state)
     plans_close(&p);
 }
 
+/* The emulated heuristic names none for fp8 that it has not been told of factors for. */
+static void test_cuda_plan_tells_of_factors(void **state)
+{
+    static const struct emulation_device device = { "Emulated", 90, 4, (size_t)2 << 30 };
+    struct cuda_plan_key key = key_of(16, 16, 32);
+    struct plans p;
+
+    (void)state;
+    emulation_reset(&device, 1);
+    p = plans_open();
+    p.plans = cuda_plans_new(&p.library, p.handle, 1 << 20);
+    assert_non_null(p.plans);
+    key.a_format = key.b_format = FORMAT_FP8_E4M3;
+    key.trans_b = true;
+    key.b_stride = 32;
+    assert_int_equal(find_key(&p, key)->status, CUBLAS_STATUS_SUCCESS);
+    plans_close(&p);
+}
+
 /* What was not found for want of memory may be found later. */
 static void test_cuda_plan_asks_again(void **state)
 {
@@ -174,6 +193,7 @@ int main(void)
         cmocka_unit_test(test_cuda_plan_keeps_what_is_used),
         cmocka_unit_test(test_cuda_plan_splits_sums_evenly),
         cmocka_unit_test(test_cuda_plan_adds_a_bias_to_more_than_a_row),
+        cmocka_unit_test(test_cuda_plan_tells_of_factors),
         cmocka_unit_test(test_cuda_plan_asks_again),
     };
 
