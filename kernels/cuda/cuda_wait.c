@@ -17,6 +17,7 @@
 #include "kernels/cuda/cuda_group.h"
 
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -43,6 +44,9 @@ struct cuda_beats *cuda_beats_new(struct error *err)
 {
     struct cuda_beats *beats = calloc(1, sizeof(*beats));
 
+    /* Linux may end a nap 50 us late, to wake for several at once: more than the nap.  It
+     * is this thread that will wait, and those it starts have as much. */
+    prctl(PR_SET_TIMERSLACK, 1UL);
     if (!beats) {
         error_errno(err, "cannot get memory");
         return NULL;

@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/cuda_backend.h"
 
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -388,6 +389,19 @@ static void test_cuda_backend_waits_as_long_as_events_come(void **state)
     backend_close(be);
 }
 
+/* Naps of the thread that waits end when they should, whatever the slack was. */
+static void test_cuda_backend_naps_to_the_point(void **state)
+{
+    struct backend *be;
+
+    (void)state;
+    if (prctl(PR_SET_TIMERSLACK, 50000UL) != 0 || prctl(PR_GET_TIMERSLACK) != 50000)
+        skip();
+    be = unit_cuda_alone(80, gib);
+    assert_int_equal(prctl(PR_GET_TIMERSLACK), 1);
+    backend_close(be);
+}
+
 static void test_cuda_backend_names_the_operation_if_asked(void **state)
 {
     struct backend *be;
@@ -444,6 +458,7 @@ int main(void)
         cmocka_unit_test(test_cuda_backend_does_not_stay_in_a_stuck_driver),
         cmocka_unit_test(test_cuda_backend_sets_no_alarm_that_stays),
         cmocka_unit_test(test_cuda_backend_waits_as_long_as_events_come),
+        cmocka_unit_test(test_cuda_backend_naps_to_the_point),
         cmocka_unit_test(test_cuda_backend_names_the_operation_if_asked),
         cmocka_unit_test(test_cuda_backend_has_nothing_to_do_for_no_rows),
     };
