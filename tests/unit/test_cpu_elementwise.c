@@ -50,7 +50,25 @@ static void test_add_mixes_formats(void **state)
                 try_add(*state, mix, sizes[i]);
 }
 
-/* Each pattern of 16 bits to the other formats, and patterns all over fp32 to 16 bits. */
+/* A NaN where one is wanted gets its bits. */
+static void take_nans(void *numbers, const void *wanted, enum format format, size_t count)
+{
+    size_t bytes = format_info(format)->bytes;
+
+    for (size_t i = 0; i < count; i++) {
+        char *at = (char *)numbers + i * bytes;
+        const char *to = (const char *)wanted + i * bytes;
+        float is, was;
+
+        format_convert(&is, FORMAT_FP32, at, format, 1);
+        format_convert(&was, FORMAT_FP32, to, format, 1);
+        if (isnan(is) && isnan(was))
+            memcpy(at, to, bytes);
+    }
+}
+
+/* Each pattern of 16 bits to the other formats, and patterns all over fp32 to 16 bits.  A
+ * GPU's instructions have one NaN of a format, whatever NaN they were given. */
 static void test_convert_is_exact_for_every_pattern(void **state)
 {
     enum { PATTERNS = 1 << 16, EXTRA = 7 };
@@ -77,6 +95,8 @@ static void test_convert_is_exact_for_every_pattern(void **state)
                 be, run_convert,
                 &(struct op_convert) { tensor_of(to, out, 1, PATTERNS + EXTRA),
                                        tensor_of(from, in, 1, PATTERNS + EXTRA) });
+            if (be->ops->kind == DEVICE_CUDA && in != out)
+                take_nans(to, wanted, out, PATTERNS + EXTRA);
             assert_memory_equal(to, wanted, bytes);
         }
     }

@@ -1,6 +1,7 @@
 /*
  * tests/emulation/include/cuda_bf16.h - the twin of CUDA's header of this name: bfloat16 as bits,
- * and its conversions.
+ * and its conversions.  To fp32 the bits are moved, a NaN's as any other's; back it becomes the
+ * one that the hardware knows (CUDA 13.0's cuda_bf16.hpp, __internal_float2bfloat16).
  */
 #ifndef TESTS_EMULATION_CUDA_BF16_H
 #define TESTS_EMULATION_CUDA_BF16_H
@@ -24,7 +25,7 @@ static inline __nv_bfloat16 __float2bfloat16_rn(float x)
     uint32_t bits = __float_as_uint(x);
 
     if (isnan(x))
-        return { (unsigned short)(bits >> 16 | 0x40u) };
+        return { 0x7fffu };
     return { (unsigned short)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16) };
 }
 

@@ -1,6 +1,8 @@
 /*
  * tests/emulation/include/cuda_fp16.h - the twin of CUDA's header of this name: binary16 as bits,
  * and its conversions.  tests/unit/test_emulation.c holds them against precision/format.c.
+ * A NaN becomes the one that the hardware knows, without sign or payload (CUDA 13.0's
+ * cuda_fp16.hpp, __internal_float2half and __internal_half2float).
  */
 #ifndef TESTS_EMULATION_CUDA_FP16_H
 #define TESTS_EMULATION_CUDA_FP16_H
@@ -23,8 +25,8 @@ static inline float __half2float(__half h)
 {
     uint32_t sign = (h.bits & 0x8000u) << 16, exponent = h.bits >> 10 & 31, rest = h.bits & 0x3ffu;
 
-    if (exponent == 31) /* inf, or a NaN made quiet */
-        return __uint_as_float(sign | 0x7f800000u | rest << 13 | (rest ? 0x400000u : 0));
+    if (exponent == 31)
+        return __uint_as_float(rest ? 0x7fffffffu : sign | 0x7f800000u);
     if (exponent == 0)
         return copysignf((float)rest * 0x1p-24f, sign ? -1.0f : 1.0f);
     return __uint_as_float(sign | (exponent + 112) << 23 | rest << 13);
@@ -37,8 +39,8 @@ static inline __half __float2half_rn(float x)
     uint32_t out;
 
     if (isnan(x))
-        out = 0x7e00u | (bits >> 13 & 0x3ffu);
-    else if (size >= 65520.0f)
+        return { 0x7fffu };
+    if (size >= 65520.0f)
         out = 0x7c00u;
     else if (size < 0x1p-14f)
         out = __float_as_uint(size + 0.5f) - 0x3f000000u; /* the sum rounds to units of 2^-24 */
