@@ -300,9 +300,10 @@ struct op_swiglu_backward {
  *   are multiplied by it
  *   hits (N) fp32, or NULL: 1 where no logit is larger than that of the target, else 0
  *   logits (R, V) fp32 scratch and rows (R, C) twice in scratch: R >= 1 is the chunk; the result
- *   does not depend on it but for rounding of dw.  dlogits may be logits, where compute is fp32.
- *   A GPU is faster where rows of the two begin on multiples of 16 bytes; it adds up dx of as
- *   many words as make tiles of 64 and, where V is no multiple of 8, of the rest, which is
+ *   does not depend on it but for rounding: on the CPU of dw alone, on a GPU of losses and dx too,
+ *   as a product of so many rows is another kernel's.  dlogits may be logits, where compute is
+ *   fp32.  A GPU is faster where rows of the two begin on multiples of 16 bytes; it adds up dx of
+ *   as many words as make tiles of 64 and, where V is no multiple of 8, of the rest, which is
  *   rounded to compute before.
  *   gathered, dgathered (R, C) compute: scratch for the rows that have a target
  *   rows (N) scratch: their places.  labelled: no more rows than this have one; 0: not told.
