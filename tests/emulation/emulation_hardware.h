@@ -100,12 +100,14 @@ static inline uint32_t pack_bf16(float low, float high)
 
 static inline float exp2_fast(float x)
 {
-    return exp2f(x);
+    float y = exp2f(x);
+
+    return y < 0x1p-126f ? 0 : y;
 }
 
 static inline float log2_fast(float x)
 {
-    return log2f(x);
+    return log2f(x < 0x1p-126f && x >= 0 ? 0 : x);
 }
 
 #endif

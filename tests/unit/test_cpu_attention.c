@@ -529,6 +529,41 @@ static void test_attention_of_large_scores_is_finite(void **state)
     }
 }
 
+/* Under a cap of 60 weights go from 1 to 2^-173, with all that has no normal number in fp32. */
+static void test_attention_backward_of_small_weights_is_finite(void **state)
+{
+    static const struct shape small[] = { { FORMAT_FP32, 1, 1, 8, 0, { 0, 100 } },
+                                          { FORMAT_FP16, 1, 1, 64, 0, { 0, 101 } },
+                                          { FORMAT_BF16, 1, 1, 128, 0, { 0, 101 } } };
+    struct machines *machines = *state;
+
+    for (size_t i = 0; i < TS_COUNT(small); i++) {
+        struct attention_case c;
+
+        case_open_with(&c, &small[i], (struct extra) { .softcap = 60 });
+        c.op.scale = 4;
+        for (size_t m = 0; m < machines->count; m++) {
+            struct operand *results[] = { &c.out, &c.dq, &c.dk, &c.dv };
+
+            machine_run(machines->backends[m], run_attention, &c.op);
+            machine_run(
+                machines->backends[m], run_attention_backward,
+                &(struct op_attention_backward) { .dq = c.dq.tensor,
+                                                  .dk = c.dk.tensor,
+                                                  .dv = c.dv.tensor,
+                                                  .delta = c.delta.tensor,
+                                                  .dout = c.dout.tensor,
+                                                  .forward = c.op });
+            for (size_t k = 0; k < TS_COUNT(results); k++) {
+                operand_read(results[k]);
+                for (size_t n = 0; n < results[k]->numbers; n++)
+                    assert_true(isfinite(results[k]->real[n]));
+            }
+        }
+        case_close(&c);
+    }
+}
+
 /* Two keys far apart are as large as each other, and far larger than all between: the
  * last query takes half of each.  What is added up first is not to fade on the way. */
 static void try_equal_keys(struct machines *machines, const struct shape *shape,
@@ -598,6 +633,7 @@ int main(void)
         cmocka_unit_test(test_attention_of_16_bits_shows_nan),
         cmocka_unit_test(test_attention_ends_with_its_rows),
         cmocka_unit_test(test_attention_of_large_scores_is_finite),
+        cmocka_unit_test(test_attention_backward_of_small_weights_is_finite),
         cmocka_unit_test(test_attention_of_long_runs_forgets_nothing),
         cmocka_unit_test(test_attention_is_by_cudnn_if_asked),
     };
