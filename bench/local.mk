@@ -7,6 +7,7 @@ bench_programs += %D%/bench_cuda_ops
 endif
 EXTRA_PROGRAMS = $(bench_programs)
 EXTRA_DIST += %D%/beside_torch.py
+EXTRA_DIST += %D%/attention_order.py
 EXTRA_DIST += %D%/gpu_floors.py
 EXTRA_DIST += %D%/growth.py
 EXTRA_DIST += %D%/peer_check.py

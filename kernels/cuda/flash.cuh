@@ -15,6 +15,7 @@
 #ifndef KERNELS_CUDA_FLASH_CUH
 #define KERNELS_CUDA_FLASH_CUH
 
+#include <limits.h>
 #include <math.h>
 
 #include "kernels/cuda/block.cuh"
@@ -314,19 +315,65 @@ struct flash_place {
 };
 
 /*
- * Which rows has place `slot`, if each block takes `rows` of a run?  Runs have the places
- * from offsets[s] / rows + s on, which is enough for the tiles of each, and at most one
- * too many; there are N / rows + sequences in all.  false: nothing to do here.  All lanes
- * take part.
+ * Which places the tiles of runs have; a place is for some blocks, one for each head.
+ *
+ * Multiprocessors take blocks in the order of their numbers, and the work of a tile goes by
+ * where it is in its run: one of queries has as much as there is before it, one of keys as
+ * there is behind it.  All are done soonest if those with most come first.  So, where `tiles`
+ * is not 0, places go by weight: tile by tile of the longest run, and of all others together
+ * with it, from the last tile back (keys: from the first on, so that ends meet).  A section of
+ * runs follows on the other.  Where that is not known or would be many places without rows
+ * (flash_order_of), tiles is 0 and places go run by run.
  */
-__device__ inline bool flash_find(struct flash_place *place, const int32_t *offsets,
-                                  int sequences, int rows, int slot)
+struct flash_order {
+    const int32_t *offsets;
+    int sequences, slots, tiles, section; /* slots: places in all */
+};
+
+/* For tiles of `rows`; by weight if that is at most `most` quarters of the places by run. */
+static inline struct flash_order flash_order_of(const struct op_attention *op, size_t rows,
+                                                size_t section, size_t most)
 {
-    int low = 0, left = sequences, lane = threadIdx.x % WARP;
+    size_t longest = op->longest < op->q.rows ? op->longest : op->q.rows;
+    size_t tiles = (longest + rows - 1) / rows, slots = tiles * op->sequences;
+    size_t by_run = op->q.rows / rows + op->sequences, sections;
+    struct flash_order order = { op->offsets, (int)op->sequences, (int)by_run, 0, 0 };
+
+    /* twice: of 256 columns of keys each block has a half */
+    if (slots == 0 || slots * 4 > by_run * most || slots * op->heads * 2 > INT_MAX)
+        return order;
+    sections = section == 0 ? op->sequences : (op->sequences + section - 1) / section;
+    order.slots = (int)slots;
+    order.tiles = (int)tiles;
+    order.section = (int)((op->sequences + sections - 1) / sections);
+    return order;
+}
+
+/* For tiles of queries, `blocks` of which a multiprocessor has at least.  One tile each of a
+ * section's runs and heads is for half of the card: so of those at work some read the same
+ * keys and values at the same time, once from memory. */
+static inline struct flash_order flash_order_of_queries(const struct cuda_launch *to,
+                                                        const struct op_attention *op,
+                                                        size_t rows, size_t blocks)
+{
+    return flash_order_of(op, rows, (size_t)to->multiprocessors * blocks / (2 * op->heads),
+                          5);
+}
+
+/*
+ * By run: runs have the places from offsets[s] / rows + s on, which is enough for the tiles of
+ * each, and at most one too many; there are N / rows + sequences in all.
+ */
+template <int rows>
+__device__ inline void flash_find_by_run(struct flash_place *place,
+                                         const struct flash_order &order, int slot)
+{
+    int low = 0, left = order.sequences, lane = threadIdx.x % WARP;
 
     while (left > 1) {
         int step = (left + WARP - 1) / WARP, mine = lane * step;
-        bool before = mine < left && offsets[low + mine] / rows + low + mine <= slot;
+        bool before =
+            mine < left && order.offsets[low + mine] / rows + low + mine <= slot;
 
         mine = before ? mine : 0;
 #pragma unroll
@@ -338,9 +385,39 @@ __device__ inline bool flash_find(struct flash_place *place, const int32_t *offs
         low += mine;
         left = left - mine < step ? left - mine : step;
     }
-    place->before = (slot - (offsets[low] / rows + low)) * rows;
-    place->row = offsets[low] + place->before;
-    place->left = offsets[low + 1] - place->row;
+    place->before = (slot - (order.offsets[low] / rows + low)) * rows;
+    place->row = order.offsets[low] + place->before;
+    place->left = order.offsets[low + 1] - place->row;
+}
+
+template <int rows, bool keys>
+__device__ inline void flash_find_by_weight(struct flash_place *place,
+                                            const struct flash_order &order, int slot)
+{
+    int first = slot / (order.tiles * order.section) * order.section;
+    int runs = order.sequences - first < order.section ? order.sequences - first
+                                                       : order.section;
+    int here = slot - first * order.tiles, run = first + here % runs;
+    int begin = order.offsets[run], length = order.offsets[run + 1] - begin;
+    int tile = order.tiles - 1 - here / runs;
+
+    if (keys) /* so many are behind it */
+        tile = (length + rows - 1) / rows - 1 - tile;
+    place->before = tile * rows;
+    place->row = begin + place->before;
+    place->left = tile < 0 ? 0 : length - place->before;
+}
+
+/* Which rows has place `slot`, if each block takes `rows` of a run?  false: nothing to do
+ * here.  All lanes take part. */
+template <int rows, bool keys>
+__device__ inline bool flash_find(struct flash_place *place,
+                                  const struct flash_order &order, int slot)
+{
+    if (order.tiles > 0)
+        flash_find_by_weight<rows, keys>(place, order, slot);
+    else
+        flash_find_by_run<rows>(place, order, keys ? slot : order.slots - 1 - slot);
     return place->left > 0;
 }
 

@@ -78,8 +78,8 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
     uint32_t site = drops ? drops_site(job.drops) : 0;
 
     static_assert(!drops || (M == 2 && N == 4), "a warp has 32 keys, a step 32 queries");
-    if (!flash_find(&place, job.offsets, job.sequences, room::rows,
-                    (int)(blockIdx.x / (PARTS * job.kv_heads))))
+    if (!flash_find<room::rows, true>(&place, job.order,
+                                      (int)(blockIdx.x / (PARTS * job.kv_heads))))
         return;
 
     flash_backward_own<T, D, M, WARPS, held> own(
@@ -184,8 +184,7 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
     uint32_t site = drops ? drops_site(job.drops) : 0;
 
     static_assert(!drops || STEP % 32 == 0, "steps have all keys of a block of bits");
-    if (!flash_find(&place, job.offsets, job.sequences, room::rows,
-                    job.slots - 1 - (int)(blockIdx.x / job.heads)))
+    if (!flash_find<room::rows, false>(&place, job.order, (int)(blockIdx.x / job.heads)))
         return;
 
     flash_backward_own<T, D, M, WARPS, held> own(
@@ -280,17 +279,15 @@ flash_backward_describe(const struct op_attention_backward *op)
     job.dv = flash_rows_of<T>(op->dv, forward->head_size);
     job.lse = (const float *)forward->lse.data;
     job.delta = (float *)op->delta.data;
-    job.offsets = forward->offsets;
     job.lse_stride = (int64_t)forward->lse.stride;
     job.delta_stride = (int64_t)op->delta.stride;
     job.rows = (int)forward->q.rows;
-    job.sequences = (int)forward->sequences;
     job.heads = (int)forward->heads;
     job.kv_heads = (int)forward->kv_heads;
     job.group = (int)(forward->heads / forward->kv_heads);
     job.window = forward->window == 0 || forward->window > INT_MAX ? INT_MAX
                                                                    : (int)forward->window;
-    job.slots = 0;
+    job.order = {};
     job.scale = forward->scale;
     job.scale_log2 = flash_exponent(forward->scale, forward->softcap);
     job.cap = flash_cap_factor(forward->scale, forward->softcap);
@@ -324,10 +321,11 @@ static cudaError_t flash_backward_put_keys(const struct cuda_launch *to,
     typedef flash_backward_room<D, M, WARPS, STEP, held> room;
     flash_backward_job<T> job = flash_backward_describe<T>(op);
 
-    job.slots = (int)(op->forward.q.rows / room::rows + op->forward.sequences);
+    /* a place without rows costs little beside the heads of a group */
+    job.order = flash_order_of(&op->forward, room::rows, 0, 4 + 2 * (size_t)job.group);
     return launch(to->stream,
                   flash_backward_keys<T, kind, D, PART, M, WARPS, STEP, held, blocks>,
-                  dim3((unsigned)job.slots * (unsigned)job.kv_heads * (D / PART)),
+                  dim3((unsigned)job.order.slots * (unsigned)job.kv_heads * (D / PART)),
                   dim3(WARPS * WARP), room::all * sizeof(T), job);
 }
 
@@ -339,10 +337,10 @@ static cudaError_t flash_backward_put_queries(const struct cuda_launch *to,
     typedef flash_backward_room<D, M, WARPS, STEP, held> room;
     flash_backward_job<T> job = flash_backward_describe<T>(op);
 
-    job.slots = (int)(op->forward.q.rows / room::rows + op->forward.sequences);
+    job.order = flash_order_of_queries(to, &op->forward, room::rows, blocks);
     return launch(to->stream,
                   flash_backward_queries<T, drops, D, M, WARPS, STEP, held, blocks>,
-                  dim3((unsigned)job.slots * (unsigned)job.heads), dim3(WARPS * WARP),
+                  dim3((unsigned)job.order.slots * (unsigned)job.heads), dim3(WARPS * WARP),
                   room::all * sizeof(T), job);
 }
 

@@ -14,9 +14,9 @@ template <typename T> struct flash_backward_job {
     flash_rows<T> dq, dk, dv;
     const float *lse;
     float *delta;
-    const int32_t *offsets;
     int64_t lse_stride, delta_stride; /* from head to head */
-    int rows, sequences, heads, kv_heads, group, window, slots;
+    int rows, heads, kv_heads, group, window;
+    struct flash_order order;
     float scale;
     float scale_log2; /* of a score or of its tanh to an exponent of 2 */
     float cap;        /* of flash_cap, or 0 */

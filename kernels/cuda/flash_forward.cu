@@ -26,8 +26,8 @@ template <typename T> struct flash_forward_job {
     flash_rows<const T> q, k, v;
     flash_rows<T> out;
     float *lse;
-    const int32_t *offsets;
-    int rows, sequences, heads, group, window, slots;
+    int rows, heads, group, window;
+    struct flash_order order;
     float scale; /* times log2(e) */
     float cap;   /* of flash_cap, or 0 */
     struct drops drops;
@@ -140,8 +140,7 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
     struct flash_place place;
     uint32_t site = drops ? drops_site(job.drops) : 0;
 
-    if (!flash_find(&place, job.offsets, job.sequences, ROWS,
-                    job.slots - 1 - (int)(blockIdx.x / job.heads)))
+    if (!flash_find<ROWS, false>(&place, job.order, (int)(blockIdx.x / job.heads)))
         return;
 
     flash_rows<const T> k = flash_head(job.k, place.row, kv_head);
@@ -220,7 +219,7 @@ template <typename T, bool drops, int D, int M, int WARPS, int KEYS, bool held,
 static cudaError_t flash_forward_put(const struct cuda_launch *to,
                                      const struct op_attention *op)
 {
-    const size_t rows = 16 * M * WARPS, slots = op->q.rows / rows + op->sequences;
+    const size_t rows = 16 * M * WARPS;
     flash_forward_job<T> job;
 
     job.q = flash_rows_of<const T>(op->q, op->head_size);
@@ -228,18 +227,16 @@ static cudaError_t flash_forward_put(const struct cuda_launch *to,
     job.v = flash_rows_of<const T>(op->v, op->head_size);
     job.out = flash_rows_of<T>(op->out, op->head_size);
     job.lse = (float *)op->lse.data;
-    job.offsets = op->offsets;
     job.rows = (int)op->lse.stride;
-    job.sequences = (int)op->sequences;
     job.heads = (int)op->heads;
     job.group = (int)(op->heads / op->kv_heads);
     job.window = op->window == 0 || op->window > INT_MAX ? INT_MAX : (int)op->window;
-    job.slots = (int)slots;
+    job.order = flash_order_of_queries(to, op, rows, blocks);
     job.scale = flash_exponent(op->scale, op->softcap);
     job.cap = flash_cap_factor(op->scale, op->softcap);
     job.drops = drops_of(&op->dropout);
     return launch(to->stream, flash_forward<T, drops, D, M, WARPS, KEYS, held, blocks>,
-                  dim3((unsigned)(slots * op->heads)), dim3(WARPS * WARP),
+                  dim3((unsigned)job.order.slots * (unsigned)op->heads), dim3(WARPS * WARP),
                   (rows + 2 * KEYS) * flash_tile<D>::pitch * sizeof(T), job);
 }
 
