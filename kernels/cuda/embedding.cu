@@ -9,7 +9,9 @@
  * thread. So the places (token, row) are first sorted by token, equal ones staying in
  * order: a radix sort from the lowest digit up, whose tiles count the digits, then put
  * every place where the counts of all tiles before it say.  Only integers, and nothing
- * depends on what runs when.
+ * depends on what runs when.  Then a warp that finds a token's first place adds its rows: two
+ * waits for memory where the token is rare, the places and then all else; of a frequent one a
+ * wait for each SUM_ROWS.
  */
 #include "kernels/cuda/cells.cuh"
 
@@ -21,9 +23,8 @@ enum {
     TILE = DIGITS * TILE_ROUNDS,
     TILES_MOST = 512,
     SUM_THREADS = 256,
-    SUM_BLOCKS = 8, /* a multiprocessor */
-    SUM_UNITS = 2, /* of a lane's columns */
-    SUM_ROWS = 8   /* whose loads are under way together */
+    SUM_BLOCKS = 8, /* a multiprocessor; four are there at once */
+    SUM_ROWS = 5    /* whose loads are under way together */
 };
 
 /* What an operation's scale stands for. */
@@ -187,66 +188,85 @@ struct embedding_sum {
     int32_t padding;              /* the token that is left out; -1: none */
 };
 
-/* Add the rows of one token, whose first place is `first`, to n * SUM_UNITS columns a
- * lane. */
-template <int n>
-__device__ static inline void sum_token(const struct embedding_sum &s, uint32_t first,
-                                        int32_t token, uint32_t col)
+/* Place `at` of a lane; no token has it where there is none. */
+__device__ static inline struct embedding_place place_at(const struct embedding_sum &s,
+                                                         uint32_t at)
 {
-    uint32_t lane = threadIdx.x % WARP;
-    float total[SUM_UNITS][n];
-    int rows;
-
-#pragma unroll
-    for (int u = 0; u < SUM_UNITS; u++)
-        if (col + u * WARP * n < s.cols)
-            load<n>(total[u], s.dtable.at((size_t)token, col + u * WARP * n));
-    do {
-        bool there = lane < SUM_ROWS && first + lane < s.count;
-        struct embedding_place next =
-            there ? s.places[first + lane] : embedding_place { -1, 0 };
-        float dout[SUM_ROWS][SUM_UNITS][n];
-
-        rows = __popc(__ballot_sync(WHOLE_WARP, there && next.token == token));
-#pragma unroll
-        for (int i = 0; i < SUM_ROWS; i++) {
-            uint32_t row = __shfl_sync(WHOLE_WARP, next.row, i);
-
-#pragma unroll
-            for (int u = 0; u < SUM_UNITS; u++)
-                if (i < rows && col + u * WARP * n < s.cols)
-                    load<n>(dout[i][u], s.dout.at(row, col + u * WARP * n));
-        }
-#pragma unroll
-        for (int i = 0; i < SUM_ROWS; i++)
-#pragma unroll
-            for (int u = 0; u < SUM_UNITS; u++)
-#pragma unroll
-                for (int k = 0; k < n; k++)
-                    if (i < rows && col + u * WARP * n < s.cols)
-                        total[u][k] += s.scale * dout[i][u][k];
-        first += SUM_ROWS;
-    } while (rows == SUM_ROWS);
-#pragma unroll
-    for (int u = 0; u < SUM_UNITS; u++)
-        if (col + u * WARP * n < s.cols)
-            store<n>(s.dtable.at((size_t)token, col + u * WARP * n), total[u]);
+    return at < s.count ? s.places[at] : embedding_place { -1, 0 };
 }
 
-/* A warp for each place that is its token's first, and piece of the columns. */
+/*
+ * Add the rows of one token to n columns a lane, from `col` on.  `place` is place `at` of the
+ * lane; that of lane 1 is the token's first.  Places of a token are neighbours: the next 32
+ * are fetched while rows of these are added.
+ */
 template <int n>
-__global__ void __launch_bounds__(SUM_THREADS) embedding_sums(struct embedding_sum s)
+__device__ static inline void sum_token(const struct embedding_sum &s,
+                                        struct embedding_place place,
+                                        uint32_t at, int32_t token, uint32_t col)
 {
-    size_t warp = (blockIdx.x * (size_t)SUM_THREADS + threadIdx.x) / WARP;
-    size_t warps = gridDim.x * (size_t)SUM_THREADS / WARP;
+    bool there = col < s.cols;
+    float total[n] = {};
+    int from = 1, end;
 
-    for (size_t i = warp; i < (size_t)s.count * s.pieces; i += warps) {
-        uint32_t first = (uint32_t)(i / s.pieces), piece = (uint32_t)(i % s.pieces);
-        int32_t token = s.places[first].token;
+    if (there)
+        load<n>(total, s.dtable.at((size_t)token, col));
+    do {
+        struct embedding_place next = { -1, 0 };
 
-        if (token != s.padding && (first == 0 || s.places[first - 1].token != token))
-            sum_token<n>(s, first, token,
-                         (piece * SUM_UNITS * WARP + threadIdx.x % WARP) * n);
+        end = from + __popc(__ballot_sync(WHOLE_WARP, place.token == token));
+        at += WARP;
+        if (end == WARP)
+            next = place_at(s, at);
+#pragma unroll 1
+        for (; from < end; from += SUM_ROWS) {
+            uint32_t row[SUM_ROWS];
+            float dout[SUM_ROWS][n];
+
+#pragma unroll
+            for (int i = 0; i < SUM_ROWS; i++)
+                row[i] = __shfl_sync(WHOLE_WARP, place.row, from + i);
+#pragma unroll
+            for (int i = 0; i < SUM_ROWS; i++)
+                if (from + i < end && there)
+                    load<n>(dout[i], s.dout.at(row[i], col));
+#pragma unroll
+            for (int i = 0; i < SUM_ROWS; i++)
+#pragma unroll
+                for (int k = 0; k < n; k++)
+                    if (from + i < end && there)
+                        total[k] += s.scale * dout[i][k];
+        }
+        from = 0;
+        place = next;
+    } while (end == WARP);
+    if (there)
+        store<n>(s.dtable.at((size_t)token, col), total);
+}
+
+/* A warp for each place that is its token's first, and piece of the columns.  Its lanes have
+ * the place before it, itself, and those behind it. */
+template <int n>
+__global__ void __launch_bounds__(SUM_THREADS, 4) embedding_sums(struct embedding_sum s)
+{
+    uint32_t warp = (blockIdx.x * SUM_THREADS + threadIdx.x) / WARP, lane = threadIdx.x % WARP;
+    uint32_t warps = gridDim.x * (SUM_THREADS / WARP);
+    uint32_t first = warp / s.pieces, piece = warp % s.pieces;
+
+    while (first < s.count) {
+        uint32_t at = first + lane - 1; /* of lane 0 beyond all, where none is before */
+        struct embedding_place place = place_at(s, at);
+        int32_t before = __shfl_sync(WHOLE_WARP, place.token, 0);
+        int32_t token = __shfl_sync(WHOLE_WARP, place.token, 1);
+
+        if (token != s.padding && token != before)
+            sum_token<n>(s, place, at, token, (piece * WARP + lane) * n);
+        first += warps / s.pieces;
+        piece += warps % s.pieces;
+        if (piece >= s.pieces) {
+            piece -= s.pieces;
+            first++;
+        }
     }
 }
 
@@ -255,7 +275,7 @@ static cudaError_t sum_launch(const struct cuda_launch *to, struct embedding_sum
 {
     size_t wanted;
 
-    s.pieces = (s.cols + SUM_UNITS * WARP * n - 1) / (SUM_UNITS * WARP * n);
+    s.pieces = (s.cols + WARP * n - 1) / (WARP * n);
     wanted = ((size_t)s.count * s.pieces * WARP + SUM_THREADS - 1) / SUM_THREADS;
     return launch(to->stream, embedding_sums<n>,
                   blocks_for(to, wanted, SUM_BLOCKS), dim3(SUM_THREADS), 0,
