@@ -305,10 +305,28 @@ static bool open_samples(struct run *run, struct error *err)
     return run->samples != NULL;
 }
 
+/* Who teaches, and what answers are held against. */
+static void describe_second_model(const struct run *run)
+{
+    const struct plan *plan = run->plan;
+    bool prefers = plan->stage == STAGE_DPO;
+    char what[512] = "none, the loss has no use for one";
+
+    if (run->teaching != NULL)
+        teaching_describe(run->teaching, what, sizeof what);
+    else if (!prefers)
+        return;
+    else if (plan_has_reference(plan))
+        snprintf(what, sizeof what, "the model without its adapter");
+    log_line(run->options->log, LOG_INFO, "%s: %s", prefers ? "reference" : "teacher",
+             what);
+}
+
 static void describe(struct run *run)
 {
     const struct plan *plan = run->plan;
-    char bytes[16], ranks[40] = "", teacher[512];
+    bool prefers = plan->stage == STAGE_DPO;
+    char bytes[16], ranks[40] = "";
 
     if (plan_ranks(plan) > 1)
         snprintf(ranks, sizeof ranks, " in each of %zu ranks", plan_ranks(plan));
@@ -320,15 +338,12 @@ static void describe(struct run *run)
     log_line(run->options->log, LOG_INFO,
              "model: %" PRIu64 " parameters, %" PRIu64 " trainable, %s in memory",
              model_total(run->model), model_trainable(run->model), bytes);
-    if (run->teaching != NULL) {
-        teaching_describe(run->teaching, teacher, sizeof teacher);
-        log_line(run->options->log, LOG_INFO, "%s: %s",
-                 plan->stage == STAGE_DPO ? "reference" : "teacher", teacher);
-    }
+    describe_second_model(run);
     log_line(run->options->log, LOG_INFO,
-             "data: %zu samples, %" PRIu64 " tokens, the longest sample has %zu",
-             dataset_samples(run->train), dataset_tokens(run->train),
-             dataset_longest(run->train));
+             "data: %zu %s, %" PRIu64 " tokens, the longest %s has %zu",
+             dataset_samples(run->train), prefers ? "pairs" : "samples",
+             dataset_tokens(run->train),
+             prefers ? "question with an answer" : "sample", dataset_longest(run->train));
     log_line(run->options->log, LOG_INFO, "data: %s", dataset_origin(run->train));
     for (size_t i = 0; dataset_note(run->train, i) != NULL; i++)
         log_line(run->options->log, LOG_WARN, "data: %s", dataset_note(run->train, i));

@@ -174,6 +174,8 @@ awk 'BEGIN { for (i = 1; i <= 24; i++)
 evaluated 4 "logging_steps: 2" | grep -v '^logging_steps: 10' |
     sed 's/stage: pt/stage: dpo/; s/text.txt/pairs.jsonl/; s/val_size: .*/val_size: 4/' >prefer.yaml
 ends "a job of preferences" 0 "$trainspool" run prefer.yaml
+holds "says what answers are held against" grep -q 'reference: .* parameters in' prefer.run/train.log
+holds "and counts pairs" grep -q 'data: 20 pairs, ' prefer.run/train.log
 says "tells rewards" "^{'loss': .*'rewards/accuracies': .*'logps/rejected': .*'grad_norm': "
 says "and evaluates them" "^{'eval_loss': .*'eval_rewards/margins': .*'epoch': "
 holds "and has the documented fields" json -se --argjson step "$(fields "a step")" \
