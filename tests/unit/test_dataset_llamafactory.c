@@ -82,6 +82,9 @@ static void expect_rows(const struct dataset *dataset, const json_t *one)
 }
 
 /* What the cases are read with. */
+#define TOKENIZER "data/tokenizers/llama2"
+#define SETS      "data/datasets/llamafactory"
+
 struct setting {
     char *dir; /* of the demonstration sets */
     struct tokenizer *tokenizer;
@@ -90,14 +93,14 @@ struct setting {
 
 static void set_up(struct setting *setting, const char *golden)
 {
-    char *folder = unit_shared("data/tokenizers/llama2"), *name = unit_source(golden);
+    char *folder, *name;
     struct error err = { 0 };
 
-    setting->dir = unit_shared("data/datasets/llamafactory");
-    if (!setting->dir || !folder) {
-        print_message("# SKIP LLaMA-Factory's demonstration sets are not here\n");
-        skip();
-    }
+    unit_need_shared(TOKENIZER);
+    unit_need_shared(SETS);
+    folder = unit_shared(TOKENIZER);
+    name = unit_source(golden);
+    setting->dir = unit_shared(SETS);
     setting->golden = json_read_file(name, 1 << 20, &err);
     setting->tokenizer = tokenizer_open(folder, &err);
     if (!setting->golden || !setting->tokenizer)

@@ -127,9 +127,12 @@ static void check_job(const char *dir, const char *job, size_t ranks)
 
 static void test_estimate_is_what_a_run_takes(void **state)
 {
-    char *dir = unit_dir_new();
+    char *dir;
 
     (void)state;
+    for (size_t m = 0; m < TS_COUNT(models); m++)
+        unit_need_shared(models[m]);
+    dir = unit_dir_new();
     for (size_t m = 0; m < TS_COUNT(models); m++)
         for (size_t f = 0; f < TS_COUNT(methods); f++)
             for (size_t p = 0; p < TS_COUNT(precisions); p++)
@@ -151,9 +154,12 @@ static void test_estimate_is_what_a_run_takes(void **state)
 /* Of several ranks each keeps its share of the moments. */
 static void test_estimate_is_what_each_rank_takes(void **state)
 {
-    char *dir = unit_dir_new();
+    char *dir;
 
     (void)state;
+    for (size_t m = 0; m < TS_COUNT(models); m++)
+        unit_need_shared(models[m]);
+    dir = unit_dir_new();
     for (size_t f = 0; f < TS_COUNT(methods); f++)
         for (size_t ranks = 2; ranks <= 3; ranks++) {
             char *job = job_text(models[0], methods[f]);

@@ -328,6 +328,7 @@ static void test_properties_hold_of_every_patch(void **state)
     struct walk walk = { .all = wish && strcmp(wish, "all") == 0 };
 
     (void)state;
+    unit_need_shared("corpus/MANIFEST.tsv");
     walk.dir = unit_dir_new();
     text_init(&walk.list, 0);
     corpus_walk(walk_file, &walk);

@@ -12,6 +12,7 @@
 #include "kernels/backend.h"
 
 #define LIMIT ((size_t)1 << 20)
+#define MODEL "data/stories260K/hf"
 
 static json_t *read_golden(void)
 {
@@ -50,13 +51,9 @@ static void write_texts(const char *dir, const json_t *texts)
 
 static char *job_of(const json_t *golden)
 {
-    char *model = unit_shared("data/stories260K/hf");
+    char *model = unit_shared(MODEL);
     struct text text;
 
-    if (model == NULL) {
-        print_message("skipped: the shared models are not here\n");
-        skip();
-    }
     text_init(&text, LIMIT);
     text_addf(&text, "model_name_or_path: %s\ndataset: texts.jsonl\n%s", model,
               json_string_value(json_object_get(golden, "job")));
@@ -107,10 +104,14 @@ static void check_curve(const char *dir, const json_t *curve)
 
 static void check_device(const struct device *device)
 {
-    json_t *golden = read_golden();
-    char *job = job_of(golden), *dir = unit_dir_new();
-    struct training training = { .dir = dir, .job = job, .device = device };
+    json_t *golden;
+    char *job, *dir;
+    struct training training = { .device = device };
 
+    unit_need_shared(MODEL);
+    golden = read_golden();
+    training.job = job = job_of(golden);
+    training.dir = dir = unit_dir_new();
     write_texts(dir, json_object_get(golden, "texts"));
     training_must(&training);
     check_curve(dir, json_object_get(golden, "curve"));

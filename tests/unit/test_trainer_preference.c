@@ -12,17 +12,22 @@
 #include "base/json.h"
 #include "base/size.h"
 
+#define MODEL "data/stories260K/hf"
+
 enum { PAIRS = 40, STATE_MAX = 1 << 20 };
 
-/* A folder with pairs.jsonl: a question, a kind answer, and one that is not. */
+/* A folder with pairs.jsonl; the test is skipped without the model.  A question, a kind answer, and one that is not. */
 static char *folder_new(void)
 {
     static const char *const names[] = { "Lily", "Tom", "Sue", "Ben", "Mia", "Max" };
     static const char *const things[] = { "ball", "cat", "boat", "tree",
                                           "dog",  "hat", "cake", "bird" };
-    char *dir = unit_dir_new(), *name = path_join(dir, "pairs.jsonl");
+    char *dir, *name;
     struct text text;
 
+    unit_need_shared(MODEL);
+    dir = unit_dir_new();
+    name = path_join(dir, "pairs.jsonl");
     text_init(&text, 0);
     for (int i = 0; i < PAIRS; i++) {
         const char *who = names[i % 6], *what = things[i / 6];
@@ -39,16 +44,12 @@ static char *folder_new(void)
     return dir;
 }
 
-/* A job on stories260K; the test is skipped without it. */
+/* A job on stories260K. */
 static char *job_of(const char *more)
 {
-    char *model = unit_shared("data/stories260K/hf");
+    char *model = unit_shared(MODEL);
     struct text text;
 
-    if (!model) {
-        print_message("skipped: the shared models are not here\n");
-        skip();
-    }
     text_init(&text, 0);
     text_addf(&text,
               "model_name_or_path: %s\nstage: dpo\ndataset: pairs.jsonl\ntemplate: "
@@ -169,7 +170,7 @@ static void same(const struct training *a, const struct training *b, double near
 static void test_trainer_preference_is_held_against_a_named_model(void **state)
 {
     struct training own = { 0 }, named = { 0 }, later = { 0 };
-    char *dir = folder_new(), *model = unit_shared("data/stories260K/hf");
+    char *dir = folder_new(), *model = unit_shared(MODEL);
     struct text more;
 
     (void)state;

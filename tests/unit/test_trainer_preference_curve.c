@@ -11,6 +11,7 @@
 #include <math.h>
 
 #define LIMIT ((size_t)1 << 20)
+#define MODEL "data/stories260K/hf"
 
 static json_t *read_golden(void)
 {
@@ -43,16 +44,12 @@ static void write_records(const char *dir, const json_t *records)
     free(name);
 }
 
-/* adapter: a folder, or NULL.  The test is skipped without the model. */
+/* adapter: a folder, or NULL. */
 static char *job_of(const json_t *run, const char *adapter)
 {
-    char *model = unit_shared("data/stories260K/hf");
+    char *model = unit_shared(MODEL);
     struct text text;
 
-    if (!model) {
-        print_message("skipped: the shared models are not here\n");
-        skip();
-    }
     text_init(&text, LIMIT);
     text_addf(&text, "model_name_or_path: %s\ndataset: pairs.jsonl\n%s", model,
               json_string_value(json_object_get(run, "job")));
@@ -122,17 +119,21 @@ static void check_curve(const char *dir, const json_t *curve, size_t steps)
 /* steps 0: all */
 static void check_run(const char *name, bool adapted, size_t steps)
 {
-    json_t *golden = read_golden();
-    const json_t *run = json_object_get(json_object_get(golden, "runs"), name);
-    const json_t *adapter = json_object_get(golden, "adapter");
-    const json_t *curve = json_object_get(run, "curve");
-    char *folder =
-        adapted ? unit_adapter_new(adapter,
-                                   json_number_value(json_object_get(adapter, "scale")))
-                : NULL;
-    char *job = job_of(run, folder), *dir = unit_dir_new();
-    struct training training = { .dir = dir, .job = job };
+    struct training training = { 0 };
+    const json_t *run, *adapter, *curve;
+    char *folder = NULL, *job, *dir;
+    json_t *golden;
 
+    unit_need_shared(MODEL);
+    golden = read_golden();
+    run = json_object_get(json_object_get(golden, "runs"), name);
+    adapter = json_object_get(golden, "adapter");
+    curve = json_object_get(run, "curve");
+    if (adapted)
+        folder = unit_adapter_new(adapter,
+                                  json_number_value(json_object_get(adapter, "scale")));
+    training.job = job = job_of(run, folder);
+    training.dir = dir = unit_dir_new();
     write_records(dir, json_object_get(golden, "records"));
     training_must(&training);
     check_curve(dir, curve, steps ? steps : json_array_size(curve));

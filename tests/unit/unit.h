@@ -90,4 +90,17 @@ static inline char *unit_shared(const char *name)
     return NULL;
 }
 
+/* Skips the test where this is not in the shared data; asked before the test takes anything, as
+ * what it holds then is never given back. */
+static inline void unit_need_shared(const char *name)
+{
+    char *path = unit_shared(name);
+
+    if (!path) {
+        print_message("# SKIP %s is not in the shared data\n", name);
+        skip();
+    }
+    free(path);
+}
+
 #endif
