@@ -51,6 +51,6 @@ bench: $(bin_PROGRAMS) $(bench_programs)
 	%D%/bench_start $(top_builddir) $(top_srcdir)
 	@echo
 	%D%/bench_check $(top_builddir) $(top_srcdir)
-	@test -z "$(PEER_DATA)" || for what in packing start; do \
+	@test -z "$(PEER_DATA)" || for what in packing preferences start; do \
 		python3 $(srcdir)/%D%/peer_trainer.py $$what $(top_builddir) $(PEER_DATA); done
 	@test -z "$(PEERS)" || python3 $(srcdir)/%D%/peer_check.py ./trainspool $(PEERS)

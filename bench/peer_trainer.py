@@ -2,15 +2,22 @@
 """trainspool beside transformers, both in one run: packing, and the way to the first step.
 
     bench/peer_trainer.py packing BUILD DATA
+    bench/peer_trainer.py preferences BUILD DATA
     bench/peer_trainer.py start BUILD DATA
 
 BUILD has the programs, DATA the folders `tokenizers/llama2`, `datasets/llamafactory` and
-`stories260K/hf`.  The Python that runs this has torch, transformers and tokenizers.
+`stories260K/hf`.  The Python that runs this has torch, transformers and tokenizers, and peft for
+preferences.
 
 packing: a Llama of stories15M's shape with random weights, fp32, on alpaca_en_demo (999 questions
 and answers of very different length), template `default`.  transformers takes 8 samples a step,
 padded to the longest of them, as its Trainer's collator does; trainspool rows of 1024 tokens that
 are filled by packing.  Tokens that are trained (answers) per second.
+
+preferences: stage dpo of a model of that shape and the same weights on dpo_en_demo, the first pairs in
+their order, four a step, fp32, all weights and LoRA of rank 8.  transformers takes chosen and rejected
+answers as one padded batch, and loss and reference as LLaMA-Factory has them (train/dpo/trainer.py).
+Pairs per second.
 
 start: stories260K on identity.json.  trainspool: a running `watch`, from the renaming of the job
 into the folder to the first line of metrics.jsonl.  transformers: from the start of Python to the
@@ -139,6 +146,145 @@ def packing(build, data):
     print(f"| trainspool, packing, 2 rows of {ROOM} | {packed:.0f} | {packed / theirs:.2f} |")
 
 
+# ---- preferences ----
+
+PAIRS, PAIR_STEPS, PAIR_ROOM, BETA = 4, 8, 2048, 0.1
+PAIR_JOB = """model_name_or_path: {model}
+stage: dpo
+finetuning_type: {method}
+lora_rank: 8
+template: default
+dataset_dir: {data}
+dataset: dpo_en_demo
+cutoff_len: {room}
+disable_shuffling: true
+per_device_train_batch_size: {size}
+max_steps: {steps}
+logging_steps: 1
+save_strategy: 'no'
+learning_rate: 1e-4
+"""
+
+
+def pairs(data, tokenizer):
+    """(ids, labels) of the chosen and the rejected answer of each record, by the template."""
+    def encode(text):
+        return tokenizer.encode(text, add_special_tokens=False).ids
+
+    with open(f"{data}/datasets/llamafactory/dpo_en_demo.json", encoding="utf-8") as file:
+        records = json.load(file)[:PAIRS * PAIR_STEPS]
+    end, out = tokenizer.token_to_id("</s>"), []
+    for record in records:
+        asked = []
+        for turn in record["conversations"]:
+            if turn["from"] == "human":
+                asked += encode("Human: " + turn["value"]) + [end] + encode("\nAssistant:")
+            elif turn["from"] == "gpt":
+                asked += encode(turn["value"]) + [end] + encode("\n")
+            else:
+                asked += encode("System: " + turn["value"]) + [end] + encode("\n")
+        said = [encode(record[which]["value"]) + [end] + encode("\n")
+                for which in ("chosen", "rejected")]
+        assert len(asked) + max(map(len, said)) <= PAIR_ROOM
+        out.append([(asked + one, [-100] * len(asked) + one) for one in said])
+    return out
+
+
+def answer_logps(model, ids, mask, labels):
+    import torch
+
+    logits = model(input_ids=ids, attention_mask=mask, use_cache=False).logits.float()[:, :-1]
+    labels = labels[:, 1:].clone()
+    there = labels != -100
+    labels[~there] = 0
+    each = torch.gather(logits.log_softmax(-1), 2, labels.unsqueeze(2)).squeeze(2)
+    return (each * there).sum(-1).chunk(2)
+
+
+def peer_pairs(data, folder, method):
+    """Pairs a second."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from tokenizers import Tokenizer
+    from transformers import LlamaForCausalLM
+
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    all_pairs = pairs(data, Tokenizer.from_file(f"{folder}/tokenizer.json"))
+    model = LlamaForCausalLM.from_pretrained(folder)
+    reference = None
+    if method == "lora":
+        model = get_peft_model(model, LoraConfig(
+            r=8, lora_alpha=16, target_modules="all-linear", task_type="CAUSAL_LM"))
+    else:
+        reference = LlamaForCausalLM.from_pretrained(folder).eval()
+    trained = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=1e-4, weight_decay=0.0)
+    seconds = 0.0
+    for step in range(PAIR_STEPS):
+        batch = all_pairs[PAIRS * step:PAIRS * (step + 1)]
+        rows = [chosen for chosen, _ in batch] + [rejected for _, rejected in batch]
+        longest = max(len(ids) for ids, _ in rows)
+        longest += -longest % 8  # pad_to_multiple_of of LLaMA-Factory
+        ids = torch.tensor([i + [0] * (longest - len(i)) for i, _ in rows])
+        mask = torch.tensor([[1] * len(i) + [0] * (longest - len(i)) for i, _ in rows])
+        labels = torch.tensor([n + [-100] * (longest - len(n)) for _, n in rows])
+        start = time.perf_counter()
+        optimizer.zero_grad()
+        chosen, rejected = answer_logps(model, ids, mask, labels)
+        with torch.no_grad():
+            if reference is None:
+                with model.disable_adapter():
+                    held = answer_logps(model, ids, mask, labels)
+            else:
+                held = answer_logps(reference, ids, mask, labels)
+        apart = (chosen - rejected) - (held[0] - held[1])
+        (-torch.nn.functional.logsigmoid(BETA * apart)).mean().backward()
+        torch.nn.utils.clip_grad_norm_(trained, 1.0)
+        optimizer.step()
+        if step > 0:  # the first warms up
+            seconds += time.perf_counter() - start
+    return PAIRS * (PAIR_STEPS - 1) / seconds
+
+
+def our_pairs(build, data, folder, method):
+    """The same, and the loss of the first step."""
+    with tempfile.TemporaryDirectory() as work:
+        with open(f"{work}/job.yaml", "w", encoding="utf-8") as file:
+            file.write(PAIR_JOB.format(model=folder, method=method, room=PAIR_ROOM, size=PAIRS,
+                                       data=f"{data}/datasets/llamafactory", steps=PAIR_STEPS))
+        subprocess.run([f"{build}/trainspool", "run", f"{work}/job.yaml"], check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with open(f"{work}/job.run/metrics.jsonl", encoding="utf-8") as file:
+            rows = [json.loads(line) for line in file]
+    assert abs(rows[0]["loss"] - 0.693147) < 1e-5 and len(rows) == PAIR_STEPS
+    tokens = [b["tokens"] - a["tokens"] for a, b in zip(rows, rows[1:])]
+    seconds = sum(n / row["tokens_per_second"] for n, row in zip(tokens, rows[1:]))
+    return PAIRS * (PAIR_STEPS - 1) / seconds
+
+
+def preferences(build, data):
+    import peft
+    import torch
+    import transformers
+
+    torch.manual_seed(1)
+    with tempfile.TemporaryDirectory() as work:
+        folder = f"{work}/model"
+        shutil.copytree(f"{data}/tokenizers/llama2", folder)
+        os.chmod(folder, 0o755)
+        transformers.LlamaForCausalLM(
+            transformers.LlamaConfig(**STORIES_15M)).save_pretrained(folder)
+        print(f"transformers {transformers.__version__}, PyTorch {torch.__version__}, "
+              f"peft {peft.__version__}, {len(os.sched_getaffinity(0))} cores\n")
+        print("| dpo_en_demo, stories15M's shape, fp32, pairs/s | trainspool | transformers | "
+              "ratio |\n|---|---|---|---|")
+        for method in ("full", "lora"):
+            ours = our_pairs(build, data, folder, method)
+            theirs = peer_pairs(data, folder, method)
+            ours = min(ours, our_pairs(build, data, folder, method))
+            print(f"| {method} | {ours:.2f} | {theirs:.2f} | {ours / theirs:.2f} |", flush=True)
+
+
 # ---- start ----
 
 SCRIPT = """
@@ -230,7 +376,7 @@ def start(build, data):
 
 
 def main():
-    runs = {"packing": packing, "start": start}
+    runs = {"packing": packing, "preferences": preferences, "start": start}
     if len(sys.argv) != 4 or sys.argv[1] not in runs:
         sys.exit(__doc__)
     try:
