@@ -83,6 +83,7 @@ EXTRA_PROGRAMS += tests/unit/test_emulated_attention tests/unit/test_races_atten
 tests_unit_test_emulated_attention_SOURCES = tests/unit/test_cpu_attention.c
 tests_unit_test_emulated_attention_LDADD = %D%/emulated.o $(LDADD)
 tests_unit_test_races_attention_SOURCES = tests/unit/test_cpu_attention.c
+tests_unit_test_races_attention_CPPFLAGS = $(AM_CPPFLAGS) -DUNIT_RACES
 tests_unit_test_races_attention_LDADD = %D%/races.o $(LDADD)
 EXTRA_PROGRAMS += tests/unit/test_emulated_decide tests/unit/test_races_decide
 tests_unit_test_emulated_decide_SOURCES = tests/unit/test_cpu_decide.c

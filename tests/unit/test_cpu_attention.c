@@ -654,6 +654,13 @@ static void try_equal_keys(struct machines *machines, const struct shape *shape,
     case_close(&c);
 }
 
+/* Races do not go by the numbers that are added up. */
+#ifdef UNIT_RACES
+enum { EQUAL_KEYS = 1 };
+#else
+enum { EQUAL_KEYS = 6 };
+#endif
+
 static void test_attention_of_long_runs_forgets_nothing(void **state)
 {
     static const struct shape shapes_long[] = {
@@ -663,8 +670,8 @@ static void test_attention_of_long_runs_forgets_nothing(void **state)
     };
 
     for (size_t i = 0; i < TS_COUNT(shapes_long); i++)
-        for (double value = 41; value < 47; value++)
-            try_equal_keys(*state, &shapes_long[i], value);
+        for (int k = 0; k < EQUAL_KEYS; k++)
+            try_equal_keys(*state, &shapes_long[i], 41 + k);
 }
 
 /* Last: who asks for cuDNN wants to know that it was cuDNN all the time. */
