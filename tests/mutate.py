@@ -27,6 +27,7 @@ LAYERS = {
                     "test_model", "test_trainer_curve", "test_optimizer", "test_overflow"],
     "kernels/cuda": ["test_emulated_operators", "test_emulated_model",
                      "test_emulated_model_forward"],
+    "kernels": ["test_golden_operators", "test_model_gradients"],
     "patcher": ["test_rules", "test_patch_cases"],
     "precision": ["test_scaler", "test_overflow", "test_policy"],
     "train": ["test_model_gradients", "test_model_equal", "test_model", "test_architectures",
