@@ -239,6 +239,28 @@ static void test_preference_of_adapters_is_beyond_their_base(void **state)
     unit_batch_free(&b);
 }
 
+/* Smoothed labels are for learning single answers: likelihoods are not smoothed. */
+static void test_preference_smooths_no_label(void **state)
+{
+    struct outcome found[2];
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct plan plan = plan_for(METHOD_FULL, PREFERENCE_SIGMOID);
+        struct batch b = three_pairs();
+        struct held held;
+
+        plan.label_smoothing = i == 0 ? 0 : 0.3;
+        open_held(&held, &plan, false, 1);
+        found[i] = learn(&held.u, &b, 1);
+        close_held(&held);
+        unit_batch_free(&b);
+    }
+    assert_true(found[0].loss == found[1].loss && found[0].norm == found[1].norm);
+    assert_true(found[0].rewards.of[REWARD_LOGP_CHOSEN] ==
+                found[1].rewards.of[REWARD_LOGP_CHOSEN]);
+}
+
 /* A window of three micro-batches is one of all pairs. */
 static void test_preference_windows_add_up(void **state)
 {
@@ -453,6 +475,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_preference_begins_with_no_reward),
         cmocka_unit_test(test_preference_of_adapters_is_beyond_their_base),
+        cmocka_unit_test(test_preference_smooths_no_label),
         cmocka_unit_test(test_preference_windows_add_up),
         cmocka_unit_test(test_preference_gradient_is_that_of_the_loss),
         cmocka_unit_test(test_preference_on_a_gpu_is_that_of_the_cpu),
