@@ -174,7 +174,7 @@ static void test_estimate_is_what_each_rank_takes(void **state)
  * driver nor NCCL. */
 static void test_estimate_counts_what_joins_gpus(void **state)
 {
-    char *dir = unit_dir_new(), *job = job_text(models[0], methods[0]);
+    char *dir, *job;
     struct device gpu = { .kind = DEVICE_CUDA, .major = 9 };
     const struct memory_range group = memory_group(&gpu, 2);
     struct model_config config;
@@ -183,6 +183,9 @@ static void test_estimate_counts_what_joins_gpus(void **state)
     struct patch patch;
 
     (void)state;
+    unit_need_shared(models[0]);
+    dir = unit_dir_new();
+    job = job_text(models[0], methods[0]);
     for (size_t i = 0; i < 2; i++) {
         struct device cpu;
 
@@ -205,12 +208,14 @@ static void test_estimate_counts_what_joins_gpus(void **state)
 /* An evaluation with larger batches makes do with what the training takes. */
 static void test_estimate_counts_the_evaluation(void **state)
 {
-    char *dir = unit_dir_new();
-    char *job = job_text(models[0], "finetuning_type: full\nval_size: 6\n"
-                                    "eval_strategy: epoch\n"
-                                    "per_device_eval_batch_size: 8\n");
+    char *dir, *job;
 
     (void)state;
+    unit_need_shared(models[0]);
+    dir = unit_dir_new();
+    job = job_text(models[0], "finetuning_type: full\nval_size: 6\n"
+                              "eval_strategy: epoch\n"
+                              "per_device_eval_batch_size: 8\n");
     check_job(dir, job, 1);
     free(job);
     unit_dir_free(dir);
