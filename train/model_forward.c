@@ -126,7 +126,7 @@ static void linears_forward(const struct pass *pass, const struct linears *l,
     struct tensor u = pass_u(pass, l, layer);
     float scale = (float)pass->model->shapes.lora.scale;
 
-    if (l->beside && !pass->plain) {
+    if (l->beside) { /* one product whether plain or not, so that y has the same bits */
         product_forward(pass, &l->both, x, y, 1, 0);
     } else {
         for (size_t i = 0; i < l->wholes; i++)
