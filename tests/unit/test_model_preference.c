@@ -428,6 +428,22 @@ static void test_preference_has_the_same_bits(void **state)
     free(again);
 }
 
+/* Where the data are not known, batches are full: two answers of cutoff_len for each
+ * pair, for a reference too. */
+static void check_full_batches(struct unit_model *u, uint64_t less)
+{
+    size_t runs = 2 * (size_t)u->plan.per_device_train_batch_size;
+    const struct estimate_data full = { .rows = runs * (size_t)u->plan.cutoff_len,
+                                        .sequences = runs };
+    struct memory_use told, reckoned;
+    struct error err = { 0 };
+
+    unit_must(estimate_memory(&u->plan, &u->config, &full, &told, &err), &err);
+    unit_must(estimate_memory(&u->plan, &u->config, NULL, &reckoned, &err), &err);
+    assert_int_equal(told.total, reckoned.total);
+    assert_true(told.total > less);
+}
+
 /* The estimate is what is taken, to the byte. */
 static void test_preference_takes_what_was_estimated(void **state)
 {
@@ -450,6 +466,7 @@ static void test_preference_takes_what_was_estimated(void **state)
         assert_int_equal(estimate.total,
                          model_memory(held.u.model)->low +
                              (held.reference ? model_memory(held.reference)->low : 0));
+        check_full_batches(&held.u, estimate.total);
         close_held(&held);
     }
 }
