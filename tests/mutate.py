@@ -148,10 +148,15 @@ def who_failed(said):
     return "ended by itself"
 
 
+def pattern(old):
+    """The C tokens of `old` with any white space between them: formatting does not matter."""
+    return re.compile(r"\s*".join(map(re.escape, re.findall(r"\w+|[^\w\s]", old))))
+
+
 def stale(row, text):
-    """Why it cannot be made in this text of its file; None: it can."""
-    count = text.count(row.old)
-    return f"stale: the text is there {count} times" if count != 1 else None
+    """Why the mutation cannot be made in this text of its file; None if it can."""
+    count = len(pattern(row.old).findall(text))
+    return f"stale: the text occurs {count} times" if count != 1 else None
 
 
 def verdict(tree, row):
@@ -159,7 +164,7 @@ def verdict(tree, row):
     text = tree.read(row.file)
     if stale(row, text):
         return False, stale(row, text)
-    tree.write(row.file, text.replace(row.old, row.new))
+    tree.write(row.file, pattern(row.old).sub(lambda _: row.new, text))
     try:
         for test in tests_of(row):
             status, said = tree.make(test)
