@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <time.h>
 
-/* It goes on while the machine sleeps, so that a duration is what a person would measure.
- */
+/* It goes on while the machine sleeps, so that a duration is what a person would
+ * measure. */
 double clock_seconds(void)
 {
     struct timespec now;

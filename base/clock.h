@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-double clock_seconds(void);  /* since some fixed instant, never goes back */
-double clock_wall(void);     /* seconds since 1970 */
+double clock_seconds(void);       /* since some fixed instant, never goes back */
+double clock_wall(void);          /* seconds since 1970 */
 void clock_compact(char out[32]); /* UTC, 20261120T140848.123456Z: sorts as text */
 void clock_iso(char out[32]);     /* UTC, 2026-11-20T14:08:48Z */
 

@@ -1,4 +1,5 @@
-/* base/error.h - one type carries every failure: a code, a sentence, and a place in a file. */
+/* base/error.h - one type carries every failure: a code, a sentence, and a place in a
+ * file. */
 #ifndef BASE_ERROR_H
 #define BASE_ERROR_H
 
@@ -10,13 +11,13 @@
 
 enum error_code {
     ERROR_NONE,
-    ERROR_USAGE,   /* the command line */
-    ERROR_JOB,     /* the job file says something that cannot be done */
-    ERROR_DATA,    /* a model, tokenizer, data set or checkpoint is broken or missing */
-    ERROR_SYSTEM,  /* I/O, locks, memory */
-    ERROR_DEVICE,  /* a device failed or is missing */
+    ERROR_USAGE,    /* the command line */
+    ERROR_JOB,      /* the job file says something that cannot be done */
+    ERROR_DATA,     /* a model, tokenizer, data set or checkpoint is broken or missing */
+    ERROR_SYSTEM,   /* I/O, locks, memory */
+    ERROR_DEVICE,   /* a device failed or is missing */
     ERROR_DIVERGED, /* the training itself: too many overflows in a row, and the like */
-    ERROR_STOPPED, /* asked to stop, and did */
+    ERROR_STOPPED,  /* asked to stop, and did */
     ERROR_CODES
 };
 
@@ -33,9 +34,10 @@ struct error {
     char text[512]; /* a sentence without a final stop; may end in a remedy */
 };
 
-/* Each fills *err unless it holds an error already (the first one wins), and returns false.
- * err may be NULL: then only false is returned. */
-bool error_set(struct error *err, enum error_code code, const char *fmt, ...) TS_PRINTF(3, 4);
+/* Each fills *err unless it holds an error already (the first one wins), and returns
+ * false. err may be NULL: then only false is returned. */
+bool error_set(struct error *err, enum error_code code, const char *fmt, ...)
+    TS_PRINTF(3, 4);
 bool error_at(struct error *err, enum error_code code, const char *file, struct mark at,
               const char *fmt, ...) TS_PRINTF(5, 6);
 /* ERROR_SYSTEM; adds ": " and strerror(errno).  errno is read first of all, and kept. */

@@ -91,8 +91,9 @@ bool path_run_free(const char *job, struct error *err)
     if (!owner)
         return true;
     run = path_run_dir(job);
-    error_set(err, ERROR_USAGE, "%s would share %s with %s; give one of them another name",
-              job, run, owner);
+    error_set(err, ERROR_USAGE,
+              "%s would share %s with %s; give one of them another name", job, run,
+              owner);
     free(run);
     free(owner);
     return false;
@@ -222,8 +223,7 @@ static void drop_first_line(struct text *text)
 bool file_read_end_at(int dir, const char *name, size_t max, struct text *out,
                       struct error *err)
 {
-    int fd = openat(dir, name,
-                    O_RDONLY | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = openat(dir, name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW | O_CLOEXEC);
     struct stat st;
     bool ok = false, cut = false;
 
@@ -363,8 +363,8 @@ out:
     return ok;
 }
 
-/* Was the last line cut off, by a crash or a full disk?  Then the next must not join it.
- */
+/* Was the last line cut off, by a crash or a full disk?  Then the next must not join
+ * it. */
 static bool ends_within_a_line(int fd, const struct stat *st)
 {
     char last;

@@ -17,8 +17,8 @@ bool link_send(int end, const void *data, size_t bytes, double seconds,
                struct error *err);
 bool link_receive(int end, void *data, size_t bytes, double seconds, struct error *err);
 
-/* Hand an open file over; the receiver's copy is its own, closed on exec, -1 on failure.
- */
+/* Hand an open file over; the receiver's copy is its own, closed on exec, -1 on
+ * failure. */
 bool link_send_file(int end, int file, double seconds, struct error *err);
 int link_receive_file(int end, double seconds, struct error *err);
 

@@ -1,4 +1,5 @@
-/* base/log.h - levels, one line an event: "2026-11-20T14:08:48Z info job qwen: step 12". */
+/* base/log.h - levels, one line an event: "2026-11-20T14:08:48Z info job qwen: step
+ * 12". */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
@@ -11,6 +12,7 @@ struct log; /* a place lines go to; NULL is allowed everywhere and drops them */
 /* fd is not owned.  Control characters in a line are shown as \xNN. */
 struct log *log_new(int fd, enum log_level level);
 void log_free(struct log *log);
-void log_line(struct log *log, enum log_level level, const char *fmt, ...) TS_PRINTF(3, 4);
+void log_line(struct log *log, enum log_level level, const char *fmt, ...)
+    TS_PRINTF(3, 4);
 
 #endif

@@ -45,8 +45,8 @@ static unsigned __int128 wide(uint64_t high, uint64_t low)
 
 static void step(struct pcg *pcg)
 {
-    pcg->state = pcg->state * wide(0x2360ed051fc65da4u, 0x4385df649fccf645u) +
-                 pcg->increment;
+    pcg->state =
+        pcg->state * wide(0x2360ed051fc65da4u, 0x4385df649fccf645u) + pcg->increment;
 }
 
 void pcg_seed(struct pcg *pcg, uint64_t seed)
@@ -95,8 +95,8 @@ static uint32_t next_half(struct pcg *pcg)
     return (uint32_t)whole;
 }
 
-/* From 0 to `most`, which is 1 or more: the first number of so many bits that is not above it
- * (numpy's random_interval). */
+/* From 0 to `most`, which is 1 or more: the first number of so many bits that is not
+ * above it (numpy's random_interval). */
 static uint32_t up_to(struct pcg *pcg, uint32_t most)
 {
     uint32_t mask = UINT32_MAX >> __builtin_clz(most), number;

@@ -1,8 +1,9 @@
 /*
- * base/pcg.h - the numbers of numpy.random.default_rng(seed), for an order that must be the one
- * that Python programs have: PCG64 (XSL-RR 128/64), O'Neill, "PCG: A Family of Simple Fast
- * Space-Efficient Statistically Good Algorithms for Random Number Generation", 2014, seeded by
- * numpy's SeedSequence (numpy/random/bit_generator.pyx).  All else draws on base/random.h.
+ * base/pcg.h - the numbers of numpy.random.default_rng(seed), for an order that must be
+ * the one that Python programs have: PCG64 (XSL-RR 128/64), O'Neill, "PCG: A Family of
+ * Simple Fast Space-Efficient Statistically Good Algorithms for Random Number
+ * Generation", 2014, seeded by numpy's SeedSequence (numpy/random/bit_generator.pyx).
+ * All else draws on base/random.h.
  */
 #ifndef BASE_PCG_H
 #define BASE_PCG_H
@@ -12,7 +13,8 @@
 
 struct pcg {
     unsigned __int128 state, increment;
-    uint64_t kept; /* the upper half of a number whose lower one was given out, plus 2^32 */
+    /* the upper half of a number whose lower one was given out, plus 2^32 */
+    uint64_t kept;
 };
 
 void pcg_seed(struct pcg *pcg, uint64_t seed);

@@ -1,7 +1,7 @@
 /*
- * base/random.h - random numbers as a function of a key and a counter, so that there is no
- * state to save: Philox 4x32-10, Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3",
- * SC 2011 (test vectors: Random123 kat_vectors).
+ * base/random.h - random numbers as a function of a key and a counter, so that there is
+ * no state to save: Philox 4x32-10, Salmon et al., "Parallel Random Numbers: As Easy as
+ * 1, 2, 3", SC 2011 (test vectors: Random123 kat_vectors).
  */
 #ifndef BASE_RANDOM_H
 #define BASE_RANDOM_H
@@ -28,7 +28,8 @@ void random_philox(const uint32_t key[2], const uint32_t counter[4], uint32_t ou
  *     key { seed low, seed high },  counter { index / 4 low, high, stream, site }.
  * All functions below draw on the same bits: give each use a site or stream of its own.
  */
-uint32_t random_bits(uint64_t seed, enum random_site site, uint32_t stream, uint64_t index);
+uint32_t random_bits(uint64_t seed, enum random_site site, uint32_t stream,
+                     uint64_t index);
 double random_uniform(uint64_t seed, enum random_site site, uint32_t stream,
                       uint64_t index); /* [0, 1), 32 bits */
 double random_normal(uint64_t seed, enum random_site site, uint32_t stream,
@@ -41,8 +42,8 @@ struct random_head {
 };
 
 /*
- * 16 bits for the weight that row `query` of a batch gives `key`, counted from the first row
- * of its run: half key % 2 (the lower is 0) of word key / 8 % 4 of the block with
+ * 16 bits for the weight that row `query` of a batch gives `key`, counted from the first
+ * row of its run: half key % 2 (the lower is 0) of word key / 8 % 4 of the block with
  *     key      seed low, seed high
  *     counter  query, key / 32 * 4 + key / 2 % 4, stream + 2^16 head,
  *              RANDOM_ATTENTION + 16 draw
@@ -51,7 +52,7 @@ struct random_head {
  */
 uint32_t random_weight(struct random_head head, uint32_t query, uint32_t key);
 /* A permutation of 0..count-1 (Fisher-Yates). */
-void random_permutation(uint64_t seed, enum random_site site, uint32_t stream, uint32_t *out,
-                        size_t count);
+void random_permutation(uint64_t seed, enum random_site site, uint32_t stream,
+                        uint32_t *out, size_t count);
 
 #endif

@@ -16,7 +16,8 @@ static inline bool size_add(size_t a, size_t b, size_t *out)
     return !__builtin_add_overflow(a, b, out);
 }
 
-/* The least multiple of `unit` (a power of two) that is not below size.  Must not overflow. */
+/* The least multiple of `unit` (a power of two) that is not below size.  Must not
+ * overflow. */
 static inline size_t size_round(size_t size, size_t unit)
 {
     return (size + unit - 1) & ~(unit - 1);

@@ -1,5 +1,5 @@
-/* base/spawn.c - a program in a process group of its own, read until it ends or is late.
- */
+/* base/spawn.c - a program in a process group of its own, read until it ends or is
+ * late. */
 #include "config.h"
 
 #include "base/spawn.h"

@@ -11,11 +11,12 @@ struct spawn_result {
     bool timed_out; /* it was killed after timeout_ms */
 };
 
-/* Run argv (argv[0] is a path, or looked up in PATH) with no standard input, and collect its
- * standard output in *out and standard error in *errors (each may be NULL: /dev/null).
- * ERROR_SYSTEM if it could not be started; a bad exit status is not an error here. */
-bool spawn_capture(char *const argv[], int timeout_ms, struct text *out, struct text *errors,
-                   struct spawn_result *result, struct error *err);
+/* Run argv (argv[0] is a path, or looked up in PATH) with no standard input, and collect
+ * its standard output in *out and standard error in *errors (each may be NULL:
+ * /dev/null). ERROR_SYSTEM if it could not be started; a bad exit status is not an error
+ * here. */
+bool spawn_capture(char *const argv[], int timeout_ms, struct text *out,
+                   struct text *errors, struct spawn_result *result, struct error *err);
 
 /* The path of a program that lies beside the running one (/proc/self/exe), malloc'ed. */
 char *spawn_sibling(const char *name);

@@ -15,8 +15,9 @@ struct text {
 #define TEXT_MAX_DEFAULT ((size_t)64 << 20)
 
 void text_init(struct text *text, size_t max); /* max 0: TEXT_MAX_DEFAULT */
-void text_clear(struct text *text);            /* frees; text_init makes it usable again */
-void text_reset(struct text *text);            /* len 0, memory kept */
+/* frees; text_init makes it usable again */
+void text_clear(struct text *text);
+void text_reset(struct text *text); /* len 0, memory kept */
 
 /* Each returns false, and sets overflow, when the ceiling would be passed. */
 bool text_add(struct text *text, const void *data, size_t len);
@@ -25,11 +26,12 @@ bool text_addc(struct text *text, char byte);
 bool text_addf(struct text *text, const char *fmt, ...) TS_PRINTF(2, 3);
 /* Take over the bytes; the caller frees them with free().  The text is empty after. */
 char *text_detach(struct text *text, size_t *len);
-/* `len` bytes as a person may see them on a terminal: C0, C1 and DEL as \xNN, newline and tab
- * too, invalid UTF-8 as \xNN. */
+/* `len` bytes as a person may see them on a terminal: C0, C1 and DEL as \xNN, newline and
+ * tab too, invalid UTF-8 as \xNN. */
 bool text_add_visible(struct text *text, const char *data, size_t len);
 
-bool text_is_utf8(const char *data, size_t len, size_t *bad_byte); /* strict, no surrogates */
+/* strict, no surrogates */
+bool text_is_utf8(const char *data, size_t len, size_t *bad_byte);
 bool text_starts(const char *string, const char *prefix);
 bool text_ends(const char *string, const char *suffix);
 

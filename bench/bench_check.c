@@ -30,12 +30,19 @@ static const char *const kinds[] = {
     "bf16: true\nlearning_rate: 1.0e-4\n",
     "stage: sft\nfinetuning_type: full\nfp16: true\nmodel_dtype: float16  # half\n"
     "max_grad_norm:\nlearning_rate: 2e-5\n",
-    "stage: pt\nfinetuning_type: full\nper_device_train_batch_size: 64\nlearning_rate: "
-    "1e-3\n",
+    "stage: pt\n"
+    "finetuning_type: full\n"
+    "per_device_train_batch_size: 64\n"
+    "learning_rate: 1e-3\n",
     "stage: sft\nfinetuning_type: lora\nlora_rnk: 8\nLogging_steps: 10\nfp16: true\n"
     "bf16: true\nevaluation_strategy: no\n",
-    "stage: sft\nfinetuning_type: full\nbf16: true\nflash_attn: auto\nlr_scheduler_type: "
-    "cosine\nwarmup_ratio: 0.1\nddp_timeout: 180000000\n",
+    "stage: sft\n"
+    "finetuning_type: full\n"
+    "bf16: true\n"
+    "flash_attn: auto\n"
+    "lr_scheduler_type: cosine\n"
+    "warmup_ratio: 0.1\n"
+    "ddp_timeout: 180000000\n",
 };
 
 static void must(bool ok, const struct error *err)
@@ -125,8 +132,7 @@ static void measure(char **argv, size_t fixed)
     }
     qsort(taken, CALLS, sizeof(*taken), compare);
     printf("one job a call, %d calls: median %.2f ms, best %.2f, worst %.2f; at most "
-           "%.1f MiB "
-           "resident\n",
+           "%.1f MiB resident\n",
            CALLS, 1e3 * taken[CALLS / 2], 1e3 * taken[0], 1e3 * taken[CALLS - 1],
            largest / 1048576);
 }

@@ -136,8 +136,8 @@ static void fill_ring(struct bench *b)
                                                     : sizeof(pattern));
 }
 
-/* Words as in a text: the n-th about n times as seldom as the first; positions 0, 1, ...
- */
+/* Words as in a text: the n-th about n times as seldom as the first; positions 0, 1,
+ * ... */
 static void fill_tokens(struct bench *b)
 {
     int32_t *tokens = calloc(b->rows, sizeof(*tokens));

@@ -89,15 +89,15 @@ static void bench_layernorm_backward(struct bench *b)
     struct tensor sums = block(b, 5, FORMAT_FP32, 2, WIDTH);
 
     b->be->ops->layernorm_backward(
-        b->be, &(struct op_layernorm_backward) {
-                   .dx = block(b, 0, FORMAT_FP32, ROWS, WIDTH),
-                   .dcopy = block(b, 1, b->format, ROWS, WIDTH),
-                   .dweight = tensor_rows(sums, 0, 1),
-                   .dbias = tensor_rows(sums, 1, 1),
-                   .dout = block(b, 2, b->format, ROWS, WIDTH),
-                   .x = block(b, 6, FORMAT_FP32, ROWS, WIDTH),
-                   .stats = block(b, 3, FORMAT_FP32, 2, ROWS),
-                   .weight = block(b, 4, FORMAT_FP32, 1, WIDTH) });
+        b->be,
+        &(struct op_layernorm_backward) { .dx = block(b, 0, FORMAT_FP32, ROWS, WIDTH),
+                                          .dcopy = block(b, 1, b->format, ROWS, WIDTH),
+                                          .dweight = tensor_rows(sums, 0, 1),
+                                          .dbias = tensor_rows(sums, 1, 1),
+                                          .dout = block(b, 2, b->format, ROWS, WIDTH),
+                                          .x = block(b, 6, FORMAT_FP32, ROWS, WIDTH),
+                                          .stats = block(b, 3, FORMAT_FP32, 2, ROWS),
+                                          .weight = block(b, 4, FORMAT_FP32, 1, WIDTH) });
 }
 
 static void bench_headnorm(struct bench *b)
@@ -118,14 +118,14 @@ static void bench_headnorm_backward(struct bench *b)
     struct tensor dx = block(b, 6, b->format, ROWS, WIDTH);
 
     b->be->ops->headnorm_backward(
-        b->be, &(struct op_headnorm_backward) {
-                   .dx = dx,
-                   .dweight = block(b, 5, FORMAT_FP32, 1, HEAD),
-                   .dout = dx,
-                   .x = block(b, 7, b->format, ROWS, WIDTH),
-                   .rstd = block(b, 3, FORMAT_FP32, ROWS, HEADS),
-                   .weight = block(b, 4, FORMAT_FP32, 1, HEAD),
-                   .heads = HEADS });
+        b->be,
+        &(struct op_headnorm_backward) { .dx = dx,
+                                         .dweight = block(b, 5, FORMAT_FP32, 1, HEAD),
+                                         .dout = dx,
+                                         .x = block(b, 7, b->format, ROWS, WIDTH),
+                                         .rstd = block(b, 3, FORMAT_FP32, ROWS, HEADS),
+                                         .weight = block(b, 4, FORMAT_FP32, 1, HEAD),
+                                         .heads = HEADS });
 }
 
 static void bench_rope(struct bench *b)
@@ -323,8 +323,8 @@ static void bench_sgd(struct bench *b)
 
 #define NUMBERS(rows, cols) ((double)(rows) * (double)(cols))
 
-/* Bytes: of fp32 operands, and of those in the format of the activations; or operations.
- */
+/* Bytes: of fp32 operands, and of those in the format of the activations; or
+ * operations. */
 static const struct row {
     const char *name;
     void (*run)(struct bench *b);
@@ -348,7 +348,8 @@ static const struct row {
     { "gelu", bench_gelu, 0, 2 * NUMBERS(ROWS, INNER), 0, 0 },
     { "gelu_backward", bench_gelu_backward, 0, 3 * NUMBERS(ROWS, INNER), 0, 0 },
     { "gelu by tanh", bench_gelu_tanh, 0, 2 * NUMBERS(ROWS, INNER), 0, 0 },
-    { "gelu_backward, tanh", bench_gelu_tanh_backward, 0, 3 * NUMBERS(ROWS, INNER), 0, 0 },
+    { "gelu_backward, tanh", bench_gelu_tanh_backward, 0, 3 * NUMBERS(ROWS, INNER), 0,
+      0 },
     { "attention", bench_attention, 0, 0, true, 2 },
     { "attention_backward", bench_attention_backward, 0, 0, true, 5 },
     { "embedding", bench_embedding, NUMBERS(ROWS, WIDTH), NUMBERS(ROWS, WIDTH), 0, 0 },

@@ -79,7 +79,8 @@ int main(void)
            backends[3]->ops->describe(backends[3]));
     printf(
         "| product (rows x in x out), pass | format | own, 1 thread | own, %d threads | "
-        "oneDNN, 1 thread | oneDNN, %d threads |\n|---|---|---|---|---|---|\n",
+        "oneDNN, 1 thread | oneDNN, %d threads |\n"
+        "|---|---|---|---|---|---|\n",
         threads, threads);
     for (size_t f = 0; f < TS_COUNT(formats); f++) {
         struct total total = { 0 };

@@ -13,8 +13,8 @@
  *                                       SEQUENCES LENGTH full|lora fp32|bf16
  *
  * The latter is a Llama of any shape, its head tied to the embedding, in fewer steps.
- * GPT-2-dropping has the dropouts that GPT-2 was published with; GPT-2 has none, as llm.c.
- * Checkpointed: of each block only its input is kept, the rest is computed again.
+ * GPT-2-dropping has the dropouts that GPT-2 was published with; GPT-2 has none, as
+ * llm.c. Checkpointed: of each block only its input is kept, the rest is computed again.
  */
 #include "config.h"
 
@@ -33,7 +33,7 @@
 #define GPT2_124M(drops)                                                           \
     "{\"model_type\": \"gpt2\", \"n_embd\": 768, \"n_layer\": 12, \"n_head\": 12," \
     " \"n_positions\": 1024, \"vocab_size\": 50257, \"layer_norm_epsilon\": 1e-5," \
-    " \"activation_function\": \"gelu_new\", \"embd_pdrop\": " drops                \
+    " \"activation_function\": \"gelu_new\", \"embd_pdrop\": " drops               \
     ", \"resid_pdrop\": " drops ", \"attn_pdrop\": " drops "}"
 #define STORIES_15M                                                                      \
     "{\"model_type\": \"llama\", \"hidden_size\": 288, \"intermediate_size\": 768,"      \
@@ -100,16 +100,15 @@ static void run(const struct bench_row *row)
     qsort(seconds, (size_t)count, sizeof(*seconds), compare);
     memory = model_steps_memory(&bench);
     rate = rate_machine(bench.be, row->format, row->seconds / 6);
-    printf(
-        "| %s, B%zu T%zu | %s%s | %s | %.1f | %.1f | %.0f | %.0f | %.0f | %.0f %% | %.2f "
-        "| %.1f | %.2f | %s |\n",
-        row->model->name, row->model->sequences, row->model->length,
-        row->method == METHOD_LORA ? "LoRA r=16" : "full",
-        row->checkpointed ? ", checkpointed" : "", format_info(row->format)->name,
-        1e3 * seconds[count / 2], 1e3 * seconds[0],
-        (double)bench.batch.rows / seconds[count / 2], memory, rate,
-        100 * model_steps_flops(&bench) / seconds[count / 2] / (rate * 1e9), first,
-        model_steps_planned(&bench), model_steps_flops(&bench) / 1e9, share);
+    printf("| %s, B%zu T%zu | %s%s | %s | %.1f | %.1f | %.0f | %.0f | %.0f | %.0f %% | "
+           "%.2f | %.1f | %.2f | %s |\n",
+           row->model->name, row->model->sequences, row->model->length,
+           row->method == METHOD_LORA ? "LoRA r=16" : "full",
+           row->checkpointed ? ", checkpointed" : "", format_info(row->format)->name,
+           1e3 * seconds[count / 2], 1e3 * seconds[0],
+           (double)bench.batch.rows / seconds[count / 2], memory, rate,
+           100 * model_steps_flops(&bench) / seconds[count / 2] / (rate * 1e9), first,
+           model_steps_planned(&bench), model_steps_flops(&bench) / 1e9, share);
     fflush(stdout);
     model_steps_close(&bench);
     backend_close(bench.be);
@@ -186,11 +185,10 @@ static struct bench_model model_of_words(char *const words[SHAPE_WORDS],
         .config =
             arena_printf(arena,
                          "{\"model_type\": \"llama\", \"num_hidden_layers\": %zu, "
-                         "\"hidden_size\": %zu,"
-                         " \"num_attention_heads\": %zu, \"intermediate_size\": %zu,"
-                         " \"vocab_size\": %zu, \"max_position_embeddings\": %zu,"
-                         " \"rms_norm_eps\": 1e-5, \"tie_word_embeddings\": true,"
-                         " \"hidden_act\": \"silu\"}",
+                         "\"hidden_size\": %zu, \"num_attention_heads\": %zu, "
+                         "\"intermediate_size\": %zu, \"vocab_size\": %zu, "
+                         "\"max_position_embeddings\": %zu, \"rms_norm_eps\": 1e-5, "
+                         "\"tie_word_embeddings\": true, \"hidden_act\": \"silu\"}",
                          size[SHAPE_LAYERS], size[SHAPE_WIDTH], size[SHAPE_HEADS],
                          size[SHAPE_INNER], size[SHAPE_VOCABULARY], size[SHAPE_LENGTH]),
         .sequences = size[SHAPE_SEQUENCES],
@@ -198,8 +196,8 @@ static struct bench_model model_of_words(char *const words[SHAPE_WORDS],
     };
 }
 
-/* Each method and format of a model, as `like` has the rest; words: the two that are asked
- * for, or NULL. */
+/* Each method and format of a model, as `like` has the rest; words: the two that are
+ * asked for, or NULL. */
 static int run_rows(const struct bench_row *like, char *const words[2])
 {
     struct bench_row row = *like;
@@ -267,7 +265,8 @@ int main(int argc, char **argv)
     printf(
         "| model | method | format | ms a step | best | tokens/s | peak MiB | machine, "
         "GFLOP/s | share of it | first, s | planned MiB | GFLOP a step | in products "
-        "|\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+        "|\n"
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
     fflush(stdout);
     rows = shape ? run_shape(&row, wanted + 1) : run_models(&row, words, wanted);
     if (rows == 0)

@@ -1,5 +1,5 @@
-/* bench/gpu_ops.c - one function an operation: its operands, and how often each is read or
- * written. */
+/* bench/gpu_ops.c - one function an operation: its operands, and how often each is read
+ * or written. */
 #include "config.h"
 
 #include "bench/gpu_ops.h"
@@ -135,8 +135,7 @@ static void put_layernorm_backward(struct bench *b)
                                         .dout = narrow(b, 1),
                                         .x = wide(b, 1),
                                         .weight = operand(b, FORMAT_FP32, 1, width, 1),
-                                        .stats =
-                                            operand(b, FORMAT_FP32, 2, b->rows, 1) };
+                                        .stats = operand(b, FORMAT_FP32, 2, b->rows, 1) };
 
     b->be->ops->layernorm_backward(b->be, &op);
 }
@@ -158,15 +157,14 @@ static void put_headnorm_backward(struct bench *b)
 {
     size_t size = b->shape->head_size, heads = b->shape->heads;
     struct tensor dx = operand(b, b->format, b->rows, heads * size, 2);
-    struct op_headnorm_backward op = {
-        .dx = dx,
-        .dweight = operand(b, FORMAT_FP32, 1, size, 2),
-        .dout = dx,
-        .x = operand(b, b->format, b->rows, heads * size, 1),
-        .weight = operand(b, FORMAT_FP32, 1, size, 1),
-        .rstd = operand(b, FORMAT_FP32, b->rows, heads, 1),
-        .heads = heads
-    };
+    struct op_headnorm_backward op = { .dx = dx,
+                                       .dweight = operand(b, FORMAT_FP32, 1, size, 2),
+                                       .dout = dx,
+                                       .x = operand(b, b->format, b->rows, heads * size,
+                                                    1),
+                                       .weight = operand(b, FORMAT_FP32, 1, size, 1),
+                                       .rstd = operand(b, FORMAT_FP32, b->rows, heads, 1),
+                                       .heads = heads };
 
     b->be->ops->headnorm_backward(b->be, &op);
 }
@@ -261,8 +259,9 @@ static void put_embedding(struct bench *b)
 static void put_embedding_backward(struct bench *b)
 {
     size_t width = b->shape->width;
-    struct op_embedding_backward op = { operand(b, FORMAT_FP32, b->words, width, 0),
-                                        wide(b, 1), b->tokens, 1, 0, false };
+    struct op_embedding_backward op = {
+        operand(b, FORMAT_FP32, b->words, width, 0), wide(b, 1), b->tokens, 1, 0, false
+    };
 
     count_embedding(b, FORMAT_FP32, 2);
     b->be->ops->embedding_backward(b->be, &op);

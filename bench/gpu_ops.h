@@ -20,8 +20,8 @@ struct bench {
     const struct shape *shape;
     enum format format;
     size_t rows, words, used; /* used: how many of the words are in the rows' text */
-    size_t weights, copied; /* numbers; bytes of the copy that sets the rate */
-    char *ring;             /* operands come from here, one after another */
+    size_t weights, copied;   /* numbers; bytes of the copy that sets the rate */
+    char *ring;               /* operands come from here, one after another */
     size_t ring_bytes, at;
     int32_t *tokens, *positions;
     double bytes; /* that the last operation had to move */

@@ -1,10 +1,10 @@
 /*
- * kernels/backend.h - a device that can do the operations: a table of functions over their
- * structs, `cpu` and `cuda`.
+ * kernels/backend.h - a device that can do the operations: a table of functions over
+ * their structs, `cpu` and `cuda`.
  *
- * Operations return nothing: the backend remembers the first that failed, skips the rest, and
- * tells it at sync, once a step.  Pointers inside operands are in the backend's memory (on the
- * CPU that is ordinary memory).
+ * Operations return nothing: the backend remembers the first that failed, skips the rest,
+ * and tells it at sync, once a step.  Pointers inside operands are in the backend's
+ * memory (on the CPU that is ordinary memory).
  */
 #ifndef KERNELS_BACKEND_H
 #define KERNELS_BACKEND_H
@@ -26,9 +26,10 @@ struct backend_options {
     int threads;                 /* CPU: 0 for all that may be used */
     bool no_onednn;              /* CPU: our own products, whatever is installed */
     bool tf32;                   /* CUDA: fp32 operands of a product are read as TF32 */
-    size_t rounded_bytes;        /* CUDA: what the operands of the largest product with round_a,
-                                    round_b take, a byte each number; 0: got when first met */
-    struct log *log;             /* for what is worth a line once; NULL: not told */
+    /* CUDA: what the operands of the largest product with round_a, round_b take, a
+     * byte each number; 0: got when first met */
+    size_t rounded_bytes;
+    struct log *log; /* for what is worth a line once; NULL: not told */
 };
 
 /*
@@ -57,7 +58,8 @@ struct backend_ops {
     /* Memory the backend itself holds once it runs (packed panels, plans), in bytes. */
     size_t (*workspace)(struct backend *be);
 
-    /* One large block, zeroed; NULL with ERROR_DEVICE or ERROR_SYSTEM and the size wanted. */
+    /* One large block, zeroed; NULL with ERROR_DEVICE or ERROR_SYSTEM and the size
+     * wanted. */
     void *(*alloc)(struct backend *be, size_t bytes, struct error *err);
     void (*free)(struct backend *be, void *block);
     /* `from` is read before upload returns; what download wants is in `to` after sync. */
@@ -67,21 +69,22 @@ struct backend_ops {
     bool (*sync)(struct backend *be, struct error *err);
 
     /*
-     * Optional, NULL where there is nothing to gain: the operations from `begin` to `end` are
-     * the same, operands and all, whenever `key` (`bytes` long) is.  false: they have been
-     * done from a recording; issue none of them, nor `end`.  No upload, download or sync
-     * stands between the two.
+     * Optional, NULL where there is nothing to gain: the operations from `begin` to `end`
+     * are the same, operands and all, whenever `key` (`bytes` long) is.  false: they have
+     * been done from a recording; issue none of them, nor `end`.  No upload, download or
+     * sync stands between the two.
      */
     bool (*begin)(struct backend *be, const void *key, size_t bytes);
     void (*end)(struct backend *be);
 
     /*
-     * Optional, NULL where a backend works alone.  After join, each rank makes the same calls
-     * of reduce, all_reduce and all_gather in the same order, not inside begin and end.  They
-     * wait for what was issued before, run beside what is issued after, which must leave their
-     * operands alone until `meet`, and are no recording's part.  Sums have a fixed order.  A
-     * rank that ends fails the others' next sync instead of making them wait for it.  What
-     * memory they take of the device is taken when join returns: it comes before alloc.
+     * Optional, NULL where a backend works alone.  After join, each rank makes the same
+     * calls of reduce, all_reduce and all_gather in the same order, not inside begin and
+     * end.  They wait for what was issued before, run beside what is issued after, which
+     * must leave their operands alone until `meet`, and are no recording's part.  Sums
+     * have a fixed order.  A rank that ends fails the others' next sync instead of making
+     * them wait for it.  What memory they take of the device is taken when join returns:
+     * it comes before alloc.
      */
     bool (*join)(struct backend *be, const struct backend_group *group,
                  struct error *err);
@@ -97,18 +100,22 @@ struct backend_ops {
     void (*matmul)(struct backend *be, const struct op_matmul *op);
     void (*sum_rows)(struct backend *be, const struct op_sum_rows *op);
     void (*embedding)(struct backend *be, const struct op_embedding *op);
-    void (*embedding_backward)(struct backend *be, const struct op_embedding_backward *op);
+    void (*embedding_backward)(struct backend *be,
+                               const struct op_embedding_backward *op);
     void (*rmsnorm)(struct backend *be, const struct op_rmsnorm *op);
     void (*rmsnorm_backward)(struct backend *be, const struct op_rmsnorm_backward *op);
     void (*layernorm)(struct backend *be, const struct op_layernorm *op);
-    void (*layernorm_backward)(struct backend *be, const struct op_layernorm_backward *op);
+    void (*layernorm_backward)(struct backend *be,
+                               const struct op_layernorm_backward *op);
     void (*headnorm)(struct backend *be, const struct op_headnorm *op);
     void (*headnorm_backward)(struct backend *be, const struct op_headnorm_backward *op);
     void (*rope)(struct backend *be, const struct op_rope *op);
     void (*attention)(struct backend *be, const struct op_attention *op);
-    void (*attention_backward)(struct backend *be, const struct op_attention_backward *op);
+    void (*attention_backward)(struct backend *be,
+                               const struct op_attention_backward *op);
     void (*activation)(struct backend *be, const struct op_activation *op);
-    void (*activation_backward)(struct backend *be, const struct op_activation_backward *op);
+    void (*activation_backward)(struct backend *be,
+                                const struct op_activation_backward *op);
     void (*decode)(struct backend *be, const struct op_decode *op);
     void (*swiglu)(struct backend *be, const struct op_swiglu *op);
     void (*swiglu_backward)(struct backend *be, const struct op_swiglu_backward *op);
@@ -135,10 +142,10 @@ struct backend *backend_open(const struct backend_options *options, struct error
 void backend_close(struct backend *be); /* NULL is allowed */
 
 /*
- * GPUs of this machine as the CUDA backend sees them; 0 and a note without CUDA or a driver.
- * What memory is free and whether there is code takes a context of some 400 MB on the card,
- * and is asked of those alone that `wanted` means (probe_means).  The others are left in
- * peace: `available` is 0, and they count as runnable.
+ * GPUs of this machine as the CUDA backend sees them; 0 and a note without CUDA or a
+ * driver. What memory is free and whether there is code takes a context of some 400 MB on
+ * the card, and is asked of those alone that `wanted` means (probe_means).  The others
+ * are left in peace: `available` is 0, and they count as runnable.
  */
 size_t backend_devices(const char *wanted, struct device *out, size_t room, char *note,
                        size_t note_room);

@@ -1,6 +1,7 @@
 /*
- * kernels/dropout.h - what both backends make of attention's p: 16 bits are compared with it,
- * so it is taken to the nearest 2^-16, and what is kept is multiplied by 1 / (1 - that).
+ * kernels/dropout.h - what both backends make of attention's p: 16 bits are compared with
+ * it, so it is taken to the nearest 2^-16, and what is kept is multiplied by 1 / (1 -
+ * that).
  */
 #ifndef KERNELS_DROPOUT_H
 #define KERNELS_DROPOUT_H

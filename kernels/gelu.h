@@ -1,30 +1,42 @@
 /*
  * kernels/gelu.h - the normal distribution's tail, which both backends make GELU from.
  *
- * For u >= 0, Phi(-u) = e^(-u^2/2) Q(u), where Q(u) = e^(u^2/2) erfc(u / sqrt 2) / 2 falls
- * slowly: a polynomial in s = 4 / (u + 4), the variable of Shepherd and Laframboise,
- * "Chebyshev approximation of (1 + 2x) exp(x^2) erfc x in 0 <= x < inf", Math. Comp. 36,
- * 1981.  The coefficients are by interpolation at the Chebyshev points of s for u of 0 to
- * 15, relative error 3.5e-8 as they are rounded to fp32; beyond it Phi(-u) is 0 in fp32.
- * Both tails keep their digits: nothing is subtracted from 1 that is near it.
+ * For u >= 0, Phi(-u) = e^(-u^2/2) Q(u), where Q(u) = e^(u^2/2) erfc(u / sqrt 2) / 2
+ * falls slowly: a polynomial in s = 4 / (u + 4), the variable of Shepherd and
+ * Laframboise, "Chebyshev approximation of (1 + 2x) exp(x^2) erfc x in 0 <= x < inf",
+ * Math. Comp. 36, 1981.  The coefficients are by interpolation at the Chebyshev points of
+ * s for u of 0 to 15, relative error 3.5e-8 as they are rounded to fp32; beyond it
+ * Phi(-u) is 0 in fp32. Both tails keep their digits: nothing is subtracted from 1 that
+ * is near it.
  */
 #ifndef KERNELS_GELU_H
 #define KERNELS_GELU_H
 
-#define GELU_MOST  16.0f         /* u beyond it may be taken for it */
-#define GELU_SHIFT 4.0f          /* s = GELU_SHIFT / (u + GELU_SHIFT) */
-#define GELU_PEAK  0.398942280f  /* the density at 0: 1 / sqrt(2 pi) */
+#define GELU_MOST  16.0f        /* u beyond it may be taken for it */
+#define GELU_SHIFT 4.0f         /* s = GELU_SHIFT / (u + GELU_SHIFT) */
+#define GELU_PEAK  0.398942280f /* the density at 0: 1 / sqrt(2 pi) */
 
 /* Q(u) of s, a number or a vector of them. */
-#define GELU_TAIL(s)                                                                      \
-    ((((((((((0.0160714742f * (s) - 0.0602258518f) * (s) + 0.0461199358f) * (s) +         \
-            0.0350751542f) * (s) + 0.00786620378f) * (s) + 0.0888593569f) * (s) +         \
-         0.0713885725f) * (s) + 0.0956115723f) * (s) + 0.0994855687f) * (s) +             \
-      0.0997480154f) * (s))
+#define GELU_TAIL(s)                                                            \
+    ((((((((((0.0160714742f * (s)-0.0602258518f) * (s) + 0.0461199358f) * (s) + \
+            0.0350751542f) *                                                    \
+               (s) +                                                            \
+           0.00786620378f) *                                                    \
+              (s) +                                                             \
+          0.0888593569f) *                                                      \
+             (s) +                                                              \
+         0.0713885725f) *                                                       \
+            (s) +                                                               \
+        0.0956115723f) *                                                        \
+           (s) +                                                                \
+       0.0994855687f) *                                                         \
+          (s) +                                                                 \
+      0.0997480154f) *                                                          \
+     (s))
 
 /*
- * GELU by tanh: x (1 + tanh z) / 2 = x / (1 + e^-2z),  2z = x (LINEAR + CUBIC x^2), which are
- * 2 sqrt(2 / pi) and 0.044715 of it.
+ * GELU by tanh: x (1 + tanh z) / 2 = x / (1 + e^-2z),  2z = x (LINEAR + CUBIC x^2), which
+ * are 2 sqrt(2 / pi) and 0.044715 of it.
  */
 #define GELU_TANH_LINEAR 1.59576912f
 #define GELU_TANH_CUBIC  0.0713548163f

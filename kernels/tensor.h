@@ -1,9 +1,10 @@
 /*
  * kernels/tensor.h - a matrix: data, format, shape.
  *
- * Every operand of every operation is a matrix of `rows` rows, `cols` numbers each, `stride`
- * numbers from one row to the next (stride >= cols; a slice of a wider matrix has a larger
- * one).  A vector is one row.  The data lies in the memory of a backend and is not owned.
+ * Every operand of every operation is a matrix of `rows` rows, `cols` numbers each,
+ * `stride` numbers from one row to the next (stride >= cols; a slice of a wider matrix
+ * has a larger one).  A vector is one row.  The data lies in the memory of a backend and
+ * is not owned.
  */
 #ifndef KERNELS_TENSOR_H
 #define KERNELS_TENSOR_H

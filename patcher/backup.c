@@ -151,8 +151,7 @@ const struct backup *backup_find(const struct backup *list, size_t count, const 
     if (seen != 1)
         error_set(err, ERROR_USAGE,
                   seen > 1 ? "several backups begin with %s"
-                           : "there is no backup %s; `trainspool backups` "
-                             "lists them",
+                           : "there is no backup %s; `trainspool backups` lists them",
                   id);
     return seen == 1 ? found : NULL;
 }

@@ -12,10 +12,9 @@ static const struct rule rows[] = {
       .firm = true,
       .explain =
           "A job must be UTF-8 without NUL bytes. UTF-16 and Latin-1 files come from "
-          "some "
-          "editors.\n\n"
-          "Nothing is converted here, because a wrong guess would change names and paths "
-          "silently. Save the file as UTF-8 in your editor, or use iconv.",
+          "some editors.\n\n"
+          "Nothing is converted here, because a wrong guess would change names and "
+          "paths silently. Save the file as UTF-8 in your editor, or use iconv.",
       .source = "YAML 1.2, 5.2 Character Encodings" },
     { .id = "TS002",
       .title = "the file begins with a byte order mark",
@@ -29,9 +28,8 @@ static const struct rule rows[] = {
       .severity = SEVERITY_INFO,
       .explain =
           "The file was written on Windows, or by several editors. Line ends stay as "
-          "they "
-          "are, and a line that a patch adds ends as the one before it, so that a diff "
-          "shows the change and nothing else.",
+          "they are, and a line that a patch adds ends as the one before it, so that a "
+          "diff shows the change and nothing else.",
       .source = "ruamel.yaml ticket 566, where such files were damaged" },
     { .id = "TS004",
       .title = "a tab in the indentation",
@@ -48,8 +46,7 @@ static const struct rule rows[] = {
       .explain =
           "Most readers of YAML silently take the last one, others refuse the file, so "
           "two tools would train two different jobs from the same text. The same goes "
-          "for "
-          "a key and its other name, as torch_dtype and model_dtype.\n\n"
+          "for a key and its other name, as torch_dtype and model_dtype.\n\n"
           "Which one is meant is for you to say: delete the other.",
       .source = "PyYAML takes the last one; OmegaConf raises" },
     { .id = "TS006",
@@ -64,20 +61,17 @@ static const struct rule rows[] = {
       .title = "an edit would go into an anchor, an alias or a merge",
       .severity = SEVERITY_WARNING,
       .explain = "The value is shared by name (&x, *x, <<). To change it in one place "
-                 "changes it "
-                 "in all, and to write it out takes it away from the others, so a patch "
-                 "leaves it "
-                 "alone and says what it would have changed. Edit it by hand.",
+                 "changes it in all, and to write it out takes it away from the others, "
+                 "so a patch leaves it alone and says what it would have changed. Edit "
+                 "it by hand.",
       .source = "mikefarah/yq#877, #2404: edits that went into the wrong place" },
     { .id = "TS008",
       .title = "a value holds ${...}",
       .severity = SEVERITY_WARNING,
       .firm = true,
       .explain = "OmegaConf and shells fill such a hole in; nothing does here. In a key "
-                 "that has "
-                 "an effect it is an error, since nobody knows the value; where an edit "
-                 "would go, "
-                 "the edit is left to you.",
+                 "that has an effect it is an error, since nobody knows the value; "
+                 "where an edit would go, the edit is left to you.",
       .source = "OmegaConf interpolation" },
     { .id = "TS009",
       .title = "no job: empty, too large, or not YAML",
@@ -85,9 +79,9 @@ static const struct rule rows[] = {
       .firm = true,
       .explain =
           "A job is a mapping of keys to values, of at most 1 MiB, 32 levels, 20,000 "
-          "events, 100 aliases and 4 KiB a value. The limits are far above any real job; "
-          "they keep a hostile or broken file from costing minutes: libyaml needs 28 "
-          "seconds for 200 kB of opening brackets.",
+          "events, 100 aliases and 4 KiB a value. The limits are far above any real "
+          "job; they keep a hostile or broken file from costing minutes: libyaml needs "
+          "28 seconds for 200 kB of opening brackets.",
       .source = "measured with libyaml 0.2.5; `billion laughs`" },
     { .id = "TS010",
       .title = "the file changed while it was being patched",
@@ -95,8 +89,8 @@ static const struct rule rows[] = {
       .firm = true,
       .explain =
           "Between reading and replacing, somebody else wrote the file: an editor, or a "
-          "copy that still runs. It is read once more; if it changes again it is left as "
-          "it is. Patch it when the writer is done.",
+          "copy that still runs. It is read once more; if it changes again it is left "
+          "as it is. Patch it when the writer is done.",
       .source = "inode, time and digest are compared before the rename" },
     { .id = "TS011",
       .title = "the file is not replaced: a link, read-only, or of another owner",
@@ -104,9 +98,8 @@ static const struct rule rows[] = {
       .firm = true,
       .explain =
           "A patch replaces the file as a whole, by a rename, so that no reader ever "
-          "sees "
-          "half of it. That would cut a symbolic or hard link off from its other end, "
-          "change the owner, or override a read-only mark. Patch the file itself.",
+          "sees half of it. That would cut a symbolic or hard link off from its other "
+          "end, change the owner, or override a read-only mark. Patch the file itself.",
       .source = "rename(2)" },
     { .id = "TS012",
       .title = "yes, no, on, off, 1_000, 017, 12:30: readers of YAML differ",
@@ -114,17 +107,16 @@ static const struct rule rows[] = {
       .apply = APPLY_SAFE,
       .run = rule_texts,
       .explain =
-          "YAML 1.1 takes yes and off for booleans, 017 for 15 and 12:30 for 750; "
-          "YAML 1.2 takes them for texts, or for 17. Python's PyYAML is of the first "
-          "kind, "
+          "YAML 1.1 takes yes and off for booleans, 017 for 15 and 12:30 for 750; YAML "
+          "1.2 takes them for texts, or for 17. Python's PyYAML is of the first kind, "
           "so that is how they are read here.\n\n"
-          "Words are rewritten as true or false, which mean the same everywhere. Numbers "
-          "are left to you.\n\n"
-          "The other way round, `eval_strategy: no` is the text no here, as the key wants "
-          "one, and the boolean false for a program that reads the job with PyYAML or "
-          "OmegaConf: TrainingArguments stops there, `False is not a valid "
-          "IntervalStrategy`. In a job of another program such a text is put in "
-          "quotes; where it is none of the key's own words, with --unsafe.",
+          "Words are rewritten as true or false, which mean the same everywhere. "
+          "Numbers are left to you.\n\n"
+          "The other way round, `eval_strategy: no` is the text no here, as the key "
+          "wants one, and the boolean false for a program that reads the job with "
+          "PyYAML or OmegaConf: TrainingArguments stops there, `False is not a valid "
+          "IntervalStrategy`. In a job of another program such a text is put in quotes; "
+          "where it is none of the key's own words, with --unsafe.",
       .source = "yaml.org/type/bool.html, int.html; PyYAML, tried" },
     { .id = "TS013",
       .title = "a number that PyYAML takes for a text",
@@ -134,10 +126,10 @@ static const struct rule rows[] = {
       .target = RULE_EXTERNAL,
       .explain =
           "For PyYAML `2e-5` and `1.0e4` are texts: it wants a point and a signed "
-          "exponent. The text then fails deep in the optimizer. For target: external the "
-          "number is written out, 2.0e-5; here both are the same number, and nothing is "
-          "changed. LLaMA-Factory reads by OmegaConf from 0.9.3 on, which takes them for "
-          "numbers: where that version is known, nothing is said.",
+          "exponent. The text then fails deep in the optimizer. For target: external "
+          "the number is written out, 2.0e-5; here both are the same number, and "
+          "nothing is changed. LLaMA-Factory reads by OmegaConf from 0.9.3 on, which "
+          "takes them for numbers: where that version is known, nothing is said.",
       .source = "LLaMA-Factory#4149, #4014; its hparams/parser.py, v0.9.3; trl#1450" },
     { .id = "TS014",
       .title = "a number or a boolean in quotes",

@@ -18,10 +18,9 @@ static const struct rule rows[] = {
           "autocast_adapter_dtype is false. Adapters in float16 are trained weights in "
           "float16: the loss scaler refuses their gradients.\n\n"
           "Where the script reads model_dtype it becomes float32, which costs 2 bytes "
-          "for each weight of the base model. The cheaper way is to upgrade PEFT, or "
-          "to call cast_mixed_precision_params(model, torch.float16) after "
-          "get_peft_model: the base stays float16 and only the adapters, a few MB, "
-          "become float32.",
+          "for each weight of the base model. The cheaper way is to upgrade PEFT, or to "
+          "call cast_mixed_precision_params(model, torch.float16) after get_peft_model: "
+          "the base stays float16 and only the adapters, a few MB, become float32.",
       .source = "PEFT 0.12.0, PR 1706; its troubleshooting page" },
     { .id = "TS802",
       .title = "a probe for bf16 that says yes where there is none",
@@ -29,13 +28,12 @@ static const struct rule rows[] = {
       .target = RULE_EXTERNAL,
       .run = rule_permissive_probe,
       .explain =
-          "Since torch 2.4 torch.cuda.is_bf16_supported() counts emulation, and is "
-          "true on a T4, a V100 and a TITAN RTX. A script that asks it, and "
-          "LLaMA-Factory where neither fp16 nor bf16 is said, then computes in "
-          "bfloat16 that the card has no units for: slow, and some kernels are "
-          "missing.\n\n"
-          "Say bf16: false and fp16: true, or let the script ask for compute "
-          "capability 8.0. TS102 does that where bf16: true is written.",
+          "Since torch 2.4 torch.cuda.is_bf16_supported() counts emulation, and is true "
+          "on a T4, a V100 and a TITAN RTX. A script that asks it, and LLaMA-Factory "
+          "where neither fp16 nor bf16 is said, then computes in bfloat16 that the card "
+          "has no units for: slow, and some kernels are missing.\n\n"
+          "Say bf16: false and fp16: true, or let the script ask for compute capability "
+          "8.0. TS102 does that where bf16: true is written.",
       .source =
           "torch.cuda.is_bf16_supported(including_emulation=True); "
           "MakazhanAlpamys/Soup#385; LLaMA-Factory extras/misc.py, infer_optim_dtype" },
@@ -62,11 +60,11 @@ static const struct rule rows[] = {
       .run = rule_device_map_blamed,
       .explain =
           "Reports of the error often show device_map=\"auto\" beside float16 weights. "
-          "It decides where weights lie, not what they are: taken out, the error "
-          "stays. The weights' format is the cause, and TS105 or TS107 mends it. "
-          "device_map is left as it is.",
-      .source = "torch/amp/grad_scaler.py; PEFT tests/test_gpu_examples.py, which raises "
-                "without any device_map" },
+          "It decides where weights lie, not what they are: taken out, the error stays. "
+          "The weights' format is the cause, and TS105 or TS107 mends it. device_map is "
+          "left as it is.",
+      .source = "torch/amp/grad_scaler.py; PEFT tests/test_gpu_examples.py, which "
+                "raises without any device_map" },
     { .id = "TS805",
       .title = "DeepSpeed's or FSDP's settings contradict the job",
       .severity = SEVERITY_ERROR,
@@ -106,10 +104,10 @@ static const struct rule rows[] = {
       .target = RULE_EXTERNAL,
       .run = rule_young_key,
       .explain =
-          "TrainingArguments and HfArgumentParser stop at a name they do not know, after "
-          "the program has started and imported everything. Which version brought which "
-          "name is known. A name that a version has dropped is told under TS601 to TS610; "
-          "one that is younger than the installed version is told here.\n\n"
+          "TrainingArguments and HfArgumentParser stop at a name they do not know, "
+          "after the program has started and imported everything. Which version brought "
+          "which name is known. A name that a version has dropped is told under TS601 "
+          "to TS610; one that is younger than the installed version is told here.\n\n"
           "Upgrade transformers, take the line out, or write the older name where there "
           "is one.",
       .source = "transformers training_args.py at the tags v4.30.0 to v5.15.0" },
@@ -121,10 +119,10 @@ static const struct rule rows[] = {
       .explain =
           "Each package says which versions of the others it wants; pip lets an "
           "environment drift from that, and the failure then looks like a fault of the "
-          "job. The table holds what the releases of transformers, Accelerate, PEFT "
-          "and LLaMA-Factory demand of each other and of torch, and the CUDA toolkits "
-          "that PyTorch's builds are made with. A version that is cut short, 4.57, is "
-          "given the benefit of the doubt.\n\n"
+          "job. The table holds what the releases of transformers, Accelerate, PEFT and "
+          "LLaMA-Factory demand of each other and of torch, and the CUDA toolkits that "
+          "PyTorch's builds are made with. A version that is cut short, 4.57, is given "
+          "the benefit of the doubt.\n\n"
           "torch built with CUDA 13 has no code for cards before Turing (P100, V100): "
           "that is an error, as no kernel will start.",
       .source =
@@ -162,10 +160,10 @@ static const struct rule rows[] = {
       .target = RULE_EXTERNAL,
       .run = rule_unread_keys,
       .explain =
-          "LLaMA-Factory stops at keys it does not know, and it knows neither the "
-          "block trainspool nor what only this program reads. From 0.9.2 on it passes "
-          "over them with ALLOW_EXTRA_ARGS=1 in its environment. What it does with "
-          "weights does not hang on them: it makes all trained weights float32, unless "
+          "LLaMA-Factory stops at keys it does not know, and it knows neither the block "
+          "trainspool nor what only this program reads. From 0.9.2 on it passes over "
+          "them with ALLOW_EXTRA_ARGS=1 in its environment. What it does with weights "
+          "does not hang on them: it makes all trained weights float32, unless "
           "pure_bf16 or use_badam is on.",
       .source = "LLaMA-Factory hparams/parser.py, v0.9.2; model/adapter.py" },
 };

@@ -120,8 +120,8 @@ static bool is_list(const struct part *part, size_t at)
     return end == part->to;
 }
 
-/* The mark behind other text, if only words follow it: the last one; 0 if there is none.
- */
+/* The mark behind other text, if only words follow it: the last one; 0 if there is
+ * none. */
 static size_t find_behind(const struct part *part)
 {
     size_t at = part->to;

@@ -231,13 +231,12 @@ bool dialect_is_llama_factory(const struct document *document)
 
 static const char *const sentences[] = {
     [DIALECT_AXOLOTL] =
-        "this is a file of Axolotl (%s), no job: `trainspool import` prints it "
-        "as one",
+        "this is a file of Axolotl (%s), no job: `trainspool import` prints it as one",
     [DIALECT_TORCHTUNE] = "this is a recipe of torchtune (_component_ in %s), no job: "
                           "`trainspool import` prints it as one",
     [DIALECT_V1] =
-        "this is a file of LLaMA-Factory v1 (%s), no job: write it in the flat form "
-        "of v0, with model_name_or_path, stage and finetuning_type",
+        "this is a file of LLaMA-Factory v1 (%s), no job: write it in the flat form of "
+        "v0, with model_name_or_path, stage and finetuning_type",
     [DIALECT_DEEPSPEED] =
         "this is a file of DeepSpeed (%s), no job: a job for a script names it as "
         "`deepspeed: FILE`; nothing here needs it",
@@ -253,8 +252,8 @@ static const char *const sentences[] = {
         "most keys here are no keys of a job (%s is the first): is this another tool's "
         "file? A job says model_name_or_path, dataset, finetuning_type ...",
     [DIALECT_ACCELERATE] =
-        "this is a launcher's file of Accelerate (%s), no job: the job says "
-        "bf16 or fp16 itself",
+        "this is a launcher's file of Accelerate (%s), no job: the job says bf16 or "
+        "fp16 itself",
 };
 
 const char *dialect_sentence(enum dialect dialect, const struct entry *marker,
@@ -266,8 +265,7 @@ const char *dialect_sentence(enum dialect dialect, const struct entry *marker,
 
     if (!hole)
         return "this is no job: not one of its keys is a key of a job "
-               "(model_name_or_path, "
-               "dataset, learning_rate ...)";
+               "(model_name_or_path, dataset, learning_rate ...)";
     return arena_printf(arena, "%.*s%s%s", (int)(hole - sentence), sentence, name,
                         hole + 2);
 }

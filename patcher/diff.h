@@ -16,7 +16,8 @@ struct diff_options {
     const char *from, *to; /* names in the header */
     size_t context;        /* lines around a change; 3 is usual */
     bool colour;
-    bool visible; /* control characters as \xNN: for a terminal, where a file could forge lines */
+    /* control characters as \xNN: for a terminal, where a file could forge lines */
+    bool visible;
     /* Called after each hunk, to add remarks; or NULL. */
     void (*hunk)(void *context, const struct diff_hunk *hunk, struct text *out);
     void *hunk_context;
@@ -26,8 +27,8 @@ struct diff_options {
 bool diff_unified(const char *a, size_t a_len, const char *b, size_t b_len,
                   const struct diff_options *options, struct text *out);
 
-/* Where each line of `a` is in `b`: its number from 1, 0 where it is not; malloc'ed, with room
- * for one line more than there are line ends. */
+/* Where each line of `a` is in `b`: its number from 1, 0 where it is not; malloc'ed, with
+ * room for one line more than there are line ends. */
 size_t *diff_follow(const char *a, size_t a_len, const char *b, size_t b_len);
 
 #endif

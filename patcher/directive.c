@@ -1,5 +1,5 @@
-/* patcher/directive.c - finds comments outside of scalars, and reads those meant for us.
- */
+/* patcher/directive.c - finds comments outside of scalars, and reads those meant for
+ * us. */
 #include "config.h"
 
 #include "patcher/directive.h"

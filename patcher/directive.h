@@ -16,17 +16,17 @@ struct directive_word {
 
 struct directive {
     enum comment_kind kind;
-    struct mark at;               /* its `#`, or where it begins behind another text */
-    size_t bytes;                 /* to its last character */
-    bool alone;                   /* on a line of its own */
-    bool last; /* nothing but its own words stands behind it in the comment */
-    const char *meant;            /* of a misspelt one: "ignore" or "keep" */
+    struct mark at;    /* its `#`, or where it begins behind another text */
+    size_t bytes;      /* to its last character */
+    bool alone;        /* on a line of its own */
+    bool last;         /* nothing but its own words stands behind it in the comment */
+    const char *meant; /* of a misspelt one: "ignore" or "keep" */
     struct directive_word *words; /* of ignore */
     size_t count;
 };
 
-/* As many are read; a text of 1 MiB holds fifty times as many, each to be held against all
- * findings. */
+/* As many are read; a text of 1 MiB holds fifty times as many, each to be held against
+ * all findings. */
 #define DIRECTIVES_MAX 1000
 
 /* The first DIRECTIVES_MAX of them, in order; in the arena. */

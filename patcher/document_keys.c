@@ -1,5 +1,5 @@
-/* patcher/document_keys.c - keys given twice, keys that come by a merge, keys compared.
- */
+/* patcher/document_keys.c - keys given twice, keys that come by a merge, keys
+ * compared. */
 #include "config.h"
 
 #include "patcher/document_parts.h"

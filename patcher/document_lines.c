@@ -61,8 +61,8 @@ const char *document_newline(const struct document *document, size_t byte)
     return end >= 1 && data[end - 1] == '\r' ? "\r" : "\n";
 }
 
-/* The byte behind a quoted scalar that begins at `at`, if it ends on this line; else at.
- */
+/* The byte behind a quoted scalar that begins at `at`, if it ends on this line; else
+ * at. */
 static size_t skip_quotes(const struct document *document, size_t at, size_t end)
 {
     char quote = document->data[at];

@@ -18,7 +18,7 @@ bool edits_fit(const struct edits *edits, size_t at, size_t cut);
 bool edits_replace(struct edits *edits, size_t at, size_t cut, const char *with,
                    struct error *err);
 /* The text with all replacements made. */
-bool edits_apply(const struct edits *edits, const char *data, size_t len, struct text *out,
-                 struct error *err);
+bool edits_apply(const struct edits *edits, const char *data, size_t len,
+                 struct text *out, struct error *err);
 
 #endif

@@ -224,8 +224,8 @@ void environment_read(struct arena *arena, struct versions *out)
         scan_root(&scan, out->folder);
     if (scan.entries >= ENVIRONMENT_MAX_ENTRIES)
         out->trouble = arena_printf(arena,
-                                    "holds more than %d entries and was not read to "
-                                    "the end",
+                                    "holds more than %d entries and was not read to the "
+                                    "end",
                                     ENVIRONMENT_MAX_ENTRIES);
     else if (scan.projects == 0)
         out->trouble = "holds no Python packages: neither *.dist-info folders nor "

@@ -37,8 +37,8 @@ struct finding *findings_add(struct findings *findings, const struct finding *fi
     return &findings->list[findings->count++];
 }
 
-/* Lines inserted at one place keep the order they are inserted in, whatever their rules.
- */
+/* Lines inserted at one place keep the order they are inserted in, whatever their
+ * rules. */
 static bool is_insert(const struct finding *finding)
 {
     return finding->now && finding->cut == 0;

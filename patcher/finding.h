@@ -1,4 +1,5 @@
-/* patcher/finding.h - one remark on a job: rule, severity, place, sentence, at most one edit. */
+/* patcher/finding.h - one remark on a job: rule, severity, place, sentence, at most one
+ * edit. */
 #ifndef PATCHER_FINDING_H
 #define PATCHER_FINDING_H
 
@@ -19,18 +20,24 @@ struct finding {
     bool fixed;       /* the edit was made by this patch */
     bool settled;     /* gone after the edits that are, or would be, made */
     const char *key;  /* or NULL: the file as a whole */
-    const struct entry *entry; /* the row it is about, of the document that was looked at;
-                                  behind which a line is inserted; or NULL */
-    struct mark at;   /* of the text before the patch */
-    size_t cut;       /* bytes of the span */
-    const char *was;  /* exact text of the span, quotes included, and blanks behind it that a
-                         longer value takes from a comment; NULL without an edit */
-    const char *now;  /* what replaces it; a whole line with its end where one is inserted */
+    /* the row it is about, of the document that was looked at; behind which a line is
+     * inserted; or NULL */
+    const struct entry *entry;
+    struct mark at; /* of the text before the patch */
+    size_t cut;     /* bytes of the span */
+    /* exact text of the span, quotes included, and blanks behind it that a longer
+     * value takes from a comment; NULL without an edit */
+    const char *was;
+    /* what replaces it; a whole line with its end where one is inserted */
+    const char *now;
     const char *label; /* what a person should see instead of now ("float32"), or NULL */
     const char *message; /* one sentence */
-    const char *because; /* the fact that decided it: "device 0: Tesla T4, cc 7.5"; or NULL */
-    const char *note;    /* behind the edit, in brackets: what stays, what it costs; or NULL */
-    int group;           /* findings of one group are applied together or not at all; 0: alone */
+    /* the fact that decided it: "device 0: Tesla T4, cc 7.5"; or NULL */
+    const char *because;
+    /* behind the edit, in brackets: what stays, what it costs; or NULL */
+    const char *note;
+    /* findings of one group are applied together or not at all; 0: alone */
+    int group;
 };
 
 struct findings {

@@ -87,8 +87,8 @@ static void add_change(struct history *out, json_t *edit, const char *time, size
     out->list[out->count++] = (struct history_change) { edit, time, line };
 }
 
-/* Each edit with its line, followed from the text behind the patch into the one as it is.
- */
+/* Each edit with its line, followed from the text behind the patch into the one as it
+ * is. */
 static void follow(struct replay *replay, const json_t *entry, const struct text *after)
 {
     size_t *lines =

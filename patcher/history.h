@@ -17,8 +17,8 @@ struct history {
     json_t *journal;
     struct history_change *list; /* by patch, then by place */
     size_t count;
-    size_t blind; /* patches whose edits are not known any more: no backup, or an old
-                     journal */
+    /* patches whose edits are not known any more: no backup, or an old journal */
+    size_t blind;
 };
 
 /* `now` is the text of the job as it is.  history_clear in any case. */

@@ -1,5 +1,5 @@
-/* patcher/import_account.c - what became of each key of the source, so that none is lost.
- */
+/* patcher/import_account.c - what became of each key of the source, so that none is
+ * lost. */
 #include "config.h"
 
 #include "patcher/import_parts.h"

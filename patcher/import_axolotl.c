@@ -38,7 +38,8 @@ static const struct import_copy copies[] = {
     { "save_only_model", "save_only_model", NULL },
     { "resume_from_checkpoint", "resume_from_checkpoint", NULL },
     { "default_system_message", "default_system", NULL },
-    { "curriculum_sampling", "disable_shuffling", "the order of the data, as in Axolotl" },
+    { "curriculum_sampling", "disable_shuffling",
+      "the order of the data, as in Axolotl" },
 };
 
 /* The same, of LoRA alone. */
@@ -107,8 +108,9 @@ static void import_model(struct importing *im)
         return;
     if (model[0] != '/' && model[0] != '.')
         import_remark(im, "model_name_or_path",
-                      "nothing is downloaded here: this is a folder beside the job, with "
-                      "the model's config.json, *.safetensors and tokenizer.json%s%s",
+                      "nothing is downloaded here: this is a folder beside the job, "
+                      "with the model's config.json, *.safetensors and "
+                      "tokenizer.json%s%s",
                       revision ? " of revision " : "", revision ? revision : "");
     import_took(im, "revision_of_model", "model_name_or_path");
     for (size_t i = 0; i < TS_COUNT(others); i++) {
@@ -167,8 +169,8 @@ static void import_quantised(struct importing *im, bool is_lora)
     }
     if (import_is_true(im, "load_in_8bit"))
         import_left(im, "load_in_8bit", IMPORT_DIFFERS,
-                    "frozen weights take 16 bits here, or 4 (quantization_bit), and not 8; "
-                    "trainspool plan tells whether they fit");
+                    "frozen weights take 16 bits here, or 4 (quantization_bit), and "
+                    "not 8; trainspool plan tells whether they fit");
     if (!import_written(im, "load_in_8bit") && !import_written(im, "load_in_4bit"))
         return;
     import_left(im, "load_in_8bit", IMPORT_IDLE, "off");
@@ -223,10 +225,10 @@ static void tell_instead(struct importing *im)
 {
     bool is_float16 = import_is_true(im, "float16");
     const char *why =
-        is_float16 ? "on a GPU without bf16 Axolotl takes float16 alone; here it is fp16 "
-                     "there, with trained weights in float32 and a loss scale"
-                   : "on a GPU without bf16 Axolotl takes float32, as fp16 is false; here "
-                     "it is fp16 there, unless the job says bf16: false";
+        is_float16 ? "on a GPU without bf16 Axolotl takes float16 alone; here it is "
+                     "fp16 there, with trained weights in float32 and a loss scale"
+                   : "on a GPU without bf16 Axolotl takes float32, as fp16 is false; "
+                     "here it is fp16 there, unless the job says bf16: false";
 
     import_remark(im, "bf16", "%s", why);
     import_left(im, is_float16 ? "float16" : "fp16", IMPORT_DIFFERS, "%s", why);
@@ -259,14 +261,14 @@ static const char *choose_precision(struct importing *im)
     }
     if (import_is_true(im, "bfloat16")) {
         import_half(im, "bfloat16", "bf16",
-                    "bfloat16 in Axolotl, which is its bf16: true; here what is trained "
-                    "stays float32");
+                    "bfloat16 in Axolotl, which is its bf16: true; here what is "
+                    "trained stays float32");
         return "bfloat16";
     }
     if (import_is_true(im, "fp16")) {
         import_half(im, "fp16", "fp16",
-                    leaves_bf16(im) ? "on all devices, as Axolotl from 0.9.1 on; before, "
-                                      "those with bf16 took that"
+                    leaves_bf16(im) ? "on all devices, as Axolotl from 0.9.1 on; "
+                                      "before, those with bf16 took that"
                                     : NULL);
         return "fp16";
     }
@@ -293,8 +295,8 @@ static void import_precision(struct importing *im)
         import_idle(im, keys[i], why);
     if (is_full && import_said(im, "bf16"))
         import_remark(im, "bf16",
-                      "trained weights and moments are kept in float32 here; Axolotl, on "
-                      "one GPU, has them in bfloat16, as pure_bf16: true does");
+                      "trained weights and moments are kept in float32 here; Axolotl, "
+                      "on one GPU, has them in bfloat16, as pure_bf16: true does");
     if (import_is_true(im, "tf32") || import_find(im, "tf32"))
         import_copy(im, "tf32", "tf32", NULL);
 }

@@ -39,8 +39,8 @@ static const struct type pair_types[] = {
     { "llama3.*", KIND_PAIRS, "llama3" },
 };
 
-/* Axolotl's templates that there are here, and those that come near: then `note` says so.
- */
+/* Axolotl's templates that there are here, and those that come near: then `note` says
+ * so. */
 static const struct chat {
     const char *axolotl, *here, *note;
 } chats[] = {
@@ -363,13 +363,12 @@ static void set_chat(struct importing *im, const char *chat)
     else if (strcmp(chat, "tokenizer_default") == 0)
         import_remark(
             im, "dataset",
-            "no template is named here: as in Axolotl the model's own is taken, "
-            "in Jinja");
+            "no template is named here: as in Axolotl the model's own is taken, in "
+            "Jinja");
     else
         import_remark(
             im, "dataset",
-            "no template is named here: the model's own is taken, where Axolotl "
-            "has %s",
+            "no template is named here: the model's own is taken, where Axolotl has %s",
             chat);
 }
 
@@ -544,8 +543,8 @@ static void drop_doubles(struct reading *reading)
     }
     reading->count = kept;
     import_left(reading->im, "dataset_exact_deduplication", IMPORT_DIFFERS,
-                "a data set that is listed twice is taken once; equal samples within it "
-                "stay");
+                "a data set that is listed twice is taken once; equal samples within "
+                "it stay");
 }
 
 void import_axolotl_data(struct importing *im)

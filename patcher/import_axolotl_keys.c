@@ -31,9 +31,8 @@ const struct import_group import_axolotl_groups[] = {
     { IMPORT_IDLE, "how several GPUs share the work; here trainspool: {ranks: N} does",
       "deepspeed fsdp fsdp_* ddp ddp_* local_rank world_size dp_* tensor_parallel_size "
       "context_parallel_size sequence_parallel_degree expert_parallel_size "
-      "heads_k_stride "
-      "ring_attn_func accelerator_config use_ray ray_* resources_per_worker "
-      "experimental_skip_move_to_device qlora_sharded_model_loading" },
+      "heads_k_stride ring_attn_func accelerator_config use_ray ray_* "
+      "resources_per_worker experimental_skip_move_to_device qlora_sharded_model_loading" },
     { IMPORT_IDLE, "settings of a cloud that Axolotl runs in",
       "project_name volumes secrets branch dockerfile_commands gpu gpu_count memory "
       "memory_preprocess timeout timeout_preprocess env" },
@@ -92,8 +91,8 @@ const struct import_group import_axolotl_groups[] = {
       "peft_trainable_token_indices peft_init_lora_weights relora relora_* "
       "jagged_restart_*" },
     { IMPORT_DIFFERS,
-      "which weights are trained; look at finetuning_type: freeze, which trains the last "
-      "freeze_trainable_layers layers",
+      "which weights are trained; look at finetuning_type: freeze, which trains the "
+      "last freeze_trainable_layers layers",
       "unfrozen_parameters lisa_* spectrum_*" },
     { IMPORT_DIFFERS, "rates of single groups of weights are not done here",
       "lr_groups embedding_lr embedding_lr_scale" },
@@ -113,14 +112,14 @@ const struct import_group import_axolotl_groups[] = {
       "use_eaft eaft_* kd_* trainer_cls" },
     { IMPORT_DIFFERS, "the model is trained without imitating the quantised one", "qat" },
     { IMPORT_DIFFERS, "samples are taken as they are",
-      "min_sample_len eval_sequence_len "
-      "dataset_exact_deduplication streaming streaming_multipack_buffer_size" },
+      "min_sample_len eval_sequence_len dataset_exact_deduplication streaming "
+      "streaming_multipack_buffer_size" },
     { IMPORT_DIFFERS,
       "float8 is an experiment here too: fp8: true, on devices from 8.9 on",
       "fp8 fp8_enable_fsdp_float8_all_gather" },
     { IMPORT_DIFFERS,
-      "a batch that does not fit is not tried again smaller; trainspool plan "
-      "tells what fits",
+      "a batch that does not fit is not tried again smaller; trainspool plan tells what "
+      "fits",
       "auto_find_batch_size" },
     { IMPORT_DIFFERS, "where a turn ends is said by the template",
       "eot_tokens chat_template_kwargs chat_template_jinja role_boundaries" },

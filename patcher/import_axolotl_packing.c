@@ -33,12 +33,11 @@ static const char *const flow_remarks[] = {
         "Axolotl cuts each text in pieces of sequence_len (64 at most), each a sample; "
         "nothing of a text is lost here either, but texts that share a block see each "
         "other, and short ones make fewer steps; packing: false has each text in a "
-        "sample "
-        "of its own, and leaves out what is beyond cutoff_len",
+        "sample of its own, and leaves out what is beyond cutoff_len",
     [FLOW_PACKED] = apart,
     [FLOW_WINDOWS] =
-        "a text goes on in the next block where it was cut; in Axolotl each piece has an "
-        "end behind it, and the next begins with its last 256 tokens once more",
+        "a text goes on in the next block where it was cut; in Axolotl each piece has "
+        "an end behind it, and the next begins with its last 256 tokens once more",
     [FLOW_JOINED] =
         "Axolotl takes the first sequence_len - 2 tokens of each text, and a text that "
         "does not fit begins a new block; here nothing of a text is lost",
@@ -89,8 +88,8 @@ static void pack_texts(struct importing *im)
     else if (flow == FLOW_PIECES && import_find(im, "sample_packing"))
         import_left(
             im, "sample_packing", IMPORT_DIFFERS,
-            "off, but without packing a text that is longer than cutoff_len would "
-            "lose its rest");
+            "off, but without packing a text that is longer than cutoff_len would lose "
+            "its rest");
     if (flow == FLOW_JOINED || is_cut)
         import_took(im, "pretraining_sample_concatenation", "packing");
     import_left(im, "excess_length_strategy", IMPORT_IDLE,

@@ -57,8 +57,8 @@ static const char *read_loss(struct importing *im, const char *loss)
             return known[i];
         }
     import_refuse(im, ERROR_JOB, entry->value,
-                  "dpo_loss_type: this loss is not done here, only one of sigmoid, hinge "
-                  "and ipo");
+                  "dpo_loss_type: this loss is not done here, only one of sigmoid, "
+                  "hinge and ipo");
     return loss;
 }
 
@@ -133,8 +133,8 @@ void import_axolotl_preference(struct importing *im)
     if (strcmp(loss, "orpo") == 0)
         import_remark(
             im, "pref_loss",
-            "TRL's cross-entropy of the chosen answer counts the question, too; "
-            "here it is that of the answer");
+            "TRL's cross-entropy of the chosen answer counts the question, too; here "
+            "it is that of the answer");
     if (import_find(im, "lora_model_dir"))
         import_remark(im, "adapter_name_or_path",
                       "answers are held against the model without any adapter; "

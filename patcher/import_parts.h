@@ -153,8 +153,8 @@ void import_data(struct importing *im, const char *key, const struct import_data
 /* ---- the tools ---- */
 
 bool import_axolotl(struct importing *im);
-/* What rl asks for: stage dpo with its loss, or an error; where it is not there, nothing.
- */
+/* What rl asks for: stage dpo with its loss, or an error; where it is not there,
+ * nothing. */
 void import_axolotl_preference(struct importing *im);
 /* Of a data set: the columns of its two answers, as JSON.  True: they have other names
  * than everybody's. */

@@ -220,8 +220,8 @@ static void import_files(struct importing *im, const char *checkpointer)
 
     if (first && !strstr(node_value(first)->text, ".safetensors"))
         import_left(im, key, IMPORT_DIFFERS,
-                    "only *.safetensors are read: save_pretrained of transformers writes "
-                    "them of other files");
+                    "only *.safetensors are read: save_pretrained of transformers "
+                    "writes them of other files");
     else
         import_left(im, key, IMPORT_IDLE, "all *.safetensors of the folder are read");
 }
@@ -249,8 +249,7 @@ static void import_checkpointer(struct importing *im, const char *checkpointer,
     for (size_t i = 0; i < TS_COUNT(idle); i++)
         import_left(im, arena_printf(im->arena, "%s.%s", checkpointer, idle[i]),
                     IMPORT_IDLE,
-                    "the model's folder, output_dir and "
-                    "resume_from_checkpoint say it");
+                    "the model's folder, output_dir and resume_from_checkpoint say it");
 }
 
 /* torchtune's names of layers, as Hugging Face's files have them. */
@@ -467,8 +466,8 @@ static void import_preference(struct importing *im, const struct pair_loss *loss
 
 /* ---- precision and memory ---- */
 
-/* dtype is that of weights, gradients and moments: recipes, full_finetune_single_device.
- */
+/* dtype is that of weights, gradients and moments: recipes,
+ * full_finetune_single_device. */
 static void import_precision(struct importing *im)
 {
     const char *dtype = import_get(im, "dtype");
@@ -476,9 +475,9 @@ static void import_precision(struct importing *im)
     if (dtype && (strcmp(dtype, "bf16") == 0 || strcmp(dtype, "bfloat16") == 0)) {
         import_set(im, "pure_bf16", "true", NULL);
         import_remark(im, "pure_bf16",
-                      "dtype: bf16 in torchtune is the format of the trained weights and "
-                      "moments too; bf16: true instead keeps those in float32, which is "
-                      "more exact and takes 8 bytes more for each of them");
+                      "dtype: bf16 in torchtune is the format of the trained weights "
+                      "and moments too; bf16: true instead keeps those in float32, "
+                      "which is more exact and takes 8 bytes more for each of them");
         import_took(im, "dtype", "pure_bf16");
     } else if (dtype && (strcmp(dtype, "fp32") == 0 || strcmp(dtype, "float32") == 0)) {
         import_set(im, "bf16", "false", "dtype: fp32");
@@ -513,8 +512,8 @@ static void import_length(struct importing *im)
                NULL);
     if (longest == 0 || longest > LONGEST_TAKEN)
         import_remark(im, "cutoff_len",
-                      "torchtune cuts nothing off here (tokenizer.max_seq_len is empty); "
-                      "if there are longer samples, raise it%s%s",
+                      "torchtune cuts nothing off here (tokenizer.max_seq_len is "
+                      "empty); if there are longer samples, raise it%s%s",
                       longest ? ", up to " : "",
                       longest ? arena_printf(im->arena, "%ld", longest) : "");
 }
@@ -529,8 +528,8 @@ static void import_several(struct importing *im)
         if (import_written(im, marks[i])) {
             import_remark(
                 im, "per_device_train_batch_size",
-                "on each GPU: with N of them write trainspool: {ranks: N}, and a "
-                "step has N times as many samples");
+                "on each GPU: with N of them write trainspool: {ranks: N}, and a step "
+                "has N times as many samples");
             return;
         }
 }

@@ -251,8 +251,8 @@ static void tell_template(const struct given *given, const struct builder *build
     if (builder && builder->kind == KIND_ALPACA && found && strcmp(found, "alpaca") != 0)
         import_remark(im, "template",
                       "torchtune puts Alpaca's words (Below is an instruction ..., ### "
-                      "Response:) into the question too, inside this template; here they "
-                      "are left out");
+                      "Response:) into the question too, inside this template; here "
+                      "they are left out");
     if (found && strcmp(found, "alpaca") == 0)
         import_remark(im, "template",
                       "a sample with an input has it behind its instruction here; "
@@ -327,12 +327,12 @@ static void tell_unlike(const struct given *first, const struct given *given)
 
     if (ours && theirs && (ours->kind == KIND_TEXT) != (theirs->kind == KIND_TEXT))
         tell_key(given, "_component_",
-                 "plain text and samples with answers are jobs of their own, of stage pt "
-                 "and sft; this one is as the first data set");
+                 "plain text and samples with answers are jobs of their own, of stage "
+                 "pt and sft; this one is as the first data set");
     else if (learns_prompt(first) != learns_prompt(given))
         tell_key(given, "train_on_input",
-                 "a job learns the questions of all its data or of none, here as of the "
-                 "first data set");
+                 "a job learns the questions of all its data or of none, here as of "
+                 "the first data set");
     if (prompt ? !other || strcmp(prompt, other) != 0 : other != NULL)
         tell_key(given, "new_system_prompt",
                  "a job has one default_system, here that of the first data set");

@@ -129,8 +129,8 @@ static void import_clipping(struct importing *im)
     }
     if (text && !logs)
         import_left(im, "clip_grad_norm", IMPORT_DIFFERS,
-                    "at 0 torchtune makes every gradient 0, and nothing is learnt; here "
-                    "they are left alone");
+                    "at 0 torchtune makes every gradient 0, and nothing is learnt; "
+                    "here they are left alone");
     import_set(im, "max_grad_norm", "0.0",
                logs   ? "inf in torchtune: the norm is logged, and not clipped"
                : text ? "no clipping; torchtune at 0 does something else: look below"
@@ -148,8 +148,8 @@ static void import_steps(struct importing *im)
         import_set(
             im, "max_steps", scalar_print(floor(each * epochs), im->arena),
             arena_printf(im->arena,
-                         "max_steps_per_epoch %.0f in each of %.0f epochs; an epoch "
-                         "of fewer steps in torchtune ends with its data",
+                         "max_steps_per_epoch %.0f in each of %.0f epochs; an epoch of "
+                         "fewer steps in torchtune ends with its data",
                          each, epochs));
         import_took(im, "max_steps_per_epoch", "max_steps");
     }

@@ -1,6 +1,6 @@
 /*
- * patcher/jobfile.h - one job file on the disk, read and replaced so that nobody ever sees half
- * of it and nothing that somebody else wrote meanwhile is lost.
+ * patcher/jobfile.h - one job file on the disk, read and replaced so that nobody ever
+ * sees half of it and nothing that somebody else wrote meanwhile is lost.
  */
 #ifndef PATCHER_JOBFILE_H
 #define PATCHER_JOBFILE_H
@@ -9,10 +9,10 @@
 #include "base/file.h"
 
 struct jobfile {
-    const char *name;  /* borrowed */
+    const char *name; /* borrowed */
     struct text text;
     char digest[DIGEST_TEXT];
-    struct stat st;    /* of the file; of what a link points at */
+    struct stat st; /* of the file; of what a link points at */
     bool link;
 };
 
@@ -25,15 +25,16 @@ const char *jobfile_barrier(const struct jobfile *file);
 /* Is it still the file that was read: inode, times, bytes?  TS010. */
 bool jobfile_is_same(const struct jobfile *file);
 
-/* NAME.run/patch.lock, made with its folder; waits up to ten seconds.  A descriptor, or -1. */
+/* NAME.run/patch.lock, made with its folder; waits up to ten seconds.  A descriptor, or
+ * -1. */
 int jobfile_lock(const char *name, struct error *err);
 
 /*
- * Replace the file by the text: same mode, owner and extended attributes, written beside it,
- * flushed, renamed, the directory flushed.  *stale: it had changed since it was read, and was
- * left alone (true is returned).
+ * Replace the file by the text: same mode, owner and extended attributes, written beside
+ * it, flushed, renamed, the directory flushed.  *stale: it had changed since it was read,
+ * and was left alone (true is returned).
  */
-bool jobfile_replace(const struct jobfile *file, const char *data, size_t len, bool *stale,
-                     struct error *err);
+bool jobfile_replace(const struct jobfile *file, const char *data, size_t len,
+                     bool *stale, struct error *err);
 
 #endif

@@ -179,8 +179,8 @@ static bool may_replace(const struct undo *undo, struct error *err)
         strcmp(last_says(undo, "after"), undo->file.digest) != 0)
         return error_set(
             err, ERROR_JOB,
-            "%s was changed since the last patch; --force undoes that too (the text "
-            "it has now is kept as a backup)",
+            "%s was changed since the last patch; --force undoes that too (the text it "
+            "has now is kept as a backup)",
             undo->job);
     return true;
 }

@@ -1,7 +1,7 @@
 /*
- * patcher/journal.h - what was changed when: NAME.run/changes.jsonl, one object a line: time,
- * action (patch, undo), before, after (SHA-256), rules, policy, device, backup; of a patch also its
- * edits, with the reason of each, as places of the text before it.
+ * patcher/journal.h - what was changed when: NAME.run/changes.jsonl, one object a line:
+ * time, action (patch, undo), before, after (SHA-256), rules, policy, device, backup; of
+ * a patch also its edits, with the reason of each, as places of the text before it.
  */
 #ifndef PATCHER_JOURNAL_H
 #define PATCHER_JOURNAL_H
@@ -13,14 +13,15 @@ struct journal_entry {
     const char *action;
     const char *before, *after;
     const char *const *rules; /* NULL-ended */
-    const struct findings *findings; /* those settled by an edit are told with it; or NULL */
+    /* those settled by an edit are told with it; or NULL */
+    const struct findings *findings;
     const char *policy, *device;
     const char *backup; /* base name */
 };
 
 bool journal_add(const char *job, const struct journal_entry *entry, struct error *err);
-/* A JSON array, oldest first; broken lines (a crash in the middle) are passed over. Caller
- * json_decrefs. */
+/* A JSON array, oldest first; broken lines (a crash in the middle) are passed over.
+ * Caller json_decrefs. */
 json_t *journal_read(const char *job, struct error *err);
 
 /* The same for a text. */

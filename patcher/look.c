@@ -73,8 +73,8 @@ static void add_remarks(struct look *look, struct arena *arena)
 
 /* ---- The model's folder ---- */
 
-/* Without the name of the file, which the job has; of one that is not there TS713 tells.
- */
+/* Without the name of the file, which the job has; of one that is not there TS713
+ * tells. */
 static const char *said_of_config(const struct looker *looker, const char *path,
                                   const struct error *err)
 {
@@ -210,11 +210,14 @@ static bool wants_cpu(const struct plan *plan)
     return strcmp(plan->device_wanted, "cpu") == 0;
 }
 
-/* The CPU of a job that asks for it: some CPU, where only a GPU of its machine is known. */
+/* The CPU of a job that asks for it: some CPU, where only a GPU of its machine is
+ * known. */
 static const struct device *device_of(const struct looker *looker,
                                       const struct plan *plan)
 {
-    static const struct device some = { .kind = DEVICE_CPU, .name = "CPU", .ordinal = -1 };
+    static const struct device some = { .kind = DEVICE_CPU,
+                                        .name = "CPU",
+                                        .ordinal = -1 };
     const struct device *device = looker->options->device;
 
     if (!device || device->kind != DEVICE_CUDA || !wants_cpu(plan))

@@ -1,6 +1,6 @@
 /*
- * patcher/look.h - one look at one text: what it says, what is remarked on it, and what would
- * run.  It changes nothing.
+ * patcher/look.h - one look at one text: what it says, what is remarked on it, and what
+ * would run.  It changes nothing.
  */
 #ifndef PATCHER_LOOK_H
 #define PATCHER_LOOK_H
@@ -15,14 +15,16 @@
 struct looker {
     const struct patch_options *options;
     struct arena *arena;
-    const char *model_path; /* the folder that was read last, or NULL */
+    const char *model_path;           /* the folder that was read last, or NULL */
     const struct model_config *model; /* NULL: it has no config.json that can be read */
-    const char *model_error; /* what is wrong with the config.json that it has; NULL: nothing */
-    enum format checkpoint; /* what its files hold; FORMAT_COUNT: not known */
+    /* what is wrong with the config.json that it has; NULL: nothing */
+    const char *model_error;
+    enum format checkpoint;    /* what its files hold; FORMAT_COUNT: not known */
     const char *weights_error; /* why those cannot be read; NULL: they can */
-    struct previous *previous; /* what the job's last run left; NULL until the first look */
-    const char *student;     /* with whose folder the teacher was compared last */
-    struct teacher teacher;  /* of a distillation, or the reference of preferences */
+    /* what the job's last run left; NULL until the first look */
+    struct previous *previous;
+    const char *student;       /* with whose folder the teacher was compared last */
+    struct teacher teacher;    /* of a distillation, or the reference of preferences */
     const char *teacher_path;  /* its folder; NULL: none was read */
     struct versions installed; /* in the environment read last */
 };

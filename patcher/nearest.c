@@ -24,7 +24,8 @@ static bool is_separator(char c)
     return c == '-' || c == '_' || c == ' ' || c == '\t';
 }
 
-/* A byte for each character: the first of it.  How many there are, or more than `room`. */
+/* A byte for each character: the first of it.  How many there are, or more than
+ * `room`. */
 static size_t letters(const char *text, char *out, size_t room)
 {
     size_t count = 0;

@@ -12,25 +12,29 @@ struct node {
     enum node_style style; /* of a scalar */
     bool flow;             /* a map in braces, a list in brackets */
     struct mark at;        /* first byte, quotes, tags and anchors included */
-    size_t bytes;          /* to the last byte of the value itself, without trailing blanks,
-                              comments or line end; 0 for an empty value */
-    const char *text;      /* value of a scalar, or of the scalar an alias stands for,
-                              NUL-ended; "" when empty, and for maps and lists */
+    /* to the last byte of the value itself, without trailing blanks, comments or line
+     * end; 0 for an empty value */
+    size_t bytes;
+    /* value of a scalar, or of the scalar an alias stands for, NUL-ended; "" when
+     * empty, and for maps and lists */
+    const char *text;
     size_t len;
-    const char *tag;       /* explicit tag, or NULL */
-    const char *anchor;    /* anchor it defines, or the alias's name, or NULL */
+    const char *tag;           /* explicit tag, or NULL */
+    const char *anchor;        /* anchor it defines, or the alias's name, or NULL */
     const struct node *target; /* of an alias: what it stands for, never an alias */
-    struct entry *entries; /* of a map, in order */
-    struct node **items;   /* of a list */
+    struct entry *entries;     /* of a map, in order */
+    struct node **items;       /* of a list */
     size_t count;
 };
 
 struct entry {
     struct node *key, *value;
-    bool from_merge; /* of the top level only: came by `<<`; its place is in the map merged */
+    /* of the top level only: came by `<<`; its place is in the map merged */
+    bool from_merge;
 };
 
-/* A key of a map; the last one if given twice; one from a merge only if none is written. */
+/* A key of a map; the last one if given twice; one from a merge only if none is
+ * written. */
 const struct entry *node_find(const struct node *map, const char *key);
 
 /* What a value stands for: the target of an alias, else itself. */

@@ -12,35 +12,41 @@
 #include "train/plan.h"
 
 struct patch_options {
-    const char *job;              /* the name that messages use, and that paths are relative to */
-    const struct device *device;  /* NULL: device rules are off (TS208) */
-    const char *no_device;        /* why it is NULL, for TS208; or NULL */
-    const struct device *host;    /* the CPU of the machine it would run on; NULL: not known */
-    bool unsafe;                  /* edits of APPLY_UNSAFE too */
-    const char *const *select;    /* NULL-ended beginnings of rules' names ("TS1", "TS702"); NULL:
-                                     all rules; see suppress_selects */
-    const char *const *ignore;    /* the same of those that are not told; NULL: none */
-    bool will_run;                /* run, watch: TS713 is an error */
-    bool resume;                  /* run --resume: as resume_from_checkpoint: true */
-    const char *const *roots;     /* allowed roots of paths (TS710), NULL-ended; NULL: any path,
-                                     but what a job writes is below its folder or absolute */
-    const char *const *set;       /* --set KEY=VALUE, NULL-ended, or NULL: replaced in the text
-                                     before all else, in memory only */
+    /* the name that messages use, and that paths are relative to */
+    const char *job;
+    const struct device *device; /* NULL: device rules are off (TS208) */
+    const char *no_device;       /* why it is NULL, for TS208; or NULL */
+    /* the CPU of the machine it would run on; NULL: not known */
+    const struct device *host;
+    bool unsafe; /* edits of APPLY_UNSAFE too */
+    /* NULL-ended beginnings of rules' names ("TS1", "TS702"); NULL: all rules; see
+     * suppress_selects */
+    const char *const *select;
+    const char *const *ignore; /* the same of those that are not told; NULL: none */
+    bool will_run;             /* run, watch: TS713 is an error */
+    bool resume;               /* run --resume: as resume_from_checkpoint: true */
+    /* allowed roots of paths (TS710), NULL-ended; NULL: any path, but what a job
+     * writes is below its folder or absolute */
+    const char *const *roots;
+    /* --set KEY=VALUE, NULL-ended, or NULL: replaced in the text before all else, in
+     * memory only */
+    const char *const *set;
 };
 
 /* What is known of one job after a check.  Lives in its arena. */
 struct patch {
     struct arena *arena;
     const char *job;
-    struct document document;   /* of the text as it was */
-    struct findings findings;   /* all, each with its edit; marks are of the text as it was */
-    struct findings ignored;    /* what the text as it was asks not to be told */
-    struct plan plan;           /* of the text after the safe edits */
-    bool has_plan;              /* false: the file is no job, or too broken for one */
-    bool is_job;                /* false: TS001, TS004, TS006, TS009: exit status 2 */
-    bool changed;               /* the safe (or chosen) edits change something */
-    bool rejected;              /* has no plan, or an error is left after the edits */
-    const char *text;           /* the text after the edits */
+    struct document document; /* of the text as it was */
+    /* all, each with its edit; marks are of the text as it was */
+    struct findings findings;
+    struct findings ignored; /* what the text as it was asks not to be told */
+    struct plan plan;        /* of the text after the safe edits */
+    bool has_plan;           /* false: the file is no job, or too broken for one */
+    bool is_job;             /* false: TS001, TS004, TS006, TS009: exit status 2 */
+    bool changed;            /* the safe (or chosen) edits change something */
+    bool rejected;           /* has no plan, or an error is left after the edits */
+    const char *text;        /* the text after the edits */
     size_t len;
     char before[65], after[65]; /* SHA-256; "" of what was not read */
     const char *backup;         /* path of the backup written, or NULL */
@@ -57,15 +63,16 @@ bool patcher_check_file(const struct patch_options *options, struct patch *out,
 void patcher_too_large(size_t bytes, const struct patch_options *options,
                        struct patch *out);
 /*
- * Check, and where edits are to be made: lock, backup, replace the file, journal.  The file is
- * never touched if it is a link, hard-linked or read-only (TS011), or changed meanwhile
- * (TS010: checked again, once).  mode, owner and times of an unchanged file stay.  `set` has no
- * part in it: the file does not take on what one run was told.
+ * Check, and where edits are to be made: lock, backup, replace the file, journal.  The
+ * file is never touched if it is a link, hard-linked or read-only (TS011), or changed
+ * meanwhile (TS010: checked again, once).  mode, owner and times of an unchanged file
+ * stay.  `set` has no part in it: the file does not take on what one run was told.
  */
 bool patcher_patch_file(const struct patch_options *options, struct patch *out,
                         struct error *err);
 /* Only the plan, for the trainer: the frozen text is read as it is. */
-bool patcher_read(const struct patch_options *options, struct patch *out, struct error *err);
+bool patcher_read(const struct patch_options *options, struct patch *out,
+                  struct error *err);
 bool patcher_read_text(const char *data, size_t len, const struct patch_options *options,
                        struct patch *out, struct error *err);
 void patch_clear(struct patch *patch);

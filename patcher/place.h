@@ -20,7 +20,8 @@ struct places {
 void places_build(struct places *places, const char *data, size_t len, size_t origin,
                   struct arena *arena);
 struct mark places_mark(const struct places *places, size_t byte);
-/* The byte at which the character-th character after the origin begins; len past the end. */
+/* The byte at which the character-th character after the origin begins; len past the
+ * end. */
 size_t places_byte(const struct places *places, size_t character);
 /* Characters from the origin up to `byte`. */
 size_t places_character(const struct places *places, size_t byte);

@@ -105,8 +105,8 @@ static int64_t read_count(const json_t *object, const char *key)
                : -1;
 }
 
-/* A scale grows by 2: one that is more than that begins anew, after a resume without it.
- */
+/* A scale grows by 2: one that is more than that begins anew, after a resume without
+ * it. */
 static void note_search(struct steps *steps, struct step *step)
 {
     const struct step *last = steps->count ? &steps->list[steps->count - 1] : NULL;

@@ -139,8 +139,8 @@ static struct finding *refused(const struct proposal *to, const struct finding *
 
     added = without_edit(to, base, entry,
                          fault == REWRITE_SHAPE
-                             ? "the layout leaves no sure way to edit this: "
-                               "please do it by hand"
+                             ? "the layout leaves no sure way to edit this: please do "
+                               "it by hand"
                              : NULL);
     if (!added || fault == REWRITE_TWICE || fault == REWRITE_SHAPE)
         return added;
@@ -151,8 +151,7 @@ static struct finding *refused(const struct proposal *to, const struct finding *
         fault == REWRITE_ANCHOR
             ? "this comes from an anchor, an alias or a merge, where an edit could "
               "change other keys too: please edit it by hand"
-            : "this holds ${...}, which another program fills in: please edit it "
-              "by hand";
+            : "this holds ${...}, which another program fills in: please edit it by hand";
     propose_remark(to, &why, entry);
     return added;
 }
@@ -162,8 +161,7 @@ bool propose_keeps(const struct document *document, const char *key,
 {
     const char *name = entry && entry->key->kind == NODE_SCALAR ? entry->key->text : key;
 
-    return (name && is_named(document, name)) ||
-           (key && is_named(document, key)) ||
+    return (name && is_named(document, name)) || (key && is_named(document, key)) ||
            (entry && line_is_kept(document, entry));
 }
 

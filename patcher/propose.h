@@ -42,7 +42,8 @@ struct finding *propose_key_remark(const struct proposal *to, const struct findi
 void propose_word(const struct document *document, const struct node *node, size_t from,
                   size_t len, struct finding *out);
 
-/* Does trainspool.keep name the key (or NULL), or the row (or NULL) by its name or a comment? */
+/* Does trainspool.keep name the key (or NULL), or the row (or NULL) by its name or a
+ * comment? */
 bool propose_keeps(const struct document *document, const char *key,
                    const struct entry *entry);
 /* All edits of a group or none: where one cannot be made, the others are withdrawn. */

@@ -103,7 +103,8 @@ static bool is_empty(const char *data, size_t at, size_t end)
 
 static void hide_all(const struct mask *mask, const struct node *root, const char *data)
 {
-    bool inside = false;       /* of what may be the value of a key in a line before ... */
+    /* of what may be the value of a key in a line before ... */
+    bool inside = false;
     size_t at = 0, indent = 0; /* ... which had these blanks before it */
 
     memset(mask->hidden, 0, mask->len * sizeof(*mask->hidden));

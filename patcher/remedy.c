@@ -113,8 +113,8 @@ static bool find_eval_batch(const struct remedy_case *the, struct remedy *remedy
     return false;
 }
 
-/* An external LoRA job that says its frozen weights are float32 and computes in 16 bits.
- */
+/* An external LoRA job that says its frozen weights are float32 and computes in 16
+ * bits. */
 static bool can_cast(const struct remedy_case *the)
 {
     const struct plan *plan = the->plan;

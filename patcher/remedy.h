@@ -50,8 +50,8 @@ bool remedy_split(const struct remedy_case *the, struct remedy *out);
  * of the kind. */
 struct last_resort {
     int64_t cutoff_len, rank;
-    int bits;                      /* quantization_bit */
-    bool lora;                     /* instead of full or freeze */
+    int bits;       /* quantization_bit */
+    bool lora;      /* instead of full or freeze */
     uint64_t limit; /* that memory_limit, which is lower than what is free, could be */
     const struct device_row *card; /* the smallest known on which the job fits as it is */
 };

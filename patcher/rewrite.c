@@ -102,8 +102,8 @@ static enum rewrite_fault check_entry(const struct rewrite *rewrite,
     return is_named(rewrite->document, entry) ? REWRITE_OK : REWRITE_SHAPE;
 }
 
-/* Would replacing the span lose a comment?  Only lines but the last can have one inside.
- */
+/* Would replacing the span lose a comment?  Only lines but the last can have one
+ * inside. */
 static bool has_comment_inside(const struct document *document, const struct node *node)
 {
     size_t first_end = document_line_end(document, node->at.byte);
@@ -122,8 +122,8 @@ static bool is_on_one_line(const struct document *document, const struct node *n
            document_line_end(document, node->at.byte) >= end_of(node);
 }
 
-/* Does one of the blank lines and comments behind the line of `byte` begin with a tab?  YAML
- * allows that behind a plain value, which might go on there, and nowhere else. */
+/* Does one of the blank lines and comments behind the line of `byte` begin with a tab?
+ * YAML allows that behind a plain value, which might go on there, and nowhere else. */
 static bool tab_follows(const struct document *document, size_t byte)
 {
     size_t at = document_line_end(document, byte);
@@ -321,8 +321,8 @@ static const struct node *last_leaf(const struct node *node)
     return node;
 }
 
-/* Where the lines of an entry end: blank lines belong to a block scalar that keeps them.
- */
+/* Where the lines of an entry end: blank lines belong to a block scalar that keeps
+ * them. */
 static size_t behind_lines(const struct document *document, const struct entry *entry)
 {
     const struct node *leaf = last_leaf(entry->value);

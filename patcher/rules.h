@@ -19,13 +19,14 @@ struct rule_context {
     const struct device *device; /* NULL: not known */
     const struct patch_options *options;
     const struct model_config *model; /* NULL: no readable model folder */
-    const char *model_error;          /* what is wrong with its config.json; NULL: nothing */
-    enum format checkpoint;           /* of the model's files; FORMAT_COUNT: not known */
-    const char *weights_error;        /* why those cannot be read; NULL: they can */
-    const struct versions *versions;  /* of an external job's packages; never NULL */
-    struct previous *previous;        /* what the job's last run left */
-    const struct teacher *teacher;    /* or a reference; never NULL */
-    uint64_t available;               /* bytes the job may use; 0: not known */
+    /* what is wrong with its config.json; NULL: nothing */
+    const char *model_error;
+    enum format checkpoint;          /* of the model's files; FORMAT_COUNT: not known */
+    const char *weights_error;       /* why those cannot be read; NULL: they can */
+    const struct versions *versions; /* of an external job's packages; never NULL */
+    struct previous *previous;       /* what the job's last run left */
+    const struct teacher *teacher;   /* or a reference; never NULL */
+    uint64_t available;              /* bytes the job may use; 0: not known */
     struct findings *findings;
     struct arena *arena;
 };
@@ -38,8 +39,9 @@ struct rule {
     const char *id;         /* "TS105" */
     const char *title;      /* a short phrase: what it looks for */
     enum severity severity; /* as it mostly is; a finding may differ */
-    bool firm;              /* its errors cannot be ignored: a run would fail, or do something
-                               else than the job says */
+    /* its errors cannot be ignored: a run would fail, or do something else than the
+     * job says */
+    bool firm;
     enum apply apply;
     enum rule_target target;
     void (*run)(
@@ -56,7 +58,7 @@ struct rules {
 
 /* All of them, by number. */
 size_t rules_count(void);
-const struct rule *rules_at(size_t at); /* NULL: past the end */
+const struct rule *rules_at(size_t at);        /* NULL: past the end */
 const struct rule *rules_find(const char *id); /* NULL: no such rule */
 /* Adds the findings of all; some of a group may be without its edit. */
 void rules_run(struct rule_context *context);

@@ -132,8 +132,8 @@ void rule_batch_loss(struct rule_context *context)
                        "a smaller one with more accumulation is another loss",
             .because = arena_printf(context->arena, "%s: %s", key,
                                     node_value(rule_entry(context, key)->value)->text),
-            .note = "find the batch once, write it down, and leave "
-                    "auto_find_batch_size off" },
+            .note = "find the batch once, write it down, and leave auto_find_batch_size "
+                    "off" },
         "auto_find_batch_size");
 }
 
@@ -185,8 +185,8 @@ static bool measure(const struct rule_context *context, uint64_t *checkpoint,
     return true;
 }
 
-/* Checkpoints that lie there at the same time: a new one is whole before an old one goes.
- */
+/* Checkpoints that lie there at the same time: a new one is whole before an old one
+ * goes. */
 static uint64_t count_checkpoints(const struct plan *plan)
 {
     double limit = (double)plan->save_total_limit, saves = 1;
@@ -269,15 +269,15 @@ void rule_disk(struct rule_context *context)
             .severity = SEVERITY_WARNING,
             .message =
                 arena_printf(context->arena,
-                             "the model and %" PRIu64 " checkpoint%s of about %s "
-                             "take %s, and the disk has %s free",
+                             "the model and %" PRIu64 " checkpoint%s of about %s take "
+                             "%s, and the disk has %s free",
                              count, count == 1 ? "" : "s", texts[2], texts[0], texts[1]),
             .because = arena_printf(context->arena, "looked at on this machine: %s",
                                     plan->output_dir),
             .note =
                 plan->save_total_limit == 0
-                    ? "save_total_limit keeps the last few; a larger save_steps "
-                      "writes fewer"
+                    ? "save_total_limit keeps the last few; a larger save_steps writes "
+                      "fewer"
                     : "a smaller save_total_limit, or an output_dir on another disk" },
         plan->save_total_limit ? "save_total_limit" : "save_steps");
 }

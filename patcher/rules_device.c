@@ -75,8 +75,8 @@ void rule_no_tensor_cores(struct rule_context *context)
         propose_fp32(
             context, "TS202",
             arena_printf(context->arena,
-                         "%s has no tensor cores, and fp16 is known to give NaN on "
-                         "its kind",
+                         "%s has no tensor cores, and fp16 is known to give NaN on its "
+                         "kind",
                          context->device->name));
 }
 
@@ -85,8 +85,7 @@ void rule_slow_fp16(struct rule_context *context)
     if (fp16_is_open(context) && rule_capability(context) == 61)
         propose_fp32(
             context, "TS203",
-            "fp16 arithmetic runs at 1/64 of the float32 rate on compute capability "
-            "6.1");
+            "fp16 arithmetic runs at 1/64 of the float32 rate on compute capability 6.1");
 }
 
 void rule_p100(struct rule_context *context)
@@ -96,9 +95,9 @@ void rule_p100(struct rule_context *context)
                   &(struct finding) { .rule = "TS204",
                                       .severity = SEVERITY_INFO,
                                       .message =
-                                          "fp16 runs at twice the float32 rate on "
-                                          "compute capability 6.0, without tensor cores; "
-                                          "the loss scale is needed" },
+                                          "fp16 runs at twice the float32 rate "
+                                          "on compute capability 6.0, without "
+                                          "tensor cores; the loss scale is needed" },
                   "fp16");
 }
 
@@ -144,8 +143,8 @@ static void fp8_and_quantised(struct rule_context *context)
               &(struct finding) {
                   .rule = "TS116",
                   .severity = SEVERITY_ERROR,
-                  .message = "fp8 and quantised weights exclude each other: fp8 products "
-                             "round 16-bit weights, which are not there",
+                  .message = "fp8 and quantised weights exclude each other: fp8 "
+                             "products round 16-bit weights, which are not there",
                   .note = rule_has_4_bits(context)
                               ? "drop fp8: the files of the model have 4 bits"
                               : "drop fp8, or quantization_bit" },
@@ -241,8 +240,8 @@ static void idle_map(struct rule_context *context)
                   .rule = "TS206",
                   .severity = SEVERITY_INFO,
                   .message =
-                      "device_map has no effect here: the model lies on the device "
-                      "it trains on",
+                      "device_map has no effect here: the model lies on the device it "
+                      "trains on",
                   .note = "it is neither cause nor cure of the loss scaler's error" },
               "device_map");
 }
@@ -340,9 +339,8 @@ static const char *ranks_trouble(const struct rule_context *context)
         context->device->peers < plan->ranks)
         return arena_printf(
             context->arena,
-            "ranks: %lld wants as many GPUs of one kind, and this machine "
-            "has %d",
-            ranks, context->device->peers);
+            "ranks: %lld wants as many GPUs of one kind, and this machine has %d", ranks,
+            context->device->peers);
     return NULL;
 }
 
@@ -359,8 +357,8 @@ void rule_ranks(struct rule_context *context)
                 .rule = "TS207",
                 .severity = SEVERITY_ERROR,
                 .message = trouble,
-                .note = "fewer ranks with more gradient_accumulation_steps make the same "
-                        "steps; device: cpu has room for any number" },
+                .note = "fewer ranks with more gradient_accumulation_steps make the "
+                        "same steps; device: cpu has room for any number" },
             entry);
 }
 

@@ -45,8 +45,8 @@ static bool half_base(const struct rule_context *context)
            (request->model_dtype == DTYPE_AUTO && context->checkpoint == FORMAT_FP16);
 }
 
-/* Modules trained whole beside adapters: copies of the base, which nobody makes float32.
- */
+/* Modules trained whole beside adapters: copies of the base, which nobody makes
+ * float32. */
 static bool half_extras(const struct rule_context *context)
 {
     return context->plan->external && context->plan->method == METHOD_LORA &&
@@ -123,14 +123,14 @@ static void unbounded_logits(struct rule_context *context)
 
     if (!entry || !context->plan->kd.logits || context->plan->kd.topk > 0)
         return;
-    propose_remark(&to,
-                   &(struct finding) {
-                       .rule = "TS904",
-                       .severity = SEVERITY_ERROR,
-                       .message = "teacher_logits needs kd_topk: all logits of a teacher "
-                                  "are too much to write down",
-                       .note = "kd_topk: 64 takes 512 bytes a token" },
-                   entry);
+    propose_remark(
+        &to,
+        &(struct finding) { .rule = "TS904",
+                            .severity = SEVERITY_ERROR,
+                            .message = "teacher_logits needs kd_topk: all logits of a "
+                                       "teacher are too much to write down",
+                            .note = "kd_topk: 64 takes 512 bytes a token" },
+        entry);
 }
 
 /* What is kept of a teacher, and a distance that wants all of it. */
@@ -167,8 +167,8 @@ static void kept_all(struct rule_context *context)
                                           "the teacher has %zu words, so that kd_topk "
                                           "leaves none out",
                                           config->vocab_size),
-                  .note = "a kd_topk below that keeps the likeliest; without the key all "
-                          "are compared" },
+                  .note = "a kd_topk below that keeps the likeliest; without the key "
+                          "all are compared" },
               "kd_topk");
 }
 
@@ -285,8 +285,8 @@ void rule_teacher_dropout(struct rule_context *context)
                   .rule = "TS906",
                   .severity = SEVERITY_WARNING,
                   .message = arena_printf(context->arena,
-                                          "the teacher has %s: left in training mode, it "
-                                          "gives other logits at each look",
+                                          "the teacher has %s: left in training mode, "
+                                          "it gives other logits at each look",
                                           dropout),
                   .note = "teacher.eval() and torch.no_grad() in the script" },
               TEACHER);

@@ -1,5 +1,5 @@
-/* patcher/rules_evaluation.c - what an evaluation is asked for, and whether it is taken.
- */
+/* patcher/rules_evaluation.c - what an evaluation is asked for, and whether it is
+ * taken. */
 #include "config.h"
 
 #include "patcher/rules_parts.h"
@@ -29,13 +29,14 @@ static void tell_tag(struct rule_context *context)
     const struct entry *entry = rule_block_entry(context, "answer_tag");
 
     if (tag && entry && strpbrk(tag, "<>/"))
-        propose_remark(&to,
-                       &(struct finding) {
-                           .rule = "TS514",
-                           .severity = SEVERITY_ERROR,
-                           .message = "answer_tag is the tag's name alone, without < and >",
-                           .note = "answer_tag: answer finds <answer>..</answer>" },
-                       entry);
+        propose_remark(
+            &to,
+            &(struct finding) { .rule = "TS514",
+                                .severity = SEVERITY_ERROR,
+                                .message =
+                                    "answer_tag is the tag's name alone, without < and >",
+                                .note = "answer_tag: answer finds <answer>..</answer>" },
+            entry);
 }
 
 void rule_metric(struct rule_context *context)
@@ -52,8 +53,8 @@ void rule_metric(struct rule_context *context)
     finding.message = plan->stage == STAGE_PT
                           ? "predict_with_generate answers questions, and plain text "
                             "(stage: pt) has none: it has no effect"
-                          : "predict_with_generate answers questions at evaluations, and "
-                            "there are none: it has no effect";
+                          : "predict_with_generate answers questions at evaluations, "
+                            "and there are none: it has no effect";
     finding.note = plan->stage == STAGE_PT ? "take it out, or train with stage: sft"
                                            : "eval_strategy: steps evaluates";
     rule_tell(context, &finding, "predict_with_generate");

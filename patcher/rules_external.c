@@ -76,7 +76,8 @@ static bool is_of_adapters(const char *key)
         "finetuning_type", "additional_target", "target_modules", "modules_to_save",
         "use_dora",        "pissa_init",        "load_in_4bit",   "load_in_8bit",
     };
-    static const char *const parts[] = { "lora", "peft", "adapter", "quantization", "bnb_" };
+    static const char *const parts[] = { "lora", "peft", "adapter", "quantization",
+                                         "bnb_" };
 
     for (size_t i = 0; i < TS_COUNT(own); i++)
         if (strcasecmp(key, own[i]) == 0)
@@ -141,8 +142,8 @@ bool rule_half_external(const struct rule_context *context)
            !has_masters(context) && loads_float16(context);
 }
 
-/* torch's AdamW in one kernel: the scaler leaves the unscaling to it, so nothing raises.
- */
+/* torch's AdamW in one kernel: the scaler leaves the unscaling to it, so nothing
+ * raises. */
 bool rule_is_fused(const struct rule_context *context)
 {
     const struct entry *entry = rule_entry(context, "optim");
@@ -238,12 +239,12 @@ void rule_half_adapters(struct rule_context *context)
         .apply = APPLY_SAFE,
         .because = old ? rule_version(context, PACKAGE_PEFT) : NULL,
         .message =
-            old ? "this PEFT gives adapters the format of the base model, float16, which "
-                  "the loss scaler cannot unscale; from 0.12 on they are float32"
+            old ? "this PEFT gives adapters the format of the base model, float16, "
+                  "which the loss scaler cannot unscale; from 0.12 on they are float32"
                 : "autocast_adapter_dtype: false leaves the adapters in float16, which "
                   "the loss scaler cannot unscale",
-        .note = "or upgrade PEFT, or call cast_mixed_precision_params: then the base may "
-                "stay float16",
+        .note = "or upgrade PEFT, or call cast_mixed_precision_params: then the base "
+                "may stay float16",
     };
 
     if (context->plan->method != METHOD_LORA || (!old && rule_casts_adapters(context)) ||

@@ -102,8 +102,7 @@ static void check_text(struct rule_context *context, const struct key *key,
             .severity = SEVERITY_WARNING,
             .apply = is_own(key, text) ? APPLY_SAFE : APPLY_UNSAFE,
             .message = arena_printf(context->arena,
-                                    "%s: %s is a %s for PyYAML, and the key "
-                                    "wants a text",
+                                    "%s: %s is a %s for PyYAML, and the key wants a text",
                                     key->name, text, word ? "boolean" : "number"),
             .note = "in quotes it is one for every reader" },
         entry, arena_printf(context->arena, "\"%s\"", text));

@@ -86,8 +86,7 @@ void rule_no_clip(struct rule_context *context)
                 context->plan->external
                     ? "max_grad_norm: 1.0 is the preset; without clipping the Trainer "
                       "logs no grad_norm"
-                    : "max_grad_norm: 1.0 is the preset; grad_norm is logged either "
-                      "way" },
+                    : "max_grad_norm: 1.0 is the preset; grad_norm is logged either way" },
         "max_grad_norm");
 }
 
@@ -155,8 +154,8 @@ void rule_optimizer(struct rule_context *context)
                   .rule = "TS307",
                   .severity = SEVERITY_WARNING,
                   .message = arena_printf(context->arena,
-                                          "%s: Adam keeps its moments in float32 "
-                                          "here, 8 bytes a trained weight",
+                                          "%s: Adam keeps its moments in float32 here, "
+                                          "8 bytes a trained weight",
                                           name) },
               "optim");
 }

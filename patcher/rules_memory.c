@@ -295,10 +295,9 @@ static void tell_last_resort(struct rule_context *context, const struct remedy_c
 
     remedy_last_resort(the, &last);
     finding->apply = APPLY_MANUAL;
-    finding->note =
-        arena_printf(context->arena, "%s%s%s%s", if_not_kept(the),
-                     fixed_part(context, use), what_would_fit(context, &last),
-                     without_teacher(context, the));
+    finding->note = arena_printf(context->arena, "%s%s%s%s", if_not_kept(the),
+                                 fixed_part(context, use), what_would_fit(context, &last),
+                                 without_teacher(context, the));
     /* of PyTorch only a lower bound is sure */
     if (!context->plan->external || use->low > use->limit)
         finding->severity = SEVERITY_ERROR;
@@ -329,8 +328,8 @@ static void tell_found(struct rule_context *context, const struct remedy *remedy
               &(struct finding) {
                   .rule = "TS305",
                   .severity = SEVERITY_WARNING,
-                  .message = "auto_find_batch_size takes a tenth off the batch each time "
-                             "memory runs out, and changes the effective batch",
+                  .message = "auto_find_batch_size takes a tenth off the batch each "
+                             "time memory runs out, and changes the effective batch",
                   .note = note },
               "auto_find_batch_size");
 }
@@ -367,8 +366,8 @@ static bool is_whole(const struct findings *findings, int group)
     return true;
 }
 
-/* --unsafe is about to make an edit of the formats (TS103, TS104, TS118), which nobody asked
- * to ignore: what the job takes then is for the look after it. */
+/* --unsafe is about to make an edit of the formats (TS103, TS104, TS118), which nobody
+ * asked to ignore: what the job takes then is for the look after it. */
 static bool formats_will_change(const struct rule_context *context)
 {
     struct findings told, ignored;
@@ -407,8 +406,8 @@ void rule_memory(struct rule_context *context)
     if (use.fits && memory_is_close(&use)) {
         finding.message = arena_printf(
             context->arena,
-            "the job needs about %s, and up to %s where much is held besides; "
-            "it may use %s",
+            "the job needs about %s, and up to %s where much is held besides; it may "
+            "use %s",
             bytes_text(context, use.total), bytes_text(context, use.high),
             bytes_text(context, use.limit));
         rule_tell(context, &finding, "per_device_train_batch_size");
@@ -449,8 +448,8 @@ void rule_idle_checkpointing(struct rule_context *context)
             .severity = SEVERITY_INFO,
             .message = arena_printf(
                 context->arena,
-                "checkpointing computes each layer twice to save memory, and without "
-                "it the job needs about %s of %s",
+                "checkpointing computes each layer twice to save memory, and without it "
+                "the job needs about %s of %s",
                 bytes_text(context, use.total), bytes_text(context, use.limit)),
             .because = facts(context, &use, false),
             .note = "about 20 % faster without" },
@@ -477,8 +476,8 @@ void rule_host_memory(struct rule_context *context)
             .severity = SEVERITY_WARNING,
             .message = arena_printf(
                 context->arena,
-                "loading the model takes about %s of the host's memory, of which %s "
-                "are free",
+                "loading the model takes about %s of the host's memory, of which %s are "
+                "free",
                 bytes_text(context, needed), bytes_text(context, host->available)),
             .note = the.plan->external && the.plan->ranks > 1
                         ? "each process loads all of it: fewer ranks, or a smaller "

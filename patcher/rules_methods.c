@@ -20,7 +20,8 @@ enum of { OF_METHOD, OF_STAGE, OF_BITS };
 static const struct group {
     const char *needs; /* "finetuning_type: lora" */
     const char *key;   /* that says otherwise */
-    const char *others; /* its words, for other programs, that use the keys too; or NULL */
+    /* its words, for other programs, that use the keys too; or NULL */
+    const char *others;
     enum method method;
     enum stage stage;
     enum of of; /* what matters */

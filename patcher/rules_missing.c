@@ -1,5 +1,5 @@
-/* patcher/rules_missing.c - TS713: models, adapters and data that a job names, and that are not
- * there or cannot be read. */
+/* patcher/rules_missing.c - TS713: models, adapters and data that a job names, and that
+ * are not there or cannot be read. */
 #include "config.h"
 
 #include "patcher/rules_parts.h"
@@ -42,8 +42,8 @@ static bool is_meant(const struct rule_context *context, const char *key)
     return false;
 }
 
-/* No machine has a model that is not named.  A file without data may be for something else
- * than training. */
+/* No machine has a model that is not named.  A file without data may be for something
+ * else than training. */
 static void not_named(struct rule_context *context, const char *key, const char *what,
                       enum severity severity)
 {
@@ -51,15 +51,16 @@ static void not_named(struct rule_context *context, const char *key, const char 
 
     if (is_meant(context, key))
         return;
-    rule_tell(context,
-              &(struct finding) {
-                  .rule = "TS713",
-                  .severity = context->options->will_run ? SEVERITY_ERROR : severity,
-                  .message = arena_printf(context->arena, "%s: %s is not given", what, key),
-                  .note = settings ? "where these are the settings of a script of your own, "
-                                     "say so: trainspool: {target: external}"
-                                   : NULL },
-              NULL);
+    rule_tell(
+        context,
+        &(struct finding) {
+            .rule = "TS713",
+            .severity = context->options->will_run ? SEVERITY_ERROR : severity,
+            .message = arena_printf(context->arena, "%s: %s is not given", what, key),
+            .note = settings ? "where these are the settings of a script of your own, "
+                               "say so: trainspool: {target: external}"
+                             : NULL },
+        NULL);
 }
 
 static bool has_file(const char *dir, const char *name)
@@ -88,8 +89,8 @@ static bool is_usual_folder(const char *name, size_t len)
 /* "Qwen/Qwen3-0.6B": an owner and a name, as the hub has them. */
 static bool is_of_hub(const char *name)
 {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                  "0123456789_-.";
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
     size_t owner = strspn(name, letters), rest;
 
     if (owner == 0 || name[owner] != '/' || name[0] == '.' ||
@@ -106,12 +107,11 @@ static const char *how_to_get(const struct rule_context *context, const char *ke
 
     if (!is_of_hub(name))
         return name[0] == '/' ? "nothing is downloaded: name a folder of this machine"
-                              : "nothing is downloaded: name a folder of this machine; a "
-                                "relative path begins where the job lies";
+                              : "nothing is downloaded: name a folder of this machine; "
+                                "a relative path begins where the job lies";
     return arena_printf(
         context->arena,
-        "nothing is downloaded; beside the job, `hf download %s --local-dir "
-        "%s` gets it",
+        "nothing is downloaded; beside the job, `hf download %s --local-dir %s` gets it",
         name, name);
 }
 
@@ -126,12 +126,12 @@ static void check_folder(struct rule_context *context, const char *key, const ch
                 "name the folder it lies in");
         return;
     }
-    missing(
-        context, key,
-        file_is_dir(dir)
-            ? arena_printf(context->arena, "%s has no %s", rule_visible(context, dir), file)
-            : arena_printf(context->arena, "%s is not there", rule_visible(context, dir)),
-        how_to_get(context, key));
+    missing(context, key,
+            file_is_dir(dir) ? arena_printf(context->arena, "%s has no %s",
+                                            rule_visible(context, dir), file)
+                             : arena_printf(context->arena, "%s is not there",
+                                            rule_visible(context, dir)),
+            how_to_get(context, key));
 }
 
 /* An adapter's folder; a whole model in its place is told where it belongs. */
@@ -164,8 +164,8 @@ static void check_beside(struct rule_context *context, const char *dir)
          has_file(dir, "pytorch_model.bin.index.json")))
         missing(context, "model_name_or_path",
                 arena_printf(context->arena,
-                             "%s has its weights in pytorch_model.bin, a pickle, which is "
-                             "not read",
+                             "%s has its weights in pytorch_model.bin, a pickle, which "
+                             "is not read",
                              rule_visible(context, dir)),
                 "AutoModelForCausalLM.from_pretrained(...).save_pretrained(...) of "
                 "transformers writes them as model.safetensors");
@@ -178,8 +178,8 @@ static void check_beside(struct rule_context *context, const char *dir)
         missing(context, "model_name_or_path",
                 arena_printf(context->arena, "%s has no tokenizer.json",
                              rule_visible(context, dir)),
-                "AutoTokenizer.from_pretrained(...).save_pretrained(...) of transformers "
-                "makes one of other files");
+                "AutoTokenizer.from_pretrained(...).save_pretrained(...) of "
+                "transformers makes one of other files");
 }
 
 static void check_model(struct rule_context *context)
@@ -222,7 +222,8 @@ static void check_teacher(struct rule_context *context)
         check_adapter(context, words->adapter, adapter);
 }
 
-/* The file of a source, or all in its folder: are they there, and of kinds that are read? */
+/* The file of a source, or all in its folder: are they there, and of kinds that are
+ * read? */
 static struct finding *check_source(struct rule_context *context, const char *key,
                                     const struct dataset_source *source)
 {
@@ -273,7 +274,8 @@ static struct finding *check_file(struct rule_context *context, const char *key,
         }
     return missing(
         context, key,
-        arena_printf(context->arena, "%s is not there", rule_visible(context, name)), NULL);
+        arena_printf(context->arena, "%s is not there", rule_visible(context, name)),
+        NULL);
 }
 
 /* One of several names in a value: the finding is about its bytes alone.  `from` counts

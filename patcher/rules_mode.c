@@ -30,18 +30,17 @@ void rule_pure_bf16(struct rule_context *context)
 
     if (!is_pure(context) || rule_lacks_bf16(context) || is_contradicted(context))
         return;
-    rule_tell(context,
-              &(struct finding) {
-                  .rule = "TS110",
-                  .severity = SEVERITY_INFO,
-                  .message =
-                      here
-                          ? "pure_bf16 saves memory, not precision: trained weights keep "
-                            "8 bits of mantissa and are rounded by chance"
-                          : "pure_bf16 saves memory, not precision: a step below 1/512 "
-                            "of its weight is rounded away",
-                  .note = "bf16: true keeps float32 weights" },
-              "pure_bf16");
+    rule_tell(
+        context,
+        &(struct finding) {
+            .rule = "TS110",
+            .severity = SEVERITY_INFO,
+            .message = here ? "pure_bf16 saves memory, not precision: trained weights "
+                              "keep 8 bits of mantissa and are rounded by chance"
+                            : "pure_bf16 saves memory, not precision: a step below "
+                              "1/512 of its weight is rounded away",
+            .note = "bf16: true keeps float32 weights" },
+        "pure_bf16");
 }
 
 void rule_pure_and_half(struct rule_context *context)
@@ -118,8 +117,8 @@ static const char *beside(const struct rule_context *context)
     return NULL;
 }
 
-/* Is it there, and says neither true, false nor auto: ${x}, or what TS704 tells of?  Or is it
- * there twice? */
+/* Is it there, and says neither true, false nor auto: ${x}, or what TS704 tells of?  Or
+ * is it there twice? */
 static bool is_unclear(const struct rule_context *context, const char *key)
 {
     const struct entry *entry = rule_entry(context, key);
@@ -130,8 +129,7 @@ static bool is_unclear(const struct rule_context *context, const char *key)
     for (size_t i = 0; i < root->count; i++)
         count += root->entries[i].key->kind == NODE_SCALAR &&
                  strcmp(root->entries[i].key->text, key) == 0;
-    return count > 1 ||
-           (entry && scalar_choice(entry->value, &choice) == SCALAR_WRONG);
+    return count > 1 || (entry && scalar_choice(entry->value, &choice) == SCALAR_WRONG);
 }
 
 void rule_only_fp32(struct rule_context *context)
@@ -178,8 +176,8 @@ void rule_both_evals(struct rule_context *context)
     if (!plan->fp16_full_eval || !plan->bf16_full_eval)
         return;
     if (!context->device && !rule_on_cpu(context)) {
-        finding.message = "fp16_full_eval and bf16_full_eval are both true; which one is "
-                          "right depends on the device, which is not known";
+        finding.message = "fp16_full_eval and bf16_full_eval are both true; which one "
+                          "is right depends on the device, which is not known";
         rule_tell(context, &finding, "fp16_full_eval");
         return;
     }
@@ -197,17 +195,16 @@ void rule_both_evals(struct rule_context *context)
 static void to_fp32(struct rule_context *context, const char *key, int group)
 {
     rule_set(context,
-             &(struct finding) {
-                 .rule = "TS125",
-                 .severity = SEVERITY_INFO,
-                 .apply = APPLY_SAFE,
-                 .group = group,
-                 .message =
-                     arena_printf(context->arena,
-                                  "policy fp32: %s off; 1.5 to 2 times slower, and twice "
-                                  "the memory of a 16-bit base model",
-                                  key),
-                 .note = "clipping stays" },
+             &(struct finding) { .rule = "TS125",
+                                 .severity = SEVERITY_INFO,
+                                 .apply = APPLY_SAFE,
+                                 .group = group,
+                                 .message = arena_printf(
+                                     context->arena,
+                                     "policy fp32: %s off; 1.5 to 2 times slower, and "
+                                     "twice the memory of a 16-bit base model",
+                                     key),
+                                 .note = "clipping stays" },
              key, "false", NULL);
 }
 

@@ -30,8 +30,8 @@ static void unknown_model(struct rule_context *context)
 
 /* ---- TS716: files that are of another config.json ---- */
 
-static void foreign_weights(struct rule_context *context, const char *key, const char *dir,
-                            const struct model_config *model)
+static void foreign_weights(struct rule_context *context, const char *key,
+                            const char *dir, const struct model_config *model)
 {
     struct error err = { 0 };
 
@@ -41,8 +41,8 @@ static void foreign_weights(struct rule_context *context, const char *key, const
                                       .severity = SEVERITY_ERROR,
                                       .message = rule_said(context, &err),
                                       .because = "the headers of the model's files",
-                                      .note = "config.json and the files beside it are of "
-                                              "two models, or some were not copied" },
+                                      .note = "config.json and the files beside it are "
+                                              "of two models, or some were not copied" },
                   key);
 }
 
@@ -152,8 +152,8 @@ static void foreign_adapter(struct rule_context *context, const char *key,
         tell_adapter(
             context, key, SEVERITY_WARNING,
             arena_printf(arena, "the adapter was made for %s", base),
-            "its layers and shapes fit this model, its numbers may not: name the "
-            "model that it was made for, unless this is the same");
+            "its layers and shapes fit this model, its numbers may not: name the model "
+            "that it was made for, unless this is the same");
 }
 
 void rule_model_unknown(struct rule_context *context)

@@ -1,4 +1,5 @@
-/* patcher/rules_names.c - what values name: adapters, templates, devices, layers, paths. */
+/* patcher/rules_names.c - what values name: adapters, templates, devices, layers,
+ * paths. */
 #include "config.h"
 
 #include "patcher/rules_parts.h"
@@ -52,9 +53,10 @@ static void opposites(struct rule_context *context)
         rule_tell(context,
                   &(struct finding) { .rule = "TS707",
                                       .severity = SEVERITY_ERROR,
-                                      .message = "train_on_prompt trains on the questions, too, "
-                                                 "and mask_history on the last answer alone: they "
-                                                 "are opposites",
+                                      .message = "train_on_prompt trains on the "
+                                                 "questions, too, and mask_history on "
+                                                 "the last answer alone: they are "
+                                                 "opposites",
                                       .note = "keep one of the two" },
                   later ? "train_on_prompt" : "mask_history");
 }
@@ -114,9 +116,9 @@ static void unknown_template(struct rule_context *context)
         "template");
 }
 
-/* A job that says it trains nothing, or only that it answers: in LLaMA-Factory, whose preset is
- * do_train: false, that is another run.  (do_eval alone is what jobs of scripts have that train
- * whatever do_train says.) */
+/* A job that says it trains nothing, or only that it answers: in LLaMA-Factory, whose
+ * preset is do_train: false, that is another run.  (do_eval alone is what jobs of scripts
+ * have that train whatever do_train says.) */
 static void no_training(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
@@ -125,18 +127,19 @@ static void no_training(struct rule_context *context)
     if (plan->do_train == CHOICE_YES || plan_merges(plan) ||
         (!says_no && !rule_is_true(context, "do_predict")))
         return;
-    rule_tell(context,
-              &(struct finding) {
-                  .rule = "TS707",
-                  .severity = SEVERITY_ERROR,
-                  .message = says_no
-                                 ? "do_train: false asks for no training, and a run here is one"
-                                 : "do_predict without do_train: true asks for answers alone, "
-                                   "and a run here trains",
-                  .note = "trainspool generate asks a model; a job with export_dir and an "
-                          "adapter, and without dataset, merges; do_train: true, or no such "
-                          "line, trains" },
-              says_no ? "do_train" : "do_predict");
+    rule_tell(
+        context,
+        &(struct finding) {
+            .rule = "TS707",
+            .severity = SEVERITY_ERROR,
+            .message = says_no
+                           ? "do_train: false asks for no training, and a run here is one"
+                           : "do_predict without do_train: true asks for answers alone, "
+                             "and a run here trains",
+            .note = "trainspool generate asks a model; a job with export_dir and an "
+                    "adapter, and without dataset, merges; do_train: true, or no such "
+                    "line, trains" },
+        says_no ? "do_train" : "do_predict");
 }
 
 void rule_not_here(struct rule_context *context)
@@ -203,8 +206,8 @@ static void wanted_device(struct rule_context *context)
                            "device must be auto, cpu, cuda, cuda:N or cuda:N,M%s%s%s",
                            meant ? "; did you mean " : "", meant ? meant : "",
                            meant ? "?"
-                                 : "; a card that is not in this machine is "
-                                   "named with --device") },
+                                 : "; a card that is not in this machine is named with "
+                                   "--device") },
                    entry);
 }
 
@@ -227,12 +230,12 @@ static void unknown_layers(struct rule_context *context)
         const struct entry *entry = document_find(context->document, keys[i]);
 
         if (entry && text_starts(err.text, keys[i]))
-            propose_remark(&to,
-                           &(struct finding) { .rule = "TS705",
-                                               .severity = SEVERITY_ERROR,
-                                               .message = arena_strdup(context->arena,
-                                                                       err.text) },
-                           entry);
+            propose_remark(
+                &to,
+                &(struct finding) { .rule = "TS705",
+                                    .severity = SEVERITY_ERROR,
+                                    .message = arena_strdup(context->arena, err.text) },
+                entry);
     }
 }
 
@@ -321,8 +324,8 @@ static void check_path(struct rule_context *context, const struct path_key *key,
     else if (!is_allowed(context, path, key->written))
         message = context->options->roots
                       ? " leads out of the folders that jobs may use"
-                      : " leads out of the job's folder: write the whole path if that is "
-                        "meant";
+                      : " leads out of the job's folder: write the whole path if that "
+                        "is meant";
     if (message)
         rule_tell(context,
                   &(struct finding) { .rule = "TS710",

@@ -86,13 +86,13 @@ void rule_warmup(struct rule_context *context)
     if (has_ratio && steps > 0)
         tell_of_warmup(
             context, "warmup_ratio",
-            "warmup_ratio and warmup_steps are both given: transformers 4 goes "
-            "by the steps, 5 by the ratio, and here a ratio above 0 counts",
+            "warmup_ratio and warmup_steps are both given: transformers 4 goes by the "
+            "steps, 5 by the ratio, and here a ratio above 0 counts",
             "keep one of them");
     if (ratio == 1)
         tell_of_warmup(context, "warmup_ratio",
-                       "with warmup_ratio 1.0 the whole run is warm-up: learning_rate is "
-                       "reached at the last step",
+                       "with warmup_ratio 1.0 the whole run is warm-up: learning_rate "
+                       "is reached at the last step",
                        "moved to warmup_steps as it is, 1.0 would be one step");
     if (steps > 0 && steps < 1 &&
         !rule_version_from(context, PACKAGE_TRANSFORMERS, "5.0.0.dev0"))
@@ -146,8 +146,8 @@ void rule_in_backward(struct rule_context *context)
     if (plan->gradient_accumulation_steps > 1) {
         finding.message =
             arena_printf(context->arena,
-                         "%s steps each weight during the backward pass, so "
-                         "gradients of %lld micro-batches cannot add up",
+                         "%s steps each weight during the backward pass, so gradients "
+                         "of %lld micro-batches cannot add up",
                          what, (long long)plan->gradient_accumulation_steps);
         rule_tell(context, &finding, "gradient_accumulation_steps");
     }

@@ -13,7 +13,8 @@ const struct entry *rule_line(const struct rule_context *context, const char *ke
 {
     const struct entry *entry = document_find(context->document, key);
 
-    /* by section: rules ask for more keys than jobs have, and schema_at counts each time */
+    /* by section: rules ask for more keys than jobs have, and schema_at counts each
+     * time */
     for (const struct keys *const *keys = schema_job.sections; !entry && *keys; keys++)
         for (size_t i = 0; !entry && i < (*keys)->count; i++) {
             const struct key *other = &(*keys)->list[i];

@@ -20,75 +20,75 @@ extern const struct rules catalogue_distill;
 
 /* One a row of the catalogue, by number.  The others are found by look.c
  * (the text), patcher.c (the file) and schema_check.c (names and values). */
-void rule_exponents(struct rule_context *context);       /* TS013 */
-void rule_both_halves(struct rule_context *context);     /* TS101 */
-void rule_no_bf16(struct rule_context *context);         /* TS102 */
-void rule_bf16_model(struct rule_context *context);      /* TS103 */
-void rule_fp16_on_ampere(struct rule_context *context);  /* TS104 */
-void rule_fp16_trainables(struct rule_context *context); /* TS105 */
-void rule_fp16_base(struct rule_context *context);       /* TS106 */
-void rule_dtype_auto(struct rule_context *context);      /* TS107 */
-void rule_no_scaler(struct rule_context *context);       /* TS108 */
-void rule_trouble_in_half(struct rule_context *context); /* TS109 */
-void rule_pure_bf16(struct rule_context *context);       /* TS110 */
-void rule_pure_and_half(struct rule_context *context);   /* TS111 */
-void rule_idle_scale(struct rule_context *context);      /* TS112 */
-void rule_scale_off(struct rule_context *context);       /* TS113 */
-void rule_fp16_on_cpu(struct rule_context *context);     /* TS114 */
-void rule_no_tf32(struct rule_context *context);         /* TS115 */
-void rule_no_fp8(struct rule_context *context);          /* TS116 */
-void rule_auto(struct rule_context *context);            /* TS117 */
-void rule_only_fp32(struct rule_context *context);       /* TS118 */
-void rule_4bit_dtype(struct rule_context *context);      /* TS120 */
-void rule_both_evals(struct rule_context *context);      /* TS121 */
-void rule_epsilon(struct rule_context *context);         /* TS122 */
-void rule_quantised_norms(struct rule_context *context); /* TS123 */
-void rule_quantised_here(struct rule_context *context);  /* TS707 */
-void rule_policy_fp32(struct rule_context *context);     /* TS125 */
-void rule_policy_noscaler(struct rule_context *context); /* TS126 */
-void rule_no_code(struct rule_context *context);         /* TS201 */
-void rule_no_tensor_cores(struct rule_context *context); /* TS202 */
-void rule_slow_fp16(struct rule_context *context);       /* TS203 */
-void rule_p100(struct rule_context *context);            /* TS204 */
-void rule_flash_attention(struct rule_context *context); /* TS205 */
-void rule_device_map(struct rule_context *context);      /* TS206 */
-void rule_ranks(struct rule_context *context);           /* TS207 */
-void rule_no_device(struct rule_context *context);       /* TS208 */
-void rule_unequal(struct rule_context *context);         /* TS209 */
-void rule_taken(struct rule_context *context);           /* TS210 */
-void rule_memory(struct rule_context *context);          /* TS301, TS302 */
-void rule_checkpointing(struct rule_context *context);   /* TS303 */
+void rule_exponents(struct rule_context *context);          /* TS013 */
+void rule_both_halves(struct rule_context *context);        /* TS101 */
+void rule_no_bf16(struct rule_context *context);            /* TS102 */
+void rule_bf16_model(struct rule_context *context);         /* TS103 */
+void rule_fp16_on_ampere(struct rule_context *context);     /* TS104 */
+void rule_fp16_trainables(struct rule_context *context);    /* TS105 */
+void rule_fp16_base(struct rule_context *context);          /* TS106 */
+void rule_dtype_auto(struct rule_context *context);         /* TS107 */
+void rule_no_scaler(struct rule_context *context);          /* TS108 */
+void rule_trouble_in_half(struct rule_context *context);    /* TS109 */
+void rule_pure_bf16(struct rule_context *context);          /* TS110 */
+void rule_pure_and_half(struct rule_context *context);      /* TS111 */
+void rule_idle_scale(struct rule_context *context);         /* TS112 */
+void rule_scale_off(struct rule_context *context);          /* TS113 */
+void rule_fp16_on_cpu(struct rule_context *context);        /* TS114 */
+void rule_no_tf32(struct rule_context *context);            /* TS115 */
+void rule_no_fp8(struct rule_context *context);             /* TS116 */
+void rule_auto(struct rule_context *context);               /* TS117 */
+void rule_only_fp32(struct rule_context *context);          /* TS118 */
+void rule_4bit_dtype(struct rule_context *context);         /* TS120 */
+void rule_both_evals(struct rule_context *context);         /* TS121 */
+void rule_epsilon(struct rule_context *context);            /* TS122 */
+void rule_quantised_norms(struct rule_context *context);    /* TS123 */
+void rule_quantised_here(struct rule_context *context);     /* TS707 */
+void rule_policy_fp32(struct rule_context *context);        /* TS125 */
+void rule_policy_noscaler(struct rule_context *context);    /* TS126 */
+void rule_no_code(struct rule_context *context);            /* TS201 */
+void rule_no_tensor_cores(struct rule_context *context);    /* TS202 */
+void rule_slow_fp16(struct rule_context *context);          /* TS203 */
+void rule_p100(struct rule_context *context);               /* TS204 */
+void rule_flash_attention(struct rule_context *context);    /* TS205 */
+void rule_device_map(struct rule_context *context);         /* TS206 */
+void rule_ranks(struct rule_context *context);              /* TS207 */
+void rule_no_device(struct rule_context *context);          /* TS208 */
+void rule_unequal(struct rule_context *context);            /* TS209 */
+void rule_taken(struct rule_context *context);              /* TS210 */
+void rule_memory(struct rule_context *context);             /* TS301, TS302 */
+void rule_checkpointing(struct rule_context *context);      /* TS303 */
 void rule_idle_checkpointing(struct rule_context *context); /* TS304 */
-void rule_find_batch(struct rule_context *context);      /* TS305 */
-void rule_eval_batch(struct rule_context *context);      /* TS306 */
-void rule_optimizer(struct rule_context *context);       /* TS307 */
-void rule_positions(struct rule_context *context);       /* TS308 */
-void rule_batch_loss(struct rule_context *context);      /* TS310 */
-void rule_offloading(struct rule_context *context);      /* TS311 */
-void rule_disk(struct rule_context *context);            /* TS313 */
-void rule_host_memory(struct rule_context *context);     /* TS314 */
-void rule_null_clip(struct rule_context *context);       /* TS401 */
-void rule_no_clip(struct rule_context *context);         /* TS402 */
-void rule_negative_clip(struct rule_context *context);   /* TS403 */
-void rule_policy_noclip(struct rule_context *context);   /* TS404 */
-void rule_trouble_before(struct rule_context *context);  /* TS405 */
-void rule_far_rate(struct rule_context *context);        /* TS406 */
-void rule_warmup(struct rule_context *context);          /* TS407 */
-void rule_rates(struct rule_context *context);           /* TS410 */
-void rule_in_backward(struct rule_context *context);     /* TS411 */
-void rule_guard_off(struct rule_context *context);       /* TS412 */
-void rule_model_there(struct rule_context *context);     /* TS501 */
-void rule_checkpoints_there(struct rule_context *context); /* TS502 */
-void rule_resume_differs(struct rule_context *context);  /* TS503 */
-void rule_resume_scale(struct rule_context *context);    /* TS504 */
-void rule_model_only(struct rule_context *context);      /* TS505 */
-void rule_best(struct rule_context *context);            /* TS506 */
-void rule_eval_data(struct rule_context *context);       /* TS507 */
-void rule_streaming(struct rule_context *context);       /* TS508 */
-void rule_metric(struct rule_context *context);          /* TS514 */
-void rule_two_ends(struct rule_context *context);        /* TS509 */
-void rule_steps(struct rule_context *context);           /* TS511, TS705 */
-void rule_resume_nothing(struct rule_context *context);  /* TS513 */
+void rule_find_batch(struct rule_context *context);         /* TS305 */
+void rule_eval_batch(struct rule_context *context);         /* TS306 */
+void rule_optimizer(struct rule_context *context);          /* TS307 */
+void rule_positions(struct rule_context *context);          /* TS308 */
+void rule_batch_loss(struct rule_context *context);         /* TS310 */
+void rule_offloading(struct rule_context *context);         /* TS311 */
+void rule_disk(struct rule_context *context);               /* TS313 */
+void rule_host_memory(struct rule_context *context);        /* TS314 */
+void rule_null_clip(struct rule_context *context);          /* TS401 */
+void rule_no_clip(struct rule_context *context);            /* TS402 */
+void rule_negative_clip(struct rule_context *context);      /* TS403 */
+void rule_policy_noclip(struct rule_context *context);      /* TS404 */
+void rule_trouble_before(struct rule_context *context);     /* TS405 */
+void rule_far_rate(struct rule_context *context);           /* TS406 */
+void rule_warmup(struct rule_context *context);             /* TS407 */
+void rule_rates(struct rule_context *context);              /* TS410 */
+void rule_in_backward(struct rule_context *context);        /* TS411 */
+void rule_guard_off(struct rule_context *context);          /* TS412 */
+void rule_model_there(struct rule_context *context);        /* TS501 */
+void rule_checkpoints_there(struct rule_context *context);  /* TS502 */
+void rule_resume_differs(struct rule_context *context);     /* TS503 */
+void rule_resume_scale(struct rule_context *context);       /* TS504 */
+void rule_model_only(struct rule_context *context);         /* TS505 */
+void rule_best(struct rule_context *context);               /* TS506 */
+void rule_eval_data(struct rule_context *context);          /* TS507 */
+void rule_streaming(struct rule_context *context);          /* TS508 */
+void rule_metric(struct rule_context *context);             /* TS514 */
+void rule_two_ends(struct rule_context *context);           /* TS509 */
+void rule_steps(struct rule_context *context);              /* TS511, TS705 */
+void rule_resume_nothing(struct rule_context *context);     /* TS513 */
 void rule_renamed(struct rule_context *context);         /* TS601, TS602, TS604, TS609 */
 void rule_warmup_ratio(struct rule_context *context);    /* TS603 */
 void rule_overwrite(struct rule_context *context);       /* TS605 */
@@ -124,16 +124,16 @@ void rule_young_key(struct rule_context *context);          /* TS807 */
 void rule_pairs(struct rule_context *context);              /* TS808 */
 void rule_no_versions(struct rule_context *context);        /* TS810 */
 void rule_unread_keys(struct rule_context *context);        /* TS811 */
-void rule_teacher_missing(struct rule_context *context); /* TS901 */
-void rule_half_student(struct rule_context *context);    /* TS902 */
-void rule_half_teacher(struct rule_context *context);    /* TS903 */
-void rule_kd_numbers(struct rule_context *context);      /* TS904 */
-void rule_vocabularies(struct rule_context *context);    /* TS905 */
-void rule_teacher_dropout(struct rule_context *context); /* TS906 */
-void rule_preference_here(struct rule_context *context); /* TS707 */
-void rule_reference(struct rule_context *context);       /* TS907 */
-void rule_other_loss(struct rule_context *context);      /* TS908 */
-void rule_strangers(struct rule_context *context);       /* TS909 */
+void rule_teacher_missing(struct rule_context *context);    /* TS901 */
+void rule_half_student(struct rule_context *context);       /* TS902 */
+void rule_half_teacher(struct rule_context *context);       /* TS903 */
+void rule_kd_numbers(struct rule_context *context);         /* TS904 */
+void rule_vocabularies(struct rule_context *context);       /* TS905 */
+void rule_teacher_dropout(struct rule_context *context);    /* TS906 */
+void rule_preference_here(struct rule_context *context);    /* TS707 */
+void rule_reference(struct rule_context *context);          /* TS907 */
+void rule_other_loss(struct rule_context *context);         /* TS908 */
+void rule_strangers(struct rule_context *context);          /* TS909 */
 
 /* ---- Looking ---- */
 
@@ -147,13 +147,13 @@ bool rule_is_true(const struct rule_context *context, const char *key);
 bool rule_number(const struct rule_context *context, const char *key, double *value);
 /* The row of a key of the block `trainspool:`; NULL. */
 const struct entry *rule_block_entry(const struct rule_context *context, const char *key);
-/* Did the previous run, with the same formats, show that a float16 model cannot be computed
- * in fp16: TS109? */
+/* Did the previous run, with the same formats, show that a float16 model cannot be
+ * computed in fp16: TS109? */
 bool rule_half_went_wrong(const struct rule_context *context);
 /* Is anything evaluated?  *key is what asks for it. */
 bool rule_evaluates(const struct rule_context *context, const char **key);
-/* Does the loss of a sample depend on the others of its micro batch (KTO)?  Then batch and
- * accumulation cannot be traded for each other.  *key says so. */
+/* Does the loss of a sample depend on the others of its micro batch (KTO)?  Then batch
+ * and accumulation cannot be traded for each other.  *key says so. */
 bool rule_loss_of_batch(const struct rule_context *context, const char **key);
 /* A GPU, known. */
 bool rule_on_gpu(const struct rule_context *context);
@@ -197,8 +197,8 @@ const char *rule_version(const struct rule_context *context, enum package packag
  * is no command.  What it trains it makes float32. */
 bool rule_names_llamafactory(const struct rule_context *context);
 bool rule_is_llamafactory(const struct rule_context *context);
-/* A script of Hugging Face's Trainer whose job has no key of adapters: it is taken to train all
- * weights. */
+/* A script of Hugging Face's Trainer whose job has no key of adapters: it is taken to
+ * train all weights. */
 bool rule_takes_all(const struct rule_context *context);
 /* And PEFT is among its packages, so that may be wrong. */
 bool rule_may_adapt(const struct rule_context *context);

@@ -40,15 +40,15 @@ void rule_both_halves(struct rule_context *context)
         return;
     if (!context->device && !rule_on_cpu(context)) {
         finding.message =
-            "fp16 and bf16 are both true; which one is right depends on the "
-            "device, which is not known";
+            "fp16 and bf16 are both true; which one is right depends on the device, "
+            "which is not known";
         rule_tell(context, &finding, "fp16");
         return;
     }
     bf16 = keeps_bf16(context);
     finding.message =
-        bf16 ? "fp16 and bf16 are both true; this device has bf16, which needs no "
-               "loss scale"
+        bf16 ? "fp16 and bf16 are both true; this device has bf16, which needs no loss "
+               "scale"
              : "fp16 and bf16 are both true; this device has no bf16";
     finding.note = bf16 ? "bf16 stays" : "fp16 stays";
     rule_set(context, &finding, bf16 ? "fp16" : "bf16", "false", NULL);
@@ -169,8 +169,9 @@ static void evaluation_in_bf16(struct rule_context *context)
              &(struct finding) { .rule = "TS102",
                                  .severity = SEVERITY_ERROR,
                                  .apply = APPLY_SAFE,
-                                 .message = "this device has no bf16, and TrainingArguments "
-                                            "asks for it before an evaluation too",
+                                 .message = "this device has no bf16, and "
+                                            "TrainingArguments asks for it before an "
+                                            "evaluation too",
                                  .note = "the evaluation computes as the training does" },
              "bf16_full_eval", "false", NULL);
 }
@@ -241,8 +242,8 @@ static struct finding overflow(void)
     return (struct finding) {
         .rule = "TS103",
         .severity = SEVERITY_WARNING,
-        .message = "the model was trained in bfloat16; in fp16 its activations may "
-                   "pass 65504, the largest float16",
+        .message = "the model was trained in bfloat16; in fp16 its activations may pass "
+                   "65504, the largest float16",
         .note = "watch for inf in grad_norm and a loss scale that keeps falling; "
                 "trainspool.policy: fp32 trains in float32",
     };
@@ -337,8 +338,8 @@ static void doubt(const struct rule_context *context, struct finding *finding)
         return;
     finding->severity = SEVERITY_WARNING;
     finding->apply = APPLY_UNSAFE;
-    finding->note = "right where the script trains adapters alone; finetuning_type: lora or "
-                    "full says which it is";
+    finding->note = "right where the script trains adapters alone; finetuning_type: "
+                    "lora or full says which it is";
 }
 
 static const char *where_half(const struct rule_context *context)
@@ -372,8 +373,8 @@ void rule_fp16_trainables(struct rule_context *context)
     if (rule_is_policy(context, POLICY_NOSCALER)) {
         finding.severity = SEVERITY_WARNING;
         finding.note =
-            "policy noscaler keeps them: a step below half an ulp of float16 is "
-            "lost, and Adam's second moment underflows";
+            "policy noscaler keeps them: a step below half an ulp of float16 is lost, "
+            "and Adam's second moment underflows";
         rule_tell(context, &finding, by_default ? fp16_key(context) : "model_dtype");
         return;
     }
@@ -414,10 +415,9 @@ static void propose_half(struct rule_context *context, int group)
                  .severity = rule_may_adapt(context) ? SEVERITY_WARNING : SEVERITY_ERROR,
                  .apply = rule_may_adapt(context) ? APPLY_UNSAFE : APPLY_SAFE,
                  .group = group,
-                 .message = bf16
-                                ? "bf16 compute over float32 weights, which needs no "
-                                  "loss scale"
-                                : "fp16 compute over float32 weights, with a loss scale",
+                 .message = bf16 ? "bf16 compute over float32 weights, which needs no "
+                                   "loss scale"
+                                 : "fp16 compute over float32 weights, with a loss scale",
                  .note = "as fast, and it learns" },
              bf16 ? "bf16" : "fp16", "true", "model_dtype");
 }

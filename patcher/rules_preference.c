@@ -64,10 +64,10 @@ void rule_reference(struct rule_context *context)
                       .rule = "TS907",
                       .severity = SEVERITY_ERROR,
                       .message =
-                          "the reference would be the model as it begins, and this "
-                          "one begins with numbers drawn at random",
-                      .note = "ref_model: a folder with a trained model; pref_loss: orpo "
-                              "and simpo have no reference" },
+                          "the reference would be the model as it begins, and this one "
+                          "begins with numbers drawn at random",
+                      .note = "ref_model: a folder with a trained model; pref_loss: "
+                              "orpo and simpo have no reference" },
                   "train_from_scratch");
     if (reference == REF_MODEL_BASE && plan->adapter_name_or_path &&
         !plan->create_new_adapter)
@@ -76,10 +76,10 @@ void rule_reference(struct rule_context *context)
                       .rule = "TS907",
                       .severity = SEVERITY_INFO,
                       .message =
-                          "the reference is the model without any adapter, not with "
-                          "the one that is started from",
-                      .note = "create_new_adapter: true merges that first; ref_model and "
-                              "ref_model_adapters name it as the reference" },
+                          "the reference is the model without any adapter, not with the "
+                          "one that is started from",
+                      .note = "create_new_adapter: true merges that first; ref_model "
+                              "and ref_model_adapters name it as the reference" },
                   "adapter_name_or_path");
 }
 

@@ -176,8 +176,8 @@ void rule_warmup_ratio(struct rule_context *context)
         .rule = "TS603",
         .severity = SEVERITY_ERROR,
         .apply = APPLY_SAFE,
-        .message = "warmup_ratio is gone from transformers 5.15: warmup_steps below 1 is "
-                   "a share of all steps",
+        .message = "warmup_ratio is gone from transformers 5.15: warmup_steps below 1 "
+                   "is a share of all steps",
         .because = rule_version(context, PACKAGE_TRANSFORMERS),
     };
 

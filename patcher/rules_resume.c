@@ -183,8 +183,8 @@ void rule_model_there(struct rule_context *context)
             arena_printf(context->arena,
                          "output_dir holds %s, which this job did not make", model->file),
             arena_printf(context->arena,
-                         "another output_dir; or overwrite_output_dir: true, which keeps "
-                         "it as %s.old-1",
+                         "another output_dir; or overwrite_output_dir: true, which "
+                         "keeps it as %s.old-1",
                          model->file));
 }
 
@@ -518,9 +518,9 @@ static void tell_unfit(struct rule_context *context,
         tell_nothing(context, SEVERITY_ERROR,
                      found->foreign ? "resume_from_checkpoint names a checkpoint of "
                                       "another program, whose optimizer is not read here"
-                                    : "resume_from_checkpoint names a folder that no run "
-                                      "can go on from: it has no optimizer, or is not "
-                                      "whole",
+                                    : "resume_from_checkpoint names a folder that no "
+                                      "run can go on from: it has no optimizer, or is "
+                                      "not whole",
                      "model_name_or_path can name it instead: its weights, a new "
                      "optimizer");
 }

@@ -99,8 +99,8 @@ void rule_best(struct rule_context *context)
         tell_best(context, "eval_strategy",
                   arena_printf(
                       context->arena,
-                      "load_best_model_at_end wants evaluations and checkpoints at "
-                      "the same steps: eval_strategy is %s, save_strategy is %s",
+                      "load_best_model_at_end wants evaluations and checkpoints at the "
+                      "same steps: eval_strategy is %s, save_strategy is %s",
                       when_names[plan->eval_strategy], when_names[plan->save_strategy]),
                   plan->save_strategy == WHEN_NO
                       ? arena_printf(context->arena, "nearest: save_strategy: %s",
@@ -147,8 +147,8 @@ void rule_eval_data(struct rule_context *context)
     struct finding finding = { .rule = "TS507", .severity = SEVERITY_ERROR };
 
     if (plan->eval_dataset && plan->val_size > 0) {
-        finding.message = "eval_dataset and val_size are both given: samples to evaluate "
-                          "on come from one of them";
+        finding.message = "eval_dataset and val_size are both given: samples to "
+                          "evaluate on come from one of them";
         finding.note = "take one away";
         rule_tell(context, &finding, "val_size");
     } else if (!plan->eval_dataset && !(plan->val_size > 0) &&
@@ -231,12 +231,12 @@ static void tell_half_steps(struct rule_context *context, const struct counted *
                   .rule = "TS511",
                   .severity = SEVERITY_ERROR,
                   .message = arena_printf(context->arena,
-                                          "%s is %s: above 1 it counts steps, of "
-                                          "which there are no parts",
+                                          "%s is %s: above 1 it counts steps, of which "
+                                          "there are no parts",
                                           counted->key, number(context, steps)),
                   .note = arena_printf(context->arena,
-                                       "nearest: %s: %s or %s; below 1 it is a share "
-                                       "of all steps",
+                                       "nearest: %s: %s or %s; below 1 it is a share of "
+                                       "all steps",
                                        counted->key, number(context, floor(steps)),
                                        number(context, ceil(steps))) },
               counted->key);

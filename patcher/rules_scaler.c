@@ -59,8 +59,8 @@ static void without_fp16(struct rule_context *context)
                  .severity = SEVERITY_WARNING,
                  .apply = APPLY_SAFE,
                  .message = "policy noscaler: with fp16 the Trainer always makes a "
-                            "scaler, which stops at float16 weights; without, they "
-                            "are stepped as they are",
+                            "scaler, which stops at float16 weights; without, they are "
+                            "stepped as they are",
                  .note = "with lr 2e-5 a weight of 0.1 never moves" },
              "fp16", "false", NULL);
 }

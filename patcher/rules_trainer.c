@@ -41,8 +41,8 @@ void rule_permissive_probe(struct rule_context *context)
             .rule = "TS802",
             .severity = SEVERITY_WARNING,
             .because = rule_device(context),
-            .message = "torch.cuda.is_bf16_supported() says yes on this card since torch "
-                       "2.4, which emulates bf16 there, slowly",
+            .message = "torch.cuda.is_bf16_supported() says yes on this card since "
+                       "torch 2.4, which emulates bf16 there, slowly",
             .note = "say bf16: false and fp16: true, or ask for compute capability 8.0" },
         "bf16");
 }
@@ -60,9 +60,8 @@ void rule_mean_of_means(struct rule_context *context)
                   .severity = SEVERITY_WARNING,
                   .because = rule_version(context, PACKAGE_TRANSFORMERS),
                   .message =
-                      "before transformers 4.46 accumulated steps are averaged "
-                      "batch by batch, so short texts weigh more than in one large "
-                      "batch",
+                      "before transformers 4.46 accumulated steps are averaged batch by "
+                      "batch, so short texts weigh more than in one large batch",
                   .note = "transformers 4.46 counts the tokens of all of them" },
               "gradient_accumulation_steps");
 }
@@ -130,8 +129,8 @@ void rule_filtered_log(struct rule_context *context)
                  .rule = "TS510",
                  .severity = SEVERITY_INFO,
                  .apply = APPLY_UNSAFE,
-                 .message = "the log shows a mean in place of a loss that is NaN or inf, "
-                            "as loss 0.0 with grad_norm nan",
+                 .message = "the log shows a mean in place of a loss that is NaN or "
+                            "inf, as loss 0.0 with grad_norm nan",
                  .note = "false shows what happened" },
              "logging_nan_inf_filter", "false", "logging_steps");
 }
@@ -256,9 +255,9 @@ void rule_no_versions(struct rule_context *context)
         &(struct finding) {
             .rule = "TS810",
             .severity = SEVERITY_INFO,
-            .message = "no versions are known, so what depends on them is not looked at: "
-                       "how weights and adapters are loaded, renamed and removed keys, "
-                       "pairs of packages",
+            .message = "no versions are known, so what depends on them is not looked "
+                       "at: how weights and adapters are loaded, renamed and removed "
+                       "keys, pairs of packages",
             .note = "trainspool.env: the folder of the Python environment, or "
                     "trainspool.versions: {torch: .., transformers: .., peft: ..}" },
         node_find(node_value(block->value), "target"));

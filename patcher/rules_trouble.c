@@ -11,8 +11,8 @@
 /* A norm so many times the median is no noise of batches. */
 static const double spike = 100, tight_clip = 0.5;
 
-/* Did the previous run have the same formats?  Where its text is not there: so it seems.
- */
+/* Did the previous run have the same formats?  Where its text is not there: so it
+ * seems. */
 static bool same_formats(const struct rule_context *context)
 {
     const struct previous_text *text = previous_text(context->previous);

@@ -51,24 +51,28 @@ struct key {
     const char *const *values; /* of KEY_ENUM, NULL-ended, in the order of the C enum */
     const char *rejects;       /* of KEY_ENUM: further values, known and refused: TS707 */
     const struct advice *advice; /* on some of those, ended by one of NULL; or NULL */
-    const char *meant; /* of KEY_ENUM: words of others and what they mean here, for "did
-                          you mean": "bf16=bfloat16 ..."; separated by blanks */
-    const char *idle;  /* of KEY_ENUM: values accepted without effect: TS708 */
-    const char *null;  /* what an empty value means, as YAML; NULL: not given */
-    const char *harmless; /* of KEY_REJECTED, KEY_IGNORED: values that are fine besides
-                             the preset, null and false; separated by blanks */
-    const char *now;      /* of KEY_RENAMED, KEY_FOREIGN: the name here, or NULL */
-    const char *rule;     /* of KEY_RENAMED: the rule that renames it; NULL: an alias; of
-                             KEY_USED: the rule that tells of a number out of range, instead
-                             of TS705; of others: the rule that tells of it, instead of TS708 */
+    /* of KEY_ENUM: words of others and what they mean here, for "did you mean":
+     * "bf16=bfloat16 ..."; separated by blanks */
+    const char *meant;
+    const char *idle; /* of KEY_ENUM: values accepted without effect: TS708 */
+    const char *null; /* what an empty value means, as YAML; NULL: not given */
+    /* of KEY_REJECTED, KEY_IGNORED: values that are fine besides the preset, null and
+     * false; separated by blanks */
+    const char *harmless;
+    const char *now; /* of KEY_RENAMED, KEY_FOREIGN: the name here, or NULL */
+    /* of KEY_RENAMED: the rule that renames it; NULL: an alias; of KEY_USED: the rule
+     * that tells of a number out of range, instead of TS705; of others: the rule that
+     * tells of it, instead of TS708 */
+    const char *rule;
     const struct vocabulary *members; /* of KEY_MAP, KEY_ANY: names in a map; NULL: any */
-    const char *tools;   /* of KEY_FOREIGN: whose word it is, "Axolotl and TRL" */
-    const char *instead; /* of KEY_REJECTED, KEY_FOREIGN: what to do; of KEY_IGNORED: what is
-                            done here, where results are others for it: TS708 is a warning
-                            then; or NULL */
-    bool secret;         /* never printed */
-    size_t into; /* offsetof(struct plan, ...), for KEY_USED; 0: schema_bind itself
-                    knows where (several keys make one field) */
+    const char *tools; /* of KEY_FOREIGN: whose word it is, "Axolotl and TRL" */
+    /* of KEY_REJECTED, KEY_FOREIGN: what to do; of KEY_IGNORED: what is done here,
+     * where results are others for it: TS708 is a warning then; or NULL */
+    const char *instead;
+    bool secret; /* never printed */
+    /* offsetof(struct plan, ...), for KEY_USED; 0: schema_bind itself knows where
+     * (several keys make one field) */
+    size_t into;
     const char *help;
 };
 

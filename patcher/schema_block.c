@@ -51,8 +51,8 @@ static const struct key rows[] = {
               "\"####\"; without tag and marker all of a text is the answer" },
     { TS_USED("answer_tolerance", KEY_REAL, "0"), .min = 0, .max = 1e6,
       .into = TS_INTO(answer_tolerance),
-      .help = "how far a number may be off and be right, as a share of what is expected; "
-              "0: not at all" },
+      .help = "how far a number may be off and be right, as a share of what is "
+              "expected; 0: not at all" },
     { TS_USED("teacher_logits", KEY_PATH, NULL), .into = TS_INTO(kd.logits),
       .help = "of stage distill: a file (.safetensors) of the teacher's kd_topk largest "
               "logits at each token that is learnt. Where it is not there, the teacher "
@@ -61,9 +61,9 @@ static const struct key rows[] = {
     TS_IDLE("strict_drop", KEY_BOOL, "false",
             "take the file only when it was renamed in"),
     { TS_USED("preflight", KEY_CHOICE, "auto"), .into = TS_INTO(preflight),
-      .help = "before the run try ten steps of it on the real model and data, end a job that "
-              "cannot work with a diagnosis, and put all back as it was; auto: where it "
-              "computes in fp16" },
+      .help = "before the run try ten steps of it on the real model and data, end a job "
+              "that cannot work with a diagnosis, and put all back as it was; auto: "
+              "where it computes in fp16" },
     { TS_USED("disable_dropout", KEY_BOOL, "false"), .into = TS_INTO(disable_dropout),
       .help = "true: nothing is dropped of what config.json of the model asks for in "
               "training (GPT-2's attn_pdrop and the like); lora_dropout stays" },

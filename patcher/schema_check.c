@@ -116,8 +116,8 @@ static void check_type(const struct check *check, const struct key *key,
 static void check_yaml11(const struct check *check, const struct key *key,
                          const struct entry *entry, const struct value *value)
 {
-    bool word = key->type == KEY_BOOL || key->type == KEY_CHOICE ||
-                key->type == KEY_BOOL_OR_TEXT;
+    bool word =
+        key->type == KEY_BOOL || key->type == KEY_CHOICE || key->type == KEY_BOOL_OR_TEXT;
     const char *meant = word ? (value->number != 0 ? "true" : "false")
                              : scalar_print(value->number, check->arena);
     struct finding finding = { .rule = "TS012",
@@ -137,8 +137,8 @@ static void check_yaml11(const struct check *check, const struct key *key,
         check, "TS012", SEVERITY_WARNING, entry,
         arena_printf(
             check->arena,
-            "%s: %s is read as %s here, and as something else by other readers of "
-            "YAML; write it out",
+            "%s: %s is read as %s here, and as something else by other readers of YAML; "
+            "write it out",
             key->name, shown(check, key, node_value(entry->value)), meant),
         NULL);
 }
@@ -152,9 +152,7 @@ static void check_quoted(const struct check *check, const struct key *key,
                                .key = key->name };
 
     finding.message = arena_printf(
-        check->arena,
-        "%s is given as a text; other tools may not "
-        "take it for %s",
+        check->arena, "%s is given as a text; other tools may not take it for %s",
         key->name,
         key->type == KEY_BOOL || key->type == KEY_CHOICE ? "a boolean" : "a number");
     if (check->nested || entry->value->kind != NODE_SCALAR)
@@ -288,8 +286,8 @@ static void check_without_effect(struct check *check, const struct key *key,
         check_type(check, key, entry, &value);
     else if (key->instead)
         check_remark(check, "TS708", SEVERITY_WARNING, entry,
-                     arena_printf(check->arena, "%s%s has no effect here: %s", check->path,
-                                  key->name, key->instead),
+                     arena_printf(check->arena, "%s%s has no effect here: %s",
+                                  check->path, key->name, key->instead),
                      NULL);
     else if (!key->rule)
         check_note_idle(check, key, entry);
@@ -510,8 +508,7 @@ static void check_launcher(const struct check *check)
     if (entry && scalar_bool(entry->value, &on) != SCALAR_WRONG && on)
         check_remark(
             check, "TS612", SEVERITY_WARNING, entry,
-            "the launcher calls this mixed_precision: fp16; a job says fp16: true "
-            "itself",
+            "the launcher calls this mixed_precision: fp16; a job says fp16: true itself",
             NULL);
 }
 

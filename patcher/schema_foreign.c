@@ -20,7 +20,8 @@ static const struct key rows[] = {
                "write per_device_train_batch_size and gradient_accumulation_steps"),
     TS_FOREIGN("micro_batch_size", "Axolotl", "per_device_train_batch_size", NULL),
     TS_FOREIGN("eval_batch_size", "Axolotl", "per_device_eval_batch_size", NULL),
-    TS_FOREIGN("per_device_batch_size", "other tools", "per_device_train_batch_size", NULL),
+    TS_FOREIGN("per_device_batch_size", "other tools", "per_device_train_batch_size",
+               NULL),
     TS_FOREIGN("train_batch_size", "DeepSpeed", NULL,
                "DeepSpeed means the total of a step by it; write "
                "per_device_train_batch_size and gradient_accumulation_steps"),

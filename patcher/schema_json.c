@@ -20,9 +20,8 @@
     "|[-+]?0[xob]?[0-9a-fA-F_]+|[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\\.[0-9]*)?"
 #define PLAIN "([0-9]+(\\.[0-9]*)?|\\.[0-9]+)([eE][-+]?[0-9]+)?"
 /* bytes from DEVICE_MEMORY_LEAST on, with a unit, or a share */
-#define SIZE                                                              \
-    "[0-9]{5,}|[0-9.]+[eE][+]?[0-9]+|"                                    \
-    PLAIN " *([kKmMgGtT]([iI]?[bB])?|[bB])|"                              \
+#define SIZE                                                                    \
+    "[0-9]{5,}|[0-9.]+[eE][+]?[0-9]+|" PLAIN " *([kKmMgGtT]([iI]?[bB])?|[bB])|" \
     "(?!0*\\.?0*%)0*(100(\\.0*)?|[0-9]{1,2}(\\.[0-9]*)?|\\.[0-9]+)%"
 #define SPECIAL "[-+]?\\.(inf|Inf|INF)|\\.(nan|NaN|NAN)"
 

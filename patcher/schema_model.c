@@ -38,9 +38,9 @@ static const struct key rows[] = {
                "distillation=distill preference=dpo simpo=dpo ipo=dpo",
       .values = stages, .into = TS_INTO(stage), .rejects = "rm ppo kto orpo",
       .advice = stage_advice,
-      .help = "sft trains on answers, pt on plain text, distill on answers and on what a "
-              "teacher says at each of their tokens, dpo on pairs of answers, of which "
-              "one is preferred" },
+      .help = "sft trains on answers, pt on plain text, distill on answers and on what "
+              "a teacher says at each of their tokens, dpo on pairs of answers, of "
+              "which one is preferred" },
     { TS_USED("finetuning_type", KEY_ENUM, "lora"),
       .meant = "qlora=lora adapter=lora peft=lora sft=full fft=full", .values = methods,
       .into = TS_INTO(method), .rejects = "oft",
@@ -76,8 +76,8 @@ static const struct key rows[] = {
       .help = "merge the given adapter and train a fresh one" },
     { TS_USED("quantization_bit", KEY_INT, NULL), .min = 0, .max = 32,
       .into = TS_INTO(quantization_bit),
-      .help = "with lora, 4: linear layers of the blocks are kept in 4 bits (QLoRA); not "
-              "given or 0: as the model's files have them" },
+      .help = "with lora, 4: linear layers of the blocks are kept in 4 bits (QLoRA); "
+              "not given or 0: as the model's files have them" },
     { TS_USED("quantization_method", KEY_ENUM, "bnb"), .values = quantizers,
       .help = "with quantization_bit, whose layout: bnb and bitsandbytes are one" },
     { TS_USED("quantization_type", KEY_ENUM, "nf4"), .values = quant_types,
@@ -105,8 +105,8 @@ static const struct key rows[] = {
       .help = "token of Modelers" },
     TS_IDLE("trust_remote_code", KEY_BOOL, "false", "no code of a model is ever run"),
     { TS_USED("do_train", KEY_BOOL, NULL),
-      .help = "not given or true: the job is trained; false is for a merge alone, a job with "
-              "export_dir and an adapter and no data" },
+      .help = "not given or true: the job is trained; false is for a merge alone, a job "
+              "with export_dir and an adapter and no data" },
     TS_IDLE("do_eval", KEY_BOOL, "false", "use eval_strategy"),
     TS_IDLE("do_predict", KEY_BOOL, "false", "a job is trained, not only asked"),
     { .name = "flash_attn",
@@ -144,8 +144,7 @@ static const struct key rows[] = {
     TS_NOT("pissa_convert", KEY_BOOL, "false", NULL, "PiSSA adapters to plain ones",
            NULL),
     TS_IDLE("bnb_4bit_compute_dtype", KEY_TEXT, NULL,
-            "number format of products with "
-            "4-bit weights"),
+            "number format of products with 4-bit weights"),
     TS_NOT("quantization_config", KEY_MAP, NULL, NULL, "how weights are quantised",
            "quantization_bit: 4, with lora"),
     TS_IDLE_OF("quantization_device_map", autos, NULL, "placement of 4-bit weights"),
@@ -159,7 +158,8 @@ static const struct key rows[] = {
     TS_IDLE("enable_liger_kernel", KEY_BOOL, "false", "kernels of Liger; " OWN_KERNELS),
     TS_IDLE("use_liger_kernel", KEY_BOOL, "false", "kernels of Liger; " OWN_KERNELS),
     TS_IDLE("liger_kernel_config", KEY_MAP, NULL, "settings of Liger"),
-    TS_IDLE("use_v1_kernels", KEY_BOOL, "false", "kernels of LLaMA-Factory; " OWN_KERNELS),
+    TS_IDLE("use_v1_kernels", KEY_BOOL, "false",
+            "kernels of LLaMA-Factory; " OWN_KERNELS),
     TS_NOT("use_kt", KEY_BOOL, "false", NULL, "experts on the CPU by KTransformers",
            NULL),
     TS_IDLE("kt_config", KEY_ANY, NULL, "settings of KTransformers"),

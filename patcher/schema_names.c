@@ -121,8 +121,8 @@ void check_unknown(const struct check *check, const struct entry *entry)
                                 .severity = SEVERITY_WARNING,
                                 .message = arena_printf(
                                     check->arena,
-                                    "%s is no key of LLaMA-Factory or TrainingArguments: "
-                                    "right only if the script has it",
+                                    "%s is no key of LLaMA-Factory or "
+                                    "TrainingArguments: right only if the script has it",
                                     check_visible(check, name)) },
             entry);
     } else {

@@ -1,5 +1,5 @@
-/* patcher/schema_optimizer.c - the optimizer, its learning rate, and how long a run is.
- */
+/* patcher/schema_optimizer.c - the optimizer, its learning rate, and how long a run
+ * is. */
 #include "config.h"
 
 #include "patcher/schema_rows.h"
@@ -70,22 +70,20 @@ static const struct key rows[] = {
     { TS_USED("lr_scheduler_type", KEY_ENUM, "linear"),
       .meant = "wsd=warmup_stable_decay poly=polynomial cosine_annealing=cosine "
                "cosine_min_lr=cosine_with_min_lr none=constant",
-      .values = schedules,
-      .rejects = "reduce_lr_on_plateau greedy",
+      .values = schedules, .rejects = "reduce_lr_on_plateau greedy",
       .into = TS_INTO(schedule),
       .help = "how the learning rate goes down after the warm-up" },
     { TS_USED("lr_scheduler_kwargs", KEY_MAP, NULL), .members = &schema_schedule,
-      .help = "min_lr, min_lr_rate, power, num_cycles (of cosine_with_restarts: how many "
-              "times it goes down, preset 1; of other cosines: waves, preset 0.5), lr_end, "
-              "num_decay_steps, num_stable_steps, decay_type, warmup_type, timescale, "
-              "warmup_lr_rate of the schedule" },
+      .help = "min_lr, min_lr_rate, power, num_cycles (of cosine_with_restarts: how "
+              "many times it goes down, preset 1; of other cosines: waves, preset 0.5), "
+              "lr_end, num_decay_steps, num_stable_steps, decay_type, warmup_type, "
+              "timescale, warmup_lr_rate of the schedule" },
     { TS_USED("warmup_steps", KEY_REAL, "0"), .min = 0, .max = TS_NO_END,
       .into = TS_INTO(warmup_steps),
       .help = "steps of warm-up; below 1: a share of all" },
     { TS_USED("warmup_ratio", KEY_REAL, "0.0"), .min = 0, .max = 1,
       .into = TS_INTO(warmup_ratio),
-      .help = "share of steps that warm up; wins over "
-              "warmup_steps" },
+      .help = "share of steps that warm up; wins over warmup_steps" },
     { TS_USED("num_train_epochs", KEY_REAL, "3.0"), .positive = true, .max = 1e9,
       .into = TS_INTO(num_train_epochs), .help = "passes over the data" },
     { TS_USED("max_steps", KEY_INT, "-1"), .min = -1, .max = TS_NO_END,
@@ -103,8 +101,7 @@ static const struct key rows[] = {
     TS_NOT("adafactor", KEY_BOOL, "false", NULL, "the Adafactor optimizer", NULL),
     TS_NOT("optimizer_in_bwd", KEY_BOOL, "false", NULL,
            "a step of each weight inside the backward pass",
-           "gradient_checkpointing and "
-           "finetuning_type: lora save memory too"),
+           "gradient_checkpointing and finetuning_type: lora save memory too"),
     TS_IDLE("check_for_nan_in_loss_and_grad", KEY_BOOL, "true", ALWAYS_GUARDED),
     TS_IDLE("check_grad_overflow", KEY_BOOL, "true", ALWAYS_GUARDED),
     TS_IDLE("error_if_nonfinite", KEY_BOOL, "true", ALWAYS_GUARDED),

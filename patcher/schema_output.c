@@ -41,8 +41,8 @@ static const struct key rows[] = {
       .into = TS_INTO(eval_steps),
       .help = "steps between evaluations; not given, or 0: logging_steps" },
     { TS_USED("eval_on_start", KEY_CHOICE, "auto"), .into = TS_INTO(eval_on_start),
-      .help = "evaluate before the first step; auto: where there is an evaluation and no "
-              "eval_delay" },
+      .help = "evaluate before the first step; auto: where there is an evaluation and "
+              "no eval_delay" },
     TS_ALIAS("sanity_evaluation", "eval_on_start", NULL),
     { TS_USED("eval_delay", KEY_REAL, "0"), .min = 0, .max = TS_NO_END,
       .into = TS_INTO(eval_delay), .help = "no evaluation before this step or epoch" },

@@ -1,5 +1,5 @@
-/* patcher/schema_parts.h - what the files that check a document against the table share.
- */
+/* patcher/schema_parts.h - what the files that check a document against the table
+ * share. */
 #ifndef PATCHER_SCHEMA_PARTS_H
 #define PATCHER_SCHEMA_PARTS_H
 

@@ -1,5 +1,5 @@
-/* patcher/schema_precision.c - number formats, clipping, and what a step needs of memory.
- */
+/* patcher/schema_precision.c - number formats, clipping, and what a step needs of
+ * memory. */
 #include "config.h"
 
 #include "patcher/schema_rows.h"
@@ -10,8 +10,8 @@ static const char *const plain_dtypes[] = { "auto", "float16", "bfloat16", "floa
 
 static const struct key rows[] = {
     { TS_USED("bf16", KEY_CHOICE, "false"), .into = TS_INTO(request.bf16),
-      .help = "compute in bfloat16, trained weights stay float32; auto: where the device "
-              "can" },
+      .help = "compute in bfloat16, trained weights stay float32; auto: where the "
+              "device can" },
     { TS_USED("fp16", KEY_CHOICE, "false"), .into = TS_INTO(request.fp16),
       .help = "compute in float16 with a loss scale, trained weights stay float32" },
     { TS_USED("tf32", KEY_CHOICE, "auto"), .into = TS_INTO(request.tf32),

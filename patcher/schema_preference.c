@@ -25,8 +25,8 @@ static const struct key rows[] = {
           "of orpo the weight of the odds ratio" },
     { TS_USED("pref_ftx", KEY_REAL, "0.0"), .max = TS_NO_END,
       .into = TS_INTO(preference.ftx),
-      .help = "weight of the cross-entropy of the answer that was chosen, which is added "
-              "to the loss" },
+      .help = "weight of the cross-entropy of the answer that was chosen, which is "
+              "added to the loss" },
     { TS_USED("dpo_label_smoothing", KEY_REAL, "0.0"), .max = 0.5,
       .into = TS_INTO(preference.label_smoothing),
       .help = "of pref_loss sigmoid: the share of pairs that may be the wrong way round "
@@ -36,8 +36,8 @@ static const struct key rows[] = {
       .help =
           "of pref_loss simpo: by how much the answer that was chosen shall be ahead" },
     { TS_USED("ref_model", KEY_PATH, NULL), .into = TS_INTO(preference.reference),
-      .help = "folder of the model that answers are held against, frozen and computed in "
-              "the format of its files. Not given: with lora the model without its "
+      .help = "folder of the model that answers are held against, frozen and computed "
+              "in the format of its files. Not given: with lora the model without its "
               "adapter, else the model as it begins, a second time" },
     { TS_USED("ref_model_adapters", KEY_PATH, NULL), .into = TS_INTO(preference.adapter),
       .help = "folder of a LoRA adapter, merged into ref_model as it is loaded" },

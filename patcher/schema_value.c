@@ -328,8 +328,8 @@ static const struct key *words_of(const struct key *key)
         [KEY_CHOICE] = { .values = choices, .meant = meant },
         [KEY_SCALE] = { .values = scales },
     };
-    bool has_words = key->type == KEY_BOOL || key->type == KEY_CHOICE ||
-                     key->type == KEY_SCALE;
+    bool has_words =
+        key->type == KEY_BOOL || key->type == KEY_CHOICE || key->type == KEY_SCALE;
 
     return has_words ? &kinds[key->type] : key;
 }

@@ -13,7 +13,7 @@ static const char block_name[] = "trainspool";
 
 struct setting {
     struct arena *arena;
-    const char *key; /* of the top level, or of the block */
+    const char *key;                   /* of the top level, or of the block */
     const char *value, *value_in_flow; /* as they read in lines, and in brackets */
     bool in_block;
 };
@@ -30,8 +30,7 @@ static const struct node *read_value(const char *value, bool flow, struct arena 
     entry = document_find(&document, "k");
     return entry && document.root->count == 1 && document.remark_count == 0 &&
                    entry->value->bytes == strlen(value) && !entry->value->tag &&
-                   !entry->value->anchor &&
-                   entry->value->style != STYLE_LITERAL &&
+                   !entry->value->anchor && entry->value->style != STYLE_LITERAL &&
                    entry->value->style != STYLE_FOLDED
                ? entry->value
                : NULL;
@@ -51,8 +50,8 @@ static const char *quote(const char *value, struct arena *arena)
     return out;
 }
 
-/* The text as it is, where it reads as this value, else in quotes; NULL: YAML has no way to
- * write these bytes on a line. */
+/* The text as it is, where it reads as this value, else in quotes; NULL: YAML has no way
+ * to write these bytes on a line. */
 static const char *as_yaml(const char *value, bool flow, struct arena *arena)
 {
     const char *quoted;
@@ -101,8 +100,8 @@ static enum rewrite_fault edit(const struct rewrite *how, const struct setting *
         setting->in_block ? block ? block->value : NULL : document->root;
     const struct entry *entry = node_find(map, setting->key);
     const char *value = map && map->flow ? setting->value_in_flow : setting->value;
-    const char *of_block = arena_printf(setting->arena, "{%s: %s}", setting->key,
-                                        setting->value_in_flow);
+    const char *of_block =
+        arena_printf(setting->arena, "{%s: %s}", setting->key, setting->value_in_flow);
 
     if (entry)
         return rewrite_value(how, entry, value);

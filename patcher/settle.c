@@ -154,8 +154,8 @@ static bool names_a_key(const struct choice_list *list)
     return false;
 }
 
-/* What follows from a job's facts is left to the next look where a name is mended: then one
- * more of them is known.  How many families were heard. */
+/* What follows from a job's facts is left to the next look where a name is mended: then
+ * one more of them is known.  How many families were heard. */
 static size_t choose(const struct settle *settle, struct choice_list *list)
 {
     size_t order = 0;
@@ -304,8 +304,8 @@ static void sort_made(struct choice_list *list)
     }
 }
 
-/* Where the text has no final newline, only the first line appended needs one before it.
- */
+/* Where the text has no final newline, only the first line appended needs one before
+ * it. */
 static void drop_newlines(const struct settle *settle, const struct choice_list *list)
 {
     bool first = true;
@@ -369,8 +369,8 @@ struct names {
     size_t count;
 };
 
-/* The top-level keys whose rows lie in the bytes from..to, or end where nothing is cut.
- */
+/* The top-level keys whose rows lie in the bytes from..to, or end where nothing is
+ * cut. */
 static void add_names(struct names *names, const struct document *document, size_t from,
                       size_t to)
 {
@@ -422,8 +422,8 @@ static bool verify(const struct settle *settle, const struct choice_list *list,
                          now->remarks[0].text);
     return error_set(
         err, ERROR_SYSTEM,
-        "internal error: the edit of %s (%s) and those with it would change more "
-        "than they should; the file is left alone",
+        "internal error: the edit of %s (%s) and those with it would change more than "
+        "they should; the file is left alone",
         first->rule, first->key ? first->key : "the file");
 }
 
@@ -497,8 +497,7 @@ bool settle_text(struct looker *looker, const char *data, size_t len, bool edit,
         if (ok && again && pass == MAX_PASSES)
             ok = error_set(
                 err, ERROR_SYSTEM,
-                "internal error: %s asks for edits without end; the file is left "
-                "alone",
+                "internal error: %s asks for edits without end; the file is left alone",
                 settle.last->findings.count ? settle.last->findings.list[0].rule
                                             : "a rule");
     }

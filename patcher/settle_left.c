@@ -1,5 +1,5 @@
-/* patcher/settle_left.c - what is told once no further edit is wanted: the edits as they stand,
- * each finding with its own, and which of them are gone. */
+/* patcher/settle_left.c - what is told once no further edit is wanted: the edits as they
+ * stand, each finding with its own, and which of them are gone. */
 #include "config.h"
 
 #include "patcher/settle_parts.h"
@@ -40,8 +40,8 @@ static void tell_at_reason(const struct settle *settle, const struct ledger_edit
     }
 }
 
-/* A finding without an edit about a line that an edit brings in is told where that has its
- * reason: the line is not there to be shown. */
+/* A finding without an edit about a line that an edit brings in is told where that has
+ * its reason: the line is not there to be shown. */
 static void place_told(struct settle *settle)
 {
     const struct ledger_edit *edits;
@@ -50,9 +50,8 @@ static void place_told(struct settle *settle)
     for (size_t i = 0; i < settle->merged.count; i++) {
         struct finding *finding = &settle->merged.list[i];
 
-        for (size_t j = 0; !finding->now && finding->at.line && finding->cut == 0 &&
-                           j < count;
-             j++)
+        for (size_t j = 0;
+             !finding->now && finding->at.line && finding->cut == 0 && j < count; j++)
             if (edits[j].at == finding->at.byte && edits[j].cut == 0 &&
                 strpbrk(edits[j].now, "\r\n"))
                 tell_at_reason(settle, &edits[j], finding);

@@ -24,11 +24,11 @@ struct settle {
     size_t len;
 };
 
-/* The finding of an earlier pass that this one repeats, by its place in the first text; of
- * several alike the first that is not taken.  What is told in other words is not what an
- * edit was made of.  merged.count: there is none. */
-size_t settle_find(const struct settle *settle, const struct finding *finding, size_t origin,
-                   bool told, const bool *taken);
+/* The finding of an earlier pass that this one repeats, by its place in the first text;
+ * of several alike the first that is not taken.  What is told in other words is not what
+ * an edit was made of.  merged.count: there is none. */
+size_t settle_find(const struct settle *settle, const struct finding *finding,
+                   size_t origin, bool told, const bool *taken);
 /* Of the findings of all passes, what is told; nothing where no edit was made. */
 void settle_left(struct settle *settle);
 

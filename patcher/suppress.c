@@ -1,5 +1,5 @@
-/* patcher/suppress.c - matches findings with what the job ignores and what is selected.
- */
+/* patcher/suppress.c - matches findings with what the job ignores and what is
+ * selected. */
 #include "config.h"
 
 #include "patcher/suppress_parts.h"

@@ -1,5 +1,5 @@
-/* patcher/suppress_tell.c - TS714: what suppresses nothing, and what may have been meant.
- */
+/* patcher/suppress_tell.c - TS714: what suppresses nothing, and what may have been
+ * meant. */
 #include "config.h"
 
 #include "patcher/suppress_parts.h"

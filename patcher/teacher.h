@@ -26,16 +26,16 @@ struct teaching_words {
 struct teacher {
     const struct teaching_words *words; /* NULL: a stage without */
     const char *path; /* its folder; NULL: none is named, or it is not on this machine */
-    enum format format;  /* of most of its bytes; FORMAT_COUNT: not known */
-    uint64_t bytes;      /* of its tensors; 0: not known */
+    enum format format;                /* of most of its bytes; FORMAT_COUNT: not known */
+    uint64_t bytes;                    /* of its tensors; 0: not known */
     const struct model_config *config; /* NULL: it is none that could be trained here */
     const char *dropout; /* "attention_dropout 0.1", of its config.json; NULL: none */
     enum vocabularies vocabularies;
     const char *difference; /* in words; NULL where they do not differ */
 };
 
-/* The folders of the second model, and of the adapter that is merged into it; NULL: none.
- */
+/* The folders of the second model, and of the adapter that is merged into it; NULL:
+ * none. */
 const char *teacher_folder(const struct plan *plan);
 const char *teacher_adapter(const struct plan *plan);
 /* That of a job, beside model_name_or_path; either folder may be missing. */

@@ -1,5 +1,5 @@
-/* patcher/versions.c - versions in the order of PEP 440, and names as PEP 503 folds them.
- */
+/* patcher/versions.c - versions in the order of PEP 440, and names as PEP 503 folds
+ * them. */
 #include "config.h"
 
 #include "patcher/versions.h"

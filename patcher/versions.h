@@ -23,8 +23,8 @@ struct version {
 
 /* False: the text is no version. */
 bool version_read(const char *text, struct version *out);
-/* Below 0, 0 or above, in the order of PEP 440: 4.46.dev0 < 4.46rc1 < 4.46 < 4.46+cu121.
- */
+/* Below 0, 0 or above, in the order of PEP 440: 4.46.dev0 < 4.46rc1 < 4.46 <
+ * 4.46+cu121. */
 int version_compare(const struct version *a, const struct version *b);
 /* Does a version that may be cut short, `2.2`, stand for this one, `2.2.1+cu121`? */
 bool version_covers(const struct version *brief, const struct version *full);

@@ -99,8 +99,8 @@ bool calibration_read(const json_t *object, const char *where, struct calibratio
         is_rate(out->seconds_per_operation))
         return true;
     return error_set(err, ERROR_DATA,
-                     "%s: this is no calibration; "
-                     "trainspool devices --calibrate measures anew",
+                     "%s: this is no calibration; trainspool devices --calibrate "
+                     "measures anew",
                      where);
 }
 

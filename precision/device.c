@@ -97,10 +97,10 @@ bool device_parse_bytes(const char *text, uint64_t *out)
         const char *unit;
         double bytes;
     } units[] = {
-        { "", 1 },       { "b", 1 },
-        { "kib", 0x1p10 }, { "mib", 0x1p20 }, { "gib", 0x1p30 }, { "tib", 0x1p40 },
-        { "k", 0x1p10 }, { "m", 0x1p20 }, { "g", 0x1p30 }, { "t", 0x1p40 },
-        { "kb", 1e3 },   { "mb", 1e6 },   { "gb", 1e9 },   { "tb", 1e12 },
+        { "", 1 },         { "b", 1 },        { "kib", 0x1p10 }, { "mib", 0x1p20 },
+        { "gib", 0x1p30 }, { "tib", 0x1p40 }, { "k", 0x1p10 },   { "m", 0x1p20 },
+        { "g", 0x1p30 },   { "t", 0x1p40 },   { "kb", 1e3 },     { "mb", 1e6 },
+        { "gb", 1e9 },     { "tb", 1e12 },
     };
     char *end, unit[8];
     double value;

@@ -1,4 +1,5 @@
-/* precision/device_name.c - a device by the name that people, drivers and shops give it. */
+/* precision/device_name.c - a device by the name that people, drivers and shops give
+ * it. */
 #include "config.h"
 
 #include "precision/device.h"
@@ -18,13 +19,20 @@ static void cut(char *text, size_t at, size_t len)
     memmove(text + at, text + at + len, strlen(text + at + len) + 1);
 }
 
-/* "NVIDIA A100-SXM4-80GB", folded, is "a10080gb": names as nvidia-smi and torch print them. */
+/* "NVIDIA A100-SXM4-80GB", folded, is "a10080gb": names as nvidia-smi and torch print
+ * them. */
 static void cut_vendor(char *folded)
 {
     static const char *const makers[] = { "nvidia", "geforce", "tesla" };
     static const char *const forms[] = {
-        "withmaxqdesign", "workstationedition", "serveredition", "generation", "blackwell",
-        "sxm2", "sxm3", "sxm4", "sxm5", "sxm", "pcie", "hbm3e", "hbm3", "hbm2e", "hbm2", "gpu",
+        "withmaxqdesign", "workstationedition",
+        "serveredition",  "generation",
+        "blackwell",      "sxm2",
+        "sxm3",           "sxm4",
+        "sxm5",           "sxm",
+        "pcie",           "hbm3e",
+        "hbm3",           "hbm2e",
+        "hbm2",           "gpu",
     };
 
     for (size_t i = 0; i < TS_COUNT(makers); i++)
@@ -42,10 +50,10 @@ static void cut_vendor(char *folded)
 static const struct {
     const char *name, *row;
 } others[] = {
-    { "rtxtitan", "titanrtx" },   { "dgxspark", "gb10" },
+    { "rtxtitan", "titanrtx" },    { "dgxspark", "gb10" },
     { "gh200480gb", "gh20096gb" }, { "h100nvl", "h10094gb" },
-    { "h200nvl", "h200" },        { "jetsonthor", "thor" },
-    { "jetsonagxthor", "thor" },  { "gtxtitanxp", "titanxp" },
+    { "h200nvl", "h200" },         { "jetsonthor", "thor" },
+    { "jetsonagxthor", "thor" },   { "gtxtitanxp", "titanxp" },
 };
 
 static void take_other_name(char *folded, size_t room)
@@ -65,13 +73,14 @@ static void fill(const struct device_row *row, struct device *out)
 {
     uint64_t sold = (uint64_t)row->gib << 30;
 
-    *out = (struct device){ .kind = DEVICE_CUDA,
-                            .major = row->major,
-                            .minor = row->minor,
-                            .memory = sold,
-                            .available = row->visible ? (uint64_t)row->visible << 20 : sold,
-                            .ordinal = -1,
-                            .no_tensor_cores = row->no_tensor_cores };
+    *out =
+        (struct device) { .kind = DEVICE_CUDA,
+                          .major = row->major,
+                          .minor = row->minor,
+                          .memory = sold,
+                          .available = row->visible ? (uint64_t)row->visible << 20 : sold,
+                          .ordinal = -1,
+                          .no_tensor_cores = row->no_tensor_cores };
     snprintf(out->name, sizeof out->name, "%s%s%s", row->name, *row->size ? " " : "",
              row->size);
 }
@@ -119,7 +128,8 @@ static const struct device_row *find_row(const char *folded)
 
 /* ---- No such row ---- */
 
-/* A letter too many, too few or another one, or two neighbours that have changed places. */
+/* A letter too many, too few or another one, or two neighbours that have changed
+ * places. */
 static bool is_slip(const char *a, const char *b)
 {
     size_t a_len = strlen(a), b_len = strlen(b), before = 0;
@@ -176,12 +186,12 @@ static bool no_such_device(const char *text, const char *folded, struct error *e
     }
     if (listed == 0 || *folded == '\0')
         return error_set(err, ERROR_USAGE,
-                         "no device '%s' in the table; `trainspool devices --known` lists "
-                         "it, or name a capability: sm_75:24GiB",
+                         "no device '%s' in the table; `trainspool devices --known` "
+                         "lists it, or name a capability: sm_75:24GiB",
                          text);
     return error_set(err, ERROR_USAGE,
-                     "no device '%s' in the table; did you mean %s?  `trainspool devices "
-                     "--known` lists them",
+                     "no device '%s' in the table; did you mean %s?  `trainspool "
+                     "devices --known` lists them",
                      text, names);
 }
 
@@ -200,16 +210,16 @@ static bool find_capability(const char *text, struct device *out, struct error *
         (text[used] != ':' && text[used] != '\0'))
         return error_set(err, ERROR_USAGE,
                          "'sm_%s' is no capability; write it as sm_75:24GiB", text);
-    if (text[used] == ':' && (!device_parse_bytes(text + used + 1, &memory) ||
-                              memory < DEVICE_MEMORY_LEAST))
+    if (text[used] == ':' &&
+        (!device_parse_bytes(text + used + 1, &memory) || memory < DEVICE_MEMORY_LEAST))
         return error_set(err, ERROR_USAGE, "'%s' is no size; write it as 24GiB",
                          text + used + 1);
-    *out = (struct device){ .kind = DEVICE_CUDA,
-                            .major = digits / 10,
-                            .minor = digits % 10,
-                            .memory = memory,
-                            .available = memory,
-                            .ordinal = -1 };
+    *out = (struct device) { .kind = DEVICE_CUDA,
+                             .major = digits / 10,
+                             .minor = digits % 10,
+                             .memory = memory,
+                             .available = memory,
+                             .ordinal = -1 };
     snprintf(out->name, sizeof out->name, "sm_%s", text);
     return true;
 }
@@ -229,7 +239,7 @@ bool device_find(const char *text, struct device *out, struct error *err)
         return find_capability(text, out, err);
     device_fold(text, folded, sizeof folded);
     if (strcmp(folded, "cpu") == 0) {
-        *out = (struct device){ .kind = DEVICE_CPU, .ordinal = -1, .runnable = true };
+        *out = (struct device) { .kind = DEVICE_CPU, .ordinal = -1, .runnable = true };
         snprintf(out->name, sizeof out->name, "cpu");
         return true;
     }

@@ -7,28 +7,55 @@
 #include <assert.h>
 #include <string.h>
 
-/* IEEE 754-2019 (binary32, binary16); bfloat16 and TF32 as NVIDIA's CUDA programming guide has
- * them; fp8 after Micikevicius et al., "FP8 Formats for Deep Learning", 2022. */
+/* IEEE 754-2019 (binary32, binary16); bfloat16 and TF32 as NVIDIA's CUDA programming
+ * guide has them; fp8 after Micikevicius et al., "FP8 Formats for Deep Learning",
+ * 2022. */
 static const struct format_info formats[FORMAT_COUNT] = {
-    [FORMAT_FP32] = { .name = "fp32", .torch = "float32", .safetensors = "F32", .bytes = 4,
-                      .max = 0x1.fffffep127, .min_normal = 0x1p-126,
-                      .min_subnormal = 0x1p-149, .epsilon = 0x1p-23 },
-    [FORMAT_TF32] = { .name = "tf32", .bytes = 4, .max = 0x1.ffcp127,
-                      .min_normal = 0x1p-126, .min_subnormal = 0x1p-136,
+    [FORMAT_FP32] = { .name = "fp32",
+                      .torch = "float32",
+                      .safetensors = "F32",
+                      .bytes = 4,
+                      .max = 0x1.fffffep127,
+                      .min_normal = 0x1p-126,
+                      .min_subnormal = 0x1p-149,
+                      .epsilon = 0x1p-23 },
+    [FORMAT_TF32] = { .name = "tf32",
+                      .bytes = 4,
+                      .max = 0x1.ffcp127,
+                      .min_normal = 0x1p-126,
+                      .min_subnormal = 0x1p-136,
                       .epsilon = 0x1p-10 },
-    [FORMAT_FP16] = { .name = "fp16", .torch = "float16", .safetensors = "F16", .bytes = 2,
-                      .max = 65504, .min_normal = 0x1p-14, .min_subnormal = 0x1p-24,
+    [FORMAT_FP16] = { .name = "fp16",
+                      .torch = "float16",
+                      .safetensors = "F16",
+                      .bytes = 2,
+                      .max = 65504,
+                      .min_normal = 0x1p-14,
+                      .min_subnormal = 0x1p-24,
                       .epsilon = 0x1p-10 },
-    [FORMAT_BF16] = { .name = "bf16", .torch = "bfloat16", .safetensors = "BF16",
-                      .bytes = 2, .max = 0x1.fep127, .min_normal = 0x1p-126,
-                      .min_subnormal = 0x1p-133, .epsilon = 0x1p-7 },
-    [FORMAT_FP8_E4M3] = { .name = "fp8_e4m3", .torch = "float8_e4m3fn",
-                          .safetensors = "F8_E4M3", .bytes = 1, .max = 448,
-                          .min_normal = 0x1p-6, .min_subnormal = 0x1p-9,
+    [FORMAT_BF16] = { .name = "bf16",
+                      .torch = "bfloat16",
+                      .safetensors = "BF16",
+                      .bytes = 2,
+                      .max = 0x1.fep127,
+                      .min_normal = 0x1p-126,
+                      .min_subnormal = 0x1p-133,
+                      .epsilon = 0x1p-7 },
+    [FORMAT_FP8_E4M3] = { .name = "fp8_e4m3",
+                          .torch = "float8_e4m3fn",
+                          .safetensors = "F8_E4M3",
+                          .bytes = 1,
+                          .max = 448,
+                          .min_normal = 0x1p-6,
+                          .min_subnormal = 0x1p-9,
                           .epsilon = 0x1p-3 },
-    [FORMAT_FP8_E5M2] = { .name = "fp8_e5m2", .torch = "float8_e5m2",
-                          .safetensors = "F8_E5M2", .bytes = 1, .max = 57344,
-                          .min_normal = 0x1p-14, .min_subnormal = 0x1p-16,
+    [FORMAT_FP8_E5M2] = { .name = "fp8_e5m2",
+                          .torch = "float8_e5m2",
+                          .safetensors = "F8_E5M2",
+                          .bytes = 1,
+                          .max = 57344,
+                          .min_normal = 0x1p-14,
+                          .min_subnormal = 0x1p-16,
                           .epsilon = 0x1p-2 },
 };
 
@@ -199,7 +226,8 @@ static void store(void *out, enum format format, size_t index, float value)
     }
 }
 
-void format_convert(void *out, enum format to, const void *in, enum format from, size_t count)
+void format_convert(void *out, enum format to, const void *in, enum format from,
+                    size_t count)
 {
     if (to == from) {
         memmove(out, in, count * formats[to].bytes);

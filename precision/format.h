@@ -17,8 +17,9 @@ enum format {
 };
 
 struct format_info {
-    const char *name;        /* "fp32" */
-    const char *torch;       /* "float32": as config.json and PyTorch say; NULL if it has none */
+    const char *name; /* "fp32" */
+    /* "float32": as config.json and PyTorch say; NULL if it has none */
+    const char *torch;
     const char *safetensors; /* "F32"; NULL if it has none */
     size_t bytes;            /* of one number in memory */
     double max;              /* largest finite number */
@@ -31,21 +32,22 @@ const struct format_info *format_info(enum format format);
 /* By any of the three names; case matters.  false if there is none. */
 bool format_find(const char *name, enum format *out);
 
-/* Exact for every bit pattern: subnormals kept, rounding to nearest even, overflow to inf,
- * a NaN stays a NaN (quiet, payload truncated). */
+/* Exact for every bit pattern: subnormals kept, rounding to nearest even, overflow to
+ * inf, a NaN stays a NaN (quiet, payload truncated). */
 float format_from_fp16(uint16_t bits);
 uint16_t format_to_fp16(float value);
 float format_from_bf16(uint16_t bits);
 uint16_t format_to_bf16(float value);
 
-/* The same for 8 bits, but for overflow to E4M3, which has no inf: a finite number beyond 448
- * becomes 448, inf becomes NaN. */
+/* The same for 8 bits, but for overflow to E4M3, which has no inf: a finite number beyond
+ * 448 becomes 448, inf becomes NaN. */
 float format_from_e4m3(uint8_t bits);
 uint8_t format_to_e4m3(float value);
 float format_from_e5m2(uint8_t bits);
 uint8_t format_to_e5m2(float value);
 
 /* Arrays between two of FP32, FP16, BF16. */
-void format_convert(void *out, enum format to, const void *in, enum format from, size_t count);
+void format_convert(void *out, enum format to, const void *in, enum format from,
+                    size_t count);
 
 #endif

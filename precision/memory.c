@@ -24,8 +24,8 @@ bool memory_limit(const char *wanted, const struct device *device, uint64_t *out
 
         if (end == wanted || strcmp(end, "%") != 0 || !(share > 0 && share <= 100))
             return error_set(err, ERROR_JOB,
-                             "memory_limit must be a share such as 80%% or a size such as "
-                             "12GiB, not '%s'",
+                             "memory_limit must be a share such as 80%% or a size such "
+                             "as 12GiB, not '%s'",
                              wanted);
         *out = (uint64_t)((double)device->available * share / 100);
         return true;
@@ -51,18 +51,18 @@ struct memory_range memory_range_exact(uint64_t bytes)
 
 static struct memory_range held_by_threads(int threads)
 {
-    return (struct memory_range) {
-        .high = MEMORY_CPU_SUMS + (uint64_t)(threads > 0 ? threads : 1) * MEMORY_CPU_THREAD
-    };
+    return (struct memory_range) { .high = MEMORY_CPU_SUMS +
+                                           (uint64_t)(threads > 0 ? threads : 1) *
+                                               MEMORY_CPU_THREAD };
 }
 
 struct memory_range memory_held(const struct device *device, int threads)
 {
     const uint64_t context = device->here ? 0 : MEMORY_CUDA_CONTEXT;
-    const uint64_t spread = (device->here ? 0 : MEMORY_CUDA_CONTEXT_SPREAD) +
-                            MEMORY_CUDA_CODE_SPREAD;
-    const uint64_t sure = context + MEMORY_CUDA_CODE + MEMORY_CUDA_PRODUCTS +
-                          MEMORY_CUDA_SCRATCH;
+    const uint64_t spread =
+        (device->here ? 0 : MEMORY_CUDA_CONTEXT_SPREAD) + MEMORY_CUDA_CODE_SPREAD;
+    const uint64_t sure =
+        context + MEMORY_CUDA_CODE + MEMORY_CUDA_PRODUCTS + MEMORY_CUDA_SCRATCH;
 
     if (device->kind == DEVICE_CPU)
         return held_by_threads(threads > 0 ? threads : device->threads);
@@ -76,7 +76,8 @@ static uint64_t held_by_nccl(uint64_t ranks, uint64_t neighbours, uint64_t chann
     const uint64_t others = ranks - 1;
 
     return MEMORY_NCCL_CODE + MEMORY_NCCL_TABLES +
-           channels * (neighbours < others ? neighbours : others) * MEMORY_NCCL_NEIGHBOUR +
+           channels * (neighbours < others ? neighbours : others) *
+               MEMORY_NCCL_NEIGHBOUR +
            shared * (ranks + 1) * MEMORY_NCCL_SHARED;
 }
 
@@ -115,5 +116,6 @@ void memory_text(uint64_t bytes, char out[16])
         value /= 1024;
         unit++;
     }
-    snprintf(out, 16, unit == 0 || value >= 100 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+    snprintf(out, 16, unit == 0 || value >= 100 ? "%.0f %s" : "%.1f %s", value,
+             units[unit]);
 }

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How PyTorch adds up an array (aten/src/ATen/native/cpu/SumKernel.cpp): four rows of vectors
- * side by side, in levels that are emptied into the next after so many steps. */
+/* How PyTorch adds up an array (aten/src/ATen/native/cpu/SumKernel.cpp): four rows of
+ * vectors side by side, in levels that are emptied into the next after so many steps. */
 enum { SUM_LANES = 8, SUM_ROWS = 4, SUM_LEVELS = 4, SUM_POWER = 4 };
 
 const float nf4_numbers[NF4_NUMBERS] = NF4_LIST;
@@ -33,7 +33,8 @@ struct nf4_layout nf4_layout(size_t numbers, bool twice)
     return at;
 }
 
-/* By their bits, which are in the order of the numbers without sign; a NaN is above all. */
+/* By their bits, which are in the order of the numbers without sign; a NaN is above
+ * all. */
 static float largest_of(const float *x, size_t count)
 {
     int32_t most = 0, bits;

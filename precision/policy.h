@@ -43,12 +43,14 @@ struct precision_request {
     bool pure_bf16;
     bool fp8;
     enum dtype model_dtype;
-    enum format checkpoint;  /* what the model's files hold (most of their bytes) */
-    bool all_trainable;      /* finetuning_type full */
-    bool has_frozen;         /* lora, freeze */
-    enum choice loss_scaling; /* AUTO: dynamic for fp16; NO: `loss_scale: none`; YES: static */
-    double loss_scale;       /* the static scale, or where a dynamic one starts; 0: preset */
-    double max_grad_norm;    /* 0: off */
+    enum format checkpoint; /* what the model's files hold (most of their bytes) */
+    bool all_trainable;     /* finetuning_type full */
+    bool has_frozen;        /* lora, freeze */
+    /* AUTO: dynamic for fp16; NO: `loss_scale: none`; YES: static */
+    enum choice loss_scaling;
+    /* the static scale, or where a dynamic one starts; 0: preset */
+    double loss_scale;
+    double max_grad_norm; /* 0: off */
     enum policy policy;
 };
 
@@ -58,18 +60,20 @@ struct precision {
     enum format compute;   /* products and stored activations */
     enum format trainable; /* weights the optimizer steps, their gradients and moments */
     bool has_frozen;
-    enum format frozen;    /* storage of frozen weights, where there are any */
+    enum format frozen; /* storage of frozen weights, where there are any */
     enum scaling scaling;
-    double loss_scale;     /* first scale; 1 without scaling */
-    double max_grad_norm;  /* 0: off; the norm is logged all the same */
-    bool fp8;              /* the blocks' linear layers multiply in 8 bits; bf16-mixed alone */
-    char message[256];     /* one sentence: what, and why */
+    double loss_scale;    /* first scale; 1 without scaling */
+    double max_grad_norm; /* 0: off; the norm is logged all the same */
+    /* the blocks' linear layers multiply in 8 bits; bf16-mixed alone */
+    bool fp8;
+    char message[256]; /* one sentence: what, and why */
 };
 
 /*
- * The device bounds the request: bf16 below 8.0 is not chosen, fp16 on a CPU only where the
- * job insists (fp16 CHOICE_YES).  Trainables are fp32 but for pure_bf16 and POLICY_NOSCALER.
- * Never fails: what cannot be had is replaced by the nearest sound choice, said in message.
+ * The device bounds the request: bf16 below 8.0 is not chosen, fp16 on a CPU only where
+ * the job insists (fp16 CHOICE_YES).  Trainables are fp32 but for pure_bf16 and
+ * POLICY_NOSCALER. Never fails: what cannot be had is replaced by the nearest sound
+ * choice, said in message.
  */
 void policy_decide(const struct precision_request *request, const struct device *device,
                    struct precision *out);

@@ -13,7 +13,7 @@
 #include "base/size.h"
 #include "base/spawn.h"
 
-#define HEADER "trainspool-probe 1"
+#define HEADER     "trainspool-probe 1"
 #define TIMEOUT_MS 30000 /* a cold driver takes seconds to start */
 
 /* A small file of /proc or /sys as text; false where it cannot be read. */
@@ -91,7 +91,8 @@ static int bound_threads(int threads)
             quota = -1;
     }
     text_clear(&text);
-    if (quota > 0 && period > 0 && (uint64_t)threads > ((uint64_t)quota + period - 1) / period)
+    if (quota > 0 && period > 0 &&
+        (uint64_t)threads > ((uint64_t)quota + period - 1) / period)
         return (int)(((uint64_t)quota + period - 1) / period);
     return threads;
 }
@@ -117,7 +118,9 @@ void probe_cpu(struct device *out)
     cpu_set_t set;
     struct text text;
 
-    *out = (struct device){ .kind = DEVICE_CPU, .ordinal = -1, .here = true, .runnable = true };
+    *out = (struct device) {
+        .kind = DEVICE_CPU, .ordinal = -1, .here = true, .runnable = true
+    };
     cpu_name(out);
     out->threads = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
     out->threads = bound_threads(out->threads);
@@ -174,7 +177,9 @@ static bool read_bytes(const char *text, uint64_t *out)
 
 static bool read_cpu(char *fields[], struct device *out)
 {
-    *out = (struct device){ .kind = DEVICE_CPU, .ordinal = -1, .here = true, .runnable = true };
+    *out = (struct device) {
+        .kind = DEVICE_CPU, .ordinal = -1, .here = true, .runnable = true
+    };
     snprintf(out->name, sizeof out->name, "%s", fields[1]);
     out->threads = atoi(fields[2]);
     return out->threads > 0 && read_bytes(fields[3], &out->memory) &&
@@ -185,7 +190,8 @@ static bool read_cuda(char *fields[], struct device *out)
 {
     int used = 0;
 
-    *out = (struct device){ .kind = DEVICE_CUDA, .ordinal = atoi(fields[1]), .here = true };
+    *out =
+        (struct device) { .kind = DEVICE_CUDA, .ordinal = atoi(fields[1]), .here = true };
     snprintf(out->name, sizeof out->name, "%s", fields[2]);
     out->runnable = strcmp(fields[6], "1") == 0;
     if (sscanf(fields[3], "%d.%d%n", &out->major, &out->minor, &used) != 2 ||
@@ -218,7 +224,7 @@ bool probe_read(const char *text, struct probe *out, struct error *err)
     char *copy = memory_strdup(text), *line = copy, *next;
     bool ok = true, first = true;
 
-    *out = (struct probe){ 0 };
+    *out = (struct probe) { 0 };
     for (; ok && *line != '\0'; line = next) {
         next = line + strcspn(line, "\n");
         if (*next == '\n')
@@ -226,8 +232,8 @@ bool probe_read(const char *text, struct probe *out, struct error *err)
         ok = first ? strcmp(line, HEADER) == 0 : read_line(line, out);
         if (!ok)
             error_set(err, ERROR_SYSTEM,
-                      "'%.80s' is no line of a probe; trainspool and trainspool-train must "
-                      "be of one version",
+                      "'%.80s' is no line of a probe; trainspool and trainspool-train "
+                      "must be of one version",
                       line);
         first = false;
     }
@@ -249,14 +255,15 @@ void probe_devices(struct probe *out)
     text_init(&text, (size_t)1 << 16);
     ok = spawn_capture(argv, TIMEOUT_MS, &text, NULL, &result, &err);
     if (ok && result.timed_out)
-        ok = error_set(&err, ERROR_DEVICE, "trainspool-train --probe did not answer in %d s",
+        ok = error_set(&err, ERROR_DEVICE,
+                       "trainspool-train --probe did not answer in %d s",
                        TIMEOUT_MS / 1000);
     else if (ok && result.status != 0)
-        ok = error_set(&err, ERROR_DEVICE, "trainspool-train --probe ended with status %d",
-                       result.status);
+        ok = error_set(&err, ERROR_DEVICE,
+                       "trainspool-train --probe ended with status %d", result.status);
     ok = ok && probe_read(text.data, out, &err);
     if (!ok) {
-        *out = (struct probe){ .count = 1 };
+        *out = (struct probe) { .count = 1 };
         probe_cpu(&out->devices[0]);
         snprintf(out->note, sizeof out->note, "%.255s", err.text);
     }
@@ -350,8 +357,8 @@ static size_t take_named(const struct probe *probe, const char *wanted,
         for (size_t j = 0; j < i; j++)
             if (out[j] == out[i] || !alike(out[j], out[i])) {
                 error_set(err, ERROR_JOB,
-                          "device: %s: GPUs that train together are different ones of the "
-                          "same compute capability",
+                          "device: %s: GPUs that train together are different ones of "
+                          "the same compute capability",
                           wanted);
                 return 0;
             }

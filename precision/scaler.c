@@ -7,7 +7,7 @@
 
 void scaler_init(struct scaler *scaler, const struct precision *precision)
 {
-    *scaler = (struct scaler){
+    *scaler = (struct scaler) {
         .scaling = precision->scaling,
         .scale = precision->scaling == SCALING_NONE ? 1 : precision->loss_scale,
         .growth = 2,
@@ -43,18 +43,19 @@ bool scaler_diagnose(const struct scaler *scaler, struct error *err)
         return true;
     if (scaler->scaling == SCALING_DYNAMIC)
         return error_set(err, ERROR_DIVERGED,
-                         "%d steps in a row had gradients that are inf or NaN, with the loss "
-                         "scale down to %g: float16 cannot hold this model's values; use "
-                         "bf16, or policy: fp32, or a smaller learning_rate",
+                         "%d steps in a row had gradients that are inf or NaN, with the "
+                         "loss scale down to %g: float16 cannot hold this model's "
+                         "values; use bf16, or policy: fp32, or a smaller learning_rate",
                          SCALER_MAX_SKIPPED, scaler->scale);
     if (scaler->scaling == SCALING_STATIC)
         return error_set(err, ERROR_DIVERGED,
-                         "%d steps in a row had gradients that are inf or NaN at the static "
-                         "loss_scale %g; use loss_scale: dynamic, or a smaller one",
+                         "%d steps in a row had gradients that are inf or NaN at the "
+                         "static loss_scale %g; use loss_scale: dynamic, or a smaller "
+                         "one",
                          SCALER_MAX_SKIPPED, scaler->scale);
     return error_set(err, ERROR_DIVERGED,
-                     "%d steps in a row had gradients that are inf or NaN; the training has "
-                     "diverged: use a smaller learning_rate, and look at the data",
+                     "%d steps in a row had gradients that are inf or NaN; the training "
+                     "has diverged: use a smaller learning_rate, and look at the data",
                      SCALER_MAX_SKIPPED);
 }
 

@@ -6,8 +6,8 @@
 #include "runner/job.h"
 
 /* Append how it is computed, what was patched and why, and the text that the run follows,
- * without the values of secret keys.  False, with *out as it may be, where the text cannot
- * be shown. */
+ * without the values of secret keys.  False, with *out as it may be, where the text
+ * cannot be shown. */
 bool about_job(const struct job *job, const struct patch *patch, struct text *out);
 
 #endif

@@ -79,8 +79,8 @@ static bool open_log(struct attempt *attempt, struct error *err)
     return true;
 }
 
-/* A job that was not frozen by run or watch becomes ready here: its own text is frozen.
- */
+/* A job that was not frozen by run or watch becomes ready here: its own text is
+ * frozen. */
 static bool freeze(struct attempt *attempt, const struct text *text, struct error *err)
 {
     struct job_record *record = &attempt->record;
@@ -282,8 +282,8 @@ static bool train(struct attempt *attempt, struct error *err)
                  plan->device.name);
     attempt->record.resume =
         true; /* whatever ends this attempt, the next goes on from it */
-    /* a person who says --resume means the last checkpoint there is, under whatever text
-     */
+    /* a person who says --resume means the last checkpoint there is, under whatever
+     * text */
     if (attempt->options->resume && !attempt->options->spooled &&
         !plan->resume_from_checkpoint)
         plan->resume_from_checkpoint = "true";
@@ -293,7 +293,8 @@ static bool train(struct attempt *attempt, struct error *err)
              attempt->job.name, attempt->record.attempt, attempt->record.device,
              how.resume ? ", going on from the last checkpoint if there is one" : "");
     text_init(&about, 0);
-    how.about = about_job(&attempt->job, &attempt->look.patch, &about) ? about.data : NULL;
+    how.about =
+        about_job(&attempt->job, &attempt->look.patch, &about) ? about.data : NULL;
     ok = plan_merges(plan) ? merge_run(plan, &how, err) : train_ranks(attempt, &how, err);
     text_clear(&about);
     return ok;
@@ -371,8 +372,7 @@ static void tell(struct attempt *attempt, const struct ending *ending,
     else if (!bad && !attempt->options->quiet && plan_merges(plan))
         report_line(&attempt->report, "%s: done: merged, model in %s", attempt->job.path,
                     plan->export_dir);
-    else if (!bad && !attempt->options->quiet &&
-             attempt->record.step == attempt->first)
+    else if (!bad && !attempt->options->quiet && attempt->record.step == attempt->first)
         report_line(&attempt->report, "%s: no step was left to do, model in %s",
                     attempt->job.path, plan->output_dir);
     else if (!bad && !attempt->options->quiet)

@@ -1,12 +1,13 @@
-/* runner/calibrate.h - trainspool-train --calibrate: what calibrations.h starts and keeps. */
+/* runner/calibrate.h - trainspool-train --calibrate: what calibrations.h starts and
+ * keeps. */
 #ifndef RUNNER_CALIBRATE_H
 #define RUNNER_CALIBRATE_H
 
 #include "runner/machine.h"
 #include "runner/options.h"
 
-/* Measures the device asked for and prints one object; the exit status.  What went wrong is
- * in *err and has been told. */
+/* Measures the device asked for and prints one object; the exit status.  What went wrong
+ * is in *err and has been told. */
 int calibrate_print(const struct options *options, const struct machine *machine,
                     struct error *err);
 

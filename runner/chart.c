@@ -363,9 +363,10 @@ static void add_svg(const struct drawing *d)
 
     text_addf(d->out,
               "<div class=\"area\"><svg viewBox=\"0 0 1000 1000\" "
-              "preserveAspectRatio=\"none\" role=\"img\" "
-              "aria-labelledby=\"%s-t %s-d\" data-x=\"%.17g %.17g\" data-y=\"%.17g %.17g "
-              "%d\">\n<title id=\"%s-t\">%s</title>\n<desc id=\"%s-d\">",
+              "preserveAspectRatio=\"none\" role=\"img\" aria-labelledby=\"%s-t %s-d\" "
+              "data-x=\"%.17g %.17g\" data-y=\"%.17g %.17g %d\">\n"
+              "<title id=\"%s-t\">%s</title>\n"
+              "<desc id=\"%s-d\">",
               chart->id, chart->id, d->x.low, d->x.high, d->y.low, d->y.high,
               d->y.logarithmic, chart->id, chart->title, chart->id);
     describe(chart, d->out);

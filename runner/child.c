@@ -130,8 +130,8 @@ static const struct {
 } hints[] = {
     { SIGKILL, "; if nobody did that, the machine ran out of memory" },
     { SIGSEGV, "; that is a defect of this program" },
-    { SIGALRM, "; a GPU's driver did not answer: look for Xid lines in dmesg, and reset the "
-               "card or restart the machine" },
+    { SIGALRM, "; a GPU's driver did not answer: look for Xid lines in dmesg, and reset "
+               "the card or restart the machine" },
     { SIGABRT, "; that is a defect of this program" },
     { SIGBUS, "; a file was cut short while in use, or a defect of this program" },
 };

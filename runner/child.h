@@ -11,9 +11,9 @@
 #include "runner/options.h"
 
 struct child {
-    pid_t pid; /* 0: none.  Our own child: its number cannot be used again before it is
-                  reaped */
-    int fd;    /* readable when it has ended (pidfd), or -1 where the system has none */
+    /* 0: none. Our own child: its number cannot be used again before it is reaped */
+    pid_t pid;
+    int fd; /* readable when it has ended (pidfd), or -1 where the system has none */
 };
 
 struct child_start {

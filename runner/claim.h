@@ -13,9 +13,10 @@ struct claim_options {
     const char *const *set; /* --set: into the frozen text, never into the job file */
     bool no_patch;
     bool resume; /* --resume */
-    bool lazy;  /* the frozen text is not flushed yet: job_flush must follow */
-    bool waits; /* for its turn: a model or data set that is missing (TS713) may be there
-                   by then, made by a job before it; the trainer looks again */
+    bool lazy;   /* the frozen text is not flushed yet: job_flush must follow */
+    /* for its turn: a model or data set that is missing (TS713) may be there by then,
+     * made by a job before it; the trainer looks again */
+    bool waits;
 };
 
 /* Can the settings of --set be made in the text that a patch would leave?  Only looks, so

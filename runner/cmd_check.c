@@ -21,8 +21,7 @@ static void show(struct checking *checking, const struct inspection *inspection,
     struct report *report = &checking->report;
 
     if (checking->sarif) {
-        report_sarif_add(checking->sarif, &inspection->patch,
-                         checking->options->verbose);
+        report_sarif_add(checking->sarif, &inspection->patch, checking->options->verbose);
         return;
     }
     if (checking->options->json) {

@@ -1,5 +1,5 @@
-/* runner/cmd_completion.c - completion: a script for bash or zsh, made from the tables.
- */
+/* runner/cmd_completion.c - completion: a script for bash or zsh, made from the
+ * tables. */
 #include "config.h"
 
 #include "runner/commands.h"
@@ -177,7 +177,8 @@ static const char bash_begin[] =
     "    fi\n"
     "    case ${COMP_WORDS[1]}:$prev in\n";
 
-/* "check:--device | plan:--device": an option of one name may take other words elsewhere. */
+/* "check:--device | plan:--device": an option of one name may take other words
+ * elsewhere. */
 static void add_bash_pattern(struct text *out, enum option_id id)
 {
     const struct command *command;

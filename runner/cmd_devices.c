@@ -153,7 +153,9 @@ static void calibration_line(struct report *report, const struct calibration *ca
     static const struct {
         enum format format;
         const char *name;
-    } shown[] = { { FORMAT_FP32, "fp32" }, { FORMAT_FP16, "fp16" }, { FORMAT_BF16, "bf16" } };
+    } shown[] = { { FORMAT_FP32, "fp32" },
+                  { FORMAT_FP16, "fp16" },
+                  { FORMAT_BF16, "bf16" } };
     const int widest = CALIBRATION_WIDTHS - 1;
     char bandwidth[16];
     struct text line;

@@ -17,8 +17,8 @@ static void show_diff(struct report *report, const struct patch *patch, struct e
     report_diff(report, &was, &now, &how, err);
 }
 
-/* The diff shows edits alone; what else the exit status is about is said beside it, so that the
- * diff can go into a file. */
+/* The diff shows edits alone; what else the exit status is about is said beside it, so
+ * that the diff can go into a file. */
 static void tell_left(const struct report *report, const struct options *options,
                       const struct patch *patch)
 {

@@ -59,7 +59,8 @@ static int settle(const struct job *job, const struct options *options, int stat
     }
     if (WIFEXITED(status))
         return WEXITSTATUS(status);
-    page_write(job, NULL, NULL); /* the one that fell could not; it may never have begun */
+    /* the one that fell could not; it may never have begun */
+    page_write(job, NULL, NULL);
     if (WTERMSIG(status) == SIGINT || WTERMSIG(status) == SIGTERM) {
         error_set(&err, ERROR_STOPPED,
                   "%s: ended at once; trainspool run --resume goes on from the last "

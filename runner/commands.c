@@ -14,12 +14,11 @@ static const struct command commands[] = {
       .least = 1,
       .most = -1,
       .takes = TAKES(OPTION_DEVICE) | TAKES(OPTION_JSON) | TAKES(OPTION_SARIF) |
-               TAKES(OPTION_SELECT) | TAKES(OPTION_IGNORE) |
-               TAKES(OPTION_FAIL_ON) | TAKES(OPTION_EXIT_ZERO),
+               TAKES(OPTION_SELECT) | TAKES(OPTION_IGNORE) | TAKES(OPTION_FAIL_ON) |
+               TAKES(OPTION_EXIT_ZERO),
       .help = "list all findings of a job, change nothing",
       .more = "The exit status is 1 if an error finding is left or trainspool patch "
-              "would make "
-              "an edit, 2 if the file is no job.",
+              "would make an edit, 2 if the file is no job.",
       .run = cmd_check },
     { .name = "patch",
       .operands = "JOB...",
@@ -30,8 +29,9 @@ static const struct command commands[] = {
                TAKES(OPTION_FAIL_ON) | TAKES(OPTION_EXIT_ZERO),
       .help = "make the safe edits in a job file, keeping a backup",
       .more =
-          "Nothing but the values named is touched: comments, order and line ends stay.  "
-          "The file as it was is kept in NAME.run/backups; trainspool undo puts it back.",
+          "Nothing but the values named is touched: comments, order and line ends stay. "
+          " The file as it was is kept in NAME.run/backups; trainspool undo puts it "
+          "back.",
       .run = cmd_patch },
     { .name = "plan",
       .operands = "JOB",
@@ -69,9 +69,8 @@ static const struct command commands[] = {
       .takes = TAKES(OPTION_NO_PATCH) | TAKES(OPTION_RESUME) | TAKES(OPTION_SET) |
                TAKES(OPTION_NO_ONEDNN),
       .help = "patch a job, then train it here and now",
-      .more = "SIGTERM and Ctrl-C finish the step, save a checkpoint and leave; --resume "
-              "goes "
-              "on from there.",
+      .more = "SIGTERM and Ctrl-C finish the step, save a checkpoint and leave; "
+              "--resume goes on from there.",
       .run = cmd_run },
     { .name = "generate",
       .operands = "MODEL|JOB",
@@ -80,11 +79,12 @@ static const struct command commands[] = {
       .takes = TAKES_GENERATE,
       .help = "complete prompts by a model, a checkpoint or a job's result",
       .more =
-          "MODEL is a folder: a model, a checkpoint, or an adapter, whose base is merged "
-          "with it.  Of a JOB it is what the last run made, with the job's template and "
-          "settings, and without --prompt and --prompts the questions of its dataset.  "
-          "Prompts go into the chat template unless --raw.  A completion depends on its "
-          "prompt, the settings, --seed and its own number, not on what else is asked.",
+          "MODEL is a folder: a model, a checkpoint, or an adapter, whose base is "
+          "merged with it.  Of a JOB it is what the last run made, with the job's "
+          "template and settings, and without --prompt and --prompts the questions of "
+          "its dataset.  Prompts go into the chat template unless --raw.  A completion "
+          "depends on its prompt, the settings, --seed and its own number, not on what "
+          "else is asked.",
       .run = cmd_generate },
     { .name = "watch",
       .operands = "DIR",
@@ -94,9 +94,8 @@ static const struct command commands[] = {
       .help = "patch and train every job dropped into a folder",
       .more =
           "A job is taken when it is complete: at once if it was renamed into the "
-          "folder, "
-          "else when it has stood still.  SIGTERM lets the running job save a checkpoint "
-          "and ends the watch; the next watch goes on with it.",
+          "folder, else when it has stood still.  SIGTERM lets the running job save a "
+          "checkpoint and ends the watch; the next watch goes on with it.",
       .run = cmd_watch },
     { .name = "submit",
       .operands = "DIR JOB...",
@@ -132,8 +131,8 @@ static const struct command commands[] = {
       .most = -1,
       .help = "queue an ended job again",
       .more =
-          "What was done is done anew; what was not goes on from its last checkpoint, if "
-          "its text is the same.",
+          "What was done is done anew; what was not goes on from its last checkpoint, "
+          "if its text is the same.",
       .run = cmd_retry },
     { .name = "report",
       .operands = "JOB",
@@ -142,8 +141,8 @@ static const struct command commands[] = {
       .takes = TAKES(OPTION_OUTPUT),
       .help = "write the page of a run: curves, changes, plan, environment",
       .more = "It is NAME.run/report.html, which a run writes at each evaluation and "
-              "checkpoint and at its end anyway: one file that loads nothing and needs no "
-              "script.  With --output it is written there, over what is there.",
+              "checkpoint and at its end anyway: one file that loads nothing and needs "
+              "no script.  With --output it is written there, over what is there.",
       .run = cmd_report },
     { .name = "devices",
       .operands = "",
@@ -163,9 +162,9 @@ static const struct command commands[] = {
       .takes = TAKES(OPTION_JSON) | TAKES(OPTION_OUTPUT),
       .help = "print a file of Axolotl or torchtune as a job",
       .more = "What cannot be carried over is a comment at the end of the job, with its "
-              "reason.  Comments behind values go along, others do not.  The file itself "
-              "is left alone.  The exit status is 1 if it trains in a way not done here, 2 "
-              "if it is no file of these tools.",
+              "reason.  Comments behind values go along, others do not.  The file "
+              "itself is left alone.  The exit status is 1 if it trains in a way not "
+              "done here, 2 if it is no file of these tools.",
       .run = cmd_import },
     { .name = "schema",
       .operands = "",

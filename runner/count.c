@@ -27,19 +27,19 @@ static struct steps measured(const struct plan *plan, const struct dataset *trai
     struct trainer_steps steps = trainer_steps(plan, batches);
     struct run_sizes sizes = run_measure(plan, train, eval);
 
-    return (struct steps) { .per_epoch = steps.per_epoch,
-                            .total = steps.total,
-                            .tokens = (int64_t)dataset_tokens(train),
-                            .samples = (int64_t)dataset_samples(train),
-                            .rows = (int64_t)sizes.rows,
-                            .sequences = (int64_t)sizes.sequences,
-                            .asked = questions ? (int64_t)dataset_asked_max(
-                                                     questions, (size_t)plan->cutoff_len,
-                                                     NULL)
-                                               : 0,
-                            .resident = resident(),
-                            .learnt =
-                                (int64_t)dataset_trained(train, 0, 0, batches, size) };
+    return (struct steps) {
+        .per_epoch = steps.per_epoch,
+        .total = steps.total,
+        .tokens = (int64_t)dataset_tokens(train),
+        .samples = (int64_t)dataset_samples(train),
+        .rows = (int64_t)sizes.rows,
+        .sequences = (int64_t)sizes.sequences,
+        .asked = questions ? (int64_t)dataset_asked_max(questions,
+                                                        (size_t)plan->cutoff_len, NULL)
+                           : 0,
+        .resident = resident(),
+        .learnt = (int64_t)dataset_trained(train, 0, 0, batches, size)
+    };
 }
 
 static bool count(const struct plan *plan, struct steps *out, struct error *err)

@@ -56,8 +56,8 @@ bool drop_name_fits(const char *name)
     return is_printable(name);
 }
 
-/* openat2(2) cannot be led out of the folder; a kernel older than 5.6 has openat alone.
- */
+/* openat2(2) cannot be led out of the folder; a kernel older than 5.6 has openat
+ * alone. */
 static int open_safely(int dir, const char *name)
 {
     struct open_how how = { .flags =

@@ -39,8 +39,8 @@ struct drop_history {
 /* `dir` is the spool.  Updates the history. */
 enum drop_verdict drop_look(int dir, const char *name, double now,
                             struct drop_history *history, struct drop *out);
-/* The same file, read whole, twice the same: its digest.  False: it changed; look again.
- */
+/* The same file, read whole, twice the same: its digest.  False: it changed; look
+ * again. */
 bool drop_digest(int dir, const char *name, const struct drop *drop, char out[65]);
 
 #endif

@@ -28,7 +28,8 @@ struct forecast {
 
     bool has_model;
     uint64_t parameters, trainable;
-    double embed_dropout, added_dropout, attention_dropout; /* the model's own, as applied */
+    /* the model's own, as applied */
+    double embed_dropout, added_dropout, attention_dropout;
 };
 
 /* Of a job that has a plan.  Asks trainspool-train for the steps. */

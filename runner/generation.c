@@ -55,8 +55,8 @@ static bool read_dataset(struct generator *g, struct error *err)
         return error_set(err, ERROR_JOB, "the job names no dataset; give --prompts");
     if (g->options->keep_correct && plan->val_size > 0)
         return error_set(err, ERROR_JOB,
-                         "val_size keeps some of the dataset for evaluation, which must "
-                         "not be learnt; give the questions by --prompts FILE");
+                         "val_size keeps some of the dataset for evaluation, which "
+                         "must not be learnt; give the questions by --prompts FILE");
     return questions_read(&g->questions, plan, plan->dataset, err);
 }
 
@@ -139,11 +139,12 @@ static void settle(struct generator *g)
     g->samples = options->samples > 0 ? (size_t)options->samples : 1;
 }
 
-/* What only draws heed, where nothing is drawn and nobody has said that it is to be so. */
+/* What only draws heed, where nothing is drawn and nobody has said that it is to be
+ * so. */
 static bool is_heeded(const struct generator *g, struct error *err)
 {
     const struct options *options = g->options;
-    const char *idle = g->samples > 1 ? "--samples"
+    const char *idle = g->samples > 1              ? "--samples"
                        : options->temperature >= 0 ? NULL
                        : options->top_p >= 0       ? "--top-p"
                        : options->top_k >= 0       ? "--top-k"
@@ -151,8 +152,8 @@ static bool is_heeded(const struct generator *g, struct error *err)
 
     return !idle || g->target.plan.generation.do_sample ||
            error_set(err, ERROR_USAGE,
-                     "%s wants --temperature above 0: without it the likeliest completion "
-                     "is taken, which is always the same",
+                     "%s wants --temperature above 0: without it the likeliest "
+                     "completion is taken, which is always the same",
                      idle);
 }
 
@@ -164,8 +165,8 @@ static bool is_in_range(const struct generator *g, struct error *err)
         return error_set(err, ERROR_USAGE, "--max-new-tokens must be from 1 to 1048576");
     if (!(how->top_p > 0 && how->top_p <= 1) || !(how->repetition_penalty > 0))
         return error_set(err, ERROR_USAGE,
-                         "--top-p must be above 0 and not above 1, --repetition-penalty "
-                         "above 0");
+                         "--top-p must be above 0 and not above 1, "
+                         "--repetition-penalty above 0");
     if (g->options->samples == 0)
         return error_set(err, ERROR_USAGE, "--samples must be 1 or more");
     if (how->slots < 1 || how->slots > 4096)
@@ -253,9 +254,9 @@ static bool on_done(void *context, const struct completion *completion, struct e
     if (completion->end == END_BROKEN)
         return error_set(
             err, ERROR_DATA,
-            "%s: behind token %zu of prompt %zu no logit is a finite number: "
-            "its weights hold inf or NaN, or numbers beyond the format it "
-            "computes in; take an earlier checkpoint",
+            "%s: behind token %zu of prompt %zu no logit is a finite number: its "
+            "weights hold inf or NaN, or numbers beyond the format it computes in; take "
+            "an earlier checkpoint",
             g->target.folder,
             g->tokens[completion->index / g->samples].count + completion->count,
             completion->index / g->samples + 1);

@@ -1,5 +1,5 @@
-/* runner/generation_lines.c - completions as lines for people, as JSON, and as records.
- */
+/* runner/generation_lines.c - completions as lines for people, as JSON, and as
+ * records. */
 #include "config.h"
 
 #include "runner/generation_parts.h"

@@ -109,9 +109,10 @@ static bool no_model(const struct plan *plan, const char *job, struct error *err
     char *last = checkpoint_last(plan->output_dir, NULL, false);
 
     if (last)
-        error_set(err, ERROR_DATA,
-                  "%s: there is no model in %s yet, but a checkpoint; name its folder, %s",
-                  job, plan->output_dir, last);
+        error_set(
+            err, ERROR_DATA,
+            "%s: there is no model in %s yet, but a checkpoint; name its folder, %s", job,
+            plan->output_dir, last);
     else
         error_set(err, ERROR_DATA,
                   "%s: there is no model in %s yet; run the job, or name a folder as %s",
@@ -163,8 +164,8 @@ bool generation_target_open(struct generation_target *target,
                          operand);
     if (!file_exists(operand))
         return error_set(err, ERROR_DATA,
-                         "there is no %s; name the folder of a model, a checkpoint or an "
-                         "adapter, or a job",
+                         "there is no %s; name the folder of a model, a checkpoint or "
+                         "an adapter, or a job",
                          operand);
     return open_job(target, machine, operand, err);
 }

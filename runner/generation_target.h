@@ -1,4 +1,5 @@
-/* runner/generation_target.h - the model that is asked for: a folder, or what a job made. */
+/* runner/generation_target.h - the model that is asked for: a folder, or what a job
+ * made. */
 #ifndef RUNNER_GENERATION_TARGET_H
 #define RUNNER_GENERATION_TARGET_H
 

@@ -16,8 +16,8 @@ bool html_text(struct text *out, const char *string);
 /* The same of a formatted text. */
 bool html_textf(struct text *out, const char *fmt, ...) TS_PRINTF(2, 3);
 
-/* The fewest digits that a person wants: "3.142", "65,536", "2.0e-05", "12.3 M", "NaN".
- */
+/* The fewest digits that a person wants: "3.142", "65,536", "2.0e-05", "12.3 M",
+ * "NaN". */
 enum html_number { HTML_PLAIN, HTML_WHOLE, HTML_SHORT };
 void html_number(double value, enum html_number how, char out[32]);
 

@@ -48,18 +48,18 @@ static struct patch_options patch_options(const struct inspect_options *options,
     const struct machine *machine = options->machine;
     const struct selection *selection = options->selection;
 
-    return (struct patch_options) { .select = selection ? selection->select : NULL,
-                                    .ignore = selection ? selection->ignore : NULL,
-                                    .job = options->job,
-                                    .device = inspection->device,
-                                    .host = machine->named ? NULL : &machine->probe.devices[0],
-                                    .no_device = inspection->no_device.code
-                                                     ? inspection->no_device.text
-                                                     : NULL,
-                                    .unsafe = options->unsafe,
-                                    .will_run = options->will_run,
-                                    .resume = options->resume,
-                                    .set = options->set };
+    return (struct patch_options) {
+        .select = selection ? selection->select : NULL,
+        .ignore = selection ? selection->ignore : NULL,
+        .job = options->job,
+        .device = inspection->device,
+        .host = machine->named ? NULL : &machine->probe.devices[0],
+        .no_device = inspection->no_device.code ? inspection->no_device.text : NULL,
+        .unsafe = options->unsafe,
+        .will_run = options->will_run,
+        .resume = options->resume,
+        .set = options->set
+    };
 }
 
 bool inspect_text(const struct inspect_options *options, const char *data, size_t len,

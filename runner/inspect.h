@@ -19,7 +19,7 @@ struct inspect_options {
     const struct machine *machine;
     const char *job;
     const struct selection *selection; /* --select, --ignore; NULL: all rules */
-    const char *const *set; /* --set, NULL-ended, or NULL */
+    const char *const *set;            /* --set, NULL-ended, or NULL */
     bool unsafe;
     bool will_run; /* a device or a model that is not here is an error */
     bool resume;   /* --resume */
@@ -33,8 +33,8 @@ struct inspection {
     struct error no_device; /* why it is not known, if there is more to say */
 };
 
-/* ERROR_DATA when the file cannot be opened or read as a job.  inspect_clear in any case.
- */
+/* ERROR_DATA when the file cannot be opened or read as a job.  inspect_clear in any
+ * case. */
 bool inspect_job(const struct inspect_options *options, struct inspection *out,
                  struct error *err);
 /* The same for a text at hand, which is never written (INSPECT_WRITE only looks). */

@@ -25,9 +25,9 @@ enum job_state {
     JOB_RUNNING,
     JOB_DONE,
     JOB_FAILED,
-    JOB_STOPPED,  /* by a person, after a checkpoint */
-    JOB_REJECTED, /* an error finding is left after the patch, or the file cannot be a job
-                   */
+    JOB_STOPPED, /* by a person, after a checkpoint */
+    /* an error finding is left after the patch, or the file cannot be a job */
+    JOB_REJECTED,
     JOB_STATES
 };
 extern const char *const job_state_names[JOB_STATES];

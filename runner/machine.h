@@ -31,8 +31,8 @@ bool machine_open(const char *wanted, struct machine *machine, struct error *err
  */
 bool machine_device(const struct machine *machine, const char *data, size_t len,
                     struct device *out, struct error *err);
-/* What a job's text asks for, as probe_means; of the GPUs that it names the first, which is
- * rank 0's.  Any text will do.  malloc'ed. */
+/* What a job's text asks for, as probe_means; of the GPUs that it names the first, which
+ * is rank 0's.  Any text will do.  malloc'ed. */
 char *machine_wanted(const char *data, size_t len);
 /* The devices of a plan's ranks, as probe_take.  ERROR_DEVICE where there are not as
  * many. */

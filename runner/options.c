@@ -38,8 +38,7 @@ static const struct option_row rows[OPTION_IDS] = {
     [OPTION_SELECT] = { "select", 0, OPTION_IS_LIST, "RULES", NULL, INTO(select),
                         "only these rules and families, as TS102,TS3; may be repeated" },
     [OPTION_IGNORE] = { "ignore", 0, OPTION_IS_LIST, "RULES", NULL, INTO(ignore),
-                        "all but these; where both name a rule, the longer name "
-                        "decides" },
+                        "all but these; where both name a rule, the longer name decides" },
     [OPTION_EXIT_ZERO] = { "exit-zero", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(exit_zero),
                            "the exit status is 0 whatever is found in a job" },
     [OPTION_FAIL_ON] = { "fail-on", 0, OPTION_IS_TEXT, "SEVERITY", severity_words,
@@ -49,8 +48,8 @@ static const struct option_row rows[OPTION_IDS] = {
     [OPTION_TO] = { "to", 0, OPTION_IS_TEXT, "ID", NULL, INTO(to),
                     "put back this backup (see trainspool backups)" },
     [OPTION_FORCE] = { "force", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(force),
-                       "even if the job was changed since; for submit, even if there is a "
-                       "job of that name" },
+                       "even if the job was changed since; for submit, even if there is "
+                       "a job of that name" },
     [OPTION_NO_PATCH] = { "no-patch", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(no_patch),
                           "leave the job file as it is" },
     [OPTION_RESUME] = { "resume", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(resume),
@@ -76,14 +75,13 @@ static const struct option_row rows[OPTION_IDS] = {
     [OPTION_STEPS] = { "steps", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(steps),
                        "only count the steps: an epoch, in all, tokens, samples" },
     [OPTION_CALIBRATE] = { "calibrate", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(calibrate),
-                           "measure how fast the devices are, a few seconds each, so that "
-                           "plan can tell the time of a run" },
+                           "measure how fast the devices are, a few seconds each, so "
+                           "that plan can tell the time of a run" },
     [OPTION_FROZEN] = { "frozen", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(frozen),
                         "follow NAME.run/job.yaml, the text frozen for this run" },
     [OPTION_SPOOLED] = { "spooled", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(spooled),
                          "a spool keeps this job: print nothing, and leave it ready to "
-                         "go on "
-                         "when stopped" },
+                         "go on when stopped" },
     [OPTION_LOCK_FD] = { "lock-fd", 0, OPTION_IS_NUMBER, "N", NULL, INTO(lock_fd),
                          "the lock of the job is already held, as descriptor N" },
     [OPTION_RANK] = { "rank", 0, OPTION_IS_NUMBER, "N", NULL, INTO(rank),
@@ -100,8 +98,8 @@ static const struct option_row rows[OPTION_IDS] = {
                          "the questions of this file: a data set as in a job, or .txt "
                          "with one a line; - reads lines from standard input" },
     [OPTION_PLACE] = { "device", 0, OPTION_IS_TEXT, "DEVICE", NULL, INTO(device),
-                       "on this device of the machine: cpu, cuda, cuda:N, or auto, which "
-                       "is the default" },
+                       "on this device of the machine: cpu, cuda, cuda:N, or auto, "
+                       "which is the default" },
     [OPTION_AS_IT_IS] = { "raw", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(raw),
                           "no chat template around a prompt" },
     [OPTION_TEMPLATE] = { "template", 0, OPTION_IS_TEXT, "TEMPLATE", NULL,
@@ -133,8 +131,8 @@ static const struct option_row rows[OPTION_IDS] = {
                          "completions of each prompt" },
     [OPTION_KEEP_CORRECT] = { "keep-correct", 0, OPTION_IS_SWITCH, NULL, NULL,
                               INTO(keep_correct),
-                              "print records of a data set: each question with its right "
-                              "completions, each of them once" },
+                              "print records of a data set: each question with its "
+                              "right completions, each of them once" },
     [OPTION_COLOR] = { "color", 0, OPTION_IS_TEXT, "WHEN", color_words, INTO(color),
                        "auto (on a terminal, unless NO_COLOR is set), always or never" },
     [OPTION_QUIET] = { "quiet", 'q', OPTION_IS_SWITCH, NULL, NULL, INTO(quiet),

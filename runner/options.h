@@ -69,13 +69,13 @@ enum option_id {
 #define TAKES(id) (1ull << (id))
 
 /* What trainspool generate takes, and hands on to trainspool-train. */
-#define TAKES_GENERATE                                                              \
-    (TAKES(OPTION_JSON) | TAKES(OPTION_PLACE) | TAKES(OPTION_OUTPUT) |              \
-     TAKES(OPTION_NO_ONEDNN) | TAKES(OPTION_PROMPT) | TAKES(OPTION_PROMPTS) |       \
-     TAKES(OPTION_AS_IT_IS) | TAKES(OPTION_TEMPLATE) | TAKES(OPTION_SYSTEM) |       \
+#define TAKES_GENERATE                                                                \
+    (TAKES(OPTION_JSON) | TAKES(OPTION_PLACE) | TAKES(OPTION_OUTPUT) |                \
+     TAKES(OPTION_NO_ONEDNN) | TAKES(OPTION_PROMPT) | TAKES(OPTION_PROMPTS) |         \
+     TAKES(OPTION_AS_IT_IS) | TAKES(OPTION_TEMPLATE) | TAKES(OPTION_SYSTEM) |         \
      TAKES(OPTION_MAX_NEW_TOKENS) | TAKES(OPTION_TEMPERATURE) | TAKES(OPTION_TOP_P) | \
-     TAKES(OPTION_TOP_K) | TAKES(OPTION_REPETITION_PENALTY) | TAKES(OPTION_SEED) |  \
-     TAKES(OPTION_STOP) | TAKES(OPTION_BATCH) | TAKES(OPTION_SAMPLES) |             \
+     TAKES(OPTION_TOP_K) | TAKES(OPTION_REPETITION_PENALTY) | TAKES(OPTION_SEED) |    \
+     TAKES(OPTION_STOP) | TAKES(OPTION_BATCH) | TAKES(OPTION_SAMPLES) |               \
      TAKES(OPTION_KEEP_CORRECT))
 
 enum option_kind {
@@ -146,9 +146,9 @@ bool options_read(int argc, char **argv, const char *program,
                   const struct command *command, struct options *out, struct error *err);
 void options_clear(struct options *options);
 
-/* The options that were given and `command` takes, as words for another program of ours, and
- * the operands behind "--"; `program` and `first` (NULL: none) come before.  Words and list
- * are malloc'ed. */
+/* The options that were given and `command` takes, as words for another program of ours,
+ * and the operands behind "--"; `program` and `first` (NULL: none) come before.  Words
+ * and list are malloc'ed. */
 char **options_words(const struct options *options, const struct command *command,
                      const char *program, const char *first);
 

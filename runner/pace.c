@@ -1,5 +1,5 @@
-/* runner/pace.c - seconds a step from metrics.jsonl, or from rates and the work there is.
- */
+/* runner/pace.c - seconds a step from metrics.jsonl, or from rates and the work there
+ * is. */
 #include "config.h"
 
 #include "runner/pace.h"

@@ -38,12 +38,16 @@ static void add_head(const struct page_data *data, struct text *out)
     html_hash(page_script, hash);
     text_addf(
         out,
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+        "<!DOCTYPE html>\n"
+        "<html lang=\"en\">\n"
+        "<head>\n"
+        "<meta charset=\"utf-8\">\n"
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
         "style-src 'unsafe-inline'; img-src data:; script-src %s\">\n"
         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
         "<meta name=\"generator\" content=\"trainspool %s\">\n"
-        "<link rel=\"icon\" href=\"data:,\">\n<title>",
+        "<link rel=\"icon\" href=\"data:,\">\n"
+        "<title>",
         hash, PACKAGE_VERSION);
     html_text(out, data->job->name);
     text_addf(out, ": %s</title>\n<style>\n%s</style>\n</head>\n", page_state(data),

@@ -261,13 +261,12 @@ static void add_table(const struct page_data *data, const struct page_series *se
 {
     size_t rows = series->count < ROWS ? series->count : ROWS;
 
-    text_addf(
-        out,
-        "<details><summary>%s as a table%s</summary>\n<div class=\"scroll\" "
-        "role=\"region\" "
-        "aria-label=\"%s\" tabindex=\"0\">\n<table class=\"numbers\">\n<thead><tr><th "
-        "scope=\"col\">step</th>",
-        title, rows < series->count ? ", some of them" : "", title);
+    text_addf(out,
+              "<details><summary>%s as a table%s</summary>\n"
+              "<div class=\"scroll\" role=\"region\" aria-label=\"%s\" tabindex=\"0\">\n"
+              "<table class=\"numbers\">\n"
+              "<thead><tr><th scope=\"col\">step</th>",
+              title, rows < series->count ? ", some of them" : "", title);
     for (size_t i = 0; i < data->series_count; i++)
         if (in_table(data->series[i].name, evaluations)) {
             text_adds(out, "<th scope=\"col\">");

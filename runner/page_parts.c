@@ -1,5 +1,5 @@
-/* runner/page_parts.c - what a page says in words: how the run went, with what, and why.
- */
+/* runner/page_parts.c - what a page says in words: how the run went, with what, and
+ * why. */
 #include "config.h"
 
 #include "runner/page_parts.h"
@@ -435,10 +435,12 @@ void page_events(const struct page_data *data, struct text *out)
     if (data->event_count == 0)
         return;
     text_addf(out,
-              "<p class=\"note\">What the log tells besides the steps%s; all of it is in "
-              "<code>train.log</code>.</p>\n<table class=\"events\">\n<thead><tr><th "
-              "scope=\"col\">time</th><th scope=\"col\">level</th><th "
-              "scope=\"col\">event</th></tr></thead>\n<tbody>\n",
+              "<p class=\"note\">What the log tells besides the steps%s; all of it is "
+              "in <code>train.log</code>.</p>\n"
+              "<table class=\"events\">\n"
+              "<thead><tr><th scope=\"col\">time</th><th scope=\"col\">level</th><th "
+              "scope=\"col\">event</th></tr></thead>\n"
+              "<tbody>\n",
               data->events_left_out > 0 ? ", the last of it" : "");
     for (size_t i = 0; i < data->event_count; i++) {
         const struct page_event *event = &data->events[i];

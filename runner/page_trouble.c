@@ -1,5 +1,5 @@
-/* runner/page_trouble.c - what went wrong: the reason of a failed run, and its autopsy.
- */
+/* runner/page_trouble.c - what went wrong: the reason of a failed run, and its
+ * autopsy. */
 #include "config.h"
 
 #include "runner/page_parts.h"
@@ -54,12 +54,15 @@ static void add_looks(const json_t *autopsy, struct text *out)
 
     if (!json_is_object(found))
         return;
-    text_adds(out, "<h3>Operations up to it</h3>\n<div class=\"scroll\" role=\"region\" "
-                   "aria-label=\"Operations\" tabindex=\"0\">\n"
-                   "<table class=\"looks\">\n<thead><tr><th scope=\"col\">operation</th>"
-                   "<th scope=\"col\">wrote</th><th scope=\"col\">layer</th><th "
+    text_adds(out, "<h3>Operations up to it</h3>\n"
+                   "<div class=\"scroll\" role=\"region\" aria-label=\"Operations\" "
+                   "tabindex=\"0\">\n"
+                   "<table class=\"looks\">\n"
+                   "<thead><tr><th scope=\"col\">operation</th><th "
+                   "scope=\"col\">wrote</th><th scope=\"col\">layer</th><th "
                    "scope=\"col\">format</th><th scope=\"col\">largest finite</th><th "
-                   "scope=\"col\">not finite</th></tr></thead>\n<tbody>\n");
+                   "scope=\"col\">not finite</th></tr></thead>\n"
+                   "<tbody>\n");
     for (size_t i = 0; i < json_array_size(before); i++)
         add_look(json_array_get(before, i), "", out);
     add_look(found, " class=\"found\"", out);

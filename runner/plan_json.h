@@ -1,4 +1,5 @@
-/* runner/plan_json.h - parts of a plan as JSON: what plan --json and run.json have alike. */
+/* runner/plan_json.h - parts of a plan as JSON: what plan --json and run.json have
+ * alike. */
 #ifndef RUNNER_PLAN_JSON_H
 #define RUNNER_PLAN_JSON_H
 

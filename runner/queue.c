@@ -1,5 +1,5 @@
-/* runner/queue.c - a sorted array: most jobs come in at the end and leave at the front.
- */
+/* runner/queue.c - a sorted array: most jobs come in at the end and leave at the
+ * front. */
 #include "config.h"
 
 #include "runner/queue.h"

@@ -208,8 +208,8 @@ static void add_colour(const struct telling *how, const char *colour, struct tex
     text_adds(out, how->colour ? colour : "");
 }
 
-/* Without the line ends of an inserted line, and the blanks that keep a comment's column.
- */
+/* Without the line ends of an inserted line, and the blanks that keep a comment's
+ * column. */
 static void add_value(const struct telling *how, const char *value, const char *colour,
                       struct text *out)
 {

@@ -40,8 +40,8 @@ struct report {
     bool colour;
     bool quiet, verbose;
     size_t width; /* columns of the terminal, or of a page where out is none */
-    bool apart; /* the next job begins with a blank line */
-    int least; /* severity that counts, as --fail-on says */
+    bool apart;   /* the next job begins with a blank line */
+    int least;    /* severity that counts, as --fail-on says */
 };
 
 /* Where a command speaks: standard output, coloured as the options say. */
@@ -61,8 +61,8 @@ void report_error(const char *program, const struct error *err);
  * after a message EXIT_SYSTEM where that says more. */
 int report_end(const char *program, int status);
 
-/* Each finding by place: its line, the line of the job it is about, the advice; quietly, the
- * first of these alone, of what the exit status is about. */
+/* Each finding by place: its line, the line of the job it is about, the advice; quietly,
+ * the first of these alone, of what the exit status is about. */
 void report_findings(struct report *report, const struct patch *patch);
 /* "2 edits made, 4 findings left (0 errors); as it was: ..." */
 void report_summary(struct report *report, const struct patch *patch);

@@ -17,8 +17,8 @@
 
 struct excerpt;
 
-/* For one job's findings; `width` columns in all, at least 40.  The document is borrowed.
- */
+/* For one job's findings; `width` columns in all, at least 40.  The document is
+ * borrowed. */
 struct excerpt *excerpt_new(const struct document *document, size_t width, bool colour);
 void excerpt_free(struct excerpt *excerpt);
 /*

@@ -8,8 +8,8 @@
 #include "base/arena.h"
 #include "runner/options.h"
 
-/* As patch_options wants them, see suppress_selects; NULL where the option is not given.
- */
+/* As patch_options wants them, see suppress_selects; NULL where the option is not
+ * given. */
 struct selection {
     struct arena *arena;
     const char *const *select;

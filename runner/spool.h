@@ -30,16 +30,16 @@ void spool_read(struct spool *spool);
  * runs, so that a folder that was replaced may be opened anew. */
 void spool_look(struct spool *spool, bool idle);
 /* Flush the frozen texts of jobs that were claimed.  A job may be started before: until
- * this is on disk the dropped file is the record, and the trainer takes longer to load.
- */
+ * this is on disk the dropped file is the record, and the trainer takes longer to
+ * load. */
 void spool_flush(struct spool *spool);
 /* When to call spool_look again, by clock_seconds. */
 double spool_due(const struct spool *spool);
 /* Is anything still to be looked at, or queued? */
 bool spool_is_empty(const struct spool *spool);
 
-/* The next job to start, or one that was found running (*running); malloc'ed; NULL: none.
- */
+/* The next job to start, or one that was found running (*running); malloc'ed; NULL:
+ * none. */
 char *spool_next(struct spool *spool, bool *running);
 /* What became of a job: it is queued again where it is ready. */
 void spool_ended(struct spool *spool, const char *name, const struct job_record *record);

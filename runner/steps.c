@@ -1,5 +1,5 @@
-/* runner/steps.c - one line over a process boundary: no data set is read in trainspool.
- */
+/* runner/steps.c - one line over a process boundary: no data set is read in
+ * trainspool. */
 #include "config.h"
 
 #include "runner/steps.h"
@@ -17,8 +17,8 @@ enum { PATIENCE_MS = 120000, LONGEST_ANSWER = 4096 };
 
 void steps_write(const struct steps *steps, struct text *out)
 {
-    const int64_t numbers[] = { steps->per_epoch, steps->total, steps->tokens,
-                                steps->samples,   steps->rows,  steps->sequences,
+    const int64_t numbers[] = { steps->per_epoch, steps->total,  steps->tokens,
+                                steps->samples,   steps->rows,   steps->sequences,
                                 steps->resident,  steps->learnt, steps->asked };
 
     text_adds(out, "steps");
@@ -33,8 +33,7 @@ bool steps_read(const char *text, struct steps *out)
                   "steps\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64
                   "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64,
                   &out->per_epoch, &out->total, &out->tokens, &out->samples, &out->rows,
-                  &out->sequences, &out->resident, &out->learnt,
-                  &out->asked) == 9;
+                  &out->sequences, &out->resident, &out->learnt, &out->asked) == 9;
 }
 
 static bool refused(const struct text *errors, const struct spawn_result *result,

@@ -1,9 +1,9 @@
 /*
- * runner/steps.h - how many steps a job takes, and how large its batches are.  The data must
- * be read and tokenised for it, so `trainspool-train --steps` does it and says one
- * tab-separated line: steps  <an epoch>  <in all>  <tokens of an epoch>  <samples>  <rows of
- * the largest batch>  <its sequences>  <most bytes it had itself, reading the data>  <tokens
- * of an epoch that are learnt>  <tokens of the longest question to answer>
+ * runner/steps.h - how many steps a job takes, and how large its batches are.  The data
+ * must be read and tokenised for it, so `trainspool-train --steps` does it and says one
+ * tab-separated line: steps  <an epoch>  <in all>  <tokens of an epoch>  <samples>  <rows
+ * of the largest batch>  <its sequences>  <most bytes it had itself, reading the data>
+ * <tokens of an epoch that are learnt>  <tokens of the longest question to answer>
  */
 #ifndef RUNNER_STEPS_H
 #define RUNNER_STEPS_H
@@ -13,8 +13,8 @@
 struct steps {
     int64_t per_epoch, total, tokens, samples;
     int64_t rows, sequences;
-    int64_t learnt; /* of the tokens, those with a target */
-    int64_t asked;  /* 0: none is answered */
+    int64_t learnt;   /* of the tokens, those with a target */
+    int64_t asked;    /* 0: none is answered */
     int64_t resident; /* bytes: program, tokenizer and data, as a run holds them too */
 };
 

@@ -28,15 +28,14 @@ static const struct command train_command = {
     .least = 0,
     .most = 1,
     .takes = TAKES(OPTION_PLACE) | TAKES(OPTION_RESUME) | TAKES(OPTION_PROBE) |
-             TAKES(OPTION_STEPS) | TAKES(OPTION_CALIBRATE) |
-             TAKES(OPTION_FROZEN) | TAKES(OPTION_SPOOLED) |
-             TAKES(OPTION_LOCK_FD) | TAKES(OPTION_RANK) | TAKES(OPTION_LINK_FD) |
-             TAKES(OPTION_NO_ONEDNN) | TAKES(OPTION_GENERATE) | TAKES_GENERATE,
+             TAKES(OPTION_STEPS) | TAKES(OPTION_CALIBRATE) | TAKES(OPTION_FROZEN) |
+             TAKES(OPTION_SPOOLED) | TAKES(OPTION_LOCK_FD) | TAKES(OPTION_RANK) |
+             TAKES(OPTION_LINK_FD) | TAKES(OPTION_NO_ONEDNN) | TAKES(OPTION_GENERATE) |
+             TAKES_GENERATE,
     .help = "train one job, here and now, in this process",
-    .more = "This is what trainspool run and trainspool watch start.  It follows the job "
-            "as it "
-            "is and never edits it.  On SIGTERM and SIGINT it finishes the step, saves a "
-            "checkpoint and leaves; a second signal ends it at once.",
+    .more = "This is what trainspool run and trainspool watch start.  It follows the "
+            "job as it is and never edits it.  On SIGTERM and SIGINT it finishes the "
+            "step, saves a checkpoint and leaves; a second signal ends it at once.",
 };
 
 /* The number of the signal that asked to stop; the one global that changes. */
@@ -117,10 +116,10 @@ static bool open_machine(const struct options *options, struct machine *machine,
                          struct error *err)
 {
     bool named = options->device && strcmp(options->device, "auto") != 0;
-    char *wanted = named                         ? memory_strdup(options->device)
-                   : options->operand_count == 0 ? memory_strdup("auto")
-                                                 : wanted_by_job(options->operands[0],
-                                                                 options->frozen);
+    char *wanted = named ? memory_strdup(options->device)
+                   : options->operand_count == 0
+                       ? memory_strdup("auto")
+                       : wanted_by_job(options->operands[0], options->frozen);
     const struct device *device;
 
     *machine = (struct machine) { 0 };
@@ -146,10 +145,10 @@ static int train(const struct options *options, struct error *err)
     } else if (options->operand_count == 0)
         error_set(err, ERROR_USAGE, "which job?  %s --help tells more", options->program);
     else if (open_machine(options, &machine, err))
-        return options->rank > 0 ? ranks_follow(options, &machine, err)
+        return options->rank > 0   ? ranks_follow(options, &machine, err)
                : options->generate ? generation_run(options, &machine, &stop_signal, err)
-               : options->steps  ? count_steps(options, &machine)
-                                 : attempt_run(options, &machine, &stop_signal, err);
+               : options->steps    ? count_steps(options, &machine)
+                                   : attempt_run(options, &machine, &stop_signal, err);
     report_error(options->program, err);
     return report_exit(err->code);
 }

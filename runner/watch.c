@@ -1,6 +1,6 @@
 /*
- * runner/watch.c - inotify(7), which loses events when its queue is full, tells nothing of
- * another folder that takes the path's place, and hears no other machine.
+ * runner/watch.c - inotify(7), which loses events when its queue is full, tells nothing
+ * of another folder that takes the path's place, and hears no other machine.
  */
 #include "config.h"
 

@@ -19,9 +19,9 @@ struct worker {
 
 enum worker_start {
     WORKER_STARTED,
-    WORKER_SKIPPED, /* it is not ready any more, or failed to start, and its state says so
-                     */
-    WORKER_HELD     /* somebody else holds its lock: it can be adopted */
+    /* it is not ready any more, or failed to start, and its state says so */
+    WORKER_SKIPPED,
+    WORKER_HELD /* somebody else holds its lock: it can be adopted */
 };
 
 /* Start the job at `path`, which must be ready. */

@@ -156,8 +156,8 @@ bool added_tokens_next(struct added_search *search, size_t *end)
              word_at_start(search->text + *end, search->len - *end)))
             continue;
         strip_around(search, token, start, end);
-        /* The one before it took it for its blanks: then theirs has it once more, unless it
-         * looks for blanks itself. */
+        /* The one before it took it for its blanks: then theirs has it once more, unless
+         * it looks for blanks itself. */
         if (token->lstrip && search->start >= *end)
             continue;
         search->token = token;
@@ -299,8 +299,7 @@ static bool index_token(struct added_tokens *added, const char *where, struct er
     return true;
 }
 
-static bool read_token(struct reading *reading, const json_t *item,
-                       struct error *err)
+static bool read_token(struct reading *reading, const json_t *item, struct error *err)
 {
     struct added_tokens *added = reading->added;
     struct added_token *token = &added->tokens[added->count];
@@ -331,8 +330,8 @@ struct added_tokens *added_tokens_new(const json_t *list, const struct vocabular
 {
     struct added_tokens *added = memory_alloc(sizeof(*added));
     size_t count = json_array_size(list);
-    struct reading reading = { added, names, normalizer,
-                               ids,   vocabulary_count(names), where };
+    struct reading reading = { added, names, normalizer, ids, vocabulary_count(names),
+                               where };
 
     added->tokens = memory_alloc((count + 1) * sizeof(struct added_token));
     added->contents = vocabulary_new(count, count);

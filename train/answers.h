@@ -1,4 +1,5 @@
-/* train/answers.h - the questions of the evaluation data, answered by the model in training. */
+/* train/answers.h - the questions of the evaluation data, answered by the model in
+ * training. */
 #ifndef TRAIN_ANSWERS_H
 #define TRAIN_ANSWERS_H
 
@@ -9,8 +10,8 @@ struct answers {
     bool cut; /* the run is to stop: some were not answered */
 };
 
-/* This rank's share of plan->eval_questions, greedily or by draws that are the same at each
- * evaluation.  Rank 0 keeps some in run->samples. */
+/* This rank's share of plan->eval_questions, greedily or by draws that are the same at
+ * each evaluation.  Rank 0 keeps some in run->samples. */
 bool answers_take(struct run *run, struct answers *out, struct error *err);
 
 #endif

@@ -87,16 +87,14 @@ static const char *const gpt_neox_ignored[] = { ".attention.bias",
     [MODULE_POST1] = "post_attention_layernorm",  \
     [MODULE_NORM2] = "pre_feedforward_layernorm", \
     [MODULE_POST2] = "post_feedforward_layernorm"
-#define LLAMA_LIKE                                                         \
-    .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored, \
-    .dropouts.attention = "attention_dropout", .activation = "silu",       \
-    .norm_eps = 1e-6,                                                      \
+#define LLAMA_LIKE                                                                     \
+    .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored,             \
+    .dropouts.attention = "attention_dropout", .activation = "silu", .norm_eps = 1e-6, \
     .pads = true, .pad_token_id = -1
-#define GEMMA_LIKE                                                         \
-    .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored, \
-    .dropouts.attention = "attention_dropout", .norm = NORM_RMS_1,         \
-    .norm_eps = 1e-6,                                                      \
-    .activation = "gelu_pytorch_tanh", .qkv_bias = BIASES_ASKED,           \
+#define GEMMA_LIKE                                                                     \
+    .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored,             \
+    .dropouts.attention = "attention_dropout", .norm = NORM_RMS_1, .norm_eps = 1e-6,   \
+    .activation = "gelu_pytorch_tanh", .qkv_bias = BIASES_ASKED,                       \
     .output_bias = BIASES_ASKED, .tied = true, .head_size = 256, .embed_scaled = true, \
     .pads = true
 #define GPT2_LIKE                                                           \

@@ -68,8 +68,8 @@ struct config_keys {
     const char *max_positions, *norm_eps, *activation, *window;
 };
 
-/* How it spells what is dropped in training: of the embeddings, of what attention and the MLP
- * add to the stream, of attention's weights.  NULL: there is no such. */
+/* How it spells what is dropped in training: of the embeddings, of what attention and the
+ * MLP add to the stream, of attention's weights.  NULL: there is no such. */
 struct dropout_keys {
     const char *embed, *added, *attention;
     double preset; /* of each */
@@ -77,15 +77,17 @@ struct dropout_keys {
 
 struct architecture {
     const char *model_type; /* "llama" */
-    const char *base;       /* what all names of the model below the head begin with;
-                               files of that alone are without it: "model." */
-    const char *blocks;     /* what the names of blocks begin with: "model.layers." */
-    const char *paths[MODULES];  /* behind that and a number in a block; NULL: has none */
-    const char *const *ignored;  /* how names end that older files have besides, to NULL */
+    /* what all names of the model below the head begin with; files of that alone are
+     * without it: "model." */
+    const char *base;
+    const char *blocks;         /* what the names of blocks begin with: "model.layers." */
+    const char *paths[MODULES]; /* behind that and a number in a block; NULL: has none */
+    /* how names end that older files have besides, to NULL */
+    const char *const *ignored;
     const struct config_keys *keys;
 
     enum norm_kind norm;
-    enum storage linear, fused; /* linear layers; q, k and v in one */
+    enum storage linear, fused;        /* linear layers; q, k and v in one */
     enum biases qkv_bias, output_bias; /* asked by attention_bias */
     enum biases mlp_bias;              /* asked by mlp_bias */
     enum windows windows;
@@ -93,23 +95,24 @@ struct architecture {
     bool tied;
     const char *activation; /* "silu" */
     struct dropout_keys dropouts;
-    size_t wider;           /* the MLP than the model, where its size is null */
+    size_t wider; /* the MLP than the model, where its size is null */
     size_t window, window_pattern;
     size_t window_first; /* of max_window_layers */
-    size_t head_size; /* 0: width / heads */
+    size_t head_size;    /* 0: width / heads */
     double norm_eps;
-    double rotary;       /* share of a head that is turned; 0: all */
-    double theta;        /* preset of rope_theta; 0: 10000 */
-    double local_theta;  /* of layers with a window; 0: as all */
-    double score_scalar; /* query_pre_attn_scalar: scores are divided by its root; 0: by
-                            that of the head's size */
+    double rotary;      /* share of a head that is turned; 0: all */
+    double theta;       /* preset of rope_theta; 0: 10000 */
+    double local_theta; /* of layers with a window; 0: as all */
+    /* query_pre_attn_scalar: scores are divided by its root; 0: by that of the head's
+     * size */
+    double score_scalar;
     double score_softcap, logit_softcap; /* ..._logit_softcapping; 0: none */
 
-    bool pads;            /* pad_token_id counts; its preset, -1: none */
+    bool pads; /* pad_token_id counts; its preset, -1: none */
     int64_t pad_token_id;
-    bool unscaled;     /* scores are not divided at all */
-    bool embed_scaled; /* embeddings are multiplied by the root of the width */
-    bool may_parallel; /* use_parallel_residual counts; its preset is true */
+    bool unscaled;      /* scores are not divided at all */
+    bool embed_scaled;  /* embeddings are multiplied by the root of the width */
+    bool may_parallel;  /* use_parallel_residual counts; its preset is true */
     bool small_outputs; /* o and down begin with std / sqrt(2 layers) */
     bool gelu_is_tanh;  /* "gelu" in config.json means gelu_pytorch_tanh */
 };

@@ -82,8 +82,8 @@ static void find_row(struct autopsy *a, const struct batch *batch, size_t row)
     a->token = batch->tokens[row];
 }
 
-/* An evaluation's batch is looked at only if its loss is not finite: there may be many.
- */
+/* An evaluation's batch is looked at only if its loss is not finite: there may be
+ * many. */
 static bool watch_evaluation(struct autopsy *a, struct error *err)
 {
     struct run *run = a->run;
@@ -216,16 +216,17 @@ static const char *advice_of(const struct autopsy *a)
     switch (a->watch.kind) {
     case WATCH_WEIGHT:
         return a->run->progress.updates == 0
-                   ? "the model's files have it: they are broken, or hold numbers beyond "
-                     "the format; take another copy, or bf16 for float16"
-                   : "an update has made it: a smaller learning_rate, more warmup_steps, "
-                     "or max_grad_norm; --resume goes on from the checkpoint before";
+                   ? "the model's files have it: they are broken, or hold numbers "
+                     "beyond the format; take another copy, or bf16 for float16"
+                   : "an update has made it: a smaller learning_rate, more "
+                     "warmup_steps, or max_grad_norm; --resume goes on from the "
+                     "checkpoint before";
     case WATCH_ACTIVATION:
     case WATCH_LOSS:
-        return half ? "float16 ends at 65504: bf16 where the device has it, else policy: "
-                      "fp32"
-                    : "a smaller learning_rate or more warmup_steps; look at the samples "
-                      "named";
+        return half ? "float16 ends at 65504: bf16 where the device has it, else "
+                      "policy: fp32"
+                    : "a smaller learning_rate or more warmup_steps; look at the "
+                      "samples named";
     case WATCH_GRADIENT:
         return half && a->run->progress.scaler.scale > 1
                    ? "the loss scale may be too large for it still: loss_scale: dynamic "

@@ -37,8 +37,8 @@
 /* After a step that was not made, before what became of the loss scale is taken over:
  * look, if this cannot be the scale's doing and nobody has looked yet.  Rank 0's. */
 void autopsy_consider(struct run *run, double loss);
-/* Rank 0's, after an evaluation of data that have something to learn: look, if its loss is
- * not finite and nobody has looked yet. */
+/* Rank 0's, after an evaluation of data that have something to learn: look, if its loss
+ * is not finite and nobody has looked yet. */
 void autopsy_evaluation(struct run *run, double loss);
 /* Look at a step of this run, from 0, with the weights as they are. */
 void autopsy_make(struct run *run, int64_t step, double loss);

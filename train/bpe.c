@@ -29,8 +29,9 @@ struct bpe {
     struct bpe_merges *merges;
     bool byte_level, fuse_unknown, ignore_merges;
     bool byte_fallback;
-    bool splits;               /* no merge crosses into a blank, and nothing that stands
-                                * between two is left out: words end before it */
+    /* no merge crosses into a blank, and nothing that stands between two is left out:
+     * words end before it */
+    bool splits;
     int64_t unknown;           /* -1: none */
     int64_t byte_ids[256];     /* token of one byte, or of one ASCII character; -1 */
     int64_t fallback_ids[256]; /* <0x00> to <0xFF>; -1 */
@@ -342,8 +343,8 @@ void bpe_free(struct bpe *bpe)
     free(bpe);
 }
 
-/* The bytes that a string of GPT-2's printable characters spells; false: it spells none.
- */
+/* The bytes that a string of GPT-2's printable characters spells; false: it spells
+ * none. */
 static bool spell_bytes(const char *data, size_t len, struct text *out)
 {
     int32_t point;

@@ -152,15 +152,14 @@ struct bpe_merges *bpe_merges_read(const json_t *list, const struct vocabulary *
             continue;
         if (!read_parts(item, &parts, &cut))
             ok = error_set(err, ERROR_DATA,
-                           "%s: model.merges: number %zu is neither \"a b\" nor "
-                           "[\"a\", \"b\"]",
+                           "%s: model.merges: number %zu is neither \"a b\" nor [\"a\", "
+                           "\"b\"]",
                            where, i + 1);
         else if (!read_merge(merges, names, &parts, cut))
-            ok =
-                error_set(err, ERROR_DATA,
-                          "%s: model.merges: number %zu, \"%.*s\" and \"%s\": a part, or "
-                          "the two as one, is not in the vocabulary",
-                          where, i + 1, (int)cut, parts.data, parts.data + cut);
+            ok = error_set(err, ERROR_DATA,
+                           "%s: model.merges: number %zu, \"%.*s\" and \"%s\": a part, "
+                           "or the two as one, is not in the vocabulary",
+                           where, i + 1, (int)cut, parts.data, parts.data + cut);
     }
     text_clear(&parts);
     if (ok)

@@ -1,4 +1,5 @@
-/* train/bpe_merges.h - the list of merges: which pair of tokens becomes which, and when. */
+/* train/bpe_merges.h - the list of merges: which pair of tokens becomes which, and
+ * when. */
 #ifndef TRAIN_BPE_MERGES_H
 #define TRAIN_BPE_MERGES_H
 
@@ -14,8 +15,8 @@ struct bpe_merge {
     uint32_t rank, product;
 };
 
-/* "a b" strings or ["a", "b"] pairs; each part, and the two as one, must be in the vocabulary.
- * ERROR_DATA naming `where` and the merge. */
+/* "a b" strings or ["a", "b"] pairs; each part, and the two as one, must be in the
+ * vocabulary. ERROR_DATA naming `where` and the merge. */
 struct bpe_merges *bpe_merges_read(const json_t *list, const struct vocabulary *names,
                                    const char *where, struct error *err);
 void bpe_merges_free(struct bpe_merges *merges); /* NULL is allowed */

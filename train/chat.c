@@ -164,10 +164,9 @@ void chat_close(struct chat *chat)
 
 bool chat_check(const struct chat *chat, struct error *err)
 {
-    return chat->usual ||
-           error_set(err, ERROR_DATA,
-                     "%s; name a template in the job, as template: chatml",
-                     chat->wrong.text);
+    return chat->usual || error_set(err, ERROR_DATA,
+                                    "%s; name a template in the job, as template: chatml",
+                                    chat->wrong.text);
 }
 
 const struct chat_template *chat_as_template(const struct chat *chat)
@@ -360,8 +359,8 @@ static bool place_marked(struct writing *writing, const struct token_list *whole
 
     if (output->span_count != answers)
         return error_set(writing->err, ERROR_DATA,
-                         "the chat template marks %zu answers of %zu; name a template in "
-                         "the job",
+                         "the chat template marks %zu answers of %zu; name a template "
+                         "in the job",
                          output->span_count, answers);
     for (size_t i = 0; i < answers && ok; i++) {
         const struct jinja_span *span = &output->spans[i];
@@ -407,9 +406,9 @@ static bool place_between(struct writing *writing, const struct token_list *whol
         if (ok && last && place->end == 0)
             ok = error_set(
                 writing->err, ERROR_DATA,
-                "the chat template does not begin a conversation as it begins "
-                "its prompt, so that the answer cannot be told from the question; "
-                "name a template in the job, as template: chatml");
+                "the chat template does not begin a conversation as it begins its "
+                "prompt, so that the answer cannot be told from the question; name a "
+                "template in the job, as template: chatml");
     }
     token_list_clear(&before);
     token_list_clear(&after);

@@ -112,8 +112,8 @@ static bool write_optimizer(struct model *model, const char *dir, struct error *
 }
 
 static bool write_folder(struct model *model, const char *dir, const struct plan *plan,
-                         const struct progress *progress, const struct progress_history *history,
-                         struct error *err)
+                         const struct progress *progress,
+                         const struct progress_history *history, struct error *err)
 {
     return file_make_dir(dir, 0755, err) && model_save(model, dir, err) &&
            (plan->save_only_model || write_optimizer(model, dir, err)) &&
@@ -140,8 +140,8 @@ static bool move_aside(const char *name, struct error *err)
 }
 
 bool checkpoint_save(struct model *model, const struct plan *plan,
-                     const struct progress *progress, const struct progress_history *history,
-                     struct error *err)
+                     const struct progress *progress,
+                     const struct progress_history *history, struct error *err)
 {
     char *name = checkpoint_name(plan->output_dir, progress->step), *beside;
     struct text text;

@@ -20,8 +20,8 @@
  * is; a folder of that name from another job is moved to checkpoint-N.old-K.  On failure
  * (a full disk) the previous checkpoint stays good and no half one is left. */
 bool checkpoint_save(struct model *model, const struct plan *plan,
-                     const struct progress *progress, const struct progress_history *history,
-                     struct error *err);
+                     const struct progress *progress,
+                     const struct progress_history *history, struct error *err);
 
 /* Put model, moments, progress and history back.  `name` is a checkpoint folder; all of
  * it is checked against the manifest first.  Another model or method is ERROR_DATA. */
@@ -42,8 +42,8 @@ bool checkpoint_begin(const char *dir, const char *digest, int64_t after,
 /* Remove what a killed save left: `.checkpoint-N.tmp`. */
 bool checkpoint_tidy(const char *dir, struct error *err);
 
-/* The trained model itself into plan->output_dir: written beside, then each file renamed.
- */
+/* The trained model itself into plan->output_dir: written beside, then each file
+ * renamed. */
 bool checkpoint_publish(struct model *model, const struct plan *plan, struct error *err);
 /* The same of the whole model, adapters merged, into plan->export_dir. */
 bool checkpoint_export(struct model *model, const struct plan *plan, struct error *err);

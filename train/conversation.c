@@ -1,5 +1,5 @@
-/* train/conversation.c - the messages of one record, and the texts that only they have.
- */
+/* train/conversation.c - the messages of one record, and the texts that only they
+ * have. */
 #include "config.h"
 
 #include "train/conversation.h"

@@ -111,6 +111,6 @@ bool criterion_check(const struct plan *plan, const char **key, struct error *er
         *key = "early_stopping_steps";
     return plan->early_stopping_steps <= 0 || plan->eval_strategy != WHEN_NO ||
            error_set(err, ERROR_JOB,
-                     "early_stopping_steps counts evaluations, and there are none; give "
-                     "eval_strategy: steps");
+                     "early_stopping_steps counts evaluations, and there are none; "
+                     "give eval_strategy: steps");
 }

@@ -14,8 +14,8 @@ const char *criterion_name(const struct plan *plan);
 /* best NaN: there is none yet; a metric that is NaN never is better. */
 bool criterion_is_better(const struct plan *plan, double metric, double best);
 
-/* ERROR_JOB where the metric is not taken, or early_stopping_steps counts evaluations that
- * there are none of; *key (or NULL) is the key that it is about. */
+/* ERROR_JOB where the metric is not taken, or early_stopping_steps counts evaluations
+ * that there are none of; *key (or NULL) is the key that it is about. */
 bool criterion_check(const struct plan *plan, const char **key, struct error *err);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * train/dataset.c - from a job's keys to rows: the tokens of all files, the choice and order of
- * samples, the split's share, and which of them lie in which row.
+ * train/dataset.c - from a job's keys to rows: the tokens of all files, the choice and
+ * order of samples, the split's share, and which of them lie in which row.
  */
 #include "config.h"
 
@@ -62,10 +62,10 @@ static bool find_template(struct opening *open, struct error *err)
         return error_set(err, ERROR_JOB, "there is no template \"%s\"", name);
     if (guessed) {
         reading->chat = template_guess(reading->tokenizer);
-        snprintf(
-            note, sizeof(note),
-            "the job names no template: %s is taken%s", template_row_name(reading->chat),
-            template_own(reading->chat) ? "" : ", by the tokenizer's special tokens");
+        snprintf(note, sizeof(note), "the job names no template: %s is taken%s",
+                 template_row_name(reading->chat),
+                 template_own(reading->chat) ? ""
+                                             : ", by the tokenizer's special tokens");
         dataset_notes_add(&open->dataset->notes, note);
     }
     missing = reading->chat && !is_plain(open->plan)
@@ -155,8 +155,8 @@ static size_t eval_share(const struct plan *plan, size_t count)
     return (double)eval < share * (double)count ? eval + 1 : eval;
 }
 
-/* Keep the split's share: the first of numpy's permutation by the seed are for evaluation, as in
- * Hugging Face's train_test_split, and both shares in its order. */
+/* Keep the split's share: the first of numpy's permutation by the seed are for
+ * evaluation, as in Hugging Face's train_test_split, and both shares in its order. */
 static bool take_share(struct opening *open, struct error *err)
 {
     struct dataset_choice *choice = &open->choice;
@@ -166,9 +166,9 @@ static bool take_share(struct opening *open, struct error *err)
     uint32_t *order;
 
     if (kept == 0)
-        return error_set(err, ERROR_DATA,
-                         "val_size leaves nothing %s: there are %zu samples",
-                         open->split == SPLIT_EVAL ? "to evaluate" : "to train on", count);
+        return error_set(
+            err, ERROR_DATA, "val_size leaves nothing %s: there are %zu samples",
+            open->split == SPLIT_EVAL ? "to evaluate" : "to train on", count);
     order = memory_resize(NULL, count, sizeof(uint32_t));
     pcg_seed(&random, (uint64_t)open->plan->seed);
     pcg_permutation(&random, order, count);
@@ -199,8 +199,7 @@ static void cut(struct opening *open)
     if (tokenizer_adds_bos(tokenizer))
         dataset->first = tokenizer_bos(tokenizer);
     choice->count = dataset->blocks.count;
-    choice->samples =
-        memory_resize(choice->samples, choice->count + 1, sizeof(uint32_t));
+    choice->samples = memory_resize(choice->samples, choice->count + 1, sizeof(uint32_t));
     for (size_t i = 0; i < choice->count; i++)
         choice->samples[i] = (uint32_t)i;
 }
@@ -268,8 +267,7 @@ static bool fill(struct opening *open, struct error *err)
     const struct plan *plan = open->plan;
     bool own_eval = open->split == SPLIT_EVAL && plan->eval_dataset;
 
-    if (!find_template(open, err) ||
-        !read_tokens(open, own_eval, err) ||
+    if (!find_template(open, err) || !read_tokens(open, own_eval, err) ||
         !mix(open, err) || (plan->val_size > 0 && !take_share(open, err)))
         return false;
     arrange(open);
@@ -316,15 +314,16 @@ struct dataset *dataset_open(const struct plan *plan, enum split split,
 struct dataset *dataset_peek(const struct plan *plan, enum split split,
                              const struct tokenizer *tokenizer, struct error *err)
 {
-    return open_data((struct opening) { .plan = plan,
-                                        .split = split,
-                                        .peeking = true,
-                                        .reading = { .plan = plan,
-                                                     .tokenizer = tokenizer } },
-                     err);
+    return open_data(
+        (struct opening) { .plan = plan,
+                           .split = split,
+                           .peeking = true,
+                           .reading = { .plan = plan, .tokenizer = tokenizer } },
+        err);
 }
 
-/* What was cut has cutoff_len tokens (one that just fits has as many, and does no harm). */
+/* What was cut has cutoff_len tokens (one that just fits has as many, and does no
+ * harm). */
 static bool is_cut(const struct dataset *dataset, size_t cutoff_len)
 {
     for (size_t i = 0; i < dataset->starts[dataset->rows]; i++)
@@ -344,13 +343,13 @@ bool dataset_open_whole(const struct plan *plan, const struct dataset *eval,
         return true;
     plain.packing = CHOICE_NO;
     plain.neat_packing = false;
-    *whole = open_data((struct opening) { .plan = &plain,
-                                          .split = SPLIT_EVAL,
-                                          .peeking = true,
-                                          .reading = { .plan = &plain,
-                                                       .whole = true,
-                                                       .tokenizer = tokenizer } },
-                       err);
+    *whole = open_data(
+        (struct opening) {
+            .plan = &plain,
+            .split = SPLIT_EVAL,
+            .peeking = true,
+            .reading = { .plan = &plain, .whole = true, .tokenizer = tokenizer } },
+        err);
     return *whole != NULL;
 }
 

@@ -285,8 +285,9 @@ bool dataset_batch(const struct dataset *dataset, uint64_t epoch, uint64_t index
     return true;
 }
 
-size_t dataset_batch_samples(const struct dataset *dataset, uint64_t epoch, uint64_t index,
-                             size_t batch_size, uint32_t *out, size_t room)
+size_t dataset_batch_samples(const struct dataset *dataset, uint64_t epoch,
+                             uint64_t index, size_t batch_size, uint32_t *out,
+                             size_t room)
 {
     size_t from, to, count = 0;
 

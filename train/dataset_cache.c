@@ -1,4 +1,5 @@
-/* train/dataset_cache.c - the file of kept tokens: written in one go, mapped, looked over. */
+/* train/dataset_cache.c - the file of kept tokens: written in one go, mapped, looked
+ * over. */
 #include "config.h"
 
 #include "train/dataset_cache.h"
@@ -113,9 +114,9 @@ static bool write_all(int fd, const struct dataset_reading *reading,
 }
 
 /*
- * The file beside that becomes the one: one writer at a time has it locked, and it is emptied
- * only under that name, since after the renaming others map it.  -1: somebody else has it, or
- * *err is set.
+ * The file beside that becomes the one: one writer at a time has it locked, and it is
+ * emptied only under that name, since after the renaming others map it.  -1: somebody
+ * else has it, or *err is set.
  */
 static int open_beside(const char *beside, struct error *err)
 {
@@ -282,7 +283,8 @@ static bool place(const struct input *input, struct dataset_store *out)
     return ok && (size_t)(at - input->data) == input->len - DIGEST_DIGITS;
 }
 
-/* Nothing points out of the arrays: a sample that did would be read from somewhere else. */
+/* Nothing points out of the arrays: a sample that did would be read from somewhere
+ * else. */
 static bool is_sound(const struct dataset_store *store)
 {
     for (size_t i = 0; i < store->count; i++) {
@@ -328,9 +330,9 @@ static void read_notes(const struct input *input, struct dataset_tokens *out)
     json_t *note;
     size_t i;
 
-    json_array_foreach(json_object_get(input->header, "notes"), i, note)
-        if (json_is_string(note))
-            dataset_notes_add(&out->notes, json_string_value(note));
+    json_array_foreach(json_object_get(input->header, "notes"), i,
+                       note) if (json_is_string(note))
+        dataset_notes_add(&out->notes, json_string_value(note));
 }
 
 /* The option that was another one. */
@@ -339,11 +341,12 @@ static void tell_option(const json_t *key, const json_t *was, struct text *why)
     const char *name;
     json_t *value;
 
-    json_object_foreach((json_t *)(uintptr_t)key, name, value)
-        if (!json_equal(value, json_object_get(was, name))) {
-            text_addf(why, "%s is another one", name);
-            return;
-        }
+    json_object_foreach((json_t *)(uintptr_t)key, name,
+                        value) if (!json_equal(value, json_object_get(was, name)))
+    {
+        text_addf(why, "%s is another one", name);
+        return;
+    }
     text_adds(why, "it is of another format");
 }
 
@@ -357,9 +360,9 @@ static bool fits(const struct dataset_reading *reading, const struct input *inpu
         tell_option(key, was, why);
         return false;
     }
-    return dataset_key_fresh(
-        reading, json_object_get(input->header, "files"),
-        json_integer_value(json_object_get(input->header, "kept")), why);
+    return dataset_key_fresh(reading, json_object_get(input->header, "files"),
+                             json_integer_value(json_object_get(input->header, "kept")),
+                             why);
 }
 
 /* The cheap questions first: most files that do not fit are whole. */

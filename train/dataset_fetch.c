@@ -37,16 +37,16 @@ static bool check_folder(const struct plan *plan, struct error *err)
         free(name);
         if (there)
             return error_set(err, ERROR_DATA,
-                             "tokenized_path %s holds a data set that Hugging Face datasets "
-                             "has saved, which is not read here; name another folder, and "
-                             "the texts in dataset",
+                             "tokenized_path %s holds a data set that Hugging Face "
+                             "datasets has saved, which is not read here; name another "
+                             "folder, and the texts in dataset",
                              dir);
     }
     return true;
 }
 
-/* From so many on (64 MiB) tokens are no longer held in memory: while they are read they lie in
- * a file beside, then in the one that keeps them. */
+/* From so many on (64 MiB) tokens are no longer held in memory: while they are read they
+ * lie in a file beside, then in the one that keeps them. */
 #define SPILL_TOKENS ((size_t)16 << 20)
 
 static bool keep(const struct dataset_fetch *how, const char *path,
@@ -101,7 +101,8 @@ static bool read_texts(const struct dataset_fetch *how, const char *path,
         return true;
     }
     text_init(&note, 0);
-    text_addf(&note, "the tokens are not kept for the next run in %s: %s", path, why.text);
+    text_addf(&note, "the tokens are not kept for the next run in %s: %s", path,
+              why.text);
     dataset_notes_add(notes, note.data);
     text_clear(&note);
     return true;

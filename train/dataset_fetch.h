@@ -10,9 +10,9 @@ struct dataset_fetch {
     bool peeking;     /* nothing is written */
 };
 
-/* *out is zero.  origin: a sentence on where they are from.  notes: what a person should know
- * beside those of the tokens. */
-bool dataset_fetch(const struct dataset_fetch *how, struct dataset_tokens *out, char origin[320],
-                   struct dataset_notes *notes, struct error *err);
+/* *out is zero.  origin: a sentence on where they are from.  notes: what a person should
+ * know beside those of the tokens. */
+bool dataset_fetch(const struct dataset_fetch *how, struct dataset_tokens *out,
+                   char origin[320], struct dataset_notes *notes, struct error *err);
 
 #endif

@@ -56,12 +56,15 @@ static const struct {
     { "kto_tag", "preference marks" },
 };
 
-/* Where an entry says that its data are, if not in file_name, and how they are come by. */
+/* Where an entry says that its data are, if not in file_name, and how they are come
+ * by. */
 static const struct {
     const char *key, *remedy;
 } elsewhere[] = {
-    { "hf_hub_url", "nothing is downloaded here: `hf download --repo-type dataset` gets it" },
-    { "ms_hub_url", "nothing is downloaded here: `modelscope download --dataset` gets it" },
+    { "hf_hub_url",
+      "nothing is downloaded here: `hf download --repo-type dataset` gets it" },
+    { "ms_hub_url",
+      "nothing is downloaded here: `modelscope download --dataset` gets it" },
     { "om_hub_url", "nothing is downloaded here: get it from openMind" },
     { "cloud_file_name", "nothing is downloaded here: copy it" },
     { "script_url", "no Python is run here: let it write its records as .jsonl" },
@@ -78,9 +81,9 @@ static bool read_parts(const struct dataset_info *info, const json_t *table,
                        struct dataset_columns *out, struct error *err)
 {
     for (size_t i = 0; i < count; i++) {
-        const char *name = table
-                               ? json_get_string(table, parts[i].name, NULL, info->name, err)
-                               : parts[i].preset;
+        const char *name =
+            table ? json_get_string(table, parts[i].name, NULL, info->name, err)
+                  : parts[i].preset;
 
         *column(out, &parts[i]) = arena_strdup(info->arena, name);
     }
@@ -139,10 +142,10 @@ static bool fail_elsewhere(const struct dataset_info *info, const char *name,
 
         if (place)
             return error_set(err, ERROR_DATA,
-                             "%s: data set %s is %s %s; %s, into %s, and name the file or "
-                             "folder in file_name",
-                             info->name, name, elsewhere[i].key, place, elsewhere[i].remedy,
-                             info->dir);
+                             "%s: data set %s is %s %s; %s, into %s, and name the file "
+                             "or folder in file_name",
+                             info->name, name, elsewhere[i].key, place,
+                             elsewhere[i].remedy, info->dir);
     }
     return error_set(err, ERROR_DATA,
                      "%s: data set %s has no file_name: put its file into %s and name it",
@@ -196,9 +199,9 @@ bool dataset_slice_read(const char *split, struct dataset_slice *out)
     if (*at == 0)
         return true;
     return *at++ == '[' &&
-           read_bound(&at, ":", &out->has_from, &out->from, &out->percent) && *at++ == ':' &&
-           read_bound(&at, "]", &out->has_to, &out->to, &out->percent) && *at++ == ']' &&
-           *at == 0 &&
+           read_bound(&at, ":", &out->has_from, &out->from, &out->percent) &&
+           *at++ == ':' && read_bound(&at, "]", &out->has_to, &out->to, &out->percent) &&
+           *at++ == ']' && *at == 0 &&
            (!out->percent || (llabs(out->from) <= 100 && llabs(out->to) <= 100));
 }
 
@@ -218,8 +221,8 @@ static bool read_choice(const struct dataset_info *info, const char *name,
                          info->name, name, DRAWN_MAX, (long long)out->num_samples);
     return dataset_slice_read(split, &out->slice) ||
            error_set(err, ERROR_DATA,
-                     "%s: data set %s: split \"%s\" is none that a file has: train, or a "
-                     "part of it, as train[:1000] or train[10%%:90%%]",
+                     "%s: data set %s: split \"%s\" is none that a file has: train, or "
+                     "a part of it, as train[:1000] or train[10%%:90%%]",
                      info->name, name, split);
 }
 

@@ -18,8 +18,8 @@ bool dataset_info_read(const struct dataset_info *info, const char *name,
                        const json_t *entry, struct dataset_source *out,
                        struct error *err);
 
-/* "train", or a part of it in brackets, as `split` there has it; false for anything else.
- */
+/* "train", or a part of it in brackets, as `split` there has it; false for anything
+ * else. */
 bool dataset_slice_read(const char *split, struct dataset_slice *out);
 
 #endif

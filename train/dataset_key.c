@@ -1,5 +1,5 @@
-/* train/dataset_key.c - options as JSON that is compared whole; files by size and time, and by
- * digest where these do not tell. */
+/* train/dataset_key.c - options as JSON that is compared whole; files by size and time,
+ * and by digest where these do not tell. */
 #include "config.h"
 
 #include "train/dataset_key.h"
@@ -12,18 +12,19 @@
 #include "base/file.h"
 #include "base/size.h"
 
-/* Clocks of file systems are coarse: one changed just before it was kept may be changed again
- * within the same tick. */
+/* Clocks of file systems are coarse: one changed just before it was kept may be changed
+ * again within the same tick. */
 enum { RACY_SECONDS = 2 };
 
 /* ---- Options ---- */
 
-/* What template and tokenizer make of conversations that are always the same: one with and
- * one without a system message.  The model's own template is known by its file. */
+/* What template and tokenizer make of conversations that are always the same: one with
+ * and one without a system message.  The model's own template is known by its file. */
 static bool probe(const struct dataset_reading *reading, char digest[DIGEST_TEXT],
                   struct error *err)
 {
-    static const char asked[] = "What is 12 + 7?\n  (\xc3\xbc\xe4\xbd\xa0)", said[] = "19.";
+    static const char asked[] = "What is 12 + 7?\n  (\xc3\xbc\xe4\xbd\xa0)",
+                      said[] = "19.";
     static const struct message talk[] = {
         { ROLE_SYSTEM, said, sizeof(said) - 1, 0 },
         { ROLE_USER, asked, sizeof(asked) - 1, 0 },
@@ -38,8 +39,7 @@ static bool probe(const struct dataset_reading *reading, char digest[DIGEST_TEXT
                   ? template_encode(reading->chat, reading->tokenizer, &options, talk,
                                     TS_COUNT(talk), &ids, &weights, err) &&
                         template_encode(reading->chat, reading->tokenizer, &options,
-                                        talk + 1, TS_COUNT(talk) - 1, &ids, &weights,
-                                        err)
+                                        talk + 1, TS_COUNT(talk) - 1, &ids, &weights, err)
                   : tokenizer_encode(reading->tokenizer, asked, sizeof(asked) - 1, false,
                                      &ids, err);
 
@@ -59,11 +59,11 @@ static json_t *text_or_null(const char *text)
 static json_t *list_columns(const struct dataset_columns *columns)
 {
     const char *const names[] = {
-        columns->prompt,          columns->query,         columns->response,
-        columns->history,         columns->system,        columns->tools,
-        columns->messages,        columns->role_tag,      columns->content_tag,
-        columns->user_tag,        columns->assistant_tag, columns->observation_tag,
-        columns->function_tag,    columns->system_tag,    columns->chosen,
+        columns->prompt,       columns->query,         columns->response,
+        columns->history,      columns->system,        columns->tools,
+        columns->messages,     columns->role_tag,      columns->content_tag,
+        columns->user_tag,     columns->assistant_tag, columns->observation_tag,
+        columns->function_tag, columns->system_tag,    columns->chosen,
         columns->rejected,
     };
     json_t *list = json_array();
@@ -125,8 +125,8 @@ json_t *dataset_key_options(const struct dataset_reading *reading, struct error 
         text_or_null(reading->chat ? template_row_name(reading->chat) : NULL), "probe",
         digest, "default_system", text_or_null(plan->default_system), "train_on_prompt",
         plan->train_on_prompt, "enable_thinking", plan->enable_thinking, "mask_history",
-        plan->mask_history, "cutoff_len",
-        (json_int_t)plan->cutoff_len, "whole", reading->whole, "packing", dataset_is_packed(plan), "max_samples",
+        plan->mask_history, "cutoff_len", (json_int_t)plan->cutoff_len, "whole",
+        reading->whole, "packing", dataset_is_packed(plan), "max_samples",
         (json_int_t)plan->max_samples, "sources", sources);
 }
 
@@ -152,9 +152,12 @@ static void add_inputs(const struct dataset_reading *reading, struct inputs *inp
 
 static void add_tokenizer(const struct dataset_reading *reading, struct inputs *inputs)
 {
-    static const char *const names[] = { "tokenizer.json", "tokenizer_config.json",
-                                         "special_tokens_map.json", "added_tokens.json",
-                                         "chat_template.jinja", "vocab.json",
+    static const char *const names[] = { "tokenizer.json",
+                                         "tokenizer_config.json",
+                                         "special_tokens_map.json",
+                                         "added_tokens.json",
+                                         "chat_template.jinja",
+                                         "vocab.json",
                                          "merges.txt",
                                          "additional_chat_templates/tool_use.jinja",
                                          "config.json" };
@@ -252,8 +255,7 @@ bool dataset_key_fresh(const struct dataset_reading *reading, const json_t *file
 {
     struct inputs inputs;
 
-    if (!list_inputs(reading, &inputs, NULL) ||
-        inputs.count != json_array_size(files)) {
+    if (!list_inputs(reading, &inputs, NULL) || inputs.count != json_array_size(files)) {
         text_adds(why, "other files were read");
         return false;
     }

@@ -1,4 +1,5 @@
-/* train/dataset_key.h - what tokens depend on: are those that were kept still the same? */
+/* train/dataset_key.h - what tokens depend on: are those that were kept still the
+ * same? */
 #ifndef TRAIN_DATASET_KEY_H
 #define TRAIN_DATASET_KEY_H
 
@@ -11,8 +12,8 @@ json_t *dataset_key_options(const struct dataset_reading *reading, struct error 
 /* The files of data and tokenizer: path, size, time and digest of each. */
 json_t *dataset_key_files(const struct dataset_reading *reading, struct error *err);
 
-/* Does such a list, kept at a time (seconds), tell the files that there are?  Else *why is the
- * first that differs. */
+/* Does such a list, kept at a time (seconds), tell the files that there are?  Else *why
+ * is the first that differs. */
 bool dataset_key_fresh(const struct dataset_reading *reading, const json_t *files,
                        int64_t kept, struct text *why);
 

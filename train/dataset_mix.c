@@ -31,8 +31,10 @@ static void list_add(struct list *list, uint32_t item)
 
 /* ---- One data set ---- */
 
-/* A bound in samples: per cents are rounded to the closest, half to even, as Python does. */
-static size_t bound_of(bool given, int64_t value, bool percent, size_t count, size_t preset)
+/* A bound in samples: per cents are rounded to the closest, half to even, as Python
+ * does. */
+static size_t bound_of(bool given, int64_t value, bool percent, size_t count,
+                       size_t preset)
 {
     double at = (double)value;
 
@@ -69,13 +71,14 @@ static void draw(const struct dataset_part *part, uint64_t seed, uint32_t stream
         double at = random_uniform(seed, RANDOM_DRAW, 2 * stream + 1, i);
         size_t again = (size_t)(at * (double)part->count);
 
-        list_add(out, (uint32_t)part->first + (i < part->count ? order[i] : (uint32_t)again));
+        list_add(out,
+                 (uint32_t)part->first + (i < part->count ? order[i] : (uint32_t)again));
     }
     free(order);
 }
 
-static void choose(const struct dataset_part *whole, const struct plan *plan, size_t index,
-                   struct list *out)
+static void choose(const struct dataset_part *whole, const struct plan *plan,
+                   size_t index, struct list *out)
 {
     struct dataset_part part = slice_of(whole);
     size_t most = plan->max_samples > 0 ? (size_t)plan->max_samples : SIZE_MAX;
@@ -157,8 +160,8 @@ static bool interleave(struct mix *mix, struct error *err)
     for (; !is_over(mix); mix->turns_taken++) {
         if (mix->turns_taken >= MAX_SAMPLES)
             return error_set(err, ERROR_DATA,
-                             "mixing takes more than %zu turns: a data set has so small a "
-                             "share in interleave_probs that it is never exhausted",
+                             "mixing takes more than %zu turns: a data set has so small "
+                             "a share in interleave_probs that it is never exhausted",
                              MAX_SAMPLES);
         give(mix, next_turn(mix));
     }
@@ -187,8 +190,8 @@ static bool read_shares(const char *text, size_t count, bool all, struct turn *t
         if (end == at || (*end && *end != ',') || !(share >= 0 && share <= 1))
             return fail_shares(err, "must be numbers from 0 to 1, with commas between");
         if (share == 0 && all)
-            return fail_shares(err, "has a 0: that data set would never be exhausted; leave "
-                                    "it out of dataset");
+            return fail_shares(err, "has a 0: that data set would never be exhausted; "
+                                    "leave it out of dataset");
         sum += share;
         if (turns && read < count)
             turns[read].up_to = sum;
@@ -196,7 +199,8 @@ static bool read_shares(const char *text, size_t count, bool all, struct turn *t
     }
     if (read != count)
         return error_set(err, ERROR_JOB,
-                         "interleave_probs has %zu numbers for %zu data sets", read, count);
+                         "interleave_probs has %zu numbers for %zu data sets", read,
+                         count);
     for (size_t i = 0; turns && i < count; i++)
         turns[i].up_to /= sum;
     return fabs(sum - 1) <= SUM_TOLERANCE || fail_shares(err, "must add up to 1");
@@ -222,8 +226,8 @@ static bool begin(struct mix *mix, const struct plan *plan, struct error *err)
         if (mix->turns[i].list.count == 0 && mix->strategy != MIX_CONCAT)
             return error_set(err, ERROR_DATA,
                              "one of the data sets to be mixed has no sample left");
-    return !mix->drawn || read_shares(plan->interleave_probs, mix->count, false,
-                                      mix->turns, err);
+    return !mix->drawn ||
+           read_shares(plan->interleave_probs, mix->count, false, mix->turns, err);
 }
 
 static bool is_all(const struct list *list, size_t samples)

@@ -1,7 +1,7 @@
 /*
- * train/dataset_mix.h - from the samples of several data sets to one list of them: a part or a
- * draw of each, then one behind the other or in turn, as LLaMA-Factory and Hugging Face
- * `interleave_datasets` do.
+ * train/dataset_mix.h - from the samples of several data sets to one list of them: a part
+ * or a draw of each, then one behind the other or in turn, as LLaMA-Factory and Hugging
+ * Face `interleave_datasets` do.
  */
 #ifndef TRAIN_DATASET_MIX_H
 #define TRAIN_DATASET_MIX_H
@@ -9,7 +9,8 @@
 #include "train/dataset_source.h"
 #include "train/plan.h"
 
-/* What of a data set there is to choose from: samples [first, first + count) of the store. */
+/* What of a data set there is to choose from: samples [first, first + count) of the
+ * store. */
 struct dataset_part {
     const struct dataset_source *source;
     size_t first, count;
@@ -26,14 +27,15 @@ struct dataset_choice {
 bool dataset_mix_check(const struct plan *plan, size_t sets, struct error *err);
 
 /*
- * Slice, draw (num_samples) and cut (max_samples) each part, in this order, then mix them:
+ * Slice, draw (num_samples) and cut (max_samples) each part, in this order, then mix
+ * them:
  *   concat            one behind the other
  *   interleave_under  in turn until the first has given all
  *   interleave_over   until the last has; what was exhausted begins again
  *   interleave_once   the same, but each sample once
- * In turn is a round, or with interleave_probs a draw of numpy's default_rng(seed): the very
- * list that `interleave_datasets` gives for this seed.  ERROR_DATA where nothing is left or it
- * becomes more than 2^32 - 2 samples.
+ * In turn is a round, or with interleave_probs a draw of numpy's default_rng(seed): the
+ * very list that `interleave_datasets` gives for this seed.  ERROR_DATA where nothing is
+ * left or it becomes more than 2^32 - 2 samples.
  */
 bool dataset_mix(const struct plan *plan, const struct dataset_part *parts, size_t count,
                  struct dataset_choice *out, struct error *err);

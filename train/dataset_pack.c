@@ -7,8 +7,8 @@
 
 #include "base/arena.h"
 
-/* Samples by length: lists of those of one length, in order, and which lengths have any.
- */
+/* Samples by length: lists of those of one length, in order, and which lengths have
+ * any. */
 struct lengths {
     uint32_t *heads, *next; /* index + 1; 0: none */
     uint64_t *any;          /* a bit a length */
@@ -62,12 +62,12 @@ static uint32_t take_longest(struct lengths *lengths, size_t len)
 }
 
 /*
- * Filling one row after the other, each time with the longest sample that still fits, gives
- * the rows of first-fit-decreasing: there too, a row gets a sample exactly if the samples
- * before it in order of length have left the room.
+ * Filling one row after the other, each time with the longest sample that still fits,
+ * gives the rows of first-fit-decreasing: there too, a row gets a sample exactly if the
+ * samples before it in order of length have left the room.
  */
-size_t dataset_pack(const struct dataset_store *store, const uint32_t *samples, size_t count,
-                    size_t room, uint32_t *members, size_t *starts)
+size_t dataset_pack(const struct dataset_store *store, const uint32_t *samples,
+                    size_t count, size_t room, uint32_t *members, size_t *starts)
 {
     struct lengths lengths = lengths_new(store, samples, count, room);
     size_t placed = 0, rows = 0;

@@ -96,13 +96,14 @@ bool dataset_reader_refuse(const char *path, struct error *err)
 
     if (!reader)
         return error_set(err, ERROR_DATA,
-                         "the data file %s is of no kind that is read: .json, .jsonl and "
-                         ".txt, each also .gz",
+                         "the data file %s is of no kind that is read: .json, .jsonl "
+                         "and .txt, each also .gz",
                          path);
     return error_set(err, ERROR_DATA,
-                     "the data file %s is of no kind that is read (.json, .jsonl, .txt); "
-                     "python3 -c 'import pandas as p; p.%s(\"%s\").to_json(\"data.jsonl\", "
-                     "orient=\"records\", lines=True)' makes one",
+                     "the data file %s is of no kind that is read (.json, .jsonl, "
+                     ".txt); python3 -c 'import pandas as p; "
+                     "p.%s(\"%s\").to_json(\"data.jsonl\", orient=\"records\", "
+                     "lines=True)' makes one",
                      path, reader, path);
 }
 
@@ -180,8 +181,8 @@ static bool check_size(const struct dataset_reader *reader, struct error *err)
         reader->unpacked / DATASET_RATIO_MAX > (uint64_t)(packed > 0 ? packed : 1))
         return fail(
             reader, err,
-            "the file unpacks to far more than data do; unpack it with gunzip and "
-            "name the plain file if it is meant so");
+            "the file unpacks to far more than data do; unpack it with gunzip and name "
+            "the plain file if it is meant so");
     return true;
 }
 
@@ -209,8 +210,8 @@ static bool fill(struct dataset_reader *reader, struct error *err)
     return check_size(reader, err);
 }
 
-/* The byte `ahead` of the window's beginning; -1 at the end of the file; -2: *err is set.
- */
+/* The byte `ahead` of the window's beginning; -1 at the end of the file; -2: *err is
+ * set. */
 static int peek(struct dataset_reader *reader, size_t ahead, struct error *err)
 {
     while (reader->end - reader->at <= ahead) {

@@ -1,7 +1,7 @@
 /*
- * train/dataset_reader.h - files of data, a record at a time: .jsonl (a line each), .json (a
- * list, or objects one after another) and .txt, each also .gz.  Memory stays that of the
- * largest record, and what a file may ask for is limited.
+ * train/dataset_reader.h - files of data, a record at a time: .jsonl (a line each), .json
+ * (a list, or objects one after another) and .txt, each also .gz.  Memory stays that of
+ * the largest record, and what a file may ask for is limited.
  */
 #ifndef TRAIN_DATASET_READER_H
 #define TRAIN_DATASET_READER_H
@@ -22,9 +22,10 @@ struct dataset_record {
     bool is_text;   /* of a .txt; else JSON, not parsed yet */
 };
 
-/* lines: of a .txt, each line is a record, else the whole file is one.  ERROR_DATA where the
- * file is not there or of no kind that is read. */
-struct dataset_reader *dataset_reader_open(const char *path, bool lines, struct error *err);
+/* lines: of a .txt, each line is a record, else the whole file is one.  ERROR_DATA where
+ * the file is not there or of no kind that is read. */
+struct dataset_reader *dataset_reader_open(const char *path, bool lines,
+                                           struct error *err);
 void dataset_reader_close(struct dataset_reader *reader); /* NULL is allowed */
 
 /* False at the end, and where something is wrong: then *err is set, with the place. */
@@ -35,7 +36,8 @@ bool dataset_reader_next(struct dataset_reader *reader, struct dataset_record *r
 bool dataset_reader_knows(const char *path);
 /* Does it end as tables do that are not read? */
 bool dataset_reader_is_table(const char *path);
-/* ERROR_DATA for one that is not read, with what makes one of it that is; returns false. */
+/* ERROR_DATA for one that is not read, with what makes one of it that is; returns
+ * false. */
 bool dataset_reader_refuse(const char *path, struct error *err);
 
 #endif

@@ -280,14 +280,15 @@ bool record_is_flat(const struct reading *reading)
     const char *key;
     json_t *value;
 
-    json_object_foreach((json_t *)(uintptr_t)reading->record, key, value)
-        if (json_is_object(json_array_get(value, 0))) {
-            error_set(reading->err, ERROR_DATA,
-                      "the records seem to be in the list \"%s\" of this object; "
-                      "`jq '.[\"%s\"]' FILE` makes a file of the list",
-                      key, key);
-            return false;
-        }
+    json_object_foreach((json_t *)(uintptr_t)reading->record, key,
+                        value) if (json_is_object(json_array_get(value, 0)))
+    {
+        error_set(reading->err, ERROR_DATA,
+                  "the records seem to be in the list \"%s\" of this object; `jq "
+                  "'.[\"%s\"]' FILE` makes a file of the list",
+                  key, key);
+        return false;
+    }
     return true;
 }
 
@@ -309,8 +310,8 @@ static bool ends_in_question(const struct conversation *conversation)
 static enum record_kind fail_pair(const struct reading *reading)
 {
     error_set(reading->err, ERROR_DATA,
-              "the record has a chosen and a rejected answer, which stage: dpo compares; "
-              "the other stages want one answer");
+              "the record has a chosen and a rejected answer, which stage: dpo "
+              "compares; the other stages want one answer");
     return RECORD_BROKEN;
 }
 
@@ -321,9 +322,9 @@ static enum record_kind fail_unknown(const struct reading *reading)
     if (!record_is_flat(reading))
         return RECORD_BROKEN;
     error_set(reading->err, ERROR_DATA,
-              "the record has no keys that are known: instruction and output, messages, "
-              "conversations, question and answer, prompt and completion; say which are "
-              "meant in dataset_info.json");
+              "the record has no keys that are known: instruction and output, "
+              "messages, conversations, question and answer, prompt and completion; "
+              "say which are meant in dataset_info.json");
     return RECORD_BROKEN;
 }
 

@@ -1,5 +1,5 @@
-/* train/dataset_record.h - one record of a data file as a conversation or as plain text.
- */
+/* train/dataset_record.h - one record of a data file as a conversation or as plain
+ * text. */
 #ifndef TRAIN_DATASET_RECORD_H
 #define TRAIN_DATASET_RECORD_H
 
@@ -14,7 +14,8 @@ enum record_kind {
 };
 
 /* plain: for stage pt, where the prompt alone is the text (LLaMA-Factory does so).  A
- * record without the column of the prompt asks by its query, as a table has null there. */
+ * record without the column of the prompt asks by its query, as a table has null
+ * there. */
 enum record_kind dataset_record_read(const struct dataset_source *source,
                                      const json_t *record, bool plain,
                                      struct conversation *out, const char **why,
@@ -27,7 +28,8 @@ enum record_kind dataset_record_read_pair(const struct dataset_source *source,
                                           struct message *rejected, const char **why,
                                           struct error *err);
 
-/* Whether a file has the column of the prompt in any record: where not, its name is wrong. */
+/* Whether a file has the column of the prompt in any record: where not, its name is
+ * wrong. */
 struct dataset_prompts {
     bool there, missing; /* in some record that was noted */
 };

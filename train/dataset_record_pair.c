@@ -106,8 +106,8 @@ static enum record_kind settle(const struct pair *pair, struct message *rejected
                               "of which an answer is none of the assistant's");
     if (!template_turns_are_fine(out->messages, out->count))
         return record_skipped(&pair->reading,
-                              "whose messages are not user and assistant in "
-                              "turn, ending in a question");
+                              "whose messages are not user and assistant in turn, "
+                              "ending in a question");
     if (chosen->len == 0 || rejected->len == 0)
         return record_skipped(&pair->reading, empty_answer);
     return is_same(chosen, rejected)
@@ -150,8 +150,8 @@ static bool find_question(struct pair *pair, bool *list)
         return error_set(
             pair->reading.err, ERROR_DATA,
             "the record has two answers and no question that is known: prompt, "
-            "instruction, question, messages, conversations; say which is "
-            "meant in dataset_info.json");
+            "instruction, question, messages, conversations; say which is meant in "
+            "dataset_info.json");
     *list = json_is_array(value);
     if (*list) {
         pair->columns.messages = key;

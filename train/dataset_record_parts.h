@@ -29,7 +29,8 @@ enum record_kind record_broken(const struct reading *reading, const char *key,
 /* `why` stays.  RECORD_SKIPPED. */
 enum record_kind record_skipped(const struct reading *reading, const char *why);
 
-/* False with *err: it is no object, or its records are in a list of it ({"data": [...]}). */
+/* False with *err: it is no object, or its records are in a list of it ({"data":
+ * [...]}). */
 bool record_is_object(const struct reading *reading);
 bool record_is_flat(const struct reading *reading);
 
@@ -45,8 +46,8 @@ bool record_question(const struct reading *reading);
 /* Where a message says its role and its text: by its keys, as forms are often mixed. */
 void record_tags(struct dataset_columns *columns, const json_t *message);
 
-/* dataset_messages.c: all of a record that is a list of messages; the first `count` messages
- * of a list with tools and system message of the record; and one message.
+/* dataset_messages.c: all of a record that is a list of messages; the first `count`
+ * messages of a list with tools and system message of the record; and one message.
  * RECORD_CONVERSATION: it was added.  Of all, turns are looked at by the first alone. */
 enum record_kind record_messages(const struct reading *reading);
 enum record_kind record_list(const struct reading *reading, const json_t *list,

@@ -1,5 +1,5 @@
-/* train/dataset_rows.h - what dataset.c fills and dataset_batch.c reads: samples, the rows they
- * lie in, and the order of an epoch. */
+/* train/dataset_rows.h - what dataset.c fills and dataset_batch.c reads: samples, the
+ * rows they lie in, and the order of an epoch. */
 #ifndef TRAIN_DATASET_ROWS_H
 #define TRAIN_DATASET_ROWS_H
 
@@ -14,15 +14,17 @@ struct dataset_order {
 };
 
 struct dataset {
-    struct dataset_store store;  /* what was read */
-    struct dataset_store blocks; /* of it, where it is cut in blocks */
+    struct dataset_store store;       /* what was read */
+    struct dataset_store blocks;      /* of it, where it is cut in blocks */
     const struct dataset_store *data; /* the one of them that rows are made of */
     int32_t end;   /* of a text, for labels that stand in other tokens' places */
     int64_t first; /* takes the place of the first token of each sample; -1: none */
-    uint32_t *members; /* samples of a row: members[starts[row]] .. members[starts[row + 1]] */
+    /* samples of a row: members[starts[row]] .. members[starts[row + 1]] */
+    uint32_t *members;
     size_t *starts;
     size_t rows;
-    bool pairs; /* a row has two members: the chosen answer to a question, the rejected one */
+    /* a row has two members: the chosen answer to a question, the rejected one */
+    bool pairs;
     struct dataset_order *order;
     uint64_t seed;
     bool shuffled, drop_last;

@@ -56,9 +56,10 @@ static bool fail_unknown(const struct dataset_lookup *lookup, const char *name,
             break;
     }
     error_set(err, ERROR_DATA,
-              "%s has no data set \"%s\"; it has %s%s (a file is named with its ending, as "
-              "in %s.jsonl, a folder with a slash: %s/)",
-              lookup->info_name, name, names.data, names.overflow ? ", ..." : "", name, name);
+              "%s has no data set \"%s\"; it has %s%s (a file is named with its ending, "
+              "as in %s.jsonl, a folder with a slash: %s/)",
+              lookup->info_name, name, names.data, names.overflow ? ", ..." : "", name,
+              name);
     text_clear(&names);
     return false;
 }
@@ -132,14 +133,14 @@ bool dataset_source_check(const struct dataset_source *source, bool pairs,
     if (pairs)
         return error_set(
             err, ERROR_DATA,
-            "%s: data set %s has one answer to a question, and stage: dpo "
-            "compares two; if its records have them, say so with \"ranking\": "
-            "true and the columns chosen and rejected, else use stage: sft",
+            "%s: data set %s has one answer to a question, and stage: dpo compares two; "
+            "if its records have them, say so with \"ranking\": true and the columns "
+            "chosen and rejected, else use stage: sft",
             source->info, source->name);
     return error_set(
         err, ERROR_DATA,
-        "%s: data set %s has two answers to a question (ranking), which stage: "
-        "dpo compares; use that stage, or name a data set of single answers",
+        "%s: data set %s has two answers to a question (ranking), which stage: dpo "
+        "compares; use that stage, or name a data set of single answers",
         source->info, source->name);
 }
 
@@ -194,9 +195,9 @@ static bool check_entries(const char *path, struct dirent *const *entries, int c
     for (int i = 0; i < count; i++)
         if (!dataset_reader_knows(entries[i]->d_name))
             return error_set(err, ERROR_DATA,
-                             "the data folder %s has %s, which is of no kind that is read "
-                             "(.json, .jsonl and .txt, each also .gz); take it out, or name "
-                             "the files",
+                             "the data folder %s has %s, which is of no kind that is "
+                             "read (.json, .jsonl and .txt, each also .gz); take it "
+                             "out, or name the files",
                              path, entries[i]->d_name);
     if (count == 0)
         return error_set(err, ERROR_DATA, "the data folder %s is empty", path);

@@ -9,8 +9,8 @@
 
 bool dataset_spill_grow(struct dataset_spill *spill, const char *dir, size_t bytes)
 {
-    int fd = spill->fd > 0 ? spill->fd - 1
-                           : open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    int fd =
+        spill->fd > 0 ? spill->fd - 1 : open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     void *data = MAP_FAILED;
 
     if (fd < 0)

@@ -1,5 +1,5 @@
-/* train/dataset_store.h - tokenised samples in a few large arrays: 4 bytes a token, and where
- * labels lie as runs. */
+/* train/dataset_store.h - tokenised samples in a few large arrays: 4 bytes a token, and
+ * where labels lie as runs. */
 #ifndef TRAIN_DATASET_STORE_H
 #define TRAIN_DATASET_STORE_H
 
@@ -42,17 +42,18 @@ struct dataset_store {
 
 void dataset_store_clear(struct dataset_store *store);
 
-/* weights: one for each token, 0: it is not to be learnt, below 0: the end of a text is in its
- * place; NULL: all are 1.  A sample has less than 2^31 tokens. */
-void dataset_store_add(struct dataset_store *store, const uint32_t *ids, const float *weights,
-                       size_t len);
+/* weights: one for each token, 0: it is not to be learnt, below 0: the end of a text is
+ * in its place; NULL: all are 1.  A sample has less than 2^31 tokens. */
+void dataset_store_add(struct dataset_store *store, const uint32_t *ids,
+                       const float *weights, size_t len);
 
 /* The tokens of the samples listed, one behind the other, as one text of a new store. */
 void dataset_store_join(const struct dataset_store *from, const uint32_t *samples,
                         size_t count, struct dataset_store *out);
 
-/* All tokens as one text, in blocks of `block` tokens that are learnt whole; a rest is left
- * out, unless it is all there is.  The ids of *out are those of *from, which stays. */
+/* All tokens as one text, in blocks of `block` tokens that are learnt whole; a rest is
+ * left out, unless it is all there is.  The ids of *out are those of *from, which
+ * stays. */
 void dataset_store_cut(const struct dataset_store *from, size_t block,
                        struct dataset_store *out);
 

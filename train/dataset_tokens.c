@@ -278,8 +278,8 @@ static bool add_json(struct work *work, const struct dataset_record *record,
             work, record->at.line,
             has_pairs(work)
                 ? "of which nothing is left of an answer to learn (cutoff_len is short)"
-                : "of which nothing is left to learn (cutoff_len is short, or the answer "
-                  "has loss_weight 0)");
+                : "of which nothing is left to learn (cutoff_len is short, or the "
+                  "answer has loss_weight 0)");
     json_decref(json);
     return ok || fail_at(err, work->path, record->at, &wrong);
 }
@@ -363,16 +363,16 @@ static struct work work_on(const struct dataset_reading *how, struct dataset_tok
         .plan = plan,
         .out = out,
         .options = { .default_system = plan->default_system,
-                     .thinking = plan->enable_thinking ? CHAT_THINKING_UNSAID
-                                                       : CHAT_THINKING_OFF,
+                     .thinking =
+                         plan->enable_thinking ? CHAT_THINKING_UNSAID : CHAT_THINKING_OFF,
                      .train_on_prompt = plan->train_on_prompt && !pairs,
                      .mask_history = plan->mask_history || pairs },
         .document_end = template_document_end(how->chat, how->tokenizer),
     };
 }
 
-bool dataset_tokens_read(const struct dataset_reading *reading, struct dataset_tokens *out,
-                         struct error *err)
+bool dataset_tokens_read(const struct dataset_reading *reading,
+                         struct dataset_tokens *out, struct error *err)
 {
     const struct dataset_sources *sources = &reading->sources;
     struct work work = work_on(reading, out);

@@ -19,7 +19,8 @@ void pieces_clear(struct pieces *pieces);
 /* The string is what was added to pieces->text since the last one ended. */
 void pieces_end(struct pieces *pieces);
 
-/* null joins the strings with blanks, as the library does.  ERROR_DATA naming the part. */
+/* null joins the strings with blanks, as the library does.  ERROR_DATA naming the
+ * part. */
 struct detokenizer *detokenizer_new(const json_t *json, const char *where,
                                     struct error *err);
 void detokenizer_free(struct detokenizer *detokenizer); /* NULL is allowed */

@@ -28,8 +28,8 @@ static bool lower(const struct plan *plan, const struct model_config *config,
     return true;
 }
 
-/* The block of the teacher or the reference that answers beside a model here: false where there
- * is none, or its files are not known. */
+/* The block of the teacher or the reference that answers beside a model here: false where
+ * there is none, or its files are not known. */
 static bool lay_out_teacher(const struct plan *plan, size_t rows, size_t sequences,
                             struct arena *arena, struct shapes *out)
 {
@@ -71,7 +71,8 @@ static void raise_use(struct memory_use *out, const struct memory_use *before,
 static void add_teacher(const struct plan *plan, const struct estimate_data *data,
                         struct memory_use *out)
 {
-    bool known = data && data->rows > 0, filed = !plan->external && plan_teacher_logits(plan);
+    bool known = data && data->rows > 0,
+         filed = !plan->external && plan_teacher_logits(plan);
     size_t batch = plan_batch_runs(plan);
     struct memory_use use = { .weights = plan->teacher_bytes,
                               .total = plan->teacher_bytes };
@@ -83,7 +84,8 @@ static void add_teacher(const struct plan *plan, const struct estimate_data *dat
                         &shapes)) {
         shapes_use(&shapes, &use);
         least = use.total;
-        if (!known && !dataset_is_packed(plan) && lay_out_teacher(plan, batch, batch, arena, &shapes))
+        if (!known && !dataset_is_packed(plan) &&
+            lay_out_teacher(plan, batch, batch, arena, &shapes))
             least = shapes.total;
     }
     if (!filed)

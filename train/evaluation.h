@@ -7,9 +7,9 @@
 
 #include "train/run.h"
 
-/* Rank 0: evaluate with the others, log, and note whether it is the best.  Nothing is noted
- * where a signal to stop came while questions were answered: it is done when the run goes
- * on. */
+/* Rank 0: evaluate with the others, log, and note whether it is the best.  Nothing is
+ * noted where a signal to stop came while questions were answered: it is done when the
+ * run goes on. */
 bool evaluation_run(struct run *run, struct error *err);
 /* Another rank's share, when it is told to evaluate. */
 bool evaluation_follow(struct run *run, struct error *err);

@@ -10,7 +10,7 @@
 #include "train/sampler.h"
 
 const char *const completion_end_names[COMPLETION_ENDS] = { "eos", "stop", "length",
-                                                              "broken" };
+                                                            "broken" };
 
 struct slot {
     bool taken;

@@ -2,9 +2,9 @@
  * train/generate.h - prompts to completions: as many sequences at once as the model has
  * slots, each freed slot taking the next prompt.
  *
- * A completion is a function of the weights, its prompt, the settings, the seed and its own
- * number, and of nothing that grows beside it: prompts go through the model one by one, and
- * every step has the shape of all slots (train/model.h).
+ * A completion is a function of the weights, its prompt, the settings, the seed and its
+ * own number, and of nothing that grows beside it: prompts go through the model one by
+ * one, and every step has the shape of all slots (train/model.h).
  */
 #ifndef TRAIN_GENERATE_H
 #define TRAIN_GENERATE_H
@@ -29,7 +29,8 @@ struct completion {
     size_t index;        /* of its prompt */
     const uint32_t *ids; /* without the token that ended it */
     size_t count;
-    const char *text; /* without special tokens and without the stop string; may hold NULs */
+    /* without special tokens and without the stop string; may hold NULs */
+    const char *text;
     size_t len;
     enum completion_end end;
 };
@@ -49,8 +50,9 @@ struct generate_options {
     const struct generation *how;
     uint64_t seed;
     struct generate_ends ends;
-    bool apart; /* an answer is a text of its own, as templates write it; else it goes on
-                   with the prompt's */
+    /* an answer is a text of its own, as templates write it; else it goes on with the
+     * prompt's */
+    bool apart;
     const char *const *stops; /* strings that end an answer, NULL-ended; NULL: none */
     const volatile sig_atomic_t *stop; /* set by a signal: leave; NULL: there is none */
     /* Told of each as it is whole, in no particular order; false ends it. */

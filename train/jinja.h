@@ -21,8 +21,8 @@ struct jinja *jinja_parse(const char *source, size_t len, const char *name,
                           struct error *err);
 void jinja_free(struct jinja *jinja); /* NULL is allowed */
 
-/* Has it a {% generation %} block: does it say itself which part is the model's answer?
- */
+/* Has it a {% generation %} block: does it say itself which part is the model's
+ * answer? */
 bool jinja_marks_generation(const struct jinja *jinja);
 
 /* Bytes [start, start + len) of the output. */

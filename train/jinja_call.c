@@ -1,5 +1,5 @@
-/* train/jinja_call.c - from the arguments of a call to the parameters of what is called.
- */
+/* train/jinja_call.c - from the arguments of a call to the parameters of what is
+ * called. */
 #include "config.h"
 
 #include "train/jinja_call.h"

@@ -24,8 +24,8 @@ void jinja_set(struct jinja_run *run, const char *name, const struct jinja_value
     run->scope->variables = variable;
 }
 
-/* A scope inside of the one there is; NULL: no memory.  The caller puts back the outer.
- */
+/* A scope inside of the one there is; NULL: no memory.  The caller puts back the
+ * outer. */
 static struct jinja_scope *enter_scope(struct jinja_run *run)
 {
     struct jinja_scope *scope = jinja_alloc(run, 1, sizeof(*scope)), *outer = run->scope;
@@ -173,8 +173,9 @@ static void choose(struct jinja_run *run, const struct jinja_node *node,
     items->count = count;
 }
 
-/* Was the end of its body reached?  {% else %} is for a loop in which it never was: that of
- * no items, and one that was left or gone on with before (jinja2/compiler.py, visit_For). */
+/* Was the end of its body reached?  {% else %} is for a loop in which it never was: that
+ * of no items, and one that was left or gone on with before (jinja2/compiler.py,
+ * visit_For). */
 static bool loop_over(struct jinja_run *run, const struct jinja_node *node,
                       const struct jinja_list *items)
 {

@@ -487,8 +487,8 @@ struct jinja_node *jinja_parse_filters(struct jinja_parser *parser,
     return node;
 }
 
-/* A test may have one argument without parentheses: `x is divisibleby 3`.  Even `if` is one, as
- * Jinja has it. */
+/* A test may have one argument without parentheses: `x is divisibleby 3`.  Even `if` is
+ * one, as Jinja has it. */
 static bool has_bare_argument(const struct jinja_parser *parser)
 {
     const struct jinja_token *token = parser->at;

@@ -47,8 +47,8 @@ static struct jinja_value path_part(const char *text, size_t len)
     return len > 0 ? jinja_int(index) : jinja_string(text, len);
 }
 
-/* item.a.0.b for the path "a.0.b"; itself for none.  preset stands for what is undefined.
- */
+/* item.a.0.b for the path "a.0.b"; itself for none.  preset stands for what is
+ * undefined. */
 static struct jinja_value follow(struct jinja_run *run, struct jinja_value item,
                                  const struct jinja_value *path,
                                  const struct jinja_value *preset)

@@ -332,8 +332,8 @@ struct jinja_value jinja_format_percent(struct jinja_run *run,
     return value;
 }
 
-/* The value that {}, {0} or {name} stands for; ABSENT, and failed, where there is none.
- */
+/* The value that {}, {0} or {name} stands for; ABSENT, and failed, where there is
+ * none. */
 static struct jinja_value find_field(struct jinja_run *run, const char *name, size_t len,
                                      const struct jinja_given *given, size_t *used)
 {

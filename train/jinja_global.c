@@ -13,13 +13,13 @@
 enum { RANGE_MAX = 100000 }; /* of Jinja's sandbox */
 
 /* What it is printed as. */
-static const char *range_text(struct jinja_run *run, int64_t from, int64_t to, int64_t step)
+static const char *range_text(struct jinja_run *run, int64_t from, int64_t to,
+                              int64_t step)
 {
-    return step == 1
-               ? arena_printf(run->arena, "range(%lld, %lld)", (long long)from,
-                              (long long)to)
-               : arena_printf(run->arena, "range(%lld, %lld, %lld)", (long long)from,
-                              (long long)to, (long long)step);
+    return step == 1 ? arena_printf(run->arena, "range(%lld, %lld)", (long long)from,
+                                    (long long)to)
+                     : arena_printf(run->arena, "range(%lld, %lld, %lld)",
+                                    (long long)from, (long long)to, (long long)step);
 }
 
 static struct jinja_value global_range(struct jinja_run *run,

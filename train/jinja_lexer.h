@@ -1,5 +1,5 @@
-/* train/jinja_lexer.h - a template's text as tokens, with Jinja's control of white space.
- */
+/* train/jinja_lexer.h - a template's text as tokens, with Jinja's control of white
+ * space. */
 #ifndef TRAIN_JINJA_LEXER_H
 #define TRAIN_JINJA_LEXER_H
 
@@ -33,8 +33,8 @@ struct jinja_tokens {
     size_t count, room;
 };
 
-/* `name` is put before the line in an error.  The caller frees tokens->list either way.
- */
+/* `name` is put before the line in an error.  The caller frees tokens->list either
+ * way. */
 bool jinja_lex(struct arena *arena, const char *source, size_t len, const char *name,
                struct jinja_tokens *out, struct error *err);
 

@@ -11,8 +11,8 @@
 #include "train/jinja_print.h"
 #include "train/jinja_string.h"
 
-/* An argument that must be a string; NULL where it is not given or none, or has failed.
- */
+/* An argument that must be a string; NULL where it is not given or none, or has
+ * failed. */
 static const struct jinja_value *string_of(struct jinja_run *run,
                                            const struct jinja_value *arg)
 {

@@ -361,8 +361,8 @@ static bool is_of(int32_t point, enum jinja_class class)
     }
 }
 
-/* All characters are of the class; of upper and lower, all that have a case, and one has.
- */
+/* All characters are of the class; of upper and lower, all that have a case, and one
+ * has. */
 bool jinja_is_class(const struct jinja_value *string, enum jinja_class class)
 {
     bool cases = class == CLASS_UPPER || class == CLASS_LOWER, cased = false;

@@ -148,8 +148,8 @@ bool jinja_unescape(const char *text, size_t len, struct text *out)
     return true;
 }
 
-/* What Python's repr shows as it is: not controls, separators but the blank, unassigned.
- */
+/* What Python's repr shows as it is: not controls, separators but the blank,
+ * unassigned. */
 static bool is_printable(int32_t point)
 {
     if (point < 0x7f)

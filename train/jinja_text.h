@@ -1,5 +1,5 @@
-/* train/jinja_text.h - strings as Python has them: white space, escapes, repr, numbers.
- */
+/* train/jinja_text.h - strings as Python has them: white space, escapes, repr,
+ * numbers. */
 #ifndef TRAIN_JINJA_TEXT_H
 #define TRAIN_JINJA_TEXT_H
 

@@ -10,8 +10,9 @@
 struct jinja_list {
     struct jinja_value *items;
     size_t count;
-    size_t next;       /* of an iterator: what has been taken from it */
-    const char *label; /* of a view: "dict_keys"; of a range, where it was made: all of it */
+    size_t next; /* of an iterator: what has been taken from it */
+    /* of a view: "dict_keys"; of a range, where it was made: all of it */
+    const char *label;
 };
 
 struct jinja_entry {

@@ -1,5 +1,5 @@
-/* train/lora.c - which layers are adapted, from a job or from a PEFT adapter_config.json.
- */
+/* train/lora.c - which layers are adapted, from a job or from a PEFT
+ * adapter_config.json. */
 #include "config.h"
 
 #include "train/lora.h"
@@ -18,8 +18,8 @@
 /* A list of names, and what is said of a wrong one. */
 struct target_list {
     const struct architecture *architecture;
-    const char *key;  /* where it stands */
-    bool linear;      /* only linear layers */
+    const char *key; /* where it stands */
+    bool linear;     /* only linear layers */
     enum error_code code;
     const char *file; /* in which; NULL: in the job */
 };
@@ -31,10 +31,11 @@ static bool is_target(const struct target_list *list, enum module module)
 }
 
 /* PEFT looks for modules_to_save at the end of names, not of paths: "norm" is
- * input_layernorm and q_norm too (peft/utils/other.py, _set_trainable).  With the number of
- * a layer in front it would be that layer's alone, of which there is no such thing here. */
-static bool is_saved_as(const struct architecture *a, enum module module, const char *name,
-                        size_t len)
+ * input_layernorm and q_norm too (peft/utils/other.py, _set_trainable).  With the number
+ * of a layer in front it would be that layer's alone, of which there is no such thing
+ * here. */
+static bool is_saved_as(const struct architecture *a, enum module module,
+                        const char *name, size_t len)
 {
     const char *path = a->paths[module];
     size_t all = path ? strlen(path) : 0;
@@ -268,8 +269,8 @@ bool lora_read(const struct plan *plan, const struct architecture *architecture,
 }
 
 /* Does a name of the list say it already? */
-static bool is_listed(const json_t *list, const struct architecture *a, enum module module,
-                      bool linear)
+static bool is_listed(const json_t *list, const struct architecture *a,
+                      enum module module, bool linear)
 {
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *name = json_string_value(json_array_get(list, i));
@@ -293,8 +294,8 @@ static json_t *names_of(const struct architecture *a, const bool *marks, bool li
     return json_null();
 }
 
-/* PEFT makes one matrix of embedding and head, and warns where it is not asked to, if one of
- * them has a name that it knows (EMBEDDING_LAYER_NAMES): GPT-NeoX's have not. */
+/* PEFT makes one matrix of embedding and head, and warns where it is not asked to, if one
+ * of them has a name that it knows (EMBEDDING_LAYER_NAMES): GPT-NeoX's have not. */
 static bool peft_ties(const struct lora *lora, const struct architecture *a)
 {
     return lora->tied && strcmp(architecture_leaf(a, MODULE_HEAD), "lm_head") == 0;
@@ -308,20 +309,20 @@ bool lora_write_config(const struct lora *lora, const struct architecture *archi
     bool whole = floor(lora->alpha) == lora->alpha && fabs(lora->alpha) < 0x1p53;
     json_t *alpha =
         whole ? json_integer((json_int_t)lora->alpha) : json_real(lora->alpha);
-    json_t *root =
-        json_pack("{s:{}, s:n, s:s, s:s, s:b, s:b, s:b, s:n, s:n, s:o, s:f, s:o, s:s, "
-                  "s:I, s:{}, s:n, "
-                  "s:o, s:s, s:b, s:b}",
-                  "alpha_pattern", "auto_mapping", "base_model_name_or_path", base,
-                  "bias", "none", "fan_in_fan_out",
-                  architecture->linear == STORED_COLUMNS, "inference_mode", 1,
-                  "init_lora_weights", 1, "layers_pattern", "layers_to_transform",
-                  "lora_alpha", alpha, "lora_dropout", lora->dropout, "modules_to_save",
-                  names_of(architecture, lora->saved, false), "peft_type", "LORA", "r", (json_int_t)lora->rank,
-                  "rank_pattern", "revision", "target_modules", names_of(architecture, lora->adapted, true),
-                  "task_type", "CAUSAL_LM", "use_dora", 0, "use_rslora", lora->rslora);
-    bool ok = root && (!peft_ties(lora, architecture) ||
-                       json_object_set_new(root, "ensure_weight_tying", json_true()) == 0);
+    json_t *root = json_pack(
+        "{s:{}, s:n, s:s, s:s, s:b, s:b, s:b, s:n, s:n, s:o, s:f, s:o, s:s, s:I, s:{}, "
+        "s:n, s:o, s:s, s:b, s:b}",
+        "alpha_pattern", "auto_mapping", "base_model_name_or_path", base, "bias", "none",
+        "fan_in_fan_out", architecture->linear == STORED_COLUMNS, "inference_mode", 1,
+        "init_lora_weights", 1, "layers_pattern", "layers_to_transform", "lora_alpha",
+        alpha, "lora_dropout", lora->dropout, "modules_to_save",
+        names_of(architecture, lora->saved, false), "peft_type", "LORA", "r",
+        (json_int_t)lora->rank, "rank_pattern", "revision", "target_modules",
+        names_of(architecture, lora->adapted, true), "task_type", "CAUSAL_LM", "use_dora",
+        0, "use_rslora", lora->rslora);
+    bool ok =
+        root && (!peft_ties(lora, architecture) ||
+                 json_object_set_new(root, "ensure_weight_tying", json_true()) == 0);
 
     ok = ok && json_write_pretty(root, out);
     json_decref(root);

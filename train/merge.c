@@ -23,10 +23,9 @@ struct merge {
 static bool open_model(struct merge *merge, struct error *err)
 {
     const struct plan *plan = &merge->plan;
-    struct model_options options = { .plan = plan,
-                                     .config = &merge->config,
-                                     .rows_max = 1,
-                                     .sequences_max = 1 };
+    struct model_options options = {
+        .plan = plan, .config = &merge->config, .rows_max = 1, .sequences_max = 1
+    };
     struct backend_options with = {
         .device = &plan->device,
         .threads = (int)plan->threads,
@@ -70,7 +69,8 @@ static bool write_model(const struct merge *merge, struct error *err)
     const struct trainer_options *options = merge->options;
 
     if (options->stop != NULL && *options->stop != 0)
-        return error_set(err, ERROR_STOPPED, "stopped before the merged model was written");
+        return error_set(err, ERROR_STOPPED,
+                         "stopped before the merged model was written");
     if (!checkpoint_export(merge->model, &merge->plan, err))
         return false;
     log_line(options->log, LOG_INFO, "done: merged, model in %s", merge->plan.export_dir);

@@ -359,8 +359,8 @@ static void make_parts(struct model *m)
     m->losses = arena_array(m->arena, losses->rows * losses->cols, sizeof(*m->losses));
     if (m->shapes.buffers[BUFFER_HITS].step > 0)
         m->hits = arena_array(m->arena, m->shapes.rows, sizeof(*m->hits));
-    m->places = arena_array(m->arena, m->shapes.slots ? m->shapes.rows : 0,
-                            sizeof(*m->places));
+    m->places =
+        arena_array(m->arena, m->shapes.slots ? m->shapes.rows : 0, sizeof(*m->places));
     m->batches = arena_array(m->arena, losses->rows, sizeof(*m->batches));
     if (m->shapes.buffers[BUFFER_KD_LOSSES].step > 0)
         m->kd_losses =
@@ -416,8 +416,8 @@ static bool take_memory(struct model *m, struct error *err)
     memory_text(use.workspace, parts[4]);
     return error_set(
         err, why.code,
-        "weights %s, gradients %s, optimizer %s, activations %s and workspace "
-        "%s are too much: %s%s",
+        "weights %s, gradients %s, optimizer %s, activations %s and workspace %s are "
+        "too much: %s%s",
         parts[0], parts[1], parts[2], parts[3], parts[4], why.text,
         m->be->ops->kind == DEVICE_CPU
             ? m->plan->generation.on

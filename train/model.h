@@ -20,9 +20,10 @@ struct parameter {
     size_t rank;       /* 1 or 2 in the files */
     size_t rows, cols; /* a vector has 1 row */
     bool trainable;
-    bool decays;          /* weight decay applies: not to norms and biases */
-    enum storage stored;  /* how files have it; gradients and moments are like the weight */
-    struct tensor weight; /* fp32 where trainable, else the frozen format */
+    bool decays; /* weight decay applies: not to norms and biases */
+    /* how files have it; gradients and moments are like the weight */
+    enum storage stored;
+    struct tensor weight;       /* fp32 where trainable, else the frozen format */
     struct quantized quantised; /* instead of the weight, where that has 4 bits */
     enum format through;        /* what numbers of 4 bits are rounded to */
     struct tensor copy; /* 16-bit working copy, or absent; of a quantised one scratch */
@@ -77,8 +78,9 @@ struct step_numbers *model_numbers(struct model *model);
 bool model_evaluate(struct model *model, const struct batch *batch, double *loss_sum,
                     struct error *err);
 
-/* Of the batch evaluated last, where plan->compute_accuracy: to *sum is added, for each run
- * that has targets, the share of them that were the likeliest token; to *runs, how many. */
+/* Of the batch evaluated last, where plan->compute_accuracy: to *sum is added, for each
+ * run that has targets, the share of them that were the likeliest token; to *runs, how
+ * many. */
 void model_accuracy(const struct model *model, const struct batch *batch, double *sum,
                     size_t *runs);
 
@@ -106,8 +108,8 @@ bool model_end(struct model *model, struct step_numbers *numbers, double *loss_s
  * ---- A student and its teacher, train/model_distill.c ----
  *
  * With stage distill the loss is (1 - kd_ratio) of that by the data plus kd_ratio of the
- * distance from a teacher: a frozen model of the same backend, laid out by a plan of its own
- * (train/teacher_plan.h), or what was kept of one.
+ * distance from a teacher: a frozen model of the same backend, laid out by a plan of its
+ * own (train/teacher_plan.h), or what was kept of one.
  */
 struct model_losses {
     double data, teacher;
@@ -115,35 +117,37 @@ struct model_losses {
 
 /* `teacher`, which stays the caller's, answers to each batch from here on. */
 void model_teach(struct model *student, struct model *teacher);
-/* Or, before each model_train, what is kept of a teacher of `words` words: of row n the logits
- * values[n * k] .. and their words ids[n * k] .., k = kd.topk, or all words if there are less;
- * rows without a target are not read. */
+/* Or, before each model_train, what is kept of a teacher of `words` words: of row n the
+ * logits values[n * k] .. and their words ids[n * k] .., k = kd.topk, or all words if
+ * there are less; rows without a target are not read. */
 void model_teach_kept(struct model *student, size_t rows, const int32_t *ids,
                       const float *values, size_t words);
-/* Of a teacher: the k largest logits of rows with a target among its first `words` words, in the
- * form above. */
-bool model_keep(struct model *teacher, const struct batch *batch, size_t words, int32_t *ids,
-                float *values, struct error *err);
+/* Of a teacher: the k largest logits of rows with a target among its first `words` words,
+ * in the form above. */
+bool model_keep(struct model *teacher, const struct batch *batch, size_t words,
+                int32_t *ids, float *values, struct error *err);
 /* After model_end: the sums that the window's loss is made of. */
 struct model_losses model_losses(const struct model *student);
 
 /*
  * ---- Preferences, train/model_preference.c ----
  *
- * With stage dpo runs 2p and 2p + 1 of a batch are two answers, the first of which was chosen
- * (struct op_preference).  They are held against a reference: a frozen model of the same backend,
- * laid out by a plan of its own, or, where adapters are trained, the model without them.
+ * With stage dpo runs 2p and 2p + 1 of a batch are two answers, the first of which was
+ * chosen (struct op_preference).  They are held against a reference: a frozen model of
+ * the same backend, laid out by a plan of its own, or, where adapters are trained, the
+ * model without them.
  */
 /* `reference` stays the caller's. */
 void model_hold_against(struct model *model, struct model *reference);
-/* After model_end or model_evaluate: sums over the pairs of the window, or of the batch. */
+/* After model_end or model_evaluate: sums over the pairs of the window, or of the
+ * batch. */
 struct rewards model_rewards(const struct model *model);
 
 /*
  * ---- Several ranks, train/model_shard.c ----
  *
- * Each updates one shard of the trainable segments, and has the moments of that shard alone;
- * a single rank's shard is all.  Places are numbers from the start of a segment.
+ * Each updates one shard of the trainable segments, and has the moments of that shard
+ * alone; a single rank's shard is all.  Places are numbers from the start of a segment.
  */
 struct model_shard {
     size_t first, count;
@@ -156,14 +160,15 @@ bool model_has_moments(const struct model *model); /* SGD has none */
 /* Numbers of this rank's shard as one row; absent without moments. */
 struct tensor model_moment(const struct model *model, enum moment moment, size_t first,
                            size_t count);
-/* After model_begin: the micro-batches of the window that come to this rank.  All ranks' sums
- * go to the shards while the last of them is under way; 0: this rank has none to add. */
+/* After model_begin: the micro-batches of the window that come to this rank.  All ranks'
+ * sums go to the shards while the last of them is under way; 0: this rank has none to
+ * add. */
 void model_expect(struct model *model, size_t batches);
 /* After the update: every rank's new weights to all. */
 void model_gather(struct model *model);
 
-/* A whole parameter's moments, as checkpoints have them; what other ranks keep is asked of
- * `fetch`. */
+/* A whole parameter's moments, as checkpoints have them; what other ranks keep is asked
+ * of `fetch`. */
 struct moment_span {
     enum moment moment;
     size_t rank, first, count, bytes;
@@ -177,13 +182,13 @@ bool model_read_moment(struct model *model, enum moment moment, const struct par
 bool model_read_span(struct model *model, enum moment moment, size_t first, size_t count,
                      void *to, struct error *err);
 /* From a whole parameter's moments: this rank takes what it keeps. */
-void model_write_moment(struct model *model, enum moment moment, const struct parameter *p,
-                        const void *from);
+void model_write_moment(struct model *model, enum moment moment,
+                        const struct parameter *p, const void *from);
 
 /* Write what the method trains in Hugging Face's form into an existing folder: the whole
  * model (model.safetensors, config.json) or the adapter (adapter_model.safetensors,
- * adapter_config.json, the config.json of its base), and copies of the tokenizer files.
- */
+ * adapter_config.json, the config.json of its base), and copies of the tokenizer
+ * files. */
 bool model_save(struct model *model, const char *dir, struct error *err);
 /* The whole model with the adapter merged, into an existing folder. */
 bool model_export(struct model *model, const char *dir, struct error *err);
@@ -195,8 +200,8 @@ bool model_logits(struct model *model, const struct batch *batch, float *out,
 /*
  * ---- Sequences that grow, train/model_decode.c ----
  *
- * Where plan->generation.on, there are slots for that many sequences, each with the keys and
- * values of its rows so far.
+ * Where plan->generation.on, there are slots for that many sequences, each with the keys
+ * and values of its rows so far.
  */
 size_t model_slots(const struct model *model);
 size_t model_room(const struct model *model); /* rows of a slot */
@@ -207,10 +212,10 @@ size_t model_vocabulary(const struct model *model);
 bool model_prefill(struct model *model, size_t slot, const int32_t *tokens, size_t count,
                    float *logits, struct error *err);
 /*
- * Every sequence grows by one token: tokens[slot], before which its slot holds lengths[slot]
- * rows (below model_room).  logits (slots, V).  A slot without a sequence takes part with
- * token 0 and length 0: all steps have one shape, so that the bits of a sequence do not
- * depend on what else there is.
+ * Every sequence grows by one token: tokens[slot], before which its slot holds
+ * lengths[slot] rows (below model_room).  logits (slots, V).  A slot without a sequence
+ * takes part with token 0 and length 0: all steps have one shape, so that the bits of a
+ * sequence do not depend on what else there is.
  */
 bool model_grow(struct model *model, const int32_t *tokens, const int32_t *lengths,
                 float *logits, struct error *err);

@@ -192,7 +192,8 @@ static void norm_backward(const struct pass *pass, const struct norm *norm,
                                        .rstd = rstd });
 }
 
-/* The stream's gradient through the dropout of what is added to it, with room behind it. */
+/* The stream's gradient through the dropout of what is added to it, with room behind
+ * it. */
 static struct tensor dropped_gradient(const struct pass *pass, uint32_t stream)
 {
     struct tensor dx = stream_buffer(pass, BUFFER_DX);
@@ -203,8 +204,8 @@ static struct tensor dropped_gradient(const struct pass *pass, uint32_t stream)
     return whole;
 }
 
-/* The gradient of what layers o and down have made: the stream's, through dropout or the norm
- * of what is added to it where there is one. */
+/* The gradient of what layers o and down have made: the stream's, through dropout or the
+ * norm of what is added to it where there is one. */
 static struct tensor added_gradient(const struct pass *pass, const struct norm *post,
                                     uint32_t stream, struct tensor x, struct tensor rstd)
 {
@@ -449,8 +450,7 @@ static void embeddings_backward(const struct pass *pass)
     if (pass_drops(pass, m->config->embed_dropout))
         pass_drop(pass, m->config->embed_dropout, drop_stream(0, DROP_EMBED),
                   stream_buffer(pass, BUFFER_DX), stream_buffer(pass, BUFFER_DX));
-    embed_backward(pass, m->embed, BUFFER_TOKENS, m->embed_scale,
-                   m->config->padding);
+    embed_backward(pass, m->embed, BUFFER_TOKENS, m->embed_scale, m->config->padding);
     embed_backward(pass, m->positions, BUFFER_POSITIONS, 0, -1);
 }
 

@@ -26,12 +26,9 @@ static const struct activation_row {
     const char *name;
     enum activation kind;
 } activation_rows[] = {
-    { "silu", ACTIVATION_SILU },
-    { "swish", ACTIVATION_SILU },
-    { "gelu", ACTIVATION_GELU },
-    { "gelu_new", ACTIVATION_GELU_TANH },
-    { "gelu_fast", ACTIVATION_GELU_TANH },
-    { "gelu_pytorch_tanh", ACTIVATION_GELU_TANH },
+    { "silu", ACTIVATION_SILU },           { "swish", ACTIVATION_SILU },
+    { "gelu", ACTIVATION_GELU },           { "gelu_new", ACTIVATION_GELU_TANH },
+    { "gelu_fast", ACTIVATION_GELU_TANH }, { "gelu_pytorch_tanh", ACTIVATION_GELU_TANH },
     { "relu", ACTIVATION_RELU },
 };
 
@@ -48,8 +45,8 @@ struct reader {
     struct error *err;
 };
 
-/* A positive number, or `preset` where missing or null; preset 0 means it must be there.
- */
+/* A positive number, or `preset` where missing or null; preset 0 means it must be
+ * there. */
 static size_t read_size(const struct reader *r, const char *key, size_t preset)
 {
     int64_t value = json_get_int(r->root, key, (int64_t)preset, r->file, r->err);
@@ -198,8 +195,8 @@ static void read_eos(const struct reader *r, struct model_config *out)
     }
 }
 
-/* GPT-Neo: [[["global", "local"], 12]], or attention_layers, which is that unfolded; where
- * neither is said, every second layer is local. */
+/* GPT-Neo: [[["global", "local"], 12]], or attention_layers, which is that unfolded;
+ * where neither is said, every second layer is local. */
 static bool is_local(const struct reader *r, size_t layer)
 {
     const json_t *types = json_object_get(r->root, "attention_types");
@@ -213,7 +210,8 @@ static bool is_local(const struct reader *r, size_t layer)
         type = json_string_value(json_array_get(list, layer));
     for (size_t i = 0; i < count && !type; i++) {
         const json_t *names = json_array_get(json_array_get(types, i), 0);
-        json_int_t times = json_integer_value(json_array_get(json_array_get(types, i), 1));
+        json_int_t times =
+            json_integer_value(json_array_get(json_array_get(types, i), 1));
         size_t each = json_array_size(names);
 
         if (times < 0 || times > LAYERS_MAX || each > LAYERS_MAX)
@@ -276,8 +274,7 @@ static bool is_windowed(const struct reader *r, const struct architecture *row,
                              r->file, r->err);
         return (int64_t)layer >= first;
     }
-    pattern =
-        json_get_int(r->root, "sliding_window_pattern", pattern, r->file, r->err);
+    pattern = json_get_int(r->root, "sliding_window_pattern", pattern, r->file, r->err);
     return pattern > 0 && ((int64_t)layer + 1) % pattern != 0;
 }
 
@@ -398,8 +395,8 @@ static void read_activation(const struct reader *r, struct model_config *out)
     text_init(&known, 0);
     for (size_t i = 0; i < TS_COUNT(activation_rows); i++)
         text_addf(&known, "%s%s", i ? ", " : "", activation_rows[i].name);
-    error_set(r->err, ERROR_DATA, "%s: %s \"%s\" is not supported; supported: %s", r->file,
-              key, name ? name : "", known.data);
+    error_set(r->err, ERROR_DATA, "%s: %s \"%s\" is not supported; supported: %s",
+              r->file, key, name ? name : "", known.data);
     text_clear(&known);
 }
 
@@ -424,8 +421,8 @@ static void read_scores(const struct reader *r, struct model_config *out)
     if (row->unscaled ||
         !json_get_bool(r->root, "scale_attn_weights", true, r->file, r->err))
         out->score_scale = 1;
-    out->score_by_layer = json_get_bool(r->root, "scale_attn_by_inverse_layer_idx", false,
-                                        r->file, r->err);
+    out->score_by_layer =
+        json_get_bool(r->root, "scale_attn_by_inverse_layer_idx", false, r->file, r->err);
     if (row->score_softcap > 0)
         out->score_softcap =
             read_softcap(r, "attn_logit_softcapping", row->score_softcap);
@@ -467,8 +464,8 @@ static bool has_biases(const struct reader *r, enum biases biases, const char *k
             json_get_bool(r->root, key, preset, r->file, r->err));
 }
 
-/* As torch.nn.Embedding takes it: below 0 it counts from the end.  transformers refuses one
- * past the vocabulary; here there is then none. */
+/* As torch.nn.Embedding takes it: below 0 it counts from the end.  transformers refuses
+ * one past the vocabulary; here there is then none. */
 static int64_t read_padding(const struct reader *r, const struct model_config *out)
 {
     const struct architecture *row = out->architecture;
@@ -520,9 +517,9 @@ bool model_config_parse(const char *data, size_t len, const char *file,
     struct reader r = { .file = file, .arena = arena, .err = &mine };
     json_t *root = json_read_text(data, len, file, 1, &mine);
 
-    *out = (struct model_config) {
-        .bos_token_id = -1, .padding = -1, .dtype = FORMAT_COUNT
-    };
+    *out = (struct model_config) { .bos_token_id = -1,
+                                   .padding = -1,
+                                   .dtype = FORMAT_COUNT };
     if (root && !json_is_object(root)) {
         error_set(&mine, ERROR_DATA, "%s: a JSON object is wanted", file);
     } else if (root) {
@@ -564,7 +561,7 @@ bool model_config_check_places(const struct model_config *config, size_t places,
     if (!config->architecture->paths[MODULE_POSITIONS] || places <= config->max_positions)
         return true;
     return error_set(err, ERROR_DATA,
-                     "place %zu of a sample is beyond the %zu that this model has learned "
-                     "embeddings for; lower cutoff_len to %zu",
+                     "place %zu of a sample is beyond the %zu that this model has "
+                     "learned embeddings for; lower cutoff_len to %zu",
                      places, config->max_positions, config->max_positions);
 }

@@ -305,8 +305,8 @@ static void add_dropped(const struct pass *pass, const struct linears *l, size_t
         pass->ops->add(pass->be, &(struct op_add) { .out = out, .a = out, .b = to });
 }
 
-/* What layers o and down add to the stream, dropped or through its norm where there is one;
- * beta 1: beside what is there already. */
+/* What layers o and down add to the stream, dropped or through its norm where there is
+ * one; beta 1: beside what is there already. */
 static void add_to_stream(const struct pass *pass, const struct linears *l, size_t layer,
                           struct tensor x, float beta)
 {
@@ -329,7 +329,8 @@ static void add_to_stream(const struct pass *pass, const struct linears *l, size
     model_norm(pass, first ? &b->post1 : &b->post2, norm);
 }
 
-/* Whether the first norm adds what places add to the embeddings: dropout wants the sum. */
+/* Whether the first norm adds what places add to the embeddings: dropout wants the
+ * sum. */
 static bool adds_positions(const struct pass *pass)
 {
     const struct model *m = pass->model;
@@ -431,11 +432,11 @@ static void embed(const struct pass *pass)
     struct tensor x = pass_buffer(pass, BUFFER_X_IN, 0);
     struct tensor delta = pass_buffer(pass, BUFFER_DELTA, 0);
 
-    pass->ops->embedding(
-        pass->be, &(struct op_embedding) { .out = x,
-                                           .table = m->embed_weight,
-                                           .tokens = pass_ids(pass, BUFFER_TOKENS),
-                                           .scale = m->embed_scale });
+    pass->ops->embedding(pass->be,
+                         &(struct op_embedding) { .out = x,
+                                                  .table = m->embed_weight,
+                                                  .tokens = pass_ids(pass, BUFFER_TOKENS),
+                                                  .scale = m->embed_scale });
     if (m->positions)
         pass->ops->embedding(pass->be, &(struct op_embedding) {
                                            .out = delta,

@@ -49,8 +49,8 @@ static inline uint32_t drop_stream(size_t layer, enum drop drop)
 struct product {
     struct tensor weight; /* what is multiplied: the working copy where there is one */
     const struct parameter *quantised[LINEARS]; /* what is widened into it first, */
-    size_t widened;                       /* and how many */
-    struct tensor grad;   /* absent: frozen */
+    size_t widened;                             /* and how many */
+    struct tensor grad;                         /* absent: frozen */
     struct tensor bias, bias_grad;
     size_t first, outs, from, ins;
     bool rounded; /* operands to 8 bits: forward both e4m3, gradients e5m2 */
@@ -62,8 +62,8 @@ struct linears {
     struct product into[LINEARS];   /* A: x to u */
     struct product out_of[LINEARS]; /* B: u to y */
     size_t wholes, intos, outs_of;
-    struct product both; /* [W; A], where folded: x to (y, u), and (dy, g) to dx */
-    bool folded, beside; /* beside: u lies behind y in y's buffer */
+    struct product both;   /* [W; A], where folded: x to (y, u), and (dy, g) to dx */
+    bool folded, beside;   /* beside: u lies behind y in y's buffer */
     size_t outs, adapters; /* columns of y, of u */
     enum buffer u;
     uint32_t stream; /* of the dropout */
@@ -102,7 +102,7 @@ struct model {
     struct parameter *parameters; /* one for one with those of shapes */
     struct parameter **trained;   /* by where they lie */
     size_t trained_count;
-    struct parameter **slots;     /* by layer, module and part; NULL: there is none */
+    struct parameter **slots;       /* by layer, module and part; NULL: there is none */
     struct parameter *embed, *head; /* head is embed where tied */
     struct parameter *positions;    /* NULL: not learned */
     struct norm norm;               /* after the last block */
@@ -113,28 +113,30 @@ struct model {
 
     struct batch rounded; /* where passes are recorded: model_pass.c */
     float *row_weights;   /* of it, where there are any */
-    float *losses;   /* on the host, as in BUFFER_LOSSES */
-    size_t *batches; /* rows of each micro-batch since model_begin */
-    size_t begun;    /* how many of them */
-    float *hits;     /* on the host, of the batch evaluated last; or NULL */
-    int32_t *places; /* on the host, those of a prompt */
+    float *losses;        /* on the host, as in BUFFER_LOSSES */
+    size_t *batches;      /* rows of each micro-batch since model_begin */
+    size_t begun;         /* how many of them */
+    float *hits;          /* on the host, of the batch evaluated last; or NULL */
+    int32_t *places;      /* on the host, those of a prompt */
 
-    struct model *teacher; /* of a distillation: borrowed; NULL: its logits come by file */
-    size_t shared;         /* words that both have */
-    size_t kept;           /* logits of a row that are kept; 0: all */
-    float *kd_losses;      /* on the host; NULL: no distillation */
+    /* of a distillation: borrowed; NULL: its logits come by file */
+    struct model *teacher;
+    size_t shared;    /* words that both have */
+    size_t kept;      /* logits of a row that are kept; 0: all */
+    float *kd_losses; /* on the host; NULL: no distillation */
     struct model_losses parts;
 
-    struct model *reference; /* of preferences: borrowed; NULL: the model without adapters */
-    float *pairs;            /* on the host, as in BUFFER_PAIRS; NULL: no preferences */
+    /* of preferences: borrowed; NULL: the model without adapters */
+    struct model *reference;
+    float *pairs; /* on the host, as in BUFFER_PAIRS; NULL: no preferences */
     struct rewards rewards;
 
     size_t rank;
-    size_t *starts;        /* model_find_starts */
-    size_t expected;       /* micro-batches of this window and rank */
-    size_t reduced;        /* gradients from here on have been added up, */
-    size_t reduced_level;  /* down to this level there is no other bucket that is full */
-    model_fetch *fetch;    /* of moments that other ranks keep */
+    size_t *starts;       /* model_find_starts */
+    size_t expected;      /* micro-batches of this window and rank */
+    size_t reduced;       /* gradients from here on have been added up, */
+    size_t reduced_level; /* down to this level there is no other bucket that is full */
+    model_fetch *fetch;   /* of moments that other ranks keep */
     const void *fetch_context;
 
     struct safetensors *files; /* of the base, kept while frozen weights may be saved */
@@ -184,9 +186,9 @@ static inline size_t model_head_level(const struct model *model)
 
 /* A buffer with the rows of this batch; data NULL where there is none. */
 struct tensor pass_buffer(const struct pass *pass, enum buffer buffer, size_t layer);
-/* The weight of a product in the compute format (or in fp32, where products round it), and
- * a bias in fp32: converted into scratch where they are stored otherwise, so good until the
- * next one is asked for. */
+/* The weight of a product in the compute format (or in fp32, where products round it),
+ * and a bias in fp32: converted into scratch where they are stored otherwise, so good
+ * until the next one is asked for. */
 struct tensor pass_weight(const struct pass *pass, struct tensor weight);
 struct tensor pass_bias(const struct pass *pass, struct tensor bias);
 /* The same of a product; what has 4 bits is widened for it. */
@@ -195,7 +197,8 @@ struct tensor pass_operand(const struct pass *pass, const struct product *produc
 struct tensor pass_lora_input(const struct pass *pass, const struct linears *linears,
                               struct tensor x);
 /* x A^T of a stack. */
-struct tensor pass_u(const struct pass *pass, const struct linears *linears, size_t layer);
+struct tensor pass_u(const struct pass *pass, const struct linears *linears,
+                     size_t layer);
 /* out = x through dropout, or a gradient back through it. */
 void pass_drop(const struct pass *pass, double p, uint32_t stream, struct tensor x,
                struct tensor out);
@@ -210,9 +213,9 @@ bool pass_open(struct model *model, const struct batch *batch, struct pass *out,
                struct error *err);
 /*
  * May the operations of the way forward be issued, or have they been done from a
- * recording?  And those of the way back, from below level `from` down to level `to`?  What
- * they depend on is in the key, all else is the same in every pass.  Head and loss, which
- * lie between the two, go by the number of labelled rows, too.
+ * recording?  And those of the way back, from below level `from` down to level `to`?
+ * What they depend on is in the key, all else is the same in every pass.  Head and loss,
+ * which lie between the two, go by the number of labelled rows, too.
  */
 bool pass_begin(const struct pass *pass);
 bool pass_begin_levels(const struct pass *pass, size_t from, size_t to);
@@ -234,7 +237,8 @@ struct op_attention model_attention(const struct pass *pass, size_t layer);
 /* The columns of q and k, or of their gradients, in a buffer that has them first. */
 struct tensor model_queries(const struct pass *pass, struct tensor qkv);
 struct tensor model_keys(const struct pass *pass, struct tensor qkv);
-/* The rotation of a block's q and k, or back of their gradients; they come first in qkv. */
+/* The rotation of a block's q and k, or back of their gradients; they come first in
+ * qkv. */
 void model_rotate(const struct pass *pass, size_t layer, struct tensor qkv, bool inverse);
 /* The stream goes from x to sum = x + delta; its norm, of either kind, to out; rstd holds
  * what the backward pass wants to know. */
@@ -252,8 +256,8 @@ void model_classify(const struct pass *pass);
 struct op_classifier model_classifier(const struct pass *pass);
 /* The same beside a teacher, which has gone forward: model_distill.c. */
 void model_distill(const struct pass *pass);
-/* model_preference.c.  Before the model goes forward: the losses of what preferences are held
- * against, if that is anything; what the model's last pass has left is lost. */
+/* model_preference.c.  Before the model goes forward: the losses of what preferences are
+ * held against, if that is anything; what the model's last pass has left is lost. */
 bool model_refer(const struct pass *pass, struct error *err);
 /* After it: what the pairs come to and, where training, dx into DH. */
 void model_prefer(const struct pass *pass);
@@ -281,12 +285,12 @@ struct stored model_stored(const struct model *model, const struct parameter *p,
 const struct stored_tensor *model_find_stored(const struct model *model,
                                               const char *name);
 
-/* model_fresh.c: numbers first .. first + count of a parameter, from the plan's seed; of the
- * base as transformers begins it, of an adapter as PEFT does. */
-void model_fresh_weights(const struct model *model, size_t index, size_t first, size_t count,
-                         float *out);
-void model_fresh_adapter(const struct model *model, size_t index, size_t first, size_t count,
-                         float *out);
+/* model_fresh.c: numbers first .. first + count of a parameter, from the plan's seed; of
+ * the base as transformers begins it, of an adapter as PEFT does. */
+void model_fresh_weights(const struct model *model, size_t index, size_t first,
+                         size_t count, float *out);
+void model_fresh_adapter(const struct model *model, size_t index, size_t first,
+                         size_t count, float *out);
 
 /* model_quantised.c: widen a matrix of 4 bits into its copy. */
 void model_widen(const struct model *model, const struct parameter *p);
@@ -294,29 +298,32 @@ void model_widen(const struct model *model, const struct parameter *p);
 bool model_quantise(struct model *model, struct parameter *p, float *values, void *packed,
                     struct error *err);
 
-/* model_surplus.c: ERROR_DATA naming a tensor of the base's files that the model has no use for. */
+/* model_surplus.c: ERROR_DATA naming a tensor of the base's files that the model has no
+ * use for. */
 bool model_check_surplus(const struct model *model, struct error *err);
 
 /* model_prequantised.c: fill it from files that have it in 4 bits, with the same bits. */
 bool model_take_quantised(struct model *model, struct parameter *p, struct error *err);
-/* The tensors that such files have beside a parameter: how many there are, and is it one? */
+/* The tensors that such files have beside a parameter: how many there are, and is it
+ * one? */
 size_t model_count_beside(const struct model *model, const struct parameter *p);
 bool model_is_beside(const struct model *model, const struct parameter *p,
                      const struct stored_tensor *t);
-/* ERROR_DATA with the reason where a tensor that is no part of the model is one of weights in 8
- * bits or less; else true. */
+/* ERROR_DATA with the reason where a tensor that is no part of the model is one of
+ * weights in 8 bits or less; else true. */
 bool model_refuse_bits(const struct model *model, const struct stored_tensor *t,
                        struct error *err);
 
 /* Numbers that are converted at a time: a tensor is never held twice. */
 #define MODEL_SPAN ((size_t)1 << 20)
-/* Rows of a parameter that go into one span, at least 1 (of a quantised one whole blocks); a
- * span's numbers at most. */
+/* Rows of a parameter that go into one span, at least 1 (of a quantised one whole
+ * blocks); a span's numbers at most. */
 size_t model_span_rows(const struct parameter *p);
 size_t model_span_numbers(const struct model *model);
-/* Rows `row` .. `row` + `rows` of a parameter of the base in fp32, as its files have them. */
-bool model_read(const struct model *model, const struct parameter *p, size_t row, size_t rows,
-                float *out, struct error *err);
+/* Rows `row` .. `row` + `rows` of a parameter of the base in fp32, as its files have
+ * them. */
+bool model_read(const struct model *model, const struct parameter *p, size_t row,
+                size_t rows, float *out, struct error *err);
 /* Frozen weights are what they would be if the model were loaded in precision.frozen. */
 void model_round(const struct model *model, float *values, void *packed, size_t count);
 /* The same as its files (and a merged adapter) or the seed have them. */

@@ -11,13 +11,14 @@
 #include "train/model_parts.h"
 #include "train/template.h"
 
-/* A number of rows is rounded up to one of sixteen between a power of two and the next, and to
- * whole tiles of products and attention, where a part of a tile takes as long; by 256 at most,
- * as thousands of rows take so long that launches do not count, but rows do. */
+/* A number of rows is rounded up to one of sixteen between a power of two and the next,
+ * and to whole tiles of products and attention, where a part of a tile takes as long; by
+ * 256 at most, as thousands of rows take so long that launches do not count, but rows
+ * do. */
 enum { ROW_SHARES = 16, ROW_TILE = 64, ROW_MOST = 256 };
 
-/* Ids outside the vocabulary and batches larger than planned must not reach the device.
- */
+/* Ids outside the vocabulary and batches larger than planned must not reach the
+ * device. */
 static bool check_batch(const struct model *m, const struct batch *batch,
                         struct error *err)
 {
@@ -25,8 +26,7 @@ static bool check_batch(const struct model *m, const struct batch *batch,
         batch->sequences > m->shapes.sequences)
         return error_set(
             err, ERROR_SYSTEM,
-            "a batch of %zu rows in %zu sequences, but memory was planned for %zu "
-            "in %zu",
+            "a batch of %zu rows in %zu sequences, but memory was planned for %zu in %zu",
             batch->rows, batch->sequences, m->shapes.rows, m->shapes.sequences);
     for (size_t i = 0; i < batch->rows; i++) {
         int32_t token = batch->tokens[i], target = batch->targets[i];
@@ -77,14 +77,14 @@ static size_t rows_for(const struct model *m, const struct batch *batch)
 }
 
 /*
- * The batch as it goes to the device.  A recording is for one number of rows and one of runs,
- * as the plan of a product is for one number of rows; and hardly two batches have the same.
- * Where passes are recorded, rows without a target make up a number that comes again, in a run
- * of their own, and empty runs make up all that memory was planned for.
+ * The batch as it goes to the device.  A recording is for one number of rows and one of
+ * runs, as the plan of a product is for one number of rows; and hardly two batches have
+ * the same. Where passes are recorded, rows without a target make up a number that comes
+ * again, in a run of their own, and empty runs make up all that memory was planned for.
  *
- * Losses and gradients of those rows are zero.  Each is the batch's first row once more, place
- * and all: then what attention makes of them is that again, and none can overflow where no row
- * of the batch does.  A rounded batch stays as it is.
+ * Losses and gradients of those rows are zero.  Each is the batch's first row once more,
+ * place and all: then what attention makes of them is that again, and none can overflow
+ * where no row of the batch does.  A rounded batch stays as it is.
  */
 static const struct batch *round_up(struct model *m, const struct batch *batch)
 {
@@ -144,8 +144,8 @@ static size_t count_labelled(const struct batch *batch)
     return least(round_rows(count), batch->rows);
 }
 
-/* What no run is longer than: the job's limit, which all batches share, or as much as a batch
- * is rounded up by; where one is longer all the same, all rows. */
+/* What no run is longer than: the job's limit, which all batches share, or as much as a
+ * batch is rounded up by; where one is longer all the same, all rows. */
 static size_t bound_runs(const struct model *m, const struct batch *batch)
 {
     size_t bound = (size_t)m->plan->cutoff_len;
@@ -287,7 +287,8 @@ void model_begin(struct model *model, const struct step_numbers *numbers)
     model->be->ops->upload(model->be, model_numbers(model), numbers, sizeof(*numbers));
 }
 
-/* What a window keeps of its micro-batches, on the device and on the host; data NULL: no more. */
+/* What a window keeps of its micro-batches, on the device and on the host; data NULL: no
+ * more. */
 struct kept {
     enum buffer buffer;
     float *data;
@@ -320,9 +321,8 @@ static void keep_last(const struct pass *pass)
 
     for (size_t i = 0; m->begun > 0 && (kept = kept_of(m, i)).data; i++)
         pass->ops->convert(
-            pass->be,
-            &(struct op_convert) { .out = kept_row(m, kept.buffer, m->begun),
-                                   .x = kept_row(m, kept.buffer, 0) });
+            pass->be, &(struct op_convert) { .out = kept_row(m, kept.buffer, m->begun),
+                                             .x = kept_row(m, kept.buffer, 0) });
     m->batches[m->begun++] = m->pairs ? pass->pairs : pass->rows;
 }
 

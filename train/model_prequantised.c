@@ -10,8 +10,7 @@
  *     NAME.nested_quant_map     and what a byte stands for
  *
  * The rows are the file's, outputs first: where a file has inputs first (GPT-2),
- * transformers turns a matrix before it is quantised.
- */
+ * transformers turns a matrix before it is quantised. */
 #include "config.h"
 
 #include "train/model.h"
@@ -86,27 +85,26 @@ bool model_refuse_bits(const struct model *m, const struct stored_tensor *t,
     if (text_ends(t->name, ".SCB") || text_ends(t->name, ".weight_format"))
         return error_set(
             err, ERROR_DATA,
-            "%s: the tensor %s is of weights in 8 bits; those in 4 bits (nf4) "
-            "are read; use the model it was made from",
+            "%s: the tensor %s is of weights in 8 bits; those in 4 bits (nf4) are read; "
+            "use the model it was made from",
             t->file, t->name);
     if (strstr(t->name, STATE) && !text_ends(t->name, suffixes[QUANT_STATE]))
         return error_set(
             err, ERROR_DATA,
-            "%s: the tensor %s is of another kind than nf4; quantise the model "
-            "with bnb_4bit_quant_type nf4, or use the one it was made from",
+            "%s: the tensor %s is of another kind than nf4; quantise the model with "
+            "bnb_4bit_quant_type nf4, or use the one it was made from",
             t->file, t->name);
     if (!m->config->quantised.on)
         return error_set(
             err, ERROR_DATA,
             "%s: the tensor %s is of weights in 4 bits, and config.json has no "
-            "quantization_config; put back the config.json that was saved with "
-            "them",
+            "quantization_config; put back the config.json that was saved with them",
             t->file, t->name);
     return error_set(
         err, ERROR_DATA,
-        "%s: the tensor %s is of weights in 4 bits where config.json has them as "
-        "they were: linear layers of the blocks are read in 4 bits, but for "
-        "those of llm_int8_skip_modules",
+        "%s: the tensor %s is of weights in 4 bits where config.json has them as they "
+        "were: linear layers of the blocks are read in 4 bits, but for those of "
+        "llm_int8_skip_modules",
         t->file, t->name);
 }
 
@@ -136,8 +134,8 @@ static bool check_sizes(const struct taken *t, struct error *err)
     if (t->codes->bytes != nf4_bytes(t->numbers))
         return error_set(
             err, ERROR_DATA,
-            "%s: %s has %zu bytes, and %zu x %zu numbers in 4 bits take %zu; "
-            "fetch the model again",
+            "%s: %s has %zu bytes, and %zu x %zu numbers in 4 bits take %zu; fetch the "
+            "model again",
             t->codes->file, t->codes->name, t->codes->bytes, t->p->rows, t->p->cols,
             nf4_bytes(t->numbers));
     for (enum beside i = 0; i < (twice ? BESIDES : GROUPS); i++) {
@@ -146,8 +144,7 @@ static bool check_sizes(const struct taken *t, struct error *err)
         if (strcmp(b->dtype, wanted[i].dtype) != 0 || b->bytes != wanted[i].bytes)
             return error_set(
                 err, ERROR_DATA,
-                "%s: %s has %zu bytes of %s, wanted are %zu of %s; fetch the "
-                "model again",
+                "%s: %s has %zu bytes of %s, wanted are %zu of %s; fetch the model again",
                 b->file, b->name, b->bytes, b->dtype, wanted[i].bytes, wanted[i].dtype);
     }
     return true;
@@ -164,8 +161,8 @@ static bool check_map(const struct stored_tensor *map, struct error *err)
         if (!(fabsf(numbers[i] - nf4_numbers[i]) <= 1e-4f))
             return error_set(
                 err, ERROR_DATA,
-                "%s: %s has %g as number %zu, nf4 has %g; quantise the model "
-                "with bnb_4bit_quant_type nf4",
+                "%s: %s has %g as number %zu, nf4 has %g; quantise the model with "
+                "bnb_4bit_quant_type nf4",
                 map->file, map->name, (double)numbers[i], i, (double)nf4_numbers[i]);
     return true;
 }

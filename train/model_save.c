@@ -317,8 +317,7 @@ static bool write_adapter_config(const struct model *m, const char *dir,
     lora.tied = trains_tied_head(m);
     lora.saved[MODULE_HEAD] |= lora.tied;
     text_init(&text, 0);
-    ok = lora_write_config(&lora, m->config->architecture, whole ? whole : base,
-                           &text) ||
+    ok = lora_write_config(&lora, m->config->architecture, whole ? whole : base, &text) ||
          error_set(err, ERROR_SYSTEM, "cannot make adapter_config.json");
     ok = ok && put_text(dir, "adapter_config.json", text.data, text.len, err);
     text_clear(&text);
@@ -344,10 +343,10 @@ static bool save_adapter(const struct model *m, const char *dir, struct error *e
             name = arena_printf(arena, "base_model.model.%s", p->name);
         sources[count++] = source_of(m, i, name);
         if (p == m->embed && trains_tied_head(m)) /* PEFT has two copies of it */
-            sources[count++] = source_of(
-                m, i,
-                arena_printf(arena, "base_model.model.%s.weight",
-                             m->config->architecture->paths[MODULE_HEAD]));
+            sources[count++] =
+                source_of(m, i,
+                          arena_printf(arena, "base_model.model.%s.weight",
+                                       m->config->architecture->paths[MODULE_HEAD]));
     }
     ok = write_tensors(dir, "adapter_model.safetensors", sources, count, err) &&
          write_adapter_config(m, dir, err) &&

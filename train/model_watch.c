@@ -156,8 +156,8 @@ static int64_t layer_of(const struct model *m, struct tensor t)
     return layer;
 }
 
-/* Where the table of buffers has too few words: of a gradient, that of which it is one.
- */
+/* Where the table of buffers has too few words: of a gradient, that of which it is
+ * one. */
 static const char *const other_names[BUFFERS] = {
     [BUFFER_RSTD1] = "first norm's scale",
     [BUFFER_RSTD2] = "second norm's scale",

@@ -1,5 +1,5 @@
-/* train/normalizer.h - what tokenizer.json's normalizer makes of a text before it is split:
- * a list of steps (NFC, Prepend, Replace, ...). */
+/* train/normalizer.h - what tokenizer.json's normalizer makes of a text before it is
+ * split: a list of steps (NFC, Prepend, Replace, ...). */
 #ifndef TRAIN_NORMALIZER_H
 #define TRAIN_NORMALIZER_H
 

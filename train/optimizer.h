@@ -1,5 +1,5 @@
-/* train/optimizer.h - the norm of all gradients, clipping, and one update of every weight.
- */
+/* train/optimizer.h - the norm of all gradients, clipping, and one update of every
+ * weight. */
 #ifndef TRAIN_OPTIMIZER_H
 #define TRAIN_OPTIMIZER_H
 

@@ -49,8 +49,8 @@ bool parallel_join(const struct backend_group *group, struct backend *be,
         return true;
     if (!be->ops->join)
         return error_set(err, ERROR_DEVICE,
-                         "this build has no NCCL, so several GPUs cannot work together; "
-                         "configure where nccl.h is found, or say ranks: 1");
+                         "this build has no NCCL, so several GPUs cannot work "
+                         "together; configure where nccl.h is found, or say ranks: 1");
     return be->ops->join(be, group, err);
 }
 

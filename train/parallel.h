@@ -17,7 +17,7 @@ enum parallel_work {
     PARALLEL_STEP,
     PARALLEL_EVALUATE,
     PARALLEL_FETCH,
-    PARALLEL_KEEP, /* before a preflight, */
+    PARALLEL_KEEP,     /* before a preflight, */
     PARALLEL_PUT_BACK, /* and after it */
     PARALLEL_END
 };

@@ -1,6 +1,6 @@
 /*
- * train/pattern.h - the regular expressions of tokenizer.json: written for Oniguruma, run by
- * PCRE2 over UTF-8 with Unicode's classes.
+ * train/pattern.h - the regular expressions of tokenizer.json: written for Oniguruma, run
+ * by PCRE2 over UTF-8 with Unicode's classes.
  */
 #ifndef TRAIN_PATTERN_H
 #define TRAIN_PATTERN_H
@@ -25,10 +25,11 @@ struct pattern_search {
     struct pattern_scratch *scratch;
     const char *text;
     size_t len;
-    size_t from;       /* where to look on; 0 at first */
-    bool matched;      /* there has been a match, the last one: */
+    size_t from;  /* where to look on; 0 at first */
+    bool matched; /* there has been a match, the last one: */
     size_t start, end;
-    bool failed;       /* a limit was passed: the expression takes too long on this text */
+    /* a limit was passed: the expression takes too long on this text */
+    bool failed;
 };
 
 /* The next match.  An empty one is found too, but not where the last match ended. */

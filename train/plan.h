@@ -1,6 +1,7 @@
 /*
- * train/plan.h - all that a run needs, as plain values.  The patcher fills it from a job file;
- * strings live in the job's arena.  Paths are absolute or relative to the current directory.
+ * train/plan.h - all that a run needs, as plain values.  The patcher fills it from a job
+ * file; strings live in the job's arena.  Paths are absolute or relative to the current
+ * directory.
  */
 #ifndef TRAIN_PLAN_H
 #define TRAIN_PLAN_H
@@ -44,8 +45,8 @@ enum when { WHEN_NO, WHEN_STEPS, WHEN_EPOCH }; /* save, eval and logging strateg
 
 /* Completions: of evaluations, or of a program that does nothing else. */
 struct generation {
-    bool on;    /* the run generates: room for keys and values is laid out */
-    bool alone; /* no weight is trained, nothing is kept for a backward pass */
+    bool on;            /* the run generates: room for keys and values is laid out */
+    bool alone;         /* no weight is trained, nothing is kept for a backward pass */
     int64_t slots;      /* sequences that grow at once */
     int64_t prompt_max; /* tokens of the longest prompt; 0: not known, cutoff_len */
     int64_t max_new_tokens;
@@ -63,7 +64,8 @@ struct distillation {
     const char *logits; /* file of what is kept of the teacher; NULL: it answers itself */
     double ratio, temperature, beta;
     int64_t topk; /* logits of the teacher that are kept; 0: all */
-    /* What the teacher's files say; where the patcher has not looked, it is read again. */
+    /* What the teacher's files say; where the patcher has not looked, it is read
+     * again. */
     const struct model_config *config; /* NULL: not known */
     enum format format;                /* of most of its bytes, where config is known */
 };
@@ -72,14 +74,15 @@ struct distillation {
 struct preference {
     enum preference_loss loss;
     double beta, ftx, label_smoothing, simpo_gamma;
-    const char *reference, *adapter; /* folders of ref_model; NULL: the model as it begins */
+    /* folders of ref_model; NULL: the model as it begins */
+    const char *reference, *adapter;
 };
 
 struct plan {
     /* the job */
-    const char *job;     /* "gsm8k.yaml" as given */
-    const char *dir;     /* the folder it lies in */
-    const char *run_dir; /* gsm8k.run */
+    const char *job;        /* "gsm8k.yaml" as given */
+    const char *dir;        /* the folder it lies in */
+    const char *run_dir;    /* gsm8k.run */
     const char *output_dir; /* checkpoints and the final model; run_dir where not given */
     const char *run_name;
     const char *job_digest; /* SHA-256 of the frozen text */
@@ -125,16 +128,18 @@ struct plan {
     bool enable_thinking; /* false: answers of models that reason have no thoughts */
     enum mix_strategy mix_strategy;
     const char *interleave_probs; /* comma-separated, one a data set; NULL: in rounds */
-    int64_t max_samples; /* 0: all */
-    double val_size;     /* below 1 a share, else a number of samples; 0: none */
+    int64_t max_samples;          /* 0: all */
+    double val_size;              /* below 1 a share, else a number of samples; 0: none */
     bool dataloader_drop_last;
     bool disable_shuffling;
 
     struct generation generation;
     bool predict_with_generate; /* as asked; generation.on where it is evaluated, too */
-    bool compute_accuracy;  /* share of tokens that an evaluation takes for the likeliest */
-    int64_t eval_questions; /* of the evaluation data that are answered each time; 0: all */
-    int64_t samples;        /* of them, those whose answers are kept */
+    /* share of tokens that an evaluation takes for the likeliest */
+    bool compute_accuracy;
+    /* of the evaluation data that are answered each time; 0: all */
+    int64_t eval_questions;
+    int64_t samples;                        /* of them, those whose answers are kept */
     const char *answer_tag, *answer_marker; /* where an answer stands; NULL: no such */
     double answer_tolerance;                /* as train/answer.h has it */
     struct distillation kd;
@@ -151,18 +156,20 @@ struct plan {
     int64_t schedule_decay_steps, schedule_stable_steps;
     enum schedule_decay schedule_decay;
     enum schedule_warmup schedule_warmup;
-    int64_t schedule_timescale;     /* of inverse_sqrt; 0: the warm-up's steps, or 10000 */
-    double schedule_warmup_lr_rate; /* where a warm-up begins; below 0: at one step of it */
+    /* of inverse_sqrt; 0: the warm-up's steps, or 10000 */
+    int64_t schedule_timescale;
+    /* where a warm-up begins; below 0: at one step of it */
+    double schedule_warmup_lr_rate;
     double warmup_steps; /* below 1: a share of all steps */
     double warmup_ratio; /* above 0 it wins over warmup_steps, as in transformers 4 */
     double num_train_epochs;
-    int64_t max_steps; /* above 0 it wins over num_train_epochs */
+    int64_t max_steps;       /* above 0 it wins over num_train_epochs */
     int64_t seed, data_seed; /* data_seed -1: seed */
 
     /* evaluation, saving, logging */
     enum when save_strategy, eval_strategy, logging_strategy;
     double save_steps, eval_steps, logging_steps; /* below 1: a share of all steps */
-    int64_t save_total_limit; /* 0: keep all */
+    int64_t save_total_limit;                     /* 0: keep all */
     bool save_only_model, load_best_model_at_end, logging_first_step;
     double eval_delay;
     const char *metric_for_best_model; /* "loss", "eval_accuracy", ..; NULL: loss */
@@ -177,8 +184,9 @@ struct plan {
     /* trainspool: */
     enum policy policy;
     bool external; /* target external: checked for another program, not trained here */
-    const char *program;       /* that program, with its versions, for people; or NULL */
-    const struct torch_setup *torch; /* of such a job (train/torch_memory.h); NULL: presets */
+    const char *program; /* that program, with its versions, for people; or NULL */
+    /* of such a job (train/torch_memory.h); NULL: presets */
+    const struct torch_setup *torch;
     const char *device_wanted; /* "auto", "cpu", "cuda:1", "cuda:0,1" */
     int64_t ranks;             /* processes of the run, from 1 */
     int64_t threads;           /* 0: all */
@@ -186,11 +194,12 @@ struct plan {
     enum choice preflight; /* auto: where it computes in fp16 */
     bool disable_dropout;  /* of the model's own */
     int64_t max_retries;
-    double timeout_seconds;    /* 0: none */
-    const char *memory_limit;  /* as written; NULL: 95 % of what is free */
+    double timeout_seconds;   /* 0: none */
+    const char *memory_limit; /* as written; NULL: 95 % of what is free */
 
     /* what it will run on, and what that takes */
-    uint64_t teacher_bytes; /* of an external distillation's teacher; 0: none, or not known */
+    /* of an external distillation's teacher; 0: none, or not known */
+    uint64_t teacher_bytes;
     struct device device;
     struct memory_use memory;
 };
@@ -222,8 +231,8 @@ static inline bool plan_has_reference(const struct plan *plan)
            plan->preference.loss != PREFERENCE_SIMPO;
 }
 
-/* Is a second model loaded beside the one that is trained: a teacher, or a reference?  Under
- * adapters lies a reference already. */
+/* Is a second model loaded beside the one that is trained: a teacher, or a reference?
+ * Under adapters lies a reference already. */
 static inline bool plan_has_second_model(const struct plan *plan)
 {
     return plan->stage == STAGE_DISTILL ||

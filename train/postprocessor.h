@@ -1,5 +1,5 @@
-/* train/postprocessor.h - the special tokens before and after a text, as the "post_processor"
- * of tokenizer.json says. */
+/* train/postprocessor.h - the special tokens before and after a text, as the
+ * "post_processor" of tokenizer.json says. */
 #ifndef TRAIN_POSTPROCESSOR_H
 #define TRAIN_POSTPROCESSOR_H
 
@@ -14,7 +14,8 @@ struct postprocessor *postprocessor_new(const json_t *json, size_t ids, const ch
 void postprocessor_free(struct postprocessor *postprocessor); /* NULL is allowed */
 
 /* Append what stands before and after a text. */
-void postprocessor_begin(const struct postprocessor *postprocessor, struct token_list *out);
+void postprocessor_begin(const struct postprocessor *postprocessor,
+                         struct token_list *out);
 void postprocessor_end(const struct postprocessor *postprocessor, struct token_list *out);
 
 #endif

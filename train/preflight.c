@@ -170,9 +170,9 @@ static bool give_up_scale(const struct run *run, const struct seen *seen,
     return error_set(
         err, ERROR_DIVERGED,
         "preflight: none of the %" PRId64
-        " steps of the run could be made: the gradients are not finite, and "
-        "the loss scale has come down to %g only; a larger max_steps or more "
-        "data leave it the time, bf16 and fp32 need none",
+        " steps of the run could be made: the gradients are not finite, and the loss "
+        "scale has come down to %g only; a larger max_steps or more data leave it the "
+        "time, bf16 and fp32 need none",
         seen->skipped, run->progress.scaler.scale);
 }
 

@@ -18,8 +18,8 @@ enum {
     PREFLIGHT_HOPELESS = 3, /* in a row */
 };
 
-/* Does the plan ask for one?  By default where it computes in fp16; never behind step 0.
- */
+/* Does the plan ask for one?  By default where it computes in fp16; never behind step
+ * 0. */
 bool preflight_wanted(const struct run *run);
 
 typedef bool preflight_step(struct run *run, struct error *err);

@@ -1,6 +1,7 @@
 /*
  * train/pretokenizer.h - how a text is cut into words before the model sees it, as
- * tokenizer.json's pre_tokenizer says: a list of steps, each cutting the pieces of the last.
+ * tokenizer.json's pre_tokenizer says: a list of steps, each cutting the pieces of the
+ * last.
  */
 #ifndef TRAIN_PRETOKENIZER_H
 #define TRAIN_PRETOKENIZER_H
@@ -23,10 +24,10 @@ struct word_sink {
     void *context;
 };
 
-/* first: the text begins what was to be encoded.  ERROR_DATA where an expression takes too
- * long. */
-bool pretokenizer_run(const struct pretokenizer *pretokenizer, const char *text, size_t len,
-                      bool first, struct pattern_scratch *scratch,
+/* first: the text begins what was to be encoded.  ERROR_DATA where an expression takes
+ * too long. */
+bool pretokenizer_run(const struct pretokenizer *pretokenizer, const char *text,
+                      size_t len, bool first, struct pattern_scratch *scratch,
                       const struct word_sink *sink, struct error *err);
 
 #endif

@@ -19,7 +19,7 @@ struct progress {
     double epoch;
     uint64_t tokens;    /* trained on, padding not counted */
     double window_loss; /* sum of the losses of the steps since the last logged one */
-    double window_ce, window_kd; /* of stage distill: its two parts */
+    double window_ce, window_kd;   /* of stage distill: its two parts */
     struct rewards window_rewards; /* of stage dpo, likewise summed */
     int64_t window_steps;
     double best_metric; /* NaN: none yet */
@@ -58,17 +58,20 @@ struct progress_history {
 
 void progress_history_add(struct progress_history *history, const struct logged *entry);
 void progress_history_clear(struct progress_history *history); /* frees */
-double progress_history_loss(const struct progress_history *history); /* the last; NaN: none */
+/* the last; NaN: none */
+double progress_history_loss(const struct progress_history *history);
 
 /* prefix "" or "eval_" */
-void progress_rewards_json(const struct rewards *rewards, const char *prefix, json_t *object);
-/* eval_accuracy, eval_answer_rate, eval_rewards and eval_loss, as far as they were taken. */
+void progress_rewards_json(const struct rewards *rewards, const char *prefix,
+                           json_t *object);
+/* eval_accuracy, eval_answer_rate, eval_rewards and eval_loss, as far as they were
+ * taken. */
 void progress_evaluation_json(const struct evaluation *evaluation, json_t *object);
 
 bool progress_write(const char *dir, const struct plan *plan,
-                    const struct progress *progress, const struct progress_history *history,
-                    struct error *err);
-bool progress_read(const char *dir, struct progress *progress, struct progress_history *history,
-                   struct error *err);
+                    const struct progress *progress,
+                    const struct progress_history *history, struct error *err);
+bool progress_read(const char *dir, struct progress *progress,
+                   struct progress_history *history, struct error *err);
 
 #endif

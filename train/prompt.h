@@ -1,6 +1,6 @@
 /*
- * train/prompt.h - a conversation up to the place of its next answer as tokens, and what ends
- * that answer.
+ * train/prompt.h - a conversation up to the place of its next answer as tokens, and what
+ * ends that answer.
  */
 #ifndef TRAIN_PROMPT_H
 #define TRAIN_PROMPT_H
@@ -15,10 +15,10 @@ bool prompt_encode(const struct chat_template *chat, const struct tokenizer *tok
                    size_t count, struct token_list *out, struct error *err);
 
 /*
- * What ends an answer: the tokens that config.json, generation_config.json (both in `dir`)
- * and the tokenizer name, and the token that the template writes behind an answer.  Where
- * that one is no special token of this tokenizer, *stop becomes its text, malloc'ed.
- * chat NULL: there is no template.
+ * What ends an answer: the tokens that config.json, generation_config.json (both in
+ * `dir`) and the tokenizer name, and the token that the template writes behind an answer.
+ * Where that one is no special token of this tokenizer, *stop becomes its text,
+ * malloc'ed. chat NULL: there is no template.
  */
 bool prompt_ends(const char *dir, const struct model_config *config,
                  const struct chat_template *chat, const struct tokenizer *tokenizer,

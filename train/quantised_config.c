@@ -27,8 +27,8 @@ static bool check_method(const json_t *from, const char *file, struct error *err
         return true;
     return error_set(
         err, ERROR_DATA,
-        "%s: quant_method %s%.64s%s: of quantised models those of bitsandbytes in "
-        "4 bits (load_in_4bit) are read; %s",
+        "%s: quant_method %s%.64s%s: of quantised models those of bitsandbytes in 4 "
+        "bits (load_in_4bit) are read; %s",
         file, method ? "\"" : "", method ? method : "is not said", method ? "\"" : "",
         remedy);
 }
@@ -44,8 +44,8 @@ static bool check_blocks(const json_t *from, const char *file, struct error *err
         if (size != NF4_BLOCK)
             return error_set(
                 err, ERROR_DATA,
-                "%s: %s %lld: blocks of %d numbers are read; quantise it with "
-                "those, or %s",
+                "%s: %s %lld: blocks of %d numbers are read; quantise it with those, or "
+                "%s",
                 file, keys[i], (long long)size, NF4_BLOCK, remedy);
     }
     return true;

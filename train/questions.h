@@ -1,6 +1,6 @@
 /*
- * train/questions.h - questions to generate answers to: the records of data files with what
- * they expect, or texts of a person.
+ * train/questions.h - questions to generate answers to: the records of data files with
+ * what they expect, or texts of a person.
  */
 #ifndef TRAIN_QUESTIONS_H
 #define TRAIN_QUESTIONS_H

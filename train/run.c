@@ -50,11 +50,12 @@ static bool measure_questions(struct run *run, struct error *err)
         return true;
     if (!dataset_open_whole(run->plan, run->eval, run->tokenizer, &run->whole, err))
         return false;
-    longest = dataset_asked_max(run_questions(run), (size_t)run->plan->cutoff_len, &longer);
+    longest =
+        dataset_asked_max(run_questions(run), (size_t)run->plan->cutoff_len, &longer);
     if (longer > 0)
         log_line(run->options->log, LOG_WARN,
-                 "evaluation: %zu of %zu questions are not asked, for they are longer than "
-                 "cutoff_len, %" PRId64 " tokens",
+                 "evaluation: %zu of %zu questions are not asked, for they are longer "
+                 "than cutoff_len, %" PRId64 " tokens",
                  longer, dataset_questions(run_questions(run)), run->plan->cutoff_len);
     if (longest == 0 && longer > 0)
         return error_set(err, ERROR_JOB,
@@ -67,9 +68,9 @@ static bool measure_questions(struct run *run, struct error *err)
                          "before an answer (train_on_prompt: true hides where it ends)");
     if (!model_config_check_places(&run->config, longest + 1, NULL))
         return error_set(err, ERROR_JOB,
-                         "predict_with_generate: a question of %zu tokens leaves no room "
-                         "for an answer in the %zu places that this model has learned; "
-                         "lower cutoff_len",
+                         "predict_with_generate: a question of %zu tokens leaves no "
+                         "room for an answer in the %zu places that this model has "
+                         "learned; lower cutoff_len",
                          longest, run->config.max_positions);
     run->measured = *run->plan;
     run->measured.generation.prompt_max = (int64_t)longest;
@@ -280,9 +281,8 @@ static bool open_metrics(struct run *run, struct error *err)
     if (!file_make_dirs(run->plan->run_dir, 0755, err))
         return false;
     name = path_join(run->plan->run_dir, "metrics.jsonl");
-    run->metrics =
-        metrics_open(name, run->progress.step > 0 ? run->progress.step : -1,
-                     run->options->log, err);
+    run->metrics = metrics_open(name, run->progress.step > 0 ? run->progress.step : -1,
+                                run->options->log, err);
     free(name);
     if (run->metrics == NULL)
         return false;
@@ -342,8 +342,8 @@ static void describe(struct run *run)
     log_line(run->options->log, LOG_INFO,
              "data: %zu %s, %" PRIu64 " tokens, the longest %s has %zu",
              dataset_samples(run->train), prefers ? "pairs" : "samples",
-             dataset_tokens(run->train),
-             prefers ? "question with an answer" : "sample", dataset_longest(run->train));
+             dataset_tokens(run->train), prefers ? "question with an answer" : "sample",
+             dataset_longest(run->train));
     log_line(run->options->log, LOG_INFO, "data: %s", dataset_origin(run->train));
     for (size_t i = 0; dataset_note(run->train, i) != NULL; i++)
         log_line(run->options->log, LOG_WARN, "data: %s", dataset_note(run->train, i));
@@ -408,7 +408,8 @@ void run_number_text(double value, char out[32])
         snprintf(out, 32, "%.4g", value);
 }
 
-void run_rewards_text(const struct rewards *rewards, const char *prefix, struct text *line)
+void run_rewards_text(const struct rewards *rewards, const char *prefix,
+                      struct text *line)
 {
     char number[32];
 

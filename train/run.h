@@ -37,7 +37,7 @@ struct run {
     uint64_t logged_tokens;
     double save_failed_at; /* 0: the last save was good */
     double grad_norm, learning_rate, seconds,
-        rate; /* of the last step; tokens a second */
+        rate;                    /* of the last step; tokens a second */
     bool trial;                  /* a preflight is under way */
     struct preflight_kept *kept; /* as it was before it */
     char finding[256];           /* of an autopsy, in short; "": there was none */
@@ -51,7 +51,8 @@ struct run_place {
     double weight;  /* of its targets: what the sum of losses is divided by */
 };
 struct run_place run_place(const struct run *run, int64_t step);
-/* The data whose questions are asked, of which each has plan->cutoff_len tokens at most. */
+/* The data whose questions are asked, of which each has plan->cutoff_len tokens at
+ * most. */
 const struct dataset *run_questions(const struct run *run);
 /* Micro-batches of one optimizer step, of all ranks, but for a last short one. */
 size_t run_window_size(const struct run *run);
@@ -69,7 +70,8 @@ void run_say(const struct run *run, const char *line);
 /* A number in such a line: Python writes nan, inf and 0.0002. */
 void run_number_text(double value, char out[32]);
 /* "'rewards/chosen': 0.1, " and so on, behind what is there; prefix "" or "eval_". */
-void run_rewards_text(const struct rewards *rewards, const char *prefix, struct text *line);
+void run_rewards_text(const struct rewards *rewards, const char *prefix,
+                      struct text *line);
 
 /* Read the data, take the memory, load the weights, find where to go on from.  plan and
  * options are set, all else is zero.  False: *err tells; run_close gives back what was

@@ -263,8 +263,8 @@ static bool read_length(struct header *h, uint64_t *length, struct error *err)
         return false;
     if (memcmp(bytes, "version ", sizeof(bytes)) == 0)
         return error_set(err, ERROR_DATA,
-                         "%s: it is a pointer of Git LFS, not the weights; `git lfs pull` "
-                         "in its folder gets them",
+                         "%s: it is a pointer of Git LFS, not the weights; `git lfs "
+                         "pull` in its folder gets them",
                          h->file);
     *length = 0;
     for (size_t i = 0; i < sizeof(bytes); i++)

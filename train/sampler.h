@@ -19,12 +19,14 @@ struct sampler_place {
     size_t count;
     uint64_t seed;
     uint32_t sequence; /* its number among all of the run, */
-    uint64_t index;    /* and the token's, from 0: the draw is a function of these three */
+    /* and the token's, from 0: the draw is a function of these three */
+    uint64_t index;
 };
 
 /*
- * The next token; logits (V) are changed.  Without how->do_sample the one with the largest
- * logit, the first of equals.  Those that are not finite are never taken; -1: none is.
+ * The next token; logits (V) are changed.  Without how->do_sample the one with the
+ * largest logit, the first of equals.  Those that are not finite are never taken; -1:
+ * none is.
  */
 int64_t sampler_take(struct sampler *sampler, const struct generation *how,
                      const struct sampler_place *place, float *logits);

@@ -102,7 +102,8 @@ static double factor_inverse_sqrt(const struct place *p)
     return 1 / sqrt(((double)(p->step - p->warmup) + scale) / scale);
 }
 
-/* get_cosine_with_min_lr_schedule_with_warmup_lr_rate, which is a step ahead of the others */
+/* get_cosine_with_min_lr_schedule_with_warmup_lr_rate, which is a step ahead of the
+ * others */
 static double factor_cosine_warmup_min(const struct place *p)
 {
     double progress =
@@ -150,8 +151,7 @@ static double rise_as_chosen(const struct place *p)
 static double factor_stable_decay(const struct place *p)
 {
     int64_t after = p->total - p->warmup;
-    int64_t stable = p->plan->schedule_stable_steps,
-            last = p->plan->schedule_decay_steps;
+    int64_t stable = p->plan->schedule_stable_steps, last = p->plan->schedule_decay_steps;
     double rate = least_rate(p->plan);
     double past;
 

@@ -343,8 +343,8 @@ static bool check_plan(const struct plan *plan, const struct architecture *a,
     if (plan->method != METHOD_LORA && plan->adapter_name_or_path)
         return error_set(
             err, ERROR_JOB,
-            "adapter_name_or_path is for finetuning_type: lora; take it out, or "
-            "merge the adapter first (export_dir)");
+            "adapter_name_or_path is for finetuning_type: lora; take it out, or merge "
+            "the adapter first (export_dir)");
     return plan->method != METHOD_FREEZE || check_freeze(plan, a, err);
 }
 
@@ -359,13 +359,13 @@ static bool check_base(const struct plan *plan, const struct model_config *confi
         return true;
     if (!lora)
         return error_set(err, ERROR_JOB,
-                         "finetuning_type must be lora: the files of the model have its "
-                         "weights in 4 bits, and such are not trained");
+                         "finetuning_type must be lora: the files of the model have "
+                         "its weights in 4 bits, and such are not trained");
     if (plan->create_new_adapter && plan->adapter_name_or_path)
         return error_set(
             err, ERROR_JOB,
-            "create_new_adapter: an adapter is not merged into a model whose "
-            "files have 4 bits; go on with that adapter");
+            "create_new_adapter: an adapter is not merged into a model whose files "
+            "have 4 bits; go on with that adapter");
     return !plan->export_dir ||
            error_set(
                err, ERROR_JOB,
@@ -510,8 +510,7 @@ static struct memory_range held_besides(const struct plan *plan,
         return memory_range_exact(0); /* nothing that is sure to be touched */
     held = memory_range_sum(memory_held(&plan->device, 0),
                             memory_group(&plan->device, plan_ranks(plan)));
-    return memory_range_sum(held,
-                            memory_range_exact(shapes_rounded(plan, config, rows)));
+    return memory_range_sum(held, memory_range_exact(shapes_rounded(plan, config, rows)));
 }
 
 bool shapes_memory(const struct plan *plan, const struct model_config *config,

@@ -13,17 +13,18 @@
  *     buffers                                  activations and scratch
  *
  * What products can use stacked (q, k, v; gate, up; the A matrices over one input) lies
- * side by side without a gap.  Of the trainables, matrices come first, then the B matrices,
- * then vectors: what is updated alike lies in one piece.
+ * side by side without a gap.  Of the trainables, matrices come first, then the B
+ * matrices, then vectors: what is updated alike lies in one piece.
  *
  * Folded adapters: the working copies of the A matrices lie right behind the frozen
- * matrices over the same input, so that [W; A] is one matrix, and x A^T right behind x W^T
- * (g = dy B behind dy) in one buffer.  One product then reads x (writes dx) for both.
+ * matrices over the same input, so that [W; A] is one matrix, and x A^T right behind x
+ * W^T (g = dy B behind dy) in one buffer.  One product then reads x (writes dx) for both.
  *
- * In 4 bits (quantization_bit, or a base whose files have them so, but for what they leave out):
- * the frozen linear layers of blocks, each in one piece (precision/nf4.h) from a multiple of
- * SHAPES_ALIGNMENT on.  Products read them in the
- * compute format in one buffer, side by side as others lie; nothing is folded behind them.
+ * In 4 bits (quantization_bit, or a base whose files have them so, but for what they
+ * leave out): the frozen linear layers of blocks, each in one piece (precision/nf4.h)
+ * from a multiple of SHAPES_ALIGNMENT on.  Products read them in the
+ * compute format in one buffer, side by side as others lie; nothing is folded behind
+ * them.
  *
  * Formats: trainable weights and moments have precision.trainable (fp32 but in the pure
  * modes), gradients are fp32 always.  Frozen matrices have precision.frozen, but the
@@ -37,9 +38,8 @@
 #include "train/model_config.h"
 #include "train/plan.h"
 
-#define SHAPES_ALIGNMENT                                          \
-    ((size_t)256) /* bytes; what CUDA wants, more than a CPU does \
-                   */
+#define SHAPES_ALIGNMENT \
+    ((size_t)256) /* bytes; what CUDA wants, more than a CPU does \ */
 
 /* Linear layers over one input. */
 enum stack { STACK_QKV, STACK_O, STACK_GATE_UP, STACK_DOWN, STACKS };
@@ -53,15 +53,16 @@ struct shape_parameter {
     size_t layer;
     size_t rank, rows, cols; /* a vector has rank 1 and 1 row */
     bool trainable, decays;
-    bool leads;  /* begins a group of what lies side by side */
-    bool folded; /* the copy lies among the frozen weights */
+    bool leads;     /* begins a group of what lies side by side */
+    bool folded;    /* the copy lies among the frozen weights */
     bool quantised; /* kept in 4 bits; the copy lies in BUFFER_WEIGHT, while it is used */
     enum storage stored; /* how the files have it */
     double lr_factor;
     enum format format; /* storage of the weight */
     enum format copy;   /* of the working copy; FORMAT_COUNT: none */
     size_t at;          /* trainable: numbers from the segment's start; frozen: bytes */
-    size_t copy_at; /* bytes from the start of the copies, the frozen weights, the buffer */
+    /* bytes from the start of the copies, the frozen weights, the buffer */
+    size_t copy_at;
 };
 
 /* Letters as in kernels/ops.h.  Outputs of norms and of the activation are not kept: the
@@ -71,19 +72,21 @@ enum buffer {
     BUFFER_X_IN,  /* residual stream before the block, fp32 (N, C) */
     BUFFER_RSTD1, /* (1, N); of a layer norm (2, N) */
     BUFFER_QKV,   /* rotated (N, (H + 2K) D); behind it x A^T where folded */
-    BUFFER_QK, /* with norms of heads: q and k behind them and rotated (N, (H + K) D);
-                  those in QKV are as they were before */
+    /* with norms of heads: q and k behind them and rotated (N, (H + K) D); those in
+     * QKV are as they were before */
+    BUFFER_QK,
     BUFFER_RSTD_Q, /* (N, H) */
     BUFFER_RSTD_K, /* (N, K) */
-    BUFFER_ATT,   /* attention's output (N, H D) */
-    BUFFER_LSE,   /* (H, N) */
+    BUFFER_ATT,    /* attention's output (N, H D) */
+    BUFFER_LSE,    /* (H, N) */
     BUFFER_POST1, /* what attention adds, where that has a norm: before it, fp32 (N, C) */
     BUFFER_RSTD_POST1,
     BUFFER_X_MID, /* residual stream after attention, fp32; parallel: there is none */
     BUFFER_RSTD2,
-    BUFFER_GATE_UP, /* (N, 2 I), or (N, I) without a gate, and x A^T; the backward pass puts
-                       gradients there */
-    BUFFER_POST2,   /* what the MLP adds, like POST1 */
+    /* (N, 2 I), or (N, I) without a gate, and x A^T; the backward pass puts gradients
+     * there */
+    BUFFER_GATE_UP,
+    BUFFER_POST2, /* what the MLP adds, like POST1 */
     BUFFER_RSTD_POST2,
     BUFFER_U_QKV,
     BUFFER_U_O,
@@ -95,21 +98,23 @@ enum buffer {
     BUFFER_ACT,    /* act(gate) * up, or act(up) (N, I) */
     BUFFER_X_LAST, /* residual stream after the last block */
     BUFFER_RSTD,
-    BUFFER_H_LAST,  /* last norm's output */
-    BUFFER_DELTA,   /* what a block's half adds to the stream, fp32 (N, C) */
+    BUFFER_H_LAST,     /* last norm's output */
+    BUFFER_DELTA,      /* what a block's half adds to the stream, fp32 (N, C) */
     BUFFER_DELTA_POST, /* the same behind its norm */
-    BUFFER_DX,      /* gradient of the stream, fp32 (N, C) */
-    BUFFER_DX_COPY, /* the same in the compute format, where that is not fp32; behind the
-                       one that products read: gradient of x A^T where folded */
-    BUFFER_DH,      /* gradient of a norm's or attention's output (N, max(C, H D)) */
+    BUFFER_DX,         /* gradient of the stream, fp32 (N, C) */
+    /* the same in the compute format, where that is not fp32; behind the one that
+     * products read: gradient of x A^T where folded */
+    BUFFER_DX_COPY,
+    BUFFER_DH, /* gradient of a norm's or attention's output (N, max(C, H D)) */
     BUFFER_DQKV,
     BUFFER_DACT,
-    BUFFER_DPOST, /* gradient of POST1 or POST2, fp32 */
+    BUFFER_DPOST,      /* gradient of POST1 or POST2, fp32 */
     BUFFER_DPOST_COPY, /* as DX_COPY */
-    BUFFER_DLSE,   /* (H, N) scratch of attention's backward pass */
-    BUFFER_LORA_G, /* gradient of x A^T where not folded */
-    BUFFER_DROPPED, /* the stream's gradient as products read it where what is added to the
-                       stream is dropped; in parallel, what the MLP adds, before */
+    BUFFER_DLSE,       /* (H, N) scratch of attention's backward pass */
+    BUFFER_LORA_G,     /* gradient of x A^T where not folded */
+    /* the stream's gradient as products read it where what is added to the stream is
+     * dropped; in parallel, what the MLP adds, before */
+    BUFFER_DROPPED,
     BUFFER_LORA_X, /* an adapter's input after dropout, or its gradient before */
     BUFFER_WEIGHT, /* frozen weights that are stored otherwise, while they are used */
     BUFFER_BIAS,
@@ -117,26 +122,28 @@ enum buffer {
     BUFFER_DLOGITS, /* in fp32 in the place of LOGITS, but a distillation wants both */
     BUFFER_GATHERED,
     BUFFER_DGATHERED, /* a chunk of rows */
-    BUFFER_LOSSES, /* of the micro-batches of a window, the newest first */
-    BUFFER_ROPE, /* (places, D): a position is below N, or the room of a slot */
+    BUFFER_LOSSES,    /* of the micro-batches of a window, the newest first */
+    BUFFER_ROPE,      /* (places, D): a position is below N, or the room of a slot */
     BUFFER_ROPE_LOCAL,
     BUFFER_TOKENS,
     BUFFER_POSITIONS,
     BUFFER_TARGETS,
-    BUFFER_WEIGHTS, /* of the targets, where some are not 1 */
-    BUFFER_OFFSETS, /* int32 */
+    BUFFER_WEIGHTS,   /* of the targets, where some are not 1 */
+    BUFFER_OFFSETS,   /* int32 */
     BUFFER_KD_LOSSES, /* of a distillation: as BUFFER_LOSSES, how far from the teacher */
     BUFFER_KEPT,      /* logits of the teacher that are kept (N, k) */
     BUFFER_KEPT_IDS,  /* int32: their words */
-    BUFFER_PAIRS,     /* of preferences: a row of (P, PREFERENCE_NUMBERS) for each
-                         micro-batch of a window, the newest first */
+    /* of preferences: a row of (P, PREFERENCE_NUMBERS) for each micro-batch of a
+     * window, the newest first */
+    BUFFER_PAIRS,
     BUFFER_REFERENCE, /* the losses of the model that they are held against (1, N) */
-    BUFFER_LABELLED, /* int32 (1, N) scratch of the classifier */
-    BUFFER_NUMBERS,  /* one struct step_numbers */
-    BUFFER_HITS, /* of an evaluation (1, N), where its accuracy is asked for */
+    BUFFER_LABELLED,  /* int32 (1, N) scratch of the classifier */
+    BUFFER_NUMBERS,   /* one struct step_numbers */
+    BUFFER_HITS,      /* of an evaluation (1, N), where its accuracy is asked for */
     BUFFER_KEYS,
-    BUFFER_VALUES, /* of each block, where the plan generates: what lies before the next row
-                      of each sequence (slots * room, K D) */
+    /* of each block, where the plan generates: what lies before the next row of each
+     * sequence (slots * room, K D) */
+    BUFFER_VALUES,
     BUFFERS
 };
 
@@ -158,16 +165,18 @@ struct shapes {
     enum format trainable;
     bool rounds; /* products round trained weights from fp32: they have no copies */
     struct lora lora;
-    bool folded[STACKS]; /* adapters into the matrices they stand by */
+    bool folded[STACKS];   /* adapters into the matrices they stand by */
     bool quantised, twice; /* linear layers of blocks: nf4_layout */
     bool checkpointing;
-    size_t rows, sequences; /* the largest batch, as it is done: model_pass.c rounds it up */
+    /* the largest batch, as it is done: model_pass.c rounds it up */
+    size_t rows, sequences;
     size_t slots, room; /* sequences of the cache, and the rows of each; 0: none */
     uint64_t numbers, trainable_numbers; /* parameters as people count them */
-    size_t segment;  /* numbers in a trainable segment, with padding */
+    size_t segment;                 /* numbers in a trainable segment, with padding */
     size_t vectors, vector_numbers; /* of them, where vectors begin, and how many */
     size_t matrices; /* of them, those before the first B matrix or vector */
-    size_t shard;    /* of them, those that one rank updates, the moments of which it keeps */
+    /* of them, those that one rank updates, the moments of which it keeps */
+    size_t shard;
     size_t weight_bytes, gradient_bytes, moment_bytes; /* of one each */
     size_t copy_bytes, frozen_bytes, buffer_bytes;
     size_t total; /* bytes of the block */
@@ -182,8 +191,8 @@ size_t shapes_rounded(const struct plan *plan, const struct model_config *config
 bool shapes_check(const struct plan *plan, const struct model_config *config,
                   struct lora *lora, struct error *err);
 
-/* Are frozen linear layers of blocks kept in 4 bits: because the base's files have them so, or
- * as the plan wants it? */
+/* Are frozen linear layers of blocks kept in 4 bits: because the base's files have them
+ * so, or as the plan wants it? */
 bool shapes_is_quantised(const struct plan *plan, const struct model_config *config);
 
 /* Lay out a run; names and table live in the arena.  rows_max and sequences_max 0: a full

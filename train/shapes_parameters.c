@@ -106,7 +106,8 @@ static bool freeze_trains(const struct maker *m, enum module module, size_t laye
     while (*at) {
         size_t skip = strspn(at, ", "), len = strcspn(at + skip, ", ");
 
-        if (len > 0 && architecture_is_under(m->config->architecture, module, at + skip, len))
+        if (len > 0 &&
+            architecture_is_under(m->config->architecture, module, at + skip, len))
             return true;
         at += skip + len;
     }

@@ -23,24 +23,25 @@ enum dim {
     DIM_Q,
     DIM_KV,
     DIM_QKV,
-    DIM_QK, /* q and k apart from what they are made of; 0: they are not */
-    DIM_K,  /* key heads, likewise */
-    DIM_HEADS, /* query heads, likewise */
-    DIM_P,  /* positions that are learned */
-    DIM_STATS, /* what a norm keeps of a row: 1, or 2 of a layer norm */
-    DIM_MID,   /* C; 0 where the stream has no middle */
+    DIM_QK,     /* q and k apart from what they are made of; 0: they are not */
+    DIM_K,      /* key heads, likewise */
+    DIM_HEADS,  /* query heads, likewise */
+    DIM_P,      /* positions that are learned */
+    DIM_STATS,  /* what a norm keeps of a row: 1, or 2 of a layer norm */
+    DIM_MID,    /* C; 0 where the stream has no middle */
     DIM_ROTARY, /* columns of a head that are turned */
-    DIM_ROTARY_LOCAL, /* the same in layers with a window, where they are turned otherwise */
-    DIM_WIDE,  /* max(C, H D) */
-    DIM_CHUNK, /* rows of a classifier chunk */
-    DIM_DCHUNK, /* 0 where gradients of logits take their place */
-    DIM_WINDOW,  /* micro-batches of an optimizer step */
-    DIM_NUMBERS, /* a struct step_numbers, in fp32 */
-    DIM_HITS,    /* N, or 0 */
-    DIM_PLACES,  /* positions: N, or more where sequences grow longer */
-    DIM_CACHE,   /* rows of all sequences that grow */
-    DIM_KD_WINDOW, /* DIM_WINDOW of a distillation */
-    DIM_KEPT,      /* logits of a teacher that are kept */
+    /* the same in layers with a window, where they are turned otherwise */
+    DIM_ROTARY_LOCAL,
+    DIM_WIDE,        /* max(C, H D) */
+    DIM_CHUNK,       /* rows of a classifier chunk */
+    DIM_DCHUNK,      /* 0 where gradients of logits take their place */
+    DIM_WINDOW,      /* micro-batches of an optimizer step */
+    DIM_NUMBERS,     /* a struct step_numbers, in fp32 */
+    DIM_HITS,        /* N, or 0 */
+    DIM_PLACES,      /* positions: N, or more where sequences grow longer */
+    DIM_CACHE,       /* rows of all sequences that grow */
+    DIM_KD_WINDOW,   /* DIM_WINDOW of a distillation */
+    DIM_KEPT,        /* logits of a teacher that are kept */
     DIM_PAIR_WINDOW, /* DIM_WINDOW of preferences */
     DIM_PAIRS,       /* what is told of the pairs of the largest batch */
     DIM_REFERENCE,   /* N, where preferences have a reference */
@@ -53,12 +54,13 @@ enum dim {
     DIM_GATE_UP_U, /* with folded adapters, and what pads a row */
     DIM_POST,      /* C, where what is added to the stream has a norm */
     DIM_POST_STATS,
-    DIM_POST_DX,   /* and its gradient, with folded adapters likewise */
+    DIM_POST_DX, /* and its gradient, with folded adapters likewise */
     DIM_POST_COPY,
-    DIM_DX,        /* C, and folded adapters where products read it */
+    DIM_DX,     /* C, and folded adapters where products read it */
     DIM_LORA_X, /* widest input under dropout */
-    DIM_DROPPED, /* C, and folded adapters; 0: what is added to the stream is not dropped */
-    DIM_COPY,   /* the same where the compute format is not fp32 */
+    /* C, and folded adapters; 0: what is added to the stream is not dropped */
+    DIM_DROPPED,
+    DIM_COPY, /* the same where the compute format is not fp32 */
     DIM_WEIGHT,
     DIM_BIAS, /* numbers to convert at a use */
     DIMS

@@ -1,8 +1,8 @@
 /*
  * train/stored.h - matrices as files have them, and rows of them as products want them.
  *
- * A matrix of the model has `rows` outputs of `cols` numbers; a bias is a column of outputs
- * here.  In a file it may be transposed, or its rows may go head by head: row
+ * A matrix of the model has `rows` outputs of `cols` numbers; a bias is a column of
+ * outputs here.  In a file it may be transposed, or its rows may go head by head: row
  * (3 h + part) D + d there is row (part H + h) D + d here, part 0 to 2 for q, k, v.
  */
 #ifndef TRAIN_STORED_H
@@ -17,7 +17,8 @@ struct stored {
     size_t item;       /* bytes a number */
 };
 
-/* Rows first .. first + count of the model out of all of a file's bytes, at any address. */
+/* Rows first .. first + count of the model out of all of a file's bytes, at any
+ * address. */
 void stored_gather(const struct stored *stored, const void *file, size_t first,
                    size_t count, void *rows);
 /* And back to where they belong in the file. */

@@ -213,8 +213,8 @@ static bool check_ids(const struct teacher_logits *file, const int32_t *ids,
         if (ids[k] < (k > 0 ? ids[k - 1] + 1 : 0) || (size_t)ids[k] >= file->kind.words)
             return error_set(
                 err, ERROR_DATA,
-                "%s is broken: word %d stands where it cannot; remove the file to "
-                "have it made anew",
+                "%s is broken: word %d stands where it cannot; remove the file to have "
+                "it made anew",
                 file->name, ids[k]);
     return true;
 }
@@ -258,10 +258,9 @@ bool teacher_logits_find(const struct teacher_logits *file, const struct batch *
         if (!found)
             return error_set(
                 err, ERROR_DATA,
-                "%s has nothing of a sample of %d tokens, the first of them %d, %d, ...: "
-                "it "
-                "was made for other data, or another template, tokenizer or cutoff_len; "
-                "remove it to have it made anew",
+                "%s has nothing of a sample of %d tokens, the first of them %d, %d, "
+                "...: it was made for other data, or another template, tokenizer or "
+                "cutoff_len; remove it to have it made anew",
                 file->name, batch->offsets[run + 1] - batch->offsets[run],
                 batch->tokens[batch->offsets[run]],
                 batch->offsets[run + 1] - batch->offsets[run] > 1

@@ -46,7 +46,8 @@ static struct precision precision_of(const struct plan *student, enum format sto
     return p;
 }
 
-/* A reference computes as what is held against it, so that both begin with the same numbers. */
+/* A reference computes as what is held against it, so that both begin with the same
+ * numbers. */
 static struct precision precision_of_reference(const struct plan *student,
                                                enum format stored)
 {
@@ -91,8 +92,8 @@ bool teacher_plan_make(const struct plan *student, bool keeps, struct arena *are
     plan->ranks = plan->gradient_accumulation_steps = 1;
     plan->quantization_bit = 0;
     plan->gradient_checkpointing = false;
-    plan->precision = teaches ? precision_of(student, stored)
-                              : precision_of_reference(student, stored);
+    plan->precision =
+        teaches ? precision_of(student, stored) : precision_of_reference(student, stored);
     return true;
 }
 

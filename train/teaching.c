@@ -1,5 +1,5 @@
-/* train/teaching.c - a teacher or a reference, loaded beside the model, or a file of a teacher's
- * answers. */
+/* train/teaching.c - a teacher or a reference, loaded beside the model, or a file of a
+ * teacher's answers. */
 #include "config.h"
 
 #include "train/teaching.h"
@@ -101,8 +101,8 @@ static bool keep_batch(struct teaching *t, struct teacher_writer *writer,
 
     if (run->stop && *run->stop)
         return error_set(err, ERROR_STOPPED,
-                         "stopped while the teacher's logits were being made; nothing of "
-                         "them is kept");
+                         "stopped while the teacher's logits were being made; nothing "
+                         "of them is kept");
     make_room(t, batch->rows, kept_of(t));
     return model_keep(t->model, batch, t->words, t->ids, t->values, err) &&
            teacher_writer_add(writer, batch, t->ids, t->values, err);
@@ -179,8 +179,8 @@ static bool check_kind(const struct teaching *t, struct error *err)
         dataset_token_max(t->options.data) >= kind->words)
         return error_set(
             err, ERROR_DATA,
-            "%s is of %zu words, the student has %zu, and the data token %u: "
-            "they are not of one family",
+            "%s is of %zu words, the student has %zu, and the data token %u: they are "
+            "not of one family",
             kd->logits, kind->words, t->options.student->vocab_size,
             dataset_token_max(t->options.data));
     if (!kd->teacher || !file_is_dir(kd->teacher))
@@ -205,8 +205,8 @@ static bool open_file(struct teaching *t, struct error *err)
     if (kd->topk <= 0)
         ok = error_set(
             err, ERROR_JOB,
-            "teacher_logits wants kd_topk: all logits of a teacher are too much "
-            "to write down");
+            "teacher_logits wants kd_topk: all logits of a teacher are too much to "
+            "write down");
     else
         ok = parallel_rank(group) > 0 || file_exists(kd->logits) || make_file(t, err);
     ok = ok && parallel_share_text(group, &word, err);
@@ -288,6 +288,6 @@ void teaching_describe(const struct teaching *teaching, char *out, size_t room)
     }
     memory_text(teaching_bytes(teaching), bytes);
     snprintf(out, room, "%s, %" PRIu64 " parameters in %s, %s in memory",
-             teaching->teacher.plan.model_name_or_path,
-             model_total(teaching->model), format_info(p->frozen)->name, bytes);
+             teaching->teacher.plan.model_name_or_path, model_total(teaching->model),
+             format_info(p->frozen)->name, bytes);
 }

@@ -1,13 +1,13 @@
 /*
- * train/teaching.h - who teaches in a run of stage distill: a teacher beside the student, or a
- * file of what was kept of one (train/teacher_logits.h).
+ * train/teaching.h - who teaches in a run of stage distill: a teacher beside the student,
+ * or a file of what was kept of one (train/teacher_logits.h).
  *
- * plan->kd.logits names such a file.  Where it is not there it is made first, by rank 0: the
- * teacher goes over the training data once, and its memory is given back before the student's is
- * taken.
+ * plan->kd.logits names such a file.  Where it is not there it is made first, by rank 0:
+ * the teacher goes over the training data once, and its memory is given back before the
+ * student's is taken.
  *
- * In a run of stage dpo it is the reference that answers are held against, where that is a model
- * of its own; the student is what is trained.
+ * In a run of stage dpo it is the reference that answers are held against, where that is
+ * a model of its own; the student is what is trained.
  */
 #ifndef TRAIN_TEACHING_H
 #define TRAIN_TEACHING_H
@@ -29,8 +29,8 @@ struct teaching_options {
 };
 
 /* Before the student's memory is taken: load the teacher, or make and open the file.
- * ERROR_DATA where the models do not share a vocabulary, with both sizes, or where the file is of
- * another teacher; ERROR_STOPPED while it was being made. */
+ * ERROR_DATA where the models do not share a vocabulary, with both sizes, or where the
+ * file is of another teacher; ERROR_STOPPED while it was being made. */
 struct teaching *teaching_open(const struct teaching_options *options, struct error *err);
 void teaching_close(struct teaching *teaching); /* before its backend; NULL is allowed */
 /* From here on the student is taught, */

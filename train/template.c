@@ -61,8 +61,8 @@ static const struct chat_template templates[] = {
       .system = SAID,
       .user = "### Instruction:\n" SAID "\n\n### Response:\n",
       .assistant = SAID EOS "\n\n",
-      .default_system = "Below is an instruction that describes a task. Write a response "
-                        "that appropriately completes the request.\n\n" },
+      .default_system = "Below is an instruction that describes a task. Write a "
+                        "response that appropriately completes the request.\n\n" },
     { .name = "breeze",
       .prefix = BOS,
       .system = SAID,
@@ -77,8 +77,8 @@ static const struct chat_template templates[] = {
     { .name = "cohere",
       .prefix = BOS,
       .system = "<|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|>" SAID "<|END_OF_TURN_TOKEN|>",
-      .user = "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>" SAID "<|END_OF_TURN_TOKEN|>"
-              "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>",
+      .user = "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>" SAID
+              "<|END_OF_TURN_TOKEN|><|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>",
       .assistant = SAID EOS,
       .specials = { "<|START_OF_TURN_TOKEN|>", "<|END_OF_TURN_TOKEN|>" } },
     { .name = "deepseek",
@@ -100,10 +100,9 @@ static const struct chat_template templates[] = {
       .default_system =
           "You are an AI programming assistant, utilizing the DeepSeek Coder model, "
           "developed by DeepSeek Company, and you only answer questions related to "
-          "computer "
-          "science. For politically sensitive questions, security and privacy issues, "
-          "and "
-          "other non-computer science questions, you will refuse to answer.\n" },
+          "computer science. For politically sensitive questions, security and privacy "
+          "issues, and other non-computer science questions, you will refuse to "
+          "answer.\n" },
     { .name = "deepseekr1",
       .prefix = BOS,
       .system = SAID,
@@ -174,8 +173,8 @@ static const struct chat_template templates[] = {
     { .name = "openchat-3.6",
       .prefix = BOS,
       .system = SAID,
-      .user = LLAMA3_HEAD("GPT4 Correct User") SAID "<|eot_id|>" LLAMA3_HEAD(
-          "GPT4 Correct Assistant"),
+      .user = LLAMA3_HEAD("GPT4 Correct User") SAID
+      "<|eot_id|>" LLAMA3_HEAD("GPT4 Correct Assistant"),
       .assistant = SAID EOS,
       .specials = { "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>" } },
     { .name = "opencoder",
@@ -214,17 +213,18 @@ static const struct chat_template templates[] = {
       .specials = { "<|im_start|>", "<|im_end|>" },
       .user = "<|im_start|>question\n" SAID "<|im_end|>\n<|im_start|>answer\n",
       .default_system =
-          "You are an AI assistant named Sailor created by Sea AI Lab. Your answer should "
-          "be friendly, unbiased, faithful, informative and detailed." },
+          "You are an AI assistant named Sailor created by Sea AI Lab. Your answer "
+          "should be friendly, unbiased, faithful, informative and detailed." },
     { .name = "seed_coder",
       .system = BOS "system\n" SAID EOS,
       .user = BOS "user\n" SAID EOS BOS "assistant\n",
       .assistant = SAID EOS,
       .default_system =
-          "You are an AI programming assistant, utilizing the Seed-Coder model, developed "
-          "by ByteDance Seed, and you only answer questions related to computer science. "
-          "For politically sensitive questions, security and privacy issues, and other "
-          "non-computer science questions, you will refuse to answer.\n\n" },
+          "You are an AI programming assistant, utilizing the Seed-Coder model, "
+          "developed by ByteDance Seed, and you only answer questions related to "
+          "computer science. For politically sensitive questions, security and privacy "
+          "issues, and other non-computer science questions, you will refuse to "
+          "answer.\n\n" },
     { .name = "smollm", IM_ROWS },
     { .name = "smollm2",
       IM_ROWS,
@@ -247,9 +247,7 @@ static const struct chat_template templates[] = {
       .user = "Human: " SAID " Assistant:",
       .assistant = SAID EOS,
       .default_system =
-          "以下是用户和人工智能助手之间的对话。用户以Human开头，人工智能助手以Assistant开头，"
-          "会对人类提出的问题给出有帮助、高质量、详细和礼貌的回答，并且总是拒绝参与与不道德、"
-          "不安全、有争议、政治敏感等相关的话题、问题和指示。\n" },
+          "以下是用户和人工智能助手之间的对话。用户以Human开头，人工智能助手以Assistant开头，会对人类提出的问题给出有帮助、高质量、详细和礼貌的回答，并且总是拒绝参与与不道德、不安全、有争议、政治敏感等相关的话题、问题和指示。\n" },
     { .name = "yi", IM_ROWS },
     { .name = "zephyr",
       .system = "<|system|>\n" SAID EOS,

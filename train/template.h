@@ -13,8 +13,9 @@ enum role {
     ROLE_USER,
     ROLE_TOOL, /* what a function gave */
     ROLE_ASSISTANT,
-    ROLE_FUNCTION /* an answer that calls functions: JSON of {"name", "arguments"}, or a
-                   * list of them; thoughts may stand before */
+    /* an answer that calls functions: JSON of {"name", "arguments"}, or a list of
+     * them; thoughts may stand before */
+    ROLE_FUNCTION
 };
 
 /* Whether answers are to begin with thoughts: enable_thinking of a job. */
@@ -27,8 +28,8 @@ struct message {
     float weight; /* of an answer in the loss, 1 as a rule; 0: it is only read */
 };
 
-struct chat_template; /* a row of the table: default, alpaca, chatml, llama2, llama3, ...
-                       */
+/* a row of the table: default, alpaca, chatml, llama2, llama3, ... */
+struct chat_template;
 
 const struct chat_template *template_find(const char *name); /* NULL: there is none */
 /* The model's own, of the tokenizer's folder; without one the row whose special tokens a
@@ -45,8 +46,8 @@ const char *template_missing(const struct chat_template *chat,
                              const struct tokenizer *tokenizer);
 /* Whether answers of a named one end with the tokenizer's end of a text. */
 bool template_writes_end(const struct chat_template *chat);
-/* The token that ends a document of plain text (stage pt); -1: none.  chat may be NULL.
- */
+/* The token that ends a document of plain text (stage pt); -1: none.  chat may be
+ * NULL. */
 int64_t template_document_end(const struct chat_template *chat,
                               const struct tokenizer *tokenizer);
 
@@ -61,9 +62,9 @@ struct template_options {
  * one or more of tool) and what it answers (assistant, function), ending in an answer. */
 bool template_turns_are_fine(const struct message *messages, size_t count);
 
-/* Of the tokens of a question and its answer, how many are kept where there is room for so many:
- * the shorter part is kept whole if it is less than half of them, else both give in proportion
- * (LLaMA-Factory's infer_seqlen). */
+/* Of the tokens of a question and its answer, how many are kept where there is room for
+ * so many: the shorter part is kept whole if it is less than half of them, else both give
+ * in proportion (LLaMA-Factory's infer_seqlen). */
 void template_cut(size_t room, size_t *question, size_t *answer);
 
 #define LABEL_NONE (-100) /* the target of a row that nothing is learnt from */

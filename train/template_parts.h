@@ -39,8 +39,8 @@ struct turn {
 };
 
 /* How functions are described to the model, and how it calls them: Jinja, over `tools` (a
- * list of {"type": "function", "function": {...}}) and `calls` ({"name", "arguments"}).
- */
+ * list of {"type": "function", "function": {...}}) and `calls` ({"name",
+ * "arguments"}). */
 struct template_tools {
     const char *name, *describe, *call;
 };
@@ -53,8 +53,8 @@ bool template_tools_describe(const struct template_tools *tools,
 bool template_tools_call(const struct template_tools *tools, const struct message *answer,
                          struct text *out, struct error *err);
 /* The calls of an answer as JSON: [{"name", "arguments"}], a new reference; the text
- * before them, if any, is *thought_len bytes long.  NULL, and *err, where they are none.
- */
+ * before them, if any, is *thought_len bytes long.  NULL, and *err, where they are
+ * none. */
 json_t *template_tools_calls(const struct message *answer, struct text *thought,
                              struct error *err);
 /* Tools of a record as a list of {"type": "function", "function": ...}. */

@@ -20,54 +20,52 @@ static const struct template_tools formats[] = {
     { .name = "default",
       .describe =
           "You have access to the following tools:\n"
-          "{% for tool in tools %}{% set f = tool.function %}"
-          "> Tool Name: {{ f.name }}\nTool Description: {{ f.description | default('') "
-          "}}\n"
+          "{% for tool in tools %}{% set f = tool.function %}> Tool Name: {{ f.name }}\n"
+          "Tool Description: {{ f.description | default('') }}\n"
           "Tool Args:\n"
-          "{% for name, p in f.parameters.properties.items() %}"
-          "{{ '  - ' ~ name ~ ' (' ~ p.type | default('') "
-          "~ (', required' if name in f.parameters.required | default([])) ~ '): ' "
-          "~ p.description | default('') "
-          "~ (', should be one of [' ~ p.enum | join(', ') ~ ']' if p.enum) "
-          "~ (', where each item should be ' ~ p['items'].type | default('') "
-          "if p['items'] is mapping and p['items']) ~ '\\n' }}"
-          "{% endfor %}{{ '\\n' }}"
-          "{% endfor %}"
-          "Use the following format if using a tool:\n```\n"
-          "Action: tool name (one of [{{ tools | map(attribute='function.name') "
-          "| join(', ') }}])\n"
-          "Action Input: the input to the tool, in a JSON format representing the kwargs "
-          "(e.g. ```{{ '{\"input\": \"hello world\", \"num_beams\": 5}' }}```)\n```\n\n",
+          "{% for name, p in f.parameters.properties.items() %}{{ '  - ' ~ name ~ ' (' "
+          "~ p.type | default('') ~ (', required' if name in f.parameters.required | "
+          "default([])) ~ '): ' ~ p.description | default('') ~ (', should be one of [' "
+          "~ p.enum | join(', ') ~ ']' if p.enum) ~ (', where each item should be ' ~ "
+          "p['items'].type | default('') if p['items'] is mapping and p['items']) ~ "
+          "'\\n' }}{% endfor %}{{ '\\n' }}{% endfor %}Use the following format if using "
+          "a tool:\n"
+          "```\n"
+          "Action: tool name (one of [{{ tools | map(attribute='function.name') | "
+          "join(', ') }}])\n"
+          "Action Input: the input to the tool, in a JSON format representing the "
+          "kwargs (e.g. ```{{ '{\"input\": \"hello world\", \"num_beams\": 5}' }}```)\n"
+          "```\n\n",
       .call = ACTIONS },
     { .name = "llama3",
       .describe =
           "Cutting Knowledge Date: December 2023\n"
           "Today Date: {{ strftime_now('%d %b %Y') }}\n\n"
           "You have access to the following functions. To call a function, please "
-          "respond with JSON for a function call. Respond in the format {{ '{' }}"
-          "\"name\": function name, \"parameters\": dictionary of argument name and "
+          "respond with JSON for a function call. Respond in the format {{ '{' "
+          "}}\"name\": function name, \"parameters\": dictionary of argument name and "
           "its value{{ '}' }}. Do not use variables.\n\n"
-          "{% for tool in tools %}{{ tool | tojson(indent=4) ~ '\\n\\n' }}"
-          "{% endfor %}",
-      .call =
-          "{% set ns = namespace(list=[]) %}{% for f in calls %}"
-          "{% set ns.list = ns.list + [{'name': f.name, 'parameters': f.arguments}] %}"
-          "{% endfor %}{{ (ns.list[0] if ns.list | length == 1 else ns.list) | tojson "
-          "}}" },
+          "{% for tool in tools %}{{ tool | tojson(indent=4) ~ '\\n\\n' }}{% endfor %}",
+      .call = "{% set ns = namespace(list=[]) %}{% for f in calls %}{% set ns.list = "
+              "ns.list + [{'name': f.name, 'parameters': f.arguments}] %}{% endfor %}{{ "
+              "(ns.list[0] if ns.list | length == 1 else ns.list) | tojson }}" },
     { .name = "mistral",
       .describe = "[AVAILABLE_TOOLS] {{ tools | tojson }}[/AVAILABLE_TOOLS]",
       .call = "{{ calls | tojson }}" },
     { .name = "phi4_mini", .describe = "<|tool|>{{ text }}<|/tool|>", .call = ACTIONS },
     { .name = "qwen",
       .describe =
-          "\n\n# Tools\n\nYou may call one or more functions to assist with the user "
-          "query.\n\nYou are provided with function signatures within <tools></tools> "
-          "XML tags:\n<tools>{% for tool in tools %}{{ '\\n' ~ tool | tojson }}"
-          "{% endfor %}{{ '\\n' }}</tools>\n\nFor each function call, return a json "
-          "object "
-          "with function name and arguments within <tool_call></tool_call> XML tags:\n"
-          "<tool_call>\n{\"name\": <function-name>, \"arguments\": "
-          "<args-json-object>}\n</tool_call>",
+          "\n\n"
+          "# Tools\n\n"
+          "You may call one or more functions to assist with the user query.\n\n"
+          "You are provided with function signatures within <tools></tools> XML tags:\n"
+          "<tools>{% for tool in tools %}{{ '\\n' ~ tool | tojson }}{% endfor %}{{ "
+          "'\\n' }}</tools>\n\n"
+          "For each function call, return a json object with function name and "
+          "arguments within <tool_call></tool_call> XML tags:\n"
+          "<tool_call>\n"
+          "{\"name\": <function-name>, \"arguments\": <args-json-object>}\n"
+          "</tool_call>",
       .call = "{% for f in calls %}{{ '<tool_call>\\n' ~ f | tojson ~ '\\n</tool_call>' "
               "~ ('\\n' if not loop.last) }}{% endfor %}" },
 };

@@ -189,8 +189,8 @@ static bool write_answer(struct talk *talk, const struct message *answer, bool t
     return ok;
 }
 
-/* An answer that has no thoughts is given empty ones: to be learnt where thinking is on.
- */
+/* An answer that has no thoughts is given empty ones: to be learnt where thinking is
+ * on. */
 static bool write_empty_thought(struct talk *talk, struct turn *turn)
 {
     bool learnt = talk->options->thinking != CHAT_THINKING_OFF;
@@ -328,9 +328,9 @@ static bool named_turns(const struct chat_template *chat,
     return ok;
 }
 
-/* Where the end of a text stands behind the whole conversation alone, an earlier answer is
- * taught to end by it in the place of the next question's first token; with mask_history
- * not in that of the last question's (LLaMA-Factory's efficient_eos). */
+/* Where the end of a text stands behind the whole conversation alone, an earlier answer
+ * is taught to end by it in the place of the next question's first token; with
+ * mask_history not in that of the last question's (LLaMA-Factory's efficient_eos). */
 static float weight_of_source(const struct template_options *options,
                               const struct turn *turns, size_t count, size_t i, bool ends)
 {
@@ -354,8 +354,7 @@ bool template_encode(const struct chat_template *chat, const struct tokenizer *t
     if (!template_turns_are_fine(messages, count))
         return error_set(
             err, ERROR_DATA,
-            "a conversation must be user and assistant in turn, and end in an "
-            "answer");
+            "a conversation must be user and assistant in turn, and end in an answer");
     if (end >= 0 && how.cutoff_len > 1)
         how.cutoff_len--;
     ok = chat->own ? chat_turns(chat->own, tokenizer, &how, messages, count, &turns,

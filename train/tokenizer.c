@@ -24,8 +24,8 @@ enum { NO_TOKEN = -2 }; /* there is none, and none is looked for */
 
 #define MAX_FILE_BYTES ((size_t)256 << 20)
 #define MAX_TEXT_BYTES ((size_t)1 << 30)
-/* Ids below this are fine however small the file is; above, a file of n bytes may have n.
- */
+/* Ids below this are fine however small the file is; above, a file of n bytes may have
+ * n. */
 #define FREE_IDS ((size_t)1 << 20)
 
 struct tokenizer {
@@ -293,8 +293,8 @@ static int64_t named_token(const struct tokenizer *tokenizer, const json_t *conf
                                  : -1;
 }
 
-/* A class of any tokenizer knows no token that is not named; one that belongs to a model has
- * its own. */
+/* A class of any tokenizer knows no token that is not named; one that belongs to a model
+ * has its own. */
 static void read_end(struct tokenizer *tokenizer, const json_t *config, const char *class)
 {
     int64_t end = named_token(tokenizer, config, "eos_token");
@@ -326,9 +326,9 @@ static void read_config(struct tokenizer *tokenizer, const json_t *config)
         tokenizer->adds_bos = text_starts(json_string_value(class), "LlamaTokenizer");
 }
 
-/* transformers takes the end of a text from the class that belongs to the model, as GPT-2's
- * <|endoftext|>, where no file of the tokenizer says a word of it.  Here it is that of
- * config.json: of several the first. */
+/* transformers takes the end of a text from the class that belongs to the model, as
+ * GPT-2's <|endoftext|>, where no file of the tokenizer says a word of it.  Here it is
+ * that of config.json: of several the first. */
 static void read_model(struct tokenizer *tokenizer, const json_t *config)
 {
     const json_t *value = json_object_get(config, "eos_token_id");
@@ -373,8 +373,7 @@ static bool read_configs(struct tokenizer *tokenizer, const char *dir, struct er
     for (size_t i = 0; i < TS_COUNT(files) && ok; i++) {
         char *path = path_join(dir, files[i].name);
 
-        ok = !file_exists(path) ||
-             read_config_file(tokenizer, path, files[i].read, err);
+        ok = !file_exists(path) || read_config_file(tokenizer, path, files[i].read, err);
         free(path);
     }
     return ok;
@@ -416,8 +415,9 @@ struct tokenizer *tokenizer_open(const char *path, struct error *err)
         error_set(err, ERROR_DATA, "%s is not here", path);
     else
         error_set(err, ERROR_DATA,
-                  "%s: there is no tokenizer.json; AutoTokenizer.from_pretrained(...)"
-                  ".save_pretrained(...) of transformers makes one of other files",
+                  "%s: there is no tokenizer.json; "
+                  "AutoTokenizer.from_pretrained(...).save_pretrained(...) of "
+                  "transformers makes one of other files",
                   path);
     if (tokenizer && is_dir &&
         (!read_configs(tokenizer, path, err) ||

@@ -222,8 +222,8 @@ static double passing(const struct torch_run *run)
     return run->rows * fmax(mlp, scores);
 }
 
-/* Of one layer, with keys and values repeated for each head where a kernel wants them so.
- */
+/* Of one layer, with keys and values repeated for each head where a kernel wants them
+ * so. */
 static double layer(const struct torch_run *run, bool repeats)
 {
     const struct counts *n = &run->n;
@@ -328,9 +328,8 @@ static struct memory_range held(const struct plan *plan)
 
     if (plan->device.kind == DEVICE_CPU)
         return (struct memory_range) { 0 };
-    return memory_range_sum(
-        memory_range_sum(memory_range_exact(products), context),
-        memory_group(&plan->device, plan_ranks(plan)));
+    return memory_range_sum(memory_range_sum(memory_range_exact(products), context),
+                            memory_group(&plan->device, plan_ranks(plan)));
 }
 
 /* A batch and a length that nobody means pass what 64 bits hold. */

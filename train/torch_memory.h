@@ -19,7 +19,8 @@
  *   gradients    as the weights that are trained
  *   optimizer    2 moments as the weights (AdamW), 2 T with 8-bit moments, 0 for SGD;
  *                a table of names in torch_memory.c
- *   activations  L N times a row (train/torch_row.h), of Llama in transformers 5.12, counted
+ *   activations  L N times a row (train/torch_row.h), of Llama in transformers 5.12,
+ *   counted
  *                there tensor by tensor (docs/memory.md):
  *                    float32          24 C + 8 Q + 8 K + 16 I
  *                    and with LoRA    16 C + 8 Q + 8 K + 16 I
@@ -67,9 +68,9 @@ struct torch_setup {
 bool torch_memory(const struct plan *plan, const struct model_config *config,
                   struct memory_use *out, struct error *err);
 
-/* The most an evaluation takes: weights, optimizer, and of its batch the logits in float32
- * and their softmax (in 16 bits too under autocast), and of one layer a quarter.  0 where
- * the job evaluates nothing. */
+/* The most an evaluation takes: weights, optimizer, and of its batch the logits in
+ * float32 and their softmax (in 16 bits too under autocast), and of one layer a quarter.
+ * 0 where the job evaluates nothing. */
 bool torch_memory_eval(const struct plan *plan, const struct model_config *config,
                        struct memory_use *out, struct error *err);
 

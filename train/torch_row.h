@@ -16,8 +16,9 @@ struct torch_row {
     double last;   /* of width, behind the last layer */
     double stream; /* of width: what checkpointing keeps of a layer */
     double number; /* of an activation, for what comes and goes */
-    double scores; /* a pair and a head of plain attention, for what comes and goes: the
-                      gradient of its weights as they were kept, and in float32 */
+    /* a pair and a head of plain attention, for what comes and goes: the gradient of
+     * its weights as they were kept, and in float32 */
+    double scores;
     bool always_plain; /* transformers has no fused attention for it */
 };
 

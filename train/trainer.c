@@ -25,9 +25,8 @@
 #include "train/schedule.h"
 
 #define SAVE_AGAIN_SECONDS 5 /* after a save that failed: the disk may have been full */
-#define FINISH_PATIENCE_SECONDS                            \
-    600 /* to make room before a trained model is given up \
-         */
+#define FINISH_PATIENCE_SECONDS \
+    600 /* to make room before a trained model is given up \ */
 
 static bool stopping(const struct run *run)
 {
@@ -139,8 +138,8 @@ static bool step(struct run *run, struct error *err)
 
     if (place.weight == 0)
         log_line(run->options->log, LOG_WARN,
-                 "step %" PRId64 ": nothing to learn in its samples (no answer fits into "
-                 "cutoff_len?)",
+                 "step %" PRId64 ": nothing to learn in its samples (no answer fits "
+                 "into cutoff_len?)",
                  progress->step + 1);
     else if (!run_window(run, &place, err))
         return false;
@@ -227,8 +226,8 @@ static void log_step(struct run *run)
     metrics_step(run->metrics, &metric);
 }
 
-/* Is it time, after this step, for what happens every `steps` or at the end of an epoch?
- */
+/* Is it time, after this step, for what happens every `steps` or at the end of an
+ * epoch? */
 static bool is_due(const struct run *run, enum when when, double steps)
 {
     int64_t step = run->progress.step;
@@ -308,15 +307,14 @@ static bool eval_due_at_start(const struct run *run)
 static void tell_progress(const struct run *run, double loss)
 {
     if (run->options->progress != NULL)
-        run->options->progress(
-            run->options->context,
-            &(struct trainer_progress) { .step = run->progress.step,
-                                         .total = run->steps.total,
-                                         .seconds = run->seconds,
-                                         .loss = loss,
-                                         .grad_norm = run->grad_norm,
-                                         .tokens_per_second = run->rate,
-                                         .epoch = run->progress.epoch });
+        run->options->progress(run->options->context, &(struct trainer_progress) {
+                                                          .step = run->progress.step,
+                                                          .total = run->steps.total,
+                                                          .seconds = run->seconds,
+                                                          .loss = loss,
+                                                          .grad_norm = run->grad_norm,
+                                                          .tokens_per_second = run->rate,
+                                                          .epoch = run->progress.epoch });
 }
 
 /* What comes after a step: log, evaluate, save. */
@@ -325,8 +323,7 @@ static bool after_step(struct run *run, struct error *err)
     const struct plan *plan = run->plan;
     bool last = run->progress.step == run->steps.total, evaluates = eval_due(run), saves;
 
-    tell_progress(run,
-                  run->progress.window_loss / (double)run->progress.window_steps);
+    tell_progress(run, run->progress.window_loss / (double)run->progress.window_steps);
     if (run->progress.window_steps > 0 &&
         (last || (run->progress.step == 1 && plan->logging_first_step) ||
          is_due(run, plan->logging_strategy, plan->logging_steps)))
@@ -440,9 +437,8 @@ static bool load_best(struct run *run, struct error *err)
                  progress->best_step);
     } else {
         ok = checkpoint_load_weights(run->model, best, err);
-        log_line(run->options->log, LOG_INFO,
-                 "best model: step %" PRId64 ", %s %.4g", progress->best_step,
-                 criterion_name(run->plan), progress->best_metric);
+        log_line(run->options->log, LOG_INFO, "best model: step %" PRId64 ", %s %.4g",
+                 progress->best_step, criterion_name(run->plan), progress->best_metric);
     }
     free(best);
     return ok;
@@ -457,8 +453,8 @@ static bool check_updates(const struct run *run, struct error *err)
         return true;
     error_set(err, ERROR_DIVERGED,
               "none of the %" PRId64
-              " steps could be made: the gradients were inf "
-              "or NaN in each; look at the model's weights and the data",
+              " steps could be made: the gradients were inf or NaN in each; look at the "
+              "model's weights and the data",
               progress->step);
     autopsy_explain(run, err);
     return false;

@@ -35,18 +35,18 @@ struct trainer_options {
     /* A logged step or evaluation as Trainer prints it, for the terminal; or NULL. */
     void (*logged)(void *context, const char *line);
     void (*opened)(void *context, const struct trainer_facts *facts); /* or NULL */
-    /* After an evaluation or a checkpoint, when the files of the run tell how far it is; or
-     * NULL. */
+    /* After an evaluation or a checkpoint, when the files of the run tell how far it is;
+     * or NULL. */
     void (*milestone)(void *context);
-    /* Before each step of a preflight, of which progress does not tell: may the run be asked to
-     * stop?  Or NULL. */
+    /* Before each step of a preflight, of which progress does not tell: may the run be
+     * asked to stop?  Or NULL. */
     void (*waiting)(void *context);
     void *context;
     const char *about; /* the job in Markdown, for TensorBoard; or NULL */
-    bool resume; /* go on from this job's last checkpoint if there is one */
+    bool resume;       /* go on from this job's last checkpoint if there is one */
     bool no_onednn;
-    /* This process's place among the plan's ranks; NULL: there is but one.  Ranks other than
-     * 0 use of all the above no_onednn alone. */
+    /* This process's place among the plan's ranks; NULL: there is but one.  Ranks other
+     * than 0 use of all the above no_onednn alone. */
     const struct backend_group *group;
 };
 

@@ -10,7 +10,8 @@ struct vocabulary;
 struct vocabulary *vocabulary_new(size_t ids, size_t strings);
 void vocabulary_free(struct vocabulary *vocabulary); /* NULL is allowed */
 
-/* Copies the string.  False: the string or the id is there already; nothing is changed. */
+/* Copies the string.  False: the string or the id is there already; nothing is
+ * changed. */
 bool vocabulary_add(struct vocabulary *vocabulary, const char *data, size_t len,
                     uint32_t id);
 int64_t vocabulary_find(const struct vocabulary *vocabulary, const char *data,

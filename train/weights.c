@@ -1,4 +1,5 @@
-/* train/weights.c - the layout of a run that trains all says what has to be in the files. */
+/* train/weights.c - the layout of a run that trains all says what has to be in the
+ * files. */
 #include "config.h"
 
 #include "train/weights.h"

@@ -11,7 +11,8 @@ struct weights_wanted {
     enum storage stored;
 };
 
-/* ERROR_DATA where a stored tensor is of a dtype or a shape that cannot be read as this. */
+/* ERROR_DATA where a stored tensor is of a dtype or a shape that cannot be read as
+ * this. */
 bool weights_fit(const struct stored_tensor *t, const struct weights_wanted *wanted,
                  struct error *err);
 
@@ -23,10 +24,10 @@ const struct stored_tensor *weights_find(const struct safetensors *files, bool b
                                          const char *name);
 
 /*
- * Hold names and shapes in the headers of the files in the folder `dir` against its config.json:
- * ERROR_DATA, with the tensor, where a run would end with it.  True where the files cannot be
- * opened, of which others tell, and for weights in 4 bits, which are not looked at.  What the
- * files have besides is not looked at either.
+ * Hold names and shapes in the headers of the files in the folder `dir` against its
+ * config.json: ERROR_DATA, with the tensor, where a run would end with it.  True where
+ * the files cannot be opened, of which others tell, and for weights in 4 bits, which are
+ * not looked at.  What the files have besides is not looked at either.
  */
 bool weights_check(const char *dir, const struct model_config *config, struct error *err);
 

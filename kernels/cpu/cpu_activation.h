@@ -2,9 +2,9 @@
  * kernels/cpu/cpu_activation.h - the functions of enum activation and their slopes, for a
  * vector of numbers.  What a caller does not use of the result is not computed.
  *
- * Errors, in units of 2^-23 of the result, down to the least number: SILU 2, GELU 5; GELU by
- * tanh 6 and 2 |2z|, whose rounding is in an exponent.  Of slopes, in units of 2^-23: SILU 10
- * (it has x times the rounding of a share, at most 17), the others 3.
+ * Errors, in units of 2^-23 of the result, down to the least number: SILU 2, GELU 5; GELU
+ * by tanh 6 and 2 |2z|, whose rounding is in an exponent.  Of slopes, in units of 2^-23:
+ * SILU 10 (it has x times the rounding of a share, at most 17), the others 3.
  */
 #ifndef KERNELS_CPU_CPU_ACTIVATION_H
 #define KERNELS_CPU_CPU_ACTIVATION_H

@@ -31,8 +31,8 @@ void cpu_backend_run(struct backend *be, size_t count, pool_task *task, void *co
         pool_run(cpu->pool, count, task, context);
 }
 
-/* One page fault for 2 MiB: fresh 4 KiB pages cost 0.2 s for 500 MB, huge ones a quarter.
- */
+/* One page fault for 2 MiB: fresh 4 KiB pages cost 0.2 s for 500 MB, huge ones a
+ * quarter. */
 static void touch(void *context, size_t task, struct pool_worker *worker)
 {
     struct block *block = context;
@@ -128,8 +128,8 @@ static void cpu_close(struct backend *be)
     free(cpu);
 }
 
-/* TRAINSPOOL_NO_ONEDNN in the environment: 1 never takes it, 0 takes it wherever it is.
- */
+/* TRAINSPOOL_NO_ONEDNN in the environment: 1 never takes it, 0 takes it wherever it
+ * is. */
 static enum matmul_choice choice_of(const struct backend_options *options)
 {
     const char *asked = getenv("TRAINSPOOL_NO_ONEDNN");

@@ -20,9 +20,9 @@ struct cpu_backend {
     struct backend base;
     struct pool *pool;
     enum cpu_isa isa;
-    struct matmul *matmul; /* what products keep */
-    struct error failed;   /* the first failure since the last sync; ERROR_NONE: none */
-    struct block *blocks;  /* what alloc gave out */
+    struct matmul *matmul;   /* what products keep */
+    struct error failed;     /* the first failure since the last sync; ERROR_NONE: none */
+    struct block *blocks;    /* what alloc gave out */
     struct meeting *meeting; /* the other ranks; NULL: alone */
     char description[96];
 };

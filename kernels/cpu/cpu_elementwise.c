@@ -8,8 +8,8 @@
 
 #include <assert.h>
 
-/* Columns of one task, and rows added up before they join the total, in sums over rows.
- */
+/* Columns of one task, and rows added up before they join the total, in sums over
+ * rows. */
 enum { SUM_COLUMNS = 64, SUM_ROWS = 64 };
 
 /* The cells of a matrix: pieces of CPU_TASK_NUMBERS numbers of a row, or several rows. */

@@ -6,9 +6,9 @@
 
 enum cpu_isa {
     CPU_ISA_GENERIC,
-    CPU_ISA_AVX2,   /* with FMA and F16C */
-    CPU_ISA_AVX512, /* F, BW, VL, DQ and BF16: Zen 4, Cooper Lake, Sapphire Rapids and
-                       newer */
+    CPU_ISA_AVX2, /* with FMA and F16C */
+    /* F, BW, VL, DQ and BF16: Zen 4, Cooper Lake, Sapphire Rapids and newer */
+    CPU_ISA_AVX512,
     CPU_ISA_COUNT
 };
 

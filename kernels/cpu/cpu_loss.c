@@ -65,7 +65,8 @@ static void loss_capped_gradient(const struct loss *loss, const float *logits, f
     enum format format = op->dlogits.format;
     float factor = (float)(1 / sum), even = op->smoothing / (float)cols;
     vec at = vec_all(logits[target]), t = at * down;
-    vec one = (vec_exp(at - max) * factor - (1 - op->smoothing) - even) * scale * (1 - t * t);
+    vec one =
+        (vec_exp(at - max) * factor - (1 - op->smoothing) - even) * scale * (1 - t * t);
 
     for (size_t i = 0; i < cols; i += LANES) {
         size_t count = vec_count(i, cols);

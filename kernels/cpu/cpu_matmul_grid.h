@@ -35,8 +35,8 @@ size_t grid_tasks(const struct grid *grid);
 struct grid_place grid_place(const struct grid *grid, const struct grid_wish *wish,
                              size_t task);
 
-/* `whole` in equal pieces of at most `most` (a multiple of unit), rounded up to `unit`.
- */
+/* `whole` in equal pieces of at most `most` (a multiple of unit), rounded up to
+ * `unit`. */
 size_t grid_piece(size_t whole, size_t most, size_t unit);
 
 #endif

@@ -20,7 +20,7 @@ struct matmul_side {
     const void *data;
     enum format format;
     size_t stride;
-    bool deep; /* element at outer * stride + k, else at k * stride + outer */
+    bool deep;         /* element at outer * stride + k, else at k * stride + outer */
     enum format round; /* what fp32 is rounded to first; FORMAT_FP32: nothing */
 };
 

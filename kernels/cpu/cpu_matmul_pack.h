@@ -1,6 +1,6 @@
 /*
- * kernels/cpu/cpu_matmul_pack.h - parts of an operand as the innermost loops read them: in
- * panels, as rows in fp32, rounded.
+ * kernels/cpu/cpu_matmul_pack.h - parts of an operand as the innermost loops read them:
+ * in panels, as rows in fp32, rounded.
  *
  * A part of cpu_matmul_template.h, whose vectors and numbers it is made of.
  */

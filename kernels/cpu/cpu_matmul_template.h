@@ -120,10 +120,11 @@ UNCHECKED_INLINE void micro_tile(size_t rows, size_t vectors, bool deep, bool pa
 }
 
 /* `a` is FLAT or DEEP, `unit` SINGLE or PAIR. */
-#define MICRO(rows, vectors, a, unit)                                                        \
-    UNCHECKED static void micro_##rows##_##vectors##_##a##_##unit(const struct micro *micro) \
-    {                                                                                        \
-        micro_tile(rows, vectors, A_##a, UNIT_##unit, micro);                                \
+#define MICRO(rows, vectors, a, unit)                              \
+    UNCHECKED static void micro_##rows##_##vectors##_##a##_##unit( \
+        const struct micro *micro)                                 \
+    {                                                              \
+        micro_tile(rows, vectors, A_##a, UNIT_##unit, micro);      \
     }
 #define MICROS(rows, a, unit) \
     MICRO(rows, 1, a, unit)   \

@@ -63,8 +63,8 @@ struct product {
     struct grid_wish wish;
     struct grid grid;
     size_t block_depth; /* what is multiplied at once */
-    /* oneDNN's, for tiles whose rows, columns and depth are those of the last one or not.
-     */
+    /* oneDNN's, for tiles whose rows, columns and depth are those of the last one or
+     * not. */
     const struct onednn_plan *plans[2][2][2];
     atomic_bool failed;
 };

@@ -1,8 +1,9 @@
 /*
- * kernels/cpu/cpu_matmul_vec.h - numbers of any format, a vector of them at a time, as fp32.
+ * kernels/cpu/cpu_matmul_vec.h - numbers of any format, a vector of them at a time, as
+ * fp32.
  *
- * A part of cpu_matmul_template.h: what it says of vec, LANES, load_half, store_half, round_row
- * and round_pairs holds here.
+ * A part of cpu_matmul_template.h: what it says of vec, LANES, load_half, store_half,
+ * round_row and round_pairs holds here.
  */
 #include <string.h>
 

@@ -15,8 +15,8 @@
 
 struct meeting;
 
-/* The shared memory of a meeting, as a descriptor that the caller closes; -1 on failure.
- */
+/* The shared memory of a meeting, as a descriptor that the caller closes; -1 on
+ * failure. */
 int meeting_file(int ranks, struct error *err);
 /* links: as in struct backend_group, borrowed; NULL: nobody is watched, and who keeps the
  * others waiting for a minute counts as gone. */

@@ -63,7 +63,8 @@ void CPU_OP(rmsnorm)(struct backend *be, const struct op_rmsnorm *op)
                     (void *)op);
 }
 
-/* With g = dout * (offset + weight) and h = x * rstd: dx += rstd * (g - h * mean(g * h)). */
+/* With g = dout * (offset + weight) and h = x * rstd: dx += rstd * (g - h * mean(g *
+ * h)). */
 static void norm_row_backward(const struct op_rmsnorm_backward *op, size_t row)
 {
     const float *x = cpu_row(op->x, row);

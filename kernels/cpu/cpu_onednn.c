@@ -120,8 +120,8 @@ struct onednn {
     void *library;
     struct functions call;
     const struct era *era;
-    /* Threads of the library's own, set to one in each thread of ours; NULL: it has none.
-     */
+    /* Threads of the library's own, set to one in each thread of ours; NULL: it has
+     * none. */
     void (*set_threads)(int count);
     void *engine;
     size_t threads;

@@ -22,34 +22,34 @@
 #define CPU_DECLARE(name, variant) \
     void cpu_##name##_##variant(struct backend *be, const struct op_##name *op);
 
-#define CPU_EACH_OP(X, variant)    \
-    X(sum_rows, variant)           \
-    X(embedding, variant)          \
-    X(embedding_backward, variant) \
-    X(rmsnorm, variant)            \
-    X(rmsnorm_backward, variant)   \
-    X(layernorm, variant)          \
-    X(layernorm_backward, variant) \
-    X(headnorm, variant)           \
-    X(headnorm_backward, variant)  \
-    X(rope, variant)               \
-    X(attention, variant)          \
-    X(attention_backward, variant) \
-    X(activation, variant)         \
+#define CPU_EACH_OP(X, variant)     \
+    X(sum_rows, variant)            \
+    X(embedding, variant)           \
+    X(embedding_backward, variant)  \
+    X(rmsnorm, variant)             \
+    X(rmsnorm_backward, variant)    \
+    X(layernorm, variant)           \
+    X(layernorm_backward, variant)  \
+    X(headnorm, variant)            \
+    X(headnorm_backward, variant)   \
+    X(rope, variant)                \
+    X(attention, variant)           \
+    X(attention_backward, variant)  \
+    X(activation, variant)          \
     X(activation_backward, variant) \
-    X(decode, variant)             \
-    X(swiglu, variant)             \
-    X(swiglu_backward, variant)    \
-    X(classifier, variant)         \
-    X(topk, variant)               \
-    X(distill, variant)            \
-    X(add, variant)                \
-    X(convert, variant)            \
-    X(dequantize, variant)         \
-    X(zero, variant)               \
-    X(dropout, variant)            \
-    X(square_sum, variant)         \
-    X(adamw, variant)              \
+    X(decode, variant)              \
+    X(swiglu, variant)              \
+    X(swiglu_backward, variant)     \
+    X(classifier, variant)          \
+    X(topk, variant)                \
+    X(distill, variant)             \
+    X(add, variant)                 \
+    X(convert, variant)             \
+    X(dequantize, variant)          \
+    X(zero, variant)                \
+    X(dropout, variant)             \
+    X(square_sum, variant)          \
+    X(adamw, variant)               \
     X(sgd, variant)
 
 CPU_EACH_OP(CPU_DECLARE, generic)

@@ -18,8 +18,8 @@ struct random_key {
 enum { RANDOM_BLOCKS = 64, RANDOM_NUMBERS = 4 * RANDOM_BLOCKS };
 enum { RANDOM_ROOM = RANDOM_NUMBERS + LANES };
 
-/* LANES / 2 counters, or what became of them.  A word is the lower half of a lane; what is
- * above it is left to lie. */
+/* LANES / 2 counters, or what became of them.  A word is the lower half of a lane; what
+ * is above it is left to lie. */
 struct random_lanes {
     wvec a, b, c, d;
 };

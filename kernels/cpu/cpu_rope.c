@@ -32,8 +32,7 @@ static void rope_task(void *context, size_t task, struct pool_worker *worker)
         const float *table = cpu_row(op->table, (size_t)op->positions[row]);
 
         for (size_t head = 0; head < op->heads; head++)
-            rope_head(cpu_row(op->x, row), op->x.format, head * size, rotary / 2,
-                      table,
+            rope_head(cpu_row(op->x, row), op->x.format, head * size, rotary / 2, table,
                       op->inverse ? -1 : 1);
     }
 }

@@ -1,6 +1,6 @@
 /*
- * kernels/cpu/cpu_rows.h - what the norms of rows have in common: the residual sum that is
- * made while a row is read, and sums over rows.
+ * kernels/cpu/cpu_rows.h - what the norms of rows have in common: the residual sum that
+ * is made while a row is read, and sums over rows.
  */
 #ifndef KERNELS_CPU_CPU_ROWS_H
 #define KERNELS_CPU_CPU_ROWS_H
@@ -8,8 +8,8 @@
 #include "kernels/cpu/cpu_vector.h"
 #include "kernels/tensor.h"
 
-/* Columns of one task, and rows added up before they join the total, in sums over rows.
- */
+/* Columns of one task, and rows added up before they join the total, in sums over
+ * rows. */
 enum { ROWS_COLUMNS = 64, ROWS_PART = 64 };
 
 /* Sums over a row go to two vectors in turn, so that one need not wait for the other:

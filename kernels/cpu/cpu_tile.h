@@ -39,8 +39,8 @@ UNCHECKED_INLINE vec tile_add(vec sum, vec a, vec b, bool pairs)
 }
 #endif
 
-/* c (m, n) = or += a (m, k) b (k, n), n in vectors, k in words; ld: words from row to row
- */
+/* c (m, n) = or += a (m, k) b (k, n), n in vectors, k in words; ld: words from row to
+ * row */
 struct tile_product {
     float *c;
     const float *a, *b;
@@ -50,8 +50,8 @@ struct tile_product {
     bool add;
 };
 
-UNCHECKED_INLINE void tile_block(const struct tile_product *p, size_t row, size_t column, int rows,
-                                 int vecs, bool trans_a, bool pairs)
+UNCHECKED_INLINE void tile_block(const struct tile_product *p, size_t row, size_t column,
+                                 int rows, int vecs, bool trans_a, bool pairs)
 {
     float *c = p->c + row * p->ldc + column;
     const float *a = p->a + (trans_a ? row : row * p->lda);
@@ -81,11 +81,11 @@ UNCHECKED_INLINE void tile_block(const struct tile_product *p, size_t row, size_
 
 typedef void tile_kernel(const struct tile_product *p, size_t row, size_t column);
 
-#define TILE_KERNEL(rows, vecs, name, trans_a, pairs)                                \
-    UNCHECKED static void tile_##rows##x##vecs##name(const struct tile_product *p,   \
-                                                     size_t row, size_t column)      \
-    {                                                                                \
-        tile_block(p, row, column, rows, vecs, trans_a, pairs);                      \
+#define TILE_KERNEL(rows, vecs, name, trans_a, pairs)                              \
+    UNCHECKED static void tile_##rows##x##vecs##name(const struct tile_product *p, \
+                                                     size_t row, size_t column)    \
+    {                                                                              \
+        tile_block(p, row, column, rows, vecs, trans_a, pairs);                    \
     }
 
 #define TILE_KERNELS(vecs, name, trans_a, pairs) \

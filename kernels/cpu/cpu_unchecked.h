@@ -1,11 +1,11 @@
 /*
  * kernels/cpu/cpu_unchecked.h - innermost loops in a build with sanitizers.
  *
- * With each of their accesses looked at, products take five times as long and most of the time of
- * the tests.  So UNCHECKED functions have no sanitizers, and whoever calls one has
- * unchecked_region() look at the memory before.  What an UNCHECKED function has inlined must be
- * UNCHECKED_INLINE (gcc 12 breaks down otherwise), which inlined elsewhere has the checks of
- * addresses that its caller has, though none of alignment.
+ * With each of their accesses looked at, products take five times as long and most of the
+ * time of the tests.  So UNCHECKED functions have no sanitizers, and whoever calls one
+ * has unchecked_region() look at the memory before.  What an UNCHECKED function has
+ * inlined must be UNCHECKED_INLINE (gcc 12 breaks down otherwise), which inlined
+ * elsewhere has the checks of addresses that its caller has, though none of alignment.
  */
 #ifndef KERNELS_CPU_CPU_UNCHECKED_H
 #define KERNELS_CPU_CPU_UNCHECKED_H
@@ -43,7 +43,8 @@ static inline void unchecked_region(const void *at, size_t bytes)
 #endif
 
 /* `rows` rows of `bytes`, `stride` bytes from one to the next. */
-static inline void unchecked_rows(const void *at, size_t rows, size_t bytes, size_t stride)
+static inline void unchecked_rows(const void *at, size_t rows, size_t bytes,
+                                  size_t stride)
 {
     for (size_t i = 0; i < rows; i++)
         unchecked_region((const char *)at + i * stride, bytes);

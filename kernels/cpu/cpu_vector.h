@@ -33,7 +33,8 @@ enum { LANES = 4 };
 typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef int32_t ivec __attribute__((vector_size(4 * LANES))); /* a comparison: 0 or -1 */
 typedef uint32_t uvec __attribute__((vector_size(4 * LANES)));
-typedef uint64_t wvec __attribute__((vector_size(4 * LANES))); /* half as many, twice as wide */
+/* half as many, twice as wide */
+typedef uint64_t wvec __attribute__((vector_size(4 * LANES)));
 
 UNCHECKED_INLINE vec vec_all(float x)
 {
@@ -249,8 +250,8 @@ CPU_INLINE wvec wvec_product(wvec a, wvec b)
 #endif
 
 /*
- * x as a number of a 16-bit format, up or down with the odds of its place between the two: up
- * where what is cut off, as 16 bits, and the upper half of `draw` carry.
+ * x as a number of a 16-bit format, up or down with the odds of its place between the
+ * two: up where what is cut off, as 16 bits, and the upper half of `draw` carry.
  */
 CPU_INLINE vec vec_round_by(vec x, enum format format, uvec draw)
 {
@@ -436,8 +437,8 @@ CPU_INLINE vec vec_exp(vec x)
     return vec_exp_rest(r, n);
 }
 
-/* e^(x + more), -170 to 88, to 2 units in the last place: `more` is what x has lost of digits,
- * at most 2^-11 of it. */
+/* e^(x + more), -170 to 88, to 2 units in the last place: `more` is what x has lost of
+ * digits, at most 2^-11 of it. */
 CPU_INLINE vec vec_exp_sum(vec x, vec more)
 {
     vec n = vec_exp_whole(x + more), r;
@@ -448,8 +449,8 @@ CPU_INLINE vec vec_exp_sum(vec x, vec more)
 }
 
 /*
- * tanh x to 4 units in the last place: x + x^3 P(x^2) below 0.625, with the coefficients of
- * Cephes' tanhf (Moshier, 1989); above it (1 - t) / (1 + t), t = e^-2|x|.
+ * tanh x to 4 units in the last place: x + x^3 P(x^2) below 0.625, with the coefficients
+ * of Cephes' tanhf (Moshier, 1989); above it (1 - t) / (1 + t), t = e^-2|x|.
  */
 CPU_INLINE vec vec_tanh(vec x)
 {
@@ -467,8 +468,8 @@ CPU_INLINE vec vec_tanh(vec x)
 
 /*
  * log x to 2 units in the last place, of normal x > 0; a NaN goes through.
- * x = 2^n m, sqrt(1/2) <= m < sqrt(2);  log m = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.172:
- * the next term of the series is 2e-9 of it.  ln 2 in two parts as above.
+ * x = 2^n m, sqrt(1/2) <= m < sqrt(2);  log m = 2 atanh(s), s = (m - 1) / (m + 1), |s| <
+ * 0.172: the next term of the series is 2e-9 of it.  ln 2 in two parts as above.
  */
 CPU_INLINE vec vec_log(vec x)
 {

@@ -1,6 +1,6 @@
 /*
- * kernels/cuda/activation.cuh - the functions of enum activation and their slopes, for one
- * number.  What a caller does not use of the result is not computed.
+ * kernels/cuda/activation.cuh - the functions of enum activation and their slopes, for
+ * one number.  What a caller does not use of the result is not computed.
  *
  * With 16 bits the exponential is the hardware's own, whose error of 1e-6 is lost in the
  * rounding.
@@ -22,8 +22,8 @@ template <typename T> __device__ static inline float exp_minus(float x, T)
     return exp2_fast(x * -1.44269504f);
 }
 
-/* act(x) = value = x * share, act'(x) = slope * bend: two factors, in the order in which the
- * gradients of a gate are multiplied. */
+/* act(x) = value = x * share, act'(x) = slope * bend: two factors, in the order in which
+ * the gradients of a gate are multiplied. */
 struct activated {
     float value, share, slope, bend;
 };
@@ -46,8 +46,8 @@ template <typename T> __device__ static inline struct activated activation_gelu(
     return { x * share, share, share + x * bell * GELU_PEAK, 1 };
 }
 
-/* share is 1 / (1 + e^-2z); with t = e^-|2z| neither it nor 1 - share loses digits.  Beyond
- * 16 one of them is 0, and x^2 may be too large. */
+/* share is 1 / (1 + e^-2z); with t = e^-|2z| neither it nor 1 - share loses digits.
+ * Beyond 16 one of them is 0, and x^2 may be too large. */
 template <typename T>
 __device__ static inline struct activated activation_gelu_tanh(float x)
 {
@@ -78,13 +78,16 @@ __device__ static inline struct activated activated_by(float x)
 }
 
 /* BY_KIND(op->kind, K, launch_it<K, T>(...)) is the expression with K a constant. */
-#define KIND_IS(kind, K, ...) \
-    ([&] { constexpr enum activation K = kind; return __VA_ARGS__; }())
-#define BY_KIND(kind, K, ...)                                                           \
-    ((kind) == ACTIVATION_SILU        ? KIND_IS(ACTIVATION_SILU, K, __VA_ARGS__)        \
-     : (kind) == ACTIVATION_GELU      ? KIND_IS(ACTIVATION_GELU, K, __VA_ARGS__)        \
-     : (kind) == ACTIVATION_GELU_TANH ? KIND_IS(ACTIVATION_GELU_TANH, K, __VA_ARGS__)   \
-     : (kind) == ACTIVATION_RELU      ? KIND_IS(ACTIVATION_RELU, K, __VA_ARGS__)        \
+#define KIND_IS(kind, K, ...)               \
+    ([&] {                                  \
+        constexpr enum activation K = kind; \
+        return __VA_ARGS__;                 \
+    }())
+#define BY_KIND(kind, K, ...)                                                         \
+    ((kind) == ACTIVATION_SILU        ? KIND_IS(ACTIVATION_SILU, K, __VA_ARGS__)      \
+     : (kind) == ACTIVATION_GELU      ? KIND_IS(ACTIVATION_GELU, K, __VA_ARGS__)      \
+     : (kind) == ACTIVATION_GELU_TANH ? KIND_IS(ACTIVATION_GELU_TANH, K, __VA_ARGS__) \
+     : (kind) == ACTIVATION_RELU      ? KIND_IS(ACTIVATION_RELU, K, __VA_ARGS__)      \
                                       : cudaErrorNotSupported)
 
 #endif

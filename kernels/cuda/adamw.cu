@@ -1,10 +1,10 @@
 /*
  * kernels/cuda/adamw.cu - one pass over each weight with its gradient and moments.
  *
- * Bytes moved for a weight, all in fp32 with a 16-bit copy: adamw 16 read and 14 written; sgd 8
- * and 6.  All in 16 bits but the gradient: adamw 10 and 6, sgd 6 and 2.  Memory is the limit: a
- * billion weights in fp32 take 7.5 ms at 4.0 TB/s.  adamw computes some 30 instructions a
- * weight, 25 more where it rounds by chance.
+ * Bytes moved for a weight, all in fp32 with a 16-bit copy: adamw 16 read and 14 written;
+ * sgd 8 and 6.  All in 16 bits but the gradient: adamw 10 and 6, sgd 6 and 2.  Memory is
+ * the limit: a billion weights in fp32 take 7.5 ms at 4.0 TB/s.  adamw computes some 30
+ * instructions a weight, 25 more where it rounds by chance.
  */
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/cuda_launch.h"
@@ -17,20 +17,17 @@
 enum { STEP_THREADS = 256, STEP_BLOCKS = 4, AT_ONCE = 4 };
 
 /*
- * x as a number of a 16-bit format, up or down with the odds of its place between the two:
- * up where what is cut off, as 16 bits, and the upper half of `draw` carry.
+ * x as a number of a 16-bit format, up or down with the odds of its place between the
+ * two: up where what is cut off, as 16 bits, and the upper half of `draw` carry.
  */
-template <typename T>
-__device__ static float round_by(float x, uint32_t draw);
+template <typename T> __device__ static float round_by(float x, uint32_t draw);
 
-template <>
-__device__ float round_by<float>(float x, uint32_t)
+template <> __device__ float round_by<float>(float x, uint32_t)
 {
     return x;
 }
 
-template <>
-__device__ float round_by<bf16>(float x, uint32_t draw)
+template <> __device__ float round_by<bf16>(float x, uint32_t draw)
 {
     uint32_t bits = __float_as_uint(x);
 
@@ -38,8 +35,7 @@ __device__ float round_by<bf16>(float x, uint32_t draw)
 }
 
 /* 10 bits behind the point, or below 2^-14 steps of 2^-24 */
-template <>
-__device__ float round_by<fp16>(float x, uint32_t draw)
+template <> __device__ float round_by<fp16>(float x, uint32_t draw)
 {
     uint32_t bits = __float_as_uint(x);
     float size = fabsf(x);
@@ -78,15 +74,13 @@ __device__ static void draw_four(uint32_t out[4], const draws &d, int64_t step, 
 }
 
 /* Weights and their copy, numbers i onwards, n of them. */
-template <typename W>
-struct weights {
+template <typename W> struct weights {
     W *w;
     void *copy;
     enum format format; /* of the copy */
     draws chance;
 
-    template <int n>
-    __device__ void put(size_t i, float x[n], int64_t step) const
+    template <int n> __device__ void put(size_t i, float x[n], int64_t step) const
     {
         if (copy && format == FORMAT_BF16)
             store<n>((bf16 *)copy + i, x);
@@ -159,14 +153,12 @@ __device__ static rates begin_step(const settings &s)
     return *shared;
 }
 
-template <typename W, typename G, typename M>
-struct adamw {
+template <typename W, typename G, typename M> struct adamw {
     weights<W> target;
     const G *grad;
     M *m, *v;
 
-    template <int n>
-    __device__ void update(size_t i, const rates &s) const
+    template <int n> __device__ void update(size_t i, const rates &s) const
     {
         float w[n], g[n], m1[n], m2[n];
 
@@ -187,13 +179,11 @@ struct adamw {
     }
 };
 
-template <typename W, typename G>
-struct sgd {
+template <typename W, typename G> struct sgd {
     weights<W> target;
     const G *grad;
 
-    template <int n>
-    __device__ void update(size_t i, const rates &s) const
+    template <int n> __device__ void update(size_t i, const rates &s) const
     {
         float w[n], g[n];
 
@@ -230,8 +220,8 @@ static cudaError_t launch_step(const struct cuda_launch *to, const O &optimizer,
     if (numbers == 0)
         return cudaSuccess;
     return launch(to->stream, even ? make_step<O, AT_ONCE> : make_step<O, 1>,
-                  blocks_for(to, wanted, STEP_BLOCKS), dim3(STEP_THREADS),
-                  sizeof(rates), optimizer, s, numbers);
+                  blocks_for(to, wanted, STEP_BLOCKS), dim3(STEP_THREADS), sizeof(rates),
+                  optimizer, s, numbers);
 }
 
 /* Do packs of AT_ONCE numbers lie where they may be read at once?  Absent ones do. */
@@ -253,7 +243,8 @@ static weights<W> weights_of(struct tensor w, struct tensor copy, draws chance)
 }
 
 template <typename W, typename G, typename M>
-static cudaError_t launch_adamw_of(const struct cuda_launch *to, const struct op_adamw *op)
+static cudaError_t launch_adamw_of(const struct cuda_launch *to,
+                                   const struct op_adamw *op)
 {
     const struct tensor tensors[] = { op->w, op->grad, op->m, op->v, op->copy };
     const settings s = { op->lr,    op->beta1,      op->beta2, op->eps,
@@ -270,17 +261,19 @@ template <typename W, typename G>
 static cudaError_t launch_sgd_of(const struct cuda_launch *to, const struct op_sgd *op)
 {
     const struct tensor tensors[] = { op->w, op->grad, op->copy };
-    const settings s = { op->lr, 0, 0, 0, op->decay, op->grad_scale, op->step, op->numbers };
-    const sgd<W, G> sgd = {
-        weights_of<W>(op->w, op->copy, { op->stochastic, op->seed, op->first }),
-        (const G *)op->grad.data
+    const settings s = {
+        op->lr, 0, 0, 0, op->decay, op->grad_scale, op->step, op->numbers
     };
+    const sgd<W, G> sgd = { weights_of<W>(op->w, op->copy,
+                                          { op->stochastic, op->seed, op->first }),
+                            (const G *)op->grad.data };
 
     return launch_step(to, sgd, s, op->w.rows * op->w.cols, packs_are_even(tensors, 3));
 }
 
 /* The gradient is of fp32 or as w, the moments are as w. */
-extern "C" cudaError_t launch_adamw(const struct cuda_launch *to, const struct op_adamw *op)
+extern "C" cudaError_t launch_adamw(const struct cuda_launch *to,
+                                    const struct op_adamw *op)
 {
     if (op->m.format != op->w.format || op->v.format != op->w.format)
         return cudaErrorNotSupported;

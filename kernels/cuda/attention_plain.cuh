@@ -331,8 +331,8 @@ __device__ inline void plain_draw(uint32_t *kept, const struct drops_head &drops
 }
 
 /* Bit 4 i + j: is the weight of this thread's row i and other j kept?  The tile is drawn
- * into `shared`, where the weights will be; barriers stand before it is read, and behind.
- */
+ * into `shared`, where the weights will be; barriers stand before it is read, and
+ * behind. */
 template <int R, bool rows_are_keys>
 __device__ inline uint32_t plain_kept(float *shared, const struct drops_head &drops,
                                       int query, int key)

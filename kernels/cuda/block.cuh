@@ -1,6 +1,7 @@
 /*
- * kernels/cuda/block.cuh - what kernels of one block have in common: number formats, loads of
- * several numbers at once, sums over a warp and a block, random bits; and how many blocks.
+ * kernels/cuda/block.cuh - what kernels of one block have in common: number formats,
+ * loads of several numbers at once, sums over a warp and a block, random bits; and how
+ * many blocks.
  *
  * Sums have a fixed order: a butterfly in the warp, then the warps in order.
  */
@@ -14,9 +15,10 @@
 enum { WARP = 32 };
 #define WHOLE_WARP 0xffffffffu
 
-/* Blocks of a kernel that goes over its work in strides of all of them: those that there is work
- * for, at most `each` a multiprocessor; one where there is none. */
-static inline unsigned blocks_for(const struct cuda_launch *to, size_t wanted, size_t each)
+/* Blocks of a kernel that goes over its work in strides of all of them: those that there
+ * is work for, at most `each` a multiprocessor; one where there is none. */
+static inline unsigned blocks_for(const struct cuda_launch *to, size_t wanted,
+                                  size_t each)
 {
     size_t most = (size_t)to->multiprocessors * each;
 
@@ -29,24 +31,40 @@ static inline unsigned blocks_for(const struct cuda_launch *to, size_t wanted, s
 typedef __half fp16;
 typedef __nv_bfloat16 bf16;
 
-__device__ inline float to_float(float x) { return x; }
-__device__ inline float to_float(fp16 x) { return __half2float(x); }
-__device__ inline float to_float(bf16 x) { return __bfloat162float(x); }
+__device__ inline float to_float(float x)
+{
+    return x;
+}
+__device__ inline float to_float(fp16 x)
+{
+    return __half2float(x);
+}
+__device__ inline float to_float(bf16 x)
+{
+    return __bfloat162float(x);
+}
 
 template <typename T> __device__ inline T from_float(float x);
-template <> __device__ inline float from_float<float>(float x) { return x; }
-template <> __device__ inline fp16 from_float<fp16>(float x) { return __float2half_rn(x); }
-template <> __device__ inline bf16 from_float<bf16>(float x) { return __float2bfloat16_rn(x); }
+template <> __device__ inline float from_float<float>(float x)
+{
+    return x;
+}
+template <> __device__ inline fp16 from_float<fp16>(float x)
+{
+    return __float2half_rn(x);
+}
+template <> __device__ inline bf16 from_float<bf16>(float x)
+{
+    return __float2bfloat16_rn(x);
+}
 
 /* `n` numbers that are read or written in one access of n * sizeof(T) <= 16 bytes; the
  * address is a multiple of that. */
-template <typename T, int n>
-struct alignas(sizeof(T) * n) pack {
+template <typename T, int n> struct alignas(sizeof(T) * n) pack {
     T at[n];
 };
 
-template <int n, typename T>
-__device__ inline void load(float out[n], const T *from)
+template <int n, typename T> __device__ inline void load(float out[n], const T *from)
 {
     pack<T, n> p = *(const pack<T, n> *)from;
 
@@ -55,8 +73,7 @@ __device__ inline void load(float out[n], const T *from)
         out[i] = to_float(p.at[i]);
 }
 
-template <int n, typename T>
-__device__ inline void store(T *to, const float in[n])
+template <int n, typename T> __device__ inline void store(T *to, const float in[n])
 {
     pack<T, n> p;
 
@@ -68,8 +85,7 @@ __device__ inline void store(T *to, const float in[n])
 
 /* Over `lanes` neighbours, a power of two: each gets the sum, the largest.  All lanes of
  * the warp take part. */
-template <int lanes, typename T>
-__device__ inline T lanes_sum(T x)
+template <int lanes, typename T> __device__ inline T lanes_sum(T x)
 {
 #pragma unroll
     for (int i = lanes / 2; i > 0; i /= 2)
@@ -77,8 +93,7 @@ __device__ inline T lanes_sum(T x)
     return x;
 }
 
-template <int lanes>
-__device__ inline float lanes_largest(float x)
+template <int lanes> __device__ inline float lanes_largest(float x)
 {
 #pragma unroll
     for (int i = lanes / 2; i > 0; i /= 2)
@@ -87,8 +102,7 @@ __device__ inline float lanes_largest(float x)
 }
 
 /* Over the warp. */
-template <typename T>
-__device__ inline T warp_sum(T x)
+template <typename T> __device__ inline T warp_sum(T x)
 {
     return lanes_sum<WARP>(x);
 }
@@ -98,10 +112,9 @@ __device__ inline float warp_largest(float x)
     return lanes_largest<WARP>(x);
 }
 
-/* All threads of the block (blockDim.x of them, whole warps) get the sum.  `room` is shared
- * memory for 32 numbers; it may be used again at once. */
-template <typename T>
-__device__ inline T block_sum(T x, T *room)
+/* All threads of the block (blockDim.x of them, whole warps) get the sum.  `room` is
+ * shared memory for 32 numbers; it may be used again at once. */
+template <typename T> __device__ inline T block_sum(T x, T *room)
 {
     int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
 
@@ -156,13 +169,23 @@ __device__ inline uint4 random_block(uint64_t seed, uint32_t site, uint32_t stre
 }
 
 /*
- * One place where a format becomes a type: BY_FORMAT(op->x.format, T, launch_it<T>(...)) is
- * the expression with T float, fp16 or bf16; cudaErrorNotSupported for any other format.
+ * One place where a format becomes a type: BY_FORMAT(op->x.format, T, launch_it<T>(...))
+ * is the expression with T float, fp16 or bf16; cudaErrorNotSupported for any other
+ * format.
  */
-#define BY_FORMAT(format, T, ...)                              \
-    ((format) == FORMAT_FP32   ? ([&] { using T = float; return __VA_ARGS__; }()) \
-     : (format) == FORMAT_FP16 ? ([&] { using T = fp16; return __VA_ARGS__; }())  \
-     : (format) == FORMAT_BF16 ? ([&] { using T = bf16; return __VA_ARGS__; }())  \
+#define BY_FORMAT(format, T, ...)       \
+    ((format) == FORMAT_FP32   ? ([&] { \
+        using T = float;              \
+        return __VA_ARGS__;           \
+    }())                              \
+     : (format) == FORMAT_FP16 ? ([&] { \
+           using T = fp16;              \
+           return __VA_ARGS__;          \
+       }())                             \
+     : (format) == FORMAT_BF16 ? ([&] { \
+           using T = bf16;              \
+           return __VA_ARGS__;          \
+       }())                             \
                                : cudaErrorNotSupported)
 
 #endif

@@ -58,8 +58,8 @@ bool cuda_attention_new(struct cuda_backend *cuda, struct cuda_attention **out,
         return false;
     if (attention->cudnn.version() < OLDEST)
         return error_set(err, ERROR_DEVICE,
-                         "%s is too old for attention; install 9.10.2 or newer, or leave "
-                         "TRAINSPOOL_CUDNN out",
+                         "%s is too old for attention; install 9.10.2 or newer, or "
+                         "leave TRAINSPOOL_CUDNN out",
                          attention->cudnn.name);
     status = attention->cudnn.create(&attention->handle);
     if (status == CUDNN_SUCCESS)

@@ -1,5 +1,5 @@
-/* kernels/cuda/cuda_backend.c - the GPU's row of operations, its stream and its memory.
- */
+/* kernels/cuda/cuda_backend.c - the GPU's row of operations, its stream and its
+ * memory. */
 #include "config.h"
 
 #include "kernels/cuda/cuda_backend.h"
@@ -25,10 +25,9 @@ static bool no_memory(const struct cuda_backend *cuda, size_t bytes, struct erro
     return error_set(
         err, ERROR_DEVICE,
         "%s (cuda:%d) has %zu MiB of its %zu free, and the job needs %zu MiB, and %zu "
-        "for code and "
-        "the driver: lower per_device_train_batch_size or cutoff_len, turn "
-        "gradient_checkpointing "
-        "on, or end the other program that holds memory of the card (see nvidia-smi)",
+        "for code and the driver: lower per_device_train_batch_size or cutoff_len, turn "
+        "gradient_checkpointing on, or end the other program that holds memory of the "
+        "card (see nvidia-smi)",
         cuda->device.name, cuda->device.ordinal, available >> 20, all >> 20, bytes >> 20,
         CUDA_RESERVE_BYTES >> 20);
 }

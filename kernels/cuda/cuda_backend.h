@@ -18,14 +18,14 @@
 #include "kernels/cuda/cuda_launch.h"
 
 struct cuda_attention; /* cuDNN, for those who ask for it: cuda_attention.c */
-struct cuda_matmul;  /* the library of products and its plans: cuda_matmul.c */
-struct cuda_graphs;  /* recordings: cuda_graph.c */
-struct cuda_group;   /* the other GPUs of a run: cuda_group.c */
-struct cuda_staging; /* page-locked memory that copies go through: cuda_staging.c */
-struct cuda_beats;   /* events by which the card is known to be alive: cuda_wait.c */
+struct cuda_matmul;    /* the library of products and its plans: cuda_matmul.c */
+struct cuda_graphs;    /* recordings: cuda_graph.c */
+struct cuda_group;     /* the other GPUs of a run: cuda_group.c */
+struct cuda_staging;   /* page-locked memory that copies go through: cuda_staging.c */
+struct cuda_beats;     /* events by which the card is known to be alive: cuda_wait.c */
 
-/* A card of which no event has come for so long hangs: no kernel of ours takes seconds.
- */
+/* A card of which no event has come for so long hangs: no kernel of ours takes
+ * seconds. */
 #define CUDA_PATIENCE_SECONDS 600
 
 /* What the driver takes for the context, the kernels' code and graphs; none of it can be
@@ -103,7 +103,8 @@ void cuda_card_text(cudaError_t status, char *out, size_t room);
 /* ---- cuda_wait.c: waiting with an end ---- */
 
 /* Calls of the driver follow that may not come back from a card that hangs: after so many
- * seconds SIGALRM ends the process, which is a crash of its job.  0: they have come back. */
+ * seconds SIGALRM ends the process, which is a crash of its job.  0: they have come
+ * back. */
 void cuda_guard(double seconds);
 
 struct cuda_beats *cuda_beats_new(struct error *err);
@@ -141,25 +142,27 @@ struct cuda_kind {
     cudaError_t (*put)(struct cuda_backend *cuda, const void *op);
 };
 
-/* Do an operation; while a recording is being made, note it down: it is done at its end.
- */
+/* Do an operation; while a recording is being made, note it down: it is done at its
+ * end. */
 void cuda_do(struct cuda_backend *cuda, const struct cuda_kind *kind, const void *op);
 /* Put it into the stream, now. */
 void cuda_put(struct cuda_backend *cuda, const struct cuda_kind *kind, const void *op);
 
 /* ---- cuda_attention.c: operations that cuDNN may do ---- */
 
-cudaError_t cuda_attention_put(struct cuda_backend *cuda, const void *op); /* op_attention */
+/* op_attention */
+cudaError_t cuda_attention_put(struct cuda_backend *cuda, const void *op);
 
-/* ---- cuda_matmul.c, cuda_classifier.c, cuda_distill.c: operations made of products ----
- */
+/* ---- cuda_matmul.c, cuda_classifier.c, cuda_distill.c: operations made of products
+ * ---- */
 
 cudaError_t cuda_matmul_put(struct cuda_backend *cuda, const void *op); /* op_matmul */
 cudaError_t cuda_classifier_put(struct cuda_backend *cuda,
-                                const void *op); /* op_classifier */
-cudaError_t cuda_topk_put(struct cuda_backend *cuda, const void *op);    /* op_topk */
+                                const void *op);                      /* op_classifier */
+cudaError_t cuda_topk_put(struct cuda_backend *cuda, const void *op); /* op_topk */
 cudaError_t cuda_distill_put(struct cuda_backend *cuda, const void *op); /* op_distill */
-/* Of `count` of the ordered rows: gathered and logits; dx and dw, of what was gathered. */
+/* Of `count` of the ordered rows: gathered and logits; dx and dw, of what was
+ * gathered. */
 cudaError_t cuda_classifier_logits(struct cuda_backend *cuda,
                                    const struct op_classifier *op, size_t first,
                                    size_t count);
@@ -173,8 +176,8 @@ cudaError_t cuda_classifier_gradients(struct cuda_backend *cuda,
 struct cuda_graphs *cuda_graphs_new(struct error *err);
 void cuda_graphs_free(struct cuda_graphs *graphs, bool dead);
 /* backend.h's begin and end.  A key met for the first time is done as it comes, which
- * makes the plans and loads the code; the second time it is recorded; then it is played.
- */
+ * makes the plans and loads the code; the second time it is recorded; then it is
+ * played. */
 bool cuda_begin(struct backend *be, const void *key, size_t bytes);
 void cuda_end(struct backend *be);
 /* Is a recording being made?  Then keep the operation for it. */

@@ -47,8 +47,8 @@ bool cuda_cudnn_open(struct cuda_cudnn *out, struct error *err)
         return error_set(err, ERROR_DEVICE,
                          "there is no " LIBRARY
                          " (%s); install it (libcudnn9-cuda-13 of NVIDIA's packages) or "
-                         "put its folder into LD_LIBRARY_PATH, or leave TRAINSPOOL_CUDNN "
-                         "out",
+                         "put its folder into LD_LIBRARY_PATH, or leave "
+                         "TRAINSPOOL_CUDNN out",
                          dlerror());
     for (size_t i = 0; i < TS_COUNT(functions); i++) {
         void *function = dlsym(out->handle, functions[i].name);

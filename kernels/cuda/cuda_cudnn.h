@@ -3,8 +3,8 @@
  * loaded when attention is asked of it and never linked against.
  *
  * No header of cuDNN is needed to build: what is used of its backend interface stands
- * here, with the values that cudnn_graph.h has in all of version 9.  A descriptor is made,
- * its attributes are set, and finalizing it has the library look at it.
+ * here, with the values that cudnn_graph.h has in all of version 9.  A descriptor is
+ * made, its attributes are set, and finalizing it has the library look at it.
  */
 #ifndef KERNELS_CUDA_CUDA_CUDNN_H
 #define KERNELS_CUDA_CUDA_CUDNN_H
@@ -91,7 +91,8 @@ enum cudnn_attribute {
     CUDNN_OP_MATMUL_B = 1521,
     CUDNN_OP_MATMUL_C = 1522,
     CUDNN_OP_MATMUL_DESC = 1523,
-    CUDNN_OP_MATMUL_M = 1525, /* rows, columns and depth of each batch: (B, 1, 1, 1) int32 */
+    /* rows, columns and depth of each batch: (B, 1, 1, 1) int32 */
+    CUDNN_OP_MATMUL_M = 1525,
     CUDNN_OP_MATMUL_N = 1526,
     CUDNN_OP_MATMUL_K = 1527,
     CUDNN_REDUCTION_OPERATOR = 1600,
@@ -145,8 +146,8 @@ struct cuda_cudnn {
     int (*desc_destroy)(cudnn_descriptor desc);
     int (*desc_set)(cudnn_descriptor desc, int attribute, int type, int64_t count,
                     const void *elements);
-    /* *count elements are there; up to `room` of them are written.  Descriptors are made by
-     * the caller before, and filled in. */
+    /* *count elements are there; up to `room` of them are written.  Descriptors are made
+     * by the caller before, and filled in. */
     int (*desc_get)(cudnn_descriptor desc, int attribute, int type, int64_t room,
                     int64_t *count, void *elements);
     int (*finalize)(cudnn_descriptor desc);

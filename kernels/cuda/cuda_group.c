@@ -31,7 +31,7 @@ struct cuda_group {
     ncclComm_t comm;
     cudaStream_t stream;
     cudaEvent_t issued, done;
-    bool pending; /* something is in the stream since the last meet */
+    bool pending;    /* something is in the stream since the last meet */
     double patience; /* seconds that NCCL may take to part */
     int rank, link_count, links[DEVICE_RANKS_MAX];
 };
@@ -83,8 +83,8 @@ static bool settle(struct cuda_group *group, ncclResult_t result, const char *do
 /*
  * Rank 0 hands the name of the group round once all have loaded NCCL and opened their
  * GPU: a rank that cannot ends before anybody waits for it inside NCCL.  One may still be
- * at the data, for hours; so the others wait as long as it lives, and one that is stuck in
- * its driver does not (cuda_guard).
+ * at the data, for hours; so the others wait as long as it lives, and one that is stuck
+ * in its driver does not (cuda_guard).
  */
 static bool agree(struct cuda_group *group, ncclUniqueId *id, struct error *err)
 {
@@ -107,8 +107,8 @@ static bool agree(struct cuda_group *group, ncclUniqueId *id, struct error *err)
 
 static bool make_stream(struct cuda_group *group, struct error *err)
 {
-    /* before the kernels that wait for a place: it has few blocks, and others wait for it
-     */
+    /* before the kernels that wait for a place: it has few blocks, and others wait for
+     * it */
     cudaError_t status =
         cudaStreamCreateWithPriority(&group->stream, cudaStreamNonBlocking, -1);
 

@@ -19,8 +19,8 @@
  * (cublasSetWorkspace); more of it lets sums be split. */
 enum { WORKSPACE_OLD = 8 << 20, WORKSPACE_NEW = 32 << 20 };
 
-/* fp8 products: each dimension in memory is a multiple of 16 bytes, as are the addresses.
- */
+/* fp8 products: each dimension in memory is a multiple of 16 bytes, as are the
+ * addresses. */
 enum { FP8_UNIT = 16, SCALES_BYTES = 256, AREAS = 16 };
 
 /* The factors of a and of b lie 16 bytes apart: cuBLAS 12.9 to 13.1 takes no others (CUDA
@@ -195,8 +195,8 @@ static void refuse(struct cuda_backend *cuda, const struct op_matmul *op,
 {
     error_set(&cuda->failed, ERROR_DEVICE,
               "matmul " PRODUCT_TEXT
-              ": %s has no such product on %s (%s); choose another "
-              "precision, or device: cpu",
+              ": %s has no such product on %s (%s); choose another precision, or "
+              "device: cpu",
               PRODUCT_SHAPE(op), cuda->matmul->library.name, cuda->device.name,
               cuda->matmul->library.status_text(status));
 }
@@ -235,8 +235,8 @@ static cudaError_t fail(struct cuda_backend *cuda, const struct op_matmul *op,
     return driver;
 }
 
-/* The first of the plan's algorithms that is not refused: heuristics of cuBLAS 13.3 name some
- * for products of one row that it then does not do. */
+/* The first of the plan's algorithms that is not refused: heuristics of cuBLAS 13.3 name
+ * some for products of one row that it then does not do. */
 static cublasStatus_t multiply_by(struct cuda_backend *cuda, struct cuda_plan *plan,
                                   const struct op_matmul *op)
 {
@@ -296,8 +296,7 @@ static void tell(struct cuda_backend *cuda, const struct op_matmul *op)
     if (!cuda->matmul->told)
         log_line(cuda->log, LOG_WARN,
                  "device: matmul " PRODUCT_TEXT
-                 " does not go in fp8: it and its like are done as "
-                 "without",
+                 " does not go in fp8: it and its like are done as without",
                  PRODUCT_SHAPE(op));
     cuda->matmul->told = true;
 }
@@ -354,21 +353,19 @@ static cudaError_t multiply_rounded(struct cuda_backend *cuda, const struct op_m
         return cudaSuccess;
     *done = true;
     matmul->in_fp8++;
-    status = launch_quantize(&cuda->launch,
-                             &(struct cuda_quantize) { .x = op->a,
-                                                       .out = in_fp8.a.data,
-                                                       .scale =
-                                                           matmul->scales + SCALE_OF_A,
-                                                       .format = op->round_a,
-                                                       .transposed = op->trans_a });
+    status = launch_quantize(
+        &cuda->launch, &(struct cuda_quantize) { .x = op->a,
+                                                 .out = in_fp8.a.data,
+                                                 .scale = matmul->scales + SCALE_OF_A,
+                                                 .format = op->round_a,
+                                                 .transposed = op->trans_a });
     if (status == cudaSuccess)
-        status = launch_quantize(&cuda->launch,
-                                 &(struct cuda_quantize) { .x = op->b,
-                                                           .out = in_fp8.b.data,
-                                                           .scale = matmul->scales +
-                                                                    SCALE_OF_B,
-                                                           .format = op->round_b,
-                                                           .transposed = !op->trans_b });
+        status = launch_quantize(
+            &cuda->launch, &(struct cuda_quantize) { .x = op->b,
+                                                     .out = in_fp8.b.data,
+                                                     .scale = matmul->scales + SCALE_OF_B,
+                                                     .format = op->round_b,
+                                                     .transposed = !op->trans_b });
     return status == cudaSuccess ? multiply(cuda, plan, &in_fp8, matmul->scales) : status;
 }
 

@@ -1,5 +1,5 @@
-/* kernels/cuda/cuda_ops.h - the operations in the table of the backend (cuda_backend.c).
- */
+/* kernels/cuda/cuda_ops.h - the operations in the table of the backend
+ * (cuda_backend.c). */
 #ifndef KERNELS_CUDA_CUDA_OPS_H
 #define KERNELS_CUDA_CUDA_OPS_H
 
@@ -19,7 +19,8 @@ void cuda_rope(struct backend *be, const struct op_rope *op);
 void cuda_attention(struct backend *be, const struct op_attention *op);
 void cuda_attention_backward(struct backend *be, const struct op_attention_backward *op);
 void cuda_activation(struct backend *be, const struct op_activation *op);
-void cuda_activation_backward(struct backend *be, const struct op_activation_backward *op);
+void cuda_activation_backward(struct backend *be,
+                              const struct op_activation_backward *op);
 void cuda_decode(struct backend *be, const struct op_decode *op);
 void cuda_swiglu(struct backend *be, const struct op_swiglu *op);
 void cuda_swiglu_backward(struct backend *be, const struct op_swiglu_backward *op);

@@ -175,9 +175,9 @@ static bool make_preference(struct cuda_plans *plans, struct cuda_plan *plan,
 }
 
 /*
- * In as many parts as the depth can be cut into.  Where parts are of unequal length cuBLAS
- * 12.6 Update 2 to 13.4 may leave out the end of the sum, without a word, on 9.0 and newer
- * (CUDA Toolkit release notes, cuBLAS, [6580689]).
+ * In as many parts as the depth can be cut into.  Where parts are of unequal length
+ * cuBLAS 12.6 Update 2 to 13.4 may leave out the end of the sum, without a word, on 9.0
+ * and newer (CUDA Toolkit release notes, cuBLAS, [6580689]).
  */
 static bool splits_evenly(const struct cuda_library *library,
                           const cublasLtMatmulAlgo_t *algo, size_t depth)
@@ -190,8 +190,8 @@ static bool splits_evenly(const struct cuda_library *library,
            parts <= 1 || depth % (size_t)parts == 0;
 }
 
-/* The library's best guesses, in its order of expected time.  Trying them out would choose
- * by the clock, and with the algorithm the bits of a run. */
+/* The library's best guesses, in its order of expected time.  Trying them out would
+ * choose by the clock, and with the algorithm the bits of a run. */
 static void guess(struct cuda_plans *plans, struct cuda_plan *plan,
                   cublasLtMatmulPreference_t preference)
 {
@@ -199,9 +199,9 @@ static void guess(struct cuda_plans *plans, struct cuda_plan *plan,
     int found = 0;
 
     plan->count = 0;
-    plan->status = plans->library->heuristic(
-        plans->handle, plan->desc, plan->b, plan->a, plan->out, plan->out, preference,
-        CUDA_PLAN_CHOICES, results, &found);
+    plan->status = plans->library->heuristic(plans->handle, plan->desc, plan->b, plan->a,
+                                             plan->out, plan->out, preference,
+                                             CUDA_PLAN_CHOICES, results, &found);
     if (plan->status != CUBLAS_STATUS_SUCCESS)
         return;
     for (int i = 0; i < found; i++)
@@ -318,8 +318,8 @@ static bool may_pass(cublasStatus_t status)
     return status != CUBLAS_STATUS_SUCCESS && status != CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-/* The one not used for longest.  What is under way keeps no plan: the library reads it when
- * the product is put into the stream. */
+/* The one not used for longest.  What is under way keeps no plan: the library reads it
+ * when the product is put into the stream. */
 static void give_up_one(struct cuda_plans *plans)
 {
     struct cuda_plan **oldest = NULL;

@@ -11,8 +11,8 @@
 #include "kernels/cuda/cuda_library.h"
 #include "kernels/ops.h"
 
-/* How many are kept: a number of rows has some fifteen, and a job some dozens of such numbers.  A
- * plan is about a kilobyte of the host's memory. */
+/* How many are kept: a number of rows has some fifteen, and a job some dozens of such
+ * numbers.  A plan is about a kilobyte of the host's memory. */
 enum { CUDA_PLANS_MOST = 1024, CUDA_PLAN_CHOICES = 4 };
 
 /* All that an algorithm is chosen by: compared byte for byte, so there are no gaps. */
@@ -53,8 +53,8 @@ size_t cuda_plans_count(const struct cuda_plans *plans);
 /* The exponent of the largest power of two up to 256 that an address is a multiple of. */
 unsigned char cuda_plan_aligned(const void *data);
 
-/* The plan for it, good until the next is asked for, and made where there is none; look at its
- * status.  NULL for want of memory. */
+/* The plan for it, good until the next is asked for, and made where there is none; look
+ * at its status.  NULL for want of memory. */
 struct cuda_plan *cuda_plan_find(struct cuda_plans *plans,
                                  const struct cuda_plan_key *key);
 

@@ -266,8 +266,8 @@ static cudnn_descriptor keep(struct builder *b, cudnn_descriptor x, cudnn_descri
                                              .t = seen });
 }
 
-/* Of so many of its rows, columns, depth as the runs have rows; the rest of scores is 0.
- */
+/* Of so many of its rows, columns, depth as the runs have rows; the rest of scores is
+ * 0. */
 struct product {
     cudnn_descriptor c, a, b, m, n, k;
 };

@@ -18,8 +18,8 @@
     "another program has the card to itself: see nvidia-smi, or choose another one"
 #define BUILD \
     "configure trainspool with --with-cuda-archs for this card, or say device: cpu"
-#define FULL                                                                            \
-    "another program holds the memory of the card: see nvidia-smi, end it or choose "   \
+#define FULL                                                                          \
+    "another program holds the memory of the card: see nvidia-smi, end it or choose " \
     "another card"
 #define MEMORY                                                                         \
     "lower per_device_train_batch_size or cutoff_len, or turn gradient_checkpointing " \
@@ -44,8 +44,7 @@ static const struct meaning {
     { cudaErrorMpsMaxClientsReached, true, BUSY },
     { cudaErrorECCUncorrectable, true,
       "the card's memory has failed: see nvidia-smi -q -d ECC, and use another card "
-      "until it has "
-      "been reset" },
+      "until it has been reset" },
     { cudaErrorNvlinkUncorrectable, true, LOST },
     { cudaErrorLaunchTimeout, true,
       "the watchdog of a display ended it: use a card without a display, or a smaller "

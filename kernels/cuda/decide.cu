@@ -1,9 +1,9 @@
 /*
- * kernels/cuda/decide.cu - the end of a step: the sum of squares of all gradients, and by it
- * whether the step is made and what its gradients are multiplied by.
+ * kernels/cuda/decide.cu - the end of a step: the sum of squares of all gradients, and by
+ * it whether the step is made and what its gradients are multiplied by.
  *
- * square_sum reads each gradient once, 4 bytes: a billion take 1.0 ms at 4.0 TB/s.  The sum's
- * order goes by its size alone: blocks of fixed size into scratch, then one block.
+ * square_sum reads each gradient once, 4 bytes: a billion take 1.0 ms at 4.0 TB/s.  The
+ * sum's order goes by its size alone: blocks of fixed size into scratch, then one block.
  */
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/cuda_launch.h"
@@ -24,7 +24,8 @@ __device__ static size_t place_of(const squares &x, size_t i)
     return x.stride == x.cols ? i : i / x.cols * x.stride + i % x.cols;
 }
 
-/* Numbers i onwards, n of them; `wide`: in one row and aligned, so that they come at once. */
+/* Numbers i onwards, n of them; `wide`: in one row and aligned, so that they come at
+ * once. */
 template <typename T, int n, bool wide>
 __device__ static float squares_of(const squares &x, size_t i)
 {
@@ -44,8 +45,8 @@ __device__ static float squares_of(const squares &x, size_t i)
     return sum;
 }
 
-/* Some numbers of a thread are added up in fp32, all else in double; one order for both ways
- * of reading. */
+/* Some numbers of a thread are added up in fp32, all else in double; one order for both
+ * ways of reading. */
 template <typename T, int n, bool wide>
 static __global__ void __launch_bounds__(SQUARE_THREADS, 4)
     square_blocks(double *sums, const squares x)
@@ -85,7 +86,8 @@ static __global__ void square_total(double *out, const double *sums, unsigned bl
 }
 
 template <typename T>
-static cudaError_t launch_squares(const struct cuda_launch *to, const squares &x, double *out)
+static cudaError_t launch_squares(const struct cuda_launch *to, const squares &x,
+                                  double *out)
 {
     constexpr int n = 16 / sizeof(T);
     bool whole = x.stride == x.cols || (x.stride % n == 0 && x.cols % n == 0);
@@ -96,10 +98,11 @@ static cudaError_t launch_squares(const struct cuda_launch *to, const squares &x
     cudaError_t status = cudaSuccess;
 
     if (blocks)
-        status = launch(to->stream,
-                        whole && (uintptr_t)x.data % 16 == 0 ? square_blocks<T, n, true>
+        status =
+            launch(to->stream,
+                   whole && (uintptr_t)x.data % 16 == 0 ? square_blocks<T, n, true>
                                                         : square_blocks<T, n, false>,
-                        dim3(blocks), dim3(SQUARE_THREADS), WARP * sizeof(double), sums, x);
+                   dim3(blocks), dim3(SQUARE_THREADS), WARP * sizeof(double), sums, x);
     if (status != cudaSuccess)
         return status;
     return launch(to->stream, square_total, dim3(1), dim3(TOTAL_THREADS),
@@ -155,7 +158,8 @@ static __global__ void decide_step(struct step_numbers *numbers)
     note(&numbers->scaler, numbers->finite);
 }
 
-extern "C" cudaError_t launch_decide(const struct cuda_launch *to, const struct op_decide *op)
+extern "C" cudaError_t launch_decide(const struct cuda_launch *to,
+                                     const struct op_decide *op)
 {
     return launch(to->stream, decide_step, dim3(1), dim3(WARP), 0, op->numbers);
 }

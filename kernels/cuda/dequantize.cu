@@ -1,8 +1,8 @@
 /*
  * kernels/cuda/dequantize.cu - matrices in 4 bits as the numbers they stand for.
  *
- * Bytes moved for a number: half of one and what it is written in; of its block's factor 1/64
- * or 1/16 of a byte, which neighbours read together.
+ * Bytes moved for a number: half of one and what it is written in; of its block's factor
+ * 1/64 or 1/16 of a byte, which neighbours read together.
  */
 #include "kernels/cuda/cells.cuh"
 
@@ -85,15 +85,17 @@ static cudaError_t dequantize_typed(const struct cuda_launch *to,
 {
     constexpr int n = 16 / sizeof(O);
     size_t rows = op->out.rows, cols = op->out.cols;
-    dequantize_cells<O> cells = { view_of<O>(op->out), op->x, op->through, rows, cols,
-                                  op->heads };
+    dequantize_cells<O> cells = {
+        view_of<O>(op->out), op->x, op->through, rows, cols, op->heads
+    };
 
     if (cells_aligned(op->out, n) && cols % n == 0)
         return cells_launch<n, AT_ONCE>(to, cells, rows, cols);
     return cells_launch<1, AT_ONCE>(to, cells, rows, cols);
 }
 
-cudaError_t launch_dequantize(const struct cuda_launch *to, const struct op_dequantize *op)
+cudaError_t launch_dequantize(const struct cuda_launch *to,
+                              const struct op_dequantize *op)
 {
     return BY_FORMAT(op->out.format, O, dequantize_typed<O>(to, op));
 }

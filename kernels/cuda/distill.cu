@@ -1,11 +1,11 @@
 /*
- * kernels/cuda/distill.cu - what of op_distill is no product: losses and gradients of a row of
- * a student's logits beside its teacher's.
+ * kernels/cuda/distill.cu - what of op_distill is no product: losses and gradients of a
+ * row of a student's logits beside its teacher's.
  *
- * A block has a row.  The student's logits z are read four times (both softmaxes, the distance,
- * the gradient), the teacher's t three times, the gradient is written once: 30 bytes a word in
- * 16 bits, most of them out of the caches (loss.cu), beside six exponentials.  The products make
- * 4 C + 2 C' operations a word.
+ * A block has a row.  The student's logits z are read four times (both softmaxes, the
+ * distance, the gradient), the teacher's t three times, the gradient is written once: 30
+ * bytes a word in 16 bits, most of them out of the caches (loss.cu), beside six
+ * exponentials.  The products make 4 C + 2 C' operations a word.
  */
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/cuda_launch.h"
@@ -96,7 +96,8 @@ __device__ static float times(float p, float log)
     return p == 0 ? p : p * log;
 }
 
-/* log(p / m) and log(q / m), for d = log(p / q): the larger of p and q is never divided by. */
+/* log(p / m) and log(q / m), for d = log(p / q): the larger of p and q is never divided
+ * by. */
 __device__ static float mixture(float d, float beta, float *log_q)
 {
     bool larger = d > 0;
@@ -109,7 +110,8 @@ __device__ static float mixture(float d, float beta, float *log_q)
 
 /* What a word adds to the two halves of D. */
 template <int kind>
-__device__ static void add_word(const row &r, float z, float log_q, float q, float halves[2])
+__device__ static void add_word(const row &r, float z, float log_q, float q,
+                                float halves[2])
 {
     float p = share_of(r.student, z), log_p = log_of(r.student, z), log_qm;
 
@@ -144,8 +146,8 @@ __device__ static float distance(const distill_rows &p, row *r, float *room)
 
 #pragma unroll 4
     for (size_t i = threadIdx.x; r->t && i < p.shared; i += blockDim.x)
-        add_word<kind>(*r, r->z[i], log_of(r->teacher, r->t[i]), share_of(r->teacher, r->t[i]),
-                       halves);
+        add_word<kind>(*r, r->z[i], log_of(r->teacher, r->t[i]),
+                       share_of(r->teacher, r->t[i]), halves);
     for (size_t k = threadIdx.x; !r->t && k < p.kept; k += blockDim.x) {
         float z = r->z[r->ids[k]], t = r->values[k];
 
@@ -163,10 +165,11 @@ __device__ static float distance(const distill_rows &p, row *r, float *room)
                          : halves[0] + halves[1];
 }
 
-/* The loss's gradient by the logit of a word; log_q -inf and q 0 where the teacher has none. */
+/* The loss's gradient by the logit of a word; log_q -inf and q 0 where the teacher has
+ * none. */
 template <int kind>
-__device__ static float gradient(const distill_rows &p, const row &r, size_t word, bool target,
-                                 float log_q, float q)
+__device__ static float gradient(const distill_rows &p, const row &r, size_t word,
+                                 bool target, float log_q, float q)
 {
     float z = r.z[word], wanted = target ? (1 - p.smoothing) + p.even : p.even;
     float x = (share_of(r.data, z) - wanted) * r.hard, t = p.z_cap > 0 ? z * p.z_down : 0;
@@ -177,7 +180,8 @@ __device__ static float gradient(const distill_rows &p, const row &r, size_t wor
 }
 
 template <typename T, int kind>
-__device__ static void put_gradients(const distill_rows &p, const row &r, T *out, size_t target)
+__device__ static void put_gradients(const distill_rows &p, const row &r, T *out,
+                                     size_t target)
 {
     const float none = -INFINITY;
 
@@ -240,7 +244,8 @@ __device__ static row row_of(const distill_rows &p, size_t place, float *room)
     return r;
 }
 
-/* One block a row.  One block a multiprocessor will do: for two, registers would be spilled. */
+/* One block a row.  One block a multiprocessor will do: for two, registers would be
+ * spilled. */
 template <typename T, int kind>
 static __global__ void __launch_bounds__(LARGE_BLOCK, 1) distill_row(const distill_rows p)
 {
@@ -276,7 +281,8 @@ static __global__ void clear_losses(float *losses, const int32_t *targets, size_
 }
 
 template <typename T, int kind>
-static cudaError_t launch_kind(const struct cuda_launch *to, const distill_rows &p, size_t count)
+static cudaError_t launch_kind(const struct cuda_launch *to, const distill_rows &p,
+                               size_t count)
 {
     unsigned threads = p.words < LARGE_ROW ? SMALL_BLOCK : LARGE_BLOCK;
 
@@ -285,7 +291,8 @@ static cudaError_t launch_kind(const struct cuda_launch *to, const distill_rows 
 }
 
 template <typename T>
-static cudaError_t launch_rows(const struct cuda_launch *to, const distill_rows &p, size_t count)
+static cudaError_t launch_rows(const struct cuda_launch *to, const distill_rows &p,
+                               size_t count)
 {
     return p.beta == 0   ? launch_kind<T, FORWARD>(to, p, count)
            : p.beta == 1 ? launch_kind<T, REVERSE>(to, p, count)

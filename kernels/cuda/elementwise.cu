@@ -199,8 +199,8 @@ cudaError_t launch_zero(const struct cuda_launch *to, const struct op_zero *op)
                                      : zero_typed<uint16_t>(to, op->out);
 }
 
-/* Which numbers are kept: base/random.h's draw for number i of the whole is at least p.
- */
+/* Which numbers are kept: base/random.h's draw for number i of the whole is at least
+ * p. */
 struct dropout_mask {
     uint64_t seed, step, size; /* size: numbers of the matrix, unless rows says other */
     const uint64_t *draw, *rows;

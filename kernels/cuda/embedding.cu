@@ -9,9 +9,9 @@
  * thread. So the places (token, row) are first sorted by token, equal ones staying in
  * order: a radix sort from the lowest digit up, whose tiles count the digits, then put
  * every place where the counts of all tiles before it say.  Only integers, and nothing
- * depends on what runs when.  Then a warp that finds a token's first place adds its rows: two
- * waits for memory where the token is rare, the places and then all else; of a frequent one a
- * wait for each SUM_ROWS.
+ * depends on what runs when.  Then a warp that finds a token's first place adds its rows:
+ * two waits for memory where the token is rare, the places and then all else; of a
+ * frequent one a wait for each SUM_ROWS.
  */
 #include "kernels/cuda/cells.cuh"
 
@@ -132,8 +132,8 @@ __device__ static inline uint32_t lanes_alike(uint32_t digit, bool there)
     return there ? alike : 0;
 }
 
-/* A warp has TILE_ROUNDS * WARP places in a row; within a round the lanes are in order.
- */
+/* A warp has TILE_ROUNDS * WARP places in a row; within a round the lanes are in
+ * order. */
 static __global__ void __launch_bounds__(DIGITS) order_place(struct embedding_order o)
 {
     uint32_t *room = (uint32_t *)shared_memory(); /* [TILE_WARPS] */
@@ -196,14 +196,14 @@ __device__ static inline struct embedding_place place_at(const struct embedding_
 }
 
 /*
- * Add the rows of one token to n columns a lane, from `col` on.  `place` is place `at` of the
- * lane; that of lane 1 is the token's first.  Places of a token are neighbours: the next 32
- * are fetched while rows of these are added.
+ * Add the rows of one token to n columns a lane, from `col` on.  `place` is place `at` of
+ * the lane; that of lane 1 is the token's first.  Places of a token are neighbours: the
+ * next 32 are fetched while rows of these are added.
  */
 template <int n>
 __device__ static inline void sum_token(const struct embedding_sum &s,
-                                        struct embedding_place place,
-                                        uint32_t at, int32_t token, uint32_t col)
+                                        struct embedding_place place, uint32_t at,
+                                        int32_t token, uint32_t col)
 {
     bool there = col < s.cols;
     float total[n] = {};
@@ -244,12 +244,13 @@ __device__ static inline void sum_token(const struct embedding_sum &s,
         store<n>(s.dtable.at((size_t)token, col), total);
 }
 
-/* A warp for each place that is its token's first, and piece of the columns.  Its lanes have
- * the place before it, itself, and those behind it. */
+/* A warp for each place that is its token's first, and piece of the columns.  Its lanes
+ * have the place before it, itself, and those behind it. */
 template <int n>
 __global__ void __launch_bounds__(SUM_THREADS, 4) embedding_sums(struct embedding_sum s)
 {
-    uint32_t warp = (blockIdx.x * SUM_THREADS + threadIdx.x) / WARP, lane = threadIdx.x % WARP;
+    uint32_t warp = (blockIdx.x * SUM_THREADS + threadIdx.x) / WARP,
+             lane = threadIdx.x % WARP;
     uint32_t warps = gridDim.x * (SUM_THREADS / WARP);
     uint32_t first = warp / s.pieces, piece = warp % s.pieces;
 
@@ -277,9 +278,8 @@ static cudaError_t sum_launch(const struct cuda_launch *to, struct embedding_sum
 
     s.pieces = (s.cols + WARP * n - 1) / (WARP * n);
     wanted = ((size_t)s.count * s.pieces * WARP + SUM_THREADS - 1) / SUM_THREADS;
-    return launch(to->stream, embedding_sums<n>,
-                  blocks_for(to, wanted, SUM_BLOCKS), dim3(SUM_THREADS), 0,
-                  s);
+    return launch(to->stream, embedding_sums<n>, blocks_for(to, wanted, SUM_BLOCKS),
+                  dim3(SUM_THREADS), 0, s);
 }
 
 /* Sort `count` rows by their tokens below `vocabulary`; *sorted are the places then, in

@@ -94,13 +94,13 @@ template <typename T, int D> struct flash_view {
     }
 };
 
-/* One side of a head: its numbers in the matrix, rows counted from the first of the run.
- */
+/* One side of a head: its numbers in the matrix, rows counted from the first of the
+ * run. */
 template <typename T> struct flash_rows {
     T *data;
     int64_t stride;
-    int size; /* numbers of a head that are there, a multiple of 8; the rest of a tile is
-                 0 */
+    /* numbers of a head that are there, a multiple of 8; the rest of a tile is 0 */
+    int size;
 };
 
 template <typename T>
@@ -185,8 +185,8 @@ template <int M, int N> __device__ inline void flash_zero(float (&x)[M][N][4])
         x[i / (4 * N)][i / 4 % N][i % 4] = 0;
 }
 
-/* s (16 M, 8 N) += a (16 M, D) b^T, b the first 8 N rows of a tile (view: columns first).
- */
+/* s (16 M, 8 N) += a (16 M, D) b^T, b the first 8 N rows of a tile (view: columns
+ * first). */
 template <typename T, int D, int M, int N, bool held>
 __device__ inline void flash_scores(float (&s)[M][N][4],
                                     const flash_left<T, D, M, held> &a,
@@ -240,8 +240,8 @@ __device__ inline void flash_round(uint32_t (&p)[M][N][2], const float (&s)[M][N
         }
 }
 
-/* sum (16 M, 8 C) += p (16 M, 8 N) b, b the first 8 N rows of a tile (view: rows first).
- */
+/* sum (16 M, 8 C) += p (16 M, 8 N) b, b the first 8 N rows of a tile (view: rows
+ * first). */
 template <typename T, int D, int M, int N, int C>
 __device__ inline void flash_add(float (&sum)[M][C][4], const uint32_t (&p)[M][N][2],
                                  const flash_view<T, D> &b)
@@ -317,22 +317,23 @@ struct flash_place {
 /*
  * Which places the tiles of runs have; a place is for some blocks, one for each head.
  *
- * Multiprocessors take blocks in the order of their numbers, and the work of a tile goes by
- * where it is in its run: one of queries has as much as there is before it, one of keys as
- * there is behind it.  All are done soonest if those with most come first.  So, where `tiles`
- * is not 0, places go by weight: tile by tile of the longest run, and of all others together
- * with it, from the last tile back (keys: from the first on, so that ends meet).  A section of
- * runs follows on the other.  Where that is not known or would be many places without rows
- * (flash_order_of), tiles is 0 and places go run by run.
+ * Multiprocessors take blocks in the order of their numbers, and the work of a tile goes
+ * by where it is in its run: one of queries has as much as there is before it, one of
+ * keys as there is behind it.  All are done soonest if those with most come first.  So,
+ * where `tiles` is not 0, places go by weight: tile by tile of the longest run, and of
+ * all others together with it, from the last tile back (keys: from the first on, so that
+ * ends meet).  A section of runs follows on the other.  Where that is not known or would
+ * be many places without rows (flash_order_of), tiles is 0 and places go run by run.
  */
 struct flash_order {
     const int32_t *offsets;
     int sequences, slots, tiles, section; /* slots: places in all */
 };
 
-/* For tiles of `rows`; by weight if that is at most `most` quarters of the places by run. */
-static inline struct flash_order flash_order_of(const struct op_attention *op, size_t rows,
-                                                size_t section, size_t most)
+/* For tiles of `rows`; by weight if that is at most `most` quarters of the places by
+ * run. */
+static inline struct flash_order flash_order_of(const struct op_attention *op,
+                                                size_t rows, size_t section, size_t most)
 {
     size_t longest = op->longest < op->q.rows ? op->longest : op->q.rows;
     size_t tiles = (longest + rows - 1) / rows, slots = tiles * op->sequences;
@@ -349,20 +350,20 @@ static inline struct flash_order flash_order_of(const struct op_attention *op, s
     return order;
 }
 
-/* For tiles of queries, `blocks` of which a multiprocessor has at least.  One tile each of a
- * section's runs and heads is for half of the card: so of those at work some read the same
- * keys and values at the same time, once from memory. */
+/* For tiles of queries, `blocks` of which a multiprocessor has at least.  One tile each
+ * of a section's runs and heads is for half of the card: so of those at work some read
+ * the same keys and values at the same time, once from memory. */
 static inline struct flash_order flash_order_of_queries(const struct cuda_launch *to,
                                                         const struct op_attention *op,
                                                         size_t rows, size_t blocks)
 {
-    return flash_order_of(op, rows, (size_t)to->multiprocessors * blocks / (2 * op->heads),
-                          5);
+    return flash_order_of(op, rows,
+                          (size_t)to->multiprocessors * blocks / (2 * op->heads), 5);
 }
 
 /*
- * By run: runs have the places from offsets[s] / rows + s on, which is enough for the tiles of
- * each, and at most one too many; there are N / rows + sequences in all.
+ * By run: runs have the places from offsets[s] / rows + s on, which is enough for the
+ * tiles of each, and at most one too many; there are N / rows + sequences in all.
  */
 template <int rows>
 __device__ inline void flash_find_by_run(struct flash_place *place,
@@ -395,8 +396,8 @@ __device__ inline void flash_find_by_weight(struct flash_place *place,
                                             const struct flash_order &order, int slot)
 {
     int first = slot / (order.tiles * order.section) * order.section;
-    int runs = order.sequences - first < order.section ? order.sequences - first
-                                                       : order.section;
+    int runs =
+        order.sequences - first < order.section ? order.sequences - first : order.section;
     int here = slot - first * order.tiles, run = first + here % runs;
     int begin = order.offsets[run], length = order.offsets[run + 1] - begin;
     int tile = order.tiles - 1 - here / runs;

@@ -340,8 +340,8 @@ static cudaError_t flash_backward_put_queries(const struct cuda_launch *to,
     job.order = flash_order_of_queries(to, &op->forward, room::rows, blocks);
     return launch(to->stream,
                   flash_backward_queries<T, drops, D, M, WARPS, STEP, held, blocks>,
-                  dim3((unsigned)job.order.slots * (unsigned)job.heads), dim3(WARPS * WARP),
-                  room::all * sizeof(T), job);
+                  dim3((unsigned)job.order.slots * (unsigned)job.heads),
+                  dim3(WARPS * WARP), room::all * sizeof(T), job);
 }
 
 /* Sums of two matrices are in registers here, of one in the other kernel. */
@@ -359,8 +359,8 @@ static cudaError_t flash_backward_choose_keys(const struct cuda_launch *to,
     if (size <= 96)
         return flash_backward_put_keys<T, kind, 96, 96, 1, 8, 32, true, 1>(to, op);
     if (size <= 128) /* with a cap, keys and values held in registers leave too few */
-        return flash_backward_put_keys<T, kind, 128, 128, 1, capped ? 4 : 8,
-                                       capped ? 16 : 32, !capped, 1>(to, op);
+        return flash_backward_put_keys < T, kind, 128, 128, 1, capped ? 4 : 8,
+               capped ? 16 : 32, !capped, 1 > (to, op);
     if (size <= 192)
         return flash_backward_put_keys<T, kind, 192, 192, 1, 4, 16, false, 1>(to, op);
     return flash_backward_put_keys<T, kind, 256, 128, 1, 4, 16, false, 1>(to, op);

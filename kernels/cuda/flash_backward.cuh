@@ -1,7 +1,7 @@
 /*
- * kernels/cuda/flash_backward.cuh - what the two kernels of flash_backward.cu are made of:
- * the operands, a block's own rows and the steps of the other side's, and how scores become
- * weights and gradients.
+ * kernels/cuda/flash_backward.cuh - what the two kernels of flash_backward.cu are made
+ * of: the operands, a block's own rows and the steps of the other side's, and how scores
+ * become weights and gradients.
  */
 #ifndef KERNELS_CUDA_FLASH_BACKWARD_CUH
 #define KERNELS_CUDA_FLASH_BACKWARD_CUH

@@ -33,8 +33,8 @@ template <typename T> struct flash_forward_job {
     struct drops drops;
 };
 
-/* Scores that are not seen become -inf.  row: the lane's first query; key: its first key.
- */
+/* Scores that are not seen become -inf.  row: the lane's first query; key: its first
+ * key. */
 template <int M, int N>
 __device__ inline void flash_forward_mask(float (&s)[M][N][4], int row, int key,
                                           int window)
@@ -83,7 +83,8 @@ flash_forward_weigh(uint32_t (&weights)[M][N][2], float (&out)[M][C][4],
                 largest = fmaxf(largest, fmaxf(s[m][n][2 * h], s[m][n][2 * h + 1]));
             largest = lanes_largest<4>(largest);
             base = flash_forward_base(largest, scale);
-            /* Of the rounded product, so that it is 1 to the bit while the largest stays. */
+            /* Of the rounded product, so that it is 1 to the bit while the largest
+             * stays. */
             shrink = exp2_fast(__fsub_rn(__fmul_rn(softmax.largest[m][h], scale), base));
 #pragma unroll
             for (int n = 0; n < N; n++) {
@@ -236,7 +237,8 @@ static cudaError_t flash_forward_put(const struct cuda_launch *to,
     job.cap = flash_cap_factor(op->scale, op->softcap);
     job.drops = drops_of(&op->dropout);
     return launch(to->stream, flash_forward<T, drops, D, M, WARPS, KEYS, held, blocks>,
-                  dim3((unsigned)job.order.slots * (unsigned)op->heads), dim3(WARPS * WARP),
+                  dim3((unsigned)job.order.slots * (unsigned)op->heads),
+                  dim3(WARPS * WARP),
                   (rows + 2 * KEYS) * flash_tile<D>::pitch * sizeof(T), job);
 }
 

@@ -1,9 +1,10 @@
 /*
  * kernels/cuda/fp8.cu - a matrix in 8 bits with one scale, for products that ask for it.
  *
- * Bytes moved for a number of b bytes: b for the largest, b + 1 for the rounding; 5 in 16 bits:
- * (8192, 2048) is 84 MB, 21 us at 4.0 TB/s.  Some 15 instructions a number.  The conversions
- * are our own, so that every card has them and they are those of precision/format.c.
+ * Bytes moved for a number of b bytes: b for the largest, b + 1 for the rounding; 5 in 16
+ * bits: (8192, 2048) is 84 MB, 21 us at 4.0 TB/s.  Some 15 instructions a number.  The
+ * conversions are our own, so that every card has them and they are those of
+ * precision/format.c.
  */
 #include "kernels/cuda/block.cuh"
 
@@ -11,8 +12,8 @@
 
 /* Blocks a multiprocessor holds; each goes over the matrix in strides of all of them. */
 enum { THREADS = 256, BLOCKS = 8 };
-/* A tile of SQUARE by SQUARE bytes is turned in shared memory; its rows are 4 bytes longer
- * there, so that the bytes of a column lie in different banks. */
+/* A tile of SQUARE by SQUARE bytes is turned in shared memory; its rows are 4 bytes
+ * longer there, so that the bytes of a column lie in different banks. */
 enum { SQUARE = 64, SQUARE_STRIDE = SQUARE + 4 };
 
 /* As format_to_e4m3 and format_to_e5m2; the largest number of each. */
@@ -23,11 +24,9 @@ struct e5m2 {
     static constexpr float max = 57344;
 };
 
-template <typename F>
-__device__ static uint32_t to_byte(float x);
+template <typename F> __device__ static uint32_t to_byte(float x);
 
-template <>
-__device__ uint32_t to_byte<e4m3>(float x)
+template <> __device__ uint32_t to_byte<e4m3>(float x)
 {
     uint32_t bits = __float_as_uint(x), rest = bits & 0x7fffffffu, out;
 
@@ -42,8 +41,7 @@ __device__ uint32_t to_byte<e4m3>(float x)
     return (bits >> 24 & 0x80u) | out;
 }
 
-template <>
-__device__ uint32_t to_byte<e5m2>(float x)
+template <> __device__ uint32_t to_byte<e5m2>(float x)
 {
     uint32_t bits = __float_as_uint(x), rest = bits & 0x7fffffffu, out;
 
@@ -58,8 +56,7 @@ __device__ uint32_t to_byte<e5m2>(float x)
     return (bits >> 24 & 0x80u) | out;
 }
 
-template <typename T>
-struct source {
+template <typename T> struct source {
     const T *data;
     size_t rows, cols, stride;
 };
@@ -82,23 +79,30 @@ __device__ static int load_some(float x[n], const source<T> &from, size_t row, s
 }
 
 /* The matrix in pieces of n numbers of a row: which one, and whether it is there. */
-template <int n>
-struct walk {
+template <int n> struct walk {
     size_t i, apart, pieces, all;
 
     template <typename T>
     __device__ walk(const source<T> &from)
-        : i((size_t)blockIdx.x * THREADS + threadIdx.x), apart((size_t)gridDim.x * THREADS),
-          pieces((from.cols + n - 1) / n), all(from.rows * pieces)
+        : i((size_t)blockIdx.x * THREADS + threadIdx.x),
+          apart((size_t)gridDim.x * THREADS), pieces((from.cols + n - 1) / n),
+          all(from.rows * pieces)
     {
     }
-    __device__ size_t row() const { return pieces == all ? 0 : i / pieces; }
-    __device__ size_t col() const { return (pieces == all ? i : i % pieces) * n; }
+    __device__ size_t row() const
+    {
+        return pieces == all ? 0 : i / pieces;
+    }
+    __device__ size_t col() const
+    {
+        return (pieces == all ? i : i % pieces) * n;
+    }
 };
 
 /* The largest |x| that a block has met; a NaN is not compared. */
 template <typename T, int n>
-static __global__ void __launch_bounds__(THREADS) find_largest(float *out, const source<T> from)
+static __global__ void __launch_bounds__(THREADS)
+    find_largest(float *out, const source<T> from)
 {
     float *room = (float *)shared_memory();
     float top = 0;
@@ -116,7 +120,8 @@ static __global__ void __launch_bounds__(THREADS) find_largest(float *out, const
         out[blockIdx.x] = top;
 }
 
-/* What to multiply by, from the largest numbers of all blocks; the first block tells it. */
+/* What to multiply by, from the largest numbers of all blocks; the first block tells
+ * it. */
 template <typename F>
 __device__ static float factor_of(const float *largest, unsigned count, float *scale)
 {
@@ -176,8 +181,8 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* A tile of x, turned, into shared memory. */
 template <typename T, typename F, int n>
-__device__ static void turn_in(uint8_t *tile, const source<T> &from, size_t row, size_t col,
-                               float factor)
+__device__ static void turn_in(uint8_t *tile, const source<T> &from, size_t row,
+                               size_t col, float factor)
 {
 #pragma unroll 2
     for (int i = threadIdx.x; i < SQUARE * SQUARE / n; i += THREADS) {
@@ -249,7 +254,8 @@ static cudaError_t launch_rounding(const struct cuda_launch *to,
     }
     pieces = flat.rows * ((flat.cols + n - 1) / n);
     r.count = blocks_for(to, (pieces + THREADS - 1) / THREADS, BLOCKS);
-    status = launch(to->stream, find_largest<T, n>, r.count, dim3(THREADS), room, largest, flat);
+    status = launch(to->stream, find_largest<T, n>, r.count, dim3(THREADS), room, largest,
+                    flat);
     if (status != cudaSuccess)
         return status;
     if (op->transposed)
@@ -266,7 +272,8 @@ static cudaError_t launch_quantize_of(const struct cuda_launch *to,
     const source<T> x = { (const T *)op->x.data, op->x.rows, op->x.cols, op->x.stride };
     bool even = (uintptr_t)x.data % 16 == 0 && x.stride % n == 0;
 
-    return even ? launch_rounding<T, F, n>(to, op, x) : launch_rounding<T, F, 1>(to, op, x);
+    return even ? launch_rounding<T, F, n>(to, op, x)
+                : launch_rounding<T, F, 1>(to, op, x);
 }
 
 extern "C" cudaError_t launch_quantize(const struct cuda_launch *to,

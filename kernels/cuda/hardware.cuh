@@ -1,8 +1,8 @@
 /*
- * kernels/cuda/hardware.cuh - what only the hardware can do: launching, shared memory of a size
- * chosen at run time, and instructions that CUDA C has no word for.  Kernels use them through
- * these functions alone, so that a test can put its own in this file's place and run the
- * kernels on the CPU (tests/emulation/).
+ * kernels/cuda/hardware.cuh - what only the hardware can do: launching, shared memory of
+ * a size chosen at run time, and instructions that CUDA C has no word for.  Kernels use
+ * them through these functions alone, so that a test can put its own in this file's place
+ * and run the kernels on the CPU (tests/emulation/).
  *
  * Fragments are PTX's (ISA 9, "Warp-level matrix instructions"): with lane = 4 g + t, a
  * register holds two neighbours of a row, the lower column in the lower half.
@@ -17,12 +17,13 @@
 
 /* Put a kernel into a stream.  Parameters are converted to the kernel's own types. */
 template <typename... P, typename... A>
-static inline cudaError_t launch(cudaStream_t stream, void (*kernel)(P...), dim3 grid, dim3 block,
-                                 size_t shared, A... arguments)
+static inline cudaError_t launch(cudaStream_t stream, void (*kernel)(P...), dim3 grid,
+                                 dim3 block, size_t shared, A... arguments)
 {
     if (shared > 48 << 10) {
         cudaError_t status = cudaFuncSetAttribute(
-            (const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+            (const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+            (int)shared);
 
         if (status != cudaSuccess)
             return status;
@@ -31,8 +32,8 @@ static inline cudaError_t launch(cudaStream_t stream, void (*kernel)(P...), dim3
     return cudaGetLastError();
 }
 
-/* The block's shared memory, as large as the launch said, aligned to 16 bytes; a kernel takes
- * all it wants from here and declares no __shared__ array of its own. */
+/* The block's shared memory, as large as the launch said, aligned to 16 bytes; a kernel
+ * takes all it wants from here and declares no __shared__ array of its own. */
 __device__ inline void *shared_memory()
 {
     extern __shared__ uint4 shared_bytes[];
@@ -40,25 +41,25 @@ __device__ inline void *shared_memory()
 }
 
 /*
- * d (16, 8) fp32 += a (16, 16) b (16, 8).  a: rows g and g + 8, columns 2t and 2t + 8 in the
- * order (g, 2t), (g + 8, 2t), (g, 2t + 8), (g + 8, 2t + 8); b: column g, rows 2t and 2t + 8;
- * d: (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
+ * d (16, 8) fp32 += a (16, 16) b (16, 8).  a: rows g and g + 8, columns 2t and 2t + 8 in
+ * the order (g, 2t), (g + 8, 2t), (g, 2t + 8), (g + 8, 2t + 8); b: column g, rows 2t and
+ * 2t + 8; d: (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
  * fp16 from 7.5 on (in two halves before 8.0), bf16 from 8.0 on.
  */
 __device__ inline void mma_fp16(float d[4], const uint32_t a[4], const uint32_t b[2])
 {
 #if __CUDA_ARCH__ >= 800
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
+                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #elif __CUDA_ARCH__ >= 750
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
-                 "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
+                 "{%4, %5}, {%6}, {%0, %1, %2, %3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(b[0]));
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
-                 "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
+                 "{%4, %5}, {%6}, {%0, %1, %2, %3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[2]), "r"(a[3]), "r"(b[1]));
 #else
@@ -69,8 +70,8 @@ __device__ inline void mma_fp16(float d[4], const uint32_t a[4], const uint32_t 
 __device__ inline void mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2])
 {
 #if __CUDA_ARCH__ >= 800
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #else
@@ -79,9 +80,9 @@ __device__ inline void mma_bf16(float d[4], const uint32_t a[4], const uint32_t 
 }
 
 /*
- * Four 8x8 matrices of 16-bit numbers out of shared memory: lane 8 i + r points at row r of
- * matrix i (16 bytes, aligned); out[i] is row g, columns 2t and 2t + 1 of matrix i, or, of the
- * transposed one, column g, rows 2t and 2t + 1.  From 7.5 on.
+ * Four 8x8 matrices of 16-bit numbers out of shared memory: lane 8 i + r points at row r
+ * of matrix i (16 bytes, aligned); out[i] is row g, columns 2t and 2t + 1 of matrix i,
+ * or, of the transposed one, column g, rows 2t and 2t + 1.  From 7.5 on.
  */
 __device__ inline void load_matrices(uint32_t out[4], const void *row)
 {
@@ -109,16 +110,17 @@ __device__ inline void load_matrices_transposed(uint32_t out[4], const void *row
 
 /*
  * 16 bytes from global to shared memory, both aligned to 16, without waiting: zeros where
- * `there` is false (from is not read then).  copies_close() ends a group; copies_wait<n>()
- * waits until at most the last n groups of this thread are under way; a barrier then shows
- * them to the others.  Before 8.0 the copy is done on the spot.
+ * `there` is false (from is not read then).  copies_close() ends a group;
+ * copies_wait<n>() waits until at most the last n groups of this thread are under way; a
+ * barrier then shows them to the others.  Before 8.0 the copy is done on the spot.
  */
 __device__ inline void copy_16_bytes(void *to, const void *from, bool there)
 {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                  :
-                 : "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from), "r"(there ? 16 : 0)
+                 : "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from),
+                   "r"(there ? 16 : 0)
                  : "memory");
 #else
     *(uint4 *)to = there ? *(const uint4 *)from : make_uint4(0, 0, 0, 0);
@@ -132,8 +134,7 @@ __device__ inline void copies_close()
 #endif
 }
 
-template <int n>
-__device__ inline void copies_wait()
+template <int n> __device__ inline void copies_wait()
 {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory");
@@ -155,8 +156,8 @@ __device__ inline uint32_t pack_bf16(float low, float high)
     return *(uint32_t *)&pair;
 }
 
-/* 2^x, to 2 units in the last place; 0 where that is below 2^-126: with subnormals it would be
- * four instructions instead of one */
+/* 2^x, to 2 units in the last place; 0 where that is below 2^-126: with subnormals it
+ * would be four instructions instead of one */
 __device__ inline float exp2_fast(float x)
 {
     float y;
@@ -165,8 +166,8 @@ __device__ inline float exp2_fast(float x)
     return y;
 }
 
-/* log2(x) within 2^-22 from 1/2 to 2, elsewhere to 2 units in the last place; -inf for 0 and
- * subnormals, which exp2_fast does not give */
+/* log2(x) within 2^-22 from 1/2 to 2, elsewhere to 2 units in the last place; -inf for 0
+ * and subnormals, which exp2_fast does not give */
 __device__ inline float log2_fast(float x)
 {
     float y;

@@ -14,7 +14,8 @@ enum {
     HEADNORM_BLOCKS = 8, /* a multiprocessor, forward */
     LANE_NUMBERS = 8,    /* that a lane adds up for the weights */
     SLICE_HEADS = 16,    /* at least */
-    SLICE_BLOCKS = 4,    /* a multiprocessor: room for registers, of which some would spill */
+    /* a multiprocessor: room for registers, of which some would spill */
+    SLICE_BLOCKS = 4,
 };
 
 /* Heads of D columns, row by row: head i is that of row i / heads. */

@@ -1,14 +1,15 @@
 /*
- * kernels/cuda/loss.cu - what of op_classifier is no product: which rows have a target, their
- * rows of x side by side, losses and gradients of logits, and dx back to its rows.
+ * kernels/cuda/loss.cu - what of op_classifier is no product: which rows have a target,
+ * their rows of x side by side, losses and gradients of logits, and dx back to its rows.
  *
  * A logit is written once, 4 bytes, by the product before; here it is read twice and its
- * gradient written once, 2 bytes in a 16-bit format: 10 bytes a logit, and two exponentials.
- * The second reading begins where the first has ended, so that what the caches hold of the
- * rows under way (a row of 128256 logits is half a MB, one or two are under way on each
- * multiprocessor) need not come from memory: 6 bytes a logit are the floor, 10 the ceiling.
- * Of N = 8192 rows: 6.3 to 10.5 GB, 1.6 to 2.6 ms at 4.0 TB/s, of 16 ms for the products.
- * order reads 4 bytes a row twice, in one block; gather and scatter move 2 rows of x each.
+ * gradient written once, 2 bytes in a 16-bit format: 10 bytes a logit, and two
+ * exponentials. The second reading begins where the first has ended, so that what the
+ * caches hold of the rows under way (a row of 128256 logits is half a MB, one or two are
+ * under way on each multiprocessor) need not come from memory: 6 bytes a logit are the
+ * floor, 10 the ceiling. Of N = 8192 rows: 6.3 to 10.5 GB, 1.6 to 2.6 ms at 4.0 TB/s, of
+ * 16 ms for the products. order reads 4 bytes a row twice, in one block; gather and
+ * scatter move 2 rows of x each.
  */
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/cuda_launch.h"
@@ -23,8 +24,8 @@ enum { GROUP = 4, PACKS = 2 };
 #define LOG2_E 1.44269504f
 
 /*
- * One block: each warp has a run of rows, counts those with a target, learns how many come
- * before its own, and writes their places.
+ * One block: each warp has a run of rows, counts those with a target, learns how many
+ * come before its own, and writes their places.
  */
 static __global__ void order_rows(int32_t *rows, const int32_t *targets, int count)
 {
@@ -62,8 +63,7 @@ static __global__ void order_rows(int32_t *rows, const int32_t *targets, int cou
 }
 
 /* Rows of `units` U from one matrix to another; strides in U. */
-template <typename U>
-struct row_copy {
+template <typename U> struct row_copy {
     U *to;
     const U *from;
     size_t to_stride, from_stride, units;
@@ -79,8 +79,7 @@ __device__ static void copy_row(const row_copy<U> &copy, size_t to, size_t from)
         out[i] = in[i];
 }
 
-template <typename U>
-__device__ static void clear_row(const row_copy<U> &copy, size_t to)
+template <typename U> __device__ static void clear_row(const row_copy<U> &copy, size_t to)
 {
     U *out = copy.to + to * copy.to_stride;
 
@@ -139,8 +138,7 @@ static bool is_even(struct tensor x, size_t bytes)
                        x.cols * width % bytes == 0);
 }
 
-template <typename U>
-static row_copy<U> copy_of(struct tensor to, struct tensor from)
+template <typename U> static row_copy<U> copy_of(struct tensor to, struct tensor from)
 {
     size_t width = width_of(to), units = to.data ? to.cols * width / sizeof(U) : 0;
 
@@ -149,14 +147,24 @@ static row_copy<U> copy_of(struct tensor to, struct tensor from)
 }
 
 /* The expression with U what rows of both can be copied by. */
-#define BY_UNIT(a, b, U, ...)                                                          \
-    (is_even(a, 16) && is_even(b, 16) ? ([&] { using U = uint4; return __VA_ARGS__; }()) \
-     : is_even(a, 4) && is_even(b, 4) ? ([&] { using U = uint32_t; return __VA_ARGS__; }()) \
-                                      : ([&] { using U = uint16_t; return __VA_ARGS__; }()))
+#define BY_UNIT(a, b, U, ...)                                   \
+    (is_even(a, 16) && is_even(b, 16) ? ([&] {                  \
+        using U = uint4;                                        \
+        return __VA_ARGS__;                                     \
+    }())                                                        \
+     : is_even(a, 4) && is_even(b, 4) ? ([&] {                  \
+           using U = uint32_t;                                  \
+           return __VA_ARGS__;                                  \
+       }())                                                     \
+                                      : ([&] {                  \
+                                            using U = uint16_t; \
+                                            return __VA_ARGS__; \
+                                        }()))
 
 /*
- * A row's logits, as one thread has seen them: sum is of 2^((x - top) log2 e).  top begins
- * finite, so that a logit of -inf is not compared with another; a NaN or +inf makes sum NaN.
+ * A row's logits, as one thread has seen them: sum is of 2^((x - top) log2 e).  top
+ * begins finite, so that a logit of -inf is not compared with another; a NaN or +inf
+ * makes sum NaN.
  */
 struct row_sum {
     float top, sum, plain;
@@ -174,8 +182,8 @@ __device__ static float capped(float x, float cap)
 }
 
 /*
- * x[k]: n logits, `apart` numbers after those of k - 1.  All are under way before one is used.
- * `wide`: they are aligned to be read n at once.
+ * x[k]: n logits, `apart` numbers after those of k - 1.  All are under way before one is
+ * used. `wide`: they are aligned to be read n at once.
  */
 template <int n, int packs, bool wide>
 __device__ static void load_packs(float x[packs][n], const float *logits, size_t apart)
@@ -196,7 +204,8 @@ __device__ static void load_packs(float x[packs][n], const float *logits, size_t
 }
 
 template <int n, int packs, bool wide, bool cap>
-__device__ static void row_add(row_sum *row, const float *logits, size_t apart, float most)
+__device__ static void row_add(row_sum *row, const float *logits, size_t apart,
+                               float most)
 {
     float x[packs][n], top = row->top;
 
@@ -220,8 +229,8 @@ __device__ static void row_add(row_sum *row, const float *logits, size_t apart, 
 }
 
 /*
- * This thread's part of a row: every blockDim.x-th group of GROUP logits, PACKS of them at
- * once, in one order whether they are read together or not.
+ * This thread's part of a row: every blockDim.x-th group of GROUP logits, PACKS of them
+ * at once, in one order whether they are read together or not.
  */
 template <bool wide, bool cap>
 __device__ static row_sum row_part(const float *logits, size_t cols, float most)
@@ -259,8 +268,8 @@ struct loss_rows {
     float grad_scale, smoothing, softcap;
 };
 
-/* dlogits = grad (e / sum - even), which lacks `wanted` at the target; where logits have a cap,
- * times its slope, 1 - (capped / cap)^2 */
+/* dlogits = grad (e / sum - even), which lacks `wanted` at the target; where logits have
+ * a cap, times its slope, 1 - (capped / cap)^2 */
 struct gradient {
     float top, factor, even, grad, cap;
 };
@@ -300,13 +309,14 @@ __device__ static void put_gradients(const loss_rows &p, T *dlogits, const float
 
     __syncthreads(); /* all have read the target's */
     if (end + threadIdx.x < p.cols)
-        put_packs<T, 1, 1, cap>(g, dlogits + end + threadIdx.x, logits + end + threadIdx.x, 0);
+        put_packs<T, 1, 1, cap>(g, dlogits + end + threadIdx.x,
+                                logits + end + threadIdx.x, 0);
     for (; own % PACKS; own--)
         put_packs<T, n, 1, cap>(g, dlogits + first + (own - 1) * apart,
-                           logits + first + (own - 1) * apart, apart);
+                                logits + first + (own - 1) * apart, apart);
     for (; own; own -= PACKS)
         put_packs<T, n, PACKS, cap>(g, dlogits + first + (own - PACKS) * apart,
-                               logits + first + (own - PACKS) * apart, apart);
+                                    logits + first + (own - PACKS) * apart, apart);
     __syncthreads();
     if (threadIdx.x == 0)
         dlogits[target] = from_float<T>(cap ? there * (1 - t * t) : there);
@@ -352,13 +362,15 @@ static __global__ void __launch_bounds__(LARGE_BLOCK) loss_row(const loss_rows p
 
 /* One block a multiprocessor will do: for two, registers would be spilled. */
 template <typename T, bool wide>
-static __global__ void __launch_bounds__(LARGE_BLOCK, 1) loss_row_capped(const loss_rows p)
+static __global__ void __launch_bounds__(LARGE_BLOCK, 1)
+    loss_row_capped(const loss_rows p)
 {
     loss_of_row<T, wide, true>(p);
 }
 
 template <typename T>
-static cudaError_t launch_loss(const struct cuda_launch *to, const loss_rows &p, size_t count)
+static cudaError_t launch_loss(const struct cuda_launch *to, const loss_rows &p,
+                               size_t count)
 {
     bool wide = p.logits_stride % GROUP == 0 && p.dlogits_stride % GROUP == 0 &&
                 (uintptr_t)p.logits % (GROUP * sizeof(float)) == 0 &&
@@ -377,9 +389,9 @@ extern "C" cudaError_t launch_classifier_order(const struct cuda_launch *to,
 {
     dim3 grid((unsigned)op->x.rows), block(COPY_THREADS);
     struct tensor dx = op->dx, none = {};
-    cudaError_t status =
-        launch(to->stream, order_rows, dim3(1), dim3(ORDER_THREADS),
-               ORDER_THREADS / WARP * sizeof(int32_t), op->rows, op->targets, (int)op->x.rows);
+    cudaError_t status = launch(to->stream, order_rows, dim3(1), dim3(ORDER_THREADS),
+                                ORDER_THREADS / WARP * sizeof(int32_t), op->rows,
+                                op->targets, (int)op->x.rows);
 
     if (status != cudaSuccess || op->x.rows == 0 || !op->losses.data)
         return status;
@@ -389,8 +401,8 @@ extern "C" cudaError_t launch_classifier_order(const struct cuda_launch *to,
 }
 
 extern "C" cudaError_t launch_classifier_gather(const struct cuda_launch *to,
-                                                const struct op_classifier *op, size_t first,
-                                                size_t count)
+                                                const struct op_classifier *op,
+                                                size_t first, size_t count)
 {
     struct tensor out = op->gathered, x = op->x;
 
@@ -400,8 +412,8 @@ extern "C" cudaError_t launch_classifier_gather(const struct cuda_launch *to,
 }
 
 extern "C" cudaError_t launch_classifier_loss(const struct cuda_launch *to,
-                                              const struct op_classifier *op, size_t first,
-                                              size_t count)
+                                              const struct op_classifier *op,
+                                              size_t first, size_t count)
 {
     bool gradients = op->dx.data || op->dw.data;
     const loss_rows p = {
@@ -427,8 +439,8 @@ extern "C" cudaError_t launch_classifier_loss(const struct cuda_launch *to,
 }
 
 extern "C" cudaError_t launch_classifier_scatter(const struct cuda_launch *to,
-                                                 const struct op_classifier *op, size_t first,
-                                                 size_t count)
+                                                 const struct op_classifier *op,
+                                                 size_t first, size_t count)
 {
     struct tensor dx = op->dx, from = op->dgathered;
 

@@ -229,7 +229,8 @@ __global__ void __launch_bounds__(THREADS_MOST) norm_backward(struct norm_slices
                 load_weight(weight, b.weight, begin + p * step);
 #pragma unroll
                 for (int i = 0; i < UNIT; i++)
-                    products += to_float(dout[p].at[i]) * (b.offset + weight[i]) * x[p][i];
+                    products +=
+                        to_float(dout[p].at[i]) * (b.offset + weight[i]) * x[p][i];
             }
         slope =
             row_sum(products, room, b.row_threads, turn) * rstd * rstd / (float)b.cols;

@@ -59,7 +59,8 @@ static cudaError_t rope_typed(const struct cuda_launch *to, const struct op_rope
                             op->positions,     (uint32_t)half,
                             (uint32_t)size,    op->inverse ? -1.0f : 1.0f };
 
-    if (half % n == 0 && size % n == 0 && cells_aligned(op->x, n) && cells_aligned(op->table, n))
+    if (half % n == 0 && size % n == 0 && cells_aligned(op->x, n) &&
+        cells_aligned(op->table, n))
         return cells_launch<n, 1>(to, cells, op->x.rows, op->heads * half);
     return cells_launch<1, 2>(to, cells, op->x.rows, op->heads * half);
 }

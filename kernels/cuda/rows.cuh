@@ -17,8 +17,8 @@ enum {
     BLOCKS = 8,            /* a multiprocessor, forward */
     FORWARD_THREADS = 256, /* of a block, where rows are short */
     BACKWARD_THREADS = 512,
-    BACKWARD_UNITS = 2,    /* that a thread holds */
-    SLICE_ROWS = 4,        /* at least */
+    BACKWARD_UNITS = 2, /* that a thread holds */
+    SLICE_ROWS = 4,     /* at least */
 };
 
 /* The sum over the threads of a row, for each of them.  `room` is 2 * 32 numbers, of
@@ -39,8 +39,8 @@ __device__ static inline float row_sum(float x, float *room, unsigned row_thread
     return warp_sum(lane < warps ? room[warp / warps * warps + lane] : 0);
 }
 
-/* A unit of weights from column `col` on, of a format that is the same for all threads.
- */
+/* A unit of weights from column `col` on, of a format that is the same for all
+ * threads. */
 __device__ static inline void load_weight(float out[UNIT], any_view weight, unsigned col)
 {
     if (weight.format == FORMAT_FP32)

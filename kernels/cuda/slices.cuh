@@ -63,8 +63,9 @@ static __global__ void __launch_bounds__(WARP *SLICES_LANES)
 }
 
 /* `sums` (slices, cols) lie in the scratch. */
-static inline cudaError_t slices_launch_at(const struct cuda_launch *to, struct tensor out,
-                                           const float *sums, struct slices slices)
+static inline cudaError_t slices_launch_at(const struct cuda_launch *to,
+                                           struct tensor out, const float *sums,
+                                           struct slices slices)
 {
     size_t most = SLICES_LANES, lanes = slices.count < most ? slices.count : most;
 

@@ -3,8 +3,8 @@
  * row.
  *
  * Bytes moved for a number, of b bytes in its format: sum_rows b, and for each slice of
- * 64 rows or more 8 bytes a column of fp32 sums, which stay in the L2 cache; add_bias b and
- * those of x.  (8192, 2048) in bf16 at 4.2 TB/s: 8 us, and 24 us from fp32.
+ * 64 rows or more 8 bytes a column of fp32 sums, which stay in the L2 cache; add_bias b
+ * and those of x.  (8192, 2048) in bf16 at 4.2 TB/s: 8 us, and 24 us from fp32.
  */
 #include "kernels/cuda/cells.cuh"
 #include "kernels/cuda/slices.cuh"

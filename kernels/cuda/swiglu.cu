@@ -85,7 +85,8 @@ cudaError_t launch_swiglu(const struct cuda_launch *to, const struct op_swiglu *
     struct op_swiglu flat = *op;
 
     if (cells_whole(op->out) && cells_whole(op->gate) && cells_whole(op->up))
-        flat = { cells_flat(op->out), cells_flat(op->gate), cells_flat(op->up), op->kind };
+        flat = { cells_flat(op->out), cells_flat(op->gate), cells_flat(op->up),
+                 op->kind };
     return BY_FORMAT(op->out.format, T,
                      BY_KIND(op->kind, K, swiglu_typed<K, T>(to, &flat)));
 }
@@ -114,7 +115,7 @@ cudaError_t launch_swiglu_backward(const struct cuda_launch *to,
     if (cells_whole(op->dgate) && cells_whole(op->dup) && cells_whole(op->dout) &&
         cells_whole(op->gate) && cells_whole(op->up))
         flat = { cells_flat(op->dgate), cells_flat(op->dup), cells_flat(op->dout),
-                 cells_flat(op->gate), cells_flat(op->up), op->kind };
+                 cells_flat(op->gate),  cells_flat(op->up),  op->kind };
     return BY_FORMAT(op->dout.format, T,
                      BY_KIND(op->kind, K, backward_typed<K, T>(to, &flat)));
 }

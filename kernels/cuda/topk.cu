@@ -1,10 +1,11 @@
 /*
  * kernels/cuda/topk.cu - the largest logits of a row.
  *
- * A block has a row.  Logits as integers in the same order are looked at four times, 8 bits
- * each: how many have which digit, among those whose upper digits are the least kept one's.
- * Then the least kept is known, and how many of its equals are; a fifth look puts the kept
- * ones down in their order.  Counts are integers: no result depends on who comes first.
+ * A block has a row.  Logits as integers in the same order are looked at four times, 8
+ * bits each: how many have which digit, among those whose upper digits are the least kept
+ * one's. Then the least kept is known, and how many of its equals are; a fifth look puts
+ * the kept ones down in their order.  Counts are integers: no result depends on who comes
+ * first.
  */
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/cuda_launch.h"
@@ -36,10 +37,11 @@ __device__ static uint32_t key_of(float x)
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-/* The digit of the least kept one among the keys that begin with `prefix`; *left of those kept
- * have this digit too. */
+/* The digit of the least kept one among the keys that begin with `prefix`; *left of those
+ * kept have this digit too. */
 __device__ static unsigned find_digit(topk_shared *s, const float *logits, size_t words,
-                                      uint32_t mask, uint32_t prefix, int shift, unsigned *left)
+                                      uint32_t mask, uint32_t prefix, int shift,
+                                      unsigned *left)
 {
     for (int i = threadIdx.x; i < DIGITS; i += blockDim.x)
         s->counts[i] = 0;
@@ -94,7 +96,8 @@ static __global__ void __launch_bounds__(TOPK_THREADS) topk_row(const topk_rows 
     if (place < 0)
         return;
     for (int shift = 24; shift >= 0; shift -= 8) {
-        least |= (uint32_t)find_digit(s, logits, p.words, mask, least, shift, &left) << shift;
+        least |= (uint32_t)find_digit(s, logits, p.words, mask, least, shift, &left)
+                 << shift;
         mask |= (uint32_t)(DIGITS - 1) << shift;
     }
     for (size_t base = 0; base < p.words; base += blockDim.x) {
@@ -116,8 +119,9 @@ static __global__ void __launch_bounds__(TOPK_THREADS) topk_row(const topk_rows 
     }
 }
 
-extern "C" cudaError_t launch_topk_rows(const struct cuda_launch *to, const struct op_topk *op,
-                                        size_t first, size_t count)
+extern "C" cudaError_t launch_topk_rows(const struct cuda_launch *to,
+                                        const struct op_topk *op, size_t first,
+                                        size_t count)
 {
     const topk_rows p = { (const float *)op->logits.data,
                           (float *)op->values.data,

@@ -5,7 +5,8 @@
  *   {"tokenizer": PATH}                       {} or {"error": TEXT}; for the lines below
  *   {"text": TEXT, "special": BOOL}           {"ids": [..], "back": TEXT or null}
  *   {"template": TEXT, "variables": {..}}     {"text": TEXT} or {"error": TEXT}
- *   {"model": FOLDER, "runs": [[ID, ..], ..]} {"loss": NUMBER, "norms": {NAME: NUMBER}} or ..
+ *   {"model": FOLDER, "runs": [[ID, ..], ..]} {"loss": NUMBER, "norms": {NAME: NUMBER}}
+ *   or ..
  *
  * back: the text of the ids, null where that is no UTF-8.
  */
@@ -85,10 +86,10 @@ static json_t *render(const json_t *source, const json_t *variables)
     if (!jinja)
         return error_of(&err);
     jinja_output_init(&out);
-    answer = jinja_render(jinja, variables, &out, NULL, &err)
-                 ? json_pack("{s:o, s:o}", "text", text_of(&out.text), "spans",
-                             spans_of(&out))
-                 : error_of(&err);
+    answer =
+        jinja_render(jinja, variables, &out, NULL, &err)
+            ? json_pack("{s:o, s:o}", "text", text_of(&out.text), "spans", spans_of(&out))
+            : error_of(&err);
     jinja_output_clear(&out);
     jinja_free(jinja);
     return answer;

@@ -4,8 +4,8 @@
 
 #include "base/json.h"
 
-/* {"loss": the mean, "norms": {name: of its gradient}} of a folder's model over runs of tokens;
- * NULL: it is refused. */
+/* {"loss": the mean, "norms": {name: of its gradient}} of a folder's model over runs of
+ * tokens; NULL: it is refused. */
 json_t *train_model(const char *dir, const json_t *runs, struct error *err);
 
 #endif

@@ -33,7 +33,8 @@ void block_seed(uint64_t seed)
     state = seed;
 }
 
-/* splitmix64: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014. */
+/* splitmix64: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators",
+ * 2014. */
 uint64_t block_random(void)
 {
     uint64_t x = state += 0x9e3779b97f4a7c15u;
@@ -54,8 +55,7 @@ void block_unwritten(void *at, size_t bytes)
     memcpy(words + count, &word, bytes % sizeof(word));
 }
 
-template <typename T>
-static void shuffle(T *order, T count)
+template <typename T> static void shuffle(T *order, T count)
 {
     for (T i = 0; i < count; i++)
         order[i] = i;
@@ -63,16 +63,16 @@ static void shuffle(T *order, T count)
         std::swap(order[i - 1], order[block_random() % (uint64_t)i]);
 }
 
-/* Capabilities are those of "CUDA C++ Programming Guide", 13.0, table "Technical Specifications
- * per Compute Capability". */
+/* Capabilities are those of "CUDA C++ Programming Guide", 13.0, table "Technical
+ * Specifications per Compute Capability". */
 size_t block_shared_max(int capability)
 {
     static const struct {
         int capability;
         size_t kib;
-    } most[] = { { 60, 48 },  { 70, 96 }, { 75, 64 },   { 80, 163 },  { 86, 99 },
-                 { 87, 163 }, { 89, 99 }, { 90, 227 },  { 100, 227 }, { 103, 227 },
-                 { 110, 227 }, { 120, 99 } };
+    } most[] = { { 60, 48 },   { 70, 96 },   { 75, 64 },   { 80, 163 },
+                 { 86, 99 },   { 87, 163 },  { 89, 99 },   { 90, 227 },
+                 { 100, 227 }, { 103, 227 }, { 110, 227 }, { 120, 99 } };
     size_t kib = 48;
 
     for (const auto &row : most)
@@ -83,8 +83,8 @@ size_t block_shared_max(int capability)
 
 static const char *name_of(const block_thread *t, char *room, size_t bytes)
 {
-    snprintf(room, bytes, "block (%u, %u, %u) thread (%u, %u, %u)", t->block.x, t->block.y,
-             t->block.z, t->thread.x, t->thread.y, t->thread.z);
+    snprintf(room, bytes, "block (%u, %u, %u) thread (%u, %u, %u)", t->block.x,
+             t->block.y, t->block.z, t->thread.x, t->thread.y, t->thread.z);
     return room;
 }
 
@@ -139,8 +139,9 @@ int emulation_barrier(emulation_place place, emulation_barrier_kind kind, int pr
     block_thread *self = block_now();
 
     if (block->left > 0)
-        emulation_fail("waits at a barrier (%s:%d), but %d threads of its block have left",
-                       place.file, place.line, block->left);
+        emulation_fail(
+            "waits at a barrier (%s:%d), but %d threads of its block have left",
+            place.file, place.line, block->left);
     self->barrier = place;
     self->barrier_kind = kind;
     self->predicate = predicate;
@@ -178,11 +179,13 @@ static bool barrier_open(void)
         block_thread *t = &block->threads[i];
         char text[320];
 
-        if (t->barrier.line != first->barrier.line || t->barrier.file != first->barrier.file) {
-            snprintf(text, sizeof(text),
-                     "threads wait at different barriers: thread 0 at %s:%d, thread %d at %s:%d",
-                     first->barrier.file, first->barrier.line, i, t->barrier.file,
-                     t->barrier.line);
+        if (t->barrier.line != first->barrier.line ||
+            t->barrier.file != first->barrier.file) {
+            snprintf(
+                text, sizeof(text),
+                "threads wait at different barriers: thread 0 at %s:%d, thread %d at %s:%d",
+                first->barrier.file, first->barrier.line, i, t->barrier.file,
+                t->barrier.line);
             find(text);
             return false;
         }
@@ -210,10 +213,11 @@ static void stuck(void)
         if (t->state != THREAD_MEETING || !(t->offer->mask >> lane & 1) ||
             (other < block->count && o->state == THREAD_MEETING))
             continue;
-        snprintf(text, sizeof(text), "thread %d waits for lane %d of its warp (%s:%d), which %s",
-                 i / LANES, lane, t->offer->place.file ? t->offer->place.file : "a fragment",
+        snprintf(text, sizeof(text),
+                 "thread %d waits for lane %d of its warp (%s:%d), which %s", i / LANES,
+                 lane, t->offer->place.file ? t->offer->place.file : "a fragment",
                  t->offer->place.line,
-                 other >= block->count       ? "is not in the block"
+                 other >= block->count     ? "is not in the block"
                  : o->state == THREAD_LEFT ? "has left"
                                            : "waits at a barrier");
         break;
@@ -325,8 +329,9 @@ static void shared_check(size_t bytes)
         if ((i < SHARED_SLACK || i >= SHARED_SLACK + bytes) && arena[i] != GUARD) {
             char text[128];
 
-            snprintf(text, sizeof(text), "shared memory of %zu bytes is written at byte %td",
-                     bytes, (ptrdiff_t)i - SHARED_SLACK);
+            snprintf(text, sizeof(text),
+                     "shared memory of %zu bytes is written at byte %td", bytes,
+                     (ptrdiff_t)i - SHARED_SLACK);
             find(text);
             return;
         }
@@ -339,8 +344,9 @@ static void machine_open(void)
 {
     struct copy *copies;
 
-    arena = (unsigned char *)mmap(NULL, 2 * (size_t)SHARED_SLACK + SHARED_MOST,
-                                  PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    arena =
+        (unsigned char *)mmap(NULL, 2 * (size_t)SHARED_SLACK + SHARED_MOST,
+                              PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     block->threads = (block_thread *)calloc(THREADS_MAX, sizeof(*block->threads));
     copies = (struct copy *)calloc((size_t)THREADS_MAX * COPIES_MAX, sizeof(*copies));
     if (arena == MAP_FAILED || !block->threads || !copies)
@@ -349,8 +355,8 @@ static void machine_open(void)
         block->threads[i].copies = copies + i * COPIES_MAX;
 }
 
-/* Blocks in the order of a walk that comes by all of them: b -> b + step, step prime to the
- * count. */
+/* Blocks in the order of a walk that comes by all of them: b -> b + step, step prime to
+ * the count. */
 static uint64_t step_for(uint64_t blocks)
 {
     for (;;) {
@@ -383,7 +389,8 @@ bool block_run_launch(const emulation_launch *launch)
         uint64_t rest = number / launch->grid.x;
 
         block->number = number;
-        threads_prepare({ (unsigned)(number % launch->grid.x), (unsigned)(rest % launch->grid.y),
+        threads_prepare({ (unsigned)(number % launch->grid.x),
+                          (unsigned)(rest % launch->grid.y),
                           (unsigned)(rest / launch->grid.y) });
         block_unwritten(block->shared, launch->shared);
         races_begin_block(block->shared, launch->shared);

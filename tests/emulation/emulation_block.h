@@ -60,7 +60,8 @@ static inline emulation_offer *block_offer(int warp, int lane)
     return emulation_block.threads[warp * LANES + lane].offer;
 }
 
-/* Each lane's row of 16 bytes in shared memory into the parts of it that lanes take away. */
+/* Each lane's row of 16 bytes in shared memory into the parts of it that lanes take
+ * away. */
 void copy_rows(int warp, bool transposed);
 
 /*

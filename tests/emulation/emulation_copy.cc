@@ -1,5 +1,6 @@
-/* tests/emulation/emulation_copy.cc - copies that take their time, and rows into fragments: what of
- * the machine reads and writes where a kernel points, and so has the sanitizers of the build. */
+/* tests/emulation/emulation_copy.cc - copies that take their time, and rows into
+ * fragments: what of the machine reads and writes where a kernel points, and so has the
+ * sanitizers of the build. */
 #include "tests/emulation/emulation_block.h"
 #include "tests/emulation/emulation_races.h"
 
@@ -14,8 +15,9 @@ void copy_rows(int warp, bool transposed)
 
         if ((uintptr_t)row % 16 || row < block->shared ||
             row + 16 > block->shared + block->launch->shared)
-            emulation_fail("load_matrices: lane %d points at byte %td of %zu of shared memory",
-                           lane, row - block->shared, block->launch->shared);
+            emulation_fail(
+                "load_matrices: lane %d points at byte %td of %zu of shared memory", lane,
+                row - block->shared, block->launch->shared);
         races_access(warp * LANES + lane, row, 16, RACES_READ, NULL);
         memcpy(matrix[lane / 8][lane % 8], row, 16);
     }
@@ -91,5 +93,6 @@ void emulation_copies_wait(int groups)
 
 void emulation_atomic(const void *at, size_t bytes)
 {
-    races_access(block_now()->index, at, bytes, RACES_ATOMIC, __builtin_return_address(0));
+    races_access(block_now()->index, at, bytes, RACES_ATOMIC,
+                 __builtin_return_address(0));
 }

@@ -38,9 +38,15 @@ static void clean(struct fibre *fibre, bool ended)
     fibre->fake = NULL;
 }
 #else
-static void before(struct fibre *, struct fibre *, bool) {}
-static void after(struct fibre *) {}
-static void clean(struct fibre *, bool) {}
+static void before(struct fibre *, struct fibre *, bool)
+{
+}
+static void after(struct fibre *)
+{
+}
+static void clean(struct fibre *, bool)
+{
+}
 #endif
 
 static void (*starting)(void);
@@ -114,7 +120,9 @@ void fibre_prepare(struct fibre *fibre, void (*run)(void), bool ended)
     makecontext(&fibre->at, begin, 0);
 }
 
-void fibre_expect(const struct fibre *) {}
+void fibre_expect(const struct fibre *)
+{
+}
 
 static void swap(struct fibre *from, struct fibre *to)
 {

@@ -1,10 +1,11 @@
 /*
- * tests/emulation/emulation_hardware.h - the twin of kernels/cuda/hardware.cuh, read before it so
- * that its guard keeps the original out.  The contract is that of the original; fragments are
- * multiplied in emulation_warp.cc, and loaded in emulation_copy.cc.
+ * tests/emulation/emulation_hardware.h - the twin of kernels/cuda/hardware.cuh, read
+ * before it so that its guard keeps the original out.  The contract is that of the
+ * original; fragments are multiplied in emulation_warp.cc, and loaded in
+ * emulation_copy.cc.
  *
- * A copy of 16 bytes is made as late as allowed: at the wait that names its group, or never.
- * Until then the place is as if nobody had written it.
+ * A copy of 16 bytes is made as late as allowed: at the wait that names its group, or
+ * never. Until then the place is as if nobody had written it.
  */
 #ifndef TESTS_EMULATION_EMULATION_HARDWARE_H
 #define TESTS_EMULATION_EMULATION_HARDWARE_H
@@ -82,8 +83,7 @@ static inline void copies_close()
     emulation_copies_close();
 }
 
-template <int n>
-static inline void copies_wait()
+template <int n> static inline void copies_wait()
 {
     emulation_copies_wait(n);
 }

@@ -1,18 +1,19 @@
 /*
- * tests/emulation/emulation_library.cc - products by plain loops behind cuBLASLt's interface,
- * in place of kernels/cuda/cuda_library.c.
+ * tests/emulation/emulation_library.cc - products by plain loops behind cuBLASLt's
+ * interface, in place of kernels/cuda/cuda_library.c.
  *
  * Columns lie one after the other, as cuBLASLt has it.  What the real one does not do is
  * refused: fp8 before 8.9, in any order but transposed times not transposed, with two
- * operands of E5M2, or where the depth, the rows of the result or an address are no multiple
- * of 16 bytes ("cuBLAS", 13.0, cublasLtMatmul and Tensor Core Usage: its columns are free,
- * which are our rows); a bias of another format than a 32-bit result; an operand that is less
- * aligned than the heuristic was told.  And fp8 whose factors the heuristic was not told of,
- * which is not known of the real one.
+ * operands of E5M2, or where the depth, the rows of the result or an address are no
+ * multiple of 16 bytes ("cuBLAS", 13.0, cublasLtMatmul and Tensor Core Usage: its columns
+ * are free, which are our rows); a bias of another format than a 32-bit result; an
+ * operand that is less aligned than the heuristic was told.  And fp8 whose factors the
+ * heuristic was not told of, which is not known of the real one.
  *
- * It also has the faults that NVIDIA's release notes tell of some versions: factors of fp8
- * have to lie on 16 bytes; sums split into unequal parts lose their end; with one row or
- * column a bias is added wrongly, and an algorithm that the heuristic named is refused.
+ * It also has the faults that NVIDIA's release notes tell of some versions: factors of
+ * fp8 have to lie on 16 bytes; sums split into unequal parts lose their end; with one row
+ * or column a bias is added wrongly, and an algorithm that the heuristic named is
+ * refused.
  */
 #include "tests/emulation/emulation_runtime.h"
 
@@ -112,8 +113,8 @@ static cublasStatus_t put(void *to, size_t wanted, const void *value, size_t byt
 }
 
 static cublasStatus_t desc_set(cublasLtMatmulDesc_t desc,
-                               cublasLtMatmulDescAttributes_t attribute, const void *value,
-                               size_t bytes)
+                               cublasLtMatmulDescAttributes_t attribute,
+                               const void *value, size_t bytes)
 {
     switch (attribute) {
     case CUBLASLT_MATMUL_DESC_TRANSA:
@@ -203,12 +204,13 @@ static bool fp8_supported(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
     return runtime_device()->capability >= 89 && is_fp8(a->type) && is_fp8(b->type) &&
            (a->type == CUDA_R_8F_E4M3 || b->type == CUDA_R_8F_E4M3) && !is_fp8(d->type) &&
            desc->a_scale && desc->b_scale && aligned(desc->a_scale, 16) &&
-           aligned(desc->b_scale, 16) &&
-           desc->compute == CUBLAS_COMPUTE_32F && desc->trans_a == CUBLAS_OP_T &&
-           desc->trans_b == CUBLAS_OP_N && a->rows % 16 == 0 && a->ld % 16 == 0 &&
-           b->ld % 16 == 0 && d->rows * bytes_of(d->type) % 16 == 0 &&
-           d->ld * (int64_t)bytes_of(d->type) % 16 == 0 && p->a % 16 == 0 && p->b % 16 == 0 &&
-           p->d % 16 == 0 && desc->epilogue == CUBLASLT_EPILOGUE_DEFAULT;
+           aligned(desc->b_scale, 16) && desc->compute == CUBLAS_COMPUTE_32F &&
+           desc->trans_a == CUBLAS_OP_T && desc->trans_b == CUBLAS_OP_N &&
+           a->rows % 16 == 0 && a->ld % 16 == 0 && b->ld % 16 == 0 &&
+           d->rows * bytes_of(d->type) % 16 == 0 &&
+           d->ld * (int64_t)bytes_of(d->type) % 16 == 0 && p->a % 16 == 0 &&
+           p->b % 16 == 0 && p->d % 16 == 0 &&
+           desc->epilogue == CUBLASLT_EPILOGUE_DEFAULT;
 }
 
 static bool supported(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
@@ -278,8 +280,8 @@ static cublasStatus_t heuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t de
 }
 
 static cublasStatus_t algo_get(const cublasLtMatmulAlgo_t *algo,
-                               cublasLtMatmulAlgoConfigAttributes_t attribute, void *value,
-                               size_t bytes, size_t *written)
+                               cublasLtMatmulAlgoConfigAttributes_t attribute,
+                               void *value, size_t bytes, size_t *written)
 {
     uint32_t parts = (uint32_t)algo->data[PARTS];
 
@@ -334,8 +336,8 @@ enum { WIDTH = 8, TOGETHER = 4 };
 typedef float lanes __attribute__((vector_size(WIDTH * sizeof(float))));
 
 /* (count, depth) with depth in order and padded by zeros to the width. */
-static lanes *gather(const void *from, const cublasLtMatrixLayoutOpaque_t *layout, bool depth_first,
-                     bool tf32, size_t depth, size_t count)
+static lanes *gather(const void *from, const cublasLtMatrixLayoutOpaque_t *layout,
+                     bool depth_first, bool tf32, size_t depth, size_t count)
 {
     size_t padded = (depth + WIDTH - 1) / WIDTH * WIDTH, ld = (size_t)layout->ld;
     float *out = (float *)aligned_alloc(sizeof(lanes), padded * count * sizeof(float));
@@ -352,10 +354,10 @@ static lanes *gather(const void *from, const cublasLtMatrixLayoutOpaque_t *layou
     return (lanes *)out;
 }
 
-/* Of one column with `TOGETHER` rows, `steps` vectors each; those past `rows` are the last.
- * Of gather's own memory alone. */
-__attribute__((no_sanitize("address"), no_sanitize("undefined")))
-static void dots(const lanes *a, size_t rows, const lanes *b, size_t steps, float *out)
+/* Of one column with `TOGETHER` rows, `steps` vectors each; those past `rows` are the
+ * last. Of gather's own memory alone. */
+__attribute__((no_sanitize("address"), no_sanitize("undefined"))) static void
+dots(const lanes *a, size_t rows, const lanes *b, size_t steps, float *out)
 {
     const lanes *row[TOGETHER];
     lanes sums[TOGETHER] = {};
@@ -394,7 +396,8 @@ static void store(const product *p, size_t row, size_t col, float sum)
 static void multiply(const void *argument)
 {
     const product *p = (const product *)argument;
-    bool trans_a = p->desc.trans_a == CUBLAS_OP_T, trans_b = p->desc.trans_b == CUBLAS_OP_T;
+    bool trans_a = p->desc.trans_a == CUBLAS_OP_T,
+         trans_b = p->desc.trans_b == CUBLAS_OP_T;
     size_t rows = p->d_layout.rows, cols = p->d_layout.cols;
     size_t depth = trans_a ? p->a_layout.rows : p->a_layout.cols;
     size_t summed = depth / p->parts * p->parts;
@@ -418,14 +421,27 @@ static void multiply(const void *argument)
 }
 
 static cublasStatus_t matmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
-                             const void *alpha, const void *a, cublasLtMatrixLayout_t a_layout,
-                             const void *b, cublasLtMatrixLayout_t b_layout, const void *beta,
+                             const void *alpha, const void *a,
+                             cublasLtMatrixLayout_t a_layout, const void *b,
+                             cublasLtMatrixLayout_t b_layout, const void *beta,
                              const void *c, cublasLtMatrixLayout_t c_layout, void *d,
-                             cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algo,
-                             void *workspace, size_t workspace_bytes, cudaStream_t stream)
+                             cublasLtMatrixLayout_t d_layout,
+                             const cublasLtMatmulAlgo_t *algo, void *workspace,
+                             size_t workspace_bytes, cudaStream_t stream)
 {
-    product p = { *desc, *a_layout, *b_layout, *c_layout, *d_layout, a, b, c, d,
-                  *(const float *)alpha, *(const float *)beta, false, 1 };
+    product p = { *desc,
+                  *a_layout,
+                  *b_layout,
+                  *c_layout,
+                  *d_layout,
+                  a,
+                  b,
+                  c,
+                  d,
+                  *(const float *)alpha,
+                  *(const float *)beta,
+                  false,
+                  1 };
 
     if (handle->device != runtime_ordinal() || !workspace || !workspace_bytes || !algo ||
         algo->data[IS_MAGIC] != MAGIC || !aligned(workspace, 256) ||
@@ -437,7 +453,8 @@ static cublasStatus_t matmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
         !aligned(c, algo->data[ALIGNED_C]) || !aligned(d, algo->data[ALIGNED_D]))
         return CUBLAS_STATUS_EXECUTION_FAILED;
     p.parts = algo->data[PARTS];
-    p.tf32 = desc->compute == CUBLAS_COMPUTE_32F_FAST_TF32 && runtime_device()->capability >= 80;
+    p.tf32 = desc->compute == CUBLAS_COMPUTE_32F_FAST_TF32 &&
+             runtime_device()->capability >= 80;
     return streams_add_call(multiply, &p, sizeof(p), stream) == cudaSuccess
                ? CUBLAS_STATUS_SUCCESS
                : CUBLAS_STATUS_EXECUTION_FAILED;
@@ -452,10 +469,23 @@ extern "C" void emulation_break_library(bool missing)
 
 extern "C" bool cuda_library_open(struct cuda_library *out, struct error *err)
 {
-    *out = cuda_library { out, "cuBLASLt emulated", create, destroy, version, status_text,
-                          desc_create, desc_destroy, desc_set, layout_create, layout_destroy,
-                          preference_create, preference_destroy, preference_set, heuristic,
-                          algo_get, matmul };
+    *out = cuda_library { out,
+                          "cuBLASLt emulated",
+                          create,
+                          destroy,
+                          version,
+                          status_text,
+                          desc_create,
+                          desc_destroy,
+                          desc_set,
+                          layout_create,
+                          layout_destroy,
+                          preference_create,
+                          preference_destroy,
+                          preference_set,
+                          heuristic,
+                          algo_get,
+                          matmul };
     return !library_missing || error_set(err, ERROR_DEVICE, "cuBLASLt is not there");
 }
 

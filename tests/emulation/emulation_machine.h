@@ -1,6 +1,6 @@
 /*
- * tests/emulation/emulation_machine.h - what a kernel sees of the machine: who it is, and the
- * points where it meets other threads.  For the twin headers; C++.
+ * tests/emulation/emulation_machine.h - what a kernel sees of the machine: who it is, and
+ * the points where it meets other threads.  For the twin headers; C++.
  */
 #ifndef TESTS_EMULATION_EMULATION_MACHINE_H
 #define TESTS_EMULATION_EMULATION_MACHINE_H
@@ -18,8 +18,12 @@ struct uint3 {
 
 struct dim3 {
     unsigned x, y, z;
-    constexpr dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}
-    constexpr dim3(uint3 a) : x(a.x), y(a.y), z(a.z) {}
+    constexpr dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c)
+    {
+    }
+    constexpr dim3(uint3 a) : x(a.x), y(a.y), z(a.z)
+    {
+    }
 };
 
 /* The first members of a thread's record; the rest is the machine's. */
@@ -44,7 +48,8 @@ struct emulation_place {
 #define EMULATION_HERE (emulation_place { __FILE__, __LINE__ })
 
 /* A finding: told, and the launch ends.  Does not return. */
-[[noreturn]] void emulation_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+[[noreturn]] void emulation_fail(const char *format, ...)
+    __attribute__((format(printf, 1, 2)));
 
 enum emulation_barrier_kind { BARRIER_PLAIN, BARRIER_COUNT, BARRIER_AND, BARRIER_OR };
 int emulation_barrier(emulation_place place, emulation_barrier_kind kind, int predicate);
@@ -70,10 +75,10 @@ struct emulation_offer {
     emulation_place place;
     unsigned mask;
     uint64_t value, result;
-    int lane, width;     /* of a shuffle */
-    float *d;            /* of mma */
+    int lane, width; /* of a shuffle */
+    float *d;        /* of mma */
     const uint32_t *a, *b;
-    const void *row;     /* of ldmatrix */
+    const void *row; /* of ldmatrix */
     uint32_t *out;
 };
 void emulation_meet(emulation_offer *offer);
@@ -102,8 +107,7 @@ cudaError_t emulation_enqueue(emulation_launch *launch, cudaStream_t stream);
 void *emulation_memory(size_t bytes);
 void emulation_memory_free(void *block);
 
-template <typename... P>
-struct emulation_call : emulation_launch {
+template <typename... P> struct emulation_call : emulation_launch {
     void (*kernel)(P...);
     std::tuple<P...> arguments;
 
@@ -124,12 +128,11 @@ cudaError_t emulation_start(const char *text, emulation_place place, cudaStream_
                             void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
                             A... arguments)
 {
-    emulation_call<P...> *call = new (emulation_memory(sizeof(*call))) emulation_call<P...> {
-        { emulation_call<P...>::apply, emulation_call<P...>::drop, text, place.file, place.line,
-          grid, block, shared },
-        kernel,
-        std::tuple<P...>(P(arguments)...)
-    };
+    emulation_call<P...> *call = new (emulation_memory(sizeof(*call)))
+        emulation_call<P...> { { emulation_call<P...>::apply, emulation_call<P...>::drop,
+                                 text, place.file, place.line, grid, block, shared },
+                               kernel,
+                               std::tuple<P...>(P(arguments)...) };
 
     return emulation_enqueue(call, stream);
 }

@@ -1,7 +1,7 @@
 /*
- * tests/emulation/emulation_nccl.cc - sums over processes behind NCCL's interface, in place of
- * kernels/cuda/cuda_nccl.c: a meeting in shared memory (kernels/cpu/cpu_meeting.h), entered
- * when the stream comes to it.
+ * tests/emulation/emulation_nccl.cc - sums over processes behind NCCL's interface, in
+ * place of kernels/cuda/cuda_nccl.c: a meeting in shared memory
+ * (kernels/cpu/cpu_meeting.h), entered when the stream comes to it.
  *
  * As in the real one, nothing may be asked of a communicator while a call before it is in
  * progress: calls say so once, and are done when the state is asked for.
@@ -73,7 +73,8 @@ static void run(const void *argument)
         runtime_fail(cudaErrorUnknown);
 }
 
-static ncclResult_t put(ncclComm_t comm, const struct call *call, size_t bytes, cudaStream_t stream)
+static ncclResult_t put(ncclComm_t comm, const struct call *call, size_t bytes,
+                        cudaStream_t stream)
 {
     if (comm->busy || !runtime_is_device(call->data, bytes))
         return ncclInvalidUsage;
@@ -89,7 +90,8 @@ static ncclResult_t version(int *out)
     return ncclSuccess;
 }
 
-/* Memory for as many ranks as there may be, by a name that the other processes can open. */
+/* Memory for as many ranks as there may be, by a name that the other processes can
+ * open. */
 static ncclResult_t unique_id(ncclUniqueId *id)
 {
     int file = meeting_file(DEVICE_RANKS_MAX, NULL);
@@ -104,7 +106,8 @@ static ncclResult_t init(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
                          ncclConfig_t *config)
 {
     int file = open(id.internal, O_RDWR | O_CLOEXEC);
-    struct meeting *meeting = file < 0 ? NULL : meeting_open(file, rank, ranks, NULL, NULL);
+    struct meeting *meeting =
+        file < 0 ? NULL : meeting_open(file, rank, ranks, NULL, NULL);
 
     if (file >= 0)
         close(file);
@@ -149,13 +152,15 @@ static ncclResult_t reduce(const void *from, void *to, size_t count, ncclDataTyp
 {
     const struct call call = { CALL_REDUCE, comm->meeting, to, count, root };
 
-    if (from != to || type != ncclFloat32 || op != ncclSum || root < 0 || root >= comm->ranks)
+    if (from != to || type != ncclFloat32 || op != ncclSum || root < 0 ||
+        root >= comm->ranks)
         return ncclInvalidArgument;
     return put(comm, &call, count * sizeof(float), stream);
 }
 
-static ncclResult_t all_reduce(const void *from, void *to, size_t count, ncclDataType_t type,
-                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
+static ncclResult_t all_reduce(const void *from, void *to, size_t count,
+                               ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                               cudaStream_t stream)
 {
     const struct call call = { CALL_ALL_REDUCE, comm->meeting, to, count, 0 };
 
@@ -164,8 +169,8 @@ static ncclResult_t all_reduce(const void *from, void *to, size_t count, ncclDat
     return put(comm, &call, count * sizeof(double), stream);
 }
 
-static ncclResult_t all_gather(const void *from, void *to, size_t count, ncclDataType_t type,
-                               ncclComm_t comm, cudaStream_t stream)
+static ncclResult_t all_gather(const void *from, void *to, size_t count,
+                               ncclDataType_t type, ncclComm_t comm, cudaStream_t stream)
 {
     const struct call call = { CALL_ALL_GATHER, comm->meeting, to, count, 0 };
 

@@ -1,5 +1,5 @@
-/* tests/emulation/emulation_races.cc - who touched each byte last, whether that is in order, and
- * whether anybody has written it. */
+/* tests/emulation/emulation_races.cc - who touched each byte last, whether that is in
+ * order, and whether anybody has written it. */
 #include "tests/emulation/emulation_races.h"
 
 #include <stdio.h>
@@ -17,15 +17,16 @@ enum {
     WIDE_BITS = 2                /* a cell is for 4 bytes, until somebody takes less */
 };
 
-/* An access: by whom, when (the clock goes on at every barrier), from which instruction. */
+/* An access: by whom, when (the clock goes on at every barrier), from which
+ * instruction. */
 struct record {
     uint32_t thread, time, where;
 };
 
 /*
  * The last write, the last read, the last read by another warp than that (else another
- * thread), and whether blocks other than the first have read: no more is needed to find out
- * whether some access of this launch is not in order with the next one.
+ * thread), and whether blocks other than the first have read: no more is needed to find
+ * out whether some access of this launch is not in order with the next one.
  */
 struct cell {
     struct record write, read, other;
@@ -49,8 +50,8 @@ static bool running;
 static const unsigned char *shared;
 static size_t shared_bytes;
 
-/* What is not looked at: the stack of the thread that runs; all, where none does.  Most accesses
- * are such. */
+/* What is not looked at: the stack of the thread that runs; all, where none does.  Most
+ * accesses are such. */
 static uintptr_t aside;
 static size_t aside_bytes = SIZE_MAX;
 
@@ -126,7 +127,8 @@ static struct page *page_of(uintptr_t number)
         slot = (slot + 1) % TABLE_SLOTS;
     if (!table[slot].cells) {
         if (pages + 1 == TABLE_SLOTS) {
-            fprintf(stderr, "emulation: a kernel touches too much memory to look for races\n");
+            fprintf(stderr,
+                    "emulation: a kernel touches too much memory to look for races\n");
             abort();
         }
         table[slot] = { number, WIDE_BITS, cells_new(PAGE_BYTES >> WIDE_BITS) };
@@ -147,7 +149,8 @@ static void split(struct page *page)
     page->bits = 0;
 }
 
-/* The page of a number, with cells as fine as `edges`, where an access to it begins and ends. */
+/* The page of a number, with cells as fine as `edges`, where an access to it begins and
+ * ends. */
 static inline const struct page *page_for(uintptr_t number, size_t edges)
 {
     struct page *cached = &recent[number % 256];
@@ -176,7 +179,8 @@ static void name_place(uint32_t where, char *room, size_t bytes)
     if (length <= 0 || where == 0)
         return;
     program[length] = '\0';
-    snprintf(command, sizeof(command), "addr2line -s -e '%s' 0x%x 2>/dev/null", program, where);
+    snprintf(command, sizeof(command), "addr2line -s -e '%s' 0x%x 2>/dev/null", program,
+             where);
     pipe = popen(command, "r");
     if (!pipe)
         return;
@@ -205,9 +209,10 @@ static void describe(const void *at, char *room, size_t bytes)
     name_place(where, here, sizeof(here));
     name_place(before->where, there, sizeof(there));
     describe(at, place, sizeof(place));
-    emulation_fail("race: %s %s at %s; block %u thread %u %s it at %s, in no order with this",
-                   did[kind], place, here, before->thread / THREADS_MAX,
-                   before->thread % THREADS_MAX, did[kind_before], there);
+    emulation_fail(
+        "race: %s %s at %s; block %u thread %u %s it at %s, in no order with this",
+        did[kind], place, here, before->thread / THREADS_MAX,
+        before->thread % THREADS_MAX, did[kind_before], there);
 }
 
 /* Did it happen in this launch, by another thread, with nothing between that orders? */
@@ -244,13 +249,14 @@ static inline void note_read(struct cell *cell, const struct record *mine, uint3
     cell->read = *mine;
 }
 
-static inline void touch(struct cell *cell, const void *at, int kind, const struct record *mine,
-                         uint32_t since)
+static inline void touch(struct cell *cell, const void *at, int kind,
+                         const struct record *mine, uint32_t since)
 {
     uint32_t self = mine->thread;
 
     if (!(kind == RACES_ATOMIC && cell->atomic) && unordered(&cell->write, self, since))
-        report(at, kind, mine->where, &cell->write, cell->atomic ? RACES_ATOMIC : RACES_WRITE);
+        report(at, kind, mine->where, &cell->write,
+               cell->atomic ? RACES_ATOMIC : RACES_WRITE);
     if (kind == RACES_READ) {
         note_read(cell, mine, since);
         return;
@@ -272,8 +278,8 @@ static void check_shared(const unsigned char *at, size_t bytes, int kind, uint32
     if (at >= shared && at + bytes <= shared + shared_bytes)
         return;
     name_place(where, here, sizeof(here));
-    emulation_fail("%s byte %td of shared memory, which has %zu, at %s", did[kind], at - shared,
-                   shared_bytes, here);
+    emulation_fail("%s byte %td of shared memory, which has %zu, at %s", did[kind],
+                   at - shared, shared_bytes, here);
 }
 
 /* Is some of it as memory begins?  By words, as any number may have one of its bytes; a
@@ -301,12 +307,14 @@ __attribute__((no_sanitize("address"))) static bool unwritten(const void *at,
 }
 
 /* `whole`: of a power of two bytes, and a multiple of them. */
-[[gnu::always_inline]] static inline void access(uint32_t thread, const void *at, size_t bytes,
-                                                 bool whole, int kind, const void *from)
+[[gnu::always_inline]] static inline void access(uint32_t thread, const void *at,
+                                                 size_t bytes, bool whole, int kind,
+                                                 const void *from)
 {
     uintptr_t first = (uintptr_t)at, last = first + bytes - 1;
     uint32_t where = (uint32_t)((uintptr_t)from - (uintptr_t)&__executable_start - 1);
-    struct record mine = { (uint32_t)emulation_block.number * THREADS_MAX + thread, now, where };
+    struct record mine = { (uint32_t)emulation_block.number * THREADS_MAX + thread, now,
+                           where };
     const unsigned char *byte = (const unsigned char *)at;
     uint32_t since = launched;
 
@@ -318,8 +326,9 @@ __attribute__((no_sanitize("address"))) static bool unwritten(const void *at,
         report_unwritten(at, kind, where);
     while (first <= last) {
         size_t offset = first % PAGE_BYTES;
-        size_t end = !whole && last >> PAGE_BITS > first >> PAGE_BITS ? PAGE_BYTES
-                                                                     : offset + (last - first) + 1;
+        size_t end = !whole && last >> PAGE_BITS > first >> PAGE_BITS
+                         ? PAGE_BYTES
+                         : offset + (last - first) + 1;
         const struct page *page = page_for(first >> PAGE_BITS, offset | end);
         struct cell *cell = &page->cells[offset >> page->bits];
 
@@ -344,8 +353,8 @@ void races_access(int thread, const void *at, size_t bytes, int kind, const void
 
     name_place((uint32_t)((uintptr_t)from - (uintptr_t)&__executable_start - 1), here,
                sizeof(here));
-    emulation_fail("%s %zu bytes at %p, which is no multiple of that, at %s", did[kind], bytes,
-                   at, here);
+    emulation_fail("%s %zu bytes at %p, which is no multiple of that, at %s", did[kind],
+                   bytes, at, here);
 }
 
 static inline bool is_record(const void *at)
@@ -391,16 +400,22 @@ static inline void instrumented(const void *at, size_t bytes, int kind, const vo
         look_anywhere(at, bytes, kind, from);
 }
 
-#define SIZED(bytes)                                                                          \
-    CALLED void __tsan_read##bytes(void *at) { aligned<bytes, RACES_READ>(at, HERE); }        \
-    CALLED void __tsan_write##bytes(void *at) { aligned<bytes, RACES_WRITE>(at, HERE); }      \
-    CALLED void __tsan_unaligned_read##bytes(void *at)                                        \
-    {                                                                                         \
-        instrumented(at, bytes, RACES_READ, HERE);                                            \
-    }                                                                                         \
-    CALLED void __tsan_unaligned_write##bytes(void *at)                                       \
-    {                                                                                         \
-        instrumented(at, bytes, RACES_WRITE, HERE);                                           \
+#define SIZED(bytes)                                    \
+    CALLED void __tsan_read##bytes(void *at)            \
+    {                                                   \
+        aligned<bytes, RACES_READ>(at, HERE);           \
+    }                                                   \
+    CALLED void __tsan_write##bytes(void *at)           \
+    {                                                   \
+        aligned<bytes, RACES_WRITE>(at, HERE);          \
+    }                                                   \
+    CALLED void __tsan_unaligned_read##bytes(void *at)  \
+    {                                                   \
+        instrumented(at, bytes, RACES_READ, HERE);      \
+    }                                                   \
+    CALLED void __tsan_unaligned_write##bytes(void *at) \
+    {                                                   \
+        instrumented(at, bytes, RACES_WRITE, HERE);     \
     }
 SIZED(1)
 SIZED(2)
@@ -426,10 +441,18 @@ CALLED void __tsan_init(void)
     watching = true;
 }
 
-CALLED void __tsan_func_entry(void *) {}
-CALLED void __tsan_func_exit(void) {}
-CALLED void __tsan_vptr_update(void **, void *) {}
-CALLED void __tsan_vptr_read(void **) {}
+CALLED void __tsan_func_entry(void *)
+{
+}
+CALLED void __tsan_func_exit(void)
+{
+}
+CALLED void __tsan_vptr_update(void **, void *)
+{
+}
+CALLED void __tsan_vptr_read(void **)
+{
+}
 
 CALLED void *__tsan_memcpy(void *to, const void *from, size_t bytes)
 {

@@ -2,11 +2,11 @@
  * tests/emulation/emulation_races.h - which accesses of a launch are in no order, and
  * which read what nobody has written.
  *
- * Kernels compiled with -fsanitize=thread call a function before each access to memory; the
- * functions are here, in place of ThreadSanitizer's own: a block has barriers, not locks, so
- * instead of clocks for each pair of threads one clock is enough, and a finding names
- * block and thread.  Two accesses to the same byte, not both reads, not both atomic, by two
- * threads, are ordered
+ * Kernels compiled with -fsanitize=thread call a function before each access to memory;
+ * the functions are here, in place of ThreadSanitizer's own: a block has barriers, not
+ * locks, so instead of clocks for each pair of threads one clock is enough, and a finding
+ * names block and thread.  Two accesses to the same byte, not both reads, not both
+ * atomic, by two threads, are ordered
  *   in a block      by a barrier between them,
  *   in a warp       by a barrier or a whole __syncwarp (a shuffle does not order memory),
  *   across blocks   never, until the launch has ended.
@@ -32,7 +32,7 @@ bool races_watching(void);
 void races_begin_launch(void);
 void races_begin_block(const void *shared, size_t bytes);
 void races_end_launch(void);
-void races_barrier(void);        /* of the block that runs */
+void races_barrier(void); /* of the block that runs */
 void races_sync_warp(int warp);
 /* Who runs from here on; NULL: nobody. */
 void races_thread(const struct fibre *fibre);

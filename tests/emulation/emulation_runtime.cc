@@ -19,8 +19,10 @@ struct held {
 
 /* The first two are alike; the others lack something, or have more. */
 static const struct emulation_device presets[] = {
-    { "Emulated 8.0", 80, 4, (size_t)4 << 30 }, { "Emulated 8.0", 80, 4, (size_t)4 << 30 },
-    { "Emulated 7.5", 75, 3, (size_t)4 << 30 }, { "Emulated 9.0", 90, 7, (size_t)4 << 30 },
+    { "Emulated 8.0", 80, 4, (size_t)4 << 30 },
+    { "Emulated 8.0", 80, 4, (size_t)4 << 30 },
+    { "Emulated 7.5", 75, 3, (size_t)4 << 30 },
+    { "Emulated 9.0", 90, 7, (size_t)4 << 30 },
     { "Emulated 6.1", 61, 1, (size_t)4 << 30 },
 };
 enum { PRESETS = sizeof(presets) / sizeof(*presets) };
@@ -49,7 +51,8 @@ static void reset(const struct emulation_device *devices, int count)
     machine.count = count;
     memcpy(machine.devices, devices, (size_t)count * sizeof(*devices));
     machine.current = 0;
-    machine.last = machine.failed = machine.driver = machine.broken = machine.code = cudaSuccess;
+    machine.last = machine.failed = machine.driver = machine.broken = machine.code =
+        cudaSuccess;
     machine.run = machine.capture = machine.graph = machine.memory_info = cudaSuccess;
     machine.hangs = machine.blocks = false;
     memset(machine.contexts, 0, sizeof(machine.contexts));
@@ -280,14 +283,15 @@ const struct emulation_device *runtime_device(void)
     return &machine.devices[machine.current];
 }
 
-/* What a launch may not be, by "CUDA C++ Programming Guide", 13.0, technical specifications. */
+/* What a launch may not be, by "CUDA C++ Programming Guide", 13.0, technical
+ * specifications. */
 static bool fits(const emulation_launch *l)
 {
     uint64_t threads = (uint64_t)l->block.x * l->block.y * l->block.z;
 
     return threads >= 1 && threads <= THREADS_MAX && l->block.z <= 64 && l->grid.x >= 1 &&
-           l->grid.x <= 0x7fffffff && l->grid.y >= 1 && l->grid.y <= 65535 && l->grid.z >= 1 &&
-           l->grid.z <= 65535;
+           l->grid.x <= 0x7fffffff && l->grid.y >= 1 && l->grid.y <= 65535 &&
+           l->grid.z >= 1 && l->grid.z <= 65535;
 }
 
 cudaError_t emulation_enqueue(emulation_launch *launch, cudaStream_t stream)
@@ -346,7 +350,8 @@ static cudaError_t allocate(void **out, size_t bytes, int device)
     if (machine.held_count == BLOCKS_MAX ||
         (device >= 0 && held_by(device) + bytes > machine.devices[device].memory))
         return runtime_status(cudaErrorMemoryAllocation);
-    if (posix_memalign((void **)&held->at, 256, bytes) != 0) /* exactly as large as asked */
+    /* exactly as large as asked */
+    if (posix_memalign((void **)&held->at, 256, bytes) != 0)
         return runtime_status(cudaErrorMemoryAllocation);
     block_unwritten(held->at, bytes);
     held->bytes = bytes;
@@ -428,10 +433,10 @@ bool runtime_is_device(const void *at, size_t bytes)
     return held && held->device >= 0;
 }
 
-/* A real device would not know the one from the other until it fails; here the kind is held to
- * what was allocated. */
-bool runtime_copy_allowed(const void *to, size_t to_bytes, const void *from, size_t from_bytes,
-                          enum cudaMemcpyKind kind)
+/* A real device would not know the one from the other until it fails; here the kind is
+ * held to what was allocated. */
+bool runtime_copy_allowed(const void *to, size_t to_bytes, const void *from,
+                          size_t from_bytes, enum cudaMemcpyKind kind)
 {
     bool to_device = runtime_is_device(to, to_bytes);
     bool from_device = runtime_is_device(from, from_bytes);
@@ -448,7 +453,8 @@ bool runtime_copy_allowed(const void *to, size_t to_bytes, const void *from, siz
     }
 }
 
-cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out, const void *pointer)
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out,
+                                     const void *pointer)
 {
     const struct held *held = held_at(pointer, 1);
 
@@ -477,7 +483,8 @@ static const struct {
     { cudaSuccess, "cudaSuccess", "no error" },
     { cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument" },
     { cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory" },
-    { cudaErrorInitializationError, "cudaErrorInitializationError", "initialization error" },
+    { cudaErrorInitializationError, "cudaErrorInitializationError",
+      "initialization error" },
     { cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration",
       "invalid configuration argument" },
     { cudaErrorNotYetImplemented, "cudaErrorNotYetImplemented",
@@ -691,7 +698,8 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *ke
     return runtime_status(machine.failed != cudaSuccess ? machine.failed : machine.code);
 }
 
-cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attribute, int value)
+cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attribute,
+                                 int value)
 {
     (void)kernel;
     if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize &&

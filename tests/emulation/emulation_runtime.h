@@ -1,6 +1,6 @@
 /*
- * tests/emulation/emulation_runtime.h - devices, memory and the status that stays: for the files of
- * the fake runtime.
+ * tests/emulation/emulation_runtime.h - devices, memory and the status that stays: for
+ * the files of the fake runtime.
  */
 #ifndef TESTS_EMULATION_EMULATION_RUNTIME_H
 #define TESTS_EMULATION_EMULATION_RUNTIME_H
@@ -23,8 +23,8 @@ cudaError_t runtime_graph(void);
 bool runtime_hangs(void);
 
 /* Both ends of a copy, as the kind wants them. */
-bool runtime_copy_allowed(const void *to, size_t to_bytes, const void *from, size_t from_bytes,
-                          enum cudaMemcpyKind kind);
+bool runtime_copy_allowed(const void *to, size_t to_bytes, const void *from,
+                          size_t from_bytes, enum cudaMemcpyKind kind);
 bool runtime_is_device(const void *at, size_t bytes);
 
 /* Run a kernel on the device, unless that has failed; a finding makes it fail. */

@@ -29,8 +29,7 @@ static __global__ void votes(unsigned *a, const float *)
 }
 
 /* a: 32 lanes' d, b: their a and b as the fragments have them */
-template <bool bf>
-static __global__ void multiply(float *a, const uint32_t *b)
+template <bool bf> static __global__ void multiply(float *a, const uint32_t *b)
 {
     int lane = threadIdx.x;
 
@@ -41,8 +40,7 @@ static __global__ void multiply(float *a, const uint32_t *b)
 }
 
 /* Four matrices of 8 x 8 out of b, through shared memory. */
-template <bool transposed>
-static __global__ void load_four(uint32_t *a, const uint4 *b)
+template <bool transposed> static __global__ void load_four(uint32_t *a, const uint4 *b)
 {
     uint4 *rows = (uint4 *)shared_memory();
     uint32_t out[4];
@@ -58,8 +56,7 @@ static __global__ void load_four(uint32_t *a, const uint4 *b)
 }
 
 /* Two groups, the later one is waited for in the end only. */
-template <bool waits>
-static __global__ void copies(float *a, const float *b)
+template <bool waits> static __global__ void copies(float *a, const float *b)
 {
     float *room = (float *)shared_memory();
     int i = threadIdx.x;
@@ -77,7 +74,8 @@ static __global__ void copies(float *a, const float *b)
 
 static __global__ void sum(float *a, const float *b)
 {
-    float x = block_sum(b[blockIdx.x * blockDim.x + threadIdx.x], (float *)shared_memory());
+    float x =
+        block_sum(b[blockIdx.x * blockDim.x + threadIdx.x], (float *)shared_memory());
 
     if (threadIdx.x == 0)
         a[blockIdx.x] = x;
@@ -95,8 +93,7 @@ static __global__ void bytes(unsigned char *a, const float *)
     a[blockIdx.x * blockDim.x + threadIdx.x] = (unsigned char)threadIdx.x;
 }
 
-template <bool waits>
-static __global__ void neighbour(float *a, const float *)
+template <bool waits> static __global__ void neighbour(float *a, const float *)
 {
     float *room = (float *)shared_memory();
 
@@ -108,8 +105,7 @@ static __global__ void neighbour(float *a, const float *)
     a[threadIdx.x] = room[(threadIdx.x + 1) % blockDim.x];
 }
 
-template <bool waits>
-static __global__ void warp_neighbour(float *a, const float *)
+template <bool waits> static __global__ void warp_neighbour(float *a, const float *)
 {
     float *room = (float *)shared_memory();
     int other = (threadIdx.x & ~31u) + (threadIdx.x + 1) % WARP;
@@ -299,12 +295,12 @@ template <typename A, typename B>
 static cudaError_t put(void (*kernel)(A *, const B *), struct sample_size size,
                        cudaStream_t stream, void *a, void *b)
 {
-    return launch(stream, kernel, dim3(size.blocks, size.blocks_y), dim3(size.threads), size.shared,
-                  (A *)a, (const B *)b);
+    return launch(stream, kernel, dim3(size.blocks, size.blocks_y), dim3(size.threads),
+                  size.shared, (A *)a, (const B *)b);
 }
 
-cudaError_t sample_launch(enum sample sample, struct sample_size size, cudaStream_t stream,
-                          void *a, void *b)
+cudaError_t sample_launch(enum sample sample, struct sample_size size,
+                          cudaStream_t stream, void *a, void *b)
 {
 #define IS(name, kernel) \
     case name:           \

@@ -1,6 +1,6 @@
 /*
- * tests/emulation/emulation_samples.h - small kernels, right ones and wrong ones, to try the
- * machine with.
+ * tests/emulation/emulation_samples.h - small kernels, right ones and wrong ones, to try
+ * the machine with.
  */
 #ifndef TESTS_EMULATION_EMULATION_SAMPLES_H
 #define TESTS_EMULATION_EMULATION_SAMPLES_H
@@ -60,8 +60,8 @@ struct sample_size {
 };
 
 /* Put it into the stream. */
-cudaError_t sample_launch(enum sample sample, struct sample_size size, cudaStream_t stream,
-                          void *a, void *b);
+cudaError_t sample_launch(enum sample sample, struct sample_size size,
+                          cudaStream_t stream, void *a, void *b);
 /* Are the kernels compiled so that races are found? */
 bool samples_checked(void);
 /* And so that a thread's variables begin as a pattern? */

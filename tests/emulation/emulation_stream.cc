@@ -1,17 +1,25 @@
 /*
  * tests/emulation/emulation_stream.cc - streams, events and graphs.
  *
- * What is put into a stream stays there until somebody waits for it: as late as a device could
- * be.  Memory that was not allocated by cudaMallocHost is copied when CUDA says so ("API
- * synchronization behavior"): to the device on the spot, from it before the call returns.
+ * What is put into a stream stays there until somebody waits for it: as late as a device
+ * could be.  Memory that was not allocated by cudaMallocHost is copied when CUDA says so
+ * ("API synchronization behavior"): to the device on the spot, from it before the call
+ * returns.
  */
 #include "tests/emulation/emulation_runtime.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-enum work_kind { WORK_KERNEL, WORK_COPY, WORK_FILL, WORK_CALL, WORK_RECORD, WORK_WAIT,
-                 WORK_GRAPH };
+enum work_kind {
+    WORK_KERNEL,
+    WORK_COPY,
+    WORK_FILL,
+    WORK_CALL,
+    WORK_RECORD,
+    WORK_WAIT,
+    WORK_GRAPH
+};
 
 struct work {
     enum work_kind kind;
@@ -60,7 +68,9 @@ struct CUgraphExec_st {
 enum { STEPS = 64 }; /* that a question brings on */
 
 static struct CUstream_st *streams; /* all but the default one */
-static struct CUstream_st preset = { { NULL, &preset.todo.first, 0, 1 }, 0, NULL, false, NULL };
+static struct CUstream_st preset = {
+    { NULL, &preset.todo.first, 0, 1 }, 0, NULL, false, NULL
+};
 
 static cudaStream_t stream_of(cudaStream_t stream)
 {
@@ -135,7 +145,8 @@ static void run(const struct work *work, int device)
         break;
     case WORK_COPY:
         for (size_t i = 0; i < work->height; i++)
-            memmove(work->to + i * work->to_pitch, work->from + i * work->from_pitch, work->width);
+            memmove(work->to + i * work->to_pitch, work->from + i * work->from_pitch,
+                    work->width);
         break;
     case WORK_FILL:
         for (size_t i = 0; i < work->height; i++)
@@ -278,9 +289,9 @@ static bool pageable(const void *at)
     return attributes.type == cudaMemoryTypeUnregistered;
 }
 
-cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
-                              size_t width, size_t height, enum cudaMemcpyKind kind,
-                              cudaStream_t stream)
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from,
+                              size_t from_pitch, size_t width, size_t height,
+                              enum cudaMemcpyKind kind, cudaStream_t stream)
 {
     struct work work = {};
     size_t to_bytes = height ? (height - 1) * to_pitch + width : 0;
@@ -305,15 +316,16 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_
     status = add(&work, stream);
     if (status != cudaSuccess)
         free(work.own);
-    else if (kind == cudaMemcpyDeviceToHost && pageable(to) && !stream_of(stream)->capture) {
+    else if (kind == cudaMemcpyDeviceToHost && pageable(to) &&
+             !stream_of(stream)->capture) {
         finish(stream_of(stream));
         status = runtime_status(runtime_failed());
     }
     return status;
 }
 
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
-                            cudaStream_t stream)
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
+                            enum cudaMemcpyKind kind, cudaStream_t stream)
 {
     return cudaMemcpy2DAsync(to, bytes, from, bytes, bytes, 1, kind, stream);
 }
@@ -325,15 +337,16 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
     return status != cudaSuccess ? status : cudaMemcpyAsync(to, from, bytes, kind, NULL);
 }
 
-cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height,
-                              cudaStream_t stream)
+cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width,
+                              size_t height, cudaStream_t stream)
 {
     struct work work = {};
     size_t bytes = height ? (height - 1) * pitch + width : 0;
 
     if (bytes == 0)
         return runtime_status(runtime_failed());
-    if (pageable(to) && !runtime_copy_allowed(to, bytes, to, bytes, cudaMemcpyHostToDevice))
+    if (pageable(to) &&
+        !runtime_copy_allowed(to, bytes, to, bytes, cudaMemcpyHostToDevice))
         return runtime_status(cudaErrorInvalidValue);
     work.kind = WORK_FILL;
     work.to = (unsigned char *)to;
@@ -534,7 +547,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
         }
     if (invalid || runtime_capture() != cudaSuccess) {
         list_leave(list);
-        return runtime_status(invalid ? cudaErrorStreamCaptureInvalidated : runtime_capture());
+        return runtime_status(invalid ? cudaErrorStreamCaptureInvalidated
+                                      : runtime_capture());
     }
     *out = (cudaGraph_t)calloc(1, sizeof(**out));
     (*out)->list = list;

@@ -1,4 +1,5 @@
-/* tests/emulation/emulation_warp.cc - where lanes of a warp meet: shuffles, votes, fragments. */
+/* tests/emulation/emulation_warp.cc - where lanes of a warp meet: shuffles, votes,
+ * fragments. */
 #include "tests/emulation/emulation_block.h"
 
 #include <cuda_bf16.h>
@@ -9,22 +10,25 @@
 static struct block *const block = &emulation_block;
 
 static const char *const names[] = {
-    "nothing", "__syncwarp", "__shfl_sync", "__shfl_up_sync", "__shfl_down_sync",
-    "__shfl_xor_sync", "a vote", "__match_any_sync", "mma_fp16", "mma_bf16", "load_matrices",
-    "load_matrices_transposed",
+    "nothing",          "__syncwarp",      "__shfl_sync",   "__shfl_up_sync",
+    "__shfl_down_sync", "__shfl_xor_sync", "a vote",        "__match_any_sync",
+    "mma_fp16",         "mma_bf16",        "load_matrices", "load_matrices_transposed",
 };
 
 /* Everybody is there whom the mask names: for the same? */
 static void agree(const emulation_offer *mine, int warp)
 {
     for (int lane = 0; lane < LANES; lane++) {
-        const emulation_offer *other = mine->mask >> lane & 1 ? block_offer(warp, lane) : mine;
+        const emulation_offer *other =
+            mine->mask >> lane & 1 ? block_offer(warp, lane) : mine;
 
         if (other->kind != mine->kind || other->mask != mine->mask ||
-            other->place.line != mine->place.line || other->place.file != mine->place.file)
-            emulation_fail("%s of mask %08x (line %d), but lane %d is at %s of mask %08x (line %d)",
-                           names[mine->kind], mine->mask, mine->place.line, lane,
-                           names[other->kind], other->mask, other->place.line);
+            other->place.line != mine->place.line ||
+            other->place.file != mine->place.file)
+            emulation_fail(
+                "%s of mask %08x (line %d), but lane %d is at %s of mask %08x (line %d)",
+                names[mine->kind], mine->mask, mine->place.line, lane, names[other->kind],
+                other->mask, other->place.line);
     }
 }
 
@@ -120,7 +124,8 @@ static void multiply(int warp, emulation_meeting kind)
             a[g + 8 * (i >> 1 & 1)][2 * t + half + 8 * (i >> 2)] =
                 half_of(kind, o->a[i >> 1], half);
             if (i < 4)
-                b[2 * t + half + 8 * (i >> 1)][g / 2][g % 2] = half_of(kind, o->b[i >> 1], half);
+                b[2 * t + half + 8 * (i >> 1)][g / 2][g % 2] =
+                    half_of(kind, o->b[i >> 1], half);
         }
     for (int row = 0; row < 16; row++) {
         const int first = row % 8 * 4, i = row / 8 * 2;

@@ -1,5 +1,6 @@
 /* tests/fuzz/fuzz_dataset.c - one byte for the kind of file, then the file: whatever
- * records are read become conversations, pairs of them, or texts, or are told with their place. */
+ * records are read become conversations, pairs of them, or texts, or are told with their
+ * place. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"

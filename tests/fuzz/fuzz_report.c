@@ -68,8 +68,8 @@ static size_t number(const json_t *object, const char *key)
     return (size_t)json_integer_value(json_object_get(object, key));
 }
 
-/* The settled edits, as these programs' readers would make them, give the patched text.
- */
+/* The settled edits, as these programs' readers would make them, give the patched
+ * text. */
 static void check_edits(const struct patch *patch, const struct edits *edits)
 {
     struct text out;

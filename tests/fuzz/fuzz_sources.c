@@ -1,6 +1,6 @@
 /* tests/fuzz/fuzz_sources.c - what `dataset` of a job says, a zero byte, and a
- * dataset_info.json: each source found has a path and what its form needs, and what is chosen
- * of their samples is there. */
+ * dataset_info.json: each source found has a path and what its form needs, and what is
+ * chosen of their samples is there. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"
@@ -15,9 +15,9 @@
 static void read_record(const struct dataset_source *source)
 {
     static const char text[] =
-        "{\"instruction\": \"a\", \"output\": \"b\", \"q\": \"c\", \"r\": \"d\", "
-        "\"m\": [{\"role\": \"user\", \"content\": \"a\"}, "
-        "{\"role\": \"assistant\", \"content\": \"b\"}], \"conversations\": []}";
+        "{\"instruction\": \"a\", \"output\": \"b\", \"q\": \"c\", \"r\": \"d\", \"m\": "
+        "[{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
+        "\"content\": \"b\"}], \"conversations\": []}";
     struct conversation conversation = { 0 };
     struct error err = { 0 };
     const char *why = NULL;

@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_teacher_logits.c - a file of a teacher's logits is refused, or what it gives
- * for a batch are words of its vocabulary, ascending. */
+/* tests/fuzz/fuzz_teacher_logits.c - a file of a teacher's logits is refused, or what it
+ * gives for a batch are words of its vocabulary, ascending. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"
@@ -14,7 +14,8 @@
 
 enum { ROWS = 6, KEPT_MAX = 1 << 16 };
 
-/* The samples that the corpus's files are of: 2 1 2 with a label for the last two, 3 2 1. */
+/* The samples that the corpus's files are of: 2 1 2 with a label for the last two, 3 2
+ * 1. */
 static struct batch batch_of(int32_t room[4][ROWS + 1])
 {
     static const int32_t tokens[ROWS] = { 2, 1, 2, 3, 2, 1 };

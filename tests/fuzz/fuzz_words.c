@@ -20,8 +20,8 @@
 #include "precision/probe.h"
 #include "runner/drop.h"
 
-/* What is a version is equal to itself and covers itself, and has one order with another.
- */
+/* What is a version is equal to itself and covers itself, and has one order with
+ * another. */
 static void read_version(const char *word, struct version *last)
 {
     struct version version;

@@ -1,5 +1,5 @@
-/* tests/reference/machines_cuda.c - the GPUs of this machine; one alone is taken twice.
- */
+/* tests/reference/machines_cuda.c - the GPUs of this machine; one alone is taken
+ * twice. */
 #include "config.h"
 
 #include "tests/reference/operand.h"
@@ -51,7 +51,8 @@ int machines_open(void **state)
     struct machines *machines = calloc(1, sizeof(*machines));
     struct device devices[MACHINES_MAX];
     char note[256] = "";
-    size_t found = backend_cuda.devices("cuda", devices, MACHINES_MAX, note, sizeof(note));
+    size_t found =
+        backend_cuda.devices("cuda", devices, MACHINES_MAX, note, sizeof(note));
 
     if (found == 0) {
         print_message("1..0 # SKIP no GPU: %s\n", note);

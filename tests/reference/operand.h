@@ -46,8 +46,8 @@ enum { MACHINES_MAX = 8 };
 struct machines {
     struct backend *backends[MACHINES_MAX];
     size_t count;
-    size_t alike;    /* the first so many give the same bits */
-    bool slow;       /* emulated: leave out what takes millions of numbers */
+    size_t alike; /* the first so many give the same bits */
+    bool slow;    /* emulated: leave out what takes millions of numbers */
 };
 
 /* Group set-up and tear-down of cmocka; *state is the machines. */
@@ -57,8 +57,8 @@ int machines_close(void **state);
 /* What comes next is for this one: a GPU has to be the current one when it is told to
  * work. */
 void machine_enter(struct backend *be);
-/* Does it multiply in 8 bits, whatever the shape?  (A GPU only some: test_cuda_matmul.c.)
- */
+/* Does it multiply in 8 bits, whatever the shape?  (A GPU only some:
+ * test_cuda_matmul.c.) */
 bool machine_has_fp8(struct backend *be);
 /* Shapes of attention that cuDNN has been asked for, and has. */
 size_t machine_cudnn_plans(struct backend *be);

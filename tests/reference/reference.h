@@ -71,8 +71,8 @@ struct reference_headnorm {
 void reference_headnorm(const struct reference_headnorm *r);
 void reference_headnorm_backward(const struct reference_headnorm *r);
 
-/* In place; `base` is theta, the table's cos and sin are made here.  rotary: as in op_rope, but
- * never 0. */
+/* In place; `base` is theta, the table's cos and sin are made here.  rotary: as in
+ * op_rope, but never 0. */
 struct reference_rope {
     size_t rows, heads, head_size, rotary;
     double base;
@@ -98,7 +98,7 @@ struct reference_attention {
     size_t rows, sequences, heads, kv_heads, head_size, window;
     const int32_t *offsets;
     double scale, softcap;
-    uint32_t threshold; /* of dropout: weights whose bits are below it are dropped */
+    uint32_t threshold;      /* of dropout: weights whose bits are below it are dropped */
     struct random_head bits; /* of head 0 */
     const double *q, *k, *v, *dout;
     double *out, *lse;
@@ -124,13 +124,13 @@ struct reference_classifier {
     const int32_t *targets;
     const double *weights; /* or NULL */
     double grad_scale, smoothing, softcap;
-    double *hits; /* or NULL */
+    double *hits;             /* or NULL */
     double *losses, *dx, *dw; /* dx is written, dw is added to; or NULL */
 };
 void reference_classifier(const struct reference_classifier *r);
 
-/* dx and dw of the student both, or neither.  kept > 0: ids and values (rows, kept) in place
- * of the teacher's x (rows, cols) and w (shared, cols). */
+/* dx and dw of the student both, or neither.  kept > 0: ids and values (rows, kept) in
+ * place of the teacher's x (rows, cols) and w (shared, cols). */
 struct reference_distill {
     struct reference_classifier student;
     size_t shared, cols, kept;
@@ -152,7 +152,8 @@ struct reference_preference {
 };
 void reference_preference(const struct reference_preference *r);
 
-/* bytes NULL: absmax is that of the blocks; heads as in op_dequantize.  Numbers of fp32. */
+/* bytes NULL: absmax is that of the blocks; heads as in op_dequantize.  Numbers of
+ * fp32. */
 struct reference_dequantize {
     size_t rows, cols, heads;
     const uint8_t *codes, *bytes;

@@ -1,5 +1,5 @@
-/* tests/reference/reference_attention.c - causal attention and its gradients in double.
- */
+/* tests/reference/reference_attention.c - causal attention and its gradients in
+ * double. */
 #include "config.h"
 
 #include "tests/reference/reference.h"
@@ -86,7 +86,8 @@ static double dot_size(const double *x, const double *y, size_t size)
     return sum;
 }
 
-/* A weight after dropout, the gradient of its score, and that with all its terms positive. */
+/* A weight after dropout, the gradient of its score, and that with all its terms
+ * positive. */
 struct slope {
     double p, ds, size;
 };
@@ -178,10 +179,10 @@ static void decode_head(const struct reference_decode *r, size_t slot, size_t he
     double *out = r->out + (slot * r->heads + head) * size, max = -INFINITY, sum = 0;
 
     for (size_t row = first; row <= last; row++) {
-        double s = r->scale * dot(q,
-                                  vector(r->keys, slot * r->room + row, r->kv_heads,
-                                         shared, size),
-                                  size);
+        double s =
+            r->scale *
+            dot(q, vector(r->keys, slot * r->room + row, r->kv_heads, shared, size),
+                size);
 
         weights[row] = r->softcap > 0 ? r->softcap * tanh(s / r->softcap) : s;
         max = fmax(max, weights[row]);

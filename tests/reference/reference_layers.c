@@ -80,8 +80,8 @@ void reference_activation(enum activation kind, double x, double *value, double 
         break;
     case ACTIVATION_GELU_TANH: /* (1 + tanh z) / 2 without its loss of digits below 0 */
         *value = x / (1 + exp(-2 * z));
-        *slope = (1 + t) / 2 +
-                 x / 2 * (1 - t * t) * sqrt(2 / pi) * (1 + 3 * 0.044715 * x * x);
+        *slope =
+            (1 + t) / 2 + x / 2 * (1 - t * t) * sqrt(2 / pi) * (1 + 3 * 0.044715 * x * x);
         break;
     case ACTIVATION_RELU:
         *value = x > 0 ? x : 0;

@@ -16,9 +16,8 @@
 
 static const char llama[] = LLAMA(2, 32, ""),
                   tied[] = LLAMA(2, 32, ", \"tie_word_embeddings\": true"),
-                  gpt2[] =
-                      "{\"model_type\": \"gpt2\", \"vocab_size\": 50, \"n_embd\": 32,"
-                      "\"n_layer\": 2, \"n_head\": 4, \"n_positions\": 64}";
+                  gpt2[] = "{\"model_type\": \"gpt2\", \"vocab_size\": 50, \"n_embd\": "
+                           "32,\"n_layer\": 2, \"n_head\": 4, \"n_positions\": 64}";
 
 /* The model is made and saved. */
 static void save(struct unit_model *u, const char *dir)
@@ -69,8 +68,8 @@ static void test_adapter_check_takes_its_own(void **state)
     } cases[] = {
         { llama, "all", NULL },
         { llama, "q_proj,down_proj", "embed_tokens,lm_head,norm" },
-        { tied, "v_proj", "embed_tokens" },    /* its file has two copies of it */
-        { gpt2, "c_attn", "mlp.c_fc,ln_f" },   /* stored turned, and with biases */
+        { tied, "v_proj", "embed_tokens" },  /* its file has two copies of it */
+        { gpt2, "c_attn", "mlp.c_fc,ln_f" }, /* stored turned, and with biases */
     };
 
     (void)state;

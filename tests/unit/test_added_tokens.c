@@ -58,14 +58,13 @@ static void expect_found(const struct added_tokens *added, bool normalized,
 static void test_added_tokens_are_found(void **state)
 {
     static const char list[] =
-        "[{\"id\": 100, \"content\": \"<a>\", \"special\": true},"
-        " {\"id\": 101, \"content\": \"<a><b>\", \"special\": true},"
-        " {\"id\": 102, \"content\": \"<l>\", \"special\": true, \"lstrip\": true},"
-        " {\"id\": 103, \"content\": \"<r>\", \"special\": true, \"rstrip\": true},"
-        " {\"id\": 104, \"content\": \"one\", \"single_word\": true, \"normalized\": "
-        "false},"
-        " {\"id\": 0, \"content\": \"\"},"
-        " {\"id\": 77, \"content\": \"known\", \"normalized\": false}]";
+        "[{\"id\": 100, \"content\": \"<a>\", \"special\": true}, {\"id\": 101, "
+        "\"content\": \"<a><b>\", \"special\": true}, {\"id\": 102, \"content\": "
+        "\"<l>\", \"special\": true, \"lstrip\": true}, {\"id\": 103, \"content\": "
+        "\"<r>\", \"special\": true, \"rstrip\": true}, {\"id\": 104, \"content\": "
+        "\"one\", \"single_word\": true, \"normalized\": false}, {\"id\": 0, "
+        "\"content\": \"\"}, {\"id\": 77, \"content\": \"known\", \"normalized\": "
+        "false}]";
     struct error err = { 0 };
     struct added_tokens *added = read_list(list, "null", &err);
 
@@ -111,10 +110,10 @@ static void test_added_tokens_are_found_in_normal_form(void **state)
 static void test_added_tokens_are_numbered(void **state)
 {
     static const char list[] =
-        "[{\"id\": 3, \"content\": \"<a>\", \"special\": true},"
-        " {\"id\": 3, \"content\": \"known\", \"special\": true},"
-        " {\"id\": 200, \"content\": \"<b>\", \"special\": true},"
-        " {\"id\": 100, \"content\": \"<c>\", \"special\": true}]";
+        "[{\"id\": 3, \"content\": \"<a>\", \"special\": true}, {\"id\": 3, "
+        "\"content\": \"known\", \"special\": true}, {\"id\": 200, \"content\": "
+        "\"<b>\", \"special\": true}, {\"id\": 100, \"content\": \"<c>\", \"special\": "
+        "true}]";
     struct error err = { 0 };
     struct added_tokens *added = read_list(list, "null", &err);
 
@@ -139,8 +138,8 @@ static void test_added_tokens_of_blanks(void **state)
         fail_msg("%s", err.text);
     expect_found(added, true, "a     b", "a[100:     ]b");
     added_tokens_free(added);
-    added = read_list("[{\"id\": 100, \"content\": \"<r>\", \"rstrip\": true},"
-                      " {\"id\": 101, \"content\": \"\\n\\n\"}]",
+    added = read_list("[{\"id\": 100, \"content\": \"<r>\", \"rstrip\": true}, {\"id\": "
+                      "101, \"content\": \"\\n\\n\"}]",
                       "null", &err);
     expect_found(added, true, "<r>\n\nb", "[100:<r>\n\n][101:]b");
     added_tokens_free(added);
@@ -154,8 +153,9 @@ static void test_added_tokens_refuse(void **state)
         { "[{\"content\": \"a\", \"id\": 1000}]", "not sensible" },
         { "[{\"content\": \"a\", \"id\": -3}]", "not sensible" },
         { "[{\"content\": \"a\", \"id\": 5}, {\"content\": \"a\", \"id\": 6}]", "twice" },
-        { "[{\"content\": \"3\", \"id\": 5}, {\"content\": \"known\", \"id\": 5},"
-          " {\"content\": \"3\", \"id\": 9}]", "twice" },
+        { "[{\"content\": \"3\", \"id\": 5}, {\"content\": \"known\", \"id\": 5}, "
+          "{\"content\": \"3\", \"id\": 9}]",
+          "twice" },
         { "[{\"content\": \"a\", \"id\": 5, \"special\": 1}]", "special" },
     };
 

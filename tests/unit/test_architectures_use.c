@@ -1,6 +1,6 @@
 /* tests/unit/test_architectures_use.c - what else is done with a model, for every
- * architecture: it begins, is trained in 16 bits, grows by a token, is its own teacher.
- */
+ * architecture: it begins, is trained in 16 bits, grows by a token, is its own
+ * teacher. */
 #include "config.h"
 
 #include "tests/unit/unit_architectures.h"
@@ -51,8 +51,8 @@ static void test_architectures_begin_as_in_transformers(void **state)
 }
 
 /* 16-bit activations and weights: the loss, a mean, moves by less than the epsilon of the
- * format times a few, gradients by a few more; and what was estimated is what is taken.
- */
+ * format times a few, gradients by a few more; and what was estimated is what is
+ * taken. */
 static void check_narrow(const json_t *one, enum format compute)
 {
     char *dir = folder_of(one, NULL);
@@ -170,8 +170,8 @@ static void test_architectures_in_16_bits_stay_in_their_band(void **state)
     }
 }
 
-/* The last logits of each run, its first tokens read at once and the others one by one.
- */
+/* The last logits of each run, its first tokens read at once and the others one by
+ * one. */
 static void check_growth(const json_t *one, bool alone)
 {
     char *dir = folder_of(one, NULL);

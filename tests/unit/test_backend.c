@@ -109,7 +109,8 @@ static void test_backend_sync_tells_the_first_failure(void **state)
     backend_close(be);
 }
 
-/* Not there, no code for it, or no CUDA in this build: refused, with what to say instead. */
+/* Not there, no code for it, or no CUDA in this build: refused, with what to say
+ * instead. */
 static void test_backend_cuda_is_refused_with_a_remedy(void **state)
 {
     struct device gpu = {

@@ -48,8 +48,7 @@ static void expect_ids(const struct bpe *bpe, const char *word, const char *want
 
 static const char letters[] =
     "{\"vocab\": {\"a\": 0, \"b\": 1, \"c\": 2, \"ab\": 3, \"bc\": 4, \"abc\": 5, "
-    "\"cab\": 6},"
-    " \"merges\": [\"b c\", \"a b\", [\"a\", \"bc\"], [\"c\", \"ab\"]]";
+    "\"cab\": 6}, \"merges\": [\"b c\", \"a b\", [\"a\", \"bc\"], [\"c\", \"ab\"]]";
 
 static void test_bpe_merges_by_rank_then_place(void **state)
 {
@@ -76,8 +75,8 @@ static void test_bpe_merges_by_rank_then_place(void **state)
  * whole. */
 static void test_bpe_takes_whole_words_when_told(void **state)
 {
-    static const char model[] = "{\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2, \"ba\": 3}, "
-                                "\"merges\": [\"a b\"]%s}";
+    static const char model[] = "{\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2, \"ba\": "
+                                "3}, \"merges\": [\"a b\"]%s}";
     struct text json;
     struct bpe *bpe;
 
@@ -315,11 +314,13 @@ static void test_bpe_refuses(void **state)
     }
 }
 
-/* Where nothing stands for an unknown character its neighbours meet, two blanks as well. */
+/* Where nothing stands for an unknown character its neighbours meet, two blanks as
+ * well. */
 static void test_bpe_merges_over_what_is_left_out(void **state)
 {
-    static const char *const cases[][2] = { { "", "2 1" },
-                                            { ", \"unk_token\": \"<unk>\"", "1 0 1 0 1" } };
+    static const char *const cases[][2] = {
+        { "", "2 1" }, { ", \"unk_token\": \"<unk>\"", "1 0 1 0 1" }
+    };
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++) {
@@ -329,8 +330,8 @@ static void test_bpe_merges_over_what_is_left_out(void **state)
         text_init(&json, 0);
         text_addf(&json,
                   "{\"vocab\": {\"<unk>\": 0, \"\xe2\x96\x81\": 1, "
-                  "\"\xe2\x96\x81\xe2\x96\x81\": 2}, "
-                  "\"merges\": [\"\xe2\x96\x81 \xe2\x96\x81\"]%s}",
+                  "\"\xe2\x96\x81\xe2\x96\x81\": 2}, \"merges\": [\"\xe2\x96\x81 "
+                  "\xe2\x96\x81\"]%s}",
                   cases[i][0]);
         bpe = new_model(json.data, false);
         expect_ids(bpe, "\xe2\x96\x81x\xe2\x96\x81x\xe2\x96\x81", cases[i][1]);

@@ -125,8 +125,8 @@ static void test_chart_says_in_words_what_it_shows(void **state)
 
     (void)state;
     assert_non_null(strstr(
-        drawn, "<desc id=\"loss-d\">training: 4 at step 1, 2.5 at step 10, lowest 1 at "
-               "step 2, highest 4 at step 1, not finite at 1 of 4 points. </desc>"));
+        drawn, "<desc id=\"loss-d\">training: 4 at step 1, 2.5 at step 10, lowest 1 "
+               "at step 2, highest 4 at step 1, not finite at 1 of 4 points. </desc>"));
     assert_non_null(strstr(drawn, "role=\"img\" aria-labelledby=\"loss-t loss-d\""));
     assert_non_null(strstr(drawn, "not finite</span>"));
     /* the line is broken at the NaN, which has a mark at its place */

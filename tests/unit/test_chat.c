@@ -117,8 +117,8 @@ static void test_chat_learns_what_is_marked(void **state)
 {
     static const char template[] =
         "\"" EACH
-        "{{ m.role }}: {% if m.role == 'assistant' %}{% generation %}{{ m.content "
-        "}}!{% endgeneration %}{% else %}{{ m.content }}{% endif %} {% endfor %}\"";
+        "{{ m.role }}: {% if m.role == 'assistant' %}{% generation %}{{ m.content }}!{% "
+        "endgeneration %}{% else %}{{ m.content }}{% endif %} {% endfor %}\"";
 
     (void)state;
     expect(template, talk, 4, &plain,
@@ -129,9 +129,9 @@ static void test_chat_leaves_out_what_it_cannot_place(void **state)
 {
     static const char template[] =
         "\"" EACH
-        "[{{ m.role }}] {% if m.role == 'assistant' and loop.last %}(hm) {% endif %}"
-        "{{ m.content }}\\n{% endfor %}{% if add_generation_prompt %}[assistant] {% "
-        "endif %}\"";
+        "[{{ m.role }}] {% if m.role == 'assistant' and loop.last %}(hm) {% endif %}{{ "
+        "m.content }}\\n{% endfor %}{% if add_generation_prompt %}[assistant] {% endif "
+        "%}\"";
 
     (void)state;
     expect(template, talk, 4, &plain,
@@ -165,12 +165,12 @@ static void test_chat_gives_what_it_is_told(void **state)
     };
     static const char roles[] =
         "[{\"name\": \"tool_use\", \"template\": \"tools\"}, {\"name\": \"default\", "
-        "\"template\": \"" EACH "|{{ m.role }} {{ m.content }}{% endfor %}"
-        "{% if add_generation_prompt %}|assistant {% endif %}\"}]";
+        "\"template\": \"" EACH "|{{ m.role }} {{ m.content }}{% endfor %}{% if "
+        "add_generation_prompt %}|assistant {% endif %}\"}]";
     static const char thinking[] =
-        "\"{{ bos_token }}{{ sep_token }}{{ enable_thinking is defined }} "
-        "{{ enable_thinking }}" EACH "|{{ m.content }}{% endfor %}"
-        "{% if add_generation_prompt %}|{% endif %}\"";
+        "\"{{ bos_token }}{{ sep_token }}{{ enable_thinking is defined }} {{ "
+        "enable_thinking }}" EACH "|{{ m.content }}{% endfor %}{% if "
+        "add_generation_prompt %}|{% endif %}\"";
     const struct template_options job = { .default_system = "Job's." },
                                   on = { .thinking = CHAT_THINKING_ON },
                                   off = { .thinking = CHAT_THINKING_OFF };
@@ -215,16 +215,15 @@ static void test_chat_gives_tokens_system_and_tools(void **state)
         "[{\"name\": \"default\", \"template\": \"no tools\"}, {\"name\": \"tool_use\", "
         "\"template\": \"{{ bos_token }}{% for t in tools %}{{ t.function.name }}{% "
         "endfor %}" EACH
-        "|{{ m.role }} {% if m.tool_calls %}{{ m.tool_calls[0].function | tojson }}"
-        "{{ '' if m.content is none else 'said' }}"
-        "{% else %}{{ m.content }}{% endif %}{% endfor %}"
-        "{% if add_generation_prompt %}|assistant {% endif %}\"}]";
+        "|{{ m.role }} {% if m.tool_calls %}{{ m.tool_calls[0].function | tojson }}{{ "
+        "'' if m.content is none else 'said' }}{% else %}{{ m.content }}{% endif %}{% "
+        "endfor %}{% if add_generation_prompt %}|assistant {% endif %}\"}]";
     const struct template_options system = { .default_system = "Be." };
 
     (void)state;
     expect(template, tools, 5, &system,
-           "<s>f|system Be.|user q|assistant {\"name\": \"f\", \"arguments\": {\"a\": 1}}"
-           "|tool 7|assistant seven",
+           "<s>f|system Be.|user q|assistant {\"name\": \"f\", \"arguments\": {\"a\": "
+           "1}}|tool 7|assistant seven",
            "{\"name\": \"f\", \"arguments\": {\"a\": 1}}seven");
 }
 
@@ -272,8 +271,8 @@ static void test_chat_is_tried(void **state)
 {
     (void)state;
     expect_tried("\"" EACH TURN "{% endfor %}" PROMPT "\"", NULL);
-    expect_tried("\"{% frob %}\"", "tokenizer_config.json, line 1: Encountered unknown tag "
-                                   "'frob'; name a template");
+    expect_tried("\"{% frob %}\"", "tokenizer_config.json, line 1: Encountered unknown "
+                                   "tag 'frob'; name a template");
     expect_tried("\"" EACH "{{ m.content | frob }}{% endfor %}\"",
                  "tokenizer_config.json, line 1: No filter named 'frob'");
     expect_tried("\"{{ raise_exception('documents, please') }}\"", NULL);
@@ -328,8 +327,8 @@ static void test_chat_ends_prompts_where_an_answer_would(void **state)
 {
     struct error err = { 0 };
     struct tokenizer *tokenizer =
-        open_with("\"" EACH TURN "{% endfor %}{% if add_generation_prompt %}<|im_start|>"
-                  "assistant\\n<think>{% endif %}\"",
+        open_with("\"" EACH TURN "{% endfor %}{% if add_generation_prompt "
+                  "%}<|im_start|>assistant\\n<think>{% endif %}\"",
                   &err);
     struct token_list ids = { 0 };
     struct text text;
@@ -341,8 +340,10 @@ static void test_chat_ends_prompts_where_an_answer_would(void **state)
                             &answer, &err));
     text_init(&text, 0);
     tokenizer_decode(tokenizer, ids.ids, ids.count, false, &text);
-    assert_string_equal(text.data, "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>"
-                                   "assistant\n<think><|im_end|>\n");
+    assert_string_equal(text.data, "<|im_start|>user\n"
+                                   "2+2?<|im_end|>\n"
+                                   "<|im_start|>assistant\n"
+                                   "<think><|im_end|>\n");
     text_clear(&text);
     token_list_clear(&ids);
     tokenizer_close(tokenizer);

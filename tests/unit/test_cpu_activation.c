@@ -121,8 +121,8 @@ static void test_reference_slope_is_the_difference(void **state)
         }
 }
 
-/* What the head of cpu_activation.h promises, number by number: units of 2^-23 of the value.
- * A GPU's exponential has an error of its own. */
+/* What the head of cpu_activation.h promises, number by number: units of 2^-23 of the
+ * value. A GPU's exponential has an error of its own. */
 static double units_of(enum activation kind, double x, bool gpu)
 {
     double twice = 2 * sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x);
@@ -147,8 +147,8 @@ static void check_range(enum activation kind, bool gpu, const struct operand *x,
                      out->real[i], value, fabs(out->real[i] - value) / room);
         room = ((kind == ACTIVATION_SILU ? 10 : 3) + (gpu ? 3 : 0)) * 0x1p-23;
         if (!(fabs(dx->real[i] - slope) <= room))
-            fail_msg("slope of kind %d at %.9g: %.9g, not %.9g: %.3g of the room", (int)kind,
-                     at, dx->real[i], slope, fabs(dx->real[i] - slope) / room);
+            fail_msg("slope of kind %d at %.9g: %.9g, not %.9g: %.3g of the room",
+                     (int)kind, at, dx->real[i], slope, fabs(dx->real[i] - slope) / room);
     }
 }
 

@@ -463,13 +463,13 @@ static void break_rows(struct attention_case *c, size_t first)
     }
 }
 
-/* What lies behind the last row is neither read nor written, and runs without a row at the end
- * change nothing. */
+/* What lies behind the last row is neither read nor written, and runs without a row at
+ * the end change nothing. */
 static void test_attention_ends_with_its_rows(void **state)
 {
     enum { ROWS = 151, ALL = 215 };
-    static const struct shape shape = { FORMAT_BF16, 2, 1, 64, 0,
-                                        { 0, 100, ROWS, 152, ALL } };
+    static const struct shape shape = { FORMAT_BF16, 2, 1,
+                                        64,          0, { 0, 100, ROWS, 152, ALL } };
     struct machines *machines = *state;
 
     for (size_t m = 0; m < machines->count; m++) {

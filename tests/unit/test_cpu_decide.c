@@ -52,8 +52,8 @@ static void test_decide_clips_the_unscaled_norm(void **state)
         }
 }
 
-/* Over a thousand steps of which some overflow: the scaler is that of precision/scaler.h.
- */
+/* Over a thousand steps of which some overflow: the scaler is that of
+ * precision/scaler.h. */
 static void test_decide_moves_the_scaler_as_its_page_says(void **state)
 {
     static const enum scaling scalings[] = { SCALING_NONE, SCALING_STATIC,

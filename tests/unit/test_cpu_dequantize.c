@@ -95,7 +95,8 @@ struct shape {
 };
 
 static const struct shape shapes[] = {
-    { 1, 1, 0 }, { 3, 17, 0 }, { 24, 64, 2 }, { 24, 70, 4 }, { 33, 63, 11 }, { 48, 128, 0 },
+    { 1, 1, 0 },   { 3, 17, 0 },   { 24, 64, 2 },
+    { 24, 70, 4 }, { 33, 63, 11 }, { 48, 128, 0 },
 };
 
 static void try_shape(struct machines *machines, const struct unit_nf4 *c,
@@ -108,9 +109,13 @@ static void try_shape(struct machines *machines, const struct unit_nf4 *c,
                                       .x = quantized_of(p, mix / 9),
                                       .through = through,
                                       .heads = s->heads };
-    struct reference_dequantize r = { .rows = s->rows, .cols = s->cols, .heads = s->heads,
-                                      .codes = op.x.codes, .bytes = op.x.bytes,
-                                      .map = op.x.map, .absmax = op.x.absmax,
+    struct reference_dequantize r = { .rows = s->rows,
+                                      .cols = s->cols,
+                                      .heads = s->heads,
+                                      .codes = op.x.codes,
+                                      .bytes = op.x.bytes,
+                                      .map = op.x.map,
+                                      .absmax = op.x.absmax,
                                       .out = wanted };
 
     assert_true(out.numbers <= c->numbers);
@@ -123,8 +128,8 @@ static void try_shape(struct machines *machines, const struct unit_nf4 *c,
         format_convert(&value, FORMAT_FP32, &narrow, through, 1);
         wanted[i] = value;
     }
-    machines_try(machines, run_dequantize, &op, (struct outcome[]) { { &out, wanted, 0, 0 } },
-                 1);
+    machines_try(machines, run_dequantize, &op,
+                 (struct outcome[]) { { &out, wanted, 0, 0 } }, 1);
     free(wanted);
     operand_clear(&out);
 }
@@ -150,5 +155,6 @@ int main(void)
         cmocka_unit_test(test_shapes_rows_of_heads_and_rounding),
     };
 
-    return cmocka_run_group_tests_name("dequantize", tests, machines_open, machines_close);
+    return cmocka_run_group_tests_name("dequantize", tests, machines_open,
+                                       machines_close);
 }

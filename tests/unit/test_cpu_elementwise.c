@@ -17,7 +17,7 @@ OPERATION(dropout)
 OPERATION(sum_rows)
 
 static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16, FORMAT_FP16 };
-static const size_t sizes[][2] = { { 1, 1 },     { 3, 17 },    { 17, 576 }, { 5, 701 },
+static const size_t sizes[][2] = { { 1, 1 },     { 3, 17 },   { 17, 576 }, { 5, 701 },
                                    { 257, 100 }, { 3, 1000 }, { 2, 20000 } };
 
 static void try_add(struct machines *machines, size_t mix, const size_t size[2])
@@ -218,10 +218,11 @@ static void test_dropout_goes_by_the_rows_that_count(void **state)
     *rows = ROWS;
     op.rows = rows;
     for (size_t k = 0; k < x.numbers; k++)
-        if (random_uniform(1 << 20, RANDOM_DROPOUT, 9, 3 * ROWS * COLS + k) >= (double)0.3f)
+        if (random_uniform(1 << 20, RANDOM_DROPOUT, 9, 3 * ROWS * COLS + k) >=
+            (double)0.3f)
             wanted[k] = x.real[k] / (1 - (double)0.3f);
-    machines_try(*state, run_dropout, &op,
-                 (struct outcome[]) { { &out, wanted, 2, 0 } }, 1);
+    machines_try(*state, run_dropout, &op, (struct outcome[]) { { &out, wanted, 2, 0 } },
+                 1);
     operand_clear(&x);
     operand_clear(&out);
     machines_memory_free(rows);

@@ -36,8 +36,9 @@ static void try_embedding(struct machines *machines, enum format format, size_t 
     struct op_embedding op = { out.tensor, table.tensor, tokens, scale };
 
     for (size_t i = 0; i < out.numbers; i++)
-        wanted[i] = (double)((scale != 0 ? scale : 1) *
-                             (float)table.real[(size_t)tokens[i / cols] * cols + i % cols]);
+        wanted[i] =
+            (double)((scale != 0 ? scale : 1) *
+                     (float)table.real[(size_t)tokens[i / cols] * cols + i % cols]);
     machines_try(machines, run_embedding, &op,
                  (struct outcome[]) { { &out, wanted, 0, 0 } }, 1);
     operand_clear(&table);
@@ -56,8 +57,8 @@ static void test_embedding_takes_rows(void **state)
                           f == 1 ? 24.0f : 0);
 }
 
-/* In the order of the rows, so even the rounding is known, with a scale of 0 or a power of
- * two. */
+/* In the order of the rows, so even the rounding is known, with a scale of 0 or a power
+ * of two. */
 static void try_backward(struct machines *machines, size_t rows, size_t cols,
                          size_t words, float scale, int32_t padding)
 {

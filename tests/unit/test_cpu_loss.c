@@ -400,8 +400,9 @@ static void test_reference_gradient_is_the_slope(void **state)
     case_close(&c);
 }
 
-/* The bits of losses and dx for each size of chunk.  A GPU's library has other kernels for other
- * numbers of rows, so there they are near what is wanted; the emulated one has one for all. */
+/* The bits of losses and dx for each size of chunk.  A GPU's library has other kernels
+ * for other numbers of rows, so there they are near what is wanted; the emulated one has
+ * one for all. */
 static void try_chunk(struct machines *machines, struct loss_case *c,
                       const struct loss_case *first, enum format format)
 {
@@ -409,12 +410,12 @@ static void try_chunk(struct machines *machines, struct loss_case *c,
     bool gpu = be->ops->kind == DEVICE_CUDA;
 
     if (gpu)
-        machines_try(machines, run_classifier, &c->op,
-                     (struct outcome[]) {
-                         { &c->losses, c->real[0], 8, 1 },
-                         { &c->dx, c->real[1], gradient_units(format), 0.25 },
-                         { &c->dw, NULL, 0, 0 } },
-                     3);
+        machines_try(
+            machines, run_classifier, &c->op,
+            (struct outcome[]) { { &c->losses, c->real[0], 8, 1 },
+                                 { &c->dx, c->real[1], gradient_units(format), 0.25 },
+                                 { &c->dw, NULL, 0, 0 } },
+            3);
     else
         machine_run(be, run_classifier, &c->op);
     if (!gpu || machines->slow) {

@@ -116,11 +116,11 @@ static void product_close(struct product *p)
  * tenth of sqrt(depth) epsilons of the largest sum; ten times that never happens by
  * chance.
  *
- * Tensor cores add a block of 4 to 16 products to the sum so far and cut off what fp32 does
- * not hold, in place of rounding (Fasi, Higham, Mikaitis and Pranesh, "Numerical behavior
- * of NVIDIA tensor cores", 2021).  As such sums change their sign, the cuts hardly add up:
- * simulated with no bit beside fp32's, bf16 in blocks of 4, 8, 16 and 32, the shapes below
- * are off by two fifths of this at most.
+ * Tensor cores add a block of 4 to 16 products to the sum so far and cut off what fp32
+ * does not hold, in place of rounding (Fasi, Higham, Mikaitis and Pranesh, "Numerical
+ * behavior of NVIDIA tensor cores", 2021).  As such sums change their sign, the cuts
+ * hardly add up: simulated with no bit beside fp32's, bf16 in blocks of 4, 8, 16 and 32,
+ * the shapes below are off by two fifths of this at most.
  */
 static double units_of(size_t depth)
 {
@@ -189,7 +189,10 @@ static void test_matmul_goes_deep(void **state)
 static void test_matmul_scales_adds_and_keeps(void **state)
 {
     static const struct shape shapes[] = {
-        { 17, 100, 40 }, { 9, 50, 3001 }, { 280, 33, 64 }, { 9, 1600, 520 },
+        { 17, 100, 40 },
+        { 9, 50, 3001 },
+        { 280, 33, 64 },
+        { 9, 1600, 520 },
     };
 
     for (size_t f = 0; f < TS_COUNT(formats); f++)
@@ -323,7 +326,8 @@ static void test_matmul_overflows_to_inf_in_fp16(void **state)
 /* b in fp32, from numbers that are subnormal in either format to large ones. */
 static struct operand wide_of(const struct operand *b)
 {
-    struct operand wide = operand_random(FORMAT_FP32, b->tensor.rows, b->tensor.cols, 1, 5);
+    struct operand wide =
+        operand_random(FORMAT_FP32, b->tensor.rows, b->tensor.cols, 1, 5);
 
     for (size_t i = 0; i < wide.numbers; i += 7)
         wide.real[i] *= ldexp(1, -(int)(i % 150));
@@ -370,8 +374,9 @@ static void test_matmul_rounds_b(void **state)
     for (size_t f = 1; f < TS_COUNT(formats); f++)
         for (size_t i = 0; i < TS_COUNT(shapes); i++)
             for (int j = 0; j < 8; j++) {
-                struct kind kind = { formats[f].in, formats[f].out, j & 1, j & 2,
-                                     false,         1,              j & 4 ? 1 : 0 };
+                struct kind kind = { formats[f].in, formats[f].out, j & 1,
+                                     j & 2,         false,          1,
+                                     j & 4 ? 1 : 0 };
 
                 for (size_t m = 0; m < TS_COUNT(both->machines); m++)
                     try_wide(both->machines[m], &kind, &shapes[i]);

@@ -17,7 +17,7 @@ OPERATION(square_sum)
 
 static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16, FORMAT_FP16 };
 /* Rows of a warp, of a block, and longer than a block holds. */
-static const size_t sizes[][2] = { { 1, 1 },    { 3, 17 },   { 17, 576 }, { 257, 100 },
+static const size_t sizes[][2] = { { 1, 1 },    { 3, 17 },   { 17, 576 },  { 257, 100 },
                                    { 3, 2048 }, { 1, 8200 }, { 1, 16392 }, { 2, 20000 } };
 
 /* One size and format, for the operation and for the reference. */

@@ -15,7 +15,8 @@ OPERATION(rope)
 
 enum { POSITIONS = 40 };
 
-/* rotary 0: the whole head.  Of a part: as Pythia has it, and where nothing is aligned. */
+/* rotary 0: the whole head.  Of a part: as Pythia has it, and where nothing is
+ * aligned. */
 static const struct {
     size_t rows, heads, head_size, rotary;
 } sizes[] = { { 1, 1, 2, 0 },     { 3, 2, 8, 0 },    { 17, 9, 64, 0 },  { 257, 3, 80, 0 },

@@ -75,7 +75,7 @@ static void try_forward(struct machines *machines, struct swiglu_case *c)
 static void try_backward(struct machines *machines, struct swiglu_case *c)
 {
     struct op_swiglu_backward op = { c->dgate.tensor, c->dup.tensor, c->dout.tensor,
-                                     c->gate.tensor, c->up.tensor, c->reference.kind };
+                                     c->gate.tensor,  c->up.tensor,  c->reference.kind };
 
     machines_try(machines, run_swiglu_backward, &op,
                  (struct outcome[]) { { &c->dgate, c->real[1], 8, 0 },
@@ -90,7 +90,8 @@ static void try_backward(struct machines *machines, struct swiglu_case *c)
 }
 
 /* Every size with SiLU, some with the others. */
-static void try_all(void **state, void try(struct machines *machines, struct swiglu_case *c))
+static void try_all(void **state,
+                    void try(struct machines *machines, struct swiglu_case *c))
 {
     for (size_t k = 0; k < TS_COUNT(kinds); k++)
         for (size_t f = 0; f < TS_COUNT(formats); f++)
@@ -158,9 +159,9 @@ static void test_swiglu_over_the_whole_range(void **state)
     for (size_t m = 0; m < machines->count; m++) {
         struct backend *be = machines->backends[m];
 
-        machine_run(be, run_swiglu,
-                    &(struct op_swiglu) { out.tensor, gate.tensor, up.tensor,
-                                          ACTIVATION_SILU });
+        machine_run(
+            be, run_swiglu,
+            &(struct op_swiglu) { out.tensor, gate.tensor, up.tensor, ACTIVATION_SILU });
         operand_read(&out);
         for (size_t i = 0; i < NUMBERS; i++) {
             double x = gate.real[i], wanted = x / (1 + exp(-x));

@@ -1,5 +1,5 @@
-/* tests/unit/test_cpu_unchecked.c - loops that have no sanitizers read nothing that is not there
- * unnoticed. */
+/* tests/unit/test_cpu_unchecked.c - loops that have no sanitizers read nothing that is
+ * not there unnoticed. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_unchecked.h"
@@ -46,10 +46,20 @@ static void multiply(const float *at)
     struct error err = { 0 };
     struct backend *be = backend_open(&with, &err);
     struct op_matmul op = {
-        .a = { .data = (void *)(uintptr_t)at, .format = FORMAT_FP32, .rows = ROWS,
-               .cols = DEPTH, .stride = DEPTH },
-        .b = { .data = b, .format = FORMAT_FP32, .rows = DEPTH, .cols = COLS, .stride = COLS },
-        .out = { .data = out, .format = FORMAT_FP32, .rows = ROWS, .cols = COLS,
+        .a = { .data = (void *)(uintptr_t)at,
+               .format = FORMAT_FP32,
+               .rows = ROWS,
+               .cols = DEPTH,
+               .stride = DEPTH },
+        .b = { .data = b,
+               .format = FORMAT_FP32,
+               .rows = DEPTH,
+               .cols = COLS,
+               .stride = COLS },
+        .out = { .data = out,
+                 .format = FORMAT_FP32,
+                 .rows = ROWS,
+                 .cols = COLS,
                  .stride = COLS },
         .alpha = 1,
     };

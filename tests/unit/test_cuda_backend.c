@@ -127,7 +127,8 @@ static void test_cuda_backend_touches_only_the_cards_meant(void **state)
     (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++) {
         emulation_reset(NULL, 0);
-        assert_int_equal(cuda_devices(cases[i].wanted, devices, 8, note, sizeof(note)), 5);
+        assert_int_equal(cuda_devices(cases[i].wanted, devices, 8, note, sizeof(note)),
+                         5);
         assert_int_equal(emulation_contexts(), cases[i].contexts);
         for (int j = 0; j < 5; j++) {
             assert_int_equal(devices[j].available > 0, probe_means(cases[i].wanted, j));
@@ -298,11 +299,13 @@ static void test_cuda_backend_lost_card_stays_lost(void **state)
 static void test_cuda_backend_is_dead_after_what_ends_a_process(void **state)
 {
     static const cudaError_t ends[] = {
-        cudaErrorContained,          cudaErrorIllegalAddress,    cudaErrorLaunchTimeout,
-        cudaErrorAssert,             cudaErrorHardwareStackError, cudaErrorIllegalInstruction,
-        cudaErrorMisalignedAddress,  cudaErrorInvalidAddressSpace, cudaErrorInvalidPc,
-        cudaErrorLaunchFailure,      cudaErrorTensorMemoryLeak,
-        cudaErrorMpsClientTerminated, cudaErrorExternalDevice,
+        cudaErrorContained,          cudaErrorIllegalAddress,
+        cudaErrorLaunchTimeout,      cudaErrorAssert,
+        cudaErrorHardwareStackError, cudaErrorIllegalInstruction,
+        cudaErrorMisalignedAddress,  cudaErrorInvalidAddressSpace,
+        cudaErrorInvalidPc,          cudaErrorLaunchFailure,
+        cudaErrorTensorMemoryLeak,   cudaErrorMpsClientTerminated,
+        cudaErrorExternalDevice,
     };
 
     (void)state;

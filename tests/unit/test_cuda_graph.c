@@ -1,5 +1,5 @@
-/* tests/unit/test_cuda_graph.c - what is played from a recording is what was asked for.
- */
+/* tests/unit/test_cuda_graph.c - what is played from a recording is what was asked
+ * for. */
 #include "config.h"
 
 #include "kernels/cuda/cuda_backend.h"
@@ -121,8 +121,8 @@ static void test_cuda_graph_does_without_what_cannot_be_recorded(void **state)
     backend_close(be);
 }
 
-/* A recording that the card has no memory for is given back, and the step done all the same; one of
- * before is still played. */
+/* A recording that the card has no memory for is given back, and the step done all the
+ * same; one of before is still played. */
 static void test_cuda_graph_does_without_what_does_not_fit(void **state)
 {
     float *plain = run(9, false, NULL), *x;

@@ -35,8 +35,8 @@ static void test_cuda_group_has_made_every_call_when_it_is_joined(void **state)
     assert_string_equal(emulation_together(), "rrgRRGa");
 }
 
-/* And what fails then is told by joining.  (A hung driver's memory is no leak.)  Rank 1 is
- * there until rank 0 has its answer: whose patience ends first is nobody's to say. */
+/* And what fails then is told by joining.  (A hung driver's memory is no leak.)  Rank 1
+ * is there until rank 0 has its answer: whose patience ends first is nobody's to say. */
 static void test_cuda_group_is_not_joined_by_cards_that_hang(void **state)
 {
     struct unit_ranks ranks;

@@ -115,7 +115,8 @@ static struct tensor put_layernorm(struct backend *be, const struct cuda_launch 
 {
     struct op_layernorm op = { .out = matrix(be, FORMAT_BF16, 1),
                                .sum = matrix(be, FORMAT_FP32, 2),
-                               .stats = unit_cuda_matrix(be, FORMAT_FP32, 2, ROWS, ROWS, 3),
+                               .stats =
+                                   unit_cuda_matrix(be, FORMAT_FP32, 2, ROWS, ROWS, 3),
                                .x = matrix(be, FORMAT_FP32, 4),
                                .delta = matrix(be, FORMAT_BF16, 5),
                                .weight = row(be, COLS, 6),
@@ -129,15 +130,14 @@ static struct tensor put_layernorm(struct backend *be, const struct cuda_launch 
 static struct tensor put_layernorm_backward(struct backend *be,
                                             const struct cuda_launch *to)
 {
-    struct op_layernorm_backward op = {
-        .dx = matrix(be, FORMAT_FP32, 1),
-        .dweight = row(be, COLS, 2),
-        .dbias = row(be, COLS, 7),
-        .dout = matrix(be, FORMAT_BF16, 3),
-        .x = matrix(be, FORMAT_FP32, 4),
-        .weight = row(be, COLS, 5),
-        .stats = unit_cuda_matrix(be, FORMAT_FP32, 2, ROWS, ROWS, 6)
-    };
+    struct op_layernorm_backward op = { .dx = matrix(be, FORMAT_FP32, 1),
+                                        .dweight = row(be, COLS, 2),
+                                        .dbias = row(be, COLS, 7),
+                                        .dout = matrix(be, FORMAT_BF16, 3),
+                                        .x = matrix(be, FORMAT_FP32, 4),
+                                        .weight = row(be, COLS, 5),
+                                        .stats = unit_cuda_matrix(be, FORMAT_FP32, 2,
+                                                                  ROWS, ROWS, 6) };
 
     assert_int_equal(launch_layernorm_backward(to, &op), cudaSuccess);
     return op.dweight;
@@ -163,7 +163,8 @@ static struct tensor put_layernorm_any(struct backend *be, const struct cuda_lau
 static struct tensor put_headnorm(struct backend *be, const struct cuda_launch *to)
 {
     struct op_headnorm op = { .out = matrix(be, FORMAT_BF16, 1),
-                              .rstd = unit_cuda_matrix(be, FORMAT_FP32, ROWS, HEADS, HEADS, 2),
+                              .rstd = unit_cuda_matrix(be, FORMAT_FP32, ROWS, HEADS,
+                                                       HEADS, 2),
                               .x = matrix(be, FORMAT_BF16, 3),
                               .weight = row(be, COLS / HEADS, 4),
                               .eps = 1e-5f,
@@ -177,15 +178,14 @@ static struct tensor put_headnorm_backward(struct backend *be,
                                            const struct cuda_launch *to)
 {
     struct tensor dx = matrix(be, FORMAT_BF16, 1);
-    struct op_headnorm_backward op = {
-        .dx = dx,
-        .dweight = row(be, COLS / HEADS, 2),
-        .dout = dx,
-        .x = matrix(be, FORMAT_BF16, 3),
-        .weight = row(be, COLS / HEADS, 4),
-        .rstd = unit_cuda_matrix(be, FORMAT_FP32, ROWS, HEADS, HEADS, 5),
-        .heads = HEADS
-    };
+    struct op_headnorm_backward op = { .dx = dx,
+                                       .dweight = row(be, COLS / HEADS, 2),
+                                       .dout = dx,
+                                       .x = matrix(be, FORMAT_BF16, 3),
+                                       .weight = row(be, COLS / HEADS, 4),
+                                       .rstd = unit_cuda_matrix(be, FORMAT_FP32, ROWS,
+                                                                HEADS, HEADS, 5),
+                                       .heads = HEADS };
 
     assert_int_equal(launch_headnorm_backward(to, &op), cudaSuccess);
     return op.dweight;
@@ -195,15 +195,14 @@ static struct tensor put_headnorm_backward(struct backend *be,
 static struct tensor put_headnorm_long(struct backend *be, const struct cuda_launch *to)
 {
     struct tensor dx = matrix(be, FORMAT_FP32, 1);
-    struct op_headnorm_backward op = {
-        .dx = dx,
-        .dweight = row(be, COLS / 2, 2),
-        .dout = dx,
-        .x = matrix(be, FORMAT_FP32, 3),
-        .weight = row(be, COLS / 2, 4),
-        .rstd = unit_cuda_matrix(be, FORMAT_FP32, ROWS, 2, 2, 5),
-        .heads = 2
-    };
+    struct op_headnorm_backward op = { .dx = dx,
+                                       .dweight = row(be, COLS / 2, 2),
+                                       .dout = dx,
+                                       .x = matrix(be, FORMAT_FP32, 3),
+                                       .weight = row(be, COLS / 2, 4),
+                                       .rstd = unit_cuda_matrix(be, FORMAT_FP32, ROWS, 2,
+                                                                2, 5),
+                                       .heads = 2 };
 
     assert_int_equal(launch_headnorm_backward(to, &op), cudaSuccess);
     return op.dweight;
@@ -233,8 +232,8 @@ static struct tensor put_swiglu(struct backend *be, const struct cuda_launch *to
 static struct tensor put_swiglu_backward(struct backend *be, const struct cuda_launch *to)
 {
     struct tensor gate = matrix(be, FORMAT_BF16, 1), up = matrix(be, FORMAT_BF16, 2);
-    struct op_swiglu_backward op = { gate, up, matrix(be, FORMAT_BF16, 3), gate, up,
-                                     ACTIVATION_SILU };
+    struct op_swiglu_backward op = { gate, up, matrix(be, FORMAT_BF16, 3),
+                                     gate, up, ACTIVATION_SILU };
 
     assert_int_equal(launch_swiglu_backward(to, &op), cudaSuccess);
     return gate;
@@ -304,21 +303,17 @@ static const struct {
     launcher *put;
     bool slices;
 } all[] = {
-    { put_add, false },       { put_convert, false },
-    { put_zero, false },      { put_dropout, false },
-    { put_norm, false },      { put_norm_backward, true },
-    { put_norm_any, true },   { put_layernorm, false },
-    { put_layernorm_any, true },
-    { put_layernorm_backward, true },
-    { put_headnorm, false },
-    { put_headnorm_backward, true },
-    { put_headnorm_long, true },
-    { put_rope, false },
-    { put_swiglu, false },    { put_swiglu_backward, false },
-    { put_activation, false },
-    { put_activation_backward, false },
-    { put_embedding, false }, { put_embedding_backward, false },
-    { put_sum_rows, true },   { put_add_bias, false },
+    { put_add, false },          { put_convert, false },
+    { put_zero, false },         { put_dropout, false },
+    { put_norm, false },         { put_norm_backward, true },
+    { put_norm_any, true },      { put_layernorm, false },
+    { put_layernorm_any, true }, { put_layernorm_backward, true },
+    { put_headnorm, false },     { put_headnorm_backward, true },
+    { put_headnorm_long, true }, { put_rope, false },
+    { put_swiglu, false },       { put_swiglu_backward, false },
+    { put_activation, false },   { put_activation_backward, false },
+    { put_embedding, false },    { put_embedding_backward, false },
+    { put_sum_rows, true },      { put_add_bias, false },
 };
 
 static float *result(struct backend *be, launcher *put, const struct cuda_launch *to,

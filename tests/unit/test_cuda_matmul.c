@@ -81,7 +81,8 @@ static void test_cuda_matmul_plans_a_shape_once(void **state)
     backend_close(be);
 }
 
-/* In the product where the library can, behind it where it cannot: the same sum, rounded once. */
+/* In the product where the library can, behind it where it cannot: the same sum, rounded
+ * once. */
 static void test_cuda_matmul_adds_the_bias_either_way(void **state)
 {
     static const enum format outs[] = { FORMAT_FP32, FORMAT_BF16 };

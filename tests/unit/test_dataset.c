@@ -1,5 +1,5 @@
-/* tests/unit/test_dataset.c - a job's data as samples: shares, blocks, what is left out; and
- * the words for data that are wrong. */
+/* tests/unit/test_dataset.c - a job's data as samples: shares, blocks, what is left out;
+ * and the words for data that are wrong. */
 #include "config.h"
 
 #include "train/dataset.h"
@@ -57,8 +57,8 @@ static void test_dataset_folder_is_one_data_set(void **state)
     assert_true(file_make_dir(folder, 0755, &err));
     unit_write_string(dir, "parts/2.jsonl", "{\"prompt\": \"q\", \"response\": \"C\"}\n");
     unit_write_string(dir, "parts/1.json",
-                      "[{\"prompt\": \"q\", \"response\": \"A\"},"
-                      " {\"prompt\": \"q\", \"response\": \"B\"}]");
+                      "[{\"prompt\": \"q\", \"response\": \"A\"}, {\"prompt\": \"q\", "
+                      "\"response\": \"B\"}]");
     plan.disable_shuffling = true;
     letters_of(&plan, got);
     assert_string_equal(got, "ABC");
@@ -82,8 +82,9 @@ static void test_dataset_sets_are_mixed(void **state)
     unit_dataset_records("three.jsonl", 3);
     unit_dataset_records("many.jsonl", 26);
     unit_write_string(dir, "dataset_info.json",
-                      "{\"drawn\": {\"file_name\": \"many.jsonl\", \"split\": \"train[10:15]\","
-                      " \"columns\": {\"prompt\": \"prompt\", \"response\": \"response\"}}}");
+                      "{\"drawn\": {\"file_name\": \"many.jsonl\", \"split\": "
+                      "\"train[10:15]\", \"columns\": {\"prompt\": \"prompt\", "
+                      "\"response\": \"response\"}}}");
     plan.disable_shuffling = true;
     letters_of(&plan, got);
     assert_string_equal(got, "ABCKLMNO");
@@ -183,8 +184,8 @@ static void test_dataset_running_text_keeps_its_lines(void **state)
     (void)state;
     unit_write_string(dir, "play.txt", "To be\nor not\n");
     unit_write_string(dir, "dataset_info.json",
-                      "{\"play\": {\"file_name\": \"play.txt\", "
-                      "\"columns\": {\"prompt\": \"text\"}}}");
+                      "{\"play\": {\"file_name\": \"play.txt\", \"columns\": "
+                      "{\"prompt\": \"text\"}}}");
     plan.stage = STAGE_PT;
     plan.template_name = NULL;
     plan.cutoff_len = 7;
@@ -273,7 +274,8 @@ static bool notes_say(const struct plan *plan, const char *words)
     return said;
 }
 
-/* Where what is learnt would end with the tokenizer's end of a text, and there is none. */
+/* Where what is learnt would end with the tokenizer's end of a text, and there is
+ * none. */
 static void test_dataset_notes_that_nothing_ends(void **state)
 {
     static const struct {
@@ -315,8 +317,8 @@ static void test_dataset_tells_file_and_line(void **state)
     } cases[] = {
         { "{\"prompt\": \"q\", \"response\": \"a\"}\n{\"prompt\": \"q\", \"resp",
           "the record is cut off", 2 },
-        { "{\"prompt\": \"q\", \"response\": \"a\"}\n\n{\"prompt\": 3, \"response\": "
-          "\"a\"}\n",
+        { "{\"prompt\": \"q\", \"response\": \"a\"}\n\n"
+          "{\"prompt\": 3, \"response\": \"a\"}\n",
           "must be a string", 3 },
         { "{\"prompt\": \"q\xff\", \"response\": \"a\"}\n", "iconv -t utf-8", 1 },
         { "{'prompt': 'q', 'response': 'a'}\n", "JSON has double quotes", 1 },

@@ -1,5 +1,5 @@
-/* tests/unit/test_dataset_batch.c - rows as batches: runs, positions, targets, weights, order,
- * packing without leaks. */
+/* tests/unit/test_dataset_batch.c - rows as batches: runs, positions, targets, weights,
+ * order, packing without leaks. */
 #include "config.h"
 
 #include "train/dataset.h"
@@ -43,7 +43,8 @@ static void test_dataset_batch_is_runs_without_padding(void **state)
     dataset_close(dataset);
 }
 
-/* A weight in the data is one in the batch; where there is none, the batch has no list. */
+/* A weight in the data is one in the batch; where there is none, the batch has no
+ * list. */
 static void test_dataset_batch_has_weights(void **state)
 {
     struct plan plan = unit_dataset_plan("plain.jsonl");
@@ -54,9 +55,9 @@ static void test_dataset_batch_has_weights(void **state)
     unit_dataset_records("plain.jsonl", 3);
     unit_write_string(dir, "weighted.jsonl",
                       "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, "
-                      "{\"role\": \"assistant\", \"content\": \"ab\", \"loss_weight\": 0.5},"
-                      "{\"role\": \"user\", \"content\": \"r\"}, "
-                      "{\"role\": \"assistant\", \"content\": \"c\", \"loss_weight\": 4}]}\n");
+                      "{\"role\": \"assistant\", \"content\": \"ab\", \"loss_weight\": "
+                      "0.5},{\"role\": \"user\", \"content\": \"r\"}, {\"role\": "
+                      "\"assistant\", \"content\": \"c\", \"loss_weight\": 4}]}\n");
     dataset = unit_dataset_open(&plan, SPLIT_TRAIN);
     assert_true(dataset_batch(dataset, 0, 0, 3, &batch));
     assert_null(batch.weights);
@@ -75,8 +76,9 @@ static void test_dataset_batch_has_weights(void **state)
     batch_clear(&batch);
 }
 
-/* Where the end of a text stands behind the last answer alone, the one before is taught to end by
- * it, in the place of the next question's first token (LLaMA-Factory's efficient_eos). */
+/* Where the end of a text stands behind the last answer alone, the one before is taught
+ * to end by it, in the place of the next question's first token (LLaMA-Factory's
+ * efficient_eos). */
 static void test_dataset_batch_ends_each_answer(void **state)
 {
     static const struct {
@@ -84,12 +86,18 @@ static void test_dataset_batch_ends_each_answer(void **state)
         int32_t targets[10];
         float weights[10];
     } rows[] = {
-        { false, false, { 'a', 'b', '\n', '\n', UNIT_EOS, 'c', '\n', '\n', UNIT_EOS, LABEL_NONE },
+        { false,
+          false,
+          { 'a', 'b', '\n', '\n', UNIT_EOS, 'c', '\n', '\n', UNIT_EOS, LABEL_NONE },
           { 0.5f, 0.5f, 0.5f, 0.5f, 0.5f, 4, 4, 4, 1, 0 } },
-        { true, false, { 'a', 'b', '\n', '\n', 'r', 'c', '\n', '\n', UNIT_EOS, LABEL_NONE },
+        { true,
+          false,
+          { 'a', 'b', '\n', '\n', 'r', 'c', '\n', '\n', UNIT_EOS, LABEL_NONE },
           { 0.5f, 0.5f, 0.5f, 0.5f, 1, 4, 4, 4, 1, 0 } },
-        { false, true, { LABEL_NONE, LABEL_NONE, LABEL_NONE, LABEL_NONE, LABEL_NONE, 'c', '\n',
-                         '\n', UNIT_EOS, LABEL_NONE },
+        { false,
+          true,
+          { LABEL_NONE, LABEL_NONE, LABEL_NONE, LABEL_NONE, LABEL_NONE, 'c', '\n', '\n',
+            UNIT_EOS, LABEL_NONE },
           { 0, 0, 0, 0, 0, 4, 4, 4, 1, 0 } },
     };
     struct plan plan = unit_dataset_plan("turns.jsonl");
@@ -99,9 +107,9 @@ static void test_dataset_batch_ends_each_answer(void **state)
     (void)state;
     unit_write_string(dir, "turns.jsonl",
                       "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, "
-                      "{\"role\": \"assistant\", \"content\": \"ab\", \"loss_weight\": 0.5},"
-                      "{\"role\": \"user\", \"content\": \"r\"}, "
-                      "{\"role\": \"assistant\", \"content\": \"c\", \"loss_weight\": 4}]}\n");
+                      "{\"role\": \"assistant\", \"content\": \"ab\", \"loss_weight\": "
+                      "0.5},{\"role\": \"user\", \"content\": \"r\"}, {\"role\": "
+                      "\"assistant\", \"content\": \"c\", \"loss_weight\": 4}]}\n");
     plan.template_name = "fewshot";
     for (size_t i = 0; i < TS_COUNT(rows); i++) {
         struct dataset *dataset;
@@ -118,7 +126,8 @@ static void test_dataset_batch_ends_each_answer(void **state)
             weight += (double)rows[i].weights[row];
         assert_true(batch.weight == weight);
         assert_true(dataset_question(dataset, 0, &question) == !plan.train_on_prompt);
-        assert_true(plan.train_on_prompt || (question.asked == 6 && question.count == 10));
+        assert_true(plan.train_on_prompt ||
+                    (question.asked == 6 && question.count == 10));
         dataset_close(dataset);
     }
     batch_clear(&batch);

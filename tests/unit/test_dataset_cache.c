@@ -1,5 +1,5 @@
-/* tests/unit/test_dataset_cache.c - tokens that were kept give the batches that the texts give;
- * what has changed, is cut off or damaged is read anew. */
+/* tests/unit/test_dataset_cache.c - tokens that were kept give the batches that the texts
+ * give; what has changed, is cut off or damaged is read anew. */
 #include "config.h"
 
 #include "train/dataset_cache.h"
@@ -47,8 +47,8 @@ static void put_old(const char *name, const char *text, double seconds)
 static const char talk[] =
     "{\"prompt\": \"one\", \"response\": \"two\"}\n"
     "{\"prompt\": \"three\", \"response\": null}\n"
-    "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
-    "\"content\": \"bb\", \"loss_weight\": 0.5}]}\n"
+    "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": "
+    "\"assistant\", \"content\": \"bb\", \"loss_weight\": 0.5}]}\n"
     "{\"prompt\": \"four\", \"response\": \"five\", \"system\": \"six\"}\n";
 
 static struct plan plan_kept(void)
@@ -76,8 +76,7 @@ static void describe(const struct dataset *dataset, struct text *out)
     for (uint64_t i = 0; dataset_batch(dataset, 1, i, 2, &batch); i++) {
         for (size_t row = 0; row < batch.rows; row++)
             text_addf(out, "%d:%d:%d:%g ", batch.tokens[row], batch.positions[row],
-                      batch.targets[row],
-                      batch.weights ? (double)batch.weights[row] : 1);
+                      batch.targets[row], batch.weights ? (double)batch.weights[row] : 1);
         for (size_t run = 0; run <= batch.sequences; run++)
             text_addf(out, "%d ", batch.offsets[run]);
         text_addf(out, "%zu %g\n", batch.trained, batch.weight);
@@ -176,7 +175,7 @@ static void expect_origin(const struct plan *plan, const char *says)
 static void test_dataset_cache_knows_its_options(void **state)
 {
     static const char *const says[] = { "cutoff_len", "train_on_prompt", "mask_history",
-                                        "template", "default_system", "max_samples",
+                                        "template",   "default_system",  "max_samples",
                                         "sources" };
     struct plan plans[TS_COUNT(says)];
     const struct plan plan = plan_kept();
@@ -270,8 +269,8 @@ static void test_dataset_cache_knows_its_damage(void **state)
     text_clear(&broken);
 }
 
-/* One that is whole and points out of itself: each number of the first sample and of its run,
- * very large, under a digest that is right. */
+/* One that is whole and points out of itself: each number of the first sample and of its
+ * run, very large, under a digest that is right. */
 static void test_dataset_cache_stays_inside(void **state)
 {
     struct plan plan = plan_kept();
@@ -291,8 +290,8 @@ static void test_dataset_cache_stays_inside(void **state)
     sample = 16 + (size_t)header;
     run = sample + 3 * sizeof(struct sample);
     for (size_t i = 0; i < sizeof(struct sample) + sizeof(struct label_run); i += 4) {
-        size_t place = i < sizeof(struct sample) ? sample + i
-                                                 : run + i - sizeof(struct sample);
+        size_t place =
+            i < sizeof(struct sample) ? sample + i : run + i - sizeof(struct sample);
         bool unused = i == offsetof(struct sample, unused);
         uint32_t large = 0xfffffff0u;
         struct dataset *dataset;

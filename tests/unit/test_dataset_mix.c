@@ -1,5 +1,5 @@
-/* tests/unit/test_dataset_mix.c - parts, draws and turns of data sets: the lists are those of
- * Hugging Face datasets (tests/golden/mix.json, made by mix.py beside it). */
+/* tests/unit/test_dataset_mix.c - parts, draws and turns of data sets: the lists are
+ * those of Hugging Face datasets (tests/golden/mix.json, made by mix.py beside it). */
 #include "config.h"
 
 #include "train/dataset_mix.h"
@@ -101,9 +101,10 @@ static void test_dataset_mix_is_hugging_faces(void **state)
     json_decref(json);
 }
 
-/* What an entry of dataset_info.json with these words gives of `count` samples; none at all
- * is an error. */
-static struct dataset_choice choose(const char *words, const struct plan *plan, size_t count)
+/* What an entry of dataset_info.json with these words gives of `count` samples; none at
+ * all is an error. */
+static struct dataset_choice choose(const char *words, const struct plan *plan,
+                                    size_t count)
 {
     struct arena *arena = arena_new();
     struct dataset_info info = { "dataset_info.json", ".", arena };

@@ -1,4 +1,5 @@
-/* tests/unit/test_dataset_pack.c - packing, held against first-fit-decreasing as it is told. */
+/* tests/unit/test_dataset_pack.c - packing, held against first-fit-decreasing as it is
+ * told. */
 #include "config.h"
 
 #include "train/dataset_pack.h"
@@ -7,8 +8,8 @@
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
-/* First-fit-decreasing as the books have it: the row of each sample, by trying all rows.
- */
+/* First-fit-decreasing as the books have it: the row of each sample, by trying all
+ * rows. */
 static size_t first_fit(const struct dataset_store *store, size_t room, size_t *rows)
 {
     size_t left[64], count = 0;

@@ -20,9 +20,7 @@ static struct plan plan_of(const char *dataset)
 static void put_long(int question, int chosen, int rejected)
 {
     static const char many[][128] = {
-        "qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq"
-        "qqqqq"
-        "qqqqqqqqqqqqqqqqqqqqqqqqqqqqqq",
+        "qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq",
         "cccccccccccccccccccccccccccccccccccccccc",
         "rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr",
     };
@@ -77,7 +75,12 @@ static void test_dataset_pair_is_cut_alike(void **state)
         { "empty", 0, 2, 3, 10, { "cc>c", "rrr>rr" } },
         { "empty", 0, 1, 3, 10, { NULL, NULL } },
         /* the end of a text is a part of the answer, and cut with it */
-        { "fewshot", 4, 3, 12, 10, { "qqqqccc\n\n\001>ccc\n\n\001", "qqqqrrrrrr>rrrrrr" } },
+        { "fewshot",
+          4,
+          3,
+          12,
+          10,
+          { "qqqqccc\n\n\001>ccc\n\n\001", "qqqqrrrrrr>rrrrrr" } },
     };
 
     (void)state;
@@ -95,8 +98,8 @@ static void test_dataset_pair_is_cut_alike(void **state)
             expect_runs(dataset, i, cases[i].runs);
         else
             assert_non_null(strstr(err.text,
-                                   "1 record of which nothing is left of an answer "
-                                   "to learn (cutoff_len is short) is left out"));
+                                   "1 record of which nothing is left of an answer to "
+                                   "learn (cutoff_len is short) is left out"));
         dataset_close(dataset);
     }
 }
@@ -105,10 +108,9 @@ static void test_dataset_pair_is_cut_alike(void **state)
 static const char *const talks[] = {
     "{\"role\": \"user\", \"content\": \"What is 1 + 2?\"}",
     "{\"role\": \"system\", \"content\": \"Be brief.\"}, {\"role\": \"user\", "
-    "\"content\": "
-    "\"Hi\"}, {\"role\": \"assistant\", \"content\": "
-    "\"<think>\\nhm\\n</think>\\n\\nHello\"}, "
-    "{\"role\": \"user\", \"content\": \"What is 1 + 2?\"}",
+    "\"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": "
+    "\"<think>\\nhm\\n</think>\\n\\nHello\"}, {\"role\": \"user\", \"content\": \"What "
+    "is 1 + 2?\"}",
 };
 
 static void put_talks(void)
@@ -205,8 +207,8 @@ static void test_dataset_pair_is_written_by_the_models_template(void **state)
     unit_tokenizer_write(folder, UNIT_SPECIALS, false);
     unit_write_string(
         folder, "chat_template.jinja",
-        "{% for m in messages %}[{{ m.role }}]{{ m.content }}{{ eos_token }}"
-        "{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}");
+        "{% for m in messages %}[{{ m.role }}]{{ m.content }}{{ eos_token }}{% endfor "
+        "%}{% if add_generation_prompt %}[assistant]{% endif %}");
     own = tokenizer_open(folder, &err);
     if (!own)
         fail_msg("%s", err.text);

@@ -1,6 +1,6 @@
 /* tests/unit/test_dataset_pairs.c - stage dpo: pairs of answers stay together and are
- * counted as one; what was kept of them comes back; the words for data of another kind.
- */
+ * counted as one; what was kept of them comes back; the words for data of another
+ * kind. */
 #include "config.h"
 
 #include "train/dataset.h"
@@ -213,13 +213,10 @@ static void test_dataset_pairs_are_mixed(void **state)
     unit_write_string(
         dir, "dataset_info.json",
         "{\"part\": {\"file_name\": \"later.jsonl\", \"split\": \"train[2:7]\", "
-        "\"ranking\": "
-        "true, \"columns\": {\"prompt\": \"prompt\", \"chosen\": \"chosen\", "
-        "\"rejected\": "
-        "\"rejected\"}}, \"drawn\": {\"file_name\": \"three.jsonl\", \"num_samples\": 7, "
         "\"ranking\": true, \"columns\": {\"prompt\": \"prompt\", \"chosen\": "
-        "\"chosen\", "
-        "\"rejected\": \"rejected\"}}}");
+        "\"chosen\", \"rejected\": \"rejected\"}}, \"drawn\": {\"file_name\": "
+        "\"three.jsonl\", \"num_samples\": 7, \"ranking\": true, \"columns\": "
+        "{\"prompt\": \"prompt\", \"chosen\": \"chosen\", \"rejected\": \"rejected\"}}}");
     expect_letters(&plan, SPLIT_TRAIN, "ABCMNOPQ");
     plan.mix_strategy = MIX_INTERLEAVE_UNDER;
     expect_letters(&plan, SPLIT_TRAIN, "AMBNCO");
@@ -313,18 +310,15 @@ static void test_dataset_pairs_errors_have_a_place(void **state)
         { "bad.jsonl", "{\"prompt\": \"q\", \"chosen\": \"a\", \"rejected\": \"a\"}\n",
           STAGE_DPO, 0,
           "bad.jsonl has no record that can be learnt: 1 record whose two answers are "
-          "the "
-          "same is left out" },
+          "the same is left out" },
         { "single", "{\"prompt\": \"q\", \"chosen\": \"a\", \"rejected\": \"b\"}\n",
           STAGE_DPO, 0,
           "dataset_info.json: data set single has one answer to a question, and stage: "
-          "dpo "
-          "compares two" },
+          "dpo compares two" },
         { "pairs", "{\"prompt\": \"q\", \"chosen\": \"a\", \"rejected\": \"b\"}\n",
           STAGE_SFT, 0,
           "dataset_info.json: data set pairs has two answers to a question (ranking), "
-          "which "
-          "stage: dpo compares" },
+          "which stage: dpo compares" },
         { "pairs", "{\"prompt\": \"q\", \"chosen\": \"a\", \"rejected\": \"b\"}\n",
           STAGE_PT, 0, "data set pairs has two answers" },
     };
@@ -334,8 +328,7 @@ static void test_dataset_pairs_errors_have_a_place(void **state)
         dir, "dataset_info.json",
         "{\"single\": {\"file_name\": \"bad.jsonl\"}, \"pairs\": {\"file_name\": "
         "\"bad.jsonl\", \"ranking\": true, \"columns\": {\"prompt\": \"prompt\", "
-        "\"chosen\": "
-        "\"chosen\", \"rejected\": \"rejected\"}}}");
+        "\"chosen\": \"chosen\", \"rejected\": \"rejected\"}}}");
     for (size_t i = 0; i < TS_COUNT(cases); i++) {
         struct plan plan = plan_of(cases[i].dataset);
         struct error err = { 0 };

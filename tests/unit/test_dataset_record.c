@@ -81,38 +81,35 @@ static void test_dataset_record_finds_the_form(void **state)
         { "{\"instruction\": \"Add.\", \"input\": \"\", \"output\": \"3\"}",
           "U:Add. A:3" },
         { "{\"instruction\": \"\", \"input\": \"1 2\", \"output\": \"3\"}", "U:1 2 A:3" },
-        { "{\"instruction\": \"q\", \"output\": \"\", \"system\": \"s\", \"history\":"
-          "[[\"a\", \"b\"], [\"c\", \"d\"]]}",
+        { "{\"instruction\": \"q\", \"output\": \"\", \"system\": \"s\", "
+          "\"history\":[[\"a\", \"b\"], [\"c\", \"d\"]]}",
           "S:s U:a A:b U:c A:d U:q A:" },
         { "{\"question\": \"q\", \"answer\": \"a\", \"id\": 7}", "U:q A:a" },
         { "{\"prompt\": \"q\", \"completion\": \"a\"}", "U:q A:a" },
         { "{\"prompt\": \"q\", \"response\": \"a\"}", "U:q A:a" },
         { "{\"instruction\": \"q\", \"response\": \"a\"}", "U:q A:a" },
         { "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": "
-          "\"user\", "
-          "\"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}",
+          "\"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": "
+          "\"a\"}]}",
           "S:s U:q A:a" },
         { "{\"conversations\": [{\"from\": \"human\", \"value\": \"q\"}, {\"from\": "
-          "\"gpt\", "
-          "\"value\": \"a\"}], \"system\": \"s\", \"tools\": \"[]\"}",
+          "\"gpt\", \"value\": \"a\"}], \"system\": \"s\", \"tools\": \"[]\"}",
           "S:s U:q A:a" },
         { "{\"conversations\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": "
           "\"assistant\", \"content\": \"a\"}]}",
           "U:q A:a" },
         { "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", "
-          "\"value\": "
-          "\"one\"}, {\"type\": \"text\", \"text\": \" two\"}], \"loss_weight\": 0.0}, "
-          "{\"role\": \"assistant\", \"content\": [{\"type\": \"text\", \"value\": "
-          "\"a\"}], "
-          "\"loss_weight\": 1.0}]}",
+          "\"value\": \"one\"}, {\"type\": \"text\", \"text\": \" two\"}], "
+          "\"loss_weight\": 0.0}, {\"role\": \"assistant\", \"content\": [{\"type\": "
+          "\"text\", \"value\": \"a\"}], \"loss_weight\": 1.0}]}",
           "U:one two A:a" },
         { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": "
           "\"assistant\", \"content\": \"a\", \"loss_weight\": 0}]}",
           "U:q A0:a" },
-        { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\", "
-          "\"loss_weight\": 5}, {\"role\": \"assistant\", \"content\": \"a\", "
-          "\"loss_weight\": 0.25}, {\"role\": \"user\", \"content\": \"r\"}, "
-          "{\"role\": \"assistant\", \"content\": \"b\", \"loss_weight\": 3}]}",
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\", \"loss_weight\": "
+          "5}, {\"role\": \"assistant\", \"content\": \"a\", \"loss_weight\": 0.25}, "
+          "{\"role\": \"user\", \"content\": \"r\"}, {\"role\": \"assistant\", "
+          "\"content\": \"b\", \"loss_weight\": 3}]}",
           "U:q A0.25:a U:r A3:b" },
         { "{\"instruction\": \"q\", \"output\": \"a\", \"tools\": [{\"name\": \"f\"}]}",
           "T:[{\"name\":\"f\"}] U:q A:a" },
@@ -122,8 +119,9 @@ static void test_dataset_record_finds_the_form(void **state)
           "\"content\": \"2\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}",
           "U:q F:[{\"name\":\"f\"}] O:1 O:2 A:a" },
         { "{\"conversations\": [{\"from\": \"human\", \"value\": \"q\"}, {\"from\": "
-          "\"function_call\", \"value\": \"{}\"}, {\"from\": \"observation\", \"value\": "
-          "\"1\"}, {\"from\": \"gpt\", \"value\": \"a\"}], \"tools\": \"[1]\"}",
+          "\"function_call\", \"value\": \"{}\"}, {\"from\": \"observation\", "
+          "\"value\": \"1\"}, {\"from\": \"gpt\", \"value\": \"a\"}], \"tools\": "
+          "\"[1]\"}",
           "T:[1] U:q F:{} O:1 A:a" },
         { "{\"instruction\": \"{{name}}\", \"output\": \"I am {{name}}\"}",
           "U:{{name}} A:I am {{name}}" },
@@ -143,8 +141,7 @@ static void test_dataset_record_skips(void **state)
           "\"user\", \"content\": \"q\"}]}",
           "~in turn" },
         { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": "
-          "\"system\", "
-          "\"content\": \"q\"}]}",
+          "\"system\", \"content\": \"q\"}]}",
           "~in turn" },
         { "{\"conversations\": [{\"from\": \"human\", \"value\": \"q\"}, {\"from\": "
           "\"observation\", \"value\": \"1\"}, {\"from\": \"gpt\", \"value\": \"a\"}]}",
@@ -261,12 +258,10 @@ static void test_dataset_record_goes_by_its_tags(void **state)
     };
     static const struct given cases[] = {
         { "{\"m\": [{\"who\": \"me\", \"what\": \"q\"}, {\"who\": \"it\", \"what\": "
-          "\"a\"}], "
-          "\"s\": \"sys\"}",
+          "\"a\"}], \"s\": \"sys\"}",
           "S:sys U:q A:a" },
         { "{\"m\": [{\"who\": \"rule\", \"what\": \"r\"}, {\"who\": \"me\", \"what\": "
-          "\"q\"}, "
-          "{\"who\": \"it\", \"what\": \"a\"}], \"s\": \"sys\"}",
+          "\"q\"}, {\"who\": \"it\", \"what\": \"a\"}], \"s\": \"sys\"}",
           "S:r U:q A:a" },
         { "{\"m\": [{\"who\": \"user\", \"what\": \"q\"}, {\"who\": \"it\", \"what\": "
           "\"a\"}]}",

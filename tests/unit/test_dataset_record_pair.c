@@ -53,8 +53,8 @@ static void describe_message(const struct message *message, const char *before,
               message->text);
 }
 
-/* What a record became: "U:question A:chosen / A:rejected", "skip: ..." or "error: ...".
- */
+/* What a record became: "U:question A:chosen / A:rejected", "skip: ..." or "error:
+ * ...". */
 static void describe(const struct dataset_source *source, const char *json,
                      struct text *out)
 {
@@ -129,8 +129,8 @@ static void test_dataset_record_pair_finds_texts(void **state)
           "S:s U:a A:b U:q A:c / A:r" },
         { "{'prompt': null, 'question': 'q', 'chosen': 'c', 'rejected': 'r'}",
           "U:q A:c / A:r" },
-        { "{'messages': [{'role': 'user', 'content': 'q'}], 'chosen': 'c', "
-          "'rejected': 'r'}",
+        { "{'messages': [{'role': 'user', 'content': 'q'}], 'chosen': 'c', 'rejected': "
+          "'r'}",
           "U:q A:c / A:r" },
     };
 
@@ -142,30 +142,28 @@ static void test_dataset_record_pair_finds_messages(void **state)
 {
     static const struct given cases[] = {
         { "{'conversations': [{'from': 'human', 'value': 'a'}, {'from': 'gpt', 'value': "
-          "'b'},"
-          " {'from': 'human', 'value': 'q'}], 'chosen': {'from': 'gpt', 'value': 'c'}, "
-          "'rejected': {'from': 'gpt', 'value': 'r'}}",
+          "'b'}, {'from': 'human', 'value': 'q'}], 'chosen': {'from': 'gpt', 'value': "
+          "'c'}, 'rejected': {'from': 'gpt', 'value': 'r'}}",
           "U:a A:b U:q A:c / A:r" },
-        { "{'messages': [{'role': 'system', 'content': 's'}, {'role': 'user', 'content': "
-          "'q'}], 'chosen': {'role': 'assistant', 'content': 'c'}, 'rejected': {'role': "
-          "'assistant', 'content': [{'type': 'text', 'text': 'r'}]}}",
+        { "{'messages': [{'role': 'system', 'content': 's'}, {'role': 'user', "
+          "'content': 'q'}], 'chosen': {'role': 'assistant', 'content': 'c'}, "
+          "'rejected': {'role': 'assistant', 'content': [{'type': 'text', 'text': "
+          "'r'}]}}",
           "S:s U:q A:c / A:r" },
         { "{'conversations': [{'from': 'human', 'value': 'q'}], 'system': 's', 'tools': "
-          "[{'name': 'f'}], 'chosen': {'role': 'assistant', 'content': 'c'}, 'rejected': "
-          "{'role': 'assistant', 'content': 'r'}}",
+          "[{'name': 'f'}], 'chosen': {'role': 'assistant', 'content': 'c'}, "
+          "'rejected': {'role': 'assistant', 'content': 'r'}}",
           "T:[{\"name\":\"f\"}] S:s U:q A:c / A:r" },
         { "{'messages': [{'role': 'user', 'content': 'q'}], 'chosen': {'role': "
-          "'assistant', "
-          "'content': null, 'tool_calls': [{'function': {'name': 'f'}}]}, 'rejected': "
-          "{'role': 'assistant', 'content': 'r'}}",
+          "'assistant', 'content': null, 'tool_calls': [{'function': {'name': 'f'}}]}, "
+          "'rejected': {'role': 'assistant', 'content': 'r'}}",
           "U:q F:[{\"name\":\"f\"}] / A:r" },
         { "{'prompt': [{'role': 'user', 'content': 'q'}], 'chosen': [{'role': "
-          "'assistant', "
-          "'content': 'c'}], 'rejected': [{'role': 'assistant', 'content': 'r'}]}",
+          "'assistant', 'content': 'c'}], 'rejected': [{'role': 'assistant', 'content': "
+          "'r'}]}",
           "U:q A:c / A:r" },
         { "{'prompt': 'q', 'chosen': [{'role': 'assistant', 'content': 'c'}], "
-          "'rejected': "
-          "[{'role': 'assistant', 'content': 'r'}]}",
+          "'rejected': [{'role': 'assistant', 'content': 'r'}]}",
           "U:q A:c / A:r" },
     };
 
@@ -190,9 +188,10 @@ static void test_dataset_record_pair_finds_conversations(void **state)
           "S:s U:q A:r U:q A:c / A:r" },
         { "{'chosen_messages': [{'role': 'user', 'content': [{'type': 'text', 'value': "
           "'q'}], 'loss_weight': 0.0}, " C "], 'rejected_messages': [{'role': 'user', "
-          "'content': [{'type': 'text', 'value': 'q'}], 'loss_weight': 0.0}, {'role': "
-          "'assistant', 'content': [{'type': 'text', 'value': 'r'}], 'loss_weight': "
-          "0.5}]}",
+          "'content': [{'type': 'text', 'value': "
+          "'q'}], 'loss_weight': 0.0}, {'role': "
+          "'assistant', 'content': [{'type': 'text', "
+          "'value': 'r'}], 'loss_weight': 0.5}]}",
           "U:q A:c / A:r" },
         { "{" PAIR(Q "," C "," Q "," R, Q "," R "," Q "," C) "}", DIFFER },
         { "{" PAIR(Q "," C, Q) "}", DIFFER },
@@ -210,8 +209,7 @@ static void test_dataset_record_pair_takes_described_columns(void **state)
 {
     static const struct given texts[] = {
         { "{'ask': 'q', 'more': 'm', 'sys': 's', 'past': [['a', 'b']], 'good': 'c', "
-          "'bad': "
-          "'r', 'chosen': 7}",
+          "'bad': 'r', 'chosen': 7}",
           "S:s U:a A:b U:q\nm A:c / A:r" },
         { "{'ask': 'q', 'good': {'role': 'assistant', 'content': 'c'}, 'bad': 'r'}",
           "error: \"good\" must be a string, and is an object; write it as one text" },
@@ -222,11 +220,13 @@ static void test_dataset_record_pair_takes_described_columns(void **state)
         { "{'good': 'c', 'bad': 'r'}", "error: \"ask\" must be there, and is missing" },
     };
     static const struct given talks[] = {
-        { "{'talk': [{'from': 'system', 'value': 's'}, {'from': 'human', 'value': 'q'}], "
-          "'good': {'from': 'gpt', 'value': 'c'}, 'bad': {'from': 'gpt', 'value': 'r'}}",
+        { "{'talk': [{'from': 'system', 'value': 's'}, {'from': 'human', 'value': "
+          "'q'}], 'good': {'from': 'gpt', 'value': 'c'}, 'bad': {'from': 'gpt', "
+          "'value': 'r'}}",
           "S:s U:q A:c / A:r" },
-        { "{'talk': [{'from': 'human', 'value': 'q'}], 'tools': '[{}]', 'good': {'from': "
-          "'function_call', 'value': '{}'}, 'bad': {'from': 'gpt', 'value': 'r'}}",
+        { "{'talk': [{'from': 'human', 'value': 'q'}], 'tools': '[{}]', 'good': "
+          "{'from': 'function_call', 'value': '{}'}, 'bad': {'from': 'gpt', 'value': "
+          "'r'}}",
           "T:[{}] U:q F:{} / A:r" },
         { "{'talk': [{'from': 'human', 'value': 'q'}], 'good': 'c', 'bad': 'r'}",
           "error: \"good\" must be one message, with its role and its text, and is a "
@@ -236,11 +236,9 @@ static void test_dataset_record_pair_takes_described_columns(void **state)
           "error: \"talk\" must be a list, and is a string" },
         { "{'talk': [{'from': 'human', 'value': 'q'}, {'from': 'gpt', 'value': 'a'}], "
           "'good': {'from': 'gpt', 'value': 'c'}, 'bad': {'from': 'gpt', 'value': 'r'}}",
-          "skip: whose messages are not user and assistant in turn, ending in a "
-          "question" },
+          "skip: whose messages are not user and assistant in turn, ending in a question" },
         { "{'talk': [{'from': 'human', 'value': 'q'}], 'good': {'from': 'human', "
-          "'value': "
-          "'c'}, 'bad': {'from': 'gpt', 'value': 'r'}}",
+          "'value': 'c'}, 'bad': {'from': 'gpt', 'value': 'r'}}",
           "skip: of which an answer is none of the assistant's" },
     };
 
@@ -286,8 +284,7 @@ static void test_dataset_record_pair_tells_what_was_wanted(void **state)
         { "{'chosen': 'c', 'rejected': 'r'}", "~has two answers and no question" },
         { "{'instruction': 'q', 'output': 'a'}",
           "~no \"chosen\" and \"rejected\", the two answers that stage: dpo compares; "
-          "use "
-          "stage: sft" },
+          "use stage: sft" },
         { "{'data': [{'prompt': 'q', 'chosen': 'c', 'rejected': 'r'}]}",
           "~in the list \"data\" of this object" },
         { "{'messages': [{'role': 'user', 'content': 3}], 'chosen': 'c', 'rejected': "
@@ -305,8 +302,7 @@ static void test_dataset_record_pair_is_of_its_stage(void **state)
     static const struct given cases[] = {
         { "{'prompt': 'q', 'chosen': 'c', 'rejected': 'r'}", "stage: dpo compares" },
         { "{'conversations': [{'from': 'human', 'value': 'q'}], 'chosen': {}, "
-          "'rejected': "
-          "{}}",
+          "'rejected': {}}",
           "stage: dpo compares" },
         { "{'messages': [" Q "], 'chosen': {}, 'rejected': {}}",
           "the other stages want one answer" },

@@ -13,17 +13,18 @@ static const char info[] =
     "            \"response\": \"a\", \"system\": \"s\", \"history\": \"h\"}},\n"
     " \"talk\": {\"file_name\": \"talk.json\", \"formatting\": \"sharegpt\"},\n"
     " \"roles\": {\"file_name\": \"roles.json\", \"formatting\": \"sharegpt\",\n"
-    "            \"columns\": {\"messages\": \"m\"}, \"tags\": {\"role_tag\": \"role\",\n"
+    "            \"columns\": {\"messages\": \"m\"}, \"tags\": {\"role_tag\": "
+    "\"role\",\n"
     "            \"content_tag\": \"content\", \"user_tag\": \"user\",\n"
     "            \"assistant_tag\": \"assistant\"}},\n"
     " \"hub\": {\"hf_hub_url\": \"somebody/something\"},\n"
-    " \"pictures\": {\"file_name\": \"p.json\", \"columns\": {\"images\": \"images\"}},\n"
+    " \"pictures\": {\"file_name\": \"p.json\", \"columns\": {\"images\": "
+    "\"images\"}},\n"
     " \"pairs\": {\"file_name\": \"p.json\", \"ranking\": true, \"columns\": "
-    "{\"messages\": "
-    "\"m\", \"chosen\": \"c\", \"rejected\": \"r\"}},\n"
+    "{\"messages\": \"m\", \"chosen\": \"c\", \"rejected\": \"r\"}},\n"
     " \"unnamed\": {\"file_name\": \"p.json\", \"ranking\": true},\n"
-    " \"half\": {\"file_name\": \"p.json\", \"ranking\": true, \"columns\": {\"chosen\": "
-    "\"c\"}},\n"
+    " \"half\": {\"file_name\": \"p.json\", \"ranking\": true, \"columns\": "
+    "{\"chosen\": \"c\"}},\n"
     " \"odd\": {\"file_name\": \"p.json\", \"formatting\": \"bert\"},\n"
     " \"drawn\": {\"file_name\": \"p.json\", \"num_samples\": 5, \"split\": "
     "\"train[2:]\"},\n"
@@ -193,7 +194,8 @@ static void test_dataset_source_takes_folders(void **state)
 {
     static const char *const names[] = { "many/b.jsonl.gz", "many/a.json", "many/c.txt",
                                          "many/.hidden" };
-    static const char *const wanted[] = { "many/a.json", "many/b.jsonl.gz", "many/c.txt" };
+    static const char *const wanted[] = { "many/a.json", "many/b.jsonl.gz",
+                                          "many/c.txt" };
     struct dataset_sources sources;
     const char *const *files;
     struct error err = { 0 };
@@ -205,8 +207,7 @@ static void test_dataset_source_takes_folders(void **state)
     find("folder,many/", &sources);
     for (size_t i = 0; i < 2; i++) {
         error_clear(&err);
-        assert_false(
-            dataset_source_files(&sources.list[i], arena, &files, &count, &err));
+        assert_false(dataset_source_files(&sources.list[i], arena, &files, &count, &err));
         assert_non_null(strstr(err.text, "is empty"));
     }
     for (size_t i = 0; i < TS_COUNT(names); i++)

@@ -132,7 +132,7 @@ static void test_dataset_store_cuts_blocks(void **state)
     }
     assert_ptr_equal(blocks.ids, store.ids);
     dataset_store_clear(&blocks);
-    assert_int_equal(store.count, 6); /* is as it was */
+    assert_int_equal(store.count, 6);        /* is as it was */
     dataset_store_cut(&store, 100, &blocks); /* less than a block: it is all there is */
     assert_int_equal(blocks.count, 1);
     assert_int_equal(blocks.samples[0].len, 21);

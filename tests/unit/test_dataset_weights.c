@@ -1,5 +1,5 @@
-/* tests/unit/test_dataset_weights.c - loss_weight from the file to the gradient: loss and norm
- * are PyTorch's (tests/golden/weights.json, made by weights.py beside it). */
+/* tests/unit/test_dataset_weights.c - loss_weight from the file to the gradient: loss and
+ * norm are PyTorch's (tests/golden/weights.json, made by weights.py beside it). */
 #include "config.h"
 
 #include "train/dataset.h"
@@ -94,7 +94,8 @@ static void test_dataset_weights_are_pytorchs(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_dataset_weights_are_pytorchs) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(
+        test_dataset_weights_are_pytorchs) };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

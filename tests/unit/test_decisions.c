@@ -41,18 +41,19 @@ enum {
     ANY = OLD | NEW | CPU | UNKNOWN,
 };
 
-static const struct class {
+static const struct class
+{
     int bit;
     const char *name;   /* as --device says it; NULL: not known */
     const char *beside; /* a GPU of another kind in the same job, or NULL */
 } classes[] = {
-    { P60, "P100", NULL },         { P61, "P40", NULL },
-    { V70, "V100", NULL },         { T75, "T4", NULL },
-    { GTX16, "GTX 1660", NULL },   { A80, "A100", NULL },
-    { A86, "RTX 3090", NULL },     { A89, "L4", NULL },
-    { H90, "H100", NULL },         { B100, "B200", NULL },
-    { J110, "Thor", NULL },        { B120, "RTX 5090", NULL },
-    { CPU, "cpu", NULL },          { UNKNOWN, NULL, NULL },
+    { P60, "P100", NULL },       { P61, "P40", NULL },
+    { V70, "V100", NULL },       { T75, "T4", NULL },
+    { GTX16, "GTX 1660", NULL }, { A80, "A100", NULL },
+    { A86, "RTX 3090", NULL },   { A89, "L4", NULL },
+    { H90, "H100", NULL },       { B100, "B200", NULL },
+    { J110, "Thor", NULL },      { B120, "RTX 5090", NULL },
+    { CPU, "cpu", NULL },        { UNKNOWN, NULL, NULL },
     { T75, "T4", "an A100" }, /* the least of several counts */
 };
 
@@ -79,12 +80,14 @@ struct job {
 };
 
 static const struct job jobs[] = {
-    { "lora", "logging_steps: 5\n",
+    { "lora",
+      "logging_steps: 5\n",
       { { NOT_FP32, OLD_TENSOR | NEW, NULL, "TS118" },
         { NOT_FP32, OLD_PLAIN | CPU | UNKNOWN, NULL, "" },
         { FP32, ANY, NULL, "" } } },
 
-    { "lora", "fp16: true\n",
+    { "lora",
+      "fp16: true\n",
       { { NOT_FP32, P60, NULL, "TS204" },
         { NOT_FP32, P61, NULL, "TS203" },
         { NOT_FP32, GTX16, NULL, "TS202" },
@@ -94,19 +97,22 @@ static const struct job jobs[] = {
         { NOT_FP32, CPU, "fp16: false\n", "TS114" },
         { FP32, ANY, "fp16: false\n", "TS125" } } },
 
-    { "lora", "bf16: true\n",
+    { "lora",
+      "bf16: true\n",
       { { NOT_FP32, OLD_TENSOR, "bf16: false\nfp16: true\n", "TS102" },
         { NOT_FP32, OLD_PLAIN, "bf16: false\n", "TS102" },
         { NOT_FP32, NEW | CPU | UNKNOWN, NULL, "" },
         { FP32, ANY, "bf16: false\n", "TS125" } } },
 
-    { "lora", "bf16: true\nfp16: false\n",
+    { "lora",
+      "bf16: true\nfp16: false\n",
       { { NOT_FP32, OLD_TENSOR, "bf16: false\nfp16: true\n", "TS102" },
         { NOT_FP32, OLD_PLAIN, "bf16: false\nfp16: false\n", "TS102" },
         { NOT_FP32, NEW | CPU | UNKNOWN, NULL, "" },
         { FP32, ANY, "bf16: false\nfp16: false\n", "TS125" } } },
 
-    { "lora", "fp16: true\nbf16: true\n",
+    { "lora",
+      "fp16: true\nbf16: true\n",
       { { NOT_FP32, NEW | CPU, "fp16: false\nbf16: true\n", "TS101" },
         { NOT_FP32, OLD_TENSOR, "fp16: true\nbf16: false\n", "TS101" },
         { NOT_FP32, P60, "fp16: true\nbf16: false\n", "TS101 TS204" },
@@ -115,10 +121,12 @@ static const struct job jobs[] = {
         { NOT_FP32, UNKNOWN, NULL, "TS101" },
         { FP32, ANY, "fp16: false\nbf16: false\n", "TS125" } } },
 
-    { "lora", "bf16: auto\n",
+    { "lora",
+      "bf16: auto\n",
       { { NOT_FP32, ANY, NULL, "TS117" }, { FP32, ANY, "bf16: false\n", "TS125" } } },
 
-    { "full", "fp16: true\nmodel_dtype: float16\n",
+    { "full",
+      "fp16: true\nmodel_dtype: float16\n",
       { { SOUND | BF16, OLD_TENSOR | UNKNOWN, "fp16: true\nmodel_dtype: float32\n",
           "TS105" },
         { SOUND | BF16, P60, "fp16: true\nmodel_dtype: float32\n", "TS105 TS204" },
@@ -137,16 +145,17 @@ static const struct job jobs[] = {
         { NOSCALER, GTX16, "fp16: true\nloss_scale: none\nmodel_dtype: float16\n",
           "TS105 TS122 TS126 TS202" } } },
 
-    { "freeze", "model_dtype: float16\n",
+    { "freeze",
+      "model_dtype: float16\n",
       { { SOUND | BF16, OLD_TENSOR, "model_dtype: float32\nfp16: true\n", "TS108" },
         { SOUND | BF16, NEW, "model_dtype: float32\nbf16: true\n", "TS108" },
         { SOUND | BF16, OLD_PLAIN | CPU | UNKNOWN, "model_dtype: float32\n", "TS108" },
         { FP32, ANY, "model_dtype: float32\n", "TS108" },
         { NOSCALER, ANY, NULL, "TS108 TS122" } } },
 
-    { "full", "bf16: auto\nmodel_dtype: float16\n",
-      { { SOUND | BF16, OLD_TENSOR, "bf16: auto\nmodel_dtype: float32\n",
-          "TS105 TS117" },
+    { "full",
+      "bf16: auto\nmodel_dtype: float16\n",
+      { { SOUND | BF16, OLD_TENSOR, "bf16: auto\nmodel_dtype: float32\n", "TS105 TS117" },
         { SOUND | BF16, OLD_PLAIN | CPU, "bf16: auto\nmodel_dtype: float32\n",
           "TS108 TS117" },
         { SOUND | BF16, NEW | UNKNOWN, NULL, "TS117" },
@@ -154,7 +163,8 @@ static const struct job jobs[] = {
         { NOSCALER, NEW | OLD | CPU, NULL, "TS105 TS117 TS122" },
         { NOSCALER, UNKNOWN, NULL, "TS117 TS122" } } },
 
-    { "lora", "bf16: true\nmodel_dtype: bfloat16\n",
+    { "lora",
+      "bf16: true\nmodel_dtype: bfloat16\n",
       { { NOT_FP32, OLD_TENSOR, "bf16: false\nfp16: true\nmodel_dtype: float32\n",
           "TS102" },
         { NOT_FP32, OLD_PLAIN, "bf16: false\nmodel_dtype: float32\n", "TS102" },
@@ -163,16 +173,17 @@ static const struct job jobs[] = {
         { FP32, NEW | CPU | UNKNOWN, "bf16: false\nmodel_dtype: bfloat16\n",
           "TS125" } } },
 
-    { "full", "bf16: true\nmodel_dtype: bfloat16\n",
+    { "full",
+      "bf16: true\nmodel_dtype: bfloat16\n",
       { { NOT_FP32, OLD_TENSOR, "bf16: false\nfp16: true\nmodel_dtype: float32\n",
           "TS102" },
         { NOT_FP32, OLD_PLAIN, "bf16: false\nmodel_dtype: float32\n", "TS102" },
         { NOT_FP32, NEW | CPU | UNKNOWN, NULL, "" },
         { FP32, OLD, "bf16: false\nmodel_dtype: float32\n", "TS102 TS125" },
-        { FP32, NEW | CPU | UNKNOWN, "bf16: false\nmodel_dtype: float32\n",
-          "TS125" } } },
+        { FP32, NEW | CPU | UNKNOWN, "bf16: false\nmodel_dtype: float32\n", "TS125" } } },
 
-    { "lora", "tf32: true\n",
+    { "lora",
+      "tf32: true\n",
       { { NOT_FP32, OLD_TENSOR, "tf32: false\n", "TS115 TS118" },
         { NOT_FP32, NEW, NULL, "TS118" },
         { FP32, OLD_TENSOR, "tf32: false\n", "TS115" },
@@ -180,19 +191,22 @@ static const struct job jobs[] = {
         { NOT_FP32, UNKNOWN, NULL, "" },
         { FP32, NEW | UNKNOWN, NULL, "" } } },
 
-    { "lora", "fp8: true\n",
+    { "lora",
+      "fp8: true\n",
       { { NOT_FP32, OLD_TENSOR, "fp8: false\nfp16: true\n", "TS116" },
         { NOT_FP32, AMPERE, "fp8: false\nbf16: true\n", "TS116" },
         { NOT_FP32, OLD_PLAIN | CPU, "fp8: false\n", "TS116" },
         { NOT_FP32, FP8 | UNKNOWN, NULL, "" },
         { FP32, ANY, "fp8: false\n", "TS125" } } },
 
-    { "full", "pure_bf16: true\n",
+    { "full",
+      "pure_bf16: true\n",
       { { NOT_FP32, OLD, NULL, "TS102" },
         { NOT_FP32, NEW | CPU | UNKNOWN, NULL, "TS110" },
         { FP32, ANY, "pure_bf16: false\n", "TS125" } } },
 
-    { "full", "pure_bf16: true\nfp16: true\n",
+    { "full",
+      "pure_bf16: true\nfp16: true\n",
       { { NOT_FP32, P60, NULL, "TS102 TS111 TS204" },
         { NOT_FP32, P61, NULL, "TS102 TS111 TS203" },
         { NOT_FP32, GTX16, NULL, "TS102 TS111 TS202" },
@@ -201,21 +215,23 @@ static const struct job jobs[] = {
         { NOT_FP32, CPU, "pure_bf16: true\nfp16: false\n", "TS110 TS111 TS114" },
         { FP32, ANY, "pure_bf16: false\nfp16: false\n", "TS125" } } },
 
-    { "lora", "flash_attn: fa2\nbf16: auto\n",
+    { "lora",
+      "flash_attn: fa2\nbf16: auto\n",
       { { NOT_FP32, OLD, "flash_attn: auto\nbf16: auto\n", "TS117 TS205" },
         { NOT_FP32, NEW | CPU | UNKNOWN, NULL, "TS117" },
         { FP32, OLD, "flash_attn: auto\nbf16: false\n", "TS125 TS205" },
         { FP32, NEW | CPU | UNKNOWN, "flash_attn: fa2\nbf16: false\n", "TS125" } } },
 
-    { "lora", "flash_attn: fa3\nbf16: auto\n",
-      { { NOT_FP32, OLD | AMPERE | A89, "flash_attn: auto\nbf16: auto\n",
-          "TS117 TS205" },
+    { "lora",
+      "flash_attn: fa3\nbf16: auto\n",
+      { { NOT_FP32, OLD | AMPERE | A89, "flash_attn: auto\nbf16: auto\n", "TS117 TS205" },
         { NOT_FP32, H90 | B100 | J110 | B120 | CPU | UNKNOWN, NULL, "TS117" },
         { FP32, OLD | AMPERE | A89, "flash_attn: auto\nbf16: false\n", "TS125 TS205" },
         { FP32, H90 | B100 | J110 | B120 | CPU | UNKNOWN,
           "flash_attn: fa3\nbf16: false\n", "TS125" } } },
 
-    { "lora", "fp16_full_eval: true\nbf16_full_eval: true\nbf16: auto\n",
+    { "lora",
+      "fp16_full_eval: true\nbf16_full_eval: true\nbf16: auto\n",
       { { NOT_FP32, NEW | CPU,
           "fp16_full_eval: false\nbf16_full_eval: true\nbf16: auto\n", "TS117 TS121" },
         { NOT_FP32, OLD, "fp16_full_eval: true\nbf16_full_eval: false\nbf16: auto\n",

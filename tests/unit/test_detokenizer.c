@@ -39,8 +39,7 @@ static void test_detokenizer_gives_text(void **state)
         { LLAMA, "<0xC3>|<0xA4>|x", "\xc3\xa4x" },
         { LLAMA, "<0xZZ>|<0x1>", "<0xZZ><0x1>" },
         { "{\"type\": \"Sequence\", \"decoders\": [{\"type\": \"ByteFallback\"}, "
-          "{\"type\": "
-          "\"Metaspace\", \"replacement\": \"_\"}]}",
+          "{\"type\": \"Metaspace\", \"replacement\": \"_\"}]}",
           "_a|<0x41>|_b", "aA b" },
         { "{\"type\": \"Strip\", \"content\": \"_\", \"start\": 2, \"stop\": 1}",
           "___a__|_b|_", "_a_b" },

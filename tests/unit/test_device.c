@@ -85,9 +85,12 @@ static void test_device_names_as_they_are_typed(void **state)
 static void test_device_near_miss_is_told(void **state)
 {
     static const char *const misses[][2] = {
-        { "rtx 309", "RTX 3090" },       { "rxt 3090", "RTX 3090" },
-        { "h1000", "H100 80GB" },        { "RTX 6000", "RTX 6000 Ada" },
-        { "RTX 6000", "Quadro RTX 6000" }, { "RTX 3090 32GB", "did you mean RTX 3090?" },
+        { "rtx 309", "RTX 3090" },
+        { "rxt 3090", "RTX 3090" },
+        { "h1000", "H100 80GB" },
+        { "RTX 6000", "RTX 6000 Ada" },
+        { "RTX 6000", "Quadro RTX 6000" },
+        { "RTX 3090 32GB", "did you mean RTX 3090?" },
         { "A100 64GB", "A100 40GB, A100 80GB" },
     };
 
@@ -143,13 +146,20 @@ static void test_device_facts(void **state)
         const char *name;
         bool bf16, tf32, fp8, fp16;
     } facts[] = {
-        { "cpu", true, false, false, false },  { "P100", false, false, false, false },
-        { "P40", false, false, false, false }, { "V100", false, false, false, true },
-        { "T4", false, false, false, true },   { "TITAN RTX", false, false, false, true },
-        { "GTX 1650", false, false, false, false }, { "A100", true, true, false, true },
-        { "RTX 3090", true, true, false, true }, { "L4", true, true, true, true },
-        { "H200", true, true, true, true },    { "RTX 5090", true, true, true, true },
-        { "sm_76", false, false, false, true }, { "sm_61", false, false, false, false },
+        { "cpu", true, false, false, false },
+        { "P100", false, false, false, false },
+        { "P40", false, false, false, false },
+        { "V100", false, false, false, true },
+        { "T4", false, false, false, true },
+        { "TITAN RTX", false, false, false, true },
+        { "GTX 1650", false, false, false, false },
+        { "A100", true, true, false, true },
+        { "RTX 3090", true, true, false, true },
+        { "L4", true, true, true, true },
+        { "H200", true, true, true, true },
+        { "RTX 5090", true, true, true, true },
+        { "sm_76", false, false, false, true },
+        { "sm_61", false, false, false, false },
     };
 
     (void)state;

@@ -87,10 +87,9 @@ static void test_diff_asks_for_remarks_behind_each_hunk(void **state)
     };
 
     (void)state;
-    assert_diff(
-        "1\n2\n3\n", "x\n2\ny\n", &options,
-        "--- a\n+++ b\n@@ -1 +1 @@\n-1\n+x\nlines 1-1 1-1 -1 +1\n"
-        "@@ -3 +3 @@\n-3\n+y\nlines 3-3 3-3 -1 +1\n");
+    assert_diff("1\n2\n3\n", "x\n2\ny\n", &options,
+                "--- a\n+++ b\n@@ -1 +1 @@\n-1\n+x\nlines 1-1 1-1 -1 +1\n"
+                "@@ -3 +3 @@\n-3\n+y\nlines 3-3 3-3 -1 +1\n");
     options.context = 1;
     assert_diff("1\n2\n3\n4\n", "1\n3\nx\n4\n", &options,
                 "--- a\n+++ b\n@@ -1,4 +1,4 @@\n 1\n-2\n 3\n+x\n 4\n"

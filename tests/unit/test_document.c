@@ -1,5 +1,5 @@
-/* tests/unit/test_document.c - every value's bytes are found, and what is no job is told.
- */
+/* tests/unit/test_document.c - every value's bytes are found, and what is no job is
+ * told. */
 #include "config.h"
 
 #include "patcher/document.h"
@@ -332,8 +332,8 @@ static void test_document_knows_line_ends(void **state)
                     .bom);
 }
 
-/* YAML 1.1 ends a line, and so a comment, at NEL, LS and PS; people and editors do not.
- */
+/* YAML 1.1 ends a line, and so a comment, at NEL, LS and PS; people and editors do
+ * not. */
 static void test_document_ends_comments_where_libyaml_does(void **state)
 {
     static const char *const ends[] = { "\xc2\x85", "\xe2\x80\xa8", "\xe2\x80\xa9" };

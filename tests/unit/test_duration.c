@@ -1,5 +1,5 @@
-/* tests/unit/test_duration.c - a step takes the work there is over the rates there are.
- */
+/* tests/unit/test_duration.c - a step takes the work there is over the rates there
+ * are. */
 #include "config.h"
 
 #include "train/duration.h"
@@ -9,9 +9,9 @@
 #include "tests/unit/unit.h"
 
 static const char llama[] =
-    "{\"model_type\": \"llama\", \"vocab_size\": 1000, \"hidden_size\": 256,"
-    "\"intermediate_size\": 512, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
-    "\"num_key_value_heads\": 4, \"tie_word_embeddings\": true}";
+    "{\"model_type\": \"llama\", \"vocab_size\": 1000, \"hidden_size\": "
+    "256,\"intermediate_size\": 512, \"num_hidden_layers\": 2, \"num_attention_heads\": "
+    "4,\"num_key_value_heads\": 4, \"tie_word_embeddings\": true}";
 
 static struct arena *arena;
 static struct model_config config;

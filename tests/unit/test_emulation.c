@@ -114,8 +114,8 @@ static void test_votes_are_of_all_lanes(void **state)
     }
 }
 
-/* PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type", by its formulas.
- */
+/* PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type", by its
+ * formulas. */
 static int row_of_a(int group, int i)
 {
     return i < 2 || (i >= 4 && i < 6) ? group : group + 8;
@@ -382,8 +382,8 @@ static void test_reads_of_what_nobody_has_written_are_found(void **state)
     passes(SAMPLE_READS_UNWRITTEN_BYTE, warp);
 }
 
-/* Of a thread's own variables nothing is known, but no result survives what they begin as.
- */
+/* Of a thread's own variables nothing is known, but no result survives what they begin
+ * as. */
 static void test_variables_begin_as_no_number_of_use(void **state)
 {
     float *a;

@@ -1,6 +1,5 @@
 /* tests/unit/test_environment.c - versions from a job's text and from folders of
- * metadata.
- */
+ * metadata. */
 #include "config.h"
 
 #include "patcher/environment.h"

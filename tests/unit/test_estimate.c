@@ -12,11 +12,8 @@
 #define ALPACA "data/datasets/llamafactory/alpaca_en_demo.json"
 
 static const char *const models[] = {
-    "data/stories260K/hf",
-    "data/stories260K/hf-qwen2",
-    "data/made-here/qwen2",
-    "data/slm4096/hf",
-    "data/made-here/gpt_neox",
+    "data/stories260K/hf", "data/stories260K/hf-qwen2", "data/made-here/qwen2",
+    "data/slm4096/hf",     "data/made-here/gpt_neox",
 };
 static const char *const methods[] = {
     "finetuning_type: full\n",
@@ -96,8 +93,8 @@ static void check_bytes(const struct memory_use *is, const struct memory_use *sa
     assert_int_equal(said->high, said->total);
 }
 
-/* Rank 0 of a group lays out its shard before it joins: one process is enough to count.
- */
+/* Rank 0 of a group lays out its shard before it joins: one process is enough to
+ * count. */
 static void check_job(const char *dir, const char *job, size_t ranks)
 {
     struct trainer_options options = { 0 };
@@ -192,7 +189,8 @@ static void test_estimate_counts_what_joins_gpus(void **state)
         probe_cpu(&cpu);
         read_plan(dir, job, i + 1, &cpu, &patch);
         patch.plan.device = gpu;
-        if (!model_config_read(patch.plan.model_name_or_path, patch.arena, &config, &err) ||
+        if (!model_config_read(patch.plan.model_name_or_path, patch.arena, &config,
+                               &err) ||
             !estimate_memory(&patch.plan, &config, NULL, &use[i], &err))
             fail_msg("%s", err.text);
         patch_clear(&patch);

@@ -1,5 +1,5 @@
-/* tests/unit/test_evaluation.c - which model is the best, and when a run has had enough.
- */
+/* tests/unit/test_evaluation.c - which model is the best, and when a run has had
+ * enough. */
 #include "config.h"
 
 #include "train/evaluation.h"

@@ -46,11 +46,13 @@ static void test_format_reads_every_fp16(void **state)
     }
 }
 
-/* Every upper half of an fp32, with lower halves around each point where rounding turns. */
+/* Every upper half of an fp32, with lower halves around each point where rounding
+ * turns. */
 static void test_format_rounds_to_nearest_even(void **state)
 {
-    static const uint32_t lower[] = { 0,      1,      0x0fff, 0x1000, 0x1001, 0x2fff, 0x3000,
-                                      0x7fff, 0x8000, 0x8001, 0xefff, 0xf000, 0xffff };
+    static const uint32_t lower[] = { 0,      1,      0x0fff, 0x1000, 0x1001,
+                                      0x2fff, 0x3000, 0x7fff, 0x8000, 0x8001,
+                                      0xefff, 0xf000, 0xffff };
 
     (void)state;
     for (uint32_t upper = 0; upper <= 0xffff; upper++)
@@ -112,8 +114,8 @@ static void test_format_reads_every_fp8(void **state)
         }
 }
 
-/* The middle between two neighbours goes to the even one, what is next to it to the nearer;
- * and all of fp32 in strides keeps its order, its sign and the nearest. */
+/* The middle between two neighbours goes to the even one, what is next to it to the
+ * nearer; and all of fp32 in strides keeps its order, its sign and the nearest. */
 static void test_format_rounds_fp8_to_nearest_even(void **state)
 {
     (void)state;
@@ -121,7 +123,8 @@ static void test_format_rounds_fp8_to_nearest_even(void **state)
         const struct byte *b = &bytes[f];
 
         for (uint8_t i = 0; isfinite(b->from(i + 1)); i++) {
-            float below = b->from(i), above = b->from(i + 1), middle = (below + above) / 2;
+            float below = b->from(i), above = b->from(i + 1),
+                  middle = (below + above) / 2;
 
             assert_int_equal(b->to(middle), i + (i & 1));
             assert_int_equal(b->to(-middle), 0x80 | (i + (i & 1)));
@@ -212,7 +215,8 @@ static void test_format_converts_arrays(void **state)
     format_convert(brain, FORMAT_BF16, half, FORMAT_FP16, 5);
     format_convert(back, FORMAT_FP32, brain, FORMAT_BF16, 5);
     for (int i = 0; i < 5; i++) {
-        float want = format_from_bf16(format_to_bf16(format_from_fp16(format_to_fp16(in[i]))));
+        float want =
+            format_from_bf16(format_to_bf16(format_from_fp16(format_to_fp16(in[i]))));
 
         assert_true(same(back[i], want));
     }

@@ -175,7 +175,9 @@ static void check_adapter(struct unit_model *u, const json_t *golden, const json
                           const char *merged)
 {
     const json_t *rows = json_object_get(run, "rows"), *row;
-    char *adapter = unit_adapter_new(run, json_number_value(json_object_get(golden, "scale"))), *saved = unit_dir_new();
+    char *adapter =
+             unit_adapter_new(run, json_number_value(json_object_get(golden, "scale"))),
+         *saved = unit_dir_new();
     struct batch batch = { 0 };
     struct error err = { 0 };
     size_t i;

@@ -1,6 +1,6 @@
 /* tests/unit/test_group.c - what several processes, on one CPU or on a GPU each, promise
- * each other: sums by rank, the same in every run, and no waiting for one that has ended.
- */
+ * each other: sums by rank, the same in every run, and no waiting for one that has
+ * ended. */
 #include "config.h"
 
 #include "kernels/backend.h"
@@ -8,7 +8,8 @@
 #include "base/random.h"
 #include "tests/unit/unit_ranks.h"
 
-enum { RANKS = UNIT_RANKS, MANY = 200001 }; /* more than one window, and no multiple of it */
+/* more than one window, and no multiple of it */
+enum { RANKS = UNIT_RANKS, MANY = 200001 };
 
 /* NULL: it could not be opened. */
 static struct backend *join(struct unit_ranks *ranks)

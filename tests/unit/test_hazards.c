@@ -173,8 +173,8 @@ static bool is_told(const struct patch *patch, const char *rule)
     return false;
 }
 
-/* What is written needs no edit any more, and its edits taken back give the first text.
- */
+/* What is written needs no edit any more, and its edits taken back give the first
+ * text. */
 static void check_way_back(const char *name, const struct patch *patch)
 {
     struct edits *back = edits_new();
@@ -371,7 +371,8 @@ static void test_hazards_alias_bomb_is_not_expanded(void **state)
     text_clear(&text);
 }
 
-/* Settings of another program are compared, and are not what ten levels of ten stand for. */
+/* Settings of another program are compared, and are not what ten levels of ten stand
+ * for. */
 static void test_hazards_alias_bomb_in_settings_is_not_expanded(void **state)
 {
     const struct patch_options options = { .job = "job.yaml" };

@@ -1,5 +1,5 @@
-/* tests/unit/test_import.c - what is refused, what is quoted, and what is told of each key.
- */
+/* tests/unit/test_import.c - what is refused, what is quoted, and what is told of each
+ * key. */
 #include "config.h"
 
 #include "tests/unit/unit_import.h"
@@ -247,12 +247,11 @@ static void test_import_tells_which_data_wants_another_template(void **state)
     } cases[] = {
         { AXOLOTL_DATA(ALPACA CHAT), "datasets[0].type", IMPORT_CARRIED, "template" },
         { AXOLOTL_DATA(ALPACA CHAT), "datasets[1].type", IMPORT_DIFFERS,
-          "b.jsonl, of type chat_template, wants the model's own template; a job has one "
-          "template for all its data, here alpaca" },
+          "b.jsonl, of type chat_template, wants the model's own template; a job has "
+          "one template for all its data, here alpaca" },
         { AXOLOTL_DATA(CHAT ALPACA), "datasets[1].type", IMPORT_DIFFERS,
           "a.jsonl, of type alpaca, wants the template alpaca; a job has one template "
-          "for "
-          "all its data, here the model's own" },
+          "for all its data, here the model's own" },
         { AXOLOTL_DATA(CHAT ALPACA) "chat_template: llama3\n", "datasets[1].type",
           IMPORT_DIFFERS, "here llama3" },
         { AXOLOTL_DATA(ALPACA CHAT) "chat_template: llama3\n", "datasets[1].type",
@@ -312,8 +311,7 @@ static void test_import_takes_the_part_of_a_file(void **state)
                                   "\"formatting\": \"alpaca\", \"split\": "
                                   "\"train[5%:]\"}}" },
         { TUNE("chat_dataset, conversation_style: openai"),
-          "\"columns\": {\"messages\": \"messages\"}, \"tags\": {\"role_tag\": "
-          "\"role\"" },
+          "\"columns\": {\"messages\": \"messages\"}, \"tags\": {\"role_tag\": \"role\"" },
         { TUNE("chat_dataset, conversation_style: sharegpt"),
           "\"columns\": {\"messages\": \"conversations\"}, \"split\"" },
     };
@@ -334,7 +332,8 @@ static void test_import_takes_the_part_of_a_file(void **state)
 static void test_import_carries_a_base_in_4_bits(void **state)
 {
     static const char source[] =
-        "checkpointer: {checkpoint_dir: /m}\noptimizer: {lr: 1}\n"
+        "checkpointer: {checkpoint_dir: /m}\n"
+        "optimizer: {lr: 1}\n"
         "model: {_component_: torchtune.models.llama2.lora_llama2_7b, lora_rank: 8, "
         "quantize_base: true}\n"
         "dataset: {_component_: torchtune.datasets.alpaca_dataset}\n";
@@ -490,14 +489,14 @@ static void test_import_tells_which_key_counts(void **state)
           IMPORT_IDLE, "no dataset_val" },
         { TORCHTUNE_ADAM "save_every_n_steps: 0\n", "save_every_n_steps", IMPORT_IDLE,
           "off" },
-        { TORCHTUNE_ADAM "lr_scheduler: {_component_: x.get_cosine_schedule_with_warmup, "
-                         "num_cycles: 2}\n",
+        { TORCHTUNE_ADAM "lr_scheduler: {_component_: "
+                         "x.get_cosine_schedule_with_warmup, num_cycles: 2}\n",
           "lr_scheduler", IMPORT_DIFFERS, "num_cycles other" },
         /* what stands beside a _component_ is an argument of it */
         { TORCHTUNE "optimizer: {_component_: torch.optim.SGD, lr: 1, momentum: 0.9}\n",
           "optimizer.momentum", IMPORT_DIFFERS, "torchtune hands it to SGD;" },
-        { TORCHTUNE_ADAM "lr_scheduler: {_component_: x.get_cosine_schedule_with_warmup, "
-                         "min_lr: 1e-6}\n",
+        { TORCHTUNE_ADAM "lr_scheduler: {_component_: "
+                         "x.get_cosine_schedule_with_warmup, min_lr: 1e-6}\n",
           "lr_scheduler.min_lr", IMPORT_DIFFERS, "get_cosine_schedule_with_warmup;" },
         { TORCHTUNE_ADAM "loss: {_component_: torch.nn.CrossEntropyLoss, "
                          "label_smoothing: 0.1}\n",

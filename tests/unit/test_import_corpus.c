@@ -1,5 +1,5 @@
-/* tests/unit/test_import_corpus.c - real files of other tools are imported whole, and what
- * comes of them passes check. */
+/* tests/unit/test_import_corpus.c - real files of other tools are imported whole, and
+ * what comes of them passes check. */
 #include "config.h"
 
 #include "tests/unit/unit_import.h"

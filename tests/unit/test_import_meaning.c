@@ -236,12 +236,13 @@ static void test_import_names_the_data_of_axolotl(void **state)
         { AXOLOTL_DATA("- {path: a/b, type: chat_template, field_messages: talk}\n"),
           "dataset", "b" },
         { AXOLOTL_DATA("- {path: a/b, type: chat_template, field_messages: "
-                       "conversations, message_property_mappings: {role: from, content: "
-                       "value}}\n"),
+                       "conversations, message_property_mappings: {role: from, "
+                       "content: value}}\n"),
           "dataset", "b.jsonl" },
-        { AXOLOTL_DATA(
-              "- {path: a/b, type: alpaca}\ntest_datasets:\n- {path: a/b, split: "
-              "test, type: alpaca}\neval_steps: 9\n"),
+        { AXOLOTL_DATA("- {path: a/b, type: alpaca}\n"
+                       "test_datasets:\n"
+                       "- {path: a/b, split: test, type: alpaca}\n"
+                       "eval_steps: 9\n"),
           "eval_dataset", "b-eval1.jsonl" },
         { AXOLOTL_STREAM, "stage", "pt" },
     };
@@ -291,8 +292,8 @@ static void test_import_keeps_the_preferences_of_axolotl(void **state)
               "dpo",
               "{path: a/b, type: chat_template.default}") "chat_template: llama3\n",
           "dataset", "b.jsonl" },
-        { AXOLOTL_PAIRS("dpo", "{path: a/b, type: chat_template.default, field_messages: "
-                               "talk}") "chat_template: llama3\n",
+        { AXOLOTL_PAIRS("dpo", "{path: a/b, type: chat_template.default, "
+                               "field_messages: talk}") "chat_template: llama3\n",
           "dataset", "b" },
         { AXOLOTL_PAIRS("dpo", "{path: a/b, type: chat_template.default, field_chosen: "
                                "good}") "chat_template: llama3\n",
@@ -323,13 +324,13 @@ static void test_import_says_which_columns_pairs_have(void **state)
           "\"formatting\": \"alpaca\", \"ranking\": true, \"columns\": {\"prompt\": "
           "\"input\", \"chosen\": \"chosen\", \"rejected\": \"rejected\", \"system\": "
           "\"system\"}" },
-        { AXOLOTL_PAIRS("dpo", "{path: a/b, type: {field_prompt: q, field_rejected: bad, "
-                               "field_system: s}}"),
+        { AXOLOTL_PAIRS("dpo", "{path: a/b, type: {field_prompt: q, field_rejected: "
+                               "bad, field_system: s}}"),
           "{\"prompt\": \"q\", \"chosen\": \"chosen\", \"rejected\": \"bad\", "
           "\"system\": \"s\"}" },
-        { AXOLOTL_PAIRS("dpo", "{path: a/b, type: chat_template.default, field_messages: "
-                               "talk, field_chosen: good, roles: {user: [human], "
-                               "assistant: [bot]}}"),
+        { AXOLOTL_PAIRS("dpo", "{path: a/b, type: chat_template.default, "
+                               "field_messages: talk, field_chosen: good, roles: "
+                               "{user: [human], assistant: [bot]}}"),
           "\"formatting\": \"sharegpt\", \"ranking\": true, \"columns\": {\"messages\": "
           "\"talk\", \"chosen\": \"good\", \"rejected\": \"rejected\"}, \"tags\": "
           "{\"role_tag\": \"role\", \"content_tag\": \"content\", \"user_tag\": "
@@ -418,13 +419,15 @@ static void test_import_keeps_what_torchtune_says(void **state)
         { TORCHTUNE_ADAM "seed: 7\n", "seed", "7" },
         { TORCHTUNE_ADAM "device: cpu\n", "use_cpu", "true" },
         { TORCHTUNE_ADAM "save_every_n_steps: 100\n", "save_steps", "100" },
-        { TORCHTUNE_ADAM "lr_scheduler: {_component_: "
-                         "torchtune.training.lr_schedulers.get_cosine_schedule_with_"
-                         "warmup, num_warmup_steps: 100}\n",
+        { TORCHTUNE_ADAM
+          "lr_scheduler: {_component_: "
+          "torchtune.training.lr_schedulers.get_cosine_schedule_with_warmup, "
+          "num_warmup_steps: 100}\n",
           "lr_scheduler_type", "cosine" },
-        { TORCHTUNE_ADAM "lr_scheduler: {_component_: "
-                         "torchtune.training.lr_schedulers.get_cosine_schedule_with_"
-                         "warmup, num_warmup_steps: 100}\n",
+        { TORCHTUNE_ADAM
+          "lr_scheduler: {_component_: "
+          "torchtune.training.lr_schedulers.get_cosine_schedule_with_warmup, "
+          "num_warmup_steps: 100}\n",
           "warmup_steps", "100" },
         /* adapters: torchtune's alpha is 16 whatever the rank */
         { TUNE_LORA("  lora_rank: 64\n"), "lora_alpha", "16" },
@@ -459,11 +462,11 @@ static void test_import_keeps_what_torchtune_says(void **state)
 static void test_import_keeps_the_distillation_of_torchtune(void **state)
 {
     static const struct meaning meanings[] = {
-        { TORCHTUNE_ADAM "teacher_checkpointer: {checkpoint_dir: /t}\nkd_loss: "
-                         "{_component_: torchtune.modules.loss.ForwardKLLoss}\n",
+        { TORCHTUNE_ADAM "teacher_checkpointer: {checkpoint_dir: /t}\n"
+                         "kd_loss: {_component_: torchtune.modules.loss.ForwardKLLoss}\n",
           "stage", "distill" },
-        { TORCHTUNE_ADAM "teacher_checkpointer: {checkpoint_dir: /t}\nkd_loss: "
-                         "{_component_: torchtune.modules.loss.ReverseKLLoss}\n",
+        { TORCHTUNE_ADAM "teacher_checkpointer: {checkpoint_dir: /t}\n"
+                         "kd_loss: {_component_: torchtune.modules.loss.ReverseKLLoss}\n",
           "kd_beta", "1.0" },
         { TORCHTUNE_ADAM "teacher_checkpointer: {checkpoint_dir: /t}\nkd_ratio: 0.3\n",
           "kd_ratio", "0.3" },

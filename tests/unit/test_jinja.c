@@ -1,7 +1,7 @@
 /*
  * tests/unit/test_jinja.c - templates and expressions give the text that transformers
- * makes of them (tests/golden/chat.json and jinja.json, made by chat.py and jinja.py beside
- * them), fail in the right line, and end.
+ * makes of them (tests/golden/chat.json and jinja.json, made by chat.py and jinja.py
+ * beside them), fail in the right line, and end.
  */
 #include "config.h"
 
@@ -265,21 +265,21 @@ static void test_jinja_tells_the_line(void **state)
 static void test_jinja_ends(void **state)
 {
     (void)state;
-    expect("{% set l = range(99999) | list %}{% for a in range(999) %}{% if l != l %}"
-           "{% endif %}{% endfor %}",
+    expect("{% set l = range(99999) | list %}{% for a in range(999) %}{% if l != l %}{% "
+           "endif %}{% endfor %}",
            "!t, line 1: the template takes more than 10485760 steps: it does not end");
     expect(
         "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
         "!t, line 1: the template takes more than 256 MiB of memory");
     expect("{{ 'x' * 1000000000000 }}",
            "!t, line 1: the template takes more than 256 MiB of memory");
-    expect("{% set ns = namespace(x='ab') %}{% for a in range(99) %}"
-           "{% set ns.x = ns.x + ns.x %}{% endfor %}",
+    expect("{% set ns = namespace(x='ab') %}{% for a in range(99) %}{% set ns.x = ns.x "
+           "+ ns.x %}{% endfor %}",
            "!t, line 1: the template takes more than 256 MiB of memory");
     expect("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
            "!t, line 1: the template goes deeper than 400 levels");
-    expect("{% set ns = namespace(x=[]) %}{% for a in range(9999) %}"
-           "{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
+    expect("{% set ns = namespace(x=[]) %}{% for a in range(9999) %}{% set ns.x = "
+           "[ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
            "!t, line 1: the template goes deeper than 400 levels");
     expect("{{ range(1000000) }}",
            "!t, line 1: Range too big. The sandbox blocks ranges larger than 100000");

@@ -1,5 +1,5 @@
-/* tests/unit/test_journal.c - undo puts back what was there; undone twice, it is redone.
- */
+/* tests/unit/test_journal.c - undo puts back what was there; undone twice, it is
+ * redone. */
 #include "config.h"
 
 #include "patcher/journal.h"

@@ -222,10 +222,9 @@ static void test_json_write_tells_overflow(void **state)
 static void test_json_get_takes_defaults_and_refuses_other_types(void **state)
 {
     struct error err = { 0 };
-    json_t *object =
-        read_string("{\"i\":7,\"r\":0.5,\"b\":true,\"s\":\"text\",\"n\":null,"
-                    "\"nul\":\"a\\u0000b\"}",
-                    &err);
+    json_t *object = read_string(
+        "{\"i\":7,\"r\":0.5,\"b\":true,\"s\":\"text\",\"n\":null,\"nul\":\"a\\u0000b\"}",
+        &err);
 
     (void)state;
     assert_int_equal(json_get_int(object, "i", 1, "c.json", &err), 7);

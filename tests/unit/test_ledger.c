@@ -78,7 +78,8 @@ static void test_ledger_finds_the_way_back(void **state)
     assert_int_equal(ledger_origin(ledger, 7), 3);
     assert_int_equal(ledger_origin(ledger, 8), 5);
     assert_int_equal(ledger_origin(ledger, 9), 6);
-    /* the end of a span: before what was taken away behind it, behind what was written in it */
+    /* the end of a span: before what was taken away behind it, behind what was written in
+     * it */
     assert_int_equal(ledger_origin_end(ledger, 8), 4);
     assert_int_equal(ledger_origin_end(ledger, 9), 6);
     assert_int_equal(ledger_origin_end(ledger, 5), 3);

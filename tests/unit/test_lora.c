@@ -142,11 +142,9 @@ static void test_lora_names_of_architectures(void **state)
     check_names("gpt2", "all", "\"fan_in_fan_out\":true");
     check_names("gpt_neo", "all", "\"fan_in_fan_out\":false");
     check_names("gpt_neo", "all",
-                "[\"q_proj\",\"k_proj\",\"v_proj\",\"out_proj\","
-                "\"c_fc\",\"c_proj\"]");
+                "[\"q_proj\",\"k_proj\",\"v_proj\",\"out_proj\",\"c_fc\",\"c_proj\"]");
     check_names("gpt_neox", "all",
-                "[\"query_key_value\",\"dense\","
-                "\"dense_h_to_4h\",\"dense_4h_to_h\"]");
+                "[\"query_key_value\",\"dense\",\"dense_h_to_4h\",\"dense_4h_to_h\"]");
     check_names("phi3", "all",
                 "[\"qkv_proj\",\"o_proj\",\"gate_up_proj\",\"down_proj\"]");
     check_names("gpt_neox", "dense", "\"target_modules\":[\"dense\"]");
@@ -170,8 +168,9 @@ static void test_lora_reads_saved_names_as_peft(void **state)
         struct text text;
 
         text_init(&text, 0);
-        text_addf(&text, "{\"r\": 8, \"target_modules\": [\"q_proj\"], "
-                         "\"modules_to_save\": %s}", cases[i].names);
+        text_addf(&text,
+                  "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"modules_to_save\": %s}",
+                  cases[i].names);
         assert_true(file_replace(name, text.data, text.len, 0600, &err));
         assert_true(lora_read_config(dir, architecture_find("qwen3"), &lora, &err));
         for (enum module j = 0; j < MODULES; j++) {
@@ -228,8 +227,8 @@ static void test_lora_config_refuses(void **state)
         { "{\"r\": 8, \"target_modules\": []}", "no layer" },
         { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"modules_to_save\": [\"\"]}",
           "modules_to_save: there is no layer \"\"" },
-        { "{\"r\": 8, \"target_modules\": [\"q_proj\"], "
-          "\"modules_to_save\": [\"layers.0.mlp.up_proj\"]}",
+        { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"modules_to_save\": "
+          "[\"layers.0.mlp.up_proj\"]}",
           "there is no layer \"layers.0.mlp.up_proj\"" },
         { "{\"r\": 8, \"target_modules\": \".*q_proj\"}", "list of names" },
         { "{\"r\": 8, \"target_modules\": [1]}", "list of names" },

@@ -45,17 +45,16 @@ static void test_machine_gives_a_job_what_it_asks_for(void **state)
         struct error err = { 0 };
         struct device device;
 
-        assert_true(machine_device(&machine, cases[i].job, strlen(cases[i].job), &device,
-                                   &err));
+        assert_true(
+            machine_device(&machine, cases[i].job, strlen(cases[i].job), &device, &err));
         assert_string_equal(device.name, cases[i].device);
     }
 }
 
-static const char two_alike[] =
-    "trainspool-probe 1\n"
-    "cpu\tEPYC\t8\t68719476736\t60000000000\n"
-    "cuda\t0\tfull\t8.0\t42000000000\t11000000000\t1\n"
-    "cuda\t1\tempty\t8.0\t42000000000\t41000000000\t1\n";
+static const char two_alike[] = "trainspool-probe 1\n"
+                                "cpu\tEPYC\t8\t68719476736\t60000000000\n"
+                                "cuda\t0\tfull\t8.0\t42000000000\t11000000000\t1\n"
+                                "cuda\t1\tempty\t8.0\t42000000000\t41000000000\t1\n";
 
 /* Of several, what fits into the scarcest fits into all. */
 static void test_machine_looks_at_the_scarcest_of_several(void **state)
@@ -107,11 +106,10 @@ static void test_machine_knows_what_a_job_wants(void **state)
     }
 }
 
-static const char half_asked[] =
-    "trainspool-probe 1\n"
-    "cpu\tEPYC\t8\t68719476736\t60000000000\n"
-    "cuda\t0\tcard\t8.0\t42000000000\t0\t1\n"
-    "cuda\t1\tcard\t8.0\t42000000000\t41000000000\t1\n";
+static const char half_asked[] = "trainspool-probe 1\n"
+                                 "cpu\tEPYC\t8\t68719476736\t60000000000\n"
+                                 "cuda\t0\tcard\t8.0\t42000000000\t0\t1\n"
+                                 "cuda\t1\tcard\t8.0\t42000000000\t41000000000\t1\n";
 
 static void test_machine_counts_on_the_memory_it_has_asked_for(void **state)
 {
@@ -129,15 +127,16 @@ static void test_machine_counts_on_the_memory_it_has_asked_for(void **state)
     assert_int_equal(device.peers, 2);
 }
 
-static const char old_card[] =
-    "trainspool-probe 1\n"
-    "cpu\tEPYC\t8\t68719476736\t60000000000\n"
-    "cuda\t0\tTesla V100\t7.0\t15000000000\t14000000000\t0\n";
+static const char old_card[] = "trainspool-probe 1\n"
+                               "cpu\tEPYC\t8\t68719476736\t60000000000\n"
+                               "cuda\t0\tTesla V100\t7.0\t15000000000\t14000000000\t0\n";
 
-/* Asked for, it is looked at, so that a rule can refuse it; left to choose, the CPU says so. */
+/* Asked for, it is looked at, so that a rule can refuse it; left to choose, the CPU says
+ * so. */
 static void test_machine_tells_of_a_card_without_code(void **state)
 {
-    static const char asked[] = "trainspool:\n  device: cuda\n", automatic[] = "stage: sft\n",
+    static const char asked[] = "trainspool:\n  device: cuda\n",
+                      automatic[] = "stage: sft\n",
                       numbered[] = "trainspool:\n  device: cuda:0\n",
                       cpu[] = "trainspool:\n  device: cpu\n";
     struct machine machine = machine_of(old_card), both = machine_of(two_cards);
@@ -198,7 +197,8 @@ static void test_machine_tells_of_cards_that_differ(void **state)
     device = device_for(&machine, "trainspool: {target: external, device: \"cuda:1\"}\n");
     assert_string_equal(device.name, "NVIDIA A100-SXM4-40GB");
     assert_string_equal(device.unlike, "");
-    assert_non_null(strstr(device_for(&same, "trainspool: {ranks: 2}\n").unlike, "empty"));
+    assert_non_null(
+        strstr(device_for(&same, "trainspool: {ranks: 2}\n").unlike, "empty"));
 }
 
 /* Another program's job may name the card of the machine it runs on. */

@@ -15,7 +15,8 @@ static void test_memory_held_by_a_gpu(void **state)
     assert_int_equal(memory_held(&cpu, 2).high, (uint64_t)(16 + 2 * 4) << 20);
     cpu.threads = 8;
     assert_int_equal(memory_held(&cpu, 0).high, (uint64_t)(16 + 8 * 4) << 20);
-    assert_int_equal(memory_held(&gpu, 0).expected, (uint64_t)(400 + 256 + 32 + 65) << 20);
+    assert_int_equal(memory_held(&gpu, 0).expected, (uint64_t)(400 + 256 + 32 + 65)
+                                                        << 20);
     assert_int_equal(memory_held(&gpu, 0).low, (uint64_t)(300 + 128 + 32 + 65) << 20);
     assert_int_equal(memory_held(&gpu, 0).high, (uint64_t)(500 + 384 + 32 + 65) << 20);
     gpu.here = true;
@@ -57,7 +58,8 @@ static void test_memory_limit_forms(void **state)
     (void)state;
     assert_true(memory_limit(NULL, &device, &limit, &err) && limit == 950);
     assert_true(memory_limit("80%", &device, &limit, &err) && limit == 800);
-    assert_true(memory_limit("2GiB", &device, &limit, &err) && limit == (uint64_t)2 << 30);
+    assert_true(memory_limit("2GiB", &device, &limit, &err) && limit == (uint64_t)2
+                                                                            << 30);
     assert_false(memory_limit("120%", &device, &limit, &err));
     assert_int_equal(err.code, ERROR_JOB);
     assert_false(memory_limit("much", &device, &limit, &err));
@@ -70,8 +72,9 @@ static void test_memory_limit_forms(void **state)
 
 static void test_memory_sums_and_compares(void **state)
 {
-    struct memory_use use = { .weights = 1, .gradients = 2, .optimizer = 3, .activations = 4,
-                              .workspace = 5 };
+    struct memory_use use = {
+        .weights = 1, .gradients = 2, .optimizer = 3, .activations = 4, .workspace = 5
+    };
 
     (void)state;
     memory_finish(&use, 15);

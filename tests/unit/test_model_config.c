@@ -49,13 +49,20 @@ static struct model_config parsed(const char *text)
 
 static void test_model_config_old_style(void **state)
 {
-    struct model_config c = parsed(
-        "{\"model_type\": \"llama\", " SIZES ", \"num_key_value_heads\": 2,"
-        "\"rope_theta\": 5e5, \"torch_dtype\": \"bfloat16\", \"eos_token_id\": [2, 7],"
-        "\"attention_bias\": true, \"rms_norm_eps\": 1e-5, \"tie_word_embeddings\": true,"
-        "\"rope_scaling\": {\"factor\": 8.0, \"low_freq_factor\": 1.0,"
-        "\"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 8192,"
-        "\"rope_type\": \"llama3\"}}");
+    struct model_config c =
+        parsed("{\"model_type\": \"llama\", " SIZES ", \"num_key_value_heads\": "
+               "2,\"rope_theta\": 5e5, "
+               "\"torch_dtype\": \"bfloat16\", "
+               "\"eos_token_id\": [2, "
+               "7],\"attention_bias\": true, "
+               "\"rms_norm_eps\": 1e-5, "
+               "\"tie_word_embeddings\": "
+               "true,\"rope_scaling\": "
+               "{\"factor\": 8.0, "
+               "\"low_freq_factor\": "
+               "1.0,\"high_freq_factor\": 4.0, "
+               "\"original_max_position_embeddings\": "
+               "8192,\"rope_type\": \"llama3\"}}");
 
     (void)state;
     assert_string_equal(c.architecture->model_type, "llama");
@@ -73,10 +80,13 @@ static void test_model_config_old_style(void **state)
 
 static void test_model_config_new_style(void **state)
 {
-    struct model_config c = parsed(
-        "{\"model_type\": \"qwen2\", " SIZES ", \"head_dim\": 32, \"dtype\": \"float16\","
-        "\"rope_parameters\": {\"rope_theta\": 1000000.0, \"rope_type\": \"default\"},"
-        "\"eos_token_id\": 5, \"sliding_window\": null}");
+    struct model_config c =
+        parsed("{\"model_type\": \"qwen2\", " SIZES ", \"head_dim\": 32, \"dtype\": "
+               "\"float16\",\"rope_parameters\": "
+               "{\"rope_theta\": 1000000.0, "
+               "\"rope_type\": "
+               "\"default\"},\"eos_token_id\": 5, "
+               "\"sliding_window\": null}");
 
     (void)state;
     assert_int_equal(c.head_size, 32);
@@ -92,8 +102,8 @@ static void test_model_config_new_style(void **state)
 static void test_model_config_old_linear_scaling(void **state)
 {
     struct model_config c =
-        parsed("{\"model_type\": \"llama\", " SIZES ","
-               "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}");
+        parsed("{\"model_type\": \"llama\", " SIZES ",\"rope_scaling\": {\"type\": "
+               "\"linear\", \"factor\": 2}}");
 
     (void)state;
     assert_int_equal(c.rope.kind, ROPE_LINEAR);
@@ -103,17 +113,21 @@ static void test_model_config_old_linear_scaling(void **state)
 static void test_model_config_sliding_window(void **state)
 {
     struct model_config c =
-        parsed("{\"model_type\": \"qwen2\", " SIZES ", \"use_sliding_window\": true,"
-               "\"sliding_window\": 32, \"max_window_layers\": 2}");
+        parsed("{\"model_type\": \"qwen2\", " SIZES ", \"use_sliding_window\": "
+               "true,\"sliding_window\": 32, "
+               "\"max_window_layers\": 2}");
 
     (void)state;
     assert_int_equal(c.sliding_window, 32);
     assert_false(c.windowed[0]);
     assert_false(c.windowed[1]);
     assert_true(c.windowed[2]);
-    c = parsed("{\"model_type\": \"qwen2\", " SIZES ", \"use_sliding_window\": true,"
-               "\"sliding_window\": 32, \"max_window_layers\": 2, \"layer_types\":"
-               "[\"sliding_attention\", \"full_attention\", \"full_attention\"]}");
+    c = parsed("{\"model_type\": \"qwen2\", " SIZES ", \"use_sliding_window\": "
+               "true,\"sliding_window\": 32, "
+               "\"max_window_layers\": 2, "
+               "\"layer_types\":[\"sliding_attention\", "
+               "\"full_attention\", "
+               "\"full_attention\"]}");
     assert_true(c.windowed[0]);
     assert_false(c.windowed[2]);
 }
@@ -127,9 +141,9 @@ static void test_model_config_window_presets_of_qwen(void **state)
     (void)state;
     for (size_t i = 0; i < TS_COUNT(types); i++) {
         snprintf(text, sizeof(text),
-                 "{\"model_type\": \"%s\", \"vocab_size\": 100, \"hidden_size\": 64,"
-                 "\"intermediate_size\": 96, \"num_hidden_layers\": 30,"
-                 "\"num_attention_heads\": 4, \"use_sliding_window\": true}",
+                 "{\"model_type\": \"%s\", \"vocab_size\": 100, \"hidden_size\": "
+                 "64,\"intermediate_size\": 96, \"num_hidden_layers\": "
+                 "30,\"num_attention_heads\": 4, \"use_sliding_window\": true}",
                  types[i]);
         c = parsed(text);
         assert_int_equal(c.sliding_window, 4096);
@@ -149,8 +163,8 @@ static void test_model_config_window_of_mistral(void **state)
     c = parsed("{\"model_type\": \"mistral\", " SIZES ", \"sliding_window\": null}");
     assert_int_equal(c.sliding_window, 0);
     assert_null(c.windowed);
-    c = parsed("{\"model_type\": \"mistral\", " SIZES ", \"sliding_window\": 7,"
-               "\"attention_bias\": true}");
+    c = parsed("{\"model_type\": \"mistral\", " SIZES ", \"sliding_window\": "
+               "7,\"attention_bias\": true}");
     assert_int_equal(c.sliding_window, 7);
     assert_false(c.qkv_bias);
 }
@@ -170,8 +184,8 @@ static void test_model_config_layer_types(void **state)
     (void)state;
     for (size_t i = 0; i < TS_COUNT(heed); i++) {
         snprintf(text, sizeof(text),
-                 "{\"model_type\": \"%s\", " SIZES ", \"use_sliding_window\": true,"
-                 "\"sliding_window\": 7" LISTED("sliding_attention") "}",
+                 "{\"model_type\": \"%s\", " SIZES ", \"use_sliding_window\": "
+                 "true,\"sliding_window\": 7" LISTED("sliding_attention") "}",
                  heed[i]);
         c = parsed(text);
         assert_true(c.sliding_window == 7 && c.windowed[0]);
@@ -203,8 +217,8 @@ static void test_model_config_of_gpt2(void **state)
 {
     struct model_config c =
         parsed("{\"model_type\": \"gpt2\", " GPT2
-               ", \"n_positions\": 32, \"n_inner\": null, \"n_ctx\": 32,"
-               "\"head_dim\": 32}"); /* of which GPT-2 knows nothing */
+               ", \"n_positions\": 32, \"n_inner\": null, \"n_ctx\": 32,\"head_dim\": "
+               "32}"); /* of which GPT-2 knows nothing */
 
     (void)state;
     assert_int_equal(c.hidden_size, 64);
@@ -217,17 +231,16 @@ static void test_model_config_of_gpt2(void **state)
     assert_true(c.norm_eps == 1e-5 && c.score_scale == 0.25 && !c.score_by_layer);
     assert_true(c.embed_dropout == 0.1 && c.added_dropout == 0.1);
     assert_true(c.attention_dropout == 0.1);
-    c = parsed(
-        "{\"model_type\": \"gpt2\", " GPT2
-        ", \"n_positions\": 32, \"n_inner\": 80, \"activation_function\": \"gelu\","
-        "\"tie_word_embeddings\": false, \"scale_attn_weights\": false,"
-        "\"scale_attn_by_inverse_layer_idx\": true}");
+    c = parsed("{\"model_type\": \"gpt2\", " GPT2
+               ", \"n_positions\": 32, \"n_inner\": 80, \"activation_function\": "
+               "\"gelu\",\"tie_word_embeddings\": false, \"scale_attn_weights\": "
+               "false,\"scale_attn_by_inverse_layer_idx\": true}");
     assert_int_equal(c.intermediate_size, 80);
     assert_int_equal(c.activation, ACTIVATION_GELU);
     assert_true(!c.tied && c.score_scale == 1 && c.score_by_layer);
     c = parsed("{\"model_type\": \"gpt2\", " GPT2
-               ", \"n_positions\": 32, \"resid_pdrop\": 0, \"embd_pdrop\": 0.0,"
-               "\"attn_pdrop\": 0.2}");
+               ", \"n_positions\": 32, \"resid_pdrop\": 0, \"embd_pdrop\": "
+               "0.0,\"attn_pdrop\": 0.2}");
     assert_true(c.embed_dropout == 0 && c.added_dropout == 0);
     assert_true(c.attention_dropout == 0.2);
 }
@@ -238,11 +251,13 @@ static void test_model_config_of_dropout(void **state)
 
     (void)state;
     assert_true(c.embed_dropout == 0 && c.added_dropout == 0 && c.attention_dropout == 0);
-    c = parsed("{\"model_type\": \"llama\", " SIZES ", \"attention_dropout\": 0.25,"
-               "\"resid_pdrop\": 0.1}"); /* of which Llama knows nothing */
+    /* of which Llama knows nothing */
+    c = parsed("{\"model_type\": \"llama\", " SIZES ", \"attention_dropout\": "
+               "0.25,\"resid_pdrop\": 0.1}");
     assert_true(c.added_dropout == 0 && c.attention_dropout == 0.25);
-    c = parsed("{\"model_type\": \"phi3\", " SIZES ", \"resid_pdrop\": 0.125,"
-               "\"embd_pdrop\": 0.1}"); /* which Phi-3 does not read */
+    /* which Phi-3 does not read */
+    c = parsed("{\"model_type\": \"phi3\", " SIZES ", \"resid_pdrop\": "
+               "0.125,\"embd_pdrop\": 0.1}");
     assert_true(c.embed_dropout == 0 && c.added_dropout == 0.125);
     c = parsed("{\"model_type\": \"gpt_neox\", " SIZES ", \"hidden_dropout\": 0.5}");
     assert_true(c.embed_dropout == 0.5 && c.added_dropout == 0.5);
@@ -284,14 +299,18 @@ static void test_model_config_of_gpt_neox(void **state)
     assert_true(c.rope.theta == 10000 && c.parallel && !c.tied);
     assert_true(c.qkv_bias && c.output_bias && c.mlp_bias);
     assert_int_equal(c.activation, ACTIVATION_GELU);
-    c = parsed("{\"model_type\": \"gpt_neox\", " SIZES ", \"rotary_pct\": 1.0,"
-               "\"rotary_emb_base\": 500, \"use_parallel_residual\": false,"
-               "\"attention_bias\": false}");
+    c = parsed("{\"model_type\": \"gpt_neox\", " SIZES ", \"rotary_pct\": "
+               "1.0,\"rotary_emb_base\": 500, "
+               "\"use_parallel_residual\": "
+               "false,\"attention_bias\": "
+               "false}");
     assert_int_equal(c.rotary, 16);
     assert_true(c.rope.theta == 500 && !c.parallel && !c.qkv_bias && !c.output_bias);
-    c = parsed("{\"model_type\": \"gpt_neox\", " SIZES ", \"rope_parameters\":"
-               "{\"rope_theta\": 7, \"rope_type\": \"default\","
-               "\"partial_rotary_factor\": 0.5}}");
+    c = parsed("{\"model_type\": \"gpt_neox\", " SIZES ", "
+               "\"rope_parameters\":{\"rope_theta\": "
+               "7, \"rope_type\": "
+               "\"default\",\"partial_rotary_factor\": "
+               "0.5}}");
     assert_int_equal(c.rotary, 8);
     assert_true(c.rope.theta == 7);
 }
@@ -303,8 +322,8 @@ static void test_model_config_of_phi3(void **state)
     (void)state;
     assert_true(c.rotary == 16 && !c.windowed && c.norm_eps == 1e-5);
     assert_true(!c.qkv_bias && !c.output_bias && !c.mlp_bias && !c.tied);
-    c = parsed("{\"model_type\": \"phi3\", " SIZES ", \"partial_rotary_factor\": 0.75,"
-               "\"sliding_window\": 7}");
+    c = parsed("{\"model_type\": \"phi3\", " SIZES ", \"partial_rotary_factor\": "
+               "0.75,\"sliding_window\": 7}");
     assert_true(c.rotary == 12 && c.sliding_window == 7 && c.windowed[2]);
 }
 
@@ -331,32 +350,32 @@ static void test_model_config_of_gemma2(void **state)
     assert_true(c.score_scale == 1.0 / 16 && c.score_softcap == 50);
     assert_true(c.logit_softcap == 30 && c.activation == ACTIVATION_GELU_TANH);
     c = parsed("{\"model_type\": \"gemma2\", " SIZES
-               ", \"attn_logit_softcapping\": null, \"final_logit_softcapping\": 12.5,"
-               "\"query_pre_attn_scalar\": 64}");
+               ", \"attn_logit_softcapping\": null, \"final_logit_softcapping\": "
+               "12.5,\"query_pre_attn_scalar\": 64}");
     assert_true(c.score_softcap == 0 && c.logit_softcap == 12.5);
     assert_true(c.score_scale == 0.125);
 }
 
 static void test_model_config_of_gemma3(void **state)
 {
-    struct model_config c = parsed(
-        "{\"model_type\": \"gemma3_text\", " SIZES
-        ", \"sliding_window\": 16, \"query_pre_attn_scalar\": 64,"
-        "\"sliding_window_pattern\": 2, \"rope_local_base_freq\": 500.0,"
-        "\"rope_theta\": 7000.0, \"rope_scaling\": {\"factor\": 8.0, \"rope_type\":"
-        "\"linear\"}}");
+    struct model_config c =
+        parsed("{\"model_type\": \"gemma3_text\", " SIZES
+               ", \"sliding_window\": 16, \"query_pre_attn_scalar\": "
+               "64,\"sliding_window_pattern\": 2, \"rope_local_base_freq\": "
+               "500.0,\"rope_theta\": 7000.0, \"rope_scaling\": {\"factor\": 8.0, "
+               "\"rope_type\":\"linear\"}}");
 
     (void)state;
     assert_true(c.windowed[0] && !c.windowed[1] && c.windowed[2] && c.has_local);
     assert_true(c.rope_local.theta == 500 && c.rope_local.kind == ROPE_DEFAULT);
     assert_true(c.rope.theta == 7000 && c.rope.kind == ROPE_LINEAR && c.rope.factor == 8);
     assert_true(c.score_scale == 0.125 && c.score_softcap == 0 && c.logit_softcap == 0);
-    c = parsed(
-        "{\"model_type\": \"gemma3_text\", " SIZES
-        ", \"layer_types\": [\"full_attention\", \"sliding_attention\","
-        "\"full_attention\"], \"rope_parameters\": {"
-        "\"full_attention\": {\"rope_type\": \"default\", \"rope_theta\": 9.0},"
-        "\"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 3.0}}}");
+    c = parsed("{\"model_type\": \"gemma3_text\", " SIZES
+               ", \"layer_types\": [\"full_attention\", "
+               "\"sliding_attention\",\"full_attention\"], \"rope_parameters\": "
+               "{\"full_attention\": {\"rope_type\": \"default\", \"rope_theta\": "
+               "9.0},\"sliding_attention\": {\"rope_type\": \"default\", "
+               "\"rope_theta\": 3.0}}}");
     assert_true(!c.windowed[0] && c.windowed[1] && !c.windowed[2]);
     assert_true(c.rope.theta == 9 && c.rope_local.theta == 3);
     c = parsed("{\"model_type\": \"gemma3_text\", " SIZES "}");
@@ -377,8 +396,10 @@ static void test_model_config_padding(void **state)
         { "{\"model_type\": \"qwen3\", " SIZES ", \"pad_token_id\": 0}", 0 },
         { "{\"model_type\": \"gemma\", " SIZES "}", 0 },
         { "{\"model_type\": \"gemma2\", " SIZES ", \"pad_token_id\": null}", -1 },
-        { "{\"model_type\": \"phi3\", " SIZES "}", -1 }, /* 32000 is past the vocabulary */
-        { "{\"model_type\": \"gpt2\", " GPT2 ", \"n_positions\": 8, \"pad_token_id\": 2}", -1 },
+        /* 32000 is past the vocabulary */
+        { "{\"model_type\": \"phi3\", " SIZES "}", -1 },
+        { "{\"model_type\": \"gpt2\", " GPT2 ", \"n_positions\": 8, \"pad_token_id\": 2}",
+          -1 },
     };
 
     (void)state;

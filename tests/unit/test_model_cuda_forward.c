@@ -1,6 +1,6 @@
 /*
- * tests/unit/test_model_cuda_forward.c - whole models on a GPU that are not trained: losses
- * and logits of the CPU and of transformers, in the memory that was estimated.
+ * tests/unit/test_model_cuda_forward.c - whole models on a GPU that are not trained:
+ * losses and logits of the CPU and of transformers, in the memory that was estimated.
  */
 #include "config.h"
 

@@ -9,48 +9,49 @@
 enum { TOKENS = 40, PROMPT = 7, SLOTS = 3 };
 
 static const char config_text[] =
-    "{\"model_type\": \"llama\", \"vocab_size\": 97, \"hidden_size\": 48,"
-    "\"intermediate_size\": 80, \"num_hidden_layers\": 3, \"num_attention_heads\": 6,"
-    "\"num_key_value_heads\": 2, \"max_position_embeddings\": 64,"
-    "\"initializer_range\": 0.2, \"tie_word_embeddings\": false}";
+    "{\"model_type\": \"llama\", \"vocab_size\": 97, \"hidden_size\": "
+    "48,\"intermediate_size\": 80, \"num_hidden_layers\": 3, \"num_attention_heads\": "
+    "6,\"num_key_value_heads\": 2, \"max_position_embeddings\": "
+    "64,\"initializer_range\": 0.2, \"tie_word_embeddings\": false}";
 
 /* Every other layer sees the last 8 rows. */
 static const char windowed_text[] =
-    "{\"model_type\": \"qwen2\", \"vocab_size\": 97, \"hidden_size\": 48,"
-    "\"intermediate_size\": 80, \"num_hidden_layers\": 3, \"num_attention_heads\": 6,"
-    "\"num_key_value_heads\": 2, \"max_position_embeddings\": 64, \"head_dim\": 8,"
-    "\"use_sliding_window\": true, \"sliding_window\": 8, \"max_window_layers\": 1,"
-    "\"initializer_range\": 0.2, \"tie_word_embeddings\": true}";
+    "{\"model_type\": \"qwen2\", \"vocab_size\": 97, \"hidden_size\": "
+    "48,\"intermediate_size\": 80, \"num_hidden_layers\": 3, \"num_attention_heads\": "
+    "6,\"num_key_value_heads\": 2, \"max_position_embeddings\": 64, \"head_dim\": "
+    "8,\"use_sliding_window\": true, \"sliding_window\": 8, \"max_window_layers\": "
+    "1,\"initializer_range\": 0.2, \"tie_word_embeddings\": true}";
 
 /* Norms of each head's q and k. */
 static const char qwen3_text[] =
-    "{\"model_type\": \"qwen3\", \"vocab_size\": 97, \"hidden_size\": 48,"
-    "\"intermediate_size\": 80, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
-    "\"num_key_value_heads\": 2, \"head_dim\": 16, \"max_position_embeddings\": 64,"
-    "\"initializer_range\": 0.2, \"tie_word_embeddings\": true}";
+    "{\"model_type\": \"qwen3\", \"vocab_size\": 97, \"hidden_size\": "
+    "48,\"intermediate_size\": 80, \"num_hidden_layers\": 2, \"num_attention_heads\": "
+    "4,\"num_key_value_heads\": 2, \"head_dim\": 16, \"max_position_embeddings\": "
+    "64,\"initializer_range\": 0.2, \"tie_word_embeddings\": true}";
 
 /* Windows and rotations by the layer, embeddings scaled. */
 static const char gemma3_text[] =
-    "{\"model_type\": \"gemma3_text\", \"vocab_size\": 97, \"hidden_size\": 48,"
-    "\"intermediate_size\": 80, \"num_hidden_layers\": 3, \"num_attention_heads\": 4,"
-    "\"num_key_value_heads\": 1, \"head_dim\": 16, \"max_position_embeddings\": 64,"
-    "\"sliding_window\": 8, \"sliding_window_pattern\": 2, \"query_pre_attn_scalar\": 16,"
-    "\"initializer_range\": 0.2, \"hidden_activation\": \"gelu_pytorch_tanh\"}";
+    "{\"model_type\": \"gemma3_text\", \"vocab_size\": 97, \"hidden_size\": "
+    "48,\"intermediate_size\": 80, \"num_hidden_layers\": 3, \"num_attention_heads\": "
+    "4,\"num_key_value_heads\": 1, \"head_dim\": 16, \"max_position_embeddings\": "
+    "64,\"sliding_window\": 8, \"sliding_window_pattern\": 2, "
+    "\"query_pre_attn_scalar\": 16,\"initializer_range\": 0.2, \"hidden_activation\": "
+    "\"gelu_pytorch_tanh\"}";
 
 /* Scores and logits that are capped. */
 static const char gemma2_text[] =
-    "{\"model_type\": \"gemma2\", \"vocab_size\": 97, \"hidden_size\": 48,"
-    "\"intermediate_size\": 80, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
-    "\"num_key_value_heads\": 2, \"head_dim\": 16, \"max_position_embeddings\": 64,"
-    "\"sliding_window\": 8, \"query_pre_attn_scalar\": 16, \"initializer_range\": 0.2,"
-    "\"attn_logit_softcapping\": 5.0, \"final_logit_softcapping\": 3.0,"
-    "\"hidden_activation\": \"gelu_pytorch_tanh\"}";
+    "{\"model_type\": \"gemma2\", \"vocab_size\": 97, \"hidden_size\": "
+    "48,\"intermediate_size\": 80, \"num_hidden_layers\": 2, \"num_attention_heads\": "
+    "4,\"num_key_value_heads\": 2, \"head_dim\": 16, \"max_position_embeddings\": "
+    "64,\"sliding_window\": 8, \"query_pre_attn_scalar\": 16, \"initializer_range\": "
+    "0.2,\"attn_logit_softcapping\": 5.0, \"final_logit_softcapping\": "
+    "3.0,\"hidden_activation\": \"gelu_pytorch_tanh\"}";
 
 /* Positions that are learnt. */
 static const char gpt2_text[] =
-    "{\"model_type\": \"gpt2\", \"vocab_size\": 97, \"n_embd\": 48, \"n_layer\": 2,"
-    "\"n_head\": 4, \"n_positions\": 64, \"n_ctx\": 64, \"initializer_range\": 0.2,"
-    "\"activation_function\": \"gelu_new\"}";
+    "{\"model_type\": \"gpt2\", \"vocab_size\": 97, \"n_embd\": 48, \"n_layer\": "
+    "2,\"n_head\": 4, \"n_positions\": 64, \"n_ctx\": 64, \"initializer_range\": "
+    "0.2,\"activation_function\": \"gelu_new\"}";
 
 static struct plan growing_plan(void)
 {
@@ -236,8 +237,8 @@ static void test_growth_is_the_forward_pass_of_published_models(void **state)
         skip();
 }
 
-/* Folded adapters widen the rows that q, k and v lie in; recomputed blocks share theirs.
- */
+/* Folded adapters widen the rows that q, k and v lie in; recomputed blocks share
+ * theirs. */
 static void test_growth_is_the_forward_pass_while_adapters_train(void **state)
 {
     struct plan plan = growing_plan();

@@ -235,8 +235,8 @@ static void test_distill_curves_on_a_gpu_are_those_of_pytorch(void **state)
 
 /* ---- Capped logits ---- */
 
-/* The loss beside a teacher with the student's own weights; each has its cap.  topk 0: of all
- * words at once; the size of the vocabulary: of all, as those that are kept. */
+/* The loss beside a teacher with the student's own weights; each has its cap.  topk 0: of
+ * all words at once; the size of the vocabulary: of all, as those that are kept. */
 static double loss_of_twins(int64_t topk, double cap, double teachers_cap)
 {
     json_t *golden = read_golden();
@@ -309,8 +309,8 @@ static void open_real(struct pair *pair, const struct plan *plan, const char *st
     model_teach(u->model, pair->teacher);
 }
 
-/* The runs of a part of the golden numbers; taken: which of RUNS of the script they are.
- */
+/* The runs of a part of the golden numbers; taken: which of RUNS of the script they
+ * are. */
 static void check_real(const char *part, const char *student, const char *teacher,
                        float factor, const size_t *taken, size_t count)
 {

@@ -1,14 +1,14 @@
-/* tests/unit/test_model_equal.c - what must not change a bit of the result, and does not.
- */
+/* tests/unit/test_model_equal.c - what must not change a bit of the result, and does
+ * not. */
 #include "config.h"
 
 #include "tests/unit/unit_model.h"
 #include "train/shapes.h"
 
 static const char llama[] =
-    "{\"model_type\": \"llama\", \"vocab_size\": 300, \"hidden_size\": 48,"
-    "\"intermediate_size\": 96, \"num_hidden_layers\": 3, \"num_attention_heads\": 4,"
-    "\"num_key_value_heads\": 2, \"head_dim\": 16, \"initializer_range\": 0.1}";
+    "{\"model_type\": \"llama\", \"vocab_size\": 300, \"hidden_size\": "
+    "48,\"intermediate_size\": 96, \"num_hidden_layers\": 3, \"num_attention_heads\": "
+    "4,\"num_key_value_heads\": 2, \"head_dim\": 16, \"initializer_range\": 0.1}";
 
 #define SIZES                                                              \
     "\"vocab_size\": 300, \"hidden_size\": 48, \"intermediate_size\": 96," \
@@ -16,12 +16,12 @@ static const char llama[] =
 
 /* What a block can have that llama's have not. */
 static const char *const others[] = {
-    "{\"model_type\": \"gpt2\", \"vocab_size\": 300, \"n_embd\": 48, \"n_layer\": 3,"
-    "\"n_head\": 4, \"n_positions\": 64, \"initializer_range\": 0.1}",
-    "{\"model_type\": \"gpt_neo\", \"vocab_size\": 300, \"hidden_size\": 48,"
-    "\"num_layers\": 4, \"num_heads\": 4, \"max_position_embeddings\": 64,"
-    "\"attention_types\": [[[\"global\", \"local\"], 2]], \"window_size\": 5,"
-    "\"initializer_range\": 0.1}",
+    "{\"model_type\": \"gpt2\", \"vocab_size\": 300, \"n_embd\": 48, \"n_layer\": "
+    "3,\"n_head\": 4, \"n_positions\": 64, \"initializer_range\": 0.1}",
+    "{\"model_type\": \"gpt_neo\", \"vocab_size\": 300, \"hidden_size\": "
+    "48,\"num_layers\": 4, \"num_heads\": 4, \"max_position_embeddings\": "
+    "64,\"attention_types\": [[[\"global\", \"local\"], 2]], \"window_size\": "
+    "5,\"initializer_range\": 0.1}",
     "{\"model_type\": \"gpt_neox\", \"rotary_pct\": 0.5," SIZES "}",
     "{\"model_type\": \"qwen3\", \"num_key_value_heads\": 2, \"head_dim\": 16," SIZES "}",
 };
@@ -405,11 +405,11 @@ static bool feels_first(const char *window)
     float before[20], after[20];
 
     snprintf(text, sizeof(text),
-             "{\"model_type\": \"qwen2\", \"vocab_size\": 20, \"hidden_size\": 16,"
-             "\"intermediate_size\": 24, \"num_hidden_layers\": 1,"
-             "\"num_attention_heads\": 2, \"initializer_range\": 0.3,"
-             "\"use_sliding_window\": true, \"max_window_layers\": 0,"
-             "\"sliding_window\": %s}",
+             "{\"model_type\": \"qwen2\", \"vocab_size\": 20, \"hidden_size\": "
+             "16,\"intermediate_size\": 24, \"num_hidden_layers\": "
+             "1,\"num_attention_heads\": 2, \"initializer_range\": "
+             "0.3,\"use_sliding_window\": true, \"max_window_layers\": "
+             "0,\"sliding_window\": %s}",
              window);
     u = unit_model_text(text, scratch());
     unit_batch_random(&ten, 10, 20, 5);

@@ -1,5 +1,5 @@
-/* tests/unit/test_model_files.c - models and adapters written, read, merged and refused.
- */
+/* tests/unit/test_model_files.c - models and adapters written, read, merged and
+ * refused. */
 #include "config.h"
 
 #include <unistd.h>
@@ -250,9 +250,9 @@ static void test_model_adapter_goes_on_and_merges(void **state)
 static void test_model_large_matrices_merge_too(void **state)
 {
     (void)state;
-    check_merges("{\"model_type\": \"llama\", \"vocab_size\": 50, \"hidden_size\": 32,"
-                 "\"intermediate_size\": 40000, \"num_hidden_layers\": 1,"
-                 "\"num_attention_heads\": 4, \"initializer_range\": 0.02}");
+    check_merges("{\"model_type\": \"llama\", \"vocab_size\": 50, \"hidden_size\": "
+                 "32,\"intermediate_size\": 40000, \"num_hidden_layers\": "
+                 "1,\"num_attention_heads\": 4, \"initializer_range\": 0.02}");
 }
 
 static bool asks_to_tie(const char *adapter)

@@ -8,9 +8,9 @@
 #include "train/shapes.h"
 
 static const char qwen[] =
-    "{\"model_type\": \"qwen2\", \"vocab_size\": 60, \"hidden_size\": 48,"
-    "\"intermediate_size\": 80, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
-    "\"num_key_value_heads\": 2, \"initializer_range\": 0.15}";
+    "{\"model_type\": \"qwen2\", \"vocab_size\": 60, \"hidden_size\": "
+    "48,\"intermediate_size\": 80, \"num_hidden_layers\": 2, \"num_attention_heads\": "
+    "4,\"num_key_value_heads\": 2, \"initializer_range\": 0.15}";
 
 static struct batch batch;
 static char *base;

@@ -7,24 +7,24 @@
 
 /* Rotations of Llama 3, a head of its own, head size not width / heads, all biases. */
 static const char llama[] =
-    "{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": 24,"
-    "\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
-    "\"num_key_value_heads\": 2, \"head_dim\": 8, \"attention_bias\": true,"
-    "\"mlp_bias\": true, \"initializer_range\": 0.2, \"rope_theta\": 50.0,"
-    "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 4.0, \"low_freq_factor\": "
-    "1.0,"
-    "\"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 16}}";
+    "{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": "
+    "24,\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": "
+    "4,\"num_key_value_heads\": 2, \"head_dim\": 8, \"attention_bias\": "
+    "true,\"mlp_bias\": true, \"initializer_range\": 0.2, \"rope_theta\": "
+    "50.0,\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 4.0, "
+    "\"low_freq_factor\": 1.0,\"high_freq_factor\": 4.0, "
+    "\"original_max_position_embeddings\": 16}}";
 
 /* Head tied, and a window in the upper block. */
 static const char qwen2[] =
-    "{\"model_type\": \"qwen2\", \"vocab_size\": 40, \"hidden_size\": 24,"
-    "\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
-    "\"num_key_value_heads\": 1, \"tie_word_embeddings\": true, \"initializer_range\": "
-    "0.2,"
-    "\"use_sliding_window\": true, \"sliding_window\": 5, \"max_window_layers\": 1}";
+    "{\"model_type\": \"qwen2\", \"vocab_size\": 40, \"hidden_size\": "
+    "24,\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": "
+    "4,\"num_key_value_heads\": 1, \"tie_word_embeddings\": true, "
+    "\"initializer_range\": 0.2,\"use_sliding_window\": true, \"sliding_window\": 5, "
+    "\"max_window_layers\": 1}";
 
 /* Learned positions, a head of its own, GELU by erf. */
-#define GPT2                                                                        \
+#define GPT2                                                                           \
     "{\"model_type\": \"gpt2\", \"vocab_size\": 40, \"n_embd\": 24, \"n_layer\": 2,"   \
     "\"n_head\": 4, \"n_inner\": 36, \"n_positions\": 16, \"initializer_range\": 0.2," \
     "\"activation_function\": \"gelu\", \"tie_word_embeddings\": false,"
@@ -32,7 +32,7 @@ static const char gpt2[] =
     GPT2 "\"embd_pdrop\": 0, \"resid_pdrop\": 0, \"attn_pdrop\": 0}";
 
 /* Both halves of a block in parallel, half of each head turned. */
-#define GPT_NEOX                                                                     \
+#define GPT_NEOX                                                                       \
     "{\"model_type\": \"gpt_neox\", \"vocab_size\": 40, \"hidden_size\": 24,"          \
     "\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": 3," \
     "\"rotary_pct\": 0.5, \"initializer_range\": 0.2"
@@ -48,29 +48,29 @@ static const char gpt2_drops_added[] =
 static const char gpt_neox_drops[] =
     GPT_NEOX ", \"hidden_dropout\": 0.3, \"attention_dropout\": 0.2}";
 static const char phi3_drops[] =
-    "{\"model_type\": \"phi3\", \"vocab_size\": 40, \"hidden_size\": 24, \"pad_token_id\": "
-    "null,"
-    "\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
-    "\"initializer_range\": 0.2, \"resid_pdrop\": 0.3, \"attention_dropout\": 0.2}";
+    "{\"model_type\": \"phi3\", \"vocab_size\": 40, \"hidden_size\": 24, "
+    "\"pad_token_id\": null,\"intermediate_size\": 36, \"num_hidden_layers\": 2, "
+    "\"num_attention_heads\": 4,\"initializer_range\": 0.2, \"resid_pdrop\": 0.3, "
+    "\"attention_dropout\": 0.2}";
 static const char *const drops[] = { gpt2_drops, gpt2_drops_embed, gpt2_drops_added,
                                      gpt_neox_drops, phi3_drops };
 
-/* Norms of heads and of what is added, two bases of rotation, scaled embeddings; no token is
- * padding, whose embedding is left alone. */
+/* Norms of heads and of what is added, two bases of rotation, scaled embeddings; no token
+ * is padding, whose embedding is left alone. */
 static const char gemma3[] =
-    "{\"model_type\": \"gemma3_text\", \"pad_token_id\": null, \"vocab_size\": 40, \"hidden_size\": 24,"
-    "\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
-    "\"num_key_value_heads\": 2, \"head_dim\": 8, \"initializer_range\": 0.2,"
-    "\"sliding_window\": 5, \"sliding_window_pattern\": 2, \"query_pre_attn_scalar\": 6}";
+    "{\"model_type\": \"gemma3_text\", \"pad_token_id\": null, \"vocab_size\": 40, "
+    "\"hidden_size\": 24,\"intermediate_size\": 36, \"num_hidden_layers\": 2, "
+    "\"num_attention_heads\": 4,\"num_key_value_heads\": 2, \"head_dim\": 8, "
+    "\"initializer_range\": 0.2,\"sliding_window\": 5, \"sliding_window_pattern\": 2, "
+    "\"query_pre_attn_scalar\": 6}";
 
 /* Scores and logits that are capped. */
 static const char gemma2[] =
-    "{\"model_type\": \"gemma2\", \"pad_token_id\": null, \"vocab_size\": 40, \"hidden_size\": 24,"
-    "\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
-    "\"num_key_value_heads\": 2, \"head_dim\": 8, \"initializer_range\": 0.2,"
-    "\"sliding_window\": 5, \"query_pre_attn_scalar\": 6, \"attn_logit_softcapping\": "
-    "1.5,"
-    "\"final_logit_softcapping\": 2.0}";
+    "{\"model_type\": \"gemma2\", \"pad_token_id\": null, \"vocab_size\": 40, "
+    "\"hidden_size\": 24,\"intermediate_size\": 36, \"num_hidden_layers\": 2, "
+    "\"num_attention_heads\": 4,\"num_key_value_heads\": 2, \"head_dim\": 8, "
+    "\"initializer_range\": 0.2,\"sliding_window\": 5, \"query_pre_attn_scalar\": 6, "
+    "\"attn_logit_softcapping\": 1.5,\"final_logit_softcapping\": 2.0}";
 
 static const char *const others[] = { gpt2, gpt_neox, gemma2, gemma3 };
 

@@ -1,7 +1,7 @@
 /*
- * tests/unit/test_model_pass.c - batches that are rounded up where passes are recorded: few
- * recordings do for many batches, and what comes back is that of the batch alone.  And what
- * attention is told of their runs.
+ * tests/unit/test_model_pass.c - batches that are rounded up where passes are recorded:
+ * few recordings do for many batches, and what comes back is that of the batch alone.
+ * And what attention is told of their runs.
  */
 #include "config.h"
 
@@ -52,7 +52,8 @@ static struct batch batch_of(const size_t *lengths, size_t runs)
     struct batch batch = { 0 };
 
     for (size_t i = 0; i < runs; i++)
-        unit_batch_random(&batch, lengths[i], VOCABULARY, (uint32_t)(10 * i + lengths[i]));
+        unit_batch_random(&batch, lengths[i], VOCABULARY,
+                          (uint32_t)(10 * i + lengths[i]));
     return batch;
 }
 
@@ -62,8 +63,9 @@ static struct batch batch_of(const size_t *lengths, size_t runs)
 static void test_model_pass_plays_batches_of_many_lengths(void **state)
 {
     static const size_t lengths[][3] = {
-        { 9, 5, 14 }, { 40, 61, 2 },  { 3, 7, 1 },    { 30, 20, 10 }, { 70, 50 },  { 2 },
-        { 17, 40 },   { 20, 60, 30 }, { 25, 66, 41 }, { 64, 1 },      { 44, 100 }, { 2, 2, 2 },
+        { 9, 5, 14 },   { 40, 61, 2 }, { 3, 7, 1 }, { 30, 20, 10 },
+        { 70, 50 },     { 2 },         { 17, 40 },  { 20, 60, 30 },
+        { 25, 66, 41 }, { 64, 1 },     { 44, 100 }, { 2, 2, 2 },
     };
     struct plan plan = plan_of(&trials[TRIAL_FP32]);
     struct unit_model u;
@@ -129,10 +131,10 @@ static struct result result_of(const struct trial *trial, struct plan plan, bool
 }
 
 /*
- * A row's way forward is its own: losses, masks of dropout and hits are the same to the bit
- * (with the products of tests/emulation; cuBLAS may choose others for more rows).  A weight's
- * gradient is a sum over rows, in fp32, which more rows divide otherwise; what is added is
- * zero.
+ * A row's way forward is its own: losses, masks of dropout and hits are the same to the
+ * bit (with the products of tests/emulation; cuBLAS may choose others for more rows).  A
+ * weight's gradient is a sum over rows, in fp32, which more rows divide otherwise; what
+ * is added is zero.
  */
 static void check_rounded(const struct trial *trial, struct plan plan,
                           const struct batch *batch)
@@ -142,11 +144,11 @@ static void check_rounded(const struct trial *trial, struct plan plan,
     double away = 0, norm = 0;
 
     if (is.trained != wanted.trained || is.evaluated != wanted.evaluated)
-        fail_msg("%s: losses %.9g and %.9g, wanted %.9g and %.9g", trial->name, is.trained,
-                 is.evaluated, wanted.trained, wanted.evaluated);
+        fail_msg("%s: losses %.9g and %.9g, wanted %.9g and %.9g", trial->name,
+                 is.trained, is.evaluated, wanted.trained, wanted.evaluated);
     if (is.accuracy != wanted.accuracy || is.runs != wanted.runs)
-        fail_msg("%s: accuracy %g of %zu runs, wanted %g of %zu", trial->name, is.accuracy,
-                 is.runs, wanted.accuracy, wanted.runs);
+        fail_msg("%s: accuracy %g of %zu runs, wanted %g of %zu", trial->name,
+                 is.accuracy, is.runs, wanted.accuracy, wanted.runs);
     for (size_t i = 0; i < wanted.count; i++) {
         double by = (double)is.gradients[i] - wanted.gradients[i];
 
@@ -154,12 +156,14 @@ static void check_rounded(const struct trial *trial, struct plan plan,
         away += by * by;
     }
     if (!(norm > 0) || !(sqrt(away) <= 1e-6 * sqrt(norm)))
-        fail_msg("%s: gradients are off by %g of %g", trial->name, sqrt(away), sqrt(norm));
+        fail_msg("%s: gradients are off by %g of %g", trial->name, sqrt(away),
+                 sqrt(norm));
     free(is.gradients);
     free(wanted.gradients);
 }
 
-/* In each format, and with masks; 48 rows, as products in fp8 are for multiples of 16 alone. */
+/* In each format, and with masks; 48 rows, as products in fp8 are for multiples of 16
+ * alone. */
 static void test_model_pass_rounds_without_a_trace(void **state)
 {
     static const size_t lengths[] = { 12, 5, 31 };
@@ -225,8 +229,8 @@ static double attend(const struct trial *trial, const struct batch *batch, bool 
     return loss;
 }
 
-/* What a batch is rounded up by at most, 256, as cutoff_len is less; or all rows where those
- * are fewer, or a run has more.  Attention that goes by it leaves no row out. */
+/* What a batch is rounded up by at most, 256, as cutoff_len is less; or all rows where
+ * those are fewer, or a run has more.  Attention that goes by it leaves no row out. */
 static void test_model_pass_tells_how_long_runs_are(void **state)
 {
     static const struct {

@@ -208,8 +208,8 @@ static void test_preference_begins_with_no_reward(void **state)
     }
 }
 
-/* Adapters are held against the model without them: the rewards are what they add to it.
- */
+/* Adapters are held against the model without them: the rewards are what they add to
+ * it. */
 static void test_preference_of_adapters_is_beyond_their_base(void **state)
 {
     struct plan plan = plan_for(METHOD_LORA, PREFERENCE_SIGMOID);

@@ -15,34 +15,34 @@
 enum { RANKS = UNIT_RANKS, WINDOW = 4, STEPS = 3, ROWS = 9, VOCABULARY = 40 };
 
 static const char llama[] =
-    "{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": 16,"
-    "\"intermediate_size\": 24, \"num_hidden_layers\": 5, \"num_attention_heads\": 2,"
-    "\"tie_word_embeddings\": false}";
+    "{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": "
+    "16,\"intermediate_size\": 24, \"num_hidden_layers\": 5, \"num_attention_heads\": "
+    "2,\"tie_word_embeddings\": false}";
 
 /* Positions that are learned, norms with biases, q, k and v in one. */
 static const char gpt2[] =
-    "{\"model_type\": \"gpt2\", \"vocab_size\": 40, \"n_embd\": 16, \"n_layer\": 4,"
-    "\"n_head\": 2, \"n_positions\": 9}";
+    "{\"model_type\": \"gpt2\", \"vocab_size\": 40, \"n_embd\": 16, \"n_layer\": "
+    "4,\"n_head\": 2, \"n_positions\": 9}";
 
 static const char gpt_neox[] =
-    "{\"model_type\": \"gpt_neox\", \"vocab_size\": 40, \"hidden_size\": 16,"
-    "\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2}";
+    "{\"model_type\": \"gpt_neox\", \"vocab_size\": 40, \"hidden_size\": "
+    "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2}";
 
 static const char gemma3[] =
-    "{\"model_type\": \"gemma3_text\", \"vocab_size\": 40, \"hidden_size\": 16,"
-    "\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2,"
-    "\"num_key_value_heads\": 1, \"head_dim\": 8, \"sliding_window\": 4,"
-    "\"sliding_window_pattern\": 2}";
+    "{\"model_type\": \"gemma3_text\", \"vocab_size\": 40, \"hidden_size\": "
+    "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": "
+    "2,\"num_key_value_heads\": 1, \"head_dim\": 8, \"sliding_window\": "
+    "4,\"sliding_window_pattern\": 2}";
 
 static const char phi3[] =
-    "{\"model_type\": \"phi3\", \"vocab_size\": 40, \"hidden_size\": 16,"
-    "\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2}";
+    "{\"model_type\": \"phi3\", \"vocab_size\": 40, \"hidden_size\": "
+    "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2}";
 
 /* Of its head a bucket is full. */
 static const char headed[] =
-    "{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": 16,"
-    "\"intermediate_size\": 8, \"num_hidden_layers\": 2, \"num_attention_heads\": 2,"
-    "\"tie_word_embeddings\": false}";
+    "{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": "
+    "16,\"intermediate_size\": 8, \"num_hidden_layers\": 2, \"num_attention_heads\": "
+    "2,\"tie_word_embeddings\": false}";
 
 /* What a case changes of a plan for full training of a Llama in fp32 by SGD. */
 struct kind {
@@ -563,8 +563,8 @@ static void test_model_ranks_play_what_lies_between_sums(void **state)
     assert_true(ok && played.norms[STEPS] > 0);
 }
 
-#define OTHER(name, i)                                                           \
-    unit_ranks_test_of("test_model_ranks_learn_other_architectures: " name,      \
+#define OTHER(name, i)                                                      \
+    unit_ranks_test_of("test_model_ranks_learn_other_architectures: " name, \
                        test_model_ranks_learn_other_architectures, &others[i])
 
 #define RECORDED(name, i)                                                     \

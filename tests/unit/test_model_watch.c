@@ -10,10 +10,10 @@
 #include "train/model_watch.h"
 
 static const char config_text[] =
-    "{\"model_type\": \"llama\", \"vocab_size\": 60, \"hidden_size\": 32,"
-    "\"intermediate_size\": 48, \"num_hidden_layers\": 3, \"num_attention_heads\": 2,"
-    "\"num_key_value_heads\": 1, \"initializer_range\": 0.15,"
-    "\"tie_word_embeddings\": true}";
+    "{\"model_type\": \"llama\", \"vocab_size\": 60, \"hidden_size\": "
+    "32,\"intermediate_size\": 48, \"num_hidden_layers\": 3, \"num_attention_heads\": "
+    "2,\"num_key_value_heads\": 1, \"initializer_range\": 0.15,\"tie_word_embeddings\": "
+    "true}";
 
 struct trial {
     struct unit_model u;

@@ -69,7 +69,8 @@ static void test_parts_are_the_whole(void **state)
     float *absmax = malloc(c.blocks * sizeof(float));
 
     for (size_t first = 0; first < c.numbers; first += 5 * NF4_BLOCK) {
-        size_t left = c.numbers - first, part = left < 5 * NF4_BLOCK ? left : 5 * NF4_BLOCK;
+        size_t left = c.numbers - first,
+               part = left < 5 * NF4_BLOCK ? left : 5 * NF4_BLOCK;
 
         nf4_quantize(x + first, part, codes + first / 2, absmax + first / NF4_BLOCK);
     }

@@ -49,9 +49,8 @@ static void test_normalizer_applies(void **state)
         { "{\"type\": \"Strip\", \"strip_left\": false}", " a ", " a" },
         { "{\"type\": \"Strip\"}", "  ", "" },
         { "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Prepend\", "
-          "\"prepend\": "
-          "\" \"}, {\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Replace\", "
-          "\"pattern\": {\"String\": \" \"}, \"content\": \"_\"}]}]}",
+          "\"prepend\": \" \"}, {\"type\": \"Sequence\", \"normalizers\": [{\"type\": "
+          "\"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"_\"}]}]}",
           "a b", "_a_b" },
     };
 

@@ -1,5 +1,5 @@
-/* tests/unit/test_optimizer.c - the norm, what is clipped, what decays, and whose rate.
- */
+/* tests/unit/test_optimizer.c - the norm, what is clipped, what decays, and whose
+ * rate. */
 #include "config.h"
 
 #include "train/optimizer.h"
@@ -7,8 +7,8 @@
 #include "tests/unit/unit_model.h"
 
 static const char llama[] =
-    "{\"model_type\": \"llama\", \"vocab_size\": 20, \"hidden_size\": 16,"
-    "\"intermediate_size\": 24, \"num_hidden_layers\": 1, \"num_attention_heads\": 2}";
+    "{\"model_type\": \"llama\", \"vocab_size\": 20, \"hidden_size\": "
+    "16,\"intermediate_size\": 24, \"num_hidden_layers\": 1, \"num_attention_heads\": 2}";
 
 static struct unit_model u;
 
@@ -159,8 +159,8 @@ static void start_adapters(const char *dir, double ratio)
     unit_model_start(&u, 8, 1, 2);
 }
 
-/* A step of all that is trained, by its gradient of 3: B and vectors have `ratio` times the
- * rate, A and other matrices the plain one. */
+/* A step of all that is trained, by its gradient of 3: B and vectors have `ratio` times
+ * the rate, A and other matrices the plain one. */
 static void check_loraplus(const char *dir, double ratio)
 {
     size_t fast = 0, plain = 0;
@@ -183,8 +183,8 @@ static void check_loraplus(const char *dir, double ratio)
             continue;
         fast += is_fast;
         plain += !is_fast;
-        unit_near(p->name, 1 - floats(p->weight)[3], is_fast && ratio > 0 ? 0.5 * ratio : 0.5,
-                  1e-5);
+        unit_near(p->name, 1 - floats(p->weight)[3],
+                  is_fast && ratio > 0 ? 0.5 * ratio : 0.5, 1e-5);
     }
     assert_int_equal(fast, 7 + 1);
     assert_int_equal(plain, 7 + 1);

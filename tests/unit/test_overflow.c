@@ -9,11 +9,10 @@
 #include "tests/unit/unit_model.h"
 
 static const char config_text[] =
-    "{\"model_type\": \"llama\", \"vocab_size\": 96, \"hidden_size\": 32,"
-    " \"intermediate_size\": 64, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
-    " \"num_key_value_heads\": 2, \"hidden_act\": \"silu\", \"tie_word_embeddings\": "
-    "true,"
-    " \"max_position_embeddings\": 64, \"initializer_range\": 0.05}";
+    "{\"model_type\": \"llama\", \"vocab_size\": 96, \"hidden_size\": 32, "
+    "\"intermediate_size\": 64, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
+    "\"num_key_value_heads\": 2, \"hidden_act\": \"silu\", \"tie_word_embeddings\": "
+    "true, \"max_position_embeddings\": 64, \"initializer_range\": 0.05}";
 
 struct run {
     struct unit_model u;
@@ -119,8 +118,8 @@ static void test_overflow_skipped_step_changes_nothing(void **state)
     run_stop(&run);
 }
 
-/* The scale changes nothing but what can be represented: powers of two, taken out again.
- */
+/* The scale changes nothing but what can be represented: powers of two, taken out
+ * again. */
 static void test_overflow_scale_does_not_bend_the_path(void **state)
 {
     struct run low, high;

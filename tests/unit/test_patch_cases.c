@@ -3,9 +3,11 @@
  * wanted.
  *
  *   job.yaml        the job
- *   device          as --device says it; "none": not known; ", no code" behind it: found in
- *                   this machine, and this build has no code for it; "cpu, no code for NAME";
- *                   ", here": found in this machine; ", beside NAME": with another kind
+ *   device          as --device says it; "none": not known; ", no code" behind it: found
+ *   in
+ *                   this machine, and this build has no code for it; "cpu, no code for
+ *                   NAME"; ", here": found in this machine; ", beside NAME": with another
+ *                   kind
  *   free            bytes free on it, which is then in this machine ("18GiB")
  *   host            bytes free on the host ("8GiB")
  *   want.yaml       the text after the safe edits

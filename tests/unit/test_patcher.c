@@ -399,8 +399,8 @@ static void test_patcher_on_a_full_disk_leaves_the_file(void **state)
 {
     const struct fixture *fixture = *state;
 
-    /* too small for the backup, for the new text (it is longer), for the journal's line
-     */
+    /* too small for the backup, for the new text (it is longer), for the journal's
+     * line */
     for (size_limit = 0; size_limit < sizeof(patched) - 1; size_limit += 16) {
         assert_true(file_remove_tree(fixture->run, NULL));
         put(fixture->job, dropped, strlen(dropped));

@@ -1,5 +1,5 @@
-/* tests/unit/test_pattern.c - matches as Oniguruma finds them, where PCRE2 differs too.
- */
+/* tests/unit/test_pattern.c - matches as Oniguruma finds them, where PCRE2 differs
+ * too. */
 #include "config.h"
 
 #include "train/pattern.h"

@@ -7,7 +7,8 @@
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
-/* numpy 2.4.6: np.random.PCG64(seed).random_raw(3); np.random.default_rng(seed).random(2) */
+/* numpy 2.4.6: np.random.PCG64(seed).random_raw(3);
+ * np.random.default_rng(seed).random(2) */
 static const struct {
     uint64_t seed, raw[3];
     double uniform[2];
@@ -44,8 +45,8 @@ static void test_pcg_is_numpys(void **state)
     }
 }
 
-/* np.random.default_rng(seed).permutation(count); of the long one the length and the sum of
- * (place + 1) * number, modulo 2^32. */
+/* np.random.default_rng(seed).permutation(count); of the long one the length and the sum
+ * of (place + 1) * number, modulo 2^32. */
 static void test_pcg_permutes_as_numpy(void **state)
 {
     static const uint32_t small[] = { 18, 10, 17, 22, 16, 15, 7, 6,  9, 3,  0, 19,

@@ -38,8 +38,14 @@ static void test_policy_bounds_the_request_by_the_device(void **state)
         { "cpu", { .fp16 = CHOICE_YES }, MODE_FP16_MIXED, SCALING_DYNAMIC },
         { "cpu", { .bf16 = CHOICE_AUTO }, MODE_FP32, SCALING_NONE },
         { "cpu", { 0 }, MODE_FP32, SCALING_NONE },
-        { "T4", { .fp16 = CHOICE_YES, .bf16 = CHOICE_YES }, MODE_FP16_MIXED, SCALING_DYNAMIC },
-        { "L4", { .fp16 = CHOICE_YES, .bf16 = CHOICE_YES }, MODE_BF16_MIXED, SCALING_NONE },
+        { "T4",
+          { .fp16 = CHOICE_YES, .bf16 = CHOICE_YES },
+          MODE_FP16_MIXED,
+          SCALING_DYNAMIC },
+        { "L4",
+          { .fp16 = CHOICE_YES, .bf16 = CHOICE_YES },
+          MODE_BF16_MIXED,
+          SCALING_NONE },
         { "V100", { .bf16 = CHOICE_AUTO }, MODE_FP16_MIXED, SCALING_DYNAMIC },
         { "H100", { .bf16 = CHOICE_AUTO }, MODE_BF16_MIXED, SCALING_NONE },
         { "H100", { .tf32 = CHOICE_YES }, MODE_TF32, SCALING_NONE },
@@ -48,12 +54,21 @@ static void test_policy_bounds_the_request_by_the_device(void **state)
         { "T4", { .pure_bf16 = true }, MODE_FP16_MIXED, SCALING_DYNAMIC },
         { "H100", { .fp8 = true }, MODE_BF16_MIXED, SCALING_NONE },
         { "A100", { .fp8 = true }, MODE_FP32, SCALING_NONE },
-        { "H100", { .bf16 = CHOICE_YES, .policy = POLICY_FP32 }, MODE_FP32, SCALING_NONE },
-        { "T4", { .fp16 = CHOICE_YES, .model_dtype = DTYPE_FLOAT16, .all_trainable = true },
-          MODE_FP16_MIXED, SCALING_DYNAMIC },
-        { "T4", { .fp16 = CHOICE_YES, .model_dtype = DTYPE_FLOAT16, .all_trainable = true,
-                  .policy = POLICY_NOSCALER },
-          MODE_FP16_PURE, SCALING_NONE },
+        { "H100",
+          { .bf16 = CHOICE_YES, .policy = POLICY_FP32 },
+          MODE_FP32,
+          SCALING_NONE },
+        { "T4",
+          { .fp16 = CHOICE_YES, .model_dtype = DTYPE_FLOAT16, .all_trainable = true },
+          MODE_FP16_MIXED,
+          SCALING_DYNAMIC },
+        { "T4",
+          { .fp16 = CHOICE_YES,
+            .model_dtype = DTYPE_FLOAT16,
+            .all_trainable = true,
+            .policy = POLICY_NOSCALER },
+          MODE_FP16_PURE,
+          SCALING_NONE },
     };
 
     (void)state;
@@ -67,11 +82,13 @@ static void test_policy_bounds_the_request_by_the_device(void **state)
     }
 }
 
-/* The founding error cannot be made: whatever the job says, trainables are fp32, but for the
- * two modes a person must name. */
+/* The founding error cannot be made: whatever the job says, trainables are fp32, but for
+ * the two modes a person must name. */
 static void test_policy_keeps_trainables_in_fp32(void **state)
 {
-    static const char *const names[] = { "cpu", "P100", "T4", "GTX 1660", "A100", "H200" };
+    static const char *const names[] = {
+        "cpu", "P100", "T4", "GTX 1660", "A100", "H200"
+    };
 
     (void)state;
     for (size_t d = 0; d < TS_COUNT(names); d++)
@@ -96,16 +113,16 @@ static void test_policy_scales_as_asked(void **state)
     struct precision out;
 
     (void)state;
-    out = decide("T4", (struct precision_request){ .fp16 = CHOICE_YES,
-                                                   .loss_scaling = CHOICE_YES,
-                                                   .loss_scale = 128 });
+    out = decide("T4", (struct precision_request) { .fp16 = CHOICE_YES,
+                                                    .loss_scaling = CHOICE_YES,
+                                                    .loss_scale = 128 });
     assert_int_equal(out.scaling, SCALING_STATIC);
     assert_true(out.loss_scale == 128);
-    out = decide("T4", (struct precision_request){ .fp16 = CHOICE_YES });
+    out = decide("T4", (struct precision_request) { .fp16 = CHOICE_YES });
     assert_true(out.loss_scale == 65536);
-    out = decide("T4", (struct precision_request){ .fp16 = CHOICE_YES,
-                                                   .loss_scaling = CHOICE_NO,
-                                                   .loss_scale = 1 });
+    out = decide("T4", (struct precision_request) { .fp16 = CHOICE_YES,
+                                                    .loss_scaling = CHOICE_NO,
+                                                    .loss_scale = 1 });
     assert_int_equal(out.scaling, SCALING_NONE);
 }
 

@@ -281,8 +281,8 @@ static void test_autopsy_looks_at_an_evaluation(void **state)
     json_decref(autopsy);
 }
 
-/* A static loss scale that is too large: none of the scaler's doing, and the gradients'.
- */
+/* A static loss scale that is too large: none of the scaler's doing, and the
+ * gradients'. */
 static void test_autopsy_finds_the_gradient_of_a_static_scale(void **state)
 {
     static const char *const methods[] = { FULL_PT, LORA_PT };

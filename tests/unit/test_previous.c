@@ -52,10 +52,10 @@ static void puts_in(const struct place *place, const char *name, const char *tex
 static void add_line(struct text *text, int step, const char *loss, const char *norm,
                      double scale, int skipped)
 {
-    text_addf(text,
-              "{\"step\":%d,\"loss\":%s,\"grad_norm\":%s,\"loss_scale\":%g,"
-              "\"skipped\":%d}\n",
-              step, loss, norm, scale, skipped);
+    text_addf(
+        text,
+        "{\"step\":%d,\"loss\":%s,\"grad_norm\":%s,\"loss_scale\":%g,\"skipped\":%d}\n",
+        step, loss, norm, scale, skipped);
 }
 
 /* What the steps of this log say. */

@@ -59,7 +59,8 @@ static void test_probe_picks(void **state)
     assert_null(probe_pick(&probe, "cuda", &err));
 }
 
-/* Those that train together: of one kind, the most memory first, or those that are named. */
+/* Those that train together: of one kind, the most memory first, or those that are
+ * named. */
 static void test_probe_takes_several(void **state)
 {
     const struct device *taken[DEVICE_RANKS_MAX];

@@ -333,8 +333,8 @@ static void test_properties_hold_of_every_patch(void **state)
     text_init(&walk.list, 0);
     corpus_walk(walk_file, &walk);
     print_message(
-        "# %zu combinations, %zu of them changed, %zu edits, %zu pairs of texts "
-        "for PyYAML\n",
+        "# %zu combinations, %zu of them changed, %zu edits, %zu pairs of texts for "
+        "PyYAML\n",
         walk.looked, walk.changed, walk.edits, walk.compared);
     assert_true(walk.looked > 500 && walk.changed > 100);
     ask_python(&walk);

@@ -49,8 +49,8 @@ static void test_config_in_4_bits_is_read(void **state)
     assert_true(parse(NF4 "}}", &is, &err));
     assert_true(is.on && !is.twice);
     assert_true(parse(NF4 NAME ", \"bnb_4bit_use_double_quant\": true, "
-                              "\"llm_int8_skip_modules\": null}}",
-                     &is, &err));
+                               "\"llm_int8_skip_modules\": null}}",
+                      &is, &err));
     assert_true(is.on && is.twice);
     assert_int_equal(is.plains, 0);
 }
@@ -77,9 +77,9 @@ static void test_config_leaves_layers_as_they_were(void **state)
 
     (void)state;
     assert_true(parse(NF4 ", \"llm_int8_skip_modules\": [\"lm_head\", "
-                         "\"model.layers.1.mlp\", \"k_proj\", \"3.self_attn\", "
-                         "\"model.layers.4\"]}}",
-                     &is, &err));
+                          "\"model.layers.1.mlp\", \"k_proj\", \"3.self_attn\", "
+                          "\"model.layers.4\"]}}",
+                      &is, &err));
     for (size_t i = 0; i < TS_COUNT(rows); i++)
         if (quantised_config_is_plain(&is, rows[i].name) != rows[i].plain)
             fail_msg("%s", rows[i].name);

@@ -11,10 +11,10 @@
 
 static const char records[] =
     "{\"instruction\": \"Add.\", \"input\": \"2 and 2\", \"output\": \"4\"}\n"
-    "{\"instruction\": \"And 3?\", \"output\": \"7\", \"system\": \"Be brief.\","
-    " \"history\": [[\"2 and 2?\", \"4\"]]}\n"
-    "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"},"
-    " {\"role\": \"assistant\", \"content\": \"Hello\"}]}\n";
+    "{\"instruction\": \"And 3?\", \"output\": \"7\", \"system\": \"Be brief.\", "
+    "\"history\": [[\"2 and 2?\", \"4\"]]}\n"
+    "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": "
+    "\"assistant\", \"content\": \"Hello\"}]}\n";
 
 static char *write_file(const char *dir, const char *name, const char *text)
 {

@@ -166,8 +166,9 @@ static void embedding_backward(struct trial *t)
     const float *scale = t->settings;
 
     t->be->ops->embedding_backward(
-        t->be, &(struct op_embedding_backward) {
-                   .dtable = t->grad[0], .dout = t->dout, .tokens = tokens, .scale = *scale });
+        t->be,
+        &(struct op_embedding_backward) {
+            .dtable = t->grad[0], .dout = t->dout, .tokens = tokens, .scale = *scale });
 }
 
 static void test_embedding(void **state)

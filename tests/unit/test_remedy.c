@@ -9,9 +9,9 @@
 #include "train/torch_memory.h"
 
 static const char llama[] =
-    "{\"model_type\": \"llama\", \"vocab_size\": 2048, \"hidden_size\": 256,"
-    "\"intermediate_size\": 704, \"num_hidden_layers\": 6, \"num_attention_heads\": 8,"
-    "\"num_key_value_heads\": 4}";
+    "{\"model_type\": \"llama\", \"vocab_size\": 2048, \"hidden_size\": "
+    "256,\"intermediate_size\": 704, \"num_hidden_layers\": 6, \"num_attention_heads\": "
+    "8,\"num_key_value_heads\": 4}";
 
 enum { CASES = 600 };
 

@@ -1,5 +1,5 @@
-/* tests/unit/test_rewrite.c - an edit changes what it is for; comments and layout stay.
- */
+/* tests/unit/test_rewrite.c - an edit changes what it is for; comments and layout
+ * stay. */
 #include "config.h"
 
 #include "patcher/rewrite.h"

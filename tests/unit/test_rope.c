@@ -26,8 +26,8 @@ static void test_rope_frequencies(void **state)
 }
 
 /* Old context 1000 positions: f fits 1000 f / 2 pi times into it.  Fewer than 1 time:
- * divided; more than 4 times: as it is; 2 times: a third of the way, 2/3 f / 8 + 1/3 f.
- */
+ * divided; more than 4 times: as it is; 2 times: a third of the way, 2/3 f / 8 + 1/3
+ * f. */
 static void test_rope_llama3_bands(void **state)
 {
     struct rope rope = { .kind = ROPE_LLAMA3,

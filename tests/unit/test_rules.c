@@ -1,5 +1,5 @@
-/* tests/unit/test_rules.c - the table: each rule can be found, learnt from, and is tried.
- */
+/* tests/unit/test_rules.c - the table: each rule can be found, learnt from, and is
+ * tried. */
 #include "config.h"
 
 #include "patcher/rules.h"

@@ -205,8 +205,7 @@ static void test_safetensors_refuses_lengths_that_lie(void **state)
 static void test_safetensors_unpadded_and_unknown_to_compute(void **state)
 {
     static const char header[] =
-        "{\"i\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":"
-        "[0,8]}}";
+        "{\"i\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]}}";
     char *dir = unit_dir_new(), *name = path_join(dir, "model.safetensors");
     struct error err = { 0 };
     struct safetensors *set;
@@ -250,9 +249,9 @@ static void test_safetensors_reads_shards(void **state)
     (void)state;
     assert_true(safetensors_write(one, sources, 1, &err));
     assert_true(safetensors_write(two, sources + 1, 2, &err));
-    write_index(dir, "{\"metadata\":{\"total_size\":28},\"weight_map\":{\"a.weight\":"
-                     "\"one.safetensors\",\"b\":\"two.safetensors\","
-                     "\"none\":\"two.safetensors\"}}");
+    write_index(
+        dir,
+        "{\"metadata\":{\"total_size\":28},\"weight_map\":{\"a.weight\":\"one.safetensors\",\"b\":\"two.safetensors\",\"none\":\"two.safetensors\"}}");
     set = safetensors_open(dir, "model", false, &err);
     assert_non_null(set);
     assert_int_equal(safetensors_count(set), 3);
@@ -265,8 +264,9 @@ static void test_safetensors_reads_shards(void **state)
         assert_null(safetensors_open(dir, "model", false, &err));
         assert_int_not_equal(err.code, ERROR_NONE);
     }
-    write_index(dir, "{\"weight_map\":{\"a.weight\":\"one.safetensors\","
-                     "\"b\":\"two.safetensors\"}}");
+    write_index(
+        dir,
+        "{\"weight_map\":{\"a.weight\":\"one.safetensors\",\"b\":\"two.safetensors\"}}");
     error_clear(&err);
     unlink(two);
     assert_true(safetensors_write(two, sources, 2, &err));

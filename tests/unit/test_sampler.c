@@ -135,8 +135,8 @@ static void test_sampler_passes_over_what_is_not_finite(void **state)
     sampler_free(sampler);
 }
 
-/* As RepetitionPenaltyLogitsProcessor of transformers has it: what was there before is divided
- * by the penalty, or multiplied where it is below 0, and only once. */
+/* As RepetitionPenaltyLogitsProcessor of transformers has it: what was there before is
+ * divided by the penalty, or multiplied where it is below 0, and only once. */
 static void test_sampler_penalises_what_was_there_once(void **state)
 {
     static const int32_t before[] = { 0, 1, 0, 7 };

@@ -51,11 +51,12 @@ static void test_samples_keep_before_and_after(void **state)
     put(samples, 0, "6 * 7?", "41", false);
     put(samples, 2, "7 * 6?", "no \xff", false);
     assert_true(samples_write(samples, 0, &err));
-    check(name,
-          "{\"prompt\":\"6 * 7?\",\"expected\":\"42\",\"before\":\"41\",\"after\":null,"
-          "\"correct_before\":false,\"correct\":null,\"step\":0}\n"
-          "{\"prompt\":\"7 * 6?\",\"expected\":\"42\",\"before\":\"no \\\\xff\","
-          "\"after\":null,\"correct_before\":false,\"correct\":null,\"step\":0}\n");
+    check(
+        name,
+        "{\"prompt\":\"6 * "
+        "7?\",\"expected\":\"42\",\"before\":\"41\",\"after\":null,\"correct_before\":false,\"correct\":null,\"step\":0}\n"
+        "{\"prompt\":\"7 * 6?\",\"expected\":\"42\",\"before\":\"no "
+        "\\\\xff\",\"after\":null,\"correct_before\":false,\"correct\":null,\"step\":0}\n");
     put(samples, 0, "6 * 7?", "42", true);
     assert_true(samples_write(samples, 10, &err));
     samples_close(samples);
@@ -63,9 +64,10 @@ static void test_samples_keep_before_and_after(void **state)
     put(samples, 0, "6 * 7?", "43", false);
     assert_true(samples_write(samples, 20, &err));
     samples_close(samples);
-    check(name,
-          "{\"prompt\":\"6 * 7?\",\"expected\":\"42\",\"before\":\"41\",\"after\":\"43\","
-          "\"correct_before\":false,\"correct\":false,\"step\":20}\n");
+    check(
+        name,
+        "{\"prompt\":\"6 * "
+        "7?\",\"expected\":\"42\",\"before\":\"41\",\"after\":\"43\",\"correct_before\":false,\"correct\":false,\"step\":20}\n");
     free(name);
     unit_dir_free(dir);
 }
@@ -83,8 +85,9 @@ static void test_samples_of_a_broken_file_are_begun_anew(void **state)
     put(samples, 0, "?", "42", true);
     assert_true(samples_write(samples, 5, &err));
     samples_close(samples);
-    check(name, "{\"prompt\":\"?\",\"expected\":\"42\",\"before\":null,\"after\":\"42\","
-                "\"correct_before\":null,\"correct\":true,\"step\":5}\n");
+    check(
+        name,
+        "{\"prompt\":\"?\",\"expected\":\"42\",\"before\":null,\"after\":\"42\",\"correct_before\":null,\"correct\":true,\"step\":5}\n");
     free(name);
     unit_dir_free(dir);
 }

@@ -140,7 +140,8 @@ static void test_scalar_obeys_tags_and_aliases(void **state)
 
 static void test_scalar_reads_sizes_and_times(void **state)
 {
-    static const char *const sizes[] = { "12GiB", "1.5GB", "80%", "0.5%", "1073741824", "512M" };
+    static const char *const sizes[] = { "12GiB", "1.5GB",      "80%",
+                                         "0.5%",  "1073741824", "512M" };
     static const char *const no_sizes[] = { "lots", "120%", "0%", "12", "-1GiB", "1024" };
     static const struct {
         const char *text;

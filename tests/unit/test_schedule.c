@@ -94,7 +94,8 @@ static double argument(const json_t *one, const char *name)
     return json_number_value(json_object_get(json_object_get(one, "arguments"), name));
 }
 
-/* The place of the argument's word in a list that ends with NULL; 0 without the argument. */
+/* The place of the argument's word in a list that ends with NULL; 0 without the
+ * argument. */
 static int word(const json_t *one, const char *name, const char *const *words)
 {
     const json_t *given = json_object_get(json_object_get(one, "arguments"), name);

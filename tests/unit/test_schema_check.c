@@ -27,10 +27,9 @@ static void test_schema_tells_types_and_ranges(void **state)
         { "use_cpu: flase\n", "TS704",
           "use_cpu must be true or false, not 'flase'; did you mean false?" },
         { "loss_scale: Dynamic\n", "TS704",
-          "loss_scale must be dynamic, none, or a number of 1 or more, not 'Dynamic'; did you "
-          "mean dynamic?" },
-        { "bf16: !!str true\n", "TS704",
-          "bf16 must be true, false or auto, not 'true'" },
+          "loss_scale must be dynamic, none, or a number of 1 or more, not 'Dynamic'; "
+          "did you mean dynamic?" },
+        { "bf16: !!str true\n", "TS704", "bf16 must be true, false or auto, not 'true'" },
         { "model_dtype: BF16\n", "TS705",
           "model_dtype must be auto, float32, float16 or bfloat16, not 'BF16'; did you "
           "mean bfloat16?" },
@@ -38,9 +37,9 @@ static void test_schema_tells_types_and_ranges(void **state)
           "eval_strategy must be no, steps or epoch, not 'false'; did you mean no?" },
         { "lr_scheduler_type: constant-with-warmup\n", "TS705",
           "lr_scheduler_type must be linear, cosine, constant, constant_with_warmup, "
-          "polynomial, cosine_with_restarts, cosine_with_min_lr, "
-          "warmup_stable_decay, inverse_sqrt or cosine_warmup_with_min_lr, "
-          "not 'constant-with-warmup'; did you mean constant_with_warmup?" },
+          "polynomial, cosine_with_restarts, cosine_with_min_lr, warmup_stable_decay, "
+          "inverse_sqrt or cosine_warmup_with_min_lr, not 'constant-with-warmup'; did "
+          "you mean constant_with_warmup?" },
         { "finetuning_type: something\n", "TS705",
           "finetuning_type must be lora, full or freeze, not 'something'" },
         { "learning_rate: [1]\n", "TS704", "learning_rate must be a number, not a list" },
@@ -49,8 +48,8 @@ static void test_schema_tells_types_and_ranges(void **state)
         { "loss_scale: 0.5\n", "TS705",
           "loss_scale must be dynamic, none, or a number of 1 or more, not '0.5'" },
         { "loss_scale: 1e16\n", "TS705",
-          "loss_scale must be dynamic, none, or a number from 1 to 1000000000000000, not "
-          "'1e16'" },
+          "loss_scale must be dynamic, none, or a number from 1 to 1000000000000000, "
+          "not '1e16'" },
         { "seed: -1\n", "TS705", "seed must be a whole number of 0 or more, not '-1'" },
         { "seed: 18446744073709551615\n", "TS704",
           "seed must be a whole number from 0 to 1000000000000000, not "
@@ -59,22 +58,19 @@ static void test_schema_tells_types_and_ranges(void **state)
           "seed must be a whole number from 0 to 1000000000000000, not "
           "'1000000000000001'" },
         { "num_train_epochs: 1e10\n", "TS705",
-          "num_train_epochs must be a number above 0 and at most 1000000000, not "
-          "'1e10'" },
+          "num_train_epochs must be a number above 0 and at most 1000000000, not '1e10'" },
         { "lr_scheduler_type: cosin\n", "TS705",
           "lr_scheduler_type must be linear, cosine, constant, constant_with_warmup, "
-          "polynomial, cosine_with_restarts, cosine_with_min_lr, "
-          "warmup_stable_decay, inverse_sqrt or cosine_warmup_with_min_lr, "
-          "not 'cosin'; did you mean cosine?" },
+          "polynomial, cosine_with_restarts, cosine_with_min_lr, warmup_stable_decay, "
+          "inverse_sqrt or cosine_warmup_with_min_lr, not 'cosin'; did you mean cosine?" },
         { "lr_scheduler_type: reduce_lr_on_plateau\n", "TS707", NULL },
         { "stage: kto\n", "TS707",
           "stage: kto is not done here, only sft, pt, distill or dpo" },
         { "pref_loss: kto_pair\n", "TS707",
-          "pref_loss: kto_pair is not done here, only sigmoid, hinge, ipo, orpo or "
-          "simpo" },
+          "pref_loss: kto_pair is not done here, only sigmoid, hinge, ipo, orpo or simpo" },
         { "pref_loss: dpo\n", "TS705",
-          "pref_loss must be sigmoid, hinge, ipo, orpo or simpo, not 'dpo'; did you mean "
-          "sigmoid?" },
+          "pref_loss must be sigmoid, hinge, ipo, orpo or simpo, not 'dpo'; did you "
+          "mean sigmoid?" },
         { "pref_beta: 0\n", "TS705", "pref_beta must be a number above 0, not '0'" },
         { "pref_ftx: -1\n", "TS705", "pref_ftx must be a number of 0 or more, not '-1'" },
         { "dpo_label_smoothing: 0.6\n", "TS705",
@@ -324,7 +320,8 @@ static void test_schema_looks_into_maps(void **state)
         { "trainspool: {target: external}\nfsdp_config: {version: 2}\n", NULL, NULL, 0 },
         { "lr_scheduler_kwargs: {min_lr: 1e-6, num_cycles: 0.5}\n", NULL, NULL, 0 },
         { "lr_scheduler_type: cosine_with_restarts\n"
-          "lr_scheduler_kwargs: {num_cycles: 3}\n", NULL, NULL, 0 },
+          "lr_scheduler_kwargs: {num_cycles: 3}\n",
+          NULL, NULL, 0 },
     };
 
     (void)state;

@@ -1,5 +1,5 @@
-/* tests/unit/test_setting.c - --set puts a value where the key is, or where it belongs.
- */
+/* tests/unit/test_setting.c - --set puts a value where the key is, or where it
+ * belongs. */
 #include "config.h"
 
 #include "patcher/setting.h"

@@ -7,9 +7,9 @@
 #include "tests/unit/unit.h"
 
 static const char llama[] =
-    "{\"model_type\": \"llama\", \"vocab_size\": 512, \"hidden_size\": 64,"
-    "\"intermediate_size\": 172, \"num_hidden_layers\": 5, \"num_attention_heads\": 8,"
-    "\"num_key_value_heads\": 4, \"tie_word_embeddings\": true}";
+    "{\"model_type\": \"llama\", \"vocab_size\": 512, \"hidden_size\": "
+    "64,\"intermediate_size\": 172, \"num_hidden_layers\": 5, \"num_attention_heads\": "
+    "8,\"num_key_value_heads\": 4, \"tie_word_embeddings\": true}";
 
 static struct arena *arena;
 static struct model_config config;
@@ -256,7 +256,8 @@ static void test_shapes_copy_no_bf16_weights_on_a_cpu(void **state)
     s = made();
     assert_true(s.rounds);
     assert_int_equal(s.copy_bytes, 0);
-    assert_int_equal(find(&s, "model.layers.0.mlp.down_proj.weight")->format, FORMAT_FP32);
+    assert_int_equal(find(&s, "model.layers.0.mlp.down_proj.weight")->format,
+                     FORMAT_FP32);
     plan.precision.fp8 = true;
     s = made();
     assert_false(s.rounds);

@@ -1,5 +1,5 @@
-/* tests/unit/test_spawn.c - output, status, lateness, and what a child must not inherit.
- */
+/* tests/unit/test_spawn.c - output, status, lateness, and what a child must not
+ * inherit. */
 #include "config.h"
 
 #include "base/spawn.h"

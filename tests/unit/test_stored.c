@@ -1,6 +1,5 @@
 /* tests/unit/test_stored.c - rows of a matrix out of a file and back, however it lies
- * there.
- */
+ * there. */
 #include "config.h"
 
 #include "train/stored.h"

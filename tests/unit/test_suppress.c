@@ -43,16 +43,17 @@ static void test_suppress_knows_what_is_meant(void **state)
 
 static void test_directives_are_in_comments_alone(void **state)
 {
-    static const char text[] = "# trainspool: keep\n"
-                               "a: 'it''s # trainspool: keep'\n"
-                               "b: x#trainspool:keep\n"
-                               "c: | # trainspool: keep\n"
-                               "  # trainspool: keep\n"
-                               "  text # trainspool: keep\n"
-                               "d: [1, # trainspool: ignore [TS104 TS105]\n"
-                               "  2] # half #trainspool:ignore[TS106,ts107,] see there\n"
-                               "e: 1 # trainspool: a word\n"
-                               "f: \"\n  # trainspool: keep\n  \" # trainspool: ignores[]";
+    static const char text[] =
+        "# trainspool: keep\n"
+        "a: 'it''s # trainspool: keep'\n"
+        "b: x#trainspool:keep\n"
+        "c: | # trainspool: keep\n"
+        "  # trainspool: keep\n"
+        "  text # trainspool: keep\n"
+        "d: [1, # trainspool: ignore [TS104 TS105]\n"
+        "  2] # half #trainspool:ignore[TS106,ts107,] see there\n"
+        "e: 1 # trainspool: a word\n"
+        "f: \"\n  # trainspool: keep\n  \" # trainspool: ignores[]";
     static const struct {
         uint32_t line, column;
         enum comment_kind kind;

@@ -63,8 +63,8 @@ static void test_teacher_forms_of_a_vocabulary_are_one(void **state)
     static const char *const forms[] = {
         "{\"model\": {\"vocab\": {\"a\": 0, \"b\": 1, \"c\": 2}}}",
         "{\"model\": {\"vocab\": [[\"a\", -1.5], [\"b\", -2], [\"c\", -3]]}}",
-        "{\"model\": {\"vocab\": {\"a\": 0, \"b\": 1}}, \"added_tokens\": "
-        "[{\"id\": 2, \"content\": \"c\"}, {\"id\": 0, \"content\": \"a\"}]}",
+        "{\"model\": {\"vocab\": {\"a\": 0, \"b\": 1}}, \"added_tokens\": [{\"id\": 2, "
+        "\"content\": \"c\"}, {\"id\": 0, \"content\": \"a\"}]}",
     };
     struct pair pair;
 

@@ -21,8 +21,8 @@ static void add_run(struct batch *batch, size_t which)
     batch->targets[first] = LABEL_NONE;
 }
 
-/* What a teacher would say of a token: by it alone, so that any order can be looked up.
- */
+/* What a teacher would say of a token: by it alone, so that any order can be looked
+ * up. */
 static int32_t first_id(const struct batch *batch, size_t row)
 {
     return batch->tokens[row] % (WORDS - KEPT);

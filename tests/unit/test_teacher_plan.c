@@ -1,4 +1,5 @@
-/* tests/unit/test_teacher_plan.c - the words that a student and its teacher have in common. */
+/* tests/unit/test_teacher_plan.c - the words that a student and its teacher have in
+ * common. */
 #include "config.h"
 
 #include "train/teacher_plan.h"

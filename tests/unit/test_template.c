@@ -71,9 +71,14 @@ static const struct {
       "Assistant:Yes.</s>\n",
       "4</s>\nYes.</s>\n" },
     { "alpaca",
-      "Be brief.### Instruction:\n2+2?\n\n### Response:\n4</s>\n\n### "
-      "Instruction:\nSure?\n\n"
-      "### Response:\nYes.</s>\n\n",
+      "Be brief.### Instruction:\n"
+      "2+2?\n\n"
+      "### Response:\n"
+      "4</s>\n\n"
+      "### Instruction:\n"
+      "Sure?\n\n"
+      "### Response:\n"
+      "Yes.</s>\n\n",
       "4</s>\n\nYes.</s>\n\n" },
     { "chatml",
       "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n2+2?<|im_end|>\n"
@@ -82,20 +87,29 @@ static const struct {
       "4<|im_end|>\nYes.<|im_end|>\n" },
     { "empty", "Be brief.2+2?4Sure?Yes.", "4Yes." },
     { "gemma",
-      "<s><start_of_turn>user\nBe brief.\n\n2+2?<end_of_turn>\n<start_of_turn>model\n4"
-      "<end_of_turn>\n<start_of_turn>user\nSure?<end_of_turn>\n<start_of_turn>model\nYes."
-      "<end_of_turn>\n",
+      "<s><start_of_turn>user\n"
+      "Be brief.\n\n"
+      "2+2?<end_of_turn>\n"
+      "<start_of_turn>model\n"
+      "4<end_of_turn>\n"
+      "<start_of_turn>user\n"
+      "Sure?<end_of_turn>\n"
+      "<start_of_turn>model\n"
+      "Yes.<end_of_turn>\n",
       "4<end_of_turn>\nYes.<end_of_turn>\n" },
     { "llama2",
-      "<s>[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\n2+2? [/INST]4</s><s>[INST] Sure? [/INST]"
-      "Yes.</s>",
+      "<s>[INST] <<SYS>>\n"
+      "Be brief.\n"
+      "<</SYS>>\n\n"
+      "2+2? [/INST]4</s><s>[INST] Sure? [/INST]Yes.</s>",
       "4</s>Yes.</s>" },
     { "llama3",
-      "<s><|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|>"
-      "<|start_header_id|>user<|end_header_id|>\n\n2+2?<|eot_id|>"
-      "<|start_header_id|>assistant<|end_header_id|>\n\n4<|eot_id|>"
-      "<|start_header_id|>user<|end_header_id|>\n\nSure?<|eot_id|>"
-      "<|start_header_id|>assistant<|end_header_id|>\n\nYes.<|eot_id|>",
+      "<s><|start_header_id|>system<|end_header_id|>\n\n"
+      "Be brief.<|eot_id|><|start_header_id|>user<|end_header_id|>\n\n"
+      "2+2?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
+      "4<|eot_id|><|start_header_id|>user<|end_header_id|>\n\n"
+      "Sure?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
+      "Yes.<|eot_id|>",
       "4<|eot_id|>Yes.<|eot_id|>" },
     { "mistral", "<s>[INST] Be brief.\n\n2+2?[/INST] 4</s>[INST] Sure?[/INST] Yes.</s>",
       " 4</s> Yes.</s>" },
@@ -116,8 +130,12 @@ static const struct {
     { "vicuna", "Be brief.USER: 2+2? ASSISTANT:4</s>USER: Sure? ASSISTANT:Yes.</s>",
       "4</s>Yes.</s>" },
     { "zephyr",
-      "<|system|>\nBe brief.</s><|user|>\n2+2?</s><|assistant|>\n4</s><|user|>\nSure?</s>"
-      "<|assistant|>\nYes.</s>",
+      "<|system|>\n"
+      "Be brief.</s><|user|>\n"
+      "2+2?</s><|assistant|>\n"
+      "4</s><|user|>\n"
+      "Sure?</s><|assistant|>\n"
+      "Yes.</s>",
       "4</s>Yes.</s>" },
 };
 
@@ -196,8 +214,9 @@ static void test_template_system_of_whom(void **state)
     (void)state;
     encode(&got, "qwen", talk + 1, 2, &plain);
     assert_true(text_starts(got.all.data,
-                            "<|im_start|>system\nYou are Qwen, created by "
-                            "Alibaba Cloud. You are a helpful assistant.<"));
+                            "<|im_start|>system\n"
+                            "You are Qwen, created by Alibaba Cloud. You are a "
+                            "helpful assistant.<"));
     encoded_clear(&got);
     encode(&got, "qwen", talk + 1, 2, &job);
     assert_true(text_starts(got.all.data, "<|im_start|>system\nBy the job.<|im_end|>"));
@@ -207,9 +226,10 @@ static void test_template_system_of_whom(void **state)
     encoded_clear(&got);
     encode(&got, "alpaca", talk + 1, 2, &plain);
     assert_true(text_starts(got.all.data,
-                            "Below is an instruction that describes a task. "
-                            "Write a response that appropriately completes "
-                            "the request.\n\n### Instruction:\n2+2?\n\n"));
+                            "Below is an instruction that describes a task. Write a "
+                            "response that appropriately completes the request.\n\n"
+                            "### Instruction:\n"
+                            "2+2?\n\n"));
     encoded_clear(&got);
     encode(&got, "chatml", talk + 1, 2, &plain);
     assert_true(text_starts(got.all.data, "<|im_start|>user\n2+2?"));
@@ -252,8 +272,8 @@ static void test_template_keeps_what_is_said(void **state)
     (void)state;
     encode(&got, "llama2", odd, 2, &(struct template_options) { 0 });
     assert_string_equal(got.all.data,
-                        "<s>[INST] {{content}} {{idx}} {{name}} [/INST]I am {{name}}."
-                        "\001\003</s>");
+                        "<s>[INST] {{content}} {{idx}} {{name}} [/INST]I am "
+                        "{{name}}.\001\003</s>");
     encoded_clear(&got);
 }
 
@@ -328,9 +348,11 @@ static void test_template_joins_what_functions_gave(void **state)
 {
     static const char call[] = "{\"name\": \"f\", \"arguments\": {}}";
     static const struct message turns[] = {
-        { ROLE_TOOLS, "[]", 2, 0 },   { ROLE_USER, "q", 1, 0 },
+        { ROLE_TOOLS, "[]", 2, 0 },
+        { ROLE_USER, "q", 1, 0 },
         { ROLE_FUNCTION, call, sizeof(call) - 1, 1 },
-        { ROLE_TOOL, "7", 1, 0 },     { ROLE_TOOL, "8", 1, 0 },
+        { ROLE_TOOL, "7", 1, 0 },
+        { ROLE_TOOL, "8", 1, 0 },
         { ROLE_ASSISTANT, "15", 2, 1 },
     };
     const struct template_options options = { 0 };

@@ -1,5 +1,5 @@
-/* tests/unit/test_text.c - growth up to the ceiling, strict UTF-8, and visible controls.
- */
+/* tests/unit/test_text.c - growth up to the ceiling, strict UTF-8, and visible
+ * controls. */
 #include "config.h"
 
 #include "base/text.h"

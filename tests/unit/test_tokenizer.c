@@ -132,7 +132,8 @@ static void test_tokenizer_takes_its_end_from_the_model(void **state)
         { "{}", "{\"eos_token_id\": [259, 258]}", 259 },
         { "{\"eos_token\": \"<|im_end|>\"}", "{\"eos_token_id\": 258}", 259 },
         { "{\"eos_token\": null}", "{\"eos_token_id\": 258}", -1 },
-        { "{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}", "{\"eos_token_id\": 258}", -1 },
+        { "{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}", "{\"eos_token_id\": 258}",
+          -1 },
         { "{\"tokenizer_class\": \"TokenizersBackend\"}", "{\"eos_token_id\": 258}", -1 },
         { "{\"tokenizer_class\": \"GPT2Tokenizer\"}", "{\"eos_token_id\": 258}", 258 },
         { "{}", "{\"eos_token_id\": null}", -1 },
@@ -206,8 +207,8 @@ static void test_tokenizer_refuses(void **state)
         { "{\"model\": {\"vocab\": {}, \"merges\": []}, \"decoder\": {\"type\": "
           "\"CTC\"}}",
           "CTC" },
-        { "{\"model\": {\"vocab\": {}, \"merges\": []}, \"added_tokens\": [{\"content\": "
-          "\"a\", \"id\": 4000000000}]}",
+        { "{\"model\": {\"vocab\": {}, \"merges\": []}, \"added_tokens\": "
+          "[{\"content\": \"a\", \"id\": 4000000000}]}",
           "not sensible" },
     };
     char *dir = unit_dir_new();

@@ -91,9 +91,9 @@ static void read_config(const struct seen *s, struct model_config *config)
     char text[512];
 
     snprintf(text, sizeof(text),
-             "{\"model_type\": \"llama\", \"vocab_size\": %d, \"hidden_size\": %d,"
-             "\"intermediate_size\": %d, \"num_hidden_layers\": %d,"
-             "\"num_attention_heads\": %d, \"num_key_value_heads\": %d}",
+             "{\"model_type\": \"llama\", \"vocab_size\": %d, \"hidden_size\": "
+             "%d,\"intermediate_size\": %d, \"num_hidden_layers\": "
+             "%d,\"num_attention_heads\": %d, \"num_key_value_heads\": %d}",
              s->vocabulary, s->width, s->mlp, s->layers, s->heads, s->keys);
     if (!model_config_parse(text, strlen(text), "config.json", arena, config, &err))
         fail_msg("%s", err.text);
@@ -128,8 +128,8 @@ static struct memory_use use_of(const struct plan *plan,
     return use;
 }
 
-/* Within 5 %: without checkpointing the tensors are counted, with it a moment is chosen.
- */
+/* Within 5 %: without checkpointing the tensors are counted, with it a moment is
+ * chosen. */
 static void test_torch_memory_is_what_was_seen(void **state)
 {
     (void)state;

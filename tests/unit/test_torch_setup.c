@@ -66,9 +66,9 @@ static void test_torch_setup_of_fsdp(void **state)
 /* A file beside the job, or the same in it. */
 static void test_torch_setup_of_deepspeed(void **state)
 {
-    static const char json[] = "{\"zero_optimization\": {\"stage\": 3,"
-                               " \"offload_optimizer\": {\"device\": \"cpu\"},"
-                               " \"offload_param\": {\"device\": \"none\"}}}";
+    static const char json[] = "{\"zero_optimization\": {\"stage\": 3, "
+                               "\"offload_optimizer\": {\"device\": \"cpu\"}, "
+                               "\"offload_param\": {\"device\": \"none\"}}}";
     char *dir = unit_dir_new(), *name = path_join(dir, "z3.json");
     struct error err = { 0 };
     struct torch_setup s;

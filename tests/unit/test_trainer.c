@@ -261,8 +261,8 @@ static void test_trainer_keeps_the_newest_checkpoints(void **state)
     unit_dir_free(dir);
 }
 
-/* The newest checkpoint is damaged: the one before it is taken, and the end is the same.
- */
+/* The newest checkpoint is damaged: the one before it is taken, and the end is the
+ * same. */
 static void test_trainer_passes_over_a_damaged_checkpoint(void **state)
 {
     char *one = unit_dir_new(), *two = unit_dir_new(), a[DIGEST_TEXT], b[DIGEST_TEXT];

@@ -130,8 +130,8 @@ static void test_trainer_saves_and_ends_with_the_best(void **state)
     unit_dir_free(dir);
 }
 
-/* transformers counts eval_delay in what eval_strategy counts in.  Of four steps the third and the
- * fourth are evaluated; what is before the first, eval_on_start says. */
+/* transformers counts eval_delay in what eval_strategy counts in.  Of four steps the
+ * third and the fourth are evaluated; what is before the first, eval_on_start says. */
 static void test_trainer_eval_delay_counts_steps(void **state)
 {
     static const struct {
@@ -270,8 +270,8 @@ static void test_trainer_resumed_in_another_format_scales_as_its_text_says(void 
     char *single = training_text(SHAKESPEARE, FULL_PT "max_steps: 6\n");
     char *half = training_text(SHAKESPEARE, FULL_PT "max_steps: 6\nfp16: true\n"
                                                     "resume_from_checkpoint: true\n");
-    char *again = training_text(SHAKESPEARE, FULL_PT
-                                "max_steps: 6\nresume_from_checkpoint: true\n");
+    char *again = training_text(SHAKESPEARE,
+                                FULL_PT "max_steps: 6\nresume_from_checkpoint: true\n");
     struct training first = { .dir = dir, .job = single, .stop_after = 2 };
     struct training second = { .dir = dir, .job = half, .stop_after = 4 };
     struct training third = { .dir = dir, .job = again };
@@ -302,8 +302,7 @@ int main(void)
         cmocka_unit_test(test_trainer_eval_delay_counts_steps),
         cmocka_unit_test(test_trainer_without_one_step_has_not_succeeded),
         cmocka_unit_test(test_trainer_says_that_a_resume_begins_anew),
-        cmocka_unit_test(
-            test_trainer_resumed_in_another_format_scales_as_its_text_says),
+        cmocka_unit_test(test_trainer_resumed_in_another_format_scales_as_its_text_says),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -110,9 +110,14 @@ static char *school_job(const char *more)
 
     text_init(&text, 0);
     text_addf(&text,
-              "model_name_or_path: student\ndataset: %s\ntemplate: alpaca\nstage: "
-              "distill\nlearning_rate: 1.0e-3\n"
-              "lr_scheduler_type: constant\nmax_samples: 60\n%s",
+              "model_name_or_path: student\n"
+              "dataset: %s\n"
+              "template: alpaca\n"
+              "stage: distill\n"
+              "learning_rate: 1.0e-3\n"
+              "lr_scheduler_type: constant\n"
+              "max_samples: 60\n"
+              "%s",
               set, more);
     free(set);
     return text_detach(&text, NULL);
@@ -197,8 +202,8 @@ static void test_trainer_distill_from_itself_is_at_its_goal(void **state)
 
 #define FEW DATA "finetuning_type: full\nmax_steps: 3\nlogging_steps: 1\n"
 
-/* A job of stage sft in the folder: the teacher learns, by an adapter, and is merged too.
- */
+/* A job of stage sft in the folder: the teacher learns, by an adapter, and is merged
+ * too. */
 static void make_adapter(const char *dir)
 {
     char *set = unit_shared(ALPACA);

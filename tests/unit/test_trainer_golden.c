@@ -18,8 +18,8 @@
 
 enum { STEPS_MAX = 200 };
 
-/* One run of the golden file, its model (and adapter, or NULL) and its texts in a folder.
- */
+/* One run of the golden file, its model (and adapter, or NULL) and its texts in a
+ * folder. */
 struct subject {
     json_t *golden;
     const json_t *run;
@@ -122,11 +122,11 @@ static void write_tokenizer(const char *dir, const char *alphabet)
 
     text_init(&out, LIMIT);
     text_adds(&out,
-              "{\"added_tokens\": [], \"normalizer\": null, \"post_processor\": null,"
-              "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": "
-              "false, \"trim_offsets\": true, \"use_regex\": true},"
-              "\"decoder\": {\"type\": \"ByteLevel\"},"
-              "\"model\": {\"type\": \"BPE\", \"merges\": [], \"vocab\": {");
+              "{\"added_tokens\": [], \"normalizer\": null, \"post_processor\": "
+              "null,\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": "
+              "false, \"trim_offsets\": true, \"use_regex\": true},\"decoder\": "
+              "{\"type\": \"ByteLevel\"},\"model\": {\"type\": \"BPE\", \"merges\": "
+              "[], \"vocab\": {");
     for (size_t i = 0; alphabet[i] != '\0'; i++)
         text_addf(&out, "%s\"%s%.1s\": %zu", i > 0 ? ", " : "",
                   alphabet[i] == ' ' ? "\xc4\xa0" : "",
@@ -291,10 +291,14 @@ static char *job_text(const struct subject *s, const json_t *settings, const cha
 
     text_init(&text, LIMIT);
     text_addf(&text,
-              "model_name_or_path: %s\n%s"
-              "packing: false\ndisable_shuffling: true\n"
-              "disable_gradient_checkpointing: true\ncutoff_len: %zu\nlogging_steps: 1\n"
-              "save_strategy: \"no\"\nfinetuning_type: %s\n"
+              "model_name_or_path: %s\n"
+              "%spacking: false\n"
+              "disable_shuffling: true\n"
+              "disable_gradient_checkpointing: true\n"
+              "cutoff_len: %zu\n"
+              "logging_steps: 1\n"
+              "save_strategy: \"no\"\n"
+              "finetuning_type: %s\n"
               "trainspool: {disable_dropout: true, keep: [fp16]}\n",
               s->model,
               questions_of(s) ? "stage: sft\ntemplate: default\ndataset: answers.jsonl\n"

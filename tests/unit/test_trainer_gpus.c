@@ -12,10 +12,10 @@
 #define DIGITS 2e-3 /* of what is logged with 4 digits */
 
 static const char config[] =
-    "{\"model_type\": \"llama\", \"vocab_size\": 512, \"hidden_size\": 32,"
-    "\"intermediate_size\": 48, \"num_hidden_layers\": 2, \"num_attention_heads\": 2,"
-    "\"num_key_value_heads\": 1, \"max_position_embeddings\": 64,"
-    "\"tie_word_embeddings\": true, \"bos_token_id\": 1, \"eos_token_id\": 2}";
+    "{\"model_type\": \"llama\", \"vocab_size\": 512, \"hidden_size\": "
+    "32,\"intermediate_size\": 48, \"num_hidden_layers\": 2, \"num_attention_heads\": "
+    "2,\"num_key_value_heads\": 1, \"max_position_embeddings\": "
+    "64,\"tie_word_embeddings\": true, \"bos_token_id\": 1, \"eos_token_id\": 2}";
 
 static void put(const char *dir, const char *base, const char *data, size_t len)
 {

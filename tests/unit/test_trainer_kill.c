@@ -34,8 +34,8 @@ static char *job_text(const char *more)
     return text_detach(&text, NULL);
 }
 
-/* Run the job in a child; kill it after some milliseconds (0: never).  Did it end well?
- */
+/* Run the job in a child; kill it after some milliseconds (0: never).  Did it end
+ * well? */
 static bool run_child(struct training *training, unsigned milliseconds)
 {
     pid_t child = fork();

@@ -100,9 +100,8 @@ static void set_interval(const char *run_dir)
                      0);
     put_json(state, folder, "trainspool_state.json");
     unit_must(file_remove_tree(name, &err) &&
-                  manifest_write(folder,
-                                 json_string_value(json_object_get(manifest, "job")),
-                                 &err),
+                  manifest_write(
+                      folder, json_string_value(json_object_get(manifest, "job")), &err),
               &err);
     json_decref(manifest);
     json_decref(state);
@@ -170,9 +169,7 @@ static void check_model(const char *model, const struct device *device)
     const json_t *one = find_case("models", model);
     char *dir = unit_dir_new(), *run_dir = path_join(dir, "job.run");
     char *job = job_text(dir);
-    struct training first = {
-        .dir = dir, .job = job, .device = device, .stop_after = 1
-    };
+    struct training first = { .dir = dir, .job = job, .device = device, .stop_after = 1 };
     struct training rest = { .dir = dir, .job = job, .device = device, .resume = true };
     struct error err = { 0 };
 

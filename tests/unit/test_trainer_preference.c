@@ -16,7 +16,8 @@
 
 enum { PAIRS = 40, STATE_MAX = 1 << 20 };
 
-/* A folder with pairs.jsonl; the test is skipped without the model.  A question, a kind answer, and one that is not. */
+/* A folder with pairs.jsonl; the test is skipped without the model.  A question, a kind
+ * answer, and one that is not. */
 static char *folder_new(void)
 {
     static const char *const names[] = { "Lily", "Tom", "Sue", "Ben", "Mia", "Max" };
@@ -52,9 +53,16 @@ static char *job_of(const char *more)
 
     text_init(&text, 0);
     text_addf(&text,
-              "model_name_or_path: %s\nstage: dpo\ndataset: pairs.jsonl\ntemplate: "
-              "alpaca\nlr_scheduler_type: constant\nlogging_steps: 1\nseed: 7\n"
-              "cutoff_len: 160\nper_device_train_batch_size: 4\n%s",
+              "model_name_or_path: %s\n"
+              "stage: dpo\n"
+              "dataset: pairs.jsonl\n"
+              "template: alpaca\n"
+              "lr_scheduler_type: constant\n"
+              "logging_steps: 1\n"
+              "seed: 7\n"
+              "cutoff_len: 160\n"
+              "per_device_train_batch_size: 4\n"
+              "%s",
               model, more);
     free(model);
     return text_detach(&text, NULL);
@@ -103,8 +111,9 @@ static void test_trainer_preference_adapters_prefer(void **state)
 {
     (void)state;
     check_learns(LORA "lora_dropout: 0.1\n");
-    check_learns(LORA "fp16: true\ngradient_accumulation_steps: 2\ntrainspool: {keep: "
-                      "[fp16]}\n");
+    check_learns(LORA "fp16: true\n"
+                      "gradient_accumulation_steps: 2\n"
+                      "trainspool: {keep: [fp16]}\n");
     check_learns(LORA "quantization_bit: 4\n");
 }
 

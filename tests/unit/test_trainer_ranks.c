@@ -120,8 +120,8 @@ static void test_trainer_ranks_full_is_like_one(void **state)
                    2, "1", "2");
 }
 
-/* An epoch of 25 micro-batches: the last window of it has one, and two ranks have none.
- */
+/* An epoch of 25 micro-batches: the last window of it has one, and two ranks have
+ * none. */
 static void test_trainer_ranks_lora_with_dropout_and_short_windows(void **state)
 {
     (void)state;
@@ -135,9 +135,9 @@ static void test_trainer_ranks_lora_with_dropout_and_short_windows(void **state)
 /* Each rank has the teacher, or the first of them makes the file for all. */
 static void test_trainer_ranks_are_taught_alike(void **state)
 {
-#define TAUGHT                                                                          \
-    "stage: distill\nfinetuning_type: lora\nlora_rank: 4\ncutoff_len: 128\n"            \
-    "max_samples: 41\nper_device_train_batch_size: 4\nmax_steps: 6\nkd_topk: 9\n"       \
+#define TAUGHT                                                                    \
+    "stage: distill\nfinetuning_type: lora\nlora_rank: 4\ncutoff_len: 128\n"      \
+    "max_samples: 41\nper_device_train_batch_size: 4\nmax_steps: 6\nkd_topk: 9\n" \
     "teacher_model_name_or_path: %s\n"
     char *teacher = unit_shared("data/stories260K/hf-qwen2");
     struct text text;
@@ -155,11 +155,11 @@ static void test_trainer_ranks_are_taught_alike(void **state)
 #undef TAUGHT
 }
 
-/* Adapters beside their base, all weights beside a copy; 13 pairs, so that a last window has
- * fewer micro-batches than ranks. */
+/* Adapters beside their base, all weights beside a copy; 13 pairs, so that a last window
+ * has fewer micro-batches than ranks. */
 static void test_trainer_ranks_prefer_alike(void **state)
 {
-#define PREFER                                                                         \
+#define PREFER                                                                       \
     "stage: dpo\ncutoff_len: 128\nmax_samples: 13\nper_device_train_batch_size: 2\n" \
     "max_steps: 6\nval_size: 3\neval_strategy: steps\neval_steps: 3\n"
     (void)state;

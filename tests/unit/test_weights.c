@@ -1,4 +1,5 @@
-/* tests/unit/test_weights.c - files and a config.json that are of one model, and of two. */
+/* tests/unit/test_weights.c - files and a config.json that are of one model, and of
+ * two. */
 #include "config.h"
 
 #include "train/weights.h"
@@ -29,8 +30,8 @@ static void test_weights_of_every_architecture_are_known(void **state)
     (void)state;
     for (size_t i = 0; i < json_array_size(models()); i++) {
         const json_t *one = json_array_get(models(), i);
-        const char *type =
-            json_string_value(json_object_get(json_object_get(one, "config"), "model_type"));
+        const char *type = json_string_value(
+            json_object_get(json_object_get(one, "config"), "model_type"));
         const char *cuts[] = { NULL, architecture_find(type)->base };
         struct error err = { 0 };
 
@@ -59,8 +60,8 @@ static void check_changed(const json_t *one, const char *name, const char *says,
     assert_false(is_one(dir, &err));
     assert_int_equal(err.code, ERROR_DATA);
     if (!strstr(err.text, name) || !strstr(err.text, says))
-        fail_msg("%s without %s: %s", json_string_value(json_object_get(one, "name")), name,
-                 err.text);
+        fail_msg("%s without %s: %s", json_string_value(json_object_get(one, "name")),
+                 name, err.text);
     unit_dir_free(dir);
     json_decref(copy);
 }
@@ -77,7 +78,8 @@ static void test_weights_that_are_missing_or_of_another_shape_are_named(void **s
         {
             json_t *other = json_deep_copy(shape);
 
-            json_array_set_new(other, 0, json_integer((json_int_t)shape_of(shape, 0) + 1));
+            json_array_set_new(other, 0,
+                               json_integer((json_int_t)shape_of(shape, 0) + 1));
             check_changed(one, name, "is missing", NULL);
             check_changed(one, name, "config.json wants [", other);
         }

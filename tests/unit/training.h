@@ -20,11 +20,11 @@ struct training {
     const char *job; /* its text */
     bool resume;
     bool no_onednn;
-    struct log *log;    /* or NULL */
-    int threads;        /* 0: one, as other tests run beside it */
-    const struct device *device; /* NULL: the CPU */
+    struct log *log;                   /* or NULL */
+    int threads;                       /* 0: one, as other tests run beside it */
+    const struct device *device;       /* NULL: the CPU */
     const struct backend_group *group; /* of several processes; NULL: alone */
-    int64_t stop_after; /* ask it to stop after this step; 0: never */
+    int64_t stop_after;                /* ask it to stop after this step; 0: never */
     volatile sig_atomic_t stop;
     char logged[8192]; /* every line it told, one after another */
     int64_t steps;     /* optimizer steps it told of */

@@ -47,8 +47,9 @@ static inline void unit_dir_free(char *dir)
 }
 
 /*
- * As if the disk were full: no file can grow past `bytes` until unit_disk_free().  Never test
- * with /dev/full what replaces or removes a file: for root, it would remove the device.
+ * As if the disk were full: no file can grow past `bytes` until unit_disk_free().  Never
+ * test with /dev/full what replaces or removes a file: for root, it would remove the
+ * device.
  */
 static inline void unit_disk_full(size_t bytes)
 {
@@ -90,8 +91,8 @@ static inline char *unit_shared(const char *name)
     return NULL;
 }
 
-/* Skips the test where this is not in the shared data; asked before the test takes anything, as
- * what it holds then is never given back. */
+/* Skips the test where this is not in the shared data; asked before the test takes
+ * anything, as what it holds then is never given back. */
 static inline void unit_need_shared(const char *name)
 {
     char *path = unit_shared(name);

@@ -28,8 +28,8 @@ static inline void fill_b(struct unit_model *u)
     }
 }
 
-/* By the plan of `u`, which ends with it; the block of memory is as large as estimated.
- */
+/* By the plan of `u`, which ends with it; the block of memory is as large as
+ * estimated. */
 static inline struct found run_adapted(struct unit_model *u)
 {
     struct memory_use estimate;

@@ -49,8 +49,8 @@ static inline void start(struct unit_model *u)
     unit_model_start(u, batch.rows, batch.sequences, 1);
 }
 
-/* fp32 on both sides, a few hundred operations deep: what differs is the order of sums.
- */
+/* fp32 on both sides, a few hundred operations deep: what differs is the order of
+ * sums. */
 #define CLOSE 2e-5
 
 static inline double norm_of(struct tensor t)

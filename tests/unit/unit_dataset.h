@@ -1,5 +1,5 @@
-/* tests/unit/unit_dataset.h - for tests of a job's data: a directory, a tokenizer of single
- * letters, plans, records, and what a batch reads and learns. */
+/* tests/unit/unit_dataset.h - for tests of a job's data: a directory, a tokenizer of
+ * single letters, plans, records, and what a batch reads and learns. */
 #ifndef TESTS_UNIT_UNIT_DATASET_H
 #define TESTS_UNIT_UNIT_DATASET_H
 
@@ -65,7 +65,8 @@ static inline void unit_dataset_records(const char *name, size_t count)
 }
 
 /* What a run of a batch reads and learns, as "read>learnt". */
-static inline void unit_dataset_run(const struct batch *batch, size_t run, struct text *out)
+static inline void unit_dataset_run(const struct batch *batch, size_t run,
+                                    struct text *out)
 {
     text_reset(out);
     for (int32_t i = batch->offsets[run]; i < batch->offsets[run + 1]; i++) {
@@ -79,8 +80,8 @@ static inline void unit_dataset_run(const struct batch *batch, size_t run, struc
 }
 
 /* Letters of the answers in the order of an epoch. */
-static inline void unit_dataset_letters(const struct dataset *dataset, uint64_t epoch, size_t size,
-                          char *out)
+static inline void unit_dataset_letters(const struct dataset *dataset, uint64_t epoch,
+                                        size_t size, char *out)
 {
     struct batch batch = { 0 };
     size_t trained = 0;

@@ -37,7 +37,7 @@ static inline bool unit_read_formula(const void *context, size_t index, void *to
 }
 
 static inline void unit_write_formulas(const char *dir, const json_t *tensors,
-                                      double scale)
+                                       double scale)
 {
     size_t count = json_array_size(tensors);
     struct tensor_source *sources = memory_resize(NULL, count, sizeof(*sources));

@@ -63,15 +63,14 @@ static inline void unit_model_make(struct unit_model *u, size_t rows, size_t seq
 
     if (u->group)
         unit_must(u->be->ops->join(u->be, u->group, &err), &err);
-    u->model = model_new(&(struct model_options) { .plan = &u->plan,
-                                                   .config = &u->config,
-                                                   .backend = u->be,
-                                                   .rows_max = rows,
-                                                   .sequences_max = sequences,
-                                                   .rank =
-                                                       u->group ? (size_t)u->group->rank
-                                                                : 0 },
-                         &err);
+    u->model = model_new(
+        &(struct model_options) { .plan = &u->plan,
+                                  .config = &u->config,
+                                  .backend = u->be,
+                                  .rows_max = rows,
+                                  .sequences_max = sequences,
+                                  .rank = u->group ? (size_t)u->group->rank : 0 },
+        &err);
     unit_must(u->model != NULL, &err);
 }
 
@@ -268,7 +267,8 @@ static inline struct parameter *unit_parameter(struct unit_model *u, const char 
     return NULL;
 }
 
-static inline void unit_put_numbers(struct model *model, struct tensor to, const float *values)
+static inline void unit_put_numbers(struct model *model, struct tensor to,
+                                    const float *values)
 {
     struct backend *be = model_backend(model);
     uint32_t packed[256];

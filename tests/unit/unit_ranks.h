@@ -1,7 +1,7 @@
 /*
  * tests/unit/unit_ranks.h - the ranks of a run as processes.  A backend has threads, so
- * each process opens its own, after the fork.  And a driver does not outlive a fork: where
- * each has a GPU, emulated (UNIT_EMULATED) or real (UNIT_CUDA), the ranks of a
+ * each process opens its own, after the fork.  And a driver does not outlive a fork:
+ * where each has a GPU, emulated (UNIT_EMULATED) or real (UNIT_CUDA), the ranks of a
  * unit_ranks_test are this program again, which goes straight to the test that wants it.
  */
 #ifndef TESTS_UNIT_UNIT_RANKS_H
@@ -61,9 +61,10 @@ static inline bool unit_ranks_fit(void)
 {
     struct device devices[DEVICE_RANKS_MAX];
     char note[256] = "";
-    size_t count = unit_ranks_gpus ? unit_ranks_ops->devices("cpu", devices, DEVICE_RANKS_MAX,
-                                                             note, sizeof(note))
-                                   : UNIT_RANKS;
+    size_t count = unit_ranks_gpus
+                       ? unit_ranks_ops->devices("cpu", devices, DEVICE_RANKS_MAX, note,
+                                                 sizeof(note))
+                       : UNIT_RANKS;
 
     if (count < UNIT_RANKS)
         printf("1..0 # SKIP %d GPUs are wanted, and here %s %zu%s%s\n", UNIT_RANKS,
@@ -72,8 +73,14 @@ static inline bool unit_ranks_fit(void)
 }
 
 /* A test of a program whose ranks may have GPUs.  It makes ranks once. */
-#define unit_ranks_test(f)              { #f, f, unit_ranks_begin, NULL, NULL }
-#define unit_ranks_test_of(name, f, of) { name, f, unit_ranks_begin, NULL, of }
+#define unit_ranks_test(f)                  \
+    {                                       \
+#f, f, unit_ranks_begin, NULL, NULL \
+    }
+#define unit_ranks_test_of(name, f, of)     \
+    {                                       \
+        name, f, unit_ranks_begin, NULL, of \
+    }
 
 /* The test that is running and, in a process started for it, which rank this is. */
 static struct {
@@ -87,7 +94,8 @@ static inline int unit_ranks_begin(void **state)
     return 0;
 }
 
-/* The first thing main does: a process started as a rank goes to its test, and ends there. */
+/* The first thing main does: a process started as a rank goes to its test, and ends
+ * there. */
 static inline void unit_ranks_main(int argc, char **argv, const struct CMUnitTest *tests)
 {
     const struct CMUnitTest *test;
@@ -139,7 +147,8 @@ static inline void unit_ranks_fork(struct unit_ranks *out, int ranks)
 {
     struct error err = { 0 };
 
-    *out = (struct unit_ranks) { .group = { .rank = unit_ranks_this.rank, .ranks = ranks } };
+    *out =
+        (struct unit_ranks) { .group = { .rank = unit_ranks_this.rank, .ranks = ranks } };
     out->group.links = out->links;
     out->links[0] = unit_ranks_this.link;
     if (unit_ranks_this.rank > 0)

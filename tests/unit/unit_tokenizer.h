@@ -70,8 +70,8 @@ static inline void unit_tokenizer_write(const char *dir, size_t specials, bool a
     text_adds(
         &json,
         "], \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false}, "
-        "\"decoder\": {\"type\": \"ByteLevel\"}, "
-        "\"model\": {\"type\": \"BPE\", \"merges\": [], \"vocab\": {");
+        "\"decoder\": {\"type\": \"ByteLevel\"}, \"model\": {\"type\": \"BPE\", "
+        "\"merges\": [], \"vocab\": {");
     for (int byte = 0; byte < 256; byte++)
         unit_add_byte(&json, byte);
     text_adds(&json, "}}}");

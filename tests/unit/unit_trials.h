@@ -1,6 +1,6 @@
 /*
- * tests/unit/unit_trials.h - what is tried on a GPU: small models of every architecture, and
- * trainings of them in every precision.
+ * tests/unit/unit_trials.h - what is tried on a GPU: small models of every architecture,
+ * and trainings of them in every precision.
  */
 #ifndef TESTS_UNIT_UNIT_TRIALS_H
 #define TESTS_UNIT_UNIT_TRIALS_H
@@ -32,47 +32,46 @@ enum base {
 #define START(model_type) START_WITH(model_type, "0.15")
 static const char *const configs[BASES] = {
     [BASE_LLAMA] =
-        START("llama") "\"intermediate_size\": 48, \"num_hidden_layers\": 2,"
-                       "\"num_attention_heads\": 2, \"num_key_value_heads\": 1,"
-                       "\"tie_word_embeddings\": true}",
+        START("llama") "\"intermediate_size\": 48, \"num_hidden_layers\": "
+                       "2,\"num_attention_heads\": 2, \"num_key_value_heads\": "
+                       "1,\"tie_word_embeddings\": true}",
     [BASE_QWEN2] =
-        START("qwen2") "\"intermediate_size\": 40, \"num_hidden_layers\": 2,"
-                       "\"num_attention_heads\": 1, \"num_key_value_heads\": 1,"
-                       "\"tie_word_embeddings\": false,"
-                       "\"use_sliding_window\": true, \"sliding_window\": 4,"
-                       "\"max_window_layers\": 1}",
-    [BASE_GPT2] = START("gpt2") "\"n_embd\": 32, \"n_layer\": 2, \"n_head\": 2,"
-                                "\"n_inner\": 48, \"n_positions\": 32}",
+        START("qwen2") "\"intermediate_size\": 40, \"num_hidden_layers\": "
+                       "2,\"num_attention_heads\": 1, \"num_key_value_heads\": "
+                       "1,\"tie_word_embeddings\": false,\"use_sliding_window\": true, "
+                       "\"sliding_window\": 4,\"max_window_layers\": 1}",
+    [BASE_GPT2] = START("gpt2") "\"n_embd\": 32, \"n_layer\": 2, \"n_head\": "
+                                "2,\"n_inner\": 48, \"n_positions\": 32}",
     /* its scores are not scaled */
     [BASE_GPT_NEO] =
-        START_WITH("gpt_neo", "0.05") "\"num_layers\": 2, \"num_heads\": 2,"
-                                      "\"intermediate_size\": 48, \"window_size\": 4,"
-                                      "\"max_position_embeddings\": 32}",
+        START_WITH("gpt_neo", "0.05") "\"num_layers\": 2, \"num_heads\": "
+                                      "2,\"intermediate_size\": 48, \"window_size\": "
+                                      "4,\"max_position_embeddings\": 32}",
     [BASE_GPT_NEOX] =
-        START("gpt_neox") "\"intermediate_size\": 48, \"num_hidden_layers\": 2,"
-                          "\"num_attention_heads\": 2, \"rotary_pct\": 0.5}",
+        START("gpt_neox") "\"intermediate_size\": 48, \"num_hidden_layers\": "
+                          "2,\"num_attention_heads\": 2, \"rotary_pct\": 0.5}",
     [BASE_GEMMA] =
-        START("gemma") "\"intermediate_size\": 40, \"num_hidden_layers\": 2,"
-                       "\"num_attention_heads\": 2, \"num_key_value_heads\": 1,"
-                       "\"head_dim\": 16}",
-    [BASE_PHI3] = START("phi3") "\"intermediate_size\": 40, \"num_hidden_layers\": 2,"
-                                "\"num_attention_heads\": 2, \"num_key_value_heads\": 1,"
-                                "\"sliding_window\": 4}",
+        START("gemma") "\"intermediate_size\": 40, \"num_hidden_layers\": "
+                       "2,\"num_attention_heads\": 2, \"num_key_value_heads\": "
+                       "1,\"head_dim\": 16}",
+    [BASE_PHI3] = START("phi3") "\"intermediate_size\": 40, \"num_hidden_layers\": "
+                                "2,\"num_attention_heads\": 2, \"num_key_value_heads\": "
+                                "1,\"sliding_window\": 4}",
     [BASE_GEMMA2] =
-        START("gemma2") "\"intermediate_size\": 40, \"num_hidden_layers\": 2,"
-                        "\"num_attention_heads\": 2, \"num_key_value_heads\": 1,"
-                        "\"head_dim\": 16, \"query_pre_attn_scalar\": 9,"
-                        "\"attn_logit_softcapping\": 2.0,"
-                        "\"final_logit_softcapping\": 3.0, \"sliding_window\": 4}",
+        START("gemma2") "\"intermediate_size\": 40, \"num_hidden_layers\": "
+                        "2,\"num_attention_heads\": 2, \"num_key_value_heads\": "
+                        "1,\"head_dim\": 16, \"query_pre_attn_scalar\": "
+                        "9,\"attn_logit_softcapping\": 2.0,\"final_logit_softcapping\": "
+                        "3.0, \"sliding_window\": 4}",
     [BASE_GEMMA3] =
-        START("gemma3_text") "\"intermediate_size\": 40, \"num_hidden_layers\": 2,"
-                             "\"num_attention_heads\": 2, \"num_key_value_heads\": 1,"
-                             "\"head_dim\": 16, \"query_pre_attn_scalar\": 9,"
-                             "\"sliding_window\": 4, \"sliding_window_pattern\": 2}",
+        START("gemma3_text") "\"intermediate_size\": 40, \"num_hidden_layers\": "
+                             "2,\"num_attention_heads\": 2, \"num_key_value_heads\": "
+                             "1,\"head_dim\": 16, \"query_pre_attn_scalar\": "
+                             "9,\"sliding_window\": 4, \"sliding_window_pattern\": 2}",
     [BASE_QWEN3] =
-        START("qwen3") "\"intermediate_size\": 40, \"num_hidden_layers\": 2,"
-                       "\"num_attention_heads\": 2, \"num_key_value_heads\": 1,"
-                       "\"head_dim\": 16}",
+        START("qwen3") "\"intermediate_size\": 40, \"num_hidden_layers\": "
+                       "2,\"num_attention_heads\": 2, \"num_key_value_heads\": "
+                       "1,\"head_dim\": 16}",
 };
 
 /* Of all tests of a program, from unit_trials_start to unit_trials_stop. */
@@ -122,8 +121,8 @@ struct trial {
 #define FP8  MODE_BF16_MIXED, FORMAT_BF16, 89, NEAR_FP8, true
 #define PURE MODE_BF16_PURE, FORMAT_BF16, 80, NEAR_BF16, false
 /* method, bits */
-#define FULL METHOD_FULL, 0
-#define LORA METHOD_LORA, 0
+#define FULL  METHOD_FULL, 0
+#define LORA  METHOD_LORA, 0
 #define QLORA METHOD_LORA, 4
 
 enum { TRIAL_FP32, TRIAL_FP16 = 3, TRIAL_PURE = 5, TRIAL_DROPOUT = 8 };
@@ -226,8 +225,8 @@ static inline const struct device *gpu_for(const struct trial *trial)
 }
 
 /* `plan` is trial's, or nearly; on a GPU, or on the CPU where it is NULL. */
-static inline void trial_start(struct unit_model *u, const struct trial *trial, struct plan plan,
-                  const struct device *gpu)
+static inline void trial_start(struct unit_model *u, const struct trial *trial,
+                               struct plan plan, const struct device *gpu)
 {
     static const struct device cpu = { .kind = DEVICE_CPU, .ordinal = -1 };
     struct backend_options with = { .device = gpu ? gpu : &cpu,

@@ -1,6 +1,6 @@
 /*
- * tests/emulation/include/cublasLt.h - the twin of cuBLASLt's header: what kernels/cuda/ takes from
- * it.  Names and values are NVIDIA's ("cuBLAS", 13.0); the functions are in
+ * tests/emulation/include/cublasLt.h - the twin of cuBLASLt's header: what kernels/cuda/
+ * takes from it.  Names and values are NVIDIA's ("cuBLAS", 13.0); the functions are in
  * emulation_library.cc, reached through kernels/cuda/cuda_library.h alone.
  */
 #ifndef TESTS_EMULATION_CUBLASLT_H
@@ -29,7 +29,10 @@ typedef enum {
 } cublasStatus_t;
 
 typedef enum { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 } cublasOperation_t;
-typedef enum { CUBLAS_COMPUTE_32F = 68, CUBLAS_COMPUTE_32F_FAST_TF32 = 77 } cublasComputeType_t;
+typedef enum {
+    CUBLAS_COMPUTE_32F = 68,
+    CUBLAS_COMPUTE_32F_FAST_TF32 = 77
+} cublasComputeType_t;
 
 typedef enum {
     CUBLASLT_MATMUL_DESC_TRANSA = 3,
@@ -40,7 +43,10 @@ typedef enum {
     CUBLASLT_MATMUL_DESC_B_SCALE_POINTER = 18
 } cublasLtMatmulDescAttributes_t;
 
-typedef enum { CUBLASLT_EPILOGUE_DEFAULT = 1, CUBLASLT_EPILOGUE_BIAS = 4 } cublasLtEpilogue_t;
+typedef enum {
+    CUBLASLT_EPILOGUE_DEFAULT = 1,
+    CUBLASLT_EPILOGUE_BIAS = 4
+} cublasLtEpilogue_t;
 
 typedef enum {
     CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1,

@@ -1,7 +1,8 @@
 /*
- * tests/emulation/include/cuda_runtime_api.h - the twin of CUDA's header of this name: what the
- * C files of kernels/cuda take from it, and no more.  The names and the values of the statuses
- * are CUDA's ("CUDA Runtime API", 13.0); what the functions do is in emulation_runtime.cc.
+ * tests/emulation/include/cuda_runtime_api.h - the twin of CUDA's header of this name:
+ * what the C files of kernels/cuda take from it, and no more.  The names and the values
+ * of the statuses are CUDA's ("CUDA Runtime API", 13.0); what the functions do is in
+ * emulation_runtime.cc.
  */
 #ifndef TESTS_EMULATION_CUDA_RUNTIME_API_H
 #define TESTS_EMULATION_CUDA_RUNTIME_API_H
@@ -185,17 +186,19 @@ cudaError_t cudaMallocHost(void **out, size_t bytes);
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags);
 cudaError_t cudaFree(void *block);
 cudaError_t cudaFreeHost(void *block);
-cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out, const void *pointer);
-cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind);
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
-                            cudaStream_t stream);
-cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
-                              size_t width, size_t height, enum cudaMemcpyKind kind,
-                              cudaStream_t stream);
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out,
+                                     const void *pointer);
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes,
+                       enum cudaMemcpyKind kind);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
+                            enum cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from,
+                              size_t from_pitch, size_t width, size_t height,
+                              enum cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemset(void *to, int value, size_t bytes);
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream);
-cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height,
-                              cudaStream_t stream);
+cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width,
+                              size_t height, cudaStream_t stream);
 
 cudaError_t cudaStreamCreate(cudaStream_t *out);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags);
@@ -226,7 +229,8 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *kernel);
-cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attribute, int value);
+cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attribute,
+                                 int value);
 
 #ifdef __cplusplus
 }

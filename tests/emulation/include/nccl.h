@@ -1,7 +1,7 @@
 /*
- * tests/emulation/include/nccl.h - the twin of NCCL's header: what kernels/cuda/cuda_nccl.h
- * and cuda_group.c take from it.  Names and values are NVIDIA's ("NCCL", 2.28); the functions
- * are reached through cuda_nccl.h alone.
+ * tests/emulation/include/nccl.h - the twin of NCCL's header: what
+ * kernels/cuda/cuda_nccl.h and cuda_group.c take from it.  Names and values are NVIDIA's
+ * ("NCCL", 2.28); the functions are reached through cuda_nccl.h alone.
  */
 #ifndef TESTS_EMULATION_NCCL_H
 #define TESTS_EMULATION_NCCL_H
@@ -28,12 +28,20 @@ typedef enum {
 } ncclResult_t;
 
 typedef enum { ncclSum = 0 } ncclRedOp_t;
-typedef enum { ncclInt8 = 0, ncclFloat16 = 6, ncclFloat32 = 7, ncclFloat64 = 8 } ncclDataType_t;
+typedef enum {
+    ncclInt8 = 0,
+    ncclFloat16 = 6,
+    ncclFloat32 = 7,
+    ncclFloat64 = 8
+} ncclDataType_t;
 
 typedef struct {
     size_t size;
     int blocking;
 } ncclConfig_t;
-#define NCCL_CONFIG_INITIALIZER { .size = sizeof(ncclConfig_t), .blocking = 1 }
+#define NCCL_CONFIG_INITIALIZER                     \
+    {                                               \
+        .size = sizeof(ncclConfig_t), .blocking = 1 \
+    }
 
 #endif

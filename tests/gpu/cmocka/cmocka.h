@@ -1,6 +1,6 @@
 /*
- * tests/gpu/cmocka/cmocka.h - as much of cmocka as the unit tests use, for machines that have
- * no libcmocka, or its header only: tests/gpu/run.sh takes it there.  Speaks TAP.
+ * tests/gpu/cmocka/cmocka.h - as much of cmocka as the unit tests use, for machines that
+ * have no libcmocka, or its header only: tests/gpu/run.sh takes it there.  Speaks TAP.
  */
 #ifndef TESTS_GPU_CMOCKA_H
 #define TESTS_GPU_CMOCKA_H
@@ -42,26 +42,27 @@ cmocka_fail(const char *file, int line, const char *format, ...)
 
 #define cmocka_hold(truth, ...) \
     ((truth) ? (void)0 : cmocka_fail(__FILE__, __LINE__, __VA_ARGS__))
-#define fail_msg(...)    cmocka_fail(__FILE__, __LINE__, __VA_ARGS__)
-#define skip()           longjmp(cmocka_out, CMOCKA_SKIPPED)
-#define print_message    printf
-#define assert_true(x)   cmocka_hold(x, "%s", #x)
-#define assert_false(x)  cmocka_hold(!(x), "not %s", #x)
-#define assert_null(x)   cmocka_hold(!(x), "%s is not NULL", #x)
+#define fail_msg(...)      cmocka_fail(__FILE__, __LINE__, __VA_ARGS__)
+#define skip()             longjmp(cmocka_out, CMOCKA_SKIPPED)
+#define print_message      printf
+#define assert_true(x)     cmocka_hold(x, "%s", #x)
+#define assert_false(x)    cmocka_hold(!(x), "not %s", #x)
+#define assert_null(x)     cmocka_hold(!(x), "%s is not NULL", #x)
 #define assert_non_null(x) cmocka_hold(x, "%s is NULL", #x)
-#define assert_int_equal(a, b) \
-    cmocka_hold((uintmax_t)(a) == (uintmax_t)(b), "%s is %jd, not %jd", #a, (intmax_t)(a), \
-                (intmax_t)(b))
+#define assert_int_equal(a, b)                                              \
+    cmocka_hold((uintmax_t)(a) == (uintmax_t)(b), "%s is %jd, not %jd", #a, \
+                (intmax_t)(a), (intmax_t)(b))
 #define assert_int_not_equal(a, b) \
     cmocka_hold((uintmax_t)(a) != (uintmax_t)(b), "%s is %jd", #a, (intmax_t)(a))
 #define assert_ptr_equal(a, b) \
     cmocka_hold((const void *)(a) == (const void *)(b), "%s is not %s", #a, #b)
-#define assert_in_range(x, low, high)                                                  \
-    cmocka_hold((uintmax_t)(x) >= (uintmax_t)(low) && (uintmax_t)(x) <= (uintmax_t)(high), \
+#define assert_in_range(x, low, high)                    \
+    cmocka_hold((uintmax_t)(x) >= (uintmax_t)(low) &&    \
+                    (uintmax_t)(x) <= (uintmax_t)(high), \
                 "%s is %jd", #x, (intmax_t)(x))
-#define assert_float_equal(a, b, near) \
-    cmocka_hold(fabs((double)(a) - (double)(b)) <= (double)(near), "%s is %g, not %g", #a, \
-                (double)(a), (double)(b))
+#define assert_float_equal(a, b, near)                                                 \
+    cmocka_hold(fabs((double)(a) - (double)(b)) <= (double)(near), "%s is %g, not %g", \
+                #a, (double)(a), (double)(b))
 #define assert_string_equal(a, b) \
     cmocka_hold(strcmp(a, b) == 0, "%s is '%s', not '%s'", #a, a, b)
 #define assert_string_not_equal(a, b) cmocka_hold(strcmp(a, b) != 0, "%s is '%s'", #a, a)
@@ -70,9 +71,18 @@ cmocka_fail(const char *file, int line, const char *format, ...)
 #define assert_memory_not_equal(a, b, bytes) \
     cmocka_hold(memcmp(a, b, bytes) != 0, "%s and %s are the same", #a, #b)
 
-#define cmocka_unit_test(f) { #f, f, NULL, NULL, NULL }
-#define cmocka_unit_test_prestate(f, state) { #f, f, NULL, NULL, state }
-#define cmocka_unit_test_setup_teardown(f, setup, teardown) { #f, f, setup, teardown, NULL }
+#define cmocka_unit_test(f)     \
+    {                           \
+#f, f, NULL, NULL, NULL \
+    }
+#define cmocka_unit_test_prestate(f, state) \
+    {                                       \
+#f, f, NULL, NULL, state            \
+    }
+#define cmocka_unit_test_setup_teardown(f, setup, teardown) \
+    {                                                       \
+#f, f, setup, teardown, NULL                        \
+    }
 #define cmocka_run_group_tests(tests, setup, teardown) \
     cmocka_run_group_tests_name(#tests, tests, setup, teardown)
 #define cmocka_run_group_tests_name(name, tests, setup, teardown) \
@@ -87,11 +97,13 @@ static int cmocka_try(const struct CMUnitTest *test, void **state)
     if (test->setup_func && test->setup_func(state) != 0)
         return CMOCKA_FAILED;
     test->test_func(state);
-    return test->teardown_func && test->teardown_func(state) != 0 ? CMOCKA_FAILED : CMOCKA_PASSED;
+    return test->teardown_func && test->teardown_func(state) != 0 ? CMOCKA_FAILED
+                                                                  : CMOCKA_PASSED;
 }
 
-__attribute__((unused)) static int cmocka_run(const struct CMUnitTest *tests, size_t count,
-                                              int (*setup)(void **), int (*teardown)(void **))
+__attribute__((unused)) static int cmocka_run(const struct CMUnitTest *tests,
+                                              size_t count, int (*setup)(void **),
+                                              int (*teardown)(void **))
 {
     static void *group;
     static int failed;
