@@ -12,6 +12,7 @@ libbase_a_SOURCES += %D%/file.c %D%/file.h
 libbase_a_SOURCES += %D%/json.c %D%/json.h
 libbase_a_SOURCES += %D%/link.c %D%/link.h
 libbase_a_SOURCES += %D%/log.c %D%/log.h
+libbase_a_SOURCES += %D%/nearest.c %D%/nearest.h
 libbase_a_SOURCES += %D%/pcg.c %D%/pcg.h
 libbase_a_SOURCES += %D%/random.c %D%/random.h
 libbase_a_SOURCES += %D%/size.h

@@ -13,7 +13,7 @@
 #include <time.h>
 
 #include "base/file.h"
-#include "train/tokenizer.h"
+#include "train/tokenizer/tokenizer.h"
 
 enum { ROUNDS = 5, PIECE = 64 << 10 };
 

@@ -12,8 +12,8 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "bench/target.h"
-#include "train/optimizer.h"
-#include "train/shapes.h"
+#include "train/model/optimizer.h"
+#include "train/model/shapes.h"
 
 static void must(bool ok, const struct error *err)
 {

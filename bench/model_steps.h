@@ -4,7 +4,7 @@
 #define BENCH_MODEL_STEPS_H
 
 #include "base/arena.h"
-#include "train/model.h"
+#include "train/model/model.h"
 
 struct bench_model {
     const char *name, *config;

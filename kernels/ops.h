@@ -470,7 +470,7 @@ struct quantized {
  * or BF16): what a model loaded in that format has in its 4-bit layers.
  *   heads  0, or of a fused q, k, v: row (3 h + part) D + d of x is row (part H + h) D +
  *   d of
- *          out (train/stored.h)
+ *          out (train/model/stored.h)
  */
 struct op_dequantize {
     struct tensor out;

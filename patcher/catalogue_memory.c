@@ -28,7 +28,7 @@ static const struct rule rows[] = {
           "where the other program has it, the smallest card of `trainspool devices "
           "--known`. Shorter samples than cutoff_len take less: where all of yours are, "
           "lower cutoff_len to the longest and the estimate is exact.",
-      .source = "train/shapes.h; train/torch_memory.h and docs/memory.md; arXiv "
+      .source = "train/model/shapes.h; train/torch_memory.h and docs/memory.md; arXiv "
                 "2205.05198 for activations" },
     { .id = "TS302",
       .title = "a smaller micro batch with more accumulation",
@@ -66,7 +66,7 @@ static const struct rule rows[] = {
           "`gradient_checkpointing: false` turns it off; the numbers stay the same. It "
           "is never a cure for the loss scaler's error, on or off.",
       .source =
-          "transformers, gradient_checkpointing: about 20 % slower; train/shapes.h" },
+          "transformers, gradient_checkpointing: about 20 % slower; train/model/shapes.h" },
     { .id = "TS305",
       .title = "the batch is to be found",
       .severity = SEVERITY_WARNING,
@@ -106,7 +106,7 @@ static const struct rule rows[] = {
       .target = RULE_NATIVE,
       .explain = "Moments are float32 here: 8 bytes a trained weight. With lora that is "
                  "little. The file stays as it is; `plan` shows the memory.",
-      .source = "train/optimizer.c" },
+      .source = "train/model/optimizer.c" },
     { .id = "TS308",
       .title = "cutoff_len is beyond the model's positions",
       .severity = SEVERITY_WARNING,
@@ -121,7 +121,7 @@ static const struct rule rows[] = {
           "the longest sample in train.log. Else lower cutoff_len, or take a model that "
           "was extended (rope_scaling in its config.json). cutoff_len is never changed "
           "by a patch.",
-      .source = "config.json of the model; train/rope.c" },
+      .source = "config.json of the model; train/model/rope.c" },
     { .id = "TS309",
       .title = "accumulated batches are averaged as if equally long",
       .severity = SEVERITY_WARNING,
@@ -190,7 +190,8 @@ static const struct rule rows[] = {
           "where output_dir is.\n\n"
           "A full disk does not end a run here: the last good checkpoint stays, and it "
           "is tried again. But what is trained since then can be lost.",
-      .source = "train/checkpoint.c, train/shapes.h; statvfs of output_dir" },
+      .source =
+          "train/checkpoint/checkpoint.c, train/model/shapes.h; statvfs of output_dir" },
     { .id = "TS314",
       .title = "the host has too little memory to load the model",
       .severity = SEVERITY_WARNING,
@@ -204,6 +205,6 @@ static const struct rule rows[] = {
           "Here files are mapped and read tensor by tensor, so that one tensor and its "
           "conversion are enough, whatever the model's size. Compared with what is free "
           "on this machine; for a device named by --device the host is not known.",
-      .source = "train/model_load.c; train/torch_memory.h" },
+      .source = "train/model/model_load.c; train/torch_memory.h" },
 };
 const struct rules catalogue_memory = { rows, TS_COUNT(rows) };

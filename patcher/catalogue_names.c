@@ -258,7 +258,8 @@ static const struct rule rows[] = {
           "was made for a model of another name.\n\n"
           "trainspool-job(5) lists the architectures under MODELS. For another one let "
           "transformers do the training: target: external.",
-      .source = "train/architecture.c, train/model_config.c, train/weights.c, "
-                "train/chat.c, train/adapter_check.c" },
+      .source =
+          "train/model/architecture.c, train/model/model_config.c, train/model/weights.c, "
+          "train/chat/chat.c, train/model/adapter_check.c" },
 };
 const struct rules catalogue_names = { rows, TS_COUNT(rows) };

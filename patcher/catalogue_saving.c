@@ -28,7 +28,7 @@ static const struct rule rows[] = {
           "the job reads, or output_dir: all of them are wanted as they are. So is an "
           "output_dir that is the model's folder, unless train_from_scratch reads no "
           "weights there.",
-      .source = "LLaMA-Factory hparams/parser.py; train/checkpoint.c" },
+      .source = "LLaMA-Factory hparams/parser.py; train/checkpoint/checkpoint.c" },
     { .id = "TS502",
       .title = "output_dir holds checkpoints, and nothing says what to do with them",
       .severity = SEVERITY_WARNING,
@@ -61,7 +61,7 @@ static const struct rule rows[] = {
           "The old settings are read from NAME.run/job.yaml where that is the text that "
           "made the checkpoint, else the few that the checkpoint itself keeps are "
           "compared: precision, seed, batch.",
-      .source = "train/run.c, train/progress.c; torchtune recipes (resume)" },
+      .source = "train/run.c, train/checkpoint/progress.c; torchtune recipes (resume)" },
     { .id = "TS504",
       .title = "fp16 goes on from a checkpoint without a loss scale",
       .severity = SEVERITY_WARNING,
@@ -86,7 +86,8 @@ static const struct rule rows[] = {
           "resume_from_checkpoint finds nothing, and what trainspool.max_retries starts "
           "after a crash begins at step 0. With lora the moments are small, and leaving "
           "them out saves little.",
-      .source = "transformers training_args.py: save_only_model; train/checkpoint.c" },
+      .source =
+          "transformers training_args.py: save_only_model; train/checkpoint/checkpoint.c" },
     { .id = "TS506",
       .title = "the best model cannot be found at the end",
       .severity = SEVERITY_ERROR,
@@ -114,7 +115,8 @@ static const struct rule rows[] = {
           "file of their own, eval_dataset, or a share of dataset, val_size (0.1 is a "
           "tenth, 100 is a hundred samples, drawn by seed). Both at once is refused by "
           "LLaMA-Factory and here: nobody could say what was evaluated.",
-      .source = "LLaMA-Factory hparams/parser.py and data_args.py; train/dataset.c" },
+      .source =
+          "LLaMA-Factory hparams/parser.py and data_args.py; train/dataset/dataset.c" },
     { .id = "TS508",
       .title = "a stream of data without max_steps",
       .severity = SEVERITY_ERROR,
@@ -128,7 +130,7 @@ static const struct rule rows[] = {
           "times accumulation times devices, is what it should be. Here data are "
           "counted before they are learnt, streamed or not, so a run of trainspool's "
           "own knows its end.",
-      .source = "LLaMA-Factory hparams/parser.py; train/dataset.c" },
+      .source = "LLaMA-Factory hparams/parser.py; train/dataset/dataset.c" },
     { .id = "TS509",
       .title = "max_steps and num_train_epochs are both given",
       .severity = SEVERITY_INFO,
@@ -192,7 +194,8 @@ static const struct rule rows[] = {
           "resume_from_checkpoint: true with no checkpoint yet is information: the run "
           "begins anew, so the line may stand in a job from its first run on. Hugging "
           "Face's Trainer stops there.",
-      .source = "train/checkpoint.c, train/manifest.c; transformers trainer.py" },
+      .source =
+          "train/checkpoint/checkpoint.c, train/files/manifest.c; transformers trainer.py" },
     { .id = "TS514",
       .title = "a metric that no evaluation takes",
       .severity = SEVERITY_ERROR,

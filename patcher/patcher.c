@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "patcher/backup.h"
-#include "patcher/jobfile.h"
-#include "patcher/journal.h"
+#include "patcher/history/backup.h"
+#include "patcher/history/jobfile.h"
+#include "patcher/history/journal.h"
 #include "patcher/rules.h"
 #include "patcher/setting.h"
-#include "patcher/settle.h"
+#include "patcher/convergence.h"
 
 enum { TRIES = 2 }; /* TS010: a file that changes is read again, once */
 

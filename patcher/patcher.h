@@ -7,8 +7,8 @@
 #ifndef PATCHER_PATCHER_H
 #define PATCHER_PATCHER_H
 
-#include "patcher/document.h"
-#include "patcher/finding.h"
+#include "patcher/document/document.h"
+#include "patcher/findings/finding.h"
 #include "train/plan.h"
 
 struct patch_options {

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "patcher/dialect.h"
+#include "patcher/schema/dialect.h"
 
 /* By the digit behind TS. */
 static const struct rules *const families[] = {

@@ -5,12 +5,12 @@
 #ifndef PATCHER_RULES_H
 #define PATCHER_RULES_H
 
-#include "patcher/finding.h"
+#include "patcher/findings/finding.h"
 #include "patcher/patcher.h"
-#include "patcher/previous.h"
-#include "patcher/teacher.h"
-#include "patcher/versions.h"
-#include "train/model_config.h"
+#include "patcher/history/previous.h"
+#include "patcher/rules/teacher.h"
+#include "patcher/rules/versions.h"
+#include "train/model/model_config.h"
 
 /* What a rule may look at; it adds findings and nothing else. */
 struct rule_context {

@@ -12,8 +12,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/size.h"
-#include "train/dataset_tokens.h"
-#include "train/shapes.h"
+#include "train/dataset/dataset_tokens.h"
+#include "train/model/shapes.h"
 
 #define CONFIG_MAX ((size_t)1 << 20)
 

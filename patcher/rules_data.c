@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "train/dataset_mix.h"
+#include "train/dataset/dataset_mix.h"
 
 static size_t count_names(const char *names)
 {

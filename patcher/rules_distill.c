@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/size.h"
-#include "patcher/scalar.h"
+#include "patcher/schema/scalar.h"
 
 #define TEACHER "teacher_model_name_or_path"
 

@@ -9,14 +9,14 @@
 
 #include "patcher/rules_parts.h"
 
-#include "patcher/schema.h"
-#include "patcher/schema_value.h"
+#include "patcher/schema/schema.h"
+#include "patcher/schema/schema_value.h"
 
 #include <string.h>
 #include <strings.h>
 
 #include "base/size.h"
-#include "patcher/scalar.h"
+#include "patcher/schema/scalar.h"
 
 /* From this version from_pretrained takes the files' format where none is given. */
 #define DTYPE_OF_FILES "5.0.0.dev0"

@@ -1,10 +1,10 @@
-/* patcher/rules_file.c - how numbers are written; the rest of the text is look.c's. */
+/* patcher/rules_file.c - how numbers are written; the rest of the text is analysis.c's. */
 #include "config.h"
 
 #include "patcher/rules_parts.h"
 
-#include "patcher/scalar.h"
-#include "patcher/schema.h"
+#include "patcher/schema/scalar.h"
+#include "patcher/schema/schema.h"
 
 #include <string.h>
 

@@ -16,7 +16,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/size.h"
-#include "patcher/scalar.h"
+#include "patcher/schema/scalar.h"
 
 #define SETTINGS_MAX ((size_t)1 << 20) /* a real one has 2 kB */
 

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "patcher/scalar.h"
+#include "patcher/schema/scalar.h"
 
 /* ---- Checkpointing: two keys for one thing ---- */
 

@@ -6,9 +6,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "patcher/external.h"
-#include "patcher/remedy.h"
-#include "patcher/scalar.h"
+#include "patcher/rules/external.h"
+#include "patcher/memory_fit.h"
+#include "patcher/schema/scalar.h"
 #include "patcher/suppress.h"
 #include "precision/memory.h"
 #include "train/estimate.h"

@@ -5,9 +5,9 @@
 #include "patcher/rules_parts.h"
 
 #include "base/size.h"
-#include "patcher/scalar.h"
-#include "patcher/schema.h"
-#include "patcher/schema_value.h"
+#include "patcher/schema/scalar.h"
+#include "patcher/schema/schema.h"
+#include "patcher/schema/schema_value.h"
 
 #include <string.h>
 

@@ -6,8 +6,8 @@
 
 #include "base/file.h"
 #include "base/size.h"
-#include "patcher/schema.h"
-#include "train/dataset_source.h"
+#include "patcher/schema/schema.h"
+#include "train/dataset/dataset_source.h"
 
 #include <stdlib.h>
 #include <string.h>

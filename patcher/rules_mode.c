@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "patcher/scalar.h"
+#include "patcher/schema/scalar.h"
 
 /* ---- pure_bf16 ---- */
 

@@ -10,9 +10,9 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "train/adapter_check.h"
-#include "train/chat.h"
-#include "train/weights.h"
+#include "train/model/adapter_check.h"
+#include "train/chat/chat.h"
+#include "train/model/weights.h"
 
 /* ---- TS716: an architecture or a setting that is not there ---- */
 

@@ -6,12 +6,12 @@
 
 #include "base/file.h"
 #include "base/size.h"
-#include "patcher/nearest.h"
-#include "patcher/schema.h"
-#include "patcher/schema_value.h"
+#include "base/nearest.h"
+#include "patcher/schema/schema.h"
+#include "patcher/schema/schema_value.h"
 #include "precision/probe.h"
-#include "train/shapes.h"
-#include "train/template.h"
+#include "train/model/shapes.h"
+#include "train/chat/template.h"
 
 #include <stdlib.h>
 #include <string.h>

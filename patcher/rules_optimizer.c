@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "patcher/scalar.h"
+#include "patcher/schema/scalar.h"
 
 static const char *text_of(const struct rule_context *context, const char *key)
 {

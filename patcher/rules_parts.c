@@ -3,8 +3,8 @@
 
 #include "patcher/rules_parts.h"
 
-#include "patcher/scalar.h"
-#include "patcher/schema.h"
+#include "patcher/schema/scalar.h"
+#include "patcher/schema/schema.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef PATCHER_RULES_PARTS_H
 #define PATCHER_RULES_PARTS_H
 
-#include "patcher/propose.h"
+#include "patcher/findings/propose.h"
 #include "patcher/rules.h"
 
 /* The families, catalogue_NAME.c each; rules.c has their order. */
@@ -18,7 +18,7 @@ extern const struct rules catalogue_names;
 extern const struct rules catalogue_versions;
 extern const struct rules catalogue_distill;
 
-/* One a row of the catalogue, by number.  The others are found by look.c
+/* One a row of the catalogue, by number.  The others are found by analysis.c
  * (the text), patcher.c (the file) and schema_check.c (names and values). */
 void rule_exponents(struct rule_context *context);          /* TS013 */
 void rule_both_halves(struct rule_context *context);        /* TS101 */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "train/shapes.h"
+#include "train/model/shapes.h"
 
 #define KEEPS_THE_REST "fp16 compute, clipping and checkpointing stay as they are"
 

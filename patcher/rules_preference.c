@@ -5,8 +5,8 @@
 #include "patcher/rules_parts.h"
 
 #include "base/size.h"
-#include "patcher/ref_model.h"
-#include "patcher/scalar.h"
+#include "patcher/rules/ref_model.h"
+#include "patcher/schema/scalar.h"
 
 static bool is_preference(const struct rule_context *context)
 {

@@ -10,8 +10,8 @@
 #include "patcher/rules_parts.h"
 
 #include "base/size.h"
-#include "patcher/scalar.h"
-#include "patcher/schema.h"
+#include "patcher/schema/scalar.h"
+#include "patcher/schema/schema.h"
 
 #include <string.h>
 

@@ -9,8 +9,8 @@
 
 #include "base/digest.h"
 #include "base/size.h"
-#include "patcher/scalar.h"
-#include "patcher/schema.h"
+#include "patcher/schema/scalar.h"
+#include "patcher/schema/schema.h"
 
 /* Where the run would go on from, as train/run.c finds it. */
 struct resume {

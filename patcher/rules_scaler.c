@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "patcher/scalar.h"
+#include "patcher/schema/scalar.h"
 #include "precision/format.h"
 
 void rule_idle_scale(struct rule_context *context)

@@ -11,8 +11,8 @@
 
 #include "base/file.h"
 #include "base/size.h"
-#include "patcher/scalar.h"
-#include "train/safetensors.h"
+#include "patcher/schema/scalar.h"
+#include "train/files/safetensors.h"
 
 /* ---- TS802: a probe that says yes everywhere ---- */
 

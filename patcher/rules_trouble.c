@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "patcher/scalar.h"
+#include "patcher/schema/scalar.h"
 
 /* A norm so many times the median is no noise of batches. */
 static const double spike = 100, tight_clip = 0.5;

@@ -5,9 +5,9 @@
 
 #include <string.h>
 
-#include "patcher/ledger.h"
-#include "patcher/rewrite.h"
-#include "patcher/schema.h"
+#include "patcher/document/ledger.h"
+#include "patcher/findings/rewrite.h"
+#include "patcher/schema/schema.h"
 
 static const char block_name[] = "trainspool";
 

@@ -2,7 +2,7 @@
 #ifndef PATCHER_SETTING_H
 #define PATCHER_SETTING_H
 
-#include "patcher/document.h"
+#include "patcher/document/document.h"
 
 /*
  * `set` is NULL-ended; a key may be one of the block `trainspool:`, with that prefix or

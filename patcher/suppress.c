@@ -7,8 +7,8 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "patcher/dialect.h"
-#include "patcher/propose.h"
+#include "patcher/schema/dialect.h"
+#include "patcher/findings/propose.h"
 #include "patcher/rules.h"
 
 /* ---- What is to be ignored ---- */

@@ -2,7 +2,7 @@
 #ifndef PATCHER_SUPPRESS_PARTS_H
 #define PATCHER_SUPPRESS_PARTS_H
 
-#include "patcher/directive.h"
+#include "patcher/document/directive.h"
 #include "patcher/suppress.h"
 
 /* As many IDs to ignore, and keys to keep, are looked at. */

@@ -7,10 +7,10 @@
 #include <string.h>
 #include <strings.h>
 
-#include "patcher/nearest.h"
-#include "patcher/propose.h"
+#include "base/nearest.h"
+#include "patcher/findings/propose.h"
 #include "patcher/rules.h"
-#include "patcher/schema.h"
+#include "patcher/schema/schema.h"
 
 /* May another device, another machine or another model change what the rule finds? */
 static bool looks_around(const char *rule)

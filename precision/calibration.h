@@ -1,7 +1,7 @@
 /*
  * precision/calibration.h - how fast a device was measured to be, so that a plan can tell
  * the time of a run without inventing it.  kernels/measure.h measures,
- * runner/calibrations.h keeps.
+ * runner/job/calibrations.h keeps.
  */
 #ifndef PRECISION_CALIBRATION_H
 #define PRECISION_CALIBRATION_H

@@ -8,8 +8,8 @@
 
 #include <signal.h>
 
-#include "runner/machine.h"
-#include "runner/options.h"
+#include "runner/job/machine.h"
+#include "runner/options/options.h"
 
 /*
  * `stop` is set by a signal to its number: finish the step, save, leave.  Returns the

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "kernels/measure.h"
-#include "runner/report.h"
+#include "runner/output/report.h"
 
 static void today(char out[11])
 {

@@ -3,8 +3,8 @@
 #ifndef RUNNER_CALIBRATE_H
 #define RUNNER_CALIBRATE_H
 
-#include "runner/machine.h"
-#include "runner/options.h"
+#include "runner/job/machine.h"
+#include "runner/options/options.h"
 
 /* Measures the device asked for and prints one object; the exit status.  What went wrong
  * is in *err and has been told. */

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 
 #include "base/file.h"
-#include "patcher/backup.h"
-#include "patcher/document.h"
-#include "patcher/history.h"
-#include "patcher/journal.h"
-#include "runner/report_json.h"
-#include "runner/review.h"
+#include "patcher/history/backup.h"
+#include "patcher/document/document.h"
+#include "patcher/history/history.h"
+#include "patcher/history/journal.h"
+#include "runner/output/report_json.h"
+#include "runner/output/review.h"
 
 static json_t *backup_object(const struct backup *backup)
 {

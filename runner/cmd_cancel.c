@@ -13,12 +13,12 @@
 
 #include "base/digest.h"
 #include "base/file.h"
-#include "patcher/document.h"
-#include "runner/job.h"
-#include "runner/report.h"
-#include "runner/spool.h"
-#include "runner/watch.h"
-#include "runner/worker.h"
+#include "patcher/document/document.h"
+#include "runner/job/job.h"
+#include "runner/output/report.h"
+#include "runner/spool/spool.h"
+#include "runner/spool/watch.h"
+#include "runner/spool/worker.h"
 
 enum { LEAVING_MOMENTS = 200 }; /* ten seconds */
 

@@ -3,9 +3,9 @@
 
 #include "runner/commands.h"
 
-#include "runner/inspect.h"
-#include "runner/report_json.h"
-#include "runner/report_sarif.h"
+#include "runner/job/inspect.h"
+#include "runner/output/report_json.h"
+#include "runner/output/report_sarif.h"
 
 struct checking {
     const struct options *options;

@@ -8,10 +8,10 @@
 
 #include "base/size.h"
 #include "patcher/rules.h"
-#include "patcher/schema.h"
+#include "patcher/schema/schema.h"
 #include "precision/device.h"
-#include "runner/report.h"
-#include "train/template.h"
+#include "runner/output/report.h"
+#include "train/chat/template.h"
 
 /* ---- What may stand for a word of the usage ---- */
 

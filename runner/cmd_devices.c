@@ -7,8 +7,8 @@
 #include "precision/memory.h"
 #include "base/size.h"
 #include "precision/probe.h"
-#include "runner/calibrations.h"
-#include "runner/report_json.h"
+#include "runner/job/calibrations.h"
+#include "runner/output/report_json.h"
 
 static json_t *device_object(const struct device *device)
 {

@@ -8,7 +8,7 @@
 
 #include "patcher/rules.h"
 #include "patcher/suppress.h"
-#include "runner/report_json.h"
+#include "runner/output/report_json.h"
 
 enum { WIDTH = 80 };
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/spawn.h"
-#include "runner/report.h"
+#include "runner/output/report.h"
 
 int cmd_generate(const struct options *options)
 {

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "patcher/import.h"
-#include "runner/report_json.h"
+#include "patcher/import/import.h"
+#include "runner/output/report_json.h"
 
 static bool read_source(const char *file, struct text *out, struct error *err)
 {

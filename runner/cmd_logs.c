@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "runner/job.h"
-#include "runner/report.h"
+#include "runner/job/job.h"
+#include "runner/output/report.h"
 
 enum { BLOCK = 64 << 10 };
 

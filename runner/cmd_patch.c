@@ -3,8 +3,8 @@
 
 #include "runner/commands.h"
 
-#include "runner/inspect.h"
-#include "runner/report_json.h"
+#include "runner/job/inspect.h"
+#include "runner/output/report_json.h"
 
 static void show_diff(struct report *report, const struct patch *patch, struct error *err)
 {

@@ -9,11 +9,11 @@
 
 #include "base/file.h"
 #include "base/size.h"
-#include "patcher/ref_model.h"
-#include "patcher/teacher.h"
-#include "runner/forecast.h"
-#include "runner/plan_json.h"
-#include "runner/report_json.h"
+#include "patcher/rules/ref_model.h"
+#include "patcher/rules/teacher.h"
+#include "runner/job/forecast.h"
+#include "runner/job/plan_json.h"
+#include "runner/output/report_json.h"
 
 /* All that the page says. */
 struct page {

@@ -3,9 +3,9 @@
 
 #include "runner/commands.h"
 
-#include "runner/job.h"
-#include "runner/page.h"
-#include "runner/report.h"
+#include "runner/job/job.h"
+#include "runner/page/page.h"
+#include "runner/output/report.h"
 
 int cmd_report(const struct options *options)
 {

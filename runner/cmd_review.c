@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-#include "runner/report_json.h"
-#include "runner/review.h"
+#include "runner/output/report_json.h"
+#include "runner/output/review.h"
 
 /* ---- JSON ---- */
 

@@ -15,10 +15,10 @@
 
 #include "base/file.h"
 #include "base/spawn.h"
-#include "runner/claim.h"
-#include "runner/page.h"
-#include "runner/report.h"
-#include "runner/worker.h"
+#include "runner/job/admit.h"
+#include "runner/page/page.h"
+#include "runner/output/report.h"
+#include "runner/spool/worker.h"
 
 /* Signals that end a run, and the one that tells of the child's end. */
 static void block_signals(sigset_t *set)

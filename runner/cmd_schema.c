@@ -3,8 +3,8 @@
 
 #include "runner/commands.h"
 
-#include "patcher/schema_json.h"
-#include "runner/report.h"
+#include "patcher/schema/schema_json.h"
+#include "runner/output/report.h"
 
 int cmd_schema(const struct options *options)
 {

@@ -15,11 +15,11 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/size.h"
-#include "runner/job.h"
-#include "runner/meter.h"
-#include "runner/queue.h"
-#include "runner/report_json.h"
-#include "runner/spool.h"
+#include "runner/job/job.h"
+#include "runner/output/meter.h"
+#include "runner/spool/queue.h"
+#include "runner/output/report_json.h"
+#include "runner/spool/spool.h"
 
 enum { SHORTEST_NAME = 12, LONGEST_NAME = 40 };
 

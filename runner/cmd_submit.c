@@ -6,10 +6,10 @@
 #include <stdlib.h>
 
 #include "base/file.h"
-#include "patcher/document.h"
-#include "runner/drop.h"
-#include "runner/report.h"
-#include "runner/spool.h"
+#include "patcher/document/document.h"
+#include "runner/spool/drop.h"
+#include "runner/output/report.h"
+#include "runner/spool/spool.h"
 
 static bool submit(const struct options *options, const char *dir, const char *job,
                    struct report *report, struct error *err)

@@ -17,9 +17,9 @@
 
 #include "base/clock.h"
 #include "base/spawn.h"
-#include "runner/report.h"
-#include "runner/spool.h"
-#include "runner/worker.h"
+#include "runner/output/report.h"
+#include "runner/spool/spool.h"
+#include "runner/spool/worker.h"
 
 /* Seconds between looks at the lock of a job that is not our child. */
 static const double adopted_every = 0.2;

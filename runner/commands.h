@@ -2,7 +2,7 @@
 #ifndef RUNNER_COMMANDS_H
 #define RUNNER_COMMANDS_H
 
-#include "runner/options.h"
+#include "runner/options/options.h"
 
 /* In the order in which a person meets them; NULL: past the end. */
 const struct command *commands_at(size_t at);

@@ -3,10 +3,10 @@
 
 #include "runner/count.h"
 
-#include "runner/inspect.h"
-#include "runner/report.h"
-#include "runner/steps.h"
-#include "train/dataset.h"
+#include "runner/job/inspect.h"
+#include "runner/output/report.h"
+#include "runner/job/steps.h"
+#include "train/dataset/dataset.h"
 #include "train/run.h"
 
 #include <sys/resource.h>

@@ -2,8 +2,8 @@
 #ifndef RUNNER_COUNT_H
 #define RUNNER_COUNT_H
 
-#include "runner/machine.h"
-#include "runner/options.h"
+#include "runner/job/machine.h"
+#include "runner/options/options.h"
 
 /* Prints the line of steps.h; the exit status. */
 int count_steps(const struct options *options, const struct machine *machine);

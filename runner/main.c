@@ -6,7 +6,7 @@
 
 #include "base/size.h"
 #include "runner/commands.h"
-#include "runner/report.h"
+#include "runner/output/report.h"
 
 static const char program[] = "trainspool";
 

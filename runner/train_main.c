@@ -14,13 +14,13 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "kernels/backend.h"
-#include "patcher/document.h"
+#include "patcher/document/document.h"
 #include "runner/attempt.h"
 #include "runner/calibrate.h"
 #include "runner/count.h"
-#include "runner/generation.h"
-#include "runner/ranks.h"
-#include "runner/report.h"
+#include "runner/generation/generation.h"
+#include "runner/job/ranks.h"
+#include "runner/output/report.h"
 
 static const struct command train_command = {
     .name = "",

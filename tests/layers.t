@@ -75,7 +75,7 @@ own_header_not_second() {
 }
 
 knows_yaml() {
-    includes $layers | grep -E '[<"]yaml\.h' | outside 'patcher/document\.c'
+    includes $layers | grep -E '[<"]yaml\.h' | outside 'patcher/document/document\.c'
 }
 
 knows_cuda() {
@@ -88,7 +88,7 @@ knows_onednn() {
 
 knows_inotify() {
     { includes $layers | grep 'sys/inotify'; code $layers | grep '\binotify_'; } |
-        outside 'runner/watch\.c'
+        outside 'runner/spool/watch\.c'
 }
 
 speaks() {
@@ -152,10 +152,10 @@ points_up             includes point down or sideways
 without_folder        headers of the tree are named with their folder
 config_not_first      config.h comes first
 own_header_not_second the own header comes second
-knows_yaml            only patcher/document.c knows YAML
+knows_yaml            only patcher/document/document.c knows YAML
 knows_cuda            only kernels/cuda knows CUDA
 knows_onednn          only kernels/cpu knows oneDNN
-knows_inotify         only runner/watch.c knows inotify
+knows_inotify         only runner/spool/watch.c knows inotify
 speaks                only the runner speaks to people
 same_name             a name is in one folder only
 not_built             every source and every test is in its local.mk

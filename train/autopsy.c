@@ -13,7 +13,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "train/model_watch.h"
+#include "train/model/model_watch.h"
 #include "train/parallel.h"
 
 enum { SAMPLES = 64 }; /* of a micro-batch that are told */

@@ -1,6 +1,6 @@
 /*
  * train/autopsy.h - where in a step a number was first not finite: its micro-batches are
- * done again, each operation watched (train/model_watch.h).  What is found goes to the
+ * done again, each operation watched (train/model/model_watch.h).  What is found goes to the
  * log, to autopsy.json in the run's folder, and in short into the reason of a failed run.
  *
  * autopsy.json, one object:

@@ -6,13 +6,13 @@
 #include <math.h>
 
 #include "base/size.h"
-#include "train/shapes.h"
-#include "train/teacher_plan.h"
+#include "train/model/shapes.h"
+#include "train/teacher/teacher_plan.h"
 
 /* Seen in the runs of docs/memory.md, with room. */
 static const double low_factor = 0.6, high_factor = 1.6;
 
-/* As the trainer issues them: train/model_forward.c, train/model_backward.c. */
+/* As the trainer issues them: train/model/model_forward.c, train/model/model_backward.c. */
 enum { FORWARD_OPS = 10, BACKWARD_OPS = 19, ADAPTER_OPS = 3, UPDATE_BYTES = 28 };
 
 struct work {

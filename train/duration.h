@@ -21,7 +21,7 @@
 #define TRAIN_DURATION_H
 
 #include "precision/calibration.h"
-#include "train/model_config.h"
+#include "train/model/model_config.h"
 #include "train/plan.h"
 
 /* An optimizer step of one rank. */

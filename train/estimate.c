@@ -4,10 +4,10 @@
 #include "train/estimate.h"
 
 #include "base/file.h"
-#include "train/dataset_tokens.h"
+#include "train/dataset/dataset_tokens.h"
 #include "train/merge_plan.h"
-#include "train/shapes.h"
-#include "train/teacher_plan.h"
+#include "train/model/shapes.h"
+#include "train/teacher/teacher_plan.h"
 #include "train/torch_memory.h"
 
 /* Threads' stacks, batches, names, numbers to be printed: seen to be 1 to 3 MiB. */

@@ -1,12 +1,12 @@
 /*
- * train/estimate.h - the memory a run of a plan takes: by the layout of train/shapes.h
+ * train/estimate.h - the memory a run of a plan takes: by the layout of train/model/shapes.h
  * where it trains here, by train/torch_memory.h for target external.  Precision is
  * decided.
  */
 #ifndef TRAIN_ESTIMATE_H
 #define TRAIN_ESTIMATE_H
 
-#include "train/model_config.h"
+#include "train/model/model_config.h"
 #include "train/plan.h"
 
 /* What only the data tell. */

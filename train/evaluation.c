@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "base/text.h"
-#include "train/answers.h"
+#include "train/eval_answers.h"
 #include "train/criterion.h"
 #include "train/autopsy.h"
 #include "train/parallel.h"

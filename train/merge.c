@@ -6,10 +6,10 @@
 #include <math.h>
 
 #include "base/arena.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/merge_plan.h"
-#include "train/model.h"
-#include "train/shapes.h"
+#include "train/model/model.h"
+#include "train/model/shapes.h"
 
 struct merge {
     struct plan plan;

@@ -13,7 +13,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "train/tensorboard.h"
+#include "train/files/tensorboard.h"
 
 #define METRICS_MAX ((size_t)1 << 30)
 

@@ -4,7 +4,7 @@
 #define TRAIN_METRICS_H
 
 #include "base/log.h"
-#include "train/progress.h"
+#include "train/checkpoint/progress.h"
 
 struct metrics;
 

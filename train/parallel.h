@@ -11,7 +11,7 @@
 #define TRAIN_PARALLEL_H
 
 #include "kernels/backend.h"
-#include "train/model.h"
+#include "train/model/model.h"
 
 enum parallel_work {
     PARALLEL_STEP,

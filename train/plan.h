@@ -141,7 +141,7 @@ struct plan {
     int64_t eval_questions;
     int64_t samples;                        /* of them, those whose answers are kept */
     const char *answer_tag, *answer_marker; /* where an answer stands; NULL: no such */
-    double answer_tolerance;                /* as train/answer.h has it */
+    double answer_tolerance;                /* as train/generation/answer.h has it */
     struct distillation kd;
     struct preference preference;
 

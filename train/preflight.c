@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "train/autopsy.h"
-#include "train/model_aside.h"
-#include "train/model_watch.h"
+#include "train/model/model_aside.h"
+#include "train/model/model_watch.h"
 #include "train/parallel.h"
 
 struct preflight_kept {

@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "train/criterion.h"
 #include "train/parallel.h"
-#include "train/shapes.h"
+#include "train/model/shapes.h"
 
 /* A token that the model has no row for would be read from somewhere else. */
 static bool check_tokens(const struct run *run, const struct dataset *data,

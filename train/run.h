@@ -7,10 +7,10 @@
 
 #include "base/arena.h"
 #include "base/text.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/metrics.h"
 #include "train/samples.h"
-#include "train/teaching.h"
+#include "train/teacher/distillation.h"
 #include "train/trainer.h"
 
 /* All that a run holds, so that it can be given back in one place. */

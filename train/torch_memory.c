@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "train/shapes.h"
+#include "train/model/shapes.h"
 #include "train/torch_row.h"
 
 /* bitsandbytes: 8-bit moments and a float32 scale for 256 of them; torch's foreach AdamW

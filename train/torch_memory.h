@@ -48,7 +48,7 @@
 #ifndef TRAIN_TORCH_MEMORY_H
 #define TRAIN_TORCH_MEMORY_H
 
-#include "train/model_config.h"
+#include "train/model/model_config.h"
 #include "train/plan.h"
 
 /* What an external job says about memory that a native one cannot.  Zeros are the

@@ -7,7 +7,7 @@
 #define TRAIN_TORCH_ROW_H
 
 #include "precision/policy.h"
-#include "train/model_config.h"
+#include "train/model/model_config.h"
 
 /* By what they are a multiple of. */
 struct torch_row {

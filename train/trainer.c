@@ -18,7 +18,7 @@
 #include "train/autopsy.h"
 #include "train/criterion.h"
 #include "train/evaluation.h"
-#include "train/optimizer.h"
+#include "train/model/optimizer.h"
 #include "train/parallel.h"
 #include "train/preflight.h"
 #include "train/run.h"

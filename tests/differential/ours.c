@@ -18,8 +18,8 @@
 
 #include "base/json.h"
 #include "tests/differential/ours.h"
-#include "train/jinja.h"
-#include "train/tokenizer.h"
+#include "train/jinja/jinja.h"
+#include "train/tokenizer/tokenizer.h"
 
 static json_t *error_of(const struct error *err)
 {

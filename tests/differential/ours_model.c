@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 #include "kernels/backend.h"
-#include "train/model.h"
-#include "train/template.h"
+#include "train/model/model.h"
+#include "train/chat/template.h"
 
 /* Runs of tokens, each its successors' question. */
 static void read_batch(const json_t *runs, struct batch *b)

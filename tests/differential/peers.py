@@ -8,7 +8,7 @@ import jinja2
 import jinja2.ext
 import jinja2.sandbox
 
-# What our errors say of what is not there (train/jinja.h), or no conversation needs.
+# What our errors say of what is not there (train/jinja/jinja.h), or no conversation needs.
 LIMITS = ("there is no", "is not supported", "64 bits", "too large", "too long", "too deep", "too many",
           "cannot be printed", "'LoopContext' object is not iterable", "inside of a macro or a block")
 
@@ -57,7 +57,7 @@ def environment():
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
     env.filters["tojson"] = tojson
     env.globals["raise_exception"] = raise_exception
-    # ours stands still: train/jinja.h
+    # ours stands still: train/jinja/jinja.h
     env.globals["strftime_now"] = datetime.datetime(2024, 7, 26).strftime
     return env
 

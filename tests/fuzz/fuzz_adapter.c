@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "train/lora.h"
+#include "train/model/lora.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/answer.h"
+#include "train/generation/answer.h"
 
 static void check(const struct answer_rule *rule, const char *text, size_t len,
                   const char *expected, size_t expected_len)

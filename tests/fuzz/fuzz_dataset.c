@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "train/dataset_reader.h"
-#include "train/dataset_record.h"
+#include "train/dataset/dataset_reader.h"
+#include "train/dataset/dataset_record.h"
 
 static const struct {
     const char *ending;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "patcher/diff.h"
+#include "patcher/document/diff.h"
 
 /* A line with its end, or what is left without one. */
 static struct fuzz_part next_line(struct fuzz_part *rest)

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "patcher/directive.h"
-#include "patcher/edits.h"
-#include "patcher/rewrite.h"
+#include "patcher/document/directive.h"
+#include "patcher/document/edits.h"
+#include "patcher/findings/rewrite.h"
 
 static void check_node(const struct document *document, const struct node *node)
 {

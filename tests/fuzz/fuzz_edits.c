@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "patcher/edits.h"
-#include "patcher/ledger.h"
+#include "patcher/document/edits.h"
+#include "patcher/document/ledger.h"
 
 enum { EDITS_MAX = 16 };
 

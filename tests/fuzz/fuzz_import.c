@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "patcher/import.h"
+#include "patcher/import/import.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 

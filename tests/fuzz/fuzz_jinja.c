@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "train/jinja.h"
+#include "train/jinja/jinja.h"
 
 static json_t *read_variables(const char *data, size_t len)
 {

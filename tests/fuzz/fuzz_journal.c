@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#include "patcher/journal.h"
+#include "patcher/history/journal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {

@@ -6,8 +6,8 @@
 
 #include <math.h>
 
-#include "train/model_config.h"
-#include "train/shapes.h"
+#include "train/model/model_config.h"
+#include "train/model/shapes.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "runner/page.h"
+#include "runner/page/page.h"
 
 /* Every element that a page has. */
 static const char *const tags[] = {

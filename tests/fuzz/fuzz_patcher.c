@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "patcher/edits.h"
+#include "patcher/document/edits.h"
 #include "patcher/patcher.h"
-#include "patcher/redact.h"
+#include "patcher/schema/redact.h"
 
 enum { UNSAFE = 1, WILL_RUN = 2, ROOTS = 4, NO_DEVICE = 8, POLICY = 16 };
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "patcher/previous.h"
+#include "patcher/history/previous.h"
 
 static void check_steps(const struct previous_steps *steps)
 {

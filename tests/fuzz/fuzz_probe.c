@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "precision/probe.h"
-#include "runner/steps.h"
+#include "runner/job/steps.h"
 
 static void take(const struct probe *probe, const char *wanted)
 {

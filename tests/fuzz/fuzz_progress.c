@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "train/manifest.h"
+#include "train/files/manifest.h"
 #include "train/metrics.h"
-#include "train/progress.h"
+#include "train/checkpoint/progress.h"
 
 /* Refused, or a place that a run can go on from. */
 static void read_progress(void)

@@ -8,8 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "train/quant_state.h"
-#include "train/quantised_config.h"
+#include "train/model/quant_state.h"
+#include "train/model/quantised_config.h"
 
 static void read_state(const char *text, size_t len)
 {

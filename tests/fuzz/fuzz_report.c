@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "patcher/diff.h"
-#include "patcher/edits.h"
+#include "patcher/document/diff.h"
+#include "patcher/document/edits.h"
 #include "patcher/patcher.h"
-#include "patcher/redact.h"
-#include "runner/report.h"
-#include "runner/report_excerpt.h"
-#include "runner/report_json.h"
-#include "runner/report_sarif.h"
+#include "patcher/schema/redact.h"
+#include "runner/output/report.h"
+#include "runner/output/report_excerpt.h"
+#include "runner/output/report_json.h"
+#include "runner/output/report_sarif.h"
 
 static const char secret[] = "XSECRETX", line[] = "\nhf_hub_token: XSECRETX # c\n";
 

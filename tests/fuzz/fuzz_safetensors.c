@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "train/safetensors.h"
+#include "train/files/safetensors.h"
 
 static unsigned sum_bytes(const struct stored_tensor *tensor)
 {

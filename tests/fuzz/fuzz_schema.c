@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "patcher/schema.h"
+#include "patcher/schema/schema.h"
 #include "patcher/setting.h"
 
 static void check_findings(const struct document *document, struct arena *arena)

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/dataset_mix.h"
-#include "train/dataset_record.h"
+#include "train/dataset/dataset_mix.h"
+#include "train/dataset/dataset_record.h"
 
 /* Parts that an entry leaves out are not there. */
 static void read_record(const struct dataset_source *source)

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runner/job.h"
+#include "runner/job/job.h"
 
 static void check_texts(const struct job_record *a, const struct job_record *b)
 {

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "train/teacher_logits.h"
+#include "train/teacher/teacher_logits.h"
 
 enum { ROWS = 6, KEPT_MAX = 1 << 16 };
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/tokenizer.h"
+#include "train/tokenizer/tokenizer.h"
 
 static void encode(const struct tokenizer *tokenizer, const char *text, size_t len)
 {

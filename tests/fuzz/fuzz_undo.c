@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "patcher/journal.h"
+#include "patcher/history/journal.h"
 #include "patcher/patcher.h"
 
 static void check_file(const char *path, const void *data, size_t len)

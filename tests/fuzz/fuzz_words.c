@@ -12,13 +12,13 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "patcher/nearest.h"
-#include "patcher/scalar.h"
-#include "patcher/schema.h"
-#include "patcher/versions.h"
+#include "base/nearest.h"
+#include "patcher/schema/scalar.h"
+#include "patcher/schema/schema.h"
+#include "patcher/rules/versions.h"
 #include "precision/device.h"
 #include "precision/probe.h"
-#include "runner/drop.h"
+#include "runner/spool/drop.h"
 
 /* What is a version is equal to itself and covers itself, and has one order with
  * another. */

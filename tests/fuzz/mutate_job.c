@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "patcher/schema.h"
+#include "patcher/schema/schema.h"
 
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed);

@@ -6,7 +6,7 @@
 
 #include "tests/unit/unit_model.h"
 #include "tests/unit/unit_tokenizer.h"
-#include "train/adapter_check.h"
+#include "train/model/adapter_check.h"
 
 #define LLAMA(layers, width, more)                                                    \
     "{\"model_type\": \"llama\", \"vocab_size\": 50, \"hidden_size\": " #width ","    \

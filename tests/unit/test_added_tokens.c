@@ -2,7 +2,7 @@
  * take, and lists that are broken. */
 #include "config.h"
 
-#include "train/added_tokens.h"
+#include "train/tokenizer/added_tokens.h"
 
 #include "base/size.h"
 #include "tests/unit/unit.h"

@@ -1,7 +1,7 @@
 /* tests/unit/test_answer.c - answers are found where they stand, and right when near. */
 #include "config.h"
 
-#include "train/answer.h"
+#include "train/generation/answer.h"
 
 #include <math.h>
 #include <string.h>

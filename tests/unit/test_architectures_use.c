@@ -4,8 +4,8 @@
 #include "config.h"
 
 #include "tests/unit/unit_architectures.h"
-#include "train/shapes.h"
-#include "train/teacher_plan.h"
+#include "train/model/shapes.h"
+#include "train/teacher/teacher_plan.h"
 
 static double deviation(const struct parameter *p)
 {

@@ -2,7 +2,7 @@
  * doubled. */
 #include "config.h"
 
-#include "patcher/backup.h"
+#include "patcher/history/backup.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

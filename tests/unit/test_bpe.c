@@ -2,12 +2,12 @@
  * models that are broken. */
 #include "config.h"
 
-#include "train/bpe.h"
+#include "train/tokenizer/bpe.h"
 
 #include "base/random.h"
 #include "base/size.h"
 #include "tests/unit/unit.h"
-#include "train/bpe_merges.h"
+#include "train/tokenizer/bpe_merges.h"
 
 static struct bpe *read_model(const char *json, bool byte_level, struct error *err)
 {

@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "base/random.h"
-#include "runner/chart.h"
+#include "runner/page/chart.h"
 
 static void check_scale(enum chart_kind kind, double low, double high, const char *labels)
 {

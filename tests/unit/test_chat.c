@@ -6,7 +6,7 @@
 
 #include "base/size.h"
 #include "tests/unit/unit_tokenizer.h"
-#include "train/chat.h"
+#include "train/chat/chat.h"
 
 static const struct message talk[] = {
     { ROLE_USER, "2+2?", 4, 0 },

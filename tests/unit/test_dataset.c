@@ -2,7 +2,7 @@
  * and the words for data that are wrong. */
 #include "config.h"
 
-#include "train/dataset.h"
+#include "train/dataset/dataset.h"
 
 #include "base/size.h"
 #include "tests/unit/unit_dataset.h"

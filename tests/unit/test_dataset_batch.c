@@ -2,7 +2,7 @@
  * order, packing without leaks. */
 #include "config.h"
 
-#include "train/dataset.h"
+#include "train/dataset/dataset.h"
 
 #include "base/size.h"
 #include "tests/unit/unit_dataset.h"

@@ -2,7 +2,7 @@
  * give; what has changed, is cut off or damaged is read anew. */
 #include "config.h"
 
-#include "train/dataset_cache.h"
+#include "train/dataset/dataset_cache.h"
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -4,7 +4,7 @@
  * each). */
 #include "config.h"
 
-#include "train/dataset.h"
+#include "train/dataset/dataset.h"
 
 #include "base/digest.h"
 #include "base/json.h"

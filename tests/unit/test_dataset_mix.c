@@ -2,14 +2,14 @@
  * those of Hugging Face datasets (tests/golden/mix.json, made by mix.py beside it). */
 #include "config.h"
 
-#include "train/dataset_mix.h"
+#include "train/dataset/dataset_mix.h"
 
 #include <math.h>
 
 #include "base/json.h"
 #include "base/size.h"
 #include "tests/unit/unit.h"
-#include "train/dataset_info.h"
+#include "train/dataset/dataset_info.h"
 
 enum { MOST_SETS = 4 };
 

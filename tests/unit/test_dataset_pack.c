@@ -2,7 +2,7 @@
  * told. */
 #include "config.h"
 
-#include "train/dataset_pack.h"
+#include "train/dataset/dataset_pack.h"
 
 #include "base/random.h"
 #include "base/size.h"

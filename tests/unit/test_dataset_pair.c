@@ -2,7 +2,7 @@
  * end in its answers, and both cut alike. */
 #include "config.h"
 
-#include "train/dataset_pair.h"
+#include "train/dataset/dataset_pair.h"
 
 #include "base/size.h"
 #include "tests/unit/unit_dataset.h"

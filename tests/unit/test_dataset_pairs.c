@@ -3,7 +3,7 @@
  * kind. */
 #include "config.h"
 
-#include "train/dataset.h"
+#include "train/dataset/dataset.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

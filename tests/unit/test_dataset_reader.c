@@ -2,7 +2,7 @@
  * and files that are broken or mean harm. */
 #include "config.h"
 
-#include "train/dataset_reader.h"
+#include "train/dataset/dataset_reader.h"
 
 #include <zlib.h>
 

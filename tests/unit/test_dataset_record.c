@@ -2,7 +2,7 @@
  * what cannot be learnt is skipped, what is broken is told. */
 #include "config.h"
 
-#include "train/dataset_record.h"
+#include "train/dataset/dataset_record.h"
 
 #include "base/size.h"
 #include "tests/unit/unit.h"

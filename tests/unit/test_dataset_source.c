@@ -2,7 +2,7 @@
  * by dataset_info.json as LLaMA-Factory reads it. */
 #include "config.h"
 
-#include "train/dataset_source.h"
+#include "train/dataset/dataset_source.h"
 
 #include "base/size.h"
 #include "tests/unit/unit_tokenizer.h"

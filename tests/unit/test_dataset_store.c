@@ -2,7 +2,7 @@
  * blocks. */
 #include "config.h"
 
-#include "train/dataset_store.h"
+#include "train/dataset/dataset_store.h"
 
 #include <unistd.h>
 

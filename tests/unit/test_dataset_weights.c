@@ -2,12 +2,12 @@
  * norm are PyTorch's (tests/golden/weights.json, made by weights.py beside it). */
 #include "config.h"
 
-#include "train/dataset.h"
+#include "train/dataset/dataset.h"
 
 #include "base/file.h"
 #include "tests/unit/unit_model.h"
 #include "tests/unit/unit_tokenizer.h"
-#include "train/tokenizer.h"
+#include "train/tokenizer/tokenizer.h"
 
 static void write_records(const char *dir, const json_t *records)
 {

@@ -1,7 +1,7 @@
 /* tests/unit/test_detokenizer.c - strings of tokens into text, step by step. */
 #include "config.h"
 
-#include "train/detokenizer.h"
+#include "train/tokenizer/detokenizer.h"
 
 #include "base/size.h"
 #include "tests/unit/unit.h"

@@ -2,7 +2,7 @@
  * nothing of it. */
 #include "config.h"
 
-#include "patcher/dialect.h"
+#include "patcher/schema/dialect.h"
 
 #include "base/size.h"
 #include "tests/unit/unit.h"

@@ -2,7 +2,7 @@
  * does. */
 #include "config.h"
 
-#include "patcher/diff.h"
+#include "patcher/document/diff.h"
 
 #include "base/size.h"
 #include "tests/unit/unit.h"

@@ -2,7 +2,7 @@
  * told. */
 #include "config.h"
 
-#include "patcher/document.h"
+#include "patcher/document/document.h"
 
 #include "base/size.h"
 #include "tests/unit/unit.h"

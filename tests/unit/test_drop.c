@@ -9,7 +9,7 @@
 
 #include "base/digest.h"
 #include "base/size.h"
-#include "runner/drop.h"
+#include "runner/spool/drop.h"
 
 struct spot {
     char *path;

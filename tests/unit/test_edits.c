@@ -2,7 +2,7 @@
  * twice. */
 #include "config.h"
 
-#include "patcher/edits.h"
+#include "patcher/document/edits.h"
 
 #include "tests/unit/unit.h"
 

@@ -2,7 +2,7 @@
  * metadata. */
 #include "config.h"
 
-#include "patcher/environment.h"
+#include "patcher/rules/environment.h"
 
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 /* tests/unit/test_finding.c - findings stand in the order a person reads the file. */
 #include "config.h"
 
-#include "patcher/finding.h"
+#include "patcher/findings/finding.h"
 
 #include "tests/unit/unit.h"
 

@@ -2,7 +2,7 @@
  * sampled ones are the same whatever is generated beside them. */
 #include "config.h"
 
-#include "train/generate.h"
+#include "train/generation/generate.h"
 
 #include "tests/unit/unit_model.h"
 

@@ -1,7 +1,7 @@
 /* tests/unit/test_generation_target.c - the plan by which a job's result answers. */
 #include "config.h"
 
-#include "runner/generation_target.h"
+#include "runner/generation/generation_target.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>

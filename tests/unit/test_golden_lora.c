@@ -5,7 +5,7 @@
  */
 #include "config.h"
 
-#include "train/lora.h"
+#include "train/model/lora.h"
 
 #include "tests/unit/unit_formula.h"
 #include "tests/unit/unit_model.h"

@@ -8,7 +8,7 @@
 #include "tests/unit/unit_formula.h"
 #include "tests/unit/unit_model.h"
 
-#include "train/teacher_plan.h"
+#include "train/teacher/teacher_plan.h"
 
 enum { GOLDEN_MAX = 1 << 20 };
 

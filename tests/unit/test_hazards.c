@@ -18,7 +18,7 @@
 #include "patcher/patcher.h"
 
 #include "base/size.h"
-#include "patcher/edits.h"
+#include "patcher/document/edits.h"
 #include "precision/device.h"
 #include "tests/unit/unit.h"
 

@@ -1,9 +1,9 @@
 /* tests/unit/test_history.c - edits are followed through what came after them. */
 #include "config.h"
 
-#include "patcher/history.h"
+#include "patcher/history/history.h"
 
-#include "patcher/journal.h"
+#include "patcher/history/journal.h"
 #include "patcher/patcher.h"
 #include "precision/device.h"
 #include "tests/unit/unit.h"

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "runner/html.h"
+#include "runner/page/html.h"
 
 static void check_text(const char *from, size_t len, const char *to)
 {

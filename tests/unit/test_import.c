@@ -5,7 +5,7 @@
 #include "tests/unit/unit_import.h"
 
 #include "base/size.h"
-#include "patcher/import_parts.h"
+#include "patcher/import/import_parts.h"
 
 static const struct import_key *fate_of(const struct trial *trial, const char *name)
 {

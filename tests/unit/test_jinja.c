@@ -8,7 +8,7 @@
 #include "base/digest.h"
 #include "base/size.h"
 #include "tests/unit/unit.h"
-#include "train/jinja.h"
+#include "train/jinja/jinja.h"
 
 enum { LIMIT = 8 << 20 };
 

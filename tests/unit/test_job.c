@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "runner/job.h"
+#include "runner/job/job.h"
 
 struct beside {
     char *dir;

@@ -6,13 +6,13 @@
  */
 #include "config.h"
 
-#include "patcher/schema_value.h"
+#include "patcher/schema/schema_value.h"
 
 #include "base/size.h"
 #include "tests/unit/unit.h"
-#include "train/architecture.h"
+#include "train/model/architecture.h"
 
-static const char begin_mark[] = ".\\\" keys: made from patcher/schema_keys.c\n";
+static const char begin_mark[] = ".\\\" keys: made from patcher/schema/schema_keys.c\n";
 static const char end_mark[] = ".\\\" end of keys\n";
 
 /* troff takes a bare - for a hyphen. */

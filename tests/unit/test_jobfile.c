@@ -2,13 +2,13 @@
  * or not. */
 #include "config.h"
 
-#include "patcher/jobfile.h"
+#include "patcher/history/jobfile.h"
 
 #include <fcntl.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "patcher/document.h"
+#include "patcher/document/document.h"
 #include "tests/unit/unit.h"
 
 struct fixture {

@@ -2,12 +2,12 @@
  * redone. */
 #include "config.h"
 
-#include "patcher/journal.h"
+#include "patcher/history/journal.h"
 
 #include <unistd.h>
 
 #include "base/digest.h"
-#include "patcher/backup.h"
+#include "patcher/history/backup.h"
 #include "tests/unit/unit.h"
 
 struct fixture {

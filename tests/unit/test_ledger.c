@@ -1,9 +1,9 @@
 /* tests/unit/test_ledger.c - edits of edited texts are edits of the first one. */
 #include "config.h"
 
-#include "patcher/ledger.h"
+#include "patcher/document/ledger.h"
 
-#include "patcher/edits.h"
+#include "patcher/document/edits.h"
 #include "tests/unit/unit.h"
 
 static unsigned next_random(unsigned *random)

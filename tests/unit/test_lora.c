@@ -1,7 +1,7 @@
 /* tests/unit/test_lora.c - targets and adapter_config.json, in and out. */
 #include "config.h"
 
-#include "train/lora.h"
+#include "train/model/lora.h"
 
 #include <math.h>
 

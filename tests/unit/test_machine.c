@@ -1,7 +1,7 @@
 /* tests/unit/test_machine.c - which device a job is looked at for. */
 #include "config.h"
 
-#include "runner/machine.h"
+#include "runner/job/machine.h"
 
 #include "base/size.h"
 #include "tests/unit/unit.h"

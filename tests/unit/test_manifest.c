@@ -5,7 +5,7 @@
 
 #include <unistd.h>
 
-#include "train/manifest.h"
+#include "train/files/manifest.h"
 
 static char *folder_new(void)
 {

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "runner/meter.h"
+#include "runner/output/meter.h"
 
 static void expect(const struct trainer_progress *progress, int64_t made, double seconds,
                    const char *wanted)

@@ -2,7 +2,7 @@
  * against numbers that transformers made. */
 #include "config.h"
 
-#include "train/model.h"
+#include "train/model/model.h"
 
 #include "tests/unit/unit_model.h"
 

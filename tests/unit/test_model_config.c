@@ -1,7 +1,7 @@
 /* tests/unit/test_model_config.c - both styles of config.json, and what is refused. */
 #include "config.h"
 
-#include "train/model_config.h"
+#include "train/model/model_config.h"
 
 #include "base/size.h"
 #include "tests/unit/unit.h"

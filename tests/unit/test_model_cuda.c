@@ -8,7 +8,7 @@
 
 #include "kernels/cuda/cuda_matmul.h"
 #include "tests/unit/unit_trials.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 
 enum { WINDOWS = 3 };
 

@@ -5,7 +5,7 @@
 #include "config.h"
 
 #include "tests/unit/unit_trials.h"
-#include "train/shapes.h"
+#include "train/model/shapes.h"
 
 /* Evaluation and logits, which a training does not come by. */
 static void test_model_cuda_evaluates_as_the_cpu(void **state)

@@ -2,7 +2,7 @@
  * whole of it says, to the bit whatever grows beside it. */
 #include "config.h"
 
-#include "train/model.h"
+#include "train/model/model.h"
 
 #include "tests/unit/unit_model.h"
 

@@ -8,8 +8,8 @@
 #include "tests/unit/unit_model.h"
 
 #include "train/estimate.h"
-#include "train/shapes.h"
-#include "train/teacher_plan.h"
+#include "train/model/shapes.h"
+#include "train/teacher/teacher_plan.h"
 
 enum { GOLDEN_MAX = 1 << 20, ROWS = 32, SEQUENCES = 4 };
 

@@ -3,7 +3,7 @@
 #include "config.h"
 
 #include "tests/unit/unit_model.h"
-#include "train/shapes.h"
+#include "train/model/shapes.h"
 
 static const char llama[] =
     "{\"model_type\": \"llama\", \"vocab_size\": 300, \"hidden_size\": "

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "tests/unit/unit_model.h"
-#include "train/safetensors.h"
+#include "train/files/safetensors.h"
 
 #define LLAMA(more)                                                                    \
     "{\"model_type\": \"llama\", \"vocab_size\": 50, \"hidden_size\": 32,"             \

@@ -5,7 +5,7 @@
 #include "config.h"
 
 #include "tests/unit/unit_model.h"
-#include "train/shapes.h"
+#include "train/model/shapes.h"
 
 static const char qwen[] =
     "{\"model_type\": \"qwen2\", \"vocab_size\": 60, \"hidden_size\": "

@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/cuda_attention.h"
 #include "tests/unit/unit_trials.h"
-#include "train/template.h"
+#include "train/chat/template.h"
 
 /* The backend, with its recordings counted, or without them: then nothing is rounded. */
 static const struct backend_ops *real;

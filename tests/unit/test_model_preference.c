@@ -9,7 +9,7 @@
 #include "tests/unit/unit_trials.h"
 
 #include "train/estimate.h"
-#include "train/teacher_plan.h"
+#include "train/teacher/teacher_plan.h"
 
 enum { ROWS = 64, SEQUENCES = 6, WORDS = 29 };
 

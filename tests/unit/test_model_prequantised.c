@@ -8,7 +8,7 @@
 #include "base/digest.h"
 #include "tests/unit/unit_adapted.h"
 #include "tests/unit/unit_prequantised.h"
-#include "train/shapes.h"
+#include "train/model/shapes.h"
 
 /* ---- Folders ---- */
 

@@ -7,8 +7,8 @@
 
 #include "precision/nf4.h"
 #include "tests/unit/unit_adapted.h"
-#include "train/model_watch.h"
-#include "train/shapes.h"
+#include "train/model/model_watch.h"
+#include "train/model/shapes.h"
 
 /* ---- The base, widened by hand ---- */
 

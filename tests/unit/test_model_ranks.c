@@ -3,11 +3,11 @@
  * of which each has a part.  And what is recorded between the sums is played. */
 #include "config.h"
 
-#include "train/model.h"
+#include "train/model/model.h"
 
 #include <float.h>
 
-#include "train/shapes.h"
+#include "train/model/shapes.h"
 
 #include "tests/unit/unit_model.h"
 #include "tests/unit/unit_ranks.h"

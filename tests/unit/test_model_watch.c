@@ -7,7 +7,7 @@
 
 #include "tests/unit/unit_model.h"
 #include "tests/unit/unit_ranks.h"
-#include "train/model_watch.h"
+#include "train/model/model_watch.h"
 
 static const char config_text[] =
     "{\"model_type\": \"llama\", \"vocab_size\": 60, \"hidden_size\": "

@@ -3,7 +3,7 @@
 
 #include "tests/unit/unit.h"
 
-#include "runner/names.h"
+#include "runner/options/names.h"
 
 static void test_names_find_what_was_added_and_nothing_else(void **state)
 {

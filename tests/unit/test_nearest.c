@@ -1,7 +1,7 @@
 /* tests/unit/test_nearest.c - letters wrong, missing, too many, changed over. */
 #include "config.h"
 
-#include "patcher/nearest.h"
+#include "base/nearest.h"
 
 #include "base/size.h"
 #include "tests/unit/unit.h"

@@ -1,7 +1,7 @@
 /* tests/unit/test_normalizer.c - each step, steps in a row, and what is not supported. */
 #include "config.h"
 
-#include "train/normalizer.h"
+#include "train/tokenizer/normalizer.h"
 
 #include "base/size.h"
 #include "tests/unit/unit.h"

@@ -2,7 +2,7 @@
  * rate. */
 #include "config.h"
 
-#include "train/optimizer.h"
+#include "train/model/optimizer.h"
 
 #include "tests/unit/unit_model.h"
 

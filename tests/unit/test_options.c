@@ -4,7 +4,7 @@
 #include "tests/unit/unit.h"
 
 #include "base/size.h"
-#include "runner/options.h"
+#include "runner/options/options.h"
 
 static const struct command command = {
     .name = "check",

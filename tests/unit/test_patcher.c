@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "base/size.h"
-#include "patcher/backup.h"
-#include "patcher/journal.h"
+#include "patcher/history/backup.h"
+#include "patcher/history/journal.h"
 #include "tests/unit/corpus.h"
 
 /* ---- The calls that change a disk, so that a test can come between ---- */

@@ -2,7 +2,7 @@
  * too. */
 #include "config.h"
 
-#include "train/pattern.h"
+#include "train/text/pattern.h"
 
 #include "base/size.h"
 #include "tests/unit/unit.h"

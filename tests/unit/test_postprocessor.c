@@ -1,7 +1,7 @@
 /* tests/unit/test_postprocessor.c - what stands before and after a text. */
 #include "config.h"
 
-#include "train/postprocessor.h"
+#include "train/tokenizer/postprocessor.h"
 
 #include "base/size.h"
 #include "tests/unit/unit.h"

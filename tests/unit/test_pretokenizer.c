@@ -2,7 +2,7 @@
  * library's own documentation and tests give them. */
 #include "config.h"
 
-#include "train/pretokenizer.h"
+#include "train/tokenizer/pretokenizer.h"
 
 #include "base/size.h"
 #include "tests/unit/unit.h"

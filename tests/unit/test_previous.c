@@ -4,7 +4,7 @@
  */
 #include "config.h"
 
-#include "patcher/previous.h"
+#include "patcher/history/previous.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

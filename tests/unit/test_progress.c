@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "base/json.h"
-#include "train/progress.h"
+#include "train/checkpoint/progress.h"
 
 static const struct progress sample = {
     .step = 500,

@@ -2,7 +2,7 @@
  * ends its answer is what the template writes there. */
 #include "config.h"
 
-#include "train/prompt.h"
+#include "train/chat/prompt.h"
 
 #include <stdlib.h>
 

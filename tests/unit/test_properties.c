@@ -20,7 +20,7 @@
 #include "base/json.h"
 #include "base/size.h"
 #include "base/spawn.h"
-#include "patcher/edits.h"
+#include "patcher/document/edits.h"
 #include "precision/device.h"
 #include "tests/unit/corpus.h"
 

@@ -5,7 +5,7 @@
 #include "config.h"
 
 #include "base/spawn.h"
-#include "patcher/document.h"
+#include "patcher/document/document.h"
 #include "tests/unit/corpus.h"
 
 enum { FILES_MAX = 2000, TIMEOUT_MS = 120 * 1000 };

@@ -2,7 +2,7 @@
  * writes it (tests/golden/prequantised.py), and what is refused, by its key. */
 #include "config.h"
 
-#include "train/quant_state.h"
+#include "train/model/quant_state.h"
 
 #include "base/json.h"
 #include "base/size.h"

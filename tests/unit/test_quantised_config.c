@@ -2,7 +2,7 @@
  * what is refused, by its key. */
 #include "config.h"
 
-#include "train/quantised_config.h"
+#include "train/model/quantised_config.h"
 
 #include "base/size.h"
 #include "tests/unit/unit.h"

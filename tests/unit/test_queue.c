@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "runner/queue.h"
+#include "runner/spool/queue.h"
 
 /* Each arrives behind those before it. */
 static void add(struct queue *queue, const char *name, int64_t priority,

@@ -1,7 +1,7 @@
 /* tests/unit/test_redact.c - no secret is in what is shown. */
 #include "config.h"
 
-#include "patcher/redact.h"
+#include "patcher/schema/redact.h"
 
 #include "tests/unit/unit.h"
 

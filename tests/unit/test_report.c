@@ -1,11 +1,11 @@
 /* tests/unit/test_report.c - what people see, and what scripts see. */
 #include "config.h"
 
-#include "runner/report.h"
+#include "runner/output/report.h"
 
 #include <signal.h>
 
-#include "runner/report_json.h"
+#include "runner/output/report_json.h"
 #include "tests/unit/unit.h"
 
 static struct finding found[] = {

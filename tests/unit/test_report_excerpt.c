@@ -1,7 +1,7 @@
 /* tests/unit/test_report_excerpt.c - carets stand under what they are about. */
 #include "config.h"
 
-#include "runner/report_excerpt.h"
+#include "runner/output/report_excerpt.h"
 
 #include "tests/unit/unit.h"
 

@@ -4,7 +4,7 @@
  */
 #include "config.h"
 
-#include "runner/report_sarif.h"
+#include "runner/output/report_sarif.h"
 
 #include <dirent.h>
 

@@ -2,10 +2,10 @@
  * stay. */
 #include "config.h"
 
-#include "patcher/rewrite.h"
+#include "patcher/findings/rewrite.h"
 
 #include "base/size.h"
-#include "patcher/edits.h"
+#include "patcher/document/edits.h"
 #include "tests/unit/unit.h"
 
 enum what { VALUE, KEY, INSERT, REMOVE };

@@ -6,7 +6,7 @@
 
 #include <dirent.h>
 
-#include "patcher/schema.h"
+#include "patcher/schema/schema.h"
 #include "tests/unit/unit.h"
 
 /* TS105 -> ts105, the beginning of the names of its cases. */

@@ -2,7 +2,7 @@
  * refused. */
 #include "config.h"
 
-#include "train/safetensors.h"
+#include "train/files/safetensors.h"
 
 #include <unistd.h>
 

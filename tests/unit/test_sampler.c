@@ -2,7 +2,7 @@
  * leave, as often as they say. */
 #include "config.h"
 
-#include "train/sampler.h"
+#include "train/generation/sampler.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* tests/unit/test_scalar.c - one text, several meanings, by what is wanted. */
 #include "config.h"
 
-#include "patcher/scalar.h"
+#include "patcher/schema/scalar.h"
 
 #include <math.h>
 

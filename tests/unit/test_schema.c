@@ -4,7 +4,7 @@
 #include "tests/unit/unit_schema.h"
 
 #include "base/size.h"
-#include "patcher/schema_value.h"
+#include "patcher/schema/schema_value.h"
 
 /* ---- The table ---- */
 

@@ -4,7 +4,7 @@
 #include "tests/unit/unit_schema.h"
 
 #include "base/size.h"
-#include "patcher/schema_value.h"
+#include "patcher/schema/schema_value.h"
 
 /* The only finding of that rule, or NULL. */
 static const struct finding *find(const struct job *job, const char *rule)

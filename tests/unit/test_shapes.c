@@ -1,7 +1,7 @@
 /* tests/unit/test_shapes.c - counts, formats and layout of parameters and buffers. */
 #include "config.h"
 
-#include "train/shapes.h"
+#include "train/model/shapes.h"
 
 #include "base/size.h"
 #include "tests/unit/unit.h"

@@ -4,10 +4,10 @@
  */
 #include "config.h"
 
-#include "patcher/document.h"
+#include "patcher/document/document.h"
 
-#include "patcher/edits.h"
-#include "patcher/rewrite.h"
+#include "patcher/document/edits.h"
+#include "patcher/findings/rewrite.h"
 #include "tests/unit/corpus.h"
 
 struct counts {

@@ -3,7 +3,7 @@
 
 #include "tests/unit/unit.h"
 
-#include "runner/steps.h"
+#include "runner/job/steps.h"
 
 static void test_steps_come_back_as_they_were(void **state)
 {

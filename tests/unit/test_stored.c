@@ -2,7 +2,7 @@
  * there. */
 #include "config.h"
 
-#include "train/stored.h"
+#include "train/model/stored.h"
 
 #include "base/size.h"
 #include "tests/unit/unit.h"

@@ -4,7 +4,7 @@
 #include "patcher/suppress.h"
 
 #include "base/size.h"
-#include "patcher/directive.h"
+#include "patcher/document/directive.h"
 #include "patcher/patcher.h"
 #include "tests/unit/unit.h"
 

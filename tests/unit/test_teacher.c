@@ -4,14 +4,14 @@
  */
 #include "config.h"
 
-#include "patcher/teacher.h"
+#include "patcher/rules/teacher.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/size.h"
 #include "patcher/patcher.h"
-#include "patcher/ref_model.h"
+#include "patcher/rules/ref_model.h"
 #include "precision/device.h"
 #include "tests/unit/unit.h"
 

@@ -4,11 +4,11 @@
  */
 #include "config.h"
 
-#include "train/teacher_logits.h"
+#include "train/teacher/teacher_logits.h"
 
 #include "base/size.h"
 #include "tests/unit/unit_model.h"
-#include "train/safetensors.h"
+#include "train/files/safetensors.h"
 
 enum { KEPT = 3, WORDS = 40, RUNS = 6 };
 

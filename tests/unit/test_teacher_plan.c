@@ -2,7 +2,7 @@
  * common. */
 #include "config.h"
 
-#include "train/teacher_plan.h"
+#include "train/teacher/teacher_plan.h"
 
 #include "tests/unit/unit.h"
 

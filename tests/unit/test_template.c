@@ -2,7 +2,7 @@
  * answers alone; turns are cut as it cuts them. */
 #include "config.h"
 
-#include "train/template.h"
+#include "train/chat/template.h"
 
 #include "base/size.h"
 #include "tests/unit/unit_tokenizer.h"

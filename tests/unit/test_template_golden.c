@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/size.h"
 #include "tests/unit/unit_tokenizer.h"
-#include "train/template.h"
+#include "train/chat/template.h"
 
 enum { LIMIT = 4 << 20, MESSAGES = 16 };
 

@@ -12,7 +12,7 @@
 
 #include "base/crc32c.h"
 #include "train/metrics.h"
-#include "train/tensorboard.h"
+#include "train/files/tensorboard.h"
 
 /* What TensorBoard knows after reading a folder. */
 struct point {

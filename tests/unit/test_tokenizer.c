@@ -2,7 +2,7 @@
  * the parts of tokenizer.json one by one, and files that mean harm. */
 #include "config.h"
 
-#include "train/tokenizer.h"
+#include "train/tokenizer/tokenizer.h"
 
 #include "base/json.h"
 #include "base/size.h"

@@ -1,7 +1,7 @@
 /* tests/unit/test_torch_setup.c - what of an external job its memory hangs on. */
 #include "config.h"
 
-#include "patcher/torch_setup.h"
+#include "patcher/rules/torch_setup.h"
 
 #include "base/file.h"
 #include "tests/unit/unit.h"

@@ -10,8 +10,8 @@
 #include <fcntl.h>
 #include <math.h>
 
-#include "train/checkpoint.h"
-#include "train/manifest.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/files/manifest.h"
 
 static void check_learns(const char *data, const char *more)
 {

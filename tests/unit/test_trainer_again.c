@@ -11,7 +11,7 @@
 
 #include "base/json.h"
 #include "base/size.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 
 #define EVALUATED \
     "val_size: 0.2\neval_strategy: steps\neval_steps: 2\nload_best_model_at_end: true\n"

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <sys/stat.h>
 
-#include "train/safetensors.h"
+#include "train/files/safetensors.h"
 
 /* The student starts with its teacher's weights times 0.9. */
 #define WORSE 0.9f

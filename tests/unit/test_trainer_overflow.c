@@ -12,8 +12,8 @@
 #include "tests/unit/unit_architectures.h"
 
 #include "kernels/backend.h"
-#include "train/checkpoint.h"
-#include "train/manifest.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/files/manifest.h"
 
 #define LIMIT ((size_t)1 << 20)
 

@@ -2,7 +2,7 @@
  * U+FFFD. */
 #include "config.h"
 
-#include "train/unicode.h"
+#include "train/text/unicode.h"
 
 #include "base/size.h"
 #include "tests/unit/unit.h"

@@ -1,7 +1,7 @@
 /* tests/unit/test_versions.c - the order of PEP 440, and names in any spelling. */
 #include "config.h"
 
-#include "patcher/versions.h"
+#include "patcher/rules/versions.h"
 
 #include "base/size.h"
 #include "tests/unit/unit.h"

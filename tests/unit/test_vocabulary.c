@@ -1,7 +1,7 @@
 /* tests/unit/test_vocabulary.c - strings to ids and back, through growth. */
 #include "config.h"
 
-#include "train/vocabulary.h"
+#include "train/tokenizer/vocabulary.h"
 
 #include "tests/unit/unit.h"
 

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "runner/watch.h"
+#include "runner/spool/watch.h"
 
 struct spot {
     char *path, *inner_path;

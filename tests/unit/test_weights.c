@@ -2,7 +2,7 @@
  * two. */
 #include "config.h"
 
-#include "train/weights.h"
+#include "train/model/weights.h"
 
 #include "tests/unit/unit_architectures.h"
 

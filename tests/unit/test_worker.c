@@ -1,7 +1,7 @@
 /* tests/unit/test_worker.c - what an attempt that fell leaves behind. */
 #include "config.h"
 
-#include "runner/worker.h"
+#include "runner/spool/worker.h"
 
 #include <math.h>
 #include <signal.h>

@@ -5,7 +5,7 @@
 #define TESTS_UNIT_UNIT_ADAPTED_H
 
 #include "tests/unit/unit_architectures.h"
-#include "train/shapes.h"
+#include "train/model/shapes.h"
 
 struct found {
     double losses[4], norm;

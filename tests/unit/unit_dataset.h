@@ -4,8 +4,8 @@
 #define TESTS_UNIT_UNIT_DATASET_H
 
 #include "tests/unit/unit_tokenizer.h"
-#include "train/dataset.h"
-#include "train/template.h"
+#include "train/dataset/dataset.h"
+#include "train/chat/template.h"
 
 static char *dir;
 static struct tokenizer *tokenizer;

@@ -6,7 +6,7 @@
 #define TESTS_UNIT_UNIT_FORMULA_H
 
 #include "tests/unit/unit_model.h"
-#include "train/safetensors.h"
+#include "train/files/safetensors.h"
 
 struct unit_formula {
     double scale;

@@ -2,8 +2,8 @@
 #ifndef TESTS_UNIT_UNIT_IMPORT_H
 #define TESTS_UNIT_UNIT_IMPORT_H
 
-#include "patcher/document.h"
-#include "patcher/import.h"
+#include "patcher/document/document.h"
+#include "patcher/import/import.h"
 #include "tests/unit/unit.h"
 
 /* The least of each tool. */

@@ -9,8 +9,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "train/architecture.h"
-#include "train/safetensors.h"
+#include "train/model/architecture.h"
+#include "train/files/safetensors.h"
 
 /* The hash of the script: uniform in [-1, 1). */
 static inline double hashed(const char *name, size_t i)

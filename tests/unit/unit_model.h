@@ -12,9 +12,9 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "base/size.h"
-#include "train/model.h"
-#include "train/optimizer.h"
-#include "train/template.h"
+#include "train/model/model.h"
+#include "train/model/optimizer.h"
+#include "train/chat/template.h"
 
 struct unit_model {
     struct arena *arena;

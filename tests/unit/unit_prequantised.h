@@ -9,8 +9,8 @@
 #include "base/json.h"
 #include "precision/nf4.h"
 #include "tests/unit/unit.h"
-#include "train/model_config.h"
-#include "train/safetensors.h"
+#include "train/model/model_config.h"
+#include "train/files/safetensors.h"
 
 #define UNIT_STATE ".quant_state.bitsandbytes__nf4"
 

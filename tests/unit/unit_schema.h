@@ -2,7 +2,7 @@
 #ifndef TESTS_UNIT_UNIT_SCHEMA_H
 #define TESTS_UNIT_UNIT_SCHEMA_H
 
-#include "patcher/schema.h"
+#include "patcher/schema/schema.h"
 #include "tests/unit/unit.h"
 
 /* A job, and what came of its text. */

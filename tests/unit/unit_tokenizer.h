@@ -6,9 +6,9 @@
 #define TESTS_UNIT_UNIT_TOKENIZER_H
 
 #include "tests/unit/unit.h"
-#include "train/bpe.h"
-#include "train/tokenizer.h"
-#include "train/unicode.h"
+#include "train/tokenizer/bpe.h"
+#include "train/tokenizer/tokenizer.h"
+#include "train/text/unicode.h"
 
 static const char *const unit_specials[] = {
     "<s>",

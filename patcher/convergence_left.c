@@ -1,0 +1,130 @@
+/* patcher/convergence_left.c - what is told once no further edit is wanted: the edits as they
+ * stand, each finding with its own, and which of them are gone. */
+#include "config.h"
+
+#include "patcher/convergence_parts.h"
+
+#include <string.h>
+
+/* Why an edit was made that brings in a line: what its group changes besides, or else the
+ * line before.  NULL: nothing of the kind. */
+static const struct node *line_before(const struct settle *settle, size_t byte)
+{
+    const struct node *root = settle->first->document.root, *found = NULL;
+
+    for (size_t i = 0; root && i < root->count; i++)
+        if (root->entries[i].key->at.byte < byte)
+            found = root->entries[i].value->bytes ? root->entries[i].value
+                                                  : root->entries[i].key;
+    return found;
+}
+
+static void tell_at_reason(const struct settle *settle, const struct ledger_edit *edit,
+                           struct finding *told)
+{
+    const struct finding *owner = &settle->merged.list[edit->owner];
+    const struct node *before = line_before(settle, edit->at);
+
+    for (size_t i = 0; owner->group && i < settle->merged.count; i++) {
+        const struct finding *other = &settle->merged.list[i];
+
+        if (other->group == owner->group && other->now && other->cut > 0) {
+            told->at = other->at;
+            told->cut = other->cut;
+            return;
+        }
+    }
+    if (before) {
+        told->at = before->at;
+        told->cut = before->bytes;
+    }
+}
+
+/* A finding without an edit about a line that an edit brings in is told where that has
+ * its reason: the line is not there to be shown. */
+static void place_told(struct settle *settle)
+{
+    const struct ledger_edit *edits;
+    size_t count = ledger_edits(settle->ledger, &edits);
+
+    for (size_t i = 0; i < settle->merged.count; i++) {
+        struct finding *finding = &settle->merged.list[i];
+
+        for (size_t j = 0;
+             !finding->now && finding->at.line && finding->cut == 0 && j < count; j++)
+            if (edits[j].at == finding->at.byte && edits[j].cut == 0 &&
+                strpbrk(edits[j].now, "\r\n"))
+                tell_at_reason(settle, &edits[j], finding);
+    }
+}
+
+static void take_edits(struct settle *settle)
+{
+    const struct ledger_edit *edits;
+    size_t count = ledger_edits(settle->ledger, &edits);
+
+    for (size_t i = 0; i < settle->merged.count; i++) {
+        struct finding *finding = &settle->merged.list[i];
+
+        if (settle->fates[i] != FATE_TOLD || finding->settled)
+            finding->was = finding->now = NULL;
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct finding *finding = &settle->merged.list[edits[i].owner];
+        const char *was = settle->first->document.data + edits[i].at;
+
+        finding->at = document_mark(&settle->first->document, edits[i].at);
+        finding->cut = edits[i].cut;
+        finding->was = arena_copy(settle->arena, was, edits[i].cut);
+        finding->now = edits[i].now;
+    }
+    for (size_t i = 0; i < settle->merged.count; i++)
+        if (!settle->merged.list[i].now)
+            settle->merged.list[i].label = NULL;
+    place_told(settle);
+}
+
+static void mark_settled(struct settle *settle)
+{
+    const struct findings *left = &settle->last->findings;
+    bool *persists =
+        arena_array(settle->arena, settle->merged.count + 1, sizeof(*persists));
+
+    for (size_t i = 0; i < left->count; i++) {
+        const struct finding *finding = &left->list[i];
+        size_t origin = finding->at.line ? ledger_origin(settle->ledger, finding->at.byte)
+                                         : finding->at.byte;
+
+        persists[settle_find(settle, finding, origin, true, persists)] = true;
+    }
+    for (size_t i = 0; i < settle->merged.count; i++)
+        settle->merged.list[i].settled = settle->fates[i] == FATE_MADE || !persists[i];
+}
+
+/* Those with edits first, in the order of their edits: sorting keeps that of lines
+ * inserted at one place. */
+static void order_by_edits(struct settle *settle)
+{
+    const struct ledger_edit *edits;
+    size_t count = ledger_edits(settle->ledger, &edits);
+    bool *taken = arena_array(settle->arena, settle->merged.count + 1, sizeof(*taken));
+    struct findings ordered;
+
+    findings_init(&ordered, settle->arena);
+    for (size_t i = 0; i < count; i++) {
+        if (!taken[edits[i].owner])
+            findings_add(&ordered, &settle->merged.list[edits[i].owner]);
+        taken[edits[i].owner] = true;
+    }
+    for (size_t i = 0; i < settle->merged.count; i++)
+        if (!taken[i])
+            findings_add(&ordered, &settle->merged.list[i]);
+    settle->merged = ordered;
+}
+
+void settle_left(struct settle *settle)
+{
+    mark_settled(settle);
+    take_edits(settle);
+    order_by_edits(settle);
+}

@@ -1,0 +1,160 @@
+/* patcher/document/ledger.c - a sorted list of edits of the first text, and the way back to it. */
+#include "config.h"
+
+#include "patcher/document/ledger.h"
+
+#include <string.h>
+
+struct ledger {
+    struct arena *arena;
+    const char *data;
+    size_t len;
+    struct ledger_edit *list;
+    size_t count, room;
+};
+
+struct ledger *ledger_new(const char *data, size_t len, struct arena *arena)
+{
+    struct ledger *ledger = arena_alloc(arena, sizeof(*ledger));
+
+    *ledger = (struct ledger) { .arena = arena, .data = data, .len = len };
+    return ledger;
+}
+
+/* Bytes that the first `count` edits put before what follows them, or took away. */
+static size_t shifted(const struct ledger *ledger, size_t count, size_t at)
+{
+    for (size_t i = 0; i < count; i++)
+        at += strlen(ledger->list[i].now) - ledger->list[i].cut;
+    return at;
+}
+
+static size_t unshifted(const struct ledger *ledger, size_t count, size_t at)
+{
+    for (size_t i = 0; i < count; i++)
+        at += ledger->list[i].cut - strlen(ledger->list[i].now);
+    return at;
+}
+
+/* Where the i-th edit's text begins and ends now. */
+static size_t begin_of(const struct ledger *ledger, size_t i)
+{
+    return shifted(ledger, i, ledger->list[i].at);
+}
+
+static size_t end_of(const struct ledger *ledger, size_t i)
+{
+    return begin_of(ledger, i) + strlen(ledger->list[i].now);
+}
+
+static void insert_at(struct ledger *ledger, size_t slot, struct ledger_edit edit)
+{
+    if (ledger->count == ledger->room) {
+        struct ledger_edit *old = ledger->list;
+
+        ledger->room = ledger->room ? 2 * ledger->room : 16;
+        ledger->list = arena_array(ledger->arena, ledger->room, sizeof(*old));
+        if (ledger->count > 0)
+            memcpy(ledger->list, old, ledger->count * sizeof(*old));
+    }
+    memmove(ledger->list + slot + 1, ledger->list + slot,
+            (ledger->count - slot) * sizeof(*ledger->list));
+    ledger->list[slot] = edit;
+    ledger->count++;
+}
+
+/* One edit instead of the edits first..last-1 and the new one, which overlap. */
+static void compose(struct ledger *ledger, size_t first, size_t last,
+                    const struct ledger_edit *edit)
+{
+    size_t begin = begin_of(ledger, first), end = end_of(ledger, last - 1), len;
+    const char *text = ledger_text(ledger, &len);
+    struct ledger_edit whole = { .owner = edit->owner };
+
+    if (edit->at < begin)
+        begin = edit->at;
+    if (edit->at + edit->cut > end)
+        end = edit->at + edit->cut;
+    whole.now = arena_printf(ledger->arena, "%.*s%s%.*s", (int)(edit->at - begin),
+                             text + begin, edit->now, (int)(end - edit->at - edit->cut),
+                             text + edit->at + edit->cut);
+    whole.at = unshifted(ledger, first, begin);
+    whole.cut = unshifted(ledger, last, end) - whole.at;
+    memmove(ledger->list + first, ledger->list + last,
+            (ledger->count - last) * sizeof(*ledger->list));
+    ledger->count -= last - first;
+    insert_at(ledger, first, whole);
+}
+
+/* Do the bytes overlap?  An insertion at the border of another edit is on its own. */
+static bool overlaps(const struct ledger *ledger, size_t i,
+                     const struct ledger_edit *edit)
+{
+    size_t begin = begin_of(ledger, i), end = end_of(ledger, i);
+
+    return edit->at < end && edit->at + edit->cut > begin;
+}
+
+void ledger_replace(struct ledger *ledger, const struct ledger_edit *edit)
+{
+    size_t first = 0, last;
+
+    while (first < ledger->count && end_of(ledger, first) <= edit->at)
+        first++;
+    for (last = first; last < ledger->count && overlaps(ledger, last, edit);)
+        last++;
+    if (last > first)
+        compose(ledger, first, last, edit);
+    else
+        insert_at(ledger, first,
+                  (struct ledger_edit) { unshifted(ledger, first, edit->at), edit->cut,
+                                         edit->now, edit->owner });
+}
+
+size_t ledger_edits(const struct ledger *ledger, const struct ledger_edit **out)
+{
+    *out = ledger->list;
+    return ledger->count;
+}
+
+size_t ledger_origin(const struct ledger *ledger, size_t at)
+{
+    size_t i = 0;
+
+    while (i < ledger->count && end_of(ledger, i) <= at)
+        i++;
+    if (i < ledger->count && begin_of(ledger, i) <= at)
+        return ledger->list[i].at;
+    return unshifted(ledger, i, at);
+}
+
+size_t ledger_origin_end(const struct ledger *ledger, size_t at)
+{
+    size_t i = 0;
+
+    while (i < ledger->count && begin_of(ledger, i) < at && end_of(ledger, i) <= at)
+        i++;
+    if (i < ledger->count && begin_of(ledger, i) < at)
+        return ledger->list[i].at + ledger->list[i].cut;
+    return unshifted(ledger, i, at);
+}
+
+const char *ledger_text(const struct ledger *ledger, size_t *len)
+{
+    char *out =
+        arena_alloc(ledger->arena, shifted(ledger, ledger->count, ledger->len) + 1);
+    size_t from = 0, to = 0;
+
+    for (size_t i = 0; i < ledger->count; i++) {
+        const struct ledger_edit *edit = &ledger->list[i];
+
+        memcpy(out + to, ledger->data + from, edit->at - from);
+        to += edit->at - from;
+        memcpy(out + to, edit->now, strlen(edit->now));
+        to += strlen(edit->now);
+        from = edit->at + edit->cut;
+    }
+    memcpy(out + to, ledger->data + from, ledger->len - from);
+    *len = to + ledger->len - from;
+    return out;
+}

@@ -1,0 +1,72 @@
+/* patcher/document/node.c - looking into values that document.c has read. */
+#include "config.h"
+
+#include "patcher/document/node.h"
+
+#include <string.h>
+
+#include "base/size.h"
+
+const struct entry *node_find(const struct node *map, const char *key)
+{
+    const struct entry *found = NULL;
+
+    if (!map || map->kind != NODE_MAP)
+        return NULL;
+    for (size_t i = 0; i < map->count; i++) {
+        const struct entry *entry = &map->entries[i];
+
+        if (entry->from_merge && found)
+            break; /* merged ones stand behind all that are written */
+        if (entry->key->len == strlen(key) &&
+            memcmp(entry->key->text, key, entry->key->len) == 0)
+            found = entry;
+    }
+    return found;
+}
+
+const struct node *node_value(const struct node *node)
+{
+    return node->kind == NODE_ALIAS ? node->target : node;
+}
+
+bool node_is_null(const struct node *node)
+{
+    static const char *const nulls[] = { "", "~", "null", "Null", "NULL" };
+
+    node = node_value(node);
+    if (node->kind != NODE_SCALAR || node->style != STYLE_PLAIN || node->tag)
+        return false;
+    for (size_t i = 0; i < TS_COUNT(nulls); i++)
+        if (strcmp(node->text, nulls[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool same_name(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+static bool same_members(const struct node *a, const struct node *b)
+{
+    for (size_t i = 0; i < a->count; i++) {
+        if (a->kind == NODE_LIST && !node_same(a->items[i], b->items[i]))
+            return false;
+        if (a->kind == NODE_MAP && !(node_same(a->entries[i].key, b->entries[i].key) &&
+                                     node_same(a->entries[i].value, b->entries[i].value)))
+            return false;
+    }
+    return true;
+}
+
+/* Depth is bounded by DOCUMENT_MAX_DEPTH: aliases are compared by name, not followed. */
+bool node_same(const struct node *a, const struct node *b)
+{
+    if (a->kind != b->kind || a->count != b->count || a->len != b->len ||
+        !same_name(a->tag, b->tag) || !same_name(a->anchor, b->anchor))
+        return false;
+    if ((a->style == STYLE_PLAIN) != (b->style == STYLE_PLAIN))
+        return false;
+    return memcmp(a->text, b->text, a->len) == 0 && same_members(a, b);
+}

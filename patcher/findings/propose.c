@@ -1,0 +1,264 @@
+/* patcher/findings/propose.c - edits that respect what a job forbids. */
+#include "config.h"
+
+#include "patcher/findings/propose.h"
+
+#include <string.h>
+
+void propose_withdraw(struct finding *finding)
+{
+    finding->apply = APPLY_MANUAL;
+    finding->was = finding->now = finding->label = NULL;
+    finding->group = 0;
+}
+
+/* "a, b" has b? */
+static bool names(const char *list, const char *key)
+{
+    size_t len = strlen(key);
+
+    while (*list) {
+        size_t next;
+
+        list += strspn(list, ", ");
+        next = strcspn(list, ", ");
+        if (next == len && strncmp(list, key, len) == 0)
+            return true;
+        list += next;
+    }
+    return false;
+}
+
+/* The row of trainspool.keep; NULL. */
+static const struct entry *keep_entry(const struct document *document)
+{
+    const struct entry *block = document_find(document, "trainspool");
+
+    return block ? node_find(node_value(block->value), "keep") : NULL;
+}
+
+static bool is_named(const struct document *document, const char *key)
+{
+    const struct entry *entry = keep_entry(document);
+    const struct node *keep;
+
+    if (!entry)
+        return false;
+    keep = node_value(entry->value);
+    if (keep->kind == NODE_SCALAR)
+        return names(keep->text, key);
+    for (size_t i = 0; keep->kind == NODE_LIST && i < keep->count; i++)
+        if (strcmp(node_value(keep->items[i])->text, key) == 0)
+            return true;
+    return false;
+}
+
+static bool line_is_kept(const struct document *document, const struct entry *entry)
+{
+    return document_line_keeps(document, entry->key->at) ||
+           document_line_keeps(document, entry->value->at);
+}
+
+static void place(struct finding *finding, const struct node *node)
+{
+    finding->at = node->at;
+    finding->cut = node->bytes;
+}
+
+void propose_word(const struct document *document, const struct node *node, size_t from,
+                  size_t len, struct finding *out)
+{
+    size_t quote = node->style == STYLE_SINGLE || node->style == STYLE_DOUBLE;
+
+    place(out, node);
+    if (node->bytes != node->len + 2 * quote)
+        return;
+    out->at = document_mark(document, node->at.byte + quote + from);
+    out->cut = len;
+}
+
+struct finding *propose_key_remark(const struct proposal *to, const struct finding *base,
+                                   const struct entry *entry)
+{
+    struct finding finding = *base;
+
+    finding.apply = APPLY_MANUAL;
+    finding.entry = entry;
+    finding.group = 0;
+    if (entry) {
+        place(&finding, entry->key);
+        if (!finding.key && entry->key->kind == NODE_SCALAR)
+            finding.key = entry->key->text;
+    }
+    return findings_add(to->findings, &finding);
+}
+
+struct finding *propose_remark(const struct proposal *to, const struct finding *base,
+                               const struct entry *entry)
+{
+    struct finding *added = propose_key_remark(to, base, entry);
+
+    if (added && entry && entry->value->bytes > 0)
+        place(added, entry->value);
+    return added;
+}
+
+/* The finding stays, for a person; the reason why it is not edited goes with it. */
+static struct finding *without_edit(const struct proposal *to, const struct finding *base,
+                                    const struct entry *entry, const char *why)
+{
+    struct finding finding = *base;
+    struct finding *added;
+
+    if (why)
+        finding.note = why;
+    added = propose_remark(to, &finding, entry);
+    if (added && base->group) {
+        added->group = base->group; /* propose_settle_groups withdraws the others */
+        added->was = NULL;
+    }
+    return added;
+}
+
+/* Is the same said of the value already, as ${...} is where it has an effect? */
+static bool is_told(const struct findings *findings, const char *rule,
+                    const struct node *value)
+{
+    for (size_t i = 0; i < findings->count; i++)
+        if (findings->list[i].at.byte == value->at.byte &&
+            strcmp(findings->list[i].rule, rule) == 0)
+            return true;
+    return false;
+}
+
+static struct finding *refused(const struct proposal *to, const struct finding *base,
+                               const struct entry *entry, enum rewrite_fault fault)
+{
+    struct finding why = { .severity = SEVERITY_WARNING, .key = base->key };
+    struct finding *added;
+
+    added = without_edit(to, base, entry,
+                         fault == REWRITE_SHAPE
+                             ? "the layout leaves no sure way to edit this: please do "
+                               "it by hand"
+                             : NULL);
+    if (!added || fault == REWRITE_TWICE || fault == REWRITE_SHAPE)
+        return added;
+    why.rule = fault == REWRITE_ANCHOR ? "TS007" : "TS008";
+    if (entry && is_told(to->findings, why.rule, entry->value))
+        return added;
+    why.message =
+        fault == REWRITE_ANCHOR
+            ? "this comes from an anchor, an alias or a merge, where an edit could "
+              "change other keys too: please edit it by hand"
+            : "this holds ${...}, which another program fills in: please edit it by hand";
+    propose_remark(to, &why, entry);
+    return added;
+}
+
+bool propose_keeps(const struct document *document, const char *key,
+                   const struct entry *entry)
+{
+    const char *name = entry && entry->key->kind == NODE_SCALAR ? entry->key->text : key;
+
+    return (name && is_named(document, name)) || (key && is_named(document, key)) ||
+           (entry && line_is_kept(document, entry));
+}
+
+static const char *const kept_note = "the job keeps this as it is";
+
+typedef enum rewrite_fault (*rewriter)(const struct rewrite *rewrite,
+                                       const struct entry *entry, const char *value);
+
+static struct finding *propose(const struct proposal *to, const struct finding *base,
+                               const struct entry *entry, const char *value,
+                               rewriter make)
+{
+    struct finding finding = *base;
+    struct rewrite rewrite = { to->document, to->findings->arena, &finding };
+    enum rewrite_fault fault;
+
+    finding.entry = entry;
+    if (!finding.key && entry->key->kind == NODE_SCALAR)
+        finding.key = entry->key->text;
+    if (propose_keeps(to->document, finding.key, entry))
+        return without_edit(to, &finding, entry, kept_note);
+    fault = make(&rewrite, entry, value);
+    if (fault != REWRITE_OK)
+        return refused(to, &finding, entry, fault);
+    return findings_add(to->findings, &finding);
+}
+
+struct finding *propose_value(const struct proposal *to, const struct finding *base,
+                              const struct entry *entry, const char *value)
+{
+    return propose(to, base, entry, value, rewrite_value);
+}
+
+/* rewrite_value keeps quotes; here they are what goes. */
+static enum rewrite_fault unquote(const struct rewrite *rewrite,
+                                  const struct entry *entry, const char *value)
+{
+    struct finding *out = rewrite->out;
+    const struct node *node = entry->value;
+    enum rewrite_fault fault = rewrite_value(rewrite, entry, value);
+
+    if (fault != REWRITE_OK)
+        return fault;
+    if (node->tag)
+        return REWRITE_SHAPE;
+    place(out, node);
+    out->was =
+        arena_copy(rewrite->arena, rewrite->document->data + node->at.byte, node->bytes);
+    out->now = arena_strdup(rewrite->arena, value);
+    out->label = NULL;
+    return REWRITE_OK;
+}
+
+struct finding *propose_unquoted(const struct proposal *to, const struct finding *base,
+                                 const struct entry *entry)
+{
+    return propose(to, base, entry, entry->value->text, unquote);
+}
+
+struct finding *propose_name(const struct proposal *to, const struct finding *base,
+                             const struct entry *entry, const char *name)
+{
+    return propose(to, base, entry, name, rewrite_key);
+}
+
+struct finding *propose_removal(const struct proposal *to, const struct finding *base,
+                                const struct entry *entry)
+{
+    return propose(to, base, entry, base->rule, rewrite_remove);
+}
+
+struct finding *propose_line(const struct proposal *to, const struct finding *base,
+                             const struct entry *behind, const char *value)
+{
+    struct finding finding = *base;
+    struct rewrite rewrite = { to->document, to->findings->arena, &finding };
+    enum rewrite_fault fault;
+
+    finding.entry = behind;
+    if (is_named(to->document, base->key))
+        return without_edit(to, base, keep_entry(to->document), kept_note);
+    fault = rewrite_insert(&rewrite, behind, base->key, value);
+    if (fault != REWRITE_OK)
+        return refused(to, base, behind, fault);
+    return findings_add(to->findings, &finding);
+}
+
+void propose_settle_groups(struct findings *findings)
+{
+    for (size_t i = 0; i < findings->count; i++) {
+        int group = findings->list[i].group;
+        bool broken = false;
+
+        for (size_t j = 0; group && j < findings->count; j++)
+            broken |= findings->list[j].group == group && !findings->list[j].was;
+        for (size_t j = 0; broken && j < findings->count; j++)
+            if (findings->list[j].group == group)
+                propose_withdraw(&findings->list[j]);
+    }
+}

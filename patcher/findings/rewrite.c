@@ -1,0 +1,473 @@
+/* patcher/findings/rewrite.c - where an edit goes, so that what is around it stays as it was. */
+#include "config.h"
+
+#include "patcher/findings/rewrite.h"
+
+#include <string.h>
+
+#include "base/size.h"
+
+static bool holds(const struct node *map, const struct entry *entry)
+{
+    return map->kind == NODE_MAP && entry >= map->entries &&
+           entry < map->entries + map->count;
+}
+
+/* The map of an entry: the top level, or one right below it. */
+static const struct node *map_of(const struct document *document,
+                                 const struct entry *entry)
+{
+    const struct node *root = document->root;
+
+    for (size_t i = 0; !holds(root, entry) && i < root->count; i++)
+        if (holds(root->entries[i].value, entry))
+            return root->entries[i].value;
+    return root;
+}
+
+/* A replacement in the making. */
+struct span {
+    size_t at, cut;
+    const char *now, *label;
+};
+
+static size_t end_of(const struct node *node)
+{
+    return node->at.byte + node->bytes;
+}
+
+static void span_emit(const struct rewrite *rewrite, struct span span)
+{
+    struct finding *out = rewrite->out;
+
+    out->at = document_mark(rewrite->document, span.at);
+    out->cut = span.cut;
+    out->was = arena_copy(rewrite->arena, rewrite->document->data + span.at, span.cut);
+    out->now = span.now;
+    out->label = span.label;
+}
+
+/* ---- What must not be edited ---- */
+
+static bool is_block_scalar(const struct node *node)
+{
+    return node->kind == NODE_SCALAR &&
+           (node->style == STYLE_LITERAL || node->style == STYLE_FOLDED);
+}
+
+static bool has_anchor(const struct node *node)
+{
+    if (node->anchor)
+        return true;
+    for (size_t i = 0; i < node->count; i++) {
+        if (node->kind == NODE_LIST && has_anchor(node->items[i]))
+            return true;
+        if (node->kind == NODE_MAP &&
+            (has_anchor(node->entries[i].key) || has_anchor(node->entries[i].value)))
+            return true;
+    }
+    return false;
+}
+
+static bool is_twice(const struct document *document, const struct entry *entry)
+{
+    const struct node *map = map_of(document, entry);
+    size_t seen = 0;
+
+    for (size_t i = 0; i < map->count; i++) {
+        const struct node *key = map->entries[i].key;
+
+        seen += !map->entries[i].from_merge && key->len == entry->key->len &&
+                memcmp(key->text, entry->key->text, key->len) == 0;
+    }
+    return seen > 1;
+}
+
+/* A key as people write them: `[a]: `, `: b` and `!tag: c` are YAML too. */
+static bool is_named(const struct document *document, const struct entry *entry)
+{
+    const struct node *key = entry->key;
+
+    return key->kind == NODE_SCALAR && key->len > 0 && !key->tag &&
+           document_line_end(document, key->at.byte) >= end_of(key);
+}
+
+static enum rewrite_fault check_entry(const struct rewrite *rewrite,
+                                      const struct entry *entry)
+{
+    if (entry->from_merge || has_anchor(entry->key))
+        return REWRITE_ANCHOR;
+    if (is_twice(rewrite->document, entry))
+        return REWRITE_TWICE;
+    return is_named(rewrite->document, entry) ? REWRITE_OK : REWRITE_SHAPE;
+}
+
+/* Would replacing the span lose a comment?  Only lines but the last can have one
+ * inside. */
+static bool has_comment_inside(const struct document *document, const struct node *node)
+{
+    size_t first_end = document_line_end(document, node->at.byte);
+    const char *data = document->data + node->at.byte;
+
+    if (node->kind != NODE_SCALAR)
+        return first_end < end_of(node) && memchr(data, '#', node->bytes);
+    if (node->style != STYLE_LITERAL && node->style != STYLE_FOLDED)
+        return false;
+    return memchr(data, '#', first_end - node->at.byte) != NULL;
+}
+
+static bool is_on_one_line(const struct document *document, const struct node *node)
+{
+    return node->kind == NODE_SCALAR && !is_block_scalar(node) &&
+           document_line_end(document, node->at.byte) >= end_of(node);
+}
+
+/* Does one of the blank lines and comments behind the line of `byte` begin with a tab?
+ * YAML allows that behind a plain value, which might go on there, and nowhere else. */
+static bool tab_follows(const struct document *document, size_t byte)
+{
+    size_t at = document_line_end(document, byte);
+
+    while (at < document->len) {
+        const char *line = document->data + at;
+        size_t blanks = strspn(line, " \t");
+
+        if (memchr(line, '\t', blanks))
+            return true;
+        if (line[blanks] && !strchr("#\r\n", line[blanks]))
+            return false;
+        if (document_line_end(document, at) == at)
+            break;
+        at = document_line_end(document, at);
+    }
+    return false;
+}
+
+/* Has an empty value a colon to stand behind, that is not the end of a comment? */
+static bool is_behind_colon(const struct document *document, const struct entry *entry)
+{
+    size_t at = entry->value->at.byte, from = end_of(entry->key), hash;
+
+    if (at == 0 || document->data[at - 1] != ':')
+        return false;
+    if (from < document_line_start(document, at))
+        from = document_line_start(document, at);
+    return !document_comment(document, from, &hash) || hash >= at;
+}
+
+static bool is_plain(const char *value)
+{
+    return *value && !strchr("{['\"|>", *value);
+}
+
+static enum rewrite_fault check_value(const struct rewrite *rewrite,
+                                      const struct entry *entry)
+{
+    enum rewrite_fault fault = check_entry(rewrite, entry);
+
+    if (fault != REWRITE_OK)
+        return fault;
+    if (has_anchor(entry->value))
+        return REWRITE_ANCHOR;
+    if (strstr(entry->value->text, "${"))
+        return REWRITE_INTERPOLATION;
+    if (rewrite->document->odd_breaks && !is_on_one_line(rewrite->document, entry->value))
+        return REWRITE_SHAPE;
+    return has_comment_inside(rewrite->document, entry->value) ? REWRITE_SHAPE
+                                                               : REWRITE_OK;
+}
+
+/* ---- Another value ---- */
+
+/* The text in the quotes that `like` has. */
+static const char *quote(struct arena *arena, const struct node *like, const char *value)
+{
+    bool single = like->kind == NODE_SCALAR && like->style == STYLE_SINGLE;
+    bool both = like->kind == NODE_SCALAR && like->style == STYLE_DOUBLE;
+    char *out, *to;
+
+    if (!single && !both)
+        return value;
+    out = to = arena_alloc(arena, 2 * strlen(value) + 3);
+    *to++ = single ? '\'' : '"';
+    for (; *value; value++) {
+        if (single && *value == '\'')
+            *to++ = '\'';
+        if (both && (*value == '"' || *value == '\\'))
+            *to++ = '\\';
+        *to++ = *value;
+    }
+    *to = single ? '\'' : '"';
+    return out;
+}
+
+/* Is there a comment in this column on the line of `byte`? */
+static bool comment_in_column(const struct document *document, size_t byte,
+                              uint32_t column)
+{
+    size_t at;
+
+    return document_comment(document, document_line_start(document, byte), &at) &&
+           document_mark(document, at).column == column;
+}
+
+static bool is_aligned(const struct document *document, size_t end, size_t hash)
+{
+    size_t start = document_line_start(document, end),
+           next = document_line_end(document, end);
+    uint32_t column = document_mark(document, hash).column;
+
+    if (hash - end >= 2)
+        return true;
+    return (start > 0 && comment_in_column(document, start - 1, column)) ||
+           (next < document->len && comment_in_column(document, next, column));
+}
+
+/* Blanks from `end` to the comment behind it; 0: no comment, or a tab in between. */
+static size_t find_gap(const struct document *document, size_t end)
+{
+    size_t hash;
+
+    if (!document_comment(document, end, &hash))
+        return 0;
+    for (size_t i = end; i < hash; i++)
+        if (document->data[i] != ' ')
+            return 0;
+    return hash - end;
+}
+
+/* Keep the comment behind the span in its column, or else one blank away. */
+static void keep_column(const struct rewrite *rewrite, struct span *span)
+{
+    const struct document *document = rewrite->document;
+    size_t end = span->at + span->cut, gap = find_gap(document, end);
+    size_t was = places_character(&document->places, end) -
+                 places_character(&document->places, span->at);
+    size_t now = 0, wanted;
+
+    if (gap == 0 ||
+        document_mark(document, span->at).line != document_mark(document, end).line ||
+        !is_aligned(document, end, end + gap))
+        return;
+    for (const char *c = span->now; *c; c++)
+        now += ((unsigned char)*c & 0xc0) != 0x80;
+    wanted = gap + was > now ? gap + was - now : 1;
+    if (wanted > gap)
+        span->now =
+            arena_printf(rewrite->arena, "%s%*s", span->now, (int)(wanted - gap), "");
+    else
+        span->cut += gap - wanted;
+}
+
+enum rewrite_fault rewrite_value(const struct rewrite *rewrite, const struct entry *entry,
+                                 const char *value)
+{
+    enum rewrite_fault fault = check_value(rewrite, entry);
+    struct span span = { .at = entry->value->at.byte, .cut = entry->value->bytes };
+
+    if (fault != REWRITE_OK)
+        return fault;
+    span.now = quote(rewrite->arena, entry->value, value);
+    if (!is_plain(span.now) && tab_follows(rewrite->document, end_of(entry->value)))
+        return REWRITE_SHAPE;
+    if (span.cut == 0 && !is_behind_colon(rewrite->document, entry))
+        return REWRITE_SHAPE; /* `{key}`, `? key` */
+    if (span.cut == 0)
+        span.now = arena_printf(rewrite->arena, " %s", value);
+    /* other values than a list or a block must stand further in than their key */
+    if (((entry->value->kind == NODE_LIST && !entry->value->flow) ||
+         is_block_scalar(entry->value)) &&
+        entry->value->at.line > entry->key->at.line &&
+        entry->value->at.column <= entry->key->at.column)
+        span.now = arena_printf(rewrite->arena, "  %s", span.now);
+    keep_column(rewrite, &span);
+    if (rewrite->document->data[end_of(entry->value)] == '#')
+        span.now = arena_printf(rewrite->arena, "%s ", span.now); /* `[]# comment` */
+    span.label =
+        strcmp(span.now, value) != 0 ? arena_strdup(rewrite->arena, value) : NULL;
+    span.now = arena_strdup(rewrite->arena, span.now);
+    span_emit(rewrite, span);
+    return REWRITE_OK;
+}
+
+/* ---- Another key, a new line, a line less ---- */
+
+enum rewrite_fault rewrite_key(const struct rewrite *rewrite, const struct entry *entry,
+                               const char *name)
+{
+    enum rewrite_fault fault = check_entry(rewrite, entry);
+    const char *now;
+
+    if (fault != REWRITE_OK)
+        return fault;
+    now = arena_strdup(rewrite->arena, quote(rewrite->arena, entry->key, name));
+    span_emit(rewrite,
+              (struct span) { entry->key->at.byte, entry->key->bytes, now, NULL });
+    return REWRITE_OK;
+}
+
+/* What an entry ends with: its value, or its key where no value is written. */
+static const struct node *last_part(const struct entry *entry)
+{
+    return entry->value->bytes > 0 ? entry->value : entry->key;
+}
+
+/* The last scalar of a value. */
+static const struct node *last_leaf(const struct node *node)
+{
+    while (node->count > 0 && node->kind != NODE_SCALAR)
+        node = node->kind == NODE_MAP ? last_part(&node->entries[node->count - 1])
+                                      : node->items[node->count - 1];
+    return node;
+}
+
+/* Where the lines of an entry end: blank lines belong to a block scalar that keeps
+ * them. */
+static size_t behind_lines(const struct document *document, const struct entry *entry)
+{
+    const struct node *leaf = last_leaf(entry->value);
+    size_t end = end_of(entry->value) > end_of(entry->key) ? end_of(entry->value)
+                                                           : end_of(entry->key);
+    size_t at = document_line_end(document, end);
+
+    if (!is_block_scalar(leaf))
+        return at;
+    while (at < document->len) {
+        size_t next = document_line_end(document, at);
+
+        if (strspn(document->data + at, " \t\r\n") < next - at)
+            break;
+        at = next;
+    }
+    return at;
+}
+
+/* Do all keys of the top level begin there? */
+static bool is_in_column(const struct node *root, const struct entry *entry,
+                         size_t indent)
+{
+    return !holds(root, entry) || root->anchor || root->tag ||
+           root->at.column == indent + 1;
+}
+
+/* The blanks a block key's line begins with; false if the key is not the first on its
+ * line. */
+static bool find_indent(const struct document *document, const struct entry *entry,
+                        size_t *start, size_t *indent)
+{
+    const char *line;
+
+    *start = document_line_start(document, entry->key->at.byte);
+    line = document->data + *start;
+    *indent = strspn(line, " ");
+    return *start + *indent == entry->key->at.byte &&
+           is_in_column(document->root, entry, *indent);
+}
+
+static enum rewrite_fault insert_flow(const struct rewrite *rewrite,
+                                      const struct entry *behind, const char *key,
+                                      const char *value)
+{
+    const struct node *old = behind->value;
+    struct span span = { .at = end_of(old) };
+
+    key = quote(rewrite->arena, behind->key, key);
+    if (behind->key->at.byte > span.at)
+        return REWRITE_SHAPE;
+    if (old->bytes == 0) { /* `{a: , b: 1}`: nothing can follow the colon but a blank */
+        span.at = behind->key->at.byte;
+        span.now = arena_printf(rewrite->arena, "%s: %s, ", key, value);
+    } else {
+        span.now = arena_printf(rewrite->arena, ", %s: %s", key, value);
+    }
+    span.label = arena_printf(rewrite->arena, "%s: %s", key, value);
+    span_emit(rewrite, span);
+    return REWRITE_OK;
+}
+
+enum rewrite_fault rewrite_insert(const struct rewrite *rewrite,
+                                  const struct entry *behind, const char *key,
+                                  const char *value)
+{
+    const struct document *document = rewrite->document;
+    const struct node *root = document->root;
+    struct span span = { 0 };
+    const char *newline;
+    size_t start, indent;
+    bool ended;
+
+    for (size_t i = 0; !behind && i < root->count; i++)
+        if (!root->entries[root->count - 1 - i].from_merge)
+            behind = &root->entries[root->count - 1 - i];
+    if (!behind || behind->from_merge)
+        return REWRITE_ANCHOR;
+    if (!is_named(document, behind) || document->odd_breaks)
+        return REWRITE_SHAPE;
+    if (map_of(document, behind)->flow)
+        return insert_flow(rewrite, behind, key, value);
+    if (!find_indent(document, behind, &start, &indent))
+        return REWRITE_SHAPE;
+    span.at = behind_lines(document, behind);
+    ended = span.at > start && span.at == document_line_start(document, span.at);
+    if (!ended && is_block_scalar(last_leaf(behind->value)))
+        return REWRITE_SHAPE; /* a newline would be part of its text */
+    if (!is_plain(value) && tab_follows(document, end_of(behind->value)))
+        return REWRITE_SHAPE;
+    newline = document_newline(document, start);
+    span.now = arena_printf(rewrite->arena, "%s%.*s%s: %s%s", ended ? "" : newline,
+                            (int)indent, document->data + start, key, value, newline);
+    span.label = arena_printf(rewrite->arena, "%s: %s", key, value);
+    span_emit(rewrite, span);
+    return REWRITE_OK;
+}
+
+/* The bytes with `# ` before each line but the first. */
+static const char *comment_lines(const struct rewrite *rewrite, size_t at, size_t end)
+{
+    const struct document *document = rewrite->document;
+    size_t lines = 0;
+    char *out, *to;
+
+    for (size_t i = at; i < end; i = document_line_end(document, i))
+        lines++;
+    out = to = arena_alloc(rewrite->arena, end - at + 2 * lines + 1);
+    while (at < end) {
+        size_t next = document_line_end(document, at);
+
+        if (next > end)
+            next = end;
+        if (to > out) {
+            *to++ = '#';
+            *to++ = ' ';
+        }
+        memcpy(to, document->data + at, next - at);
+        to += next - at;
+        at = next;
+    }
+    return out;
+}
+
+enum rewrite_fault rewrite_remove(const struct rewrite *rewrite,
+                                  const struct entry *entry, const char *rule)
+{
+    enum rewrite_fault fault = check_entry(rewrite, entry);
+    const struct document *document = rewrite->document;
+    size_t start, indent, end = end_of(entry->value);
+
+    if (fault != REWRITE_OK)
+        return fault;
+    if (has_anchor(entry->value))
+        return REWRITE_ANCHOR;
+    if (document->root->flow || document->root->count == 1 || document->odd_breaks ||
+        !find_indent(document, entry, &start, &indent))
+        return REWRITE_SHAPE;
+    if (tab_follows(document, end))
+        return REWRITE_SHAPE;
+    start = entry->key->at.byte;
+    span_emit(rewrite,
+              (struct span) { start, end - start,
+                              arena_printf(rewrite->arena, "# trainspool %s removed: %s",
+                                           rule, comment_lines(rewrite, start, end)),
+                              "removed" });
+    return REWRITE_OK;
+}

@@ -1,0 +1,200 @@
+/* patcher/history/history.c - makes the patches of a journal again, to know where their lines
+ * are. */
+#include "config.h"
+
+#include "patcher/history/history.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/digest.h"
+#include "base/file.h"
+#include "patcher/history/backup.h"
+#include "patcher/document/diff.h"
+#include "patcher/document/document.h"
+#include "patcher/document/edits.h"
+#include "patcher/history/journal.h"
+
+struct replay {
+    const struct backup *backups;
+    size_t backup_count;
+    const struct text *now;
+    struct history *out;
+};
+
+static size_t number(const json_t *from, const char *name)
+{
+    json_int_t value = json_integer_value(json_object_get(from, name));
+
+    return value > 0 ? (size_t)value : 0;
+}
+
+static const char *word(const json_t *from, const char *name)
+{
+    const char *value = json_string_value(json_object_get(from, name));
+
+    return value ? value : "";
+}
+
+/* A text that a backup has: `side` says whether that before or after a change. */
+static bool read_backup(const struct replay *replay, const json_t *entry,
+                        const char *side, struct text *out)
+{
+    struct error ignored = { 0 };
+
+    for (size_t i = 0; i < replay->backup_count; i++)
+        if (strcmp(replay->backups[i].digest, word(entry, side)) == 0)
+            return file_read(replay->backups[i].path, DOCUMENT_MAX_BYTES, out, NULL,
+                             &ignored);
+    return false;
+}
+
+/* The text behind it, which is no file's any more. */
+static bool make_after(const json_t *entry, const struct text *before, struct text *out)
+{
+    struct edits *edits = edits_new();
+    char digest[DIGEST_TEXT];
+    json_t *edit;
+    size_t i;
+    bool ok = true;
+
+    json_array_foreach(json_object_get(entry, "edits"), i, edit)
+    {
+        size_t at = number(edit, "byte_offset"), cut = number(edit, "byte_length");
+
+        ok = ok && at <= before->len && cut <= before->len - at &&
+             edits_replace(edits, at, cut, word(edit, "new"), NULL);
+    }
+    ok = ok && edits_apply(edits, before->data, before->len, out, NULL);
+    edits_free(edits);
+    digest_bytes(out->data, out->len, digest);
+    return ok && strcmp(digest, word(entry, "after")) == 0;
+}
+
+static size_t line_of(const struct text *text, size_t byte)
+{
+    size_t line = 1;
+
+    for (size_t i = 0; i < byte && i < text->len; i++)
+        line += text->data[i] == '\n';
+    return line;
+}
+
+static void add_change(struct history *out, json_t *edit, const char *time, size_t line)
+{
+    out->list = memory_resize(out->list, out->count + 1, sizeof(*out->list));
+    out->list[out->count++] = (struct history_change) { edit, time, line };
+}
+
+/* Each edit with its line, followed from the text behind the patch into the one as it
+ * is. */
+static void follow(struct replay *replay, const json_t *entry, const struct text *after)
+{
+    size_t *lines =
+        diff_follow(after->data, after->len, replay->now->data, replay->now->len);
+    size_t count = line_of(after, after->len), i, shift = 0; /* modulo the word */
+    json_t *edit;
+
+    json_array_foreach(json_object_get(entry, "edits"), i, edit)
+    {
+        const char *now = word(edit, "new");
+        size_t at = number(edit, "byte_offset") + shift;
+        size_t line = line_of(after, at + strspn(now, "\r\n"));
+
+        add_change(replay->out, edit, word(entry, "time"),
+                   line <= count ? lines[line - 1] : 0);
+        shift += strlen(now) - number(edit, "byte_length");
+    }
+    free(lines);
+}
+
+static void replay_entry(struct replay *replay, const json_t *entry)
+{
+    struct text before, after;
+
+    if (strcmp(word(entry, "action"), "patch") != 0)
+        return;
+    text_init(&before, DOCUMENT_MAX_BYTES);
+    text_init(&after, 0);
+    if (json_is_array(json_object_get(entry, "edits")) &&
+        read_backup(replay, entry, "before", &before) &&
+        make_after(entry, &before, &after))
+        follow(replay, entry, &after);
+    else
+        replay->out->blind++;
+    text_clear(&before);
+    text_clear(&after);
+}
+
+bool history_read(const char *job, const struct text *now, struct history *out,
+                  struct error *err)
+{
+    struct replay replay = { .now = now, .out = out };
+    struct backup *backups = NULL;
+    json_t *entry;
+    size_t i;
+
+    *out = (struct history) { .journal = journal_read(job, err) };
+    if (!out->journal || !backup_list(job, &backups, &replay.backup_count, err))
+        return false;
+    replay.backups = backups;
+    json_array_foreach(out->journal, i, entry) replay_entry(&replay, entry);
+    backup_free(backups, replay.backup_count);
+    return true;
+}
+
+/* After a change: from a backup, as an undo leaves it, or made again. */
+static bool read_after(const struct replay *replay, const json_t *entry, struct text *out)
+{
+    struct text before;
+    bool ok = read_backup(replay, entry, "after", out);
+
+    text_init(&before, DOCUMENT_MAX_BYTES);
+    if (!ok && read_backup(replay, entry, "before", &before))
+        ok = make_after(entry, &before, out);
+    text_clear(&before);
+    return ok;
+}
+
+static bool read_before(const struct replay *replay, const json_t *entry,
+                        struct text *out)
+{
+    return read_backup(replay, entry, "before", out);
+}
+
+/* A side of the last change. */
+static bool read_last(const char *job,
+                      bool (*read)(const struct replay *replay, const json_t *entry,
+                                   struct text *out),
+                      struct text *out)
+{
+    struct replay replay = { 0 };
+    struct backup *backups = NULL;
+    json_t *journal = journal_read(job, NULL);
+    size_t count = json_array_size(journal);
+    bool ok = count > 0 && backup_list(job, &backups, &replay.backup_count, NULL);
+
+    replay.backups = backups;
+    ok = ok && read(&replay, json_array_get(journal, count - 1), out);
+    backup_free(backups, replay.backup_count);
+    json_decref(journal);
+    return ok;
+}
+
+bool history_left(const char *job, struct text *out)
+{
+    return read_last(job, read_after, out);
+}
+
+bool history_found(const char *job, struct text *out)
+{
+    return read_last(job, read_before, out);
+}
+
+void history_clear(struct history *history)
+{
+    json_decref(history->journal);
+    free(history->list);
+    *history = (struct history) { 0 };
+}

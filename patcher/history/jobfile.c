@@ -1,0 +1,171 @@
+/* patcher/history/jobfile.c - the way of one text to the disk and back. */
+#include "config.h"
+
+#include "patcher/history/jobfile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/xattr.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "patcher/history/backup.h"
+#include "patcher/document/document.h"
+
+enum { LOCK_TRIES = 200, LOCK_NANOSECONDS = 50 * 1000 * 1000 };
+
+bool jobfile_read(struct jobfile *file, const char *name, struct error *err)
+{
+    struct stat st;
+
+    *file = (struct jobfile) { .name = name };
+    text_init(&file->text, 0);
+    if (lstat(name, &st) != 0)
+        return error_errno(err, "cannot open %s", name);
+    file->link = S_ISLNK(st.st_mode);
+    if (!file_read(name, DOCUMENT_MAX_BYTES, &file->text, &file->st, err))
+        return false;
+    digest_bytes(file->text.data, file->text.len, file->digest);
+    return true;
+}
+
+void jobfile_clear(struct jobfile *file)
+{
+    text_clear(&file->text);
+}
+
+const char *jobfile_barrier(const struct jobfile *file)
+{
+    if (file->link)
+        return "it is a symbolic link, which replacing would break";
+    if (file->st.st_nlink > 1)
+        return "it has several hard links, which replacing would part";
+    if (file->st.st_uid != geteuid())
+        return "it belongs to another user";
+    if (!(file->st.st_mode & S_IWUSR) || access(file->name, W_OK) != 0)
+        return "it is read-only";
+    return NULL;
+}
+
+static bool same_time(struct timespec a, struct timespec b)
+{
+    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
+bool jobfile_is_same(const struct jobfile *file)
+{
+    struct error ignored = { 0 };
+    struct jobfile now;
+    bool same = jobfile_read(&now, file->name, &ignored) && now.link == file->link &&
+                now.st.st_dev == file->st.st_dev && now.st.st_ino == file->st.st_ino &&
+                same_time(now.st.st_mtim, file->st.st_mtim) &&
+                strcmp(now.digest, file->digest) == 0;
+
+    jobfile_clear(&now);
+    return same;
+}
+
+int jobfile_lock(const char *name, struct error *err)
+{
+    const struct timespec pause = { 0, LOCK_NANOSECONDS };
+    char *run, *path;
+    bool busy = true;
+    int fd = -1;
+
+    if (!backup_run_dir(name, &run, err))
+        return -1;
+    path = path_join(run, "patch.lock");
+    for (int i = 0; i < LOCK_TRIES && fd < 0 && busy; i++) {
+        if (i > 0)
+            nanosleep(&pause, NULL);
+        busy = false;
+        fd = file_lock(path, &busy, err);
+    }
+    if (fd < 0 && busy)
+        error_set(err, ERROR_SYSTEM, "another patch holds %s", path);
+    free(path);
+    free(run);
+    return fd;
+}
+
+/* What the kernel keeps for itself may be refused; what a user or an ACL set may not be
+ * lost. */
+static bool copy_attributes(const char *from, int to, struct error *err)
+{
+    char names[4096], value[4096];
+    ssize_t len = listxattr(from, names, sizeof(names));
+
+    if (len < 0)
+        return errno == ENOTSUP || errno == ENOENT || /* gone: it is stale */
+               error_errno(err, "cannot list the attributes of %s", from);
+    for (const char *name = names; name < names + len; name += strlen(name) + 1) {
+        ssize_t bytes = getxattr(from, name, value, sizeof(value));
+
+        if (bytes >= 0 && fsetxattr(to, name, value, (size_t)bytes, 0) == 0)
+            continue;
+        if (!text_starts(name, "security.") && !text_starts(name, "trusted."))
+            return error_errno(err, "cannot keep the attribute %s of %s", name, from);
+    }
+    return true;
+}
+
+static bool fill(int fd, const struct jobfile *file, const char *data, size_t len,
+                 struct error *err)
+{
+    struct error why = { 0 };
+
+    if (!file_write_all(fd, data, len, &why))
+        return error_set(err, why.code, "%s: %s", file->name, why.text);
+    if (fchown(fd, (uid_t)-1, file->st.st_gid) != 0)
+        return error_errno(err, "cannot keep the group of %s", file->name);
+    if (fchmod(fd, file->st.st_mode & 07777) != 0)
+        return error_errno(err, "cannot keep the mode of %s", file->name);
+    return copy_attributes(file->name, fd, err) &&
+           (fsync(fd) == 0 || error_errno(err, "cannot flush %s", file->name));
+}
+
+static char *temporary_name(const char *name)
+{
+    char *dir = path_dir(name), *base = memory_alloc(strlen(path_base(name)) + 32), *path;
+
+    sprintf(base, ".%s.tmp-%ld", path_base(name), (long)getpid());
+    path = path_join(dir, base);
+    free(base);
+    free(dir);
+    return path;
+}
+
+bool jobfile_replace(const struct jobfile *file, const char *data, size_t len,
+                     bool *stale, struct error *err)
+{
+    char *temporary = temporary_name(file->name), *dir = path_dir(file->name);
+    int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    int fd = open(temporary, flags, 0600);
+    bool ok = false;
+
+    *stale = false;
+    if (fd < 0 && errno == EEXIST && unlink(temporary) == 0)
+        fd = open(temporary, flags, 0600); /* left by one of our number that was killed */
+    if (fd < 0) {
+        error_errno(err, "cannot create %s", temporary);
+        goto out;
+    }
+    ok = fill(fd, file, data, len, err);
+    if (close(fd) != 0 && ok)
+        ok = error_errno(err, "cannot close %s", temporary);
+    *stale = ok && !jobfile_is_same(file);
+    if (ok && !*stale && rename(temporary, file->name) != 0)
+        ok = error_errno(err, "cannot replace %s", file->name);
+    if (!ok || *stale)
+        unlink(temporary);
+    else
+        ok = file_sync_dir(dir, err);
+out:
+    free(temporary);
+    free(dir);
+    return ok;
+}

@@ -1,0 +1,87 @@
+/* patcher/import/import.c - whose file it is, its own reader, and what no reader may forget. */
+#include "config.h"
+
+#include "patcher/import/import.h"
+
+#include <string.h>
+
+#include "base/file.h"
+#include "base/size.h"
+#include "patcher/import/import_parts.h"
+
+/* The tools whose files are read. */
+static const struct tool {
+    enum dialect dialect;
+    const char *name;
+    bool (*read)(struct importing *im);
+    const char *unknown; /* why a key is left that no row knows */
+} tools[] = {
+    { DIALECT_AXOLOTL, "Axolotl", import_axolotl,
+      "not known here; Axolotl passes over keys that it does not know" },
+    { DIALECT_TORCHTUNE, "torchtune", import_torchtune,
+      "not known here; torchtune passes over keys that its recipe does not ask for" },
+};
+
+static const struct tool *tool_of(enum dialect dialect)
+{
+    for (size_t i = 0; i < TS_COUNT(tools); i++)
+        if (tools[i].dialect == dialect)
+            return &tools[i];
+    return NULL;
+}
+
+static bool open_source(const char *file, const struct document *document,
+                        struct error *err)
+{
+    const struct document_remark *remark = &document->remarks[0];
+
+    return document->remark_count == 0 ||
+           error_at(err, ERROR_DATA, file, remark->at, "%s", remark->text);
+}
+
+static bool refuse_dialect(const char *file, enum dialect dialect,
+                           const struct entry *marker, struct arena *arena,
+                           struct error *err)
+{
+    struct mark at = marker ? marker->key->at : (struct mark) { 0 };
+
+    if (dialect == DIALECT_NATIVE)
+        return error_at(err, ERROR_DATA, file, at,
+                        "this is a job already; trainspool check tells what is wrong "
+                        "with it, if anything is");
+    return error_at(err, ERROR_DATA, file, at, "%s",
+                    dialect_sentence(dialect, marker, arena));
+}
+
+bool import_read(const char *file, const char *data, size_t len, struct arena *arena,
+                 struct import *out, struct error *err)
+{
+    struct importing im = { .arena = arena, .file = file, .err = err };
+    struct document document;
+    const struct entry *marker = NULL;
+    const struct tool *tool;
+    enum dialect dialect;
+
+    *out = (struct import) { 0 };
+    text_init(&out->text, 0);
+    document_read(data, len, arena, &document);
+    if (!open_source(file, &document, err))
+        return false;
+    dialect = dialect_find(&document, &marker);
+    tool = tool_of(dialect);
+    if (!tool)
+        return refuse_dialect(file, dialect, marker, arena, err);
+    im.source = &document;
+    im.tool = out->tool = tool->name;
+    if (!tool->read(&im) || import_failed(&im))
+        return false;
+    import_note_rest(&im, tool->unknown);
+    import_write(&im, &out->text);
+    out->key_count = import_keys(&im, &out->keys);
+    return true;
+}
+
+void import_clear(struct import *import)
+{
+    text_clear(&import->text);
+}

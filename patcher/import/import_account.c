@@ -1,0 +1,162 @@
+/* patcher/import/import_account.c - what became of each key of the source, so that none is
+ * lost. */
+#include "config.h"
+
+#include "patcher/import/import_parts.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/size.h"
+
+const char *const import_fate_names[IMPORT_FATES] = {
+    [IMPORT_CARRIED] = "carried", [IMPORT_DIFFERS] = "differs", [IMPORT_IDLE] = "idle"
+};
+
+struct import_account {
+    struct import_key *keys;
+    const struct entry **entries; /* of the source, beside them */
+    size_t count, room;
+};
+
+static struct import_account *account_of(struct importing *im)
+{
+    struct import_account *account = im->account;
+
+    if (!account)
+        account = im->account = arena_alloc(im->arena, sizeof(*account));
+    if (account->count == account->room) {
+        struct import_account old = *account;
+
+        account->room = old.room ? 2 * old.room : 128;
+        account->keys = arena_array(im->arena, account->room, sizeof(*account->keys));
+        account->entries =
+            arena_array(im->arena, account->room, sizeof(*account->entries));
+        for (size_t i = 0; i < old.count; i++) {
+            account->keys[i] = old.keys[i];
+            account->entries[i] = old.entries[i];
+        }
+    }
+    return account;
+}
+
+bool import_is_noted(const struct importing *im, const struct entry *entry)
+{
+    for (size_t i = 0; im->account && i < im->account->count; i++)
+        if (im->account->entries[i] == entry)
+            return true;
+    return false;
+}
+
+/* The first word on a key stands: a special case comes before the rule of its group. */
+void import_note(struct importing *im, const struct entry *entry,
+                 const struct import_key *key)
+{
+    struct import_account *account;
+
+    if (!entry || import_is_noted(im, entry))
+        return;
+    account = account_of(im);
+    account->entries[account->count] = entry;
+    account->keys[account->count] = *key;
+    account->keys[account->count].at = entry->key->at;
+    account->count++;
+}
+
+size_t import_keys(const struct importing *im, const struct import_key **out)
+{
+    *out = im->account ? im->account->keys : NULL;
+    return im->account ? im->account->count : 0;
+}
+
+void import_took(struct importing *im, const char *path, const char *into)
+{
+    import_note(
+        im, import_written(im, path),
+        &(struct import_key) { .name = path, .fate = IMPORT_CARRIED, .into = into });
+}
+
+void import_left(struct importing *im, const char *path, enum import_fate fate,
+                 const char *fmt, ...)
+{
+    char why[1024];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(why, sizeof(why), fmt, args);
+    va_end(args);
+    import_note(im, import_written(im, path),
+                &(struct import_key) { .name = arena_strdup(im->arena, path),
+                                       .fate = fate,
+                                       .why = arena_strdup(im->arena, why) });
+}
+
+const char *import_idle_why(const struct node *value, const char *why)
+{
+    return node_is_null(value) ? "empty" : import_is_off(value) ? "off" : why;
+}
+
+void import_idle(struct importing *im, const char *path, const char *why)
+{
+    const struct entry *entry = import_written(im, path);
+
+    if (entry)
+        import_left(im, path, IMPORT_IDLE, "%s", import_idle_why(entry->value, why));
+}
+
+/* One place in the walk over what is left. */
+struct walk {
+    struct importing *im;
+    const char *why;
+    const char *path; /* of the node: "", "model", "datasets[0]" */
+};
+
+static void walk_node(const struct walk *walk, const struct node *node);
+
+static bool has_keys(const struct node *node)
+{
+    if (node->kind == NODE_MAP)
+        return node->count > 0;
+    for (size_t i = 0; node->kind == NODE_LIST && i < node->count; i++)
+        if (has_keys(node->items[i]))
+            return true;
+    return false;
+}
+
+static void walk_entry(const struct walk *walk, const struct entry *entry)
+{
+    struct importing *im = walk->im;
+    const char *name = entry->key->text;
+    struct walk below = *walk;
+
+    if (import_is_noted(im, entry))
+        return;
+    below.path =
+        walk->path[0] ? arena_printf(im->arena, "%s.%s", walk->path, name) : name;
+    if (has_keys(entry->value))
+        walk_node(&below, entry->value);
+    else
+        import_note(im, entry,
+                    &(struct import_key) {
+                        .name = below.path,
+                        .fate = node_is_null(entry->value) ? IMPORT_IDLE : IMPORT_DIFFERS,
+                        .why = node_is_null(entry->value) ? "empty" : walk->why });
+}
+
+static void walk_node(const struct walk *walk, const struct node *node)
+{
+    struct walk below = *walk;
+
+    for (size_t i = 0; node->kind == NODE_MAP && i < node->count; i++)
+        walk_entry(walk, &node->entries[i]);
+    for (size_t i = 0; node->kind == NODE_LIST && i < node->count; i++) {
+        below.path = arena_printf(walk->im->arena, "%s[%zu]", walk->path, i);
+        walk_node(&below, node->items[i]);
+    }
+}
+
+void import_note_rest(struct importing *im, const char *why)
+{
+    walk_node(&(struct walk) { im, why, "" }, im->source->root);
+}

@@ -1,0 +1,530 @@
+/*
+ * patcher/import/import_axolotl.c - an Axolotl file as a job.
+ *
+ * What its keys mean and what they are where they are not given: axolotl-ai-cloud/axolotl
+ * at 067b021c, src/axolotl/utils/schemas (names, presets), utils/config (what follows
+ * from them) and core/builders (what the trainer is told).
+ */
+#include "config.h"
+
+#include "patcher/import/import_parts.h"
+
+#include <string.h>
+
+#include "base/size.h"
+#include "patcher/schema/scalar.h"
+
+#define NOT_HERE "is not done here, only stages sft, pt, distill and dpo of text"
+
+/* Keys that mean the same under another name, or the same one. */
+static const struct import_copy copies[] = {
+    { "lora_model_dir", "adapter_name_or_path", NULL },
+    { "sequence_len", "cutoff_len", NULL },
+    { "train_on_inputs", "train_on_prompt", NULL },
+    { "dataloader_drop_last", "dataloader_drop_last", NULL },
+    { "micro_batch_size", "per_device_train_batch_size", NULL },
+    { "num_epochs", "num_train_epochs", NULL },
+    { "max_steps", "max_steps", NULL },
+    { "learning_rate", "learning_rate", NULL },
+    { "weight_decay", "weight_decay", NULL },
+    { "adam_beta1", "adam_beta1", NULL },
+    { "adam_beta2", "adam_beta2", NULL },
+    { "adam_epsilon", "adam_epsilon", NULL },
+    { "max_grad_norm", "max_grad_norm", NULL },
+    { "seed", "seed", NULL },
+    { "output_dir", "output_dir", NULL },
+    { "logging_steps", "logging_steps", NULL },
+    { "save_total_limit", "save_total_limit", NULL },
+    { "save_only_model", "save_only_model", NULL },
+    { "resume_from_checkpoint", "resume_from_checkpoint", NULL },
+    { "default_system_message", "default_system", NULL },
+    { "curriculum_sampling", "disable_shuffling",
+      "the order of the data, as in Axolotl" },
+};
+
+/* The same, of LoRA alone. */
+static const struct import_copy lora_copies[] = {
+    { "lora_r", "lora_rank", NULL },
+    { "lora_alpha", "lora_alpha", NULL },
+    { "lora_dropout", "lora_dropout", NULL },
+    { "lora_modules_to_save", "additional_target", NULL },
+    { "peft_use_rslora", "use_rslora", NULL },
+    { "loraplus_lr_ratio", "loraplus_lr_ratio", NULL },
+};
+
+/* What is not given means this, and a job's own preset is another. */
+static const struct import_copy presets[] = {
+    { "512", "cutoff_len", "what Axolotl takes where nothing is said" },
+    { "1", "num_train_epochs", "what Axolotl takes where nothing is said" },
+    { "1", "per_device_train_batch_size", "what Axolotl takes where nothing is said" },
+    { "false", "gradient_checkpointing", "on in a job, if nothing is said" },
+    { "cosine", "lr_scheduler_type", "what Axolotl takes where nothing is said" },
+    { "10", "logging_steps", "Axolotl: every 0.5 % of the steps, at most every 10" },
+    { "4", "save_total_limit", "what Axolotl takes where nothing is said" },
+};
+
+/* ---- what cannot be a job ---- */
+
+static bool refuse_where_on(struct importing *im, const char *key, const char *what)
+{
+    const struct entry *entry = import_find(im, key);
+
+    if (!entry || import_is_off(entry->value))
+        return true;
+    return import_refuse(im, ERROR_JOB, entry->value, "%s: %s " NOT_HERE, key, what);
+}
+
+static bool refuse_kinds(struct importing *im)
+{
+    static const char *const kinds[][2] = {
+        { "reward_model", "training a reward model" },
+        { "process_reward_model", "training a reward model" },
+        { "diffusion", "training a diffusion model" },
+    };
+    const struct entry *type = import_find(im, "model_type");
+    const struct entry *processor = import_find(im, "processor_type");
+
+    for (size_t i = 0; i < TS_COUNT(kinds); i++)
+        if (!refuse_where_on(im, kinds[i][0], kinds[i][1]))
+            return false;
+    if (type && strstr(type->value->text, "SequenceClassification"))
+        return import_refuse(im, ERROR_JOB, type->value,
+                             "model_type: training a classifier " NOT_HERE);
+    if (processor)
+        return import_refuse(im, ERROR_JOB, processor->value,
+                             "processor_type: training on images or sound " NOT_HERE);
+    return true;
+}
+
+/* ---- model and method ---- */
+
+static void import_model(struct importing *im)
+{
+    const char *model = import_get(im, "base_model");
+    const char *revision = import_get(im, "revision_of_model");
+    const char *const others[] = { "base_model_config", "tokenizer_config" };
+
+    if (!import_copy(im, "base_model", "model_name_or_path", NULL) || !model)
+        return;
+    if (model[0] != '/' && model[0] != '.')
+        import_remark(im, "model_name_or_path",
+                      "nothing is downloaded here: this is a folder beside the job, "
+                      "with the model's config.json, *.safetensors and "
+                      "tokenizer.json%s%s",
+                      revision ? " of revision " : "", revision ? revision : "");
+    import_took(im, "revision_of_model", "model_name_or_path");
+    for (size_t i = 0; i < TS_COUNT(others); i++) {
+        const char *other = import_get(im, others[i]);
+
+        if (other && strcmp(other, model) == 0)
+            import_left(im, others[i], IMPORT_IDLE, "it is the model's own folder");
+        else if (other)
+            import_left(im, others[i], IMPORT_DIFFERS,
+                        "configuration and tokenizer are read from the model's folder");
+    }
+}
+
+/* Layers by name, or all; a pattern is not understood. */
+static void import_targets(struct importing *im)
+{
+    const struct entry *modules = import_find(im, "lora_target_modules");
+    const char *names = modules ? import_joined(im, modules->value) : NULL;
+    bool is_pattern = names && strpbrk(names, "*()[]\\|^$+?");
+    bool is_all = import_is_true(im, "lora_target_linear") ||
+                  (names && strcmp(names, "all-linear") == 0);
+
+    if (is_all) {
+        import_set(im, "lora_target", "all", NULL);
+        if (import_is_true(im, "lora_target_linear"))
+            import_took(im, "lora_target_linear", "lora_target");
+        else
+            import_took(im, "lora_target_modules", "lora_target");
+        import_left(im, "lora_target_modules", IMPORT_IDLE,
+                    "all linear layers are trained anyway");
+    } else if (names && !is_pattern) {
+        import_copy(im, "lora_target_modules", "lora_target", NULL);
+    } else {
+        import_set(im, "lora_target", "all",
+                   modules ? "Axolotl has a pattern here" : "Axolotl was not told which");
+        import_left(
+            im, "lora_target_modules", modules ? IMPORT_DIFFERS : IMPORT_IDLE,
+            modules ? "layers are chosen by their names (q_proj, v_proj ...), not by a "
+                      "pattern: all linear ones get an adapter"
+                    : "empty");
+    }
+}
+
+/* Its BitsAndBytesConfig has nf4 and double quantisation, which are the presets here. */
+static void import_quantised(struct importing *im, bool is_lora)
+{
+    if (is_lora && import_is_true(im, "load_in_4bit")) {
+        import_set(im, "quantization_bit", "4", NULL);
+        import_took(im, "load_in_4bit", "quantization_bit");
+        import_left(im, "bnb_config_kwargs", IMPORT_DIFFERS,
+                    "weights in 4 bits are nf4 with double quantisation, as Axolotl's "
+                    "preset; double_quantization: false leaves the second out");
+    } else if (import_is_true(im, "load_in_4bit")) {
+        import_left(im, "load_in_4bit", IMPORT_DIFFERS,
+                    "quantised weights are not trained: it goes with adapter: qlora");
+    }
+    if (import_is_true(im, "load_in_8bit"))
+        import_left(im, "load_in_8bit", IMPORT_DIFFERS,
+                    "frozen weights take 16 bits here, or 4 (quantization_bit), and "
+                    "not 8; trainspool plan tells whether they fit");
+    if (!import_written(im, "load_in_8bit") && !import_written(im, "load_in_4bit"))
+        return;
+    import_left(im, "load_in_8bit", IMPORT_IDLE, "off");
+    import_left(im, "load_in_4bit", IMPORT_IDLE, "off");
+}
+
+static bool import_method(struct importing *im)
+{
+    const char *adapter = import_get(im, "adapter");
+    bool is_lora =
+        adapter && (strcmp(adapter, "lora") == 0 || strcmp(adapter, "qlora") == 0);
+
+    if (adapter && !is_lora && *adapter)
+        return import_refuse(im, ERROR_JOB, import_find(im, "adapter")->value,
+                             "adapter: %s is not done here, only lora, qlora, and none",
+                             adapter);
+    import_set(im, "finetuning_type", is_lora ? "lora" : "full", NULL);
+    import_took(im, "adapter", "finetuning_type");
+    import_quantised(im, is_lora);
+    if (is_lora) {
+        import_copies(im, lora_copies, TS_COUNT(lora_copies));
+        import_targets(im);
+    }
+    for (size_t i = 0; !is_lora && i < TS_COUNT(lora_copies); i++)
+        import_left(im, lora_copies[i].from, IMPORT_IDLE, "no adapter is trained");
+    import_left(im, "lora_target_modules", IMPORT_IDLE, "no adapter is trained");
+    import_left(im, "lora_target_linear", IMPORT_IDLE,
+                is_lora ? "off" : "no adapter is trained");
+    return !import_failed(im);
+}
+
+/* ---- precision and memory ---- */
+
+static void import_half(struct importing *im, const char *key, const char *to,
+                        const char *note)
+{
+    import_set(im, to, "true", note);
+    import_took(im, key, to);
+}
+
+/* Is it the device that decides on bf16?  It is where nothing is said, too. */
+static bool leaves_bf16(struct importing *im)
+{
+    const char *asked = import_get(im, "bf16");
+
+    return !import_written(im, "bf16") || (asked && strcmp(asked, "auto") == 0);
+}
+
+/* Without bf16 a device takes fp16 here, and so does Axolotl, unless float16 is true or
+ * fp16 false (true would have won over bf16: auto). */
+static void tell_instead(struct importing *im)
+{
+    bool is_float16 = import_is_true(im, "float16");
+    const char *why =
+        is_float16 ? "on a GPU without bf16 Axolotl takes float16 alone; here it is "
+                     "fp16 there, with trained weights in float32 and a loss scale"
+                   : "on a GPU without bf16 Axolotl takes float32, as fp16 is false; "
+                     "here it is fp16 there, unless the job says bf16: false";
+
+    import_remark(im, "bf16", "%s", why);
+    import_left(im, is_float16 ? "float16" : "fp16", IMPORT_DIFFERS, "%s", why);
+}
+
+static const char *import_auto(struct importing *im)
+{
+    bool is_said = import_written(im, "bf16");
+    bool is_other = import_find(im, "fp16") || import_is_true(im, "float16");
+
+    import_set(im, "bf16", "auto",
+               is_other  ? "bf16 where the device has it, as in Axolotl"
+               : is_said ? "bf16 where the device has it, else fp16, as in Axolotl"
+                         : "what Axolotl takes where nothing is said");
+    if (is_other)
+        tell_instead(im);
+    import_took(im, "bf16", "bf16");
+    return is_said ? "bf16" : "bf16, which is auto if nothing is said,";
+}
+
+/* In the order in which Axolotl decides: utils/config, resolve_dtype.  The key that says
+ * the format, as a person reads it; NULL: none, it is float32. */
+static const char *choose_precision(struct importing *im)
+{
+    const char *asked = import_get(im, "bf16");
+
+    if (import_is_true(im, "bf16") || (asked && strcmp(asked, "full") == 0)) {
+        import_half(im, "bf16", "bf16", NULL);
+        return "bf16";
+    }
+    if (import_is_true(im, "bfloat16")) {
+        import_half(im, "bfloat16", "bf16",
+                    "bfloat16 in Axolotl, which is its bf16: true; here what is "
+                    "trained stays float32");
+        return "bfloat16";
+    }
+    if (import_is_true(im, "fp16")) {
+        import_half(im, "fp16", "fp16",
+                    leaves_bf16(im) ? "on all devices, as Axolotl from 0.9.1 on; "
+                                      "before, those with bf16 took that"
+                                    : NULL);
+        return "fp16";
+    }
+    if (leaves_bf16(im))
+        return import_auto(im);
+    if (import_is_true(im, "float16")) {
+        import_half(im, "float16", "fp16",
+                    "float16 in Axolotl: without a float32 copy and a loss scale");
+        return "float16";
+    }
+    return NULL;
+}
+
+static void import_precision(struct importing *im)
+{
+    static const char *const keys[] = { "bf16", "fp16", "bfloat16", "float16",
+                                        "float32" };
+    const char *winner = choose_precision(im);
+    const char *why = winner ? arena_printf(im->arena, "%s wins", winner)
+                             : "it is float32 anyway, where bf16 and fp16 are off";
+    bool is_full = !import_find(im, "adapter");
+
+    for (size_t i = 0; i < TS_COUNT(keys); i++)
+        import_idle(im, keys[i], why);
+    if (is_full && import_said(im, "bf16"))
+        import_remark(im, "bf16",
+                      "trained weights and moments are kept in float32 here; Axolotl, "
+                      "on one GPU, has them in bfloat16, as pure_bf16: true does");
+    if (import_is_true(im, "tf32") || import_find(im, "tf32"))
+        import_copy(im, "tf32", "tf32", NULL);
+}
+
+/* unsloth was a word for offload until c0a0c753, May 2025. */
+static bool is_offload(const char *asked)
+{
+    static const char *const words[] = { "offload", "offload_disk", "unsloth" };
+
+    for (size_t i = 0; asked && i < TS_COUNT(words); i++)
+        if (strcmp(asked, words[i]) == 0)
+            return true;
+    return false;
+}
+
+static void import_checkpointing(struct importing *im)
+{
+    const char *asked = import_get(im, "gradient_checkpointing");
+
+    if (is_offload(asked)) {
+        import_set(im, "gradient_checkpointing", "true",
+                   arena_printf(im->arena,
+                                "%s in Axolotl; what is kept stays on the device here",
+                                asked));
+        import_took(im, "gradient_checkpointing", "gradient_checkpointing");
+    } else if (asked) {
+        import_copy(im, "gradient_checkpointing", "gradient_checkpointing", NULL);
+    }
+    if (import_is_true(im, "activation_offloading") &&
+        !import_is_true(im, "gradient_checkpointing"))
+        import_set(im, "gradient_checkpointing", "true",
+                   "Axolotl offloads activations; here they are computed again");
+}
+
+/* ---- batch ---- */
+
+static void import_batch(struct importing *im)
+{
+    double micro = import_number(im, "micro_batch_size", 1);
+    double total = import_number(im, "batch_size", 0);
+
+    if (import_find(im, "gradient_accumulation_steps")) {
+        import_copy(im, "gradient_accumulation_steps", "gradient_accumulation_steps",
+                    NULL);
+        import_left(im, "batch_size", IMPORT_IDLE,
+                    "the total of a step follows from micro_batch_size and "
+                    "gradient_accumulation_steps");
+    } else if (total >= 1 && micro >= 1 && total <= 1e6 && micro <= 1e6) {
+        long steps = (long)total / (long)micro;
+
+        import_set(im, "gradient_accumulation_steps",
+                   arena_printf(im->arena, "%ld", steps > 0 ? steps : 1),
+                   arena_printf(im->arena,
+                                "batch_size %.0f is the total of a step: %.0f / %.0f",
+                                total, total, micro));
+        import_took(im, "batch_size", "gradient_accumulation_steps");
+    } else {
+        import_idle(im, "batch_size", "no number of samples, which are 1 to 1000000");
+        import_preset(im, "gradient_accumulation_steps", "1", NULL);
+    }
+    if (import_find(im, "deepspeed") || import_find(im, "fsdp") ||
+        import_find(im, "fsdp_config"))
+        import_remark(im, "per_device_train_batch_size",
+                      "on each GPU: with N of them write trainspool: {ranks: N}, and a "
+                      "step has N times as many samples");
+}
+
+/* ---- optimizer and schedule ---- */
+
+static void import_optimizer(struct importing *im)
+{
+    const char *name = import_get(im, "optimizer");
+
+    if (!name)
+        return;
+    if (import_can_be(im, "optim", name)) {
+        import_copy(im, "optimizer", "optim", NULL);
+        return;
+    }
+    import_set(im, "optim", "adamw_torch", "another optimizer in Axolotl: look below");
+    import_left(im, "optimizer", IMPORT_DIFFERS,
+                "%s is not done here, and AdamW wants a learning rate of its own", name);
+}
+
+/* Axolotl's cosine with a floor: core/trainers/mixins/scheduler.py. */
+static void import_floor(struct importing *im)
+{
+    double floor = import_number(im, "cosine_min_lr_ratio", 0);
+    const char *kind = import_said(im, "lr_scheduler_type");
+    bool is_cosine = !kind || strcmp(kind, "cosine") == 0;
+
+    if (floor > 0 && is_cosine) {
+        import_set(im, "lr_scheduler_type", "cosine_with_min_lr", NULL);
+        import_set_yaml(
+            im, "lr_scheduler_kwargs",
+            arena_printf(im->arena, "{min_lr_rate: %s}", scalar_print(floor, im->arena)),
+            "cosine_min_lr_ratio");
+        import_took(im, "cosine_min_lr_ratio", "lr_scheduler_kwargs");
+    } else {
+        import_left(im, "cosine_min_lr_ratio", IMPORT_IDLE,
+                    floor > 0 ? "of the cosine schedule alone" : "off");
+    }
+    if (import_number(im, "cosine_constant_lr_ratio", 0) > 0)
+        import_left(im, "cosine_constant_lr_ratio", IMPORT_DIFFERS,
+                    "the rate comes down until the last step");
+    else
+        import_left(im, "cosine_constant_lr_ratio", IMPORT_IDLE, "off");
+}
+
+static const char *member(struct importing *im, const struct node *map, size_t at)
+{
+    const char *key = import_text(im, map->entries[at].key);
+    const char *value = import_text(im, map->entries[at].value);
+
+    if (!key || !value)
+        return "";
+    return arena_printf(im->arena, "%s%s: %s", at ? ", " : "",
+                        import_yaml_inside(im->arena, key),
+                        import_yaml_inside(im->arena, value));
+}
+
+static void import_schedule_kwargs(struct importing *im)
+{
+    const struct entry *entry = import_find(im, "lr_scheduler_kwargs");
+    const struct node *map = entry ? node_value(entry->value) : NULL;
+    const char *yaml = "";
+
+    if (import_said(im, "lr_scheduler_kwargs"))
+        import_left(im, "lr_scheduler_kwargs", IMPORT_IDLE, "cosine_min_lr_ratio wins");
+    if (!map || import_is_noted(im, entry))
+        return;
+    if (map->kind != NODE_MAP) {
+        import_refuse(im, ERROR_DATA, map, "lr_scheduler_kwargs must be a map");
+        return;
+    }
+    for (size_t i = 0; i < map->count && !import_failed(im); i++)
+        yaml = arena_printf(im->arena, "%s%s", yaml, member(im, map, i));
+    if (map->count > 0)
+        import_set_yaml(im, "lr_scheduler_kwargs", arena_printf(im->arena, "{%s}", yaml),
+                        NULL);
+    import_took(im, "lr_scheduler_kwargs", "lr_scheduler_kwargs");
+}
+
+static void import_warmup(struct importing *im)
+{
+    double steps = import_number(im, "warmup_steps", -1);
+
+    if (steps > 0 && steps < 1) {
+        import_set(im, "warmup_ratio", scalar_print(steps, im->arena),
+                   "warmup_steps in the file: below 1 it is a share");
+        import_took(im, "warmup_steps", "warmup_ratio");
+    } else if (steps >= 0) {
+        import_copy(im, "warmup_steps", "warmup_steps", NULL);
+    } else if (import_find(im, "warmup_ratio")) {
+        import_copy(im, "warmup_ratio", "warmup_ratio", NULL);
+    }
+    if (steps >= 0)
+        import_left(im, "warmup_ratio", IMPORT_IDLE, "warmup_steps wins");
+    if (!import_said(im, "warmup_steps") && !import_said(im, "warmup_ratio"))
+        import_set(im, "warmup_ratio", "0.03",
+                   "what Axolotl takes where nothing is said, of 100 steps at most");
+}
+
+static void import_schedule(struct importing *im)
+{
+    const char *name = import_get(im, "lr_scheduler");
+
+    if (name && import_can_be(im, "lr_scheduler_type", name)) {
+        import_copy(im, "lr_scheduler", "lr_scheduler_type", NULL);
+    } else if (name) {
+        import_set(im, "lr_scheduler_type", "cosine",
+                   "another schedule in Axolotl: look below");
+        import_left(im, "lr_scheduler", IMPORT_DIFFERS, "%s is not done here", name);
+    }
+    import_floor(im);
+    import_schedule_kwargs(im);
+    import_warmup(im);
+    if (import_written(im, "max_grad_norm") && !import_find(im, "max_grad_norm")) {
+        import_set(im, "max_grad_norm", "1.0", "empty in Axolotl means this");
+        import_took(im, "max_grad_norm", "max_grad_norm");
+    }
+    if (import_find(im, "adam_eps"))
+        import_left(im, "adam_eps", IMPORT_DIFFERS,
+                    "no key of Axolotl's: it is adam_epsilon that would be used");
+}
+
+static void import_specials(struct importing *im)
+{
+    const struct entry *tokens = import_find(im, "special_tokens");
+    const struct node *map = tokens ? node_value(tokens->value) : NULL;
+
+    for (size_t i = 0; map && map->kind == NODE_MAP && i < map->count; i++) {
+        const char *name = map->entries[i].key->text;
+        bool pads = strcmp(name, "pad_token") == 0;
+
+        import_note(im, &map->entries[i],
+                    &(struct import_key) {
+                        .name = arena_printf(im->arena, "special_tokens.%s", name),
+                        .fate = pads ? IMPORT_IDLE : IMPORT_DIFFERS,
+                        .why = pads ? "no padding: samples lie one after another"
+                                    : "the model's own tokens count; if this is another, "
+                                      "change it in its tokenizer_config.json" });
+    }
+}
+
+bool import_axolotl(struct importing *im)
+{
+    if (!import_find(im, "base_model"))
+        return import_refuse(
+            im, ERROR_DATA, im->source->root,
+            "there is no base_model: this file of Axolotl trains nothing");
+    if (!refuse_kinds(im))
+        return false;
+    import_model(im);
+    import_axolotl_preference(im);
+    if (import_failed(im) || !import_method(im))
+        return false;
+    import_axolotl_data(im);
+    import_precision(im);
+    import_checkpointing(im);
+    import_batch(im);
+    import_optimizer(im);
+    import_schedule(im);
+    import_axolotl_saving(im);
+    import_specials(im);
+    import_copies(im, copies, TS_COUNT(copies));
+    for (size_t i = 0; i < TS_COUNT(presets); i++)
+        import_preset(im, presets[i].to, presets[i].from, presets[i].note);
+    import_groups(im, import_axolotl_groups, import_axolotl_group_count);
+    return !import_failed(im);
+}

@@ -1,0 +1,172 @@
+/*
+ * patcher/import/import_axolotl_saving.c - when Axolotl saves and evaluates, and which model is
+ * the best.
+ *
+ * axolotl-ai-cloud/axolotl at 067b021c: core/builders/base.py, utils/config.
+ */
+#include "config.h"
+
+#include "patcher/import/import_parts.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "patcher/schema/scalar.h"
+
+/* A share of all steps: so many times an epoch.  Never more than it is: one step beyond a
+ * whole number of them would be rounded up. */
+static const char *share(struct importing *im, double times)
+{
+    double epochs = import_number(im, "num_epochs", 1);
+    double part = floor(1e6 / (times * epochs)) / 1e6;
+
+    return times * epochs > 1 && part > 0 ? scalar_print(part, im->arena) : NULL;
+}
+
+static void import_times(struct importing *im, const char *from, const char *strategy,
+                         const char *steps)
+{
+    double times = import_number(im, from, 0);
+    const char *every = times > 0 ? share(im, times) : NULL;
+
+    if (!every || (times == 1 && !import_find(im, "max_steps"))) {
+        import_set(im, strategy, "epoch", NULL);
+        import_took(im, from, strategy);
+        return;
+    }
+    import_set(im, strategy, "steps", NULL);
+    import_set(im, steps, every,
+               arena_printf(im->arena, "%s %s: a share of all steps", from,
+                            scalar_print(times, im->arena)));
+    import_took(im, from, steps);
+}
+
+static void import_saving(struct importing *im)
+{
+    const char *strategy = import_get(im, "save_strategy");
+
+    if (import_number(im, "save_steps", 0) > 0) {
+        import_set(im, "save_strategy", "steps", NULL);
+        import_copy(im, "save_steps", "save_steps", NULL);
+        import_left(im, "save_strategy", IMPORT_IDLE, "save_steps says it");
+    } else if (import_number(im, "saves_per_epoch", 0) > 0) {
+        import_times(im, "saves_per_epoch", "save_strategy", "save_steps");
+    } else if (strategy && import_can_be(im, "save_strategy", strategy)) {
+        import_copy(im, "save_strategy", "save_strategy", NULL);
+    } else {
+        import_set(im, "save_strategy", "epoch",
+                   strategy ? NULL : "what Axolotl takes where nothing is said");
+        if (strategy)
+            import_left(im, "save_strategy", IMPORT_DIFFERS,
+                        "a checkpoint is saved after each epoch, not only the best one");
+    }
+    import_idle(im, "save_steps", "no number of steps");
+    import_idle(im, "saves_per_epoch", "save_steps wins");
+    import_left(im, "save_strategy", IMPORT_IDLE,
+                strategy ? "saves_per_epoch says it" : "empty");
+    if (import_is_true(im, "auto_resume_from_checkpoints") &&
+        !import_find(im, "resume_from_checkpoint"))
+        import_copy(im, "auto_resume_from_checkpoints", "resume_from_checkpoint", NULL);
+    import_idle(im, "auto_resume_from_checkpoints", "resume_from_checkpoint wins");
+}
+
+static void import_metric(struct importing *im)
+{
+    const char *metric = import_get(im, "metric_for_best_model");
+
+    if (!metric || strcmp(metric, "loss") == 0 || strcmp(metric, "eval_loss") == 0) {
+        import_copy(im, "metric_for_best_model", "metric_for_best_model", NULL);
+        import_copy(im, "greater_is_better", "greater_is_better", NULL);
+        return;
+    }
+    import_left(im, "metric_for_best_model", IMPORT_DIFFERS,
+                "the loss decides which model is the best");
+    import_idle(im, "greater_is_better",
+                "of metric_for_best_model; of the loss less is better");
+}
+
+static void import_best(struct importing *im, bool evaluates)
+{
+    static const char *const keys[] = { "load_best_model_at_end",
+                                        "early_stopping_patience",
+                                        "metric_for_best_model", "greater_is_better" };
+
+    if (evaluates) {
+        if (import_number(im, "early_stopping_patience", 0) > 0)
+            import_copy(im, "early_stopping_patience", "early_stopping_steps", NULL);
+        import_copy(im, "load_best_model_at_end", "load_best_model_at_end", NULL);
+        import_metric(im);
+    }
+    for (size_t i = 0; i < TS_COUNT(keys); i++)
+        import_idle(im, keys[i],
+                    evaluates ? "no number of evaluations"
+                              : "there is no evaluation to go by");
+}
+
+/* How often, and the key that says it; NULL: never. */
+static const char *import_eval_times(struct importing *im)
+{
+    const char *strategy =
+        import_find(im, "eval_strategy") ? "eval_strategy" : "evaluation_strategy";
+
+    if (import_number(im, "eval_steps", 0) > 0) {
+        import_set(im, "eval_strategy", "steps", NULL);
+        import_copy(im, "eval_steps", "eval_steps", NULL);
+        return "eval_steps";
+    }
+    if (import_number(im, "evals_per_epoch", 0) > 0) {
+        import_times(im, "evals_per_epoch", "eval_strategy", "eval_steps");
+        return "evals_per_epoch";
+    }
+    if (!import_find(im, strategy))
+        return NULL;
+    import_copy(im, strategy, "eval_strategy", NULL);
+    return strategy;
+}
+
+static void import_evaluation(struct importing *im)
+{
+    static const char *const keys[] = { "eval_steps", "evals_per_epoch", "eval_strategy",
+                                        "evaluation_strategy", "eval_batch_size" };
+    double share_kept = import_number(im, "val_set_size", 0);
+    const struct entry *sets = import_find(im, "test_datasets");
+    const char *winner, *strategy;
+    bool evaluates;
+
+    if (share_kept > 0)
+        import_copy(im, "val_set_size", "val_size", NULL);
+    else
+        import_left(im, "val_set_size", IMPORT_IDLE, "off");
+    if (share_kept <= 0 && (!sets || import_is_off(sets->value))) {
+        for (size_t i = 0; i < TS_COUNT(keys); i++)
+            import_left(im, keys[i], IMPORT_IDLE,
+                        "no data is kept for evaluation: val_set_size is 0");
+        import_best(im, false);
+        return;
+    }
+    winner = import_eval_times(im);
+    strategy = import_said(im, "eval_strategy");
+    evaluates = strategy && strcmp(strategy, "no") != 0;
+    if (evaluates) {
+        import_set(im, "eval_on_start", "true",
+                   "Axolotl evaluates before the first step");
+        if (!import_copy(im, "eval_batch_size", "per_device_eval_batch_size", NULL))
+            import_set(im, "per_device_eval_batch_size",
+                       scalar_print(import_number(im, "micro_batch_size", 1), im->arena),
+                       "that of training, where nothing is said");
+    }
+    import_best(im, evaluates);
+    if (!evaluates)
+        import_idle(im, "eval_batch_size", "nothing says when to evaluate");
+    for (size_t i = 0; i < TS_COUNT(keys); i++)
+        import_idle(im, keys[i],
+                    winner ? arena_printf(im->arena, "%s wins", winner)
+                           : "no number of times");
+}
+
+void import_axolotl_saving(struct importing *im)
+{
+    import_saving(im);
+    import_evaluation(im);
+}

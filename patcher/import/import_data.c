@@ -1,0 +1,254 @@
+/*
+ * patcher/import/import_data.c - data sets of a hub as files of this machine: their names, how
+ * they are come by, and what dataset_info.json must say where the columns have other
+ * names.
+ */
+#include "config.h"
+
+#include "patcher/import/import_parts.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/size.h"
+#include "train/dataset/dataset_info.h"
+
+/* Goes into a line that a person may paste into a shell: nothing that means anything
+ * there. */
+static bool is_harmless(const char *word)
+{
+    for (; word && *word; word++)
+        if (!isalnum((unsigned char)*word) && !strchr("._-/:%[]+, ", *word))
+            return false;
+    return true;
+}
+
+/* "mlabonne/FineTome-100k" -> "FineTome-100k", with what a file's name may hold. */
+static const char *short_name(struct arena *arena, const char *path)
+{
+    size_t len = strlen(path);
+    char *name;
+
+    while (len > 0 && path[len - 1] == '/')
+        len--;
+    name = arena_copy(arena, path, len);
+    name = arena_strdup(arena, path_base(name));
+    for (char *at = name; *at; at++)
+        if (!isalnum((unsigned char)*at) && !strchr("._-", *at))
+            *at = '_';
+    return *name ? name : "data";
+}
+
+/* The name in a job: a local file's, without its ending, as a word that has one is taken
+ * for a file and not looked up. */
+static const char *data_name(struct arena *arena, const struct import_data *set)
+{
+    static const char *const endings[] = { ".gz", ".jsonl", ".json", ".txt" };
+    const char *name = short_name(arena, set->path);
+
+    for (size_t i = 0; set->is_local && i < TS_COUNT(endings); i++) {
+        size_t len = strlen(name), end = strlen(endings[i]);
+
+        if (len > end && strcmp(name + len - end, endings[i]) == 0)
+            name = arena_copy(arena, name, len - end);
+    }
+    return name;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+const char *import_json_word(struct importing *im, const char *word)
+{
+    char *copy = arena_strdup(im->arena, word ? word : "");
+
+    for (char *at = copy; *at; at++)
+        if (*at == '"' || *at == '\\' || (unsigned char)*at < ' ')
+            *at = '_';
+    return copy;
+}
+
+bool import_same_data(const struct import_data *a, const struct import_data *b)
+{
+    return same_text(a->path, b->path) && same_text(a->split, b->split) &&
+           same_text(a->name, b->name) && same_text(a->revision, b->revision) &&
+           same_text(a->files, b->files) && same_text(a->folder, b->folder);
+}
+
+/* Different parts of one data set are different files. */
+static const char *name_of(struct importing *im, const char *key,
+                           const struct import_data *sets, size_t at)
+{
+    const char *name = data_name(im->arena, &sets[at]);
+    size_t same = strcmp(key, "eval_dataset") == 0;
+
+    for (size_t i = 0; i < at; i++) {
+        if (import_same_data(&sets[i], &sets[at]))
+            break;
+        same += strcmp(data_name(im->arena, &sets[i]), name) == 0;
+    }
+    return same ? arena_printf(im->arena, "%s-%s%zu", name,
+                               strcmp(key, "eval_dataset") == 0 ? "eval" : "", same)
+                : name;
+}
+
+static const char *argument(struct arena *arena, const char *before, const char *value)
+{
+    return value ? arena_printf(arena, ", %s\"%s\"", before, value) : "";
+}
+
+/* ', data_files=["a", "b"]' of "a,b". */
+static const char *file_list(struct arena *arena, const char *files)
+{
+    const char *list = "";
+
+    if (!files)
+        return "";
+    while (*files) {
+        size_t len = strcspn(files, ",");
+
+        list =
+            arena_printf(arena, "%s%s\"%.*s\"", list, *list ? ", " : "", (int)len, files);
+        files += len;
+        files += *files == ',';
+    }
+    return arena_printf(arena, ", data_files=[%s]", list);
+}
+
+/* How the file is made, with the library that the other tools read their data by. */
+static void tell_fetch(struct importing *im, const char *key,
+                       const struct import_data *set, const char *file)
+{
+    struct arena *arena = im->arena;
+
+    if (!is_harmless(set->path) || !is_harmless(set->split) || !is_harmless(set->name) ||
+        !is_harmless(set->revision) || !is_harmless(set->files) ||
+        !is_harmless(set->folder)) {
+        import_remark(im, key, "%s: the data set %s of a hub, which nothing here fetches",
+                      file, set->path);
+        return;
+    }
+    import_remark(im, key, "%s: the data set %s of the Hugging Face hub, as made by",
+                  file, set->path);
+    import_remark(im, key,
+                  "  python3 -c 'from datasets import load_dataset as load; "
+                  "load(\"%s\"%s%s%s%s%s).to_json(\"%s\")'",
+                  set->path, argument(arena, "", set->name), file_list(arena, set->files),
+                  argument(arena, "data_dir=", set->folder),
+                  argument(arena, "split=", set->split ? set->split : "train"),
+                  argument(arena, "revision=", set->revision), file);
+}
+
+/* As dataset_info.json has it, which lies in data/. */
+static const char *file_name(struct arena *arena, const char *path)
+{
+    if (path[0] == '/')
+        return path;
+    while (strncmp(path, "./", 2) == 0)
+        path += 2;
+    return arena_printf(arena, "../%s", path);
+}
+
+static const char *member(struct arena *arena, const char *key, const char *json)
+{
+    return json ? arena_printf(arena, ", \"%s\": %s", key, json) : "";
+}
+
+static const char *quoted(struct importing *im, const char *word)
+{
+    return word ? arena_printf(im->arena, "\"%s\"", import_json_word(im, word)) : NULL;
+}
+
+static void tell_entry(struct importing *im, const char *key,
+                       const struct import_data *set, const char *name, const char *file)
+{
+    struct arena *arena = im->arena;
+
+    import_remark(im, key, "%s: data/dataset_info.json must say",
+                  !import_takes_part(set) ? "its columns have names of their own"
+                                          : "a part of the file is taken");
+    import_remark(
+        im, key, "  {\"%s\": {\"file_name\": %s%s%s%s%s%s}}", name,
+        quoted(im, set->is_local ? file_name(arena, file) : file),
+        member(arena, "formatting", quoted(im, set->form)),
+        member(arena, "ranking", set->ranking ? "true" : NULL),
+        member(arena, "columns", set->columns), member(arena, "tags", set->tags),
+        member(arena, "split", import_takes_part(set) ? quoted(im, set->split) : NULL));
+}
+
+/* The word for one set. */
+static const char *word_of(struct importing *im, const char *key,
+                           const struct import_data *sets, size_t at)
+{
+    const struct import_data *set = &sets[at];
+    bool has_entry = set->columns || import_takes_part(set);
+    const char *name, *file;
+
+    if (set->is_local && !has_entry)
+        return set->path;
+    name = name_of(im, key, sets, at);
+    file = set->is_local ? set->path : arena_printf(im->arena, "%s.jsonl", name);
+    for (size_t i = 0; i < at; i++)
+        if (import_same_data(&sets[i], set))
+            return has_entry ? name : file; /* said above */
+    if (!set->is_local)
+        tell_fetch(im, key, set,
+                   has_entry ? arena_printf(im->arena, "data/%s", file) : file);
+    if (has_entry)
+        tell_entry(im, key, set, name, file);
+    return has_entry ? name : file;
+}
+
+bool import_is_of_pairs(const struct importing *im)
+{
+    const char *stage = import_said(im, "stage");
+
+    return stage && strcmp(stage, "dpo") == 0;
+}
+
+bool import_takes_part(const struct import_data *set)
+{
+    return set->is_local && set->split && strcmp(set->split, "train") != 0;
+}
+
+static const char *split_lost(const struct import_data *set)
+{
+    struct dataset_slice slice;
+
+    if (!dataset_slice_read(set->split, &slice))
+        return "no part of a file, as train[:1000] is one: the whole is taken";
+    return strchr(set->path, ',')
+               ? "a part of several files as one, which is not done here: the whole is "
+                 "taken"
+               : NULL;
+}
+
+void import_split(struct importing *im, const char *key, struct import_data *set,
+                  const struct entry *entry, const char *path)
+{
+    const char *why = import_takes_part(set) ? split_lost(set) : NULL;
+
+    if (!why)
+        return;
+    import_remark(im, key, "%s: split %s: %s", path, set->split, why);
+    import_note(im, entry,
+                &(struct import_key) { .name = arena_printf(im->arena, "%s.split", path),
+                                       .fate = IMPORT_DIFFERS,
+                                       .why = why });
+    set->split = NULL;
+}
+
+void import_data(struct importing *im, const char *key, const struct import_data *sets,
+                 size_t count)
+{
+    const char *words = "";
+
+    for (size_t i = 0; i < count; i++)
+        words = arena_printf(im->arena, "%s%s%s", words, i ? "," : "",
+                             word_of(im, key, sets, i));
+    if (count > 0)
+        import_set(im, key, words, NULL);
+}

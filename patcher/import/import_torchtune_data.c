@@ -1,0 +1,451 @@
+/*
+ * patcher/import/import_torchtune_data.c - torchtune's data sets: a component names a builder
+ * with a source, a form and a prompt of its own.
+ *
+ * pytorch/torchtune at bd2a0fc7: torchtune/datasets, torchtune/data.
+ */
+#include "config.h"
+
+#include "patcher/import/import_parts.h"
+
+#include <string.h>
+
+#include "base/size.h"
+#include "train/dataset/dataset_reader.h"
+
+#define SETS_MAX 16
+
+static const struct builder {
+    const char *name;
+    enum kind {
+        KIND_ALPACA,
+        KIND_PAIRS,
+        KIND_CHAT,
+        KIND_TEXT,
+        KIND_RANKED, /* two answers, as conversations or behind a question */
+    } kind;
+    const char *source;            /* where none is given */
+    const char *question, *answer; /* columns of KIND_PAIRS and KIND_RANKED, or NULL */
+    bool learns_prompt;            /* where train_on_input is not given */
+} builders[] = {
+    { "alpaca_dataset", KIND_ALPACA, "tatsu-lab/alpaca", NULL, NULL, true },
+    { "alpaca_cleaned_dataset", KIND_ALPACA, "yahma/alpaca-cleaned", NULL, NULL, true },
+    { "instruct_dataset", KIND_PAIRS, NULL, "input", "output", false },
+    { "chat_dataset", KIND_CHAT, NULL, NULL, NULL, false },
+    { "grammar_dataset", KIND_PAIRS, "liweili/c4_200m", "input", "output", false },
+    { "samsum_dataset", KIND_PAIRS, "Samsung/samsum", "dialogue", "summary", false },
+    { "slimorca_dataset", KIND_CHAT, "Open-Orca/SlimOrca-Dedup", NULL, NULL, false },
+    { "text_completion_dataset", KIND_TEXT, NULL, NULL, NULL, false },
+    { "cnn_dailymail_articles_dataset", KIND_TEXT, "ccdv/cnn_dailymail", NULL, NULL,
+      false },
+    { "wikitext_dataset", KIND_TEXT, "EleutherAI/wikitext_document_level", NULL, NULL,
+      false },
+    { "preference_dataset", KIND_RANKED, NULL, NULL, NULL, false },
+    { "hh_rlhf_helpful_dataset", KIND_RANKED, "RLHFlow/HH-RLHF-Helpful-standard", NULL,
+      NULL, false },
+    { "stack_exchange_paired_dataset", KIND_RANKED, "lvwerra/stack-exchange-paired",
+      "question", "response_j", false },
+};
+
+/* Of stack_exchange_paired_dataset. */
+#define REJECTED_ANSWER "response_k"
+#define REJECTED_FOLDER "data/rl"
+
+/* Keys of a data set that are looked at. */
+static const char *const known[] = { "_component_",    "source",
+                                     "split",          "column_map",
+                                     "packed",         "data_files",
+                                     "train_on_input", "column",
+                                     "name",           "conversation_column",
+                                     "revision",       "conversation_style",
+                                     "subset",         "new_system_prompt" };
+
+/* One data set: the map, and the path it stands under. */
+struct given {
+    struct importing *im;
+    const struct node *map;
+    const char *path;
+};
+
+static const struct entry *entry_of(const struct given *given, const char *key)
+{
+    const struct entry *entry = node_find(given->map, key);
+
+    return entry && !node_is_null(entry->value) ? entry : NULL;
+}
+
+static const char *text_of(const struct given *given, const char *key)
+{
+    const struct entry *entry = entry_of(given, key);
+
+    return entry ? import_text(given->im, entry->value) : NULL;
+}
+
+/* The column that stands for `name`, as column_map has it. */
+static const char *column_of(const struct given *given, const char *name,
+                             const char *preset)
+{
+    const struct entry *entry = entry_of(given, "column_map");
+    const struct entry *column = entry ? node_find(node_value(entry->value), name) : NULL;
+
+    return column && !node_is_null(column->value) ? import_text(given->im, column->value)
+                                                  : preset;
+}
+
+static const struct builder *builder_of(const struct given *given)
+{
+    const char *component = text_of(given, "_component_");
+    const char *dot = component ? strrchr(component, '.') : NULL;
+    const char *name = dot ? dot + 1 : component ? component : "";
+
+    for (size_t i = 0; i < TS_COUNT(builders); i++)
+        if (strcmp(builders[i].name, name) == 0)
+            return &builders[i];
+    return NULL;
+}
+
+static void set_chat_columns(const struct given *given, struct import_data *set)
+{
+    const char *style = text_of(given, "conversation_style");
+    const char *column = text_of(given, "conversation_column");
+    bool is_openai = style && strcmp(style, "openai") == 0;
+
+    column = column ? column : is_openai ? "messages" : "conversations";
+    if (!import_takes_part(set) &&
+        (strcmp(column, "messages") == 0 || strcmp(column, "conversations") == 0))
+        return;
+    set->form = "sharegpt";
+    set->columns = arena_printf(given->im->arena, "{\"messages\": \"%s\"}",
+                                import_json_word(given->im, column));
+    if (is_openai)
+        set->tags = "{\"role_tag\": \"role\", \"content_tag\": \"content\", "
+                    "\"user_tag\": \"user\", \"assistant_tag\": \"assistant\"}";
+}
+
+/* Conversations under the usual names are found out. */
+static void set_ranked_columns(const struct given *given, const struct builder *builder,
+                               struct import_data *set)
+{
+    struct importing *im = given->im;
+    const bool asks = builder->question != NULL;
+    const bool mapped = entry_of(given, "column_map") != NULL;
+    const bool usual = mapped || !asks; /* names that column_map does not give */
+    const char *chosen = column_of(given, "chosen", usual ? "chosen" : builder->answer);
+    const char *rejected =
+        column_of(given, "rejected", usual ? "rejected" : REJECTED_ANSWER);
+    const char *prompt = column_of(given, "prompt", usual ? "prompt" : builder->question);
+
+    set->ranking = true;
+    if (asks && !entry_of(given, "source"))
+        set->folder = REJECTED_FOLDER;
+    if (!mapped && !asks && !import_takes_part(set))
+        return;
+    set->columns = arena_printf(
+        im->arena, "{%s%s%s\"chosen\": \"%s\", \"rejected\": \"%s\"}",
+        asks ? "\"prompt\": \"" : "", asks ? import_json_word(im, prompt) : "",
+        asks ? "\", " : "", import_json_word(im, chosen), import_json_word(im, rejected));
+}
+
+static void set_columns(const struct given *given, const struct builder *builder,
+                        struct import_data *set)
+{
+    struct importing *im = given->im;
+    const char *column = text_of(given, "column");
+
+    set->form = "alpaca";
+    column = column ? column : "text";
+    if (builder->kind == KIND_TEXT &&
+        (strcmp(column, "text") != 0 || import_takes_part(set)))
+        set->columns =
+            arena_printf(im->arena, "{\"prompt\": \"%s\"}", import_json_word(im, column));
+    if (builder->kind == KIND_PAIRS)
+        set->columns = arena_printf(
+            im->arena, "{\"prompt\": \"%s\", \"response\": \"%s\"}",
+            import_json_word(im, column_of(given, "input", builder->question)),
+            import_json_word(im, column_of(given, "output", builder->answer)));
+    if (builder->kind == KIND_ALPACA && entry_of(given, "column_map"))
+        set->columns = arena_printf(
+            im->arena, "{\"prompt\": \"%s\", \"query\": \"%s\", \"response\": \"%s\"}",
+            import_json_word(im, column_of(given, "instruction", "instruction")),
+            import_json_word(im, column_of(given, "input", "input")),
+            import_json_word(im, column_of(given, "output", "output")));
+    if (builder->kind == KIND_CHAT)
+        set_chat_columns(given, set);
+    if (builder->kind == KIND_RANKED)
+        set_ranked_columns(given, builder, set);
+}
+
+/* `source` may be the kind of a local file, whose name is in data_files. */
+static void set_source(const struct given *given, const struct builder *builder,
+                       struct import_data *set)
+{
+    static const char *const kinds[] = { "json", "csv", "text", "parquet" };
+    const struct entry *entry = entry_of(given, "data_files");
+    const char *files = entry ? import_joined(given->im, entry->value) : NULL;
+
+    set->path = text_of(given, "source");
+    if (!set->path && builder)
+        set->path = builder->source;
+    set->split = text_of(given, "split");
+    set->name =
+        text_of(given, "name") ? text_of(given, "name") : text_of(given, "subset");
+    set->revision = text_of(given, "revision");
+    for (size_t i = 0; set->path && files && i < TS_COUNT(kinds); i++)
+        if (strcmp(set->path, kinds[i]) == 0) {
+            set->path = files;
+            set->is_local = true;
+            return;
+        }
+    set->files = files;
+    set->is_local = set->path && dataset_reader_knows(set->path);
+}
+
+static void note_keys(const struct given *given, const char *into)
+{
+    for (size_t i = 0; i < given->map->count; i++) {
+        const struct entry *entry = &given->map->entries[i];
+        struct import_key key = { .fate = IMPORT_DIFFERS };
+        bool is_known = false;
+
+        key.name = arena_printf(given->im->arena, "%s.%s", given->path, entry->key->text);
+        for (size_t k = 0; k < TS_COUNT(known); k++)
+            is_known |= strcmp(known[k], entry->key->text) == 0;
+        key.why = import_idle_why(entry->value, NULL);
+        if (key.why) {
+            key.fate = IMPORT_IDLE;
+        } else if (is_known) {
+            key.fate = IMPORT_CARRIED;
+            key.into = into;
+        } else {
+            key.why = "of this data set, and not done here";
+        }
+        import_note(given->im, entry, &key);
+    }
+}
+
+/* ---- what the set asks of the whole job ---- */
+
+static void tell_template(const struct given *given, const struct builder *builder)
+{
+    struct importing *im = given->im;
+    const struct entry *tokenizer = import_find(im, "tokenizer._component_");
+    const char *name = tokenizer ? node_value(tokenizer->value)->text : "";
+    static const char *const templates[][2] = {
+        { ".llama3.", "llama3" }, { ".llama2.", "llama2" }, { ".mistral.", "mistral" },
+        { ".phi3.", "phi" },      { ".phi4.", "phi4" },     { ".qwen2", "chatml" },
+        { ".qwen3", "chatml" },   { ".gemma", "alpaca" },
+    };
+    const char *found = NULL;
+
+    for (size_t i = 0; i < TS_COUNT(templates) && !found; i++)
+        if (strstr(name, templates[i][0]))
+            found = templates[i][1];
+    if (found && strcmp(found, "alpaca") == 0 && builder && builder->kind != KIND_ALPACA)
+        found = "empty"; /* Gemma's tokenizer has no words of its own there */
+    if (found)
+        import_set(im, "template", found, NULL);
+    import_left(im, "tokenizer._component_", found ? IMPORT_IDLE : IMPORT_DIFFERS,
+                found ? "template says how a conversation is written"
+                      : "there is no such template here: without one the model's "
+                        "tokenizer tells which of llama3, gemma and chatml is meant");
+    if (builder && builder->kind == KIND_ALPACA && found && strcmp(found, "alpaca") != 0)
+        import_remark(im, "template",
+                      "torchtune puts Alpaca's words (Below is an instruction ..., ### "
+                      "Response:) into the question too, inside this template; here "
+                      "they are left out");
+    if (found && strcmp(found, "alpaca") == 0)
+        import_remark(im, "template",
+                      "a sample with an input has it behind its instruction here; "
+                      "torchtune writes ### Input: before it");
+    if (entry_of(given, "new_system_prompt"))
+        import_set(im, "default_system", text_of(given, "new_system_prompt"), NULL);
+    if (import_find(im, "tokenizer.prompt_template"))
+        import_left(im, "tokenizer.prompt_template", IMPORT_DIFFERS,
+                    "a prompt of one's own; here the template is it");
+}
+
+static bool learns_prompt(const struct given *given)
+{
+    const struct entry *said = entry_of(given, "train_on_input");
+    const struct builder *builder = builder_of(given);
+
+    return said ? !import_is_off(said->value) : builder && builder->learns_prompt;
+}
+
+static void tell_masking(const struct given *given)
+{
+    const struct entry *said = entry_of(given, "train_on_input");
+
+    if (learns_prompt(given) && !import_is_of_pairs(given->im))
+        import_set(
+            given->im, "train_on_prompt", "true",
+            said ? "train_on_input"
+                 : "torchtune's Alpaca learns the questions too, if nothing is said");
+}
+
+/* In stage pt packing makes one text of all, and neat_packing has no part in it. */
+static void tell_packing(const struct given *given)
+{
+    const struct entry *packed = entry_of(given, "packed");
+    bool is_text = strcmp(import_said(given->im, "stage"), "pt") == 0;
+    bool packs = packed && !import_is_off(packed->value);
+
+    if (import_is_of_pairs(given->im))
+        return;
+    if (packs)
+        import_set(given->im, "packing", "true",
+                   is_text
+                       ? "texts of a block see each other here; in torchtune they do not"
+                       : NULL);
+    else if (is_text)
+        import_set(given->im, "packing", "false", "each text is a sample of its own");
+    if (packs && !is_text)
+        import_set(given->im, "neat_packing", "true",
+                   "packed samples do not see each other");
+}
+
+static void tell_key(const struct given *given, const char *name, const char *why)
+{
+    struct importing *im = given->im;
+    const char *path;
+
+    if (!node_find(given->map, name))
+        name = "_component_"; /* whose preset it is */
+    path = arena_printf(im->arena, "%s.%s", given->path, name);
+    import_remark(im, "dataset", "%s: %s", path, why);
+    import_note(
+        im, node_find(given->map, name),
+        &(struct import_key) { .name = path, .fate = IMPORT_DIFFERS, .why = why });
+}
+
+/* Where a further set asks for something else of the whole job than the first. */
+static void tell_unlike(const struct given *first, const struct given *given)
+{
+    const struct builder *ours = builder_of(first), *theirs = builder_of(given);
+    const char *prompt = text_of(first, "new_system_prompt");
+    const char *other = text_of(given, "new_system_prompt");
+
+    if (ours && theirs && (ours->kind == KIND_TEXT) != (theirs->kind == KIND_TEXT))
+        tell_key(given, "_component_",
+                 "plain text and samples with answers are jobs of their own, of stage "
+                 "pt and sft; this one is as the first data set");
+    else if (learns_prompt(first) != learns_prompt(given))
+        tell_key(given, "train_on_input",
+                 "a job learns the questions of all its data or of none, here as of "
+                 "the first data set");
+    if (prompt ? !other || strcmp(prompt, other) != 0 : other != NULL)
+        tell_key(given, "new_system_prompt",
+                 "a job has one default_system, here that of the first data set");
+}
+
+/* Records that Python makes: they are to be written to a file, which is given a name. */
+static void tell_code(const struct given *given, const char *key, struct import_data *set)
+{
+    struct importing *im = given->im;
+    const char *why = import_is_of_pairs(im)
+                          ? "records that come by code of torchtune: write them to the "
+                            "file named as dataset, as prompt, chosen and rejected"
+                          : "records that come by code of torchtune: write them to the "
+                            "file named as dataset, as instruction and output or as "
+                            "messages";
+    const char *component = text_of(given, "_component_");
+    const char *dot = component ? strrchr(component, '.') : NULL;
+
+    import_remark(im, key, "%s: %s", given->path, why);
+    import_note(im, node_find(given->map, "_component_"),
+                &(struct import_key) {
+                    .name = arena_printf(im->arena, "%s._component_", given->path),
+                    .fate = IMPORT_DIFFERS,
+                    .why = why });
+    if (set->path)
+        return;
+    set->path = arena_printf(im->arena, "%s.jsonl", dot ? dot + 1 : "data");
+    set->is_local = true;
+}
+
+static void read_one(const struct given *given, const char *key, struct import_data *sets,
+                     size_t *count)
+{
+    const struct builder *builder;
+    struct import_data *set = &sets[*count];
+    struct importing *im = given->im;
+
+    if (given->map->kind != NODE_MAP || *count == SETS_MAX) {
+        import_refuse(im, ERROR_DATA, given->map,
+                      "%s must be a data set, and one of %d at most", given->path,
+                      SETS_MAX);
+        return;
+    }
+    builder = builder_of(given);
+    if (builder && (builder->kind == KIND_RANKED) != import_is_of_pairs(im))
+        builder = NULL; /* its records are not what the job wants */
+    *set = (struct import_data) { 0 };
+    set_source(given, builder, set);
+    import_split(im, key, set, node_find(given->map, "split"), given->path);
+    if (builder)
+        set_columns(given, builder, set);
+    else
+        tell_code(given, key, set);
+    if (!set->path || !*set->path) {
+        import_refuse(im, ERROR_DATA, given->map, "%s has no source", given->path);
+        return;
+    }
+    note_keys(given, key);
+    ++*count;
+}
+
+static void read_sets(struct importing *im, const char *from, const char *key)
+{
+    const struct entry *entry = import_find(im, from);
+    const struct node *value = entry ? node_value(entry->value) : NULL;
+    struct import_data sets[SETS_MAX];
+    size_t count = 0;
+
+    if (!value)
+        return;
+    if (value->kind == NODE_LIST)
+        for (size_t i = 0; i < value->count && !import_failed(im); i++)
+            read_one(&(struct given) { im, node_value(value->items[i]),
+                                       arena_printf(im->arena, "%s[%zu]", from, i) },
+                     key, sets, &count);
+    else
+        read_one(&(struct given) { im, value, from }, key, sets, &count);
+    if (!import_failed(im))
+        import_data(im, key, sets, count);
+}
+
+void import_torchtune_data(struct importing *im)
+{
+    const char *key = import_find(im, "dataset") ? "dataset" : "datasets";
+    const struct entry *entry = import_find(im, key);
+    const struct node *value = entry ? node_value(entry->value) : NULL;
+    struct given first = { im, value, key };
+    const struct builder *builder;
+
+    if (value && value->kind == NODE_LIST && value->count > 0)
+        first.map = node_value(value->items[0]);
+    if (!first.map) {
+        import_refuse(im, ERROR_DATA, im->source->root,
+                      "there is no dataset: this file of torchtune trains nothing");
+        return;
+    }
+    builder = first.map->kind == NODE_MAP ? builder_of(&first) : NULL;
+    if (!import_said(im, "stage"))
+        import_set(im, "stage", builder && builder->kind == KIND_TEXT ? "pt" : "sft",
+                   NULL);
+    for (size_t i = 1; value->kind == NODE_LIST && i < value->count; i++) {
+        struct given further = { im, node_value(value->items[i]),
+                                 arena_printf(im->arena, "%s[%zu]", key, i) };
+
+        if (first.map->kind == NODE_MAP && further.map->kind == NODE_MAP)
+            tell_unlike(&first, &further);
+    }
+    read_sets(im, key, "dataset");
+    if (import_number(im, "run_val_every_n_steps", 0) > 0)
+        read_sets(im, "dataset_val", "eval_dataset");
+    if (import_failed(im))
+        return;
+    tell_template(&first, builder);
+    tell_masking(&first);
+    tell_packing(&first);
+}

@@ -1,0 +1,221 @@
+/*
+ * patcher/import/import_torchtune_training.c - how a torchtune recipe trains: optimizer,
+ * schedule, clipping, steps, saving, evaluation.
+ *
+ * pytorch/torchtune at bd2a0fc7: recipes, training/lr_schedulers.py; what an optimizer
+ * takes where nothing is given is PyTorch's and bitsandbytes' own.
+ */
+#include "config.h"
+
+#include "patcher/import/import_parts.h"
+
+#include <math.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/size.h"
+#include "patcher/schema/scalar.h"
+
+/* ---- optimizer and schedule ---- */
+
+static const struct optimizer {
+    const char *component, *here;
+    const char *decay; /* where weight_decay is not given */
+} optimizers[] = {
+    { "AdamW", "adamw_torch", "0.01" },
+    { "AdamW8bit", "adamw_8bit", "0.01" },
+    { "PagedAdamW", "paged_adamw_32bit", "0.01" },
+    { "PagedAdamW8bit", "paged_adamw_8bit", "0.01" },
+    { "CPUOffloadOptimizer", "adamw_torch", "0.01" },
+    { "SGD", "sgd", "0.0" },
+};
+
+static const struct optimizer *optimizer_of(const char *name)
+{
+    for (size_t i = 0; i < TS_COUNT(optimizers); i++)
+        if (strcmp(optimizers[i].component, name) == 0)
+            return &optimizers[i];
+    return NULL;
+}
+
+static void import_betas(struct importing *im)
+{
+    const struct entry *entry = import_find(im, "optimizer.betas");
+    const struct node *list = entry ? node_value(entry->value) : NULL;
+
+    if (!list || list->kind != NODE_LIST || list->count != 2)
+        return;
+    import_set(im, "adam_beta1", import_text(im, list->items[0]), NULL);
+    import_set(im, "adam_beta2", import_text(im, list->items[1]), NULL);
+    import_took(im, "optimizer.betas", "adam_beta1");
+}
+
+static void import_optimizer(struct importing *im)
+{
+    const char *name = import_torchtune_component(im, "optimizer");
+    const struct optimizer *known = optimizer_of(name);
+
+    if (known) {
+        import_set(im, "optim", known->here, NULL);
+        import_took(im, "optimizer._component_", "optim");
+    } else {
+        import_set(im, "optim", "adamw_torch",
+                   "another optimizer in torchtune: look below");
+        import_left(im, "optimizer._component_", IMPORT_DIFFERS,
+                    "%s is not done here, and AdamW wants a learning rate of its own",
+                    *name ? name : "no name");
+    }
+    import_betas(im);
+    if (!import_copy(im, "optimizer.weight_decay", "weight_decay", NULL))
+        import_preset(im, "weight_decay", known ? known->decay : "0.01",
+                      "PyTorch's preset, where nothing is said");
+    if (strcmp(import_said(im, "finetuning_type"), "full") == 0 &&
+        import_number(im, "optimizer.weight_decay", 0.01) > 0)
+        import_remark(im, "weight_decay",
+                      "norms and biases do not decay here; in torchtune they do");
+    import_left(im, "optimizer.fused", IMPORT_IDLE, "one kernel does it anyway");
+    if (!import_find(im, "optimizer.lr"))
+        import_preset(im, "learning_rate", "1e-3", "PyTorch's preset");
+}
+
+static void import_schedule(struct importing *im)
+{
+    const char *name = import_torchtune_component(im, "lr_scheduler");
+    bool is_cosine = strcmp(name, "get_cosine_schedule_with_warmup") == 0;
+
+    if (is_cosine && import_number(im, "lr_scheduler.num_cycles", 0.5) == 0.5) {
+        import_set(im, "lr_scheduler_type", "cosine", NULL);
+        import_took(im, "lr_scheduler._component_", "lr_scheduler_type");
+        import_took(im, "lr_scheduler.num_cycles", "lr_scheduler_type");
+        import_copy(im, "lr_scheduler.num_warmup_steps", "warmup_steps", NULL);
+    } else if (*name) {
+        import_set(im, "lr_scheduler_type", "constant",
+                   "another schedule in torchtune: look below");
+        import_left(im, "lr_scheduler", IMPORT_DIFFERS, "%s%s is not done here", name,
+                    is_cosine ? " with num_cycles other than 0.5" : "");
+    } else {
+        import_set(im, "lr_scheduler_type", "constant", "no lr_scheduler in the file");
+    }
+}
+
+/* As Python's float() reads it: to YAML `inf` is text, which the recipes put in there. */
+static bool is_infinite(const char *text)
+{
+    static const char *const words[] = { "inf", ".inf", "infinity" };
+
+    text += text[0] == '+';
+    for (size_t i = 0; i < TS_COUNT(words); i++)
+        if (strcasecmp(text, words[i]) == 0)
+            return true;
+    return false;
+}
+
+/* null: off; inf: only logged, as a job always does; 0: what clip_grad_norm_ of PyTorch
+ * scales to a norm of 0. */
+static void import_clipping(struct importing *im)
+{
+    const char *text = import_get(im, "clip_grad_norm");
+    bool logs = text && is_infinite(text);
+    double norm = logs ? INFINITY : import_number(im, "clip_grad_norm", 0);
+
+    if (!(norm >= 0)) {
+        import_refuse(im, ERROR_DATA, import_find(im, "clip_grad_norm")->value,
+                      "clip_grad_norm must be 0 or more, inf, or empty");
+        return;
+    }
+    if (norm > 0 && !logs) {
+        import_copy(im, "clip_grad_norm", "max_grad_norm", NULL);
+        return;
+    }
+    if (text && !logs)
+        import_left(im, "clip_grad_norm", IMPORT_DIFFERS,
+                    "at 0 torchtune makes every gradient 0, and nothing is learnt; "
+                    "here they are left alone");
+    import_set(im, "max_grad_norm", "0.0",
+               logs   ? "inf in torchtune: the norm is logged, and not clipped"
+               : text ? "no clipping; torchtune at 0 does something else: look below"
+                      : "no clipping: clip_grad_norm is empty; a job clips to 1.0 if "
+                        "nothing is said");
+    import_took(im, "clip_grad_norm", "max_grad_norm");
+}
+
+static void import_steps(struct importing *im)
+{
+    double each = import_number(im, "max_steps_per_epoch", 0);
+    double epochs = import_number(im, "epochs", 1);
+
+    if (each > 0 && epochs > 0 && each * epochs < 1e12) {
+        import_set(
+            im, "max_steps", scalar_print(floor(each * epochs), im->arena),
+            arena_printf(im->arena,
+                         "max_steps_per_epoch %.0f in each of %.0f epochs; an epoch of "
+                         "fewer steps in torchtune ends with its data",
+                         each, epochs));
+        import_took(im, "max_steps_per_epoch", "max_steps");
+    }
+    import_idle(im, "max_steps_per_epoch", "no number of steps");
+}
+
+/* ---- saving and evaluating ---- */
+
+static void import_saving(struct importing *im)
+{
+    if (import_number(im, "save_every_n_steps", 0) > 0) {
+        import_set(im, "save_strategy", "steps", NULL);
+        import_copy(im, "save_every_n_steps", "save_steps", NULL);
+    }
+    import_idle(im, "save_every_n_steps", "no number of steps");
+    if (import_number(im, "save_every_n_epochs", 1) == 1)
+        import_took(im, "save_every_n_epochs", "save_strategy");
+    else
+        import_left(im, "save_every_n_epochs", IMPORT_DIFFERS,
+                    "a checkpoint is saved after each epoch");
+    if (import_is_true(im, "resume_from_checkpoint"))
+        import_copy(im, "resume_from_checkpoint", "resume_from_checkpoint",
+                    "from this program's checkpoints, not torchtune's");
+    import_left(im, "resume_from_checkpoint", IMPORT_IDLE, "off");
+}
+
+static void import_evaluation(struct importing *im)
+{
+    static const char why[] =
+        "no evaluation: it takes a dataset_val and a run_val_every_n_steps above 0";
+
+    if (import_number(im, "run_val_every_n_steps", 0) > 0 &&
+        import_find(im, "dataset_val")) {
+        import_set(im, "eval_strategy", "steps", NULL);
+        import_copy(im, "run_val_every_n_steps", "eval_steps", NULL);
+        if (!import_copy(im, "batch_size_val", "per_device_eval_batch_size", NULL))
+            import_copy(im, "batch_size", "per_device_eval_batch_size", NULL);
+        return;
+    }
+    import_idle(im, "run_val_every_n_steps", "there is no dataset_val to evaluate on");
+    import_idle(im, "batch_size_val", why);
+    import_left(im, "dataset_val", IMPORT_IDLE, "%s", why);
+}
+
+static void import_order(struct importing *im)
+{
+    const struct entry *shuffle = import_find(im, "shuffle");
+
+    if (import_find(im, "seed"))
+        import_copy(im, "seed", "seed", NULL);
+    if (shuffle && !import_is_true(im, "shuffle")) {
+        import_set(im, "disable_shuffling", "true", "shuffle: false");
+        import_took(im, "shuffle", "disable_shuffling");
+    }
+    import_left(im, "shuffle", IMPORT_IDLE, "samples are shuffled anyway");
+    import_left(im, "seed", import_find(im, "seed") ? IMPORT_DIFFERS : IMPORT_IDLE,
+                "another one each run; a job has 42 if nothing is said");
+}
+
+void import_torchtune_training(struct importing *im)
+{
+    import_optimizer(im);
+    import_schedule(im);
+    import_clipping(im);
+    import_steps(im);
+    import_saving(im);
+    import_evaluation(im);
+    import_order(im);
+}

@@ -1,0 +1,244 @@
+/*
+ * patcher/rules/external.c - the precision of an external job: TrainingArguments, Accelerate,
+ * PEFT and LLaMA-Factory read as they read themselves.
+ */
+#include "config.h"
+
+#include "patcher/rules/external.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "patcher/rules_parts.h"
+#include "precision/scaler.h"
+
+struct view {
+    const struct rule_context *context;
+    const struct precision_request *request;
+    bool factory, deepspeed, fsdp;
+    enum format amp;    /* FORMAT_FP16, FORMAT_BF16, or FORMAT_FP32: no autocast */
+    enum format loaded; /* the model's weights */
+    const char *by_amp; /* the setting that says it */
+    const char *by_load;
+    const char *by_train;
+};
+
+/* ---- Autocast ---- */
+
+static void find_amp(struct view *view)
+{
+    const struct precision_request *request = view->request;
+    const struct entry *where;
+    const char *launcher = rule_launcher_precision(view->context, &where);
+
+    view->amp = FORMAT_FP32;
+    view->by_amp = "neither fp16 nor bf16 is true";
+    if (request->fp16 == CHOICE_YES) {
+        view->amp = FORMAT_FP16;
+        view->by_amp = "fp16: true";
+    } else if (request->bf16 == CHOICE_YES) {
+        view->amp = FORMAT_BF16;
+        view->by_amp = "bf16: true";
+    } else if (launcher &&
+               (strcmp(launcher, "fp16") == 0 || strcmp(launcher, "bf16") == 0)) {
+        view->amp = launcher[0] == 'f' ? FORMAT_FP16 : FORMAT_BF16;
+        view->by_amp = "the setting of Accelerate";
+    } else if (request->fp16 == CHOICE_AUTO || request->bf16 == CHOICE_AUTO) {
+        view->by_amp = "the script decides what auto is";
+    }
+}
+
+/* ---- The weights as they are loaded ---- */
+
+static enum format format_of(enum dtype dtype)
+{
+    return dtype == DTYPE_FLOAT16    ? FORMAT_FP16
+           : dtype == DTYPE_BFLOAT16 ? FORMAT_BF16
+                                     : FORMAT_FP32;
+}
+
+/* LLaMA-Factory's infer_optim_dtype: the card as torch sees it. */
+static enum format inferred(const struct view *view)
+{
+    const struct rule_context *context = view->context;
+    bool bf16 = rule_capability(context) >= 80 ||
+                (rule_on_gpu(context) &&
+                 !rule_version_below(context, PACKAGE_TORCH, "2.4.0.dev0"));
+
+    if (!rule_on_gpu(context))
+        return FORMAT_FP32;
+    return bf16 && context->checkpoint != FORMAT_FP16 &&
+                   context->checkpoint != FORMAT_FP32
+               ? FORMAT_BF16
+               : FORMAT_FP16;
+}
+
+static void find_loaded(struct view *view)
+{
+    const struct rule_context *context = view->context;
+    bool by_files = rule_version_from(context, PACKAGE_TRANSFORMERS, "5.0.0.dev0") ||
+                    !versions_know(context->versions, PACKAGE_TRANSFORMERS);
+
+    if (view->factory) {
+        view->loaded = view->amp != FORMAT_FP32   ? view->amp
+                       : view->request->pure_bf16 ? FORMAT_BF16
+                                                  : inferred(view);
+        view->by_load = view->amp != FORMAT_FP32 || view->request->pure_bf16
+                            ? "LLaMA-Factory loads what it computes in"
+                            : "LLaMA-Factory asks the card";
+    } else if (view->request->model_dtype != DTYPE_AUTO) {
+        view->loaded = format_of(view->request->model_dtype);
+        view->by_load = "model_dtype";
+    } else if (by_files && context->checkpoint != FORMAT_COUNT &&
+               !context->plan->train_from_scratch) {
+        view->loaded = context->checkpoint;
+        view->by_load = versions_know(context->versions, PACKAGE_TRANSFORMERS)
+                            ? "transformers 5 loads what the files hold"
+                            : "the files' format, if transformers is 5 or later";
+    } else {
+        view->loaded = FORMAT_FP32;
+        view->by_load = by_files ? "a guess, as the model's files are not here"
+                                 : "transformers 4 loads float32";
+    }
+}
+
+/* ---- The weights that are trained ---- */
+
+static enum format find_trained(struct view *view)
+{
+    const struct rule_context *context = view->context;
+    bool lora = context->plan->method == METHOD_LORA;
+
+    if (view->request->pure_bf16) {
+        view->by_train = "pure_bf16";
+        return FORMAT_BF16;
+    }
+    view->by_train = view->factory     ? "LLaMA-Factory casts them"
+                     : view->deepspeed ? "DeepSpeed keeps float32 copies"
+                                       : NULL;
+    if (view->by_train)
+        return FORMAT_FP32;
+    if (view->fsdp && view->amp != FORMAT_FP32 &&
+        !rule_version_below(context, PACKAGE_ACCELERATE, "0.30")) {
+        view->by_train = "Accelerate casts them for FSDP";
+        return FORMAT_FP32;
+    }
+    if (lora && !rule_version_below(context, PACKAGE_PEFT, "0.12") &&
+        rule_casts_adapters(context)) {
+        view->by_train = versions_know(context->versions, PACKAGE_PEFT)
+                             ? "PEFT casts adapters"
+                             : "PEFT casts adapters from 0.12 on";
+        return FORMAT_FP32;
+    }
+    view->by_train = lora ? "adapters are as the base model" : view->by_load;
+    return view->loaded;
+}
+
+/* ---- The whole ---- */
+
+static const char *name_of(enum format format)
+{
+    const struct format_info *info = format_info(format);
+
+    return info->torch ? info->torch : info->name;
+}
+
+static enum mode find_mode(const struct view *view, enum format trained)
+{
+    if (trained == FORMAT_BF16)
+        return MODE_BF16_PURE;
+    if (view->amp == FORMAT_FP16)
+        return MODE_FP16_MIXED;
+    if (view->amp == FORMAT_BF16)
+        return MODE_BF16_MIXED;
+    if (trained == FORMAT_FP16)
+        return MODE_FP16_PURE;
+    return view->request->tf32 == CHOICE_YES && view->context->device &&
+                   device_has_tf32(view->context->device)
+               ? MODE_TF32
+               : MODE_FP32;
+}
+
+static void say(const struct view *view, struct precision *out)
+{
+    int len = view->amp == FORMAT_FP32
+                  ? snprintf(out->message, sizeof(out->message), "no autocast, as %s",
+                             view->by_amp)
+                  : snprintf(out->message, sizeof(out->message), "%s autocast by %s",
+                             name_of(view->amp), view->by_amp);
+    size_t room = sizeof(out->message) - (size_t)len;
+
+    if (out->trainable == FORMAT_FP16 && view->amp == FORMAT_FP16 && !view->fsdp)
+        snprintf(out->message + len, room,
+                 "; trained weights would be float16 (%s), at which the scaler stops",
+                 view->by_train);
+    else
+        snprintf(out->message + len, room, "; trained weights %s: %s%s",
+                 name_of(out->trainable), view->by_train,
+                 rule_is_on(view->context, "quantization_bit")
+                     ? "; the base model is stored in the bits of quantization_bit"
+                 : rule_takes_all(view->context)
+                     ? "; all of them, as no key is of adapters"
+                     : "");
+}
+
+static const char *program(const struct view *view)
+{
+    const struct rule_context *context = view->context;
+    const char *text = view->factory ? "LLaMA-Factory" : "another program",
+               *versions = "";
+
+    for (size_t i = 0; i < PACKAGES; i++) {
+        const struct package_version *of = &context->versions->of[i];
+
+        if (versions_know(context->versions, (enum package)i))
+            versions =
+                arena_printf(context->arena, "%s%s%s %s", versions, *versions ? ", " : "",
+                             package_names[i], of->given ? of->given : of->found);
+    }
+    return *versions ? arena_printf(context->arena, "%s, with %s", text, versions) : text;
+}
+
+void external_decide(const struct rule_context *context, struct plan *plan)
+{
+    struct precision *out = &plan->precision;
+    struct view view = { .context = context,
+                         .request = &plan->request,
+                         .factory = rule_is_llamafactory(context),
+                         .deepspeed = rule_is_on(context, "deepspeed"),
+                         .fsdp = rule_is_on(context, "fsdp") };
+
+    find_amp(&view);
+    find_loaded(&view);
+    *out = (struct precision) {
+        .trainable = find_trained(&view),
+        .has_frozen = plan->request.has_frozen,
+        .frozen = view.loaded,
+        .scaling = view.amp == FORMAT_FP16 ? SCALING_DYNAMIC : SCALING_NONE,
+        .loss_scale = view.amp == FORMAT_FP16 ? SCALER_START : 1,
+        .max_grad_norm = plan->request.max_grad_norm,
+        .fp8 = plan->request.fp8 && view.amp == FORMAT_BF16,
+    };
+    out->mode = find_mode(&view, out->trainable);
+    out->compute = view.amp != FORMAT_FP32  ? view.amp
+                   : out->mode == MODE_TF32 ? FORMAT_TF32
+                                            : view.loaded;
+    say(&view, out);
+    plan->program = program(&view);
+}
+
+/* Off where they are not asked for; LLaMA-Factory alone has them on. */
+void external_presets(const struct rule_context *context, struct plan *plan)
+{
+    if (rule_is_llamafactory(context))
+        return;
+    if (!rule_entry(context, "gradient_checkpointing") &&
+        !rule_entry(context, "disable_gradient_checkpointing"))
+        plan->gradient_checkpointing = false;
+    if (rule_takes_all(context)) {
+        plan->method = METHOD_FULL;
+        plan->request.all_trainable = true;
+        plan->request.has_frozen = false;
+    }
+}

@@ -1,0 +1,140 @@
+/* patcher/schema/schema.c - finding keys by name, by likeness, and what is secret. */
+#include "config.h"
+
+#include "patcher/schema/schema.h"
+
+#include "base/size.h"
+#include "base/nearest.h"
+#include "patcher/schema/schema_keys.h"
+
+#include <ctype.h>
+#include <string.h>
+
+const struct key *schema_at(const struct vocabulary *of, size_t at)
+{
+    for (const struct keys *const *keys = of->sections; *keys; keys++) {
+        if (at < (*keys)->count)
+            return &(*keys)->list[at];
+        at -= (*keys)->count;
+    }
+    return NULL;
+}
+
+const struct key *schema_find_in(const struct vocabulary *of, const char *name)
+{
+    for (const struct keys *const *keys = of->sections; *keys; keys++)
+        for (size_t i = 0; i < (*keys)->count; i++)
+            if (strcmp((*keys)->list[i].name, name) == 0)
+                return &(*keys)->list[i];
+    return NULL;
+}
+
+const struct key *schema_find(const char *name)
+{
+    return schema_find_in(&schema_job, name);
+}
+
+/* Two changes in a short name make any other short name of it. */
+static size_t limit_of(const char *name)
+{
+    size_t len = strlen(name);
+
+    return len < 3 ? 0 : len < 6 ? 1 : 2;
+}
+
+/* `mode`, `task`: near to anything, and it would change nothing. */
+static bool is_too_short(const struct key *key)
+{
+    return key->use == KEY_IGNORED && strlen(key->name) < 6;
+}
+
+static const char *find_folded(const struct vocabulary *of, const char *name)
+{
+    const struct key *key;
+
+    for (size_t i = 0; (key = schema_at(of, i)); i++)
+        if (key->use != KEY_FOREIGN && nearest_folded(name, key->name))
+            return key->name;
+    return NULL;
+}
+
+size_t schema_nearest_in(const struct vocabulary *of, const char *name, const char **out,
+                         size_t room, bool *exact)
+{
+    size_t found = 0, least = limit_of(name);
+    const char *folded = find_folded(of, name);
+    const struct key *key;
+
+    *exact = folded != NULL;
+    if (folded) {
+        if (room > 0)
+            out[0] = folded;
+        return 1;
+    }
+    for (size_t i = 0; (key = schema_at(of, i)); i++) {
+        size_t distance;
+
+        if (key->use == KEY_FOREIGN || is_too_short(key))
+            continue;
+        distance = nearest_distance(name, key->name, least);
+        if (distance > least)
+            continue;
+        if (distance < least)
+            found = 0;
+        least = distance;
+        if (found < room)
+            out[found++] = key->name;
+    }
+    return found;
+}
+
+size_t schema_nearest(const char *name, const char **out, size_t room, bool *exact)
+{
+    return schema_nearest_in(&schema_job, name, out, room, exact);
+}
+
+/* Case does not matter. */
+static bool has_word(const char *name, const char *word)
+{
+    size_t len = strlen(word);
+
+    for (; *name; name++) {
+        size_t i = 0;
+
+        while (i < len && tolower((unsigned char)name[i]) == word[i])
+            i++;
+        if (i == len)
+            return true;
+    }
+    return false;
+}
+
+/* hf-hub-token, hf_hub_tokn: what a rename could make a secret of is one before. */
+static bool is_like_a_secret(const char *name)
+{
+    const size_t limit = limit_of(name);
+    const struct key *key;
+
+    for (size_t i = 0; (key = schema_at(&schema_job, i)); i++)
+        if (key->secret && (nearest_folded(name, key->name) ||
+                            nearest_distance(name, key->name, limit) <= limit))
+            return true;
+    return false;
+}
+
+bool schema_is_secret(const char *name)
+{
+    static const char *const words[] = { "secret",     "password",   "passwd", "api_key",
+                                         "apikey",     "access_key", "_token", "webhook",
+                                         "credential", "private_key" };
+    const struct key *key = schema_find(name);
+
+    if (key)
+        return key->secret;
+    if (is_like_a_secret(name))
+        return true;
+    for (size_t i = 0; i < TS_COUNT(words); i++)
+        if (has_word(name, words[i]))
+            return true;
+    return false;
+}

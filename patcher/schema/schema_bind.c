@@ -1,0 +1,319 @@
+/* patcher/schema/schema_bind.c - keys into the fields of struct plan. */
+#include "config.h"
+
+#include "patcher/schema/schema_value.h"
+
+#include "base/file.h"
+#include "base/size.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCK_NAME "trainspool"
+
+struct binding {
+    struct arena *arena;
+    struct plan *plan;
+};
+
+/* A relative path stands behind the job's folder. */
+static const char *place_path(const struct binding *binding, const char *path)
+{
+    char *joined;
+    const char *copy;
+
+    if (!path || *path == 0 || *path == '/' || !binding->plan->dir)
+        return path;
+    joined = path_join(binding->plan->dir, path);
+    copy = arena_strdup(binding->arena, joined);
+    free(joined);
+    return copy;
+}
+
+/* ---- Keys that share a field, or need a word of their own ---- */
+
+static void bind_no_checkpointing(const struct binding *binding,
+                                  const struct value *value)
+{
+    binding->plan->gradient_checkpointing = value->number == 0;
+}
+
+static void bind_checkpointing(const struct binding *binding, const struct value *value)
+{
+    binding->plan->gradient_checkpointing = value->number != 0;
+}
+
+static void bind_use_cpu(const struct binding *binding, const struct value *value)
+{
+    if (value->number != 0)
+        binding->plan->device_wanted = "cpu";
+}
+
+static void bind_train(const struct binding *binding, const struct value *value)
+{
+    binding->plan->do_train = value->number != 0 ? CHOICE_YES : CHOICE_NO;
+}
+
+static void bind_sampling(const struct binding *binding, const struct value *value)
+{
+    if (strcmp(value->text, "sequential") == 0)
+        binding->plan->disable_shuffling = true;
+}
+
+static void bind_target(const struct binding *binding, const struct value *value)
+{
+    binding->plan->external = strcmp(value->text, "external") == 0;
+}
+
+static const struct special {
+    const char *name;
+    void (*bind)(const struct binding *binding, const struct value *value);
+} specials[] = {
+    { "disable_gradient_checkpointing", bind_no_checkpointing },
+    { "gradient_checkpointing", bind_checkpointing },
+    { "use_cpu", bind_use_cpu },
+    { "do_train", bind_train },
+    { "train_sampling_strategy", bind_sampling },
+    { "target", bind_target },
+};
+
+static void bind_special(const struct binding *binding, const struct key *key,
+                         const struct value *value)
+{
+    for (size_t i = 0; i < TS_COUNT(specials); i++)
+        if (strcmp(specials[i].name, key->name) == 0)
+            specials[i].bind(binding, value);
+}
+
+/* ---- One key ---- */
+
+static void bind_scale(struct plan *plan, const struct value *value)
+{
+    plan->request.loss_scale = 0;
+    if (!value->text) {
+        plan->request.loss_scaling = CHOICE_YES;
+        plan->request.loss_scale = value->number;
+    } else {
+        plan->request.loss_scaling =
+            strcmp(value->text, "none") == 0 ? CHOICE_NO : CHOICE_AUTO;
+    }
+}
+
+/* Through the field's own type. */
+static void bind_field(const struct binding *binding, const struct key *key,
+                       const struct value *value)
+{
+    void *into = (char *)binding->plan + key->into;
+
+    switch (key->type) {
+    case KEY_BOOL:
+        *(bool *)into = value->number != 0;
+        break;
+    case KEY_CHOICE:
+        *(enum choice *)into = (enum choice)value->number;
+        break;
+    case KEY_INT:
+        *(int64_t *)into = (int64_t)value->number;
+        break;
+    case KEY_REAL:
+    case KEY_SECONDS:
+        *(double *)into = value->number;
+        break;
+    case KEY_ENUM:
+        *(int *)into = value->index;
+        break;
+    case KEY_SCALE:
+        bind_scale(binding->plan, value);
+        break;
+    case KEY_PATH:
+        *(const char **)into = place_path(binding, value->text);
+        break;
+    case KEY_BOOL_OR_TEXT:
+        *(const char **)into = value->text && strcmp(value->text, "true") != 0
+                                   ? place_path(binding, value->text)
+                                   : value->text;
+        break;
+    case KEY_TEXT:
+    case KEY_LIST:
+    case KEY_SIZE:
+        *(const char **)into = value->text;
+        break;
+    case KEY_MAP:
+    case KEY_ANY:
+        break;
+    }
+}
+
+static void bind_members(const struct binding *binding, const struct vocabulary *of,
+                         const struct node *map);
+
+static void bind_node(const struct binding *binding, const struct key *key,
+                      const struct node *node)
+{
+    struct node null = { .kind = NODE_SCALAR, .text = key->null };
+    struct value value = value_read(key, node, binding->arena);
+
+    if (value.state == VALUE_NULL && key->null) {
+        null.len = strlen(key->null);
+        value = value_read(key, &null, binding->arena);
+    }
+    if (value.state != VALUE_GOOD && value.state != VALUE_IDLE)
+        return;
+    if (key->members)
+        bind_members(binding, key->members, value_map(node, binding->arena));
+    else if (key->into == 0)
+        bind_special(binding, key, &value);
+    else if (key->type != KEY_ENUM || value.index >= 0)
+        bind_field(binding, key, &value);
+}
+
+/* What is not known has no effect; schema_check tells. */
+static void bind_members(const struct binding *binding, const struct vocabulary *of,
+                         const struct node *map)
+{
+    const struct entry *entry;
+    const struct key *key;
+
+    for (size_t i = 0; map && (key = schema_at(of, i)); i++)
+        if (key->use == KEY_USED && (entry = node_find(map, key->name)))
+            bind_node(binding, key, entry->value);
+}
+
+static void bind_text(const struct binding *binding, const struct key *key,
+                      const char *text)
+{
+    struct node node = { .kind = NODE_SCALAR, .text = text, .len = strlen(text) };
+
+    bind_node(binding, key, &node);
+}
+
+static void bind_presets(const struct binding *binding, const struct vocabulary *of)
+{
+    const struct key *key;
+
+    for (size_t i = 0; (key = schema_at(of, i)); i++)
+        if (key->use == KEY_USED && key->preset && key->type != KEY_MAP)
+            bind_text(binding, key, key->preset);
+    binding->plan->gradient_checkpointing = true; /* as in LLaMA-Factory */
+    binding->plan->do_train = CHOICE_AUTO;
+    binding->plan->schedule_power = 1;
+    binding->plan->schedule_warmup_lr_rate = -1;
+    binding->plan->schedule_lr_end = 1e-7; /* transformers/optimization.py, polynomial */
+}
+
+/* Settings that pairs have no place for, as in LLaMA-Factory (train/dpo/trainer.py, and
+ * data/processor/pairwise.py); TS909 tells of those that are given. */
+static void derive_pairs(struct plan *plan)
+{
+    plan->packing = CHOICE_NO;
+    plan->neat_packing = plan->train_on_prompt = plan->mask_history = false;
+    plan->compute_accuracy = plan->generation.on = false;
+    plan->label_smoothing = plan->lora_dropout = 0;
+    plan->disable_dropout = true;
+}
+
+/* What follows from several keys.  May be called again after a key has changed. */
+static void derive(struct plan *plan)
+{
+    if (plan->optimizer > OPTIMIZER_SGD)
+        plan->optimizer = OPTIMIZER_ADAMW;
+    if (plan->save_total_limit < 0) /* all, as transformers takes it */
+        plan->save_total_limit = 0;
+    if (!plan->output_dir)
+        plan->output_dir = plan->run_dir;
+    if (plan->eval_steps <= 0)
+        plan->eval_steps = plan->logging_steps;
+    plan->generation.slots = plan->per_device_eval_batch_size;
+    plan->generation.on =
+        plan->predict_with_generate && plan->stage != STAGE_PT && plan_evaluates(plan);
+    plan->request.all_trainable = plan->method == METHOD_FULL;
+    plan->request.has_frozen = plan->method != METHOD_FULL;
+    plan->request.policy = plan->policy;
+    if (plan->stage == STAGE_DPO && !plan->external)
+        derive_pairs(plan);
+}
+
+/* Rows of the table in its order, so that the later of two that share a field wins. */
+static void bind_map(const struct binding *binding, const struct node *map,
+                     const struct vocabulary *of)
+{
+    const struct key *key;
+
+    for (size_t i = 0; (key = schema_at(of, i)); i++) {
+        const struct entry *entry = node_find(map, key->name);
+
+        if (!entry || (key->use != KEY_USED && key->use != KEY_RENAMED))
+            continue;
+        if (key->use == KEY_RENAMED) {
+            if (node_find(map, key->now))
+                continue;
+            key = schema_find(key->now);
+        }
+        if (key && key->use == KEY_USED)
+            bind_node(binding, key, entry->value);
+    }
+}
+
+void schema_bind(const struct document *document, struct arena *arena, struct plan *plan)
+{
+    struct binding binding = { arena, plan };
+    const struct entry *block;
+
+    bind_presets(&binding, &schema_job);
+    bind_presets(&binding, &schema_block);
+    if (document->root) {
+        block = document_find(document, BLOCK_NAME);
+        bind_map(&binding, document->root, &schema_job);
+        if (block && node_value(block->value)->kind == NODE_MAP)
+            bind_map(&binding, node_value(block->value), &schema_block);
+    }
+    derive(plan);
+}
+
+/* ---- The command line ---- */
+
+static const struct key *find_for_set(const char *name)
+{
+    const size_t block = strlen(BLOCK_NAME ".");
+    const struct key *key;
+
+    if (strncmp(name, BLOCK_NAME ".", block) == 0)
+        return schema_find_in(&schema_block, name + block);
+    key = schema_find(name);
+    if (key && key->use == KEY_RENAMED)
+        key = schema_find(key->now);
+    return key ? key : schema_find_in(&schema_block, name);
+}
+
+bool schema_set(const char *key, const char *value, struct arena *arena,
+                struct plan *plan, struct error *err)
+{
+    struct binding binding = { arena, plan };
+    const struct key *row = find_for_set(key);
+    struct node node = { .kind = NODE_SCALAR, .text = arena_strdup(arena, value) };
+    struct value read;
+    const char *near = NULL;
+    bool exact;
+
+    if (!row) {
+        bool any = schema_nearest(key, &near, 1, &exact) > 0;
+
+        return error_set(err, ERROR_USAGE, "%s is no key of a job%s%s%s", key,
+                         any ? "; did you mean " : "", any ? near : "", any ? "?" : "");
+    }
+    if (row->use != KEY_USED || row->type == KEY_MAP)
+        return error_set(err, ERROR_USAGE, "%s cannot be set: it has no effect here",
+                         key);
+    node.len = strlen(value);
+    read = value_read(row, &node, arena);
+    if (read.state != VALUE_GOOD && read.state != VALUE_NULL && read.state != VALUE_IDLE)
+        return error_set(err, ERROR_USAGE, "%s must be %s, not '%s'", key,
+                         value_wanted_not(row, &node, arena),
+                         row->secret ? "..." : value);
+    if (read.state == VALUE_NULL && !row->null)
+        bind_text(&binding, row, row->preset ? row->preset : "null");
+    else
+        bind_node(&binding, row, &node);
+    derive(plan);
+    return true;
+}

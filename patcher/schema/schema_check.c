@@ -1,0 +1,547 @@
+/* patcher/schema/schema_check.c - every key and value of a job against the table. */
+#include "config.h"
+
+#include "patcher/schema/schema_parts.h"
+#include "patcher/schema/schema_value.h"
+
+#include "base/size.h"
+#include "patcher/schema/dialect.h"
+#include "train/text/unicode.h"
+
+#include <string.h>
+
+#define SHOWN_MAX   60  /* bytes of a value that a sentence quotes */
+#define UNKNOWN_MAX 100 /* unknown keys told one by one */
+
+/* Characters that nobody sees in a name, or sees as others: no-break spaces, joiners. */
+static bool is_odd(int32_t point)
+{
+    return point >= 0x80 &&
+           (!unicode_is_word(point) || point == 0x200c || point == 0x200d);
+}
+
+const char *check_visible(const struct check *check, const char *name)
+{
+    struct text text;
+    const char *copy;
+    size_t len = strlen(name), bytes;
+
+    if (len == 0)
+        return "''";
+    if (len > SHOWN_MAX)
+        len = SHOWN_MAX;
+    text_init(&text, 0);
+    for (size_t i = 0; i < len; i += bytes) {
+        int32_t point = 0;
+
+        bytes = unicode_first(name + i, len - i, &point);
+        if (is_odd(point))
+            text_addf(&text, "\\u%04x", (unsigned)point);
+        else
+            text_add_visible(&text, name + i, bytes);
+    }
+    copy = arena_copy(check->arena, text.data, text.len);
+    text_clear(&text);
+    return copy;
+}
+
+void check_remark(const struct check *check, const char *rule, enum severity severity,
+                  const struct entry *entry, const char *message, const char *note)
+{
+    propose_remark(
+        &check->to,
+        &(struct finding) {
+            .rule = rule, .severity = severity, .message = message, .note = note },
+        entry);
+}
+
+/* The value as a sentence may show it. */
+static const char *shown(const struct check *check, const struct key *key,
+                         const struct node *node)
+{
+    struct text text;
+    const char *copy;
+    size_t len = node->len < SHOWN_MAX ? node->len : SHOWN_MAX;
+
+    if (key->secret)
+        return "(not shown)";
+    if (node->kind != NODE_SCALAR)
+        return node->kind == NODE_MAP ? "a map" : "a list";
+    text_init(&text, 0);
+    text_addc(&text, '\'');
+    while (len > 0 && len < node->len && ((unsigned char)node->text[len] & 0xc0) == 0x80)
+        len--;
+    text_add_visible(&text, node->text, len);
+    text_adds(&text, len < node->len ? "...'" : "'");
+    copy = arena_copy(check->arena, text.data, text.len);
+    text_clear(&text);
+    return copy;
+}
+
+/* ---- Values ---- */
+
+/* What a value is as it is written: None is what Python has for nothing. */
+static const char *advice_on(const struct node *node)
+{
+    if (node->kind != NODE_SCALAR)
+        return NULL;
+    if (strcmp(node->text, "None") == 0)
+        return "None is a word of Python and a text in YAML: leave the line out, or "
+               "write null";
+    if (node->style == STYLE_LITERAL || node->style == STYLE_FOLDED)
+        return "| and > begin a text of lines: write the value behind the colon";
+    return node->tag ? "the tag before it says what it is: write the value alone" : NULL;
+}
+
+static void check_type(const struct check *check, const struct key *key,
+                       const struct entry *entry, const struct value *value)
+{
+    const struct node *node = node_value(entry->value);
+    const char *near = node->kind == NODE_SCALAR ? value_nearest(key, node->text) : NULL;
+    bool range = value->state == VALUE_OUTSIDE;
+    const char *message =
+        arena_printf(check->arena, "%s must be %s, not %s", key->name,
+                     value_wanted_not(key, node, check->arena), shown(check, key, node));
+
+    if (near && strcmp(near, node->text) != 0)
+        message = arena_printf(check->arena, "%s; did you mean %s?", message, near);
+    if (range && key->use == KEY_USED && key->rule)
+        return; /* by which it is told */
+    check_remark(check, range ? "TS705" : "TS704",
+                 key->use == KEY_USED || check->external ? SEVERITY_ERROR
+                                                         : SEVERITY_WARNING,
+                 entry, message, advice_on(node));
+}
+
+static void check_yaml11(const struct check *check, const struct key *key,
+                         const struct entry *entry, const struct value *value)
+{
+    bool word =
+        key->type == KEY_BOOL || key->type == KEY_CHOICE || key->type == KEY_BOOL_OR_TEXT;
+    const char *meant = word ? (value->number != 0 ? "true" : "false")
+                             : scalar_print(value->number, check->arena);
+    struct finding finding = { .rule = "TS012",
+                               .severity = SEVERITY_WARNING,
+                               .apply = APPLY_SAFE,
+                               .key = key->name };
+
+    if (word && !check->nested) {
+        finding.message = arena_printf(
+            check->arena,
+            "%s: %s is a boolean for some readers of YAML and a text for others",
+            entry->key->text, entry->value->text);
+        propose_value(&check->to, &finding, entry, meant);
+        return;
+    }
+    check_remark(
+        check, "TS012", SEVERITY_WARNING, entry,
+        arena_printf(
+            check->arena,
+            "%s: %s is read as %s here, and as something else by other readers of YAML; "
+            "write it out",
+            key->name, shown(check, key, node_value(entry->value)), meant),
+        NULL);
+}
+
+static void check_quoted(const struct check *check, const struct key *key,
+                         const struct entry *entry)
+{
+    struct finding finding = { .rule = "TS014",
+                               .severity = SEVERITY_INFO,
+                               .apply = APPLY_UNSAFE,
+                               .key = key->name };
+
+    finding.message = arena_printf(
+        check->arena, "%s is given as a text; other tools may not take it for %s",
+        key->name,
+        key->type == KEY_BOOL || key->type == KEY_CHOICE ? "a boolean" : "a number");
+    if (check->nested || entry->value->kind != NODE_SCALAR)
+        check_remark(check, finding.rule, finding.severity, entry, finding.message, NULL);
+    else
+        propose_unquoted(&check->to, &finding, entry);
+}
+
+/* What the row says to a value that it refuses. */
+static const char *advice_of(const struct key *key, const char *value)
+{
+    const struct advice *advice = key->advice;
+
+    while (advice && advice->value && strcmp(advice->value, value) != 0)
+        advice++;
+    return advice ? advice->text : NULL;
+}
+
+static void check_refused(const struct check *check, const struct key *key,
+                          const struct entry *entry)
+{
+    if (check->external && check->of != &schema_block)
+        return;
+    check_remark(check, "TS707", SEVERITY_ERROR, entry,
+                 arena_printf(check->arena, "%s: %s is not done here, only %s", key->name,
+                              node_value(entry->value)->text,
+                              value_wanted(key, check->arena)),
+                 advice_of(key, node_value(entry->value)->text));
+}
+
+static void check_interpolated(const struct check *check, const struct key *key,
+                               const struct entry *entry)
+{
+    check_remark(
+        check, "TS008", SEVERITY_ERROR, entry,
+        arena_printf(
+            check->arena,
+            "%s holds ${...}, which is not filled in here: write the value itself",
+            key->name),
+        NULL);
+}
+
+static void check_members(struct check *check, const struct key *key,
+                          const struct entry *entry);
+
+static void check_value(struct check *check, const struct key *key,
+                        const struct entry *entry)
+{
+    struct value value = value_read(key, entry->value, check->arena);
+
+    if (value.state == VALUE_WRONG || value.state == VALUE_OUTSIDE)
+        check_type(check, key, entry, &value);
+    else if (value.state == VALUE_REFUSED)
+        check_refused(check, key, entry);
+    else if (value.state == VALUE_INTERPOLATED)
+        check_interpolated(check, key, entry);
+    else if (value.state == VALUE_IDLE)
+        check_note_idle(check, key, entry);
+    if (value.state != VALUE_GOOD && value.state != VALUE_OUTSIDE)
+        return;
+    check_members(check, key, entry);
+    if (value.kind == SCALAR_YAML11)
+        check_yaml11(check, key, entry, &value);
+    else if (value.kind == SCALAR_QUOTED)
+        check_quoted(check, key, entry);
+}
+
+/* schema_is_secret hides too much rather than too little: bos_token and max_new_token
+ * look like secrets as well. */
+static bool is_surely_secret(const char *name)
+{
+    static const char *const owners[] = { "hf", "hub", "auth", "access", "api", "wandb" };
+    const char *near[4];
+    bool exact, owned = strcasestr(name, "token") == NULL;
+    size_t count = schema_nearest(name, near, TS_COUNT(near), &exact);
+
+    for (size_t i = 0; i < count; i++)
+        if (!schema_find(near[i])->secret)
+            return false;
+    for (size_t i = 0; i < TS_COUNT(owners); i++)
+        owned |= strcasestr(name, owners[i]) != NULL;
+    return owned && schema_is_secret(name);
+}
+
+/* `${HF_TOKEN}` and `$HF_TOKEN` say where the secret is and not what. */
+static void check_secret(const struct check *check, const struct entry *entry)
+{
+    const struct node *node = node_value(entry->value);
+
+    if (node_is_null(entry->value) || strchr(node->text, '$') ||
+        (node->kind == NODE_SCALAR && node->len == 0))
+        return;
+    check_remark(
+        check, "TS709", SEVERITY_WARNING, entry,
+        arena_printf(check->arena,
+                     "%s is a secret in a file that is copied, logged and backed up; %s",
+                     check_visible(check, entry->key->text),
+                     check->external ? "the environment trainspool is started in is a "
+                                       "better place"
+                                     : "nothing here needs it, so take it out"),
+        NULL);
+}
+
+static void check_rejected(struct check *check, const struct key *key,
+                           const struct entry *entry)
+{
+    if (value_is_off(key, entry->value, check->arena))
+        return;
+    if (check->external) {
+        check_value(check, key, entry);
+        return;
+    }
+    check_remark(check, "TS707", SEVERITY_ERROR, entry,
+                 arena_printf(check->arena, "%s (%s) is not done here%s%s", key->name,
+                              key->help, key->instead ? ": " : "",
+                              key->instead ? key->instead : ""),
+                 NULL);
+}
+
+/* Without effect here; a word that is none is told all the same. */
+static void check_without_effect(struct check *check, const struct key *key,
+                                 const struct entry *entry)
+{
+    struct value value = value_read(key, entry->value, check->arena);
+
+    if (check->external)
+        check_value(check, key, entry);
+    else if (value_is_off(key, entry->value, check->arena))
+        return;
+    else if (value.state == VALUE_WRONG || value.state == VALUE_OUTSIDE)
+        check_type(check, key, entry, &value);
+    else if (key->instead)
+        check_remark(check, "TS708", SEVERITY_WARNING, entry,
+                     arena_printf(check->arena, "%s%s has no effect here: %s",
+                                  check->path, key->name, key->instead),
+                     NULL);
+    else if (!key->rule)
+        check_note_idle(check, key, entry);
+}
+
+/* ---- The whole ---- */
+
+/* The value under the key's right name. */
+static void check_under(struct check *check, const struct key *key,
+                        const struct entry *entry)
+{
+    if (node_find(check->map, key->name))
+        return; /* that one counts */
+    if (key->use == KEY_USED)
+        check_value(check, key, entry);
+    else if (key->use == KEY_REJECTED)
+        check_rejected(check, key, entry);
+}
+
+/* `use_auth_token: true` says that there is one elsewhere. */
+static bool holds_secret(const struct key *key, const struct entry *entry)
+{
+    bool on;
+
+    return key->secret && scalar_bool(entry->value, &on) == SCALAR_WRONG;
+}
+
+static void check_known(struct check *check, const struct key *key,
+                        const struct entry *entry)
+{
+    const bool secret = holds_secret(key, entry);
+
+    if (secret && key->use != KEY_RENAMED) /* told under its new name */
+        check_secret(check, entry);
+    switch (key->use) {
+    case KEY_USED:
+        check_value(check, key, entry);
+        break;
+    case KEY_IGNORED:
+        if (!secret)
+            check_without_effect(check, key, entry);
+        break;
+    case KEY_REJECTED:
+        check_rejected(check, key, entry);
+        break;
+    case KEY_RENAMED:
+        check_renamed(check, key, entry);
+        check_under(check, schema_find(key->now), entry);
+        break;
+    case KEY_FOREIGN:
+        check_foreign(check, key, entry);
+        break;
+    }
+}
+
+/* Where a key is given twice the last one counts, and TS005 tells. */
+static bool is_last(const struct check *check, const struct entry *entry)
+{
+    return !check->doubled || node_find(check->map, entry->key->text) == entry ||
+           memchr(entry->key->text, 0, entry->key->len);
+}
+
+static const char *find_target(struct check *check, const struct entry *entry)
+{
+    const struct key *key;
+    const char *near[2];
+    bool exact;
+
+    if (entry->key->kind != NODE_SCALAR || !is_last(check, entry))
+        return NULL;
+    key = schema_find_in(check->of, entry->key->text);
+    if (key)
+        return key->use == KEY_RENAMED ? key->now : NULL;
+    if (check->unknown++ >= UNKNOWN_MAX)
+        return NULL;
+    return schema_nearest_in(check->of, entry->key->text, near, 2, &exact) == 1 ? near[0]
+                                                                                : NULL;
+}
+
+static void check_entry(struct check *check, const struct entry *entry)
+{
+    const struct key *key;
+
+    if (entry->key->kind != NODE_SCALAR) {
+        check_remark_name(check, "TS703", entry, "a key must be a name");
+        return;
+    }
+    if (!is_last(check, entry) ||
+        (!check->nested && strcmp(entry->key->text, "trainspool") == 0))
+        return;
+    key = schema_find_in(check->of, entry->key->text);
+    if (!key && is_surely_secret(entry->key->text))
+        check_secret(check, entry);
+    if (key)
+        check_known(check, key, entry);
+    else if (check->unknown++ < UNKNOWN_MAX)
+        check_unknown(check, entry);
+}
+
+static void check_map(struct check *check)
+{
+    check->targets = arena_array(check->arena, check->map->count + 1, sizeof(char *));
+    for (size_t i = 0; i < check->map->count; i++)
+        check->targets[i] = find_target(check, &check->map->entries[i]);
+    check->unknown = 0;
+    for (size_t i = 0; i < check->map->count; i++)
+        check_entry(check, &check->map->entries[i]);
+    if (check->unknown > UNKNOWN_MAX)
+        findings_add(
+            check->to.findings,
+            &(struct finding) {
+                .rule = "TS703",
+                .severity = SEVERITY_ERROR,
+                .message = arena_printf(check->arena, "%zu more keys are no keys %s",
+                                        check->unknown - UNKNOWN_MAX, check->of->of) });
+    check->unknown = 0;
+}
+
+/* The same in a text of JSON, which has no places of its own. */
+static void check_json(const struct check *check, const struct key *key,
+                       const struct entry *entry)
+{
+    const struct node *map = value_map(entry->value, check->arena);
+
+    for (size_t i = 0; map && i < map->count; i++) {
+        const char *name = map->entries[i].key->text;
+        const struct key *member = schema_find_in(key->members, name);
+        struct value value = { .state = VALUE_GOOD };
+
+        if (member)
+            value = value_read(member, map->entries[i].value, check->arena);
+        else
+            check_remark(check, "TS703", SEVERITY_ERROR, entry,
+                         arena_printf(check->arena, "%s is no key %s",
+                                      check_visible(check, name), key->members->of),
+                         NULL);
+        if (value.state == VALUE_WRONG || value.state == VALUE_OUTSIDE)
+            check_remark(check, value.state == VALUE_WRONG ? "TS704" : "TS705",
+                         SEVERITY_ERROR, entry,
+                         arena_printf(check->arena, "%s.%s must be %s", key->name, name,
+                                      value_wanted_not(member, map->entries[i].value,
+                                                       check->arena)),
+                         NULL);
+    }
+}
+
+/* Names and values in a map whose keys are known, as lr_scheduler_kwargs. */
+static void check_members(struct check *check, const struct key *key,
+                          const struct entry *entry)
+{
+    const struct node *map = node_value(entry->value);
+    struct check inner = *check;
+
+    if (key->members && key->use == KEY_USED && map->kind == NODE_SCALAR)
+        check_json(check, key, entry);
+    if (!key->members || map->kind != NODE_MAP)
+        return;
+    inner.map = map;
+    inner.of = key->members;
+    inner.nested = true;
+    inner.lenient = false;
+    inner.path = arena_printf(check->arena, "%s%s.", check->path, key->name);
+    inner.unknown = 0;
+    check_map(&inner);
+    check->idle = inner.idle;
+    check->idle_names = inner.idle_names;
+    check->idle_count = inner.idle_count;
+}
+
+/* Secrets in the environment of the command. */
+static void check_environment(const struct check *check)
+{
+    const struct entry *env = node_find(check->map, "env");
+    const struct node *map = env ? node_value(env->value) : NULL;
+
+    for (size_t i = 0; map && map->kind == NODE_MAP && i < map->count; i++)
+        if (map->entries[i].key->kind == NODE_SCALAR &&
+            is_surely_secret(map->entries[i].key->text))
+            check_secret(check, &map->entries[i]);
+}
+
+static void check_block(struct check *check)
+{
+    const struct entry *block = document_find(check->to.document, "trainspool");
+
+    if (!block || node_is_null(block->value))
+        return;
+    if (node_value(block->value)->kind != NODE_MAP) {
+        check_remark(
+            check, "TS704", SEVERITY_ERROR, block,
+            "trainspool must be a block of its own keys: device, policy, keep ...", NULL);
+        return;
+    }
+    check->map = node_value(block->value);
+    check->of = &schema_block;
+    check->path = "trainspool.";
+    check->nested = true;
+    check->lenient = false;
+    check_map(check);
+    check_environment(check);
+}
+
+static bool is_external(const struct document *document)
+{
+    const struct entry *block = document_find(document, "trainspool"), *target = NULL;
+
+    if (block)
+        target = node_find(node_value(block->value), "target");
+    return target && strcmp(node_value(target->value)->text, "external") == 0;
+}
+
+/* TS612: what `accelerate config` wrote before it wrote mixed_precision. */
+static void check_launcher(const struct check *check)
+{
+    const struct entry *entry = node_find(check->map, "fp16");
+    bool on = false;
+
+    if (entry && scalar_bool(entry->value, &on) != SCALAR_WRONG && on)
+        check_remark(
+            check, "TS612", SEVERITY_WARNING, entry,
+            "the launcher calls this mixed_precision: fp16; a job says fp16: true itself",
+            NULL);
+}
+
+void schema_check(const struct document *document, struct findings *findings)
+{
+    struct check check = { .to = { document, findings },
+                           .arena = findings->arena,
+                           .map = document->root,
+                           .of = &schema_job,
+                           .path = "" };
+    const struct entry *marker = NULL;
+    enum dialect dialect;
+
+    if (!document->root)
+        return;
+    dialect = dialect_find(document, &marker);
+    if (dialect != DIALECT_NATIVE) {
+        propose_key_remark(&check.to,
+                           &(struct finding) { .rule = "TS706",
+                                               .severity = SEVERITY_ERROR,
+                                               .message = dialect_sentence(
+                                                   dialect, marker, check.arena) },
+                           marker);
+        if (dialect == DIALECT_ACCELERATE)
+            check_launcher(&check);
+        return;
+    }
+    for (size_t i = 0; i < document->remark_count; i++)
+        check.doubled |= document->remarks[i].fault == DOCUMENT_DUPLICATE;
+    check.directive_count = directives_read(document, check.arena, &check.directives);
+    check.external = is_external(document);
+    check.lenient = check.external && !dialect_is_llama_factory(document);
+    check_map(&check);
+    check_block(&check);
+    check_tell_idle(&check);
+}

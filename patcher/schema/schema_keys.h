@@ -1,0 +1,16 @@
+/* patcher/schema/schema_keys.h - the sections behind schema.h's functions, a file each; for
+ * schema_*.c and tests. */
+#ifndef PATCHER_SCHEMA_SCHEMA_KEYS_H
+#define PATCHER_SCHEMA_SCHEMA_KEYS_H
+
+#include "patcher/schema/schema.h"
+
+extern const struct keys schema_model_keys, schema_precision_keys, schema_optimizer_keys,
+    schema_data_keys, schema_output_keys, schema_hardware_keys, schema_distill_keys,
+    schema_preference_keys, schema_generate_keys, schema_foreign_keys, schema_block_keys;
+
+/* Of maps that a key holds (struct key: members); schema_members.c. */
+extern const struct vocabulary schema_schedule, schema_accelerator, schema_checkpointing,
+    schema_fsdp;
+
+#endif

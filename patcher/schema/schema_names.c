@@ -1,0 +1,185 @@
+/* patcher/schema/schema_names.c - keys that are no keys: misspelt, another tool's, an older
+ * name. */
+#include "config.h"
+
+#include "patcher/schema/schema_parts.h"
+#include "patcher/schema/schema_value.h"
+
+#include "base/nearest.h"
+
+#include <string.h>
+
+#define BLOCK_NAME "trainspool"
+
+static enum severity name_severity(const struct check *check)
+{
+    return check->of->open || check->lenient ? SEVERITY_WARNING : SEVERITY_ERROR;
+}
+
+void check_remark_name(const struct check *check, const char *rule,
+                       const struct entry *entry, const char *message)
+{
+    propose_key_remark(&check->to,
+                       &(struct finding) { .rule = rule,
+                                           .severity = name_severity(check),
+                                           .message = message },
+                       entry);
+}
+
+static const char *list_of(const struct check *check, const char *const *names,
+                           size_t count)
+{
+    const char *list = names[0];
+
+    for (size_t i = 1; i < count; i++)
+        list = arena_printf(check->arena, "%s%s%s", list, i + 1 < count ? ", " : " or ",
+                            names[i]);
+    return list;
+}
+
+/* Is the name given already, or another row's right name too? */
+static bool is_taken(const struct check *check, const struct entry *entry,
+                     const char *name)
+{
+    if (node_find(check->map, name))
+        return true;
+    for (size_t i = 0; i < check->map->count; i++)
+        if (&check->map->entries[i] != entry && check->targets[i] &&
+            strcmp(check->targets[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* TS701, TS702: the key under its right name, if that is free. */
+static void rename_to(const struct check *check, const struct entry *entry,
+                      const char *name, bool exact)
+{
+    struct finding finding = { .rule = exact ? "TS701" : "TS702",
+                               .severity = name_severity(check),
+                               .apply = exact ? APPLY_SAFE : APPLY_UNSAFE,
+                               .note = "the value stays" };
+    const char *written = check_visible(check, entry->key->text);
+    bool taken = is_taken(check, entry, name);
+
+    if (exact)
+        finding.message = arena_printf(check->arena, "%s is written %s%s", written, name,
+                                       taken ? ", which is given too" : "");
+    else
+        finding.message =
+            arena_printf(check->arena, "%s is no key %s; did you mean %s%s?", written,
+                         check->of->of, name, taken ? ", which is given too" : "");
+    if (check->nested || taken) {
+        finding.note = NULL;
+        propose_key_remark(&check->to, &finding, entry);
+    } else {
+        propose_name(&check->to, &finding, entry, name);
+    }
+}
+
+/* warmup: keys that go on where it stops; up to `room`, of the `count` there are. */
+static size_t find_longer(const struct check *check, const char *name, const char **out,
+                          size_t room)
+{
+    const size_t len = strlen(name);
+    const struct key *key;
+    size_t count = 0;
+
+    for (size_t i = 0; len > 3 && (key = schema_at(check->of, i)); i++)
+        if (key->use == KEY_USED && strncmp(key->name, name, len) == 0 &&
+            key->name[len] == '_' && count++ < room)
+            out[count - 1] = key->name;
+    return count <= room ? count : 0;
+}
+
+void check_unknown(const struct check *check, const struct entry *entry)
+{
+    const char *near[4];
+    const char *name = entry->key->text;
+    bool exact;
+    size_t count = schema_nearest_in(check->of, name, near, 4, &exact);
+    size_t longer = count == 0 ? find_longer(check, name, near, 3) : 0;
+    const char *where = check->of->of;
+
+    if (strcmp(name, "<<") == 0 && !check->nested) {
+        check_remark(check, "TS007", SEVERITY_WARNING, entry,
+                     "<< merges nothing that could be read", NULL);
+    } else if (!check->nested && entry->value->kind == NODE_MAP &&
+               nearest_distance(name, BLOCK_NAME, 2) <= 2) {
+        rename_to(check, entry, BLOCK_NAME, nearest_folded(name, BLOCK_NAME));
+    } else if (count == 1) {
+        rename_to(check, entry, near[0], exact);
+    } else if (count > 1 || longer > 0) {
+        check_remark_name(
+            check, "TS703", entry,
+            arena_printf(check->arena, "%s is no key %s; did you mean %s?",
+                         check_visible(check, name), where,
+                         list_of(check, near, count + longer < 3 ? count + longer : 3)));
+    } else if (check->lenient) {
+        propose_key_remark(
+            &check->to,
+            &(struct finding) { .rule = "TS703",
+                                .severity = SEVERITY_WARNING,
+                                .message = arena_printf(
+                                    check->arena,
+                                    "%s is no key of LLaMA-Factory or "
+                                    "TrainingArguments: right only if the script has it",
+                                    check_visible(check, name)) },
+            entry);
+    } else {
+        check_remark_name(check, "TS703", entry,
+                          arena_printf(check->arena, "%s is no key %s",
+                                       check_visible(check, name), where));
+    }
+}
+
+static enum severity foreign_severity(const struct check *check, const struct key *key)
+{
+    if (key->rule && strcmp(key->rule, "TS119") == 0)
+        return SEVERITY_WARNING;
+    return name_severity(check);
+}
+
+/* TS706, or the rule of the row.  What TRL's scripts take is right where they are run. */
+void check_foreign(struct check *check, const struct key *key, const struct entry *entry)
+{
+    bool here = key->now && !key->instead;
+
+    if (check->lenient && strstr(key->tools, "TRL"))
+        return;
+    if (key->rule && value_is_off(key, entry->value, check->arena)) {
+        check_note_idle(check, key, entry);
+        return;
+    }
+    propose_key_remark(
+        &check->to,
+        &(struct finding) {
+            .rule = key->rule ? key->rule : "TS706",
+            .severity = foreign_severity(check, key),
+            .message = arena_printf(check->arena, "%s is a word of %s%s%s", key->name,
+                                    key->tools, here ? "; here it is " : ": ",
+                                    here ? key->now : key->instead) },
+        entry);
+}
+
+/* TS601 and its like; an alias without a rule is as good as the name. */
+void check_renamed(const struct check *check, const struct key *key,
+                   const struct entry *entry)
+{
+    struct finding finding = { .rule = key->rule,
+                               .severity = SEVERITY_WARNING,
+                               .apply = APPLY_SAFE,
+                               .note = "the value stays" };
+
+    if (is_taken(check, entry, key->now)) {
+        check_remark_name(
+            check, "TS005", entry,
+            arena_printf(check->arena,
+                         "%s is another name of %s, which is given too: only one of "
+                         "them can count",
+                         key->name, key->now));
+    } else if (key->rule && !check->external) { /* rule_renamed: versions decide */
+        finding.message =
+            arena_printf(check->arena, "%s is now called %s", key->name, key->now);
+        propose_name(&check->to, &finding, entry, key->now);
+    }
+}

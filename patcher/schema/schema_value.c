@@ -1,0 +1,398 @@
+/* patcher/schema/schema_value.c - one value against its row of the table. */
+#include "config.h"
+
+#include "patcher/schema/schema_value.h"
+
+#include "base/nearest.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+bool value_listed(const char *words, const char *word)
+{
+    size_t len = strlen(word);
+
+    while (words && *words) {
+        size_t next = strcspn(words, " ");
+
+        if (next == len && memcmp(words, word, len) == 0)
+            return true;
+        words += next + (words[next] == ' ');
+    }
+    return false;
+}
+
+static struct value wrong(void)
+{
+    return (struct value) { .state = VALUE_WRONG };
+}
+
+static struct value from_kind(enum scalar_kind kind, double number)
+{
+    return (struct value) { .state = kind == SCALAR_WRONG ? VALUE_WRONG : VALUE_GOOD,
+                            .kind = kind,
+                            .number = number };
+}
+
+static struct value read_bool(const struct node *node)
+{
+    bool value = false;
+    enum scalar_kind kind = scalar_bool(node, &value);
+
+    return from_kind(kind, value);
+}
+
+static struct value read_choice(const struct node *node)
+{
+    int value = 0;
+    enum scalar_kind kind = scalar_choice(node, &value);
+
+    return from_kind(kind, value);
+}
+
+static bool is_bounded(const struct key *key)
+{
+    return key->min != 0 || key->max != 0;
+}
+
+/* NaN and inf are no setting, but for the keys whose rule names them itself. */
+static struct value read_number(const struct key *key, const struct node *node)
+{
+    double number = 0;
+    struct value value = from_kind(scalar_number(node, &number), 0);
+
+    value.number = number;
+    if (value.state != VALUE_GOOD)
+        return value;
+    if (key->type == KEY_INT &&
+        (number != floor(number) || fabs(number) > 9007199254740992.0))
+        value.state = VALUE_WRONG;
+    else if (is_bounded(key) && !(number >= key->min && number <= key->max))
+        value.state = VALUE_OUTSIDE;
+    else if (key->positive && !(number > 0))
+        value.state = VALUE_OUTSIDE;
+    return value;
+}
+
+static struct value read_text(const struct node *node)
+{
+    if (node->kind != NODE_SCALAR || strlen(node->text) != node->len)
+        return wrong();
+    return (
+        struct value) { .state = VALUE_GOOD, .kind = SCALAR_GOOD, .text = node->text };
+}
+
+static struct value read_enum(const struct key *key, const struct node *node)
+{
+    struct value value = read_text(node);
+
+    value.index = -1;
+    for (int i = 0; value.state == VALUE_GOOD && key->values && key->values[i]; i++)
+        if (strcmp(key->values[i], value.text) == 0)
+            value.index = i;
+    if (value.state != VALUE_GOOD)
+        return value;
+    if (value_listed(key->rejects, value.text))
+        value.state = VALUE_REFUSED;
+    else if (value_listed(key->idle, value.text))
+        value.state = VALUE_IDLE;
+    else if (value.index < 0)
+        value.state = VALUE_OUTSIDE;
+    return value;
+}
+
+static struct value read_scale(const struct key *key, const struct node *node)
+{
+    struct value value;
+
+    if (node->kind == NODE_SCALAR && strcmp(node->text, "dynamic") == 0)
+        return (struct value) { .kind = SCALAR_GOOD, .text = "dynamic" };
+    if (node->kind == NODE_SCALAR && strcmp(node->text, "none") == 0)
+        return (struct value) { .kind = SCALAR_GOOD, .text = "none" };
+    value = read_number(key, node);
+    if (value.state == VALUE_GOOD && !isfinite(value.number))
+        value.state = VALUE_OUTSIDE;
+    return value;
+}
+
+/* A YAML list of texts as one text with commas; a text stays. */
+static struct value read_list(const struct node *node, struct arena *arena)
+{
+    struct value value = { .state = VALUE_GOOD, .kind = SCALAR_GOOD };
+    struct text joined;
+
+    if (node->kind != NODE_LIST)
+        return read_text(node);
+    text_init(&joined, 0);
+    for (size_t i = 0; value.state == VALUE_GOOD && i < node->count; i++) {
+        struct value item = read_text(node_value(node->items[i]));
+
+        if (item.state == VALUE_GOOD)
+            text_addf(&joined, "%s%s", i > 0 ? "," : "", item.text);
+        else
+            value = wrong();
+    }
+    if (value.state == VALUE_GOOD)
+        value.text = arena_copy(arena, joined.data, joined.len);
+    text_clear(&joined);
+    return value;
+}
+
+static struct value read_bool_or_text(const struct node *node)
+{
+    struct value value = read_bool(node);
+
+    if (value.state == VALUE_GOOD && value.kind != SCALAR_QUOTED) {
+        value.text = value.number != 0 ? "true" : NULL;
+        return value;
+    }
+    return read_text(node);
+}
+
+static struct value read_seconds(const struct node *node)
+{
+    double seconds = 0;
+    enum scalar_kind kind = scalar_seconds(node, &seconds);
+
+    return from_kind(kind, seconds);
+}
+
+static struct value read_size(const struct node *node)
+{
+    struct value value = from_kind(scalar_size(node), 0);
+
+    value.text = node->text;
+    return value;
+}
+
+/* A JSON object in a text is taken by Hugging Face too; here it is a map or nothing. */
+const struct node *value_map(const struct node *node, struct arena *arena)
+{
+    struct document document;
+
+    node = node_value(node);
+    if (node->kind != NODE_SCALAR)
+        return node->kind == NODE_MAP ? node : NULL;
+    if (node->text[0] != '{' || strlen(node->text) != node->len)
+        return NULL;
+    document_read(node->text, node->len, arena, &document);
+    return document.root;
+}
+
+static struct value read_map(const struct node *node, struct arena *arena)
+{
+    return value_map(node, arena)
+               ? (struct value) { .kind = SCALAR_GOOD, .state = VALUE_GOOD }
+               : wrong();
+}
+
+struct value value_read(const struct key *key, const struct node *node,
+                        struct arena *arena)
+{
+    if (node_is_null(node))
+        return (struct value) { .state = VALUE_NULL };
+    node = node_value(node);
+    if (node->kind == NODE_SCALAR && strstr(node->text, "${"))
+        return (struct value) { .state = VALUE_INTERPOLATED };
+    switch (key->type) {
+    case KEY_BOOL:
+        return read_bool(node);
+    case KEY_CHOICE:
+        return read_choice(node);
+    case KEY_INT:
+    case KEY_REAL:
+        return read_number(key, node);
+    case KEY_TEXT:
+    case KEY_PATH:
+        return read_text(node);
+    case KEY_ENUM:
+        return read_enum(key, node);
+    case KEY_SCALE:
+        return read_scale(key, node);
+    case KEY_SIZE:
+        return read_size(node);
+    case KEY_SECONDS:
+        return read_seconds(node);
+    case KEY_BOOL_OR_TEXT:
+        return read_bool_or_text(node);
+    case KEY_LIST:
+        return read_list(node, arena);
+    case KEY_MAP:
+        return read_map(node, arena);
+    case KEY_ANY:
+        break;
+    }
+    return (struct value) { .state = VALUE_GOOD, .kind = SCALAR_GOOD };
+}
+
+static const char *join_values(const struct key *key, struct arena *arena)
+{
+    const char *joined = "";
+
+    for (size_t i = 0; key->values[i]; i++) {
+        const char *with = i == 0 ? "" : key->values[i + 1] ? ", " : " or ";
+
+        joined = arena_printf(arena, "%s%s%s", joined, with, key->values[i]);
+    }
+    return joined;
+}
+
+/* `whole`: with an upper bound that no job comes near. */
+static const char *wanted_number(const struct key *key, bool whole, struct arena *arena)
+{
+    const char *what = key->type == KEY_INT ? "a whole number" : "a number";
+
+    if (!is_bounded(key))
+        return what;
+    if (key->positive && (whole || key->max == 1))
+        return arena_printf(arena, "%s above 0 and at most %s", what,
+                            scalar_print(key->max, arena));
+    if (key->positive)
+        return arena_printf(arena, "%s above 0", what);
+    if (key->max >= 1e15 && !whole)
+        return arena_printf(arena, "%s of %s or more", what,
+                            scalar_print(key->min, arena));
+    return arena_printf(arena, "%s from %s to %s", what, scalar_print(key->min, arena),
+                        scalar_print(key->max, arena));
+}
+
+const char *value_wanted(const struct key *key, struct arena *arena)
+{
+    static const char *const words[] = {
+        [KEY_BOOL] = "true or false",
+        [KEY_CHOICE] = "true, false or auto",
+        [KEY_TEXT] = "a text",
+        [KEY_PATH] = "a path",
+        [KEY_SCALE] = "dynamic, none, or a number of 1 or more",
+        [KEY_SIZE] = "a size such as 12GiB or a share such as 80%",
+        [KEY_SECONDS] = "a time such as 3600, 90m or 12h",
+        [KEY_BOOL_OR_TEXT] = "true, false or a path",
+        [KEY_LIST] = "names separated by commas, or a list of names",
+        [KEY_MAP] = "a map of names and values",
+        [KEY_ANY] = "any value",
+    };
+
+    if (key->type == KEY_ENUM)
+        return join_values(key, arena);
+    if (key->type == KEY_INT || key->type == KEY_REAL)
+        return wanted_number(key, false, arena);
+    return words[key->type];
+}
+
+const char *value_wanted_not(const struct key *key, const struct node *node,
+                             struct arena *arena)
+{
+    bool numbers =
+        key->type == KEY_INT || key->type == KEY_REAL || key->type == KEY_SCALE;
+    double number;
+
+    node = node_value(node);
+    if (!numbers || node->kind != NODE_SCALAR ||
+        scalar_number(node, &number) == SCALAR_WRONG || !(number > key->max))
+        return value_wanted(key, arena);
+    return arena_printf(arena, "%s%s", key->type == KEY_SCALE ? "dynamic, none, or " : "",
+                        wanted_number(key, true, arena));
+}
+
+/* The value that key->meant has for the word, in key->values; or NULL. */
+static const char *find_meant(const struct key *key, const char *word)
+{
+    const char *at = key->meant ? key->meant : "";
+
+    while (*at) {
+        size_t all = strcspn(at, " "), name = strcspn(at, "=");
+
+        if (name == strlen(word) && strncasecmp(at, word, name) == 0)
+            for (size_t i = 0; key->values[i]; i++)
+                if (strlen(key->values[i]) == all - name - 1 &&
+                    strncmp(at + name + 1, key->values[i], all - name - 1) == 0)
+                    return key->values[i];
+        at += all + (at[all] == ' ');
+    }
+    return NULL;
+}
+
+/* What booleans are told by. */
+static const struct key *words_of(const struct key *key)
+{
+    static const char *const booleans[] = { "true", "false", NULL };
+    static const char *const choices[] = { "true", "false", "auto", NULL };
+    static const char *const scales[] = { "dynamic", "none", NULL };
+    static const char meant[] =
+        "1=true 0=false 1.0=true 0.0=false t=true f=false enabled=true disabled=false "
+        "enable=true disable=false";
+    static const struct key kinds[] = {
+        [KEY_BOOL] = { .values = booleans, .meant = meant },
+        [KEY_CHOICE] = { .values = choices, .meant = meant },
+        [KEY_SCALE] = { .values = scales },
+    };
+    bool has_words =
+        key->type == KEY_BOOL || key->type == KEY_CHOICE || key->type == KEY_SCALE;
+
+    return has_words ? &kinds[key->type] : key;
+}
+
+const char *value_nearest(const struct key *key, const char *word)
+{
+    const char *best;
+    size_t least = 3;
+
+    key = words_of(key);
+    best = find_meant(key, word);
+    if (best)
+        return best;
+    for (size_t i = 0; key->values && key->values[i]; i++) {
+        size_t distance = nearest_folded(word, key->values[i])
+                              ? 0
+                              : nearest_distance(word, key->values[i], 2);
+
+        if (distance < least && 2 * distance < strlen(key->values[i])) {
+            least = distance;
+            best = key->values[i];
+        }
+    }
+    return best;
+}
+
+static struct value read_preset(const struct key *key, const char *text,
+                                struct arena *arena)
+{
+    struct node node = { .kind = NODE_SCALAR, .text = text, .len = strlen(text) };
+
+    return value_read(key, &node, arena);
+}
+
+static bool is_same(const struct value *a, const struct value *b)
+{
+    if (a->state != b->state)
+        return false;
+    if (a->text || b->text)
+        return a->text && b->text && strcmp(a->text, b->text) == 0;
+    return a->number == b->number;
+}
+
+bool value_is_off(const struct key *key, const struct node *node, struct arena *arena)
+{
+    struct value value = value_read(key, node, arena), preset;
+    bool yes = false;
+
+    if (value.state == VALUE_NULL)
+        return true;
+    node = node_value(node);
+    if (node->kind != NODE_SCALAR)
+        return node->count == 0;
+    if (key->type != KEY_BOOL && key->preset == NULL &&
+        scalar_bool(node, &yes) != SCALAR_WRONG && !yes)
+        return true;
+    if (key->type == KEY_BOOL && value.state == VALUE_GOOD && value.number == 0 &&
+        key->use == KEY_REJECTED)
+        return true;
+    if (node->len == 0 || value_listed(key->harmless, node->text))
+        return true;
+    if (!key->preset)
+        return false;
+    preset = read_preset(key, key->preset, arena);
+    return is_same(&value, &preset);
+}

@@ -1,0 +1,388 @@
+/* runner/generation/generation.c - questions to completions to lines. */
+#include "config.h"
+
+#include "runner/generation/generation.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "runner/generation/generation_parts.h"
+#include "train/chat/prompt.h"
+#include "train/model/shapes.h"
+
+enum { LINE_MAX_BYTES = 1 << 20, SEQUENCES_MAX = 1 << 30 };
+
+/* ---- What is asked ---- */
+
+static bool read_lines(struct generator *g, struct error *err)
+{
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t len;
+
+    while ((len = getline(&line, &room, stdin)) >= 0) {
+        while (len > 0 && (line[len - 1] == '\n' || line[len - 1] == '\r'))
+            len--;
+        if (len > LINE_MAX_BYTES || !text_is_utf8(line, (size_t)len, NULL)) {
+            error_set(err, ERROR_DATA, "standard input: line %zu is %s",
+                      g->questions.count + 1,
+                      len > LINE_MAX_BYTES ? "too long" : "no UTF-8");
+            break;
+        }
+        questions_add(&g->questions, line, (size_t)len);
+    }
+    free(line);
+    return err->code == ERROR_NONE;
+}
+
+/* A file on the command line lies here, one in a job beside the job. */
+static bool read_file(struct generator *g, const char *name, struct error *err)
+{
+    struct plan plan = g->target.plan;
+
+    plan.dir = ".";
+    plan.max_samples = 0;
+    return questions_read(&g->questions, &plan, name, err);
+}
+
+static bool read_dataset(struct generator *g, struct error *err)
+{
+    const struct plan *plan = &g->target.plan;
+
+    if (!plan->dataset)
+        return error_set(err, ERROR_JOB, "the job names no dataset; give --prompts");
+    if (g->options->keep_correct && plan->val_size > 0)
+        return error_set(err, ERROR_JOB,
+                         "val_size keeps some of the dataset for evaluation, which "
+                         "must not be learnt; give the questions by --prompts FILE");
+    return questions_read(&g->questions, plan, plan->dataset, err);
+}
+
+static bool read_questions(struct generator *g, struct error *err)
+{
+    const char *file = g->options->prompts;
+    const char *const *texts = g->options->prompt;
+    bool ok = true;
+
+    for (size_t i = 0; texts && texts[i]; i++)
+        questions_add(&g->questions, texts[i], strlen(texts[i]));
+    if (file && strcmp(file, "-") != 0)
+        ok = read_file(g, file, err);
+    else if (file || (!texts && !g->target.is_job))
+        ok = read_lines(g, err);
+    else if (!texts)
+        ok = read_dataset(g, err);
+    if (ok && g->questions.count == 0)
+        return error_set(err, ERROR_USAGE, "there is nothing to complete; give --prompt");
+    return ok;
+}
+
+/* ---- How ---- */
+
+static bool no_template(const char *name, struct error *err)
+{
+    struct text names;
+
+    text_init(&names, 0);
+    for (size_t i = 0; template_name(i); i++)
+        text_addf(&names, "%s%s", i > 0 ? ", " : "", template_name(i));
+    error_set(err, ERROR_USAGE, "there is no template \"%s\"; there are %s", name,
+              names.data);
+    text_clear(&names);
+    return false;
+}
+
+/* What a job was trained with.  A folder whose tokenizer has no words of a template is
+ * taken for a model that goes on with a text. */
+static bool find_template(struct generator *g, struct error *err)
+{
+    const struct plan *plan = &g->target.plan;
+    const char *name =
+        g->options->template_name ? g->options->template_name : plan->template_name;
+
+    if (g->options->raw ||
+        (g->target.is_job && plan->stage == STAGE_PT && !g->options->template_name))
+        return true;
+    g->chat = name ? template_find(name) : template_guess(g->tokenizer);
+    if (!g->chat)
+        return no_template(name, err);
+    if (!name && !g->target.is_job && g->chat == template_find("default"))
+        g->chat = NULL;
+    return true;
+}
+
+/* The command line over the job. */
+static void settle(struct generator *g)
+{
+    const struct options *options = g->options;
+    struct plan *plan = &g->target.plan;
+    struct generation *how = &plan->generation;
+
+    if (options->max_new_tokens >= 0)
+        how->max_new_tokens = options->max_new_tokens;
+    if (options->temperature >= 0) {
+        how->do_sample = options->temperature > 0;
+        how->temperature = options->temperature;
+    }
+    how->do_sample = how->do_sample && how->temperature > 0;
+    if (options->top_p >= 0)
+        how->top_p = options->top_p;
+    if (options->top_k >= 0)
+        how->top_k = options->top_k;
+    if (options->repetition_penalty >= 0)
+        how->repetition_penalty = options->repetition_penalty;
+    if (options->seed >= 0)
+        plan->seed = options->seed;
+    how->slots = options->batch >= 0 ? options->batch : plan->per_device_eval_batch_size;
+    g->samples = options->samples > 0 ? (size_t)options->samples : 1;
+}
+
+/* What only draws heed, where nothing is drawn and nobody has said that it is to be
+ * so. */
+static bool is_heeded(const struct generator *g, struct error *err)
+{
+    const struct options *options = g->options;
+    const char *idle = g->samples > 1              ? "--samples"
+                       : options->temperature >= 0 ? NULL
+                       : options->top_p >= 0       ? "--top-p"
+                       : options->top_k >= 0       ? "--top-k"
+                                                   : NULL;
+
+    return !idle || g->target.plan.generation.do_sample ||
+           error_set(err, ERROR_USAGE,
+                     "%s wants --temperature above 0: without it the likeliest "
+                     "completion is taken, which is always the same",
+                     idle);
+}
+
+static bool is_in_range(const struct generator *g, struct error *err)
+{
+    const struct generation *how = &g->target.plan.generation;
+
+    if (how->max_new_tokens < 1 || how->max_new_tokens > 1 << 20)
+        return error_set(err, ERROR_USAGE, "--max-new-tokens must be from 1 to 1048576");
+    if (!(how->top_p > 0 && how->top_p <= 1) || !(how->repetition_penalty > 0))
+        return error_set(err, ERROR_USAGE,
+                         "--top-p must be above 0 and not above 1, "
+                         "--repetition-penalty above 0");
+    if (g->options->samples == 0)
+        return error_set(err, ERROR_USAGE, "--samples must be 1 or more");
+    if (how->slots < 1 || how->slots > 4096)
+        return error_set(err, ERROR_USAGE, "--batch must be from 1 to 4096");
+    return is_heeded(g, err);
+}
+
+static bool encode(struct generator *g, struct error *err)
+{
+    const struct plan *plan = &g->target.plan;
+    struct template_options how = {
+        .default_system = g->options->system ? g->options->system : plan->default_system,
+        .thinking = plan->enable_thinking ? CHAT_THINKING_UNSAID : CHAT_THINKING_OFF,
+    };
+
+    if (g->questions.count > SEQUENCES_MAX / g->samples)
+        return error_set(err, ERROR_USAGE, "too many completions are asked for");
+    g->tokens = memory_alloc(g->questions.count * sizeof(*g->tokens));
+    for (size_t i = 0; i < g->questions.count; i++) {
+        if (!question_encode(&g->questions.list[i], g->chat, g->tokenizer, &how,
+                             &g->tokens[i], err))
+            return false;
+        if (g->tokens[i].count == 0)
+            return error_set(err, ERROR_DATA,
+                             "prompt %zu has no token to begin with; give it a text",
+                             i + 1);
+        if (g->tokens[i].count > g->config.max_positions)
+            return error_set(err, ERROR_DATA,
+                             "prompt %zu has %zu tokens; the model's context is %zu",
+                             i + 1, g->tokens[i].count, g->config.max_positions);
+        if (g->tokens[i].count > g->longest)
+            g->longest = g->tokens[i].count;
+    }
+    return true;
+}
+
+static bool find_ends(struct generator *g, struct error *err)
+{
+    const char *const *asked = g->options->stop;
+    size_t count = 0;
+
+    while (asked && asked[count])
+        count++;
+    if (!prompt_ends(g->target.folder, &g->config, g->chat, g->tokenizer, &g->ends,
+                     &g->stop_text, err))
+        return false;
+    g->stops = memory_alloc((count + 2) * sizeof(*g->stops));
+    for (size_t i = 0; i < count; i++)
+        g->stops[i] = asked[i];
+    g->stops[count] = g->stop_text;
+    return true;
+}
+
+static bool open_model(struct generator *g, struct error *err)
+{
+    struct plan *plan = &g->target.plan;
+    struct model_options model = { .plan = plan, .config = &g->config };
+    struct backend_options with = { .device = &plan->device,
+                                    .threads = (int)plan->threads,
+                                    .no_onednn = g->options->no_onednn,
+                                    .tf32 = plan->precision.compute == FORMAT_TF32 };
+
+    plan->generation.prompt_max = (int64_t)g->longest;
+    plan->cutoff_len = (int64_t)g->longest;
+    model.rows_max = g->longest;
+    model.sequences_max = 1;
+    with.rounded_bytes = shapes_rounded(plan, &g->config, g->longest);
+    model.backend = g->be = backend_open(&with, err);
+    if (!g->be)
+        return false;
+    g->model = model_new(&model, err);
+    return g->model && model_load(g->model, err);
+}
+
+/* Keep it, and print all whose turn it is. */
+static bool on_done(void *context, const struct completion *completion, struct error *err)
+{
+    struct generator *g = context;
+    struct made *made = &g->made[completion->index];
+    const struct question *question = &g->questions.list[completion->index / g->samples];
+    const struct plan *plan = &g->target.plan;
+    const struct answer_rule rule = { plan->answer_tag, plan->answer_marker,
+                                      plan->answer_tolerance };
+
+    if (completion->end == END_BROKEN)
+        return error_set(
+            err, ERROR_DATA,
+            "%s: behind token %zu of prompt %zu no logit is a finite number: its "
+            "weights hold inf or NaN, or numbers beyond the format it computes in; take "
+            "an earlier checkpoint",
+            g->target.folder,
+            g->tokens[completion->index / g->samples].count + completion->count,
+            completion->index / g->samples + 1);
+    *made = (struct made) { .text = memory_alloc(completion->len + 1),
+                            .len = completion->len,
+                            .tokens = completion->count,
+                            .end = completion->end };
+    memcpy(made->text, completion->text, completion->len);
+    if (question->expected)
+        made->verdict = answer_judge(&rule, made->text, made->len, question->expected,
+                                     question->expected_len);
+    g->found += made->verdict.found;
+    g->right += made->verdict.right;
+    for (; g->shown < g->questions.count * g->samples && g->made[g->shown].text;
+         g->shown++)
+        if (!generation_show(g, g->shown, err))
+            return false;
+    fflush(g->report.out);
+    return !ferror(g->report.out) ||
+           error_set(err, ERROR_SYSTEM,
+                     "the completions cannot be written; is the disk full?");
+}
+
+static bool complete(struct generator *g, struct error *err)
+{
+    size_t count = g->questions.count * g->samples;
+    struct prompt *prompts = memory_alloc(count * sizeof(*prompts));
+    const struct generate_options how = { .model = g->model,
+                                          .tokenizer = g->tokenizer,
+                                          .how = &g->target.plan.generation,
+                                          .seed = (uint64_t)g->target.plan.seed,
+                                          .ends = g->ends,
+                                          .apart = g->chat != NULL,
+                                          .stops = g->stops,
+                                          .stop = g->stop,
+                                          .done = on_done,
+                                          .context = g };
+    bool ok;
+
+    g->made = memory_alloc(count * sizeof(*g->made));
+    for (size_t i = 0; i < count; i++) {
+        const struct token_list *tokens = &g->tokens[i / g->samples];
+
+        prompts[i] = (struct prompt) { tokens->ids, tokens->count, (uint32_t)i };
+    }
+    ok = generate_run(&how, prompts, count, err);
+    free(prompts);
+    return ok;
+}
+
+static bool check(const struct generator *g, struct error *err)
+{
+    const char *output = g->options->output;
+
+    if (g->options->keep_correct && (g->options->prompt || !g->target.is_job))
+        return error_set(err, ERROR_USAGE,
+                         "--keep-correct wants a JOB, which says what is right "
+                         "(trainspool: {answer_tag: ..}), and questions with answers");
+    if (g->options->raw && (g->options->template_name || g->options->system))
+        return error_set(err, ERROR_USAGE,
+                         "--raw puts no chat template around a prompt; leave out %s, or "
+                         "--raw",
+                         g->options->template_name ? "--template" : "--system");
+    if (output && file_exists(output))
+        return error_set(err, ERROR_USAGE, "%s is there already; name another file",
+                         output);
+    return true;
+}
+
+static bool run(struct generator *g, const struct machine *machine, struct error *err)
+{
+    struct plan *plan = &g->target.plan;
+    const char *output = g->options->output;
+
+    if (!generation_target_open(&g->target, machine, g->options->operands[0], err) ||
+        !check(g, err))
+        return false;
+    settle(g);
+    if (!is_in_range(g, err) ||
+        !model_config_read(plan->model_name_or_path, g->target.arena, &g->config, err))
+        return false;
+    g->tokenizer = tokenizer_open(g->target.folder, NULL);
+    if (!g->tokenizer)
+        g->tokenizer = tokenizer_open(plan->model_name_or_path, err);
+    if (!g->tokenizer || !find_template(g, err) || !read_questions(g, err) ||
+        !encode(g, err) || !find_ends(g, err) || !open_model(g, err) || !complete(g, err))
+        return false;
+    if (output && !file_create(output, g->output.data, g->output.len, 0644, err))
+        return false;
+    generation_sum_up(g);
+    return true;
+}
+
+static void close_generator(struct generator *g)
+{
+    size_t count = g->made ? g->questions.count * g->samples : 0;
+
+    for (size_t i = 0; i < count; i++)
+        free(g->made[i].text);
+    for (size_t i = 0; g->tokens && i < g->questions.count; i++)
+        token_list_clear(&g->tokens[i]);
+    free(g->made);
+    free(g->tokens);
+    free(g->stops);
+    free(g->stop_text);
+    model_free(g->model);
+    backend_close(g->be);
+    tokenizer_close(g->tokenizer);
+    questions_clear(&g->questions);
+    text_clear(&g->output);
+    generation_target_close(&g->target);
+}
+
+int generation_run(const struct options *options, const struct machine *machine,
+                   const volatile sig_atomic_t *stop, struct error *err)
+{
+    struct generator g = { .options = options, .stop = stop };
+
+    signal(SIGPIPE, SIG_DFL); /* `| head` ends it as it ends other tools */
+    report_init(&g.report, options);
+    questions_init(&g.questions);
+    text_init(&g.output, OUTPUT_MAX_BYTES);
+    if (!run(&g, machine, err) && err->code)
+        report_error(options->program, err);
+    close_generator(&g);
+    if (err->code == ERROR_STOPPED && *stop)
+        return 128 + (int)*stop;
+    return report_exit(err->code);
+}

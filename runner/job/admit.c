@@ -1,0 +1,185 @@
+/* runner/job/admit.c - patch, freeze, record; in this order, each on disk before the next. */
+#include "config.h"
+
+#include "runner/job/admit.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/digest.h"
+#include "patcher/setting.h"
+#include "runner/output/report.h"
+
+static bool log_findings(const struct job *job, const struct patch *patch,
+                         struct error *err)
+{
+    struct text lines;
+    char now[32];
+    bool ok;
+
+    if (patch->findings.count == 0)
+        return true;
+    clock_iso(now);
+    text_init(&lines, 0);
+    text_addf(&lines, "%s info job %s: %zu finding%s\n", now, job->name,
+              patch->findings.count, patch->findings.count == 1 ? "" : "s");
+    report_findings_text(patch, &lines);
+    ok = job_log(job, &lines, err);
+    text_clear(&lines);
+    return ok;
+}
+
+static bool reject(const struct job *job, struct job_record *record,
+                   const struct patch *patch, struct error *err)
+{
+    struct text reason;
+    bool ok;
+
+    text_init(&reason, 0);
+    report_reason(patch, &reason);
+    ok = job_event(job, record, EVENT_REJECTED,
+                   reason.len ? reason.data : "the file is no job", err);
+    text_clear(&reason);
+    return ok;
+}
+
+bool claim_reject(const struct job *job, struct job_record *record, const char *reason,
+                  struct error *err)
+{
+    struct text line;
+    char now[32];
+    bool ok;
+
+    clock_iso(now);
+    text_init(&line, 0);
+    text_addf(&line, "%s error job %s: rejected: ", now, job->name);
+    report_visible(&line, reason);
+    text_addc(&line, '\n');
+    ok = job_log(job, &line, err) && job_event(job, record, EVENT_REJECTED, reason, err);
+    text_clear(&line);
+    return ok;
+}
+
+/* The settings of --set go over the patched text; the job file never sees them. */
+static bool apply_set(const struct job *job, const struct claim_options *options,
+                      struct inspection *look, struct error *err)
+{
+    struct inspect_options how = { .machine = options->machine,
+                                   .job = job->path,
+                                   .set = options->set,
+                                   .will_run = true,
+                                   .resume = options->resume,
+                                   .edit =
+                                       options->no_patch ? INSPECT_AS_IS : INSPECT_LOOK };
+    struct inspection with = { 0 };
+    bool ok = inspect_text(&how, look->patch.text, look->patch.len, &with, err);
+
+    inspect_clear(look);
+    *look = with;
+    if (look->device)
+        look->device = &look->storage;
+    return ok;
+}
+
+static bool freeze(const struct job *job, const struct claim_options *options,
+                   struct job_record *record, const struct patch *patch,
+                   struct error *err)
+{
+    record->priority = patch->plan.priority;
+    record->max_retries = patch->plan.max_retries;
+    return job_freeze(job, patch->text, patch->len, !options->lazy, err) &&
+           job_event(job, record, EVENT_ACCEPTED, NULL, err);
+}
+
+/* What the file is after the patch, so that our own rename is known when it is seen.  If
+ * it was replaced meanwhile the source stays unknown, and the new text is found by the
+ * next look. */
+static void note_source(const struct job *job, const struct patch *patch,
+                        struct job_record *record)
+{
+    struct stat before, after;
+    char digest[DIGEST_TEXT], source[64];
+
+    snprintf(record->digest, sizeof(record->digest), "%s", patch->after);
+    record->source[0] = 0;
+    if (!patch->after[0] || lstat(job->path, &before) != 0 ||
+        !digest_file(job->path, digest, NULL) || lstat(job->path, &after) != 0 ||
+        strcmp(digest, record->digest) != 0)
+        return;
+    job_source(&before, record->source);
+    job_source(&after, source);
+    if (strcmp(source, record->source) != 0)
+        record->source[0] = 0;
+}
+
+/* Is all that is wrong that something is not there yet? */
+static bool is_only_missing(const struct patch *patch)
+{
+    for (size_t i = 0; i < patch->findings.count; i++) {
+        const struct finding *finding = &patch->findings.list[i];
+
+        if (finding->severity == SEVERITY_ERROR && !finding->fixed &&
+            strcmp(finding->rule, "TS713") != 0)
+            return false;
+    }
+    return true;
+}
+
+static bool is_rejected(const struct patch *patch, const struct claim_options *options)
+{
+    return !patch->has_plan ||
+           (patch_rejected(patch) && !(options->waits && is_only_missing(patch)));
+}
+
+bool claim_settings_fit(const struct job *job, const struct claim_options *options,
+                        struct error *err)
+{
+    struct inspect_options how = { .machine = options->machine,
+                                   .job = job->path,
+                                   .will_run = true,
+                                   .resume = options->resume,
+                                   .edit =
+                                       options->no_patch ? INSPECT_AS_IS : INSPECT_LOOK };
+    struct inspection look = { 0 };
+    struct error ignored = { 0 };
+    struct arena *arena;
+    const char *text = ""; /* in which any setting fits */
+    size_t len = 0;
+    bool fit;
+
+    if (!options->set)
+        return true;
+    if (inspect_job(&how, &look, &ignored) && look.patch.is_job) {
+        text = look.patch.text;
+        len = look.patch.len;
+    }
+    arena = arena_new();
+    fit = setting_apply(options->set, arena, &text, &len, err);
+    arena_free(arena);
+    inspect_clear(&look);
+    return fit;
+}
+
+bool claim_job(const struct job *job, const struct claim_options *options,
+               struct job_record *record, struct inspection *look, struct error *err)
+{
+    struct inspect_options how = { .machine = options->machine,
+                                   .job = job->path,
+                                   .will_run = true,
+                                   .resume = options->resume,
+                                   .edit = options->no_patch ? INSPECT_AS_IS
+                                                             : INSPECT_WRITE };
+    bool set = options->set && options->set[0];
+
+    if (!inspect_job(&how, look, err) || !log_findings(job, &look->patch, err))
+        return false;
+    note_source(job, &look->patch, record);
+    if (set && look->patch.is_job && !apply_set(job, options, look, err))
+        return false;
+    if (is_rejected(&look->patch, options))
+        return reject(job, record, &look->patch, err);
+    snprintf(record->device, sizeof(record->device), "%s", look->patch.plan.device.name);
+    return freeze(job, options, record, &look->patch, err);
+}

@@ -1,0 +1,150 @@
+/* runner/job/child.c - posix_spawn with the lock as descriptor 3. */
+#include "config.h"
+
+#include "runner/job/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/size.h"
+
+extern char **environ;
+
+enum { LOCK_FD = 3, MOST_ARGUMENTS = 16 };
+
+static void make_argv(const struct child_start *start, const char *argv[MOST_ARGUMENTS])
+{
+    const struct options *options = start->options;
+    size_t n = 0;
+
+    argv[n++] = start->program;
+    argv[n++] = "--frozen";
+    argv[n++] = "--lock-fd=3";
+    if (start->resume)
+        argv[n++] = "--resume";
+    if (start->spooled)
+        argv[n++] = "--spooled";
+    if (options && options->quiet)
+        argv[n++] = "--quiet";
+    if (options && options->verbose)
+        argv[n++] = "--verbose";
+    if (options && options->no_onednn)
+        argv[n++] = "--no-onednn";
+    argv[n++] = "--";
+    argv[n++] = start->job->path;
+    argv[n] = NULL;
+}
+
+/* Adding a descriptor onto itself takes its close-on-exec away (POSIX.1-2024,
+ * glibc 2.29). */
+static int add_files(posix_spawn_file_actions_t *files, const struct child_start *start)
+{
+    int failed = posix_spawn_file_actions_adddup2(files, start->lock, LOCK_FD);
+
+    if (!start->spooled)
+        return failed;
+    failed = failed ? failed
+                    : posix_spawn_file_actions_addopen(files, STDIN_FILENO, "/dev/null",
+                                                       O_RDONLY, 0);
+    failed = failed ? failed
+                    : posix_spawn_file_actions_addopen(
+                          files, STDOUT_FILENO, start->job->log,
+                          O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0644);
+    return failed ? failed
+                  : posix_spawn_file_actions_adddup2(files, STDOUT_FILENO, STDERR_FILENO);
+}
+
+/* A terminal that is closed, or its Ctrl-C, must not reach a job of a spool. */
+static int set_attributes(posix_spawnattr_t *attributes, bool spooled)
+{
+    short flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
+    sigset_t none, all;
+
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawnattr_setsigmask(attributes, &none);
+    posix_spawnattr_setsigdefault(attributes, &all);
+    return posix_spawnattr_setflags(attributes,
+                                    spooled ? flags | POSIX_SPAWN_SETSID : flags);
+}
+
+bool child_start(const struct child_start *start, struct child *out, struct error *err)
+{
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    const char *argv[MOST_ARGUMENTS];
+    int failed;
+
+    *out = (struct child) { .fd = -1 };
+    make_argv(start, argv);
+    posix_spawn_file_actions_init(&files);
+    posix_spawnattr_init(&attributes);
+    failed = add_files(&files, start);
+    failed = failed ? failed : set_attributes(&attributes, start->spooled);
+    failed = failed ? failed
+                    : posix_spawn(&out->pid, start->program, &files, &attributes,
+                                  (char *const *)argv, environ);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&files);
+    if (failed) {
+        errno = failed;
+        return error_errno(err, "cannot start %s", start->program);
+    }
+    out->fd = (int)syscall(SYS_pidfd_open, out->pid, 0);
+    return true;
+}
+
+void child_signal(const struct child *child, int number)
+{
+    if (child->pid > 0)
+        kill(child->pid, number);
+}
+
+bool child_reap(struct child *child, bool wait, int *status)
+{
+    pid_t ended;
+
+    if (child->pid == 0)
+        return false;
+    do
+        ended = waitpid(child->pid, status, wait ? 0 : WNOHANG);
+    while (ended < 0 && errno == EINTR);
+    if (ended == 0)
+        return false;
+    if (child->fd >= 0)
+        close(child->fd);
+    *child = (struct child) { .fd = -1 };
+    return true;
+}
+
+/* What a person may do about a signal. */
+static const struct {
+    int number;
+    const char *hint;
+} hints[] = {
+    { SIGKILL, "; if nobody did that, the machine ran out of memory" },
+    { SIGSEGV, "; that is a defect of this program" },
+    { SIGALRM, "; a GPU's driver did not answer: look for Xid lines in dmesg, and reset "
+               "the card or restart the machine" },
+    { SIGABRT, "; that is a defect of this program" },
+    { SIGBUS, "; a file was cut short while in use, or a defect of this program" },
+};
+
+void child_tell(int status, struct text *out)
+{
+    if (WIFEXITED(status)) {
+        text_addf(out, "left with status %d and no word", WEXITSTATUS(status));
+        return;
+    }
+    text_addf(out, "was killed by signal %d (%s)", WTERMSIG(status),
+              strsignal(WTERMSIG(status)));
+    for (size_t i = 0; i < TS_COUNT(hints); i++)
+        if (hints[i].number == WTERMSIG(status))
+            text_adds(out, hints[i].hint);
+}

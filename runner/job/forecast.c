@@ -1,0 +1,91 @@
+/* runner/job/forecast.c - puts together what the model, the data and the machine tell. */
+#include "config.h"
+
+#include "runner/job/forecast.h"
+
+#include "base/file.h"
+#include "train/estimate.h"
+#include "train/model/shapes.h"
+
+static bool read_model(const struct plan *plan, struct arena *arena,
+                       struct model_config *config, struct error *err)
+{
+    const char *dir = plan->model_name_or_path;
+
+    if (!dir)
+        return error_set(err, ERROR_JOB, "no model_name_or_path");
+    if (!file_is_dir(dir))
+        return error_set(err, ERROR_DATA, "%s is not here", dir);
+    return model_config_read(dir, arena, config, err);
+}
+
+static void count_parameters(const struct plan *plan, const struct model_config *config,
+                             struct arena *arena, struct forecast *out)
+{
+    struct error ignored = { 0 };
+    struct shapes shapes;
+
+    out->has_model = shapes_make(plan, config, 0, 0, arena, &shapes, &ignored);
+    out->parameters = out->has_model ? shapes.numbers : 0;
+    out->trainable = out->has_model ? shapes.trainable_numbers : 0;
+    if (!out->has_model || plan->external || plan->disable_dropout)
+        return;
+    out->embed_dropout = config->embed_dropout;
+    out->added_dropout = config->added_dropout;
+    out->attention_dropout = config->attention_dropout;
+}
+
+static void make_time(const struct inspection *inspection,
+                      const struct model_config *config, struct forecast *out)
+{
+    const double steps = (double)out->steps.total;
+
+    if (!out->has_steps && !inspection->patch.plan.external)
+        error_set(&out->why_no_time, ERROR_DATA, "the steps are not");
+    else
+        out->has_time =
+            pace_find(inspection, config, &out->steps, &out->pace, &out->why_no_time);
+    out->time =
+        (struct duration) { out->pace.step.low * steps, out->pace.step.expected * steps,
+                            out->pace.step.high * steps };
+}
+
+static void make_numbers(const struct inspection *inspection, struct forecast *out)
+{
+    const struct plan *plan = &inspection->patch.plan;
+    struct estimate_data data = { .rows = (size_t)out->steps.rows,
+                                  .sequences = (size_t)out->steps.sequences,
+                                  .asked = (size_t)out->steps.asked,
+                                  .resident = (uint64_t)out->steps.resident };
+    struct arena *arena = arena_new();
+    struct model_config config;
+
+    if (read_model(plan, arena, &config, &out->why_no_memory)) {
+        count_parameters(plan, &config, arena, out);
+        out->has_memory = estimate_memory(plan, &config, out->has_steps ? &data : NULL,
+                                          &out->memory, &out->why_no_memory);
+    }
+    if (out->has_model)
+        make_time(inspection, &config, out);
+    else
+        error_set(&out->why_no_time, ERROR_DATA, "the model is not");
+    if (out->has_memory) {
+        memory_finish(&out->memory, plan->memory.limit);
+        out->has_resident =
+            out->has_steps && estimate_resident(plan, &config, &data, &out->resident);
+    }
+    arena_free(arena);
+}
+
+void forecast_make(const struct inspection *inspection, struct forecast *out)
+{
+    *out = (struct forecast) { 0 };
+    if (inspection->patch.plan.external)
+        error_set(&out->why_no_steps, ERROR_DATA, "the data are the other program's");
+    else if (plan_merges(&inspection->patch.plan))
+        error_set(&out->why_no_steps, ERROR_DATA, "nothing is trained");
+    else
+        out->has_steps =
+            steps_ask(inspection->patch.job, &out->steps, &out->why_no_steps);
+    make_numbers(inspection, out);
+}

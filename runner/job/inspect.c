@@ -1,0 +1,115 @@
+/* runner/job/inspect.c - reads a job to learn its device, then hands it to the patcher. */
+#include "config.h"
+
+#include "runner/job/inspect.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+static bool choose_device(const struct inspect_options *options, const char *data,
+                          size_t len, struct inspection *out, struct error *err)
+{
+    if (!machine_device(options->machine, data, len, &out->storage,
+                        options->will_run ? err : &out->no_device))
+        return !options->will_run;
+    out->device = &out->storage;
+    return true;
+}
+
+/* A job that cannot be opened is the caller's mistake, unlike a disk that fails. */
+static bool readable(const char *job, struct stat *st, struct error *err)
+{
+    int fd = open(job, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+
+    if (fd >= 0 && fstat(fd, st) == 0) {
+        close(fd);
+        return true;
+    }
+    if (fd >= 0) {
+        error_errno(err, "cannot look at %s", job);
+        close(fd);
+        return false;
+    }
+    if (errno == ENOENT && strcmp(job, "-") == 0)
+        return error_set(err, ERROR_DATA,
+                         "standard input is not read: - is no job; name a file");
+    if (errno == EIO || errno == ENOMEM || errno == EMFILE || errno == ENFILE)
+        return error_errno(err, "cannot open the job %s", job);
+    return error_set(err, ERROR_DATA, "cannot open the job %s: %s", job, strerror(errno));
+}
+
+static struct patch_options patch_options(const struct inspect_options *options,
+                                          const struct inspection *inspection)
+{
+    const struct machine *machine = options->machine;
+    const struct selection *selection = options->selection;
+
+    return (struct patch_options) {
+        .select = selection ? selection->select : NULL,
+        .ignore = selection ? selection->ignore : NULL,
+        .job = options->job,
+        .device = inspection->device,
+        .host = machine->named ? NULL : &machine->probe.devices[0],
+        .no_device = inspection->no_device.code ? inspection->no_device.text : NULL,
+        .unsafe = options->unsafe,
+        .will_run = options->will_run,
+        .resume = options->resume,
+        .set = options->set
+    };
+}
+
+bool inspect_text(const struct inspect_options *options, const char *data, size_t len,
+                  struct inspection *out, struct error *err)
+{
+    struct patch_options how;
+
+    *out = (struct inspection) { 0 };
+    if (!choose_device(options, data, len, out, err))
+        return false;
+    how = patch_options(options, out);
+    return options->edit == INSPECT_AS_IS
+               ? patcher_read_text(data, len, &how, &out->patch, err)
+               : patcher_check(data, len, &how, &out->patch, err);
+}
+
+static bool (*const doors[])(const struct patch_options *, struct patch *,
+                             struct error *) = {
+    [INSPECT_LOOK] = patcher_check_file,
+    [INSPECT_WRITE] = patcher_patch_file,
+    [INSPECT_AS_IS] = patcher_read,
+};
+
+bool inspect_job(const struct inspect_options *options, struct inspection *out,
+                 struct error *err)
+{
+    struct patch_options how;
+    struct stat st;
+    struct text text;
+    bool ok, large;
+
+    *out = (struct inspection) { 0 };
+    if (!readable(options->job, &st, err))
+        return false;
+    large = S_ISREG(st.st_mode) && (uintmax_t)st.st_size > DOCUMENT_MAX_BYTES;
+    text_init(&text, 0);
+    ok = (large || file_read(options->job, DOCUMENT_MAX_BYTES, &text, NULL, err)) &&
+         choose_device(options, text.data, text.len, out, err);
+    text_clear(&text);
+    if (!ok)
+        return false;
+    how = patch_options(options, out);
+    if (large)
+        patcher_too_large((size_t)st.st_size, &how, &out->patch);
+    return large || doors[options->edit](&how, &out->patch, err);
+}
+
+void inspect_clear(struct inspection *inspection)
+{
+    if (inspection->patch.arena)
+        patch_clear(&inspection->patch);
+    *inspection = (struct inspection) { 0 };
+}

@@ -1,0 +1,412 @@
+/* runner/job/job.c - state.json and the files around it. */
+#include "config.h"
+
+#include "runner/job/job.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/size.h"
+
+enum {
+    STATE_BYTES = 16 << 10,
+    RUN_DIR_MODE = 0700,
+    FILE_MODE = 0644,
+    FROZEN_MODE = 0600
+};
+
+const char *const job_state_names[JOB_STATES] = {
+    [JOB_NOWHERE] = "nowhere", [JOB_NEW] = "new",           [JOB_READY] = "ready",
+    [JOB_RUNNING] = "running", [JOB_DONE] = "done",         [JOB_FAILED] = "failed",
+    [JOB_STOPPED] = "stopped", [JOB_REJECTED] = "rejected",
+};
+
+const char *const job_event_names[JOB_EVENTS] = {
+    [EVENT_ACCEPTED] = "accepted",   [EVENT_REJECTED] = "rejected",
+    [EVENT_STARTED] = "started",     [EVENT_EXIT_OK] = "done",
+    [EVENT_EXIT_BAD] = "failed",     [EVENT_PAUSED] = "paused",
+    [EVENT_CANCELLED] = "cancelled", [EVENT_CRASHED] = "crashed",
+    [EVENT_GAVE_UP] = "given up",    [EVENT_RETRIED] = "retried",
+    [EVENT_CHANGED] = "changed",
+};
+
+/* What is not in the table must not happen. */
+static const enum job_state next_state[JOB_STATES][JOB_EVENTS] = {
+    [JOB_NEW] = { [EVENT_ACCEPTED] = JOB_READY,
+                  [EVENT_REJECTED] = JOB_REJECTED,
+                  [EVENT_CANCELLED] = JOB_STOPPED,
+                  [EVENT_RETRIED] = JOB_NEW,
+                  [EVENT_CHANGED] = JOB_NEW },
+    [JOB_READY] = { [EVENT_STARTED] = JOB_RUNNING,
+                    [EVENT_CANCELLED] = JOB_STOPPED,
+                    [EVENT_EXIT_BAD] = JOB_FAILED,
+                    [EVENT_CHANGED] = JOB_NEW },
+    [JOB_RUNNING] = { [EVENT_EXIT_OK] = JOB_DONE,
+                      [EVENT_EXIT_BAD] = JOB_FAILED,
+                      [EVENT_PAUSED] = JOB_READY,
+                      [EVENT_CANCELLED] = JOB_STOPPED,
+                      [EVENT_CRASHED] = JOB_READY,
+                      [EVENT_GAVE_UP] = JOB_FAILED },
+    [JOB_DONE] = { [EVENT_RETRIED] = JOB_NEW, [EVENT_CHANGED] = JOB_NEW },
+    [JOB_FAILED] = { [EVENT_RETRIED] = JOB_NEW, [EVENT_CHANGED] = JOB_NEW },
+    [JOB_STOPPED] = { [EVENT_RETRIED] = JOB_NEW, [EVENT_CHANGED] = JOB_NEW },
+    [JOB_REJECTED] = { [EVENT_RETRIED] = JOB_NEW, [EVENT_CHANGED] = JOB_NEW },
+};
+
+enum job_state job_next(enum job_state state, enum job_event event)
+{
+    return next_state[state][event];
+}
+
+void job_source(const struct stat *st, char out[64])
+{
+    snprintf(out, 64, "%ju:%jd.%09ld:%jd", (uintmax_t)st->st_ino,
+             (intmax_t)st->st_ctim.tv_sec, st->st_ctim.tv_nsec, (intmax_t)st->st_size);
+}
+
+void job_init(struct job *job, const char *path)
+{
+    const char *base;
+    struct text name;
+
+    job->path = memory_strdup(path);
+    job->run_dir = path_run_dir(path);
+    base = path_base(job->run_dir);
+    text_init(&name, 0);
+    text_add(&name, base, strlen(base) - strlen(".run"));
+    job->name = text_detach(&name, NULL);
+    job->state = path_join(job->run_dir, "state.json");
+    job->lock = path_join(job->run_dir, "lock");
+    job->frozen = path_join(job->run_dir, "job.yaml");
+    job->log = path_join(job->run_dir, "train.log");
+    job->cancel = path_join(job->run_dir, "cancel");
+    job->metrics = path_join(job->run_dir, "metrics.jsonl");
+}
+
+void job_clear(struct job *job)
+{
+    char *names[] = { job->path,   job->name, job->run_dir, job->state,  job->lock,
+                      job->frozen, job->log,  job->cancel,  job->metrics };
+
+    for (size_t i = 0; i < TS_COUNT(names); i++)
+        free(names[i]);
+    *job = (struct job) { 0 };
+}
+
+bool job_make_dir(const struct job *job, struct error *err)
+{
+    struct stat st;
+
+    if (!path_run_free(job->path, err))
+        return false;
+    if (mkdir(job->run_dir, RUN_DIR_MODE) == 0)
+        return true;
+    if (errno != EEXIST)
+        return error_errno(err, "cannot make %s", job->run_dir);
+    if (lstat(job->run_dir, &st) != 0)
+        return error_errno(err, "cannot look at %s", job->run_dir);
+    if (!S_ISDIR(st.st_mode))
+        return error_set(err, ERROR_SYSTEM, "%s is in the way: it is no directory",
+                         job->run_dir);
+    return true;
+}
+
+/* Text fields of state.json and where they live. */
+#define TEXT_FIELD(name)                                                                 \
+    {                                                                                    \
+#name, offsetof(struct job_record, name), sizeof(((struct job_record *)0)->name) \
+    }
+static const struct {
+    const char *key;
+    size_t at, room;
+} text_fields[] = {
+    TEXT_FIELD(reason), TEXT_FIELD(device),  TEXT_FIELD(digest), TEXT_FIELD(source),
+    TEXT_FIELD(queued), TEXT_FIELD(started), TEXT_FIELD(ended),
+};
+
+#define NUMBER_FIELD(name)                       \
+    {                                            \
+#name, offsetof(struct job_record, name) \
+    }
+static const struct {
+    const char *key;
+    size_t at;
+} number_fields[] = {
+    NUMBER_FIELD(step),    NUMBER_FIELD(total),       NUMBER_FIELD(attempt),
+    NUMBER_FIELD(crashes), NUMBER_FIELD(max_retries), NUMBER_FIELD(priority),
+};
+
+/* As much of a text as there is room for, no character of it cut. */
+static void copy_text(char *out, size_t room, const char *text)
+{
+    size_t bad;
+
+    snprintf(out, room, "%s", text);
+    if (strlen(text) >= room && !text_is_utf8(out, room - 1, &bad) &&
+        text_is_utf8(text, strlen(text), NULL))
+        out[bad] = 0;
+}
+
+static double real(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static bool record_read(const json_t *object, struct job_record *out)
+{
+    const char *state = json_string_value(json_object_get(object, "state"));
+    bool found = false;
+
+    for (int i = JOB_NEW; state && i < JOB_STATES; i++)
+        if (strcmp(job_state_names[i], state) == 0) {
+            out->state = (enum job_state)i;
+            found = true;
+        }
+    for (size_t i = 0; i < TS_COUNT(text_fields); i++) {
+        const char *value =
+            json_string_value(json_object_get(object, text_fields[i].key));
+
+        copy_text((char *)out + text_fields[i].at, text_fields[i].room,
+                  value ? value : "");
+    }
+    for (size_t i = 0; i < TS_COUNT(number_fields); i++)
+        *(int64_t *)((char *)out + number_fields[i].at) =
+            json_integer_value(json_object_get(object, number_fields[i].key));
+    out->loss = real(object, "loss");
+    out->arrived = real(object, "arrived");
+    out->seconds_left = real(object, "seconds_left");
+    out->resume = json_is_true(json_object_get(object, "resume"));
+    return found;
+}
+
+bool job_read(const struct job *job, struct job_record *out, struct error *err)
+{
+    struct text text;
+    struct stat st;
+    json_t *object = NULL;
+    bool ok;
+
+    *out = (struct job_record) {
+        .state = JOB_NEW, .loss = NAN, .arrived = NAN, .seconds_left = NAN
+    };
+    if (lstat(job->state, &st) != 0)
+        return errno == ENOENT || errno == ENOTDIR ||
+               error_errno(err, "cannot look at %s", job->state);
+    text_init(&text, STATE_BYTES);
+    ok = file_read_at(AT_FDCWD, job->state, STATE_BYTES, &text, NULL, err);
+    if (ok)
+        object = json_read_text(text.data, text.len, job->state, 1, NULL);
+    if (ok && !record_read(object, out))
+        *out = (struct job_record) {
+            .state = JOB_NEW, .loss = NAN, .arrived = NAN, .seconds_left = NAN
+        };
+    json_decref(object);
+    text_clear(&text);
+    return ok;
+}
+
+static json_t *record_object(const struct job_record *record)
+{
+    json_t *object = json_object();
+
+    json_object_set_new(object, "state", json_string(job_state_names[record->state]));
+    for (size_t i = 0; i < TS_COUNT(text_fields); i++) {
+        const char *value = (const char *)record + text_fields[i].at;
+
+        json_object_set_new(object, text_fields[i].key,
+                            value[0] ? json_visible(value, strlen(value)) : json_null());
+    }
+    for (size_t i = 0; i < TS_COUNT(number_fields); i++)
+        json_object_set_new(
+            object, number_fields[i].key,
+            json_integer(*(const int64_t *)((const char *)record + number_fields[i].at)));
+    if (!isnan(record->loss))
+        json_object_set_new(object, "loss", json_number(record->loss));
+    if (!isnan(record->arrived))
+        json_object_set_new(object, "arrived", json_number(record->arrived));
+    if (!isnan(record->seconds_left))
+        json_object_set_new(object, "seconds_left", json_number(record->seconds_left));
+    json_object_set_new(object, "resume", json_boolean(record->resume));
+    return object;
+}
+
+/* Without the two flushes of file_replace: progress is not worth waiting for a disk. */
+static bool replace_lightly(const char *name, const char *data, size_t len, mode_t mode,
+                            struct error *err)
+{
+    struct text beside;
+    bool ok;
+    int fd;
+
+    text_init(&beside, 0);
+    text_addf(&beside, "%s.new", name);
+    fd = open(beside.data, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, mode);
+    ok = fd >= 0 || error_errno(err, "cannot create %s", beside.data);
+    if (ok)
+        ok = file_write_all(fd, data, len, err);
+    if (fd >= 0)
+        close(fd);
+    if (ok && rename(beside.data, name) != 0)
+        ok = error_errno(err, "cannot rename %s", beside.data);
+    text_clear(&beside);
+    return ok;
+}
+
+bool job_write(const struct job *job, const struct job_record *record, bool durable,
+               struct error *err)
+{
+    json_t *object = record_object(record);
+    struct text text;
+    bool ok;
+
+    text_init(&text, 0);
+    ok = json_write(object, &text) && text_addc(&text, '\n');
+    json_decref(object);
+    if (!ok)
+        error_set(err, ERROR_SYSTEM, "cannot write the state of %s as JSON", job->name);
+    else if (durable)
+        ok = file_replace(job->state, text.data, text.len, FILE_MODE, err);
+    else
+        ok = replace_lightly(job->state, text.data, text.len, FILE_MODE, err);
+    text_clear(&text);
+    return ok;
+}
+
+/* The times of a record, and what a new beginning forgets. */
+static void note_event(struct job_record *record, enum job_event event)
+{
+    switch (event) {
+    case EVENT_ACCEPTED:
+        clock_iso(record->queued);
+        record->started[0] = record->ended[0] = 0;
+        break;
+    case EVENT_STARTED:
+        clock_iso(record->started);
+        record->ended[0] = 0;
+        record->attempt++;
+        break;
+    case EVENT_CRASHED:
+    case EVENT_GAVE_UP:
+        record->crashes++;
+        clock_iso(record->ended);
+        break;
+    case EVENT_RETRIED:
+    case EVENT_CHANGED:
+        record->attempt = record->crashes = 0;
+        break;
+    default:
+        clock_iso(record->ended);
+    }
+    if (event != EVENT_STARTED)
+        record->seconds_left = NAN;
+}
+
+static const bool is_end[JOB_EVENTS] = {
+    [EVENT_EXIT_OK] = true,
+    [EVENT_EXIT_BAD] = true,
+    [EVENT_CANCELLED] = true,
+    [EVENT_GAVE_UP] = true,
+};
+
+bool job_event(const struct job *job, struct job_record *record, enum job_event event,
+               const char *reason, struct error *err)
+{
+    struct job_record after = *record;
+
+    after.state = job_next(record->state, event);
+    if (after.state == JOB_NOWHERE)
+        return error_set(err, ERROR_SYSTEM, "job %s is %s and cannot become %s",
+                         job->name, job_state_names[record->state],
+                         job_event_names[event]);
+    copy_text(after.reason, sizeof(after.reason), reason ? reason : "");
+    note_event(&after, event);
+    if (!job_write(job, &after, is_end[event], err))
+        return false;
+    *record = after;
+    return true;
+}
+
+bool job_freeze(const struct job *job, const char *data, size_t len, bool durable,
+                struct error *err)
+{
+    return durable ? file_replace(job->frozen, data, len, FROZEN_MODE, err)
+                   : replace_lightly(job->frozen, data, len, FROZEN_MODE, err);
+}
+
+bool job_flush(const struct job *job, struct error *err)
+{
+    int fd = open(job->frozen, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    bool ok = fd >= 0 && fsync(fd) == 0;
+
+    if (!ok)
+        error_errno(err, "cannot flush %s", job->frozen);
+    if (fd >= 0)
+        close(fd);
+    return ok && file_sync_dir(job->run_dir, err);
+}
+
+int job_lock(const struct job *job, bool *busy, struct error *err)
+{
+    return file_lock(job->lock, busy, err);
+}
+
+bool job_locked(const struct job *job)
+{
+    return file_locked(job->lock);
+}
+
+static const char *const wish_words[] = {
+    [WISH_NONE] = "",
+    [WISH_CANCEL] = "cancel\n",
+    [WISH_PAUSE] = "pause\n",
+};
+
+bool job_ask(const struct job *job, enum job_wish wish, struct error *err)
+{
+    return replace_lightly(job->cancel, wish_words[wish], strlen(wish_words[wish]),
+                           FILE_MODE, err);
+}
+
+enum job_wish job_asked(const struct job *job)
+{
+    char word[8] = "";
+    int fd = open(job->cancel, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+
+    if (fd < 0)
+        return WISH_NONE;
+    if (read(fd, word, sizeof(word) - 1) < 0)
+        word[0] = 0;
+    close(fd);
+    return strcmp(word, wish_words[WISH_PAUSE]) == 0 ? WISH_PAUSE : WISH_CANCEL;
+}
+
+void job_forget(const struct job *job)
+{
+    unlink(job->cancel);
+}
+
+bool job_log(const struct job *job, const struct text *text, struct error *err)
+{
+    int fd =
+        open(job->log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, FILE_MODE);
+    bool ok;
+
+    if (fd < 0)
+        return error_errno(err, "cannot open %s", job->log);
+    ok = file_write_all(fd, text->data, text->len, err);
+    close(fd);
+    return ok;
+}

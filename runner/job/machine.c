@@ -1,0 +1,218 @@
+/* runner/job/machine.c - asks the machine once, and then each job what it wants of it. */
+#include "config.h"
+
+#include "runner/job/machine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "patcher/document/document.h"
+#include "precision/memory.h"
+
+bool machine_open(const char *wanted, struct machine *machine, struct error *err)
+{
+    *machine = (struct machine) { 0 };
+    if (wanted && strcasecmp(wanted, "auto") != 0) {
+        machine->named = true;
+        return device_find(wanted, &machine->device, err);
+    }
+    probe_devices(&machine->probe);
+    return true;
+}
+
+static const char *scalar(const struct entry *entry)
+{
+    return entry && entry->value->kind == NODE_SCALAR && entry->value->text[0]
+               ? entry->value->text
+               : NULL;
+}
+
+/* What a text asks for. */
+struct wish {
+    const char *device;
+    size_t ranks;
+    bool external;
+};
+
+static struct wish read_wish(const struct document *document)
+{
+    struct wish wish = { .device = "auto", .ranks = 1 };
+    const struct entry *block, *device = NULL, *ranks = NULL, *target = NULL;
+    const char *use_cpu;
+
+    if (!document->root)
+        return wish;
+    block = document_find(document, "trainspool");
+    if (block && block->value->kind == NODE_MAP) {
+        device = node_find(block->value, "device");
+        ranks = node_find(block->value, "ranks");
+        target = node_find(block->value, "target");
+    }
+    wish.external = scalar(target) && strcmp(scalar(target), "external") == 0;
+    if (scalar(ranks) && atoi(scalar(ranks)) > 1)
+        wish.ranks = (size_t)atoi(scalar(ranks));
+    use_cpu = scalar(document_find(document, "use_cpu"));
+    if (scalar(device))
+        wish.device = scalar(device);
+    else if (use_cpu && strcasecmp(use_cpu, "true") == 0)
+        wish.device = "cpu";
+    return wish;
+}
+
+static int capability_of(const struct device *device)
+{
+    return 10 * device->major + device->minor;
+}
+
+/* Cards of one name and size are one; a driver's reserve may differ by a little. */
+static bool is_alike(const struct device *a, const struct device *b)
+{
+    uint64_t more = a->memory > b->memory ? a->memory : b->memory;
+    uint64_t less = a->memory > b->memory ? b->memory : a->memory;
+
+    return capability_of(a) == capability_of(b) && strcmp(a->name, b->name) == 0 &&
+           more - less <= more / 64;
+}
+
+static void note_unlike(const struct device *other, struct device *out)
+{
+    char capability[16], memory[16];
+
+    device_capability_text(other, capability);
+    memory_text(other->memory, memory);
+    snprintf(out->unlike, sizeof(out->unlike), "%.50s, compute capability %s, %s",
+             other->name, capability, memory);
+}
+
+/* The weakest of several, with the least memory of any of them that was asked. */
+static void take_least(const struct device *const taken[], size_t count,
+                       struct device *out)
+{
+    const struct device *least = taken[0];
+
+    for (size_t i = 1; i < count; i++)
+        if (capability_of(taken[i]) < capability_of(least) ||
+            (capability_of(taken[i]) == capability_of(least) &&
+             taken[i]->available < least->available))
+            least = taken[i];
+    *out = *least;
+    for (size_t i = 0; i < count; i++) {
+        if (taken[i]->memory < out->memory)
+            out->memory = taken[i]->memory;
+        if (taken[i]->available > 0 &&
+            (out->available == 0 || taken[i]->available < out->available))
+            out->available = taken[i]->available;
+        out->no_tensor_cores |= taken[i]->no_tensor_cores;
+        if (!is_alike(taken[i], least))
+            note_unlike(taken[i], out);
+    }
+}
+
+static bool take_scarcest(const struct probe *probe, const struct wish *wish,
+                          struct device *out, struct error *err)
+{
+    const struct device *taken[DEVICE_RANKS_MAX];
+    const struct device *without = probe_without_code(probe, wish->device);
+    char capability[16];
+    size_t count;
+
+    if (without && strcmp(wish->device, "auto") != 0) {
+        *out = *without; /* which a rule refuses, by its name */
+        return true;
+    }
+    count = probe_take(probe, wish->device, wish->ranks, taken, err);
+    if (count == 0)
+        return false;
+    take_least(taken, count, out);
+    out->peers = probe_peers(probe, taken[0]);
+    if (without) {
+        device_capability_text(without, capability);
+        snprintf(out->passed_over, sizeof(out->passed_over),
+                 "%.70s, compute capability %s", without->name, capability);
+    }
+    return true;
+}
+
+/* Does it say which of this machine's devices, rather than name a card? */
+static bool is_of_machine(const char *wanted)
+{
+    return strcmp(wanted, "auto") == 0 || strcmp(wanted, "cpu") == 0 ||
+           strcmp(wanted, "cuda") == 0 || probe_named(wanted) > 0;
+}
+
+/* As torchrun would: all GPUs, whatever this build has code for. */
+static bool take_for_another(const struct probe *probe, const struct wish *wish,
+                             struct device *out, struct error *err)
+{
+    const struct device *taken[PROBE_MAX];
+    size_t count = 0;
+
+    if (!is_of_machine(wish->device))
+        return device_find(wish->device, out, err);
+    for (size_t i = 1; i < probe->count; i++)
+        if (probe_means(wish->device, probe->devices[i].ordinal))
+            taken[count++] = &probe->devices[i];
+    if (count == 0)
+        return take_scarcest(probe, wish, out, err);
+    take_least(taken, count, out);
+    return true;
+}
+
+bool machine_device(const struct machine *machine, const char *data, size_t len,
+                    struct device *out, struct error *err)
+{
+    struct document document;
+    struct arena *arena;
+    struct wish wish;
+    bool ok;
+
+    if (machine->named) {
+        *out = machine->device;
+        return true;
+    }
+    arena = arena_new();
+    document_read(data, len, arena, &document);
+    wish = read_wish(&document);
+    ok = (wish.external ? take_for_another : take_scarcest)(&machine->probe, &wish, out,
+                                                            err);
+    arena_free(arena);
+    return ok;
+}
+
+char *machine_wanted(const char *data, size_t len)
+{
+    struct arena *arena = arena_new();
+    struct document document;
+    const char *device;
+    char *wanted;
+
+    document_read(data, len, arena, &document);
+    device = read_wish(&document).device;
+    wanted = memory_strdup(device);
+    if (probe_named(device) > 0)
+        wanted[strcspn(wanted, ",")] = '\0';
+    arena_free(arena);
+    return wanted;
+}
+
+bool machine_devices(const struct machine *machine, const char *wanted, size_t ranks,
+                     struct device out[DEVICE_RANKS_MAX], struct error *err)
+{
+    const struct device *taken[DEVICE_RANKS_MAX];
+    size_t count = 0;
+
+    if (machine->named)
+        while (count < ranks && (machine->device.kind == DEVICE_CPU || count == 0))
+            taken[count++] = &machine->device;
+    else
+        count = probe_take(&machine->probe, wanted, ranks, taken, err);
+    if (count < ranks)
+        return error_set(err, ERROR_DEVICE,
+                         "ranks: %zu wants as many GPUs, and device: %s is %zu here",
+                         ranks, machine->named ? machine->device.name : wanted, count);
+    for (size_t i = 0; i < ranks; i++)
+        out[i] = *taken[i];
+    return true;
+}

@@ -1,0 +1,21 @@
+/* runner/job/plan_json.h - parts of a plan as JSON: what plan --json and run.json have
+ * alike. */
+#ifndef RUNNER_JOB_PLAN_JSON_H
+#define RUNNER_JOB_PLAN_JSON_H
+
+#include "base/json.h"
+#include "train/plan.h"
+
+json_t *plan_json_precision(const struct plan *plan);
+json_t *plan_json_batch(const struct plan *plan);
+/* Of stage distill; null of another. */
+json_t *plan_json_distillation(const struct plan *plan);
+/* Of stage dpo; null of another. */
+json_t *plan_json_preference(const struct plan *plan);
+/* Names and whole numbers. */
+json_t *plan_json_integers(const char *const names[], const int64_t values[],
+                           size_t count);
+/* The parts of an estimate, without what it is compared with. */
+json_t *plan_json_memory(const struct memory_use *use);
+
+#endif

@@ -1,0 +1,246 @@
+/* runner/job/ranks.c - starting the others, waiting for them, and being one of them. */
+#include "config.h"
+
+#include "runner/job/ranks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/link.h"
+#include "base/size.h"
+#include "base/spawn.h"
+#include "runner/job/inspect.h"
+#include "runner/output/report.h"
+#include "train/parallel.h"
+#include "train/trainer.h"
+
+extern char **environ;
+
+/* Descriptors of a rank, and where they lie before, out of each other's way. */
+enum { LOCK_FD = 3, LINK_FD = 4, FIRST_FREE_FD = 16 };
+enum { END_MS = 10000 };
+
+/* ---- Rank 0 ---- */
+
+struct words {
+    char rank[24], device[24];
+    const char *argv[16];
+};
+
+static void make_words(const struct ranks_start *start, int rank, const char *program,
+                       struct words *out)
+{
+    const struct device *device = &start->devices[rank];
+    size_t n = 0;
+
+    snprintf(out->rank, sizeof(out->rank), "--rank=%d", rank);
+    if (device->kind == DEVICE_CPU)
+        snprintf(out->device, sizeof(out->device), "--device=cpu");
+    else
+        snprintf(out->device, sizeof(out->device), "--device=cuda:%d", device->ordinal);
+    out->argv[n++] = program;
+    out->argv[n++] = out->rank;
+    out->argv[n++] = out->device;
+    out->argv[n++] = "--frozen";
+    out->argv[n++] = "--lock-fd=3";
+    out->argv[n++] = "--link-fd=4";
+    if (start->options->no_onednn)
+        out->argv[n++] = "--no-onednn";
+    out->argv[n++] = "--";
+    out->argv[n++] = start->job->path;
+    out->argv[n] = NULL;
+}
+
+static int spawn(const char *const argv[], int lock, int link, pid_t *pid)
+{
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    int failed;
+
+    posix_spawn_file_actions_init(&files);
+    posix_spawnattr_init(&attributes);
+    failed =
+        posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    failed = failed
+                 ? failed
+                 : posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
+    failed = failed ? failed : posix_spawn_file_actions_adddup2(&files, lock, LOCK_FD);
+    failed = failed ? failed : posix_spawn_file_actions_adddup2(&files, link, LINK_FD);
+    failed = failed ? failed
+                    : posix_spawn(pid, argv[0], &files, &attributes, (char *const *)argv,
+                                  environ);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&files);
+    return failed;
+}
+
+static bool start_one(const struct ranks_start *start, int rank, struct ranks *out,
+                      struct error *err)
+{
+    char *program = spawn_sibling("trainspool-train");
+    int ends[2], failed, lock, link;
+    struct words words;
+
+    if (!link_pair(ends, err)) {
+        free(program);
+        return false;
+    }
+    lock = fcntl(start->lock, F_DUPFD_CLOEXEC, FIRST_FREE_FD);
+    link = fcntl(ends[1], F_DUPFD_CLOEXEC, FIRST_FREE_FD);
+    close(ends[1]);
+    out->links[rank - 1] = ends[0];
+    make_words(start, rank, program, &words);
+    failed = lock < 0 || link < 0
+                 ? EMFILE
+                 : spawn(words.argv, lock, link, &out->children[rank].pid);
+    close(lock);
+    close(link);
+    if (failed) {
+        errno = failed;
+        error_errno(err, "cannot start %s for rank %d", program, rank);
+    }
+    free(program);
+    return !failed;
+}
+
+bool ranks_start(const struct ranks_start *start, struct ranks *out, struct error *err)
+{
+    *out = (struct ranks) { .group = { .rank = 0, .ranks = start->count } };
+    out->group.links = out->links;
+    for (int r = 1; r < start->count; r++) {
+        out->links[r - 1] = -1;
+        out->children[r].fd = -1;
+    }
+    for (int r = 1; r < start->count; r++) {
+        if (!start_one(start, r, out, err)) {
+            ranks_end(out, start->log);
+            return false;
+        }
+        log_line(start->log, LOG_INFO, "rank %d: started on %s", r,
+                 start->devices[r].kind == DEVICE_CPU ? "the cpu"
+                                                      : start->devices[r].name);
+    }
+    return true;
+}
+
+/* False: it is there still. */
+static bool gone_within(struct child *child, int milliseconds, int *status)
+{
+    for (int waited = 0; !child_reap(child, false, status); waited += 5) {
+        if (waited >= milliseconds)
+            return false;
+        poll(NULL, 0, 5);
+    }
+    return true;
+}
+
+static int end_one(struct child *child, int rank, int milliseconds, struct log *log)
+{
+    int status = 0;
+    struct text how;
+
+    if (gone_within(child, milliseconds, &status)) {
+        if (!WIFSIGNALED(status))
+            return 0;
+        text_init(&how, 0);
+        child_tell(status, &how);
+        log_line(log, LOG_ERROR, "rank %d %s", rank, how.data);
+        text_clear(&how);
+        return WTERMSIG(status);
+    }
+    log_line(log, LOG_WARN, "rank %d does not end, and is killed", rank);
+    child_signal(child, SIGKILL);
+    child_reap(child, true, &status);
+    return 0;
+}
+
+int ranks_end(struct ranks *ranks, struct log *log)
+{
+    int number = 0, patience = END_MS;
+
+    for (int r = 1; r < ranks->group.ranks; r++)
+        if (ranks->links[r - 1] >= 0)
+            close(ranks->links[r - 1]);
+    for (int r = 1; r < ranks->group.ranks; r++) {
+        int of_this = ranks->children[r].pid > 0
+                          ? end_one(&ranks->children[r], r, patience, log)
+                          : 0;
+
+        number = number ? number : of_this;
+    }
+    ranks->group.ranks = 1;
+    return number;
+}
+
+/* ---- The others ---- */
+
+/* What Ctrl-C and the end of a session send to all is rank 0's to answer; when that ends,
+ * so does this. */
+static void follow_rank_0(void)
+{
+    static const int ignored[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
+
+    for (size_t i = 0; i < TS_COUNT(ignored); i++)
+        signal(ignored[i], SIG_IGN);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+static bool read_plan(const struct options *options, const struct machine *machine,
+                      const struct job *job, struct inspection *look, struct error *err)
+{
+    struct inspect_options how = {
+        .machine = machine, .job = job->path, .will_run = true, .edit = INSPECT_AS_IS
+    };
+    struct text text;
+    bool ok;
+
+    text_init(&text, DOCUMENT_MAX_BYTES);
+    ok = file_read(job->frozen, DOCUMENT_MAX_BYTES, &text, NULL, err) &&
+         inspect_text(&how, text.data, text.len, look, err);
+    text_clear(&text);
+    if (ok &&
+        (!look->patch.has_plan || (size_t)options->rank >= plan_ranks(&look->patch.plan)))
+        ok = error_set(err, ERROR_JOB, "%s has no rank %d", job->frozen,
+                       (int)options->rank);
+    return ok;
+}
+
+int ranks_follow(const struct options *options, const struct machine *machine,
+                 struct error *err)
+{
+    int link = (int)options->link_fd;
+    struct backend_group group = { .rank = (int)options->rank, .links = &link };
+    struct trainer_options how = { .no_onednn = options->no_onednn, .group = &group };
+    struct inspection look = { 0 };
+    struct job job;
+    bool ok;
+
+    follow_rank_0();
+    if (link < 0 || options->lock_fd < 0 || fcntl(link, F_SETFD, FD_CLOEXEC) != 0 ||
+        fcntl((int)options->lock_fd, F_SETFD, FD_CLOEXEC) != 0) {
+        error_set(err, ERROR_USAGE, "--rank is for trainspool-train itself");
+        report_error(options->program, err);
+        return report_exit(err->code);
+    }
+    job_init(&job, options->operands[0]);
+    ok = read_plan(options, machine, &job, &look, err);
+    if (!ok) {
+        parallel_report(&group, err);
+    } else {
+        group.ranks = (int)plan_ranks(&look.patch.plan);
+        ok = trainer_run(&look.patch.plan, &how, err);
+    }
+    inspect_clear(&look);
+    job_clear(&job);
+    return ok ? EXIT_FINE : report_training_exit(err->code);
+}

@@ -1,0 +1,56 @@
+/* runner/job/run_summary.c - the job as paragraphs and blocks of code. */
+#include "config.h"
+
+#include "runner/job/run_summary.h"
+
+#include <string.h>
+
+#include "patcher/schema/redact.h"
+#include "runner/output/review.h"
+
+/* Markdown's code by indentation: no text can end it too early. */
+static void add_code(const struct text *text, struct text *out)
+{
+    for (const char *line = text->data; *line;) {
+        const char *end = strchrnul(line, '\n');
+
+        text_adds(out, "    ");
+        text_add_visible(out, line, (size_t)(end - line));
+        text_addc(out, '\n');
+        line = *end ? end + 1 : end;
+    }
+}
+
+/* Nothing where there was no patch. */
+static void add_changes(const struct job *job, struct text *out)
+{
+    struct review review;
+    struct text diff;
+
+    text_init(&diff, 0);
+    if (review_read(job->path, job->frozen, &review, NULL) &&
+        review_add(&review, true, &diff) && diff.len > 0) {
+        text_adds(out, "**patched**\n\n");
+        add_code(&diff, out);
+        text_addc(out, '\n');
+    }
+    review_clear(&review);
+    text_clear(&diff);
+}
+
+bool about_job(const struct job *job, const struct patch *patch, struct text *out)
+{
+    struct text shown;
+    bool ok;
+
+    text_init(&shown, 0);
+    ok = patch->text != NULL && redact_text(patch->text, patch->len, &shown);
+    if (ok) {
+        text_addf(out, "**precision**: %s\n\n", patch->plan.precision.message);
+        add_changes(job, out);
+        text_adds(out, "**job**\n\n");
+        add_code(&shown, out);
+    }
+    text_clear(&shown);
+    return ok && !out->overflow;
+}

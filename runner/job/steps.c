@@ -1,0 +1,68 @@
+/* runner/job/steps.c - one line over a process boundary: no data set is read in
+ * trainspool. */
+#include "config.h"
+
+#include "runner/job/steps.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "base/spawn.h"
+
+/* A large corpus takes its time; nobody waits longer for a plan. */
+enum { PATIENCE_MS = 120000, LONGEST_ANSWER = 4096 };
+
+void steps_write(const struct steps *steps, struct text *out)
+{
+    const int64_t numbers[] = { steps->per_epoch, steps->total,  steps->tokens,
+                                steps->samples,   steps->rows,   steps->sequences,
+                                steps->resident,  steps->learnt, steps->asked };
+
+    text_adds(out, "steps");
+    for (size_t i = 0; i < TS_COUNT(numbers); i++)
+        text_addf(out, "\t%" PRId64, numbers[i]);
+    text_addc(out, '\n');
+}
+
+bool steps_read(const char *text, struct steps *out)
+{
+    return sscanf(text,
+                  "steps\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64
+                  "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64,
+                  &out->per_epoch, &out->total, &out->tokens, &out->samples, &out->rows,
+                  &out->sequences, &out->resident, &out->learnt, &out->asked) == 9;
+}
+
+static bool refused(const struct text *errors, const struct spawn_result *result,
+                    struct error *err)
+{
+    static const char name[] = "trainspool-train: ";
+    const char *said =
+        text_starts(errors->data, name) ? errors->data + sizeof(name) - 1 : errors->data;
+
+    if (result->timed_out)
+        return error_set(err, ERROR_DATA, "reading the data took too long");
+    return error_set(err, ERROR_DATA, "%.*s", (int)strcspn(said, "\n"), said);
+}
+
+bool steps_ask(const char *job, struct steps *out, struct error *err)
+{
+    char *program = spawn_sibling("trainspool-train");
+    char *argv[] = { program, "--steps", "--", (char *)job, NULL };
+    struct spawn_result result;
+    struct text said, errors;
+    bool ok;
+
+    text_init(&said, LONGEST_ANSWER);
+    text_init(&errors, LONGEST_ANSWER);
+    ok = spawn_capture(argv, PATIENCE_MS, &said, &errors, &result, err);
+    if (ok && (result.status != 0 || !steps_read(said.data, out)))
+        ok = refused(&errors, &result, err);
+    text_clear(&said);
+    text_clear(&errors);
+    free(program);
+    return ok;
+}

@@ -1,0 +1,487 @@
+/* runner/output/report.c - like a compiler: file:line:column: severity[rule]: sentence. */
+#include "config.h"
+
+#include "runner/output/report.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/size.h"
+#include "patcher/schema/redact.h"
+#include "runner/output/report_excerpt.h"
+
+enum { PAGE_WIDTH = 100 };
+
+static const struct exit_row exits[] = {
+    { EXIT_FINE, "nothing is left to mend, or the training is done" },
+    { EXIT_FINDINGS,
+      "an error finding is left, an edit would be made, or the training failed" },
+    { EXIT_NO_JOB, "wrong usage, an unreadable file, or a file that is no job" },
+    { EXIT_SYSTEM, "an I/O or lock error, or a defect in this program" },
+    { EXIT_SECOND, "another trainspool watch has the folder" },
+    { EXIT_INTERRUPT, "stopped by SIGINT" },
+    { EXIT_TERMINATED, "stopped by SIGTERM" },
+};
+
+static const struct {
+    int command, training;
+} statuses[ERROR_CODES] = {
+    [ERROR_NONE] = { EXIT_FINE, EXIT_FINE },
+    [ERROR_USAGE] = { EXIT_NO_JOB, EXIT_NO_JOB },
+    [ERROR_JOB] = { EXIT_FINDINGS, EXIT_FINDINGS },
+    [ERROR_DATA] = { EXIT_NO_JOB, EXIT_FINDINGS },
+    [ERROR_SYSTEM] = { EXIT_SYSTEM, EXIT_SYSTEM },
+    [ERROR_DEVICE] = { EXIT_FINDINGS, EXIT_FINDINGS },
+    [ERROR_DIVERGED] = { EXIT_FINDINGS, EXIT_FINDINGS },
+    [ERROR_STOPPED] = { EXIT_TERMINATED, EXIT_TERMINATED },
+};
+
+static const char *const severity_colours[] = {
+    [SEVERITY_INFO] = "\033[36m",
+    [SEVERITY_WARNING] = "\033[33m",
+    [SEVERITY_ERROR] = "\033[31m",
+};
+static const char bold[] = "\033[1m", plain[] = "\033[0m";
+static const char red[] = "\033[31m", green[] = "\033[32m";
+
+const struct exit_row *report_exits(size_t *count)
+{
+    *count = TS_COUNT(exits);
+    return exits;
+}
+
+int report_exit(enum error_code code)
+{
+    return statuses[code].command;
+}
+
+int report_training_exit(enum error_code code)
+{
+    return statuses[code].training;
+}
+
+/* no-color.org: set and not empty. */
+static bool wants_colour(const struct options *options, bool terminal)
+{
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+
+    if (options->color && strcmp(options->color, "auto") != 0)
+        return strcmp(options->color, "always") == 0;
+    return terminal && !(no && *no) && !(term && strcmp(term, "dumb") == 0);
+}
+
+static int threshold(const struct options *options)
+{
+    for (int i = SEVERITY_INFO; options->fail_on && i <= SEVERITY_ERROR; i++)
+        if (strcmp(severity_names[i], options->fail_on) == 0)
+            return i;
+    return SEVERITY_ERROR;
+}
+
+static size_t find_width(bool terminal)
+{
+    struct winsize size = { 0 };
+
+    if (!terminal || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+        return PAGE_WIDTH;
+    return size.ws_col;
+}
+
+void report_init(struct report *report, const struct options *options)
+{
+    bool terminal = isatty(STDOUT_FILENO);
+
+    *report = (struct report) { .out = stdout,
+                                .terminal = terminal,
+                                .colour = wants_colour(options, terminal),
+                                .quiet = options->quiet,
+                                .width = find_width(terminal),
+                                .least = threshold(options),
+                                .verbose = options->verbose };
+}
+
+void report_write(struct report *report, const struct text *text)
+{
+    fwrite(text->data, 1, text->len, report->out);
+}
+
+bool report_diff(struct report *report, const struct text *was, const struct text *now,
+                 const struct diff_options *how, struct error *err)
+{
+    struct diff_options options = *how;
+    struct text shown[2], out;
+    bool ok;
+
+    options.visible = report->terminal;
+    options.colour = report->colour;
+    text_init(&shown[0], 0);
+    text_init(&shown[1], 0);
+    text_init(&out, 0);
+    ok = redact_text(was->data, was->len, &shown[0]) &&
+         redact_text(now->data, now->len, &shown[1]) &&
+         diff_unified(shown[0].data, shown[0].len, shown[1].data, shown[1].len, &options,
+                      &out);
+    if (ok)
+        report_write(report, &out);
+    else
+        error_set(err, ERROR_SYSTEM, "the difference is too large to show");
+    text_clear(&shown[0]);
+    text_clear(&shown[1]);
+    text_clear(&out);
+    return ok;
+}
+
+void report_visible(struct text *out, const char *string)
+{
+    text_add_visible(out, string, strlen(string));
+}
+
+void report_line(struct report *report, const char *fmt, ...)
+{
+    struct text line;
+    va_list args;
+    char *said = NULL;
+
+    va_start(args, fmt);
+    if (vasprintf(&said, fmt, args) < 0)
+        said = NULL;
+    va_end(args);
+    if (!said)
+        return;
+    text_init(&line, 0);
+    report_visible(&line, said);
+    text_addc(&line, '\n');
+    report_write(report, &line);
+    text_clear(&line);
+    free(said);
+}
+
+void report_error(const char *program, const struct error *err)
+{
+    struct text line;
+
+    text_init(&line, 0);
+    text_addf(&line, "%s: ", program);
+    if (err->file[0]) {
+        report_visible(&line, err->file);
+        if (err->at.line)
+            text_addf(&line, ":%u:%u", err->at.line, err->at.column);
+        text_adds(&line, ": ");
+    }
+    report_visible(&line, err->text);
+    text_addc(&line, '\n');
+    fflush(stdout);
+    fwrite(line.data, 1, line.len, stderr);
+    text_clear(&line);
+}
+
+/* A stream remembers that a write failed, not why: that only the last one tells. */
+int report_end(const char *program, int status)
+{
+    struct error err = { 0 };
+    bool lost = ferror(stdout);
+
+    if (fflush(stdout) != 0)
+        error_errno(&err, "cannot write to standard output");
+    else if (lost)
+        error_set(&err, ERROR_SYSTEM, "not all of standard output could be written");
+    if (err.code)
+        report_error(program, &err);
+    return err.code && status < EXIT_SYSTEM ? EXIT_SYSTEM : status;
+}
+
+/* ---- Findings ---- */
+
+/* How findings are told. */
+struct telling {
+    const char *job;
+    const struct findings *findings;
+    const struct excerpt *excerpt; /* NULL: without lines of the job */
+    bool colour, verbose;
+};
+
+static void add_colour(const struct telling *how, const char *colour, struct text *out)
+{
+    text_adds(out, how->colour ? colour : "");
+}
+
+/* Without the line ends of an inserted line, and the blanks that keep a comment's
+ * column. */
+static void add_value(const struct telling *how, const char *value, const char *colour,
+                      struct text *out)
+{
+    size_t len;
+
+    value += strspn(value, " \r\n");
+    len = strcspn(value, "\r\n");
+    while (len > 0 && value[len - 1] == ' ')
+        len--;
+    add_colour(how, colour, out);
+    if (len == 0)
+        text_adds(out, "(nothing)");
+    else
+        text_add_visible(out, value, len);
+    add_colour(how, plain, out);
+}
+
+static bool has_edit(const struct finding *finding)
+{
+    return finding->was && finding->now;
+}
+
+/* "model_dtype: float16 -> float32", "+ loss_scale: none" */
+static void add_edit(const struct telling *how, const struct finding *finding,
+                     struct text *out)
+{
+    if (!finding->was[0] && strpbrk(finding->now, "\r\n")) {
+        add_colour(how, green, out);
+        text_adds(out, "+ ");
+        add_value(how, finding->now, green, out);
+        return;
+    }
+    if (finding->key && !text_starts(finding->was, finding->key)) {
+        report_visible(out, finding->key);
+        text_adds(out, ": ");
+    }
+    add_value(how, finding->was, red, out);
+    text_adds(out, " -> ");
+    add_value(how, finding->label ? finding->label : finding->now, green, out);
+}
+
+/* "    model_dtype: float16 -> float32   (what stays as it is)" */
+static void add_advice(const struct telling *how, const struct finding *finding,
+                       struct text *out)
+{
+    bool edit = has_edit(finding);
+
+    if (!edit && (finding->fixed || finding->settled)) { /* advice is of no use then */
+        text_adds(out, finding->fixed ? "    mended with the others\n"
+                                      : "    gone after the other edits\n");
+        return;
+    }
+    if (!edit && !finding->note)
+        return;
+    text_adds(out, finding->fixed ? "    mended: " : "    ");
+    if (edit && !finding->fixed && !finding->settled && finding->apply == APPLY_UNSAFE)
+        text_adds(out, "with --unsafe: ");
+    if (edit)
+        add_edit(how, finding, out);
+    if (finding->note) {
+        text_adds(out, edit ? "   (" : "");
+        report_visible(out, finding->note);
+        text_adds(out, edit ? ")" : "");
+    }
+    text_addc(out, '\n');
+}
+
+/* The other edits of its group, told once: all are made, or none. */
+static void add_group(const struct telling *how, const struct finding *finding,
+                      struct text *out)
+{
+    const struct findings *findings = how->findings;
+
+    for (size_t i = 0; finding->group && has_edit(finding) && i < findings->count; i++) {
+        const struct finding *other = &findings->list[i];
+
+        if (other->group != finding->group || !has_edit(other))
+            continue;
+        if (other < finding)
+            return;
+        if (other == finding)
+            continue;
+        text_addf(out, "    and in line %u: ", other->at.line);
+        add_edit(how, other, out);
+        text_addc(out, '\n');
+    }
+}
+
+static void add_place(struct text *out, const char *job, const struct finding *finding)
+{
+    report_visible(out, job);
+    if (finding->at.line)
+        text_addf(out, ":%u:%u", finding->at.line, finding->at.column);
+    text_adds(out, ": ");
+}
+
+/* What scripts read: "gsm8k.yaml:7:14: error[TS105]: sentence" */
+static void add_first_line(const struct telling *how, const struct finding *finding,
+                           struct text *out)
+{
+    add_colour(how, bold, out);
+    add_place(out, how->job, finding);
+    add_colour(how, severity_colours[finding->severity], out);
+    text_addf(out, "%s[%s]", severity_names[finding->severity], finding->rule);
+    add_colour(how, plain, out);
+    text_adds(out, ": ");
+    report_visible(out, finding->message);
+    text_addc(out, '\n');
+}
+
+static void add_finding(const struct telling *how, size_t at, struct text *out)
+{
+    const struct finding *finding = &how->findings->list[at];
+    const bool open = how->excerpt && !finding->fixed;
+
+    if (open && out->len > 0 && !text_ends(out->data, "\n\n"))
+        text_addc(out, '\n'); /* behind what is mended, which stands close together */
+    add_first_line(how, finding, out);
+    if (open)
+        excerpt_add(how->excerpt, how->findings, at, out);
+    add_advice(how, finding, out);
+    if (open)
+        add_group(how, finding, out);
+    if (how->verbose && finding->because) {
+        text_adds(out, "    because: ");
+        report_visible(out, finding->because);
+        text_addc(out, '\n');
+    }
+    text_adds(out, open ? "\n" : "");
+}
+
+/* What -q leaves: what the exit status is about. */
+static bool is_told(const struct report *report, const struct finding *finding)
+{
+    bool would_edit = finding->now && finding->settled;
+
+    return !finding->fixed && ((int)finding->severity >= report->least || would_edit);
+}
+
+void report_findings(struct report *report, const struct patch *patch)
+{
+    struct telling how = { .job = patch->job,
+                           .findings = &patch->findings,
+                           .colour = report->colour,
+                           .verbose = report->verbose };
+    struct excerpt *excerpt = NULL;
+    struct text out;
+
+    text_init(&out, 0);
+    if (!report->quiet && patch->document.data)
+        excerpt = excerpt_new(&patch->document, report->width, report->colour);
+    how.excerpt = excerpt;
+    if (report->apart && patch->findings.count > 0)
+        fputc('\n', report->out);
+    report->apart = excerpt && patch->findings.count > 0;
+    for (size_t i = 0; i < patch->findings.count; i++) {
+        if (!report->quiet)
+            add_finding(&how, i, &out);
+        else if (is_told(report, &patch->findings.list[i]))
+            add_first_line(&how, &patch->findings.list[i], &out);
+    }
+    report_write(report, &out);
+    excerpt_free(excerpt);
+    text_clear(&out);
+}
+
+void report_findings_text(const struct patch *patch, struct text *out)
+{
+    struct telling how = { .job = patch->job,
+                           .findings = &patch->findings,
+                           .verbose = true };
+
+    for (size_t i = 0; i < patch->findings.count; i++)
+        add_finding(&how, i, out);
+}
+
+struct counts {
+    size_t left, errors, edits, fixed, ignored;
+};
+
+static struct counts count_findings(const struct patch *patch)
+{
+    struct counts counts = { .ignored = patch->ignored.count };
+
+    for (size_t i = 0; i < patch->findings.count; i++) {
+        const struct finding *finding = &patch->findings.list[i];
+
+        counts.left += !finding->fixed;
+        counts.errors += !finding->fixed && finding->severity == SEVERITY_ERROR;
+        counts.edits += finding->now && finding->settled && !finding->fixed;
+        counts.fixed += finding->fixed && finding->now;
+    }
+    return counts;
+}
+
+static const char *plural(size_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
+/* "2 edits made, 4 findings left (0 errors)", "6 findings (1 error), ..." */
+static void add_counts(struct text *line, const struct counts *counts)
+{
+    if (counts->fixed > 0)
+        text_addf(line, "%zu edit%s made, ", counts->fixed, plural(counts->fixed));
+    if (counts->left > 0)
+        text_addf(line, "%zu finding%s%s (%zu error%s)", counts->left,
+                  plural(counts->left), counts->fixed ? " left" : "", counts->errors,
+                  plural(counts->errors));
+    else
+        text_adds(line, counts->fixed ? "nothing left" : "nothing to mend");
+    if (counts->ignored > 0)
+        text_addf(line, ", %zu ignored", counts->ignored);
+    if (counts->edits > 0)
+        text_addf(line, "; trainspool patch makes %zu edit%s", counts->edits,
+                  plural(counts->edits));
+}
+
+void report_summary(struct report *report, const struct patch *patch)
+{
+    struct counts counts = count_findings(patch);
+    struct text line;
+
+    if (report->quiet)
+        return;
+    text_init(&line, 0);
+    report_visible(&line, patch->job);
+    text_adds(&line, ": ");
+    add_counts(&line, &counts);
+    if (patch->backup) {
+        text_adds(&line, "; as it was: ");
+        report_visible(&line, patch->backup);
+    }
+    text_addc(&line, '\n');
+    report_write(report, &line);
+    text_clear(&line);
+}
+
+void report_reason(const struct patch *patch, struct text *out)
+{
+    const struct finding *first = NULL;
+    size_t more = 0;
+
+    for (size_t i = 0; i < patch->findings.count; i++) {
+        const struct finding *finding = &patch->findings.list[i];
+
+        if (finding->severity != SEVERITY_ERROR || finding->fixed || finding->settled)
+            continue;
+        if (!first)
+            first = finding;
+        else
+            more++;
+    }
+    if (!first)
+        return;
+    text_addf(out, "%s", first->rule);
+    if (first->at.line)
+        text_addf(out, " in line %u", first->at.line);
+    text_adds(out, ": ");
+    report_visible(out, first->message);
+    if (more > 0)
+        text_addf(out, ", and %zu more", more);
+}
+
+int report_status(const struct patch *patch, const struct options *options, bool edits)
+{
+    if (!patch->is_job)
+        return EXIT_NO_JOB;
+    if (options->exit_zero)
+        return EXIT_FINE;
+    if (findings_worst(&patch->findings) >= threshold(options) ||
+        (edits && patch->changed))
+        return EXIT_FINDINGS;
+    return EXIT_FINE;
+}

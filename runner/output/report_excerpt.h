@@ -1,0 +1,32 @@
+/*
+ * runner/output/report_excerpt.h - the line of a job that a finding is about, with its number,
+ * and carets under the finding's span:
+ *
+ *       7 | model_dtype: float16   # half
+ *         |              ^^^^^^^
+ *
+ * Columns are a terminal's: tabs, wide and combining characters count as they are shown.
+ * Control characters, and those that turn the direction of a text, are made visible;
+ * secret values are hidden; a long line is cut around the span.
+ */
+#ifndef RUNNER_OUTPUT_REPORT_EXCERPT_H
+#define RUNNER_OUTPUT_REPORT_EXCERPT_H
+
+#include "patcher/document/document.h"
+#include "patcher/findings/finding.h"
+
+struct excerpt;
+
+/* For one job's findings; `width` columns in all, at least 40.  The document is
+ * borrowed. */
+struct excerpt *excerpt_new(const struct document *document, size_t width, bool colour);
+void excerpt_free(struct excerpt *excerpt);
+/*
+ * Append the excerpt of findings[at].  Other edits of its group on the same line are
+ * underlined with `-`; a line to be inserted is shown by the line before it, without
+ * carets. False, and nothing is added, if the finding is of the file as a whole.
+ */
+bool excerpt_add(const struct excerpt *excerpt, const struct findings *findings,
+                 size_t at, struct text *out);
+
+#endif

@@ -1,0 +1,28 @@
+/* runner/page/page_parts.h - the sections of a run's page, for the files page*.c alone.  Each
+ * adds nothing where it has nothing to tell. */
+#ifndef RUNNER_PAGE_PAGE_PARTS_H
+#define RUNNER_PAGE_PAGE_PARTS_H
+
+#include "runner/page/html.h"
+#include "runner/page/page_data.h"
+
+typedef void page_part(const struct page_data *data, struct text *out);
+
+page_part page_figures, page_trouble, page_curves, page_samples, page_changes, page_plan,
+    page_environment, page_events, page_text;
+
+extern const char page_style[], page_script[];
+
+/* "failed" ..., and "ended without a word" for a run that says it runs and does not. */
+const char *page_state(const struct page_data *data);
+/* A row of a table of two columns; nothing where the value is empty. */
+void page_row(struct text *out, const char *name, const char *value);
+/* A member of an object as text for page_row; "" where it is missing. */
+const char *page_string(const json_t *object, const char *key);
+/* A member that is a number; NaN for any other. */
+double page_number(const json_t *object, const char *key);
+/* A row of such a member with its unit, "" for none; nothing where it is missing. */
+void page_row_number(struct text *out, const char *name, const json_t *object,
+                     const char *key, const char *unit);
+
+#endif

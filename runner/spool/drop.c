@@ -1,0 +1,262 @@
+/*
+ * runner/spool/drop.c - a name, a safe open, a look at what is open, and patience until nobody
+ * writes: in this order, and any of them may be the last.
+ */
+#include "config.h"
+
+#include "runner/spool/drop.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/digest.h"
+#include "base/file.h"
+#include "base/size.h"
+#include "patcher/document/document.h"
+#include "runner/job/job.h"
+
+enum { LONGEST_NAME = 200 };
+
+/* Seconds: how long a file must stand still, and how long a second link is forgiven. */
+static const double settle_written = 0.2, settle_seen = 2, link_patience = 60;
+
+static bool is_printable(const char *name)
+{
+    for (size_t i = 0; name[i]; i++)
+        if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f)
+            return false;
+    /* U+0080 to U+009F are control characters too */
+    for (size_t i = 0; name[i]; i++)
+        if ((unsigned char)name[i] == 0xc2 && (unsigned char)name[i + 1] < 0xa0)
+            return false;
+    return text_is_utf8(name, strlen(name), NULL);
+}
+
+bool drop_name_fits(const char *name)
+{
+    static const char *const unfinished[] = { ".tmp.yaml", ".tmp.yml", ".part.yaml",
+                                              ".part.yml" };
+    size_t len = strlen(name);
+
+    if (name[0] == '.' || name[0] == '#' || len > LONGEST_NAME)
+        return false;
+    if (!(text_ends(name, ".yaml") && len > 5) && !(text_ends(name, ".yml") && len > 4))
+        return false;
+    for (size_t i = 0; i < TS_COUNT(unfinished); i++)
+        if (text_ends(name, unfinished[i]))
+            return false;
+    return is_printable(name);
+}
+
+/* openat2(2) cannot be led out of the folder; a kernel older than 5.6 has openat
+ * alone. */
+static int open_safely(int dir, const char *name)
+{
+    struct open_how how = { .flags =
+                                O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC,
+                            .resolve =
+                                RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV };
+    int fd = (int)syscall(SYS_openat2, dir, name, &how, sizeof(how));
+
+    if (fd < 0 && errno == ENOSYS)
+        fd = openat(dir, name, (int)how.flags);
+    return fd;
+}
+
+static enum drop_verdict refuse(struct drop *out, const char *reason)
+{
+    snprintf(out->reason, sizeof(out->reason), "%s", reason);
+    return DROP_REFUSED;
+}
+
+static enum drop_verdict wait_for(struct drop *out, double seconds)
+{
+    out->again = seconds > 0.01 ? seconds : 0.01;
+    return DROP_WAIT;
+}
+
+/* Why a name could not be opened. */
+static enum drop_verdict not_opened(int dir, const char *name, int number,
+                                    struct drop *out)
+{
+    if (number == ENOENT)
+        return DROP_GONE;
+    if (fstatat(dir, name, &out->st, AT_SYMLINK_NOFOLLOW) != 0)
+        return DROP_GONE;
+    if (number == ELOOP || S_ISLNK(out->st.st_mode))
+        return refuse(out, "it is a symbolic link; copy the file itself");
+    if (number == EACCES || number == EPERM)
+        return refuse(out, "it cannot be read: permission denied");
+    if (number == ENXIO || S_ISSOCK(out->st.st_mode))
+        return refuse(out, "it is not a regular file");
+    if (number == EXDEV)
+        return refuse(out, "it lies on another file system");
+    return wait_for(out, 5); /* EMFILE, EIO, ENOMEM: may pass */
+}
+
+/* Only its owner may write to it: a group is harmless when nobody else is in it. */
+static bool writable_by_others(const struct stat *st)
+{
+    struct group entry, *group = NULL;
+    char buffer[4096];
+
+    if (st->st_mode & S_IWOTH)
+        return true;
+    if (!(st->st_mode & S_IWGRP) || st->st_gid == 0)
+        return false;
+    if (getgrgid_r(st->st_gid, &entry, buffer, sizeof(buffer), &group) != 0 || !group)
+        return false;
+    return group->gr_mem[0] != NULL;
+}
+
+static enum drop_verdict look_inside(const struct stat *st, struct drop *out)
+{
+    if (!S_ISREG(st->st_mode))
+        return refuse(out, S_ISDIR(st->st_mode) ? "it is a folder"
+                                                : "it is not a regular file");
+    if (st->st_uid != geteuid() && st->st_uid != 0)
+        return refuse(out, "it belongs to another user");
+    if (writable_by_others(st))
+        return refuse(out, "others may write to it; chmod go-w");
+    if ((uintmax_t)st->st_size > DOCUMENT_MAX_BYTES)
+        return refuse(out, "it is larger than 1 MiB");
+    return DROP_COMPLETE;
+}
+
+enum lease { LEASE_GRANTED, LEASE_WRITER, LEASE_UNKNOWN };
+
+/* A read lease is granted only while nobody has the file open for writing (fcntl(2)). */
+static enum lease try_lease(int fd)
+{
+    if (fcntl(fd, F_SETLEASE, F_RDLCK) == 0) {
+        fcntl(fd, F_SETLEASE, F_UNLCK);
+        return LEASE_GRANTED;
+    }
+    return errno == EAGAIN ? LEASE_WRITER : LEASE_UNKNOWN;
+}
+
+/* The last bytes: the end marker `...` of YAML on a line of its own; a final line end. */
+static void look_at_end(int fd, off_t size, bool *marked, bool *ended)
+{
+    char tail[6] = "\n";
+    off_t from = size > 5 ? size - 5 : 0;
+    ssize_t got = pread(fd, tail + 1, 5, from);
+
+    *marked = *ended = false;
+    if (got <= 0)
+        return;
+    got++;
+    *ended = tail[got - 1] == '\n';
+    got -= *ended;
+    *marked = got >= 4 && memcmp(tail + got - 4, "\n...", 4) == 0;
+}
+
+/* A file nobody touched for long needs no watching; a clock that was set back proves
+ * nothing. */
+static double still_for(const struct drop_history *history, const struct stat *st,
+                        double now)
+{
+    struct timespec wall;
+    double age, seen = now - history->still;
+
+    clock_gettime(CLOCK_REALTIME, &wall);
+    age = (double)(wall.tv_sec - st->st_ctim.tv_sec) +
+          (double)(wall.tv_nsec - st->st_ctim.tv_nsec) / 1e9;
+    return age > seen ? age : seen;
+}
+
+static enum drop_verdict is_complete(int fd, double now,
+                                     const struct drop_history *history, struct drop *out)
+{
+    enum lease lease = try_lease(fd);
+    bool marked, ended;
+    double settle, still;
+
+    if (lease == LEASE_WRITER)
+        return wait_for(out, settle_written);
+    look_at_end(fd, out->st.st_size, &marked, &ended);
+    if (history->hint == WATCH_RENAMED || marked)
+        return DROP_COMPLETE;
+    settle = history->hint == WATCH_WRITTEN && lease == LEASE_GRANTED && ended
+                 ? settle_written
+                 : settle_seen;
+    still = still_for(history, &out->st, now);
+    return still >= settle ? DROP_COMPLETE : wait_for(out, settle - still);
+}
+
+static void note_look(struct drop_history *history, const struct stat *st, double now)
+{
+    char source[64];
+
+    job_source(st, source);
+    if (strcmp(source, history->source) == 0)
+        return;
+    strcpy(history->source, source);
+    history->still = now;
+}
+
+/* A second link is a rename in flight for a moment, and then somebody else's file. */
+static enum drop_verdict linked(double now, const struct drop_history *history,
+                                struct drop *out)
+{
+    if (now - history->first < link_patience)
+        return wait_for(out, 1);
+    return refuse(out, "it has a second name (a hard link); copy the file");
+}
+
+enum drop_verdict drop_look(int dir, const char *name, double now,
+                            struct drop_history *history, struct drop *out)
+{
+    enum drop_verdict verdict;
+    int fd = open_safely(dir, name);
+
+    *out = (struct drop) { 0 };
+    if (fd < 0) {
+        verdict = not_opened(dir, name, errno, out);
+        if (verdict == DROP_REFUSED)
+            note_look(history, &out->st, now);
+        return verdict;
+    }
+    if (fstat(fd, &out->st) != 0) {
+        close(fd);
+        return wait_for(out, 5);
+    }
+    note_look(history, &out->st, now);
+    verdict = look_inside(&out->st, out);
+    if (verdict == DROP_COMPLETE && out->st.st_nlink == 0)
+        verdict = DROP_GONE;
+    else if (verdict == DROP_COMPLETE && out->st.st_nlink > 1)
+        verdict = linked(now, history, out);
+    else if (verdict == DROP_COMPLETE)
+        verdict = is_complete(fd, now, history, out);
+    close(fd);
+    return verdict;
+}
+
+bool drop_digest(int dir, const char *name, const struct drop *drop, char out[65])
+{
+    struct text text;
+    struct stat st, after;
+    char was[64], is[64];
+    bool ok;
+
+    text_init(&text, DOCUMENT_MAX_BYTES);
+    ok = file_read_at(dir, name, DOCUMENT_MAX_BYTES, &text, &st, NULL) &&
+         fstatat(dir, name, &after, AT_SYMLINK_NOFOLLOW) == 0;
+    if (ok) {
+        job_source(&drop->st, was);
+        job_source(&after, is);
+        ok = strcmp(was, is) == 0 && (uintmax_t)st.st_size == text.len;
+        digest_bytes(text.data, text.len, out);
+    }
+    text_clear(&text);
+    return ok;
+}

@@ -1,0 +1,338 @@
+/* runner/spool/intake.c - one name of the spool: what it is, and what becomes of it. */
+#include "config.h"
+
+#include "runner/spool/intake.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "patcher/history/journal.h"
+#include "runner/job/admit.h"
+#include "runner/spool/worker.h"
+
+/* Seconds. */
+static const double again_after_fault = INTAKE_AGAIN, again_while_held = 1,
+                    patience = 600;
+
+static void state_source(const struct job *job, char out[64])
+{
+    struct stat st;
+
+    out[0] = 0;
+    if (lstat(job->state, &st) == 0)
+        job_source(&st, out);
+}
+
+static void note_known(struct item *item, const struct job *job, const char *source)
+{
+    snprintf(item->known, sizeof(item->known), "%s", source);
+    snprintf(item->history.source, sizeof(item->history.source), "%s", source);
+    state_source(job, item->known_state);
+    item->told = false;
+}
+
+/* Nothing happened to the file or its state since it was dealt with. */
+static bool is_old(const struct item *item, const struct job *job)
+{
+    char state[64];
+
+    if (!item->known[0] || strcmp(item->known, item->history.source) != 0)
+        return false;
+    state_source(job, state);
+    return strcmp(state, item->known_state) == 0;
+}
+
+/* A text that a patch or an undo of ours wrote, or replaced. */
+static bool is_ours(const struct job *job, const char *digest)
+{
+    json_t *journal = journal_read(job->path, NULL), *line;
+    bool found = false;
+    size_t i;
+
+    json_array_foreach(journal, i, line)
+    {
+        const char *before = json_string_value(json_object_get(line, "before"));
+        const char *after = json_string_value(json_object_get(line, "after"));
+
+        found |= (before && strcmp(before, digest) == 0) ||
+                 (after && strcmp(after, digest) == 0);
+    }
+    json_decref(journal);
+    return found;
+}
+
+static void queue_job(struct intake *intake, const struct job *job,
+                      const struct job_record *record)
+{
+    queue_add(&intake->queue, &(struct queued) { .name = path_base(job->path),
+                                                 .priority = record->priority,
+                                                 .arrived = record->arrived,
+                                                 .not_before = clock_seconds() +
+                                                               worker_patience(record) });
+}
+
+static bool is_current(const struct intake *intake, const struct job *job)
+{
+    return intake->current && strcmp(intake->current, path_base(job->path)) == 0;
+}
+
+/* A job whose text is known: go on where its state says. */
+static void follow(struct intake *intake, const struct job *job,
+                   struct job_record *record)
+{
+    struct error err = { 0 };
+
+    if (record->state == JOB_RUNNING && !job_locked(job)) {
+        if (!worker_settle(job, -1, true, record, &err))
+            log_line(intake->log, LOG_ERROR, "job %s: %s", job->name, err.text);
+        else if (record->state != JOB_RUNNING)
+            log_line(intake->log, LOG_WARN, "job %s: crashed: %s", job->name,
+                     record->reason);
+    }
+    if (is_current(intake, job))
+        return;
+    if (record->state == JOB_RUNNING && !intake->running)
+        intake->running = memory_strdup(path_base(job->path));
+    else if (record->state == JOB_READY)
+        queue_job(intake, job, record);
+}
+
+static void tell_claim(struct intake *intake, const struct job *job,
+                       const struct job_record *record, const struct inspection *look)
+{
+    size_t fixed = 0;
+
+    for (size_t i = 0; i < look->patch.findings.count; i++)
+        fixed += look->patch.findings.list[i].fixed && look->patch.findings.list[i].now;
+    if (record->state == JOB_READY)
+        log_line(intake->log, LOG_INFO, "job %s: ready, %zu edit%s made", job->name,
+                 fixed, fixed == 1 ? "" : "s");
+    else
+        log_line(intake->log, LOG_WARN, "job %s: rejected: %s", job->name,
+                 record->reason);
+}
+
+/* Back to `new`, whatever it was; the caller holds the lock. */
+static bool make_new(const struct job *job, struct job_record *record, struct error *err)
+{
+    if (record->state == JOB_RUNNING &&
+        !job_event(job, record, EVENT_CRASHED, "a new text was dropped", err))
+        return false;
+    if (record->state != JOB_NEW && !job_event(job, record, EVENT_CHANGED, NULL, err))
+        return false;
+    record->step = record->total = 0;
+    record->loss = NAN;
+    /* a state that a power cut took: it ran, and nothing tells how far */
+    record->resume |= !record->digest[0] && file_exists(job->frozen);
+    job_forget(job);
+    return true;
+}
+
+/* A fault of the job is its rejection; a fault of the machine may pass. */
+static bool may_pass(const struct error *err)
+{
+    return err->code == ERROR_SYSTEM || err->code == ERROR_NONE;
+}
+
+static void want_flush(struct intake *intake, struct item *item)
+{
+    if (item->flush)
+        return;
+    item->flush = true;
+    item->next_flush = intake->flush;
+    intake->flush = item;
+}
+
+static bool claim_locked(struct intake *intake, struct item *item, const struct job *job,
+                         const struct drop *drop, struct error *err)
+{
+    struct claim_options how = { .machine = intake->machine,
+                                 .lazy = true,
+                                 .waits = intake->others || intake->current ||
+                                          intake->running ||
+                                          queue_count(&intake->queue) > 0 };
+    struct job_record record;
+    struct inspection look = { 0 };
+    bool ok = job_read(job, &record, err) && make_new(job, &record, err);
+
+    record.arrived =
+        (double)drop->st.st_ctim.tv_sec + (double)drop->st.st_ctim.tv_nsec / 1e9;
+    if (ok && !drop->reason[0]) {
+        ok = claim_job(job, &how, &record, &look, err);
+        if (!ok && may_pass(err)) {
+            inspect_clear(&look);
+            return false;
+        }
+    }
+    if (drop->reason[0] || (!ok && err->code != ERROR_SYSTEM)) {
+        snprintf(record.source, sizeof(record.source), "%s", item->history.source);
+        record.digest[0] = 0;
+        ok = claim_reject(job, &record, drop->reason[0] ? drop->reason : err->text, NULL);
+    }
+    if (ok) {
+        note_known(item, job, record.source);
+        tell_claim(intake, job, &record, &look);
+        intake->failures += record.state == JOB_REJECTED;
+        if (record.state == JOB_READY) {
+            queue_job(intake, job, &record);
+            want_flush(intake, item);
+        }
+    }
+    inspect_clear(&look);
+    return ok;
+}
+
+/* True: dealt with; else it is looked at again later. */
+static bool claim(struct intake *intake, struct item *item, const struct job *job,
+                  const struct drop *drop)
+{
+    struct error err = { 0 };
+    bool busy = false, ok;
+    int lock = -1;
+
+    if (job_make_dir(job, &err))
+        lock = job_lock(job, &busy, &err);
+    if (busy) {
+        if (!item->told)
+            log_line(intake->log, LOG_INFO,
+                     "job %s: a new text waits for the end of the run", job->name);
+        item->told = true;
+        item->due = clock_seconds() + again_while_held;
+        return false;
+    }
+    ok = lock >= 0 && claim_locked(intake, item, job, drop, &err);
+    if (lock >= 0)
+        close(lock);
+    if (!ok) {
+        log_line(intake->log, LOG_ERROR, "job %s: %s; trying again", job->name, err.text);
+        item->due = clock_seconds() + again_after_fault;
+    }
+    return ok;
+}
+
+/* Is this the text that the record is about? */
+static bool is_known_text(struct intake *intake, struct item *item, const struct job *job,
+                          const struct job_record *record, const struct drop *drop)
+{
+    char digest[65];
+
+    if (record->state == JOB_NEW)
+        return false;
+    if (record->source[0] && strcmp(record->source, item->history.source) == 0)
+        return true;
+    if (drop->reason[0] || !drop_digest(intake->dir, item->name, drop, digest))
+        return false;
+    if (strcmp(digest, record->digest) == 0)
+        return true;
+    /* an undo after the end is no new job; of a rejected one it may be the remedy */
+    return record->state != JOB_REJECTED && is_ours(job, digest);
+}
+
+static bool deal_with(struct intake *intake, struct item *item, const struct job *job,
+                      const struct drop *drop)
+{
+    struct job_record record;
+    struct error err = { 0 };
+
+    if (!job_read(job, &record, &err)) {
+        log_line(intake->log, LOG_ERROR, "job %s: %s", job->name, err.text);
+        item->due = clock_seconds() + again_after_fault;
+        return false;
+    }
+    if (!is_known_text(intake, item, job, &record, drop))
+        return claim(intake, item, job, drop);
+    follow(intake, job, &record);
+    note_known(item, job, item->history.source);
+    return true;
+}
+
+/* The very file that the state is about needs no waiting until it is complete. */
+static bool is_recorded(const struct item *item, const struct job *job)
+{
+    struct job_record record;
+
+    return job_read(job, &record, NULL) && record.state != JOB_NEW && record.source[0] &&
+           strcmp(record.source, item->history.source) == 0;
+}
+
+/* Told once; the next scan looks again. */
+static bool is_twin(struct intake *intake, struct item *item)
+{
+    struct error err = { 0 };
+
+    if (path_run_free(item->name, &err))
+        return false;
+    if (!item->told)
+        log_line(intake->log, LOG_WARN, "%s", err.text);
+    intake->failures += !item->told;
+    item->told = true;
+    return true;
+}
+
+/* Once for a file that is long in coming; it is waited for all the same. */
+static void tell_waiting(const struct intake *intake, struct item *item, double now)
+{
+    if (item->told || now - item->history.first < patience)
+        return;
+    item->told = true;
+    log_line(intake->log, LOG_WARN,
+             "%s: not complete after %g minutes: somebody writes to it", item->name,
+             patience / 60);
+}
+
+bool intake_look(struct intake *intake, struct item *item)
+{
+    double now = clock_seconds();
+    struct drop drop;
+    struct job job;
+    enum drop_verdict verdict =
+        drop_look(intake->dir, item->name, now, &item->history, &drop);
+    bool done;
+
+    if (verdict == DROP_GONE || is_twin(intake, item))
+        return true;
+    job_init(&job, item->name);
+    if (is_old(item, &job)) {
+        done = true;
+    } else if (verdict == DROP_WAIT && !is_recorded(item, &job)) {
+        tell_waiting(intake, item, now);
+        item->due = now + drop.again;
+        done = false;
+    } else {
+        done = deal_with(intake, item, &job, &drop);
+    }
+    job_clear(&job);
+    return done;
+}
+
+void intake_flush(struct intake *intake)
+{
+    while (intake->flush) {
+        struct item *item = intake->flush;
+        struct error err = { 0 };
+        struct job job;
+
+        job_init(&job, item->name);
+        if (!job_flush(&job, &err))
+            log_line(intake->log, LOG_ERROR, "job %s: %s", job.name, err.text);
+        job_clear(&job);
+        item->flush = false;
+        intake->flush = item->next_flush;
+    }
+}
+
+void intake_clear(struct intake *intake)
+{
+    queue_clear(&intake->queue);
+    free(intake->running);
+    free(intake->current);
+    intake->flush = NULL;
+    intake->running = intake->current = NULL;
+}

@@ -1,0 +1,476 @@
+/* runner/spool/spool.c - names in a table, what is to be looked at in a list. */
+#include "config.h"
+
+#include "runner/spool/spool.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "runner/spool/intake.h"
+#include "runner/options/names.h"
+
+enum { LOOKS_AT_ONCE = 16, CROWD = 10000 };
+
+/* Seconds. */
+static const double scan_every = 30, scan_crowd_every = 60, scan_deaf_every = 1;
+static const double reopen_first = 0.1, reopen_longest = 5;
+
+struct spool {
+    char *path;
+    int dir, inner, lock;
+    struct watch *watch;
+    struct names names;          /* of struct item */
+    struct item *pending, *last; /* a list, first come first */
+    struct intake intake;
+    double scan_at, reopen_wait;
+    bool absent;
+};
+
+static struct item *find_item(struct spool *spool, const char *name)
+{
+    struct item *item = names_find(&spool->names, name);
+
+    if (item)
+        return item;
+    item = memory_alloc(sizeof(*item));
+    item->name = memory_strdup(name);
+    names_add(&spool->names, item->name, item);
+    return item;
+}
+
+static void free_item(void *item)
+{
+    free(((struct item *)item)->name);
+    free(item);
+}
+
+static void forget_names(struct spool *spool)
+{
+    names_clear(&spool->names, free_item);
+    intake_clear(&spool->intake);
+    spool->pending = spool->last = NULL;
+}
+
+/* To be looked at, now or at `due` if it was not to be sooner. */
+static void want_look(struct spool *spool, struct item *item, double due)
+{
+    if (item->pending) {
+        item->due = due < item->due ? due : item->due;
+        return;
+    }
+    item->pending = true;
+    item->history.first = clock_seconds();
+    item->due = due;
+    item->next = NULL;
+    if (spool->last)
+        spool->last->next = item;
+    else
+        spool->pending = item;
+    spool->last = item;
+}
+
+static void on_name(void *context, const char *name, enum watch_hint hint)
+{
+    struct spool *spool = context;
+    struct item *item;
+
+    if (!drop_name_fits(name))
+        return;
+    item = find_item(spool, name);
+    if (hint != WATCH_SEEN)
+        item->history.hint = hint;
+    want_look(spool, item, 0);
+}
+
+static void look_at_due(struct spool *spool)
+{
+    struct item **at = &spool->pending, *before = NULL, *item;
+    double now = clock_seconds();
+    int looks = 0;
+
+    while ((item = *at) && looks < LOOKS_AT_ONCE) {
+        spool->intake.others = spool->pending->next != NULL;
+        if (item->due <= now && looks++ >= 0 && intake_look(&spool->intake, item)) {
+            item->pending = false;
+            *at = item->next;
+            spool->last = spool->last == item ? before : spool->last;
+        } else {
+            at = &item->next;
+            before = item;
+        }
+    }
+}
+
+struct found {
+    char *name;
+    struct timespec arrived; /* ctime: a rename into the folder counts */
+};
+
+static int by_arrival(const void *a, const void *b)
+{
+    const struct found *one = a, *two = b;
+
+    if (one->arrived.tv_sec != two->arrived.tv_sec)
+        return one->arrived.tv_sec < two->arrived.tv_sec ? -1 : 1;
+    if (one->arrived.tv_nsec != two->arrived.tv_nsec)
+        return one->arrived.tv_nsec < two->arrived.tv_nsec ? -1 : 1;
+    return strcmp(one->name, two->name);
+}
+
+/* What lies in the folder, in the order it came: a folder tells names in no order. */
+static void look_at_all(struct spool *spool, DIR *dir)
+{
+    struct found *list = NULL;
+    size_t count = 0, room = 0;
+    struct dirent *entry;
+    struct stat st;
+
+    while ((entry = readdir(dir))) {
+        if (!drop_name_fits(entry->d_name) ||
+            fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        if (count == room) {
+            room = room ? 2 * room : 64;
+            list = memory_resize(list, room, sizeof(*list));
+        }
+        list[count++] = (struct found) { memory_strdup(entry->d_name), st.st_ctim };
+    }
+    if (count > 0)
+        qsort(list, count, sizeof(*list), by_arrival);
+    for (size_t i = 0; i < count; i++) {
+        on_name(spool, list[i].name, WATCH_SEEN);
+        free(list[i].name);
+    }
+    free(list);
+}
+
+static void scan(struct spool *spool)
+{
+    double every = spool->watch ? scan_every : scan_deaf_every;
+    int fd = openat(spool->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+
+    if (!dir) {
+        log_line(spool->intake.log, LOG_ERROR, "watch: cannot read %s: %s", spool->path,
+                 strerror(errno));
+        if (fd >= 0)
+            close(fd);
+    }
+    if (dir) {
+        look_at_all(spool, dir);
+        closedir(dir);
+    }
+    if (spool->watch && spool->names.count > CROWD)
+        every = scan_crowd_every;
+    spool->scan_at = clock_seconds() + every;
+}
+
+/* A job that a watch before this one left running, before any other is started. */
+static void find_running(struct spool *spool)
+{
+    for (struct item *item = spool->pending; item && !spool->intake.running;
+         item = item->next) {
+        struct job job;
+
+        job_init(&job, item->name);
+        if (job_locked(&job))
+            spool->intake.running = memory_strdup(item->name);
+        job_clear(&job);
+    }
+}
+
+/* Only its owner, this user or root, may decide what runs here. */
+static bool trust_dir(int dir, const char *path, struct error *err)
+{
+    struct stat st;
+
+    if (fstat(dir, &st) != 0)
+        return error_errno(err, "cannot look at %s", path);
+    if (st.st_uid != geteuid() && st.st_uid != 0)
+        return error_set(err, ERROR_USAGE, "%s belongs to another user", path);
+    if (st.st_mode & S_IWOTH && !(st.st_mode & S_ISVTX))
+        return error_set(err, ERROR_USAGE,
+                         "%s may be written to by everybody; chmod o-w %s", path, path);
+    return true;
+}
+
+static bool open_inner(struct spool *spool, bool *busy, struct error *err)
+{
+    if (mkdirat(spool->dir, SPOOL_INNER, 0700) != 0 && errno != EEXIST)
+        return error_errno(err, "cannot make %s/%s", spool->path, SPOOL_INNER);
+    spool->inner =
+        openat(spool->dir, SPOOL_INNER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (spool->inner < 0)
+        return error_errno(err, "cannot open %s/%s", spool->path, SPOOL_INNER);
+    spool->lock = file_lock(SPOOL_INNER "/lock", busy, err);
+    return spool->lock >= 0;
+}
+
+static bool open_watch(struct spool *spool, struct error *err)
+{
+    char *above = path_dir(spool->path);
+    struct watched watched = { .dir = spool->dir,
+                               .inner = spool->inner,
+                               .parent = -1,
+                               .name = path_base(spool->path) };
+
+    /* two watches of one folder are one: the root has no parent */
+    if (strcmp(above, spool->path) != 0)
+        watched.parent = open(above, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    spool->watch = watch_open(&watched, err);
+    if (watched.parent >= 0)
+        close(watched.parent);
+    free(above);
+    return spool->watch != NULL;
+}
+
+/* Watch, then scan; never the other way round. */
+static bool open_dir(struct spool *spool, bool *busy, struct error *err)
+{
+    struct error deaf = { 0 };
+
+    spool->dir = open(spool->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (spool->dir < 0)
+        return error_set(err, ERROR_USAGE, "cannot open %s: %s", spool->path,
+                         strerror(errno));
+    if (!trust_dir(spool->dir, spool->path, err))
+        return false;
+    if (fchdir(spool->dir) != 0)
+        return error_errno(err, "cannot enter %s", spool->path);
+    if (!open_inner(spool, busy, err))
+        return false;
+    if (!open_watch(spool, &deaf))
+        log_line(spool->intake.log, LOG_WARN, "watch: %s: %s; looking each second",
+                 spool->path, deaf.text);
+    spool->absent = false;
+    spool->intake.dir = spool->dir;
+    scan(spool);
+    find_running(spool);
+    return true;
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static void close_dir(struct spool *spool)
+{
+    watch_close(spool->watch);
+    spool->watch = NULL;
+    close_fd(&spool->lock);
+    close_fd(&spool->inner);
+    close_fd(&spool->dir);
+    forget_names(spool);
+}
+
+/* The path must mean the same folder when the current directory is another one, and have
+ * a name in a parent.  Its last part is not resolved, also before a slash: a link there
+ * is refused. */
+static char *absolute(const char *path)
+{
+    char *plain = memory_strdup(path), *dir, *real, *joined;
+    size_t len = strlen(plain);
+    const char *base;
+
+    while (len > 1 && plain[len - 1] == '/')
+        plain[--len] = 0;
+    base = path_base(plain);
+    if (!base[0] || strcmp(base, ".") == 0 || strcmp(base, "..") == 0) {
+        real = realpath(plain, NULL);
+        joined = memory_strdup(real ? real : plain);
+    } else {
+        dir = path_dir(plain);
+        real = realpath(dir, NULL);
+        joined = path_join(real ? real : dir, base);
+        free(dir);
+    }
+    free(real);
+    free(plain);
+    return joined;
+}
+
+struct spool *spool_open(const char *path, const struct machine *machine, struct log *log,
+                         bool *busy, struct error *err)
+{
+    struct spool *spool = memory_alloc(sizeof(*spool));
+
+    *spool = (struct spool) { .path = absolute(path),
+                              .intake = { .dir = -1, .machine = machine, .log = log },
+                              .dir = -1,
+                              .inner = -1,
+                              .lock = -1,
+                              .reopen_wait = reopen_first };
+    if (open_dir(spool, busy, err))
+        return spool;
+    spool_close(spool);
+    return NULL;
+}
+
+void spool_close(struct spool *spool)
+{
+    if (!spool)
+        return;
+    close_dir(spool);
+    free(spool->path);
+    free(spool);
+}
+
+int spool_fd(const struct spool *spool)
+{
+    return watch_fd(spool->watch);
+}
+
+/* Mounts, replacements: the path means another folder than the one that is open. */
+static bool is_same_dir(const struct spool *spool)
+{
+    struct stat path, dir;
+
+    return stat(spool->path, &path) == 0 && fstat(spool->dir, &dir) == 0 &&
+           path.st_dev == dir.st_dev && path.st_ino == dir.st_ino;
+}
+
+static void lose(struct spool *spool)
+{
+    if (spool->absent)
+        return;
+    log_line(spool->intake.log, LOG_WARN,
+             "watch: %s is not there any more; waiting for it", spool->path);
+    spool->absent = true;
+    spool->scan_at = 0;
+}
+
+void spool_read(struct spool *spool)
+{
+    struct watch_news news;
+
+    if (!spool->watch)
+        return;
+    watch_read(spool->watch, on_name, spool, &news);
+    if (news.gone || (news.doubt && !is_same_dir(spool)))
+        lose(spool);
+    if (news.overflow)
+        log_line(spool->intake.log, LOG_WARN, "watch: too many events at once; scanning");
+    if (news.overflow || news.woken)
+        scan(spool);
+}
+
+static void reopen(struct spool *spool)
+{
+    struct error err = { 0 };
+    bool busy = false;
+
+    close_dir(spool);
+    if (open_dir(spool, &busy, &err)) {
+        log_line(spool->intake.log, LOG_INFO, "watch: %s is there again", spool->path);
+        spool->reopen_wait = reopen_first;
+        return;
+    }
+    spool->absent = true;
+    spool->scan_at = clock_seconds() + spool->reopen_wait;
+    spool->reopen_wait = fmin(2 * spool->reopen_wait, reopen_longest);
+}
+
+void spool_look(struct spool *spool, bool idle)
+{
+    bool time = clock_seconds() >= spool->scan_at;
+
+    if (!spool->absent && time && !is_same_dir(spool))
+        lose(spool);
+    if (spool->absent && time && idle)
+        reopen(spool);
+    else if (spool->absent && time)
+        spool->scan_at = clock_seconds() + reopen_longest;
+    else if (time)
+        scan(spool);
+    if (!spool->absent)
+        look_at_due(spool);
+}
+
+void spool_flush(struct spool *spool)
+{
+    intake_flush(&spool->intake);
+}
+
+double spool_due(const struct spool *spool)
+{
+    double due = spool->scan_at;
+
+    if (spool->absent)
+        return due;
+    for (const struct item *item = spool->pending; item; item = item->next)
+        due = fmin(due, item->due);
+    /* while a job is at work the next one waits for its end, not for a moment */
+    return spool->intake.current ? due : fmin(due, queue_due(&spool->intake.queue));
+}
+
+bool spool_is_empty(const struct spool *spool)
+{
+    return !spool->pending && !spool->intake.running &&
+           queue_count(&spool->intake.queue) == 0;
+}
+
+char *spool_next(struct spool *spool, bool *running)
+{
+    char *name = spool->intake.running;
+
+    *running = name != NULL;
+    spool->intake.running = NULL;
+    if (!name && !spool->absent)
+        name = queue_next(&spool->intake.queue, clock_seconds());
+    if (name) {
+        free(spool->intake.current);
+        spool->intake.current = memory_strdup(name);
+    }
+    return name;
+}
+
+void spool_ended(struct spool *spool, const char *name, const struct job_record *record)
+{
+    free(spool->intake.current);
+    spool->intake.current = NULL;
+    spool->intake.failures += record->state == JOB_FAILED;
+    if (spool->absent) {
+        spool->scan_at = 0; /* nothing holds us back from opening it anew */
+        return;
+    }
+    /* a new text, or a state that somebody changed, is found by looking */
+    want_look(spool, find_item(spool, name), 0);
+}
+
+void spool_again(struct spool *spool, const char *name)
+{
+    struct item *item = find_item(spool, name);
+
+    free(spool->intake.current);
+    spool->intake.current = NULL;
+    item->known[0] = 0;
+    want_look(spool, item, clock_seconds() + INTAKE_AGAIN);
+}
+
+size_t spool_failures(const struct spool *spool)
+{
+    return spool->intake.failures;
+}
+
+bool spool_is_watched(const char *path)
+{
+    char *lock = path_join(path, SPOOL_INNER "/lock");
+    bool locked = file_locked(lock);
+
+    free(lock);
+    return locked;
+}

@@ -1,0 +1,161 @@
+/*
+ * runner/spool/watch.c - inotify(7), which loses events when its queue is full, tells nothing
+ * of another folder that takes the path's place, and hears no other machine.
+ */
+#include "config.h"
+
+#include "runner/spool/watch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/size.h"
+
+#define WAKE_NAME "wake"
+
+struct watch {
+    int fd;
+    int dir, inner, parent; /* watch descriptors */
+    char *name;             /* in the parent */
+};
+
+/* File systems whose changes from elsewhere inotify does not see (statfs(2); the last two
+ * are not in linux/magic.h). */
+static const long deaf[] = { NFS_SUPER_MAGIC,         SMB_SUPER_MAGIC, SMB2_SUPER_MAGIC,
+                             CIFS_SUPER_MAGIC,        V9FS_MAGIC,      FUSE_SUPER_MAGIC,
+                             CODA_SUPER_MAGIC,        AFS_SUPER_MAGIC, CEPH_SUPER_MAGIC,
+                             0x0bd00bd0 /* Lustre */, 0x47504653 /* GPFS */ };
+
+static bool hears(int dir, struct error *err)
+{
+    struct statfs fs;
+
+    if (fstatfs(dir, &fs) != 0)
+        return error_errno(err, "cannot ask for the file system");
+    for (size_t i = 0; i < TS_COUNT(deaf); i++)
+        if (fs.f_type == deaf[i])
+            return error_set(
+                err, ERROR_SYSTEM,
+                "it is on a network file system, whose changes are not reported");
+    return true;
+}
+
+/* A path could mean another folder by now; the descriptor cannot. */
+static int add(int fd, int dir, uint32_t mask)
+{
+    char name[64];
+
+    snprintf(name, sizeof(name), "/proc/self/fd/%d", dir);
+    return inotify_add_watch(fd, name, mask | IN_ONLYDIR | IN_EXCL_UNLINK);
+}
+
+/* An open folder that is removed sends no event of its own: only its parent tells. */
+static bool add_all(struct watch *watch, const struct watched *watched)
+{
+    watch->dir =
+        add(watch->fd, watched->dir,
+            IN_MOVED_TO | IN_CLOSE_WRITE | IN_CREATE | IN_DELETE_SELF | IN_MOVE_SELF);
+    watch->inner = add(watch->fd, watched->inner, IN_CLOSE_WRITE);
+    watch->parent = -1;
+    if (watched->parent >= 0)
+        watch->parent = add(watch->fd, watched->parent,
+                            IN_CREATE | IN_DELETE | IN_MOVED_TO | IN_MOVED_FROM);
+    return watch->dir >= 0 && watch->inner >= 0;
+}
+
+struct watch *watch_open(const struct watched *watched, struct error *err)
+{
+    struct watch *watch;
+    int fd;
+
+    if (!hears(watched->dir, err))
+        return NULL;
+    fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    if (fd < 0) {
+        error_errno(err, "cannot watch");
+        return NULL;
+    }
+    watch = memory_alloc(sizeof(*watch));
+    *watch = (struct watch) { .fd = fd, .name = memory_strdup(watched->name) };
+    if (!add_all(watch, watched)) {
+        error_errno(err, "cannot watch");
+        watch_close(watch);
+        return NULL;
+    }
+    return watch;
+}
+
+void watch_close(struct watch *watch)
+{
+    if (!watch)
+        return;
+    close(watch->fd);
+    free(watch->name);
+    free(watch);
+}
+
+int watch_fd(const struct watch *watch)
+{
+    return watch ? watch->fd : -1;
+}
+
+static enum watch_hint hint_of(uint32_t mask)
+{
+    if (mask & IN_MOVED_TO)
+        return WATCH_RENAMED;
+    return mask & IN_CLOSE_WRITE ? WATCH_WRITTEN : WATCH_SEEN;
+}
+
+static void sort(struct watch *watch, const struct inotify_event *event,
+                 void (*name)(void *context, const char *name, enum watch_hint hint),
+                 void *context, struct watch_news *news)
+{
+    if (event->mask & IN_Q_OVERFLOW)
+        news->overflow = true;
+    else if (event->wd == watch->inner)
+        news->woken |= event->len > 0 && strcmp(event->name, WAKE_NAME) == 0;
+    else if (event->wd == watch->parent)
+        news->doubt |= event->len > 0 && strcmp(event->name, watch->name) == 0;
+    else if (event->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT | IN_IGNORED))
+        news->gone = true;
+    else if (event->len > 0)
+        name(context, event->name, hint_of(event->mask));
+}
+
+void watch_read(struct watch *watch,
+                void (*name)(void *context, const char *name, enum watch_hint hint),
+                void *context, struct watch_news *news)
+{
+    char buffer[64 << 10] __attribute__((aligned(__alignof__(struct inotify_event))));
+    ssize_t got;
+
+    *news = (struct watch_news) { 0 };
+    while ((got = read(watch->fd, buffer, sizeof(buffer))) > 0 ||
+           (got < 0 && errno == EINTR)) {
+        for (ssize_t at = 0; at < got;) {
+            const struct inotify_event *event = (const void *)(buffer + at);
+
+            sort(watch, event, name, context, news);
+            at += (ssize_t)(sizeof(*event) + event->len);
+        }
+    }
+}
+
+void watch_wake(const char *inner)
+{
+    char *name = path_join(inner, WAKE_NAME);
+    int fd = open(name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+
+    if (fd >= 0) /* where nobody watches there is nobody to wake */
+        close(fd);
+    free(name);
+}

@@ -1,0 +1,531 @@
+/*
+ * tests/unit/test_convergence.c - edits of several rules end in one text that needs no more,
+ * and the findings tell the way from the first text to it.  The rules here are the test's
+ * own.
+ */
+#include "config.h"
+
+#include "patcher/convergence.h"
+
+#include "base/size.h"
+#include "patcher/document/edits.h"
+#include "patcher/findings/propose.h"
+#include "patcher/findings/rewrite.h"
+#include "patcher/rules.h"
+#include "tests/unit/unit.h"
+
+static void (*asked)(struct rule_context *context);
+
+const struct rule *rules_find(const char *id)
+{
+    static struct rule rule = { .severity = SEVERITY_ERROR };
+
+    rule.id = id;
+    return &rule;
+}
+
+size_t rules_count(void)
+{
+    return 0;
+}
+
+const struct rule *rules_at(size_t at)
+{
+    (void)at;
+    return NULL;
+}
+
+void rules_run(struct rule_context *context)
+{
+    asked(context);
+}
+
+/* ---- Rules ---- */
+
+struct ask {
+    const char *rule, *key;
+    enum apply apply;
+    int group;
+};
+
+static struct finding *tell(struct rule_context *context, struct ask ask)
+{
+    return findings_add(context->findings, &(struct finding) { .rule = ask.rule,
+                                                               .severity = SEVERITY_ERROR,
+                                                               .apply = ask.apply,
+                                                               .key = ask.key,
+                                                               .group = ask.group,
+                                                               .message = "m" });
+}
+
+static void set_value(struct rule_context *context, struct ask ask, const char *value)
+{
+    struct finding *finding = tell(context, ask);
+
+    rewrite_value(&(struct rewrite) { context->document, context->arena, finding },
+                  document_find(context->document, ask.key), value);
+}
+
+static void add_line(struct rule_context *context, struct ask ask, const char *value)
+{
+    struct finding *finding = tell(context, ask);
+
+    rewrite_insert(&(struct rewrite) { context->document, context->arena, finding }, NULL,
+                   ask.key, value);
+}
+
+static bool says(struct rule_context *context, const char *key, const char *value)
+{
+    const struct entry *entry = document_find(context->document, key);
+
+    return entry && strcmp(entry->value->text, value) == 0;
+}
+
+static bool lacks(struct rule_context *context, const char *key)
+{
+    return !document_find(context->document, key);
+}
+
+/* ---- Looking at the outcome ---- */
+
+static const struct patch_options plain = { .job = "job.yaml" };
+
+static bool settle(const char *text, const struct patch_options *options,
+                   void (*rules)(struct rule_context *context), struct patch *out,
+                   struct error *err)
+{
+    struct looker looker = { .options = options,
+                             .arena = arena_new(),
+                             .checkpoint = FORMAT_COUNT };
+
+    *out = (struct patch) { .arena = looker.arena };
+    asked = rules;
+    return settle_text(&looker, text, strlen(text), true, out, err);
+}
+
+/* The edits of the findings, applied to the first text, give the last one. */
+static void assert_way(const struct patch *patch, const char *wanted)
+{
+    struct edits *edits = edits_new();
+    struct text out;
+
+    text_init(&out, 0);
+    assert_string_equal(patch->text, wanted);
+    for (size_t i = 0; i < patch->findings.count; i++) {
+        const struct finding *finding = &patch->findings.list[i];
+
+        if (!finding->now || !finding->settled)
+            continue;
+        assert_memory_equal(patch->document.data + finding->at.byte, finding->was,
+                            finding->cut);
+        assert_true(
+            edits_replace(edits, finding->at.byte, finding->cut, finding->now, NULL));
+    }
+    assert_true(
+        edits_apply(edits, patch->document.data, patch->document.len, &out, NULL));
+    assert_string_equal(out.data, wanted);
+    text_clear(&out);
+    edits_free(edits);
+}
+
+static const struct finding *find(const struct patch *patch, const char *rule,
+                                  const char *key)
+{
+    const struct finding *found = NULL;
+
+    for (size_t i = 0; i < patch->findings.count; i++) {
+        const struct finding *finding = &patch->findings.list[i];
+
+        if (strcmp(finding->rule, rule) == 0 && finding->key &&
+            strcmp(finding->key, key) == 0) {
+            assert_null(found);
+            found = finding;
+        }
+    }
+    assert_non_null(found);
+    return found;
+}
+
+/* ---- Tests ---- */
+
+static void rule_bf16(struct rule_context *context)
+{
+    if (says(context, "bf16", "true"))
+        set_value(context, (struct ask) { "TS102", "bf16", APPLY_SAFE, 0 }, "false");
+}
+
+static void test_settle_makes_a_safe_edit(void **state)
+{
+    struct patch patch;
+
+    (void)state;
+    assert_true(settle("seed: 1\nbf16: true # c\n", &plain, rule_bf16, &patch, NULL));
+    assert_way(&patch, "seed: 1\nbf16: false # c\n");
+    assert_true(patch.changed);
+    assert_false(patch.rejected);
+    assert_true(find(&patch, "TS102", "bf16")->settled);
+    assert_false(find(&patch, "TS102", "bf16")->fixed);
+    assert_int_equal(find(&patch, "TS102", "bf16")->at.line, 2);
+    assert_int_equal(patch.plan.request.bf16, CHOICE_NO);
+    assert_string_not_equal(patch.before, patch.after);
+    arena_free(patch.arena);
+    assert_true(settle("bf16: false\n", &plain, rule_bf16, &patch, NULL));
+    assert_false(patch.changed);
+    assert_string_equal(patch.before, patch.after);
+    arena_free(patch.arena);
+}
+
+static void rules_word_and_bf16(struct rule_context *context)
+{
+    rule_bf16(context);
+    if (says(context, "bf16", "yes")) {
+        set_value(context, (struct ask) { "TS102", "bf16", APPLY_SAFE, 0 }, "false");
+        set_value(context, (struct ask) { "TS052", "bf16", APPLY_SAFE, 0 }, "true");
+    }
+}
+
+static void test_settle_gives_an_edit_over_an_edit_to_the_later_rule(void **state)
+{
+    struct patch patch;
+
+    (void)state;
+    assert_true(
+        settle("bf16: yes   # c\nseed: 1\n", &plain, rules_word_and_bf16, &patch, NULL));
+    assert_way(&patch, "bf16: false # c\nseed: 1\n");
+    assert_non_null(find(&patch, "TS102", "bf16")->now);
+    assert_null(find(&patch, "TS052", "bf16")->now);
+    assert_true(find(&patch, "TS052", "bf16")->settled);
+    assert_false(patch.rejected);
+    arena_free(patch.arena);
+}
+
+static void rules_same_value(struct rule_context *context)
+{
+    if (!says(context, "bf16", "true"))
+        return;
+    set_value(context, (struct ask) { "TS125", "bf16", APPLY_SAFE, 0 }, "false");
+    set_value(context, (struct ask) { "TS102", "bf16", APPLY_SAFE, 0 }, "false");
+}
+
+static void test_settle_drops_an_edit_that_is_no_more_asked_for(void **state)
+{
+    struct patch patch;
+
+    (void)state;
+    assert_true(settle("bf16: true\n", &plain, rules_same_value, &patch, NULL));
+    assert_way(&patch, "bf16: false\n");
+    assert_non_null(find(&patch, "TS125", "bf16")->now);
+    assert_null(find(&patch, "TS102", "bf16")->now);
+    assert_true(find(&patch, "TS102", "bf16")->settled);
+    arena_free(patch.arena);
+}
+
+static void rules_two_lines(struct rule_context *context)
+{
+    if (lacks(context, "tf32"))
+        add_line(context, (struct ask) { "TS300", "tf32", APPLY_SAFE, 0 }, "false");
+    if (lacks(context, "fp16"))
+        add_line(context, (struct ask) { "TS108", "fp16", APPLY_SAFE, 0 }, "true");
+    if (lacks(context, "fp16"))
+        add_line(context, (struct ask) { "TS100", "fp16", APPLY_SAFE, 0 }, "true");
+    if (says(context, "fp16", "true"))
+        set_value(context, (struct ask) { "TS500", "fp16", APPLY_SAFE, 0 }, "false");
+}
+
+static void test_settle_appends_lines_once_and_in_order(void **state)
+{
+    struct patch patch;
+
+    (void)state;
+    assert_true(settle("seed: 1", &plain, rules_two_lines, &patch, NULL));
+    assert_way(&patch, "seed: 1\nfp16: false\ntf32: false\n");
+    assert_string_equal(find(&patch, "TS500", "fp16")->now, "\nfp16: false\n");
+    arena_free(patch.arena);
+    assert_true(settle("seed: 1\n", &plain, rules_two_lines, &patch, NULL));
+    assert_way(&patch, "seed: 1\nfp16: false\ntf32: false\n");
+    arena_free(patch.arena);
+}
+
+static void name_and_line(struct rule_context *context, const char *rule)
+{
+    const struct entry *wrong = document_find(context->document, "gp16");
+    struct ask rename = { rule, "gp16", APPLY_SAFE, 0 };
+
+    if (lacks(context, "fp16"))
+        add_line(context, (struct ask) { "TS108", "fp16", APPLY_SAFE, 0 }, "true");
+    if (wrong)
+        rewrite_key(&(struct rewrite) { context->document, context->arena,
+                                        tell(context, rename) },
+                    wrong, "fp16");
+}
+
+static void rules_new_name_and_line(struct rule_context *context)
+{
+    name_and_line(context, "TS601");
+}
+
+static void rules_right_name_and_line(struct rule_context *context)
+{
+    name_and_line(context, "TS702");
+}
+
+static void test_settle_brings_in_a_key_once(void **state)
+{
+    struct patch patch;
+
+    (void)state;
+    assert_true(
+        settle("\"gp16\": false\n", &plain, rules_new_name_and_line, &patch, NULL));
+    assert_way(&patch, "\"fp16\": false\n");
+    assert_null(find(&patch, "TS108", "fp16")->now);
+    arena_free(patch.arena);
+}
+
+static void test_settle_mends_names_before_it_judges(void **state)
+{
+    struct patch patch;
+
+    (void)state;
+    assert_true(
+        settle("\"gp16\": false\n", &plain, rules_right_name_and_line, &patch, NULL));
+    assert_way(&patch, "\"fp16\": false\n");
+    for (size_t i = 0; i < patch.findings.count; i++)
+        assert_string_not_equal(patch.findings.list[i].rule, "TS108");
+    arena_free(patch.arena);
+}
+
+static void rules_group(struct rule_context *context)
+{
+    if (says(context, "bf16", "true") && says(context, "fp16", "true")) {
+        set_value(context, (struct ask) { "TS101", "bf16", APPLY_SAFE, 7 }, "false");
+        set_value(context, (struct ask) { "TS101", "fp16", APPLY_UNSAFE, 7 }, "false");
+    }
+}
+
+static void test_settle_makes_all_edits_of_a_group_or_none(void **state)
+{
+    const struct patch_options unsafe = { .job = "job.yaml", .unsafe = true };
+    struct patch patch;
+
+    (void)state;
+    assert_true(settle("bf16: true\nfp16: true\n", &plain, rules_group, &patch, NULL));
+    assert_way(&patch, "bf16: true\nfp16: true\n");
+    assert_true(patch.rejected);
+    assert_non_null(find(&patch, "TS101", "fp16")->now);
+    arena_free(patch.arena);
+    assert_true(settle("bf16: true\nfp16: true\n", &unsafe, rules_group, &patch, NULL));
+    assert_way(&patch, "bf16: false\nfp16: false\n");
+    assert_false(patch.rejected);
+    arena_free(patch.arena);
+}
+
+static void test_settle_edits_nothing_under_policy_report(void **state)
+{
+    struct patch patch;
+
+    (void)state;
+    assert_true(settle("bf16: true\ntrainspool: {policy: report}\n", &plain, rule_bf16,
+                       &patch, NULL));
+    assert_false(patch.changed);
+    assert_true(patch.rejected);
+    assert_non_null(find(&patch, "TS102", "bf16")->now);
+    assert_false(find(&patch, "TS102", "bf16")->settled);
+    arena_free(patch.arena);
+}
+
+static void rules_late(struct rule_context *context)
+{
+    rule_bf16(context);
+    if (says(context, "bf16", "false"))
+        tell(context, (struct ask) { "TS402", "seed", APPLY_MANUAL, 0 })->at =
+            document_find(context->document, "seed")->value->at;
+}
+
+static void test_settle_gives_late_findings_their_first_place(void **state)
+{
+    struct patch patch;
+
+    (void)state;
+    assert_true(settle("{bf16: true, seed: 1}\n", &plain, rules_late, &patch, NULL));
+    assert_way(&patch, "{bf16: false, seed: 1}\n");
+    assert_int_equal(find(&patch, "TS402", "seed")->at.byte, 19);
+    assert_int_equal(find(&patch, "TS402", "seed")->at.column, 20);
+    assert_false(find(&patch, "TS402", "seed")->settled);
+    assert_true(patch.rejected);
+    arena_free(patch.arena);
+}
+
+static void rules_counting(struct rule_context *context)
+{
+    struct finding *finding;
+
+    rule_bf16(context);
+    finding = tell(context, (struct ask) { "TS301", "seed", APPLY_MANUAL, 0 });
+    finding->at = document_find(context->document, "seed")->value->at;
+    finding->message = document_find(context->document, "bf16")->value->text;
+}
+
+static void test_settle_tells_what_is_left_as_it_will_be(void **state)
+{
+    struct patch patch;
+
+    (void)state;
+    assert_true(settle("bf16: true\nseed: 1\n", &plain, rules_counting, &patch, NULL));
+    assert_string_equal(find(&patch, "TS301", "seed")->message, "false");
+    assert_false(find(&patch, "TS301", "seed")->settled);
+    arena_free(patch.arena);
+}
+
+static void rules_endless(struct rule_context *context)
+{
+    set_value(context, (struct ask) { "TS102", "bf16", APPLY_SAFE, 0 },
+              says(context, "bf16", "true") ? "false" : "true");
+}
+
+static void rule_careless(struct rule_context *context)
+{
+    struct finding *finding;
+
+    if (!says(context, "seed", "1"))
+        return;
+    finding = tell(context, (struct ask) { "TS102", "bf16", APPLY_SAFE, 0 });
+    finding->at = document_mark(context->document, 0);
+    finding->was = "";
+    finding->now = "- ";
+}
+
+static void rule_twice(struct rule_context *context)
+{
+    struct finding *finding =
+        tell(context, (struct ask) { "TS102", "bf16", APPLY_SAFE, 0 });
+
+    finding->at = document_mark(context->document, 0);
+    finding->was = "";
+    finding->now = "seed: 2\n";
+}
+
+static void test_settle_refuses_what_never_ends_or_breaks_the_text(void **state)
+{
+    static void (*const broken[])(struct rule_context *) = { rules_endless, rule_careless,
+                                                             rule_twice };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(broken); i++) {
+        struct error err = { 0 };
+        struct patch patch;
+
+        assert_false(settle("bf16: true\nseed: 1\n", &plain, broken[i], &patch, &err));
+        assert_int_equal(err.code, ERROR_SYSTEM);
+        assert_non_null(strstr(err.text, "internal error"));
+        arena_free(patch.arena);
+    }
+}
+
+/* Two remarks of one rule on one key, and an edit elsewhere that makes a second look. */
+static void rule_two_remarks(struct rule_context *context)
+{
+    const struct ask ask = { "TS713", "dataset", APPLY_MANUAL, 0 };
+
+    tell(context, ask)->message = "a is not there";
+    tell(context, ask)->message = "b is not there";
+    if (says(context, "bf16", "true"))
+        set_value(context, (struct ask) { "TS102", "bf16", APPLY_SAFE, 0 }, "false");
+}
+
+static void test_settle_keeps_remarks_of_one_place_apart(void **state)
+{
+    struct patch patch;
+
+    (void)state;
+    assert_true(
+        settle("dataset: a,b\nbf16: true\n", &plain, rule_two_remarks, &patch, NULL));
+    assert_int_equal(patch.findings.count, 3);
+    assert_string_equal(patch.findings.list[0].message, "a is not there");
+    assert_string_equal(patch.findings.list[1].message, "b is not there");
+    assert_false(patch.findings.list[0].settled);
+    assert_false(patch.findings.list[1].settled);
+    arena_free(patch.arena);
+}
+
+static void test_settle_tells_what_is_no_job(void **state)
+{
+    struct patch patch;
+
+    (void)state;
+    assert_true(settle("- a\n", &plain, rule_bf16, &patch, NULL));
+    assert_false(patch.is_job);
+    assert_false(patch.has_plan);
+    assert_true(patch.rejected);
+    assert_int_equal(patch.findings.count, 1);
+    assert_string_equal(patch.findings.list[0].rule, "TS009");
+    arena_free(patch.arena);
+}
+
+static void rule_two_ways(struct rule_context *context)
+{
+    if (!says(context, "bf16", "true"))
+        return;
+    set_value(context, (struct ask) { "TS102", "bf16", APPLY_SAFE, 0 }, "false");
+    add_line(context, (struct ask) { "TS405", "max_grad_norm", APPLY_UNSAFE, 0 }, "0.5");
+}
+
+/* What another's edit made needless is not told as an edit that is made. */
+static void test_settle_claims_no_edit_that_others_made_needless(void **state)
+{
+    struct patch patch;
+
+    (void)state;
+    assert_true(settle("bf16: true\n", &plain, rule_two_ways, &patch, NULL));
+    assert_way(&patch, "bf16: false\n");
+    assert_true(find(&patch, "TS405", "max_grad_norm")->settled);
+    assert_null(find(&patch, "TS405", "max_grad_norm")->now);
+    arena_free(patch.arena);
+}
+
+static void rule_tells_beside(struct rule_context *context)
+{
+    if (!says(context, "bf16", "true"))
+        return;
+    set_value(context, (struct ask) { "TS102", "bf16", APPLY_SAFE, 0 }, "false");
+    propose_remark(&(struct proposal) { context->document, context->findings },
+                   &(struct finding) { .rule = "TS106", .message = "m" },
+                   document_find(context->document, "model_dtype"));
+}
+
+/* It is told with its whole value, not with its first character. */
+static void test_settle_keeps_the_span_of_what_goes_with_others(void **state)
+{
+    struct patch patch;
+    const struct finding *gone;
+
+    (void)state;
+    assert_true(settle("bf16: true\nmodel_dtype: float16\n", &plain, rule_tells_beside,
+                       &patch, NULL));
+    gone = find(&patch, "TS106", "model_dtype");
+    assert_true(gone->settled);
+    assert_int_equal(gone->cut, strlen("float16"));
+    arena_free(patch.arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_settle_makes_a_safe_edit),
+        cmocka_unit_test(test_settle_claims_no_edit_that_others_made_needless),
+        cmocka_unit_test(test_settle_keeps_the_span_of_what_goes_with_others),
+        cmocka_unit_test(test_settle_gives_an_edit_over_an_edit_to_the_later_rule),
+        cmocka_unit_test(test_settle_drops_an_edit_that_is_no_more_asked_for),
+        cmocka_unit_test(test_settle_appends_lines_once_and_in_order),
+        cmocka_unit_test(test_settle_brings_in_a_key_once),
+        cmocka_unit_test(test_settle_mends_names_before_it_judges),
+        cmocka_unit_test(test_settle_makes_all_edits_of_a_group_or_none),
+        cmocka_unit_test(test_settle_edits_nothing_under_policy_report),
+        cmocka_unit_test(test_settle_gives_late_findings_their_first_place),
+        cmocka_unit_test(test_settle_tells_what_is_left_as_it_will_be),
+        cmocka_unit_test(test_settle_keeps_remarks_of_one_place_apart),
+        cmocka_unit_test(test_settle_refuses_what_never_ends_or_breaks_the_text),
+        cmocka_unit_test(test_settle_tells_what_is_no_job),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,125 @@
+/* tests/unit/test_eval_prompts.c - records become questions, with what they expect. */
+#include "config.h"
+
+#include "train/eval_prompts.h"
+
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "tests/unit/unit.h"
+#include "tests/unit/unit_model.h"
+
+static const char records[] =
+    "{\"instruction\": \"Add.\", \"input\": \"2 and 2\", \"output\": \"4\"}\n"
+    "{\"instruction\": \"And 3?\", \"output\": \"7\", \"system\": \"Be brief.\", "
+    "\"history\": [[\"2 and 2?\", \"4\"]]}\n"
+    "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": "
+    "\"assistant\", \"content\": \"Hello\"}]}\n";
+
+static char *write_file(const char *dir, const char *name, const char *text)
+{
+    char *path = path_join(dir, name);
+    struct error err = { 0 };
+
+    assert_true(file_create(path, text, strlen(text), 0644, &err));
+    return path;
+}
+
+static void check_asked(const struct question *question, size_t messages,
+                        const char *asked, const char *expected)
+{
+    assert_int_equal(question->count, messages);
+    assert_string_equal(question_asked(question)->text, asked);
+    assert_int_equal(question_asked(question)->role, ROLE_USER);
+    if (!expected) {
+        assert_null(question->expected);
+        return;
+    }
+    assert_int_equal(question->expected_len, strlen(expected));
+    assert_string_equal(question->expected, expected);
+}
+
+static void test_questions_are_what_records_ask(void **state)
+{
+    char *dir = unit_dir_new(), *data = write_file(dir, "data.jsonl", records),
+         *lines = write_file(dir, "lines.txt", "One\nTwo\n");
+    struct plan plan = { .dir = dir, .stage = STAGE_SFT };
+    struct questions questions;
+    struct error err = { 0 };
+
+    (void)state;
+    questions_init(&questions);
+    questions_add(&questions, "Zero", 4);
+    unit_must(questions_read(&questions, &plan, "data.jsonl,lines.txt", &err), &err);
+    assert_int_equal(questions.count, 6);
+    check_asked(&questions.list[0], 1, "Zero", NULL);
+    check_asked(&questions.list[1], 1, "Add.\n2 and 2", "4");
+    check_asked(&questions.list[2], 4, "And 3?", "7");
+    assert_int_equal(questions.list[2].messages[0].role, ROLE_SYSTEM);
+    assert_string_equal(questions.list[2].messages[2].text, "4");
+    check_asked(&questions.list[3], 1, "Hi", "Hello");
+    check_asked(&questions.list[5], 1, "Two", NULL);
+    questions_clear(&questions);
+    questions_init(&questions);
+    plan.max_samples = 1;
+    unit_must(questions_read(&questions, &plan, "data.jsonl,lines.txt", &err), &err);
+    assert_int_equal(questions.count, 2);
+    questions_clear(&questions);
+    free(data);
+    free(lines);
+    unit_dir_free(dir);
+}
+
+static void test_questions_tell_the_place_of_what_is_broken(void **state)
+{
+    char *dir = unit_dir_new(),
+         *data = write_file(dir, "data.jsonl",
+                            "{\"instruction\": \"a\", \"output\": \"b\"}\n"
+                            "{\"instruction\": 1, \"output\": \"b\"}\n");
+    struct plan plan = { .dir = dir, .stage = STAGE_SFT };
+    struct questions questions;
+    struct error err = { 0 };
+
+    (void)state;
+    questions_init(&questions);
+    assert_false(questions_read(&questions, &plan, "data.jsonl", &err));
+    assert_int_equal(err.code, ERROR_DATA);
+    assert_int_equal(err.at.line, 2);
+    assert_non_null(strstr(err.file, "data.jsonl"));
+    questions_clear(&questions);
+    free(data);
+    unit_dir_free(dir);
+}
+
+/* Where all of a file lack the prompt, its name in dataset_info.json is wrong. */
+static void test_questions_tell_a_prompt_misnamed(void **state)
+{
+    char *dir = unit_dir_new(),
+         *info = write_file(dir, "dataset_info.json",
+                            "{\"set\": {\"file_name\": \"data.jsonl\"}}"),
+         *data = write_file(dir, "data.jsonl", "{\"input\": \"q\", \"output\": \"b\"}\n");
+    struct plan plan = { .dir = dir, .dataset_dir = dir, .stage = STAGE_SFT };
+    struct questions questions;
+    struct error err = { 0 };
+
+    (void)state;
+    questions_init(&questions);
+    assert_false(questions_read(&questions, &plan, "set", &err));
+    assert_int_equal(err.code, ERROR_DATA);
+    assert_non_null(strstr(err.text, "no record that was read has \"instruction\""));
+    questions_clear(&questions);
+    free(info);
+    free(data);
+    unit_dir_free(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_questions_are_what_records_ask),
+        cmocka_unit_test(test_questions_tell_the_place_of_what_is_broken),
+        cmocka_unit_test(test_questions_tell_a_prompt_misnamed),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,303 @@
+/* tests/unit/test_memory_fit.c - what is chosen fits, keeps the effective batch, and nothing
+ * milder fits. */
+#include "config.h"
+
+#include "patcher/memory_fit.h"
+
+#include "base/random.h"
+#include "tests/unit/unit.h"
+#include "train/torch_memory.h"
+
+static const char llama[] =
+    "{\"model_type\": \"llama\", \"vocab_size\": 2048, \"hidden_size\": "
+    "256,\"intermediate_size\": 704, \"num_hidden_layers\": 6, \"num_attention_heads\": "
+    "8,\"num_key_value_heads\": 4}";
+
+enum { CASES = 600 };
+
+static struct arena *arena;
+static struct model_config config;
+static struct device cpu, card;
+
+static int setup(void **state)
+{
+    struct error err = { 0 };
+
+    (void)state;
+    arena = arena_new();
+    return device_find("cpu", &cpu, &err) && device_find("RTX 3090", &card, &err) &&
+                   model_config_parse(llama, sizeof(llama) - 1, "config.json", arena,
+                                      &config, &err)
+               ? 0
+               : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    arena_free(arena);
+    return 0;
+}
+
+/* The n-th number of a case, below `end`. */
+static uint64_t draw(int number, uint64_t n, uint64_t end)
+{
+    return random_bits(11, RANDOM_ORDER, (uint32_t)number, n) % end;
+}
+
+static const int64_t batches[] = { 1, 2, 3, 6, 7, 8, 12, 16, 24, 30 };
+static const int64_t lengths[] = { 8, 64, 512 };
+
+struct trial {
+    struct plan plan;
+    struct torch_setup setup;
+    struct remedy_case the;
+};
+
+/* A job made of a number, with a limit between nothing and twice what it takes. */
+static void make_trial(int number, struct trial *t)
+{
+    struct memory_use use;
+
+    *t = (struct trial) { .setup = { .evaluates = draw(number, 0, 2) } };
+    t->plan = (struct plan) {
+        .method = draw(number, 1, 2) ? METHOD_FULL : METHOD_LORA,
+        .external = draw(number, 2, 2),
+        .gradient_checkpointing = draw(number, 3, 2),
+        .per_device_train_batch_size = batches[draw(number, 4, 10)],
+        .per_device_eval_batch_size = batches[draw(number, 5, 10)],
+        .gradient_accumulation_steps = 1 + (int64_t)draw(number, 6, 4),
+        .cutoff_len = lengths[draw(number, 7, 3)],
+        .lora_rank = 8,
+        .lora_target = "all",
+        .request = { .bf16 = draw(number, 8, 2) ? CHOICE_YES : CHOICE_NO,
+                     .model_dtype = draw(number, 9, 2) ? DTYPE_FLOAT32 : DTYPE_AUTO },
+    };
+    /* of an external job it is decided before */
+    t->plan.precision = (struct precision) {
+        .mode = t->plan.request.bf16 == CHOICE_YES ? MODE_BF16_MIXED : MODE_FP32,
+        .compute = t->plan.request.bf16 == CHOICE_YES ? FORMAT_BF16 : FORMAT_FP32,
+        .frozen =
+            t->plan.request.model_dtype == DTYPE_FLOAT32 ? FORMAT_FP32 : FORMAT_BF16,
+    };
+    t->plan.torch = t->plan.external ? &t->setup : NULL;
+    t->the = (struct remedy_case) { .plan = &t->plan,
+                                    .model = &config,
+                                    .device = draw(number, 10, 2) ? &cpu : &card,
+                                    .available = 1 };
+    assert_true(remedy_estimate(&t->the, &(struct remedy) { 0 }, &use, NULL));
+    t->the.available = 1 + use.total * draw(number, 11, 1000) / 500;
+}
+
+static bool fits(const struct trial *t, const struct remedy *remedy)
+{
+    struct memory_use use;
+
+    assert_true(remedy_estimate(&t->the, remedy, &use, NULL));
+    assert_int_equal(use.fits, use.total <= t->the.available);
+    return use.fits;
+}
+
+/* With the next larger divisor, or the batch as it was. */
+static struct remedy larger(const struct trial *t, const struct remedy *remedy)
+{
+    const int64_t batch = t->plan.per_device_train_batch_size;
+    struct remedy more = *remedy;
+
+    do
+        more.batch++;
+    while (batch % more.batch != 0);
+    more.accumulation = t->plan.gradient_accumulation_steps * (batch / more.batch);
+    return more;
+}
+
+static void check_milder(const struct trial *t, const struct remedy *remedy)
+{
+    struct remedy less = *remedy;
+
+    if (remedy->checkpointing) {
+        less.checkpointing = false;
+        assert_false(fits(t, &less));
+    }
+    less = *remedy;
+    if (remedy->frozen) {
+        less.frozen = false;
+        assert_false(fits(t, &less));
+    }
+    if (remedy->batch) {
+        less = larger(t, remedy);
+        assert_false(fits(t, &less));
+    }
+    less = *remedy;
+    if (remedy->eval_batch) {
+        do
+            less.eval_batch++;
+        while (t->plan.per_device_eval_batch_size % less.eval_batch != 0);
+        assert_false(fits(t, &less));
+    }
+}
+
+static void check_product(const struct trial *t, const struct remedy *remedy)
+{
+    if (!remedy->batch)
+        return;
+    assert_int_equal(remedy->batch * remedy->accumulation,
+                     t->plan.per_device_train_batch_size *
+                         t->plan.gradient_accumulation_steps);
+    assert_true(remedy->batch < t->plan.per_device_train_batch_size);
+}
+
+static void test_remedy_is_the_mildest_that_fits(void **state)
+{
+    int found = 0, none = 0, casts = 0;
+
+    (void)state;
+    for (int i = 0; i < CASES; i++) {
+        struct trial t;
+        struct remedy remedy;
+
+        make_trial(i, &t);
+        if (remedy_find(&t.the, &remedy)) {
+            assert_true(fits(&t, &remedy));
+            check_product(&t, &remedy);
+            check_milder(&t, &remedy);
+            casts += remedy.frozen;
+            found++;
+        } else {
+            struct remedy all = { .checkpointing = true,
+                                  .frozen = t.plan.precision.frozen == FORMAT_FP32 &&
+                                            t.plan.precision.compute == FORMAT_BF16 &&
+                                            t.plan.external &&
+                                            t.plan.method == METHOD_LORA,
+                                  .batch = 1,
+                                  .accumulation = t.plan.per_device_train_batch_size *
+                                                  t.plan.gradient_accumulation_steps,
+                                  .eval_batch = 1 };
+
+            assert_false(fits(&t, &all));
+            none++;
+        }
+    }
+    assert_true(found > CASES / 4 && none > CASES / 20 && casts > 0); /* all were tried */
+}
+
+/* What fits already is left alone. */
+static void test_remedy_of_a_job_that_fits_is_none(void **state)
+{
+    struct trial t;
+    struct remedy remedy;
+
+    (void)state;
+    for (int i = 0; i < 50; i++) {
+        make_trial(i, &t);
+        t.the.available = (uint64_t)1 << 40;
+        assert_true(remedy_find(&t.the, &remedy));
+        assert_false(remedy.checkpointing || remedy.frozen || remedy.batch ||
+                     remedy.eval_batch);
+    }
+}
+
+/* A loss that compares samples of a batch forbids the split. */
+static void test_remedy_splits_no_whole_batch(void **state)
+{
+    struct trial t;
+    struct remedy remedy;
+
+    (void)state;
+    for (int i = 0; i < CASES; i++) {
+        make_trial(i, &t);
+        t.the.whole_batch = true;
+        if (remedy_find(&t.the, &remedy))
+            assert_int_equal(remedy.batch, 0);
+    }
+}
+
+/* The longest that fits with all else done. */
+static void check_length(const struct trial *t, int64_t length)
+{
+    struct trial other = *t;
+    const struct remedy all = { .checkpointing = true,
+                                .batch = 1,
+                                .accumulation = t->plan.per_device_train_batch_size *
+                                                t->plan.gradient_accumulation_steps,
+                                .frozen = t->plan.external &&
+                                          t->plan.method == METHOD_LORA &&
+                                          t->plan.request.model_dtype == DTYPE_FLOAT32 &&
+                                          t->plan.request.bf16 == CHOICE_YES,
+                                .eval_batch = 1 };
+
+    other.the.plan = &other.plan;
+    assert_int_equal(length % 8, 0);
+    other.plan.cutoff_len = length;
+    assert_true(fits(&other, &all));
+    other.plan.cutoff_len = length + 8;
+    assert_false(fits(&other, &all));
+}
+
+static void test_remedy_names_what_would_fit(void **state)
+{
+    int lengths_named = 0, cards = 0, loras = 0;
+
+    (void)state;
+    for (int i = 0; i < CASES; i++) {
+        struct trial t;
+        struct remedy remedy;
+        struct last_resort last;
+
+        make_trial(i, &t);
+        if (remedy_find(&t.the, &remedy))
+            continue;
+        remedy_last_resort(&t.the, &last);
+        if (last.cutoff_len)
+            check_length(&t, last.cutoff_len);
+        lengths_named += last.cutoff_len > 0;
+        cards += last.card != NULL;
+        loras += last.lora;
+        assert_int_equal(last.limit, 0); /* the job names none */
+        assert_true(last.rank < t.plan.lora_rank);
+    }
+    assert_true(lengths_named > 0 && cards > 0 && loras > 0);
+}
+
+/* The smallest card is the smallest. */
+static void test_remedy_names_the_smallest_card(void **state)
+{
+    const struct device_row *rows;
+    size_t count = device_rows(&rows);
+    struct trial t;
+    struct last_resort last;
+    struct memory_use use;
+
+    (void)state;
+    make_trial(1, &t);
+    t.plan.external = false;
+    t.plan.torch = NULL;
+    t.plan.method = METHOD_FULL;
+    t.plan.per_device_train_batch_size = 512;
+    t.plan.cutoff_len = 512;
+    t.plan.gradient_checkpointing = false;
+    t.the.device = &card;
+    assert_true(remedy_estimate(&t.the, &(struct remedy) { 0 }, &use, NULL));
+    assert_true(use.total > (uint64_t)12 << 30); /* more than the smallest ones have */
+    t.the.available = (uint64_t)1 << 28;
+    remedy_last_resort(&t.the, &last);
+    assert_non_null(last.card);
+    assert_true((uint64_t)last.card->gib << 30 >= use.total);
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].major >= 8 && rows[i].gib < last.card->gib)
+            assert_true((double)((uint64_t)rows[i].gib << 30) * 0.95 <
+                        1.05 * (double)use.total);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_remedy_is_the_mildest_that_fits),
+        cmocka_unit_test(test_remedy_of_a_job_that_fits_is_none),
+        cmocka_unit_test(test_remedy_splits_no_whole_batch),
+        cmocka_unit_test(test_remedy_names_what_would_fit),
+        cmocka_unit_test(test_remedy_names_the_smallest_card),
+    };
+
+    return cmocka_run_group_tests_name("remedy", tests, setup, teardown);
+}

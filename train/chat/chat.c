@@ -1,0 +1,555 @@
+/*
+ * train/chat/chat.c - the model's own template is asked for the whole conversation, and for
+ * each beginning of it that ends where an answer begins or ends: what two texts begin
+ * with alike, token by token, tells where the answer lies.  With {% generation %} the
+ * template says so.
+ */
+#include "config.h"
+
+#include "train/chat/chat.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/size.h"
+#include "train/jinja/jinja.h"
+#include "train/chat/template_parts.h"
+
+#define FILE_MAX ((size_t)64 << 20)
+
+/* Tokens that a template may write behind a conversation that ends, and not behind an
+ * answer that is followed by a question. */
+enum { TAIL_MAX = 2 };
+
+struct chat {
+    struct chat_template row;
+    struct jinja *usual, *with_tools; /* with_tools NULL: the usual */
+    json_t *tokens;                   /* bos_token and the like, as templates see them */
+    struct error wrong;               /* of a template that cannot be read */
+};
+
+static const char *const token_names[] = {
+    "bos_token", "eos_token", "unk_token",  "sep_token",
+    "pad_token", "cls_token", "mask_token",
+};
+
+/* "<s>", or {"content": "<s>"}. */
+static void read_tokens(struct chat *chat, const json_t *config)
+{
+    for (size_t i = 0; i < TS_COUNT(token_names); i++) {
+        json_t *token = json_object_get(config, token_names[i]);
+
+        if (json_is_object(token))
+            token = json_object_get(token, "content");
+        if (json_is_string(token) && !json_object_get(chat->tokens, token_names[i]))
+            json_object_set(chat->tokens, token_names[i], token);
+    }
+}
+
+static void take(struct chat *chat, struct jinja **into, const json_t *source,
+                 const char *where)
+{
+    struct error wrong = { 0 };
+
+    if (!json_is_string(source))
+        return;
+    jinja_free(*into);
+    *into =
+        jinja_parse(json_string_value(source), json_string_length(source), where, &wrong);
+    if (!*into)
+        chat->wrong = wrong;
+}
+
+static void read_templates(struct chat *chat, const json_t *templates, const char *where)
+{
+    take(chat, &chat->usual, templates, where);
+    for (size_t i = 0; i < json_array_size(templates); i++) {
+        const json_t *item = json_array_get(templates, i);
+        const char *name = json_string_value(json_object_get(item, "name"));
+
+        if (name && strcmp(name, "default") == 0)
+            take(chat, &chat->usual, json_object_get(item, "template"), where);
+        else if (name && strcmp(name, "tool_use") == 0)
+            take(chat, &chat->with_tools, json_object_get(item, "template"), where);
+    }
+}
+
+/* A JSON file that may be absent; false: it is broken. */
+static bool read_json(const char *dir, const char *name, json_t **out, struct error *err)
+{
+    char *path = path_join(dir, name);
+    struct text text;
+
+    *out = NULL;
+    text_init(&text, FILE_MAX);
+    if (file_exists(path) && file_read(path, FILE_MAX, &text, NULL, err))
+        *out = json_read_loose(text.data, text.len, path, 1, err);
+    text_clear(&text);
+    free(path);
+    return !err || err->code == ERROR_NONE;
+}
+
+static bool read_jinja(struct chat *chat, const char *dir, const char *name,
+                       struct jinja **into, struct error *err)
+{
+    char *path = path_join(dir, name);
+    struct text text;
+    json_t *source;
+    bool ok = true;
+
+    text_init(&text, FILE_MAX);
+    if (file_exists(path)) {
+        ok = file_read(path, FILE_MAX, &text, NULL, err);
+        source = ok ? json_stringn(text.data, text.len) : NULL;
+        take(chat, into, source, path);
+        if (ok && !source)
+            error_set(&chat->wrong, ERROR_DATA, "%s is not UTF-8", path);
+        json_decref(source);
+    }
+    text_clear(&text);
+    free(path);
+    return ok;
+}
+
+static bool read_files(struct chat *chat, const char *dir, struct error *err)
+{
+    json_t *config, *map;
+    struct text where;
+    bool ok = read_json(dir, "tokenizer_config.json", &config, err);
+
+    text_init(&where, 0);
+    text_addf(&where, "chat_template of %s/tokenizer_config.json", dir);
+    read_tokens(chat, config);
+    read_templates(chat, json_object_get(config, "chat_template"), where.data);
+    json_decref(config);
+    text_clear(&where);
+    ok = ok && read_json(dir, "special_tokens_map.json", &map, err);
+    if (ok) {
+        read_tokens(chat, map);
+        json_decref(map);
+    }
+    return ok && read_jinja(chat, dir, "chat_template.jinja", &chat->usual, err) &&
+           read_jinja(chat, dir, "additional_chat_templates/tool_use.jinja",
+                      &chat->with_tools, err);
+}
+
+bool chat_open(const char *dir, struct chat **out, struct error *err)
+{
+    struct chat *chat = memory_alloc(sizeof(*chat));
+    bool ok;
+
+    chat->tokens = json_object();
+    chat->row =
+        (struct chat_template) { .name = "the model's own chat template", .own = chat };
+    ok = read_files(chat, dir, err);
+    *out = chat;
+    if (!ok || (!chat->usual && chat->wrong.code == ERROR_NONE)) {
+        chat_close(chat);
+        *out = NULL;
+    }
+    return ok;
+}
+
+void chat_close(struct chat *chat)
+{
+    if (!chat)
+        return;
+    jinja_free(chat->usual);
+    jinja_free(chat->with_tools);
+    json_decref(chat->tokens);
+    free(chat);
+}
+
+bool chat_check(const struct chat *chat, struct error *err)
+{
+    return chat->usual || error_set(err, ERROR_DATA,
+                                    "%s; name a template in the job, as template: chatml",
+                                    chat->wrong.text);
+}
+
+const struct chat_template *chat_as_template(const struct chat *chat)
+{
+    return &chat->row;
+}
+
+/* One writing of a conversation. */
+struct writing {
+    const struct chat *chat;
+    const struct tokenizer *tokenizer;
+    const struct jinja *jinja;
+    json_t *messages, *tools; /* as the template sees them; tools NULL: none */
+    json_t *thinking;         /* enable_thinking of the job; NULL: not said */
+    struct jinja_output output;
+    struct error *err;
+};
+
+static json_t *call_of(const json_t *call)
+{
+    json_t *arguments = json_object_get(call, "arguments"), *read = NULL;
+
+    /* OpenAI writes them as a text of JSON */
+    if (json_is_string(arguments) && json_string_length(arguments) > 0)
+        read = json_read_text(json_string_value(arguments), json_string_length(arguments),
+                              "arguments", 1, NULL);
+    return json_pack("{s s, s {s O, s o}}", "type", "function", "function", "name",
+                     json_object_get(call, "name"), "arguments",
+                     read ? read : json_incref(arguments));
+}
+
+/* An answer that calls functions: its thought, or null, and the calls. */
+static json_t *calling_message(const struct message *message, struct error *err)
+{
+    json_t *list = json_array(), *calls, *content;
+    struct text thought;
+
+    text_init(&thought, 0);
+    calls = template_tools_calls(message, &thought, err);
+    for (size_t i = 0; i < json_array_size(calls); i++)
+        json_array_append_new(list, call_of(json_array_get(calls, i)));
+    content = thought.len > 0 ? json_stringn(thought.data, thought.len) : json_null();
+    text_clear(&thought);
+    if (!calls) {
+        json_decref(list);
+        json_decref(content);
+        return NULL;
+    }
+    json_decref(calls);
+    return json_pack("{s s, s o, s o}", "role", "assistant", "content", content,
+                     "tool_calls", list);
+}
+
+static json_t *message_of(const struct message *message, struct error *err)
+{
+    static const char *const names[] = {
+        [ROLE_SYSTEM] = "system",
+        [ROLE_USER] = "user",
+        [ROLE_ASSISTANT] = "assistant",
+        [ROLE_TOOL] = "tool",
+    };
+
+    if (message->role == ROLE_FUNCTION)
+        return calling_message(message, err);
+    return json_pack("{s s, s s%}", "role", names[message->role], "content",
+                     message->text, message->len);
+}
+
+static bool has_system(const struct message *messages, size_t count)
+{
+    for (size_t i = 0; i < count && messages[i].role <= ROLE_TOOLS; i++)
+        if (messages[i].role == ROLE_SYSTEM)
+            return true;
+    return false;
+}
+
+/* The messages; those about tools are no messages to a template. */
+static bool begin(struct writing *writing, const struct template_options *options,
+                  const struct message *messages, size_t count)
+{
+    const char *system = options->default_system;
+    json_t *item;
+
+    jinja_output_init(&writing->output);
+    writing->messages = json_array();
+    if (options->thinking != CHAT_THINKING_UNSAID)
+        writing->thinking = json_boolean(options->thinking == CHAT_THINKING_ON);
+    if (system && system[0] && !has_system(messages, count))
+        json_array_append_new(writing->messages, json_pack("{s s, s s}", "role", "system",
+                                                           "content", system));
+    for (size_t i = 0; i < count; i++) {
+        if (messages[i].role == ROLE_TOOLS) {
+            writing->tools = template_tools_list(&messages[i], writing->err);
+            if (!writing->tools)
+                return false;
+            continue;
+        }
+        item = message_of(&messages[i], writing->err);
+        if (!item)
+            return error_set(writing->err, ERROR_DATA, "a message is not UTF-8");
+        json_array_append_new(writing->messages, item);
+    }
+    writing->jinja = writing->tools && writing->chat->with_tools
+                         ? writing->chat->with_tools
+                         : writing->chat->usual;
+    return writing->jinja || chat_check(writing->chat, writing->err);
+}
+
+static void end(struct writing *writing)
+{
+    jinja_output_clear(&writing->output);
+    json_decref(writing->messages);
+    json_decref(writing->tools);
+    json_decref(writing->thinking);
+}
+
+/* The first `count` messages into writing->output. */
+static bool render(struct writing *writing, size_t count, bool prompt, bool *refused)
+{
+    json_t *messages = json_array(), *variables = json_copy(writing->chat->tokens);
+    bool ok;
+
+    for (size_t i = 0; i < count; i++)
+        json_array_append(messages, json_array_get(writing->messages, i));
+    json_object_set_new(variables, "messages", messages);
+    json_object_set_new(variables, "documents", json_null());
+    json_object_set_new(variables, "add_generation_prompt", json_boolean(prompt));
+    json_object_set_new(variables, "tools",
+                        writing->tools ? json_incref(writing->tools) : json_null());
+    if (writing->thinking)
+        json_object_set(variables, "enable_thinking", writing->thinking);
+    ok = jinja_render(writing->jinja, variables, &writing->output, refused, writing->err);
+    json_decref(variables);
+    return ok;
+}
+
+/* The same as tokens into *ids. */
+static bool write(struct writing *writing, size_t count, bool prompt,
+                  struct token_list *ids)
+{
+    ids->count = 0;
+    return render(writing, count, prompt, NULL) &&
+           tokenizer_encode(writing->tokenizer, writing->output.text.data,
+                            writing->output.text.len, false, ids, writing->err);
+}
+
+/* Tokens that both begin with. */
+static size_t alike(const struct token_list *a, const struct token_list *b)
+{
+    size_t count = 0;
+
+    while (count < a->count && count < b->count && a->ids[count] == b->ids[count])
+        count++;
+    return count;
+}
+
+/* Answer number i stands at tokens [start, end) of the whole. */
+struct place {
+    size_t start, end;
+    float weight;
+};
+
+struct places {
+    struct place *list;
+    size_t count;
+};
+
+/* The token in which a byte of the text lies; at the end of a span, the one behind it. */
+static bool token_at(struct writing *writing, const struct token_list *whole, size_t byte,
+                     bool behind, size_t *out)
+{
+    struct token_list part = { 0 };
+    bool ok = tokenizer_encode(writing->tokenizer, writing->output.text.data, byte, false,
+                               &part, writing->err);
+
+    *out = alike(&part, whole);
+    if (behind && *out < part.count)
+        *out += 1;
+    token_list_clear(&part);
+    return ok;
+}
+
+/* By the spans of {% generation %}. */
+static bool place_marked(struct writing *writing, const struct token_list *whole,
+                         struct places *places)
+{
+    const struct jinja_output *output = &writing->output;
+    size_t answers = places->count;
+    bool ok = true;
+
+    if (output->span_count != answers)
+        return error_set(writing->err, ERROR_DATA,
+                         "the chat template marks %zu answers of %zu; name a template "
+                         "in the job",
+                         output->span_count, answers);
+    for (size_t i = 0; i < answers && ok; i++) {
+        const struct jinja_span *span = &output->spans[i];
+
+        ok =
+            token_at(writing, whole, span->start, false, &places->list[i].start) &&
+            token_at(writing, whole, span->start + span->len, true, &places->list[i].end);
+    }
+    return ok;
+}
+
+static bool is_answer(const json_t *message)
+{
+    return strcmp(json_string_value(json_object_get(message, "role")), "assistant") == 0;
+}
+
+/* By what the template writes before the answer and up to its end.  An earlier answer
+ * that is written otherwise once others follow (its thoughts are left out) has no place:
+ * 0, 0. */
+static bool place_between(struct writing *writing, const struct token_list *whole,
+                          struct places *places, bool last_only)
+{
+    size_t count = json_array_size(writing->messages), answer = 0;
+    struct token_list before = { 0 }, after = { 0 };
+    bool ok = true;
+
+    for (size_t i = 0; i < count && ok; i++) {
+        struct place *place = &places->list[answer];
+        bool last = i + 1 == count;
+
+        if (!is_answer(json_array_get(writing->messages, i)))
+            continue;
+        answer++;
+        if (last_only && !last)
+            continue;
+        ok = write(writing, i, true, &before) &&
+             (last || write(writing, i + 1, false, &after));
+        place->start = alike(&before, whole);
+        place->end = last ? whole->count : alike(&after, whole);
+        if (place->start + 1 < before.count || place->end <= place->start ||
+            (!last && place->end + TAIL_MAX < after.count))
+            place->start = place->end = 0;
+        if (ok && last && place->end == 0)
+            ok = error_set(
+                writing->err, ERROR_DATA,
+                "the chat template does not begin a conversation as it begins its "
+                "prompt, so that the answer cannot be told from the question; name a "
+                "template in the job, as template: chatml");
+    }
+    token_list_clear(&before);
+    token_list_clear(&after);
+    return ok;
+}
+
+static void copy(struct token_list *out, const struct token_list *from, size_t start,
+                 size_t end)
+{
+    for (size_t i = start; i < end; i++)
+        token_list_add(out, from->ids[i]);
+}
+
+/* Answers with a place become turns; what lies before each is its question.  What the
+ * template writes behind the last one is left out: nothing stands there to be learnt or
+ * read. */
+static void make_turns(const struct places *places, const struct token_list *whole,
+                       struct turn *turns, size_t *count)
+{
+    size_t at = 0;
+
+    *count = 0;
+    for (size_t i = 0; i < places->count; i++) {
+        const struct place *place = &places->list[i];
+        struct turn *turn = &turns[*count];
+
+        if (place->end <= at || place->start < at)
+            continue;
+        copy(&turn->source, whole, at, place->start);
+        copy(&turn->target, whole, place->start, place->end);
+        turn->weight = place->weight;
+        at = place->end;
+        ++*count;
+    }
+}
+
+bool chat_turns(const struct chat *chat, const struct tokenizer *tokenizer,
+                const struct template_options *options, const struct message *messages,
+                size_t count, struct turn **turns, size_t *turn_count, struct error *err)
+{
+    struct writing writing = { .chat = chat, .tokenizer = tokenizer, .err = err };
+    struct places places = { .list = memory_alloc((count + 1) * sizeof(*places.list)) };
+    struct token_list whole = { 0 };
+    bool ok = begin(&writing, options, messages, count);
+
+    for (size_t i = 0; i < count; i++)
+        if (messages[i].role == ROLE_ASSISTANT || messages[i].role == ROLE_FUNCTION)
+            places.list[places.count++].weight = messages[i].weight;
+    ok = ok && write(&writing, json_array_size(writing.messages), false, &whole);
+    if (ok && jinja_marks_generation(writing.jinja))
+        ok = place_marked(&writing, &whole, &places);
+    else if (ok)
+        ok = place_between(&writing, &whole, &places, options->mask_history);
+    *turns = memory_alloc((count + 2) * sizeof(**turns));
+    *turn_count = 0;
+    if (ok)
+        make_turns(&places, &whole, *turns, turn_count);
+    token_list_clear(&whole);
+    free(places.list);
+    end(&writing);
+    return ok;
+}
+
+bool chat_prompt(const struct chat *chat, const struct tokenizer *tokenizer,
+                 const struct template_options *options, const struct message *messages,
+                 size_t count, struct token_list *ids, size_t *answer, struct error *err)
+{
+    struct writing writing = { .chat = chat, .tokenizer = tokenizer, .err = err };
+    struct token_list prompt = { 0 }, whole = { 0 };
+    bool ok = begin(&writing, options, messages, count);
+    size_t size = json_array_size(writing.messages);
+
+    ok = ok && write(&writing, size, true, &prompt);
+    if (ok) {
+        json_array_append_new(writing.messages, json_pack("{s s, s s}", "role",
+                                                          "assistant", "content", ""));
+        ok = write(&writing, size + 1, false, &whole);
+    }
+    if (ok) {
+        copy(ids, &prompt, 0, prompt.count);
+        *answer = ids->count;
+        copy(ids, &whole, alike(&prompt, &whole), whole.count);
+    }
+    token_list_clear(&prompt);
+    token_list_clear(&whole);
+    end(&writing);
+    return ok;
+}
+
+/* The texts alone: does the template write an answer, and before it what it begins a
+ * prompt with?  A tokenizer may still see the same beginning where the texts do not. */
+static bool is_plain(struct writing *writing, size_t count, bool *plain, bool *refused)
+{
+    const struct text *prompt = &writing->output.text;
+    char *whole;
+    size_t len;
+    bool ok = render(writing, count, false, refused);
+
+    if (!ok || jinja_marks_generation(writing->jinja)) {
+        *plain = writing->output.span_count == 1;
+        return ok;
+    }
+    whole = text_detach(&writing->output.text, &len);
+    ok = render(writing, count - 1, true, refused);
+    *plain = ok && len > prompt->len && memcmp(whole, prompt->data, prompt->len) == 0;
+    free(whole);
+    return ok;
+}
+
+/* As a run does it.  What is wrong with the tokenizer is not the template's doing. */
+static bool try_tokens(const struct chat *chat, const char *dir,
+                       const struct template_options *options,
+                       const struct message *messages, size_t count, struct error *err)
+{
+    struct tokenizer *tokenizer = tokenizer_open(dir, NULL);
+    struct token_list ids = { 0 };
+    float *weights = NULL;
+    bool ok = !tokenizer || template_encode(&chat->row, tokenizer, options, messages,
+                                            count, &ids, &weights, err);
+
+    token_list_clear(&ids);
+    free(weights);
+    tokenizer_close(tokenizer);
+    return ok;
+}
+
+bool chat_try(const struct chat *chat, const char *dir, struct error *err)
+{
+    static const struct message talk[] = { { ROLE_USER, "2+2?", 4, 0 },
+                                           { ROLE_ASSISTANT, "4", 1, 1 } };
+    const struct template_options options = { 0 };
+    struct error wrong = { 0 };
+    struct writing writing = { .chat = chat, .err = &wrong };
+    bool refused = false, plain = true;
+    bool ok = begin(&writing, &options, talk, TS_COUNT(talk)) &&
+              is_plain(&writing, TS_COUNT(talk), &plain, &refused);
+
+    end(&writing);
+    if (refused)
+        return true;
+    if (!ok)
+        return error_set(err, wrong.code, "%s", wrong.text);
+    return plain || try_tokens(chat, dir, &options, talk, TS_COUNT(talk), err);
+}

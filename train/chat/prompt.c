@@ -1,0 +1,140 @@
+/* train/chat/prompt.c - the template's own words around an answer that is not there yet. */
+#include "config.h"
+
+#include "train/chat/prompt.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "train/chat/chat.h"
+
+#define CONFIG_BYTES_MAX ((size_t)1 << 20)
+
+/* A named template's conversation with an empty answer. */
+static bool named_open(const struct chat_template *chat,
+                       const struct tokenizer *tokenizer,
+                       const struct template_options *options,
+                       const struct message *messages, size_t count,
+                       struct token_list *ids, size_t *answer, struct error *err)
+{
+    struct template_options how = *options;
+    struct message *all = memory_alloc((count + 1) * sizeof(*all));
+    size_t first = ids->count;
+    float *weights = memory_alloc((ids->room + 1) * sizeof(*weights));
+    bool ok;
+
+    memcpy(all, messages, count * sizeof(*all));
+    all[count] = (struct message) { .role = ROLE_ASSISTANT, .text = "", .weight = 1 };
+    how.train_on_prompt = false;
+    how.mask_history = true;
+    ok = template_encode(chat, tokenizer, &how, all, count + 1, ids, &weights, err);
+    *answer = ids->count;
+    for (size_t i = ids->count; ok && i-- > first && weights[i] > 0;)
+        *answer = i;
+    free(weights);
+    free(all);
+    return ok;
+}
+
+/* The conversation with an empty answer; *answer: where it begins in *ids. */
+static bool encode_open(const struct chat_template *chat,
+                        const struct tokenizer *tokenizer,
+                        const struct template_options *options,
+                        const struct message *messages, size_t count,
+                        struct token_list *ids, size_t *answer, struct error *err)
+{
+    const struct chat *own = template_own(chat);
+
+    return own ? chat_prompt(own, tokenizer, options, messages, count, ids, answer, err)
+               : named_open(chat, tokenizer, options, messages, count, ids, answer, err);
+}
+
+bool prompt_encode(const struct chat_template *chat, const struct tokenizer *tokenizer,
+                   const struct template_options *options, const struct message *messages,
+                   size_t count, struct token_list *out, struct error *err)
+{
+    size_t answer;
+
+    if (!encode_open(chat, tokenizer, options, messages, count, out, &answer, err))
+        return false;
+    out->count = answer;
+    return true;
+}
+
+static void add_json(struct generate_ends *ends, const json_t *value)
+{
+    if (json_is_integer(value))
+        generate_ends_add(ends, json_integer_value(value));
+    for (size_t i = 0; i < json_array_size(value); i++)
+        generate_ends_add(ends, json_integer_value(json_array_get(value, i)));
+}
+
+static bool add_files(const char *dir, const struct model_config *config,
+                      struct generate_ends *ends, struct error *err)
+{
+    char *name = path_join(dir, "generation_config.json");
+    bool there = file_exists(name);
+    json_t *root = there ? json_read_file(name, CONFIG_BYTES_MAX, err) : NULL;
+
+    for (size_t i = 0; i < config->eos_tokens; i++)
+        generate_ends_add(ends, config->eos_token_ids[i]);
+    add_json(ends, json_object_get(root, "eos_token_id"));
+    json_decref(root);
+    free(name);
+    return !there || root;
+}
+
+/* Twice, as the blank before a text's first word is no part of the text. */
+bool prompt_is_special(const struct tokenizer *tokenizer, uint32_t id)
+{
+    const uint32_t ids[] = { id, id };
+    struct text text;
+    bool special;
+
+    text_init(&text, 0);
+    special = tokenizer_decode(tokenizer, ids, 2, true, &text) && text.len == 0;
+    text_clear(&text);
+    return special;
+}
+
+/* What stands behind an answer, as text; NULL where that is nothing but blanks. */
+static char *spell(const struct tokenizer *tokenizer, const uint32_t *ids, size_t count)
+{
+    struct text text;
+    char *stop = NULL;
+
+    text_init(&text, 0);
+    tokenizer_decode(tokenizer, ids, count, false, &text);
+    while (text.len > 0 && strchr(" \n\r\t", text.data[text.len - 1]))
+        text.data[--text.len] = 0;
+    if (text.len > 0)
+        stop = memory_strdup(text.data + strspn(text.data, " \n\r\t"));
+    text_clear(&text);
+    return stop;
+}
+
+bool prompt_ends(const char *dir, const struct model_config *config,
+                 const struct chat_template *chat, const struct tokenizer *tokenizer,
+                 struct generate_ends *ends, char **stop, struct error *err)
+{
+    const struct message question = { .role = ROLE_USER, .text = "?", .len = 1 };
+    /* no thoughts, which a template may give to an empty answer */
+    struct template_options options = { .thinking = CHAT_THINKING_OFF };
+    struct token_list ids = { 0 };
+    size_t answer = 0;
+    bool ok = add_files(dir, config, ends, err);
+
+    *stop = NULL;
+    generate_ends_add(ends, tokenizer_eos(tokenizer));
+    if (ok && chat)
+        ok = encode_open(chat, tokenizer, &options, &question, 1, &ids, &answer, err);
+    if (ok && answer < ids.count && prompt_is_special(tokenizer, ids.ids[answer]))
+        generate_ends_add(ends, ids.ids[answer]);
+    else if (ok && answer < ids.count)
+        *stop = spell(tokenizer, ids.ids + answer, ids.count - answer);
+    token_list_clear(&ids);
+    return ok;
+}

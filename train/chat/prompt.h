@@ -1,0 +1,30 @@
+/*
+ * train/chat/prompt.h - a conversation up to the place of its next answer as tokens, and what
+ * ends that answer.
+ */
+#ifndef TRAIN_CHAT_PROMPT_H
+#define TRAIN_CHAT_PROMPT_H
+
+#include "train/generation/generate.h"
+#include "train/chat/template.h"
+
+/* Append the tokens.  The messages end in a user's; system or none before, as in
+ * template_encode.  options->cutoff_len 0: all is kept. */
+bool prompt_encode(const struct chat_template *chat, const struct tokenizer *tokenizer,
+                   const struct template_options *options, const struct message *messages,
+                   size_t count, struct token_list *out, struct error *err);
+
+/*
+ * What ends an answer: the tokens that config.json, generation_config.json (both in
+ * `dir`) and the tokenizer name, and the token that the template writes behind an answer.
+ * Where that one is no special token of this tokenizer, *stop becomes its text,
+ * malloc'ed. chat NULL: there is no template.
+ */
+bool prompt_ends(const char *dir, const struct model_config *config,
+                 const struct chat_template *chat, const struct tokenizer *tokenizer,
+                 struct generate_ends *ends, char **stop, struct error *err);
+
+/* Does the token stand for no text? */
+bool prompt_is_special(const struct tokenizer *tokenizer, uint32_t id);
+
+#endif

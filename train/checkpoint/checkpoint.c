@@ -1,0 +1,396 @@
+/* train/checkpoint/checkpoint.c - save, resume, prune. */
+#include "config.h"
+
+#include "train/checkpoint/checkpoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/digest.h"
+#include "base/file.h"
+#include "base/size.h"
+#include "train/files/manifest.h"
+#include "train/files/safetensors.h"
+
+/* What is kept of a trainable parameter besides its weight, which the model's own file
+ * has (unless that file holds it in another format: then the exact one is kept here). */
+enum kept { KEPT_MOMENT1, KEPT_MOMENT2, KEPT_WEIGHT, KEPT_COUNT };
+static const char *const kept_suffix[KEPT_COUNT] = { ".exp_avg", ".exp_avg_sq",
+                                                     ".master" };
+
+/* The model's own file in a folder: the whole model, or the adapter. */
+static struct safetensors *open_weights(const char *dir, struct error *err)
+{
+    char *adapter = path_join(dir, "adapter_model.safetensors");
+    const char *stem = file_exists(adapter) ? "adapter_model" : "model";
+
+    free(adapter);
+    return safetensors_open(dir, stem, false, err);
+}
+
+static const struct stored_tensor *find_stored(const struct safetensors *set,
+                                               const struct parameter *parameter,
+                                               const char *suffix)
+{
+    struct text name;
+    const struct stored_tensor *found;
+
+    text_init(&name, 0);
+    text_addf(&name, "%s%s", parameter->name, suffix);
+    found = safetensors_find(set, name.data);
+    text_clear(&name);
+    return found;
+}
+
+static bool read_kept(const void *context, size_t index, void *to, struct error *err)
+{
+    struct model *model = (struct model *)context;
+    struct backend *be = model_backend(model);
+    const struct parameter *p = model_parameter(model, index / KEPT_COUNT);
+    enum kept kept = (enum kept)(index % KEPT_COUNT);
+
+    if (kept != KEPT_WEIGHT)
+        return model_read_moment(model, kept == KEPT_MOMENT1 ? MOMENT_1 : MOMENT_2, p, to,
+                                 err);
+    be->ops->download(be, to, p->weight.data, tensor_bytes(p->weight));
+    return be->ops->sync(be, err);
+}
+
+static size_t list_sources(struct model *model, const struct safetensors *weights,
+                           struct arena *arena, struct tensor_source *sources)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < model_parameters(model); i++) {
+        const struct parameter *parameter = model_parameter(model, i);
+        const struct stored_tensor *stored = find_stored(weights, parameter, "");
+
+        for (int kept = 0; parameter->trainable && kept < KEPT_COUNT; kept++) {
+            struct tensor tensor = parameter->weight; /* moments are of its kind */
+
+            if (kept == KEPT_WEIGHT ? stored != NULL && stored->format == tensor.format
+                                    : !model_has_moments(model))
+                continue;
+            sources[count++] = (struct tensor_source) {
+                .name = arena_printf(arena, "%s%s", parameter->name, kept_suffix[kept]),
+                .format = tensor.format,
+                .rank = 2,
+                .shape = { tensor.rows, tensor.cols },
+                .read = read_kept,
+                .context = model,
+                .index = i * KEPT_COUNT + (size_t)kept,
+            };
+        }
+    }
+    return count;
+}
+
+static bool write_optimizer(struct model *model, const char *dir, struct error *err)
+{
+    struct safetensors *weights = open_weights(dir, err);
+    struct arena *arena = arena_new();
+    char *name = path_join(dir, CHECKPOINT_OPTIMIZER);
+    bool ok = weights != NULL;
+
+    if (ok) {
+        struct tensor_source *sources =
+            arena_array(arena, model_parameters(model) * KEPT_COUNT + 1, sizeof *sources);
+        size_t count = list_sources(model, weights, arena, sources);
+
+        ok = safetensors_write(name, sources, count, err);
+    }
+    safetensors_close(weights);
+    arena_free(arena);
+    free(name);
+    return ok;
+}
+
+static bool write_folder(struct model *model, const char *dir, const struct plan *plan,
+                         const struct progress *progress,
+                         const struct progress_history *history, struct error *err)
+{
+    return file_make_dir(dir, 0755, err) && model_save(model, dir, err) &&
+           (plan->save_only_model || write_optimizer(model, dir, err)) &&
+           progress_write(dir, plan, progress, history, err) &&
+           manifest_write(dir, plan->job_digest, err);
+}
+
+/* Make way for a folder: what another job left there keeps its files under a new name. */
+static bool move_aside(const char *name, struct error *err)
+{
+    struct text other;
+    bool ok = false;
+
+    text_init(&other, 0);
+    for (int i = 1; i < 10000 && !ok; i++) {
+        text_reset(&other);
+        text_addf(&other, "%s.old-%d", name, i);
+        if (!file_exists(other.data))
+            ok =
+                rename(name, other.data) == 0 || error_errno(err, "cannot move %s", name);
+    }
+    text_clear(&other);
+    return ok;
+}
+
+bool checkpoint_save(struct model *model, const struct plan *plan,
+                     const struct progress *progress,
+                     const struct progress_history *history, struct error *err)
+{
+    char *name = checkpoint_name(plan->output_dir, progress->step), *beside;
+    struct text text;
+    bool ok = false;
+
+    text_init(&text, 0);
+    text_addf(&text, "%s/." CHECKPOINT_PREFIX "%" PRId64 ".tmp", plan->output_dir,
+              progress->step);
+    beside = text_detach(&text, NULL);
+    if (file_exists(name) && checkpoint_is_of(name, plan->job_digest)) {
+        ok = true;
+        goto out;
+    }
+    if (!file_make_dirs(plan->output_dir, 0755, err) || !file_remove_tree(beside, err))
+        goto out;
+    if (!write_folder(model, beside, plan, progress, history, err) ||
+        (file_exists(name) && !move_aside(name, err)))
+        goto out;
+    if (rename(beside, name) != 0) {
+        error_errno(err, "cannot rename %s", beside);
+        goto out;
+    }
+    ok = file_sync_dir(plan->output_dir, err);
+out:
+    if (!ok)
+        file_remove_tree(beside, NULL);
+    free(beside);
+    free(name);
+    return ok;
+}
+
+/* Is there such a stored tensor, of the kind of `to`? */
+static bool check_stored(const struct stored_tensor *stored, struct tensor to,
+                         const char *name, struct error *err)
+{
+    if (stored == NULL)
+        return error_set(
+            err, ERROR_DATA,
+            "the checkpoint has no %s: it was made by another model, method or "
+            "save_only_model: true",
+            name);
+    if (stored->format != to.format || stored->bytes != tensor_bytes(to))
+        return error_set(
+            err, ERROR_DATA,
+            "the checkpoint has %s as %zu bytes of %s, this run wants %zu of %s", name,
+            stored->bytes, stored->dtype, tensor_bytes(to),
+            format_info(to.format)->safetensors);
+    return true;
+}
+
+static bool load_weight(struct model *model, struct parameter *parameter,
+                        const struct safetensors *weights, const struct safetensors *kept,
+                        struct error *err)
+{
+    struct backend *be = model_backend(model);
+    const struct stored_tensor *stored =
+        kept != NULL ? find_stored(kept, parameter, kept_suffix[KEPT_WEIGHT]) : NULL;
+
+    if (stored == NULL) {
+        stored = find_stored(weights, parameter, "");
+        return check_stored(stored, parameter->weight, parameter->name, err) &&
+               model_put(model, parameter, stored, err);
+    }
+    if (!check_stored(stored, parameter->weight, parameter->name, err))
+        return false;
+    be->ops->upload(be, parameter->weight.data, stored->data, stored->bytes);
+    if (parameter->copy.data != NULL)
+        be->ops->convert(
+            be, &(struct op_convert) { .out = parameter->copy, .x = parameter->weight });
+    return true;
+}
+
+static bool load_moments(struct model *model, struct parameter *parameter,
+                         const struct safetensors *kept, struct error *err)
+{
+    for (int i = KEPT_MOMENT1; model_has_moments(model) && i <= KEPT_MOMENT2; i++) {
+        const struct stored_tensor *stored = find_stored(kept, parameter, kept_suffix[i]);
+
+        if (!check_stored(stored, parameter->weight, parameter->name, err))
+            return false;
+        model_write_moment(model, i == KEPT_MOMENT1 ? MOMENT_1 : MOMENT_2, parameter,
+                           stored->data);
+    }
+    return true;
+}
+
+static bool load_tensors(struct model *model, const char *dir, bool moments,
+                         struct error *err)
+{
+    struct backend *be = model_backend(model);
+    char *name = path_join(dir, CHECKPOINT_OPTIMIZER);
+    struct safetensors *weights = open_weights(dir, err), *kept = NULL;
+    bool ok = weights != NULL;
+
+    if (ok && (moments || file_exists(name)))
+        ok = (kept = safetensors_open(name, NULL, false, err)) != NULL;
+    for (size_t i = 0; ok && i < model_parameters(model); i++) {
+        struct parameter *parameter = model_parameter(model, i);
+
+        if (parameter->trainable)
+            ok = load_weight(model, parameter, weights, kept, err) &&
+                 (!moments || load_moments(model, parameter, kept, err));
+    }
+    if (ok)
+        ok = be->ops->sync(be, err); /* before the mappings go */
+    safetensors_close(weights);
+    safetensors_close(kept);
+    free(name);
+    return ok;
+}
+
+bool checkpoint_load(struct model *model, const char *name, struct progress *progress,
+                     struct progress_history *history, struct error *err)
+{
+    return manifest_check(name, true, err) &&
+           progress_read(name, progress, history, err) &&
+           load_tensors(model, name, true, err);
+}
+
+bool checkpoint_load_weights(struct model *model, const char *name, struct error *err)
+{
+    return manifest_check(name, true, err) && load_tensors(model, name, false, err);
+}
+
+bool checkpoint_prune(const char *dir, const char *digest, int64_t keep,
+                      const char *protect, struct error *err)
+{
+    struct checkpoint_found *found;
+    size_t count;
+    bool ok = true;
+
+    if (keep <= 0)
+        return true;
+    count = checkpoint_list(dir, digest, &found);
+    for (size_t i = 0; i < count; i++) {
+        bool kept =
+            (int64_t)i < keep || (protect != NULL && strcmp(found[i].name, protect) == 0);
+
+        if (ok && !kept)
+            ok = file_remove_tree(found[i].name, err);
+        free(found[i].name);
+    }
+    free(found);
+    return ok;
+}
+
+bool checkpoint_begin(const char *dir, const char *digest, int64_t after,
+                      struct error *err)
+{
+    struct checkpoint_found *found;
+    size_t count = checkpoint_list(dir, digest, &found);
+    bool ok = true;
+
+    for (size_t i = 0; i < count; i++) {
+        if (ok && found[i].step > after)
+            ok = move_aside(found[i].name, err);
+        free(found[i].name);
+    }
+    free(found);
+    return ok && (count == 0 || file_sync_dir(dir, err));
+}
+
+bool checkpoint_tidy(const char *dir, struct error *err)
+{
+    DIR *folder = opendir(dir);
+    struct dirent *entry;
+    bool ok = true;
+
+    while (folder != NULL && ok && (entry = readdir(folder)) != NULL) {
+        char *name;
+
+        if (!text_starts(entry->d_name, "." CHECKPOINT_PREFIX) ||
+            !text_ends(entry->d_name, ".tmp"))
+            continue;
+        name = path_join(dir, entry->d_name);
+        ok = file_remove_tree(name, err);
+        free(name);
+    }
+    if (folder != NULL)
+        closedir(folder);
+    return ok;
+}
+
+/* Put one file in place.  One of the same name that another job or a person left there
+ * keeps its bytes under a new name. */
+static bool move_file(const char *old, const char *new, bool ours, struct error *err)
+{
+    char before[DIGEST_TEXT], after[DIGEST_TEXT];
+
+    if (!ours && file_exists(new) &&
+        !(digest_file(new, before, NULL) && digest_file(old, after, NULL) &&
+          strcmp(before, after) == 0) &&
+        !move_aside(new, err))
+        return false;
+    return rename(old, new) == 0 || error_errno(err, "cannot rename %s to %s", old, new);
+}
+
+/* Move every file of `from` into `to`, the manifest last: until it is there, what lies in
+ * `to` does not count as this job's. */
+static bool move_files(const char *from, const char *to, const char *job,
+                       struct error *err)
+{
+    bool ours = job != NULL && manifest_is_of(to, job);
+    DIR *folder = opendir(from);
+    struct dirent *entry;
+    bool ok = folder != NULL || error_errno(err, "cannot read the folder %s", from);
+
+    for (int manifest = 0; ok && manifest < 2; manifest++) {
+        rewinddir(folder);
+        while (ok && (entry = readdir(folder)) != NULL) {
+            char *old, *new;
+
+            if (entry->d_name[0] == '.' ||
+                (strcmp(entry->d_name, MANIFEST_NAME) == 0) != (manifest == 1))
+                continue;
+            old = path_join(from, entry->d_name);
+            new = path_join(to, entry->d_name);
+            ok = move_file(old, new, ours || manifest == 1, err);
+            free(old);
+            free(new);
+        }
+    }
+    if (folder != NULL)
+        closedir(folder);
+    return ok && file_sync_dir(to, err);
+}
+
+/* Written beside by `save`, with a manifest, and moved in file by file. */
+static bool publish(struct model *model, const char *dir, const struct plan *plan,
+                    bool (*save)(struct model *model, const char *dir, struct error *err),
+                    struct error *err)
+{
+    char *beside = path_join(dir, "." CHECKPOINT_PREFIX "final.tmp");
+    bool ok = file_make_dirs(dir, 0755, err) && file_remove_tree(beside, err) &&
+              file_make_dir(beside, 0755, err) && save(model, beside, err) &&
+              manifest_write(beside, plan->job_digest, err) &&
+              move_files(beside, dir, plan->job_digest, err);
+
+    file_remove_tree(beside, NULL);
+    free(beside);
+    return ok;
+}
+
+bool checkpoint_publish(struct model *model, const struct plan *plan, struct error *err)
+{
+    return publish(model, plan->output_dir, plan, model_save, err);
+}
+
+bool checkpoint_export(struct model *model, const struct plan *plan, struct error *err)
+{
+    return publish(model, plan->export_dir, plan, model_export, err);
+}

@@ -1,0 +1,100 @@
+/* train/checkpoint/checkpoint_find.c - which checkpoints lie in a folder. */
+#include "config.h"
+
+#include "train/checkpoint/checkpoint_find.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "train/files/manifest.h"
+
+char *checkpoint_name(const char *dir, int64_t step)
+{
+    char base[64];
+
+    snprintf(base, sizeof base, CHECKPOINT_PREFIX "%" PRId64, step);
+    return path_join(dir, base);
+}
+
+int64_t checkpoint_step(const char *base)
+{
+    char *end;
+    long long step;
+
+    if (!text_starts(base, CHECKPOINT_PREFIX) || base[strlen(CHECKPOINT_PREFIX)] < '0' ||
+        base[strlen(CHECKPOINT_PREFIX)] > '9')
+        return -1;
+    step = strtoll(base + strlen(CHECKPOINT_PREFIX), &end, 10);
+    return *end == '\0' ? step : -1;
+}
+
+bool checkpoint_is_of(const char *name, const char *digest)
+{
+    return manifest_check(name, false, NULL) &&
+           (digest == NULL || manifest_is_of(name, digest));
+}
+
+static int by_step(const void *a, const void *b)
+{
+    int64_t left = ((const struct checkpoint_found *)a)->step,
+            right = ((const struct checkpoint_found *)b)->step;
+
+    return left < right ? 1 : left > right ? -1 : 0;
+}
+
+size_t checkpoint_list(const char *dir, const char *digest, struct checkpoint_found **out)
+{
+    DIR *folder = opendir(dir);
+    struct dirent *entry;
+    size_t count = 0;
+
+    *out = NULL;
+    while (folder != NULL && (entry = readdir(folder)) != NULL) {
+        int64_t step = checkpoint_step(entry->d_name);
+        char *name;
+
+        if (step < 0)
+            continue;
+        name = path_join(dir, entry->d_name);
+        if (!checkpoint_is_of(name, digest)) {
+            free(name);
+            continue;
+        }
+        *out = memory_resize(*out, count + 1, sizeof **out);
+        (*out)[count++] = (struct checkpoint_found) { name, step };
+    }
+    if (folder != NULL)
+        closedir(folder);
+    if (count > 0)
+        qsort(*out, count, sizeof **out, by_step);
+    return count;
+}
+
+bool checkpoint_can_resume(const char *name, bool deep)
+{
+    char *optimizer = path_join(name, CHECKPOINT_OPTIMIZER);
+    bool ok = file_exists(optimizer) && manifest_check(name, deep, NULL);
+
+    free(optimizer);
+    return ok;
+}
+
+char *checkpoint_last(const char *dir, const char *digest, bool deep)
+{
+    struct checkpoint_found *found;
+    size_t count = checkpoint_list(dir, digest, &found);
+    char *last = NULL;
+
+    for (size_t i = 0; i < count; i++)
+        if (last == NULL && checkpoint_can_resume(found[i].name, deep))
+            last = found[i].name;
+        else
+            free(found[i].name);
+    free(found);
+    return last;
+}

@@ -1,0 +1,379 @@
+/*
+ * train/dataset/dataset.c - from a job's keys to rows: the tokens of all files, the choice and
+ * order of samples, the split's share, and which of them lie in which row.
+ */
+#include "config.h"
+
+#include "train/dataset/dataset.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/pcg.h"
+#include "train/dataset/dataset_fetch.h"
+#include "train/dataset/dataset_mix.h"
+#include "train/dataset/dataset_pack.h"
+#include "train/dataset/dataset_rows.h"
+
+/* Work in hand. */
+struct opening {
+    const struct plan *plan;
+    enum split split;
+    bool peeking;
+    struct dataset_reading reading;
+    struct dataset_tokens tokens;
+    struct dataset_choice choice;
+    struct dataset *dataset;
+};
+
+static bool is_plain(const struct plan *plan)
+{
+    return plan->stage == STAGE_PT;
+}
+
+static bool lacks_end(const struct dataset_reading *reading, bool plain)
+{
+    if (tokenizer_eos(reading->tokenizer) >= 0)
+        return false;
+    return plain ? template_document_end(reading->chat, reading->tokenizer) < 0
+                 : reading->chat && template_writes_end(reading->chat);
+}
+
+/* Samples that a record is: a pair has two. */
+static size_t samples_each(const struct opening *open)
+{
+    return open->dataset->pairs ? 2 : 1;
+}
+
+/* The template, and what a person should know of it. */
+static bool find_template(struct opening *open, struct error *err)
+{
+    struct dataset_reading *reading = &open->reading;
+    const char *name = open->plan->template_name, *missing;
+    bool guessed = !name && !is_plain(open->plan);
+    char note[256];
+
+    if (name)
+        reading->chat = template_find(name);
+    if (name && !reading->chat)
+        return error_set(err, ERROR_JOB, "there is no template \"%s\"", name);
+    if (guessed) {
+        reading->chat = template_guess(reading->tokenizer);
+        snprintf(note, sizeof(note), "the job names no template: %s is taken%s",
+                 template_row_name(reading->chat),
+                 template_own(reading->chat) ? ""
+                                             : ", by the tokenizer's special tokens");
+        dataset_notes_add(&open->dataset->notes, note);
+    }
+    missing = reading->chat && !is_plain(open->plan)
+                  ? template_missing(reading->chat, reading->tokenizer)
+                  : NULL;
+    if (missing) {
+        snprintf(
+            note, sizeof(note),
+            "the tokenizer has no token %s of template %s: it is written as plain text",
+            missing, template_row_name(reading->chat));
+        dataset_notes_add(&open->dataset->notes, note);
+    }
+    if (lacks_end(reading, is_plain(open->plan)))
+        dataset_notes_add(
+            &open->dataset->notes,
+            "the tokenizer names no end of a text (eos_token in tokenizer_config.json, "
+            "eos_token_id in config.json): none is written, so none is learnt");
+    return true;
+}
+
+static bool check_sources(const struct opening *open, struct error *err)
+{
+    const struct dataset_sources *sources = &open->reading.sources;
+
+    for (size_t i = 0; i < sources->count; i++)
+        if (!dataset_source_check(&sources->list[i], open->dataset->pairs, err))
+            return false;
+    return dataset_mix_check(open->plan, sources->count, err);
+}
+
+/* Which sources there are, and their tokens. */
+static bool read_tokens(struct opening *open, bool own_eval, struct error *err)
+{
+    const struct plan *plan = open->plan;
+    const char *names = own_eval ? plan->eval_dataset : plan->dataset;
+    const struct dataset_fetch how = { &open->reading,
+                                       own_eval ? "eval.tokens" : "train.tokens",
+                                       open->peeking };
+    const char *dir = plan->dataset_dir ? plan->dataset_dir : "data";
+    char *beside = dataset_tokens_names(plan, names);
+    struct dataset_reading *reading = &open->reading;
+    struct dataset_tokens *tokens = &open->tokens;
+    bool ok =
+        dataset_sources_find(beside, dir, reading->arena, &reading->sources, err) &&
+        check_sources(open, err) &&
+        dataset_fetch(&how, tokens, open->dataset->origin, &open->dataset->notes, err);
+
+    free(beside);
+    for (size_t i = 0; i < tokens->notes.count; i++)
+        dataset_notes_add(&open->dataset->notes, tokens->notes.list[i]);
+    if (ok && tokens->store.count == 0)
+        ok = error_set(err, ERROR_DATA, "%s has no record that can be learnt: %s", names,
+                       tokens->notes.count > 0
+                           ? tokens->notes.list[tokens->notes.count - 1]
+                           : "it is empty");
+    return ok;
+}
+
+/* The choice is one of records. */
+static bool mix(struct opening *open, struct error *err)
+{
+    const struct dataset_sources *sources = &open->reading.sources;
+    struct dataset_part *parts = memory_alloc(sources->count * sizeof(*parts));
+    size_t first = 0;
+    bool ok;
+
+    for (size_t i = 0; i < sources->count; i++) {
+        size_t count = open->tokens.parts[i] / samples_each(open);
+
+        parts[i] = (struct dataset_part) { &sources->list[i], first, count };
+        first += count;
+    }
+    ok = dataset_mix(open->plan, parts, sources->count, &open->choice, err);
+    free(parts);
+    return ok;
+}
+
+/* Samples that val_size keeps for evaluation, as scikit-learn counts a share. */
+static size_t eval_share(const struct plan *plan, size_t count)
+{
+    double share = plan->val_size;
+    size_t eval;
+
+    if (share >= 1)
+        return share < (double)count ? (size_t)share : count;
+    eval = (size_t)(share * (double)count);
+    return (double)eval < share * (double)count ? eval + 1 : eval;
+}
+
+/* Keep the split's share: the first of numpy's permutation by the seed are for
+ * evaluation, as in Hugging Face's train_test_split, and both shares in its order. */
+static bool take_share(struct opening *open, struct error *err)
+{
+    struct dataset_choice *choice = &open->choice;
+    size_t count = choice->count, eval = eval_share(open->plan, count);
+    size_t kept = open->split == SPLIT_EVAL ? eval : count - eval;
+    struct pcg random;
+    uint32_t *order;
+
+    if (kept == 0)
+        return error_set(
+            err, ERROR_DATA, "val_size leaves nothing %s: there are %zu samples",
+            open->split == SPLIT_EVAL ? "to evaluate" : "to train on", count);
+    order = memory_resize(NULL, count, sizeof(uint32_t));
+    pcg_seed(&random, (uint64_t)open->plan->seed);
+    pcg_permutation(&random, order, count);
+    if (open->split == SPLIT_TRAIN)
+        memmove(order, order + eval, kept * sizeof(uint32_t));
+    for (size_t i = 0; i < kept; i++)
+        order[i] = choice->samples[order[i]];
+    free(choice->samples);
+    *choice = (struct dataset_choice) { order, kept, false };
+    return true;
+}
+
+/* Stage pt, packed: the chosen documents as one text, in blocks. */
+static void cut(struct opening *open)
+{
+    struct dataset *dataset = open->dataset;
+    const struct tokenizer *tokenizer = open->reading.tokenizer;
+    struct dataset_choice *choice = &open->choice;
+    struct dataset_store joined = { 0 };
+
+    if (!choice->all) {
+        dataset_store_join(&dataset->store, choice->samples, choice->count, &joined);
+        dataset_store_clear(&dataset->store);
+        dataset->store = joined;
+    }
+    dataset_store_cut(&dataset->store, (size_t)open->plan->cutoff_len, &dataset->blocks);
+    dataset->data = &dataset->blocks;
+    if (tokenizer_adds_bos(tokenizer))
+        dataset->first = tokenizer_bos(tokenizer);
+    choice->count = dataset->blocks.count;
+    choice->samples = memory_resize(choice->samples, choice->count + 1, sizeof(uint32_t));
+    for (size_t i = 0; i < choice->count; i++)
+        choice->samples[i] = (uint32_t)i;
+}
+
+/* Each record is a row of its own, of all its samples. */
+static void fill_rows(struct opening *open)
+{
+    struct dataset *dataset = open->dataset;
+    const struct dataset_choice *choice = &open->choice;
+    size_t each = samples_each(open);
+
+    dataset->members = memory_resize(NULL, each * choice->count + 1, sizeof(uint32_t));
+    dataset->rows = choice->count;
+    for (size_t row = 0; row < choice->count; row++)
+        for (size_t i = 0; i < each; i++)
+            dataset->members[each * row + i] =
+                (uint32_t)(each * choice->samples[row] + i);
+    for (size_t row = 0; row <= choice->count; row++)
+        dataset->starts[row] = each * row;
+}
+
+static void arrange(struct opening *open)
+{
+    struct dataset *dataset = open->dataset;
+    struct dataset_choice *choice = &open->choice;
+    bool packed = dataset_is_packed(open->plan);
+
+    dataset->store = open->tokens.store;
+    open->tokens.store = (struct dataset_store) { 0 };
+    dataset->data = &dataset->store;
+    if (packed && is_plain(open->plan))
+        cut(open);
+    dataset->starts = memory_resize(NULL, choice->count + 1, sizeof(size_t));
+    if (packed && !is_plain(open->plan)) {
+        dataset->members = memory_resize(NULL, choice->count + 1, sizeof(uint32_t));
+        dataset->rows = dataset_pack(dataset->data, choice->samples, choice->count,
+                                     (size_t)open->plan->cutoff_len, dataset->members,
+                                     dataset->starts);
+    } else {
+        fill_rows(open);
+    }
+    dataset->order = memory_alloc(sizeof(struct dataset_order));
+    dataset->order->rows = memory_resize(NULL, dataset->rows + 1, sizeof(uint32_t));
+}
+
+static bool check_keys(const struct plan *plan, enum split split, struct error *err)
+{
+    if (plan->cutoff_len < 2 || plan->cutoff_len > INT32_MAX)
+        return error_set(err, ERROR_JOB, "cutoff_len must be 2 or more");
+    if (plan->mask_history && plan->train_on_prompt)
+        return error_set(err, ERROR_JOB,
+                         "mask_history and train_on_prompt are opposites");
+    if (plan->eval_dataset && plan->val_size > 0)
+        return error_set(err, ERROR_JOB,
+                         "eval_dataset and val_size cannot both be given: take one away");
+    if (split == SPLIT_EVAL && !plan->eval_dataset && plan->val_size <= 0)
+        return error_set(err, ERROR_JOB,
+                         "there is nothing to evaluate: give eval_dataset or val_size");
+    return (split == SPLIT_EVAL && plan->eval_dataset) || plan->dataset ||
+           error_set(err, ERROR_JOB, "the job names no dataset");
+}
+
+static bool fill(struct opening *open, struct error *err)
+{
+    const struct plan *plan = open->plan;
+    bool own_eval = open->split == SPLIT_EVAL && plan->eval_dataset;
+
+    if (!find_template(open, err) || !read_tokens(open, own_eval, err) ||
+        !mix(open, err) || (plan->val_size > 0 && !take_share(open, err)))
+        return false;
+    arrange(open);
+    return true;
+}
+
+static struct dataset *open_data(struct opening open, struct error *err)
+{
+    const struct plan *plan = open.plan;
+    enum split split = open.split;
+    bool ok;
+
+    if (!check_keys(plan, split, err))
+        return NULL;
+    open.reading.arena = arena_new();
+    open.dataset = memory_alloc(sizeof(struct dataset));
+    open.dataset->pairs = plan->stage == STAGE_DPO;
+    open.dataset->seed = (uint64_t)(plan->data_seed >= 0 ? plan->data_seed : plan->seed);
+    open.dataset->shuffled = split == SPLIT_TRAIN && !plan->disable_shuffling;
+    open.dataset->drop_last = split == SPLIT_TRAIN && plan->dataloader_drop_last;
+    open.dataset->end = (int32_t)tokenizer_eos(open.reading.tokenizer);
+    open.dataset->first = -1;
+    ok = fill(&open, err);
+    dataset_tokens_clear(&open.tokens);
+    free(open.choice.samples);
+    arena_free(open.reading.arena);
+    if (ok)
+        return open.dataset;
+    dataset_close(open.dataset);
+    return NULL;
+}
+
+struct dataset *dataset_open(const struct plan *plan, enum split split,
+                             const struct tokenizer *tokenizer, struct error *err)
+{
+    return open_data((struct opening) { .plan = plan,
+                                        .split = split,
+                                        .reading = { .plan = plan,
+                                                     .tokenizer = tokenizer,
+                                                     .started = clock_wall() } },
+                     err);
+}
+
+struct dataset *dataset_peek(const struct plan *plan, enum split split,
+                             const struct tokenizer *tokenizer, struct error *err)
+{
+    return open_data(
+        (struct opening) { .plan = plan,
+                           .split = split,
+                           .peeking = true,
+                           .reading = { .plan = plan, .tokenizer = tokenizer } },
+        err);
+}
+
+/* What was cut has cutoff_len tokens (one that just fits has as many, and does no
+ * harm). */
+static bool is_cut(const struct dataset *dataset, size_t cutoff_len)
+{
+    for (size_t i = 0; i < dataset->starts[dataset->rows]; i++)
+        if (dataset->data->samples[dataset->members[i]].len >= cutoff_len)
+            return true;
+    return false;
+}
+
+bool dataset_open_whole(const struct plan *plan, const struct dataset *eval,
+                        const struct tokenizer *tokenizer, struct dataset **whole,
+                        struct error *err)
+{
+    struct plan plain = *plan;
+
+    *whole = NULL;
+    if (dataset_questions(eval) == 0 || !is_cut(eval, (size_t)plan->cutoff_len))
+        return true;
+    plain.packing = CHOICE_NO;
+    plain.neat_packing = false;
+    *whole = open_data(
+        (struct opening) {
+            .plan = &plain,
+            .split = SPLIT_EVAL,
+            .peeking = true,
+            .reading = { .plan = &plain, .whole = true, .tokenizer = tokenizer } },
+        err);
+    return *whole != NULL;
+}
+
+const char *dataset_origin(const struct dataset *dataset)
+{
+    return dataset->origin;
+}
+
+const char *dataset_note(const struct dataset *dataset, size_t index)
+{
+    return index < dataset->notes.count ? dataset->notes.list[index] : NULL;
+}
+
+void dataset_close(struct dataset *dataset)
+{
+    if (!dataset)
+        return;
+    dataset_store_clear(&dataset->blocks);
+    dataset_store_clear(&dataset->store);
+    dataset_notes_clear(&dataset->notes);
+    free(dataset->members);
+    free(dataset->starts);
+    if (dataset->order)
+        free(dataset->order->rows);
+    free(dataset->order);
+    free(dataset);
+}

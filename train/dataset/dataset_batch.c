@@ -1,0 +1,304 @@
+/* train/dataset/dataset_batch.c - rows in the order of an epoch, and batches of them. */
+#include "config.h"
+
+#include "train/dataset/dataset_rows.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/random.h"
+#include "train/chat/template.h"
+
+size_t dataset_samples(const struct dataset *dataset)
+{
+    return dataset->rows;
+}
+
+static size_t row_tokens(const struct dataset *dataset, size_t row)
+{
+    size_t tokens = 0;
+
+    for (size_t i = dataset->starts[row]; i < dataset->starts[row + 1]; i++)
+        tokens += dataset->data->samples[dataset->members[i]].len;
+    return tokens;
+}
+
+static size_t row_targets(const struct dataset *dataset, size_t row)
+{
+    size_t targets = 0;
+
+    for (size_t i = dataset->starts[row]; i < dataset->starts[row + 1]; i++)
+        targets += dataset->data->samples[dataset->members[i]].targets;
+    return targets;
+}
+
+/* Of a pair 1: the loss of a batch is the mean over its pairs. */
+static double row_weight(const struct dataset *dataset, size_t row)
+{
+    double weight = 0;
+
+    if (dataset->pairs)
+        return 1;
+    for (size_t i = dataset->starts[row]; i < dataset->starts[row + 1]; i++)
+        weight += dataset->data->samples[dataset->members[i]].weight;
+    return weight;
+}
+
+static size_t row_members(const struct dataset *dataset, size_t row)
+{
+    return dataset->starts[row + 1] - dataset->starts[row];
+}
+
+size_t dataset_longest(const struct dataset *dataset)
+{
+    size_t longest = 0;
+
+    if (dataset->pairs)
+        return dataset_places(dataset);
+    for (size_t row = 0; row < dataset->rows; row++) {
+        size_t tokens = row_tokens(dataset, row);
+
+        longest = tokens > longest ? tokens : longest;
+    }
+    return longest;
+}
+
+size_t dataset_places(const struct dataset *dataset)
+{
+    size_t most = 0;
+
+    for (size_t i = 0; i < dataset->starts[dataset->rows]; i++) {
+        size_t tokens = dataset->data->samples[dataset->members[i]].len;
+
+        most = tokens > most ? tokens : most;
+    }
+    return most;
+}
+
+uint64_t dataset_tokens(const struct dataset *dataset)
+{
+    uint64_t tokens = 0;
+
+    for (size_t row = 0; row < dataset->rows; row++)
+        tokens += row_tokens(dataset, row);
+    return tokens;
+}
+
+uint32_t dataset_token_max(const struct dataset *dataset)
+{
+    uint32_t most = dataset->data->token_max;
+
+    return dataset->first > (int64_t)most ? (uint32_t)dataset->first : most;
+}
+
+static int compare_down(const void *a, const void *b)
+{
+    size_t left = *(const size_t *)a, right = *(const size_t *)b;
+
+    return left < right ? 1 : left > right ? -1 : 0;
+}
+
+/* The sum of the `batch_size` largest of a figure of the rows. */
+static size_t sum_largest(const struct dataset *dataset, size_t batch_size,
+                          size_t (*figure)(const struct dataset *dataset, size_t row))
+{
+    size_t *figures = memory_resize(NULL, dataset->rows + 1, sizeof(size_t)), sum = 0;
+
+    for (size_t row = 0; row < dataset->rows; row++)
+        figures[row] = figure(dataset, row);
+    qsort(figures, dataset->rows, sizeof(size_t), compare_down);
+    for (size_t row = 0; row < dataset->rows && row < batch_size; row++)
+        sum += figures[row];
+    free(figures);
+    return sum;
+}
+
+size_t dataset_rows_max(const struct dataset *dataset, size_t batch_size)
+{
+    return sum_largest(dataset, batch_size, row_tokens);
+}
+
+size_t dataset_sequences_max(const struct dataset *dataset, size_t batch_size)
+{
+    return sum_largest(dataset, batch_size, row_members);
+}
+
+size_t dataset_batches(const struct dataset *dataset, size_t batch_size)
+{
+    size_t full = dataset->rows / batch_size;
+
+    return full + (!dataset->drop_last && dataset->rows % batch_size > 0);
+}
+
+/* The row at a place of an epoch. */
+static size_t row_at(const struct dataset *dataset, uint64_t epoch, size_t place)
+{
+    struct dataset_order *order = dataset->order;
+
+    if (!dataset->shuffled)
+        return place;
+    if (!order->known || order->epoch != epoch) {
+        random_permutation(dataset->seed, RANDOM_ORDER, (uint32_t)epoch, order->rows,
+                           dataset->rows);
+        order->epoch = epoch;
+        order->known = true;
+    }
+    return order->rows[place];
+}
+
+/* Places [*from, *to) of the index-th batch; false past the end. */
+static bool batch_places(const struct dataset *dataset, uint64_t index, size_t batch_size,
+                         size_t *from, size_t *to)
+{
+    if (index >= dataset_batches(dataset, batch_size))
+        return false;
+    *from = (size_t)index * batch_size;
+    *to = dataset->rows - *from < batch_size ? dataset->rows : *from + batch_size;
+    return true;
+}
+
+size_t dataset_trained(const struct dataset *dataset, uint64_t epoch, uint64_t first,
+                       size_t batches, size_t batch_size)
+{
+    size_t targets = 0, from, to;
+
+    for (size_t i = 0; i < batches; i++) {
+        if (!batch_places(dataset, first + i, batch_size, &from, &to))
+            break;
+        for (; from < to; from++)
+            targets += row_targets(dataset, row_at(dataset, epoch, from));
+    }
+    return targets;
+}
+
+double dataset_weight(const struct dataset *dataset, uint64_t epoch, uint64_t first,
+                      size_t batches, size_t batch_size)
+{
+    double weight = 0;
+    size_t from, to;
+
+    for (size_t i = 0; i < batches; i++) {
+        if (!batch_places(dataset, first + i, batch_size, &from, &to))
+            break;
+        for (; from < to; from++)
+            weight += row_weight(dataset, row_at(dataset, epoch, from));
+    }
+    return weight;
+}
+
+void batch_clear(struct batch *batch)
+{
+    free(batch->tokens);
+    free(batch->positions);
+    free(batch->targets);
+    free(batch->weights);
+    free(batch->offsets);
+    *batch = (struct batch) { 0 };
+}
+
+static void batch_grow(struct batch *batch, size_t rows, size_t sequences, bool weighted)
+{
+    if (rows > batch->room_rows || (weighted && !batch->weights)) {
+        batch->room_rows = rows + rows / 4;
+        batch->tokens = memory_resize(batch->tokens, batch->room_rows, sizeof(int32_t));
+        batch->positions =
+            memory_resize(batch->positions, batch->room_rows, sizeof(int32_t));
+        batch->targets = memory_resize(batch->targets, batch->room_rows, sizeof(int32_t));
+        if (weighted || batch->weights) /* another dataset's batch may have them */
+            batch->weights =
+                memory_resize(batch->weights, batch->room_rows, sizeof(float));
+    }
+    if (sequences + 1 > batch->room_sequences) {
+        batch->room_sequences = sequences + sequences / 4 + 1;
+        batch->offsets =
+            memory_resize(batch->offsets, batch->room_sequences, sizeof(int32_t));
+    }
+}
+
+static void add_target(struct batch *batch, size_t row, int32_t target, float weight)
+{
+    batch->targets[row] = target;
+    if (batch->weights)
+        batch->weights[row] = weight;
+}
+
+/* A sample as the next run: a row's target is the next row's token, where it is to be
+ * learnt. */
+static void add_sample(const struct dataset *dataset, const struct sample *sample,
+                       struct batch *batch)
+{
+    const struct dataset_store *store = dataset->data;
+    const uint32_t *ids = store->ids + sample->at;
+    size_t at = batch->rows;
+
+    for (uint32_t i = 0; i < sample->len; i++) {
+        batch->tokens[at + i] = (int32_t)ids[i];
+        batch->positions[at + i] = (int32_t)i;
+        batch->targets[at + i] = LABEL_NONE;
+    }
+    if (dataset->first >= 0 && sample->len > 0)
+        batch->tokens[at] = (int32_t)dataset->first;
+    if (batch->weights)
+        memset(batch->weights + at, 0, sample->len * sizeof(float));
+    for (uint32_t r = 0; r < sample->runs; r++) {
+        const struct label_run *run = &store->runs[sample->run_at + r];
+
+        for (uint32_t i = run->start; i < run->start + run->len; i++)
+            if (i > 0)
+                add_target(batch, at + i - 1,
+                           run->weight > 0 ? (int32_t)ids[i] : dataset->end,
+                           fabsf(run->weight));
+    }
+    batch->rows += sample->len;
+    batch->trained += sample->targets;
+    batch->longest = sample->len > batch->longest ? sample->len : batch->longest;
+    batch->offsets[++batch->sequences] = (int32_t)batch->rows;
+}
+
+bool dataset_batch(const struct dataset *dataset, uint64_t epoch, uint64_t index,
+                   size_t batch_size, struct batch *out)
+{
+    size_t from, to, rows = 0, sequences = 0;
+
+    if (!batch_places(dataset, index, batch_size, &from, &to))
+        return false;
+    for (size_t place = from; place < to; place++) {
+        size_t row = row_at(dataset, epoch, place);
+
+        rows += row_tokens(dataset, row);
+        sequences += row_members(dataset, row);
+    }
+    batch_grow(out, rows, sequences, dataset->data->weighted);
+    out->rows = out->sequences = out->trained = out->longest = 0;
+    out->weight = 0;
+    out->offsets[0] = 0;
+    for (size_t place = from; place < to; place++) {
+        size_t row = row_at(dataset, epoch, place);
+
+        for (size_t i = dataset->starts[row]; i < dataset->starts[row + 1]; i++)
+            add_sample(dataset, &dataset->data->samples[dataset->members[i]], out);
+        out->weight += row_weight(dataset, row);
+    }
+    out->seen = out->rows;
+    return true;
+}
+
+size_t dataset_batch_samples(const struct dataset *dataset, uint64_t epoch,
+                             uint64_t index, size_t batch_size, uint32_t *out,
+                             size_t room)
+{
+    size_t from, to, count = 0;
+
+    if (!batch_places(dataset, index, batch_size, &from, &to))
+        return 0;
+    for (size_t place = from; place < to; place++) {
+        size_t row = row_at(dataset, epoch, place);
+
+        for (size_t i = dataset->starts[row]; i < dataset->starts[row + 1]; i++)
+            if (count < room)
+                out[count++] = dataset->members[i];
+    }
+    return count;
+}

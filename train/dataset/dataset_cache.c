@@ -1,0 +1,413 @@
+/* train/dataset/dataset_cache.c - the file of kept tokens: written in one go, mapped, looked
+ * over. */
+#include "config.h"
+
+#include "train/dataset/dataset_cache.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/digest.h"
+#include "base/file.h"
+#include "train/dataset/dataset_key.h"
+
+enum { CACHE_FORMAT = 1, ALIGNMENT = 64, LABEL_BYTES = 16 };
+
+#define HEADER_MAX    ((size_t)64 << 20)
+#define DIGEST_DIGITS ((size_t)DIGEST_TEXT - 1)
+/* A file that was written so shortly before it was read may have been written since. */
+#define CHANGED_SECONDS 0.02
+
+static const char label[] = "TSTOKENS";
+
+/* ---- Writing ---- */
+
+/* A file under way. */
+struct output {
+    int fd;
+    struct digest *digest;
+};
+
+static bool put(struct output *output, const void *data, size_t len, struct error *err)
+{
+    digest_add(output->digest, data, len);
+    return file_write_all(output->fd, data, len, err);
+}
+
+static json_t *describe_parts(const struct dataset_tokens *tokens, size_t sources)
+{
+    json_t *parts = json_array();
+
+    for (size_t i = 0; i < sources; i++)
+        json_array_append_new(parts, json_integer((json_int_t)tokens->parts[i]));
+    return parts;
+}
+
+static json_t *describe_notes(const struct dataset_tokens *tokens)
+{
+    json_t *notes = json_array();
+
+    for (size_t i = 0; i < tokens->notes.count; i++)
+        json_array_append_new(notes, json_string(tokens->notes.list[i]));
+    return notes;
+}
+
+/* The header; *key and *files become its own. */
+static bool write_header(struct output *output, const struct dataset_reading *reading,
+                         const struct dataset_tokens *tokens, json_t *key, json_t *files,
+                         struct error *err)
+{
+    const struct dataset_store *store = &tokens->store;
+    json_t *header = json_pack(
+        "{s:i, s:o, s:o, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:b}", "format", CACHE_FORMAT,
+        "key", key, "files", files, "kept", (json_int_t)reading->started, "parts",
+        describe_parts(tokens, reading->sources.count), "notes", describe_notes(tokens),
+        "samples", (json_int_t)store->count, "runs", (json_int_t)store->run_count,
+        "tokens", (json_int_t)store->tokens, "token_max", (json_int_t)store->token_max,
+        "weighted", store->weighted);
+    struct text text;
+    uint64_t len;
+    bool ok;
+
+    text_init(&text, HEADER_MAX);
+    json_write(header, &text);
+    json_decref(header);
+    while (!text.overflow && (LABEL_BYTES + text.len) % ALIGNMENT != 0)
+        text_addc(&text, ' ');
+    len = text.len;
+    ok = text.overflow ? error_set(err, ERROR_SYSTEM, "too many files to be told")
+                       : put(output, label, 8, err) && put(output, &len, 8, err) &&
+                             put(output, text.data, text.len, err);
+    text_clear(&text);
+    return ok;
+}
+
+static bool write_arrays(struct output *output, const struct dataset_store *store,
+                         struct error *err)
+{
+    return put(output, store->samples, store->count * sizeof(*store->samples), err) &&
+           put(output, store->runs, store->run_count * sizeof(*store->runs), err) &&
+           put(output, store->ids, store->tokens * sizeof(*store->ids), err);
+}
+
+static bool write_all(int fd, const struct dataset_reading *reading,
+                      const struct dataset_tokens *tokens, json_t *key, json_t *files,
+                      struct error *err)
+{
+    struct output output = { fd, digest_new() };
+    char digest[DIGEST_TEXT];
+    bool ok = write_header(&output, reading, tokens, key, files, err) &&
+              write_arrays(&output, &tokens->store, err);
+
+    digest_end(output.digest, digest);
+    if (!ok || !file_write_all(fd, digest, DIGEST_DIGITS, err))
+        return false;
+    return fsync(fd) == 0 || error_errno(err, "cannot flush the tokens");
+}
+
+/*
+ * The file beside that becomes the one: one writer at a time has it locked, and it is
+ * emptied only under that name, since after the renaming others map it.  -1: somebody
+ * else has it, or *err is set.
+ */
+static int open_beside(const char *beside, struct error *err)
+{
+    int fd = open(beside, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+    struct stat ours, there;
+
+    if (fd < 0) {
+        error_errno(err, "cannot create %s", beside);
+        return -1;
+    }
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &ours) == 0 &&
+        stat(beside, &there) == 0 && ours.st_ino == there.st_ino &&
+        ours.st_dev == there.st_dev) {
+        if (ftruncate(fd, 0) == 0)
+            return fd;
+        error_errno(err, "cannot empty %s", beside);
+    }
+    close(fd);
+    return -1;
+}
+
+/* None was written to since reading began. */
+static bool are_settled(const struct dataset_reading *reading, const json_t *files)
+{
+    json_t *file;
+    size_t i;
+
+    json_array_foreach(files, i, file)
+    {
+        const json_t *mtime = json_object_get(file, "mtime");
+
+        if (json_number_value(json_array_get(mtime, 0)) +
+                1e-9 * json_number_value(json_array_get(mtime, 1)) >
+            reading->started - CHANGED_SECONDS)
+            return false;
+    }
+    return true;
+}
+
+static bool publish(int fd, const char *beside, const char *name, bool written,
+                    struct error *err)
+{
+    char *dir = path_dir(name);
+    bool ok = written;
+
+    if (ok && rename(beside, name) != 0)
+        ok = error_errno(err, "cannot rename %s", beside);
+    if (!ok)
+        unlink(beside);
+    close(fd);
+    ok = ok && file_sync_dir(dir, err);
+    free(dir);
+    return ok;
+}
+
+bool dataset_cache_keep(const struct dataset_reading *reading, const char *name,
+                        const struct dataset_tokens *tokens, struct error *err)
+{
+    json_t *key = dataset_key_options(reading, err);
+    json_t *files = key ? dataset_key_files(reading, err) : NULL;
+    struct text beside;
+    bool ok = files != NULL;
+    int fd = -1;
+
+    text_init(&beside, 0);
+    text_addf(&beside, "%s.new", name);
+    if (ok && are_settled(reading, files)) {
+        fd = open_beside(beside.data, err);
+        ok = fd >= 0 || !err || err->code == ERROR_NONE;
+    }
+    if (fd >= 0) {
+        ok = write_all(fd, reading, tokens, key, files, err);
+        ok = publish(fd, beside.data, name, ok, err);
+    } else {
+        json_decref(key);
+        json_decref(files);
+    }
+    text_clear(&beside);
+    return ok;
+}
+
+/* ---- Reading ---- */
+
+/* A file that is looked at. */
+struct input {
+    const char *data;
+    size_t len;
+    json_t *header;
+    size_t at; /* where the arrays begin */
+};
+
+static bool map(const char *name, struct input *input, struct text *why)
+{
+    int fd = open(name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat st;
+    void *data = MAP_FAILED;
+
+    if (fd < 0) {
+        if (errno != ENOENT)
+            text_addf(why, "it cannot be opened: %s", strerror(errno));
+        return false;
+    }
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0)
+        data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    close(fd);
+    if (data == MAP_FAILED) {
+        text_adds(why, "it is damaged");
+        return false;
+    }
+    input->data = data;
+    input->len = (size_t)st.st_size;
+    return true;
+}
+
+static bool read_header(struct input *input)
+{
+    uint64_t len;
+
+    if (input->len < LABEL_BYTES + DIGEST_DIGITS || memcmp(input->data, label, 8) != 0)
+        return false;
+    memcpy(&len, input->data + 8, sizeof(len));
+    if (len > HEADER_MAX || len > input->len - LABEL_BYTES - DIGEST_DIGITS)
+        return false;
+    input->at = LABEL_BYTES + (size_t)len;
+    input->header = json_read_text(input->data + LABEL_BYTES, (size_t)len, "", 1, NULL);
+    return json_is_object(input->header);
+}
+
+static bool digest_fits(const struct input *input)
+{
+    char digest[DIGEST_TEXT];
+
+    digest_bytes(input->data, input->len - DIGEST_DIGITS, digest);
+    return memcmp(digest, input->data + input->len - DIGEST_DIGITS, DIGEST_DIGITS) == 0;
+}
+
+/* A whole number from 0 on that counts things of `size` bytes in the file. */
+static size_t count_of(const struct input *input, const char *key, size_t size, bool *ok)
+{
+    int64_t count = json_integer_value(json_object_get(input->header, key));
+
+    *ok = *ok && count >= 0 && (uint64_t)count <= input->len / size;
+    return *ok ? (size_t)count : 0;
+}
+
+/* The arrays as pointers into the file, whose size they fill. */
+static bool place(const struct input *input, struct dataset_store *out)
+{
+    int64_t token_max = json_integer_value(json_object_get(input->header, "token_max"));
+    char *at = (char *)(uintptr_t)(input->data + input->at);
+    bool ok = input->at % ALIGNMENT == 0 && token_max >= 0 && token_max <= UINT32_MAX;
+
+    out->count = count_of(input, "samples", sizeof(*out->samples), &ok);
+    out->run_count = count_of(input, "runs", sizeof(*out->runs), &ok);
+    out->tokens = count_of(input, "tokens", sizeof(*out->ids), &ok);
+    out->token_max = (uint32_t)token_max;
+    out->weighted = json_is_true(json_object_get(input->header, "weighted"));
+    out->samples = (struct sample *)(void *)at;
+    at += out->count * sizeof(*out->samples);
+    out->runs = (struct label_run *)(void *)at;
+    at += out->run_count * sizeof(*out->runs);
+    out->ids = (uint32_t *)(void *)at;
+    at += out->tokens * sizeof(*out->ids);
+    return ok && (size_t)(at - input->data) == input->len - DIGEST_DIGITS;
+}
+
+/* Nothing points out of the arrays: a sample that did would be read from somewhere
+ * else. */
+static bool is_sound(const struct dataset_store *store)
+{
+    for (size_t i = 0; i < store->count; i++) {
+        const struct sample *s = &store->samples[i];
+
+        if (s->at > store->tokens || s->len > store->tokens - s->at ||
+            s->run_at > store->run_count || s->runs > store->run_count - s->run_at ||
+            s->targets > s->len || !(s->weight >= 0))
+            return false;
+        for (uint32_t r = 0; r < s->runs; r++) {
+            const struct label_run *run = &store->runs[s->run_at + r];
+
+            if (run->start > s->len || run->len > s->len - run->start ||
+                !(run->weight != 0 && isfinite(run->weight)))
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool read_parts(const struct input *input, size_t sources,
+                       struct dataset_tokens *out)
+{
+    const json_t *parts = json_object_get(input->header, "parts");
+    size_t left = out->store.count;
+
+    if (json_array_size(parts) != sources)
+        return false;
+    out->parts = memory_alloc((sources + 1) * sizeof(size_t));
+    for (size_t i = 0; i < sources; i++) {
+        int64_t part = json_integer_value(json_array_get(parts, i));
+
+        if (part < 0 || (uint64_t)part > left)
+            return false;
+        out->parts[i] = (size_t)part;
+        left -= (size_t)part;
+    }
+    return left == 0;
+}
+
+static void read_notes(const struct input *input, struct dataset_tokens *out)
+{
+    json_t *note;
+    size_t i;
+
+    json_array_foreach(json_object_get(input->header, "notes"), i,
+                       note) if (json_is_string(note))
+        dataset_notes_add(&out->notes, json_string_value(note));
+}
+
+/* The option that was another one. */
+static void tell_option(const json_t *key, const json_t *was, struct text *why)
+{
+    const char *name;
+    json_t *value;
+
+    json_object_foreach((json_t *)(uintptr_t)key, name,
+                        value) if (!json_equal(value, json_object_get(was, name)))
+    {
+        text_addf(why, "%s is another one", name);
+        return;
+    }
+    text_adds(why, "it is of another format");
+}
+
+static bool fits(const struct dataset_reading *reading, const struct input *input,
+                 const json_t *key, struct text *why)
+{
+    const json_t *was = json_object_get(input->header, "key");
+    int64_t format = json_integer_value(json_object_get(input->header, "format"));
+
+    if (format != CACHE_FORMAT || !json_equal(key, was)) {
+        tell_option(key, was, why);
+        return false;
+    }
+    return dataset_key_fresh(reading, json_object_get(input->header, "files"),
+                             json_integer_value(json_object_get(input->header, "kept")),
+                             why);
+}
+
+/* The cheap questions first: most files that do not fit are whole. */
+static bool take(const struct dataset_reading *reading, struct input *input,
+                 const json_t *key, struct dataset_tokens *out, struct text *why)
+{
+    if (!read_header(input)) {
+        text_adds(why, "it is damaged");
+        return false;
+    }
+    if (!fits(reading, input, key, why))
+        return false;
+    if (digest_fits(input) && place(input, &out->store) && is_sound(&out->store) &&
+        read_parts(input, reading->sources.count, out)) {
+        read_notes(input, out);
+        return true;
+    }
+    text_adds(why, "it is damaged");
+    return false;
+}
+
+bool dataset_cache_find(const struct dataset_reading *reading, const char *name,
+                        struct dataset_tokens *out, bool *found, struct text *why,
+                        struct error *err)
+{
+    json_t *key = dataset_key_options(reading, err);
+    struct input input = { 0 };
+
+    *found = false;
+    if (!key)
+        return false;
+    if (map(name, &input, why)) {
+        *found = take(reading, &input, key, out, why);
+        if (*found) {
+            out->store.mapping = (void *)(uintptr_t)input.data;
+            out->store.mapped = input.len;
+            /* the digest has seen all of it; a batch wants little at a time */
+            madvise(out->store.mapping, out->store.mapped, MADV_DONTNEED);
+        } else {
+            munmap((void *)(uintptr_t)input.data, input.len);
+            free(out->parts);
+            *out = (struct dataset_tokens) { 0 };
+        }
+        json_decref(input.header);
+    }
+    json_decref(key);
+    return true;
+}

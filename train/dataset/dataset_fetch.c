@@ -1,0 +1,136 @@
+/* train/dataset/dataset_fetch.c - where tokens are kept, and when. */
+#include "config.h"
+
+#include "train/dataset/dataset_fetch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/size.h"
+#include "train/dataset/dataset_cache.h"
+
+enum { ORIGIN = 320 };
+
+/* Fewer tokens are read again in less time than it takes to keep them safely. */
+#define KEEP_TOKENS 100000
+
+/* The folder that keeps them; NULL: there is none. */
+static const char *folder_of(const struct plan *plan)
+{
+    return plan->tokenized_path ? plan->tokenized_path : plan->run_dir;
+}
+
+/* One that Hugging Face datasets has saved is of another kind. */
+static bool check_folder(const struct plan *plan, struct error *err)
+{
+    static const char *const theirs[] = { "dataset_dict.json", "state.json" };
+    const char *dir = plan->tokenized_path;
+
+    for (size_t i = 0; dir && i < TS_COUNT(theirs); i++) {
+        char *name = path_join(dir, theirs[i]);
+        bool there = file_exists(name);
+
+        free(name);
+        if (there)
+            return error_set(err, ERROR_DATA,
+                             "tokenized_path %s holds a data set that Hugging Face "
+                             "datasets has saved, which is not read here; name another "
+                             "folder, and the texts in dataset",
+                             dir);
+    }
+    return true;
+}
+
+/* From so many on (64 MiB) tokens are no longer held in memory: while they are read they
+ * lie in a file beside, then in the one that keeps them. */
+#define SPILL_TOKENS ((size_t)16 << 20)
+
+static bool keep(const struct dataset_fetch *how, const char *path,
+                 const struct dataset_tokens *tokens, struct error *err)
+{
+    const struct plan *plan = how->reading->plan;
+
+    if (how->peeking || !path)
+        return true;
+    if (!plan->tokenized_path && tokens->store.tokens < KEEP_TOKENS) {
+        unlink(path); /* of larger data that were there before */
+        return true;
+    }
+    return file_make_dirs(folder_of(plan), 0755, err) &&
+           dataset_cache_keep(how->reading, path, tokens, err);
+}
+
+/* The file that keeps them in place of the one they were read into. */
+static void change_to_kept(const struct dataset_fetch *how, const char *path,
+                           struct dataset_tokens *out)
+{
+    struct dataset_tokens kept = { 0 };
+    bool found = false;
+    struct text why;
+
+    text_init(&why, 0);
+    if (dataset_cache_find(how->reading, path, &kept, &found, &why, NULL) && found) {
+        dataset_tokens_clear(out);
+        *out = kept;
+    }
+    text_clear(&why);
+}
+
+/* That the tokens cannot be kept is no reason not to go on. */
+static bool read_texts(const struct dataset_fetch *how, const char *path,
+                       struct dataset_tokens *out, struct dataset_notes *notes,
+                       struct error *err)
+{
+    const struct plan *plan = how->reading->plan;
+    struct error why = { 0 };
+    struct text note;
+
+    if (!how->peeking) {
+        out->store.spill_dir = plan->run_dir ? plan->run_dir : plan->tokenized_path;
+        out->store.spill_from = SPILL_TOKENS;
+    }
+    if (!dataset_tokens_read(how->reading, out, err))
+        return false;
+    if (keep(how, path, out, &why)) {
+        if (out->store.spill.data)
+            change_to_kept(how, path, out);
+        return true;
+    }
+    text_init(&note, 0);
+    text_addf(&note, "the tokens are not kept for the next run in %s: %s", path,
+              why.text);
+    dataset_notes_add(notes, note.data);
+    text_clear(&note);
+    return true;
+}
+
+bool dataset_fetch(const struct dataset_fetch *how, struct dataset_tokens *out,
+                   char origin[ORIGIN], struct dataset_notes *notes, struct error *err)
+{
+    const struct plan *plan = how->reading->plan;
+    const char *dir = folder_of(plan);
+    char *path = dir ? path_join(dir, how->name) : NULL;
+    double started = clock_seconds();
+    bool found = false, ok = check_folder(plan, err);
+    struct text why;
+
+    text_init(&why, 0);
+    if (ok && path && !plan->overwrite_cache)
+        ok = dataset_cache_find(how->reading, path, out, &found, &why, err);
+    if (ok && !found)
+        ok = read_texts(how, path, out, notes, err);
+    if (found)
+        snprintf(origin, ORIGIN, "tokens kept in %s, mapped in %.3f s", path,
+                 clock_seconds() - started);
+    else
+        snprintf(origin, ORIGIN, "texts read in %.3f s%s%s", clock_seconds() - started,
+                 why.len > 0 ? "; the tokens kept are not used: " : "",
+                 why.len > 0 ? why.data : "");
+    text_clear(&why);
+    free(path);
+    return ok;
+}

@@ -1,0 +1,268 @@
+/* train/dataset/dataset_key.c - options as JSON that is compared whole; files by size and time,
+ * and by digest where these do not tell. */
+#include "config.h"
+
+#include "train/dataset/dataset_key.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/digest.h"
+#include "base/file.h"
+#include "base/size.h"
+
+/* Clocks of file systems are coarse: one changed just before it was kept may be changed
+ * again within the same tick. */
+enum { RACY_SECONDS = 2 };
+
+/* ---- Options ---- */
+
+/* What template and tokenizer make of conversations that are always the same: one with
+ * and one without a system message.  The model's own template is known by its file. */
+static bool probe(const struct dataset_reading *reading, char digest[DIGEST_TEXT],
+                  struct error *err)
+{
+    static const char asked[] = "What is 12 + 7?\n  (\xc3\xbc\xe4\xbd\xa0)",
+                      said[] = "19.";
+    static const struct message talk[] = {
+        { ROLE_SYSTEM, said, sizeof(said) - 1, 0 },
+        { ROLE_USER, asked, sizeof(asked) - 1, 0 },
+        { ROLE_ASSISTANT, said, sizeof(said) - 1, 1 },
+        { ROLE_USER, said, sizeof(said) - 1, 0 },
+        { ROLE_ASSISTANT, asked, sizeof(asked) - 1, 1 },
+    };
+    const struct template_options options = { 0 };
+    struct token_list ids = { 0 };
+    float *weights = NULL;
+    bool ok = reading->chat && !template_own(reading->chat)
+                  ? template_encode(reading->chat, reading->tokenizer, &options, talk,
+                                    TS_COUNT(talk), &ids, &weights, err) &&
+                        template_encode(reading->chat, reading->tokenizer, &options,
+                                        talk + 1, TS_COUNT(talk) - 1, &ids, &weights, err)
+                  : tokenizer_encode(reading->tokenizer, asked, sizeof(asked) - 1, false,
+                                     &ids, err);
+
+    if (ok)
+        digest_bytes(ids.ids, ids.count * sizeof(*ids.ids), digest);
+    token_list_clear(&ids);
+    free(weights);
+    return ok;
+}
+
+static json_t *text_or_null(const char *text)
+{
+    return text ? json_string(text) : json_null();
+}
+
+/* The columns, which are nothing but names. */
+static json_t *list_columns(const struct dataset_columns *columns)
+{
+    const char *const names[] = {
+        columns->prompt,       columns->query,         columns->response,
+        columns->history,      columns->system,        columns->tools,
+        columns->messages,     columns->role_tag,      columns->content_tag,
+        columns->user_tag,     columns->assistant_tag, columns->observation_tag,
+        columns->function_tag, columns->system_tag,    columns->chosen,
+        columns->rejected,
+    };
+    json_t *list = json_array();
+
+    _Static_assert(sizeof(names) == sizeof(*columns), "each column is a part of the key");
+    for (size_t i = 0; i < TS_COUNT(names); i++)
+        json_array_append_new(list, text_or_null(names[i]));
+    return list;
+}
+
+/* What of a source is read; which of its samples are taken is no matter of tokens. */
+static json_t *describe_source(const struct dataset_reading *reading,
+                               const struct dataset_source *source, struct error *err)
+{
+    const char *const *files;
+    json_t *paths;
+    size_t count;
+
+    if (!dataset_source_files(source, reading->arena, &files, &count, err))
+        return NULL;
+    paths = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(paths, json_string(files[i]));
+    return json_pack("{s:o, s:i, s:b, s:I, s:o}", "files", paths, "form",
+                     (int)source->form, "lines", source->lines, "most",
+                     (json_int_t)dataset_tokens_most(reading->plan, source), "columns",
+                     list_columns(&source->columns));
+}
+
+/* A program that was built anew may make other tokens. */
+static json_t *describe_program(void)
+{
+    struct stat st = { 0 };
+
+    if (stat("/proc/self/exe", &st) != 0)
+        st.st_size = 0;
+    return json_pack("[s, I, I]", PACKAGE_VERSION, (json_int_t)st.st_size,
+                     (json_int_t)st.st_mtime);
+}
+
+json_t *dataset_key_options(const struct dataset_reading *reading, struct error *err)
+{
+    const struct plan *plan = reading->plan;
+    json_t *sources = json_array(), *source;
+    char digest[DIGEST_TEXT];
+    bool ok = probe(reading, digest, err);
+
+    for (size_t i = 0; ok && i < reading->sources.count; i++) {
+        source = describe_source(reading, &reading->sources.list[i], err);
+        ok = source != NULL && json_array_append_new(sources, source) == 0;
+    }
+    if (!ok) {
+        json_decref(sources);
+        return NULL;
+    }
+    return json_pack(
+        "{s:o, s:i, s:o, s:s, s:o, s:b, s:b, s:b, s:I, s:b, s:b, s:I, s:o}", "program",
+        describe_program(), "stage", (int)plan->stage, "template",
+        text_or_null(reading->chat ? template_row_name(reading->chat) : NULL), "probe",
+        digest, "default_system", text_or_null(plan->default_system), "train_on_prompt",
+        plan->train_on_prompt, "enable_thinking", plan->enable_thinking, "mask_history",
+        plan->mask_history, "cutoff_len", (json_int_t)plan->cutoff_len, "whole",
+        reading->whole, "packing", dataset_is_packed(plan), "max_samples",
+        (json_int_t)plan->max_samples, "sources", sources);
+}
+
+/* ---- Files ---- */
+
+/* Paths of the data and of what a tokenizer is made from, in the arena. */
+struct inputs {
+    const char **paths;
+    size_t count;
+};
+
+static void add_inputs(const struct dataset_reading *reading, struct inputs *inputs,
+                       const char *const *paths, size_t count)
+{
+    const char **more = arena_array(reading->arena, inputs->count + count, sizeof(*more));
+
+    if (inputs->count > 0)
+        memcpy(more, inputs->paths, inputs->count * sizeof(*more));
+    memcpy(more + inputs->count, paths, count * sizeof(*more));
+    inputs->paths = more;
+    inputs->count += count;
+}
+
+static void add_tokenizer(const struct dataset_reading *reading, struct inputs *inputs)
+{
+    static const char *const names[] = { "tokenizer.json",
+                                         "tokenizer_config.json",
+                                         "special_tokens_map.json",
+                                         "added_tokens.json",
+                                         "chat_template.jinja",
+                                         "vocab.json",
+                                         "merges.txt",
+                                         "additional_chat_templates/tool_use.jinja",
+                                         "config.json" };
+    const char *model = reading->plan->model_name_or_path;
+
+    for (size_t i = 0; model && i < TS_COUNT(names); i++) {
+        char *path = path_join(model, names[i]);
+        const char *kept = arena_strdup(reading->arena, path);
+
+        if (file_exists(path))
+            add_inputs(reading, inputs, &kept, 1);
+        free(path);
+    }
+}
+
+static bool list_inputs(const struct dataset_reading *reading, struct inputs *out,
+                        struct error *err)
+{
+    const char *const *files;
+    size_t count;
+
+    *out = (struct inputs) { 0 };
+    add_tokenizer(reading, out);
+    for (size_t i = 0; i < reading->sources.count; i++) {
+        if (!dataset_source_files(&reading->sources.list[i], reading->arena, &files,
+                                  &count, err))
+            return false;
+        add_inputs(reading, out, files, count);
+    }
+    return true;
+}
+
+static json_t *describe_file(const char *path, struct error *err)
+{
+    char digest[DIGEST_TEXT];
+    struct stat st;
+
+    if (stat(path, &st) != 0) {
+        error_errno(err, "cannot look at %s", path);
+        return NULL;
+    }
+    if (!digest_file(path, digest, err))
+        return NULL;
+    return json_pack("{s:s, s:I, s:[I, I], s:s}", "path", path, "bytes",
+                     (json_int_t)st.st_size, "mtime", (json_int_t)st.st_mtim.tv_sec,
+                     (json_int_t)st.st_mtim.tv_nsec, "sha256", digest);
+}
+
+json_t *dataset_key_files(const struct dataset_reading *reading, struct error *err)
+{
+    json_t *list = json_array(), *file;
+    struct inputs inputs;
+
+    if (!list_inputs(reading, &inputs, err)) {
+        json_decref(list);
+        return NULL;
+    }
+    for (size_t i = 0; i < inputs.count; i++) {
+        file = describe_file(inputs.paths[i], err);
+        if (!file) {
+            json_decref(list);
+            return NULL;
+        }
+        json_array_append_new(list, file);
+    }
+    return list;
+}
+
+static int64_t integer(const json_t *object, const char *key)
+{
+    return json_integer_value(json_object_get(object, key));
+}
+
+/* By size and time, where these can be trusted; else by what is in it. */
+static bool is_same(const json_t *file, const char *path, int64_t kept)
+{
+    const json_t *mtime = json_object_get(file, "mtime");
+    const char *digest = json_string_value(json_object_get(file, "sha256"));
+    const char *was = json_string_value(json_object_get(file, "path"));
+    char now[DIGEST_TEXT];
+    struct stat st;
+
+    if (!was || !digest || strcmp(was, path) != 0 || stat(path, &st) != 0 ||
+        st.st_size != integer(file, "bytes"))
+        return false;
+    if (st.st_mtim.tv_sec == json_integer_value(json_array_get(mtime, 0)) &&
+        st.st_mtim.tv_nsec == json_integer_value(json_array_get(mtime, 1)) &&
+        st.st_mtim.tv_sec < kept - RACY_SECONDS)
+        return true;
+    return digest_file(path, now, NULL) && strcmp(now, digest) == 0;
+}
+
+bool dataset_key_fresh(const struct dataset_reading *reading, const json_t *files,
+                       int64_t kept, struct text *why)
+{
+    struct inputs inputs;
+
+    if (!list_inputs(reading, &inputs, NULL) || inputs.count != json_array_size(files)) {
+        text_adds(why, "other files were read");
+        return false;
+    }
+    for (size_t i = 0; i < inputs.count; i++)
+        if (!is_same(json_array_get(files, i), inputs.paths[i], kept)) {
+            text_addf(why, "%s has changed", inputs.paths[i]);
+            return false;
+        }
+    return true;
+}

@@ -1,0 +1,58 @@
+/* train/dataset/dataset_pair.c - which tokens are the answers, and how much of them fits. */
+#include "config.h"
+
+#include "train/dataset/dataset_pair.h"
+
+#include <string.h>
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t most(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Tokens of the question: all before those that are learnt at the end. */
+static size_t asked(const struct dataset_half *half)
+{
+    size_t count = half->ids.count;
+
+    while (count > 0 && half->weights[count - 1] > 0)
+        count--;
+    return count;
+}
+
+/* Keep the first so many tokens of the question, `from` of which there are, and of the
+ * answer. */
+static void keep(struct dataset_half *half, size_t from, size_t question, size_t answer)
+{
+    uint32_t *ids = half->ids.ids;
+
+    memmove(ids + question, ids + from, answer * sizeof(*ids));
+    half->ids.count = question + answer;
+    for (size_t i = 0; i < question + answer; i++)
+        half->weights[i] = i < question ? 0 : 1;
+}
+
+bool dataset_pair_cut(struct dataset_half halves[2], size_t cutoff_len)
+{
+    const size_t questions[2] = { asked(&halves[0]), asked(&halves[1]) };
+    const size_t answers[2] = { halves[0].ids.count - questions[0],
+                                halves[1].ids.count - questions[1] };
+    size_t question = most(questions[0], questions[1]),
+           answer = most(answers[0], answers[1]);
+    bool learnt = true;
+
+    template_cut(cutoff_len, &question, &answer);
+    for (size_t i = 0; i < 2; i++) {
+        size_t before = least(question, questions[i]), kept = least(answer, answers[i]);
+
+        keep(&halves[i], questions[i], before, kept);
+        /* nothing stands before the first token */
+        learnt = learnt && kept > (before == 0);
+    }
+    return learnt;
+}

@@ -1,0 +1,497 @@
+/* train/dataset/dataset_reader.c - a window over a file, filled by zlib, in which records are
+ * found. */
+#include "config.h"
+
+#include "train/dataset/dataset_reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "base/arena.h"
+#include "base/size.h"
+
+enum { READ_BYTES = 256 << 10 };
+
+/* A .txt that is one text, and all that a .gz may become. */
+#define TEXT_MAX     ((size_t)1 << 30)
+#define UNPACKED_MAX ((uint64_t)1 << 36)
+/* Below this the ratio of a .gz is no matter. */
+#define FREE_BYTES ((uint64_t)1 << 20)
+
+enum kind { KIND_JSON, KIND_JSONL, KIND_TXT };
+
+static const struct {
+    const char *ending;
+    enum kind kind;
+} kinds[] = {
+    { ".json", KIND_JSON },
+    { ".jsonl", KIND_JSONL },
+    { ".txt", KIND_TXT },
+};
+
+struct dataset_reader {
+    char *path;
+    enum kind kind;
+    bool lines;
+    gzFile file;
+    char *window; /* [at, end) is not given out yet */
+    size_t at, end, room;
+    uint64_t unpacked;
+    struct mark mark; /* of window[at] */
+    bool ended;       /* the file is read to its end */
+    bool begun, in_list, done;
+};
+
+/* The row of `kinds` for a name, -1: none. */
+static int find_kind(const char *path)
+{
+    size_t len = strlen(path);
+
+    if (text_ends(path, ".gz"))
+        len -= 3;
+    for (size_t i = 0; i < TS_COUNT(kinds); i++) {
+        size_t ending = strlen(kinds[i].ending);
+
+        if (len >= ending && memcmp(path + len - ending, kinds[i].ending, ending) == 0)
+            return (int)i;
+    }
+    return -1;
+}
+
+bool dataset_reader_knows(const char *path)
+{
+    return find_kind(path) >= 0;
+}
+
+/* What pandas reads them with. */
+static const struct {
+    const char *ending, *reader;
+} tables[] = {
+    { ".parquet", "read_parquet" }, { ".arrow", "read_feather" },
+    { ".feather", "read_feather" }, { ".csv", "read_csv" },
+    { ".tsv", "read_table" },       { ".xlsx", "read_excel" },
+};
+
+static const char *table_reader(const char *path)
+{
+    for (size_t i = 0; i < TS_COUNT(tables); i++)
+        if (text_ends(path, tables[i].ending))
+            return tables[i].reader;
+    return NULL;
+}
+
+bool dataset_reader_is_table(const char *path)
+{
+    return table_reader(path) != NULL;
+}
+
+bool dataset_reader_refuse(const char *path, struct error *err)
+{
+    const char *reader = table_reader(path);
+
+    if (!reader)
+        return error_set(err, ERROR_DATA,
+                         "the data file %s is of no kind that is read: .json, .jsonl "
+                         "and .txt, each also .gz",
+                         path);
+    return error_set(err, ERROR_DATA,
+                     "the data file %s is of no kind that is read (.json, .jsonl, "
+                     ".txt); python3 -c 'import pandas as p; "
+                     "p.%s(\"%s\").to_json(\"data.jsonl\", orient=\"records\", "
+                     "lines=True)' makes one",
+                     path, reader, path);
+}
+
+static gzFile open_regular(const char *path, struct error *err)
+{
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    struct stat st;
+    gzFile file;
+
+    if (fd < 0) {
+        error_set(err, ERROR_DATA, "cannot open the data file %s: %s", path,
+                  strerror(errno));
+        return NULL;
+    }
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        error_set(err, ERROR_DATA, "the data file %s is not a regular file", path);
+        close(fd);
+        return NULL;
+    }
+    file = gzdopen(fd, "rb");
+    if (!file) {
+        close(fd);
+        error_set(err, ERROR_SYSTEM, "out of memory for %s", path);
+        return NULL;
+    }
+    gzbuffer(file, READ_BYTES);
+    return file;
+}
+
+struct dataset_reader *dataset_reader_open(const char *path, bool lines,
+                                           struct error *err)
+{
+    int kind = find_kind(path);
+    struct dataset_reader *reader;
+    gzFile file;
+
+    if (kind < 0) {
+        dataset_reader_refuse(path, err);
+        return NULL;
+    }
+    file = open_regular(path, err);
+    if (!file)
+        return NULL;
+    reader = memory_alloc(sizeof(*reader));
+    reader->path = memory_strdup(path);
+    reader->kind = kinds[kind].kind;
+    reader->lines = lines;
+    reader->file = file;
+    reader->mark = (struct mark) { .line = 1, .column = 1 };
+    return reader;
+}
+
+void dataset_reader_close(struct dataset_reader *reader)
+{
+    if (!reader)
+        return;
+    gzclose_r(reader->file);
+    free(reader->window);
+    free(reader->path);
+    free(reader);
+}
+
+static bool fail(const struct dataset_reader *reader, struct error *err, const char *why)
+{
+    return error_at(err, ERROR_DATA, reader->path, reader->mark, "%s", why);
+}
+
+static bool check_size(const struct dataset_reader *reader, struct error *err)
+{
+    z_off_t packed = gzoffset(reader->file);
+
+    if (gzdirect(reader->file) || reader->unpacked <= FREE_BYTES)
+        return true;
+    if (reader->unpacked > UNPACKED_MAX ||
+        reader->unpacked / DATASET_RATIO_MAX > (uint64_t)(packed > 0 ? packed : 1))
+        return fail(
+            reader, err,
+            "the file unpacks to far more than data do; unpack it with gunzip and name "
+            "the plain file if it is meant so");
+    return true;
+}
+
+/* More of the file behind window[end]; sets `ended` where there is none. */
+static bool fill(struct dataset_reader *reader, struct error *err)
+{
+    int got, why;
+
+    if (reader->at > 0) {
+        memmove(reader->window, reader->window + reader->at, reader->end - reader->at);
+        reader->end -= reader->at;
+        reader->at = 0;
+    }
+    if (reader->room - reader->end < READ_BYTES) {
+        reader->room = 2 * reader->room + READ_BYTES;
+        reader->window = memory_resize(reader->window, reader->room, 1);
+    }
+    got = gzread(reader->file, reader->window + reader->end, READ_BYTES);
+    if (got < 0 || (got == 0 && gzerror(reader->file, &why) && why != Z_OK))
+        return fail(reader, err,
+                    "the file cannot be unpacked from here on: it is damaged or cut off");
+    reader->ended = got == 0;
+    reader->end += (size_t)got;
+    reader->unpacked += (uint64_t)got;
+    return check_size(reader, err);
+}
+
+/* The byte `ahead` of the window's beginning; -1 at the end of the file; -2: *err is
+ * set. */
+static int peek(struct dataset_reader *reader, size_t ahead, struct error *err)
+{
+    while (reader->end - reader->at <= ahead) {
+        if (reader->ended)
+            return -1;
+        if (!fill(reader, err))
+            return -2;
+    }
+    return (unsigned char)reader->window[reader->at + ahead];
+}
+
+/* Step over bytes that have been seen. */
+static void advance(struct dataset_reader *reader, size_t bytes)
+{
+    const char *at = reader->window + reader->at, *end = at + bytes;
+
+    for (; at < end; at++) {
+        if (*at == '\n') {
+            reader->mark.line++;
+            reader->mark.column = 1;
+        } else if (((unsigned char)*at & 0xc0) != 0x80) {
+            reader->mark.column++;
+        }
+    }
+    reader->at += bytes;
+    reader->mark.byte += bytes;
+}
+
+static void give(struct dataset_reader *reader, size_t len, struct dataset_record *record)
+{
+    *record = (struct dataset_record) {
+        .data = reader->window + reader->at,
+        .len = len,
+        .at = reader->mark,
+        .is_text = reader->kind == KIND_TXT,
+    };
+    advance(reader, len);
+}
+
+static bool is_blank(int byte)
+{
+    return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n';
+}
+
+/* The next byte that is no blank, as peek gives it. */
+static int skip_blanks(struct dataset_reader *reader, struct error *err)
+{
+    int byte;
+
+    while (is_blank(byte = peek(reader, 0, err)))
+        advance(reader, 1);
+    return byte;
+}
+
+/* How a value of JSON goes on, byte by byte. */
+struct scan {
+    int depth;
+    bool in_string, escaped;
+};
+
+static void scan_byte(struct scan *scan, int byte)
+{
+    if (scan->in_string) {
+        if (scan->escaped)
+            scan->escaped = false;
+        else if (byte == '\\')
+            scan->escaped = true;
+        else if (byte == '"')
+            scan->in_string = false;
+        return;
+    }
+    if (byte == '"')
+        scan->in_string = true;
+    else if (byte == '{' || byte == '[')
+        scan->depth++;
+    else if (byte == '}' || byte == ']')
+        scan->depth--;
+}
+
+static const char too_long[] = "the record is longer than 1 MiB; cut the text in parts";
+static const char too_deep[] = "the record is nested more than 64 deep";
+
+/* Length of the object or list that begins at the window; 0: *err is set. */
+static size_t value_length(struct dataset_reader *reader, struct error *err)
+{
+    struct scan scan = { 0 };
+    size_t len = 0;
+
+    do {
+        int byte = peek(reader, len, err);
+
+        if (byte == -2)
+            return 0;
+        if (byte == -1) {
+            fail(reader, err, "the file ends in the middle of this record");
+            return 0;
+        }
+        scan_byte(&scan, byte);
+        len++;
+        if (len > DATASET_LINE_MAX || scan.depth > DATASET_DEPTH_MAX) {
+            fail(reader, err, scan.depth > DATASET_DEPTH_MAX ? too_deep : too_long);
+            return 0;
+        }
+    } while (scan.depth > 0 || scan.in_string);
+    return len;
+}
+
+static bool next_value(struct dataset_reader *reader, struct dataset_record *record,
+                       struct error *err)
+{
+    size_t len = value_length(reader, err);
+
+    if (len == 0)
+        return false;
+    give(reader, len, record);
+    return true;
+}
+
+/* Behind a record of a list: a comma and the next, or the end of the list. */
+static int skip_comma(struct dataset_reader *reader, struct error *err)
+{
+    int byte = skip_blanks(reader, err);
+
+    if (byte == ']' || byte == -2)
+        return byte;
+    if (byte != ',') {
+        fail(reader, err, "a comma or ] is missing here in the list of records");
+        return -2;
+    }
+    advance(reader, 1);
+    return skip_blanks(reader, err);
+}
+
+static bool next_json(struct dataset_reader *reader, struct dataset_record *record,
+                      struct error *err)
+{
+    bool first = !reader->begun;
+    int byte = skip_blanks(reader, err);
+
+    reader->begun = true;
+    if (first && byte == '[') {
+        reader->in_list = true;
+        advance(reader, 1);
+        byte = skip_blanks(reader, err);
+    } else if (reader->in_list) {
+        byte = skip_comma(reader, err);
+    }
+    if (byte == -2)
+        return false;
+    if (byte == -1 && !reader->in_list)
+        return false;
+    if (reader->in_list && byte == ']') {
+        reader->done = true;
+        return false;
+    }
+    if (byte != '{' && byte != '[')
+        return fail(reader, err,
+                    byte == -1 ? "the file ends before the list of records does"
+                               : "a record must be an object, {\"instruction\": ...}");
+    return next_value(reader, record, err);
+}
+
+static bool line_depth_is_fine(const char *data, size_t len)
+{
+    struct scan scan = { 0 };
+
+    for (size_t i = 0; i < len; i++) {
+        scan_byte(&scan, (unsigned char)data[i]);
+        if (scan.depth > DATASET_DEPTH_MAX)
+            return false;
+    }
+    return true;
+}
+
+/* Length of the line at the window without its end; *err is set where it is too long. */
+static bool line_length(struct dataset_reader *reader, size_t *len, struct error *err)
+{
+    size_t seen = 0;
+
+    for (;;) {
+        size_t held = reader->end - reader->at;
+        const char *from = reader->window + reader->at;
+        const char *newline = held > seen ? memchr(from + seen, '\n', held - seen) : NULL;
+
+        *len = newline ? (size_t)(newline - from) : held;
+        if (*len > DATASET_LINE_MAX)
+            return fail(reader, err, too_long);
+        if (newline || reader->ended)
+            return true;
+        seen = held;
+        if (!fill(reader, err))
+            return false;
+    }
+}
+
+static bool next_line(struct dataset_reader *reader, struct dataset_record *record,
+                      struct error *err)
+{
+    for (;;) {
+        size_t len, shown;
+
+        if (!line_length(reader, &len, err))
+            return false;
+        if (len == 0 && reader->ended && reader->at == reader->end)
+            return false;
+        give(reader, len, record);
+        if (reader->at < reader->end)
+            advance(reader, 1);
+        shown = len > 0 && record->data[len - 1] == '\r' ? len - 1 : len;
+        record->len = shown;
+        while (shown > 0 && is_blank(record->data[shown - 1]))
+            shown--;
+        if (shown > 0)
+            break;
+    }
+    if (reader->kind == KIND_JSONL && !line_depth_is_fine(record->data, record->len))
+        return error_at(err, ERROR_DATA, reader->path, record->at, "%s", too_deep);
+    return true;
+}
+
+static bool next_whole(struct dataset_reader *reader, struct dataset_record *record,
+                       struct error *err)
+{
+    if (reader->begun)
+        return false;
+    reader->begun = true;
+    while (!reader->ended) {
+        if (!fill(reader, err))
+            return false;
+        if (reader->end - reader->at > TEXT_MAX)
+            return fail(reader, err,
+                        "a text of more than 1 GiB; cut it in several files");
+    }
+    if (reader->at == reader->end)
+        return false;
+    give(reader, reader->end - reader->at, record);
+    return true;
+}
+
+/* The place of the first byte that is not UTF-8. */
+static bool check_utf8(const struct dataset_reader *reader,
+                       const struct dataset_record *record, struct error *err)
+{
+    struct mark at = record->at;
+    size_t bad;
+
+    if (text_is_utf8(record->data, record->len, &bad))
+        return true;
+    for (size_t i = 0; i < bad; i++) {
+        at.column = record->data[i] == '\n' ? 1 : at.column + 1;
+        at.line += record->data[i] == '\n';
+    }
+    at.byte += bad;
+    return error_at(err, ERROR_DATA, reader->path, at,
+                    "the text is not UTF-8 here; convert it with iconv -t utf-8");
+}
+
+static void skip_byte_order_mark(struct dataset_reader *reader, struct error *err)
+{
+    if (reader->mark.byte == 0 && peek(reader, 2, err) >= 0 &&
+        memcmp(reader->window + reader->at, "\xef\xbb\xbf", 3) == 0) {
+        reader->at += 3;
+        reader->mark.byte += 3;
+    }
+}
+
+bool dataset_reader_next(struct dataset_reader *reader, struct dataset_record *record,
+                         struct error *err)
+{
+    bool got;
+
+    if (reader->done)
+        return false;
+    skip_byte_order_mark(reader, err);
+    if (reader->kind == KIND_JSON)
+        got = next_json(reader, record, err);
+    else if (reader->kind == KIND_TXT && !reader->lines)
+        got = next_whole(reader, record, err);
+    else
+        got = next_line(reader, record, err);
+    reader->done = !got;
+    return got && (!record->is_text || check_utf8(reader, record, err));
+}

@@ -1,0 +1,414 @@
+/*
+ * train/dataset/dataset_record.c - the forms of records.  What is not of its form is an error,
+ * with what was wanted; a conversation that cannot be learnt (roles out of turn) is
+ * skipped, as LLaMA-Factory does.
+ */
+#include "config.h"
+
+#include "train/dataset/dataset_record.h"
+
+#include <string.h>
+
+#include "base/size.h"
+#include "train/dataset/dataset_record_parts.h"
+
+static const char *kind_name(const json_t *value)
+{
+    static const char *const names[] = {
+        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "a list",  [JSON_STRING] = "a string",
+        [JSON_INTEGER] = "a number", [JSON_REAL] = "a number", [JSON_TRUE] = "true",
+        [JSON_FALSE] = "false",      [JSON_NULL] = "null",
+    };
+
+    return value ? names[json_typeof(value)] : "missing";
+}
+
+/* What to do about something that is no string. */
+static const char *remedy_for(const json_t *got)
+{
+    if (!got || json_is_null(got))
+        return "; give it, or take the record out";
+    return json_is_array(got) || json_is_object(got) ? "; write it as one text"
+                                                     : "; put it in quotes";
+}
+
+enum record_kind record_broken(const struct reading *reading, const char *key,
+                               const char *wanted, const json_t *got)
+{
+    error_set(reading->err, ERROR_DATA, "\"%s\" must be %s, and is %s%s", key, wanted,
+              kind_name(got), strcmp(wanted, "a string") == 0 ? remedy_for(got) : "");
+    return RECORD_BROKEN;
+}
+
+enum record_kind record_skipped(const struct reading *reading, const char *why)
+{
+    *reading->why = why;
+    return RECORD_SKIPPED;
+}
+
+const json_t *record_get(const struct reading *reading, const char *column)
+{
+    return column ? json_object_get(reading->record, column) : NULL;
+}
+
+bool record_is_object(const struct reading *reading)
+{
+    if (json_is_object(reading->record))
+        return true;
+    return error_set(
+        reading->err, ERROR_DATA, "a record must be an object, and this is %s%s",
+        kind_name(reading->record),
+        json_is_array(reading->record) ? "; a file that is one list is called .json"
+                                       : "");
+}
+
+bool record_is_absent(const json_t *value)
+{
+    return !value || json_is_null(value);
+}
+
+bool record_text(const struct reading *reading, const char *column,
+                 struct message *message)
+{
+    const json_t *value = record_get(reading, column);
+
+    message->text = "";
+    message->len = 0;
+    if (record_is_absent(value))
+        return true;
+    if (!json_is_string(value)) {
+        record_broken(reading, column, "a string", value);
+        return false;
+    }
+    message->text = json_string_value(value);
+    message->len = json_string_length(value);
+    return true;
+}
+
+/* Tools are described in a list, or in a string of one. */
+bool record_tools(const struct reading *reading, const char *column)
+{
+    const json_t *tools = record_get(reading, column);
+    struct message message = { .role = ROLE_TOOLS };
+
+    if (json_is_string(tools)) {
+        message.text = json_string_value(tools);
+        message.len = json_string_length(tools);
+        if (message.text[strspn(message.text, "[] \t\n")] == 0)
+            return true;
+    } else if (json_array_size(tools) > 0) {
+        message = conversation_own_json(reading->out, tools);
+        message.role = ROLE_TOOLS;
+    } else {
+        return record_is_absent(tools) || json_is_array(tools) ||
+               (record_broken(reading, column, "a list of functions", tools), false);
+    }
+    conversation_add(reading->out, &message);
+    return true;
+}
+
+bool record_system(const struct reading *reading, const char *column)
+{
+    struct message message = { .role = ROLE_SYSTEM };
+
+    if (!record_text(reading, column, &message))
+        return false;
+    message.role = ROLE_SYSTEM;
+    if (message.len > 0)
+        conversation_add(reading->out, &message);
+    return true;
+}
+
+/* Earlier turns: a list of [question, answer]. */
+static bool read_history(const struct reading *reading)
+{
+    const char *key = reading->columns->history;
+    const json_t *history = record_get(reading, key);
+
+    if (record_is_absent(history))
+        return true;
+    for (size_t i = 0; i < json_array_size(history); i++) {
+        const json_t *pair = json_array_get(history, i);
+        const json_t *question = json_array_get(pair, 0),
+                     *answer = json_array_get(pair, 1);
+
+        if (!json_is_string(question) || !json_is_string(answer)) {
+            record_broken(reading, key, "a list of [question, answer]", pair);
+            return false;
+        }
+        conversation_add(reading->out,
+                         &(struct message) { ROLE_USER, json_string_value(question),
+                                             json_string_length(question), 0 });
+        conversation_add(reading->out,
+                         &(struct message) { ROLE_ASSISTANT, json_string_value(answer),
+                                             json_string_length(answer), 1 });
+    }
+    return json_is_array(history) ||
+           (record_broken(reading, key, "a list", history), false);
+}
+
+/* The instruction, and below it the input. */
+static bool read_question(const struct reading *reading)
+{
+    struct message prompt = { 0 }, query = { 0 };
+    struct text both;
+
+    if (!record_text(reading, reading->columns->prompt, &prompt) ||
+        !record_text(reading, reading->columns->query, &query))
+        return false;
+    if (prompt.len > 0 && query.len > 0) {
+        text_init(&both, 0);
+        text_add(&both, prompt.text, prompt.len);
+        text_addc(&both, '\n');
+        text_add(&both, query.text, query.len);
+        prompt = conversation_own(reading->out, &both);
+    } else if (query.len > 0) {
+        prompt = query;
+    }
+    prompt.role = ROLE_USER;
+    conversation_add(reading->out, &prompt);
+    return true;
+}
+
+bool record_asks(const struct reading *reading)
+{
+    const char *prompt = reading->columns->prompt;
+
+    if (record_get(reading, prompt) ||
+        json_string_length(record_get(reading, reading->columns->query)) > 0)
+        return true;
+    record_broken(reading, prompt ? prompt : "instruction", "there", NULL);
+    return false;
+}
+
+bool record_question(const struct reading *reading)
+{
+    return record_system(reading, reading->columns->system) &&
+           record_tools(reading, reading->columns->tools) && read_history(reading) &&
+           read_question(reading);
+}
+
+static enum record_kind read_alpaca(const struct reading *reading, bool plain)
+{
+    const struct dataset_columns *columns = reading->columns;
+    const json_t *answer = record_get(reading, columns->response);
+
+    if (!record_asks(reading))
+        return RECORD_BROKEN;
+    if (plain)
+        return read_question(reading) ? RECORD_TEXT : RECORD_BROKEN;
+    if (record_is_absent(answer))
+        return record_skipped(reading, "without an answer");
+    if (!json_is_string(answer))
+        return record_broken(reading, columns->response, "a string", answer);
+    if (!record_question(reading))
+        return RECORD_BROKEN;
+    conversation_add(reading->out,
+                     &(struct message) { ROLE_ASSISTANT, json_string_value(answer),
+                                         json_string_length(answer), 1 });
+    return RECORD_CONVERSATION;
+}
+
+static enum record_kind read_plain(const struct reading *reading, const char *key)
+{
+    const json_t *value = record_get(reading, key);
+
+    if (!json_is_string(value))
+        return record_broken(reading, key, "a string", value);
+    conversation_add(reading->out,
+                     &(struct message) { ROLE_USER, json_string_value(value),
+                                         json_string_length(value), 0 });
+    return RECORD_TEXT;
+}
+
+/* Forms by their keys, for files named directly: the first whose keys are all there. */
+static const struct {
+    const char *needs[2];
+    struct dataset_columns columns;
+} known_forms[] = {
+    { { "messages" },
+      { .messages = "messages",
+        .system = "system",
+        .tools = "tools",
+        .role_tag = "role",
+        .content_tag = "content" } },
+    { { "conversations" },
+      { .messages = "conversations",
+        .system = "system",
+        .tools = "tools",
+        .role_tag = "from",
+        .content_tag = "value" } },
+    { { "instruction", "output" },
+      { .prompt = "instruction",
+        .query = "input",
+        .response = "output",
+        .history = "history",
+        .system = "system",
+        .tools = "tools" } },
+    { { "instruction", "response" },
+      { .prompt = "instruction",
+        .query = "input",
+        .response = "response",
+        .history = "history",
+        .system = "system" } },
+    { { "question", "answer" },
+      { .prompt = "question", .response = "answer", .system = "system" } },
+    { { "prompt", "completion" },
+      { .prompt = "prompt", .response = "completion", .system = "system" } },
+    { { "prompt", "response" },
+      { .prompt = "prompt", .response = "response", .system = "system" } },
+    { { "query", "response" },
+      { .prompt = "query", .response = "response", .system = "system" } },
+    { { "input", "output" },
+      { .prompt = "input", .response = "output", .system = "system" } },
+};
+
+void record_tags(struct dataset_columns *columns, const json_t *message)
+{
+    if (json_object_get(message, "role"))
+        columns->role_tag = "role";
+    if (json_object_get(message, "from"))
+        columns->role_tag = "from";
+    if (json_object_get(message, "content"))
+        columns->content_tag = "content";
+    if (json_object_get(message, "value"))
+        columns->content_tag = "value";
+}
+
+bool record_is_flat(const struct reading *reading)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)(uintptr_t)reading->record, key,
+                        value) if (json_is_object(json_array_get(value, 0)))
+    {
+        error_set(reading->err, ERROR_DATA,
+                  "the records seem to be in the list \"%s\" of this object; `jq "
+                  "'.[\"%s\"]' FILE` makes a file of the list",
+                  key, key);
+        return false;
+    }
+    return true;
+}
+
+/* Two answers to one question.  Such a record may have a conversation of the chosen one
+ * besides, which can be learnt as any other. */
+static bool is_pair(const struct reading *reading)
+{
+    return record_get(reading, "chosen") && record_get(reading, "rejected");
+}
+
+/* What was read of it is a question whose answers stand elsewhere. */
+static bool ends_in_question(const struct conversation *conversation)
+{
+    size_t count = conversation->count;
+
+    return count > 0 && conversation->messages[count - 1].role == ROLE_USER;
+}
+
+static enum record_kind fail_pair(const struct reading *reading)
+{
+    error_set(reading->err, ERROR_DATA,
+              "the record has a chosen and a rejected answer, which stage: dpo "
+              "compares; the other stages want one answer");
+    return RECORD_BROKEN;
+}
+
+static enum record_kind fail_unknown(const struct reading *reading)
+{
+    if (is_pair(reading))
+        return fail_pair(reading);
+    if (!record_is_flat(reading))
+        return RECORD_BROKEN;
+    error_set(reading->err, ERROR_DATA,
+              "the record has no keys that are known: instruction and output, "
+              "messages, conversations, question and answer, prompt and completion; "
+              "say which are meant in dataset_info.json");
+    return RECORD_BROKEN;
+}
+
+static enum record_kind read_detected(struct reading *reading)
+{
+    for (size_t i = 0; i < TS_COUNT(known_forms); i++) {
+        const char *const *needs = known_forms[i].needs;
+        struct dataset_columns columns = known_forms[i].columns;
+        enum record_kind kind;
+
+        if (!record_get(reading, needs[0]) ||
+            (needs[1] && !record_get(reading, needs[1])))
+            continue;
+        /* ShareGPT's list with the role and content of the other form is common */
+        record_tags(&columns, json_array_get(record_get(reading, columns.messages), 0));
+        reading->columns = &columns;
+        kind = columns.messages ? record_messages(reading) : read_alpaca(reading, false);
+        if (kind == RECORD_SKIPPED && is_pair(reading) && ends_in_question(reading->out))
+            return fail_pair(reading);
+        return kind;
+    }
+    if (!record_get(reading, "text"))
+        return fail_unknown(reading);
+    error_set(reading->err, ERROR_DATA,
+              "the record is plain text, which stage: pt learns; stage: sft wants "
+              "questions and answers");
+    return RECORD_BROKEN;
+}
+
+/* Stage pt, of a file named directly. */
+static enum record_kind read_detected_text(const struct reading *reading)
+{
+    if (record_get(reading, "text"))
+        return read_plain(reading, "text");
+    if (json_is_string(record_get(reading, "content")))
+        return read_plain(reading, "content");
+    error_set(
+        reading->err, ERROR_DATA,
+        "the record has no \"text\", which stage: pt learns; use stage: sft for "
+        "questions and answers, or say in dataset_info.json which column is the text");
+    return RECORD_BROKEN;
+}
+
+enum record_kind dataset_record_read(const struct dataset_source *source,
+                                     const json_t *record, bool plain,
+                                     struct conversation *out, const char **why,
+                                     struct error *err)
+{
+    struct reading reading = { &source->columns, record, out, why, err };
+
+    conversation_clear(out);
+    if (!record_is_object(&reading) || !dataset_source_check(source, false, err))
+        return RECORD_BROKEN;
+    if (source->form == DATASET_DETECT)
+        return plain ? read_detected_text(&reading) : read_detected(&reading);
+    if (source->form == DATASET_ALPACA)
+        return read_alpaca(&reading, plain);
+    if (!plain)
+        return record_messages(&reading);
+    error_set(err, ERROR_DATA, "conversations are for stage: sft; stage: pt learns text");
+    return RECORD_BROKEN;
+}
+
+void dataset_prompts_note(struct dataset_prompts *prompts,
+                          const struct dataset_source *source, const json_t *record)
+{
+    const char *column = source->columns.prompt;
+
+    if (source->form != DATASET_ALPACA || !column)
+        return;
+    if (json_object_get(record, column))
+        prompts->there = true;
+    else
+        prompts->missing = true;
+}
+
+bool dataset_prompts_check(const struct dataset_prompts *prompts,
+                           const struct dataset_source *source, const char *path,
+                           struct error *err)
+{
+    if (prompts->there || !prompts->missing)
+        return true;
+    return error_set(err, ERROR_DATA,
+                     "%s: no record that was read has \"%s\", the column of the prompt "
+                     "by dataset_info.json; name the right one there, under columns",
+                     path, source->columns.prompt);
+}

@@ -1,0 +1,283 @@
+/*
+ * train/dataset/dataset_record_pair.c - records of preferences: a question, and two answers of
+ * which one was chosen.  The answers are texts, messages, or the last messages of whole
+ * conversations.
+ */
+#include "config.h"
+
+#include "train/dataset/dataset_record.h"
+
+#include <string.h>
+
+#include "base/size.h"
+#include "train/dataset/dataset_record_parts.h"
+
+static const char no_answers[] = "without a chosen or a rejected answer";
+static const char empty_answer[] = "with an empty answer";
+
+/* A record and its answers: the chosen, the rejected. */
+struct pair {
+    struct reading reading;
+    struct dataset_columns
+        columns; /* of the reading; found by keys where none are said */
+    const char *keys[2];
+    const json_t *answers[2];
+};
+
+static void find_answers(struct pair *pair)
+{
+    pair->keys[0] = pair->columns.chosen;
+    pair->keys[1] = pair->columns.rejected;
+    for (size_t i = 0; i < 2; i++)
+        pair->answers[i] = record_get(&pair->reading, pair->keys[i]);
+}
+
+/* What is missing, or null, has been left out by somebody. */
+static bool are_there(const struct pair *pair)
+{
+    return !record_is_absent(pair->answers[0]) && !record_is_absent(pair->answers[1]);
+}
+
+static enum record_kind read_question(const struct pair *pair, bool list)
+{
+    const json_t *messages = record_get(&pair->reading, pair->columns.messages);
+
+    if (list)
+        return record_list(&pair->reading, messages, json_array_size(messages));
+    return record_asks(&pair->reading) && record_question(&pair->reading)
+               ? RECORD_CONVERSATION
+               : RECORD_BROKEN;
+}
+
+/* RECORD_BROKEN where an answer is none of `type`. */
+static enum record_kind check_answers(const struct pair *pair, json_type type)
+{
+    static const char *const wanted[] = {
+        [JSON_STRING] = "a string",
+        [JSON_OBJECT] = "one message, with its role and its text",
+        [JSON_ARRAY] = "a list of messages",
+    };
+
+    for (size_t i = 0; i < 2; i++)
+        if (json_typeof(pair->answers[i]) != type)
+            return record_broken(&pair->reading, pair->keys[i], wanted[type],
+                                 pair->answers[i]);
+    return RECORD_CONVERSATION;
+}
+
+/* Both behind the question; of a list the last message. */
+static enum record_kind add_answers(const struct pair *pair)
+{
+    enum record_kind kind = RECORD_CONVERSATION;
+
+    for (size_t i = 0; kind == RECORD_CONVERSATION && i < 2; i++) {
+        const json_t *answer = pair->answers[i];
+        size_t count = json_array_size(answer);
+
+        if (json_is_string(answer))
+            conversation_add(pair->reading.out,
+                             &(struct message) { ROLE_ASSISTANT,
+                                                 json_string_value(answer),
+                                                 json_string_length(answer), 1 });
+        else
+            kind = record_message(&pair->reading,
+                                  count > 0 ? json_array_get(answer, count - 1) : answer);
+    }
+    return kind;
+}
+
+static bool is_same(const struct message *a, const struct message *b)
+{
+    return a->role == b->role && a->len == b->len &&
+           memcmp(a->text, b->text, a->len) == 0;
+}
+
+/* Take the rejected answer from the end, and look at what there is.  All tokens of an
+ * answer count alike. */
+static enum record_kind settle(const struct pair *pair, struct message *rejected)
+{
+    struct conversation *out = pair->reading.out;
+    struct message *chosen = &out->messages[out->count - 2];
+
+    *rejected = out->messages[--out->count];
+    chosen->weight = rejected->weight = 1;
+    if (chosen->role < ROLE_ASSISTANT || rejected->role < ROLE_ASSISTANT)
+        return record_skipped(&pair->reading,
+                              "of which an answer is none of the assistant's");
+    if (!template_turns_are_fine(out->messages, out->count))
+        return record_skipped(&pair->reading,
+                              "whose messages are not user and assistant in turn, "
+                              "ending in a question");
+    if (chosen->len == 0 || rejected->len == 0)
+        return record_skipped(&pair->reading, empty_answer);
+    return is_same(chosen, rejected)
+               ? record_skipped(&pair->reading, "whose two answers are the same")
+               : RECORD_CONVERSATION;
+}
+
+/* like: a message that shows the keys of the answers, if these are not said. */
+static enum record_kind read_pair(struct pair *pair, bool list, const json_t *like)
+{
+    enum record_kind kind = read_question(pair, list);
+
+    record_tags(&pair->columns, like);
+    return kind == RECORD_CONVERSATION ? add_answers(pair) : kind;
+}
+
+/* ---- Forms by their keys, for files named directly ---- */
+
+static const char *const known_answers[][2] = {
+    { "chosen", "rejected" },
+    { "chosen_messages", "rejected_messages" },
+};
+
+/* Each may be a text or a list of messages. */
+static const char *const known_questions[] = {
+    "prompt", "instruction", "question", "query", "input", "messages", "conversations",
+};
+
+/* *list: it is one of messages. */
+static bool find_question(struct pair *pair, bool *list)
+{
+    const json_t *value = NULL;
+    const char *key = NULL;
+
+    for (size_t i = 0; i < TS_COUNT(known_questions) && record_is_absent(value); i++) {
+        key = known_questions[i];
+        value = record_get(&pair->reading, key);
+    }
+    if (record_is_absent(value))
+        return error_set(
+            pair->reading.err, ERROR_DATA,
+            "the record has two answers and no question that is known: prompt, "
+            "instruction, question, messages, conversations; say which is meant in "
+            "dataset_info.json");
+    *list = json_is_array(value);
+    if (*list) {
+        pair->columns.messages = key;
+        record_tags(&pair->columns, json_array_get(value, 0));
+        return true;
+    }
+    pair->columns.prompt = key;
+    pair->columns.query = strcmp(key, "instruction") == 0 ? "input" : NULL;
+    return true;
+}
+
+static bool is_same_value(const json_t *a, const json_t *b, const char *key)
+{
+    const json_t *left = json_object_get(a, key), *right = json_object_get(b, key);
+
+    return left == right || json_equal(left, right);
+}
+
+/* Two conversations that part with their last messages. */
+static bool begin_the_same(const struct pair *pair)
+{
+    size_t count = json_array_size(pair->answers[0]);
+
+    if (json_array_size(pair->answers[1]) != count)
+        return false;
+    for (size_t i = 0; i + 1 < count; i++) {
+        const json_t *a = json_array_get(pair->answers[0], i);
+        const json_t *b = json_array_get(pair->answers[1], i);
+
+        if (!is_same_value(a, b, pair->columns.role_tag) ||
+            !is_same_value(a, b, pair->columns.content_tag) ||
+            !is_same_value(a, b, "tool_calls"))
+            return false;
+    }
+    return true;
+}
+
+/* Whole conversations; a question besides would be the same one again. */
+static enum record_kind read_whole(struct pair *pair)
+{
+    size_t count = json_array_size(pair->answers[0]);
+    enum record_kind kind;
+
+    record_tags(&pair->columns, json_array_get(pair->answers[0], 0));
+    if (!begin_the_same(pair))
+        return record_skipped(&pair->reading,
+                              "whose conversations differ in more than the last answer");
+    kind = record_list(&pair->reading, pair->answers[0], count - 1);
+    return kind == RECORD_CONVERSATION ? add_answers(pair) : kind;
+}
+
+static enum record_kind read_by_type(struct pair *pair)
+{
+    const json_t *chosen = pair->answers[0];
+    size_t most = json_array_size(chosen), others = json_array_size(pair->answers[1]);
+    json_type type = json_typeof(chosen);
+    bool list = false;
+
+    if (type != JSON_STRING && type != JSON_OBJECT && type != JSON_ARRAY)
+        return record_broken(&pair->reading, pair->keys[0],
+                             "a text, a message or a list of messages", chosen);
+    if (check_answers(pair, type) != RECORD_CONVERSATION)
+        return RECORD_BROKEN;
+    if (type == JSON_ARRAY && (most == 0 || others == 0))
+        return record_skipped(&pair->reading, empty_answer);
+    if (most > 1 || others > 1)
+        return read_whole(pair);
+    if (!find_question(pair, &list))
+        return RECORD_BROKEN;
+    return read_pair(pair, list, type == JSON_ARRAY ? json_array_get(chosen, 0) : chosen);
+}
+
+static enum record_kind read_detected(struct pair *pair)
+{
+    const struct dataset_columns form = {
+        .history = "history",
+        .system = "system",
+        .tools = "tools",
+        .role_tag = "role",
+        .content_tag = "content",
+    };
+
+    for (size_t i = 0; i < TS_COUNT(known_answers); i++) {
+        pair->columns = form;
+        pair->columns.chosen = known_answers[i][0];
+        pair->columns.rejected = known_answers[i][1];
+        find_answers(pair);
+        if (!pair->answers[0] && !pair->answers[1])
+            continue;
+        return are_there(pair) ? read_by_type(pair)
+                               : record_skipped(&pair->reading, no_answers);
+    }
+    if (record_is_flat(&pair->reading))
+        error_set(pair->reading.err, ERROR_DATA,
+                  "the record has no \"chosen\" and \"rejected\", the two answers that "
+                  "stage: dpo compares; use stage: sft for single answers, or say in "
+                  "dataset_info.json (ranking) which columns have them");
+    return RECORD_BROKEN;
+}
+
+/* ---- Forms of dataset_info.json ---- */
+
+static enum record_kind read_described(struct pair *pair, bool list)
+{
+    find_answers(pair);
+    if (!are_there(pair))
+        return record_skipped(&pair->reading, no_answers);
+    if (check_answers(pair, list ? JSON_OBJECT : JSON_STRING) != RECORD_CONVERSATION)
+        return RECORD_BROKEN;
+    return read_pair(pair, list, NULL);
+}
+
+enum record_kind dataset_record_read_pair(const struct dataset_source *source,
+                                          const json_t *record, struct conversation *out,
+                                          struct message *rejected, const char **why,
+                                          struct error *err)
+{
+    struct pair pair = { .columns = source->columns };
+    enum record_kind kind;
+
+    pair.reading = (struct reading) { &pair.columns, record, out, why, err };
+    conversation_clear(out);
+    if (!record_is_object(&pair.reading) || !dataset_source_check(source, true, err))
+        return RECORD_BROKEN;
+    kind = source->form == DATASET_DETECT
+               ? read_detected(&pair)
+               : read_described(&pair, source->form == DATASET_MESSAGES);
+    return kind == RECORD_CONVERSATION ? settle(&pair, rejected) : kind;
+}

@@ -1,0 +1,421 @@
+/* train/dataset/dataset_tokens.c - files, records, templates, tokens. */
+#include "config.h"
+
+#include "train/dataset/dataset_tokens.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/size.h"
+#include "train/dataset/dataset_pair.h"
+#include "train/dataset/dataset_reader.h"
+#include "train/dataset/dataset_record.h"
+
+enum { MAX_REASONS = 8 };
+
+/* Samples have 32-bit numbers. */
+#define MAX_SAMPLES ((size_t)UINT32_MAX - 1)
+
+/* Records left out for one reason. */
+struct left_out {
+    const char *why;
+    size_t count;
+    char first[320]; /* file:line of the first */
+};
+
+/* Work in hand. */
+struct work {
+    const struct dataset_reading *how;
+    const struct plan *plan;
+    struct template_options options;
+    struct dataset_tokens *out;
+    struct conversation conversation;
+    struct message rejected; /* stage dpo: the other answer to its question */
+    struct token_list ids;
+    float *weights;
+    struct dataset_half halves[2];
+    struct left_out left_out[MAX_REASONS];
+    size_t reasons;
+    int64_t document_end;
+    const struct dataset_source *source;
+    const char *path; /* the file of it that is read */
+    struct dataset_prompts prompts;
+};
+
+static bool is_plain(const struct work *work)
+{
+    return work->plan->stage == STAGE_PT;
+}
+
+static bool has_pairs(const struct work *work)
+{
+    return work->plan->stage == STAGE_DPO;
+}
+
+bool dataset_is_packed(const struct plan *plan)
+{
+    return plan->stage != STAGE_DPO &&
+           (plan->neat_packing || plan->packing == CHOICE_YES ||
+            (plan->packing == CHOICE_AUTO && plan->stage == STAGE_PT));
+}
+
+void dataset_notes_add(struct dataset_notes *notes, const char *note)
+{
+    notes->list = memory_resize(notes->list, notes->count + 1, sizeof(char *));
+    notes->list[notes->count++] = memory_strdup(note);
+}
+
+void dataset_notes_clear(struct dataset_notes *notes)
+{
+    for (size_t i = 0; i < notes->count; i++)
+        free(notes->list[i]);
+    free(notes->list);
+    *notes = (struct dataset_notes) { 0 };
+}
+
+static void leave_out(struct work *work, uint32_t line, const char *why)
+{
+    size_t i = 0;
+
+    while (i < work->reasons && work->left_out[i].why != why)
+        i++;
+    if (i == MAX_REASONS)
+        return;
+    if (i == work->reasons) {
+        work->reasons++;
+        work->left_out[i].why = why;
+        snprintf(work->left_out[i].first, sizeof(work->left_out[i].first), "%s:%u",
+                 work->path, line);
+    }
+    work->left_out[i].count++;
+}
+
+static void note_left_out(struct work *work)
+{
+    struct text note;
+
+    text_init(&note, 0);
+    for (size_t i = 0; i < work->reasons; i++) {
+        const struct left_out *left = &work->left_out[i];
+
+        text_reset(&note);
+        text_addf(&note, "%zu record%s %s %s left out; the first is at %s", left->count,
+                  left->count == 1 ? "" : "s", left->why, left->count == 1 ? "is" : "are",
+                  left->first);
+        dataset_notes_add(&work->out->notes, note.data);
+    }
+    text_clear(&note);
+}
+
+/* The place is put before what a deeper function has said. */
+static bool fail_at(struct error *err, const char *path, struct mark at,
+                    const struct error *why)
+{
+    return error_at(err, why->code, path, at, "%s", why->text);
+}
+
+/* A document, or a part of one; alone, one token teaches nothing. */
+static void add_document(struct work *work, const uint32_t *ids, size_t len)
+{
+    if (len >= 2 || dataset_is_packed(work->plan))
+        dataset_store_add(&work->out->store, ids, NULL, len);
+}
+
+/* A text of stage pt, with its end.  A running text is cut at once, so that a share of it
+ * can be kept for evaluation, and max_samples counts its blocks. */
+static bool add_text(struct work *work, const char *text, size_t len, bool running,
+                     struct error *err)
+{
+    size_t cutoff = (size_t)work->plan->cutoff_len;
+    struct token_list *ids = &work->ids;
+    bool packed = dataset_is_packed(work->plan);
+    int64_t most = work->plan->max_samples > 0 ? work->plan->max_samples : -1;
+
+    ids->count = 0;
+    if (!packed && tokenizer_adds_bos(work->how->tokenizer) &&
+        tokenizer_bos(work->how->tokenizer) >= 0)
+        token_list_add(ids, (uint32_t)tokenizer_bos(work->how->tokenizer));
+    if (!tokenizer_encode(work->how->tokenizer, text, len, false, ids, err))
+        return false;
+    if (work->document_end >= 0)
+        token_list_add(ids, (uint32_t)work->document_end);
+    if (!running) {
+        add_document(work, ids->ids,
+                     !packed && ids->count > cutoff ? cutoff : ids->count);
+        return true;
+    }
+    for (size_t at = 0; at < ids->count && most-- != 0; at += cutoff)
+        add_document(work, ids->ids + at,
+                     ids->count - at < cutoff ? ids->count - at : cutoff);
+    return true;
+}
+
+static bool has_target(const struct work *work)
+{
+    for (size_t i = 1; i < work->ids.count; i++)
+        if (work->weights[i] != 0)
+            return true;
+    return false;
+}
+
+static bool encode(struct work *work, size_t cutoff_len, struct error *err)
+{
+    struct template_options options = work->options;
+
+    options.cutoff_len = cutoff_len;
+    work->ids.count = 0;
+    return template_encode(work->how->chat, work->how->tokenizer, &options,
+                           work->conversation.messages, work->conversation.count,
+                           &work->ids, &work->weights, err);
+}
+
+/* *added: something of it can be learnt. */
+static bool add_conversation(struct work *work, bool *added, struct error *err)
+{
+    if (!encode(work, (size_t)work->plan->cutoff_len, err))
+        return false;
+    *added = has_target(work);
+    if (*added && work->how->whole && !encode(work, 0, err))
+        return false;
+    if (*added)
+        dataset_store_add(&work->out->store, work->ids.ids, work->weights,
+                          work->ids.count);
+    return true;
+}
+
+/* Whole, with the answer that the conversation ends in now. */
+static bool encode_half(struct work *work, struct dataset_half *half, struct error *err)
+{
+    half->ids.count = 0;
+    return template_encode(work->how->chat, work->how->tokenizer, &work->options,
+                           work->conversation.messages, work->conversation.count,
+                           &half->ids, &half->weights, err);
+}
+
+/* Two samples, or none. */
+static bool add_pair(struct work *work, bool *added, struct error *err)
+{
+    struct dataset_half *halves = work->halves;
+
+    if (!encode_half(work, &halves[0], err))
+        return false;
+    work->conversation.messages[work->conversation.count - 1] = work->rejected;
+    if (!encode_half(work, &halves[1], err))
+        return false;
+    *added = dataset_pair_cut(halves, (size_t)work->plan->cutoff_len);
+    for (size_t i = 0; *added && i < 2; i++)
+        dataset_store_add(&work->out->store, halves[i].ids.ids, halves[i].weights,
+                          halves[i].ids.count);
+    return true;
+}
+
+/* What to do about a record that is no JSON, by how it begins or what the parser says. */
+static const char *json_remedy(const struct dataset_record *record,
+                               const struct error *wrong)
+{
+    static const struct {
+        const char *said, *remedy;
+    } rows[] = {
+        { "decode byte", "the file is not UTF-8: iconv -t utf-8 converts it" },
+        { "NaN", "JSON has no NaN: take the record out" },
+        { "end of", "the record is cut off: mend it or take it out" },
+        { "duplicate", "a key stands there twice: take one out" },
+    };
+
+    if (record->len > 1 && memcmp(record->data, "{'", 2) == 0)
+        return "JSON has double quotes, as json.dumps of Python writes them";
+    for (size_t i = 0; i < TS_COUNT(rows); i++)
+        if (strstr(wrong->text, rows[i].said))
+            return rows[i].remedy;
+    return record->len > 0 && record->data[0] != '{' ? "a record is an object in braces"
+                                                     : "mend the record or take it out";
+}
+
+static enum record_kind read_json(struct work *work, const json_t *json, const char **why,
+                                  struct error *err)
+{
+    return has_pairs(work)
+               ? dataset_record_read_pair(work->source, json, &work->conversation,
+                                          &work->rejected, why, err)
+               : dataset_record_read(work->source, json, is_plain(work),
+                                     &work->conversation, why, err);
+}
+
+static bool add_json(struct work *work, const struct dataset_record *record,
+                     struct error *err)
+{
+    const char *why = NULL;
+    struct error wrong = { 0 };
+    bool ok = true, added = true;
+    json_t *json =
+        json_read_loose(record->data, record->len, work->path, record->at.line, &wrong);
+
+    if (!json)
+        return error_at(err, wrong.code, wrong.file, wrong.at, "%s; %s", wrong.text,
+                        json_remedy(record, &wrong));
+    dataset_prompts_note(&work->prompts, work->source, json);
+    switch (read_json(work, json, &why, &wrong)) {
+    case RECORD_BROKEN:
+        ok = false;
+        break;
+    case RECORD_CONVERSATION:
+        ok = has_pairs(work) ? add_pair(work, &added, &wrong)
+                             : add_conversation(work, &added, &wrong);
+        break;
+    case RECORD_TEXT:
+        ok = add_text(work, work->conversation.messages[0].text,
+                      work->conversation.messages[0].len, false, &wrong);
+        break;
+    case RECORD_SKIPPED:
+        leave_out(work, record->at.line, why);
+        break;
+    }
+    if (!added)
+        leave_out(
+            work, record->at.line,
+            has_pairs(work)
+                ? "of which nothing is left of an answer to learn (cutoff_len is short)"
+                : "of which nothing is left to learn (cutoff_len is short, or the "
+                  "answer has loss_weight 0)");
+    json_decref(json);
+    return ok || fail_at(err, work->path, record->at, &wrong);
+}
+
+static bool add_record(struct work *work, const struct dataset_record *record,
+                       struct error *err)
+{
+    struct error wrong = { 0 };
+
+    if (work->out->store.count >= MAX_SAMPLES)
+        return error_set(err, ERROR_DATA, "more than %zu samples", MAX_SAMPLES);
+    if (!record->is_text)
+        return add_json(work, record, err);
+    if (!is_plain(work))
+        return error_at(
+            err, ERROR_DATA, work->path, record->at,
+            "the file is plain text, which stage: pt learns; stage: %s",
+            has_pairs(work)
+                ? "dpo wants questions with a chosen and a rejected answer each"
+                : "sft wants questions and answers");
+    return add_text(work, record->data, record->len, !work->source->lines, &wrong) ||
+           fail_at(err, work->path, record->at, &wrong);
+}
+
+/* The records of a file, at most *left of them, which is counted down; below 0: all. */
+static bool read_file(struct work *work, int64_t *left, struct error *err)
+{
+    struct dataset_reader *reader =
+        dataset_reader_open(work->path, work->source->lines, err);
+    struct dataset_record record;
+    struct error wrong = { 0 };
+    bool ok = reader;
+
+    work->prompts = (struct dataset_prompts) { 0 };
+    while (ok && *left != 0 && dataset_reader_next(reader, &record, &wrong)) {
+        ok = add_record(work, &record, err);
+        --*left;
+    }
+    dataset_reader_close(reader);
+    if (ok && wrong.code != ERROR_NONE)
+        return fail_at(err, wrong.file[0] ? wrong.file : work->path, wrong.at, &wrong);
+    return ok && dataset_prompts_check(&work->prompts, work->source, work->path, err);
+}
+
+/* Where a part of a source is drawn, all of it has to be read first. */
+int64_t dataset_tokens_most(const struct plan *plan, const struct dataset_source *source)
+{
+    bool chosen =
+        source->num_samples > 0 || source->slice.has_from || source->slice.has_to;
+
+    return chosen || plan->max_samples <= 0 ? -1 : plan->max_samples;
+}
+
+static bool read_source(struct work *work, const struct dataset_source *source,
+                        size_t *samples, struct error *err)
+{
+    size_t before = work->out->store.count, count = 0;
+    const char *const *files;
+    int64_t left;
+
+    work->source = source;
+    left = dataset_tokens_most(work->plan, source);
+    if (!dataset_source_files(source, work->how->arena, &files, &count, err))
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        work->path = files[i];
+        if (!read_file(work, &left, err))
+            return false;
+    }
+    *samples = work->out->store.count - before;
+    return true;
+}
+
+static struct work work_on(const struct dataset_reading *how, struct dataset_tokens *out)
+{
+    const struct plan *plan = how->plan;
+    bool pairs = plan->stage == STAGE_DPO; /* the last answers alone are compared */
+
+    return (struct work) {
+        .how = how,
+        .plan = plan,
+        .out = out,
+        .options = { .default_system = plan->default_system,
+                     .thinking =
+                         plan->enable_thinking ? CHAT_THINKING_UNSAID : CHAT_THINKING_OFF,
+                     .train_on_prompt = plan->train_on_prompt && !pairs,
+                     .mask_history = plan->mask_history || pairs },
+        .document_end = template_document_end(how->chat, how->tokenizer),
+    };
+}
+
+bool dataset_tokens_read(const struct dataset_reading *reading,
+                         struct dataset_tokens *out, struct error *err)
+{
+    const struct dataset_sources *sources = &reading->sources;
+    struct work work = work_on(reading, out);
+    bool ok = true;
+
+    out->parts = memory_alloc((sources->count + 1) * sizeof(size_t));
+    for (size_t i = 0; ok && i < sources->count; i++)
+        ok = read_source(&work, &sources->list[i], &out->parts[i], err);
+    note_left_out(&work);
+    conversation_free(&work.conversation);
+    token_list_clear(&work.ids);
+    free(work.weights);
+    for (size_t i = 0; i < 2; i++) {
+        token_list_clear(&work.halves[i].ids);
+        free(work.halves[i].weights);
+    }
+    return ok;
+}
+
+void dataset_tokens_clear(struct dataset_tokens *tokens)
+{
+    dataset_store_clear(&tokens->store);
+    dataset_notes_clear(&tokens->notes);
+    free(tokens->parts);
+    *tokens = (struct dataset_tokens) { 0 };
+}
+
+char *dataset_tokens_names(const struct plan *plan, const char *names)
+{
+    struct text out;
+
+    text_init(&out, 0);
+    while (*names) {
+        size_t blanks = strspn(names, ", "), len = strcspn(names + blanks, ",");
+        char *name = memory_strdup(names + blanks), *path;
+
+        name[len] = 0;
+        path = path_join(plan->dir ? plan->dir : ".", name);
+        text_add(&out, names, blanks);
+        text_adds(&out, dataset_names_path(name) && file_exists(path) ? path : name);
+        names += blanks + len;
+        free(path);
+        free(name);
+    }
+    return text_detach(&out, NULL);
+}

@@ -1,0 +1,175 @@
+/* train/eval_answers.c - questions to completions to counts. */
+#include "config.h"
+
+#include "train/eval_answers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "train/generation/answer.h"
+#include "train/parallel.h"
+#include "train/chat/prompt.h"
+
+enum {
+    END_DEPTH = 4,
+    END_SAMPLES = 64
+}; /* where the token that ends an answer is sought */
+
+struct taking {
+    struct run *run;
+    struct answers *out;
+    struct prompt *prompts;
+    size_t *places; /* of the questions in the data */
+    size_t count;
+    char *stop;                  /* what the template writes behind an answer; or NULL */
+    struct text asked, expected; /* scratch */
+};
+
+/* The special token at the end of an answer is what the template writes there. */
+static void learn_ends(const struct run *run, struct generate_ends *ends)
+{
+    const struct dataset *data = run_questions(run);
+    size_t count = dataset_questions(data);
+    struct dataset_question q;
+
+    for (size_t i = 0; i < count && i < END_SAMPLES; i++) {
+        if (!dataset_question(data, i, &q))
+            continue;
+        for (size_t n = 1; n <= END_DEPTH && n <= q.count - q.asked; n++)
+            if (prompt_is_special(run->tokenizer, q.ids[q.count - n]))
+                generate_ends_add(ends, q.ids[q.count - n]);
+    }
+}
+
+/* The job's own template, where it names one, has an end that may be plain text. */
+static bool find_ends(const struct run *run, struct generate_ends *ends, char **stop,
+                      struct error *err)
+{
+    const char *name = run->plan->template_name;
+    const struct chat_template *chat = name ? template_find(name) : NULL;
+
+    learn_ends(run, ends);
+    return prompt_ends(run->plan->model_name_or_path, &run->config, chat, run->tokenizer,
+                       ends, stop, err);
+}
+
+/* Questions [first, last) of the data, of which each rank has a piece. */
+static void share_out(struct taking *t)
+{
+    const struct run *run = t->run;
+    const struct dataset *data = run_questions(run);
+    size_t all = dataset_questions(data), wanted = (size_t)run->plan->eval_questions;
+    size_t rank = parallel_rank(run->options->group),
+           ranks = parallel_ranks(run->options->group);
+    struct dataset_question q;
+
+    if (wanted > 0 && wanted < all)
+        all = wanted;
+    t->prompts = memory_resize(NULL, all + 1, sizeof(*t->prompts));
+    t->places = memory_resize(NULL, all + 1, sizeof(*t->places));
+    for (size_t i = all * rank / ranks; i < all * (rank + 1) / ranks; i++) {
+        if (!dataset_question(data, i, &q) || q.asked > (size_t)run->plan->cutoff_len)
+            continue;
+        t->prompts[t->count] = (struct prompt) { q.ids, q.asked, (uint32_t)i };
+        t->places[t->count++] = i;
+    }
+}
+
+static void trim_end(struct text *text)
+{
+    while (text->len > 0 && strchr(" \n", text->data[text->len - 1]))
+        text->data[--text->len] = 0;
+}
+
+/* Take off what the template wrote behind an answer: blanks, and words that are no
+ * special token. */
+static void cut_end(struct text *text, const char *stop)
+{
+    size_t len = stop ? strlen(stop) : 0;
+
+    trim_end(text);
+    if (len > 0 && text->len >= len &&
+        memcmp(text->data + text->len - len, stop, len) == 0) {
+        text->data[text->len -= len] = 0;
+        trim_end(text);
+    }
+}
+
+static bool on_done(void *context, const struct completion *completion, struct error *err)
+{
+    struct taking *t = context;
+    const struct run *run = t->run;
+    const struct plan *plan = run->plan;
+    const struct answer_rule rule = { plan->answer_tag, plan->answer_marker,
+                                      plan->answer_tolerance };
+    struct dataset_question q;
+    struct verdict verdict;
+
+    dataset_question(run_questions(run), t->places[completion->index], &q);
+    text_reset(&t->expected);
+    tokenizer_decode(run->tokenizer, q.ids + q.asked, q.count - q.asked, true,
+                     &t->expected);
+    cut_end(&t->expected, t->stop);
+    verdict = answer_judge(&rule, completion->text, completion->len, t->expected.data,
+                           t->expected.len);
+    t->out->asked++;
+    t->out->found += verdict.found;
+    t->out->right += verdict.right;
+    if (!run->samples || t->places[completion->index] >= (size_t)plan->samples)
+        return true;
+    text_reset(&t->asked);
+    tokenizer_decode(run->tokenizer, q.ids, q.asked, true, &t->asked);
+    samples_put(run->samples, t->places[completion->index],
+                &(struct sample_answer) { .prompt = &t->asked,
+                                          .expected = &t->expected,
+                                          .text = completion->text,
+                                          .len = completion->len,
+                                          .correct = verdict.right });
+    (void)err;
+    return true;
+}
+
+static bool generate(struct taking *t, struct error *err)
+{
+    struct run *run = t->run;
+    const char *stops[2] = { NULL, NULL };
+    struct generate_options how = { .model = run->model,
+                                    .tokenizer = run->tokenizer,
+                                    .how = &run->plan->generation,
+                                    .seed = (uint64_t)run->plan->seed,
+                                    .apart = true,
+                                    .stops = stops,
+                                    .stop = run->options->stop,
+                                    .done = on_done,
+                                    .context = t };
+    bool ok = find_ends(run, &how.ends, &t->stop, err);
+
+    stops[0] = t->stop;
+    return ok && generate_run(&how, t->prompts, t->count, err);
+}
+
+bool answers_take(struct run *run, struct answers *out, struct error *err)
+{
+    struct taking t = { .run = run, .out = out };
+    struct error why = { 0 }, lost = { 0 };
+    bool ok;
+
+    *out = (struct answers) { 0 };
+    text_init(&t.asked, 0);
+    text_init(&t.expected, 0);
+    share_out(&t);
+    ok = generate(&t, &why);
+    out->cut = !ok && why.code == ERROR_STOPPED;
+    if (!ok && !out->cut)
+        error_set(err, why.code, "%s", why.text);
+    if (ok && run->samples && !samples_write(run->samples, run->progress.step, &lost))
+        log_line(run->options->log, LOG_WARN, "samples: %s; going on without", lost.text);
+    free(t.prompts);
+    free(t.places);
+    free(t.stop);
+    text_clear(&t.asked);
+    text_clear(&t.expected);
+    return ok || out->cut;
+}

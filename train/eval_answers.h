@@ -1,0 +1,17 @@
+/* train/eval_answers.h - the questions of the evaluation data, answered by the model in
+ * training. */
+#ifndef TRAIN_EVAL_ANSWERS_H
+#define TRAIN_EVAL_ANSWERS_H
+
+#include "train/run.h"
+
+struct answers {
+    size_t asked, found, right;
+    bool cut; /* the run is to stop: some were not answered */
+};
+
+/* This rank's share of plan->eval_questions, greedily or by draws that are the same at
+ * each evaluation.  Rank 0 keeps some in run->samples. */
+bool answers_take(struct run *run, struct answers *out, struct error *err);
+
+#endif

@@ -1,0 +1,180 @@
+/* train/eval_prompts.c - records to questions. */
+#include "config.h"
+
+#include "train/eval_prompts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "train/dataset/dataset_reader.h"
+#include "train/dataset/dataset_record.h"
+#include "train/dataset/dataset_tokens.h"
+#include "train/chat/prompt.h"
+
+void questions_init(struct questions *questions)
+{
+    *questions = (struct questions) { .arena = arena_new() };
+}
+
+void questions_clear(struct questions *questions)
+{
+    free(questions->list);
+    arena_free(questions->arena);
+    *questions = (struct questions) { 0 };
+}
+
+static struct question *add(struct questions *questions, size_t messages)
+{
+    struct question *question;
+
+    if (questions->count == questions->room) {
+        questions->room = questions->room ? 2 * questions->room : 64;
+        questions->list =
+            memory_resize(questions->list, questions->room, sizeof(*questions->list));
+    }
+    question = &questions->list[questions->count++];
+    *question = (struct question) { .messages = arena_array(questions->arena, messages,
+                                                            sizeof(struct message)),
+                                    .count = messages };
+    return question;
+}
+
+static struct message kept(struct questions *questions, const struct message *message)
+{
+    struct message copy = *message;
+
+    copy.text = arena_copy(questions->arena, message->text, message->len);
+    return copy;
+}
+
+void questions_add(struct questions *questions, const char *text, size_t len)
+{
+    const struct message message = { .role = ROLE_USER, .text = text, .len = len };
+
+    add(questions, 1)->messages[0] = kept(questions, &message);
+}
+
+static void add_conversation(struct questions *questions,
+                             const struct conversation *conversation)
+{
+    size_t asked = conversation->count - 1;
+    const struct message *last = &conversation->messages[asked];
+    struct question *question = add(questions, asked);
+
+    for (size_t i = 0; i < asked; i++)
+        question->messages[i] = kept(questions, &conversation->messages[i]);
+    question->expected = arena_copy(questions->arena, last->text, last->len);
+    question->expected_len = last->len;
+}
+
+/* A file of a data set. */
+struct place {
+    const struct dataset_source *source;
+    const char *path;
+    struct dataset_prompts prompts;
+};
+
+/* What a conversation, or a text, becomes; one that ends in no answer is left out. */
+static bool add_json(struct questions *questions, struct place *place,
+                     const struct dataset_record *record, bool plain,
+                     struct conversation *scratch, struct error *err)
+{
+    json_t *json =
+        json_read_loose(record->data, record->len, place->path, record->at.line, err);
+    struct error wrong = { 0 };
+    const char *why;
+    bool ok = true;
+
+    if (!json)
+        return false;
+    dataset_prompts_note(&place->prompts, place->source, json);
+    switch (dataset_record_read(place->source, json, plain, scratch, &why, &wrong)) {
+    case RECORD_BROKEN:
+        ok = error_at(err, wrong.code, place->path, record->at, "%s", wrong.text);
+        break;
+    case RECORD_CONVERSATION:
+        if (scratch->count > 1)
+            add_conversation(questions, scratch);
+        break;
+    case RECORD_TEXT:
+        questions_add(questions, scratch->messages[0].text, scratch->messages[0].len);
+        break;
+    case RECORD_SKIPPED:
+        break;
+    }
+    json_decref(json);
+    return ok;
+}
+
+static bool read_file(struct questions *questions, const struct plan *plan,
+                      const struct dataset_source *source, const char *path,
+                      int64_t *left, struct error *err)
+{
+    struct dataset_reader *reader = dataset_reader_open(path, true, err);
+    struct place place = { .source = source, .path = path };
+    struct conversation scratch = { 0 };
+    struct dataset_record record;
+    struct error wrong = { 0 };
+    bool ok = reader;
+
+    while (ok && *left > 0 && dataset_reader_next(reader, &record, &wrong)) {
+        --*left;
+        if (record.is_text)
+            questions_add(questions, record.data, record.len);
+        else
+            ok = add_json(questions, &place, &record, plan->stage == STAGE_PT, &scratch,
+                          err);
+    }
+    conversation_free(&scratch);
+    dataset_reader_close(reader);
+    if (ok && wrong.code != ERROR_NONE)
+        ok = error_at(err, wrong.code, wrong.file[0] ? wrong.file : path, wrong.at, "%s",
+                      wrong.text);
+    return ok && dataset_prompts_check(&place.prompts, source, path, err);
+}
+
+static bool read_source(struct questions *questions, const struct plan *plan,
+                        const struct dataset_source *source, struct error *err)
+{
+    int64_t left = plan->max_samples > 0 ? plan->max_samples : INT64_MAX;
+    const char *const *files;
+    size_t count;
+    bool ok = dataset_source_files(source, questions->arena, &files, &count, err);
+
+    for (size_t i = 0; ok && i < count; i++)
+        ok = read_file(questions, plan, source, files[i], &left, err);
+    return ok;
+}
+
+bool questions_read(struct questions *questions, const struct plan *plan,
+                    const char *names, struct error *err)
+{
+    const char *dir = plan->dataset_dir ? plan->dataset_dir : "data";
+    char *beside = dataset_tokens_names(plan, names);
+    struct dataset_sources sources;
+    bool ok = dataset_sources_find(beside, dir, questions->arena, &sources, err);
+
+    free(beside);
+    for (size_t i = 0; ok && i < sources.count; i++)
+        ok = read_source(questions, plan, &sources.list[i], err);
+    return ok;
+}
+
+const struct message *question_asked(const struct question *question)
+{
+    return &question->messages[question->count - 1];
+}
+
+bool question_encode(const struct question *question, const struct chat_template *chat,
+                     const struct tokenizer *tokenizer,
+                     const struct template_options *options, struct token_list *out,
+                     struct error *err)
+{
+    const struct message *asked = question_asked(question);
+
+    if (chat)
+        return prompt_encode(chat, tokenizer, options, question->messages,
+                             question->count, out, err);
+    return tokenizer_encode(tokenizer, asked->text, asked->len, true, out, err);
+}

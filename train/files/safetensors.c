@@ -1,0 +1,530 @@
+/* train/files/safetensors.c - reading the format from files that may be hostile, mapped
+ * read-only. */
+#include "config.h"
+
+#include "train/files/safetensors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/size.h"
+
+#define HEADER_MAX \
+    ((uint64_t)100 * 1000 * 1000) /* huggingface/safetensors: MAX_HEADER_SIZE */
+#define INDEX_MAX  ((size_t)64 << 20)
+#define SHARDS_MAX 1000
+
+/* Every dtype of the format, with its bits; computing is done in the first three. */
+static const struct dtype_row {
+    const char *name;
+    size_t bytes;
+    enum format format;
+} dtype_rows[] = {
+    { "F32", 4, FORMAT_FP32 },      { "F16", 2, FORMAT_FP16 },
+    { "BF16", 2, FORMAT_BF16 },     { "F64", 8, FORMAT_COUNT },
+    { "I64", 8, FORMAT_COUNT },     { "U64", 8, FORMAT_COUNT },
+    { "I32", 4, FORMAT_COUNT },     { "U32", 4, FORMAT_COUNT },
+    { "I16", 2, FORMAT_COUNT },     { "U16", 2, FORMAT_COUNT },
+    { "I8", 1, FORMAT_COUNT },      { "U8", 1, FORMAT_COUNT },
+    { "BOOL", 1, FORMAT_COUNT },    { "F8_E4M3", 1, FORMAT_COUNT },
+    { "F8_E5M2", 1, FORMAT_COUNT },
+};
+
+struct mapping {
+    const char *file;
+    void *data;
+    size_t bytes;
+};
+
+struct safetensors {
+    struct arena *arena;
+    struct mapping *maps; /* one a file; data NULL with headers_only */
+    size_t files;
+    struct stored_tensor *tensors; /* in the order of the headers */
+    size_t count, room;
+    const struct stored_tensor **sorted; /* by name */
+};
+
+/* One file while it is read. */
+struct header {
+    const char *file; /* its name, in the set's arena */
+    int fd;
+    uint64_t bytes; /* of the file */
+    uint64_t at;    /* where the data begins */
+    const unsigned char *data;
+};
+
+/* Where a tensor lies, for the test that the tensors fill the file without gap or
+ * overlap. */
+struct span {
+    uint64_t begin, end;
+    const char *name;
+};
+
+static bool broken(const struct header *h, struct error *err, const char *what,
+                   const char *of)
+{
+    return error_set(err, ERROR_DATA,
+                     "%s: %s%s%s; the file is damaged or was not copied whole", h->file,
+                     what, of ? ": " : "", of ? of : "");
+}
+
+static bool read_bytes(const struct header *h, void *to, size_t bytes, off_t at,
+                       struct error *err)
+{
+    char *out = to;
+
+    while (bytes > 0) {
+        ssize_t got = pread(h->fd, out, bytes, at);
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return error_errno(err, "cannot read %s", h->file);
+        if (got == 0)
+            return broken(h, err, "it ends too early", NULL);
+        out += got;
+        bytes -= (size_t)got;
+        at += got;
+    }
+    return true;
+}
+
+static const struct dtype_row *find_dtype(const char *name)
+{
+    for (size_t i = 0; name && i < TS_COUNT(dtype_rows); i++)
+        if (strcmp(dtype_rows[i].name, name) == 0)
+            return &dtype_rows[i];
+    return NULL;
+}
+
+size_t safetensors_item(const char *dtype)
+{
+    const struct dtype_row *row = find_dtype(dtype);
+
+    return row ? row->bytes : 0;
+}
+
+/* The shape's bytes, checked. */
+static bool read_shape(const struct header *h, const json_t *shape, size_t item,
+                       struct stored_tensor *out, struct error *err)
+{
+    size_t bytes = item;
+
+    out->rank = json_array_size(shape);
+    if (!json_is_array(shape) || out->rank > TS_COUNT(out->shape))
+        return broken(h, err, "a shape is no list of at most 8 numbers", out->name);
+    for (size_t i = 0; i < out->rank; i++) {
+        const json_t *number = json_array_get(shape, i);
+
+        if (!json_is_integer(number) || json_integer_value(number) < 0)
+            return broken(h, err, "a shape has something else than numbers", out->name);
+        out->shape[i] = (size_t)json_integer_value(number);
+        if (!size_mul(bytes, out->shape[i], &bytes))
+            return broken(h, err, "a shape is too large", out->name);
+    }
+    out->bytes = bytes;
+    return true;
+}
+
+static bool read_span(const struct header *h, const json_t *offsets,
+                      const struct stored_tensor *tensor, struct span *out,
+                      struct error *err)
+{
+    const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
+
+    if (json_array_size(offsets) != 2 || !json_is_integer(begin) ||
+        !json_is_integer(end) || json_integer_value(begin) < 0 ||
+        json_integer_value(end) < json_integer_value(begin))
+        return broken(h, err, "data_offsets are not two numbers in order", tensor->name);
+    *out = (struct span) { .begin = (uint64_t)json_integer_value(begin),
+                           .end = (uint64_t)json_integer_value(end),
+                           .name = tensor->name };
+    if (out->end > h->bytes - h->at)
+        return broken(h, err, "a tensor ends behind the end of the file", tensor->name);
+    if (out->end - out->begin != tensor->bytes)
+        return broken(h, err, "data_offsets do not fit dtype and shape", tensor->name);
+    return true;
+}
+
+static bool read_tensor(struct safetensors *set, const struct header *h, const char *name,
+                        const json_t *entry, struct span *span, struct error *err)
+{
+    struct stored_tensor *out = &set->tensors[set->count];
+    const struct dtype_row *dtype =
+        find_dtype(json_string_value(json_object_get(entry, "dtype")));
+
+    *out = (struct stored_tensor) { .name = arena_strdup(set->arena, name),
+                                    .file = h->file };
+    if (!json_is_object(entry))
+        return broken(h, err, "an entry of the header is no object", name);
+    if (!dtype)
+        return broken(h, err, "an unknown dtype", name);
+    out->dtype = dtype->name;
+    out->format = dtype->format;
+    if (!read_shape(h, json_object_get(entry, "shape"), dtype->bytes, out, err) ||
+        !read_span(h, json_object_get(entry, "data_offsets"), out, span, err))
+        return false;
+    if (h->data)
+        out->data = h->data + h->at + span->begin;
+    set->count++;
+    return true;
+}
+
+static int span_compare(const void *a, const void *b)
+{
+    const struct span *x = a, *y = b;
+
+    if (x->begin != y->begin)
+        return x->begin < y->begin ? -1 : 1;
+    return (x->end > y->end) - (x->end < y->end);
+}
+
+/* Sorted, the tensors must fill the data from its first to its last byte. */
+static bool check_spans(const struct header *h, struct span *spans, size_t count,
+                        struct error *err)
+{
+    uint64_t at = 0;
+
+    qsort(spans, count, sizeof(*spans), span_compare);
+    for (size_t i = 0; i < count; i++) {
+        if (spans[i].begin != at)
+            return broken(h, err,
+                          spans[i].begin < at ? "tensors overlap" : "a gap before",
+                          spans[i].name);
+        at = spans[i].end;
+    }
+    if (at != h->bytes - h->at)
+        return broken(h, err, "the file is not as long as its header says", NULL);
+    return true;
+}
+
+static bool check_metadata(const struct header *h, const json_t *metadata,
+                           struct error *err)
+{
+    const char *key;
+    json_t *value;
+
+    if (!json_is_object(metadata))
+        return broken(h, err, "__metadata__ is no object", NULL);
+    json_object_foreach((json_t *)metadata, key, value) if (
+        !json_is_string(
+            value)) return broken(h, err, "__metadata__ has something else than strings",
+                                  key);
+    return true;
+}
+
+static bool read_entries(struct safetensors *set, const struct header *h, json_t *root,
+                         struct error *err)
+{
+    size_t entries = json_object_size(root), spans = 0;
+    struct span *list;
+    const char *name;
+    json_t *entry;
+    bool ok = true;
+
+    if (!json_is_object(root))
+        return broken(h, err, "its header is no JSON object", NULL);
+    if (set->count + entries > set->room) {
+        set->room = set->count + entries;
+        set->tensors = memory_resize(set->tensors, set->room, sizeof(*set->tensors));
+    }
+    list = memory_alloc((entries + 1) * sizeof(*list));
+    json_object_foreach(root, name, entry)
+    {
+        if (strcmp(name, "__metadata__") == 0)
+            ok = check_metadata(h, entry, err);
+        else
+            ok = read_tensor(set, h, name, entry, &list[spans++], err);
+        if (!ok)
+            break;
+    }
+    ok = ok && check_spans(h, list, spans, err);
+    free(list);
+    return ok;
+}
+
+/* The header's length, inside the file and below the format's ceiling. */
+static bool read_length(struct header *h, uint64_t *length, struct error *err)
+{
+    unsigned char bytes[8];
+
+    if (h->bytes < sizeof(bytes))
+        return broken(h, err, "it is too short for a header", NULL);
+    if (!read_bytes(h, bytes, sizeof(bytes), 0, err))
+        return false;
+    if (memcmp(bytes, "version ", sizeof(bytes)) == 0)
+        return error_set(err, ERROR_DATA,
+                         "%s: it is a pointer of Git LFS, not the weights; `git lfs "
+                         "pull` in its folder gets them",
+                         h->file);
+    *length = 0;
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        *length |= (uint64_t)bytes[i] << (8 * i);
+    if (*length > HEADER_MAX || *length > h->bytes - sizeof(bytes))
+        return broken(h, err, "the header is longer than the file or 100 MB", NULL);
+    h->at = sizeof(bytes) + *length;
+    return true;
+}
+
+static bool read_header(struct safetensors *set, struct header *h, struct error *err)
+{
+    uint64_t length = 0;
+    char *text;
+    json_t *root;
+    bool ok;
+
+    if (!read_length(h, &length, err))
+        return false;
+    text = memory_alloc(length + 1);
+    if (!read_bytes(h, text, length, 8, err)) {
+        free(text);
+        return false;
+    }
+    root = json_read_text(text, length, h->file, 1, err);
+    free(text);
+    ok = root && read_entries(set, h, root, err);
+    json_decref(root);
+    return ok;
+}
+
+/* Open, map (unless only headers are wanted) and read one file into the set. */
+static bool add_file(struct safetensors *set, const char *name, bool headers_only,
+                     struct error *err)
+{
+    struct header h = { .file = arena_strdup(set->arena, name) };
+    struct mapping *map;
+    struct stat st;
+    bool ok = false;
+
+    h.fd = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (h.fd < 0)
+        return error_errno(err, "cannot open %s", name);
+    if (fstat(h.fd, &st) != 0) {
+        error_errno(err, "cannot look at %s", name);
+        goto out;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        error_set(err, ERROR_DATA, "%s is not a regular file", name);
+        goto out;
+    }
+    h.bytes = (uint64_t)st.st_size;
+    set->maps = memory_resize(set->maps, set->files + 1, sizeof(*set->maps));
+    map = &set->maps[set->files++];
+    *map = (struct mapping) { .file = h.file };
+    if (!headers_only && h.bytes > 0) {
+        void *data = mmap(NULL, h.bytes, PROT_READ, MAP_PRIVATE, h.fd, 0);
+
+        if (data == MAP_FAILED) {
+            error_errno(err, "cannot map %s", name);
+            goto out;
+        }
+        map->data = data;
+        map->bytes = h.bytes;
+        h.data = data;
+    }
+    ok = read_header(set, &h, err);
+out:
+    close(h.fd);
+    return ok;
+}
+
+static int name_compare(const void *a, const void *b)
+{
+    const struct stored_tensor *const *x = a, *const *y = b;
+
+    return strcmp((*x)->name, (*y)->name);
+}
+
+static bool sort_names(struct safetensors *set, struct error *err)
+{
+    set->sorted = memory_alloc((set->count + 1) * sizeof(*set->sorted));
+    for (size_t i = 0; i < set->count; i++)
+        set->sorted[i] = &set->tensors[i];
+    qsort(set->sorted, set->count, sizeof(*set->sorted), name_compare);
+    for (size_t i = 1; i < set->count; i++)
+        if (strcmp(set->sorted[i - 1]->name, set->sorted[i]->name) == 0)
+            return error_set(err, ERROR_DATA, "the tensor %s is in %s and again in %s",
+                             set->sorted[i]->name, set->sorted[i - 1]->file,
+                             set->sorted[i]->file);
+    return true;
+}
+
+/* A shard lies beside its index: a plain name. */
+static bool is_plain_name(const char *name)
+{
+    return name && *name && name[0] != '.' && !strchr(name, '/');
+}
+
+static bool has_file(const struct safetensors *set, const char *name)
+{
+    for (size_t i = 0; i < set->files; i++)
+        if (strcmp(set->maps[i].file, name) == 0)
+            return true;
+    return false;
+}
+
+static bool add_shards(struct safetensors *set, const char *dir, const char *index,
+                       const json_t *map, bool headers_only, struct error *err)
+{
+    const char *tensor, *last = "";
+    json_t *value;
+
+    if (!json_is_object(map))
+        return error_set(err, ERROR_DATA, "%s: there is no weight_map", index);
+    json_object_foreach((json_t *)map, tensor, value)
+    {
+        const char *file = json_string_value(value);
+        char *name;
+        bool ok;
+
+        if (!is_plain_name(file))
+            return error_set(err, ERROR_DATA,
+                             "%s: the file of %s is not the name of a file beside it",
+                             index, tensor);
+        if (strcmp(file, last) == 0)
+            continue;
+        last = file;
+        name = path_join(dir, file);
+        ok = has_file(set, name) || set->files < SHARDS_MAX;
+        if (ok && !has_file(set, name))
+            ok = add_file(set, name, headers_only, err);
+        free(name);
+        if (!ok)
+            return error_set(err, ERROR_DATA, "%s: too many files", index);
+    }
+    return true;
+}
+
+/* What the index promises must be there, in the file it names. */
+static bool check_index(const struct safetensors *set, const char *index,
+                        const json_t *map, struct error *err)
+{
+    const char *tensor;
+    json_t *value;
+
+    json_object_foreach((json_t *)map, tensor, value)
+    {
+        const struct stored_tensor *found = safetensors_find(set, tensor);
+
+        if (!found || strcmp(path_base(found->file), json_string_value(value)) != 0)
+            return error_set(err, ERROR_DATA, "%s: the tensor %s is not in %s", index,
+                             tensor, json_string_value(value));
+    }
+    return true;
+}
+
+static bool open_index(struct safetensors *set, const char *dir, const char *index,
+                       bool headers_only, struct error *err)
+{
+    json_t *root = json_read_file(index, INDEX_MAX, err);
+    const json_t *map = json_object_get(root, "weight_map");
+    bool ok = root && add_shards(set, dir, index, map, headers_only, err) &&
+              sort_names(set, err) && check_index(set, index, map, err);
+
+    json_decref(root);
+    return ok;
+}
+
+static bool open_dir(struct safetensors *set, const char *dir, const char *stem,
+                     bool headers_only, struct error *err)
+{
+    char *base = path_join(dir, stem);
+    struct text whole, index;
+    bool ok;
+
+    text_init(&whole, 0);
+    text_init(&index, 0);
+    text_addf(&whole, "%s.safetensors", base);
+    text_addf(&index, "%s.safetensors.index.json", base);
+    free(base);
+    if (file_exists(whole.data) || !file_exists(index.data))
+        ok = add_file(set, whole.data, headers_only, err) && sort_names(set, err);
+    else
+        ok = open_index(set, dir, index.data, headers_only, err);
+    text_clear(&whole);
+    text_clear(&index);
+    return ok;
+}
+
+struct safetensors *safetensors_open(const char *path, const char *stem,
+                                     bool headers_only, struct error *err)
+{
+    struct safetensors *set = memory_alloc(sizeof(*set));
+    bool ok;
+
+    set->arena = arena_new();
+    if (file_is_dir(path))
+        ok = open_dir(set, path, stem, headers_only, err);
+    else
+        ok = add_file(set, path, headers_only, err) && sort_names(set, err);
+    if (ok)
+        return set;
+    safetensors_close(set);
+    return NULL;
+}
+
+void safetensors_close(struct safetensors *set)
+{
+    if (!set)
+        return;
+    for (size_t i = 0; i < set->files; i++)
+        if (set->maps[i].data)
+            munmap(set->maps[i].data, set->maps[i].bytes);
+    free(set->maps);
+    free(set->tensors);
+    free(set->sorted);
+    arena_free(set->arena);
+    free(set);
+}
+
+enum format safetensors_format(const struct safetensors *set)
+{
+    size_t bytes[FORMAT_COUNT + 1] = { 0 };
+    enum format most = FORMAT_COUNT;
+
+    for (size_t i = 0; i < safetensors_count(set); i++)
+        bytes[safetensors_at(set, i)->format] += safetensors_at(set, i)->bytes;
+    for (size_t i = 0; i < FORMAT_COUNT; i++)
+        if (bytes[i] > (most == FORMAT_COUNT ? 0 : bytes[most]))
+            most = (enum format)i;
+    return most;
+}
+
+void safetensors_forget(const struct safetensors *set)
+{
+    for (size_t i = 0; i < set->files; i++)
+        if (set->maps[i].data)
+            madvise(set->maps[i].data, set->maps[i].bytes, MADV_DONTNEED);
+}
+
+size_t safetensors_count(const struct safetensors *set)
+{
+    return set->count;
+}
+
+const struct stored_tensor *safetensors_at(const struct safetensors *set, size_t index)
+{
+    return &set->tensors[index];
+}
+
+const struct stored_tensor *safetensors_find(const struct safetensors *set,
+                                             const char *name)
+{
+    struct stored_tensor wanted = { .name = name };
+    const struct stored_tensor *key = &wanted;
+    const struct stored_tensor *const *found;
+
+    if (set->count == 0)
+        return NULL;
+    found = bsearch(&key, set->sorted, set->count, sizeof(*set->sorted), name_compare);
+    return found ? *found : NULL;
+}

@@ -1,0 +1,166 @@
+/* train/generation/answer.c - answers found, read as numbers, compared. */
+#include "config.h"
+
+#include "train/generation/answer.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+
+enum { NUMBER_MAX = 64 }; /* characters */
+
+static struct answer trimmed(const char *text, size_t len)
+{
+    while (len > 0 && isspace((unsigned char)text[len - 1]))
+        len--;
+    while (len > 0 && isspace((unsigned char)*text)) {
+        text++;
+        len--;
+    }
+    return (struct answer) { text, len };
+}
+
+/* Behind the first `word` of the text; NULL: it is not there. */
+static const char *behind(const char *text, size_t len, const char *word)
+{
+    const char *at = memmem(text, len, word, strlen(word));
+
+    return at ? at + strlen(word) : NULL;
+}
+
+/* "<tag>" or "</tag>" from `text` on: where it begins, and its length. */
+static const char *find_tag(const char *text, size_t len, const char *open,
+                            const char *tag, size_t *size)
+{
+    size_t lead = strlen(open), name = strlen(tag);
+
+    *size = lead + name + 1;
+    for (size_t i = 0; i + *size <= len; i++)
+        if (memcmp(text + i, open, lead) == 0 &&
+            memcmp(text + i + lead, tag, name) == 0 && text[i + lead + name] == '>')
+            return text + i;
+    return NULL;
+}
+
+static bool find_tagged(const char *tag, const char *text, size_t len, struct answer *out)
+{
+    size_t size;
+    const char *end = text + len, *first = find_tag(text, len, "<", tag, &size), *last;
+
+    if (!first)
+        return false;
+    first += size;
+    last = find_tag(first, (size_t)(end - first), "</", tag, &size);
+    if (last)
+        *out = trimmed(first, (size_t)(last - first));
+    return last && out->len > 0;
+}
+
+static bool find_marked(const char *marker, const char *text, size_t len,
+                        struct answer *out)
+{
+    const char *first = behind(text, len, marker), *end;
+
+    if (!first)
+        return false;
+    len -= (size_t)(first - text);
+    end = memchr(first, '\n', len);
+    *out = trimmed(first, end ? (size_t)(end - first) : len);
+    return out->len > 0;
+}
+
+bool answer_find(const struct answer_rule *rule, const char *text, size_t len,
+                 struct answer *out)
+{
+    bool tag = rule->tag && *rule->tag, marker = rule->marker && *rule->marker;
+
+    *out = (struct answer) { text, 0 };
+    if (tag && find_tagged(rule->tag, text, len, out))
+        return true;
+    if (marker && find_marked(rule->marker, text, len, out))
+        return true;
+    if (!tag && !marker)
+        *out = trimmed(text, len);
+    return !tag && !marker && out->len > 0;
+}
+
+/* Digits of a number without the commas that stand where they belong. */
+static bool copy_digits(const char *text, size_t len, char out[NUMBER_MAX])
+{
+    size_t used = 0, since = 0; /* digits since the last comma */
+    bool commas = false, whole = true;
+
+    for (size_t i = 0; i < len; i++) {
+        bool digit = isdigit((unsigned char)text[i]);
+
+        if (whole && text[i] == ',') {
+            if (since == 0 || since > 3 || (commas && since != 3))
+                return false;
+            commas = true;
+            since = 0;
+            continue;
+        }
+        if (!digit && !strchr("+-.eE", text[i]))
+            return false;
+        if (whole && (text[i] == '.' || text[i] == 'e' || text[i] == 'E')) {
+            whole = false;
+            if (commas && since != 3)
+                return false;
+        }
+        since += digit;
+        out[used++] = text[i];
+    }
+    out[used] = 0;
+    return !whole || !commas || since == 3;
+}
+
+bool answer_number(struct answer answer, double *out)
+{
+    static const char *const currencies[] = { "$", "\xe2\x82\xac", "\xc2\xa3" };
+    char digits[NUMBER_MAX], *end;
+    bool minus = answer.len > 0 && *answer.text == '-';
+
+    answer = trimmed(answer.text + minus, answer.len - minus);
+    for (size_t i = 0; i < TS_COUNT(currencies); i++) {
+        size_t size = strlen(currencies[i]);
+
+        if (answer.len > size && memcmp(answer.text, currencies[i], size) == 0) {
+            answer = trimmed(answer.text + size, answer.len - size);
+            break;
+        }
+    }
+    while (answer.len > 0 && strchr(".%", answer.text[answer.len - 1]))
+        answer = trimmed(answer.text, answer.len - 1);
+    if (answer.len == 0 || answer.len >= NUMBER_MAX ||
+        (minus && strchr("+-", *answer.text)) ||
+        !copy_digits(answer.text, answer.len, digits))
+        return false;
+    *out = strtod(digits, &end);
+    *out = minus ? -*out : *out;
+    return *end == 0 && end != digits && isfinite(*out);
+}
+
+bool answer_right(const struct answer_rule *rule, struct answer given,
+                  struct answer wanted)
+{
+    double is, should;
+
+    if (answer_number(given, &is) && answer_number(wanted, &should))
+        return fabs(is - should) <= rule->tolerance * fabs(should);
+    return given.len == wanted.len && memcmp(given.text, wanted.text, given.len) == 0;
+}
+
+struct verdict answer_judge(const struct answer_rule *rule, const char *text, size_t len,
+                            const char *expected, size_t expected_len)
+{
+    struct answer given, wanted;
+    struct verdict verdict = { .found = answer_find(rule, text, len, &given) };
+
+    if (!answer_find(rule, expected, expected_len, &wanted))
+        wanted = trimmed(expected, expected_len);
+    verdict.right = verdict.found && answer_right(rule, given, wanted);
+    return verdict;
+}

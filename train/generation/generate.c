@@ -1,0 +1,254 @@
+/* train/generation/generate.c - slots are filled, grow, and are freed. */
+#include "config.h"
+
+#include "train/generation/generate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "train/generation/sampler.h"
+
+const char *const completion_end_names[COMPLETION_ENDS] = { "eos", "stop", "length",
+                                                            "broken" };
+
+struct slot {
+    bool taken;
+    size_t index;        /* of the prompt */
+    int32_t *tokens;     /* the prompt and what has grown from it */
+    size_t asked, count; /* of the prompt, of all */
+};
+
+struct generation_run {
+    const struct generate_options *options;
+    const struct prompt *prompts;
+    size_t count, next;
+    struct sampler *sampler;
+    struct slot *slots;
+    size_t slot_count, room, vocabulary;
+    int32_t *tokens, *lengths; /* of each slot, for a step */
+    float *logits;             /* (slots, V) */
+    struct text text, lead;    /* scratch */
+};
+
+void generate_ends_add(struct generate_ends *ends, int64_t id)
+{
+    for (size_t i = 0; i < ends->count; i++)
+        if (ends->ids[i] == (uint32_t)id)
+            return;
+    if (id >= 0 && ends->count < GENERATE_ENDS_MAX)
+        ends->ids[ends->count++] = (uint32_t)id;
+}
+
+static bool is_end(const struct generate_options *options, int64_t token)
+{
+    for (size_t i = 0; i < options->ends.count; i++)
+        if (options->ends.ids[i] == (uint64_t)token)
+            return true;
+    return false;
+}
+
+/* What has grown, as text.  A tokenizer may write a token in another way where a text
+ * begins, so the prompt is decoded with it and taken off, unless the answer is apart. */
+static const char *decode(struct generation_run *run, const struct slot *slot,
+                          size_t *len)
+{
+    const struct tokenizer *tokenizer = run->options->tokenizer;
+    const uint32_t *ids = (const uint32_t *)slot->tokens;
+
+    text_reset(&run->text);
+    text_reset(&run->lead);
+    tokenizer_decode(tokenizer, ids, slot->asked, true, &run->lead);
+    tokenizer_decode(tokenizer, ids, slot->count, true, &run->text);
+    if (!run->options->apart && run->text.len >= run->lead.len &&
+        memcmp(run->text.data, run->lead.data, run->lead.len) == 0) {
+        *len = run->text.len - run->lead.len;
+        return run->text.data + run->lead.len;
+    }
+    text_reset(&run->text);
+    tokenizer_decode(tokenizer, ids + slot->asked, slot->count - slot->asked, true,
+                     &run->text);
+    *len = run->text.len;
+    return run->text.data;
+}
+
+/* Where the first of the stop strings begins; len: nowhere. */
+static size_t find_stop(const struct generate_options *options, const char *text,
+                        size_t len)
+{
+    size_t first = len;
+
+    for (size_t i = 0; options->stops && options->stops[i]; i++) {
+        const char *at = *options->stops[i] ? memmem(text, len, options->stops[i],
+                                                     strlen(options->stops[i]))
+                                            : NULL;
+
+        if (at && (size_t)(at - text) < first)
+            first = (size_t)(at - text);
+    }
+    return first;
+}
+
+static bool finish(struct generation_run *run, struct slot *slot, enum completion_end end,
+                   struct error *err)
+{
+    struct completion completion = {
+        .index = slot->index,
+        .ids = (const uint32_t *)slot->tokens + slot->asked,
+        .count = slot->count - slot->asked,
+        .end = end,
+    };
+
+    completion.text = decode(run, slot, &completion.len);
+    completion.len = find_stop(run->options, completion.text, completion.len);
+    slot->taken = false;
+    return run->options->done(run->options->context, &completion, err);
+}
+
+/* The next token of a slot by its logits. */
+static bool take(struct generation_run *run, struct slot *slot, float *logits,
+                 struct error *err)
+{
+    const struct generate_options *options = run->options;
+    const struct sampler_place place = {
+        .before = slot->tokens,
+        .count = slot->count,
+        .seed = options->seed,
+        .sequence = run->prompts[slot->index].sequence,
+        .index = slot->count - slot->asked,
+    };
+    int64_t token;
+    size_t len;
+
+    if ((int64_t)place.index >= options->how->max_new_tokens)
+        return finish(run, slot, END_LENGTH, err);
+    token = sampler_take(run->sampler, options->how, &place, logits);
+    if (token < 0)
+        return finish(run, slot, END_BROKEN, err);
+    if (is_end(options, token))
+        return finish(run, slot, END_TOKEN, err);
+    slot->tokens[slot->count++] = (int32_t)token;
+    if (options->stops && options->stops[0]) {
+        const char *text = decode(run, slot, &len);
+
+        if (find_stop(options, text, len) < len)
+            return finish(run, slot, END_STOP, err);
+    }
+    if ((int64_t)place.index + 1 >= options->how->max_new_tokens ||
+        slot->count > run->room)
+        return finish(run, slot, END_LENGTH, err);
+    return true;
+}
+
+/* A free slot takes prompts until one is left that goes on growing. */
+static bool fill(struct generation_run *run, size_t at, struct error *err)
+{
+    struct slot *slot = &run->slots[at];
+    float *logits = run->logits + at * run->vocabulary;
+
+    while (!slot->taken && run->next < run->count) {
+        const struct prompt *prompt = &run->prompts[run->next];
+
+        if (prompt->count == 0 || prompt->count > run->room)
+            return error_set(err, ERROR_DATA,
+                             "prompt %zu has %zu tokens; the model's context is %zu",
+                             run->next + 1, prompt->count, run->room);
+        *slot = (struct slot) { .taken = true,
+                                .index = run->next++,
+                                .tokens = slot->tokens,
+                                .asked = prompt->count,
+                                .count = prompt->count };
+        memcpy(slot->tokens, prompt->ids, prompt->count * sizeof(*prompt->ids));
+        if (!model_prefill(run->options->model, at, slot->tokens, prompt->count, logits,
+                           err) ||
+            !take(run, slot, logits, err))
+            return false;
+    }
+    return true;
+}
+
+/* Every slot one token further. */
+static bool grow(struct generation_run *run, struct error *err)
+{
+    for (size_t i = 0; i < run->slot_count; i++) {
+        const struct slot *slot = &run->slots[i];
+
+        run->tokens[i] = slot->taken ? slot->tokens[slot->count - 1] : 0;
+        run->lengths[i] = slot->taken ? (int32_t)slot->count - 1 : 0;
+    }
+    if (!model_grow(run->options->model, run->tokens, run->lengths, run->logits, err))
+        return false;
+    for (size_t i = 0; i < run->slot_count; i++)
+        if (run->slots[i].taken &&
+            !take(run, &run->slots[i], run->logits + i * run->vocabulary, err))
+            return false;
+    return true;
+}
+
+static bool is_busy(const struct generation_run *run)
+{
+    for (size_t i = 0; i < run->slot_count; i++)
+        if (run->slots[i].taken)
+            return true;
+    return false;
+}
+
+static bool go_on(struct generation_run *run, struct error *err)
+{
+    do {
+        if (run->options->stop && *run->options->stop)
+            return error_set(err, ERROR_STOPPED, "stopped while generating");
+        for (size_t i = 0; i < run->slot_count; i++)
+            if (!fill(run, i, err))
+                return false;
+        if (is_busy(run) && !grow(run, err))
+            return false;
+    } while (is_busy(run) || run->next < run->count);
+    return true;
+}
+
+static void open_run(struct generation_run *run)
+{
+    struct model *model = run->options->model;
+
+    run->slot_count = model_slots(model);
+    run->room = model_room(model);
+    run->vocabulary = model_vocabulary(model);
+    run->sampler = sampler_new(run->vocabulary);
+    run->slots = memory_alloc(run->slot_count * sizeof(*run->slots));
+    run->tokens = memory_alloc(run->slot_count * sizeof(*run->tokens));
+    run->lengths = memory_alloc(run->slot_count * sizeof(*run->lengths));
+    run->logits =
+        memory_resize(NULL, run->slot_count * run->vocabulary, sizeof(*run->logits));
+    for (size_t i = 0; i < run->slot_count; i++)
+        run->slots[i].tokens = memory_alloc((run->room + 1) * sizeof(int32_t));
+    text_init(&run->text, 0);
+    text_init(&run->lead, 0);
+}
+
+static void close_run(struct generation_run *run)
+{
+    for (size_t i = 0; i < run->slot_count; i++)
+        free(run->slots[i].tokens);
+    free(run->slots);
+    free(run->tokens);
+    free(run->lengths);
+    free(run->logits);
+    sampler_free(run->sampler);
+    text_clear(&run->text);
+    text_clear(&run->lead);
+}
+
+bool generate_run(const struct generate_options *options, const struct prompt *prompts,
+                  size_t count, struct error *err)
+{
+    struct generation_run run = { .options = options,
+                                  .prompts = prompts,
+                                  .count = count };
+    bool ok;
+
+    open_run(&run);
+    ok = count == 0 || go_on(&run, err);
+    close_run(&run);
+    return ok;
+}

@@ -1,0 +1,110 @@
+/*
+ * train/jinja/jinja_run.h - one rendering: its memory, its limits, and how it fails.  The first
+ * failure is kept; after it every function returns at once, with none, and the caller
+ * sees jinja_failed().
+ */
+#ifndef TRAIN_JINJA_JINJA_RUN_H
+#define TRAIN_JINJA_JINJA_RUN_H
+
+#include "base/arena.h"
+#include "base/size.h"
+#include "train/jinja/jinja.h"
+
+enum jinja_kind {
+    JINJA_ABSENT, /* an argument that is not given */
+    JINJA_UNDEFINED,
+    JINJA_NONE,
+    JINJA_BOOL,
+    JINJA_INT,
+    JINJA_REAL,
+    JINJA_STRING,
+    JINJA_LIST,
+    JINJA_TUPLE,
+    JINJA_RANGE,
+    JINJA_VIEW,     /* of a dict: keys, values, items */
+    JINJA_ITERATOR, /* used up by the first who reads it */
+    JINJA_DICT,
+    JINJA_NAMESPACE,
+    JINJA_FUNCTION, /* a macro, a method of a value, a function of the language */
+    JINJA_LOOP,
+    JINJA_KINDS
+};
+
+struct jinja_value {
+    uint8_t kind;   /* enum jinja_kind */
+    uint8_t object; /* undefined: the kind of what was asked; ABSENT: a variable was */
+    bool whole;     /* undefined: the text is the whole sentence */
+    uint32_t len;   /* string, undefined: bytes of text */
+    union {
+        bool truth;
+        int64_t integer;
+        double real;
+        const char *text;
+        struct jinja_list *list;
+        struct jinja_dict *dict;
+        struct jinja_function *function;
+        struct jinja_loop *loop;
+    };
+};
+
+struct jinja_variable {
+    const char *name; /* by address: the parser has each name once */
+    struct jinja_value value;
+    struct jinja_variable *next;
+};
+
+struct jinja_scope {
+    struct jinja_scope *parent;
+    struct jinja_variable *variables;
+};
+
+struct jinja_node;
+
+struct jinja_run {
+    const struct jinja *jinja;
+    struct arena *arena;
+    struct error *err;
+    bool refused;  /* the template called raise_exception */
+    uint32_t line; /* in work */
+    size_t steps, depth, bytes;
+    struct jinja_scope *scope;
+    struct jinja_value variables; /* given by the caller, a dict */
+    struct jinja_output *out;     /* spans go here */
+    struct text *text;            /* output in work: that of `out`, or of a macro */
+};
+
+/* Of a rendering; a conversation of 1000 messages takes some 10^5 steps. */
+#define JINJA_STEPS_MAX ((size_t)10 << 20)
+#define JINJA_BYTES_MAX ((size_t)256 << 20)
+#define JINJA_DEPTH_MAX ((size_t)400)
+
+bool jinja_failed(const struct jinja_run *run);
+/* Sets the error with the template's name and the line in work; returns none. */
+struct jinja_value jinja_fail(struct jinja_run *run, const char *fmt, ...)
+    TS_PRINTF(2, 3);
+/* Fails saying what is undefined. */
+struct jinja_value jinja_fail_undefined(struct jinja_run *run,
+                                        const struct jinja_value *undefined);
+/* Count work of so many bytes; false when there is too much of it, or run has failed. */
+bool jinja_work(struct jinja_run *run, size_t bytes);
+/* Zeroed; NULL when there is too much, and run has failed. */
+void *jinja_alloc(struct jinja_run *run, size_t count, size_t size);
+/* One level down, and back: false when it is too deep. */
+bool jinja_enter(struct jinja_run *run);
+void jinja_leave(struct jinja_run *run);
+
+/* Expressions: jinja_evaluate.c. */
+struct jinja_value jinja_evaluate(struct jinja_run *run, const struct jinja_node *node);
+/* value[key], and value.name, as the sandbox of transformers allows it. */
+struct jinja_value jinja_item(struct jinja_run *run, const struct jinja_value *value,
+                              const struct jinja_value *key);
+struct jinja_value jinja_attribute(struct jinja_run *run, const struct jinja_value *value,
+                                   const struct jinja_value *name);
+/* Statements: jinja_execute.c. */
+enum jinja_flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE };
+enum jinja_flow jinja_execute(struct jinja_run *run, const struct jinja_node *node);
+/* What they print, as a string. */
+struct jinja_value jinja_capture(struct jinja_run *run, const struct jinja_node *body);
+void jinja_set(struct jinja_run *run, const char *name, const struct jinja_value *value);
+
+#endif

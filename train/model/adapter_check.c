@@ -1,0 +1,124 @@
+/* train/model/adapter_check.c - the layout of a run that goes on with an adapter says what has
+ * to be in its file. */
+#include "config.h"
+
+#include "train/model/adapter_check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "train/files/safetensors.h"
+#include "train/model/shapes.h"
+
+/* Of what the base has too, the file names PEFT's module in front. */
+static const struct stored_tensor *find(const struct safetensors *set,
+                                        const struct shape_parameter *p)
+{
+    const struct stored_tensor *found;
+    struct text name;
+
+    text_init(&name, 0);
+    text_addf(&name, "%s%s", p->part >= PART_LORA_A ? "" : "base_model.model.", p->name);
+    found = safetensors_find(set, name.data);
+    text_clear(&name);
+    return found;
+}
+
+/* "[8, 64]" */
+static void add_shape(struct text *out, const size_t *shape, size_t rank)
+{
+    for (size_t i = 0; i < rank; i++)
+        text_addf(out, "%s%zu", i ? ", " : "[", shape[i]);
+    text_adds(out, "]");
+}
+
+static bool check_shape(const char *dir, const struct stored_tensor *t,
+                        const struct shape_parameter *p, struct error *err)
+{
+    bool turned = p->rank == 1 || p->stored == STORED_COLUMNS;
+    const size_t wanted[] = { turned ? p->cols : p->rows, turned ? p->rows : p->cols };
+    struct text shapes;
+
+    if (t->rank == p->rank && memcmp(t->shape, wanted, p->rank * sizeof(*wanted)) == 0)
+        return true;
+    text_init(&shapes, 0);
+    add_shape(&shapes, t->shape, t->rank);
+    text_adds(&shapes, ", not ");
+    add_shape(&shapes, wanted, p->rank);
+    error_set(err, ERROR_DATA, "%s is an adapter of another model: its %s is %s", dir,
+              t->name, shapes.data);
+    text_clear(&shapes);
+    return false;
+}
+
+static bool check_tensor(const char *dir, const struct safetensors *set,
+                         const struct shape_parameter *p, struct error *err)
+{
+    const struct stored_tensor *t = find(set, p);
+
+    if (!t)
+        return error_set(err, ERROR_DATA,
+                         "%s is an adapter of another model: it has no tensor %s", dir,
+                         p->name);
+    return check_shape(dir, t, p, err);
+}
+
+/* Where the head is the embedding PEFT stores both. */
+static bool has_tied_head(const struct model_config *config,
+                          const struct safetensors *set)
+{
+    struct text name;
+    bool has;
+
+    text_init(&name, 0);
+    text_addf(&name, "base_model.model.%s.weight",
+              config->architecture->paths[MODULE_HEAD]);
+    has = config->tied && safetensors_find(set, name.data);
+    text_clear(&name);
+    return has;
+}
+
+/* Every tensor that the run would go on with, and none besides. */
+static bool check_tensors(const char *dir, const struct model_config *config,
+                          const struct shapes *shapes, struct error *err)
+{
+    struct safetensors *set = safetensors_open(dir, "adapter_model", true, err);
+    size_t known = set ? has_tied_head(config, set) : 0;
+    bool ok = set != NULL;
+
+    for (size_t i = 0; ok && i < shapes->count; i++)
+        if (shapes->parameters[i].trainable) {
+            ok = check_tensor(dir, set, &shapes->parameters[i], err);
+            known++;
+        }
+    if (ok && known != safetensors_count(set))
+        ok = error_set(err, ERROR_DATA,
+                       "%s is an adapter of another model: it has %zu tensors, of which "
+                       "%zu have a place in this one",
+                       dir, safetensors_count(set), known);
+    safetensors_close(set);
+    return ok;
+}
+
+bool adapter_check(const char *dir, const struct model_config *config, struct error *err)
+{
+    /* The smallest run that goes on with it; what it computes in does not matter. */
+    const struct plan plan = { .method = METHOD_LORA,
+                               .adapter_name_or_path = dir,
+                               .precision = { .compute = FORMAT_FP32,
+                                              .trainable = FORMAT_FP32,
+                                              .frozen = FORMAT_FP32 },
+                               .per_device_train_batch_size = 1,
+                               .cutoff_len = 1 };
+    struct arena *arena = arena_new();
+    struct shapes shapes;
+    char *file = path_join(dir, "adapter_model.safetensors");
+    bool ok = shapes_make(&plan, config, 0, 0, arena, &shapes, err) &&
+              (!file_exists(file) || check_tensors(dir, config, &shapes, err));
+
+    free(file);
+    arena_free(arena);
+    return ok;
+}

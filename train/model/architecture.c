@@ -1,0 +1,303 @@
+/* train/model/architecture.c - the architectures. */
+#include "config.h"
+
+#include "train/model/architecture.h"
+
+#include <string.h>
+
+#include "base/size.h"
+
+static const struct config_keys llama_keys = {
+    .hidden_size = "hidden_size",
+    .intermediate_size = "intermediate_size",
+    .layers = "num_hidden_layers",
+    .heads = "num_attention_heads",
+    .kv_heads = "num_key_value_heads",
+    .max_positions = "max_position_embeddings",
+    .norm_eps = "rms_norm_eps",
+    .activation = "hidden_act",
+    .window = "sliding_window",
+};
+
+/* As Llama's, but for the activation. */
+static const struct config_keys gemma2_keys = {
+    .hidden_size = "hidden_size",
+    .intermediate_size = "intermediate_size",
+    .layers = "num_hidden_layers",
+    .heads = "num_attention_heads",
+    .kv_heads = "num_key_value_heads",
+    .max_positions = "max_position_embeddings",
+    .norm_eps = "rms_norm_eps",
+    .activation = "hidden_activation",
+    .window = "sliding_window",
+};
+
+static const struct config_keys gpt2_keys = {
+    .hidden_size = "n_embd",
+    .intermediate_size = "n_inner",
+    .layers = "n_layer",
+    .heads = "n_head",
+    .max_positions = "n_positions",
+    .norm_eps = "layer_norm_epsilon",
+    .activation = "activation_function",
+};
+
+static const struct config_keys gpt_neo_keys = {
+    .hidden_size = "hidden_size",
+    .intermediate_size = "intermediate_size",
+    .layers = "num_layers",
+    .heads = "num_heads",
+    .max_positions = "max_position_embeddings",
+    .norm_eps = "layer_norm_epsilon",
+    .activation = "activation_function",
+    .window = "window_size",
+};
+
+static const struct config_keys gpt_neox_keys = {
+    .hidden_size = "hidden_size",
+    .intermediate_size = "intermediate_size",
+    .layers = "num_hidden_layers",
+    .heads = "num_attention_heads",
+    .max_positions = "max_position_embeddings",
+    .norm_eps = "layer_norm_eps",
+    .activation = "hidden_act",
+};
+
+/* Masks and frequencies, which follow from config.json. */
+static const char *const llama_ignored[] = { ".rotary_emb.inv_freq", NULL };
+static const char *const gpt2_ignored[] = { ".attn.bias", ".attn.masked_bias", NULL };
+static const char *const gpt_neo_ignored[] = { ".attn.attention.bias",
+                                               ".attn.attention.masked_bias", NULL };
+static const char *const gpt_neox_ignored[] = { ".attention.bias",
+                                                ".attention.masked_bias",
+                                                ".attention.rotary_emb.inv_freq", NULL };
+
+/* What Llama's many descendants have in common. */
+#define LLAMA_PATHS                                                            \
+    [MODULE_EMBED] = "model.embed_tokens", [MODULE_NORM1] = "input_layernorm", \
+    [MODULE_Q] = "self_attn.q_proj", [MODULE_K] = "self_attn.k_proj",          \
+    [MODULE_V] = "self_attn.v_proj", [MODULE_O] = "self_attn.o_proj",          \
+    [MODULE_GATE] = "mlp.gate_proj", [MODULE_UP] = "mlp.up_proj",              \
+    [MODULE_DOWN] = "mlp.down_proj", [MODULE_NORM] = "model.norm",             \
+    [MODULE_HEAD] = "lm_head"
+#define LLAMA_NORM2 [MODULE_NORM2] = "post_attention_layernorm"
+#define HEAD_NORMS \
+    [MODULE_Q_NORM] = "self_attn.q_norm", [MODULE_K_NORM] = "self_attn.k_norm"
+#define GEMMA2_NORMS                              \
+    [MODULE_POST1] = "post_attention_layernorm",  \
+    [MODULE_NORM2] = "pre_feedforward_layernorm", \
+    [MODULE_POST2] = "post_feedforward_layernorm"
+#define LLAMA_LIKE                                                                     \
+    .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored,             \
+    .dropouts.attention = "attention_dropout", .activation = "silu", .norm_eps = 1e-6, \
+    .pads = true, .pad_token_id = -1
+#define GEMMA_LIKE                                                                     \
+    .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored,             \
+    .dropouts.attention = "attention_dropout", .norm = NORM_RMS_1, .norm_eps = 1e-6,   \
+    .activation = "gelu_pytorch_tanh", .qkv_bias = BIASES_ASKED,                       \
+    .output_bias = BIASES_ASKED, .tied = true, .head_size = 256, .embed_scaled = true, \
+    .pads = true
+#define GPT2_LIKE                                                           \
+    .base = "transformer.", .blocks = "transformer.h.", .norm = NORM_LAYER, \
+    .norm_eps = 1e-5, .activation = "gelu_new", .wider = 4, .tied = true,   \
+    .output_bias = BIASES_ALWAYS, .mlp_bias = BIASES_ALWAYS
+#define GPT2_PATHS                                                              \
+    [MODULE_EMBED] = "transformer.wte", [MODULE_POSITIONS] = "transformer.wpe", \
+    [MODULE_NORM1] = "ln_1", [MODULE_NORM2] = "ln_2", [MODULE_UP] = "mlp.c_fc", \
+    [MODULE_DOWN] = "mlp.c_proj", [MODULE_NORM] = "transformer.ln_f",           \
+    [MODULE_HEAD] = "lm_head"
+
+/* Sources: transformers/models/NAME/configuration_NAME.py and modeling_NAME.py. */
+static const struct architecture architectures[] = {
+    { .model_type = "llama",
+      LLAMA_LIKE,
+      .keys = &llama_keys,
+      .paths = { LLAMA_PATHS, LLAMA_NORM2 },
+      .qkv_bias = BIASES_ASKED,
+      .output_bias = BIASES_ASKED,
+      .mlp_bias = BIASES_ASKED },
+    { .model_type = "mistral",
+      LLAMA_LIKE,
+      .keys = &llama_keys,
+      .paths = { LLAMA_PATHS, LLAMA_NORM2 },
+      .windows = WINDOWS_LISTED,
+      .window = 4096 },
+    { .model_type = "qwen2",
+      LLAMA_LIKE,
+      .keys = &llama_keys,
+      .paths = { LLAMA_PATHS, LLAMA_NORM2 },
+      .qkv_bias = BIASES_ALWAYS,
+      .windows = WINDOWS_UPPER,
+      .window = 4096,
+      .window_first = 28 },
+    { .model_type = "qwen3",
+      LLAMA_LIKE,
+      .keys = &llama_keys,
+      .paths = { LLAMA_PATHS, LLAMA_NORM2, HEAD_NORMS },
+      .qkv_bias = BIASES_ASKED,
+      .output_bias = BIASES_ASKED,
+      .head_size = 128,
+      .windows = WINDOWS_UPPER,
+      .window = 4096,
+      .window_first = 28 },
+    { .model_type = "phi3",
+      .base = "model.",
+      .blocks = "model.layers.",
+      .ignored = llama_ignored,
+      .dropouts = { .added = "resid_pdrop", .attention = "attention_dropout" },
+      .keys = &llama_keys,
+      .paths = { [MODULE_EMBED] = "model.embed_tokens",
+                 [MODULE_NORM1] = "input_layernorm",
+                 [MODULE_QKV] = "self_attn.qkv_proj",
+                 [MODULE_O] = "self_attn.o_proj",
+                 LLAMA_NORM2,
+                 [MODULE_GATE_UP] = "mlp.gate_up_proj",
+                 [MODULE_DOWN] = "mlp.down_proj",
+                 [MODULE_NORM] = "model.norm",
+                 [MODULE_HEAD] = "lm_head" },
+      .activation = "silu",
+      .norm_eps = 1e-5,
+      .rotary = 1,
+      .pads = true,
+      .pad_token_id = 32000,
+      .windows = WINDOWS_ALL },
+    { .model_type = "gpt2",
+      GPT2_LIKE,
+      .keys = &gpt2_keys,
+      .ignored = gpt2_ignored,
+      .dropouts = { "embd_pdrop", "resid_pdrop", "attn_pdrop", 0.1 },
+      .paths = { GPT2_PATHS, [MODULE_QKV] = "attn.c_attn", [MODULE_O] = "attn.c_proj" },
+      .linear = STORED_COLUMNS,
+      .fused = STORED_COLUMNS,
+      .qkv_bias = BIASES_ALWAYS,
+      .small_outputs = true },
+    { .model_type = "gpt_neo",
+      GPT2_LIKE,
+      .keys = &gpt_neo_keys,
+      .ignored = gpt_neo_ignored,
+      .dropouts = { "embed_dropout", "resid_dropout", "attention_dropout", 0 },
+      .paths = { GPT2_PATHS, [MODULE_Q] = "attn.attention.q_proj",
+                 [MODULE_K] = "attn.attention.k_proj",
+                 [MODULE_V] = "attn.attention.v_proj",
+                 [MODULE_O] = "attn.attention.out_proj" },
+      .windows = WINDOWS_LOCAL,
+      .window = 256,
+      .unscaled = true },
+    { .model_type = "gpt_neox",
+      .base = "gpt_neox.",
+      .blocks = "gpt_neox.layers.",
+      .keys = &gpt_neox_keys,
+      .ignored = gpt_neox_ignored,
+      .dropouts = { "hidden_dropout", "hidden_dropout", "attention_dropout", 0 },
+      .paths = { [MODULE_EMBED] = "gpt_neox.embed_in",
+                 [MODULE_NORM1] = "input_layernorm",
+                 [MODULE_QKV] = "attention.query_key_value",
+                 [MODULE_O] = "attention.dense",
+                 [MODULE_NORM2] = "post_attention_layernorm",
+                 [MODULE_UP] = "mlp.dense_h_to_4h",
+                 [MODULE_DOWN] = "mlp.dense_4h_to_h",
+                 [MODULE_NORM] = "gpt_neox.final_layer_norm",
+                 [MODULE_HEAD] = "embed_out" },
+      .norm = NORM_LAYER,
+      .norm_eps = 1e-5,
+      .fused = STORED_HEADS,
+      .activation = "gelu",
+      .qkv_bias = BIASES_ASKED,
+      .output_bias = BIASES_ASKED,
+      .attention_bias = true,
+      .mlp_bias = BIASES_ALWAYS,
+      .rotary = 0.25,
+      .may_parallel = true },
+    { .model_type = "gemma",
+      GEMMA_LIKE,
+      .keys = &llama_keys,
+      .paths = { LLAMA_PATHS, LLAMA_NORM2 },
+      .gelu_is_tanh = true },
+    { .model_type = "gemma2",
+      GEMMA_LIKE,
+      .keys = &gemma2_keys,
+      .paths = { LLAMA_PATHS, GEMMA2_NORMS },
+      .windows = WINDOWS_PATTERN,
+      .window = 4096,
+      .window_pattern = 2,
+      .score_scalar = 256,
+      .score_softcap = 50,
+      .logit_softcap = 30 },
+    { .model_type = "gemma3_text",
+      GEMMA_LIKE,
+      .keys = &gemma2_keys,
+      .paths = { LLAMA_PATHS, GEMMA2_NORMS, HEAD_NORMS },
+      .windows = WINDOWS_PATTERN,
+      .window = 4096,
+      .window_pattern = 6,
+      .theta = 1e6,
+      .local_theta = 1e4,
+      .score_scalar = 256 },
+};
+
+static const bool linears[MODULES] = {
+    [MODULE_QKV] = true,  [MODULE_Q] = true,  [MODULE_K] = true,
+    [MODULE_V] = true,    [MODULE_O] = true,  [MODULE_GATE_UP] = true,
+    [MODULE_GATE] = true, [MODULE_UP] = true, [MODULE_DOWN] = true,
+};
+
+const struct architecture *architecture_at(size_t index)
+{
+    return index < TS_COUNT(architectures) ? &architectures[index] : NULL;
+}
+
+const struct architecture *architecture_find(const char *model_type)
+{
+    for (size_t i = 0; i < TS_COUNT(architectures); i++)
+        if (strcmp(architectures[i].model_type, model_type) == 0)
+            return &architectures[i];
+    return NULL;
+}
+
+bool architecture_is_gated(const struct architecture *a)
+{
+    return a->paths[MODULE_GATE] || a->paths[MODULE_GATE_UP];
+}
+
+bool module_in_block(enum module module)
+{
+    return module >= MODULE_NORM1 && module < MODULE_NORM;
+}
+
+bool module_is_linear(enum module module)
+{
+    return linears[module];
+}
+
+const char *architecture_leaf(const struct architecture *a, enum module module)
+{
+    const char *path = a->paths[module], *dot = path ? strrchr(path, '.') : NULL;
+
+    return dot ? dot + 1 : path;
+}
+
+/* Does `whole` end in `end`, as a path: at its beginning or behind a dot? */
+static bool ends_in(const char *whole, size_t len, const char *end, size_t end_len)
+{
+    if (end_len == 0 || len < end_len || memcmp(whole + len - end_len, end, end_len) != 0)
+        return false;
+    return len == end_len || whole[len - end_len - 1] == '.';
+}
+
+bool architecture_is_named(const struct architecture *a, enum module module,
+                           const char *name, size_t len)
+{
+    const char *path = a->paths[module];
+
+    return path && (ends_in(path, strlen(path), name, len) ||
+                    ends_in(name, len, path, strlen(path)));
+}
+
+bool architecture_is_under(const struct architecture *a, enum module module,
+                           const char *name, size_t len)
+{
+    const char *path = a->paths[module];
+
+    return path && module_in_block(module) && strcspn(path, ".") == len &&
+           strncmp(path, name, len) == 0;
+}

@@ -1,0 +1,525 @@
+/* train/model/model.c - the block of memory, and every parameter and product in its place. */
+#include "config.h"
+
+#include "train/model/model.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "precision/nf4.h"
+#include "train/model/model_parts.h"
+#include "train/model/rope.h"
+
+/* Where the segments of the block begin, and the buffer that weights are widened in. */
+struct segments {
+    char *weights, *moments[2], *copies, *frozen, *widened;
+    float *gradients;
+};
+
+static struct segments segments_of(const struct shapes *s, char *block)
+{
+    struct segments at = { .weights = block };
+
+    at.gradients = (float *)(void *)(at.weights + s->weight_bytes);
+    at.moments[0] = at.weights + s->weight_bytes + s->gradient_bytes;
+    at.moments[1] = at.moments[0] + s->moment_bytes;
+    at.copies = at.moments[1] + s->moment_bytes;
+    at.frozen = at.copies + s->copy_bytes;
+    at.widened = at.frozen + s->frozen_bytes + s->buffers[BUFFER_WEIGHT].at;
+    return at;
+}
+
+static struct quantized place_quantised(const char *at, size_t numbers, bool twice)
+{
+    struct nf4_layout parts = nf4_layout(numbers, twice);
+    struct quantized out = { .codes = (const uint8_t *)at,
+                             .absmax = (const void *)(at + parts.absmax) };
+
+    if (twice) {
+        out.bytes = (const uint8_t *)at + parts.bytes;
+        out.map = (const void *)(at + parts.map);
+    }
+    return out;
+}
+
+static char *copy_of(const struct segments *at, const struct shape_parameter *from)
+{
+    return (from->folded      ? at->frozen
+            : from->quantised ? at->widened
+                              : at->copies) +
+           from->copy_at;
+}
+
+static void place(const struct segments *at, const struct shape_parameter *from,
+                  bool twice, struct parameter *to)
+{
+    size_t bytes = format_info(from->format)->bytes;
+
+    *to = (struct parameter) { .name = from->name,
+                               .rank = from->rank,
+                               .rows = from->rows,
+                               .cols = from->cols,
+                               .trainable = from->trainable,
+                               .decays = from->decays,
+                               .stored = from->stored,
+                               .lr_factor = from->lr_factor };
+    if (from->quantised)
+        to->quantised =
+            place_quantised(at->frozen + from->at, from->rows * from->cols, twice);
+    else
+        to->weight = tensor_of(from->trainable ? at->weights + from->at * bytes
+                                               : at->frozen + from->at,
+                               from->format, from->rows, from->cols);
+    if (from->copy != FORMAT_COUNT)
+        to->copy = tensor_of(copy_of(at, from), from->copy, from->rows, from->cols);
+    if (!from->trainable)
+        return;
+    to->at = from->at;
+    to->grad = tensor_of(at->gradients + from->at, FORMAT_FP32, from->rows, from->cols);
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const char *left = (*(struct parameter *const *)a)->grad.data,
+               *right = (*(struct parameter *const *)b)->grad.data;
+
+    return (left > right) - (left < right);
+}
+
+static void list_trained(struct model *m)
+{
+    m->trained = arena_array(m->arena, m->shapes.count, sizeof(struct parameter *));
+    for (size_t i = 0; i < m->shapes.count; i++)
+        if (m->parameters[i].trainable)
+            m->trained[m->trained_count++] = &m->parameters[i];
+    qsort(m->trained, m->trained_count, sizeof(struct parameter *), by_place);
+}
+
+static size_t slot(enum module module, enum part part, size_t layer)
+{
+    return (layer * MODULES + module) * PARTS + part;
+}
+
+static struct parameter *find(const struct model *m, enum module module, enum part part,
+                              size_t layer)
+{
+    return m->slots[slot(module, part, layer)];
+}
+
+/* Every parameter by what it is. */
+static void fill_slots(struct model *m)
+{
+    m->slots =
+        arena_array(m->arena, slot(0, 0, m->config->layers), sizeof(struct parameter *));
+    for (size_t i = 0; i < m->shapes.count; i++) {
+        const struct shape_parameter *p = &m->shapes.parameters[i];
+
+        m->slots[slot(p->module, p->part, p->layer)] = &m->parameters[i];
+    }
+}
+
+/* What a product reads. */
+static struct tensor operand(const struct parameter *p)
+{
+    return p->copy.data ? p->copy : p->weight;
+}
+
+/* Does b lie right behind a, so that both are one matrix (or are both absent)? */
+static bool is_next(struct tensor a, struct tensor b, bool vector)
+{
+    size_t bytes;
+
+    if (!a.data || !b.data)
+        return !a.data && !b.data;
+    bytes = a.rows * a.cols * format_info(a.format)->bytes;
+    return a.format == b.format && (vector || a.cols == b.cols) &&
+           (char *)a.data + bytes == (char *)b.data;
+}
+
+static void add_rows(struct tensor *a, struct tensor b)
+{
+    if (a->data)
+        a->rows += b.rows;
+}
+
+static void add_columns(struct tensor *a, struct tensor b)
+{
+    if (a->data)
+        *a = tensor_of(a->data, a->format, 1, a->cols + b.cols);
+}
+
+/* Append a product, or make the last one wider. */
+static void add_product(struct product *list, size_t *count, const struct product *next)
+{
+    struct product *last = *count > 0 ? &list[*count - 1] : NULL;
+
+    if (!last || !is_next(last->weight, next->weight, false) ||
+        !is_next(last->grad, next->grad, false) ||
+        !is_next(last->bias, next->bias, true) ||
+        !is_next(last->bias_grad, next->bias_grad, true) || last->from != next->from) {
+        list[(*count)++] = *next;
+        return;
+    }
+    add_rows(&last->weight, next->weight);
+    add_rows(&last->grad, next->grad);
+    add_columns(&last->bias, next->bias);
+    add_columns(&last->bias_grad, next->bias_grad);
+    for (size_t i = 0; i < next->widened; i++)
+        last->quantised[last->widened++] = next->quantised[i];
+    last->outs += next->outs;
+}
+
+static struct product product_of(const struct parameter *weight,
+                                 const struct parameter *bias, size_t first, size_t from)
+{
+    struct product p = { .weight = operand(weight),
+                         .grad = weight->grad,
+                         .first = first,
+                         .outs = weight->rows,
+                         .from = from,
+                         .ins = weight->cols };
+
+    if (weight->quantised.codes)
+        p.quantised[p.widened++] = weight;
+    if (bias) {
+        p.bias = bias->weight;
+        p.bias_grad = bias->grad;
+    }
+    return p;
+}
+
+/* W and A as one: the layout has A's copy behind W, and zeros behind W's bias. */
+static void fold(struct linears *l)
+{
+    l->both = l->whole[0];
+    assert(l->wholes == 1 && l->intos == 1 &&
+           is_next(l->both.weight, l->into[0].weight, false));
+    add_rows(&l->both.weight, l->into[0].weight);
+    if (l->both.bias.data)
+        l->both.bias =
+            tensor_of(l->both.bias.data, l->both.bias.format, 1, l->outs + l->adapters);
+    l->both.outs = l->outs + l->adapters;
+}
+
+static const enum drop drops[STACKS] = { [STACK_QKV] = DROP_QKV,
+                                         [STACK_O] = DROP_O,
+                                         [STACK_GATE_UP] = DROP_GATE_UP,
+                                         [STACK_DOWN] = DROP_DOWN };
+
+/* The linear layers first .. last of a block. */
+static void make_linears(const struct model *m, size_t layer, enum module first,
+                         enum module last, struct linears *out)
+{
+    size_t y = 0, u = 0, rank = m->shapes.lora.rank;
+
+    for (enum module i = first; i <= last; i++) {
+        const struct parameter *weight = find(m, i, PART_WEIGHT, layer);
+        const struct parameter *bias = find(m, i, PART_BIAS, layer);
+        const struct parameter *a = find(m, i, PART_LORA_A, layer);
+        const struct parameter *b = find(m, i, PART_LORA_B, layer);
+        struct product p;
+
+        if (!weight)
+            continue;
+        p = product_of(weight, bias, y, 0);
+        p.rounded = m->plan->precision.fp8;
+        add_product(out->whole, &out->wholes, &p);
+        if (a) {
+            p = product_of(a, NULL, u, 0);
+            add_product(out->into, &out->intos, &p);
+            out->out_of[out->outs_of++] = product_of(b, NULL, y, u);
+            u += rank;
+        }
+        y += weight->rows;
+        out->trains = out->trains || weight->trainable || (bias && bias->trainable) || a;
+    }
+    out->stream = drop_stream(layer, drops[shapes_stack(first)]);
+    out->outs = y;
+    out->adapters = u;
+    if (out->folded)
+        fold(out);
+}
+
+/* Where u lies: alone, or in the buffer of y. */
+static struct linears stack_of(const struct model *m, enum stack stack, enum buffer alone,
+                               enum buffer y)
+{
+    bool folded = m->shapes.folded[stack], beside = folded && y != alone;
+
+    return (
+        struct linears) { .folded = folded, .beside = beside, .u = beside ? y : alone };
+}
+
+static struct norm norm_of(const struct model *m, enum module module, size_t layer)
+{
+    return (struct norm) { find(m, module, PART_WEIGHT, layer),
+                           find(m, module, PART_BIAS, layer) };
+}
+
+static void make_block(const struct model *m, size_t layer, struct block *out)
+{
+    const struct model_config *c = m->config;
+    bool windowed = c->windowed && c->windowed[layer];
+    double scale = c->score_scale / (double)(c->score_by_layer ? layer + 1 : 1);
+
+    *out = (struct block) {
+        .norm1 = norm_of(m, MODULE_NORM1, layer),
+        .norm2 = norm_of(m, MODULE_NORM2, layer),
+        .q_norm = norm_of(m, MODULE_Q_NORM, layer),
+        .k_norm = norm_of(m, MODULE_K_NORM, layer),
+        .post1 = norm_of(m, MODULE_POST1, layer),
+        .post2 = norm_of(m, MODULE_POST2, layer),
+        .qkv = stack_of(m, STACK_QKV, BUFFER_U_QKV, BUFFER_QKV),
+        .o = stack_of(m, STACK_O, BUFFER_U_O, BUFFER_U_O),
+        .gate_up = stack_of(m, STACK_GATE_UP, BUFFER_U_GATE_UP, BUFFER_GATE_UP),
+        .down = stack_of(m, STACK_DOWN, BUFFER_U_DOWN, BUFFER_U_DOWN),
+        .window = windowed ? c->sliding_window : 0,
+        .rope = windowed && c->has_local ? BUFFER_ROPE_LOCAL : BUFFER_ROPE,
+        .scale = (float)scale,
+    };
+    make_linears(m, layer, MODULE_QKV, MODULE_V, &out->qkv);
+    make_linears(m, layer, MODULE_O, MODULE_O, &out->o);
+    make_linears(m, layer, MODULE_GATE_UP, MODULE_UP, &out->gate_up);
+    make_linears(m, layer, MODULE_DOWN, MODULE_DOWN, &out->down);
+}
+
+static bool trains(const struct norm *norm)
+{
+    return (norm->weight && norm->weight->trainable) ||
+           (norm->bias && norm->bias->trainable);
+}
+
+/* The first place in the order of the forward pass that has something to train. */
+static size_t lowest_place(const struct model *m)
+{
+    if (m->embed->trainable || (m->positions && m->positions->trainable))
+        return 0;
+    for (size_t l = 0; l < m->config->layers; l++) {
+        const struct block *b = &m->blocks[l];
+        const bool sites[SITES] = {
+            [SITE_NORM1] = trains(&b->norm1),
+            [SITE_QKV] = b->qkv.trains || trains(&b->q_norm) || trains(&b->k_norm),
+            [SITE_O] = b->o.trains || trains(&b->post1),
+            [SITE_NORM2] = trains(&b->norm2),
+            [SITE_GATE_UP] = b->gate_up.trains,
+            [SITE_DOWN] = b->down.trains || trains(&b->post2),
+        };
+
+        for (enum site i = 0; i < SITES; i++)
+            if (sites[i])
+                return site_place(l, i);
+    }
+    return site_place(m->config->layers + (trains(&m->norm) ? 0 : 1), 0);
+}
+
+/* transformers keeps the factor in the format that the table is loaded in. */
+static float embed_scale(const struct model *m)
+{
+    const struct precision *p = &m->plan->precision;
+    enum format format = m->embed->trainable ? p->trainable : p->frozen;
+    float scale = (float)m->config->embed_scale;
+    uint16_t narrow;
+
+    if (format != FORMAT_FP16 && format != FORMAT_BF16)
+        return scale;
+    format_convert(&narrow, format, &scale, FORMAT_FP32, 1);
+    format_convert(&scale, FORMAT_FP32, &narrow, format, 1);
+    return scale;
+}
+
+static void make_parts(struct model *m)
+{
+    struct segments at = segments_of(&m->shapes, m->memory_block);
+    const struct shape_buffer *losses = &m->shapes.buffers[BUFFER_LOSSES];
+    const struct shape_buffer *pairs = &m->shapes.buffers[BUFFER_PAIRS];
+    size_t layers = m->config->layers;
+
+    m->gradients = at.gradients;
+    for (int i = 0; i < 2; i++)
+        m->moments[i] = at.moments[i];
+    m->buffers = at.frozen + m->shapes.frozen_bytes;
+    m->parameters = arena_array(m->arena, m->shapes.count, sizeof(*m->parameters));
+    for (size_t i = 0; i < m->shapes.count; i++)
+        place(&at, &m->shapes.parameters[i], m->shapes.twice, &m->parameters[i]);
+    list_trained(m);
+    fill_slots(m);
+    m->embed = find(m, MODULE_EMBED, PART_WEIGHT, 0);
+    m->positions = find(m, MODULE_POSITIONS, PART_WEIGHT, 0);
+    m->norm = norm_of(m, MODULE_NORM, 0);
+    m->head = m->config->tied ? m->embed : find(m, MODULE_HEAD, PART_WEIGHT, 0);
+    m->head_weight = operand(m->head);
+    m->embed_weight = m->embed->weight;
+    m->embed_scale = embed_scale(m);
+    m->blocks = arena_array(m->arena, layers, sizeof(*m->blocks));
+    for (size_t l = 0; l < layers; l++)
+        make_block(m, l, &m->blocks[l]);
+    m->lowest = lowest_place(m);
+    model_find_starts(m);
+    m->losses = arena_array(m->arena, losses->rows * losses->cols, sizeof(*m->losses));
+    if (m->shapes.buffers[BUFFER_HITS].step > 0)
+        m->hits = arena_array(m->arena, m->shapes.rows, sizeof(*m->hits));
+    m->places =
+        arena_array(m->arena, m->shapes.slots ? m->shapes.rows : 0, sizeof(*m->places));
+    m->batches = arena_array(m->arena, losses->rows, sizeof(*m->batches));
+    if (m->shapes.buffers[BUFFER_KD_LOSSES].step > 0)
+        m->kd_losses =
+            arena_array(m->arena, losses->rows * losses->cols, sizeof(*m->kd_losses));
+    if (pairs->step > 0)
+        m->pairs = arena_array(m->arena, pairs->rows * pairs->cols, sizeof(*m->pairs));
+}
+
+static void make_rounded(struct model *m)
+{
+    size_t rows = m->shapes.rows;
+
+    m->rounded.tokens = arena_array(m->arena, rows, sizeof(int32_t));
+    m->rounded.positions = arena_array(m->arena, rows, sizeof(int32_t));
+    m->rounded.targets = arena_array(m->arena, rows, sizeof(int32_t));
+    m->rounded.offsets = arena_array(m->arena, m->shapes.sequences + 1, sizeof(int32_t));
+    m->row_weights = arena_array(m->arena, rows, sizeof(float));
+}
+
+static bool upload_rope(struct model *m, enum buffer buffer, const struct rope *rope,
+                        struct error *err)
+{
+    const struct shape_buffer *b = &m->shapes.buffers[buffer];
+    float *table;
+    bool ok;
+
+    if (b->step == 0)
+        return true;
+    table = memory_alloc(b->step);
+    rope_fill(rope, b->cols, table, b->rows);
+    m->be->ops->upload(m->be, m->buffers + b->at, table,
+                       b->rows * b->cols * sizeof(float));
+    ok = m->be->ops->sync(m->be, err);
+    free(table);
+    return ok;
+}
+
+/* Out of memory is told with all that was wanted. */
+static bool take_memory(struct model *m, struct error *err)
+{
+    struct error why = { 0 };
+    char parts[5][16];
+    struct memory_use use;
+
+    m->memory_block = m->be->ops->alloc(m->be, m->shapes.total, &why);
+    if (m->memory_block)
+        return true;
+    shapes_use(&m->shapes, &use);
+    memory_text(use.weights, parts[0]);
+    memory_text(use.gradients, parts[1]);
+    memory_text(use.optimizer, parts[2]);
+    memory_text(use.activations, parts[3]);
+    memory_text(use.workspace, parts[4]);
+    return error_set(
+        err, why.code,
+        "weights %s, gradients %s, optimizer %s, activations %s and workspace %s are "
+        "too much: %s%s",
+        parts[0], parts[1], parts[2], parts[3], parts[4], why.text,
+        m->be->ops->kind == DEVICE_CPU
+            ? m->plan->generation.on
+                  ? "; lower the batch sizes, cutoff_len or max_new_tokens"
+                  : "; lower per_device_train_batch_size or cutoff_len"
+            : "");
+}
+
+struct model *model_new(const struct model_options *options, struct error *err)
+{
+    struct model *m = memory_alloc(sizeof(*m));
+
+    m->plan = options->plan;
+    m->config = options->config;
+    m->be = options->backend;
+    m->rank = options->rank;
+    m->arena = arena_new();
+    if (!shapes_make(m->plan, m->config, options->rows_max, options->sequences_max,
+                     m->arena, &m->shapes, err))
+        goto fail;
+    assert(!m->shapes.rounds || m->be->ops->rounds_b);
+    if (!take_memory(m, err))
+        goto fail;
+    make_parts(m);
+    if (m->be->ops->begin)
+        make_rounded(m);
+    if (!upload_rope(m, BUFFER_ROPE, &m->config->rope, err) ||
+        !upload_rope(m, BUFFER_ROPE_LOCAL, &m->config->rope_local, err))
+        goto fail;
+    return m;
+fail:
+    model_free(m);
+    return NULL;
+}
+
+void model_free(struct model *model)
+{
+    if (!model)
+        return;
+    if (model->memory_block)
+        model->be->ops->free(model->be, model->memory_block);
+    safetensors_close(model->files);
+    safetensors_close(model->merged);
+    arena_free(model->arena);
+    free(model);
+}
+
+struct backend *model_backend(struct model *model)
+{
+    return model->be;
+}
+
+size_t model_parameters(const struct model *model)
+{
+    return model->shapes.count;
+}
+
+struct parameter *model_parameter(struct model *model, size_t index)
+{
+    return &model->parameters[index];
+}
+
+size_t model_trained_parameters(const struct model *model)
+{
+    return model->trained_count;
+}
+
+struct parameter *model_trained(struct model *model, size_t index)
+{
+    return model->trained[index];
+}
+
+uint64_t model_trainable(const struct model *model)
+{
+    return model->shapes.trainable_numbers;
+}
+
+uint64_t model_total(const struct model *model)
+{
+    return model->shapes.numbers;
+}
+
+const struct memory_use *model_memory(const struct model *model)
+{
+    struct model *m = (struct model *)model; /* the answer is kept in it */
+    uint64_t held = m->be->ops->workspace(m->be);
+
+    shapes_use(&m->shapes, &m->memory);
+    m->memory.low = m->memory.total;
+    m->memory.high = m->memory.total + held;
+    m->memory.workspace += held;
+    m->memory.total += held;
+    return &m->memory;
+}
+
+struct tensor model_gradients(const struct model *model)
+{
+    return tensor_of(model->gradients, FORMAT_FP32, 1, model->shapes.segment);
+}
+
+struct step_numbers *model_numbers(struct model *model)
+{
+    return (struct step_numbers *)(void *)(model->buffers +
+                                           model->shapes.buffers[BUFFER_NUMBERS].at);
+}

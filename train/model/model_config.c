@@ -1,0 +1,567 @@
+/* train/model/model_config.c - config.json, as transformers 4 and 5 write it, into plain
+ * values. */
+#include "config.h"
+
+#include "train/model/model_config.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/size.h"
+
+static const struct rope_row {
+    const char *name;
+    enum rope_kind kind;
+} rope_rows[] = {
+    { "default", ROPE_DEFAULT },
+    { "linear", ROPE_LINEAR },
+    { "llama3", ROPE_LLAMA3 },
+};
+
+/* transformers/activations.py; gelu_fast is gelu_new with its factors in another order */
+static const struct activation_row {
+    const char *name;
+    enum activation kind;
+} activation_rows[] = {
+    { "silu", ACTIVATION_SILU },           { "swish", ACTIVATION_SILU },
+    { "gelu", ACTIVATION_GELU },           { "gelu_new", ACTIVATION_GELU_TANH },
+    { "gelu_fast", ACTIVATION_GELU_TANH }, { "gelu_pytorch_tanh", ACTIVATION_GELU_TANH },
+    { "relu", ACTIVATION_RELU },
+};
+
+#define CONFIG_BYTES_MAX ((size_t)4 << 20)
+#define SIZE_VALUE_MAX   ((int64_t)1 << 30) /* of any one number of a config */
+#define LAYERS_MAX       4096
+
+/* What is read, for the functions below. */
+struct reader {
+    const char *file; /* named in errors */
+    const json_t *root;
+    const struct config_keys *keys;
+    struct arena *arena;
+    struct error *err;
+};
+
+/* A positive number, or `preset` where missing or null; preset 0 means it must be
+ * there. */
+static size_t read_size(const struct reader *r, const char *key, size_t preset)
+{
+    int64_t value = json_get_int(r->root, key, (int64_t)preset, r->file, r->err);
+
+    if (value < 1 || value > SIZE_VALUE_MAX) {
+        error_set(r->err, ERROR_DATA, "%s: %s must be a number from 1 to %lld", r->file,
+                  key, (long long)SIZE_VALUE_MAX);
+        return 1;
+    }
+    return (size_t)value;
+}
+
+static double read_positive(const struct reader *r, const json_t *object, const char *key,
+                            double preset)
+{
+    double value = json_get_real(object, key, preset, r->file, r->err);
+
+    if (!(value > 0) || value > 1e30) {
+        error_set(r->err, ERROR_DATA, "%s: %s must be a number above 0", r->file, key);
+        return 1;
+    }
+    return value;
+}
+
+static const struct architecture *find_architecture(const struct reader *r)
+{
+    const char *type = json_get_string(r->root, "model_type", NULL, r->file, r->err);
+    const struct architecture *found = type ? architecture_find(type) : NULL;
+    struct text known;
+
+    if (found)
+        return found;
+    text_init(&known, 0);
+    for (size_t i = 0; architecture_at(i); i++)
+        text_addf(&known, "%s%s", i ? ", " : "", architecture_at(i)->model_type);
+    if (type)
+        error_set(r->err, ERROR_DATA,
+                  "%s: model_type \"%s\" is not supported; supported: %s", r->file, type,
+                  known.data);
+    else
+        error_set(r->err, ERROR_DATA, "%s: model_type is missing; supported: %s", r->file,
+                  known.data);
+    text_clear(&known);
+    return NULL;
+}
+
+static void read_rope_kind(const struct reader *r, const json_t *from, struct rope *out)
+{
+    const char *name = "default";
+
+    if (json_is_object(from)) {
+        name = json_get_string(from, "type", "default", r->file, r->err);
+        name = json_get_string(from, "rope_type", name, r->file, r->err);
+    }
+    for (size_t i = 0; i < TS_COUNT(rope_rows); i++)
+        if (name && strcmp(rope_rows[i].name, name) == 0)
+            out->kind = rope_rows[i].kind;
+    if (out->kind != ROPE_DEFAULT)
+        out->factor = read_positive(r, from, "factor", 0);
+    if (out->kind == ROPE_LLAMA3) {
+        out->low_freq_factor = read_positive(r, from, "low_freq_factor", 0);
+        out->high_freq_factor = read_positive(r, from, "high_freq_factor", 0);
+        out->original_max_positions =
+            read_positive(r, from, "original_max_position_embeddings", 0);
+        if (out->high_freq_factor <= out->low_freq_factor)
+            error_set(r->err, ERROR_DATA,
+                      "%s: high_freq_factor must be above low_freq_factor", r->file);
+    } else if (out->kind == ROPE_DEFAULT && name && strcmp(name, "default") != 0) {
+        error_set(
+            r->err, ERROR_DATA,
+            "%s: rope type \"%s\" is not supported; supported: default, linear, llama3",
+            r->file, name);
+    }
+}
+
+/* Columns of a head that are turned: a share of them, as transformers rounds it. */
+static size_t read_rotary(const struct reader *r, const struct model_config *config,
+                          const json_t *both)
+{
+    double share = config->architecture->rotary;
+    size_t columns = 0;
+
+    if (share == 0)
+        return config->head_size;
+    share = read_positive(r, r->root, "rotary_pct", share);
+    share = read_positive(r, r->root, "partial_rotary_factor", share);
+    if (json_is_object(both))
+        share = read_positive(r, both, "partial_rotary_factor", share);
+    if (share <= 1)
+        columns = (size_t)((double)config->head_size * share);
+    if (columns == 0 || columns % 2 != 0)
+        error_set(r->err, ERROR_DATA,
+                  "%s: rotary_pct %g of a head of %zu is not an even number of columns",
+                  r->file, share, config->head_size);
+    return columns;
+}
+
+/* rope_parameters (new) holds theta and kind; rope_scaling (old) the kind, theta beside
+ * it.  Where layers with a window have a base of their own, rope_parameters has an object
+ * for each type of layer, and the old scaling is of the others. */
+static void read_rope(const struct reader *r, struct model_config *out)
+{
+    const struct architecture *row = out->architecture;
+    const json_t *both = json_object_get(r->root, "rope_parameters");
+    const json_t *full = json_object_get(both, "full_attention");
+    const json_t *local = json_object_get(both, "sliding_attention");
+    const json_t *scaling = json_object_get(r->root, "rope_scaling");
+    double theta = row->theta > 0 ? row->theta : 10000;
+
+    if (row->paths[MODULE_POSITIONS])
+        return;
+    out->has_local = row->local_theta > 0;
+    if (out->has_local) {
+        out->rope_local.theta =
+            read_positive(r, r->root, "rope_local_base_freq", row->local_theta);
+        if (json_is_object(local))
+            out->rope_local.theta =
+                read_positive(r, local, "rope_theta", out->rope_local.theta);
+        read_rope_kind(r, local, &out->rope_local);
+        both = full ? full : json_object_get(both, "rope_theta") ? both : NULL;
+    }
+    out->rotary = read_rotary(r, out, both);
+    theta = read_positive(r, r->root, "rotary_emb_base", theta);
+    out->rope.theta = read_positive(r, r->root, "rope_theta", theta);
+    if (json_is_object(both))
+        out->rope.theta = read_positive(r, both, "rope_theta", out->rope.theta);
+    read_rope_kind(r, json_is_object(both) ? both : scaling, &out->rope);
+}
+
+/* A number, a list of numbers, or null. */
+static void read_eos(const struct reader *r, struct model_config *out)
+{
+    const json_t *eos = json_object_get(r->root, "eos_token_id");
+    size_t count = json_is_array(eos) ? json_array_size(eos) : 1;
+
+    for (size_t i = 0; i < count && !json_is_null(eos) && eos; i++) {
+        const json_t *id = json_is_array(eos) ? json_array_get(eos, i) : eos;
+
+        if (!json_is_integer(id) || out->eos_tokens == TS_COUNT(out->eos_token_ids)) {
+            error_set(r->err, ERROR_DATA,
+                      "%s: eos_token_id must be a number or a list of at most %zu",
+                      r->file, TS_COUNT(out->eos_token_ids));
+            return;
+        }
+        out->eos_token_ids[out->eos_tokens++] = json_integer_value(id);
+    }
+}
+
+/* GPT-Neo: [[["global", "local"], 12]], or attention_layers, which is that unfolded;
+ * where neither is said, every second layer is local. */
+static bool is_local(const struct reader *r, size_t layer)
+{
+    const json_t *types = json_object_get(r->root, "attention_types");
+    const json_t *list = json_object_get(r->root, "attention_layers");
+    size_t at = 0, count = json_array_size(types);
+    const char *type = NULL;
+
+    if (!json_is_array(list) && !json_is_array(types))
+        return layer % 2 == 1;
+    if (!json_is_array(types))
+        type = json_string_value(json_array_get(list, layer));
+    for (size_t i = 0; i < count && !type; i++) {
+        const json_t *names = json_array_get(json_array_get(types, i), 0);
+        json_int_t times =
+            json_integer_value(json_array_get(json_array_get(types, i), 1));
+        size_t each = json_array_size(names);
+
+        if (times < 0 || times > LAYERS_MAX || each > LAYERS_MAX)
+            break;
+        if (layer < at + each * (size_t)times)
+            type = json_string_value(json_array_get(names, (layer - at) % each));
+        at += each * (size_t)times;
+    }
+    if (!type || (strcmp(type, "global") != 0 && strcmp(type, "local") != 0))
+        error_set(r->err, ERROR_DATA,
+                  "%s: attention_types does not say global or local for layer %zu",
+                  r->file, layer);
+    return type && strcmp(type, "local") == 0;
+}
+
+/* layer_types, a word for each layer, of the models that heed it; NULL: not given. */
+static const json_t *read_layer_types(const struct reader *r,
+                                      const struct model_config *config)
+{
+    enum windows windows = config->architecture->windows;
+    const json_t *types = json_object_get(r->root, "layer_types");
+
+    if (windows == WINDOWS_NONE || windows == WINDOWS_ALL || windows == WINDOWS_LOCAL ||
+        !types || json_is_null(types))
+        return NULL;
+    if (json_array_size(types) != config->layers) {
+        error_set(r->err, ERROR_DATA,
+                  "%s: layer_types must be a list of %zu words, one for each layer",
+                  r->file, config->layers);
+        return NULL;
+    }
+    for (size_t l = 0; l < config->layers; l++) {
+        const char *type = json_string_value(json_array_get(types, l));
+
+        if (!type || (strcmp(type, "full_attention") != 0 &&
+                      strcmp(type, "sliding_attention") != 0))
+            error_set(r->err, ERROR_DATA,
+                      "%s: layer_types must say full_attention or sliding_attention for "
+                      "layer %zu",
+                      r->file, l);
+    }
+    return types;
+}
+
+/* Does a layer look back only `window` rows?  `types` says it where it is given. */
+static bool is_windowed(const struct reader *r, const struct architecture *row,
+                        const json_t *types, size_t layer)
+{
+    const char *type = json_string_value(json_array_get(types, layer));
+    int64_t first, pattern = (int64_t)row->window_pattern;
+
+    if (type)
+        return strcmp(type, "sliding_attention") == 0;
+    if (row->windows == WINDOWS_ALL || row->windows == WINDOWS_LISTED)
+        return true;
+    if (row->windows == WINDOWS_LOCAL)
+        return is_local(r, layer);
+    if (row->windows == WINDOWS_UPPER) {
+        first = json_get_int(r->root, "max_window_layers", (int64_t)row->window_first,
+                             r->file, r->err);
+        return (int64_t)layer >= first;
+    }
+    pattern = json_get_int(r->root, "sliding_window_pattern", pattern, r->file, r->err);
+    return pattern > 0 && ((int64_t)layer + 1) % pattern != 0;
+}
+
+/* The number of rows that layers with a window look back; 0: none has one. */
+static int64_t read_window_size(const struct reader *r, const struct architecture *row)
+{
+    const char *key = r->keys->window;
+    int64_t preset =
+        json_is_null(json_object_get(r->root, key)) ? 0 : (int64_t)row->window;
+
+    if (row->windows == WINDOWS_NONE ||
+        (row->windows == WINDOWS_UPPER &&
+         !json_get_bool(r->root, "use_sliding_window", false, r->file, r->err)))
+        return 0;
+    return json_get_int(r->root, key, preset, r->file, r->err);
+}
+
+static void read_window(const struct reader *r, struct model_config *out)
+{
+    const struct architecture *row = out->architecture;
+    const json_t *types = read_layer_types(r, out);
+    int64_t window = read_window_size(r, row);
+    bool *windowed;
+
+    if (r->err->code)
+        return;
+    if (window <= 0 || window > SIZE_VALUE_MAX) {
+        for (size_t l = 0; types && l < out->layers; l++)
+            if (is_windowed(r, row, types, l))
+                error_set(r->err, ERROR_DATA,
+                          "%s: layer_types says sliding_attention for layer %zu, but no "
+                          "sliding_window is in use",
+                          r->file, l);
+        return;
+    }
+    windowed = arena_array(r->arena, out->layers, sizeof(*windowed));
+    for (size_t l = 0; l < out->layers; l++)
+        windowed[l] = is_windowed(r, row, types, l);
+    out->sliding_window = (size_t)window;
+    out->windowed = windowed;
+}
+
+static void read_sizes(const struct reader *r, struct model_config *out)
+{
+    const struct config_keys *keys = r->keys;
+    const struct architecture *row = out->architecture;
+
+    out->vocab_size = read_size(r, "vocab_size", 0);
+    out->hidden_size = read_size(r, keys->hidden_size, 0);
+    out->intermediate_size =
+        read_size(r, keys->intermediate_size, row->wider * out->hidden_size);
+    out->layers = read_size(r, keys->layers, 0);
+    out->heads = out->kv_heads = read_size(r, keys->heads, 0);
+    if (keys->kv_heads)
+        out->kv_heads = read_size(r, keys->kv_heads, out->heads);
+    out->max_positions =
+        read_size(r, keys->max_positions, row->paths[MODULE_POSITIONS] ? 0 : 2048);
+    if (out->layers > LAYERS_MAX)
+        error_set(r->err, ERROR_DATA, "%s: %s is over %d", r->file, keys->layers,
+                  LAYERS_MAX);
+    if (out->heads % out->kv_heads != 0)
+        error_set(r->err, ERROR_DATA, "%s: %s %zu is not a multiple of %s %zu", r->file,
+                  keys->heads, out->heads, keys->kv_heads, out->kv_heads);
+    out->head_size = row->head_size ? row->head_size : out->hidden_size / out->heads;
+    if (keys->kv_heads && json_is_integer(json_object_get(r->root, "head_dim")))
+        out->head_size = read_size(r, "head_dim", 0);
+    else if (row->head_size == 0 && out->hidden_size % out->heads != 0)
+        error_set(r->err, ERROR_DATA,
+                  "%s: %s %zu is not a multiple of %s %zu, and there is no head_dim",
+                  r->file, keys->hidden_size, out->hidden_size, keys->heads, out->heads);
+    if (out->head_size % 2 != 0 || out->head_size == 0)
+        error_set(r->err, ERROR_DATA, "%s: the head size %zu is not an even number",
+                  r->file, out->head_size);
+    if (out->head_size > HEAD_SIZE_MAX)
+        error_set(r->err, ERROR_DATA,
+                  "%s: heads of %zu numbers are not supported, %d at most; head_dim, or "
+                  "%s divided by %s, says their size",
+                  r->file, out->head_size, HEAD_SIZE_MAX, keys->hidden_size, keys->heads);
+}
+
+static void read_dtype(const struct reader *r, struct model_config *out)
+{
+    const char *name = json_get_string(r->root, "torch_dtype", NULL, r->file, r->err);
+
+    name = json_get_string(r->root, "dtype", name, r->file, r->err);
+    out->dtype = FORMAT_COUNT;
+    if (name && text_starts(name, "torch."))
+        name += strlen("torch.");
+    if (name && !format_find(name, &out->dtype))
+        out->dtype = FORMAT_COUNT;
+}
+
+/* What would change the arithmetic and is not there yet must not pass in silence. */
+static void refuse_unsupported(const struct reader *r)
+{
+    static const char *const off[] = { "add_cross_attention",
+                                       "use_bidirectional_attention" };
+
+    for (size_t i = 0; i < TS_COUNT(off); i++)
+        if (json_is_true(json_object_get(r->root, off[i])))
+            error_set(r->err, ERROR_DATA, "%s: %s is not supported", r->file, off[i]);
+}
+
+static void read_activation(const struct reader *r, struct model_config *out)
+{
+    const struct architecture *row = out->architecture;
+    const char *key = r->keys->activation;
+    const char *name = json_get_string(r->root, key, row->activation, r->file, r->err);
+    struct text known;
+
+    for (size_t i = 0; name && i < TS_COUNT(activation_rows); i++)
+        if (strcmp(activation_rows[i].name, name) == 0) {
+            out->activation = activation_rows[i].kind;
+            if (row->gelu_is_tanh && out->activation == ACTIVATION_GELU)
+                out->activation = ACTIVATION_GELU_TANH;
+            return;
+        }
+    text_init(&known, 0);
+    for (size_t i = 0; i < TS_COUNT(activation_rows); i++)
+        text_addf(&known, "%s%s", i ? ", " : "", activation_rows[i].name);
+    error_set(r->err, ERROR_DATA, "%s: %s \"%s\" is not supported; supported: %s",
+              r->file, key, name ? name : "", known.data);
+    text_clear(&known);
+}
+
+/* A number above 0, null for none, or the preset; without one the key is not read. */
+static double read_softcap(const struct reader *r, const char *key, double preset)
+{
+    const json_t *given = json_object_get(r->root, key);
+
+    if (!given || json_is_null(given))
+        return given ? 0 : preset;
+    return read_positive(r, r->root, key, preset);
+}
+
+static void read_scores(const struct reader *r, struct model_config *out)
+{
+    const struct architecture *row = out->architecture;
+    double scalar = (double)out->head_size;
+
+    if (row->score_scalar > 0)
+        scalar = read_positive(r, r->root, "query_pre_attn_scalar", row->score_scalar);
+    out->score_scale = 1 / sqrt(scalar);
+    if (row->unscaled ||
+        !json_get_bool(r->root, "scale_attn_weights", true, r->file, r->err))
+        out->score_scale = 1;
+    out->score_by_layer =
+        json_get_bool(r->root, "scale_attn_by_inverse_layer_idx", false, r->file, r->err);
+    if (row->score_softcap > 0)
+        out->score_softcap =
+            read_softcap(r, "attn_logit_softcapping", row->score_softcap);
+    if (row->score_scalar > 0)
+        out->logit_softcap =
+            read_softcap(r, "final_logit_softcapping", row->logit_softcap);
+    if (row->embed_scaled)
+        out->embed_scale = sqrt((double)out->hidden_size);
+    out->parallel = row->may_parallel && json_get_bool(r->root, "use_parallel_residual",
+                                                       true, r->file, r->err);
+}
+
+/* The share that is dropped, from 0 to below 1. */
+static double read_dropout(const struct reader *r, const char *key, double preset)
+{
+    double value = key ? json_get_real(r->root, key, preset, r->file, r->err) : 0;
+
+    if (value >= 0 && (float)value < 1) /* as operations take it */
+        return value;
+    error_set(r->err, ERROR_DATA, "%s: %s must be a number from 0 to below 1, not %g",
+              r->file, key, value);
+    return 0;
+}
+
+static void read_dropouts(const struct reader *r, struct model_config *out)
+{
+    const struct dropout_keys *keys = &out->architecture->dropouts;
+
+    out->embed_dropout = read_dropout(r, keys->embed, keys->preset);
+    out->added_dropout = read_dropout(r, keys->added, keys->preset);
+    out->attention_dropout = read_dropout(r, keys->attention, keys->preset);
+}
+
+static bool has_biases(const struct reader *r, enum biases biases, const char *key,
+                       bool preset)
+{
+    return biases == BIASES_ALWAYS ||
+           (biases == BIASES_ASKED &&
+            json_get_bool(r->root, key, preset, r->file, r->err));
+}
+
+/* As torch.nn.Embedding takes it: below 0 it counts from the end.  transformers refuses
+ * one past the vocabulary; here there is then none. */
+static int64_t read_padding(const struct reader *r, const struct model_config *out)
+{
+    const struct architecture *row = out->architecture;
+    const json_t *given = json_object_get(r->root, "pad_token_id");
+    int64_t words = (int64_t)out->vocab_size, token;
+
+    if (!row->pads || json_is_null(given) || (!given && row->pad_token_id < 0))
+        return -1;
+    token = json_get_int(r->root, "pad_token_id", row->pad_token_id, r->file, r->err);
+    if (token < 0)
+        token += words;
+    return token >= 0 && token < words ? token : -1;
+}
+
+static void read_all(struct reader *r, struct model_config *out)
+{
+    const struct architecture *row = find_architecture(r);
+
+    if (!row)
+        return;
+    out->architecture = row;
+    r->keys = row->keys;
+    refuse_unsupported(r);
+    quantised_config_read(r->root, r->file, r->arena, &out->quantised, r->err);
+    read_sizes(r, out);
+    read_activation(r, out);
+    read_scores(r, out);
+    out->norm_eps = read_positive(r, r->root, row->keys->norm_eps, row->norm_eps);
+    out->initializer_range =
+        json_get_real(r->root, "initializer_range", 0.02, r->file, r->err);
+    out->tied = json_get_bool(r->root, "tie_word_embeddings", row->tied, r->file, r->err);
+    out->qkv_bias = has_biases(r, row->qkv_bias, "attention_bias", row->attention_bias);
+    out->output_bias =
+        has_biases(r, row->output_bias, "attention_bias", row->attention_bias);
+    out->mlp_bias = has_biases(r, row->mlp_bias, "mlp_bias", false);
+    out->bos_token_id = json_get_int(r->root, "bos_token_id", -1, r->file, r->err);
+    out->padding = read_padding(r, out);
+    read_rope(r, out);
+    read_eos(r, out);
+    read_window(r, out);
+    read_dtype(r, out);
+    read_dropouts(r, out);
+}
+
+bool model_config_parse(const char *data, size_t len, const char *file,
+                        struct arena *arena, struct model_config *out, struct error *err)
+{
+    struct error mine = { 0 };
+    struct reader r = { .file = file, .arena = arena, .err = &mine };
+    json_t *root = json_read_text(data, len, file, 1, &mine);
+
+    *out = (struct model_config) { .bos_token_id = -1,
+                                   .padding = -1,
+                                   .dtype = FORMAT_COUNT };
+    if (root && !json_is_object(root)) {
+        error_set(&mine, ERROR_DATA, "%s: a JSON object is wanted", file);
+    } else if (root) {
+        r.root = root;
+        read_all(&r, out);
+        out->text = arena_copy(arena, data, len);
+        out->text_len = len;
+    }
+    json_decref(root);
+    if (mine.code != ERROR_NONE && err && err->code == ERROR_NONE)
+        *err = mine;
+    return mine.code == ERROR_NONE;
+}
+
+bool model_config_read(const char *dir, struct arena *arena, struct model_config *out,
+                       struct error *err)
+{
+    char *name = path_join(dir, "config.json");
+    struct text text;
+    bool ok;
+
+    text_init(&text, CONFIG_BYTES_MAX);
+    ok = file_read(name, CONFIG_BYTES_MAX, &text, NULL, err) &&
+         model_config_parse(text.data, text.len, name, arena, out, err);
+    text_clear(&text);
+    free(name);
+    return ok;
+}
+
+enum format model_config_stored(const struct model_config *config,
+                                const struct safetensors *files)
+{
+    return config->quantised.on ? config->dtype : safetensors_format(files);
+}
+
+bool model_config_check_places(const struct model_config *config, size_t places,
+                               struct error *err)
+{
+    if (!config->architecture->paths[MODULE_POSITIONS] || places <= config->max_positions)
+        return true;
+    return error_set(err, ERROR_DATA,
+                     "place %zu of a sample is beyond the %zu that this model has "
+                     "learned embeddings for; lower cutoff_len to %zu",
+                     places, config->max_positions, config->max_positions);
+}

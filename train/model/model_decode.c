@@ -1,0 +1,154 @@
+/* train/model/model_decode.c - sequences that grow by a token at a time: keys and values of
+ * what lies before it are kept, and the blocks are those of the forward pass. */
+#include "config.h"
+
+#include "train/model/model.h"
+
+#include "train/model/model_parts.h"
+
+/* Rows of the only sequence of a batch into its slot. */
+static void keep_rows(const struct pass *pass, enum buffer buffer, size_t layer,
+                      struct tensor x)
+{
+    size_t first = pass->slot * pass->model->shapes.room;
+    struct tensor cache = pass_buffer(pass, buffer, layer);
+
+    pass->ops->convert(pass->be, &(struct op_convert) {
+                                     .out = tensor_rows(cache, first, x.rows), .x = x });
+}
+
+static void decode(const struct pass *pass, size_t layer, const struct op_attention *a)
+{
+    const struct op_decode op = {
+        .out = a->out,
+        .q = a->q,
+        .k = a->k,
+        .v = a->v,
+        .keys = pass_buffer(pass, BUFFER_KEYS, layer),
+        .values = pass_buffer(pass, BUFFER_VALUES, layer),
+        /* a row's place is how many lie before it */
+        .lengths = pass_buffer(pass, BUFFER_POSITIONS, 0).data,
+        .room = pass->model->shapes.room,
+        .heads = a->heads,
+        .kv_heads = a->kv_heads,
+        .head_size = a->head_size,
+        .window = a->window,
+        .scale = a->scale,
+        .softcap = a->softcap,
+    };
+
+    pass->ops->decode(pass->be, &op);
+}
+
+void model_attend(const struct pass *pass, size_t layer)
+{
+    const struct op_attention attention = model_attention(pass, layer);
+
+    if (pass->decodes) {
+        decode(pass, layer, &attention);
+        return;
+    }
+    pass->ops->attention(pass->be, &attention);
+    if (!pass->fills)
+        return;
+    keep_rows(pass, BUFFER_KEYS, layer, attention.k);
+    keep_rows(pass, BUFFER_VALUES, layer, attention.v);
+}
+
+size_t model_slots(const struct model *model)
+{
+    return model->shapes.slots;
+}
+
+size_t model_room(const struct model *model)
+{
+    return model->shapes.room;
+}
+
+size_t model_vocabulary(const struct model *model)
+{
+    return model->config->vocab_size;
+}
+
+static struct pass pass_of(struct model *m, size_t rows, size_t sequences)
+{
+    return (struct pass) { .model = m,
+                           .be = m->be,
+                           .ops = m->be->ops,
+                           .rows = rows,
+                           .sequences = sequences,
+                           .numbers = model_numbers(m) };
+}
+
+static void put(const struct pass *pass, enum buffer buffer, const int32_t *from,
+                size_t count)
+{
+    pass->ops->upload(pass->be, pass_buffer(pass, buffer, 0).data, from,
+                      count * sizeof(*from));
+}
+
+static bool check_tokens(const struct model *m, const int32_t *tokens, size_t count,
+                         struct error *err)
+{
+    for (size_t i = 0; i < count; i++)
+        if (tokens[i] < 0 || (size_t)tokens[i] >= m->config->vocab_size)
+            return error_set(err, ERROR_DATA,
+                             "token %d lies outside the model's vocabulary of %zu; does "
+                             "the tokenizer belong to this model?",
+                             tokens[i], m->config->vocab_size);
+    return true;
+}
+
+bool model_prefill(struct model *model, size_t slot, const int32_t *tokens, size_t count,
+                   float *logits, struct error *err)
+{
+    struct pass pass = pass_of(model, count, 1);
+    const int32_t offsets[] = { 0, (int32_t)count };
+    struct tensor h;
+
+    if (count == 0 || count > model->shapes.rows || count > model->shapes.room ||
+        slot >= model->shapes.slots)
+        return error_set(err, ERROR_SYSTEM,
+                         "a prompt of %zu tokens, but memory was planned for 1 to %zu",
+                         count, model->shapes.rows);
+    if (!check_tokens(model, tokens, count, err) ||
+        !model_config_check_places(model->config, count, err))
+        return false;
+    pass.fills = true;
+    pass.slot = slot;
+    for (size_t i = 0; i < count; i++)
+        model->places[i] = (int32_t)i;
+    put(&pass, BUFFER_TOKENS, tokens, count);
+    put(&pass, BUFFER_POSITIONS, model->places, count);
+    put(&pass, BUFFER_OFFSETS, offsets, 2);
+    model_forward(&pass);
+    h = pass_buffer(&pass, BUFFER_H_LAST, 0);
+    pass_logits(&pass, tensor_rows(h, count - 1, 1), logits);
+    return pass_finish_logits(&pass, logits, 1, err);
+}
+
+bool model_grow(struct model *model, const int32_t *tokens, const int32_t *lengths,
+                float *logits, struct error *err)
+{
+    size_t slots = model->shapes.slots;
+    struct pass pass = pass_of(model, slots, slots);
+
+    if (!check_tokens(model, tokens, slots, err))
+        return false;
+    for (size_t i = 0; i < slots; i++)
+        if (lengths[i] < 0 || (size_t)lengths[i] >= model->shapes.room)
+            return error_set(err, ERROR_SYSTEM,
+                             "place %d, but memory was planned for %zu", lengths[i],
+                             model->shapes.room);
+        else if (!model_config_check_places(model->config, (size_t)lengths[i] + 1, err))
+            return false;
+    pass.decodes = true;
+    put(&pass, BUFFER_TOKENS, tokens, slots);
+    put(&pass, BUFFER_POSITIONS, lengths, slots);
+    if (pass_begin(&pass)) {
+        model_forward(&pass);
+        pass_end(&pass);
+    }
+    pass_logits(&pass, pass_buffer(&pass, BUFFER_H_LAST, 0), logits);
+    return pass_finish_logits(&pass, logits, slots, err);
+}

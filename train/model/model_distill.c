@@ -1,0 +1,127 @@
+/* train/model/model_distill.c - a student's head and loss beside its teacher's answer. */
+#include "config.h"
+
+#include "train/model/model.h"
+
+#include "train/model/model_parts.h"
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Logits that are kept of a teacher of so many words. */
+static size_t kept_of(const struct model *m, size_t words)
+{
+    return least(m->shapes.buffers[BUFFER_KEPT].cols, words);
+}
+
+void model_teach(struct model *student, struct model *teacher)
+{
+    student->teacher = teacher;
+    student->shared = least(student->config->vocab_size, teacher->config->vocab_size);
+    student->kept = kept_of(student, student->shared);
+}
+
+void model_teach_kept(struct model *student, size_t rows, const int32_t *ids,
+                      const float *values, size_t words)
+{
+    const struct shape_buffer *b = student->shapes.buffers;
+    struct backend *be = student->be;
+    size_t bytes;
+
+    student->shared = least(student->config->vocab_size, words);
+    student->kept = kept_of(student, student->shared);
+    bytes = rows * student->kept * sizeof(float);
+    be->ops->upload(be, student->buffers + b[BUFFER_KEPT].at, values, bytes);
+    be->ops->upload(be, student->buffers + b[BUFFER_KEPT_IDS].at, ids, bytes);
+}
+
+/* (N, k), of as many columns as are kept. */
+static struct tensor kept_buffer(const struct pass *pass, enum buffer buffer, size_t kept)
+{
+    struct tensor whole = pass_buffer(pass, buffer, 0);
+
+    return kept > 0 ? tensor_of(whole.data, whole.format, whole.rows, kept)
+                    : (struct tensor) { 0 };
+}
+
+/* The rows of the head that both models have. */
+static struct tensor shared_head(const struct pass *teacher, size_t words)
+{
+    return tensor_rows(pass_weight(teacher, teacher->model->head_weight), 0, words);
+}
+
+static struct tensor shared_logits(const struct pass *teacher, size_t words)
+{
+    return tensor_columns(pass_buffer(teacher, BUFFER_LOGITS, 0), 0, words);
+}
+
+/* What is kept of a teacher's answer, into the buffers of `to`. */
+static void keep(const struct pass *teacher, const struct pass *to, size_t words,
+                 size_t kept)
+{
+    const struct op_topk op = {
+        .values = kept_buffer(to, BUFFER_KEPT, kept),
+        .x = pass_buffer(teacher, BUFFER_H_LAST, 0),
+        .w = shared_head(teacher, words),
+        .logits = shared_logits(teacher, words),
+        .gathered = pass_buffer(teacher, BUFFER_GATHERED, 0),
+        .ids = kept_buffer(to, BUFFER_KEPT_IDS, kept).data,
+        .targets = pass_buffer(teacher, BUFFER_TARGETS, 0).data,
+        .rows = pass_buffer(teacher, BUFFER_LABELLED, 0).data,
+        .labelled = teacher->labelled,
+        .softcap = (float)teacher->model->config->logit_softcap,
+    };
+
+    teacher->ops->topk(teacher->be, &op);
+}
+
+void model_distill(const struct pass *pass)
+{
+    const struct model *m = pass->model;
+    const struct distillation *kd = &m->plan->kd;
+    const struct pass *teacher = pass->teacher;
+    struct op_distill op = {
+        .student = model_classifier(pass),
+        .kd_losses = tensor_rows(pass_buffer(pass, BUFFER_KD_LOSSES, 0), 0, 1),
+        .words = m->shared,
+        .ratio = (float)kd->ratio,
+        .temperature = (float)kd->temperature,
+        .beta = (float)kd->beta,
+    };
+
+    if (m->kept > 0) {
+        if (teacher)
+            keep(teacher, pass, m->shared, m->kept);
+        op.values = kept_buffer(pass, BUFFER_KEPT, m->kept);
+        op.ids = kept_buffer(pass, BUFFER_KEPT_IDS, m->kept).data;
+    } else {
+        op.x = pass_buffer(teacher, BUFFER_H_LAST, 0);
+        op.w = shared_head(teacher, m->shared);
+        op.logits = shared_logits(teacher, m->shared);
+        op.gathered = pass_buffer(teacher, BUFFER_GATHERED, 0);
+        op.softcap = (float)teacher->model->config->logit_softcap;
+    }
+    pass->ops->distill(pass->be, &op);
+}
+
+bool model_keep(struct model *teacher, const struct batch *batch, size_t words,
+                int32_t *ids, float *values, struct error *err)
+{
+    size_t kept = kept_of(teacher, words), bytes = batch->rows * kept * sizeof(float);
+    struct pass pass;
+
+    if (!pass_open(teacher, batch, &pass, err))
+        return false;
+    model_forward(&pass);
+    keep(&pass, &pass, words, kept);
+    pass.ops->download(pass.be, values, pass_buffer(&pass, BUFFER_KEPT, 0).data, bytes);
+    pass.ops->download(pass.be, ids, pass_buffer(&pass, BUFFER_KEPT_IDS, 0).data, bytes);
+    return pass.ops->sync(pass.be, err);
+}
+
+struct model_losses model_losses(const struct model *student)
+{
+    return student->parts;
+}

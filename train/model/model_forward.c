@@ -1,0 +1,515 @@
+/* train/model/model_forward.c - tokens to losses, as model_parts.h draws it. */
+#include "config.h"
+
+#include "train/model/model.h"
+
+#include <assert.h>
+#include <math.h>
+
+#include "train/model/model_parts.h"
+
+struct tensor pass_buffer(const struct pass *pass, enum buffer buffer, size_t layer)
+{
+    const struct shape_buffer *b = &pass->model->shapes.buffers[buffer];
+    size_t rows = b->rows_are_n ? pass->rows : b->rows;
+    size_t cols = b->cols_are_n ? pass->rows : b->cols;
+    char *data = pass->model->buffers + b->at + (b->count > 1 ? layer : 0) * b->step;
+
+    if (b->step == 0)
+        return (struct tensor) { 0 };
+    return tensor_of(data, b->format, rows, cols);
+}
+
+static const int32_t *pass_ids(const struct pass *pass, enum buffer buffer)
+{
+    return pass_buffer(pass, buffer, 0).data;
+}
+
+struct tensor pass_weight(const struct pass *pass, struct tensor weight)
+{
+    const struct shapes *s = &pass->model->shapes;
+    struct tensor scratch;
+
+    if (weight.format == s->compute || (s->rounds && weight.format == FORMAT_FP32))
+        return weight;
+    scratch = pass_buffer(pass, BUFFER_WEIGHT, 0);
+    scratch = tensor_of(scratch.data, scratch.format, weight.rows, weight.cols);
+    pass->ops->convert(pass->be, &(struct op_convert) { .out = scratch, .x = weight });
+    return scratch;
+}
+
+struct tensor pass_operand(const struct pass *pass, const struct product *product)
+{
+    for (size_t i = 0; i < product->widened; i++)
+        model_widen(pass->model, product->quantised[i]);
+    return pass_weight(pass, product->weight);
+}
+
+struct tensor pass_bias(const struct pass *pass, struct tensor bias)
+{
+    struct tensor scratch;
+
+    if (!bias.data || bias.format == FORMAT_FP32)
+        return bias;
+    scratch = pass_buffer(pass, BUFFER_BIAS, 0);
+    scratch = tensor_of(scratch.data, FORMAT_FP32, 1, bias.cols);
+    pass->ops->convert(pass->be, &(struct op_convert) { .out = scratch, .x = bias });
+    return scratch;
+}
+
+void pass_drop(const struct pass *pass, double p, uint32_t stream, struct tensor x,
+               struct tensor out)
+{
+    const struct op_dropout op = {
+        .out = out,
+        .x = x,
+        .p = (float)p,
+        .seed = (uint64_t)pass->model->plan->seed,
+        .draw = &pass->numbers->draw,
+        .rows = &pass->numbers->rows,
+        .stream = stream,
+    };
+
+    pass->ops->dropout(pass->be, &op);
+}
+
+struct tensor pass_lora_input(const struct pass *pass, const struct linears *linears,
+                              struct tensor x)
+{
+    struct tensor scratch = pass_buffer(pass, BUFFER_LORA_X, 0);
+
+    if (!scratch.data || !pass->training)
+        return x;
+    scratch = tensor_of(scratch.data, scratch.format, x.rows, x.cols);
+    pass_drop(pass, pass->model->shapes.lora.dropout, linears->stream, x, scratch);
+    return scratch;
+}
+
+static void product_forward(const struct pass *pass, const struct product *p,
+                            struct tensor x, struct tensor y, float alpha, float beta)
+{
+    const struct op_matmul op = {
+        .out = tensor_columns(y, p->first, p->outs),
+        .a = tensor_columns(x, p->from, p->ins),
+        .b = pass_operand(pass, p),
+        .bias = pass_bias(pass, p->bias),
+        .trans_b = true,
+        .alpha = alpha,
+        .beta = beta,
+        .round_a = p->rounded ? FORMAT_FP8_E4M3 : FORMAT_FP32,
+        .round_b = p->rounded ? FORMAT_FP8_E4M3 : FORMAT_FP32,
+    };
+
+    pass->ops->matmul(pass->be, &op);
+}
+
+/* u = dropout(x) A^T, which the backward pass wants too */
+static void adapters_into(const struct pass *pass, const struct linears *l,
+                          struct tensor x, struct tensor u)
+{
+    if (l->intos > 0)
+        x = pass_lora_input(pass, l, x);
+    for (size_t i = 0; i < l->intos; i++)
+        product_forward(pass, &l->into[i], x, u, 1, 0);
+}
+
+struct tensor pass_u(const struct pass *pass, const struct linears *linears, size_t layer)
+{
+    return tensor_columns(pass_buffer(pass, linears->u, layer),
+                          linears->beside ? linears->outs : 0, linears->adapters);
+}
+
+/* y = beta y + x W^T + b + scale u B^T; y may have more columns */
+static void linears_forward(const struct pass *pass, const struct linears *l,
+                            size_t layer, struct tensor x, struct tensor y, float beta)
+{
+    struct tensor u = pass_u(pass, l, layer);
+    float scale = (float)pass->model->shapes.lora.scale;
+
+    if (l->beside) { /* one product whether plain or not, so that y has the same bits */
+        product_forward(pass, &l->both, x, y, 1, 0);
+    } else {
+        for (size_t i = 0; i < l->wholes; i++)
+            product_forward(pass, &l->whole[i], x, y, 1, beta);
+    }
+    if (pass->plain)
+        return;
+    if (!l->beside)
+        adapters_into(pass, l, x, u);
+    for (size_t i = 0; i < l->outs_of; i++)
+        product_forward(pass, &l->out_of[i], u, y, scale, 1);
+}
+
+float model_norm_offset(const struct model *model)
+{
+    return model->config->architecture->norm == NORM_RMS_1 ? 1 : 0;
+}
+
+static struct tensor weight_of(const struct parameter *p)
+{
+    return p ? p->weight : (struct tensor) { 0 };
+}
+
+void model_norm(const struct pass *pass, const struct norm *norm, struct op_rmsnorm op)
+{
+    const struct model_config *c = pass->model->config;
+
+    op.weight = norm->weight->weight;
+    op.eps = (float)c->norm_eps;
+    op.offset = model_norm_offset(pass->model);
+    if (c->architecture->norm != NORM_LAYER) {
+        pass->ops->rmsnorm(pass->be, &op);
+        return;
+    }
+    pass->ops->layernorm(pass->be, &(struct op_layernorm) { .out = op.out,
+                                                            .sum = op.sum,
+                                                            .stats = op.rstd,
+                                                            .x = op.x,
+                                                            .delta = op.delta,
+                                                            .weight = op.weight,
+                                                            .bias = weight_of(norm->bias),
+                                                            .eps = op.eps });
+}
+
+struct tensor model_queries(const struct pass *pass, struct tensor qkv)
+{
+    const struct model_config *c = pass->model->config;
+
+    return tensor_columns(qkv, 0, c->heads * c->head_size);
+}
+
+struct tensor model_keys(const struct pass *pass, struct tensor qkv)
+{
+    const struct model_config *c = pass->model->config;
+
+    return tensor_columns(qkv, c->heads * c->head_size, c->kv_heads * c->head_size);
+}
+
+/* q and k are neighbours: one call turns both. */
+void model_rotate(const struct pass *pass, size_t layer, struct tensor qkv, bool inverse)
+{
+    const struct model_config *c = pass->model->config;
+    size_t heads = c->heads + c->kv_heads;
+    const struct op_rope op = {
+        .x = tensor_columns(qkv, 0, heads * c->head_size),
+        .table = pass_buffer(pass, pass->model->blocks[layer].rope, 0),
+        .positions = pass_ids(pass, BUFFER_POSITIONS),
+        .heads = heads,
+        .rotary = c->rotary,
+        .inverse = inverse,
+    };
+
+    if (c->rotary > 0)
+        pass->ops->rope(pass->be, &op);
+}
+
+static void head_norm(const struct pass *pass, const struct norm *norm, struct tensor x,
+                      struct tensor out, struct tensor rstd)
+{
+    pass->ops->headnorm(
+        pass->be, &(struct op_headnorm) { .out = out,
+                                          .rstd = rstd,
+                                          .x = x,
+                                          .weight = norm->weight->weight,
+                                          .eps = (float)pass->model->config->norm_eps,
+                                          .offset = model_norm_offset(pass->model),
+                                          .heads = rstd.cols });
+}
+
+/* q and k as attention reads them: in place, or beside what their norms began with. */
+static void prepare(const struct pass *pass, size_t layer, struct tensor qkv)
+{
+    const struct block *b = &pass->model->blocks[layer];
+    struct tensor qk = pass_buffer(pass, BUFFER_QK, layer);
+
+    if (qk.data) {
+        head_norm(pass, &b->q_norm, model_queries(pass, qkv), model_queries(pass, qk),
+                  pass_buffer(pass, BUFFER_RSTD_Q, layer));
+        head_norm(pass, &b->k_norm, model_keys(pass, qkv), model_keys(pass, qk),
+                  pass_buffer(pass, BUFFER_RSTD_K, layer));
+    }
+    model_rotate(pass, layer, qk.data ? qk : qkv, false);
+}
+
+static struct attention_dropout attention_dropout(const struct pass *pass, size_t layer)
+{
+    double p = pass->model->config->attention_dropout;
+
+    return (struct attention_dropout) {
+        .p = pass_drops(pass, p) ? (float)p : 0,
+        .stream = drop_stream(layer, DROP_ATTENTION),
+        .seed = (uint64_t)pass->model->plan->seed,
+        .draw = &pass->numbers->draw,
+    };
+}
+
+struct op_attention model_attention(const struct pass *pass, size_t layer)
+{
+    const struct model_config *c = pass->model->config;
+    const struct block *b = &pass->model->blocks[layer];
+    struct tensor qkv = pass_buffer(pass, BUFFER_QKV, layer);
+    struct tensor qk = pass_buffer(pass, BUFFER_QK, layer);
+    size_t kv = c->kv_heads * c->head_size;
+
+    if (!qk.data)
+        qk = qkv;
+    return (struct op_attention) {
+        .dropout = attention_dropout(pass, layer),
+        .out = pass_buffer(pass, BUFFER_ATT, layer),
+        .lse = pass_buffer(pass, BUFFER_LSE, layer),
+        .q = model_queries(pass, qk),
+        .k = model_keys(pass, qk),
+        .v = tensor_columns(qkv, c->heads * c->head_size + kv, kv),
+        .offsets = pass_ids(pass, BUFFER_OFFSETS),
+        .sequences = pass->sequences,
+        .longest = pass->longest,
+        .heads = c->heads,
+        .kv_heads = c->kv_heads,
+        .head_size = c->head_size,
+        .window = b->window,
+        .scale = b->scale,
+        .softcap = (float)c->score_softcap,
+    };
+}
+
+/* What comes to the stream next. */
+static struct tensor delta_of(const struct pass *pass)
+{
+    struct tensor post = pass_buffer(pass, BUFFER_DELTA_POST, 0);
+
+    return post.data ? post : pass_buffer(pass, BUFFER_DELTA, 0);
+}
+
+/* The stream behind the block below, but for what that adds last. */
+static struct tensor stream_behind(const struct pass *pass, size_t layer)
+{
+    struct tensor mid = pass_buffer(pass, BUFFER_X_MID, layer);
+
+    return mid.data ? mid : pass_buffer(pass, BUFFER_X_IN, layer);
+}
+
+/* Beside what is there already it has to be dropped before it is added. */
+static void add_dropped(const struct pass *pass, const struct linears *l, size_t layer,
+                        struct tensor x, struct tensor out, float beta)
+{
+    const struct model_config *c = pass->model->config;
+    bool first = l == &pass->model->blocks[layer].o;
+    uint32_t stream = drop_stream(layer, first ? DROP_ADDED_O : DROP_ADDED_DOWN);
+    struct tensor to = out;
+
+    if (beta > 0)
+        to = tensor_columns(pass_buffer(pass, BUFFER_DROPPED, 0), 0, out.cols);
+    linears_forward(pass, l, layer, x, to, 0);
+    pass_drop(pass, c->added_dropout, stream, to, to);
+    if (beta > 0)
+        pass->ops->add(pass->be, &(struct op_add) { .out = out, .a = out, .b = to });
+}
+
+/* What layers o and down add to the stream, dropped or through its norm where there is
+ * one; beta 1: beside what is there already. */
+static void add_to_stream(const struct pass *pass, const struct linears *l, size_t layer,
+                          struct tensor x, float beta)
+{
+    const struct block *b = &pass->model->blocks[layer];
+    bool first = l == &b->o;
+    struct tensor to = pass_buffer(pass, first ? BUFFER_POST1 : BUFFER_POST2, layer);
+    struct op_rmsnorm norm = { .out = delta_of(pass), .x = to };
+
+    if (pass_drops(pass, pass->model->config->added_dropout)) {
+        assert(!to.data);
+        add_dropped(pass, l, layer, x, norm.out, beta);
+        return;
+    }
+    if (!to.data) {
+        linears_forward(pass, l, layer, x, norm.out, beta);
+        return;
+    }
+    linears_forward(pass, l, layer, x, to, 0);
+    norm.rstd = pass_buffer(pass, first ? BUFFER_RSTD_POST1 : BUFFER_RSTD_POST2, layer);
+    model_norm(pass, first ? &b->post1 : &b->post2, norm);
+}
+
+/* Whether the first norm adds what places add to the embeddings: dropout wants the
+ * sum. */
+static bool adds_positions(const struct pass *pass)
+{
+    const struct model *m = pass->model;
+
+    return m->positions && !pass_drops(pass, m->config->embed_dropout);
+}
+
+static void forward_attention(const struct pass *pass, size_t layer, bool again)
+{
+    const struct model *m = pass->model;
+    const struct block *b = &m->blocks[layer];
+    struct tensor x_in = pass_buffer(pass, BUFFER_X_IN, layer);
+    struct tensor h1 = pass_buffer(pass, BUFFER_H1, 0);
+    struct tensor qkv = pass_buffer(pass, BUFFER_QKV, layer);
+    struct tensor att = pass_buffer(pass, BUFFER_ATT, layer);
+    struct op_rmsnorm norm1 = { .out = h1, .sum = x_in, .x = x_in };
+
+    norm1.rstd = pass_buffer(pass, BUFFER_RSTD1, layer);
+    if (layer > 0 && !again) /* what the block below adds comes in here */
+        norm1.x = stream_behind(pass, layer - 1);
+    if ((layer > 0 || adds_positions(pass)) && !again)
+        norm1.delta = delta_of(pass);
+    model_norm(pass, &b->norm1, norm1);
+    linears_forward(pass, &b->qkv, layer, h1, qkv, 0);
+    prepare(pass, layer, qkv);
+    model_attend(pass, layer);
+    if (again && m->config->parallel)
+        adapters_into(pass, &b->o, att, pass_u(pass, &b->o, layer));
+    else
+        add_to_stream(pass, &b->o, layer, att, 0);
+}
+
+struct tensor model_gate(const struct pass *pass, size_t layer)
+{
+    size_t cols = pass->model->config->intermediate_size;
+    struct tensor gate_up = pass_buffer(pass, BUFFER_GATE_UP, layer);
+
+    if (!architecture_is_gated(pass->model->config->architecture))
+        return (struct tensor) { 0 };
+    return tensor_columns(gate_up, 0, cols);
+}
+
+struct tensor model_up(const struct pass *pass, size_t layer)
+{
+    size_t cols = pass->model->config->intermediate_size;
+    struct tensor gate_up = pass_buffer(pass, BUFFER_GATE_UP, layer);
+    bool gated = architecture_is_gated(pass->model->config->architecture);
+
+    return tensor_columns(gate_up, gated ? cols : 0, cols);
+}
+
+struct tensor model_activate(const struct pass *pass, size_t layer)
+{
+    struct tensor gate = model_gate(pass, layer), up = model_up(pass, layer);
+    struct tensor act = pass_buffer(pass, BUFFER_ACT, 0);
+    enum activation kind = pass->model->config->activation;
+
+    if (gate.data)
+        pass->ops->swiglu(
+            pass->be,
+            &(struct op_swiglu) { .out = act, .gate = gate, .up = up, .kind = kind });
+    else
+        pass->ops->activation(
+            pass->be, &(struct op_activation) { .out = act, .x = up, .kind = kind });
+    return act;
+}
+
+static void forward_mlp(const struct pass *pass, size_t layer, bool again)
+{
+    const struct block *b = &pass->model->blocks[layer];
+    struct tensor x_in = pass_buffer(pass, BUFFER_X_IN, layer);
+    struct tensor x_mid = pass_buffer(pass, BUFFER_X_MID, layer);
+    struct tensor h2 = pass_buffer(pass, BUFFER_H2, 0), act;
+    struct tensor gate_up = pass_buffer(pass, BUFFER_GATE_UP, layer);
+    struct op_rmsnorm norm2 = { .out = h2, .sum = x_mid, .x = x_in };
+
+    norm2.rstd = pass_buffer(pass, BUFFER_RSTD2, layer);
+    if (x_mid.data)
+        norm2.delta = delta_of(pass);
+    model_norm(pass, &b->norm2, norm2);
+    linears_forward(pass, &b->gate_up, layer, h2, gate_up, 0);
+    act = model_activate(pass, layer);
+    if (again && !b->post2.weight)
+        adapters_into(pass, &b->down, act, pass_u(pass, &b->down, layer));
+    else
+        add_to_stream(pass, &b->down, layer, act, x_mid.data ? 0 : 1);
+}
+
+void model_forward_block(const struct pass *pass, size_t layer, bool again)
+{
+    forward_attention(pass, layer, again);
+    forward_mlp(pass, layer, again);
+}
+
+/* Tokens into the stream, and what their places add to it. */
+static void embed(const struct pass *pass)
+{
+    const struct model *m = pass->model;
+    struct tensor x = pass_buffer(pass, BUFFER_X_IN, 0);
+    struct tensor delta = pass_buffer(pass, BUFFER_DELTA, 0);
+
+    pass->ops->embedding(pass->be,
+                         &(struct op_embedding) { .out = x,
+                                                  .table = m->embed_weight,
+                                                  .tokens = pass_ids(pass, BUFFER_TOKENS),
+                                                  .scale = m->embed_scale });
+    if (m->positions)
+        pass->ops->embedding(pass->be, &(struct op_embedding) {
+                                           .out = delta,
+                                           .table = m->positions->weight,
+                                           .tokens = pass_ids(pass, BUFFER_POSITIONS) });
+    if (!pass_drops(pass, m->config->embed_dropout))
+        return;
+    if (m->positions)
+        pass->ops->add(pass->be, &(struct op_add) { .out = x, .a = x, .b = delta });
+    pass_drop(pass, m->config->embed_dropout, drop_stream(0, DROP_EMBED), x, x);
+}
+
+void model_forward(const struct pass *pass)
+{
+    const struct model *m = pass->model;
+    size_t last = m->config->layers - 1;
+
+    embed(pass);
+    for (size_t l = 0; l <= last; l++)
+        model_forward_block(pass, l, false);
+    model_norm(pass, &m->norm,
+               (struct op_rmsnorm) { .out = pass_buffer(pass, BUFFER_H_LAST, 0),
+                                     .sum = pass_buffer(pass, BUFFER_X_LAST, 0),
+                                     .rstd = pass_buffer(pass, BUFFER_RSTD, 0),
+                                     .x = stream_behind(pass, last),
+                                     .delta = delta_of(pass) });
+}
+
+/* A chunk's rows of V numbers, which may be further apart. */
+static struct tensor words_of(const struct pass *pass, enum buffer buffer)
+{
+    struct tensor rows = pass_buffer(pass, buffer, 0);
+
+    return rows.data ? tensor_columns(rows, 0, pass->model->config->vocab_size) : rows;
+}
+
+struct op_classifier model_classifier(const struct pass *pass)
+{
+    const struct model *m = pass->model;
+    struct tensor x = pass_buffer(pass, BUFFER_H_LAST, 0);
+    struct tensor dh = pass_buffer(pass, BUFFER_DH, 0);
+    struct tensor logits = words_of(pass, BUFFER_LOGITS);
+    struct tensor dlogits = words_of(pass, BUFFER_DLOGITS);
+    struct op_classifier op = {
+        .losses = tensor_rows(pass_buffer(pass, BUFFER_LOSSES, 0), 0, 1),
+        .x = x,
+        .w = pass_weight(pass, m->head_weight),
+        .logits = logits,
+        .dlogits = dlogits.data ? dlogits : logits,
+        .gathered = pass_buffer(pass, BUFFER_GATHERED, 0),
+        .dgathered = pass_buffer(pass, BUFFER_DGATHERED, 0),
+        .targets = pass_ids(pass, BUFFER_TARGETS),
+        .weights = pass->weighted ? pass_buffer(pass, BUFFER_WEIGHTS, 0).data : NULL,
+        .rows = pass_buffer(pass, BUFFER_LABELLED, 0).data,
+        .labelled = pass->labelled,
+        .grad_scale = 1,
+        .softcap = (float)m->config->logit_softcap,
+        .smoothing = (float)m->plan->label_smoothing,
+    };
+
+    if (pass->training) {
+        op.scale = &pass->numbers->grad_scale;
+        op.dx = tensor_of(dh.data, dh.format, x.rows, x.cols);
+        op.dw = m->head->grad;
+    } else {
+        op.hits = pass_buffer(pass, BUFFER_HITS, 0).data;
+    }
+    return op;
+}
+
+void model_classify(const struct pass *pass)
+{
+    const struct op_classifier op = model_classifier(pass);
+
+    pass->ops->classifier(pass->be, &op);
+}

@@ -1,0 +1,516 @@
+/* train/model/model_load.c - weights from files into their places. */
+#include "config.h"
+
+#include "train/model/model.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "base/text.h"
+#include "precision/nf4.h"
+#include "train/model/model_parts.h"
+#include "train/model/weights.h"
+
+/* Room for a span in fp32 and in its storage format. */
+struct loader {
+    struct model *model;
+    float *values;
+    void *packed;
+};
+
+size_t model_span_rows(const struct parameter *p)
+{
+    size_t rows = MODEL_SPAN / p->cols;
+
+    if (p->quantised.codes)
+        rows = rows > NF4_BLOCK ? rows / NF4_BLOCK * NF4_BLOCK : NF4_BLOCK;
+    return rows == 0 ? 1 : rows < p->rows ? rows : p->rows;
+}
+
+size_t model_span_numbers(const struct model *model)
+{
+    size_t most = 1;
+
+    for (size_t i = 0; i < model->shapes.count; i++) {
+        const struct parameter *p = &model->parameters[i];
+        size_t numbers = model_span_rows(p) * p->cols;
+
+        most = numbers > most ? numbers : most;
+    }
+    return most;
+}
+
+struct stored model_stored(const struct model *model, const struct parameter *p,
+                           size_t item)
+{
+    bool vector = p->rank == 1;
+
+    return (struct stored) { .storage = p->stored,
+                             .rows = vector ? p->cols : p->rows,
+                             .cols = vector ? 1 : p->cols,
+                             .heads = model->config->heads,
+                             .item = item };
+}
+
+const struct stored_tensor *model_find_stored(const struct model *model, const char *name)
+{
+    return weights_find(model->files, model->bare, model->config, name);
+}
+
+static bool check_shape(const struct stored_tensor *t, const struct parameter *p,
+                        struct error *err)
+{
+    return weights_fit(
+        t, &(struct weights_wanted) { p->rank, p->rows, p->cols, p->stored }, err);
+}
+
+/* Some numbers of a stored tensor in fp32.  A file whose header is not padded has them at
+ * odd addresses. */
+static bool read_stored(const struct stored_tensor *t, size_t first, size_t count,
+                        float *out, struct error *err)
+{
+    size_t item = format_info(t->format)->bytes;
+    const char *from = (const char *)t->data + first * item;
+    void *copy = NULL;
+
+    if ((uintptr_t)from % item != 0) {
+        copy = malloc(count * item);
+        if (!copy)
+            return error_set(err, ERROR_SYSTEM, "no memory for %zu numbers", count);
+        memcpy(copy, from, count * item);
+    }
+    format_convert(out, FORMAT_FP32, copy ? copy : from, t->format, count);
+    free(copy);
+    return true;
+}
+
+/* Rows of a parameter, or of an adapter's B that is stored like it, in fp32. */
+static bool read_rows(const struct stored *stored, const struct stored_tensor *t,
+                      size_t row, size_t rows, float *out, struct error *err)
+{
+    size_t count = rows * stored->cols;
+    void *packed;
+
+    if (stored->storage == STORED_ROWS)
+        return read_stored(t, row * stored->cols, count, out, err);
+    packed = malloc(count * stored->item);
+    if (!packed)
+        return error_set(err, ERROR_SYSTEM, "no memory for %zu numbers", count);
+    stored_gather(stored, t->data, row, rows, packed);
+    format_convert(out, FORMAT_FP32, packed, t->format, count);
+    free(packed);
+    return true;
+}
+
+/* The same of a parameter's own tensor: of a vector all. */
+static bool read_parameter(const struct model *m, const struct parameter *p,
+                           const struct stored_tensor *t, size_t row, size_t rows,
+                           float *out, struct error *err)
+{
+    struct stored stored = model_stored(m, p, format_info(t->format)->bytes);
+
+    return read_rows(&stored, t, row, rows * p->cols / stored.cols, out, err);
+}
+
+void model_merge(float *out, size_t rows, size_t cols, const float *b, const float *a,
+                 size_t rank, double scale)
+{
+    for (size_t i = 0; i < rows; i++)
+        for (size_t k = 0; k < rank; k++) {
+            float factor = (float)(scale * b[i * rank + k]);
+
+            for (size_t j = 0; j < cols; j++)
+                out[i * cols + j] += factor * a[k * cols + j];
+        }
+}
+
+/* "model.layers.0.x.weight" -> "base_model.model.model.layers.0.x.lora_A.weight" */
+static const struct stored_tensor *find_adapter(const struct safetensors *set,
+                                                const char *name, const char *part)
+{
+    size_t stem = strlen(name) - (text_ends(name, ".weight") ? strlen(".weight") : 0);
+    const struct stored_tensor *found;
+    struct text text;
+
+    text_init(&text, 0);
+    text_addf(&text, "base_model.model.%.*s%s", (int)stem, name, part);
+    found = safetensors_find(set, text.data);
+    text_clear(&text);
+    return found;
+}
+
+static bool has_shape(const struct stored_tensor *t, size_t rows, size_t cols)
+{
+    return t && t->format < FORMAT_COUNT && t->rank == 2 && t->shape[0] == rows &&
+           t->shape[1] == cols;
+}
+
+/* Beside a base in 4 bits an adapter that only answers stays apart, and so it does in
+ * layers which that base has in 16. */
+static bool is_beside(const struct model *m, enum module module)
+{
+    return m->plan->generation.alone && m->shapes.lora.adapted[module];
+}
+
+/* Add the adapter that create_new_adapter makes part of the base. */
+static bool add_merged(const struct model *m, size_t index, size_t row, size_t rows,
+                       float *out, struct error *err)
+{
+    const struct parameter *p = &m->parameters[index];
+    enum module module = m->shapes.parameters[index].module;
+    enum part part = m->shapes.parameters[index].part;
+    const struct stored_tensor *a = find_adapter(m->merged, p->name, ".lora_A.weight");
+    const struct stored_tensor *b = find_adapter(m->merged, p->name, ".lora_B.weight");
+    const struct stored_tensor *whole =
+        find_adapter(m->merged, p->name, part == PART_BIAS ? "" : ".weight");
+    size_t rank = m->merged_lora.rank;
+    struct stored stored = { .storage = STORED_ROWS, .rows = p->rows, .cols = rank };
+    float *down, *up;
+    bool ok;
+
+    if (whole && m->merged_lora.saved[module])
+        return check_shape(whole, p, err) &&
+               read_parameter(m, p, whole, row, rows, out, err);
+    if (part != PART_WEIGHT || !m->merged_lora.adapted[module] || is_beside(m, module))
+        return true;
+    if (!has_shape(a, rank, p->cols) || !has_shape(b, p->rows, rank))
+        return error_set(err, ERROR_DATA,
+                         "the adapter for %s is missing or of another shape", p->name);
+    if (p->stored == STORED_HEADS)
+        stored.storage = STORED_HEADS;
+    stored.heads = m->config->heads;
+    stored.item = format_info(b->format)->bytes;
+    down = memory_alloc((p->cols + rows) * rank * sizeof(*down));
+    up = down + rank * p->cols;
+    ok = read_stored(a, 0, rank * p->cols, down, err) &&
+         read_rows(&stored, b, row, rows, up, err);
+    if (ok)
+        model_merge(out, rows, p->cols, up, down, rank, m->merged_lora.scale);
+    free(down);
+    return ok;
+}
+
+bool model_read(const struct model *model, const struct parameter *p, size_t row,
+                size_t rows, float *out, struct error *err)
+{
+    const struct stored_tensor *t = model_find_stored(model, p->name);
+
+    if (!t)
+        return error_set(err, ERROR_DATA, "%s: the tensor %s is missing",
+                         model->plan->model_name_or_path, p->name);
+    return check_shape(t, p, err) && read_parameter(model, p, t, row, rows, out, err);
+}
+
+bool model_original(const struct model *model, size_t index, size_t row, size_t rows,
+                    float *out, struct error *err)
+{
+    const struct shape_parameter *p = &model->shapes.parameters[index];
+    size_t first = row * p->cols, count = rows * p->cols;
+
+    if (model->plan->train_from_scratch) {
+        model_fresh_weights(model, index, first, count, out);
+        return true;
+    }
+    return model_read(model, &model->parameters[index], row, rows, out, err) &&
+           (!model->merged || add_merged(model, index, row, rows, out, err));
+}
+
+void model_round(const struct model *model, float *values, void *packed, size_t count)
+{
+    enum format frozen = model->plan->precision.frozen;
+
+    if (frozen != FORMAT_FP16 && frozen != FORMAT_BF16)
+        return;
+    format_convert(packed, frozen, values, FORMAT_FP32, count);
+    format_convert(values, FORMAT_FP32, packed, frozen, count);
+}
+
+static bool is_adapter(const struct shape_parameter *p)
+{
+    return p->part == PART_LORA_A || p->part == PART_LORA_B;
+}
+
+/* Never trained, here or when an adapter was made. */
+static bool is_frozen(const struct model *m, const struct parameter *p)
+{
+    const struct shape_parameter *shape = &m->shapes.parameters[p - m->parameters];
+
+    return !p->trainable && !is_adapter(shape) && !m->shapes.lora.saved[shape->module];
+}
+
+/* The values into the rows they are of. */
+static void put_rows(const struct loader *l, const struct parameter *p, size_t row,
+                     size_t rows)
+{
+    struct backend *be = l->model->be;
+    struct tensor to = tensor_rows(p->weight, row, rows);
+    size_t count = rows * p->cols;
+    const void *from = l->values;
+
+    if (is_frozen(l->model, p))
+        model_round(l->model, l->values, l->packed, count);
+    if (to.format != FORMAT_FP32) {
+        format_convert(l->packed, to.format, l->values, FORMAT_FP32, count);
+        from = l->packed;
+    }
+    be->ops->upload(be, to.data, from, tensor_bytes(to));
+}
+
+static void put_copy(struct backend *be, const struct parameter *p)
+{
+    if (p->copy.data)
+        be->ops->convert(be, &(struct op_convert) { .out = p->copy, .x = p->weight });
+}
+
+bool model_put(struct model *model, const struct parameter *p,
+               const struct stored_tensor *from, struct error *err)
+{
+    struct stored stored = model_stored(model, p, format_info(from->format)->bytes);
+    void *rows = NULL;
+
+    if (stored.storage != STORED_ROWS) {
+        rows = malloc(from->bytes);
+        if (!rows)
+            return error_set(err, ERROR_SYSTEM, "no memory for %s", p->name);
+        stored_gather(&stored, from->data, 0, stored.rows, rows);
+    }
+    model->be->ops->upload(model->be, p->weight.data, rows ? rows : from->data,
+                           from->bytes);
+    free(rows);
+    put_copy(model->be, p);
+    return true;
+}
+
+/*
+ * A stored tensor in the format of the weight, or of its working copy if that is widened
+ * to the weight without loss, goes to the device as it is: no number passes through the
+ * processor.  false: it has to be converted.
+ */
+static bool put_stored(const struct loader *l, const struct stored_tensor *t,
+                       const struct parameter *p)
+{
+    const struct backend_ops *ops = l->model->be->ops;
+    enum format frozen = l->model->plan->precision.frozen;
+    bool rounds = is_frozen(l->model, p) && frozen != t->format &&
+                  (frozen == FORMAT_FP16 || frozen == FORMAT_BF16);
+
+    if (p->stored != STORED_ROWS)
+        return false;
+    if (!rounds && t->format == p->weight.format) {
+        ops->upload(l->model->be, p->weight.data, t->data, t->bytes);
+        put_copy(l->model->be, p);
+        return true;
+    }
+    if (rounds || !p->copy.data || t->format != p->copy.format ||
+        p->weight.format != FORMAT_FP32)
+        return false;
+    ops->upload(l->model->be, p->copy.data, t->data, t->bytes);
+    ops->convert(l->model->be, &(struct op_convert) { .out = p->weight, .x = p->copy });
+    return true;
+}
+
+static bool open_base(struct model *m, struct error *err)
+{
+    if (m->plan->train_from_scratch)
+        return true;
+    m->files = safetensors_open(m->plan->model_name_or_path, "model", false, err);
+    m->bare = m->files && weights_are_bare(m->files, m->config);
+    return m->files && model_check_surplus(m, err);
+}
+
+/* Where the head is the embedding, PEFT trains two copies; one matrix can be only what is
+ * the same in both.  Counts the head's. */
+static bool check_tied_copies(const struct model *m, const struct safetensors *set,
+                              size_t *heads, struct error *err)
+{
+    const struct architecture *a = m->config->architecture;
+    const char *dir = m->plan->adapter_name_or_path;
+    const struct stored_tensor *embed, *head;
+
+    if (!m->config->tied)
+        return true;
+    embed = find_adapter(set, a->paths[MODULE_EMBED], ".weight");
+    head = find_adapter(set, a->paths[MODULE_HEAD], ".weight");
+    *heads = head != NULL;
+    if ((!embed && !head) ||
+        (embed && head && embed->format == head->format && embed->bytes == head->bytes &&
+         memcmp(embed->data, head->data, head->bytes) == 0))
+        return true;
+    return error_set(err, ERROR_DATA,
+                     "%s: the adapter trains %s and %s apart, which are one in this "
+                     "model; merge it with PEFT into a model of tie_word_embeddings: "
+                     "false, and train that",
+                     dir, architecture_leaf(a, MODULE_EMBED),
+                     architecture_leaf(a, MODULE_HEAD));
+}
+
+static bool open_merged(struct model *m, struct error *err)
+{
+    const char *dir = m->plan->adapter_name_or_path;
+    size_t heads;
+
+    if (!dir || m->plan->method != METHOD_LORA ||
+        !(m->plan->create_new_adapter || m->plan->generation.alone))
+        return true;
+    m->merged = safetensors_open(dir, "adapter_model", false, err);
+    return m->merged &&
+           lora_read_config(dir, m->config->architecture, &m->merged_lora, err) &&
+           check_tied_copies(m, m->merged, &heads, err);
+}
+
+/* All of a stored tensor over a parameter. */
+static bool load_stored(const struct loader *l, const struct stored_tensor *t,
+                        const struct parameter *p, struct error *err)
+{
+    size_t step = model_span_rows(p);
+
+    if (!check_shape(t, p, err))
+        return false;
+    if (put_stored(l, t, p))
+        return true;
+    for (size_t row = 0; row < p->rows; row += step) {
+        size_t rows = p->rows - row < step ? p->rows - row : step;
+
+        if (!read_parameter(l->model, p, t, row, rows, l->values, err))
+            return false;
+        put_rows(l, p, row, rows);
+    }
+    put_copy(l->model->be, p);
+    return true;
+}
+
+/* An adapter that is not trained beside weights that it cannot be merged into. */
+static bool load_beside(const struct loader *l, size_t index, struct error *err)
+{
+    const struct parameter *p = &l->model->parameters[index];
+    const struct stored_tensor *t = safetensors_find(l->model->merged, p->name);
+
+    if (!t)
+        return error_set(err, ERROR_DATA, "%s: the adapter has no tensor for %s",
+                         l->model->plan->adapter_name_or_path, p->name);
+    return load_stored(l, t, p, err);
+}
+
+static bool load_parameter(const struct loader *l, size_t index, struct error *err)
+{
+    struct model *m = l->model;
+    struct parameter *p = &m->parameters[index];
+    size_t step = model_span_rows(p);
+    const struct stored_tensor *t = NULL;
+
+    if (p->quantised.codes && m->config->quantised.on)
+        return model_take_quantised(m, p, err);
+    if (p->quantised.codes)
+        return model_quantise(m, p, l->values, l->packed, err);
+    if (is_adapter(&m->shapes.parameters[index]) && m->plan->generation.alone)
+        return load_beside(l, index, err);
+    if (!is_adapter(&m->shapes.parameters[index]) && m->files && !m->merged)
+        t = model_find_stored(m, p->name);
+    if (t && check_shape(t, p, NULL) && put_stored(l, t, p))
+        return true;
+    for (size_t row = 0; row < p->rows; row += step) {
+        size_t rows = p->rows - row < step ? p->rows - row : step;
+
+        if (is_adapter(&m->shapes.parameters[index]))
+            model_fresh_adapter(m, index, row * p->cols, rows * p->cols, l->values);
+        else if (!model_original(m, index, row, rows, l->values, err))
+            return false;
+        put_rows(l, p, row, rows);
+    }
+    put_copy(l->model->be, p);
+    return true;
+}
+
+static bool load_base(const struct loader *l, struct error *err)
+{
+    struct model *m = l->model;
+
+    for (size_t i = 0; i < m->shapes.count; i++) {
+        if (!load_parameter(l, i, err))
+            return false;
+        if (m->files)
+            safetensors_forget(m->files);
+    }
+    return true;
+}
+
+/* The stored tensor of something an adapter's file may have. */
+static const struct stored_tensor *find_trained(const struct safetensors *set,
+                                                const struct shape_parameter *p)
+{
+    if (is_adapter(p))
+        return safetensors_find(set, p->name);
+    return p->trainable
+               ? find_adapter(set, p->name, p->part == PART_BIAS ? "" : ".weight")
+               : NULL;
+}
+
+/* Put an adapter that goes on being trained over the fresh one. */
+static bool load_adapter(const struct loader *l, const struct safetensors *set,
+                         struct error *err)
+{
+    struct model *m = l->model;
+    const char *dir = m->plan->adapter_name_or_path;
+    size_t used = 0;
+
+    if (!check_tied_copies(m, set, &used, err))
+        return false;
+    for (size_t i = 0; i < m->shapes.count; i++) {
+        const struct shape_parameter *p = &m->shapes.parameters[i];
+        const struct stored_tensor *t = find_trained(set, p);
+
+        if (!p->trainable)
+            continue;
+        if (!t)
+            return error_set(err, ERROR_DATA, "%s: the adapter has no tensor for %s", dir,
+                             p->name);
+        if (!load_stored(l, t, &m->parameters[i], err))
+            return false;
+        used++;
+    }
+    if (used != safetensors_count(set))
+        return error_set(
+            err, ERROR_DATA,
+            "%s: the adapter has %zu tensors, %zu of them belong to this model", dir,
+            safetensors_count(set), used);
+    return true;
+}
+
+static bool go_on(const struct loader *l, struct error *err)
+{
+    const struct plan *plan = l->model->plan;
+    struct safetensors *set;
+    bool ok;
+
+    if (plan->method != METHOD_LORA || !plan->adapter_name_or_path ||
+        plan->create_new_adapter || plan->generation.alone)
+        return true;
+    set = safetensors_open(plan->adapter_name_or_path, "adapter_model", false, err);
+    ok = set && load_adapter(l, set, err);
+    safetensors_close(set);
+    return ok;
+}
+
+bool model_load(struct model *model, struct error *err)
+{
+    struct loader l = { .model = model };
+    size_t numbers = model_span_numbers(model);
+    bool ok;
+
+    l.values = malloc(numbers * sizeof(float));
+    l.packed = malloc(numbers * sizeof(uint16_t));
+    ok = l.values && l.packed;
+    if (!ok)
+        error_set(err, ERROR_SYSTEM, "no memory to convert %zu numbers", numbers);
+    ok = ok && open_base(model, err) && open_merged(model, err) && load_base(&l, err) &&
+         go_on(&l, err) && model->be->ops->sync(model->be, err);
+    free(l.values);
+    free(l.packed);
+    if (model->plan->method == METHOD_FULL) {
+        safetensors_close(model->files);
+        model->files = NULL;
+    }
+    return ok;
+}

@@ -1,0 +1,469 @@
+/* train/model/model_pass.c - micro-batches: checked, sent to the device, done there, and what
+ * comes back of them. */
+#include "config.h"
+
+#include "train/model/model.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "train/model/model_parts.h"
+#include "train/chat/template.h"
+
+/* A number of rows is rounded up to one of sixteen between a power of two and the next,
+ * and to whole tiles of products and attention, where a part of a tile takes as long; by
+ * 256 at most, as thousands of rows take so long that launches do not count, but rows
+ * do. */
+enum { ROW_SHARES = 16, ROW_TILE = 64, ROW_MOST = 256 };
+
+/* Ids outside the vocabulary and batches larger than planned must not reach the
+ * device. */
+static bool check_batch(const struct model *m, const struct batch *batch,
+                        struct error *err)
+{
+    if (batch->rows == 0 || batch->rows > m->shapes.rows ||
+        batch->sequences > m->shapes.sequences)
+        return error_set(
+            err, ERROR_SYSTEM,
+            "a batch of %zu rows in %zu sequences, but memory was planned for %zu in %zu",
+            batch->rows, batch->sequences, m->shapes.rows, m->shapes.sequences);
+    for (size_t i = 0; i < batch->rows; i++) {
+        int32_t token = batch->tokens[i], target = batch->targets[i];
+
+        if (token < 0 || (size_t)token >= m->config->vocab_size)
+            return error_set(
+                err, ERROR_DATA,
+                "token %d lies outside the model's vocabulary of %zu; does the "
+                "tokenizer belong to this model?",
+                token, m->config->vocab_size);
+        if (target >= 0 && (size_t)target >= m->config->vocab_size)
+            return error_set(err, ERROR_DATA,
+                             "label %d lies outside the model's vocabulary of %zu",
+                             target, m->config->vocab_size);
+        if (batch->positions[i] < 0 || (size_t)batch->positions[i] >= batch->rows)
+            return error_set(err, ERROR_SYSTEM, "position %d lies outside the batch",
+                             batch->positions[i]);
+        if (!model_config_check_places(m->config, (size_t)batch->positions[i] + 1, err))
+            return false;
+    }
+    return true;
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t round_rows(size_t rows)
+{
+    size_t unit = ROW_TILE;
+
+    while (unit < ROW_MOST && 2 * unit * ROW_SHARES <= rows)
+        unit *= 2;
+    return size_round(rows, unit);
+}
+
+/* A teacher or a reference may have memory for other batches. */
+static size_t rows_for(const struct model *m, const struct batch *batch)
+{
+    size_t rows = least(round_rows(batch->rows), m->shapes.rows);
+
+    if (m->teacher)
+        rows = least(rows, m->teacher->shapes.rows);
+    if (m->reference)
+        rows = least(rows, m->reference->shapes.rows);
+    return rows > batch->rows ? rows : batch->rows;
+}
+
+/*
+ * The batch as it goes to the device.  A recording is for one number of rows and one of
+ * runs, as the plan of a product is for one number of rows; and hardly two batches have
+ * the same. Where passes are recorded, rows without a target make up a number that comes
+ * again, in a run of their own, and empty runs make up all that memory was planned for.
+ *
+ * Losses and gradients of those rows are zero.  Each is the batch's first row once more,
+ * place and all: then what attention makes of them is that again, and none can overflow
+ * where no row of the batch does.  A rounded batch stays as it is.
+ */
+static const struct batch *round_up(struct model *m, const struct batch *batch)
+{
+    struct batch *to = &m->rounded;
+    size_t rows = batch->rows, bytes = rows * sizeof(int32_t);
+
+    if (!m->be->ops->begin || batch->sequences >= m->shapes.sequences)
+        return batch;
+    to->rows = rows_for(m, batch);
+    to->sequences = m->shapes.sequences;
+    to->weights = batch->weights ? m->row_weights : NULL;
+    memcpy(to->tokens, batch->tokens, bytes);
+    memcpy(to->positions, batch->positions, bytes);
+    memcpy(to->targets, batch->targets, bytes);
+    memcpy(to->offsets, batch->offsets, (batch->sequences + 1) * sizeof(int32_t));
+    for (size_t i = rows; i < to->rows; i++) {
+        to->tokens[i] = batch->tokens[0];
+        to->positions[i] = batch->positions[0];
+        to->targets[i] = LABEL_NONE;
+    }
+    if (to->weights) {
+        memcpy(to->weights, batch->weights, bytes);
+        memset(to->weights + rows, 0, (to->rows - rows) * sizeof(float));
+    }
+    for (size_t i = batch->sequences + 1; i <= to->sequences; i++)
+        to->offsets[i] = (int32_t)to->rows;
+    return to;
+}
+
+static void upload_batch(const struct pass *pass, const struct batch *batch)
+{
+    const struct {
+        enum buffer to;
+        const void *from; /* numbers of 4 bytes; NULL: there are none */
+        size_t count;
+    } rows[] = {
+        { BUFFER_TOKENS, batch->tokens, batch->rows },
+        { BUFFER_POSITIONS, batch->positions, batch->rows },
+        { BUFFER_TARGETS, batch->targets, batch->rows },
+        { BUFFER_WEIGHTS, batch->weights, batch->rows },
+        { BUFFER_OFFSETS, batch->offsets, batch->sequences + 1 },
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].from)
+            pass->ops->upload(pass->be, pass_buffer(pass, rows[i].to, 0).data,
+                              rows[i].from, rows[i].count * sizeof(int32_t));
+}
+
+/* Rounded up, but never beyond the batch. */
+static size_t count_labelled(const struct batch *batch)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < batch->rows; i++)
+        count += batch->targets[i] >= 0;
+    return least(round_rows(count), batch->rows);
+}
+
+/* What no run is longer than: the job's limit, which all batches share, or as much as a
+ * batch is rounded up by; where one is longer all the same, all rows. */
+static size_t bound_runs(const struct model *m, const struct batch *batch)
+{
+    size_t bound = (size_t)m->plan->cutoff_len;
+
+    if (bound < ROW_MOST)
+        bound = ROW_MOST;
+    for (size_t i = 0; i < batch->sequences; i++)
+        if ((size_t)(batch->offsets[i + 1] - batch->offsets[i]) > bound)
+            return batch->rows;
+    return least(bound, batch->rows);
+}
+
+static struct pass pass_of(struct model *m, const struct batch *batch)
+{
+    return (struct pass) { .model = m,
+                           .be = m->be,
+                           .ops = m->be->ops,
+                           .batch = batch,
+                           .rows = batch->rows,
+                           .sequences = batch->sequences,
+                           .longest = bound_runs(m, batch),
+                           .labelled = count_labelled(batch),
+                           .weighted = batch->weights != NULL,
+                           .numbers = model_numbers(m) };
+}
+
+bool pass_open(struct model *model, const struct batch *batch, struct pass *out,
+               struct error *err)
+{
+    size_t pairs = batch->sequences / 2;
+
+    if (!check_batch(model, batch, err))
+        return false;
+    batch = round_up(model, batch);
+    *out = pass_of(model, batch);
+    out->pairs = pairs;
+    upload_batch(out, batch);
+    return true;
+}
+
+/* from 0: the way forward */
+static bool begin(const struct pass *pass, size_t from, size_t to)
+{
+    const size_t key[] = { pass->rows,
+                           pass->sequences,
+                           pass->longest,
+                           pass->training,
+                           pass->decodes,
+                           pass->plain,
+                           from > 0 && pass->first,
+                           from,
+                           to };
+
+    return !pass->ops->begin || pass->ops->begin(pass->be, key, sizeof(key));
+}
+
+bool pass_begin(const struct pass *pass)
+{
+    return begin(pass, 0, 0);
+}
+
+bool pass_begin_levels(const struct pass *pass, size_t from, size_t to)
+{
+    return begin(pass, from, to);
+}
+
+void pass_end(const struct pass *pass)
+{
+    if (pass->ops->end)
+        pass->ops->end(pass->be);
+}
+
+/* model_evaluate of preferences. */
+static bool evaluate_pairs(const struct pass *pass, double *loss_sum, struct error *err)
+{
+    struct model *m = pass->model;
+
+    if (!model_refer(pass, err))
+        return false;
+    if (pass_begin(pass)) {
+        model_forward(pass);
+        pass_end(pass);
+    }
+    model_prefer(pass);
+    pass->ops->download(pass->be, m->pairs, pass_buffer(pass, BUFFER_PAIRS, 0).data,
+                        pass->pairs * PREFERENCE_NUMBERS * sizeof(float));
+    m->rewards = (struct rewards) { 0 };
+    if (!pass->ops->sync(pass->be, err))
+        return false;
+    model_add_pairs(m, m->pairs, pass->pairs, loss_sum);
+    return true;
+}
+
+bool model_evaluate(struct model *model, const struct batch *batch, double *loss_sum,
+                    struct error *err)
+{
+    struct pass pass;
+
+    if (!pass_open(model, batch, &pass, err))
+        return false;
+    if (model->pairs)
+        return evaluate_pairs(&pass, loss_sum, err);
+    if (pass_begin(&pass)) {
+        model_forward(&pass);
+        pass_end(&pass);
+    }
+    model_classify(&pass);
+    pass.ops->download(pass.be, model->losses, pass_buffer(&pass, BUFFER_LOSSES, 0).data,
+                       pass.rows * sizeof(float));
+    if (model->hits)
+        pass.ops->download(pass.be, model->hits, pass_buffer(&pass, BUFFER_HITS, 0).data,
+                           pass.rows * sizeof(float));
+    if (!pass.ops->sync(pass.be, err))
+        return false;
+    for (size_t i = 0; i < pass.rows; i++)
+        *loss_sum += model->losses[i];
+    return true;
+}
+
+void model_accuracy(const struct model *model, const struct batch *batch, double *sum,
+                    size_t *runs)
+{
+    for (size_t run = 0; model->hits && run < batch->sequences; run++) {
+        double hits = 0;
+        size_t targets = 0;
+
+        for (int32_t i = batch->offsets[run]; i < batch->offsets[run + 1]; i++) {
+            hits += model->hits[i];
+            targets += batch->targets[i] >= 0;
+        }
+        *sum += targets > 0 ? hits / (double)targets : 0;
+        *runs += targets > 0;
+    }
+}
+
+void model_begin(struct model *model, const struct step_numbers *numbers)
+{
+    model->begun = 0;
+    model->be->ops->upload(model->be, model_numbers(model), numbers, sizeof(*numbers));
+}
+
+/* What a window keeps of its micro-batches, on the device and on the host; data NULL: no
+ * more. */
+struct kept {
+    enum buffer buffer;
+    float *data;
+};
+
+static struct kept kept_of(const struct model *m, size_t index)
+{
+    const struct kept all[][2] = {
+        { { BUFFER_LOSSES, m->losses }, { BUFFER_KD_LOSSES, m->kd_losses } },
+        { { BUFFER_PAIRS, m->pairs } },
+    };
+
+    return index < 2 ? all[m->pairs != NULL][index] : (struct kept) { 0 };
+}
+
+/* Row `index` of them: a micro-batch writes row 0. */
+static struct tensor kept_row(const struct model *m, enum buffer losses, size_t index)
+{
+    const struct shape_buffer *b = &m->shapes.buffers[losses];
+
+    return tensor_rows(tensor_of(m->buffers + b->at, b->format, b->rows, b->cols), index,
+                       1);
+}
+
+/* What the micro-batch before has left makes way. */
+static void keep_last(const struct pass *pass)
+{
+    struct model *m = pass->model;
+    struct kept kept;
+
+    for (size_t i = 0; m->begun > 0 && (kept = kept_of(m, i)).data; i++)
+        pass->ops->convert(
+            pass->be, &(struct op_convert) { .out = kept_row(m, kept.buffer, m->begun),
+                                             .x = kept_row(m, kept.buffer, 0) });
+    m->batches[m->begun++] = m->pairs ? pass->pairs : pass->rows;
+}
+
+bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
+                 struct error *err)
+{
+    struct pass pass, taught;
+    uint64_t drawn[] = { draw, batch->rows };
+    size_t pairs = batch->sequences / 2;
+    size_t most = model->shapes.buffers[BUFFER_LOSSES].rows;
+
+    if (!check_batch(model, batch, err))
+        return false;
+    if (model->begun == most)
+        return error_set(err, ERROR_SYSTEM,
+                         "memory was planned for windows of %zu micro-batches", most);
+    batch = round_up(model, batch);
+    pass = pass_of(model, batch);
+    pass.pairs = pairs;
+    pass.training = true;
+    pass.first = model->begun == 0;
+    keep_last(&pass);
+    upload_batch(&pass, batch);
+    pass.ops->upload(pass.be, &model_numbers(model)->draw, drawn, sizeof(drawn));
+    pass.reduces = model_ranks(model) > 1 && model->begun == model->expected;
+    if (model->teacher) {
+        if (!pass_open(model->teacher, batch, &taught, err))
+            return false;
+        pass.teacher = &taught;
+    }
+    if (model->pairs && !model_refer(&pass, err))
+        return false;
+    if (pass_begin(&pass)) {
+        if (pass.teacher)
+            model_forward(pass.teacher);
+        model_forward(&pass);
+        pass_end(&pass);
+    }
+    model_learn(&pass);
+    model_backward(&pass);
+    return true;
+}
+
+/* Micro-batch i of the window, from 1: the newest lies in row 0. */
+static const float *window_row(const struct model *m, const struct kept *kept, size_t i)
+{
+    return kept->data + i % m->begun * m->shapes.buffers[kept->buffer].cols;
+}
+
+/* In the order of the window's tokens. */
+static double sum_window(const struct model *m, const struct kept *kept)
+{
+    double sum = 0;
+
+    for (size_t i = 1; i <= m->begun; i++) {
+        const float *row = window_row(m, kept, i);
+
+        for (size_t j = 0; j < m->batches[i - 1]; j++)
+            sum += row[j];
+    }
+    return sum;
+}
+
+static double sum_pairs(struct model *m, const struct kept *kept)
+{
+    double sum = 0;
+
+    m->rewards = (struct rewards) { 0 };
+    for (size_t i = 1; i <= m->begun; i++)
+        model_add_pairs(m, window_row(m, kept, i), m->batches[i - 1], &sum);
+    return sum;
+}
+
+bool model_end(struct model *model, struct step_numbers *numbers, double *loss_sum,
+               struct error *err)
+{
+    const struct backend_ops *ops = model->be->ops;
+    const struct kept first = kept_of(model, 0), second = kept_of(model, 1);
+    const struct kept *all[] = { &first, &second };
+    double ratio = model->plan->kd.ratio;
+
+    for (size_t i = 0; i < TS_COUNT(all) && all[i]->data; i++)
+        ops->download(model->be, all[i]->data, kept_row(model, all[i]->buffer, 0).data,
+                      model->begun * model->shapes.buffers[all[i]->buffer].cols *
+                          sizeof(float));
+    ops->download(model->be, numbers, model_numbers(model), sizeof(*numbers));
+    if (!ops->sync(model->be, err))
+        return false;
+    *loss_sum = model->pairs ? sum_pairs(model, &first) : sum_window(model, &first);
+    model->parts.data = *loss_sum;
+    if (model->kd_losses) {
+        model->parts.teacher = sum_window(model, &second);
+        *loss_sum = (1 - ratio) * model->parts.data + ratio * model->parts.teacher;
+    }
+    return true;
+}
+
+void pass_logits(const struct pass *pass, struct tensor h, float *out)
+{
+    const struct tensor all = pass_buffer(pass, BUFFER_LOGITS, 0);
+    struct tensor head = pass_weight(pass, pass->model->head_weight);
+
+    for (size_t row = 0; row < h.rows; row += all.rows) {
+        size_t rows = h.rows - row < all.rows ? h.rows - row : all.rows;
+        struct tensor logits = /* without gaps, as they are downloaded */
+            tensor_of(all.data, all.format, rows, pass->model->config->vocab_size);
+
+        pass->ops->matmul(pass->be, &(struct op_matmul) { .out = logits,
+                                                          .a = tensor_rows(h, row, rows),
+                                                          .b = head,
+                                                          .trans_b = true,
+                                                          .alpha = 1 });
+        pass->ops->download(pass->be, out + row * logits.cols, logits.data,
+                            tensor_bytes(logits));
+    }
+}
+
+bool pass_finish_logits(const struct pass *pass, float *logits, size_t rows,
+                        struct error *err)
+{
+    const struct model_config *c = pass->model->config;
+
+    if (!pass->ops->sync(pass->be, err))
+        return false;
+    for (size_t i = 0; c->logit_softcap > 0 && i < rows * c->vocab_size; i++)
+        logits[i] = (float)(c->logit_softcap * tanh(logits[i] / c->logit_softcap));
+    return true;
+}
+
+bool model_logits(struct model *model, const struct batch *batch, float *out,
+                  struct error *err)
+{
+    struct pass pass;
+    struct tensor h;
+
+    if (!pass_open(model, batch, &pass, err))
+        return false;
+    model_forward(&pass);
+    h = pass_buffer(&pass, BUFFER_H_LAST, 0);
+    for (size_t i = 0; i < batch->sequences; i++)
+        pass_logits(&pass, tensor_rows(h, (size_t)batch->offsets[i + 1] - 1, 1),
+                    out + i * model->config->vocab_size);
+    return pass_finish_logits(&pass, out, batch->sequences, err);
+}

@@ -1,0 +1,115 @@
+/* train/model/model_preference.c - head and loss of pairs of answers, and the reference that
+ * they are held against. */
+#include "config.h"
+
+#include "train/model/model.h"
+
+#include "train/model/model_parts.h"
+
+void model_hold_against(struct model *model, struct model *reference)
+{
+    model->reference = reference;
+}
+
+/* (1, N) of what the micro-batch under way has, of BUFFER_LOSSES or BUFFER_REFERENCE. */
+static struct tensor losses_of(const struct pass *pass, enum buffer buffer)
+{
+    struct tensor all = pass_buffer(pass, buffer, 0);
+
+    return tensor_of(all.data, all.format, all.data ? 1 : 0, pass->rows);
+}
+
+/* Likelihoods are not smoothed. */
+static struct op_classifier classifier_of(const struct pass *pass)
+{
+    struct op_classifier op = model_classifier(pass);
+
+    op.smoothing = 0;
+    return op;
+}
+
+/* Losses alone, each token's as it is. */
+static void lose(const struct pass *pass, struct op_classifier op)
+{
+    op.dx = op.dw = (struct tensor) { 0 };
+    pass->ops->classifier(pass->be, &op);
+}
+
+bool model_refer(const struct pass *pass, struct error *err)
+{
+    struct model *m = pass->model;
+    struct pass plain = *pass;
+
+    if (!plan_has_reference(m->plan))
+        return true;
+    if (m->reference && !pass_open(m->reference, pass->batch, &plain, err))
+        return false;
+    plain.training = plain.first = plain.reduces = false;
+    plain.plain = true;
+    if (pass_begin(&plain)) {
+        model_forward(&plain);
+        pass_end(&plain);
+    }
+    lose(&plain, classifier_of(&plain));
+    pass->ops->convert(pass->be,
+                       &(struct op_convert) { .out = losses_of(pass, BUFFER_REFERENCE),
+                                              .x = losses_of(&plain, BUFFER_LOSSES) });
+    return true;
+}
+
+/* Row 0: the micro-batch under way. */
+static struct tensor newest_pairs(const struct pass *pass)
+{
+    struct tensor all = pass_buffer(pass, BUFFER_PAIRS, 0);
+
+    return tensor_of(all.data, all.format, pass->pairs, PREFERENCE_NUMBERS);
+}
+
+void model_prefer(const struct pass *pass)
+{
+    const struct preference *p = &pass->model->plan->preference;
+    struct op_classifier op = classifier_of(pass);
+    float *weights = pass_buffer(pass, BUFFER_WEIGHTS, 0).data;
+
+    lose(pass, op);
+    pass->ops->preference(pass->be,
+                          &(struct op_preference) {
+                              .pairs = newest_pairs(pass),
+                              .losses = op.losses,
+                              .reference = losses_of(pass, BUFFER_REFERENCE),
+                              .weights = weights,
+                              .targets = op.targets,
+                              .offsets = pass_buffer(pass, BUFFER_OFFSETS, 0).data,
+                              .kind = p->loss,
+                              .beta = (float)p->beta,
+                              .ftx = (float)p->ftx,
+                              .smoothing = (float)p->label_smoothing,
+                              .margin = (float)p->simpo_gamma,
+                          });
+    if (!pass->training)
+        return;
+    op.weights = weights;
+    pass->ops->classifier(pass->be, &op);
+}
+
+void model_add_pairs(struct model *model, const float *pairs, size_t count,
+                     double *loss_sum)
+{
+    double *of = model->rewards.of;
+
+    for (size_t i = 0; i < count; i++, pairs += PREFERENCE_NUMBERS) {
+        *loss_sum += pairs[PREFERENCE_LOSS];
+        of[REWARD_CHOSEN] += pairs[PREFERENCE_CHOSEN];
+        of[REWARD_REJECTED] += pairs[PREFERENCE_REJECTED];
+        of[REWARD_ACCURACY] += pairs[PREFERENCE_CHOSEN] > pairs[PREFERENCE_REJECTED];
+        of[REWARD_MARGIN] +=
+            (double)pairs[PREFERENCE_CHOSEN] - pairs[PREFERENCE_REJECTED];
+        of[REWARD_LOGP_CHOSEN] += pairs[PREFERENCE_LOGP_CHOSEN];
+        of[REWARD_LOGP_REJECTED] += pairs[PREFERENCE_LOGP_REJECTED];
+    }
+}
+
+struct rewards model_rewards(const struct model *model)
+{
+    return model->rewards;
+}

@@ -1,0 +1,260 @@
+/* train/model/model_prequantised.c - matrices that the base's files have in 4 bits: taken as
+ * they are, bit by bit.
+ *
+ * Beside NAME, the codes, a file of bitsandbytes has for each matrix
+ *
+ *     NAME.absmax               fp32 factors of the blocks, or a byte each
+ *     NAME.quant_map            the 16 numbers
+ *     NAME.quant_state....      how it was made: train/model/quant_state.h
+ *     NAME.nested_absmax        with bytes: fp32 factors of 256 blocks each,
+ *     NAME.nested_quant_map     and what a byte stands for
+ *
+ * The rows are the file's, outputs first: where a file has inputs first (GPT-2),
+ * transformers turns a matrix before it is quantised. */
+#include "config.h"
+
+#include "train/model/model.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "precision/nf4.h"
+#include "train/model/model_parts.h"
+#include "train/model/quant_state.h"
+
+#define STATE ".quant_state."
+
+enum beside { ABSMAX, MAP, QUANT_STATE, GROUPS, GROUP_MAP, BESIDES };
+
+static const char *const suffixes[BESIDES] = {
+    [ABSMAX] = ".absmax",
+    [MAP] = ".quant_map",
+    [QUANT_STATE] = STATE "bitsandbytes__nf4",
+    [GROUPS] = ".nested_absmax",
+    [GROUP_MAP] = ".nested_quant_map",
+};
+
+static const struct stored_tensor *find_beside(const struct model *m, const char *name,
+                                               enum beside which)
+{
+    const struct stored_tensor *found;
+    struct text text;
+
+    text_init(&text, 0);
+    text_addf(&text, "%s%s", name, suffixes[which]);
+    found = model_find_stored(m, text.data);
+    text_clear(&text);
+    return found;
+}
+
+size_t model_count_beside(const struct model *m, const struct parameter *p)
+{
+    size_t count = 0;
+
+    for (enum beside i = 0; i < BESIDES && p->quantised.codes; i++)
+        count += find_beside(m, p->name, i) != NULL;
+    return count;
+}
+
+bool model_is_beside(const struct model *m, const struct parameter *p,
+                     const struct stored_tensor *t)
+{
+    for (enum beside i = 0; i < BESIDES && p->quantised.codes; i++)
+        if (text_ends(t->name, suffixes[i]) && find_beside(m, p->name, i) == t)
+            return true;
+    return false;
+}
+
+/* ---- What is wrong with a file ---- */
+
+static bool is_of_bits(const char *name)
+{
+    for (enum beside i = 0; i < BESIDES; i++)
+        if (text_ends(name, suffixes[i]))
+            return true;
+    return strstr(name, STATE) || text_ends(name, ".SCB") ||
+           text_ends(name, ".weight_format");
+}
+
+bool model_refuse_bits(const struct model *m, const struct stored_tensor *t,
+                       struct error *err)
+{
+    if (!is_of_bits(t->name))
+        return true;
+    if (text_ends(t->name, ".SCB") || text_ends(t->name, ".weight_format"))
+        return error_set(
+            err, ERROR_DATA,
+            "%s: the tensor %s is of weights in 8 bits; those in 4 bits (nf4) are read; "
+            "use the model it was made from",
+            t->file, t->name);
+    if (strstr(t->name, STATE) && !text_ends(t->name, suffixes[QUANT_STATE]))
+        return error_set(
+            err, ERROR_DATA,
+            "%s: the tensor %s is of another kind than nf4; quantise the model with "
+            "bnb_4bit_quant_type nf4, or use the one it was made from",
+            t->file, t->name);
+    if (!m->config->quantised.on)
+        return error_set(
+            err, ERROR_DATA,
+            "%s: the tensor %s is of weights in 4 bits, and config.json has no "
+            "quantization_config; put back the config.json that was saved with them",
+            t->file, t->name);
+    return error_set(
+        err, ERROR_DATA,
+        "%s: the tensor %s is of weights in 4 bits where config.json has them as they "
+        "were: linear layers of the blocks are read in 4 bits, but for those of "
+        "llm_int8_skip_modules",
+        t->file, t->name);
+}
+
+/* A matrix on its way: the tensors it is made of. */
+struct taken {
+    const struct parameter *p;
+    const struct stored_tensor *codes, *beside[BESIDES];
+    struct quant_state state;
+    size_t numbers, blocks;
+};
+
+static bool check_sizes(const struct taken *t, struct error *err)
+{
+    size_t groups = nf4_groups(t->blocks);
+    bool twice = t->state.twice;
+    const struct {
+        const char *dtype; /* NULL: bitsandbytes puts codes into numbers of any format */
+        size_t bytes;
+    } wanted[BESIDES] = {
+        [ABSMAX] = { twice ? "U8" : "F32", t->blocks * (twice ? 1 : sizeof(float)) },
+        [MAP] = { "F32", NF4_NUMBERS * sizeof(float) },
+        [QUANT_STATE] = { "U8", t->beside[QUANT_STATE]->bytes },
+        [GROUPS] = { "F32", groups * sizeof(float) },
+        [GROUP_MAP] = { "F32", NF4_MAP * sizeof(float) },
+    };
+
+    if (t->codes->bytes != nf4_bytes(t->numbers))
+        return error_set(
+            err, ERROR_DATA,
+            "%s: %s has %zu bytes, and %zu x %zu numbers in 4 bits take %zu; fetch the "
+            "model again",
+            t->codes->file, t->codes->name, t->codes->bytes, t->p->rows, t->p->cols,
+            nf4_bytes(t->numbers));
+    for (enum beside i = 0; i < (twice ? BESIDES : GROUPS); i++) {
+        const struct stored_tensor *b = t->beside[i];
+
+        if (strcmp(b->dtype, wanted[i].dtype) != 0 || b->bytes != wanted[i].bytes)
+            return error_set(
+                err, ERROR_DATA,
+                "%s: %s has %zu bytes of %s, wanted are %zu of %s; fetch the model again",
+                b->file, b->name, b->bytes, b->dtype, wanted[i].bytes, wanted[i].dtype);
+    }
+    return true;
+}
+
+/* Which 16 numbers they are, and not their last digits: bitsandbytes' kernels have their
+ * own. */
+static bool check_map(const struct stored_tensor *map, struct error *err)
+{
+    float numbers[NF4_NUMBERS];
+
+    memcpy(numbers, map->data, sizeof(numbers));
+    for (size_t i = 0; i < NF4_NUMBERS; i++)
+        if (!(fabsf(numbers[i] - nf4_numbers[i]) <= 1e-4f))
+            return error_set(
+                err, ERROR_DATA,
+                "%s: %s has %g as number %zu, nf4 has %g; quantise the model with "
+                "bnb_4bit_quant_type nf4",
+                map->file, map->name, (double)numbers[i], i, (double)nf4_numbers[i]);
+    return true;
+}
+
+static bool check_state(const struct model *m, const struct taken *t, struct error *err)
+{
+    const struct stored_tensor *from = t->beside[QUANT_STATE];
+
+    if (t->state.rows != t->p->rows || t->state.cols != t->p->cols)
+        return error_set(err, ERROR_DATA,
+                         "%s: %s has the shape [%zu, %zu], config.json wants [%zu, %zu]",
+                         from->file, from->name, t->state.rows, t->state.cols, t->p->rows,
+                         t->p->cols);
+    return t->state.twice == m->config->quantised.twice ||
+           error_set(
+               err, ERROR_DATA,
+               "%s: %s is %s double quantisation, and config.json says "
+               "bnb_4bit_use_double_quant: %s; put back the config.json that was saved "
+               "with it",
+               from->file, from->name, t->state.twice ? "with" : "without",
+               t->state.twice ? "false" : "true");
+}
+
+static bool find_all(const struct model *m, struct taken *t, struct error *err)
+{
+    const char *dir = m->plan->model_name_or_path, *name = t->p->name;
+    size_t needed = m->config->quantised.twice ? BESIDES : GROUPS;
+
+    t->codes = model_find_stored(m, name);
+    if (!t->codes)
+        return error_set(err, ERROR_DATA, "%s: the tensor %s is missing", dir, name);
+    for (enum beside i = 0; i < BESIDES; i++)
+        t->beside[i] = find_beside(m, name, i);
+    if (t->codes->format < FORMAT_COUNT && !t->beside[QUANT_STATE] && !t->beside[ABSMAX])
+        return error_set(
+            err, ERROR_DATA,
+            "%s: %s is %s, and config.json has it in 4 bits; name its layer in "
+            "llm_int8_skip_modules there",
+            t->codes->file, name, t->codes->dtype);
+    for (enum beside i = 0; i < needed; i++)
+        if (!t->beside[i])
+            return error_set(err, ERROR_DATA, "%s: the tensor %s%s is missing", dir, name,
+                             suffixes[i]);
+    return true;
+}
+
+static bool take_state(const struct stored_tensor *from, struct quant_state *out,
+                       struct error *err)
+{
+    struct text name;
+    bool ok;
+
+    text_init(&name, 0);
+    text_addf(&name, "%s: %s", from->file, from->name);
+    ok = quant_state_parse(from->data, from->bytes, name.data, out, err);
+    text_clear(&name);
+    return ok;
+}
+
+/* ---- As they are ---- */
+
+static void put(const struct taken *t, const struct nf4_layout *parts, char *data)
+{
+    const struct stored_tensor *absmax = t->beside[t->state.twice ? GROUPS : ABSMAX];
+
+    memcpy(data, t->codes->data, t->codes->bytes);
+    memcpy(data + parts->absmax, absmax->data, absmax->bytes);
+    if (!t->state.twice)
+        return;
+    memcpy(data + parts->bytes, t->beside[ABSMAX]->data, t->blocks);
+    memcpy(data + parts->map, t->beside[GROUP_MAP]->data, NF4_MAP * sizeof(float));
+    memcpy(data + parts->map + NF4_MAP * sizeof(float), &t->state.mean, sizeof(float));
+}
+
+bool model_take_quantised(struct model *model, struct parameter *p, struct error *err)
+{
+    struct taken t = { .p = p, .numbers = p->rows * p->cols };
+    struct nf4_layout parts;
+    char *data;
+
+    t.blocks = nf4_blocks(t.numbers);
+    if (!find_all(model, &t, err) || !take_state(t.beside[QUANT_STATE], &t.state, err) ||
+        !check_state(model, &t, err) || !check_sizes(&t, err) ||
+        !check_map(t.beside[MAP], err))
+        return false;
+    parts = nf4_layout(t.numbers, t.state.twice);
+    data = calloc(1, parts.total);
+    if (!data)
+        return error_set(err, ERROR_SYSTEM, "no memory for %s", p->name);
+    put(&t, &parts, data);
+    p->through = t.state.dtype;
+    model->be->ops->upload(model->be, (void *)p->quantised.codes, data, parts.total);
+    free(data);
+    return true;
+}

@@ -1,0 +1,370 @@
+/* train/model/model_save.c - models and adapters in the form Hugging Face's libraries read. */
+#include "config.h"
+
+#include "train/model/model.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "train/model/model_parts.h"
+
+#define COPY_BYTES_MAX ((size_t)256 << 20)
+
+/* What goes along with a model. */
+static const char *const copied[] = {
+    "tokenizer.json",    "tokenizer_config.json", "special_tokens_map.json",
+    "added_tokens.json", "tokenizer.model",       "vocab.json",
+    "merges.txt",        "chat_template.jinja",   "generation_config.json",
+};
+
+static bool copy_files(const char *from, const char *to, struct error *err)
+{
+    bool ok = true;
+
+    for (size_t i = 0; ok && i < sizeof(copied) / sizeof(copied[0]); i++) {
+        char *source = path_join(from, copied[i]), *target = path_join(to, copied[i]);
+        struct text text;
+
+        text_init(&text, COPY_BYTES_MAX);
+        if (file_exists(source))
+            ok = file_read(source, COPY_BYTES_MAX, &text, NULL, err) &&
+                 file_replace(target, text.data, text.len, 0644, err);
+        text_clear(&text);
+        free(source);
+        free(target);
+    }
+    return ok;
+}
+
+static bool put_text(const char *dir, const char *name, const char *data, size_t len,
+                     struct error *err)
+{
+    char *path = path_join(dir, name);
+    bool ok = file_replace(path, data, len, 0644, err);
+
+    free(path);
+    return ok;
+}
+
+/* Beside the old file first: that may be mapped, or the last good one. */
+static bool write_tensors(const char *dir, const char *name,
+                          const struct tensor_source *sources, size_t count,
+                          struct error *err)
+{
+    char *target = path_join(dir, name), *beside;
+    struct text text;
+    bool ok;
+
+    text_init(&text, 0);
+    text_addf(&text, "%s/.%s.tmp", dir, name);
+    beside = text_detach(&text, NULL);
+    unlink(beside);
+    ok = safetensors_write(beside, sources, count, err);
+    if (ok && rename(beside, target) != 0) {
+        ok = error_errno(err, "cannot rename %s", beside);
+        unlink(beside);
+    }
+    free(beside);
+    free(target);
+    return ok;
+}
+
+/* config.json as it was, with the dtype of what is written. */
+static bool write_config(const struct model *m, const char *dir, enum format format,
+                         struct error *err)
+{
+    const struct model_config *c = m->config;
+    enum format says = c->dtype == FORMAT_COUNT ? FORMAT_FP32 : c->dtype;
+    json_t *root, *name;
+    struct text text;
+    bool ok;
+
+    if (says == format)
+        return put_text(dir, "config.json", c->text, c->text_len, err);
+    root = json_read_text(c->text, c->text_len, "config.json", 1, err);
+    name = json_string(format_info(format)->torch);
+    if (json_object_get(root, "dtype"))
+        json_object_set(root, "dtype", name);
+    if (json_object_get(root, "torch_dtype") || !json_object_get(root, "dtype"))
+        json_object_set(root, "torch_dtype", name);
+    text_init(&text, 0);
+    ok = root && json_write_pretty(root, &text) &&
+         put_text(dir, "config.json", text.data, text.len, err);
+    text_clear(&text);
+    json_decref(name);
+    json_decref(root);
+    return ok;
+}
+
+/* What the device has of a parameter, as files have it. */
+static bool read_trained(const void *context, size_t index, void *to, struct error *err)
+{
+    const struct model *m = context;
+    const struct parameter *p = &m->parameters[index];
+    struct stored stored = model_stored(m, p, format_info(p->weight.format)->bytes);
+    size_t bytes = tensor_bytes(p->weight);
+    void *rows = stored.storage == STORED_ROWS ? to : malloc(bytes);
+    bool ok = rows != NULL;
+
+    if (!ok)
+        return error_set(err, ERROR_SYSTEM, "no memory for %s", p->name);
+    m->be->ops->download(m->be, rows, p->weight.data, bytes);
+    ok = m->be->ops->sync(m->be, err);
+    if (rows == to)
+        return ok;
+    if (ok)
+        stored_scatter(&stored, rows, 0, stored.rows, to);
+    free(rows);
+    return ok;
+}
+
+/* Some rows of it in fp32, malloc'ed. */
+static float *read_values(const struct model *m, size_t index, size_t row, size_t rows,
+                          struct error *err)
+{
+    struct tensor weight = tensor_rows(m->parameters[index].weight, row, rows);
+    size_t count = weight.rows * weight.cols;
+    float *values = malloc(count * sizeof(*values));
+    void *raw = malloc(tensor_bytes(weight));
+    bool ok = false;
+
+    if (values && raw) {
+        m->be->ops->download(m->be, raw, weight.data, tensor_bytes(weight));
+        ok = m->be->ops->sync(m->be, err);
+    } else {
+        error_set(err, ERROR_SYSTEM, "no memory for %s", m->parameters[index].name);
+    }
+    if (ok)
+        format_convert(values, FORMAT_FP32, raw, weight.format, count);
+    free(raw);
+    if (ok)
+        return values;
+    free(values);
+    return NULL;
+}
+
+static bool find_adapter(const struct model *m, const struct shape_parameter *p,
+                         size_t *a, size_t *b)
+{
+    *a = *b = SIZE_MAX;
+    for (size_t i = 0; i < m->shapes.count; i++) {
+        const struct shape_parameter *other = &m->shapes.parameters[i];
+
+        if (other->module != p->module || other->layer != p->layer)
+            continue;
+        *a = other->part == PART_LORA_A ? i : *a;
+        *b = other->part == PART_LORA_B ? i : *b;
+    }
+    return p->part == PART_WEIGHT && *a != SIZE_MAX && *b != SIZE_MAX;
+}
+
+static bool add_adapter(const struct model *m, size_t index, size_t row, size_t rows,
+                        float *out, struct error *err)
+{
+    const struct shape_parameter *p = &m->shapes.parameters[index];
+    const struct lora *lora = &m->shapes.lora;
+    float *down, *up = NULL;
+    size_t a, b;
+
+    if (!find_adapter(m, p, &a, &b))
+        return true;
+    down = read_values(m, a, 0, lora->rank, err);
+    if (down)
+        up = read_values(m, b, row, rows, err);
+    if (up)
+        model_merge(out, rows, p->cols, up, down, lora->rank, lora->scale);
+    free(down);
+    free(up);
+    return up != NULL;
+}
+
+/* The format a parameter of the base is saved in where it is not trained as it stands. */
+static enum format base_format(const struct model *m, const char *name)
+{
+    enum format frozen = m->plan->precision.frozen;
+    const struct stored_tensor *t = m->files ? model_find_stored(m, name) : NULL;
+
+    if (m->plan->method == METHOD_LORA)
+        return t ? t->format : FORMAT_FP32;
+    return frozen == FORMAT_FP16 || frozen == FORMAT_BF16 ? frozen : FORMAT_FP32;
+}
+
+/* Rows of a parameter of the base with its adapter merged; of a trained one as it is. */
+static bool merge_rows(const struct model *m, size_t index, size_t row, size_t rows,
+                       float *out, struct error *err)
+{
+    const struct parameter *p = &m->parameters[index];
+    float *trained;
+
+    if (!p->trainable)
+        return model_original(m, index, row, rows, out, err) &&
+               add_adapter(m, index, row, rows, out, err);
+    trained = read_values(m, index, row, rows, err);
+    if (trained)
+        memcpy(out, trained, rows * p->cols * sizeof(*out));
+    free(trained);
+    return trained != NULL;
+}
+
+static bool read_merged(const void *context, size_t index, void *to, struct error *err)
+{
+    const struct model *m = context;
+    const struct parameter *p = &m->parameters[index];
+    enum format format = base_format(m, p->name);
+    struct stored stored = model_stored(m, p, format_info(format)->bytes);
+    size_t step = model_span_rows(p);
+    float *values = malloc(step * p->cols * sizeof(*values));
+    void *packed = malloc(step * p->cols * stored.item);
+    bool ok = values && packed;
+
+    if (!ok)
+        error_set(err, ERROR_SYSTEM, "no memory for %s", p->name);
+    for (size_t row = 0; ok && row < p->rows; row += step) {
+        size_t rows = p->rows - row < step ? p->rows - row : step;
+        size_t count = rows * p->cols;
+
+        ok = merge_rows(m, index, row, rows, values, err);
+        if (!ok)
+            break;
+        format_convert(packed, format, values, FORMAT_FP32, count);
+        stored_scatter(&stored, packed, row, count / stored.cols, to);
+    }
+    free(values);
+    free(packed);
+    if (m->files)
+        safetensors_forget(m->files);
+    return ok;
+}
+
+static struct tensor_source source_of(const struct model *m, size_t index,
+                                      const char *name)
+{
+    const struct parameter *p = &m->parameters[index];
+    bool turned = p->stored == STORED_COLUMNS;
+    struct tensor_source source = { .name = name,
+                                    .format = p->weight.format,
+                                    .rank = p->rank,
+                                    .shape = { turned ? p->cols : p->rows,
+                                               turned ? p->rows : p->cols },
+                                    .read = read_trained,
+                                    .context = m,
+                                    .index = index };
+
+    if (p->rank == 1)
+        source.shape[0] = p->cols;
+    return source;
+}
+
+static bool is_base(const struct model *m, size_t index)
+{
+    enum part part = m->shapes.parameters[index].part;
+
+    return part == PART_WEIGHT || part == PART_BIAS;
+}
+
+/* All of the base: what was trained as it is (exact, for a resume), the rest from its
+ * files. */
+static bool save_whole(const struct model *m, const char *dir, bool merged,
+                       struct error *err)
+{
+    struct tensor_source *sources = memory_alloc(m->shapes.count * sizeof(*sources));
+    enum format format = m->shapes.trainable;
+    size_t count = 0;
+    bool ok;
+
+    for (size_t i = 0; i < m->shapes.count; i++) {
+        const struct parameter *p = &m->parameters[i];
+
+        if (!is_base(m, i))
+            continue;
+        sources[count] = source_of(m, i, p->name);
+        if (merged || !p->trainable) {
+            sources[count].format = base_format(m, p->name);
+            sources[count].read = read_merged;
+        }
+        count++;
+    }
+    if (merged)
+        format = base_format(m, m->embed->name);
+    ok = write_tensors(dir, "model.safetensors", sources, count, err) &&
+         write_config(m, dir, format, err) &&
+         copy_files(m->plan->model_name_or_path, dir, err);
+    free(sources);
+    return ok;
+}
+
+/* The head is trained with the embedding that it is. */
+static bool trains_tied_head(const struct model *m)
+{
+    return m->config->tied && m->shapes.lora.saved[MODULE_EMBED];
+}
+
+static bool write_adapter_config(const struct model *m, const char *dir,
+                                 struct error *err)
+{
+    const char *base = m->plan->model_name_or_path;
+    char *whole = realpath(base, NULL);
+    struct lora lora = m->shapes.lora;
+    struct text text;
+    bool ok;
+
+    lora.tied = trains_tied_head(m);
+    lora.saved[MODULE_HEAD] |= lora.tied;
+    text_init(&text, 0);
+    ok = lora_write_config(&lora, m->config->architecture, whole ? whole : base, &text) ||
+         error_set(err, ERROR_SYSTEM, "cannot make adapter_config.json");
+    ok = ok && put_text(dir, "adapter_config.json", text.data, text.len, err);
+    text_clear(&text);
+    free(whole);
+    return ok;
+}
+
+static bool save_adapter(const struct model *m, const char *dir, struct error *err)
+{
+    struct tensor_source *sources =
+        memory_alloc((m->shapes.count + 1) * sizeof(*sources));
+    struct arena *arena = arena_new();
+    size_t count = 0;
+    bool ok;
+
+    for (size_t i = 0; i < m->shapes.count; i++) {
+        const struct parameter *p = &m->parameters[i];
+        const char *name = p->name;
+
+        if (!p->trainable)
+            continue;
+        if (is_base(m, i)) /* trained whole: modules_to_save */
+            name = arena_printf(arena, "base_model.model.%s", p->name);
+        sources[count++] = source_of(m, i, name);
+        if (p == m->embed && trains_tied_head(m)) /* PEFT has two copies of it */
+            sources[count++] =
+                source_of(m, i,
+                          arena_printf(arena, "base_model.model.%s.weight",
+                                       m->config->architecture->paths[MODULE_HEAD]));
+    }
+    ok = write_tensors(dir, "adapter_model.safetensors", sources, count, err) &&
+         write_adapter_config(m, dir, err) &&
+         put_text(dir, "config.json", m->config->text, m->config->text_len, err) &&
+         copy_files(m->plan->model_name_or_path, dir, err);
+    arena_free(arena);
+    free(sources);
+    return ok;
+}
+
+bool model_save(struct model *model, const char *dir, struct error *err)
+{
+    if (model->plan->method == METHOD_LORA)
+        return save_adapter(model, dir, err);
+    return save_whole(model, dir, false, err);
+}
+
+bool model_export(struct model *model, const char *dir, struct error *err)
+{
+    return save_whole(model, dir, model->plan->method == METHOD_LORA, err);
+}

@@ -1,0 +1,237 @@
+/*
+ * train/model/model_shard.c - one model in several processes: each rank has all weights and
+ * adds up all gradients of its own batches, but updates only its shard of them and keeps
+ * the moments of that shard alone (Rajbhandari et al., "ZeRO", 2020, stage 1).
+ *
+ * A shard is an equal piece of the trainable segments, whatever parameters it cuts
+ * through. While the backward pass goes down, what is complete above it is added up at
+ * the rank that has its shard, a bucket at a time; after the update the weights are
+ * handed round.
+ *
+ * Over the links pass 8 bytes a trainable number and step: 4 of its gradient, beside the
+ * backward pass, and 4 of its weight, for which the next step waits.
+ */
+#include "config.h"
+
+#include "train/model/model.h"
+
+#include "train/model/model_parts.h"
+
+/* Numbers that are added up at a time: enough to fill a link, but no more than this share
+ * of all, so that most of it is over before the backward pass is. */
+#define BUCKET_NUMBERS ((size_t)4 << 20)
+#define BUCKET_SHARE   8
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+size_t model_ranks(const struct model *model)
+{
+    return plan_ranks(model->plan);
+}
+
+struct model_shard model_shard(const struct model *model)
+{
+    size_t count = model->shapes.shard;
+
+    return (struct model_shard) { model->rank * count, count };
+}
+
+bool model_has_moments(const struct model *model)
+{
+    return model->shapes.moment_bytes > 0;
+}
+
+struct tensor model_moment(const struct model *model, enum moment moment, size_t first,
+                           size_t count)
+{
+    enum format format = model->shapes.trainable;
+    char *data = model->moments[moment];
+
+    if (!model_has_moments(model))
+        return (struct tensor) { 0 };
+    first -= model_shard(model).first;
+    return tensor_of(data + first * format_info(format)->bytes, format, 1, count);
+}
+
+/* What of `count` numbers from `at` on is in this rank's shard. */
+static struct model_shard own_part(const struct model *model, size_t at, size_t count)
+{
+    struct model_shard shard = model_shard(model);
+    size_t from = larger(at, shard.first);
+    size_t to = smaller(at + count, shard.first + shard.count);
+
+    return (struct model_shard) { from, to > from ? to - from : 0 };
+}
+
+void model_write_moment(struct model *model, enum moment moment,
+                        const struct parameter *p, const void *from)
+{
+    struct model_shard own = own_part(model, p->at, p->rows * p->cols);
+    size_t bytes = format_info(model->shapes.trainable)->bytes;
+    const char *data = from;
+
+    if (own.count > 0)
+        model->be->ops->upload(model->be,
+                               model_moment(model, moment, own.first, own.count).data,
+                               data + (own.first - p->at) * bytes, own.count * bytes);
+}
+
+bool model_read_span(struct model *model, enum moment moment, size_t first, size_t count,
+                     void *to, struct error *err)
+{
+    struct tensor span = model_moment(model, moment, first, count);
+
+    model->be->ops->download(model->be, to, span.data, tensor_bytes(span));
+    return model->be->ops->sync(model->be, err);
+}
+
+bool model_read_moment(struct model *model, enum moment moment, const struct parameter *p,
+                       void *to, struct error *err)
+{
+    size_t shard = model->shapes.shard, end = p->at + p->rows * p->cols;
+    size_t bytes = format_info(model->shapes.trainable)->bytes;
+    char *data = to;
+
+    for (size_t at = p->at; at < end;) {
+        size_t rank = at / shard, count = smaller(end, (rank + 1) * shard) - at;
+        struct moment_span span = { moment, rank, at, count, count * bytes };
+
+        if (rank == model->rank ? !model_read_span(model, moment, at, count, data, err)
+                                : !model->fetch(model->fetch_context, &span, data, err))
+            return false;
+        data += count * bytes;
+        at += count;
+    }
+    return true;
+}
+
+void model_fetch_by(struct model *model, model_fetch *fetch, const void *context)
+{
+    model->fetch = fetch;
+    model->fetch_context = context;
+}
+
+/* ---- Gradients, while the backward pass goes down ---- */
+
+/* Is it one of the matrices that lie in the order of the forward pass? */
+static bool in_order(const struct model *m, const struct shape_parameter *p)
+{
+    return p->trainable && p->at < m->shapes.matrices;
+}
+
+/* Of the matrices, which the last norm has none of. */
+static size_t level_of(const struct model *m, const struct shape_parameter *p)
+{
+    if (p->module == MODULE_HEAD)
+        return model_head_level(m);
+    return module_in_block(p->module) ? p->layer + 1 : 0;
+}
+
+/* From what number on gradients are complete once a level is done: matrices lie in the
+ * order of the forward pass. */
+void model_find_starts(struct model *m)
+{
+    size_t levels = model_head_level(m) + 1, start = m->shapes.matrices;
+
+    m->starts = arena_array(m->arena, levels, sizeof(*m->starts));
+    for (size_t level = levels; level-- > 0;) {
+        for (size_t i = 0; i < m->shapes.count; i++) {
+            const struct shape_parameter *p = &m->shapes.parameters[i];
+
+            if (in_order(m, p) && level_of(m, p) == level)
+                start = smaller(start, p->at);
+        }
+        m->starts[level] = start;
+    }
+}
+
+/* Add up `from` .. `to`, each piece at its rank. */
+static void reduce_range(struct model *m, size_t from, size_t to)
+{
+    size_t shard = m->shapes.shard;
+
+    for (size_t at = from; at < to;) {
+        size_t rank = at / shard, end = smaller(to, (rank + 1) * shard);
+
+        m->be->ops->reduce(m->be, m->gradients + at, end - at, (int)rank);
+        at = end;
+    }
+}
+
+/* Is a bucket full once this level is done? */
+static bool fills(const struct model *m, size_t level)
+{
+    size_t bucket = smaller(BUCKET_NUMBERS, m->shapes.segment / BUCKET_SHARE);
+    size_t done = m->reduced - m->starts[level];
+
+    return done > 0 && done >= bucket;
+}
+
+size_t model_next_sum(const struct model *m)
+{
+    size_t level = m->reduced_level;
+
+    while (level > 0 && !fills(m, --level))
+        continue;
+    return level;
+}
+
+/* The same buckets on every rank, whatever it had to compute. */
+void model_reduce_down(struct model *m, size_t level)
+{
+    while (m->reduced_level > level) {
+        size_t next = --m->reduced_level;
+
+        if (!fills(m, next))
+            continue;
+        reduce_range(m, m->starts[next], m->reduced);
+        m->reduced = m->starts[next];
+    }
+}
+
+void model_reduce_rest(struct model *m)
+{
+    model_reduce_down(m, 0);
+    reduce_range(m, 0, m->reduced);
+    reduce_range(m, m->shapes.matrices, m->shapes.segment);
+    m->be->ops->meet(m->be);
+}
+
+void model_expect(struct model *m, size_t batches)
+{
+    struct tensor all = model_gradients(m);
+
+    m->expected = batches;
+    m->reduced = m->shapes.matrices;
+    m->reduced_level = model_head_level(m) + 1;
+    if (batches > 0 || model_ranks(m) == 1)
+        return;
+    m->be->ops->zero(m->be, &(struct op_zero) { .out = all });
+    model_reduce_rest(m);
+}
+
+/* ---- Weights, after the update ---- */
+
+void model_gather(struct model *m)
+{
+    const struct backend_ops *ops = m->be->ops;
+    size_t bytes = format_info(m->shapes.trainable)->bytes;
+
+    ops->all_gather(m->be, m->memory_block, m->shapes.shard * bytes);
+    ops->meet(m->be);
+    for (size_t i = 0; i < m->shapes.count; i++) {
+        const struct parameter *p = &m->parameters[i];
+        size_t count = p->rows * p->cols;
+
+        if (p->trainable && p->copy.data && own_part(m, p->at, count).count < count)
+            ops->convert(m->be, &(struct op_convert) { .out = p->copy, .x = p->weight });
+    }
+}

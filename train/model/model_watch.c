@@ -1,0 +1,532 @@
+/*
+ * train/model/model_watch.c - for the time of one pass the backend has another table of
+ * operations, each of which does what the backend's own does and then looks at what it
+ * has written.  What it is called is found by its address: the model knows what lies
+ * where.
+ */
+#include "config.h"
+
+#include "train/model/model_watch.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "train/model/model_parts.h"
+
+const char *const watch_kind_names[WATCH_KINDS] = {
+    [WATCH_NOTHING] = "nothing",       [WATCH_WEIGHT] = "weight",
+    [WATCH_ACTIVATION] = "activation", [WATCH_LOSS] = "loss",
+    [WATCH_GRADIENT] = "gradient",
+};
+
+struct watcher {
+    struct backend_ops ops; /* the first member: what the backend has for the time */
+    const struct backend_ops *real;
+    struct backend *be;
+    struct model *model;
+    struct watch *watch;
+    struct error *err; /* of the device */
+    char *span;        /* host memory for MODEL_SPAN numbers */
+    size_t rows;       /* of the batch */
+    int64_t layer;     /* of the operation before */
+    const void *codes; /* of what was widened last */
+    const void *pairs; /* what op_preference has made of its losses */
+    bool backward;     /* a gradient of the loss has been seen */
+    bool failed;
+};
+
+/* ---- One tensor ---- */
+
+static float number_at(const char *data, enum format format, size_t i)
+{
+    uint16_t half;
+    float single;
+
+    if (format == FORMAT_FP16 || format == FORMAT_BF16) {
+        memcpy(&half, data + 2 * i, sizeof(half));
+        return format == FORMAT_FP16 ? format_from_fp16(half) : format_from_bf16(half);
+    }
+    memcpy(&single, data + 4 * i, sizeof(single));
+    return single;
+}
+
+static void count_number(struct watch_look *look, float value, size_t row, size_t col)
+{
+    if (isfinite(value)) {
+        look->largest = fmax(look->largest, fabs((double)value));
+        return;
+    }
+    if (look->nans + look->infs == 0) {
+        look->row = row;
+        look->col = col;
+    }
+    look->nans += isnan(value) != 0;
+    look->infs += isinf(value) != 0;
+}
+
+/* Fetch it in spans of whole rows (of parts of one, where that is longer) and count. */
+static bool scan(struct watcher *w, struct tensor t, struct watch_look *look)
+{
+    size_t bytes = format_info(t.format)->bytes, across = MODEL_SPAN / t.stride;
+    size_t down = across > 0 ? across : 1, wide = across > 0 ? t.cols : MODEL_SPAN;
+
+    look->format = t.format;
+    look->rows = t.rows;
+    look->cols = t.cols;
+    for (size_t row = 0; row < t.rows; row += down)
+        for (size_t col = 0; col < t.cols; col += wide) {
+            size_t rows = t.rows - row < down ? t.rows - row : down;
+            size_t cols = t.cols - col < wide ? t.cols - col : wide;
+
+            w->real->download(w->be, w->span,
+                              (char *)t.data + (row * t.stride + col) * bytes,
+                              ((rows - 1) * t.stride + cols) * bytes);
+            if (!w->real->sync(w->be, w->err))
+                return false;
+            for (size_t i = 0; i < rows; i++)
+                for (size_t j = 0; j < cols; j++)
+                    count_number(look, number_at(w->span, t.format, i * t.stride + j),
+                                 row + i, col + j);
+        }
+    return true;
+}
+
+/* ---- What lies where ---- */
+
+static bool is_within(const void *data, const struct tensor *whole)
+{
+    const char *at = data, *from = whole->data;
+
+    return from != NULL && at >= from && at < from + tensor_bytes(*whole);
+}
+
+/* The parameter, or its gradient or copy, that a place of memory belongs to; copies of
+ * quantised ones lie where others do, too. */
+static const struct shape_parameter *parameter_at(const struct model *m, const void *data)
+{
+    for (size_t i = 0; i < m->shapes.count; i++) {
+        const struct parameter *p = &m->parameters[i];
+
+        if (is_within(data, &p->weight) || is_within(data, &p->grad) ||
+            (p->quantised.codes ? data == p->quantised.codes : is_within(data, &p->copy)))
+            return &m->shapes.parameters[i];
+    }
+    return NULL;
+}
+
+/* The buffer of a place, and the layer whose it is, -1 where there is but one. */
+static const struct shape_buffer *buffer_at(const struct model *m, const void *data,
+                                            int64_t *layer)
+{
+    const char *at = data;
+
+    *layer = -1;
+    for (size_t i = 0; i < BUFFERS; i++) {
+        const struct shape_buffer *b = &m->shapes.buffers[i];
+        const char *from = m->buffers + b->at;
+
+        if (b->step == 0 || at < from || at >= from + b->count * b->step)
+            continue;
+        if (b->count > 1)
+            *layer = (int64_t)((size_t)(at - from) / b->step);
+        return b;
+    }
+    return NULL;
+}
+
+static bool is_of_block(const struct shape_parameter *p)
+{
+    return p->module != MODULE_EMBED && p->module != MODULE_NORM &&
+           p->module != MODULE_HEAD;
+}
+
+/* The layer that an operand tells, -1 where it tells none. */
+static int64_t layer_of(const struct model *m, struct tensor t)
+{
+    const struct shape_parameter *p = t.data ? parameter_at(m, t.data) : NULL;
+    int64_t layer = -1;
+
+    if (p != NULL)
+        return is_of_block(p) ? (int64_t)p->layer : -1;
+    if (t.data)
+        buffer_at(m, t.data, &layer);
+    return layer;
+}
+
+/* Where the table of buffers has too few words: of a gradient, that of which it is
+ * one. */
+static const char *const other_names[BUFFERS] = {
+    [BUFFER_RSTD1] = "first norm's scale",
+    [BUFFER_RSTD2] = "second norm's scale",
+    [BUFFER_RSTD] = "last norm's scale",
+    [BUFFER_LSE] = "attention's log sum",
+    [BUFFER_ACT] = "mlp",
+    [BUFFER_DX] = "residual stream",
+    [BUFFER_DX_COPY] = "residual stream",
+    [BUFFER_DROPPED] = "residual stream",
+    [BUFFER_DH] = "norm or attention",
+    [BUFFER_DQKV] = "q, k, v",
+    [BUFFER_DACT] = "mlp",
+    [BUFFER_LORA_G] = "lora",
+};
+
+/* The gradient that comes out of the classifier is of no layer's norm. */
+static const char *buffer_name(const struct watcher *w, const struct shape_buffer *b)
+{
+    const struct model *m = w->model;
+    const char *of = b != NULL ? other_names[b - m->shapes.buffers] : NULL;
+
+    if (b == &m->shapes.buffers[BUFFER_DH] && w->layer < 0)
+        return "last norm";
+    return of != NULL ? of : b != NULL ? b->name : m->teacher ? "the teacher" : "scratch";
+}
+
+/* By its first number that is not finite, or by its first. */
+static void name_tensor(const struct watcher *w, struct tensor t, struct watch_look *look)
+{
+    size_t place = look->nans + look->infs ? look->row * t.stride + look->col : 0;
+    const char *at = (char *)t.data + place * format_info(t.format)->bytes;
+    const struct shape_parameter *p = parameter_at(w->model, at);
+    const struct shape_buffer *b = buffer_at(w->model, at, &(int64_t) { 0 });
+    int64_t layer = -1;
+
+    if (b == &w->model->shapes.buffers[BUFFER_WEIGHT] && w->codes != NULL)
+        p = parameter_at(w->model, w->codes);
+    if (p != NULL) {
+        snprintf(look->tensor, sizeof(look->tensor), "%s", p->name);
+        look->layer = is_of_block(p) ? (int64_t)p->layer : -1;
+        return;
+    }
+    b = buffer_at(w->model, at, &layer);
+    snprintf(look->tensor, sizeof(look->tensor), "%s", buffer_name(w, b));
+    look->layer = layer >= 0 ? layer : w->layer;
+    look->batch_row = t.rows == w->rows   ? look->row
+                      : t.cols == w->rows ? look->col
+                                          : SIZE_MAX;
+}
+
+/* ---- The pass ---- */
+
+static enum watch_kind kind_of(const struct watcher *w, struct tensor t)
+{
+    const struct shape_buffer *losses = &w->model->shapes.buffers[BUFFER_LOSSES];
+
+    if (t.data == w->pairs || buffer_at(w->model, t.data, &(int64_t) { 0 }) == losses)
+        return WATCH_LOSS;
+    return w->backward ? WATCH_GRADIENT : WATCH_ACTIVATION;
+}
+
+static void push(struct watch *watch, const struct watch_look *look)
+{
+    if (watch->before_count == WATCH_TRAIL) {
+        memmove(watch->before, watch->before + 1,
+                (WATCH_TRAIL - 1) * sizeof(watch->before[0]));
+        watch->before_count--;
+    }
+    watch->before[watch->before_count++] = *look;
+    if (look->largest > watch->most.largest)
+        watch->most = *look;
+}
+
+static void look_at(struct watcher *w, const char *operation, struct tensor t)
+{
+    struct watch_look look = { .operation = operation,
+                               .layer = -1,
+                               .batch_row = SIZE_MAX };
+
+    if (t.data == NULL || w->failed || w->watch->kind != WATCH_NOTHING)
+        return;
+    if (!scan(w, t, &look)) {
+        w->failed = true;
+        return;
+    }
+    name_tensor(w, t, &look);
+    if (look.nans + look.infs == 0) {
+        push(w->watch, &look);
+        return;
+    }
+    w->watch->kind = kind_of(w, t);
+    w->watch->found = look;
+}
+
+enum { OPERANDS = 7 };
+
+struct operands {
+    struct tensor out[OPERANDS], in[OPERANDS]; /* those that are not there are absent */
+};
+
+/* The layer first: what there is one of is told by what it was made of. */
+static void look(struct watcher *w, const char *operation, const struct operands *all)
+{
+    int64_t layer = -1;
+
+    for (size_t i = 0; i < OPERANDS && layer < 0; i++)
+        layer = layer_of(w->model, all->out[i]);
+    for (size_t i = 0; i < OPERANDS && layer < 0; i++)
+        layer = layer_of(w->model, all->in[i]);
+    if (layer >= 0)
+        w->layer = layer;
+    for (size_t i = 0; i < OPERANDS; i++)
+        look_at(w, operation, all->out[i]);
+}
+
+/* An operation, what it writes, in the order in which it does, and what it reads. */
+#define OUT(...) .out = { __VA_ARGS__ }
+#define IN(...)  .in = { __VA_ARGS__ }
+#define WATCHED(name, ...)                                                     \
+    static void watched_##name(struct backend *be, const struct op_##name *op) \
+    {                                                                          \
+        struct watcher *w = (struct watcher *)(void *)be->ops;                 \
+                                                                               \
+        w->real->name(be, op);                                                 \
+        look(w, #name, &(struct operands) { __VA_ARGS__ });                    \
+    }
+
+WATCHED(matmul, OUT(op->out), IN(op->b, op->a))
+WATCHED(sum_rows, OUT(op->out), IN(op->x))
+WATCHED(embedding, OUT(op->out), IN(op->table))
+WATCHED(embedding_backward, OUT(op->dtable), IN(op->dout))
+WATCHED(rmsnorm, OUT(op->delta.data ? op->sum : (struct tensor) { 0 }, op->rstd, op->out),
+        IN(op->weight))
+WATCHED(rmsnorm_backward, OUT(op->dx, op->dcopy, op->dweight), IN(op->weight, op->x))
+WATCHED(layernorm,
+        OUT(op->delta.data ? op->sum : (struct tensor) { 0 }, op->stats, op->out),
+        IN(op->weight))
+WATCHED(layernorm_backward, OUT(op->dx, op->dcopy, op->dweight, op->dbias),
+        IN(op->weight, op->x))
+WATCHED(headnorm, OUT(op->rstd, op->out), IN(op->weight, op->x))
+WATCHED(headnorm_backward, OUT(op->dx, op->dweight), IN(op->weight, op->x))
+WATCHED(rope, OUT(op->x), IN(op->table))
+WATCHED(attention, OUT(op->lse, op->out), IN(op->q))
+WATCHED(attention_backward, OUT(op->dq, op->dk, op->dv), IN(op->forward.q))
+WATCHED(activation, OUT(op->out), IN(op->x))
+WATCHED(activation_backward, OUT(op->dx), IN(op->dout, op->x))
+WATCHED(swiglu, OUT(op->out), IN(op->gate))
+WATCHED(swiglu_backward, OUT(op->dgate, op->dup), IN(op->dout))
+WATCHED(add, OUT(op->out), IN(op->a, op->b))
+WATCHED(convert, OUT(op->out), IN(op->x))
+WATCHED(dropout, OUT(op->out), IN(op->x))
+
+/* What is written is named by what it is made of. */
+static void watched_dequantize(struct backend *be, const struct op_dequantize *op)
+{
+    struct watcher *w = (struct watcher *)(void *)be->ops;
+
+    w->codes = op->x.codes;
+    w->real->dequantize(be, op);
+    look(w, "dequantize",
+         &(struct operands) { OUT(op->out), IN({ .data = (void *)op->x.codes }) });
+    w->codes = NULL;
+}
+
+/* What it does inside is its own; from the gradient of a loss on, all are gradients. */
+static void watched_classifier(struct backend *be, const struct op_classifier *op)
+{
+    struct watcher *w = (struct watcher *)(void *)be->ops;
+
+    w->layer = -1;
+    be->ops = w->real;
+    w->real->classifier(be, op);
+    be->ops = &w->ops;
+    look(w, "classifier", &(struct operands) { OUT(op->losses) });
+    w->backward = w->backward || op->dx.data || op->dw.data;
+    look(w, "classifier", &(struct operands) { OUT(op->dx, op->dw) });
+}
+
+static void watched_distill(struct backend *be, const struct op_distill *op)
+{
+    struct watcher *w = (struct watcher *)(void *)be->ops;
+
+    w->layer = -1;
+    be->ops = w->real;
+    w->real->distill(be, op);
+    be->ops = &w->ops;
+    look(w, "distill", &(struct operands) { OUT(op->student.losses, op->kd_losses) });
+    w->backward = true;
+    look(w, "distill", &(struct operands) { OUT(op->student.dx, op->student.dw) });
+}
+
+/* Its weights are the first gradient of a pass. */
+static void watched_preference(struct backend *be, const struct op_preference *op)
+{
+    struct watcher *w = (struct watcher *)(void *)be->ops;
+    struct tensor weights = tensor_of(op->weights, FORMAT_FP32, 1, op->losses.cols);
+
+    w->layer = -1;
+    w->pairs = op->pairs.data;
+    w->real->preference(be, op);
+    look(w, "preference", &(struct operands) { OUT(op->pairs) });
+    w->backward = true;
+    look(w, "preference", &(struct operands) { OUT(weights) });
+}
+
+/* Those that have a function above.  No more are needed: the optimizer's are not part of
+ * a micro-batch, nor are those of generation, and zero writes zeros. */
+#define WATCHED_OPERATIONS(EACH) \
+    EACH(matmul)                 \
+    EACH(sum_rows)               \
+    EACH(embedding)              \
+    EACH(embedding_backward)     \
+    EACH(rmsnorm)                \
+    EACH(rmsnorm_backward)       \
+    EACH(layernorm)              \
+    EACH(layernorm_backward)     \
+    EACH(headnorm)               \
+    EACH(headnorm_backward)      \
+    EACH(rope)                   \
+    EACH(attention)              \
+    EACH(attention_backward)     \
+    EACH(activation)             \
+    EACH(activation_backward)    \
+    EACH(swiglu)                 \
+    EACH(swiglu_backward)        \
+    EACH(classifier)             \
+    EACH(distill)                \
+    EACH(preference)             \
+    EACH(add)                    \
+    EACH(convert)                \
+    EACH(dequantize)             \
+    EACH(dropout)
+
+#define COUNT(name) +1
+const size_t model_watch_operations = 0 WATCHED_OPERATIONS(COUNT);
+
+/* Nothing is played from a recording: each operation is issued and looked at. */
+#define PUT(name) ops->name = watched_##name;
+static void put_eyes(struct backend_ops *ops)
+{
+    ops->begin = NULL;
+    ops->end = NULL;
+    WATCHED_OPERATIONS(PUT)
+}
+
+static void watcher_open(struct watcher *w, struct model *model, struct watch *out,
+                         struct error *err)
+{
+    *out = (struct watch) { 0 };
+    *w = (struct watcher) { .ops = *model->be->ops,
+                            .real = model->be->ops,
+                            .be = model->be,
+                            .model = model,
+                            .watch = out,
+                            .err = err,
+                            .span = memory_alloc(MODEL_SPAN * sizeof(float)),
+                            .layer = -1 };
+    put_eyes(&w->ops);
+}
+
+/* A pass of the model under the eyes of w, which is closed. */
+static bool watcher_close(struct watcher *w, bool ok, struct error *err)
+{
+    w->model->be->ops = w->real;
+    ok = ok && !w->failed && w->real->sync(w->be, err);
+    free(w->span);
+    return ok;
+}
+
+bool model_watch_batch(struct model *model, const struct batch *batch,
+                       const struct step_numbers *numbers, struct watch *out,
+                       struct error *err)
+{
+    struct watcher w;
+
+    watcher_open(&w, model, out, err);
+    w.rows = batch->rows;
+    model_begin(model, numbers);
+    model->expected = SIZE_MAX; /* no other rank takes part */
+    model->be->ops = &w.ops;
+    return watcher_close(&w, model_train(model, batch, numbers->draw, err), err);
+}
+
+bool model_watch_evaluation(struct model *model, const struct batch *batch,
+                            struct watch *out, struct error *err)
+{
+    struct watcher w;
+    double loss = 0;
+
+    watcher_open(&w, model, out, err);
+    w.rows = batch->rows;
+    model->be->ops = &w.ops;
+    return watcher_close(&w, model_evaluate(model, batch, &loss, err), err);
+}
+
+/* ---- What lies there ---- */
+
+static bool look_at_rest(struct watcher *w, const char *name, int64_t layer,
+                         struct tensor t, struct watch_look *look)
+{
+    *look =
+        (struct watch_look) { .operation = "", .layer = layer, .batch_row = SIZE_MAX };
+    snprintf(look->tensor, sizeof(look->tensor), "%s", name);
+    return scan(w, t, look);
+}
+
+static bool look_at_parameter(struct watcher *w, size_t index, struct watch *out)
+{
+    const struct shape_parameter *shape = &w->model->shapes.parameters[index];
+    const struct parameter *p = &w->model->parameters[index];
+    const struct tensor both[] = { p->weight, p->copy };
+
+    if (p->quantised.codes)
+        model_widen(w->model, p);
+    for (size_t i = 0; i < 2 && out->kind == WATCH_NOTHING; i++) {
+        struct watch_look look;
+
+        if (both[i].data == NULL)
+            continue;
+        if (!look_at_rest(w, p->name, is_of_block(shape) ? (int64_t)shape->layer : -1,
+                          both[i], &look))
+            return false;
+        if (look.nans + look.infs > 0) {
+            out->kind = WATCH_WEIGHT;
+            out->found = look;
+        } else if (look.largest > out->most.largest) {
+            out->most = look;
+        }
+    }
+    return true;
+}
+
+bool model_watch_weights(struct model *model, struct watch *out, struct error *err)
+{
+    struct watcher w;
+    bool ok = true;
+
+    watcher_open(&w, model, out, err);
+    for (size_t i = 0; ok && i < model->shapes.count && out->kind == WATCH_NOTHING; i++)
+        ok = look_at_parameter(&w, i, out);
+    free(w.span);
+    return ok;
+}
+
+static int broken_first(const void *a, const void *b)
+{
+    const struct watch_look *left = a, *right = b;
+    bool l = left->nans + left->infs > 0, r = right->nans + right->infs > 0;
+
+    return l != r ? r - l : strcmp(left->tensor, right->tensor);
+}
+
+bool model_watch_gradients(struct model *model, struct watch_look *out, size_t *broken,
+                           struct error *err)
+{
+    struct watch ignored;
+    struct watcher w;
+    bool ok = true;
+
+    *broken = 0;
+    watcher_open(&w, model, &ignored, err);
+    for (size_t i = 0; ok && i < model->trained_count; i++) {
+        const struct parameter *p = model->trained[i];
+
+        ok = look_at_rest(&w, p->name, -1, p->grad, &out[i]);
+        *broken += ok && out[i].nans + out[i].infs > 0;
+    }
+    free(w.span);
+    if (ok)
+        qsort(out, model->trained_count, sizeof(*out), broken_first);
+    return ok;
+}

@@ -1,0 +1,207 @@
+/* train/model/optimizer.c - the norm of all gradients, clipping, and one update of every
+ * weight. */
+#include "config.h"
+
+#include "train/model/optimizer.h"
+
+#define PADDING_MOST \
+    128 /* numbers between groups of the segments, train/model/shapes.h */
+
+/* Weights side by side that are updated alike, as one row each. */
+struct update {
+    struct tensor w, grad, copy;
+    double lr_factor, decay;
+    uint64_t first; /* place in the segment */
+};
+
+static void update_adamw(struct model *model, const struct plan *plan,
+                         const struct update *u)
+{
+    struct backend *be = model_backend(model);
+    const struct op_adamw op = {
+        .w = u->w,
+        .grad = u->grad,
+        .m = model_moment(model, MOMENT_1, u->first, u->grad.cols),
+        .v = model_moment(model, MOMENT_2, u->first, u->grad.cols),
+        .copy = u->copy,
+        .lr = u->lr_factor,
+        .beta1 = plan->adam_beta1,
+        .beta2 = plan->adam_beta2,
+        .eps = plan->adam_epsilon,
+        .decay = u->decay,
+        .grad_scale = 1,
+        .numbers = model_numbers(model),
+        .stochastic = plan->precision.mode == MODE_BF16_PURE,
+        .seed = (uint64_t)plan->seed,
+        .first = u->first,
+    };
+
+    be->ops->adamw(be, &op);
+}
+
+static void update_sgd(struct model *model, const struct plan *plan,
+                       const struct update *u)
+{
+    struct backend *be = model_backend(model);
+    const struct op_sgd op = {
+        .w = u->w,
+        .grad = u->grad,
+        .copy = u->copy,
+        .lr = u->lr_factor,
+        .decay = u->decay,
+        .grad_scale = 1,
+        .numbers = model_numbers(model),
+        .stochastic = plan->precision.mode == MODE_BF16_PURE,
+        .seed = (uint64_t)plan->seed,
+        .first = u->first,
+    };
+
+    be->ops->sgd(be, &op);
+}
+
+static void (*const updates[])(struct model *model, const struct plan *plan,
+                               const struct update *u) = {
+    [OPTIMIZER_ADAMW] = update_adamw,
+    [OPTIMIZER_SGD] = update_sgd,
+};
+
+static struct tensor flat(struct tensor t, size_t count)
+{
+    return t.data ? tensor_of(t.data, t.format, 1, count) : t;
+}
+
+/* The first number of a tensor, counted from that of another; 0 where both are absent. */
+static ptrdiff_t distance(struct tensor from, struct tensor to)
+{
+    ptrdiff_t bytes = (char *)to.data - (char *)from.data;
+
+    return to.data ? bytes / (ptrdiff_t)format_info(to.format)->bytes : 0;
+}
+
+static struct update update_of(const struct plan *plan, const struct parameter *p)
+{
+    size_t count = p->rows * p->cols;
+
+    return (struct update) {
+        .w = flat(p->weight, count),
+        .grad = flat(p->grad, count),
+        .copy = flat(p->copy, count),
+        .lr_factor = p->lr_factor,
+        .decay = p->decays ? plan->weight_decay : 0,
+        .first = p->at,
+    };
+}
+
+/*
+ * Make an update longer by the one behind it, where both are one to the operation: what
+ * pads the groups is zero in all segments, and nobody reads it.
+ */
+static bool update_join(struct update *u, const struct update *next)
+{
+    ptrdiff_t step = distance(u->grad, next->grad);
+
+    if (u->lr_factor != next->lr_factor || u->decay != next->decay ||
+        (u->copy.data != NULL) != (next->copy.data != NULL) ||
+        (u->copy.data && distance(u->copy, next->copy) != step) ||
+        (size_t)step >= u->grad.cols + PADDING_MOST)
+        return false;
+    step += (ptrdiff_t)next->grad.cols;
+    u->w = flat(u->w, (size_t)step);
+    u->grad = flat(u->grad, (size_t)step);
+    u->copy = flat(u->copy, (size_t)step);
+    return true;
+}
+
+static struct tensor part(struct tensor t, size_t first, size_t count)
+{
+    return t.data ? tensor_columns(t, first, count) : t;
+}
+
+/* What of it lies in this rank's shard. */
+static void update_own(struct model *model, const struct plan *plan,
+                       const struct update *whole)
+{
+    struct model_shard shard = model_shard(model);
+    size_t from = whole->first, to = whole->first + whole->grad.cols;
+    struct update u = *whole;
+
+    from = from > shard.first ? from : shard.first;
+    to = to < shard.first + shard.count ? to : shard.first + shard.count;
+    if (from >= to)
+        return;
+    u.w = part(whole->w, from - whole->first, to - from);
+    u.grad = part(whole->grad, from - whole->first, to - from);
+    u.copy = part(whole->copy, from - whole->first, to - from);
+    u.first = from;
+    updates[plan->optimizer](model, plan, &u);
+}
+
+static void update_all(struct model *model, const struct plan *plan)
+{
+    struct update now = { 0 };
+
+    for (size_t i = 0; i < model_trained_parameters(model); i++) {
+        struct update next = update_of(plan, model_trained(model, i));
+
+        if (now.grad.data && update_join(&now, &next))
+            continue;
+        if (now.grad.data)
+            update_own(model, plan, &now);
+        now = next;
+    }
+    if (now.grad.data)
+        update_own(model, plan, &now);
+}
+
+static struct tensor own_gradients(const struct model *model)
+{
+    struct model_shard shard = model_shard(model);
+
+    return tensor_columns(model_gradients(model), shard.first, shard.count);
+}
+
+static void find_norm(struct model *model)
+{
+    struct backend *be = model_backend(model);
+
+    be->ops->square_sum(
+        be, &(struct op_square_sum) { .x = own_gradients(model),
+                                      .sum = &model_numbers(model)->square_sum });
+}
+
+static void decide_and_update(struct model *model, const struct plan *plan)
+{
+    struct backend *be = model_backend(model);
+
+    be->ops->decide(be, &(struct op_decide) { .numbers = model_numbers(model) });
+    update_all(model, plan);
+}
+
+/* What passes between the ranks is no recording's part. */
+static void step_together(struct model *model, const struct plan *plan)
+{
+    struct backend *be = model_backend(model);
+
+    find_norm(model);
+    be->ops->all_reduce(be, &model_numbers(model)->square_sum, 1);
+    be->ops->meet(be);
+    decide_and_update(model, plan);
+    model_gather(model);
+}
+
+void optimizer_step(struct model *model, const struct plan *plan)
+{
+    struct backend *be = model_backend(model);
+    static const char key[] = "optimizer step";
+
+    if (model_ranks(model) > 1) {
+        step_together(model, plan);
+        return;
+    }
+    if (be->ops->begin && !be->ops->begin(be, key, sizeof(key)))
+        return;
+    find_norm(model);
+    decide_and_update(model, plan);
+    if (be->ops->end)
+        be->ops->end(be);
+}

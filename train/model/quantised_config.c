@@ -1,0 +1,118 @@
+/* train/model/quantised_config.c - what a config.json says of weights in 4 bits. */
+#include "config.h"
+
+#include "train/model/quantised_config.h"
+
+#include <string.h>
+
+#include "base/size.h"
+#include "precision/nf4.h"
+
+static const char remedy[] = "use the model it was made from, in 16 bits";
+
+/* transformers goes by load_in_8bit and load_in_4bit before it looks for the method's
+ * name. */
+static bool check_method(const json_t *from, const char *file, struct error *err)
+{
+    bool eight = json_get_bool(from, "load_in_8bit", false, file, err);
+    bool four = json_get_bool(from, "load_in_4bit", false, file, err);
+    const char *method = json_get_string(from, "quant_method", NULL, file, err);
+
+    if (eight)
+        return error_set(
+            err, ERROR_DATA,
+            "%s: load_in_8bit: of quantised models those in 4 bits are read; %s", file,
+            remedy);
+    if (four && (!method || strcmp(method, "bitsandbytes") == 0))
+        return true;
+    return error_set(
+        err, ERROR_DATA,
+        "%s: quant_method %s%.64s%s: of quantised models those of bitsandbytes in 4 "
+        "bits (load_in_4bit) are read; %s",
+        file, method ? "\"" : "", method ? method : "is not said", method ? "\"" : "",
+        remedy);
+}
+
+/* A file of nf4 does not say in its config.json how large its blocks are, but one may. */
+static bool check_blocks(const json_t *from, const char *file, struct error *err)
+{
+    static const char *const keys[] = { "bnb_4bit_blocksize", "blocksize" };
+
+    for (size_t i = 0; i < TS_COUNT(keys); i++) {
+        int64_t size = json_get_int(from, keys[i], NF4_BLOCK, file, err);
+
+        if (size != NF4_BLOCK)
+            return error_set(
+                err, ERROR_DATA,
+                "%s: %s %lld: blocks of %d numbers are read; quantise it with those, or "
+                "%s",
+                file, keys[i], (long long)size, NF4_BLOCK, remedy);
+    }
+    return true;
+}
+
+static bool check_type(const json_t *from, const char *file, struct error *err)
+{
+    const char *type = json_get_string(from, "bnb_4bit_quant_type", "fp4", file, err);
+
+    return strcmp(type, "nf4") == 0 ||
+           error_set(
+               err, ERROR_DATA,
+               "%s: bnb_4bit_quant_type \"%.64s\": nf4 is read; quantise it with that, "
+               "or %s",
+               file, type, remedy);
+}
+
+/* Some letters, and no NUL among them. */
+static bool is_text(const json_t *name)
+{
+    return json_string_length(name) > 0 &&
+           strlen(json_string_value(name)) == json_string_length(name);
+}
+
+static bool read_plain(const json_t *from, const char *file, struct arena *arena,
+                       struct quantised_config *out, struct error *err)
+{
+    const json_t *list = json_object_get(from, "llm_int8_skip_modules");
+    size_t count = json_array_size(list);
+    const char **names = arena_array(arena, count + 1, sizeof(*names));
+
+    for (size_t i = 0; i < count; i++) {
+        const json_t *name = json_array_get(list, i);
+
+        if (is_text(name))
+            names[out->plains++] = arena_strdup(arena, json_string_value(name));
+    }
+    out->plain = names;
+    return !list || json_is_null(list) || (json_is_array(list) && out->plains == count) ||
+           error_set(err, ERROR_DATA,
+                     "%s: llm_int8_skip_modules must be a list of names, or null", file);
+}
+
+bool quantised_config_read(const json_t *root, const char *file, struct arena *arena,
+                           struct quantised_config *out, struct error *err)
+{
+    const json_t *from = json_object_get(root, "quantization_config");
+    struct error mine = { 0 };
+
+    *out = (struct quantised_config) { 0 };
+    if (!json_is_object(from))
+        return true;
+    out->on = check_method(from, file, &mine) && check_type(from, file, &mine) &&
+              check_blocks(from, file, &mine) &&
+              read_plain(from, file, arena, out, &mine);
+    out->twice = json_get_bool(from, "bnb_4bit_use_double_quant", false, file, &mine);
+    return mine.code == ERROR_NONE || error_set(err, mine.code, "%s", mine.text);
+}
+
+bool quantised_config_is_plain(const struct quantised_config *config, const char *weight)
+{
+    for (size_t i = 0; i < config->plains; i++) {
+        size_t len = strlen(config->plain[i]);
+
+        for (const char *at = weight; (at = strstr(at, config->plain[i])); at++)
+            if (at[len] == '.' || at[len] == 0)
+                return true;
+    }
+    return false;
+}

@@ -1,0 +1,552 @@
+/* train/model/shapes.c - the dimensions of a run, and its bytes added up. */
+#include "config.h"
+
+#include "train/model/shapes.h"
+
+#include <string.h>
+
+#include "base/size.h"
+#include "kernels/ops.h"
+#include "train/model/shapes_parts.h"
+
+/*
+ * The logits of one chunk of rows, in fp32: on a CPU small enough for a cache; large
+ * enough that dW, which every chunk reads and writes, is not the larger traffic.  A GPU
+ * multiplies so fast that this takes a thousand rows; they have some hundredth of its
+ * memory.
+ *
+ * A GPU's products and its loss read 16 bytes at once where rows begin on multiples of
+ * them; with 50257 words in 16 bits one row in eight would.  64 numbers are 128 bytes, a
+ * line of its caches.  On a CPU one row follows the other: oneDNN may choose a kernel by
+ * the stride, and with it bits.
+ */
+static const struct {
+    size_t bytes, share, rows; /* at most; of the memory one part in so many */
+    size_t unit;               /* rows of logits begin on multiples of so many numbers */
+} chunks[] = {
+    [DEVICE_CPU] = { (size_t)32 << 20, 1, 1024, 1 },
+    [DEVICE_CUDA] = { (size_t)512 << 20, 64, 4096, 64 },
+};
+
+#define CHUNK_ROWS  ((size_t)16) /* chunks are of a multiple: the kernels' tiles */
+#define ROW_NUMBERS 16 /* rows of a widened buffer begin where vectors may be loaded */
+
+static const struct {
+    enum module first, last;
+    enum dim adapters; /* of the buffer for x A^T alone */
+    bool beside;       /* folded, x A^T has room in the buffer of x W^T */
+} stacks[STACKS] = {
+    [STACK_QKV] = { MODULE_QKV, MODULE_V, DIM_U_QKV, true },
+    [STACK_O] = { MODULE_O, MODULE_O, DIM_U_O, false },
+    [STACK_GATE_UP] = { MODULE_GATE_UP, MODULE_UP, DIM_U_GATE_UP, true },
+    [STACK_DOWN] = { MODULE_DOWN, MODULE_DOWN, DIM_U_DOWN, false },
+};
+
+enum stack shapes_stack(enum module module)
+{
+    for (enum stack i = 0; i < STACKS; i++)
+        if (module >= stacks[i].first && module <= stacks[i].last)
+            return i;
+    return STACKS;
+}
+
+enum module shapes_stack_last(enum stack stack)
+{
+    return stacks[stack].last;
+}
+
+size_t shapes_times(struct maker *m, size_t a, size_t b)
+{
+    size_t product;
+
+    if (size_mul(a, b, &product) && product < SIZE_MAX / 8)
+        return product;
+    m->overflow = true;
+    return 0;
+}
+
+size_t shapes_adapters(const struct lora *lora, enum stack stack)
+{
+    size_t count = 0;
+
+    for (enum module i = stacks[stack].first; i <= stacks[stack].last; i++)
+        count += lora->adapted[i];
+    return count * lora->rank;
+}
+
+static size_t max(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Columns of gate and up, or of up alone. */
+static size_t gate_up_columns(const struct model_config *c)
+{
+    return (architecture_is_gated(c->architecture) ? 2 : 1) * c->intermediate_size;
+}
+
+static void dims_model(struct maker *m, const struct model_config *c)
+{
+    const char *const *has = c->architecture->paths;
+    size_t *d = m->dims;
+
+    d[DIM_ONE] = 1;
+    d[DIM_V] = c->vocab_size;
+    d[DIM_C] = c->hidden_size;
+    d[DIM_I] = c->intermediate_size;
+    d[DIM_GATE_UP] = gate_up_columns(c);
+    d[DIM_H] = c->heads;
+    d[DIM_D] = c->head_size;
+    d[DIM_Q] = shapes_times(m, c->heads, c->head_size);
+    d[DIM_KV] = shapes_times(m, c->kv_heads, c->head_size);
+    d[DIM_QKV] = d[DIM_Q] + 2 * d[DIM_KV];
+    d[DIM_WIDE] = max(d[DIM_C], d[DIM_Q]);
+    d[DIM_MID] = c->parallel ? 0 : d[DIM_C];
+    d[DIM_STATS] = c->architecture->norm == NORM_LAYER ? 2 : 1;
+    d[DIM_ROTARY] = c->rotary;
+    d[DIM_ROTARY_LOCAL] = c->has_local ? c->rotary : 0;
+    d[DIM_P] = has[MODULE_POSITIONS] ? c->max_positions : 0;
+    if (has[MODULE_POST1]) {
+        d[DIM_POST] = d[DIM_C];
+        d[DIM_POST_STATS] = 1;
+    }
+    if (has[MODULE_Q_NORM]) {
+        d[DIM_QK] = d[DIM_Q] + d[DIM_KV];
+        d[DIM_HEADS] = c->heads;
+        d[DIM_K] = c->kv_heads;
+    }
+}
+
+bool shapes_is_quantised(const struct plan *plan, const struct model_config *config)
+{
+    return config->quantised.on || plan_is_quantised(plan);
+}
+
+/* Dropout gives adapters an input of their own; [W; A] lies in one piece, has one format,
+ * one way to round its products, and nothing in it is trained but A, through its copy. */
+static bool can_fold(const struct maker *m, enum stack stack)
+{
+    const struct shapes *s = m->out;
+    enum format frozen = shapes_stored(m->plan->precision.frozen);
+
+    if (s->lora.dropout > 0 || m->plan->precision.fp8 || s->quantised ||
+        s->trainable != FORMAT_FP32 ||
+        (s->compute == FORMAT_FP32 && frozen != FORMAT_FP32))
+        return false;
+    for (enum module i = stacks[stack].first; i <= stacks[stack].last; i++)
+        if (s->lora.saved[i])
+            return false;
+    return shapes_adapters(&s->lora, stack) > 0;
+}
+
+/* Columns that take in a stack's adapters, as vectors like them. */
+static size_t fold(const struct maker *m, enum stack stack, size_t cols)
+{
+    if (!m->out->folded[stack])
+        return cols;
+    return size_round(cols + shapes_adapters(&m->out->lora, stack), ROW_NUMBERS);
+}
+
+static void dims_lora(struct maker *m, const struct lora *lora)
+{
+    size_t *d = m->dims, dy;
+
+    for (enum stack i = 0; i < STACKS; i++) {
+        size_t cols = shapes_adapters(lora, i);
+
+        m->out->folded[i] = can_fold(m, i);
+        if (!m->out->folded[i])
+            d[DIM_LORA_G] = max(d[DIM_LORA_G], cols);
+        if (!m->out->folded[i] || !stacks[i].beside)
+            d[stacks[i].adapters] = cols;
+    }
+    d[DIM_QKV_U] = fold(m, STACK_QKV, d[DIM_QKV]);
+    d[DIM_GATE_UP_U] = fold(m, STACK_GATE_UP, d[DIM_GATE_UP]);
+    /* what the products that add to the stream read as their gradient */
+    dy = max(fold(m, STACK_O, d[DIM_C]), fold(m, STACK_DOWN, d[DIM_C]));
+    d[DIM_DROPPED] = m->config->added_dropout > 0 && !m->plan->disable_dropout ? dy : 0;
+    d[DIM_DX] = d[DIM_POST] || d[DIM_DROPPED] ? d[DIM_C] : dy;
+    d[DIM_POST_DX] = d[DIM_POST] ? dy : 0;
+    for (enum module i = 0; lora->dropout > 0 && i < MODULES; i++)
+        if (lora->adapted[i])
+            d[DIM_LORA_X] = max(d[DIM_LORA_X], d[shapes_inputs(i)]);
+}
+
+/* Weights that are not in the format products want are converted when they are used. */
+static void dims_convert(struct maker *m, enum format frozen)
+{
+    const struct shapes *s = m->out;
+    bool any_frozen = m->plan->method != METHOD_FULL || m->plan->generation.alone;
+    size_t *d = m->dims;
+
+    if (s->compute != FORMAT_FP32) {
+        d[DIM_COPY] = d[DIM_DROPPED] ? 0 : d[DIM_DX];
+        d[DIM_DX] = d[DIM_C];
+        d[DIM_POST_COPY] = d[DIM_POST_DX];
+        d[DIM_POST_DX] = d[DIM_POST];
+    }
+    if (s->quantised) {
+        d[DIM_WEIGHT] = shapes_times(m, d[DIM_GATE_UP], d[DIM_C]); /* one with I too */
+        d[DIM_WEIGHT] = max(d[DIM_WEIGHT], shapes_times(m, d[DIM_QKV], d[DIM_C]));
+    }
+    if (s->compute == FORMAT_FP32 &&
+        ((any_frozen && frozen != FORMAT_FP32) || s->trainable != FORMAT_FP32)) {
+        d[DIM_WEIGHT] = shapes_times(m, d[DIM_GATE_UP], d[DIM_C]);
+        d[DIM_WEIGHT] = max(d[DIM_WEIGHT], shapes_times(m, d[DIM_QKV], d[DIM_C]));
+        d[DIM_WEIGHT] = max(d[DIM_WEIGHT], shapes_times(m, d[DIM_V], d[DIM_C]));
+    }
+    if (s->trainable != FORMAT_FP32)
+        d[DIM_BIAS] = max(d[DIM_QKV], max(d[DIM_GATE_UP], d[DIM_C]));
+}
+
+static size_t min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* As few chunks as the limit allows, one as large as the other; row: numbers of one. */
+static size_t chunk_rows(const struct device *device, size_t row, size_t rows)
+{
+    size_t bytes = chunks[device->kind].bytes, most, count;
+
+    if (device->memory > 0)
+        bytes = min(bytes, device->memory / chunks[device->kind].share);
+    most = bytes / sizeof(float) / row / CHUNK_ROWS * CHUNK_ROWS;
+    most = min(max(most, CHUNK_ROWS), chunks[device->kind].rows);
+    count = max((rows + most - 1) / most, 1);
+    return min(size_round((rows + count - 1) / count, CHUNK_ROWS), rows);
+}
+
+static void dims_batch(struct maker *m, size_t rows, size_t sequences)
+{
+    size_t *d = m->dims;
+
+    d[DIM_N] = rows;
+    d[DIM_RUNS] = sequences + 1;
+    d[DIM_V_ROW] = size_round(d[DIM_V], chunks[m->plan->device.kind].unit);
+    d[DIM_CHUNK] = chunk_rows(&m->plan->device, d[DIM_V_ROW], rows);
+    if (m->out->compute != FORMAT_FP32 || m->plan->stage == STAGE_DISTILL)
+        d[DIM_DCHUNK] = d[DIM_CHUNK];
+    d[DIM_WINDOW] = max((size_t)m->plan->gradient_accumulation_steps, 1);
+    d[DIM_NUMBERS] = sizeof(struct step_numbers) / sizeof(float);
+}
+
+static void dims_cache(struct maker *m)
+{
+    const struct generation *g = &m->plan->generation;
+    size_t prompt = (size_t)(g->prompt_max > 0 ? g->prompt_max : m->plan->cutoff_len);
+    struct shapes *s = m->out;
+
+    m->dims[DIM_PLACES] = s->rows;
+    m->dims[DIM_HITS] =
+        m->plan->compute_accuracy && m->plan->stage != STAGE_DPO ? s->rows : 0;
+    if (!g->on)
+        return;
+    s->slots = max((size_t)g->slots, 1);
+    s->room = prompt + (size_t)g->max_new_tokens;
+    if (m->config->max_positions > 0)
+        s->room = min(s->room, m->config->max_positions);
+    m->dims[DIM_PLACES] = max(s->rows, s->room);
+    m->dims[DIM_CACHE] = shapes_times(m, s->slots, s->room);
+}
+
+static void dims_distill(struct maker *m)
+{
+    const struct distillation *kd = &m->plan->kd;
+
+    if (m->plan->stage != STAGE_DISTILL)
+        return;
+    m->dims[DIM_KD_WINDOW] = m->plan->generation.alone ? 0 : m->dims[DIM_WINDOW];
+    m->dims[DIM_KEPT] = kd->topk > 0 ? min((size_t)kd->topk, m->dims[DIM_V]) : 0;
+}
+
+static void dims_preference(struct maker *m, size_t sequences)
+{
+    if (m->plan->stage != STAGE_DPO)
+        return;
+    m->dims[DIM_PAIR_WINDOW] = m->dims[DIM_WINDOW];
+    m->dims[DIM_PAIRS] = shapes_times(m, sequences / 2, PREFERENCE_NUMBERS);
+    m->dims[DIM_REFERENCE] = plan_has_reference(m->plan) ? m->dims[DIM_N] : 0;
+}
+
+static void sum_up(struct maker *m)
+{
+    struct shapes *s = m->out;
+    const size_t parts[] = { s->weight_bytes, s->gradient_bytes, s->moment_bytes,
+                             s->moment_bytes, s->copy_bytes,     s->frozen_bytes,
+                             s->buffer_bytes };
+
+    s->total = 0;
+    for (size_t i = 0; i < TS_COUNT(parts); i++)
+        if (!size_add(s->total, parts[i], &s->total))
+            m->overflow = true;
+}
+
+static bool has_submodule(const struct architecture *a, const char *name, size_t len)
+{
+    for (enum module i = 0; i < MODULES; i++)
+        if (architecture_is_under(a, i, name, len))
+            return true;
+    return false;
+}
+
+static bool no_submodule(const struct architecture *a, const char *name, size_t len,
+                         struct error *err)
+{
+    struct text known;
+
+    text_init(&known, 0);
+    for (enum module i = 0; i < MODULES; i++) {
+        const char *path = a->paths[i];
+        size_t first = path ? strcspn(path, ".") : 0, before = 0;
+
+        while (before < i && !architecture_is_under(a, before, path, first))
+            before++;
+        if (path && module_in_block(i) && before == i)
+            text_addf(&known, "%s%.*s", known.len ? ", " : "", (int)first, path);
+    }
+    error_set(err, ERROR_JOB,
+              "freeze_trainable_modules: a layer has no \"%.*s\"; it has %s", (int)len,
+              name, known.data);
+    text_clear(&known);
+    return false;
+}
+
+/* LLaMA-Factory refuses a wrong name too; a right one is the first part of a module's
+ * path. */
+static bool check_freeze(const struct plan *plan, const struct architecture *a,
+                         struct error *err)
+{
+    const char *at = plan->freeze_trainable_modules;
+
+    if (plan->freeze_trainable_layers == 0)
+        return error_set(err, ERROR_JOB,
+                         "freeze_trainable_layers: 0 leaves nothing to train");
+    while (at && *at && strcmp(at, "all") != 0) {
+        size_t skip = strspn(at, ", "), len = strcspn(at + skip, ", ");
+
+        if (len > 0 && !has_submodule(a, at + skip, len))
+            return no_submodule(a, at + skip, len, err);
+        at += skip + len;
+    }
+    return true;
+}
+
+static bool check_plan(const struct plan *plan, const struct architecture *a,
+                       struct error *err)
+{
+    if (plan->method == METHOD_LORA && plan->train_from_scratch)
+        return error_set(
+            err, ERROR_JOB,
+            "train_from_scratch wants finetuning_type: full, not lora: there is "
+            "nothing to adapt yet");
+    if (plan->method != METHOD_LORA && plan->adapter_name_or_path)
+        return error_set(
+            err, ERROR_JOB,
+            "adapter_name_or_path is for finetuning_type: lora; take it out, or merge "
+            "the adapter first (export_dir)");
+    return plan->method != METHOD_FREEZE || check_freeze(plan, a, err);
+}
+
+/* What the files have in 4 bits is neither trained nor merged into.  Of a run that only
+ * answers, or that another program does, the rest of the plan is of no account. */
+static bool check_base(const struct plan *plan, const struct model_config *config,
+                       struct error *err)
+{
+    bool lora = plan->method == METHOD_LORA;
+
+    if (!config->quantised.on || plan->generation.alone || plan->external)
+        return true;
+    if (!lora)
+        return error_set(err, ERROR_JOB,
+                         "finetuning_type must be lora: the files of the model have "
+                         "its weights in 4 bits, and such are not trained");
+    if (plan->create_new_adapter && plan->adapter_name_or_path)
+        return error_set(
+            err, ERROR_JOB,
+            "create_new_adapter: an adapter is not merged into a model whose files "
+            "have 4 bits; go on with that adapter");
+    return !plan->export_dir ||
+           error_set(
+               err, ERROR_JOB,
+               "export_dir: an adapter is not merged into a model whose files have 4 "
+               "bits; take it out, and merge into the model it was made from");
+}
+
+/* A module that is trained whole replaces one of 16 bits. */
+static bool check_saved(const struct model_config *config, const struct lora *lora,
+                        struct error *err)
+{
+    for (enum module i = 0; config->quantised.on && i < MODULES; i++)
+        if (lora->saved[i] && module_in_block(i) && module_is_linear(i))
+            return error_set(err, ERROR_JOB,
+                             "additional_target %s: the files of the model have it in 4 "
+                             "bits, and such are not trained; adapt it (lora_target)",
+                             architecture_leaf(config->architecture, i));
+    return true;
+}
+
+/* Without adapters of its own: one that is not trained is part of the weights, where
+ * those can take it in. */
+static bool only_answers(const struct plan *plan, const struct model_config *config)
+{
+    bool apart = plan->adapter_name_or_path && shapes_is_quantised(plan, config);
+
+    return plan->generation.alone && !apart;
+}
+
+bool shapes_check(const struct plan *plan, const struct model_config *config,
+                  struct lora *lora, struct error *err)
+{
+    const struct architecture *a = config->architecture;
+
+    *lora = (struct lora) { 0 };
+    if (!check_base(plan, config, err) || !check_plan(plan, a, err) ||
+        !(only_answers(plan, config) || lora_read(plan, a, lora, err)) ||
+        !check_saved(config, lora, err))
+        return false;
+    if (config->tied && lora->saved[MODULE_EMBED] && plan->adapter_name_or_path &&
+        !plan->create_new_adapter)
+        lora->saved[MODULE_HEAD] = false; /* an adapter's file has both, which are one */
+    return !config->tied || !lora->saved[MODULE_HEAD] ||
+           error_set(err, ERROR_JOB,
+                     "additional_target %s: this model's head is its %s; name that "
+                     "instead",
+                     architecture_leaf(a, MODULE_HEAD),
+                     architecture_leaf(a, MODULE_EMBED));
+}
+
+/* Whether products round what is trained from fp32 themselves: the backends that say so
+ * (backend_ops.rounds_b).  fp16 keeps its copies: a weight that is inf in them is found
+ * there. */
+static bool rounds(const struct plan *plan)
+{
+    static const bool rounds_b[] = { [DEVICE_CPU] = true, [DEVICE_CUDA] = false };
+
+    return rounds_b[plan->device.kind] && !plan->precision.fp8 &&
+           shapes_stored(plan->precision.compute) == FORMAT_BF16 &&
+           shapes_stored(plan->precision.trainable) == FORMAT_FP32;
+}
+
+/* Whether a batch is rounded up where it is done (backend_ops.begin): then there is room
+ * for whole units of fp8 products, and for one more run. */
+static const bool rounds_up[] = { [DEVICE_CPU] = false, [DEVICE_CUDA] = true };
+enum { ROW_UNIT = 16 };
+
+static size_t rows_for(const struct plan *plan, size_t rows)
+{
+    return rounds_up[plan->device.kind] ? size_round(rows, ROW_UNIT) : rows;
+}
+
+bool shapes_make(const struct plan *plan, const struct model_config *config,
+                 size_t rows_max, size_t sequences_max, struct arena *arena,
+                 struct shapes *out, struct error *err)
+{
+    struct maker m = { .plan = plan, .config = config, .arena = arena, .out = out };
+    size_t batch = plan_batch_runs(plan);
+
+    *out = (struct shapes) { .compute = shapes_stored(plan->precision.compute),
+                             .trainable = shapes_stored(plan->precision.trainable),
+                             .rounds = rounds(plan),
+                             .quantised = shapes_is_quantised(plan, config),
+                             .twice = config->quantised.on ? config->quantised.twice
+                                                           : plan->double_quantization,
+                             .checkpointing = plan->gradient_checkpointing };
+    if (!shapes_check(plan, config, &out->lora, err))
+        return false;
+    if (plan->stage == STAGE_DPO) /* whatever an adapter's own settings say */
+        out->lora.dropout = 0;
+    out->rows = rows_max ? rows_max : shapes_times(&m, batch, (size_t)plan->cutoff_len);
+    out->sequences = sequences_max ? sequences_max : batch;
+    if (plan->generation.on)
+        out->rows = max(out->rows, (size_t)plan->generation.slots);
+    out->rows = rows_for(plan, out->rows);
+    out->sequences += rounds_up[plan->device.kind];
+    dims_model(&m, config);
+    dims_lora(&m, &out->lora);
+    dims_convert(&m, shapes_stored(plan->precision.frozen));
+    dims_batch(&m, out->rows, out->sequences);
+    dims_cache(&m);
+    dims_distill(&m);
+    dims_preference(&m, out->sequences);
+    shapes_add_parameters(&m);
+    shapes_add_buffers(&m);
+    sum_up(&m);
+    if (m.overflow)
+        return error_set(err, ERROR_DATA, "the model or the batch is too large to count");
+    if (out->trainable_numbers == 0 && !plan->generation.alone)
+        return error_set(err, ERROR_JOB, "this job has nothing to train");
+    return true;
+}
+
+size_t shapes_rounded(const struct plan *plan, const struct model_config *config,
+                      size_t rows)
+{
+    size_t c = config->hidden_size, i = config->intermediate_size;
+    size_t q = config->heads * config->head_size,
+           kv = config->kv_heads * config->head_size;
+    const size_t layers[][2] = {
+        { c, q + 2 * kv }, { q, c }, { c, gate_up_columns(config) }, { i, c }
+    };
+    size_t most = 0;
+
+    rows = rows_for(plan, rows);
+    for (size_t l = 0; plan->precision.fp8 && l < TS_COUNT(layers); l++) {
+        size_t in = layers[l][0], out = layers[l][1];
+
+        most = max(most, rows * in + in * out);
+        most = max(most, rows * out + in * out);
+        most = max(most, rows * (in + out));
+    }
+    return most;
+}
+
+static struct memory_range held_besides(const struct plan *plan,
+                                        const struct model_config *config, size_t rows)
+{
+    struct memory_range held;
+
+    if (plan->device.kind == DEVICE_CPU)
+        return memory_range_exact(0); /* nothing that is sure to be touched */
+    held = memory_range_sum(memory_held(&plan->device, 0),
+                            memory_group(&plan->device, plan_ranks(plan)));
+    return memory_range_sum(held, memory_range_exact(shapes_rounded(plan, config, rows)));
+}
+
+bool shapes_memory(const struct plan *plan, const struct model_config *config,
+                   size_t rows_max, size_t sequences_max, struct memory_use *out,
+                   struct error *err)
+{
+    struct arena *arena = arena_new();
+    struct shapes shapes;
+    bool ok = shapes_make(plan, config, rows_max, sequences_max, arena, &shapes, err);
+
+    *out = (struct memory_use) { .fits = true };
+    if (ok) {
+        struct memory_range held = held_besides(plan, config, shapes.rows);
+
+        shapes_use(&shapes, out);
+        out->low = out->total + held.low;
+        out->high = out->total + held.high;
+        out->workspace += held.expected;
+        out->total += held.expected;
+    }
+    arena_free(arena);
+    return ok;
+}
+
+void shapes_use(const struct shapes *shapes, struct memory_use *out)
+{
+    *out = (struct memory_use) {
+        .weights = shapes->weight_bytes + shapes->copy_bytes + shapes->frozen_bytes,
+        .gradients = shapes->gradient_bytes,
+        .optimizer = 2 * shapes->moment_bytes,
+        .total = shapes->total,
+        .fits = true,
+    };
+    for (enum buffer i = 0; i < BUFFERS; i++) {
+        const struct shape_buffer *b = &shapes->buffers[i];
+
+        *(b->activation ? &out->activations : &out->workspace) += b->step * b->count;
+    }
+}

@@ -1,0 +1,154 @@
+/* train/model/shapes_buffers.c - every buffer of a run, how many of it there are, and where. */
+#include "config.h"
+
+#include "train/model/shapes.h"
+
+#include "base/size.h"
+#include "train/model/shapes_parts.h"
+
+enum kind { KIND_FP32, KIND_COMPUTE };
+/* How long a buffer lives: in every block whatever is recomputed, in every block unless
+ * blocks are recomputed, or once. */
+enum life {
+    LIFE_BLOCK,
+    LIFE_KEPT,
+    LIFE_CACHE, /* in every block, always */
+    LIFE_ONCE
+};
+
+static const struct buffer_row {
+    const char *name;
+    enum kind kind;
+    enum dim rows, cols;
+    enum life life;
+    bool activation;
+} buffer_rows[BUFFERS] = {
+    [BUFFER_X_IN] = { "block input", KIND_FP32, DIM_N, DIM_C, LIFE_BLOCK, true },
+    [BUFFER_RSTD1] = { "first norm", KIND_FP32, DIM_STATS, DIM_N, LIFE_KEPT, true },
+    [BUFFER_QKV] = { "q, k, v", KIND_COMPUTE, DIM_N, DIM_QKV_U, LIFE_KEPT, true },
+    [BUFFER_QK] = { "norms of heads", KIND_COMPUTE, DIM_N, DIM_QK, LIFE_KEPT, true },
+    [BUFFER_RSTD_Q] = { "norms of heads", KIND_FP32, DIM_N, DIM_HEADS, LIFE_KEPT, true },
+    [BUFFER_RSTD_K] = { "norms of heads", KIND_FP32, DIM_N, DIM_K, LIFE_KEPT, true },
+    [BUFFER_ATT] = { "attention", KIND_COMPUTE, DIM_N, DIM_Q, LIFE_KEPT, true },
+    [BUFFER_LSE] = { "attention", KIND_FP32, DIM_H, DIM_N, LIFE_KEPT, true },
+    [BUFFER_POST1] = { "added by attention", KIND_FP32, DIM_N, DIM_POST, LIFE_KEPT,
+                       true },
+    [BUFFER_RSTD_POST1] = { "added by attention", KIND_FP32, DIM_POST_STATS, DIM_N,
+                            LIFE_KEPT, true },
+    [BUFFER_X_MID] = { "after attention", KIND_FP32, DIM_N, DIM_MID, LIFE_KEPT, true },
+    [BUFFER_RSTD2] = { "second norm", KIND_FP32, DIM_STATS, DIM_N, LIFE_KEPT, true },
+    [BUFFER_GATE_UP] = { "gate, up", KIND_COMPUTE, DIM_N, DIM_GATE_UP_U, LIFE_KEPT,
+                         true },
+    [BUFFER_POST2] = { "added by the mlp", KIND_FP32, DIM_N, DIM_POST, LIFE_KEPT, true },
+    [BUFFER_RSTD_POST2] = { "added by the mlp", KIND_FP32, DIM_POST_STATS, DIM_N,
+                            LIFE_KEPT, true },
+    [BUFFER_U_QKV] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_QKV, LIFE_KEPT, true },
+    [BUFFER_U_O] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_O, LIFE_KEPT, true },
+    [BUFFER_U_GATE_UP] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_GATE_UP, LIFE_KEPT, true },
+    [BUFFER_U_DOWN] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_DOWN, LIFE_KEPT, true },
+    [BUFFER_H1] = { "first norm", KIND_COMPUTE, DIM_N, DIM_C, LIFE_ONCE, true },
+    [BUFFER_H2] = { "second norm", KIND_COMPUTE, DIM_N, DIM_C, LIFE_ONCE, true },
+    [BUFFER_ACT] = { "activation", KIND_COMPUTE, DIM_N, DIM_I, LIFE_ONCE, true },
+    [BUFFER_X_LAST] = { "last norm", KIND_FP32, DIM_N, DIM_C, LIFE_ONCE, true },
+    [BUFFER_RSTD] = { "last norm", KIND_FP32, DIM_STATS, DIM_N, LIFE_ONCE, true },
+    [BUFFER_H_LAST] = { "last norm", KIND_COMPUTE, DIM_N, DIM_C, LIFE_ONCE, true },
+    [BUFFER_DELTA] = { "residual", KIND_FP32, DIM_N, DIM_C, LIFE_ONCE, true },
+    [BUFFER_DELTA_POST] = { "residual", KIND_COMPUTE, DIM_N, DIM_POST, LIFE_ONCE, true },
+    [BUFFER_DX] = { "gradient", KIND_FP32, DIM_N, DIM_DX, LIFE_ONCE, true },
+    [BUFFER_DX_COPY] = { "gradient", KIND_COMPUTE, DIM_N, DIM_COPY, LIFE_ONCE, true },
+    [BUFFER_DH] = { "gradient", KIND_COMPUTE, DIM_N, DIM_WIDE, LIFE_ONCE, true },
+    [BUFFER_DQKV] = { "gradient", KIND_COMPUTE, DIM_N, DIM_QKV_U, LIFE_ONCE, true },
+    [BUFFER_DACT] = { "gradient", KIND_COMPUTE, DIM_N, DIM_I, LIFE_ONCE, true },
+    [BUFFER_DPOST] = { "gradient", KIND_FP32, DIM_N, DIM_POST_DX, LIFE_ONCE, true },
+    [BUFFER_DPOST_COPY] = { "gradient", KIND_COMPUTE, DIM_N, DIM_POST_COPY, LIFE_ONCE,
+                            true },
+    [BUFFER_DLSE] = { "gradient", KIND_FP32, DIM_H, DIM_N, LIFE_ONCE, true },
+    [BUFFER_LORA_G] = { "lora gradient", KIND_COMPUTE, DIM_N, DIM_LORA_G, LIFE_ONCE,
+                        true },
+    [BUFFER_DROPPED] = { "dropout", KIND_COMPUTE, DIM_N, DIM_DROPPED, LIFE_ONCE, true },
+    [BUFFER_LORA_X] = { "lora dropout", KIND_COMPUTE, DIM_N, DIM_LORA_X, LIFE_ONCE,
+                        true },
+    [BUFFER_WEIGHT] = { "weight", KIND_COMPUTE, DIM_ONE, DIM_WEIGHT, LIFE_ONCE, false },
+    [BUFFER_BIAS] = { "bias", KIND_FP32, DIM_ONE, DIM_BIAS, LIFE_ONCE, false },
+    [BUFFER_LOGITS] = { "logits", KIND_FP32, DIM_CHUNK, DIM_V_ROW, LIFE_ONCE, false },
+    [BUFFER_DLOGITS] = { "logits", KIND_COMPUTE, DIM_DCHUNK, DIM_V_ROW, LIFE_ONCE,
+                         false },
+    [BUFFER_GATHERED] = { "labelled", KIND_COMPUTE, DIM_CHUNK, DIM_C, LIFE_ONCE, false },
+    [BUFFER_DGATHERED] = { "labelled", KIND_COMPUTE, DIM_CHUNK, DIM_C, LIFE_ONCE, false },
+    [BUFFER_LOSSES] = { "losses", KIND_FP32, DIM_WINDOW, DIM_N, LIFE_ONCE, false },
+    [BUFFER_ROPE] = { "rotations", KIND_FP32, DIM_PLACES, DIM_ROTARY, LIFE_ONCE, false },
+    [BUFFER_ROPE_LOCAL] = { "rotations", KIND_FP32, DIM_PLACES, DIM_ROTARY_LOCAL,
+                            LIFE_ONCE, false },
+    [BUFFER_TOKENS] = { "tokens", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
+    [BUFFER_POSITIONS] = { "positions", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
+    [BUFFER_TARGETS] = { "targets", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
+    [BUFFER_WEIGHTS] = { "weights", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
+    [BUFFER_OFFSETS] = { "offsets", KIND_FP32, DIM_ONE, DIM_RUNS, LIFE_ONCE, false },
+    [BUFFER_KD_LOSSES] = { "losses", KIND_FP32, DIM_KD_WINDOW, DIM_N, LIFE_ONCE, false },
+    [BUFFER_KEPT] = { "teacher", KIND_FP32, DIM_N, DIM_KEPT, LIFE_ONCE, false },
+    [BUFFER_KEPT_IDS] = { "teacher", KIND_FP32, DIM_N, DIM_KEPT, LIFE_ONCE, false },
+    [BUFFER_PAIRS] = { "preferences", KIND_FP32, DIM_PAIR_WINDOW, DIM_PAIRS, LIFE_ONCE,
+                       false },
+    [BUFFER_REFERENCE] = { "preferences", KIND_FP32, DIM_ONE, DIM_REFERENCE, LIFE_ONCE,
+                           false },
+    [BUFFER_LABELLED] = { "labelled", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
+    [BUFFER_NUMBERS] = { "numbers", KIND_FP32, DIM_ONE, DIM_NUMBERS, LIFE_ONCE, false },
+    [BUFFER_HITS] = { "hits", KIND_FP32, DIM_ONE, DIM_HITS, LIFE_ONCE, false },
+    [BUFFER_KEYS] = { "cache", KIND_COMPUTE, DIM_CACHE, DIM_KV, LIFE_CACHE, true },
+    [BUFFER_VALUES] = { "cache", KIND_COMPUTE, DIM_CACHE, DIM_KV, LIFE_CACHE, true },
+};
+
+static size_t instances(const struct maker *m, enum life life)
+{
+    bool alone = m->plan->generation.alone; /* nothing is gone back through */
+    size_t layers = m->config->layers;
+
+    switch (life) {
+    case LIFE_BLOCK:
+        return alone ? 1 : layers;
+    case LIFE_CACHE:
+        return layers;
+    case LIFE_KEPT:
+        return m->out->checkpointing || alone ? 1 : layers;
+    case LIFE_ONCE:
+        break;
+    }
+    return 1;
+}
+
+/* Gradients and their scratch, of which most follow each other in the list. */
+static bool is_wanted(const struct maker *m, enum buffer buffer)
+{
+    return !m->plan->generation.alone ||
+           ((buffer < BUFFER_DX || buffer > BUFFER_LORA_X) && buffer != BUFFER_DLOGITS &&
+            buffer != BUFFER_DGATHERED);
+}
+
+void shapes_add_buffers(struct maker *m)
+{
+    size_t at = 0;
+
+    for (enum buffer i = 0; i < BUFFERS; i++) {
+        const struct buffer_row *row = &buffer_rows[i];
+        struct shape_buffer *b = &m->out->buffers[i];
+        size_t bytes;
+
+        *b = (struct shape_buffer) {
+            .name = row->name,
+            .format = row->kind == KIND_COMPUTE ? m->out->compute : FORMAT_FP32,
+            .rows = is_wanted(m, i) ? m->dims[row->rows] : 0,
+            .cols = m->dims[row->cols],
+            .rows_are_n = row->rows == DIM_N,
+            .cols_are_n = row->cols == DIM_N,
+            .activation = row->activation,
+            .count = instances(m, row->life),
+            .at = at,
+        };
+        bytes = shapes_times(m, shapes_times(m, b->rows, b->cols),
+                             format_info(b->format)->bytes);
+        b->step = size_round(bytes, SHAPES_ALIGNMENT);
+        if (!size_add(at, shapes_times(m, b->step, b->count), &at))
+            m->overflow = true;
+    }
+    m->out->buffer_bytes = at;
+}

@@ -1,0 +1,376 @@
+/* train/model/shapes_parameters.c - every parameter of a model, and where it lies. */
+#include "config.h"
+
+#include "train/model/shapes.h"
+
+#include <string.h>
+
+#include "base/size.h"
+#include "precision/nf4.h"
+#include "train/model/shapes_parts.h"
+
+#define ALIGN_NUMBERS (SHAPES_ALIGNMENT / 2) /* aligned in every format */
+
+static const struct module_row {
+    enum dim rows, cols; /* a norm: one row */
+} module_rows[MODULES] = {
+    [MODULE_EMBED] = { DIM_V, DIM_C },
+    [MODULE_POSITIONS] = { DIM_P, DIM_C },
+    [MODULE_NORM1] = { DIM_ONE, DIM_C },
+    [MODULE_QKV] = { DIM_QKV, DIM_C },
+    [MODULE_Q] = { DIM_Q, DIM_C },
+    [MODULE_K] = { DIM_KV, DIM_C },
+    [MODULE_V] = { DIM_KV, DIM_C },
+    [MODULE_Q_NORM] = { DIM_ONE, DIM_D },
+    [MODULE_K_NORM] = { DIM_ONE, DIM_D },
+    [MODULE_O] = { DIM_C, DIM_Q },
+    [MODULE_POST1] = { DIM_ONE, DIM_C },
+    [MODULE_NORM2] = { DIM_ONE, DIM_C },
+    [MODULE_GATE_UP] = { DIM_GATE_UP, DIM_C },
+    [MODULE_GATE] = { DIM_I, DIM_C },
+    [MODULE_UP] = { DIM_I, DIM_C },
+    [MODULE_DOWN] = { DIM_C, DIM_I },
+    [MODULE_POST2] = { DIM_ONE, DIM_C },
+    [MODULE_NORM] = { DIM_ONE, DIM_C },
+    [MODULE_HEAD] = { DIM_V, DIM_C },
+};
+
+/* What lies side by side, in the order of the layout; a group begins aligned. */
+struct group {
+    enum part part;
+    enum module first, last;
+};
+
+static const struct group before_blocks[] = {
+    { PART_WEIGHT, MODULE_EMBED, MODULE_EMBED },
+    { PART_WEIGHT, MODULE_POSITIONS, MODULE_POSITIONS },
+};
+
+static const struct group block_groups[] = {
+    { PART_WEIGHT, MODULE_NORM1, MODULE_NORM1 },
+    { PART_BIAS, MODULE_NORM1, MODULE_NORM1 },
+    { PART_WEIGHT, MODULE_QKV, MODULE_V },
+    { PART_BIAS, MODULE_QKV, MODULE_V },
+    { PART_LORA_A, MODULE_QKV, MODULE_V },
+    { PART_LORA_B, MODULE_QKV, MODULE_QKV },
+    { PART_LORA_B, MODULE_Q, MODULE_Q },
+    { PART_LORA_B, MODULE_K, MODULE_K },
+    { PART_LORA_B, MODULE_V, MODULE_V },
+    { PART_WEIGHT, MODULE_Q_NORM, MODULE_Q_NORM },
+    { PART_WEIGHT, MODULE_K_NORM, MODULE_K_NORM },
+    { PART_WEIGHT, MODULE_O, MODULE_O },
+    { PART_BIAS, MODULE_O, MODULE_O },
+    { PART_LORA_A, MODULE_O, MODULE_O },
+    { PART_LORA_B, MODULE_O, MODULE_O },
+    { PART_WEIGHT, MODULE_POST1, MODULE_POST1 },
+    { PART_WEIGHT, MODULE_NORM2, MODULE_NORM2 },
+    { PART_BIAS, MODULE_NORM2, MODULE_NORM2 },
+    { PART_WEIGHT, MODULE_GATE_UP, MODULE_UP },
+    { PART_BIAS, MODULE_GATE_UP, MODULE_UP },
+    { PART_LORA_A, MODULE_GATE_UP, MODULE_UP },
+    { PART_LORA_B, MODULE_GATE_UP, MODULE_GATE_UP },
+    { PART_LORA_B, MODULE_GATE, MODULE_GATE },
+    { PART_LORA_B, MODULE_UP, MODULE_UP },
+    { PART_WEIGHT, MODULE_DOWN, MODULE_DOWN },
+    { PART_BIAS, MODULE_DOWN, MODULE_DOWN },
+    { PART_LORA_A, MODULE_DOWN, MODULE_DOWN },
+    { PART_LORA_B, MODULE_DOWN, MODULE_DOWN },
+    { PART_WEIGHT, MODULE_POST2, MODULE_POST2 },
+};
+
+static const struct group after_blocks[] = {
+    { PART_WEIGHT, MODULE_NORM, MODULE_NORM },
+    { PART_BIAS, MODULE_NORM, MODULE_NORM },
+    { PART_WEIGHT, MODULE_HEAD, MODULE_HEAD },
+};
+
+enum dim shapes_inputs(enum module module)
+{
+    return module_rows[module].cols;
+}
+
+/* LLaMA-Factory: the last (or, below 0, the first) layers, whole or some of their
+ * modules. */
+static bool freeze_trains(const struct maker *m, enum module module, size_t layer)
+{
+    int64_t wanted = m->plan->freeze_trainable_layers;
+    const char *at = m->plan->freeze_trainable_modules;
+    size_t layers = m->config->layers;
+
+    if (!module_in_block(module))
+        return false;
+    if (wanted >= 0 ? layer + (size_t)wanted < layers : layer >= (size_t)-wanted)
+        return false;
+    if (!at || strcmp(at, "all") == 0)
+        return true;
+    while (*at) {
+        size_t skip = strspn(at, ", "), len = strcspn(at + skip, ", ");
+
+        if (len > 0 &&
+            architecture_is_under(m->config->architecture, module, at + skip, len))
+            return true;
+        at += skip + len;
+    }
+    return false;
+}
+
+static bool is_trainable(const struct maker *m, enum module module, enum part part,
+                         size_t layer)
+{
+    if (m->plan->generation.alone)
+        return false;
+    if (part == PART_LORA_A || part == PART_LORA_B)
+        return true;
+    switch (m->plan->method) {
+    case METHOD_FULL:
+        return true;
+    case METHOD_FREEZE:
+        return freeze_trains(m, module, layer);
+    case METHOD_LORA:
+        return m->out->lora.saved[module];
+    }
+    return false;
+}
+
+static bool has_bias(const struct model_config *c, enum module module)
+{
+    switch (shapes_stack(module)) {
+    case STACK_QKV:
+        return c->qkv_bias;
+    case STACK_O:
+        return c->output_bias;
+    case STACK_GATE_UP:
+    case STACK_DOWN:
+        return c->mlp_bias;
+    case STACKS:
+        break;
+    }
+    return c->architecture->norm == NORM_LAYER && module_rows[module].rows == DIM_ONE;
+}
+
+/* Is there such a parameter at all? */
+static bool exists(const struct maker *m, enum module module, enum part part)
+{
+    const struct model_config *c = m->config;
+
+    if (!c->architecture->paths[module] || (module == MODULE_HEAD && c->tied))
+        return false;
+    switch (part) {
+    case PART_WEIGHT:
+        return true;
+    case PART_BIAS:
+        return has_bias(c, module);
+    case PART_LORA_A:
+    case PART_LORA_B:
+        return m->out->lora.adapted[module];
+    }
+    return false;
+}
+
+static const char *name_of(const struct maker *m, const struct shape_parameter *p)
+{
+    static const char *const suffix[] = { ".weight", ".bias", ".lora_A.weight",
+                                          ".lora_B.weight" };
+    const char *prefix = p->part >= PART_LORA_A ? "base_model.model." : "";
+    const struct architecture *a = m->config->architecture;
+    const char *path = a->paths[p->module];
+
+    if (module_in_block(p->module))
+        return arena_printf(m->arena, "%s%s%zu.%s%s", prefix, a->blocks, p->layer, path,
+                            suffix[p->part]);
+    return arena_printf(m->arena, "%s%s%s", prefix, path, suffix[p->part]);
+}
+
+static void shape_of(const struct maker *m, struct shape_parameter *p)
+{
+    const struct module_row *row = &module_rows[p->module];
+
+    p->rows = m->dims[row->rows];
+    p->cols = m->dims[row->cols];
+    if (p->part == PART_LORA_A)
+        p->rows = m->out->lora.rank;
+    if (p->part == PART_LORA_B)
+        p->cols = m->out->lora.rank;
+    if (p->part == PART_BIAS) { /* one an output; of a norm as many as weights */
+        p->cols = row->rows == DIM_ONE ? p->cols : p->rows;
+        p->rows = 1;
+    }
+    p->rank = row->rows == DIM_ONE || p->part == PART_BIAS ? 1 : 2;
+}
+
+/* An adapter's B has the rows of its layer; Conv1D's are [out][in] all the same. */
+static enum storage storage_of(const struct maker *m, const struct shape_parameter *p)
+{
+    const struct architecture *a = m->config->architecture;
+    enum storage storage = p->module == MODULE_QKV ? a->fused : a->linear;
+
+    if (!module_is_linear(p->module) || p->part == PART_LORA_A ||
+        (p->part != PART_WEIGHT && storage == STORED_COLUMNS))
+        return STORED_ROWS;
+    return storage;
+}
+
+/* Formats of storage and working copy; the head of this page in shapes.h says which and
+ * why. */
+static void formats_of(const struct maker *m, struct shape_parameter *p)
+{
+    const struct shapes *s = m->out;
+    enum format frozen = shapes_stored(m->plan->precision.frozen);
+    bool looked_up = p->module == MODULE_EMBED || p->module == MODULE_POSITIONS;
+    bool multiplied =
+        p->rank == 2 && (!looked_up || (p->module == MODULE_EMBED && m->config->tied));
+
+    p->copy = p->folded || p->quantised ? s->compute : FORMAT_COUNT;
+    if (s->lora.saved[p->module] || p->part >= PART_LORA_A) /* was trained, maybe is */
+        frozen = FORMAT_FP32;
+    p->format = p->trainable ? s->trainable : p->rank == 1 ? FORMAT_FP32 : frozen;
+    if (p->folded || p->quantised || !multiplied || s->compute == FORMAT_FP32 ||
+        p->format == s->compute)
+        return;
+    if (p->trainable && s->rounds)
+        return;
+    if (p->trainable || looked_up)
+        p->copy = s->compute;
+    else
+        p->format = s->compute;
+}
+
+/* Behind the biases of a folded stack there are zeros, for x A^T has none. */
+static size_t bias_padding(const struct maker *m, const struct shape_parameter *p)
+{
+    enum stack stack = shapes_stack(p->module);
+
+    if (p->part != PART_BIAS || stack == STACKS || !m->out->folded[stack])
+        return 0;
+    for (enum module i = p->module + 1; i <= shapes_stack_last(stack); i++)
+        if (exists(m, i, PART_BIAS))
+            return 0;
+    return shapes_adapters(&m->out->lora, stack) * sizeof(float);
+}
+
+/* Bytes where it is kept. */
+static size_t bytes_of(struct maker *m, const struct shape_parameter *p, size_t numbers)
+{
+    if (p->quantised)
+        return size_round(nf4_layout(numbers, m->out->twice).total, SHAPES_ALIGNMENT);
+    return shapes_times(m, numbers, format_info(p->format)->bytes);
+}
+
+static void place(struct maker *m, struct shape_parameter *p)
+{
+    size_t numbers = shapes_times(m, p->rows, p->cols);
+    size_t bytes = bytes_of(m, p, numbers);
+
+    if (p->leads) {
+        m->numbers = size_round(m->numbers, ALIGN_NUMBERS);
+        if (!p->folded)
+            m->frozen = size_round(m->frozen, SHAPES_ALIGNMENT);
+        m->copies = size_round(m->copies, SHAPES_ALIGNMENT);
+        m->widened = 0;
+    }
+    if (p->quantised)
+        m->frozen = size_round(m->frozen, SHAPES_ALIGNMENT);
+    if (p->trainable) {
+        p->at = m->numbers;
+        m->numbers += numbers;
+        m->out->trainable_numbers += numbers;
+    } else {
+        p->at = m->frozen;
+        m->frozen += bytes;
+    }
+    if (p->copy != FORMAT_COUNT) {
+        size_t *at = p->folded ? &m->frozen : p->quantised ? &m->widened : &m->copies;
+
+        p->copy_at = *at;
+        *at += shapes_times(m, numbers, format_info(p->copy)->bytes);
+    }
+    m->frozen += bias_padding(m, p);
+    m->out->numbers += numbers;
+    if (m->numbers > SIZE_MAX / 64 || m->frozen > SIZE_MAX / 8 ||
+        m->copies > SIZE_MAX / 8)
+        m->overflow = true;
+}
+
+/* What lies together: see the head of shapes.h. */
+enum region { REGION_MATRICES, REGION_LORA_B, REGION_VECTORS };
+
+static enum region region_of(const struct shape_parameter *p)
+{
+    if (p->rank == 1)
+        return REGION_VECTORS;
+    return p->part == PART_LORA_B ? REGION_LORA_B : REGION_MATRICES;
+}
+
+/* Of one region, in the order of the list. */
+static void place_all(struct maker *m, enum region region)
+{
+    for (size_t i = 0; i < m->out->count && !m->overflow; i++)
+        if (region_of(&m->out->parameters[i]) == region)
+            place(m, &m->out->parameters[i]);
+}
+
+static void add_parameter(struct maker *m, enum module module, enum part part,
+                          size_t layer, bool leads)
+{
+    struct shape_parameter *p = &m->out->parameters[m->out->count++];
+    double plus = m->plan->loraplus_lr_ratio;
+
+    *p = (struct shape_parameter) {
+        .module = module, .part = part, .layer = layer, .leads = leads
+    };
+    shape_of(m, p);
+    p->name = name_of(m, p);
+    p->stored = storage_of(m, p);
+    p->trainable = is_trainable(m, module, part, layer);
+    p->folded = part == PART_LORA_A && m->out->folded[shapes_stack(module)];
+    p->quantised = m->out->quantised && part == PART_WEIGHT && module_is_linear(module) &&
+                   !p->trainable && !m->out->lora.saved[module] &&
+                   !quantised_config_is_plain(&m->config->quantised, p->name);
+    p->decays =
+        p->trainable && p->rank == 2; /* as transformers' get_decay_parameter_names */
+    /* LoRA+: B matrices and vectors; LLaMA-Factory's _create_loraplus_optimizer */
+    p->lr_factor = plus > 0 && (part == PART_LORA_B || p->rank == 1) ? plus : 1;
+    formats_of(m, p);
+}
+
+static void add_groups(struct maker *m, const struct group *groups, size_t count,
+                       size_t layer)
+{
+    for (size_t i = 0; i < count; i++) {
+        size_t first = m->out->count;
+
+        for (enum module j = groups[i].first; j <= groups[i].last; j++)
+            if (exists(m, j, groups[i].part))
+                add_parameter(m, j, groups[i].part, layer, m->out->count == first);
+    }
+}
+
+void shapes_add_parameters(struct maker *m)
+{
+    struct shapes *s = m->out;
+    size_t moments = m->plan->optimizer == OPTIMIZER_ADAMW ? 1 : 0;
+    size_t ranks = plan_ranks(m->plan);
+
+    /* of no group of the tables there are more than three members */
+    s->parameters = arena_array(m->arena,
+                                TS_COUNT(before_blocks) + TS_COUNT(after_blocks) +
+                                    m->config->layers * 3 * TS_COUNT(block_groups),
+                                sizeof(*s->parameters));
+    add_groups(m, before_blocks, TS_COUNT(before_blocks), 0);
+    for (size_t l = 0; l < m->config->layers; l++)
+        add_groups(m, block_groups, TS_COUNT(block_groups), l);
+    add_groups(m, after_blocks, TS_COUNT(after_blocks), 0);
+    place_all(m, REGION_MATRICES);
+    s->matrices = m->numbers;
+    place_all(m, REGION_LORA_B);
+    s->vectors = m->numbers;
+    place_all(m, REGION_VECTORS);
+    s->vector_numbers = m->numbers - s->vectors;
+    s->shard = size_round((m->numbers + ranks - 1) / ranks, ALIGN_NUMBERS);
+    s->segment = s->shard * ranks;
+    s->weight_bytes = s->segment * format_info(s->trainable)->bytes;
+    s->gradient_bytes = s->segment * sizeof(float);
+    s->moment_bytes = moments * s->shard * format_info(s->trainable)->bytes;
+    s->copy_bytes = size_round(m->copies, SHAPES_ALIGNMENT);
+    s->frozen_bytes = size_round(m->frozen, SHAPES_ALIGNMENT);
+}

@@ -1,0 +1,75 @@
+/* train/model/stored.c - rows out of a file's matrix and into it. */
+#include "config.h"
+
+#include "train/model/stored.h"
+
+#include <assert.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { FUSED = 3 }; /* q, k, v */
+
+/* Where row i of the model lies among the file's. */
+static size_t place_of(const struct stored *s, size_t i)
+{
+    size_t size = s->rows / (FUSED * s->heads), part, head;
+
+    if (s->storage != STORED_HEADS)
+        return i;
+    part = i / (s->heads * size);
+    head = i / size % s->heads;
+    return (FUSED * head + part) * size + i % size;
+}
+
+/* out[j * to] = in[j * from], counted in numbers. */
+static void copy_strided(char *out, size_t to, const char *in, size_t from, size_t count,
+                         size_t item)
+{
+    uint16_t two;
+    uint32_t four;
+
+    assert(item == sizeof(two) || item == sizeof(four));
+    if (item == sizeof(two))
+        for (size_t j = 0; j < count; j++) {
+            memcpy(&two, in + j * from * sizeof(two), sizeof(two));
+            memcpy(out + j * to * sizeof(two), &two, sizeof(two));
+        }
+    else
+        for (size_t j = 0; j < count; j++) {
+            memcpy(&four, in + j * from * sizeof(four), sizeof(four));
+            memcpy(out + j * to * sizeof(four), &four, sizeof(four));
+        }
+}
+
+void stored_gather(const struct stored *s, const void *file, size_t first, size_t count,
+                   void *rows)
+{
+    const char *in = file;
+    char *out = rows;
+    size_t bytes = s->cols * s->item;
+
+    if (s->storage ==
+        STORED_COLUMNS) /* along the file's rows, of which it may be mapped */
+        for (size_t j = 0; j < s->cols; j++)
+            copy_strided(out + j * s->item, s->cols, in + (j * s->rows + first) * s->item,
+                         1, count, s->item);
+    else
+        for (size_t i = 0; i < count; i++)
+            memcpy(out + i * bytes, in + place_of(s, first + i) * bytes, bytes);
+}
+
+void stored_scatter(const struct stored *s, const void *rows, size_t first, size_t count,
+                    void *file)
+{
+    const char *in = rows;
+    char *out = file;
+    size_t bytes = s->cols * s->item;
+
+    if (s->storage == STORED_COLUMNS)
+        for (size_t j = 0; j < s->cols; j++)
+            copy_strided(out + (j * s->rows + first) * s->item, 1, in + j * s->item,
+                         s->cols, count, s->item);
+    else
+        for (size_t i = 0; i < count; i++)
+            memcpy(out + place_of(s, first + i) * bytes, in + i * bytes, bytes);
+}

@@ -1,0 +1,105 @@
+/* train/model/weights.c - the layout of a run that trains all says what has to be in the
+ * files. */
+#include "config.h"
+
+#include "train/model/weights.h"
+
+#include <string.h>
+
+#include "base/text.h"
+#include "train/model/shapes.h"
+
+static void add_shape(struct text *out, const size_t *shape, size_t rank)
+{
+    for (size_t i = 0; i < rank; i++)
+        text_addf(out, "%s%zu", i ? ", " : "", shape[i]);
+}
+
+bool weights_fit(const struct stored_tensor *t, const struct weights_wanted *wanted,
+                 struct error *err)
+{
+    bool turned = wanted->rank == 1 || wanted->stored == STORED_COLUMNS;
+    const size_t shape[] = { turned ? wanted->cols : wanted->rows,
+                             turned ? wanted->rows : wanted->cols };
+    struct text text;
+
+    if (t->format >= FORMAT_COUNT)
+        return error_set(err, ERROR_DATA,
+                         "%s: %s has the dtype %s; F32, F16 and BF16 are read", t->file,
+                         t->name, t->dtype);
+    if (t->rank == wanted->rank &&
+        memcmp(t->shape, shape, wanted->rank * sizeof(*shape)) == 0)
+        return true;
+    text_init(&text, 0);
+    add_shape(&text, t->shape, t->rank);
+    text_adds(&text, "], config.json wants [");
+    add_shape(&text, shape, wanted->rank);
+    error_set(err, ERROR_DATA, "%s: %s has the shape [%s]", t->file, t->name, text.data);
+    text_clear(&text);
+    return false;
+}
+
+bool weights_are_bare(const struct safetensors *files, const struct model_config *config)
+{
+    for (size_t i = 0; i < safetensors_count(files); i++)
+        if (text_starts(safetensors_at(files, i)->name, config->architecture->base))
+            return false;
+    return true;
+}
+
+const struct stored_tensor *weights_find(const struct safetensors *files, bool bare,
+                                         const struct model_config *config,
+                                         const char *name)
+{
+    const char *base = config->architecture->base;
+
+    if (bare && text_starts(name, base))
+        name += strlen(base);
+    return safetensors_find(files, name);
+}
+
+static bool check(const char *dir, const struct safetensors *files,
+                  const struct model_config *config, const struct shapes *shapes,
+                  struct error *err)
+{
+    bool bare = weights_are_bare(files, config);
+
+    for (size_t i = 0; i < shapes->count; i++) {
+        const struct shape_parameter *p = &shapes->parameters[i];
+        const struct weights_wanted wanted = { p->rank, p->rows, p->cols, p->stored };
+        const struct stored_tensor *t = weights_find(files, bare, config, p->name);
+
+        if (!t)
+            return error_set(err, ERROR_DATA, "%s: the tensor %s is missing", dir,
+                             p->name);
+        if (!weights_fit(t, &wanted, err))
+            return false;
+    }
+    return true;
+}
+
+bool weights_check(const char *dir, const struct model_config *config, struct error *err)
+{
+    /* The smallest run that has every parameter; what it computes in does not matter. */
+    const struct plan plan = { .method = METHOD_FULL,
+                               .precision = { .compute = FORMAT_FP32,
+                                              .trainable = FORMAT_FP32,
+                                              .frozen = FORMAT_FP32 },
+                               .per_device_train_batch_size = 1,
+                               .cutoff_len = 1 };
+    struct error ignored = { 0 };
+    struct safetensors *files;
+    struct arena *arena;
+    struct shapes shapes;
+    bool ok = true;
+
+    if (config->quantised.on)
+        return true;
+    files = safetensors_open(dir, "model", true, &ignored);
+    arena = arena_new();
+    if (files && shapes_make(&plan, config, 0, 0, arena, &shapes, &ignored))
+        ok = check(dir, files, config, &shapes, err);
+    arena_free(arena);
+    safetensors_close(files);
+    return ok;
+}

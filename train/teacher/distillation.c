@@ -1,0 +1,293 @@
+/* train/teacher/distillation.c - a teacher or a reference, loaded beside the model, or a file of a
+ * teacher's answers. */
+#include "config.h"
+
+#include "train/teacher/distillation.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "train/parallel.h"
+#include "train/teacher/teacher_logits.h"
+#include "train/teacher/teacher_plan.h"
+
+struct teaching {
+    struct teaching_options options;
+    struct arena *arena;
+    struct teacher_plan teacher;
+    struct model *model;         /* of a teacher beside the student */
+    size_t words;                /* that both have */
+    struct teacher_logits *file; /* or in its place */
+    int32_t *ids;                /* of a batch, of `room` rows */
+    float *values;
+    size_t room;
+};
+
+/* ---- The teacher ---- */
+
+/* Likelihoods of the same tokens are compared, whatever else there is. */
+static bool check_reference(const struct teaching *t, struct error *err)
+{
+    size_t words = t->teacher.config.vocab_size;
+
+    return dataset_token_max(t->options.data) < words ||
+           error_set(err, ERROR_DATA,
+                     "the data have token %u, and the reference only %zu (vocab_size in "
+                     "config.json): ref_model is not of this family",
+                     dataset_token_max(t->options.data), words);
+}
+
+/* Every token of the data has to be one of the teacher's. */
+static bool check_words(struct teaching *t, struct error *err)
+{
+    const struct teaching_options *o = &t->options;
+
+    if (!model_config_check_places(&t->teacher.config, dataset_places(o->data), err))
+        return false;
+    if (o->plan->stage == STAGE_DPO)
+        return check_reference(t, err);
+    if (!teacher_plan_words(&t->teacher.config, o->student, o->tokens, &t->words, err))
+        return false;
+    return dataset_token_max(o->data) < t->words ||
+           error_set(err, ERROR_DATA,
+                     "the data have token %u, and the teacher only %zu (vocab_size in "
+                     "config.json), the student %zu: they are not of one family",
+                     dataset_token_max(o->data), t->teacher.config.vocab_size,
+                     o->student->vocab_size);
+}
+
+static bool load(struct teaching *t, bool keeps, struct error *err)
+{
+    const struct teaching_options *o = &t->options;
+    struct model_options options = { .plan = &t->teacher.plan,
+                                     .config = &t->teacher.config,
+                                     .backend = o->backend,
+                                     .rows_max = o->rows,
+                                     .sequences_max = o->sequences };
+
+    if (!teacher_plan_make(o->plan, keeps, t->arena, &t->teacher, err) ||
+        !check_words(t, err))
+        return false;
+    t->model = model_new(&options, err);
+    return t->model && model_load(t->model, err);
+}
+
+/* ---- The file ---- */
+
+static size_t kept_of(const struct teaching *t)
+{
+    size_t kept = (size_t)t->options.plan->kd.topk;
+
+    return kept < t->words ? kept : t->words;
+}
+
+static void make_room(struct teaching *t, size_t rows, size_t kept)
+{
+    if (rows <= t->room)
+        return;
+    t->room = rows;
+    t->ids = memory_resize(t->ids, rows, kept * sizeof(*t->ids));
+    t->values = memory_resize(t->values, rows, kept * sizeof(*t->values));
+}
+
+static bool keep_batch(struct teaching *t, struct teacher_writer *writer,
+                       const struct batch *batch, struct error *err)
+{
+    const struct trainer_options *run = t->options.run;
+
+    if (run->stop && *run->stop)
+        return error_set(err, ERROR_STOPPED,
+                         "stopped while the teacher's logits were being made; nothing "
+                         "of them is kept");
+    make_room(t, batch->rows, kept_of(t));
+    return model_keep(t->model, batch, t->words, t->ids, t->values, err) &&
+           teacher_writer_add(writer, batch, t->ids, t->values, err);
+}
+
+/* All samples: in batches, and one by one those that drop_last leaves. */
+static bool keep_all(struct teaching *t, struct teacher_writer *writer, struct error *err)
+{
+    const struct dataset *data = t->options.data;
+    size_t size = (size_t)t->options.plan->per_device_train_batch_size;
+    size_t whole = dataset_batches(data, size);
+    struct batch batch = { 0 };
+    bool ok = true;
+
+    for (size_t i = 0; ok && i < whole; i++)
+        ok =
+            dataset_batch(data, 0, i, size, &batch) && keep_batch(t, writer, &batch, err);
+    for (size_t i = whole * size; ok && i < dataset_samples(data); i++)
+        ok = dataset_batch(data, 0, i, 1, &batch) && keep_batch(t, writer, &batch, err);
+    batch_clear(&batch);
+    return ok;
+}
+
+static bool write_file(struct teaching *t, struct error *err)
+{
+    const struct distillation *kd = &t->options.plan->kd;
+    const struct dataset *data = t->options.data;
+    size_t all = dataset_samples(data);
+    struct teacher_logits_kind kind = { .kept = kept_of(t), .words = t->words };
+    struct teacher_writer *writer;
+    bool ok;
+
+    if (!teacher_logits_teacher(kd->teacher, kd->adapter, kind.teacher, err))
+        return false;
+    writer = teacher_writer_new(kd->logits, &kind, dataset_sequences_max(data, all),
+                                dataset_trained(data, 0, 0, all, 1), err);
+    ok = writer && keep_all(t, writer, err) && teacher_writer_end(writer, err);
+    teacher_writer_free(writer);
+    return ok;
+}
+
+static bool make_file(struct teaching *t, struct error *err)
+{
+    const struct distillation *kd = &t->options.plan->kd;
+    struct log *log = t->options.run->log;
+    bool ok;
+
+    if (!kd->teacher)
+        return error_set(err, ERROR_DATA,
+                         "%s is not there, and the job names no teacher to make it: "
+                         "teacher_model_name_or_path",
+                         kd->logits);
+    log_line(log, LOG_INFO, "teacher: %s makes %s of %zu samples", kd->teacher,
+             kd->logits, dataset_samples(t->options.data));
+    ok = load(t, true, err) && write_file(t, err);
+    model_free(t->model);
+    t->model = NULL;
+    return ok;
+}
+
+static bool check_kind(const struct teaching *t, struct error *err)
+{
+    const struct teacher_logits_kind *kind = teacher_logits_kind(t->file);
+    const struct distillation *kd = &t->options.plan->kd;
+    size_t wanted = (size_t)kd->topk < kind->words ? (size_t)kd->topk : kind->words;
+    char teacher[DIGEST_TEXT];
+
+    if (kind->kept != wanted)
+        return error_set(err, ERROR_DATA,
+                         "%s has %zu logits of each token, and kd_topk is %" PRId64
+                         ": set it to that, or remove the file to have it made anew",
+                         kd->logits, kind->kept, kd->topk);
+    if (kind->words > t->options.student->vocab_size ||
+        dataset_token_max(t->options.data) >= kind->words)
+        return error_set(
+            err, ERROR_DATA,
+            "%s is of %zu words, the student has %zu, and the data token %u: they are "
+            "not of one family",
+            kd->logits, kind->words, t->options.student->vocab_size,
+            dataset_token_max(t->options.data));
+    if (!kd->teacher || !file_is_dir(kd->teacher))
+        return true;
+    return teacher_logits_teacher(kd->teacher, kd->adapter, teacher, err) &&
+           (strcmp(teacher, kind->teacher) == 0 ||
+            error_set(err, ERROR_DATA,
+                      "%s was made by another teacher than %s%s%s; remove it to have it "
+                      "made anew",
+                      kd->logits, kd->teacher, kd->adapter ? " with " : "",
+                      kd->adapter ? kd->adapter : ""));
+}
+
+/* Rank 0 makes it where it is not there; the others wait for its word. */
+static bool open_file(struct teaching *t, struct error *err)
+{
+    const struct backend_group *group = t->options.run->group;
+    const struct distillation *kd = &t->options.plan->kd;
+    char *word = memory_strdup("there");
+    bool ok;
+
+    if (kd->topk <= 0)
+        ok = error_set(
+            err, ERROR_JOB,
+            "teacher_logits wants kd_topk: all logits of a teacher are too much to "
+            "write down");
+    else
+        ok = parallel_rank(group) > 0 || file_exists(kd->logits) || make_file(t, err);
+    ok = ok && parallel_share_text(group, &word, err);
+    free(word);
+    if (!ok)
+        return false;
+    t->file = teacher_logits_open(kd->logits, err);
+    return t->file && check_kind(t, err);
+}
+
+/* ---- Either ---- */
+
+struct teaching *teaching_open(const struct teaching_options *options, struct error *err)
+{
+    struct teaching *t = memory_alloc(sizeof(*t));
+
+    t->options = *options;
+    t->arena = arena_new();
+    if (plan_teacher_logits(options->plan) ? open_file(t, err) : load(t, false, err))
+        return t;
+    teaching_close(t);
+    return NULL;
+}
+
+void teaching_close(struct teaching *teaching)
+{
+    if (!teaching)
+        return;
+    model_free(teaching->model);
+    teacher_logits_close(teaching->file);
+    free(teaching->ids);
+    free(teaching->values);
+    arena_free(teaching->arena);
+    free(teaching);
+}
+
+void teaching_begin(struct teaching *teaching, struct model *student)
+{
+    if (!teaching->model)
+        return;
+    if (teaching->options.plan->stage == STAGE_DPO)
+        model_hold_against(student, teaching->model);
+    else
+        model_teach(student, teaching->model);
+}
+
+bool teaching_batch(struct teaching *teaching, struct model *student,
+                    const struct batch *batch, struct error *err)
+{
+    struct teaching *t = teaching;
+    const struct teacher_logits_kind *kind;
+
+    if (!t->file)
+        return true;
+    kind = teacher_logits_kind(t->file);
+    make_room(t, batch->rows, kind->kept);
+    if (!teacher_logits_find(t->file, batch, t->ids, t->values, err))
+        return false;
+    model_teach_kept(student, batch->rows, t->ids, t->values, kind->words);
+    return true;
+}
+
+uint64_t teaching_bytes(const struct teaching *teaching)
+{
+    return teaching->model ? model_memory(teaching->model)->low : 0;
+}
+
+void teaching_describe(const struct teaching *teaching, char *out, size_t room)
+{
+    const struct precision *p = &teaching->teacher.plan.precision;
+    const struct distillation *kd = &teaching->options.plan->kd;
+    char bytes[16];
+
+    if (teaching->file) {
+        snprintf(out, room, "%s, the %zu largest logits of %zu samples", kd->logits,
+                 teacher_logits_kind(teaching->file)->kept,
+                 teacher_logits_samples(teaching->file));
+        return;
+    }
+    memory_text(teaching_bytes(teaching), bytes);
+    snprintf(out, room, "%s, %" PRIu64 " parameters in %s, %s in memory",
+             teaching->teacher.plan.model_name_or_path, model_total(teaching->model),
+             format_info(p->frozen)->name, bytes);
+}

@@ -1,0 +1,115 @@
+/* train/teacher/teacher_plan.c - a student's plan, turned to its teacher or its reference. */
+#include "config.h"
+
+#include "train/teacher/teacher_plan.h"
+
+#include "train/files/safetensors.h"
+
+static bool read_files(const struct distillation *kd, const char *folder,
+                       struct arena *arena, struct teacher_plan *out, enum format *format,
+                       struct error *err)
+{
+    struct safetensors *set;
+
+    if (kd->config) {
+        out->config = *kd->config;
+        *format = kd->format;
+        return true;
+    }
+    if (!model_config_read(folder, arena, &out->config, err))
+        return false;
+    set = safetensors_open(folder, "model", true, err);
+    if (!set)
+        return false;
+    *format = model_config_stored(&out->config, set);
+    safetensors_close(set);
+    return true;
+}
+
+static struct precision precision_of(const struct plan *student, enum format stored)
+{
+    struct precision p = {
+        .mode = MODE_FP32,
+        .compute = stored,
+        .trainable = FORMAT_FP32,
+        .has_frozen = true,
+        .frozen = stored,
+        .loss_scale = 1,
+    };
+
+    if (stored == FORMAT_BF16 && !device_has_bf16(&student->device))
+        p.compute = FORMAT_FP32;
+    if (stored != FORMAT_FP16 && stored != FORMAT_BF16)
+        p.compute = p.frozen = FORMAT_FP32;
+    if (p.compute == FORMAT_FP32 && student->precision.compute == FORMAT_TF32)
+        p.compute = FORMAT_TF32;
+    return p;
+}
+
+/* A reference computes as what is held against it, so that both begin with the same
+ * numbers. */
+static struct precision precision_of_reference(const struct plan *student,
+                                               enum format stored)
+{
+    struct precision p = precision_of(student, stored);
+
+    p.compute = student->precision.compute;
+    return p;
+}
+
+static const char *folder_of(const struct plan *student)
+{
+    if (student->stage == STAGE_DISTILL)
+        return student->kd.teacher;
+    return student->preference.reference ? student->preference.reference
+                                         : student->model_name_or_path;
+}
+
+bool teacher_plan_make(const struct plan *student, bool keeps, struct arena *arena,
+                       struct teacher_plan *out, struct error *err)
+{
+    bool teaches = student->stage == STAGE_DISTILL;
+    const char *folder = folder_of(student);
+    struct plan *plan = &out->plan;
+    enum format stored;
+
+    if (!folder)
+        return error_set(err, ERROR_JOB,
+                         "stage: distill wants a teacher: teacher_model_name_or_path%s",
+                         student->kd.logits ? ", or the file that teacher_logits names"
+                                            : "");
+    if (!read_files(&student->kd, folder, arena, out, &stored, err))
+        return false;
+    *plan = *student;
+    plan->model_name_or_path = folder;
+    plan->adapter_name_or_path =
+        teaches ? student->kd.adapter : student->preference.adapter;
+    plan->method = METHOD_LORA; /* an adapter is merged */
+    plan->create_new_adapter = plan->train_from_scratch = false;
+    plan->generation = (struct generation) { .alone = true };
+    plan->per_device_train_batch_size = (int64_t)plan_batch_runs(student);
+    plan->stage = keeps ? STAGE_DISTILL : STAGE_SFT;
+    plan->ranks = plan->gradient_accumulation_steps = 1;
+    plan->quantization_bit = 0;
+    plan->gradient_checkpointing = false;
+    plan->precision =
+        teaches ? precision_of(student, stored) : precision_of_reference(student, stored);
+    return true;
+}
+
+bool teacher_plan_words(const struct model_config *teacher,
+                        const struct model_config *student, size_t tokens, size_t *words,
+                        struct error *err)
+{
+    size_t a = teacher->vocab_size, b = student->vocab_size;
+
+    *words = a < b ? a : b;
+    if (a == b || tokens <= *words)
+        return true;
+    return error_set(
+        err, ERROR_DATA,
+        "the teacher has a vocabulary of %zu, the student of %zu (vocab_size in "
+        "config.json), and the tokenizer %zu tokens: logits are compared token by "
+        "token, so take a teacher of the same family",
+        a, b, tokens);
+}

@@ -1,0 +1,271 @@
+/* train/tokenizer/normalizer.c - a table of steps by name, each from one text into another. */
+#include "config.h"
+
+#include "train/tokenizer/normalizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#include "base/arena.h"
+#include "base/size.h"
+#include "train/text/unicode.h"
+
+struct step_kind;
+
+struct step {
+    const struct step_kind *kind;
+    char *content; /* Prepend, Replace */
+    size_t len;
+    struct pattern *pattern; /* Replace */
+    bool left, right;        /* Strip */
+};
+
+/* In and out of a step. */
+struct work {
+    const struct text *in;
+    struct text *out;
+    struct pattern_scratch *scratch;
+};
+
+struct step_kind {
+    const char *name;
+    bool (*read)(struct step *step, const json_t *json, const char *where,
+                 struct error *err);
+    bool (*apply)(const struct step *step, const struct work *work, struct error *err);
+    utf8proc_option_t form;    /* of NFC and its like */
+    unsigned char plain_below; /* bytes below this are as they are in that form */
+};
+
+struct normalizer {
+    struct step *steps;
+    size_t count;
+};
+
+enum { MAX_STEPS = 64 };
+
+static bool apply_form(const struct step *step, const struct work *work,
+                       struct error *err)
+{
+    const struct text *in = work->in;
+    utf8proc_uint8_t *made = NULL;
+    utf8proc_ssize_t len;
+    size_t plain = 0;
+
+    while (plain < in->len && (unsigned char)in->data[plain] < step->kind->plain_below)
+        plain++;
+    if (plain == in->len)
+        return text_add(work->out, in->data, in->len);
+    len = utf8proc_map((const utf8proc_uint8_t *)in->data, (utf8proc_ssize_t)in->len,
+                       &made, step->kind->form | UTF8PROC_STABLE);
+    if (len < 0)
+        return error_set(err, ERROR_DATA, "the text cannot be normalised: %s",
+                         utf8proc_errmsg(len));
+    text_add(work->out, made, (size_t)len);
+    free(made);
+    return true;
+}
+
+static bool read_prepend(struct step *step, const json_t *json, const char *where,
+                         struct error *err)
+{
+    const char *content = json_get_string(json, "prepend", "", where, err);
+
+    step->content = memory_strdup(content);
+    step->len = strlen(content);
+    return true;
+}
+
+static bool apply_prepend(const struct step *step, const struct work *work,
+                          struct error *err)
+{
+    (void)err;
+    if (work->in->len > 0)
+        text_add(work->out, step->content, step->len);
+    return text_add(work->out, work->in->data, work->in->len);
+}
+
+static bool read_replace(struct step *step, const json_t *json, const char *where,
+                         struct error *err)
+{
+    const char *content = json_get_string(json, "content", "", where, err);
+
+    step->content = memory_strdup(content);
+    step->len = strlen(content);
+    step->pattern = pattern_new(json_object_get(json, "pattern"), where, err);
+    return step->pattern;
+}
+
+static bool apply_replace(const struct step *step, const struct work *work,
+                          struct error *err)
+{
+    struct pattern_search search = {
+        .pattern = step->pattern,
+        .scratch = work->scratch,
+        .text = work->in->data,
+        .len = work->in->len,
+    };
+    size_t done = 0;
+
+    while (pattern_next(&search)) {
+        text_add(work->out, work->in->data + done, search.start - done);
+        text_add(work->out, step->content, step->len);
+        done = search.end;
+    }
+    if (search.failed)
+        return error_set(err, ERROR_DATA,
+                         "an expression of the tokenizer's normalizer takes too long");
+    return text_add(work->out, work->in->data + done, work->in->len - done);
+}
+
+/* One lower-case character each, but for U+0130, the only one that has two without regard
+ * to what is around it (Unicode's SpecialCasing.txt). */
+static bool apply_lowercase(const struct step *step, const struct work *work,
+                            struct error *err)
+{
+    (void)step;
+    (void)err;
+    for (size_t i = 0; i < work->in->len;) {
+        int32_t point;
+        char bytes[4];
+
+        i += unicode_first(work->in->data + i, work->in->len - i, &point);
+        text_add(work->out, bytes,
+                 unicode_put(point == 0x130 ? 'i' : utf8proc_tolower(point), bytes));
+        if (point == 0x130)
+            text_adds(work->out, "\xcc\x87");
+    }
+    return true;
+}
+
+static bool read_strip(struct step *step, const json_t *json, const char *where,
+                       struct error *err)
+{
+    step->left = json_get_bool(json, "strip_left", true, where, err);
+    step->right = json_get_bool(json, "strip_right", true, where, err);
+    return true;
+}
+
+static bool apply_strip(const struct step *step, const struct work *work,
+                        struct error *err)
+{
+    const char *data = work->in->data;
+    size_t len = work->in->len, bytes;
+    int32_t point;
+
+    (void)err;
+    while (step->left && len > 0) {
+        bytes = unicode_first(data, len, &point);
+        if (!unicode_is_space(point))
+            break;
+        data += bytes;
+        len -= bytes;
+    }
+    while (step->right && len > 0) {
+        bytes = unicode_last(data, len, &point);
+        if (!unicode_is_space(point))
+            break;
+        len -= bytes;
+    }
+    return text_add(work->out, data, len);
+}
+
+/* Below U+0300 (0xCC 0x80) every character is its own composed form; the compatibility
+ * and decomposed forms leave only ASCII alone. */
+static const struct step_kind kinds[] = {
+    { "NFC", NULL, apply_form, UTF8PROC_COMPOSE, 0xcc },
+    { "NFD", NULL, apply_form, UTF8PROC_DECOMPOSE, 0x80 },
+    { "NFKC", NULL, apply_form, UTF8PROC_COMPOSE | UTF8PROC_COMPAT, 0x80 },
+    { "NFKD", NULL, apply_form, UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT, 0x80 },
+    { "Prepend", read_prepend, apply_prepend, 0, 0 },
+    { "Replace", read_replace, apply_replace, 0, 0 },
+    { "Lowercase", NULL, apply_lowercase, 0, 0 },
+    { "Strip", read_strip, apply_strip, 0, 0 },
+};
+
+static bool read_step(struct normalizer *normalizer, const json_t *json,
+                      const char *where, struct error *err)
+{
+    const char *type = json_get_string(json, "type", "", where, err);
+
+    if (normalizer->count == MAX_STEPS)
+        return error_set(err, ERROR_DATA, "%s: normalizer: more than %d steps", where,
+                         MAX_STEPS);
+    for (size_t i = 0; i < TS_COUNT(kinds); i++) {
+        struct step *step = &normalizer->steps[normalizer->count];
+
+        if (strcmp(kinds[i].name, type) != 0)
+            continue;
+        normalizer->count++;
+        step->kind = &kinds[i];
+        return !kinds[i].read || kinds[i].read(step, json, where, err);
+    }
+    return error_set(err, ERROR_DATA, "%s: a normalizer of type \"%s\" is not supported",
+                     where, type);
+}
+
+static bool read_steps(struct normalizer *normalizer, const json_t *json,
+                       const char *where, int depth, struct error *err)
+{
+    const json_t *list = json_object_get(json, "normalizers");
+
+    if (strcmp(json_get_string(json, "type", "", where, err), "Sequence") != 0)
+        return read_step(normalizer, json, where, err);
+    if (depth > 8 || !json_is_array(list))
+        return error_set(err, ERROR_DATA, "%s: normalizer: not a list of steps", where);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (!read_steps(normalizer, json_array_get(list, i), where, depth + 1, err))
+            return false;
+    return true;
+}
+
+struct normalizer *normalizer_new(const json_t *json, const char *where,
+                                  struct error *err)
+{
+    struct normalizer *normalizer = memory_alloc(sizeof(*normalizer));
+
+    normalizer->steps = memory_alloc(MAX_STEPS * sizeof(struct step));
+    if (!json || json_is_null(json) || read_steps(normalizer, json, where, 0, err))
+        return normalizer;
+    normalizer_free(normalizer);
+    return NULL;
+}
+
+void normalizer_free(struct normalizer *normalizer)
+{
+    if (!normalizer)
+        return;
+    for (size_t i = 0; i < normalizer->count; i++) {
+        free(normalizer->steps[i].content);
+        pattern_free(normalizer->steps[i].pattern);
+    }
+    free(normalizer->steps);
+    free(normalizer);
+}
+
+bool normalizer_is_empty(const struct normalizer *normalizer)
+{
+    return normalizer->count == 0;
+}
+
+bool normalizer_apply(const struct normalizer *normalizer, struct text *text,
+                      struct text *spare, struct pattern_scratch *scratch,
+                      struct error *err)
+{
+    for (size_t i = 0; i < normalizer->count; i++) {
+        const struct step *step = &normalizer->steps[i];
+        struct text made;
+        bool ok;
+
+        text_reset(spare);
+        ok = step->kind->apply(step, &(struct work) { text, spare, scratch }, err);
+        if (spare->overflow)
+            return error_set(err, ERROR_DATA, "a text is too long to be normalised");
+        if (!ok)
+            return false;
+        made = *spare;
+        *spare = *text;
+        *text = made;
+    }
+    return true;
+}

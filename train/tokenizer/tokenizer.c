@@ -1,0 +1,430 @@
+/*
+ * train/tokenizer/tokenizer.c - a text on its way to tokens: added tokens are cut out, what lies
+ * between is normalised, cut into words, and each word goes to the model.
+ */
+#include "config.h"
+
+#include "train/tokenizer/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/size.h"
+#include "train/tokenizer/added_tokens.h"
+#include "train/tokenizer/bpe.h"
+#include "train/chat/chat.h"
+#include "train/tokenizer/detokenizer.h"
+#include "train/tokenizer/postprocessor.h"
+#include "train/tokenizer/pretokenizer.h"
+
+/* The largest published tokenizer.json files have some 35 MB. */
+enum { NO_TOKEN = -2 }; /* there is none, and none is looked for */
+
+#define MAX_FILE_BYTES ((size_t)256 << 20)
+#define MAX_TEXT_BYTES ((size_t)1 << 30)
+/* Ids below this are fine however small the file is; above, a file of n bytes may have
+ * n. */
+#define FREE_IDS ((size_t)1 << 20)
+
+struct tokenizer {
+    struct normalizer *normalizer;
+    struct pretokenizer *pretokenizer;
+    struct bpe *bpe;
+    struct added_tokens *added;
+    struct postprocessor *postprocessor;
+    struct detokenizer *detokenizer;
+    struct chat *chat;
+    int64_t bos, eos, pad;
+    bool adds_bos;
+};
+
+void token_list_add(struct token_list *list, uint32_t id)
+{
+    if (list->count == list->room) {
+        list->room = list->room ? 2 * list->room : 64;
+        list->ids = memory_resize(list->ids, list->room, sizeof(uint32_t));
+    }
+    list->ids[list->count++] = id;
+}
+
+void token_list_clear(struct token_list *list)
+{
+    free(list->ids);
+    *list = (struct token_list) { 0 };
+}
+
+/* One call of tokenizer_encode. */
+struct encoding {
+    const struct tokenizer *tokenizer;
+    struct pattern_scratch *patterns;
+    struct bpe_scratch bpe;
+    struct text normal, spare;
+    struct token_list *out;
+};
+
+static void take_word(void *context, const char *word, size_t len)
+{
+    struct encoding *encoding = context;
+
+    bpe_encode(encoding->tokenizer->bpe, word, len, &encoding->bpe, encoding->out);
+}
+
+static bool encode_plain(struct encoding *encoding, const char *text, size_t len,
+                         bool first, struct error *err)
+{
+    const struct word_sink sink = { take_word, encoding };
+
+    return pretokenizer_run(encoding->tokenizer->pretokenizer, text, len, first,
+                            encoding->patterns, &sink, err);
+}
+
+/* A text in normal form, in which tokens that are normalized may stand. */
+static bool encode_normal(struct encoding *encoding, const char *text, size_t len,
+                          bool first, struct error *err)
+{
+    struct added_search search = {
+        .added = encoding->tokenizer->added,
+        .normalized = true,
+        .text = text,
+        .len = len,
+    };
+    size_t end;
+
+    while (added_tokens_next(&search, &end)) {
+        if (!encode_plain(encoding, text + search.done, search.start - search.done,
+                          first && search.done == 0, err))
+            return false;
+        token_list_add(encoding->out, search.token->id);
+        search.done = end;
+    }
+    return encode_plain(encoding, text + search.done, len - search.done,
+                        first && search.done == 0, err);
+}
+
+static bool encode_segment(struct encoding *encoding, const char *text, size_t len,
+                           bool first, struct error *err)
+{
+    const struct normalizer *normalizer = encoding->tokenizer->normalizer;
+
+    if (len == 0)
+        return true;
+    if (normalizer_is_empty(normalizer))
+        return encode_normal(encoding, text, len, first, err);
+    text_reset(&encoding->normal);
+    text_add(&encoding->normal, text, len);
+    return normalizer_apply(normalizer, &encoding->normal, &encoding->spare,
+                            encoding->patterns, err) &&
+           encode_normal(encoding, encoding->normal.data, encoding->normal.len, first,
+                         err);
+}
+
+static bool encode_text(struct encoding *encoding, const char *text, size_t len,
+                        struct error *err)
+{
+    struct added_search search = {
+        .added = encoding->tokenizer->added,
+        .text = text,
+        .len = len,
+    };
+    size_t end;
+
+    while (added_tokens_next(&search, &end)) {
+        if (!encode_segment(encoding, text + search.done, search.start - search.done,
+                            search.done == 0, err))
+            return false;
+        token_list_add(encoding->out, search.token->id);
+        search.done = end;
+    }
+    return encode_segment(encoding, text + search.done, len - search.done,
+                          search.done == 0, err);
+}
+
+bool tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t len,
+                      bool special, struct token_list *out, struct error *err)
+{
+    struct encoding encoding = { .tokenizer = tokenizer, .out = out };
+    size_t bad;
+    bool ok;
+
+    if (len > MAX_TEXT_BYTES)
+        return error_set(err, ERROR_DATA,
+                         "a text of %zu bytes is too long for one record", len);
+    if (!text_is_utf8(text, len, &bad))
+        return error_set(err, ERROR_DATA, "the text is not UTF-8 at byte %zu", bad + 1);
+    encoding.patterns = pattern_scratch_new();
+    text_init(&encoding.normal, 4 * MAX_TEXT_BYTES);
+    text_init(&encoding.spare, 4 * MAX_TEXT_BYTES);
+    if (special)
+        postprocessor_begin(tokenizer->postprocessor, out);
+    ok = encode_text(&encoding, text, len, err);
+    if (special)
+        postprocessor_end(tokenizer->postprocessor, out);
+    text_clear(&encoding.normal);
+    text_clear(&encoding.spare);
+    bpe_scratch_clear(&encoding.bpe);
+    pattern_scratch_free(encoding.patterns);
+    return ok;
+}
+
+bool tokenizer_decode(const struct tokenizer *tokenizer, const uint32_t *ids,
+                      size_t count, bool skip_special, struct text *out)
+{
+    const struct vocabulary *names = bpe_names(tokenizer->bpe);
+    struct pieces pieces;
+    bool ok;
+
+    pieces_init(&pieces);
+    for (size_t i = 0; i < count; i++) {
+        const struct added_token *token = added_tokens_by_id(tokenizer->added, ids[i]);
+        const char *data = token ? token->normal : NULL;
+        size_t len = token ? token->normal_len : 0;
+
+        if (token && token->special && skip_special)
+            continue;
+        if (!token)
+            data = vocabulary_string(names, ids[i], &len);
+        if (!data)
+            continue;
+        text_add(&pieces.text, data, len);
+        pieces_end(&pieces);
+    }
+    ok = detokenizer_run(tokenizer->detokenizer, &pieces, out);
+    pieces_clear(&pieces);
+    return ok;
+}
+
+size_t tokenizer_size(const struct tokenizer *tokenizer)
+{
+    size_t model = vocabulary_size(bpe_names(tokenizer->bpe));
+    size_t added = added_tokens_size(tokenizer->added);
+
+    return model > added ? model : added;
+}
+
+int64_t tokenizer_find(const struct tokenizer *tokenizer, const char *token)
+{
+    size_t len = strlen(token);
+    const struct added_token *added =
+        added_tokens_by_content(tokenizer->added, token, len);
+
+    return added ? added->id : vocabulary_find(bpe_names(tokenizer->bpe), token, len);
+}
+
+int64_t tokenizer_bos(const struct tokenizer *tokenizer)
+{
+    return tokenizer->bos;
+}
+
+int64_t tokenizer_eos(const struct tokenizer *tokenizer)
+{
+    return tokenizer->eos == NO_TOKEN ? -1 : tokenizer->eos;
+}
+
+int64_t tokenizer_pad(const struct tokenizer *tokenizer)
+{
+    return tokenizer->pad;
+}
+
+bool tokenizer_adds_bos(const struct tokenizer *tokenizer)
+{
+    return tokenizer->adds_bos;
+}
+
+const struct chat *tokenizer_chat(const struct tokenizer *tokenizer)
+{
+    return tokenizer->chat;
+}
+
+void tokenizer_close(struct tokenizer *tokenizer)
+{
+    if (!tokenizer)
+        return;
+    chat_close(tokenizer->chat);
+    detokenizer_free(tokenizer->detokenizer);
+    postprocessor_free(tokenizer->postprocessor);
+    added_tokens_free(tokenizer->added);
+    bpe_free(tokenizer->bpe);
+    pretokenizer_free(tokenizer->pretokenizer);
+    normalizer_free(tokenizer->normalizer);
+    free(tokenizer);
+}
+
+/* The parts of tokenizer.json, each after those it leans on.  `truncation` and `padding`
+ * are the publisher's last run and are left alone. */
+static bool read_parts(struct tokenizer *tokenizer, const json_t *json, size_t ids,
+                       const char *where, struct error *err)
+{
+    tokenizer->normalizer =
+        normalizer_new(json_object_get(json, "normalizer"), where, err);
+    if (!tokenizer->normalizer)
+        return false;
+    tokenizer->pretokenizer =
+        pretokenizer_new(json_object_get(json, "pre_tokenizer"), where, err);
+    if (!tokenizer->pretokenizer)
+        return false;
+    tokenizer->bpe =
+        bpe_new(json_object_get(json, "model"),
+                pretokenizer_is_byte_level(tokenizer->pretokenizer), ids, where, err);
+    if (!tokenizer->bpe)
+        return false;
+    tokenizer->added =
+        added_tokens_new(json_object_get(json, "added_tokens"), bpe_names(tokenizer->bpe),
+                         tokenizer->normalizer, ids, where, err);
+    if (!tokenizer->added)
+        return false;
+    tokenizer->postprocessor =
+        postprocessor_new(json_object_get(json, "post_processor"), ids, where, err);
+    tokenizer->detokenizer =
+        detokenizer_new(json_object_get(json, "decoder"), where, err);
+    return tokenizer->postprocessor && tokenizer->detokenizer;
+}
+
+/* A token named in tokenizer_config.json: a string, or an object with its content. */
+static int64_t named_token(const struct tokenizer *tokenizer, const json_t *config,
+                           const char *key)
+{
+    const json_t *value = json_object_get(config, key);
+
+    if (json_is_object(value))
+        value = json_object_get(value, "content");
+    return json_is_string(value) ? tokenizer_find(tokenizer, json_string_value(value))
+                                 : -1;
+}
+
+/* A class of any tokenizer knows no token that is not named; one that belongs to a model
+ * has its own. */
+static void read_end(struct tokenizer *tokenizer, const json_t *config, const char *class)
+{
+    int64_t end = named_token(tokenizer, config, "eos_token");
+
+    if (end >= 0)
+        tokenizer->eos = end;
+    else if (json_is_null(json_object_get(config, "eos_token")) ||
+             (class && (strcmp(class, "PreTrainedTokenizerFast") == 0 ||
+                        strcmp(class, "TokenizersBackend") == 0)))
+        tokenizer->eos = NO_TOKEN;
+}
+
+static void read_config(struct tokenizer *tokenizer, const json_t *config)
+{
+    const json_t *adds_bos = json_object_get(config, "add_bos_token");
+    const json_t *class = json_object_get(config, "tokenizer_class");
+
+    if (tokenizer->bos < 0)
+        tokenizer->bos = named_token(tokenizer, config, "bos_token");
+    if (tokenizer->eos < 0)
+        read_end(tokenizer, config, json_string_value(class));
+    if (tokenizer->pad < 0)
+        tokenizer->pad = named_token(tokenizer, config, "pad_token");
+    /* transformers' LlamaTokenizer adds it unless told otherwise; the general class does
+     * not */
+    if (json_is_boolean(adds_bos))
+        tokenizer->adds_bos = json_is_true(adds_bos);
+    else if (json_is_string(class))
+        tokenizer->adds_bos = text_starts(json_string_value(class), "LlamaTokenizer");
+}
+
+/* transformers takes the end of a text from the class that belongs to the model, as
+ * GPT-2's <|endoftext|>, where no file of the tokenizer says a word of it.  Here it is
+ * that of config.json: of several the first. */
+static void read_model(struct tokenizer *tokenizer, const json_t *config)
+{
+    const json_t *value = json_object_get(config, "eos_token_id");
+    int64_t id;
+
+    if (json_is_array(value))
+        value = json_array_get(value, 0);
+    id = json_is_integer(value) ? json_integer_value(value) : -1;
+    if (tokenizer->eos == -1 && id >= 0 && (uint64_t)id < tokenizer_size(tokenizer))
+        tokenizer->eos = id;
+}
+
+static bool read_config_file(struct tokenizer *tokenizer, const char *path,
+                             void (*read)(struct tokenizer *, const json_t *),
+                             struct error *err)
+{
+    json_t *config = NULL;
+    struct text text;
+
+    text_init(&text, MAX_FILE_BYTES);
+    if (file_read(path, MAX_FILE_BYTES, &text, NULL, err))
+        config = json_read_loose(text.data, text.len, path, 1, err);
+    text_clear(&text);
+    if (!config)
+        return false;
+    read(tokenizer, config);
+    json_decref(config);
+    return true;
+}
+
+/* Files beside tokenizer.json, as old and new versions of transformers write them. */
+static bool read_configs(struct tokenizer *tokenizer, const char *dir, struct error *err)
+{
+    static const struct {
+        const char *name;
+        void (*read)(struct tokenizer *, const json_t *);
+    } files[] = { { "tokenizer_config.json", read_config },
+                  { "special_tokens_map.json", read_config },
+                  { "config.json", read_model } };
+    bool ok = true;
+
+    for (size_t i = 0; i < TS_COUNT(files) && ok; i++) {
+        char *path = path_join(dir, files[i].name);
+
+        ok = !file_exists(path) || read_config_file(tokenizer, path, files[i].read, err);
+        free(path);
+    }
+    return ok;
+}
+
+static struct tokenizer *open_file(const char *file, struct error *err)
+{
+    struct tokenizer *tokenizer = NULL;
+    struct text text;
+    json_t *json = NULL;
+    bool ok = false;
+
+    text_init(&text, MAX_FILE_BYTES);
+    if (file_read(file, MAX_FILE_BYTES, &text, NULL, err))
+        json = json_read_text(text.data, text.len, file, 1, err);
+    if (json) {
+        tokenizer = memory_alloc(sizeof(*tokenizer));
+        tokenizer->bos = tokenizer->eos = tokenizer->pad = -1;
+        ok = read_parts(tokenizer, json, text.len > FREE_IDS ? text.len : FREE_IDS, file,
+                        err);
+    }
+    json_decref(json);
+    text_clear(&text);
+    if (ok)
+        return tokenizer;
+    tokenizer_close(tokenizer);
+    return NULL;
+}
+
+struct tokenizer *tokenizer_open(const char *path, struct error *err)
+{
+    bool is_dir = file_is_dir(path);
+    char *file = is_dir ? path_join(path, "tokenizer.json") : memory_strdup(path);
+    struct tokenizer *tokenizer = NULL;
+
+    if (file_exists(file))
+        tokenizer = open_file(file, err);
+    else if (!is_dir)
+        error_set(err, ERROR_DATA, "%s is not here", path);
+    else
+        error_set(err, ERROR_DATA,
+                  "%s: there is no tokenizer.json; "
+                  "AutoTokenizer.from_pretrained(...).save_pretrained(...) of "
+                  "transformers makes one of other files",
+                  path);
+    if (tokenizer && is_dir &&
+        (!read_configs(tokenizer, path, err) ||
+         !chat_open(path, &tokenizer->chat, err))) {
+        tokenizer_close(tokenizer);
+        tokenizer = NULL;
+    }
+    free(file);
+    return tokenizer;
+}
