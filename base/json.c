@@ -273,34 +273,35 @@ static bool is_string(const json_t *value)
            !memchr(json_string_value(value), 0, json_string_length(value));
 }
 
-int64_t json_get_int(const json_t *object, const char *key, int64_t preset,
+int64_t json_get_int(const json_t *object, const char *key, int64_t default_value,
                      const char *where, struct error *err)
 {
     const json_t *value = member(object, key, is_integer, "an integer", where, err);
 
-    return value ? json_integer_value(value) : preset;
+    return value ? json_integer_value(value) : default_value;
 }
 
-double json_get_real(const json_t *object, const char *key, double preset,
+double json_get_real(const json_t *object, const char *key, double default_value,
                      const char *where, struct error *err)
 {
     const json_t *value = member(object, key, is_number, "a number", where, err);
 
-    return value ? json_number_value(value) : preset;
+    return value ? json_number_value(value) : default_value;
 }
 
-bool json_get_bool(const json_t *object, const char *key, bool preset, const char *where,
-                   struct error *err)
+bool json_get_bool(const json_t *object, const char *key, bool default_value,
+                   const char *where, struct error *err)
 {
     const json_t *value = member(object, key, is_boolean, "true or false", where, err);
 
-    return value ? json_is_true(value) : preset;
+    return value ? json_is_true(value) : default_value;
 }
 
-const char *json_get_string(const json_t *object, const char *key, const char *preset,
-                            const char *where, struct error *err)
+const char *json_get_string(const json_t *object, const char *key,
+                            const char *default_value, const char *where,
+                            struct error *err)
 {
     const json_t *value = member(object, key, is_string, "a string", where, err);
 
-    return value ? json_string_value(value) : preset;
+    return value ? json_string_value(value) : default_value;
 }

@@ -33,14 +33,15 @@ json_t *json_visible(const char *data, size_t len);
 /* Members of an object with a default where missing or null.  A member of another type is
  * an error (ERROR_DATA naming `where` and the key); *err is set once and the default
  * returned. */
-int64_t json_get_int(const json_t *object, const char *key, int64_t preset,
+int64_t json_get_int(const json_t *object, const char *key, int64_t default_value,
                      const char *where, struct error *err);
-double json_get_real(const json_t *object, const char *key, double preset,
+double json_get_real(const json_t *object, const char *key, double default_value,
                      const char *where, struct error *err);
-bool json_get_bool(const json_t *object, const char *key, bool preset, const char *where,
-                   struct error *err);
+bool json_get_bool(const json_t *object, const char *key, bool default_value,
+                   const char *where, struct error *err);
 /* Borrowed from the object; one with a NUL inside is an error. */
-const char *json_get_string(const json_t *object, const char *key, const char *preset,
-                            const char *where, struct error *err);
+const char *json_get_string(const json_t *object, const char *key,
+                            const char *default_value, const char *where,
+                            struct error *err);
 
 #endif

@@ -12,7 +12,7 @@
 #include "train/model/model_config.h"
 
 /* What several looks at texts of one job share. */
-struct looker {
+struct analyzer {
     const struct patch_options *options;
     struct arena *arena;
     const char *model_path;           /* the folder that was read last, or NULL */
@@ -29,7 +29,7 @@ struct looker {
     struct versions installed; /* in the environment read last */
 };
 
-struct look {
+struct analysis {
     struct document document;
     struct findings findings; /* places are those of this text */
     struct findings ignored;  /* what the text asks not to be told */
@@ -38,8 +38,10 @@ struct look {
     bool is_job, has_plan;
 };
 
-void look_at(struct looker *looker, const char *data, size_t len, struct look *out);
+void analyze_text(struct analyzer *analyzer, const char *data, size_t len,
+                  struct analysis *out);
 /* Decide precision and estimate memory: the plan of this look as it would run. */
-void look_decide(const struct looker *looker, struct look *look, struct plan *plan);
+void analysis_decide(const struct analyzer *analyzer, struct analysis *analysis,
+                     struct plan *plan);
 
 #endif

@@ -37,15 +37,15 @@ struct choice_list {
     size_t count;
 };
 
-static bool may_edit(const struct looker *looker, const struct look *look,
+static bool may_edit(const struct analyzer *analyzer, const struct analysis *analysis,
                      const struct finding *finding)
 {
-    enum apply least = looker->options->unsafe ? APPLY_UNSAFE : APPLY_SAFE;
+    enum apply least = analyzer->options->unsafe ? APPLY_UNSAFE : APPLY_SAFE;
 
     /* what is not run here is not patched for this machine either */
-    if (look->plan.external && looker->options->will_run)
+    if (analysis->plan.external && analyzer->options->will_run)
         return false;
-    return look->plan.policy != POLICY_REPORT && finding->now && finding->was &&
+    return analysis->plan.policy != POLICY_REPORT && finding->now && finding->was &&
            finding->apply >= least;
 }
 
@@ -74,10 +74,10 @@ static const char *new_key(const struct document *document, const struct finding
 
 /* Two rules may ask for the same new line, or one for a line and one for a key of that
  * name. */
-static bool is_brought_in(const struct settle *settle, const struct choice_list *list,
-                          const struct finding *finding)
+static bool is_brought_in(const struct convergence *convergence,
+                          const struct choice_list *list, const struct finding *finding)
 {
-    const struct document *document = &settle->last->document;
+    const struct document *document = &convergence->last->document;
     size_t len, other_len;
     const char *key = new_key(document, finding, &len);
 
@@ -91,16 +91,16 @@ static bool is_brought_in(const struct settle *settle, const struct choice_list 
     return false;
 }
 
-static bool fits(const struct settle *settle, const struct choice_list *list,
+static bool fits(const struct convergence *convergence, const struct choice_list *list,
                  const struct finding *finding)
 {
     return edits_fit(list->edits, finding->at.byte, finding->cut) &&
-           !is_brought_in(settle, list, finding);
+           !is_brought_in(convergence, list, finding);
 }
 
 /* All of a group, or this one alone. */
-static bool group_fits(const struct settle *settle, const struct choice_list *list,
-                       size_t at)
+static bool group_fits(const struct convergence *convergence,
+                       const struct choice_list *list, size_t at)
 {
     const struct finding *finding = &list->findings->list[at];
 
@@ -108,10 +108,11 @@ static bool group_fits(const struct settle *settle, const struct choice_list *li
         const struct finding *other = &list->findings->list[i];
 
         if (other->group == finding->group && other->now &&
-            !(may_edit(settle->looker, settle->last, other) && fits(settle, list, other)))
+            !(may_edit(convergence->analyzer, convergence->last, other) &&
+              fits(convergence, list, other)))
             return false;
     }
-    return fits(settle, list, finding);
+    return fits(convergence, list, finding);
 }
 
 static void accept(struct choice_list *list, size_t at)
@@ -124,13 +125,15 @@ static void accept(struct choice_list *list, size_t at)
     list->made[list->count++] = at;
 }
 
-static void choose_one(const struct settle *settle, struct choice_list *list, size_t at)
+static void choose_one(const struct convergence *convergence, struct choice_list *list,
+                       size_t at)
 {
     const struct finding *finding = &list->findings->list[at];
 
-    if (list->fates[at] != FATE_TOLD || !may_edit(settle->looker, settle->last, finding))
+    if (list->fates[at] != FATE_TOLD ||
+        !may_edit(convergence->analyzer, convergence->last, finding))
         return;
-    if (!group_fits(settle, list, at)) {
+    if (!group_fits(convergence, list, at)) {
         list->fates[at] = FATE_CLASHED;
         return;
     }
@@ -156,7 +159,7 @@ static bool names_a_key(const struct choice_list *list)
 
 /* What follows from a job's facts is left to the next look where a name is mended: then
  * one more of them is known.  How many families were heard. */
-static size_t choose(const struct settle *settle, struct choice_list *list)
+static size_t choose(const struct convergence *convergence, struct choice_list *list)
 {
     size_t order = 0;
 
@@ -165,7 +168,7 @@ static size_t choose(const struct settle *settle, struct choice_list *list)
             break;
         for (size_t i = 0; i < list->findings->count; i++)
             if (family(&list->findings->list[i]) == order)
-                choose_one(settle, list, i);
+                choose_one(convergence, list, i);
     }
     return order;
 }
@@ -177,56 +180,59 @@ static bool same_key(const char *a, const char *b)
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-size_t settle_find(const struct settle *settle, const struct finding *finding,
-                   size_t origin, bool told, const bool *taken)
+size_t convergence_find(const struct convergence *convergence,
+                        const struct finding *finding, size_t origin, bool told,
+                        const bool *taken)
 {
-    for (size_t i = 0; i < settle->merged.count; i++) {
-        const struct finding *other = &settle->merged.list[i];
+    for (size_t i = 0; i < convergence->merged.count; i++) {
+        const struct finding *other = &convergence->merged.list[i];
 
         if (taken[i] || strcmp(other->rule, finding->rule) != 0 ||
             !same_key(other->key, finding->key) || other->at.byte != origin)
             continue;
-        if (!told || settle->fates[i] != FATE_MADE ||
+        if (!told || convergence->fates[i] != FATE_MADE ||
             strcmp(other->message, finding->message) == 0)
             return i;
     }
-    return settle->merged.count;
+    return convergence->merged.count;
 }
 
-static size_t add_merged(struct settle *settle, const struct finding *finding,
+static size_t add_merged(struct convergence *convergence, const struct finding *finding,
                          enum fate fate)
 {
-    if (settle->merged.count == settle->fate_room) {
-        settle->fate_room = settle->fate_room ? 2 * settle->fate_room : 32;
-        settle->fates =
-            memory_resize(settle->fates, settle->fate_room, sizeof(*settle->fates));
+    if (convergence->merged.count == convergence->fate_room) {
+        convergence->fate_room = convergence->fate_room ? 2 * convergence->fate_room : 32;
+        convergence->fates = memory_resize(convergence->fates, convergence->fate_room,
+                                           sizeof(*convergence->fates));
     }
-    settle->fates[settle->merged.count] = fate;
-    findings_add(&settle->merged, finding);
-    return settle->merged.count - 1;
+    convergence->fates[convergence->merged.count] = fate;
+    findings_add(&convergence->merged, finding);
+    return convergence->merged.count - 1;
 }
 
 /* Are the bytes of the finding's span in the first text too, or written by an edit? */
-static bool is_in_first(const struct settle *settle, const struct finding *finding)
+static bool is_in_first(const struct convergence *convergence,
+                        const struct finding *finding)
 {
-    const struct document *first = &settle->first->document;
-    const struct document *last = &settle->last->document;
-    size_t origin = ledger_origin(settle->ledger, finding->at.byte);
+    const struct document *first = &convergence->first->document;
+    const struct document *last = &convergence->last->document;
+    size_t origin = ledger_origin(convergence->ledger, finding->at.byte);
 
     return origin + finding->cut <= first->len &&
            memcmp(first->data + origin, last->data + finding->at.byte, finding->cut) == 0;
 }
 
 /* Is it, or one of its group, an edit of what only a patch will write? */
-static bool is_of_edited(const struct settle *settle, const struct finding *finding)
+static bool is_of_edited(const struct convergence *convergence,
+                         const struct finding *finding)
 {
-    const struct findings *findings = &settle->last->findings;
+    const struct findings *findings = &convergence->last->findings;
 
-    if (finding->at.line && !is_in_first(settle, finding))
+    if (finding->at.line && !is_in_first(convergence, finding))
         return true;
     for (size_t i = 0; finding->group && i < findings->count; i++)
         if (findings->list[i].group == finding->group && findings->list[i].at.line &&
-            !is_in_first(settle, &findings->list[i]))
+            !is_in_first(convergence, &findings->list[i]))
             return true;
     return false;
 }
@@ -242,43 +248,45 @@ static void retell(struct finding *told, const struct finding *now)
 
 /* Takes the findings of the last look, of the first `heard` families; *owners says which
  * merged finding each became. */
-static void merge(struct settle *settle, const enum fate *fates, size_t heard,
+static void merge(struct convergence *convergence, const enum fate *fates, size_t heard,
                   size_t *owners)
 {
-    const struct findings *findings = &settle->last->findings;
-    bool *taken = arena_array(settle->arena, settle->merged.count + findings->count + 1,
-                              sizeof(*taken));
+    const struct findings *findings = &convergence->last->findings;
+    bool *taken =
+        arena_array(convergence->arena, convergence->merged.count + findings->count + 1,
+                    sizeof(*taken));
 
     for (size_t i = 0; i < findings->count; i++) {
         struct finding finding = findings->list[i];
-        size_t origin = ledger_origin(settle->ledger, finding.at.byte), at;
-        bool of_edited = is_of_edited(settle, &finding);
+        size_t origin = ledger_origin(convergence->ledger, finding.at.byte), at;
+        bool of_edited = is_of_edited(convergence, &finding);
 
         if (family(&finding) >= heard)
             continue;
-        at = settle_find(settle, &finding, finding.at.line ? origin : finding.at.byte,
-                         fates[i] == FATE_TOLD, taken);
-        if (finding.at.line && !is_in_first(settle, &finding))
+        at = convergence_find(convergence, &finding,
+                              finding.at.line ? origin : finding.at.byte,
+                              fates[i] == FATE_TOLD, taken);
+        if (finding.at.line && !is_in_first(convergence, &finding))
             finding.cut = 0;
         if (fates[i] == FATE_TOLD && of_edited) {
             finding.apply = APPLY_MANUAL;
             finding.was = finding.now = finding.label = NULL;
         }
-        finding.group += finding.group ? settle->groups : 0;
+        finding.group += finding.group ? convergence->groups : 0;
         if (finding.at.line)
-            finding.at = document_mark(&settle->first->document, origin);
-        if (at == settle->merged.count) {
-            at = add_merged(settle, &finding, fates[i]);
-        } else if (fates[i] == FATE_MADE || settle->fates[at] == FATE_CLASHED) {
-            settle->merged.list[at] = finding;
-            settle->fates[at] = fates[i];
-        } else if (settle->fates[at] == FATE_TOLD) {
-            retell(&settle->merged.list[at], &finding);
+            finding.at = document_mark(&convergence->first->document, origin);
+        if (at == convergence->merged.count) {
+            at = add_merged(convergence, &finding, fates[i]);
+        } else if (fates[i] == FATE_MADE || convergence->fates[at] == FATE_CLASHED) {
+            convergence->merged.list[at] = finding;
+            convergence->fates[at] = fates[i];
+        } else if (convergence->fates[at] == FATE_TOLD) {
+            retell(&convergence->merged.list[at], &finding);
         }
         taken[at] = true;
         owners[i] = at;
     }
-    settle->groups += (int)findings->count + 1; /* rule_group counts no further */
+    convergence->groups += (int)findings->count + 1; /* rule_group counts no further */
 }
 
 /* ---- One pass ---- */
@@ -306,14 +314,15 @@ static void sort_made(struct choice_list *list)
 
 /* Where the text has no final newline, only the first line appended needs one before
  * it. */
-static void drop_newlines(const struct settle *settle, const struct choice_list *list)
+static void drop_newlines(const struct convergence *convergence,
+                          const struct choice_list *list)
 {
     bool first = true;
 
     for (size_t i = 0; i < list->count; i++) {
         struct finding *finding = &list->findings->list[list->made[i]];
 
-        if (finding->at.byte != settle->len || finding->cut > 0)
+        if (finding->at.byte != convergence->len || finding->cut > 0)
             continue;
         if (!first)
             finding->now += strspn(finding->now, "\r\n");
@@ -323,7 +332,8 @@ static void drop_newlines(const struct settle *settle, const struct choice_list 
 
 /* The comment that a removed line becomes has the line as its owner wrote it, whatever an
  * edit before has made of it. */
-static const char *as_written(const struct settle *settle, const struct finding *finding)
+static const char *as_written(const struct convergence *convergence,
+                              const struct finding *finding)
 {
     static const char mark[] = " removed: ";
     const char *tail = finding->label && strcmp(finding->label, "removed") == 0
@@ -335,33 +345,35 @@ static const char *as_written(const struct settle *settle, const struct finding 
     if (!tail || strchr(tail, '\n'))
         return finding->now;
     tail += sizeof(mark) - 1;
-    from = ledger_origin(settle->ledger, finding->at.byte);
-    to = ledger_origin_end(settle->ledger, finding->at.byte + finding->cut);
-    line = arena_copy(settle->arena, settle->first->document.data + from, to - from);
+    from = ledger_origin(convergence->ledger, finding->at.byte);
+    to = ledger_origin_end(convergence->ledger, finding->at.byte + finding->cut);
+    line = arena_copy(convergence->arena, convergence->first->document.data + from,
+                      to - from);
     if (strpbrk(line, "\r\n"))
         return finding->now;
-    return arena_printf(settle->arena, "%.*s%s", (int)(tail - finding->now), finding->now,
-                        line);
+    return arena_printf(convergence->arena, "%.*s%s", (int)(tail - finding->now),
+                        finding->now, line);
 }
 
 /* From the last to the first, so that the places of this text hold. */
-static void record(struct settle *settle, struct choice_list *list, const size_t *owners)
+static void record(struct convergence *convergence, struct choice_list *list,
+                   const size_t *owners)
 {
     for (size_t i = 0; i < list->count; i++) {
         struct finding *finding = &list->findings->list[list->made[i]];
 
-        finding->now = as_written(settle, finding);
+        finding->now = as_written(convergence, finding);
     }
     sort_made(list);
-    drop_newlines(settle, list);
+    drop_newlines(convergence, list);
     for (size_t i = list->count; i-- > 0;) {
         const struct finding *finding = &list->findings->list[list->made[i]];
 
-        ledger_replace(settle->ledger,
+        ledger_replace(convergence->ledger,
                        &(struct ledger_edit) { finding->at.byte, finding->cut,
                                                finding->now, owners[list->made[i]] });
     }
-    settle->text = ledger_text(settle->ledger, &settle->len);
+    convergence->text = ledger_text(convergence->ledger, &convergence->len);
 }
 
 struct names {
@@ -385,15 +397,16 @@ static void add_names(struct names *names, const struct document *document, size
 }
 
 /* The keys that the accepted edits are about, in both texts. */
-static struct names announced(const struct settle *settle, const struct choice_list *list,
-                              const struct document *now)
+static struct names announced(const struct convergence *convergence,
+                              const struct choice_list *list, const struct document *now)
 {
-    const struct document *was = &settle->last->document;
+    const struct document *was = &convergence->last->document;
     size_t rows = was->root->count + (now->root ? now->root->count : 0);
     struct names names = { .count = 0 };
     size_t shift = 0; /* modulo the word: it may be below zero */
 
-    names.list = arena_array(settle->arena, rows * list->count + 1, sizeof(*names.list));
+    names.list =
+        arena_array(convergence->arena, rows * list->count + 1, sizeof(*names.list));
     for (size_t i = 0; i < list->count; i++) {
         const struct finding *finding = &list->findings->list[list->made[i]];
         size_t at = finding->at.byte, len = strlen(finding->now);
@@ -406,12 +419,12 @@ static struct names announced(const struct settle *settle, const struct choice_l
 }
 
 /* The new text must be the old one but for what was announced. */
-static bool verify(const struct settle *settle, const struct choice_list *list,
-                   const struct look *next, struct error *err)
+static bool verify(const struct convergence *convergence, const struct choice_list *list,
+                   const struct analysis *next, struct error *err)
 {
-    const struct document *was = &settle->last->document, *now = &next->document;
+    const struct document *was = &convergence->last->document, *now = &next->document;
     const struct finding *first = &list->findings->list[list->made[0]];
-    struct names names = announced(settle, list, now);
+    struct names names = announced(convergence, list, now);
 
     if (now->remark_count <= was->remark_count && document_same_but(was, now, names.list))
         return true;
@@ -427,82 +440,86 @@ static bool verify(const struct settle *settle, const struct choice_list *list,
         first->rule, first->key ? first->key : "the file");
 }
 
-static bool settle_pass(struct settle *settle, bool edit, bool *again, struct error *err)
+static bool settle_pass(struct convergence *convergence, bool edit, bool *again,
+                        struct error *err)
 {
-    struct findings *findings = &settle->last->findings;
+    struct findings *findings = &convergence->last->findings;
     size_t room = findings->count + 1;
     struct choice_list list = { .findings = findings, .edits = edits_new() };
-    size_t *owners = arena_array(settle->arena, room, sizeof(*owners));
+    size_t *owners = arena_array(convergence->arena, room, sizeof(*owners));
     size_t heard = sizeof(family_order) + 1;
-    struct look *next;
+    struct analysis *next;
     bool ok = true;
 
-    list.fates = arena_array(settle->arena, room, sizeof(*list.fates));
-    list.made = arena_array(settle->arena, room, sizeof(*list.made));
+    list.fates = arena_array(convergence->arena, room, sizeof(*list.fates));
+    list.made = arena_array(convergence->arena, room, sizeof(*list.made));
     if (edit)
-        heard = choose(settle, &list);
+        heard = choose(convergence, &list);
     edits_free(list.edits);
-    merge(settle, list.fates, heard, owners);
+    merge(convergence, list.fates, heard, owners);
     *again = list.count > 0;
     if (*again) {
-        record(settle, &list, owners);
-        next = arena_alloc(settle->arena, sizeof(*next));
-        look_at(settle->looker, settle->text, settle->len, next);
-        ok = verify(settle, &list, next, err);
-        settle->last = next;
+        record(convergence, &list, owners);
+        next = arena_alloc(convergence->arena, sizeof(*next));
+        analyze_text(convergence->analyzer, convergence->text, convergence->len, next);
+        ok = verify(convergence, &list, next, err);
+        convergence->last = next;
     }
     return ok;
 }
 
 /* ---- The whole ---- */
 
-static void fill_patch(struct settle *settle, struct patch *out)
+static void fill_patch(struct convergence *convergence, struct patch *out)
 {
-    const struct look *first = settle->first, *last = settle->last;
+    const struct analysis *first = convergence->first, *last = convergence->last;
 
     if (last != first) {
-        settle_left(settle);
+        convergence_left(convergence);
     }
-    findings_sort(&settle->merged);
+    findings_sort(&convergence->merged);
     out->document = first->document;
-    out->findings = settle->merged;
+    out->findings = convergence->merged;
     out->ignored = first->ignored;
     out->plan = last->plan;
     out->is_job = first->is_job;
     out->has_plan = last->has_plan;
     out->rejected = !last->has_plan || findings_worst(&last->findings) == SEVERITY_ERROR;
-    out->text = settle->text;
-    out->len = settle->len;
-    digest_bytes(settle->text, settle->len, out->after);
+    out->text = convergence->text;
+    out->len = convergence->len;
+    digest_bytes(convergence->text, convergence->len, out->after);
     out->changed = last != first && strcmp(out->before, out->after) != 0;
-    out->plan.job_digest = arena_strdup(settle->arena, out->after);
+    out->plan.job_digest = arena_strdup(convergence->arena, out->after);
     if (out->has_plan)
-        look_decide(settle->looker, settle->last, &out->plan);
+        analysis_decide(convergence->analyzer, convergence->last, &out->plan);
 }
 
-bool settle_text(struct looker *looker, const char *data, size_t len, bool edit,
-                 struct patch *out, struct error *err)
+bool converge_text(struct analyzer *analyzer, const char *data, size_t len, bool edit,
+                   struct patch *out, struct error *err)
 {
-    struct settle settle = { .looker = looker, .arena = looker->arena, .len = len };
+    struct convergence convergence = { .analyzer = analyzer,
+                                       .arena = analyzer->arena,
+                                       .len = len };
     bool again = true, ok = true;
 
-    settle.text = arena_copy(looker->arena, data, len);
-    settle.first = settle.last = arena_alloc(looker->arena, sizeof(*settle.first));
-    settle.ledger = ledger_new(settle.text, len, looker->arena);
-    findings_init(&settle.merged, looker->arena);
+    convergence.text = arena_copy(analyzer->arena, data, len);
+    convergence.first = convergence.last =
+        arena_alloc(analyzer->arena, sizeof(*convergence.first));
+    convergence.ledger = ledger_new(convergence.text, len, analyzer->arena);
+    findings_init(&convergence.merged, analyzer->arena);
     digest_bytes(data, len, out->before);
-    look_at(looker, data, len, settle.first);
+    analyze_text(analyzer, data, len, convergence.first);
     for (int pass = 0; ok && again; pass++) {
-        ok = settle_pass(&settle, edit, &again, err);
+        ok = settle_pass(&convergence, edit, &again, err);
         if (ok && again && pass == MAX_PASSES)
             ok = error_set(
                 err, ERROR_SYSTEM,
                 "internal error: %s asks for edits without end; the file is left alone",
-                settle.last->findings.count ? settle.last->findings.list[0].rule
-                                            : "a rule");
+                convergence.last->findings.count ? convergence.last->findings.list[0].rule
+                                                 : "a rule");
     }
     if (ok)
-        fill_patch(&settle, out);
-    free(settle.fates);
+        fill_patch(&convergence, out);
+    free(convergence.fates);
     return ok;
 }

@@ -14,7 +14,7 @@
  * False for an internal error (an edit changed what it should not have, or the edits do
  * not settle), and with ERROR_JOB where the edits would take the text past a limit.
  */
-bool settle_text(struct looker *looker, const char *data, size_t len, bool edit,
-                 struct patch *out, struct error *err);
+bool converge_text(struct analyzer *analyzer, const char *data, size_t len, bool edit,
+                   struct patch *out, struct error *err);
 
 #endif

@@ -8,9 +8,9 @@
 
 /* Why an edit was made that brings in a line: what its group changes besides, or else the
  * line before.  NULL: nothing of the kind. */
-static const struct node *line_before(const struct settle *settle, size_t byte)
+static const struct node *line_before(const struct convergence *convergence, size_t byte)
 {
-    const struct node *root = settle->first->document.root, *found = NULL;
+    const struct node *root = convergence->first->document.root, *found = NULL;
 
     for (size_t i = 0; root && i < root->count; i++)
         if (root->entries[i].key->at.byte < byte)
@@ -19,14 +19,14 @@ static const struct node *line_before(const struct settle *settle, size_t byte)
     return found;
 }
 
-static void tell_at_reason(const struct settle *settle, const struct ledger_edit *edit,
-                           struct finding *told)
+static void tell_at_reason(const struct convergence *convergence,
+                           const struct ledger_edit *edit, struct finding *told)
 {
-    const struct finding *owner = &settle->merged.list[edit->owner];
-    const struct node *before = line_before(settle, edit->at);
+    const struct finding *owner = &convergence->merged.list[edit->owner];
+    const struct node *before = line_before(convergence, edit->at);
 
-    for (size_t i = 0; owner->group && i < settle->merged.count; i++) {
-        const struct finding *other = &settle->merged.list[i];
+    for (size_t i = 0; owner->group && i < convergence->merged.count; i++) {
+        const struct finding *other = &convergence->merged.list[i];
 
         if (other->group == owner->group && other->now && other->cut > 0) {
             told->at = other->at;
@@ -42,89 +42,92 @@ static void tell_at_reason(const struct settle *settle, const struct ledger_edit
 
 /* A finding without an edit about a line that an edit brings in is told where that has
  * its reason: the line is not there to be shown. */
-static void place_told(struct settle *settle)
+static void place_told(struct convergence *convergence)
 {
     const struct ledger_edit *edits;
-    size_t count = ledger_edits(settle->ledger, &edits);
+    size_t count = ledger_edits(convergence->ledger, &edits);
 
-    for (size_t i = 0; i < settle->merged.count; i++) {
-        struct finding *finding = &settle->merged.list[i];
+    for (size_t i = 0; i < convergence->merged.count; i++) {
+        struct finding *finding = &convergence->merged.list[i];
 
         for (size_t j = 0;
              !finding->now && finding->at.line && finding->cut == 0 && j < count; j++)
             if (edits[j].at == finding->at.byte && edits[j].cut == 0 &&
                 strpbrk(edits[j].now, "\r\n"))
-                tell_at_reason(settle, &edits[j], finding);
+                tell_at_reason(convergence, &edits[j], finding);
     }
 }
 
-static void take_edits(struct settle *settle)
+static void take_edits(struct convergence *convergence)
 {
     const struct ledger_edit *edits;
-    size_t count = ledger_edits(settle->ledger, &edits);
+    size_t count = ledger_edits(convergence->ledger, &edits);
 
-    for (size_t i = 0; i < settle->merged.count; i++) {
-        struct finding *finding = &settle->merged.list[i];
+    for (size_t i = 0; i < convergence->merged.count; i++) {
+        struct finding *finding = &convergence->merged.list[i];
 
-        if (settle->fates[i] != FATE_TOLD || finding->settled)
+        if (convergence->fates[i] != FATE_TOLD || finding->settled)
             finding->was = finding->now = NULL;
     }
     for (size_t i = 0; i < count; i++) {
-        struct finding *finding = &settle->merged.list[edits[i].owner];
-        const char *was = settle->first->document.data + edits[i].at;
+        struct finding *finding = &convergence->merged.list[edits[i].owner];
+        const char *was = convergence->first->document.data + edits[i].at;
 
-        finding->at = document_mark(&settle->first->document, edits[i].at);
+        finding->at = document_mark(&convergence->first->document, edits[i].at);
         finding->cut = edits[i].cut;
-        finding->was = arena_copy(settle->arena, was, edits[i].cut);
+        finding->was = arena_copy(convergence->arena, was, edits[i].cut);
         finding->now = edits[i].now;
     }
-    for (size_t i = 0; i < settle->merged.count; i++)
-        if (!settle->merged.list[i].now)
-            settle->merged.list[i].label = NULL;
-    place_told(settle);
+    for (size_t i = 0; i < convergence->merged.count; i++)
+        if (!convergence->merged.list[i].now)
+            convergence->merged.list[i].label = NULL;
+    place_told(convergence);
 }
 
-static void mark_settled(struct settle *settle)
+static void mark_settled(struct convergence *convergence)
 {
-    const struct findings *left = &settle->last->findings;
+    const struct findings *left = &convergence->last->findings;
     bool *persists =
-        arena_array(settle->arena, settle->merged.count + 1, sizeof(*persists));
+        arena_array(convergence->arena, convergence->merged.count + 1, sizeof(*persists));
 
     for (size_t i = 0; i < left->count; i++) {
         const struct finding *finding = &left->list[i];
-        size_t origin = finding->at.line ? ledger_origin(settle->ledger, finding->at.byte)
-                                         : finding->at.byte;
+        size_t origin = finding->at.line
+                            ? ledger_origin(convergence->ledger, finding->at.byte)
+                            : finding->at.byte;
 
-        persists[settle_find(settle, finding, origin, true, persists)] = true;
+        persists[convergence_find(convergence, finding, origin, true, persists)] = true;
     }
-    for (size_t i = 0; i < settle->merged.count; i++)
-        settle->merged.list[i].settled = settle->fates[i] == FATE_MADE || !persists[i];
+    for (size_t i = 0; i < convergence->merged.count; i++)
+        convergence->merged.list[i].settled =
+            convergence->fates[i] == FATE_MADE || !persists[i];
 }
 
 /* Those with edits first, in the order of their edits: sorting keeps that of lines
  * inserted at one place. */
-static void order_by_edits(struct settle *settle)
+static void order_by_edits(struct convergence *convergence)
 {
     const struct ledger_edit *edits;
-    size_t count = ledger_edits(settle->ledger, &edits);
-    bool *taken = arena_array(settle->arena, settle->merged.count + 1, sizeof(*taken));
+    size_t count = ledger_edits(convergence->ledger, &edits);
+    bool *taken =
+        arena_array(convergence->arena, convergence->merged.count + 1, sizeof(*taken));
     struct findings ordered;
 
-    findings_init(&ordered, settle->arena);
+    findings_init(&ordered, convergence->arena);
     for (size_t i = 0; i < count; i++) {
         if (!taken[edits[i].owner])
-            findings_add(&ordered, &settle->merged.list[edits[i].owner]);
+            findings_add(&ordered, &convergence->merged.list[edits[i].owner]);
         taken[edits[i].owner] = true;
     }
-    for (size_t i = 0; i < settle->merged.count; i++)
+    for (size_t i = 0; i < convergence->merged.count; i++)
         if (!taken[i])
-            findings_add(&ordered, &settle->merged.list[i]);
-    settle->merged = ordered;
+            findings_add(&ordered, &convergence->merged.list[i]);
+    convergence->merged = ordered;
 }
 
-void settle_left(struct settle *settle)
+void convergence_left(struct convergence *convergence)
 {
-    mark_settled(settle);
-    take_edits(settle);
-    order_by_edits(settle);
+    mark_settled(convergence);
+    take_edits(convergence);
+    order_by_edits(convergence);
 }

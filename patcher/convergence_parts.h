@@ -11,10 +11,10 @@ enum fate {
     FATE_MADE
 };
 
-struct settle {
-    struct looker *looker;
+struct convergence {
+    struct analyzer *analyzer;
     struct arena *arena;
-    struct look *first, *last; /* looks at the text as it was and as it is now */
+    struct analysis *first, *last; /* looks at the text as it was and as it is now */
     struct ledger *ledger;
     struct findings merged; /* of all passes, places of the text as it was */
     enum fate *fates;       /* of merged */
@@ -27,9 +27,10 @@ struct settle {
 /* The finding of an earlier pass that this one repeats, by its place in the first text;
  * of several alike the first that is not taken.  What is told in other words is not what
  * an edit was made of.  merged.count: there is none. */
-size_t settle_find(const struct settle *settle, const struct finding *finding,
-                   size_t origin, bool told, const bool *taken);
+size_t convergence_find(const struct convergence *convergence,
+                        const struct finding *finding, size_t origin, bool told,
+                        const bool *taken);
 /* Of the findings of all passes, what is told; nothing where no edit was made. */
-void settle_left(struct settle *settle);
+void convergence_left(struct convergence *convergence);
 
 #endif

@@ -12,21 +12,22 @@
 enum { LENGTH_STEP = 8, LENGTH_LEAST = 8 };
 
 /* The job with a change, decided for its device. */
-static struct plan changed(const struct remedy_case *the, const struct remedy *remedy)
+static struct plan changed(const struct memory_fit_case *the,
+                           const struct memory_fit *fit)
 {
     struct plan plan = *the->plan;
 
     plan.device = *the->device;
-    plan.gradient_checkpointing |= remedy->checkpointing;
-    if (remedy->batch) {
-        plan.per_device_train_batch_size = remedy->batch;
-        plan.gradient_accumulation_steps = remedy->accumulation;
+    plan.gradient_checkpointing |= fit->checkpointing;
+    if (fit->batch) {
+        plan.per_device_train_batch_size = fit->batch;
+        plan.gradient_accumulation_steps = fit->accumulation;
     }
-    if (remedy->eval_batch)
-        plan.per_device_eval_batch_size = remedy->eval_batch;
+    if (fit->eval_batch)
+        plan.per_device_eval_batch_size = fit->eval_batch;
     if (!plan.external)
         policy_decide(&plan.request, &plan.device, &plan.precision);
-    else if (remedy->frozen)
+    else if (fit->frozen)
         plan.precision.frozen = plan.precision.compute;
     return plan;
 }
@@ -50,10 +51,10 @@ static bool estimate_plan(const struct plan *plan, const struct model_config *mo
     return true;
 }
 
-bool remedy_estimate(const struct remedy_case *the, const struct remedy *remedy,
-                     struct memory_use *use, bool *evaluation)
+bool memory_fit_estimate(const struct memory_fit_case *the, const struct memory_fit *fit,
+                         struct memory_use *use, bool *evaluation)
 {
-    struct plan plan = changed(the, remedy);
+    struct plan plan = changed(the, fit);
 
     if (!estimate_plan(&plan, the->model, use, evaluation))
         return false;
@@ -61,53 +62,53 @@ bool remedy_estimate(const struct remedy_case *the, const struct remedy *remedy,
     return true;
 }
 
-static bool fits(const struct remedy_case *the, const struct remedy *remedy)
+static bool fits(const struct memory_fit_case *the, const struct memory_fit *fit)
 {
     struct memory_use use;
 
-    return remedy_estimate(the, remedy, &use, NULL) && use.fits;
+    return memory_fit_estimate(the, fit, &use, NULL) && use.fits;
 }
 
 /* While training is looked at, an evaluation is as small as it can be. */
-static bool training_fits(const struct remedy_case *the, const struct remedy *remedy)
+static bool training_fits(const struct memory_fit_case *the, const struct memory_fit *fit)
 {
-    struct remedy alone = *remedy;
+    struct memory_fit alone = *fit;
 
     alone.eval_batch = !the->kept.eval_batch;
     return fits(the, &alone);
 }
 
-static bool is_whole(const struct remedy_case *the)
+static bool is_whole(const struct memory_fit_case *the)
 {
     return the->whole_batch || the->kept.batch;
 }
 
-static bool find_batch(const struct remedy_case *the, struct remedy *remedy)
+static bool find_batch(const struct memory_fit_case *the, struct memory_fit *fit)
 {
     const int64_t batch = the->plan->per_device_train_batch_size;
-    const struct remedy was = *remedy;
+    const struct memory_fit was = *fit;
 
     for (int64_t b = is_whole(the) ? 0 : batch / 2; b >= 1; b--) {
         if (batch % b != 0)
             continue;
-        remedy->batch = b;
-        remedy->accumulation = the->plan->gradient_accumulation_steps * (batch / b);
-        if (training_fits(the, remedy))
+        fit->batch = b;
+        fit->accumulation = the->plan->gradient_accumulation_steps * (batch / b);
+        if (training_fits(the, fit))
             return true;
     }
-    *remedy = was;
+    *fit = was;
     return false;
 }
 
-static bool find_eval_batch(const struct remedy_case *the, struct remedy *remedy)
+static bool find_eval_batch(const struct memory_fit_case *the, struct memory_fit *fit)
 {
     const int64_t batch = the->plan->per_device_eval_batch_size;
 
-    if (fits(the, remedy))
+    if (fits(the, fit))
         return true;
     for (int64_t b = the->kept.eval_batch ? 0 : batch - 1; b >= 1; b--) {
-        remedy->eval_batch = b;
-        if (batch % b == 0 && fits(the, remedy))
+        fit->eval_batch = b;
+        if (batch % b == 0 && fits(the, fit))
             return true;
     }
     return false;
@@ -115,7 +116,7 @@ static bool find_eval_batch(const struct remedy_case *the, struct remedy *remedy
 
 /* An external LoRA job that says its frozen weights are float32 and computes in 16
  * bits. */
-static bool can_cast(const struct remedy_case *the)
+static bool can_cast(const struct memory_fit_case *the)
 {
     const struct plan *plan = the->plan;
 
@@ -127,11 +128,11 @@ static bool can_cast(const struct remedy_case *the)
 }
 
 /* All that can be changed; what does not fit then never will. */
-static struct remedy everything(const struct remedy_case *the)
+static struct memory_fit everything(const struct memory_fit_case *the)
 {
-    struct remedy all = { .checkpointing = !the->kept.checkpointing,
-                          .frozen = can_cast(the),
-                          .eval_batch = !the->kept.eval_batch };
+    struct memory_fit all = { .checkpointing = !the->kept.checkpointing,
+                              .frozen = can_cast(the),
+                              .eval_batch = !the->kept.eval_batch };
 
     if (!is_whole(the)) {
         all.batch = 1;
@@ -141,50 +142,50 @@ static struct remedy everything(const struct remedy_case *the)
     return all;
 }
 
-static struct plan smallest(const struct remedy_case *the)
+static struct plan smallest(const struct memory_fit_case *the)
 {
-    const struct remedy all = everything(the);
+    const struct memory_fit all = everything(the);
 
     return changed(the, &all);
 }
 
-static bool find_training(const struct remedy_case *the, struct remedy *remedy)
+static bool find_training(const struct memory_fit_case *the, struct memory_fit *fit)
 {
     const bool checkpointing =
         !the->plan->gradient_checkpointing && !the->kept.checkpointing;
     const bool cast = can_cast(the);
 
-    *remedy = (struct remedy) { 0 };
-    if (training_fits(the, remedy))
+    *fit = (struct memory_fit) { 0 };
+    if (training_fits(the, fit))
         return true;
-    *remedy = everything(the);
-    if (!training_fits(the, remedy))
+    *fit = everything(the);
+    if (!training_fits(the, fit))
         return false;
     for (int frozen = 0; frozen <= cast; frozen++) {
-        *remedy = (struct remedy) { .checkpointing = checkpointing, .frozen = frozen };
-        if ((checkpointing || frozen) && training_fits(the, remedy))
+        *fit = (struct memory_fit) { .checkpointing = checkpointing, .frozen = frozen };
+        if ((checkpointing || frozen) && training_fits(the, fit))
             return true;
-        if (find_batch(the, remedy))
+        if (find_batch(the, fit))
             return true;
     }
     return false;
 }
 
 /* What it fits without was not needed. */
-static void take_back(const struct remedy_case *the, struct remedy *remedy)
+static void take_back(const struct memory_fit_case *the, struct memory_fit *fit)
 {
-    struct remedy less = *remedy;
+    struct memory_fit less = *fit;
 
     less.checkpointing = false;
-    if (remedy->checkpointing && training_fits(the, &less))
-        *remedy = less;
-    less = *remedy;
+    if (fit->checkpointing && training_fits(the, &less))
+        *fit = less;
+    less = *fit;
     less.frozen = false;
-    if (remedy->frozen && training_fits(the, &less))
-        *remedy = less;
+    if (fit->frozen && training_fits(the, &less))
+        *fit = less;
 }
 
-bool remedy_find(const struct remedy_case *the, struct remedy *out)
+bool memory_fit_find(const struct memory_fit_case *the, struct memory_fit *out)
 {
     if (!find_training(the, out))
         return false;
@@ -192,15 +193,15 @@ bool remedy_find(const struct remedy_case *the, struct remedy *out)
     return find_eval_batch(the, out);
 }
 
-bool remedy_split(const struct remedy_case *the, struct remedy *out)
+bool memory_fit_split(const struct memory_fit_case *the, struct memory_fit *out)
 {
-    *out = (struct remedy) { 0 };
+    *out = (struct memory_fit) { 0 };
     return (training_fits(the, out) || find_batch(the, out)) && find_eval_batch(the, out);
 }
 
 /* ---- Where no edit helps ---- */
 
-static bool plan_fits(const struct remedy_case *the, const struct plan *plan)
+static bool plan_fits(const struct memory_fit_case *the, const struct plan *plan)
 {
     struct memory_use use;
 
@@ -211,7 +212,7 @@ static bool plan_fits(const struct remedy_case *the, const struct plan *plan)
 }
 
 /* The largest multiple of LENGTH_STEP, by halves: more tokens never take less. */
-static int64_t fitting_length(const struct remedy_case *the)
+static int64_t fitting_length(const struct memory_fit_case *the)
 {
     struct plan plan = smallest(the);
     int64_t fit = 0, not = plan.cutoff_len / LENGTH_STEP + 1;
@@ -229,7 +230,7 @@ static int64_t fitting_length(const struct remedy_case *the)
     return fit >= LENGTH_LEAST && fit < the->plan->cutoff_len ? fit : 0;
 }
 
-static int64_t fitting_rank(const struct remedy_case *the)
+static int64_t fitting_rank(const struct memory_fit_case *the)
 {
     struct plan plan = smallest(the);
 
@@ -240,7 +241,7 @@ static int64_t fitting_rank(const struct remedy_case *the)
     return 0;
 }
 
-static int fitting_bits(const struct remedy_case *the)
+static int fitting_bits(const struct memory_fit_case *the)
 {
     struct torch_setup setup = { 0 };
     struct plan plan = smallest(the);
@@ -261,7 +262,7 @@ static int fitting_bits(const struct remedy_case *the)
     return 0;
 }
 
-static bool lora_fits(const struct remedy_case *the)
+static bool lora_fits(const struct memory_fit_case *the)
 {
     struct plan plan = smallest(the);
 
@@ -277,18 +278,18 @@ static bool lora_fits(const struct remedy_case *the)
     return plan_fits(the, &plan);
 }
 
-static bool fits_on(const struct remedy_case *the, const struct device *device)
+static bool fits_on(const struct memory_fit_case *the, const struct device *device)
 {
-    struct remedy_case there = *the;
+    struct memory_fit_case there = *the;
     struct error ignored = { 0 };
 
     there.device = device;
     return memory_limit(the->plan->memory_limit, device, &there.available, &ignored) &&
-           fits(&there, &(struct remedy) { 0 });
+           fits(&there, &(struct memory_fit) { 0 });
 }
 
 /* Of those that can do as much as the device at hand. */
-static const struct device_row *fitting_card(const struct remedy_case *the)
+static const struct device_row *fitting_card(const struct memory_fit_case *the)
 {
     uint64_t failed[2] = { 0 }; /* the largest that did not do, without bf16 and with */
     const struct device_row *rows, *best = NULL;
@@ -318,23 +319,23 @@ static const struct device_row *fitting_card(const struct remedy_case *the)
 }
 
 /* What the job takes as it is, where only its own limit is below that. */
-static uint64_t fitting_limit(const struct remedy_case *the)
+static uint64_t fitting_limit(const struct memory_fit_case *the)
 {
     struct memory_use use;
     struct error ignored = { 0 };
     uint64_t free = 0;
 
     if (!the->plan->memory_limit || !memory_limit(NULL, the->device, &free, &ignored) ||
-        !remedy_estimate(the, &(struct remedy) { 0 }, &use, NULL))
+        !memory_fit_estimate(the, &(struct memory_fit) { 0 }, &use, NULL))
         return 0;
     if (the->device->kind == DEVICE_CPU)
         free /= plan_ranks(the->plan);
     return use.total <= free ? use.total : 0;
 }
 
-void remedy_last_resort(const struct remedy_case *the, struct last_resort *out)
+void memory_fit_last_resort(const struct memory_fit_case *the, struct last_resort *out)
 {
-    struct remedy_case open = *the;
+    struct memory_fit_case open = *the;
 
     memset(&open.kept, 0, sizeof(open.kept));
     *out = (struct last_resort) {

@@ -9,7 +9,7 @@
 #include "train/plan.h"
 
 /* A job that is to fit. */
-struct remedy_case {
+struct memory_fit_case {
     const struct plan *plan; /* of an external job with its precision decided */
     const struct model_config *model;
     const struct device *device;
@@ -22,7 +22,7 @@ struct remedy_case {
 };
 
 /* Changes, in the order in which they are tried; zeros leave things as they are. */
-struct remedy {
+struct memory_fit {
     bool checkpointing;          /* on */
     int64_t batch, accumulation; /* their product is what it was */
     bool frozen;                 /* frozen weights in the compute format */
@@ -31,8 +31,8 @@ struct remedy {
 
 /* The bytes of the job with a change made: of training or of evaluation, whichever takes
  * more (`evaluation` tells; NULL: not asked).  False where nobody can tell. */
-bool remedy_estimate(const struct remedy_case *the, const struct remedy *remedy,
-                     struct memory_use *use, bool *evaluation);
+bool memory_fit_estimate(const struct memory_fit_case *the, const struct memory_fit *fit,
+                         struct memory_use *use, bool *evaluation);
 
 /*
  * The first of these that fits on what is expected:
@@ -42,9 +42,9 @@ bool remedy_estimate(const struct remedy_case *the, const struct remedy *remedy,
  * and then each that it fits without is taken back.  An evaluation that does not fit has
  * its own batch made smaller.  What is kept is not changed.  False where none fits.
  */
-bool remedy_find(const struct remedy_case *the, struct remedy *out);
+bool memory_fit_find(const struct memory_fit_case *the, struct memory_fit *out);
 /* The same with the batch alone. */
-bool remedy_split(const struct remedy_case *the, struct remedy *out);
+bool memory_fit_split(const struct memory_fit_case *the, struct memory_fit *out);
 
 /* What would fit, each by itself on top of all the changes above, kept or not; 0: nothing
  * of the kind. */
@@ -55,6 +55,6 @@ struct last_resort {
     uint64_t limit; /* that memory_limit, which is lower than what is free, could be */
     const struct device_row *card; /* the smallest known on which the job fits as it is */
 };
-void remedy_last_resort(const struct remedy_case *the, struct last_resort *out);
+void memory_fit_last_resort(const struct memory_fit_case *the, struct last_resort *out);
 
 #endif

@@ -20,14 +20,14 @@ enum { TRIES = 2 }; /* TS010: a file that changes is read again, once */
 static bool check(const char *data, size_t len, const struct patch_options *options,
                   bool edit, struct patch *out, struct error *err)
 {
-    struct looker looker = { .options = options,
-                             .checkpoint = FORMAT_COUNT,
-                             .teacher = { .format = FORMAT_COUNT } };
+    struct analyzer analyzer = { .options = options,
+                                 .checkpoint = FORMAT_COUNT,
+                                 .teacher = { .format = FORMAT_COUNT } };
 
     *out = (struct patch) { .arena = arena_new(), .job = options->job };
-    looker.arena = out->arena;
+    analyzer.arena = out->arena;
     return setting_apply(options->set, out->arena, &data, &len, err) &&
-           settle_text(&looker, data, len, edit, out, err);
+           converge_text(&analyzer, data, len, edit, out, err);
 }
 
 bool patcher_check(const char *data, size_t len, const struct patch_options *options,

@@ -32,12 +32,12 @@ static void propose_fp32(struct rule_context *context, const char *rule,
 /* At trainspool.device, ranks or target, or at no line. */
 static void tell_of_device(struct rule_context *context, const struct finding *base)
 {
-    static const char *const places[] = { "device", "ranks", "target" };
+    static const char *const positions[] = { "device", "ranks", "target" };
     const struct proposal to = rule_proposal(context);
     const struct entry *entry = NULL;
 
-    for (size_t i = 0; i < TS_COUNT(places) && !entry; i++)
-        entry = rule_block_entry(context, places[i]);
+    for (size_t i = 0; i < TS_COUNT(positions) && !entry; i++)
+        entry = rule_block_entry(context, positions[i]);
     propose_remark(&to, base, entry);
 }
 

@@ -29,7 +29,7 @@ static const char *checkpointing_key(const struct rule_context *context)
                : "gradient_checkpointing";
 }
 
-static void read_kept(const struct rule_context *context, struct remedy_case *the)
+static void read_kept(const struct rule_context *context, struct memory_fit_case *the)
 {
     the->kept.checkpointing = keeps(context, checkpointing_key(context));
     the->kept.batch = keeps(context, "per_device_train_batch_size") ||
@@ -38,17 +38,17 @@ static void read_kept(const struct rule_context *context, struct remedy_case *th
     the->kept.eval_batch = keeps(context, "per_device_eval_batch_size");
 }
 
-static bool read_case(struct rule_context *context, struct remedy_case *the)
+static bool read_case(struct rule_context *context, struct memory_fit_case *the)
 {
     const char *key;
     struct plan *plan = arena_alloc(context->arena, sizeof(*plan));
 
     *plan = *context->plan;
-    *the = (struct remedy_case) { .plan = plan,
-                                  .model = context->model,
-                                  .device = context->device,
-                                  .available = context->available,
-                                  .whole_batch = rule_loss_of_batch(context, &key) };
+    *the = (struct memory_fit_case) { .plan = plan,
+                                      .model = context->model,
+                                      .device = context->device,
+                                      .available = context->available,
+                                      .whole_batch = rule_loss_of_batch(context, &key) };
     if (!the->model || !the->device || the->available == 0)
         return false;
     read_kept(context, the);
@@ -60,9 +60,9 @@ static bool read_case(struct rule_context *context, struct remedy_case *the)
     return true;
 }
 
-static bool estimate(const struct remedy_case *the, struct memory_use *use)
+static bool estimate(const struct memory_fit_case *the, struct memory_use *use)
 {
-    return remedy_estimate(the, &(struct remedy) { 0 }, use, NULL);
+    return memory_fit_estimate(the, &(struct memory_fit) { 0 }, use, NULL);
 }
 
 static const char *bytes_text(const struct rule_context *context, uint64_t bytes)
@@ -142,45 +142,46 @@ static void propose_checkpointing(struct proposing *p)
     propose(p, "TS301", key, *key == 'd' ? "false" : "true", NULL, cost);
 }
 
-static void propose_batch(struct proposing *p, const struct remedy *remedy)
+static void propose_batch(struct proposing *p, const struct memory_fit *fit)
 {
-    propose(p, "TS302", "per_device_train_batch_size", number(p->context, remedy->batch),
+    propose(p, "TS302", "per_device_train_batch_size", number(p->context, fit->batch),
             "with that a smaller micro batch is still needed",
             "learning rate and effective batch stay");
     propose(p, "TS302", "gradient_accumulation_steps",
-            number(p->context, remedy->accumulation),
-            "the effective batch stays the same", NULL);
+            number(p->context, fit->accumulation), "the effective batch stays the same",
+            NULL);
 }
 
-static void propose_frozen(struct proposing *p, const struct remedy_case *the)
+static void propose_frozen(struct proposing *p, const struct memory_fit_case *the)
 {
     propose(p, "TS301", "model_dtype", format_info(the->plan->precision.compute)->torch,
             "frozen weights are cast to it at every use all the same",
             "what is trained stays float32");
 }
 
-static int changes(const struct remedy *remedy)
+static int changes(const struct memory_fit *fit)
 {
-    return remedy->checkpointing + 2 * (remedy->batch != 0) + remedy->frozen +
-           (remedy->eval_batch != 0);
+    return fit->checkpointing + 2 * (fit->batch != 0) + fit->frozen +
+           (fit->eval_batch != 0);
 }
 
-static void propose_remedy(struct rule_context *context, const struct remedy_case *the,
-                           const struct remedy *remedy, const struct finding *base)
+static void propose_remedy(struct rule_context *context,
+                           const struct memory_fit_case *the,
+                           const struct memory_fit *fit, const struct finding *base)
 {
     struct proposing p = { .context = context, .base = *base };
 
-    if (changes(remedy) > 1)
+    if (changes(fit) > 1)
         p.base.group = rule_group(context);
-    if (remedy->checkpointing)
+    if (fit->checkpointing)
         propose_checkpointing(&p);
-    if (remedy->batch)
-        propose_batch(&p, remedy);
-    if (remedy->frozen)
+    if (fit->batch)
+        propose_batch(&p, fit);
+    if (fit->frozen)
         propose_frozen(&p, the);
-    if (remedy->eval_batch)
+    if (fit->eval_batch)
         propose(&p, "TS302", "per_device_eval_batch_size",
-                number(context, remedy->eval_batch), "the evaluation does not fit either",
+                number(context, fit->eval_batch), "the evaluation does not fit either",
                 "the evaluation loss is the same but for rounding");
 }
 
@@ -258,10 +259,10 @@ static const char *fixed_part(const struct rule_context *context,
 
 /* A teacher that has gone before its student comes. */
 static const char *without_teacher(const struct rule_context *context,
-                                   const struct remedy_case *the)
+                                   const struct memory_fit_case *the)
 {
     struct plan plan = *the->plan;
-    struct remedy_case other = *the;
+    struct memory_fit_case other = *the;
     struct memory_use use;
 
     if (plan.external || plan.stage != STAGE_DISTILL || plan.kd.logits || !plan.kd.config)
@@ -278,22 +279,24 @@ static const char *without_teacher(const struct rule_context *context,
 }
 
 /* Would edits do, if the job did not keep what they are of? */
-static const char *if_not_kept(const struct remedy_case *the)
+static const char *if_not_kept(const struct memory_fit_case *the)
 {
-    struct remedy_case open = *the;
-    struct remedy ignored;
+    struct memory_fit_case open = *the;
+    struct memory_fit ignored;
 
     memset(&open.kept, 0, sizeof(open.kept));
-    return remedy_find(&open, &ignored) ? "an edit would do, but of what the job keeps; "
-                                        : "";
+    return memory_fit_find(&open, &ignored)
+               ? "an edit would do, but of what the job keeps; "
+               : "";
 }
 
-static void tell_last_resort(struct rule_context *context, const struct remedy_case *the,
+static void tell_last_resort(struct rule_context *context,
+                             const struct memory_fit_case *the,
                              const struct memory_use *use, struct finding *finding)
 {
     struct last_resort last;
 
-    remedy_last_resort(the, &last);
+    memory_fit_last_resort(the, &last);
     finding->apply = APPLY_MANUAL;
     finding->note = arena_printf(context->arena, "%s%s%s%s", if_not_kept(the),
                                  fixed_part(context, use), what_would_fit(context, &last),
@@ -306,24 +309,24 @@ static void tell_last_resort(struct rule_context *context, const struct remedy_c
 
 /* ---- TS305: the job asks for the batch to be found ---- */
 
-static bool finds_batch(const struct rule_context *context, const struct remedy_case *the,
-                        struct remedy *remedy)
+static bool finds_batch(const struct rule_context *context,
+                        const struct memory_fit_case *the, struct memory_fit *fit)
 {
     return rule_is_true(context, "auto_find_batch_size") && !the->whole_batch &&
-           remedy_split(the, remedy) && remedy->batch > 0;
+           memory_fit_split(the, fit) && fit->batch > 0;
 }
 
 /* accelerate's way is another program's: the split is only told. */
-static void tell_found(struct rule_context *context, const struct remedy *remedy)
+static void tell_found(struct rule_context *context, const struct memory_fit *fit)
 {
     const char *note = "batch x accumulation is the effective batch: write both";
 
-    if (remedy->batch)
+    if (fit->batch)
         note = arena_printf(context->arena,
                             "per_device_train_batch_size: %" PRId64
                             " and gradient_accumulation_steps: %" PRId64
                             " fit, with the same effective batch",
-                            remedy->batch, remedy->accumulation);
+                            fit->batch, fit->accumulation);
     rule_tell(context,
               &(struct finding) {
                   .rule = "TS305",
@@ -336,21 +339,21 @@ static void tell_found(struct rule_context *context, const struct remedy *remedy
 
 void rule_find_batch(struct rule_context *context)
 {
-    struct remedy_case the;
-    struct remedy remedy = { 0 };
+    struct memory_fit_case the;
+    struct memory_fit fit = { 0 };
     struct memory_use use;
     const bool known = read_case(context, &the);
-    const bool found = known && finds_batch(context, &the, &remedy);
+    const bool found = known && finds_batch(context, &the, &fit);
 
     if (!rule_is_true(context, "auto_find_batch_size") || the.whole_batch)
         return;
     if (context->plan->external) {
-        tell_found(context, &remedy);
+        tell_found(context, &fit);
         return;
     }
     if (!found || !estimate(&the, &use))
         return;
-    propose_remedy(context, &the, &remedy,
+    propose_remedy(context, &the, &fit,
                    &(struct finding) { .rule = "TS305",
                                        .severity = SEVERITY_WARNING,
                                        .apply = APPLY_SAFE,
@@ -394,13 +397,13 @@ void rule_memory(struct rule_context *context)
     struct finding finding = { .rule = "TS301",
                                .severity = SEVERITY_WARNING,
                                .apply = APPLY_UNSAFE };
-    struct remedy_case the;
-    struct remedy remedy;
+    struct memory_fit_case the;
+    struct memory_fit fit;
     struct memory_use use;
     bool evaluation;
 
     if (formats_will_change(context) || !read_case(context, &the) ||
-        !remedy_estimate(&the, &(struct remedy) { 0 }, &use, &evaluation))
+        !memory_fit_estimate(&the, &(struct memory_fit) { 0 }, &use, &evaluation))
         return;
     finding.because = facts(context, &use, evaluation);
     if (use.fits && memory_is_close(&use)) {
@@ -413,11 +416,11 @@ void rule_memory(struct rule_context *context)
         rule_tell(context, &finding, "per_device_train_batch_size");
         return;
     }
-    if (use.fits || (!context->plan->external && finds_batch(context, &the, &remedy)))
+    if (use.fits || (!context->plan->external && finds_batch(context, &the, &fit)))
         return;
     finding.message = sentence(context, &use, evaluation);
-    if (remedy_find(&the, &remedy))
-        propose_remedy(context, &the, &remedy, &finding);
+    if (memory_fit_find(&the, &fit))
+        propose_remedy(context, &the, &fit, &finding);
     else
         tell_last_resort(context, &the, &use, &finding);
 }
@@ -429,7 +432,7 @@ void rule_idle_checkpointing(struct rule_context *context)
     const char *key = rule_entry(context, "gradient_checkpointing")
                           ? "gradient_checkpointing"
                           : "disable_gradient_checkpointing";
-    struct remedy_case the;
+    struct memory_fit_case the;
     struct memory_use use;
     struct plan plan;
 
@@ -461,7 +464,7 @@ void rule_idle_checkpointing(struct rule_context *context)
 void rule_host_memory(struct rule_context *context)
 {
     const struct device *host = context->options->host;
-    struct remedy_case the;
+    struct memory_fit_case the;
     uint64_t needed;
 
     if (!host || host->available == 0 || !read_case(context, &the))

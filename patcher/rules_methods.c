@@ -81,13 +81,15 @@ static const struct entry *find_given(const struct rule_context *context, const 
     return entry && (scalar_bool(entry->value, &on) == SCALAR_WRONG || on) ? entry : NULL;
 }
 
-/* What another method is chosen by: the line, or the preset. */
+/* What another method is chosen by: the line, or the default. */
 static const char *chosen(const struct rule_context *context, const char *key)
 {
     const struct entry *entry = rule_entry(context, key);
-    const char *preset = schema_find(key)->preset;
+    const char *default_value = schema_find(key)->default_value;
 
-    return entry ? node_value(entry->value)->text : preset ? preset : "none";
+    return entry           ? node_value(entry->value)->text
+           : default_value ? default_value
+                           : "none";
 }
 
 static void tell_group(struct rule_context *context, const struct group *group)

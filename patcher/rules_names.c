@@ -117,7 +117,7 @@ static void unknown_template(struct rule_context *context)
 }
 
 /* A job that says it trains nothing, or only that it answers: in LLaMA-Factory, whose
- * preset is do_train: false, that is another run.  (do_eval alone is what jobs of scripts
+ * default is do_train: false, that is another run.  (do_eval alone is what jobs of scripts
  * have that train whatever do_train says.) */
 static void no_training(struct rule_context *context)
 {

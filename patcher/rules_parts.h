@@ -202,11 +202,11 @@ bool rule_is_llamafactory(const struct rule_context *context);
 bool rule_takes_all(const struct rule_context *context);
 /* And PEFT is among its packages, so that may be wrong. */
 bool rule_may_adapt(const struct rule_context *context);
-/* Given, and neither off nor at its preset. */
+/* Given, and neither off nor at its default. */
 bool rule_is_on(const struct rule_context *context, const char *key);
 /* rule_half_trainables of an external job, where the versions and the launcher count. */
 bool rule_half_external(const struct rule_context *context);
-/* optim is torch's fused AdamW, as written or by the versions' preset. */
+/* optim is torch's fused AdamW, as written or by the versions' default. */
 bool rule_is_fused(const struct rule_context *context);
 /* Nothing would raise and Adam would step in float16: TS408 tells, and not TS105. */
 bool rule_fused_half(const struct rule_context *context);

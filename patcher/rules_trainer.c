@@ -66,7 +66,7 @@ void rule_mean_of_means(struct rule_context *context)
               "gradient_accumulation_steps");
 }
 
-/* use_reentrant as the job says it, or as the version's preset is; false where neither
+/* use_reentrant as the job says it, or as the version's default is; false where neither
  * is known. */
 static bool is_reentrant(const struct rule_context *context)
 {

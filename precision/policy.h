@@ -48,7 +48,7 @@ struct precision_request {
     bool has_frozen;        /* lora, freeze */
     /* AUTO: dynamic for fp16; NO: `loss_scale: none`; YES: static */
     enum choice loss_scaling;
-    /* the static scale, or where a dynamic one starts; 0: preset */
+    /* the static scale, or where a dynamic one starts; 0: default */
     double loss_scale;
     double max_grad_norm; /* 0: off */
     enum policy policy;

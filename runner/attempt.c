@@ -37,7 +37,7 @@ struct attempt {
     volatile sig_atomic_t *stop;
     struct job job;
     struct job_record record;
-    struct inspection look;
+    struct inspection inspection;
     struct meter meter;
     struct report report;
     struct log *log;
@@ -108,7 +108,7 @@ static bool read_job(struct attempt *attempt, struct error *err)
     ok = file_read(name, DOCUMENT_MAX_BYTES, &text, NULL, err);
     if (ok && !options->frozen)
         ok = freeze(attempt, &text, err);
-    ok = ok && inspect_text(&how, text.data, text.len, &attempt->look, err);
+    ok = ok && inspect_text(&how, text.data, text.len, &attempt->inspection, err);
     text_clear(&text);
     return ok;
 }
@@ -116,7 +116,7 @@ static bool read_job(struct attempt *attempt, struct error *err)
 /* An error finding in a text that nobody patched any more. */
 static bool accept(struct attempt *attempt, struct error *err)
 {
-    const struct patch *patch = &attempt->look.patch;
+    const struct patch *patch = &attempt->inspection.patch;
     struct text reason;
 
     if (patch->has_plan && !patch_rejected(patch))
@@ -197,7 +197,7 @@ static void on_milestone(void *context)
         write_page(attempt);
 }
 
-static void on_opened(void *context, const struct trainer_facts *facts)
+static void on_opened(void *context, const struct run_info *facts)
 {
     struct attempt *attempt = context;
     struct job_record *record = &attempt->record;
@@ -206,14 +206,14 @@ static void on_opened(void *context, const struct trainer_facts *facts)
     record->step = attempt->first = facts->first;
     record->total = facts->steps;
     record->loss = facts->loss;
-    if (!facts_write(&attempt->job, &attempt->look.patch.plan, facts, &err))
+    if (!run_manifest_write(&attempt->job, &attempt->inspection.patch.plan, facts, &err))
         log_line(attempt->log, LOG_WARN, "run.json: %s", err.text);
 }
 
 /* The other ranks, where the job has several; plan->device becomes rank 0's. */
 static bool start_ranks(struct attempt *attempt, struct ranks *out, struct error *err)
 {
-    struct plan *plan = &attempt->look.patch.plan;
+    struct plan *plan = &attempt->inspection.patch.plan;
     size_t count = plan_ranks(plan);
     struct device devices[DEVICE_RANKS_MAX];
     const struct ranks_start how = { .options = attempt->options,
@@ -249,7 +249,7 @@ static bool train_ranks(struct attempt *attempt, struct trainer_options *how,
 
     if (ok) {
         how->group = ranks.group.ranks > 1 ? &ranks.group : NULL;
-        ok = trainer_run(&attempt->look.patch.plan, how, err);
+        ok = trainer_run(&attempt->inspection.patch.plan, how, err);
     }
     number = ranks_end(&ranks, attempt->log);
     if (!ok && number)
@@ -270,7 +270,7 @@ static bool train(struct attempt *attempt, struct error *err)
                                    .resume =
                                        attempt->options->resume || attempt->record.resume,
                                    .no_onednn = attempt->options->no_onednn };
-    struct plan *plan = &attempt->look.patch.plan;
+    struct plan *plan = &attempt->inspection.patch.plan;
     struct text about;
     bool ok;
 
@@ -293,8 +293,9 @@ static bool train(struct attempt *attempt, struct error *err)
              attempt->job.name, attempt->record.attempt, attempt->record.device,
              how.resume ? ", going on from the last checkpoint if there is one" : "");
     text_init(&about, 0);
-    how.about =
-        about_job(&attempt->job, &attempt->look.patch, &about) ? about.data : NULL;
+    how.about = run_summary_write(&attempt->job, &attempt->inspection.patch, &about)
+                    ? about.data
+                    : NULL;
     ok = plan_merges(plan) ? merge_run(plan, &how, err) : train_ranks(attempt, &how, err);
     text_clear(&about);
     return ok;
@@ -351,7 +352,7 @@ static void find_ending(const struct attempt *attempt, bool done, const struct e
 static void tell(struct attempt *attempt, const struct ending *ending,
                  const struct error *err)
 {
-    const struct plan *plan = &attempt->look.patch.plan;
+    const struct plan *plan = &attempt->inspection.patch.plan;
     bool bad = ending->event == EVENT_EXIT_BAD;
 
     if (bad || !ending->reason[0])
@@ -439,7 +440,7 @@ int attempt_run(const struct options *options, const struct machine *machine,
     meter_open(&attempt.meter, options->spooled || options->quiet ? NULL : stdout,
                attempt.report.terminal);
     status = run(&attempt, err);
-    inspect_clear(&attempt.look);
+    inspect_clear(&attempt.inspection);
     log_free(attempt.log);
     if (attempt.log_fd >= 0)
         close(attempt.log_fd);

@@ -59,7 +59,7 @@ static json_t *memory_object(const struct forecast *forecast)
 
 static json_t *time_object(const struct forecast *forecast)
 {
-    const struct pace *pace = &forecast->pace;
+    const struct eta *eta = &forecast->eta;
     json_t *object;
 
     if (!forecast->has_time)
@@ -68,8 +68,8 @@ static json_t *time_object(const struct forecast *forecast)
     json_object_set_new(object, "low", json_number(forecast->time.low));
     json_object_set_new(object, "expected", json_number(forecast->time.expected));
     json_object_set_new(object, "high", json_number(forecast->time.high));
-    json_object_set_new(object, "seconds_per_step", json_number(pace->step.expected));
-    json_object_set_new(object, "source", report_json_string(pace->source));
+    json_object_set_new(object, "seconds_per_step", json_number(eta->step.expected));
+    json_object_set_new(object, "source", report_json_string(eta->source));
     return object;
 }
 
@@ -138,7 +138,7 @@ static void add_precision(struct text *out, const struct plan *plan)
 /* Of a distillation: who teaches, and how much of the loss that is. */
 static void add_teacher(struct text *out, const struct plan *plan)
 {
-    const struct distillation *kd = &plan->kd;
+    const struct distillation_settings *kd = &plan->kd;
     char bytes[16];
 
     if (plan->stage != STAGE_DISTILL || plan->external)
@@ -366,7 +366,7 @@ static void add_time(struct text *out, const struct forecast *forecast)
     }
     add_duration(out, forecast->time.high);
     text_adds(out, ", by ");
-    report_visible(out, forecast->pace.source);
+    report_visible(out, forecast->eta.source);
     text_addc(out, '\n');
 }
 

@@ -119,10 +119,11 @@ static bool take(const struct job *job, int *lock, struct error *err)
 /* A run begins anew, whatever there was; only --resume goes on from a checkpoint.
  * Nothing is written before the command line is known to be sound. */
 static bool claim(const struct job *job, const struct options *options, int *lock,
-                  struct inspection *look, struct job_record *record, struct error *err)
+                  struct inspection *inspection, struct job_record *record,
+                  struct error *err)
 {
     struct machine machine;
-    struct claim_options how = { .machine = &machine,
+    struct admit_options how = { .machine = &machine,
                                  .set = options->set,
                                  .no_patch = options->no_patch,
                                  .resume = options->resume };
@@ -135,36 +136,36 @@ static bool claim(const struct job *job, const struct options *options, int *loc
     if (file_is_dir(job->path))
         return error_set(err, ERROR_DATA, "%s is a directory; name a file in it",
                          job->path);
-    return machine_open(NULL, &machine, err) && claim_settings_fit(job, &how, err) &&
-           take(job, lock, err) && claim_job(job, &how, record, look, err);
+    return machine_open(NULL, &machine, err) && admit_settings_fit(job, &how, err) &&
+           take(job, lock, err) && admit_job(job, &how, record, inspection, err);
 }
 
 static int run(const struct job *job, const struct options *options)
 {
     struct error err = { 0 };
     struct report report;
-    struct inspection look = { 0 };
+    struct inspection inspection = { 0 };
     struct job_record record;
     int lock = -1, status;
 
     report_init(&report, options);
-    if (!claim(job, options, &lock, &look, &record, &err)) {
+    if (!claim(job, options, &lock, &inspection, &record, &err)) {
         report_error(options->program, &err);
         if (lock >= 0)
             close(lock);
-        inspect_clear(&look);
+        inspect_clear(&inspection);
         return report_exit(err.code);
     }
-    report_findings(&report, &look.patch);
-    if (look.patch.findings.count > 0)
-        report_summary(&report, &look.patch);
+    report_findings(&report, &inspection.patch);
+    if (inspection.patch.findings.count > 0)
+        report_summary(&report, &inspection.patch);
     if (record.state == JOB_READY) {
         status = train(job, options, lock);
     } else {
         close(lock);
-        status = look.patch.is_job ? EXIT_FINDINGS : EXIT_NO_JOB;
+        status = inspection.patch.is_job ? EXIT_FINDINGS : EXIT_NO_JOB;
     }
-    inspect_clear(&look);
+    inspect_clear(&inspection);
     return status;
 }
 

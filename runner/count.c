@@ -72,17 +72,17 @@ static bool count(const struct plan *plan, struct steps *out, struct error *err)
 int count_steps(const struct options *options, const struct machine *machine)
 {
     struct inspect_options how = { .machine = machine, .job = options->operands[0] };
-    struct inspection look = { 0 };
+    struct inspection inspection = { 0 };
     struct error err = { 0 };
     struct steps steps;
     struct text line;
 
-    if (inspect_job(&how, &look, &err)) {
-        if (!look.patch.has_plan)
+    if (inspect_job(&how, &inspection, &err)) {
+        if (!inspection.patch.has_plan)
             error_set(&err, ERROR_JOB, "%s: the file is no job", options->operands[0]);
-        else if (!look.patch.plan.model_name_or_path)
+        else if (!inspection.patch.plan.model_name_or_path)
             error_set(&err, ERROR_JOB, "no model_name_or_path");
-        else if (count(&look.patch.plan, &steps, &err)) {
+        else if (count(&inspection.patch.plan, &steps, &err)) {
             text_init(&line, 0);
             steps_write(&steps, &line);
             fwrite(line.data, 1, line.len, stdout);
@@ -91,6 +91,6 @@ int count_steps(const struct options *options, const struct machine *machine)
     }
     if (err.code)
         report_error(options->program, &err);
-    inspect_clear(&look);
+    inspect_clear(&inspection);
     return report_training_exit(err.code);
 }

@@ -101,7 +101,7 @@ static bool watch_step(struct autopsy *a, size_t index, struct error *err)
     struct step_numbers numbers = numbers_of(a, index);
 
     if (run->teaching != NULL &&
-        !teaching_batch(run->teaching, run->model, &run->batch, err))
+        !distillation_batch(run->teaching, run->model, &run->batch, err))
         return false;
     return model_watch_batch(run->model, &run->batch, &numbers, &a->watch, err);
 }

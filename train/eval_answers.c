@@ -19,7 +19,7 @@ enum {
 
 struct taking {
     struct run *run;
-    struct answers *out;
+    struct eval_answers *out;
     struct prompt *prompts;
     size_t *places; /* of the questions in the data */
     size_t count;
@@ -150,13 +150,13 @@ static bool generate(struct taking *t, struct error *err)
     return ok && generate_run(&how, t->prompts, t->count, err);
 }
 
-bool answers_take(struct run *run, struct answers *out, struct error *err)
+bool eval_answers_generate(struct run *run, struct eval_answers *out, struct error *err)
 {
     struct taking t = { .run = run, .out = out };
     struct error why = { 0 }, lost = { 0 };
     bool ok;
 
-    *out = (struct answers) { 0 };
+    *out = (struct eval_answers) { 0 };
     text_init(&t.asked, 0);
     text_init(&t.expected, 0);
     share_out(&t);

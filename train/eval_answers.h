@@ -5,13 +5,13 @@
 
 #include "train/run.h"
 
-struct answers {
+struct eval_answers {
     size_t asked, found, right;
     bool cut; /* the run is to stop: some were not answered */
 };
 
 /* This rank's share of plan->eval_questions, greedily or by draws that are the same at
  * each evaluation.  Rank 0 keeps some in run->samples. */
-bool answers_take(struct run *run, struct answers *out, struct error *err);
+bool eval_answers_generate(struct run *run, struct eval_answers *out, struct error *err);
 
 #endif

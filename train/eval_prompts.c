@@ -12,21 +12,21 @@
 #include "train/dataset/dataset_tokens.h"
 #include "train/chat/prompt.h"
 
-void questions_init(struct questions *questions)
+void eval_prompts_init(struct eval_prompts *questions)
 {
-    *questions = (struct questions) { .arena = arena_new() };
+    *questions = (struct eval_prompts) { .arena = arena_new() };
 }
 
-void questions_clear(struct questions *questions)
+void eval_prompts_clear(struct eval_prompts *questions)
 {
     free(questions->list);
     arena_free(questions->arena);
-    *questions = (struct questions) { 0 };
+    *questions = (struct eval_prompts) { 0 };
 }
 
-static struct question *add(struct questions *questions, size_t messages)
+static struct eval_prompt *add(struct eval_prompts *questions, size_t messages)
 {
-    struct question *question;
+    struct eval_prompt *question;
 
     if (questions->count == questions->room) {
         questions->room = questions->room ? 2 * questions->room : 64;
@@ -34,13 +34,13 @@ static struct question *add(struct questions *questions, size_t messages)
             memory_resize(questions->list, questions->room, sizeof(*questions->list));
     }
     question = &questions->list[questions->count++];
-    *question = (struct question) { .messages = arena_array(questions->arena, messages,
-                                                            sizeof(struct message)),
-                                    .count = messages };
+    *question = (struct eval_prompt) { .messages = arena_array(questions->arena, messages,
+                                                               sizeof(struct message)),
+                                       .count = messages };
     return question;
 }
 
-static struct message kept(struct questions *questions, const struct message *message)
+static struct message kept(struct eval_prompts *questions, const struct message *message)
 {
     struct message copy = *message;
 
@@ -48,19 +48,19 @@ static struct message kept(struct questions *questions, const struct message *me
     return copy;
 }
 
-void questions_add(struct questions *questions, const char *text, size_t len)
+void eval_prompts_add(struct eval_prompts *questions, const char *text, size_t len)
 {
     const struct message message = { .role = ROLE_USER, .text = text, .len = len };
 
     add(questions, 1)->messages[0] = kept(questions, &message);
 }
 
-static void add_conversation(struct questions *questions,
+static void add_conversation(struct eval_prompts *questions,
                              const struct conversation *conversation)
 {
     size_t asked = conversation->count - 1;
     const struct message *last = &conversation->messages[asked];
-    struct question *question = add(questions, asked);
+    struct eval_prompt *question = add(questions, asked);
 
     for (size_t i = 0; i < asked; i++)
         question->messages[i] = kept(questions, &conversation->messages[i]);
@@ -76,7 +76,7 @@ struct place {
 };
 
 /* What a conversation, or a text, becomes; one that ends in no answer is left out. */
-static bool add_json(struct questions *questions, struct place *place,
+static bool add_json(struct eval_prompts *questions, struct place *place,
                      const struct dataset_record *record, bool plain,
                      struct conversation *scratch, struct error *err)
 {
@@ -98,7 +98,7 @@ static bool add_json(struct questions *questions, struct place *place,
             add_conversation(questions, scratch);
         break;
     case RECORD_TEXT:
-        questions_add(questions, scratch->messages[0].text, scratch->messages[0].len);
+        eval_prompts_add(questions, scratch->messages[0].text, scratch->messages[0].len);
         break;
     case RECORD_SKIPPED:
         break;
@@ -107,7 +107,7 @@ static bool add_json(struct questions *questions, struct place *place,
     return ok;
 }
 
-static bool read_file(struct questions *questions, const struct plan *plan,
+static bool read_file(struct eval_prompts *questions, const struct plan *plan,
                       const struct dataset_source *source, const char *path,
                       int64_t *left, struct error *err)
 {
@@ -121,7 +121,7 @@ static bool read_file(struct questions *questions, const struct plan *plan,
     while (ok && *left > 0 && dataset_reader_next(reader, &record, &wrong)) {
         --*left;
         if (record.is_text)
-            questions_add(questions, record.data, record.len);
+            eval_prompts_add(questions, record.data, record.len);
         else
             ok = add_json(questions, &place, &record, plan->stage == STAGE_PT, &scratch,
                           err);
@@ -134,7 +134,7 @@ static bool read_file(struct questions *questions, const struct plan *plan,
     return ok && dataset_prompts_check(&place.prompts, source, path, err);
 }
 
-static bool read_source(struct questions *questions, const struct plan *plan,
+static bool read_source(struct eval_prompts *questions, const struct plan *plan,
                         const struct dataset_source *source, struct error *err)
 {
     int64_t left = plan->max_samples > 0 ? plan->max_samples : INT64_MAX;
@@ -147,8 +147,8 @@ static bool read_source(struct questions *questions, const struct plan *plan,
     return ok;
 }
 
-bool questions_read(struct questions *questions, const struct plan *plan,
-                    const char *names, struct error *err)
+bool eval_prompts_read(struct eval_prompts *questions, const struct plan *plan,
+                       const char *names, struct error *err)
 {
     const char *dir = plan->dataset_dir ? plan->dataset_dir : "data";
     char *beside = dataset_tokens_names(plan, names);
@@ -161,17 +161,18 @@ bool questions_read(struct questions *questions, const struct plan *plan,
     return ok;
 }
 
-const struct message *question_asked(const struct question *question)
+const struct message *eval_prompt_text(const struct eval_prompt *question)
 {
     return &question->messages[question->count - 1];
 }
 
-bool question_encode(const struct question *question, const struct chat_template *chat,
-                     const struct tokenizer *tokenizer,
-                     const struct template_options *options, struct token_list *out,
-                     struct error *err)
+bool eval_prompt_encode(const struct eval_prompt *question,
+                        const struct chat_template *chat,
+                        const struct tokenizer *tokenizer,
+                        const struct template_options *options, struct token_list *out,
+                        struct error *err)
 {
-    const struct message *asked = question_asked(question);
+    const struct message *asked = eval_prompt_text(question);
 
     if (chat)
         return prompt_encode(chat, tokenizer, options, question->messages,

@@ -100,11 +100,11 @@ static bool add_losses(struct run *run, double sums[SUMS], struct error *err)
 
 static bool add_answers(struct run *run, double sums[SUMS], struct error *err)
 {
-    struct answers answers = { 0 };
+    struct eval_answers answers = { 0 };
 
     if (!run->plan->generation.on)
         return true;
-    if (!answers_take(run, &answers, err))
+    if (!eval_answers_generate(run, &answers, err))
         return false;
     sums[SUM_ASKED] = (double)answers.asked;
     sums[SUM_FOUND] = (double)answers.found;

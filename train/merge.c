@@ -48,7 +48,7 @@ static bool open_model(struct merge *merge, struct error *err)
 static void describe(const struct merge *merge)
 {
     const struct trainer_options *options = merge->options;
-    const struct trainer_facts facts = {
+    const struct run_info facts = {
         .backend = merge->be->ops->describe(merge->be),
         .threads = (int)merge->plan.threads,
         .parameters = model_total(merge->model),

@@ -8,7 +8,7 @@ struct plan merge_plan(const struct plan *plan)
     struct plan least = *plan;
 
     least.stage = STAGE_SFT;
-    least.kd = (struct distillation) { 0 };
+    least.kd = (struct distillation_settings) { 0 };
     least.generation = (struct generation) { 0 };
     least.quantization_bit = 0; /* what is written comes from the files */
     least.per_device_train_batch_size = least.per_device_eval_batch_size = 1;

@@ -24,7 +24,7 @@ enum schedule_kind {
     SCHEDULE_INVERSE_SQRT,
     SCHEDULE_COSINE_WARMUP_WITH_MIN_LR
 };
-/* How warmup_stable_decay goes up and down; each has a preset of its own. */
+/* How warmup_stable_decay goes up and down; each has a default of its own. */
 enum schedule_decay { DECAY_COSINE, DECAY_LINEAR, DECAY_ROOT };
 enum schedule_warmup { WARMUP_LINEAR, WARMUP_COSINE, WARMUP_ROOT };
 enum mix_strategy {
@@ -59,7 +59,7 @@ struct generation {
 struct model_config;
 
 /* A student and its teacher: stage distill. */
-struct distillation {
+struct distillation_settings {
     const char *teacher, *adapter; /* folders; NULL: none */
     const char *logits; /* file of what is kept of the teacher; NULL: it answers itself */
     double ratio, temperature, beta;
@@ -142,7 +142,7 @@ struct plan {
     int64_t samples;                        /* of them, those whose answers are kept */
     const char *answer_tag, *answer_marker; /* where an answer stands; NULL: no such */
     double answer_tolerance;                /* as train/generation/answer.h has it */
-    struct distillation kd;
+    struct distillation_settings kd;
     struct preference preference;
 
     /* optimizer and schedule */
@@ -185,7 +185,7 @@ struct plan {
     enum policy policy;
     bool external; /* target external: checked for another program, not trained here */
     const char *program; /* that program, with its versions, for people; or NULL */
-    /* of such a job (train/torch_memory.h); NULL: presets */
+    /* of such a job (train/torch_memory.h); NULL: defaults */
     const struct torch_setup *torch;
     const char *device_wanted; /* "auto", "cpu", "cuda:1", "cuda:0,1" */
     int64_t ranks;             /* processes of the run, from 1 */

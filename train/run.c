@@ -152,7 +152,7 @@ static int thread_count(const struct plan *plan)
 static bool open_teaching(struct run *run, const struct run_sizes *sizes,
                           struct error *err)
 {
-    const struct teaching_options options = {
+    const struct distillation_options options = {
         .plan = run->plan,
         .run = run->options,
         .student = &run->config,
@@ -165,7 +165,7 @@ static bool open_teaching(struct run *run, const struct run_sizes *sizes,
 
     if (!plan_has_second_model(run->plan))
         return true;
-    run->teaching = teaching_open(&options, err);
+    run->teaching = distillation_open(&options, err);
     return run->teaching != NULL;
 }
 
@@ -198,7 +198,7 @@ static bool open_model(struct run *run, struct error *err)
     if (run->model == NULL)
         return false;
     if (run->teaching != NULL)
-        teaching_begin(run->teaching, run->model);
+        distillation_begin(run->teaching, run->model);
     model_fetch_by(run->model, parallel_fetch, run->options->group);
     return model_load(run->model, err);
 }
@@ -313,7 +313,7 @@ static void describe_second_model(const struct run *run)
     char what[512] = "none, the loss has no use for one";
 
     if (run->teaching != NULL)
-        teaching_describe(run->teaching, what, sizeof what);
+        distillation_describe(run->teaching, what, sizeof what);
     else if (!prefers)
         return;
     else if (plan_has_reference(plan))
@@ -356,7 +356,7 @@ static void describe(struct run *run)
 
 static void tell_facts(const struct run *run)
 {
-    const struct trainer_facts facts = {
+    const struct run_info facts = {
         .backend = run->be->ops->describe(run->be),
         .threads = thread_count(run->plan),
         .parameters = model_total(run->model),
@@ -458,7 +458,7 @@ void run_close(struct run *run)
     samples_close(run->samples);
     metrics_close(run->metrics);
     model_free(run->model);
-    teaching_close(run->teaching);
+    distillation_close(run->teaching);
     backend_close(run->be);
     dataset_close(run->train);
     dataset_close(run->eval);

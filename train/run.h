@@ -26,7 +26,8 @@ struct run {
     struct dataset *whole;        /* eval uncut, where that differs, for its questions */
     size_t eval_size;             /* samples of a batch of it */
     struct model *model;
-    struct teaching *teaching; /* a second model, or what was kept of one; else NULL */
+    struct distillation
+        *teaching; /* a second model, or what was kept of one; else NULL */
     struct batch batch;
     struct metrics *metrics;
     struct samples *samples; /* answers that are kept; NULL: none */

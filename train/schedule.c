@@ -9,7 +9,7 @@
 #define INVERSE_SQRT_STEPS 10000 /* its scale where there is neither one nor a warm-up */
 
 /* Where a step is: how far behind the warm-up, and the plan's settings with their
- * presets. */
+ * defaults. */
 struct place {
     const struct plan *plan;
     int64_t step, total, warmup;

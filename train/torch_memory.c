@@ -101,7 +101,7 @@ struct torch_run {
     double trained, frozen;       /* bytes a number that is trained, that is not */
 };
 
-static const struct torch_setup presets;
+static const struct torch_setup default_values;
 
 static bool is_mixed(enum mode mode)
 {
@@ -122,7 +122,7 @@ static bool begin(const struct plan *plan, const struct model_config *config,
         return error_set(err, ERROR_JOB, "the memory of stage: %s is not counted",
                          plan->torch->stage);
     *run = (struct torch_run) { .plan = plan,
-                                .setup = plan->torch ? plan->torch : &presets,
+                                .setup = plan->torch ? plan->torch : &default_values,
                                 .mixed = is_mixed(mode),
                                 .lora = plan->method == METHOD_LORA,
                                 .devices = (double)plan_ranks(plan),

@@ -52,9 +52,9 @@
 #include "train/plan.h"
 
 /* What an external job says about memory that a native one cannot.  Zeros are the
- * presets. */
+ * defaults. */
 struct torch_setup {
-    const char *optim;    /* "adamw_torch", "paged_adamw_8bit"; NULL: the preset */
+    const char *optim;    /* "adamw_torch", "paged_adamw_8bit"; NULL: the default */
     int quantization_bit; /* 8, 4; 0: none */
     bool plain_attention; /* flash_attn: disabled */
     int zero_stage;       /* DeepSpeed 1 to 3, FSDP 3; 0: each device holds all */

@@ -40,7 +40,7 @@ static uint64_t memory_taken(const struct run *run)
 
     if (run->be->ops->kind != DEVICE_CPU)
         return model_memory(run->model)->total +
-               (run->teaching != NULL ? teaching_bytes(run->teaching) : 0);
+               (run->teaching != NULL ? distillation_bytes(run->teaching) : 0);
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss << 10 : 0;
 }
 
@@ -102,7 +102,7 @@ static bool run_window(struct run *run, const struct run_place *place, struct er
                            &run->batch))
             return error_set(err, ERROR_DATA, "the data set ended inside an epoch");
         if (run->teaching != NULL &&
-            !teaching_batch(run->teaching, run->model, &run->batch, err))
+            !distillation_batch(run->teaching, run->model, &run->batch, err))
             return false;
         if (!model_train(run->model, &run->batch, draw, err))
             return false;

@@ -16,7 +16,7 @@ struct trainer_progress {
 };
 
 /* What a run is made of, known once all is open. */
-struct trainer_facts {
+struct run_info {
     const char *backend; /* "cpu: 2 threads, avx512, oneDNN 2.6.3" */
     int threads;         /* of a CPU; 0: all */
     uint64_t parameters, trainable;
@@ -34,7 +34,7 @@ struct trainer_options {
                      const struct trainer_progress *progress); /* or NULL */
     /* A logged step or evaluation as Trainer prints it, for the terminal; or NULL. */
     void (*logged)(void *context, const char *line);
-    void (*opened)(void *context, const struct trainer_facts *facts); /* or NULL */
+    void (*opened)(void *context, const struct run_info *facts); /* or NULL */
     /* After an evaluation or a checkpoint, when the files of the run tell how far it is;
      * or NULL. */
     void (*milestone)(void *context);

@@ -103,7 +103,7 @@ static void read_between(struct reading *reading, size_t to)
         size_t hash = found ? (size_t)(found - data) : to;
 
         at = hash + 1;
-        if (found && (hash == reading->document->places.origin ||
+        if (found && (hash == reading->document->positions.origin ||
                       document_is_space(data[hash - 1])))
             at = read_comment(reading, hash);
     }
@@ -144,7 +144,7 @@ size_t directives_read(const struct document *document, struct arena *arena,
 {
     struct reading reading = { .document = document,
                                .arena = arena,
-                               .inside = document->places.origin };
+                               .inside = document->positions.origin };
 
     *out = NULL;
     if (!document->root || !strstr(document->data, "trainspool:"))

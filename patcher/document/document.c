@@ -66,7 +66,7 @@ static void nodes_push(struct nodes *nodes, struct node *node)
 
 static size_t byte_of(const struct builder *builder, yaml_mark_t mark)
 {
-    return places_byte(&builder->document->places, mark.index);
+    return text_positions_byte(&builder->document->positions, mark.index);
 }
 
 static struct node *node_new(struct builder *builder, enum node_kind kind,
@@ -336,7 +336,7 @@ static void remark_syntax(struct builder *builder)
     size_t byte = byte_of(builder, parser->problem_mark), tab;
 
     if (parser->error == YAML_READER_ERROR) {
-        byte = document->places.origin + parser->problem_offset;
+        byte = document->positions.origin + parser->problem_offset;
         document_tell(document, DOCUMENT_SYNTAX, byte, 1, "not valid YAML: %s (U+%04X)",
                       problem, (unsigned)parser->problem_value);
         return;
@@ -439,7 +439,7 @@ static void look_at_line_ends(struct document *document)
 static void read_tree(struct document *document, struct arena *arena)
 {
     struct builder builder = { .document = document, .arena = arena };
-    size_t origin = document->places.origin;
+    size_t origin = document->positions.origin;
 
     if (!yaml_parser_initialize(&builder.parser)) {
         document_tell(document, DOCUMENT_LIMIT, 0, 0, "no memory to read the file");
@@ -472,7 +472,7 @@ void document_read(const char *data, size_t len, struct arena *arena,
 {
     *out = (struct document) { .data = "" };
     if (len > DOCUMENT_MAX_BYTES) {
-        places_build(&out->places, out->data, 0, 0, arena);
+        text_positions_build(&out->positions, out->data, 0, 0, arena);
         document_tell(out, DOCUMENT_LIMIT, 0, 0,
                       "the file has %zu bytes; a job has at most %zu", len,
                       DOCUMENT_MAX_BYTES);
@@ -481,7 +481,7 @@ void document_read(const char *data, size_t len, struct arena *arena,
     out->data = arena_copy(arena, data, len);
     out->len = len;
     out->bom = len >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0;
-    places_build(&out->places, out->data, len, out->bom ? 3 : 0, arena);
+    text_positions_build(&out->positions, out->data, len, out->bom ? 3 : 0, arena);
     look_at_line_ends(out);
     if (check_encoding(out))
         read_tree(out, arena);
@@ -489,5 +489,5 @@ void document_read(const char *data, size_t len, struct arena *arena,
 
 struct mark document_mark(const struct document *document, size_t byte)
 {
-    return places_mark(&document->places, byte);
+    return text_positions_mark(&document->positions, byte);
 }

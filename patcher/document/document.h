@@ -48,7 +48,7 @@ struct document {
     /* NEL, LS or PS: line ends to YAML 1.1, none to YAML 1.2 and editors */
     bool odd_breaks;
     size_t aliases;
-    struct places places;
+    struct text_positions positions;
 };
 
 /*

@@ -37,7 +37,7 @@ size_t document_line_start(const struct document *document, size_t byte)
 {
     const char *data = document->data;
 
-    for (; byte > document->places.origin; byte--) {
+    for (; byte > document->positions.origin; byte--) {
         if (data[byte - 1] == '\n' || (data[byte - 1] == '\r' && data[byte] != '\n'))
             break;
         if (byte >= 2 && break_length(document, byte - 2) == 2 && data[byte - 2] != '\r')

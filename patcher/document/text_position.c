@@ -27,27 +27,27 @@ static bool ends_line(const char *data, size_t len, size_t at)
            (data[at] == '\r' && (at + 1 == len || data[at + 1] != '\n'));
 }
 
-static void build_lines(struct places *places, struct arena *arena)
+static void build_lines(struct text_positions *positions, struct arena *arena)
 {
     size_t count = 1;
     uint32_t *lines;
 
-    for (size_t i = places->origin; i < places->len; i++)
-        count += ends_line(places->data, places->len, i);
+    for (size_t i = positions->origin; i < positions->len; i++)
+        count += ends_line(positions->data, positions->len, i);
     lines = arena_array(arena, count, sizeof(*lines));
-    lines[0] = (uint32_t)places->origin;
-    places->line_count = 1;
-    for (size_t i = places->origin; i < places->len; i++)
-        if (ends_line(places->data, places->len, i))
-            lines[places->line_count++] = (uint32_t)(i + 1);
-    places->lines = lines;
+    lines[0] = (uint32_t)positions->origin;
+    positions->line_count = 1;
+    for (size_t i = positions->origin; i < positions->len; i++)
+        if (ends_line(positions->data, positions->len, i))
+            lines[positions->line_count++] = (uint32_t)(i + 1);
+    positions->lines = lines;
 }
 
-static void build_characters(struct places *places, struct arena *arena)
+static void build_characters(struct text_positions *positions, struct arena *arena)
 {
-    size_t bytes = places->len - places->origin;
+    size_t bytes = positions->len - positions->origin;
     size_t blocks = bytes / BLOCK + 1;
-    const char *data = places->data + places->origin;
+    const char *data = positions->data + positions->origin;
     uint32_t *characters;
 
     if (count_first(data, bytes) == bytes)
@@ -56,72 +56,72 @@ static void build_characters(struct places *places, struct arena *arena)
     for (size_t i = 1; i < blocks; i++)
         characters[i] =
             characters[i - 1] + (uint32_t)count_first(data + (i - 1) * BLOCK, BLOCK);
-    places->characters = characters;
+    positions->characters = characters;
 }
 
-void places_build(struct places *places, const char *data, size_t len, size_t origin,
-                  struct arena *arena)
+void text_positions_build(struct text_positions *positions, const char *data, size_t len,
+                          size_t origin, struct arena *arena)
 {
-    *places = (struct places) { .data = data, .len = len, .origin = origin };
-    build_lines(places, arena);
-    build_characters(places, arena);
+    *positions = (struct text_positions) { .data = data, .len = len, .origin = origin };
+    build_lines(positions, arena);
+    build_characters(positions, arena);
 }
 
-size_t places_character(const struct places *places, size_t byte)
+size_t text_positions_character(const struct text_positions *positions, size_t byte)
 {
     size_t block;
 
-    if (byte > places->len)
-        byte = places->len;
-    if (byte < places->origin)
+    if (byte > positions->len)
+        byte = positions->len;
+    if (byte < positions->origin)
         return 0;
-    byte -= places->origin;
-    if (!places->characters)
+    byte -= positions->origin;
+    if (!positions->characters)
         return byte;
     block = byte / BLOCK;
-    return places->characters[block] +
-           count_first(places->data + places->origin + block * BLOCK,
+    return positions->characters[block] +
+           count_first(positions->data + positions->origin + block * BLOCK,
                        byte - block * BLOCK);
 }
 
-size_t places_byte(const struct places *places, size_t character)
+size_t text_positions_byte(const struct text_positions *positions, size_t character)
 {
-    size_t bytes = places->len - places->origin;
+    size_t bytes = positions->len - positions->origin;
     size_t low = 0, high = bytes / BLOCK, at, seen;
 
-    if (!places->characters)
-        return character < bytes ? places->origin + character : places->len;
+    if (!positions->characters)
+        return character < bytes ? positions->origin + character : positions->len;
     while (low <
            high) { /* the last block with no more characters before it than wanted */
         size_t middle = (low + high + 1) / 2;
 
-        if (places->characters[middle] <= character)
+        if (positions->characters[middle] <= character)
             low = middle;
         else
             high = middle - 1;
     }
-    at = places->origin + low * BLOCK;
-    for (seen = places->characters[low]; at < places->len; at++)
-        if (is_first(places->data[at]) && seen++ == character)
+    at = positions->origin + low * BLOCK;
+    for (seen = positions->characters[low]; at < positions->len; at++)
+        if (is_first(positions->data[at]) && seen++ == character)
             break;
     return at;
 }
 
-struct mark places_mark(const struct places *places, size_t byte)
+struct mark text_positions_mark(const struct text_positions *positions, size_t byte)
 {
-    size_t low = 0, high = places->line_count - 1, columns;
+    size_t low = 0, high = positions->line_count - 1, columns;
 
-    if (byte > places->len)
-        byte = places->len;
+    if (byte > positions->len)
+        byte = positions->len;
     while (low < high) {
         size_t middle = (low + high + 1) / 2;
 
-        if (places->lines[middle] <= byte)
+        if (positions->lines[middle] <= byte)
             low = middle;
         else
             high = middle - 1;
     }
-    columns =
-        places_character(places, byte) - places_character(places, places->lines[low]);
+    columns = text_positions_character(positions, byte) -
+              text_positions_character(positions, positions->lines[low]);
     return (struct mark) { byte, (uint32_t)low + 1, (uint32_t)columns + 1 };
 }

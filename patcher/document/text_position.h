@@ -8,7 +8,7 @@
 
 #include "base/arena.h"
 
-struct places {
+struct text_positions {
     const char *data;
     size_t len, origin;    /* origin: bytes of a byte order mark, which is no character */
     const uint32_t *lines; /* first byte of each line: after LF, CRLF or a bare CR */
@@ -17,13 +17,13 @@ struct places {
 };
 
 /* data is borrowed, at most 4 GiB; need not be UTF-8. */
-void places_build(struct places *places, const char *data, size_t len, size_t origin,
-                  struct arena *arena);
-struct mark places_mark(const struct places *places, size_t byte);
+void text_positions_build(struct text_positions *positions, const char *data, size_t len,
+                          size_t origin, struct arena *arena);
+struct mark text_positions_mark(const struct text_positions *positions, size_t byte);
 /* The byte at which the character-th character after the origin begins; len past the
  * end. */
-size_t places_byte(const struct places *places, size_t character);
+size_t text_positions_byte(const struct text_positions *positions, size_t character);
 /* Characters from the origin up to `byte`. */
-size_t places_character(const struct places *places, size_t byte);
+size_t text_positions_character(const struct text_positions *positions, size_t byte);
 
 #endif

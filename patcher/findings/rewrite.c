@@ -241,8 +241,8 @@ static void keep_column(const struct rewrite *rewrite, struct span *span)
 {
     const struct document *document = rewrite->document;
     size_t end = span->at + span->cut, gap = find_gap(document, end);
-    size_t was = places_character(&document->places, end) -
-                 places_character(&document->places, span->at);
+    size_t was = text_positions_character(&document->positions, end) -
+                 text_positions_character(&document->positions, span->at);
     size_t now = 0, wanted;
 
     if (gap == 0 ||

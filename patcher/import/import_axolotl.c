@@ -2,7 +2,7 @@
  * patcher/import/import_axolotl.c - an Axolotl file as a job.
  *
  * What its keys mean and what they are where they are not given: axolotl-ai-cloud/axolotl
- * at 067b021c, src/axolotl/utils/schemas (names, presets), utils/config (what follows
+ * at 067b021c, src/axolotl/utils/schemas (names, defaults), utils/config (what follows
  * from them) and core/builders (what the trainer is told).
  */
 #include "config.h"
@@ -52,8 +52,8 @@ static const struct import_copy lora_copies[] = {
     { "loraplus_lr_ratio", "loraplus_lr_ratio", NULL },
 };
 
-/* What is not given means this, and a job's own preset is another. */
-static const struct import_copy presets[] = {
+/* What is not given means this, and a job's own default is another. */
+static const struct import_copy default_values[] = {
     { "512", "cutoff_len", "what Axolotl takes where nothing is said" },
     { "1", "num_train_epochs", "what Axolotl takes where nothing is said" },
     { "1", "per_device_train_batch_size", "what Axolotl takes where nothing is said" },
@@ -154,7 +154,7 @@ static void import_targets(struct importing *im)
     }
 }
 
-/* Its BitsAndBytesConfig has nf4 and double quantisation, which are the presets here. */
+/* Its BitsAndBytesConfig has nf4 and double quantisation, which are the defaults here. */
 static void import_quantised(struct importing *im, bool is_lora)
 {
     if (is_lora && import_is_true(im, "load_in_4bit")) {
@@ -523,8 +523,9 @@ bool import_axolotl(struct importing *im)
     import_axolotl_saving(im);
     import_specials(im);
     import_copies(im, copies, TS_COUNT(copies));
-    for (size_t i = 0; i < TS_COUNT(presets); i++)
-        import_preset(im, presets[i].to, presets[i].from, presets[i].note);
+    for (size_t i = 0; i < TS_COUNT(default_values); i++)
+        import_preset(im, default_values[i].to, default_values[i].from,
+                      default_values[i].note);
     import_groups(im, import_axolotl_groups, import_axolotl_group_count);
     return !import_failed(im);
 }

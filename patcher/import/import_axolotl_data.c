@@ -106,7 +106,7 @@ static bool is_local(const char *path)
 
 /* The names of a conversation's parts, as `role` and `value` say where they are. */
 static const char *part_of(struct importing *im, const struct node *map, const char *key,
-                           const char *old, const char *preset)
+                           const char *old, const char *default_value)
 {
     const struct entry *entry = node_find(map, "message_property_mappings");
     const char *name = NULL;
@@ -115,7 +115,7 @@ static const char *part_of(struct importing *im, const struct node *map, const c
         name = import_text_of(im, node_value(entry->value), key);
     if (!name)
         name = import_text_of(im, map, old);
-    return name ? name : preset;
+    return name ? name : default_value;
 }
 
 static bool is_one_of(const char *word, const char *a, const char *b)
@@ -125,7 +125,7 @@ static bool is_one_of(const char *word, const char *a, const char *b)
 
 /* The role of that name in a conversation, where `roles` of pairs says another. */
 static const char *role_of(struct importing *im, const struct node *map, const char *role,
-                           const char *preset)
+                           const char *default_value)
 {
     const struct entry *roles = import_is_of_pairs(im) ? node_find(map, "roles") : NULL;
     const struct entry *entry = roles ? node_find(node_value(roles->value), role) : NULL;
@@ -133,7 +133,7 @@ static const char *role_of(struct importing *im, const struct node *map, const c
 
     if (list && list->kind == NODE_LIST && list->count > 0)
         return import_text(im, list->items[0]);
-    return preset;
+    return default_value;
 }
 
 /* Messages under names that are not found out by themselves need a word in

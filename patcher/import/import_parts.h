@@ -64,8 +64,8 @@ const char *import_get(struct importing *im, const char *path);
 const char *import_text_of(struct importing *im, const struct node *map, const char *key);
 /* true, yes, on; anything else, and nothing, is false. */
 bool import_is_true(const struct importing *im, const char *path);
-/* A number; `preset` where there is none.  An error where it is something else. */
-double import_number(struct importing *im, const char *path, double preset);
+/* A number; `default` where there is none.  An error where it is something else. */
+double import_number(struct importing *im, const char *path, double default_value);
 /* A list of scalars, or one scalar, joined by commas; NULL: a member has no such form. */
 const char *import_joined(struct importing *im, const struct node *node);
 /* Off or empty: null, false, 0, "", [], {}. */

@@ -136,19 +136,19 @@ bool import_is_true(const struct importing *im, const char *path)
     return entry && scalar_bool(entry->value, &value) != SCALAR_WRONG && value;
 }
 
-double import_number(struct importing *im, const char *path, double preset)
+double import_number(struct importing *im, const char *path, double default_value)
 {
     const struct entry *entry = import_find(im, path);
     const char *text = entry ? import_text(im, entry->value) : NULL;
     struct node node = { .kind = NODE_SCALAR, .text = text };
-    double value = preset;
+    double value = default_value;
 
     if (!text)
-        return preset;
+        return default_value;
     node.len = strlen(text);
     if (scalar_number(&node, &value) == SCALAR_WRONG) {
         import_refuse(im, ERROR_DATA, entry->value, "%s must be a number", path);
-        return preset;
+        return default_value;
     }
     return value;
 }

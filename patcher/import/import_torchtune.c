@@ -38,8 +38,8 @@ static const struct import_copy lora_copies[] = {
     { "model.lora_dropout", "lora_dropout", NULL },
 };
 
-/* What is not given means this, and a job's own preset is another. */
-static const struct import_copy presets[] = {
+/* What is not given means this, and a job's own default is another. */
+static const struct import_copy default_values[] = {
     { "1", "per_device_train_batch_size", NULL },
     { "1", "num_train_epochs", NULL },
     { "false", "gradient_checkpointing", "on in a job, if nothing is said" },
@@ -605,8 +605,9 @@ bool import_torchtune(struct importing *im)
     import_torchtune_training(im);
     import_several(im);
     import_copies(im, copies, TS_COUNT(copies));
-    for (size_t i = 0; i < TS_COUNT(presets); i++)
-        import_preset(im, presets[i].to, presets[i].from, presets[i].note);
+    for (size_t i = 0; i < TS_COUNT(default_values); i++)
+        import_preset(im, default_values[i].to, default_values[i].from,
+                      default_values[i].note);
     import_arguments(im);
     import_groups(im, groups, TS_COUNT(groups));
     return !import_failed(im);

@@ -83,13 +83,13 @@ static const char *text_of(const struct given *given, const char *key)
 
 /* The column that stands for `name`, as column_map has it. */
 static const char *column_of(const struct given *given, const char *name,
-                             const char *preset)
+                             const char *default_value)
 {
     const struct entry *entry = entry_of(given, "column_map");
     const struct entry *column = entry ? node_find(node_value(entry->value), name) : NULL;
 
     return column && !node_is_null(column->value) ? import_text(given->im, column->value)
-                                                  : preset;
+                                                  : default_value;
 }
 
 static const struct builder *builder_of(const struct given *given)
@@ -310,7 +310,7 @@ static void tell_key(const struct given *given, const char *name, const char *wh
     const char *path;
 
     if (!node_find(given->map, name))
-        name = "_component_"; /* whose preset it is */
+        name = "_component_"; /* whose default it is */
     path = arena_printf(im->arena, "%s.%s", given->path, name);
     import_remark(im, "dataset", "%s: %s", path, why);
     import_note(

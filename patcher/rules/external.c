@@ -229,7 +229,7 @@ void external_decide(const struct rule_context *context, struct plan *plan)
 }
 
 /* Off where they are not asked for; LLaMA-Factory alone has them on. */
-void external_presets(const struct rule_context *context, struct plan *plan)
+void external_defaults(const struct rule_context *context, struct plan *plan)
 {
     if (rule_is_llamafactory(context))
         return;

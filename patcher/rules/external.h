@@ -6,7 +6,7 @@
 #include "patcher/rules.h"
 
 /* Presets that a Hugging Face script has otherwise than LLaMA-Factory, into the plan. */
-void external_presets(const struct rule_context *context, struct plan *plan);
+void external_defaults(const struct rule_context *context, struct plan *plan);
 /*
  * The precision that LLaMA-Factory or a script of Hugging Face's Trainer runs in, with
  * the settings that decide it in the message, and the program with its versions into the

@@ -1,5 +1,5 @@
 /*
- * patcher/schema/schema.h - the table of every key: type, range, preset, help, what is done with
+ * patcher/schema/schema.h - the table of every key: type, range, default, help, what is done with
  * it, and its field in struct plan.  docs/trainspool-job.5 is made from it.
  */
 #ifndef PATCHER_SCHEMA_SCHEMA_H
@@ -47,7 +47,7 @@ struct key {
     enum key_use use;
     double min, max;           /* of numbers; both 0: no bounds */
     bool positive;             /* above 0: min is outside */
-    const char *preset;        /* as YAML; NULL: none */
+    const char *default_value; /* as YAML; NULL: none */
     const char *const *values; /* of KEY_ENUM, NULL-ended, in the order of the C enum */
     const char *rejects;       /* of KEY_ENUM: further values, known and refused: TS707 */
     const struct advice *advice; /* on some of those, ended by one of NULL; or NULL */
@@ -56,7 +56,7 @@ struct key {
     const char *meant;
     const char *idle; /* of KEY_ENUM: values accepted without effect: TS708 */
     const char *null; /* what an empty value means, as YAML; NULL: not given */
-    /* of KEY_REJECTED, KEY_IGNORED: values that are fine besides the preset, null and
+    /* of KEY_REJECTED, KEY_IGNORED: values that are fine besides the default, null and
      * false; separated by blanks */
     const char *harmless;
     const char *now; /* of KEY_RENAMED, KEY_FOREIGN: the name here, or NULL */
@@ -103,8 +103,8 @@ const struct key *schema_find(const char *name);
 /* TS012, TS014, TS701-TS709 over the whole document.  A file of another tool has one
  * finding, TS706. */
 void schema_check(const struct document *document, struct findings *findings);
-/* Fill the plan with presets and then with what the document says; what cannot be read
- * keeps its preset (schema_check has told).  job, dir, run_dir of the plan are the
+/* Fill the plan with defaults and then with what the document says; what cannot be read
+ * keeps its default (schema_check has told).  job, dir, run_dir of the plan are the
  * caller's and stay; relative paths are put behind dir. */
 void schema_bind(const struct document *document, struct arena *arena, struct plan *plan);
 

@@ -192,8 +192,8 @@ static void bind_presets(const struct binding *binding, const struct vocabulary 
     const struct key *key;
 
     for (size_t i = 0; (key = schema_at(of, i)); i++)
-        if (key->use == KEY_USED && key->preset && key->type != KEY_MAP)
-            bind_text(binding, key, key->preset);
+        if (key->use == KEY_USED && key->default_value && key->type != KEY_MAP)
+            bind_text(binding, key, key->default_value);
     binding->plan->gradient_checkpointing = true; /* as in LLaMA-Factory */
     binding->plan->do_train = CHOICE_AUTO;
     binding->plan->schedule_power = 1;
@@ -311,7 +311,7 @@ bool schema_set(const char *key, const char *value, struct arena *arena,
                          value_wanted_not(row, &node, arena),
                          row->secret ? "..." : value);
     if (read.state == VALUE_NULL && !row->null)
-        bind_text(&binding, row, row->preset ? row->preset : "null");
+        bind_text(&binding, row, row->default_value ? row->default_value : "null");
     else
         bind_node(&binding, row, &node);
     derive(plan);

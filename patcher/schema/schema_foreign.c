@@ -4,11 +4,11 @@
 #include "patcher/schema/schema_rows.h"
 
 /* One that a rule of its own tells of. */
-#define TELLS(key, id, whose, to, advice)                                \
-    {                                                                    \
-        .name = key, .type = KEY_BOOL, .use = KEY_FOREIGN, .rule = id,   \
-        .preset = "false", .tools = whose, .now = to, .instead = advice, \
-        .help = "of another tool"                                        \
+#define TELLS(key, id, whose, to, advice)                                       \
+    {                                                                           \
+        .name = key, .type = KEY_BOOL, .use = KEY_FOREIGN, .rule = id,          \
+        .default_value = "false", .tools = whose, .now = to, .instead = advice, \
+        .help = "of another tool"                                               \
     }
 
 /* An argument of TRL's scripts that means nothing here. */

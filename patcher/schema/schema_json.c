@@ -124,8 +124,8 @@ static json_t *off_values(const struct key *key)
 {
     json_t *list = json_array();
 
-    if (key->preset)
-        add_value(list, key->preset);
+    if (key->default_value)
+        add_value(list, key->default_value);
     add_words(list, key->harmless);
     add_value(list, "false");
     add_value(list, "");
@@ -218,8 +218,8 @@ static json_t *key_schema(const struct key *key, bool refused)
         set_bounds(schema, key);
     if (key->type == KEY_SIZE)
         set(schema, "minimum", json_integer((json_int_t)DEVICE_MEMORY_LEAST));
-    if (key->preset)
-        set(schema, "default", value_of(key->preset));
+    if (key->default_value)
+        set(schema, "default", value_of(key->default_value));
     set_members(schema, key);
     return schema;
 }

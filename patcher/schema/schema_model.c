@@ -114,7 +114,7 @@ static const struct key rows[] = {
                "true=fa2 false=disabled",
       .type = KEY_ENUM,
       .use = KEY_IGNORED,
-      .preset = "auto",
+      .default_value = "auto",
       .values = attentions,
       .harmless = "disabled sdpa",
       .help = "attention never stores its matrix here, on any device" },
@@ -214,7 +214,7 @@ static const struct key rows[] = {
     { .name = "use_auth_token", /* or the token itself: transformers takes both */
       .type = KEY_BOOL_OR_TEXT,
       .use = KEY_IGNORED,
-      .preset = "false",
+      .default_value = "false",
       .secret = true,
       .help = "of an older LLaMA-Factory" },
     { .name = "hf_auth_token",

@@ -86,7 +86,7 @@ static const struct key rows[] = {
     { .name = "report_to",
       .type = KEY_LIST,
       .use = KEY_IGNORED,
-      .preset = "none",
+      .default_value = "none",
       .rule = "TS711",
       .help = "metrics.jsonl and event files are local" },
     TS_IDLE("project", KEY_TEXT, "huggingface", "project of a tracker"),

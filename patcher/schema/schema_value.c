@@ -375,7 +375,7 @@ static bool is_same(const struct value *a, const struct value *b)
 
 bool value_is_off(const struct key *key, const struct node *node, struct arena *arena)
 {
-    struct value value = value_read(key, node, arena), preset;
+    struct value value = value_read(key, node, arena), default_value;
     bool yes = false;
 
     if (value.state == VALUE_NULL)
@@ -383,7 +383,7 @@ bool value_is_off(const struct key *key, const struct node *node, struct arena *
     node = node_value(node);
     if (node->kind != NODE_SCALAR)
         return node->count == 0;
-    if (key->type != KEY_BOOL && key->preset == NULL &&
+    if (key->type != KEY_BOOL && key->default_value == NULL &&
         scalar_bool(node, &yes) != SCALAR_WRONG && !yes)
         return true;
     if (key->type == KEY_BOOL && value.state == VALUE_GOOD && value.number == 0 &&
@@ -391,8 +391,8 @@ bool value_is_off(const struct key *key, const struct node *node, struct arena *
         return true;
     if (node->len == 0 || value_listed(key->harmless, node->text))
         return true;
-    if (!key->preset)
+    if (!key->default_value)
         return false;
-    preset = read_preset(key, key->preset, arena);
-    return is_same(&value, &preset);
+    default_value = read_preset(key, key->default_value, arena);
+    return is_same(&value, &default_value);
 }

@@ -37,7 +37,7 @@ const struct node *value_map(const struct node *node, struct arena *arena);
 bool value_listed(const char *words, const char *word);
 /* The word nearest to `word` among a key's values, or NULL. */
 const char *value_nearest(const struct key *key, const char *word);
-/* Does the value change nothing: null, false, the preset, or harmless? */
+/* Does the value change nothing: null, false, the default, or harmless? */
 bool value_is_off(const struct key *key, const struct node *node, struct arena *arena);
 
 #endif

@@ -31,7 +31,7 @@ static bool read_lines(struct generator *g, struct error *err)
                       len > LINE_MAX_BYTES ? "too long" : "no UTF-8");
             break;
         }
-        questions_add(&g->questions, line, (size_t)len);
+        eval_prompts_add(&g->questions, line, (size_t)len);
     }
     free(line);
     return err->code == ERROR_NONE;
@@ -44,7 +44,7 @@ static bool read_file(struct generator *g, const char *name, struct error *err)
 
     plan.dir = ".";
     plan.max_samples = 0;
-    return questions_read(&g->questions, &plan, name, err);
+    return eval_prompts_read(&g->questions, &plan, name, err);
 }
 
 static bool read_dataset(struct generator *g, struct error *err)
@@ -57,7 +57,7 @@ static bool read_dataset(struct generator *g, struct error *err)
         return error_set(err, ERROR_JOB,
                          "val_size keeps some of the dataset for evaluation, which "
                          "must not be learnt; give the questions by --prompts FILE");
-    return questions_read(&g->questions, plan, plan->dataset, err);
+    return eval_prompts_read(&g->questions, plan, plan->dataset, err);
 }
 
 static bool read_questions(struct generator *g, struct error *err)
@@ -67,7 +67,7 @@ static bool read_questions(struct generator *g, struct error *err)
     bool ok = true;
 
     for (size_t i = 0; texts && texts[i]; i++)
-        questions_add(&g->questions, texts[i], strlen(texts[i]));
+        eval_prompts_add(&g->questions, texts[i], strlen(texts[i]));
     if (file && strcmp(file, "-") != 0)
         ok = read_file(g, file, err);
     else if (file || (!texts && !g->target.is_job))
@@ -186,8 +186,8 @@ static bool encode(struct generator *g, struct error *err)
         return error_set(err, ERROR_USAGE, "too many completions are asked for");
     g->tokens = memory_alloc(g->questions.count * sizeof(*g->tokens));
     for (size_t i = 0; i < g->questions.count; i++) {
-        if (!question_encode(&g->questions.list[i], g->chat, g->tokenizer, &how,
-                             &g->tokens[i], err))
+        if (!eval_prompt_encode(&g->questions.list[i], g->chat, g->tokenizer, &how,
+                                &g->tokens[i], err))
             return false;
         if (g->tokens[i].count == 0)
             return error_set(err, ERROR_DATA,
@@ -246,7 +246,8 @@ static bool on_done(void *context, const struct completion *completion, struct e
 {
     struct generator *g = context;
     struct made *made = &g->made[completion->index];
-    const struct question *question = &g->questions.list[completion->index / g->samples];
+    const struct eval_prompt *question =
+        &g->questions.list[completion->index / g->samples];
     const struct plan *plan = &g->target.plan;
     const struct answer_rule rule = { plan->answer_tag, plan->answer_marker,
                                       plan->answer_tolerance };
@@ -365,7 +366,7 @@ static void close_generator(struct generator *g)
     model_free(g->model);
     backend_close(g->be);
     tokenizer_close(g->tokenizer);
-    questions_clear(&g->questions);
+    eval_prompts_clear(&g->questions);
     text_clear(&g->output);
     generation_target_close(&g->target);
 }
@@ -377,7 +378,7 @@ int generation_run(const struct options *options, const struct machine *machine,
 
     signal(SIGPIPE, SIG_DFL); /* `| head` ends it as it ends other tools */
     report_init(&g.report, options);
-    questions_init(&g.questions);
+    eval_prompts_init(&g.questions);
     text_init(&g.output, OUTPUT_MAX_BYTES);
     if (!run(&g, machine, err) && err->code)
         report_error(options->program, err);

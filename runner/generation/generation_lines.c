@@ -10,8 +10,8 @@
 
 static json_t *line_object(const struct generator *g, size_t at)
 {
-    const struct question *question = &g->questions.list[at / g->samples];
-    const struct message *asked = question_asked(question);
+    const struct eval_prompt *question = &g->questions.list[at / g->samples];
+    const struct message *asked = eval_prompt_text(question);
     const struct made *made = &g->made[at];
     json_t *object = json_object();
 
@@ -46,7 +46,7 @@ static const char *role_name(enum role role)
     }
 }
 
-static bool has_record(const struct question *question)
+static bool has_record(const struct eval_prompt *question)
 {
     for (size_t i = 0; i < question->count; i++)
         if (!role_name(question->messages[i].role))
@@ -57,7 +57,7 @@ static bool has_record(const struct question *question)
 /* A record that a job's `dataset` may have. */
 static json_t *record_object(const struct generator *g, size_t at)
 {
-    const struct question *question = &g->questions.list[at / g->samples];
+    const struct eval_prompt *question = &g->questions.list[at / g->samples];
     const struct made *made = &g->made[at];
     json_t *object = json_object(), *messages = json_array(), *one;
 
@@ -110,7 +110,7 @@ static void add_plain(struct text *out, const char *text, size_t len)
 
 static void add_page(struct text *out, const struct generator *g, size_t at)
 {
-    const struct message *asked = question_asked(&g->questions.list[at / g->samples]);
+    const struct message *asked = eval_prompt_text(&g->questions.list[at / g->samples]);
 
     if (g->questions.count * g->samples > 1) {
         text_adds(out, at ? "\n> " : "> ");

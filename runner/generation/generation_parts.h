@@ -29,7 +29,7 @@ struct generator {
     struct model_config config;
     struct tokenizer *tokenizer;
     const struct chat_template *chat; /* NULL: prompts as they are */
-    struct questions questions;
+    struct eval_prompts questions;
     struct token_list *tokens; /* of each question */
     size_t samples, longest;
     struct generate_ends ends;

@@ -130,11 +130,11 @@ static bool open_job(struct generation_target *target, const struct machine *mac
     const char *made;
 
     target->is_job = true;
-    if (!inspect_job(&how, &target->look, err))
+    if (!inspect_job(&how, &target->inspection, err))
         return false;
-    if (!target->look.patch.has_plan)
+    if (!target->inspection.patch.has_plan)
         return error_set(err, ERROR_JOB, "%s: the file is no job", job);
-    *plan = target->look.patch.plan;
+    *plan = target->inspection.patch.plan;
     made = target->folder = plan->output_dir;
     if (is_adapter(made) && plan->adapter_name_or_path && plan->create_new_adapter)
         return error_set(err, ERROR_DATA,
@@ -172,6 +172,6 @@ bool generation_target_open(struct generation_target *target,
 
 void generation_target_close(struct generation_target *target)
 {
-    inspect_clear(&target->look);
+    inspect_clear(&target->inspection);
     arena_free(target->arena);
 }

@@ -9,7 +9,7 @@ struct generation_target {
     bool is_job;
     struct plan plan;   /* of that model alone: nothing in it is trained */
     const char *folder; /* of tokenizer and generation_config.json */
-    struct inspection look;
+    struct inspection inspection;
     struct arena *arena;
 };
 

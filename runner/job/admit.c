@@ -45,7 +45,7 @@ static bool reject(const struct job *job, struct job_record *record,
     return ok;
 }
 
-bool claim_reject(const struct job *job, struct job_record *record, const char *reason,
+bool admit_reject(const struct job *job, struct job_record *record, const char *reason,
                   struct error *err)
 {
     struct text line;
@@ -63,8 +63,8 @@ bool claim_reject(const struct job *job, struct job_record *record, const char *
 }
 
 /* The settings of --set go over the patched text; the job file never sees them. */
-static bool apply_set(const struct job *job, const struct claim_options *options,
-                      struct inspection *look, struct error *err)
+static bool apply_set(const struct job *job, const struct admit_options *options,
+                      struct inspection *inspection, struct error *err)
 {
     struct inspect_options how = { .machine = options->machine,
                                    .job = job->path,
@@ -74,16 +74,17 @@ static bool apply_set(const struct job *job, const struct claim_options *options
                                    .edit =
                                        options->no_patch ? INSPECT_AS_IS : INSPECT_LOOK };
     struct inspection with = { 0 };
-    bool ok = inspect_text(&how, look->patch.text, look->patch.len, &with, err);
+    bool ok =
+        inspect_text(&how, inspection->patch.text, inspection->patch.len, &with, err);
 
-    inspect_clear(look);
-    *look = with;
-    if (look->device)
-        look->device = &look->storage;
+    inspect_clear(inspection);
+    *inspection = with;
+    if (inspection->device)
+        inspection->device = &inspection->storage;
     return ok;
 }
 
-static bool freeze(const struct job *job, const struct claim_options *options,
+static bool freeze(const struct job *job, const struct admit_options *options,
                    struct job_record *record, const struct patch *patch,
                    struct error *err)
 {
@@ -127,13 +128,13 @@ static bool is_only_missing(const struct patch *patch)
     return true;
 }
 
-static bool is_rejected(const struct patch *patch, const struct claim_options *options)
+static bool is_rejected(const struct patch *patch, const struct admit_options *options)
 {
     return !patch->has_plan ||
            (patch_rejected(patch) && !(options->waits && is_only_missing(patch)));
 }
 
-bool claim_settings_fit(const struct job *job, const struct claim_options *options,
+bool admit_settings_fit(const struct job *job, const struct admit_options *options,
                         struct error *err)
 {
     struct inspect_options how = { .machine = options->machine,
@@ -142,7 +143,7 @@ bool claim_settings_fit(const struct job *job, const struct claim_options *optio
                                    .resume = options->resume,
                                    .edit =
                                        options->no_patch ? INSPECT_AS_IS : INSPECT_LOOK };
-    struct inspection look = { 0 };
+    struct inspection inspection = { 0 };
     struct error ignored = { 0 };
     struct arena *arena;
     const char *text = ""; /* in which any setting fits */
@@ -151,19 +152,20 @@ bool claim_settings_fit(const struct job *job, const struct claim_options *optio
 
     if (!options->set)
         return true;
-    if (inspect_job(&how, &look, &ignored) && look.patch.is_job) {
-        text = look.patch.text;
-        len = look.patch.len;
+    if (inspect_job(&how, &inspection, &ignored) && inspection.patch.is_job) {
+        text = inspection.patch.text;
+        len = inspection.patch.len;
     }
     arena = arena_new();
     fit = setting_apply(options->set, arena, &text, &len, err);
     arena_free(arena);
-    inspect_clear(&look);
+    inspect_clear(&inspection);
     return fit;
 }
 
-bool claim_job(const struct job *job, const struct claim_options *options,
-               struct job_record *record, struct inspection *look, struct error *err)
+bool admit_job(const struct job *job, const struct admit_options *options,
+               struct job_record *record, struct inspection *inspection,
+               struct error *err)
 {
     struct inspect_options how = { .machine = options->machine,
                                    .job = job->path,
@@ -173,13 +175,15 @@ bool claim_job(const struct job *job, const struct claim_options *options,
                                                              : INSPECT_WRITE };
     bool set = options->set && options->set[0];
 
-    if (!inspect_job(&how, look, err) || !log_findings(job, &look->patch, err))
+    if (!inspect_job(&how, inspection, err) ||
+        !log_findings(job, &inspection->patch, err))
         return false;
-    note_source(job, &look->patch, record);
-    if (set && look->patch.is_job && !apply_set(job, options, look, err))
+    note_source(job, &inspection->patch, record);
+    if (set && inspection->patch.is_job && !apply_set(job, options, inspection, err))
         return false;
-    if (is_rejected(&look->patch, options))
-        return reject(job, record, &look->patch, err);
-    snprintf(record->device, sizeof(record->device), "%s", look->patch.plan.device.name);
-    return freeze(job, options, record, &look->patch, err);
+    if (is_rejected(&inspection->patch, options))
+        return reject(job, record, &inspection->patch, err);
+    snprintf(record->device, sizeof(record->device), "%s",
+             inspection->patch.plan.device.name);
+    return freeze(job, options, record, &inspection->patch, err);
 }

@@ -8,7 +8,7 @@
 #include "runner/job/inspect.h"
 #include "runner/job/job.h"
 
-struct claim_options {
+struct admit_options {
     const struct machine *machine;
     const char *const *set; /* --set: into the frozen text, never into the job file */
     bool no_patch;
@@ -21,8 +21,8 @@ struct claim_options {
 
 /* Can the settings of --set be made in the text that a patch would leave?  Only looks, so
  * that what was mistyped is refused before anything is written.  In what is no job, of
- * which claim_job tells, keys and values are looked at all the same.  ERROR_USAGE. */
-bool claim_settings_fit(const struct job *job, const struct claim_options *options,
+ * which admit_job tells, keys and values are looked at all the same.  ERROR_USAGE. */
+bool admit_settings_fit(const struct job *job, const struct admit_options *options,
                         struct error *err);
 
 /*
@@ -31,11 +31,12 @@ bool claim_settings_fit(const struct job *job, const struct claim_options *optio
  * what the patcher saw, for whoever wants to show it (inspect_clear in any case).  False:
  * neither, the file could not be read or written; ERROR_DATA: it cannot be a job.
  */
-bool claim_job(const struct job *job, const struct claim_options *options,
-               struct job_record *record, struct inspection *look, struct error *err);
+bool admit_job(const struct job *job, const struct admit_options *options,
+               struct job_record *record, struct inspection *inspection,
+               struct error *err);
 
 /* Rejected without a look inside: a link, a folder, too large. */
-bool claim_reject(const struct job *job, struct job_record *record, const char *reason,
+bool admit_reject(const struct job *job, struct job_record *record, const char *reason,
                   struct error *err);
 
 #endif

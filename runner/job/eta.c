@@ -35,7 +35,7 @@ static bool read_logged(const char *line, size_t len, struct logged *out)
     return out->step > 0 && out->rate > 0;
 }
 
-bool pace_read(const char *metrics, size_t len, struct duration *out)
+bool eta_read(const char *metrics, size_t len, struct duration *out)
 {
     const char *end = metrics + len, *line = metrics, *newline;
     struct logged was = { 0 }, is;
@@ -98,7 +98,7 @@ static bool same_device(const struct plan *plan, const struct device *device)
 }
 
 static bool by_last_run(const struct plan *plan, const struct device *device,
-                        struct pace *out)
+                        struct eta *out)
 {
     char *name = path_join(plan->run_dir, "metrics.jsonl");
     struct error ignored = { 0 };
@@ -108,7 +108,7 @@ static bool by_last_run(const struct plan *plan, const struct device *device,
     text_init(&metrics, METRICS_MAX);
     ok = same_text(plan) && same_device(plan, device) && file_exists(name) &&
          file_read(name, METRICS_MAX, &metrics, NULL, &ignored) &&
-         pace_read(metrics.data, metrics.len, &out->step);
+         eta_read(metrics.data, metrics.len, &out->step);
     snprintf(out->source, sizeof(out->source), "the last run of this job");
     text_clear(&metrics);
     free(name);
@@ -119,7 +119,7 @@ static bool by_last_run(const struct plan *plan, const struct device *device,
 
 static bool by_calibration(const struct plan *plan, const struct device *device,
                            const struct model_config *config, const struct steps *steps,
-                           struct pace *out, struct error *err)
+                           struct eta *out, struct error *err)
 {
     const double per_rank = (double)steps->per_epoch * (double)plan_ranks(plan);
     const struct duration_step step = {
@@ -136,20 +136,20 @@ static bool by_calibration(const struct plan *plan, const struct device *device,
            error_set(err, ERROR_JOB, "the job and the model do not go together");
 }
 
-bool pace_find(const struct inspection *inspection, const struct model_config *config,
-               const struct steps *steps, struct pace *out, struct error *err)
+bool eta_find(const struct inspection *inspection, const struct model_config *config,
+              const struct steps *steps, struct eta *out, struct error *err)
 {
     const struct plan *plan = &inspection->patch.plan;
     const struct device *device = inspection->device;
 
-    *out = (struct pace) { 0 };
+    *out = (struct eta) { 0 };
     if (plan->external)
         return error_set(err, ERROR_JOB, "another program trains it");
     if (!device || !device->here)
         return error_set(err, ERROR_DEVICE, "the device is not in this machine");
     if (by_last_run(plan, device, out))
         return true;
-    *out = (struct pace) { 0 };
+    *out = (struct eta) { 0 };
     return steps->per_epoch > 0 && steps->samples > 0 &&
            by_calibration(plan, device, config, steps, out, err);
 }

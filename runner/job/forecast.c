@@ -44,10 +44,10 @@ static void make_time(const struct inspection *inspection,
         error_set(&out->why_no_time, ERROR_DATA, "the steps are not");
     else
         out->has_time =
-            pace_find(inspection, config, &out->steps, &out->pace, &out->why_no_time);
+            eta_find(inspection, config, &out->steps, &out->eta, &out->why_no_time);
     out->time =
-        (struct duration) { out->pace.step.low * steps, out->pace.step.expected * steps,
-                            out->pace.step.high * steps };
+        (struct duration) { out->eta.step.low * steps, out->eta.step.expected * steps,
+                            out->eta.step.high * steps };
 }
 
 static void make_numbers(const struct inspection *inspection, struct forecast *out)

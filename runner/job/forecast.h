@@ -22,7 +22,7 @@ struct forecast {
     struct memory_range resident; /* of the whole process, on a CPU */
 
     bool has_time;
-    struct pace pace;
+    struct eta eta;
     struct duration time; /* of all steps; evaluations and checkpoints come on top */
     struct error why_no_time;
 

@@ -55,7 +55,7 @@ static json_t *path_or_null(const char *path)
 
 json_t *plan_json_distillation(const struct plan *plan)
 {
-    const struct distillation *kd = &plan->kd;
+    const struct distillation_settings *kd = &plan->kd;
     json_t *object;
 
     if (plan->stage != STAGE_DISTILL)
@@ -78,7 +78,7 @@ json_t *plan_json_distillation(const struct plan *plan)
 json_t *plan_json_preference(const struct plan *plan)
 {
     const struct preference *preference = &plan->preference;
-    const struct distillation *second = &plan->kd;
+    const struct distillation_settings *second = &plan->kd;
     json_t *object;
 
     if (plan->stage != STAGE_DPO)

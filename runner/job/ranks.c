@@ -196,7 +196,8 @@ static void follow_rank_0(void)
 }
 
 static bool read_plan(const struct options *options, const struct machine *machine,
-                      const struct job *job, struct inspection *look, struct error *err)
+                      const struct job *job, struct inspection *inspection,
+                      struct error *err)
 {
     struct inspect_options how = {
         .machine = machine, .job = job->path, .will_run = true, .edit = INSPECT_AS_IS
@@ -206,10 +207,10 @@ static bool read_plan(const struct options *options, const struct machine *machi
 
     text_init(&text, DOCUMENT_MAX_BYTES);
     ok = file_read(job->frozen, DOCUMENT_MAX_BYTES, &text, NULL, err) &&
-         inspect_text(&how, text.data, text.len, look, err);
+         inspect_text(&how, text.data, text.len, inspection, err);
     text_clear(&text);
-    if (ok &&
-        (!look->patch.has_plan || (size_t)options->rank >= plan_ranks(&look->patch.plan)))
+    if (ok && (!inspection->patch.has_plan ||
+               (size_t)options->rank >= plan_ranks(&inspection->patch.plan)))
         ok = error_set(err, ERROR_JOB, "%s has no rank %d", job->frozen,
                        (int)options->rank);
     return ok;
@@ -221,7 +222,7 @@ int ranks_follow(const struct options *options, const struct machine *machine,
     int link = (int)options->link_fd;
     struct backend_group group = { .rank = (int)options->rank, .links = &link };
     struct trainer_options how = { .no_onednn = options->no_onednn, .group = &group };
-    struct inspection look = { 0 };
+    struct inspection inspection = { 0 };
     struct job job;
     bool ok;
 
@@ -233,14 +234,14 @@ int ranks_follow(const struct options *options, const struct machine *machine,
         return report_exit(err->code);
     }
     job_init(&job, options->operands[0]);
-    ok = read_plan(options, machine, &job, &look, err);
+    ok = read_plan(options, machine, &job, &inspection, err);
     if (!ok) {
         parallel_report(&group, err);
     } else {
-        group.ranks = (int)plan_ranks(&look.patch.plan);
-        ok = trainer_run(&look.patch.plan, &how, err);
+        group.ranks = (int)plan_ranks(&inspection.patch.plan);
+        ok = trainer_run(&inspection.patch.plan, &how, err);
     }
-    inspect_clear(&look);
+    inspect_clear(&inspection);
     job_clear(&job);
     return ok ? EXIT_FINE : report_training_exit(err->code);
 }

@@ -17,7 +17,7 @@
 
 static const char *const methods[] = { "lora", "full", "freeze" };
 
-static json_t *model_object(const struct plan *plan, const struct trainer_facts *facts)
+static json_t *model_object(const struct plan *plan, const struct run_info *facts)
 {
     json_t *object = json_object();
 
@@ -31,7 +31,7 @@ static json_t *model_object(const struct plan *plan, const struct trainer_facts 
     return object;
 }
 
-static json_t *data_object(const struct trainer_facts *facts)
+static json_t *data_object(const struct run_info *facts)
 {
     static const char *const names[] = { "samples", "eval_samples", "tokens", "longest" };
     int64_t values[] = { (int64_t)facts->samples, (int64_t)facts->eval_samples,
@@ -51,7 +51,7 @@ static json_t *evaluation_object(const struct plan *plan)
     return object;
 }
 
-static json_t *steps_object(const struct trainer_facts *facts)
+static json_t *steps_object(const struct run_info *facts)
 {
     static const char *const names[] = { "per_epoch", "total", "first" };
     int64_t values[] = { facts->steps_per_epoch, facts->steps, facts->first };
@@ -76,8 +76,7 @@ static void system_line(const char *name, const char *key, char out[128])
         fclose(file);
 }
 
-static json_t *environment_object(const struct plan *plan,
-                                  const struct trainer_facts *facts)
+static json_t *environment_object(const struct plan *plan, const struct run_info *facts)
 {
     json_t *object = json_object();
     struct utsname system;
@@ -99,7 +98,7 @@ static json_t *environment_object(const struct plan *plan,
     return object;
 }
 
-static json_t *facts_object(const struct plan *plan, const struct trainer_facts *facts)
+static json_t *facts_object(const struct plan *plan, const struct run_info *facts)
 {
     json_t *object = json_object();
     char now[32], program[DIGEST_TEXT];
@@ -126,8 +125,8 @@ static json_t *facts_object(const struct plan *plan, const struct trainer_facts 
     return object;
 }
 
-bool facts_write(const struct job *job, const struct plan *plan,
-                 const struct trainer_facts *facts, struct error *err)
+bool run_manifest_write(const struct job *job, const struct plan *plan,
+                        const struct run_info *facts, struct error *err)
 {
     json_t *object = facts_object(plan, facts);
     char *name = path_join(job->run_dir, "run.json");

@@ -19,7 +19,7 @@
 #include "runner/job/job.h"
 #include "train/trainer.h"
 
-bool facts_write(const struct job *job, const struct plan *plan,
-                 const struct trainer_facts *facts, struct error *err);
+bool run_manifest_write(const struct job *job, const struct plan *plan,
+                        const struct run_info *facts, struct error *err);
 
 #endif

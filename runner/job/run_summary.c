@@ -38,7 +38,7 @@ static void add_changes(const struct job *job, struct text *out)
     text_clear(&diff);
 }
 
-bool about_job(const struct job *job, const struct patch *patch, struct text *out)
+bool run_summary_write(const struct job *job, const struct patch *patch, struct text *out)
 {
     struct text shown;
     bool ok;

@@ -8,6 +8,7 @@
 /* Append how it is computed, what was patched and why, and the text that the run follows,
  * without the values of secret keys.  False, with *out as it may be, where the text
  * cannot be shown. */
-bool about_job(const struct job *job, const struct patch *patch, struct text *out);
+bool run_summary_write(const struct job *job, const struct patch *patch,
+                       struct text *out);
 
 #endif

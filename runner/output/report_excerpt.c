@@ -140,7 +140,7 @@ static struct cell next_cell(const struct excerpt *excerpt, size_t at, size_t en
 /* The bytes of a line without its end and without blanks at its end. */
 static struct span line_bytes(const struct document *document, uint32_t number)
 {
-    const struct places *places = &document->places;
+    const struct text_positions *places = &document->positions;
     struct span span = { 0, document->len };
 
     if (number == 0 || number > places->line_count)

@@ -242,14 +242,14 @@ static json_t *rule_list(void)
 
     for (size_t i = 0; i < rules_count(); i++) {
         const struct rule *of = rules_at(i);
-        json_t *rule = json_object(), *preset = json_object();
+        json_t *rule = json_object(), *default_value = json_object();
 
-        json_object_set_new(preset, "level", json_string(levels[of->severity]));
+        json_object_set_new(default_value, "level", json_string(levels[of->severity]));
         json_object_set_new(rule, "id", json_string(of->id));
         json_object_set_new(rule, "shortDescription", text_object(of->title));
         json_object_set_new(rule, "fullDescription", text_object(of->explain));
         json_object_set_new(rule, "help", help_of(of));
-        json_object_set_new(rule, "defaultConfiguration", preset);
+        json_object_set_new(rule, "defaultConfiguration", default_value);
         json_array_append_new(list, rule);
     }
     return list;

@@ -100,14 +100,14 @@ static double y_of(const struct drawing *d, double value)
 
 /* A line through the points that are finite; where one is not, it is broken. */
 static void add_line(const struct drawing *d, const struct chart_series *series,
-                     const char *look)
+                     const char *inspection)
 {
     size_t count, *kept;
     bool pen = false;
 
     kept = chart_thin(series, d->chart->x_low, d->chart->x_high, &count);
-    text_addf(d->out, "<path class=\"line %s %s\" data-name=\"%s\" d=\"", series->look,
-              look, series->name);
+    text_addf(d->out, "<path class=\"line %s %s\" data-name=\"%s\" d=\"",
+              series->inspection, inspection, series->name);
     for (size_t i = 0; i < count; i++) {
         double value = series->y[kept[i]];
 
@@ -122,7 +122,7 @@ static void add_line(const struct drawing *d, const struct chart_series *series,
 
 /* Points without length: of all, or those that no line goes to and those not finite. */
 static void add_dots(const struct drawing *d, const struct chart_series *series,
-                     bool broken, const char *look)
+                     bool broken, const char *inspection)
 {
     size_t count, *kept, dots = 0;
     struct text path;
@@ -139,7 +139,7 @@ static void add_dots(const struct drawing *d, const struct chart_series *series,
         dots++;
     }
     if (dots > 0)
-        text_addf(d->out, "<path class=\"dots %s\" d=\"%s\"/>\n", look, path.data);
+        text_addf(d->out, "<path class=\"dots %s\" d=\"%s\"/>\n", inspection, path.data);
     free(kept);
     text_clear(&path);
 }
@@ -204,7 +204,7 @@ static void add_series(const struct drawing *d, const struct chart_series *serie
     if (both)
         add_mean(d, series);
     if (series->dots || series->count == 1)
-        add_dots(d, series, false, series->look);
+        add_dots(d, series, false, series->inspection);
     add_dots(d, series, true, "broken");
 }
 
@@ -214,11 +214,11 @@ static void add_marks(const struct drawing *d)
         const struct chart_mark *mark = &d->chart->marks[i];
         double x = x_of(d, mark->x);
 
-        if (strcmp(mark->look, "skipped") == 0)
+        if (strcmp(mark->inspection, "skipped") == 0)
             text_addf(d->out, "<path class=\"mark skipped\" d=\"M%.2f 1000v-45\"/>\n", x);
         else
             text_addf(d->out, "<path class=\"mark %s\" d=\"M%.2f 1000V0\"/>\n",
-                      mark->look, x);
+                      mark->inspection, x);
     }
 }
 
@@ -288,9 +288,9 @@ static void describe(const struct chart *chart, struct text *out)
 
 /* ---- The figure ---- */
 
-static void add_key(struct text *out, const char *look, const char *name)
+static void add_key(struct text *out, const char *inspection, const char *name)
 {
-    text_addf(out, "<span class=\"key %s\"><i></i>", look);
+    text_addf(out, "<span class=\"key %s\"><i></i>", inspection);
     html_text(out, name);
     text_adds(out, "</span>");
 }
@@ -310,14 +310,15 @@ static void add_legend(const struct chart *chart, struct text *out)
     text_adds(out, "<span class=\"keys\">");
     for (size_t i = 0; chart->series_count > 1 && i < chart->series_count; i++)
         if (chart->series[i].count > 0)
-            add_key(out, chart->series[i].look, chart->series[i].name);
+            add_key(out, chart->series[i].inspection, chart->series[i].name);
     for (size_t i = 0; i < chart->mark_count; i++) {
         size_t before = 0;
 
-        while (before < i && strcmp(chart->marks[before].look, chart->marks[i].look) != 0)
+        while (before < i &&
+               strcmp(chart->marks[before].inspection, chart->marks[i].inspection) != 0)
             before++;
         if (before == i)
-            add_key(out, chart->marks[i].look, chart->marks[i].name);
+            add_key(out, chart->marks[i].inspection, chart->marks[i].name);
     }
     if (has_broken(chart))
         add_key(out, "broken", "not finite");

@@ -12,8 +12,8 @@
 
 /* Points by rising x; y may be NaN or infinite, which is shown as a mark of its own. */
 struct chart_series {
-    const char *name; /* for the legend and the description */
-    const char *look; /* class of the style: "train", "eval" */
+    const char *name;       /* for the legend and the description */
+    const char *inspection; /* class of the style: "train", "eval" */
     const double *x, *y;
     size_t count;
     bool dots; /* the points are few and each is shown */
@@ -22,8 +22,8 @@ struct chart_series {
 /* Something at one place of x. */
 struct chart_mark {
     double x;
-    const char *look; /* "skipped", "resumed", "best" */
-    const char *name; /* for the legend, once for each look */
+    const char *inspection; /* "skipped", "resumed", "best" */
+    const char *name;       /* for the legend, once for each look */
 };
 
 struct chart {

@@ -66,10 +66,11 @@ struct marks {
     size_t common; /* the first of them, which all curves show that show any */
 };
 
-static void marks_add(struct marks *marks, double x, const char *look, const char *name)
+static void marks_add(struct marks *marks, double x, const char *inspection,
+                      const char *name)
 {
     marks->list = memory_resize(marks->list, marks->count + 1, sizeof *marks->list);
-    marks->list[marks->count++] = (struct chart_mark) { x, look, name };
+    marks->list[marks->count++] = (struct chart_mark) { x, inspection, name };
 }
 
 /* The count of skipped steps has grown since the step that was logged before; two that

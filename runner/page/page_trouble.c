@@ -25,25 +25,25 @@ static void row_batch_place(const json_t *batch, struct text *out)
     page_row(out, "Where it began", line);
 }
 
-static void add_look(const json_t *look, const char *look_class, struct text *out)
+static void add_look(const json_t *inspection, const char *look_class, struct text *out)
 {
-    double layer = page_number(look, "layer");
+    double layer = page_number(inspection, "layer");
     char shown[32];
 
     text_addf(out, "<tr%s><td>", look_class);
-    html_text(out, page_string(look, "operation"));
+    html_text(out, page_string(inspection, "operation"));
     text_adds(out, "</td><td>");
-    html_text(out, page_string(look, "tensor"));
+    html_text(out, page_string(inspection, "tensor"));
     text_adds(out, "</td><td>");
     if (!isnan(layer))
         text_addf(out, "%.0f", layer);
     text_adds(out, "</td><td>");
-    html_text(out, page_string(look, "format"));
-    html_number(page_number(look, "largest"), HTML_PLAIN, shown);
+    html_text(out, page_string(inspection, "format"));
+    html_number(page_number(inspection, "largest"), HTML_PLAIN, shown);
     text_addf(out, "</td><td>%s</td><td>", shown);
-    if (json_is_number(json_object_get(look, "nan")))
-        text_addf(out, "%.0f NaN, %.0f inf", page_number(look, "nan"),
-                  page_number(look, "inf"));
+    if (json_is_number(json_object_get(inspection, "nan")))
+        text_addf(out, "%.0f NaN, %.0f inf", page_number(inspection, "nan"),
+                  page_number(inspection, "inf"));
     text_adds(out, "</td></tr>\n");
 }
 

@@ -105,12 +105,14 @@ static void follow(struct intake *intake, const struct job *job,
 }
 
 static void tell_claim(struct intake *intake, const struct job *job,
-                       const struct job_record *record, const struct inspection *look)
+                       const struct job_record *record,
+                       const struct inspection *inspection)
 {
     size_t fixed = 0;
 
-    for (size_t i = 0; i < look->patch.findings.count; i++)
-        fixed += look->patch.findings.list[i].fixed && look->patch.findings.list[i].now;
+    for (size_t i = 0; i < inspection->patch.findings.count; i++)
+        fixed += inspection->patch.findings.list[i].fixed &&
+                 inspection->patch.findings.list[i].now;
     if (record->state == JOB_READY)
         log_line(intake->log, LOG_INFO, "job %s: ready, %zu edit%s made", job->name,
                  fixed, fixed == 1 ? "" : "s");
@@ -153,39 +155,39 @@ static void want_flush(struct intake *intake, struct item *item)
 static bool claim_locked(struct intake *intake, struct item *item, const struct job *job,
                          const struct drop *drop, struct error *err)
 {
-    struct claim_options how = { .machine = intake->machine,
+    struct admit_options how = { .machine = intake->machine,
                                  .lazy = true,
                                  .waits = intake->others || intake->current ||
                                           intake->running ||
                                           queue_count(&intake->queue) > 0 };
     struct job_record record;
-    struct inspection look = { 0 };
+    struct inspection inspection = { 0 };
     bool ok = job_read(job, &record, err) && make_new(job, &record, err);
 
     record.arrived =
         (double)drop->st.st_ctim.tv_sec + (double)drop->st.st_ctim.tv_nsec / 1e9;
     if (ok && !drop->reason[0]) {
-        ok = claim_job(job, &how, &record, &look, err);
+        ok = admit_job(job, &how, &record, &inspection, err);
         if (!ok && may_pass(err)) {
-            inspect_clear(&look);
+            inspect_clear(&inspection);
             return false;
         }
     }
     if (drop->reason[0] || (!ok && err->code != ERROR_SYSTEM)) {
         snprintf(record.source, sizeof(record.source), "%s", item->history.source);
         record.digest[0] = 0;
-        ok = claim_reject(job, &record, drop->reason[0] ? drop->reason : err->text, NULL);
+        ok = admit_reject(job, &record, drop->reason[0] ? drop->reason : err->text, NULL);
     }
     if (ok) {
         note_known(item, job, record.source);
-        tell_claim(intake, job, &record, &look);
+        tell_claim(intake, job, &record, &inspection);
         intake->failures += record.state == JOB_REJECTED;
         if (record.state == JOB_READY) {
             queue_job(intake, job, &record);
             want_flush(intake, item);
         }
     }
-    inspect_clear(&look);
+    inspect_clear(&inspection);
     return ok;
 }
 

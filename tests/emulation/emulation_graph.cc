@@ -352,9 +352,10 @@ static bool step(int64_t at[RANK], const int64_t dims[RANK])
     return false;
 }
 
-static int64_t counted(const struct tensor *counts, int64_t batch, int64_t preset)
+static int64_t counted(const struct tensor *counts, int64_t batch, int64_t default_value)
 {
-    return has(&counts->own) ? graph_load(counts->data, CUDNN_INT32, batch) : preset;
+    return has(&counts->own) ? graph_load(counts->data, CUDNN_INT32, batch)
+                             : default_value;
 }
 
 /* Of a result: those that are written, where it is in memory. */

@@ -18,16 +18,17 @@ struct held {
 };
 
 /* The first two are alike; the others lack something, or have more. */
-static const struct emulation_device presets[] = {
+static const struct emulation_device default_values[] = {
     { "Emulated 8.0", 80, 4, (size_t)4 << 30 },
     { "Emulated 8.0", 80, 4, (size_t)4 << 30 },
     { "Emulated 7.5", 75, 3, (size_t)4 << 30 },
     { "Emulated 9.0", 90, 7, (size_t)4 << 30 },
     { "Emulated 6.1", 61, 1, (size_t)4 << 30 },
 };
-enum { PRESETS = sizeof(presets) / sizeof(*presets) };
+enum { PRESETS = sizeof(default_values) / sizeof(*default_values) };
 /* Those that differ in what code they run, for looking at each access takes its time. */
-static const struct emulation_device watched[] = { presets[0], presets[2], presets[4] };
+static const struct emulation_device watched[] = { default_values[0], default_values[2],
+                                                   default_values[4] };
 enum { WATCHED = sizeof(watched) / sizeof(*watched) };
 
 static struct {
@@ -65,7 +66,7 @@ static void reset_all(void)
     if (races_watching())
         reset(watched, WATCHED);
     else
-        reset(presets, PRESETS);
+        reset(default_values, PRESETS);
 }
 
 static void wait_for_ever(void)

@@ -68,13 +68,13 @@ struct CUgraphExec_st {
 enum { STEPS = 64 }; /* that a question brings on */
 
 static struct CUstream_st *streams; /* all but the default one */
-static struct CUstream_st preset = {
-    { NULL, &preset.todo.first, 0, 1 }, 0, NULL, false, NULL
+static struct CUstream_st default_value = {
+    { NULL, &default_value.todo.first, 0, 1 }, 0, NULL, false, NULL
 };
 
 static cudaStream_t stream_of(cudaStream_t stream)
 {
-    return stream ? stream : &preset;
+    return stream ? stream : &default_value;
 }
 
 static struct list *list_new(void)
@@ -188,14 +188,15 @@ static void finish(cudaStream_t stream)
 
 void streams_finish(void)
 {
-    finish(&preset);
+    finish(&default_value);
     for (cudaStream_t s = streams; s; s = s->next)
         finish(s);
 }
 
 void streams_reset(void)
 {
-    for (cudaStream_t s = &preset; s; s = s == &preset ? streams : s->next) {
+    for (cudaStream_t s = &default_value; s;
+         s = s == &default_value ? streams : s->next) {
         while (s->todo.first)
             work_free(list_take(&s->todo));
         if (s->capture)
@@ -236,7 +237,7 @@ static cudaError_t add(const struct work *model, cudaStream_t stream)
     *work = *model;
     work->next = NULL;
     list_add(stream->capture ? stream->capture : &stream->todo, work);
-    if (stream == &preset) { /* it waits for all others, and they for it */
+    if (stream == &default_value) { /* it waits for all others, and they for it */
         stream->device = runtime_ordinal();
         for (cudaStream_t s = streams; s; s = s->next)
             finish(s);

@@ -142,7 +142,7 @@ static const struct key *any_key(struct dice *dice)
     return schema_at(of, roll(dice, count));
 }
 
-/* One of its own values, its preset, or any. */
+/* One of its own values, its default, or any. */
 static const char *any_value(struct dice *dice, const struct key *key)
 {
     size_t count = 0;
@@ -151,8 +151,8 @@ static const char *any_value(struct dice *dice, const struct key *key)
         count++;
     if (count > 0 && roll(dice, 2))
         return key->values[roll(dice, count)];
-    if (key->preset && !roll(dice, 4))
-        return key->preset;
+    if (key->default_value && !roll(dice, 4))
+        return key->default_value;
     return values[roll(dice, TS_COUNT(values))];
 }
 

@@ -193,7 +193,7 @@ static void check_growth(const json_t *one, bool alone)
 
         unit_must(model_prefill(u.model, 0, tokens, prompt, logits, &err), &err);
         for (int32_t i = (int32_t)prompt; i < end; i++)
-            unit_must(model_grow(u.model, &tokens[i], &i, logits, &err), &err);
+            unit_must(model_decode_step(u.model, &tokens[i], &i, logits, &err), &err);
         for (size_t v = 0; v < vocabulary; v++) {
             double want = json_number_value(json_array_get(json_array_get(wanted, s), v));
 
@@ -236,8 +236,8 @@ static void test_architectures_grow_as_far_as_they_have_learned(void **state)
     assert_int_equal(model_room(u.model), places);
     unit_must(model_prefill(u.model, 0, batch.tokens, 3, logits, &err), &err);
     for (int32_t i = 3; i < places; i++)
-        unit_must(model_grow(u.model, &token, &i, logits, &err), &err);
-    assert_false(model_grow(u.model, &token, &places, logits, &err));
+        unit_must(model_decode_step(u.model, &token, &i, logits, &err), &err);
+    assert_false(model_decode_step(u.model, &token, &places, logits, &err));
     free(logits);
     unit_model_stop(&u);
     unit_dir_free(dir);
@@ -283,12 +283,12 @@ static void check_own_teacher(const json_t *one, size_t kept)
         json_number_value(each) * json_number_value(each);
     u.plan.stage = STAGE_DISTILL;
     u.plan.quantization_bit = 4; /* not of the teacher */
-    u.plan.kd = (struct distillation) { .teacher = dir,
-                                        .config = &u.config,
-                                        .format = FORMAT_FP32,
-                                        .ratio = 0.5,
-                                        .temperature = 2,
-                                        .topk = (int64_t)kept };
+    u.plan.kd = (struct distillation_settings) { .teacher = dir,
+                                                 .config = &u.config,
+                                                 .format = FORMAT_FP32,
+                                                 .ratio = 0.5,
+                                                 .temperature = 2,
+                                                 .topk = (int64_t)kept };
     start(&u);
     unit_must(teacher_plan_make(&u.plan, false, u.arena, &teacher, &err), &err);
     options.backend = u.be;
@@ -296,7 +296,7 @@ static void check_own_teacher(const json_t *one, size_t kept)
     options.sequences_max = batch.sequences;
     other = model_new(&options, &err);
     unit_must(other != NULL && model_load(other, &err), &err);
-    model_teach(u.model, other);
+    model_set_teacher(u.model, other);
     is = unit_train(&u, &batch);
     name = json_string_value(json_object_get(one, "name"));
     unit_near(name, is, loss / 2, 1e-5);

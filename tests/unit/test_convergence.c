@@ -90,17 +90,17 @@ static bool lacks(struct rule_context *context, const char *key)
 
 static const struct patch_options plain = { .job = "job.yaml" };
 
-static bool settle(const char *text, const struct patch_options *options,
-                   void (*rules)(struct rule_context *context), struct patch *out,
-                   struct error *err)
+static bool convergence(const char *text, const struct patch_options *options,
+                        void (*rules)(struct rule_context *context), struct patch *out,
+                        struct error *err)
 {
-    struct looker looker = { .options = options,
-                             .arena = arena_new(),
-                             .checkpoint = FORMAT_COUNT };
+    struct analyzer analyzer = { .options = options,
+                                 .arena = arena_new(),
+                                 .checkpoint = FORMAT_COUNT };
 
-    *out = (struct patch) { .arena = looker.arena };
+    *out = (struct patch) { .arena = analyzer.arena };
     asked = rules;
-    return settle_text(&looker, text, strlen(text), true, out, err);
+    return converge_text(&analyzer, text, strlen(text), true, out, err);
 }
 
 /* The edits of the findings, applied to the first text, give the last one. */
@@ -159,7 +159,8 @@ static void test_settle_makes_a_safe_edit(void **state)
     struct patch patch;
 
     (void)state;
-    assert_true(settle("seed: 1\nbf16: true # c\n", &plain, rule_bf16, &patch, NULL));
+    assert_true(
+        convergence("seed: 1\nbf16: true # c\n", &plain, rule_bf16, &patch, NULL));
     assert_way(&patch, "seed: 1\nbf16: false # c\n");
     assert_true(patch.changed);
     assert_false(patch.rejected);
@@ -169,7 +170,7 @@ static void test_settle_makes_a_safe_edit(void **state)
     assert_int_equal(patch.plan.request.bf16, CHOICE_NO);
     assert_string_not_equal(patch.before, patch.after);
     arena_free(patch.arena);
-    assert_true(settle("bf16: false\n", &plain, rule_bf16, &patch, NULL));
+    assert_true(convergence("bf16: false\n", &plain, rule_bf16, &patch, NULL));
     assert_false(patch.changed);
     assert_string_equal(patch.before, patch.after);
     arena_free(patch.arena);
@@ -189,8 +190,8 @@ static void test_settle_gives_an_edit_over_an_edit_to_the_later_rule(void **stat
     struct patch patch;
 
     (void)state;
-    assert_true(
-        settle("bf16: yes   # c\nseed: 1\n", &plain, rules_word_and_bf16, &patch, NULL));
+    assert_true(convergence("bf16: yes   # c\nseed: 1\n", &plain, rules_word_and_bf16,
+                            &patch, NULL));
     assert_way(&patch, "bf16: false # c\nseed: 1\n");
     assert_non_null(find(&patch, "TS102", "bf16")->now);
     assert_null(find(&patch, "TS052", "bf16")->now);
@@ -212,7 +213,7 @@ static void test_settle_drops_an_edit_that_is_no_more_asked_for(void **state)
     struct patch patch;
 
     (void)state;
-    assert_true(settle("bf16: true\n", &plain, rules_same_value, &patch, NULL));
+    assert_true(convergence("bf16: true\n", &plain, rules_same_value, &patch, NULL));
     assert_way(&patch, "bf16: false\n");
     assert_non_null(find(&patch, "TS125", "bf16")->now);
     assert_null(find(&patch, "TS102", "bf16")->now);
@@ -237,11 +238,11 @@ static void test_settle_appends_lines_once_and_in_order(void **state)
     struct patch patch;
 
     (void)state;
-    assert_true(settle("seed: 1", &plain, rules_two_lines, &patch, NULL));
+    assert_true(convergence("seed: 1", &plain, rules_two_lines, &patch, NULL));
     assert_way(&patch, "seed: 1\nfp16: false\ntf32: false\n");
     assert_string_equal(find(&patch, "TS500", "fp16")->now, "\nfp16: false\n");
     arena_free(patch.arena);
-    assert_true(settle("seed: 1\n", &plain, rules_two_lines, &patch, NULL));
+    assert_true(convergence("seed: 1\n", &plain, rules_two_lines, &patch, NULL));
     assert_way(&patch, "seed: 1\nfp16: false\ntf32: false\n");
     arena_free(patch.arena);
 }
@@ -275,7 +276,7 @@ static void test_settle_brings_in_a_key_once(void **state)
 
     (void)state;
     assert_true(
-        settle("\"gp16\": false\n", &plain, rules_new_name_and_line, &patch, NULL));
+        convergence("\"gp16\": false\n", &plain, rules_new_name_and_line, &patch, NULL));
     assert_way(&patch, "\"fp16\": false\n");
     assert_null(find(&patch, "TS108", "fp16")->now);
     arena_free(patch.arena);
@@ -286,8 +287,8 @@ static void test_settle_mends_names_before_it_judges(void **state)
     struct patch patch;
 
     (void)state;
-    assert_true(
-        settle("\"gp16\": false\n", &plain, rules_right_name_and_line, &patch, NULL));
+    assert_true(convergence("\"gp16\": false\n", &plain, rules_right_name_and_line,
+                            &patch, NULL));
     assert_way(&patch, "\"fp16\": false\n");
     for (size_t i = 0; i < patch.findings.count; i++)
         assert_string_not_equal(patch.findings.list[i].rule, "TS108");
@@ -308,12 +309,14 @@ static void test_settle_makes_all_edits_of_a_group_or_none(void **state)
     struct patch patch;
 
     (void)state;
-    assert_true(settle("bf16: true\nfp16: true\n", &plain, rules_group, &patch, NULL));
+    assert_true(
+        convergence("bf16: true\nfp16: true\n", &plain, rules_group, &patch, NULL));
     assert_way(&patch, "bf16: true\nfp16: true\n");
     assert_true(patch.rejected);
     assert_non_null(find(&patch, "TS101", "fp16")->now);
     arena_free(patch.arena);
-    assert_true(settle("bf16: true\nfp16: true\n", &unsafe, rules_group, &patch, NULL));
+    assert_true(
+        convergence("bf16: true\nfp16: true\n", &unsafe, rules_group, &patch, NULL));
     assert_way(&patch, "bf16: false\nfp16: false\n");
     assert_false(patch.rejected);
     arena_free(patch.arena);
@@ -324,8 +327,8 @@ static void test_settle_edits_nothing_under_policy_report(void **state)
     struct patch patch;
 
     (void)state;
-    assert_true(settle("bf16: true\ntrainspool: {policy: report}\n", &plain, rule_bf16,
-                       &patch, NULL));
+    assert_true(convergence("bf16: true\ntrainspool: {policy: report}\n", &plain,
+                            rule_bf16, &patch, NULL));
     assert_false(patch.changed);
     assert_true(patch.rejected);
     assert_non_null(find(&patch, "TS102", "bf16")->now);
@@ -346,7 +349,7 @@ static void test_settle_gives_late_findings_their_first_place(void **state)
     struct patch patch;
 
     (void)state;
-    assert_true(settle("{bf16: true, seed: 1}\n", &plain, rules_late, &patch, NULL));
+    assert_true(convergence("{bf16: true, seed: 1}\n", &plain, rules_late, &patch, NULL));
     assert_way(&patch, "{bf16: false, seed: 1}\n");
     assert_int_equal(find(&patch, "TS402", "seed")->at.byte, 19);
     assert_int_equal(find(&patch, "TS402", "seed")->at.column, 20);
@@ -370,7 +373,8 @@ static void test_settle_tells_what_is_left_as_it_will_be(void **state)
     struct patch patch;
 
     (void)state;
-    assert_true(settle("bf16: true\nseed: 1\n", &plain, rules_counting, &patch, NULL));
+    assert_true(
+        convergence("bf16: true\nseed: 1\n", &plain, rules_counting, &patch, NULL));
     assert_string_equal(find(&patch, "TS301", "seed")->message, "false");
     assert_false(find(&patch, "TS301", "seed")->settled);
     arena_free(patch.arena);
@@ -414,7 +418,8 @@ static void test_settle_refuses_what_never_ends_or_breaks_the_text(void **state)
         struct error err = { 0 };
         struct patch patch;
 
-        assert_false(settle("bf16: true\nseed: 1\n", &plain, broken[i], &patch, &err));
+        assert_false(
+            convergence("bf16: true\nseed: 1\n", &plain, broken[i], &patch, &err));
         assert_int_equal(err.code, ERROR_SYSTEM);
         assert_non_null(strstr(err.text, "internal error"));
         arena_free(patch.arena);
@@ -437,8 +442,8 @@ static void test_settle_keeps_remarks_of_one_place_apart(void **state)
     struct patch patch;
 
     (void)state;
-    assert_true(
-        settle("dataset: a,b\nbf16: true\n", &plain, rule_two_remarks, &patch, NULL));
+    assert_true(convergence("dataset: a,b\nbf16: true\n", &plain, rule_two_remarks,
+                            &patch, NULL));
     assert_int_equal(patch.findings.count, 3);
     assert_string_equal(patch.findings.list[0].message, "a is not there");
     assert_string_equal(patch.findings.list[1].message, "b is not there");
@@ -452,7 +457,7 @@ static void test_settle_tells_what_is_no_job(void **state)
     struct patch patch;
 
     (void)state;
-    assert_true(settle("- a\n", &plain, rule_bf16, &patch, NULL));
+    assert_true(convergence("- a\n", &plain, rule_bf16, &patch, NULL));
     assert_false(patch.is_job);
     assert_false(patch.has_plan);
     assert_true(patch.rejected);
@@ -475,7 +480,7 @@ static void test_settle_claims_no_edit_that_others_made_needless(void **state)
     struct patch patch;
 
     (void)state;
-    assert_true(settle("bf16: true\n", &plain, rule_two_ways, &patch, NULL));
+    assert_true(convergence("bf16: true\n", &plain, rule_two_ways, &patch, NULL));
     assert_way(&patch, "bf16: false\n");
     assert_true(find(&patch, "TS405", "max_grad_norm")->settled);
     assert_null(find(&patch, "TS405", "max_grad_norm")->now);
@@ -499,8 +504,8 @@ static void test_settle_keeps_the_span_of_what_goes_with_others(void **state)
     const struct finding *gone;
 
     (void)state;
-    assert_true(settle("bf16: true\nmodel_dtype: float16\n", &plain, rule_tells_beside,
-                       &patch, NULL));
+    assert_true(convergence("bf16: true\nmodel_dtype: float16\n", &plain,
+                            rule_tells_beside, &patch, NULL));
     gone = find(&patch, "TS106", "model_dtype");
     assert_true(gone->settled);
     assert_int_equal(gone->cut, strlen("float16"));

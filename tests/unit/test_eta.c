@@ -9,7 +9,7 @@
 
 static bool pace_of(const char *metrics, struct duration *out)
 {
-    return pace_read(metrics, strlen(metrics), out);
+    return eta_read(metrics, strlen(metrics), out);
 }
 
 static void near(double is, double wanted)

@@ -25,12 +25,12 @@ static char *write_file(const char *dir, const char *name, const char *text)
     return path;
 }
 
-static void check_asked(const struct question *question, size_t messages,
+static void check_asked(const struct eval_prompt *question, size_t messages,
                         const char *asked, const char *expected)
 {
     assert_int_equal(question->count, messages);
-    assert_string_equal(question_asked(question)->text, asked);
-    assert_int_equal(question_asked(question)->role, ROLE_USER);
+    assert_string_equal(eval_prompt_text(question)->text, asked);
+    assert_int_equal(eval_prompt_text(question)->role, ROLE_USER);
     if (!expected) {
         assert_null(question->expected);
         return;
@@ -44,13 +44,13 @@ static void test_questions_are_what_records_ask(void **state)
     char *dir = unit_dir_new(), *data = write_file(dir, "data.jsonl", records),
          *lines = write_file(dir, "lines.txt", "One\nTwo\n");
     struct plan plan = { .dir = dir, .stage = STAGE_SFT };
-    struct questions questions;
+    struct eval_prompts questions;
     struct error err = { 0 };
 
     (void)state;
-    questions_init(&questions);
-    questions_add(&questions, "Zero", 4);
-    unit_must(questions_read(&questions, &plan, "data.jsonl,lines.txt", &err), &err);
+    eval_prompts_init(&questions);
+    eval_prompts_add(&questions, "Zero", 4);
+    unit_must(eval_prompts_read(&questions, &plan, "data.jsonl,lines.txt", &err), &err);
     assert_int_equal(questions.count, 6);
     check_asked(&questions.list[0], 1, "Zero", NULL);
     check_asked(&questions.list[1], 1, "Add.\n2 and 2", "4");
@@ -59,12 +59,12 @@ static void test_questions_are_what_records_ask(void **state)
     assert_string_equal(questions.list[2].messages[2].text, "4");
     check_asked(&questions.list[3], 1, "Hi", "Hello");
     check_asked(&questions.list[5], 1, "Two", NULL);
-    questions_clear(&questions);
-    questions_init(&questions);
+    eval_prompts_clear(&questions);
+    eval_prompts_init(&questions);
     plan.max_samples = 1;
-    unit_must(questions_read(&questions, &plan, "data.jsonl,lines.txt", &err), &err);
+    unit_must(eval_prompts_read(&questions, &plan, "data.jsonl,lines.txt", &err), &err);
     assert_int_equal(questions.count, 2);
-    questions_clear(&questions);
+    eval_prompts_clear(&questions);
     free(data);
     free(lines);
     unit_dir_free(dir);
@@ -77,16 +77,16 @@ static void test_questions_tell_the_place_of_what_is_broken(void **state)
                             "{\"instruction\": \"a\", \"output\": \"b\"}\n"
                             "{\"instruction\": 1, \"output\": \"b\"}\n");
     struct plan plan = { .dir = dir, .stage = STAGE_SFT };
-    struct questions questions;
+    struct eval_prompts questions;
     struct error err = { 0 };
 
     (void)state;
-    questions_init(&questions);
-    assert_false(questions_read(&questions, &plan, "data.jsonl", &err));
+    eval_prompts_init(&questions);
+    assert_false(eval_prompts_read(&questions, &plan, "data.jsonl", &err));
     assert_int_equal(err.code, ERROR_DATA);
     assert_int_equal(err.at.line, 2);
     assert_non_null(strstr(err.file, "data.jsonl"));
-    questions_clear(&questions);
+    eval_prompts_clear(&questions);
     free(data);
     unit_dir_free(dir);
 }
@@ -99,15 +99,15 @@ static void test_questions_tell_a_prompt_misnamed(void **state)
                             "{\"set\": {\"file_name\": \"data.jsonl\"}}"),
          *data = write_file(dir, "data.jsonl", "{\"input\": \"q\", \"output\": \"b\"}\n");
     struct plan plan = { .dir = dir, .dataset_dir = dir, .stage = STAGE_SFT };
-    struct questions questions;
+    struct eval_prompts questions;
     struct error err = { 0 };
 
     (void)state;
-    questions_init(&questions);
-    assert_false(questions_read(&questions, &plan, "set", &err));
+    eval_prompts_init(&questions);
+    assert_false(eval_prompts_read(&questions, &plan, "set", &err));
     assert_int_equal(err.code, ERROR_DATA);
     assert_non_null(strstr(err.text, "no record that was read has \"instruction\""));
-    questions_clear(&questions);
+    eval_prompts_clear(&questions);
     free(info);
     free(data);
     unit_dir_free(dir);

@@ -107,7 +107,7 @@ static struct model *refer(struct unit_model *u, const struct batch *batch,
         unit_put_weights(reference, put);
     else
         unit_must(model_load(reference, &err), &err);
-    model_hold_against(u->model, reference);
+    model_set_reference(u->model, reference);
     return reference;
 }
 

@@ -40,7 +40,7 @@ static void test_import_fills_in_the_presets_of_axolotl(void **state)
         { AXOLOTL, "finetuning_type", "full" },
         { AXOLOTL, "dataset", "data.jsonl" },
         { AXOLOTL, "template", "alpaca" },
-        /* presets of Axolotl's that are others here */
+        /* defaults of Axolotl's that are others here */
         { AXOLOTL, "cutoff_len", "512" },
         { AXOLOTL, "num_train_epochs", "1" },
         { AXOLOTL, "gradient_checkpointing", "false" },
@@ -128,7 +128,7 @@ static void test_import_keeps_the_precision_of_axolotl(void **state)
     check_meanings(meanings, TS_COUNT(meanings));
 }
 
-/* 2 x rank is our preset of alpha, not theirs. */
+/* 2 x rank is our default of alpha, not theirs. */
 static void test_import_keeps_the_adapters_of_axolotl(void **state)
 {
     static const struct meaning meanings[] = {
@@ -375,7 +375,7 @@ static void test_import_fills_in_the_presets_of_torchtune(void **state)
         { TORCHTUNE_ADAM, "finetuning_type", "full" },
         { TORCHTUNE_ADAM, "dataset", "alpaca.jsonl" },
         { TORCHTUNE_ADAM, "template", "llama3" },
-        /* presets */
+        /* defaults */
         { TORCHTUNE_ADAM, "weight_decay", "0.01" },
         { TORCHTUNE_ADAM, "lr_scheduler_type", "constant" },
         { TORCHTUNE_ADAM, "max_grad_norm", "0.0" },

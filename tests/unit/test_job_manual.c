@@ -35,9 +35,9 @@ static void add_used(struct text *out, const struct key *key)
     text_adds(out, " \" (");
     add(out, text_starts(wanted, "a ") ? wanted + 2 : wanted);
     arena_free(arena);
-    if (key->preset) {
+    if (key->default_value) {
         text_adds(out, "; preset ");
-        add(out, key->preset);
+        add(out, key->default_value);
     }
     text_adds(out, ")\"\n");
     add(out, key->help);

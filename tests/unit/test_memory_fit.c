@@ -51,7 +51,7 @@ static const int64_t lengths[] = { 8, 64, 512 };
 struct trial {
     struct plan plan;
     struct torch_setup setup;
-    struct remedy_case the;
+    struct memory_fit_case the;
 };
 
 /* A job made of a number, with a limit between nothing and twice what it takes. */
@@ -81,28 +81,28 @@ static void make_trial(int number, struct trial *t)
             t->plan.request.model_dtype == DTYPE_FLOAT32 ? FORMAT_FP32 : FORMAT_BF16,
     };
     t->plan.torch = t->plan.external ? &t->setup : NULL;
-    t->the = (struct remedy_case) { .plan = &t->plan,
-                                    .model = &config,
-                                    .device = draw(number, 10, 2) ? &cpu : &card,
-                                    .available = 1 };
-    assert_true(remedy_estimate(&t->the, &(struct remedy) { 0 }, &use, NULL));
+    t->the = (struct memory_fit_case) { .plan = &t->plan,
+                                        .model = &config,
+                                        .device = draw(number, 10, 2) ? &cpu : &card,
+                                        .available = 1 };
+    assert_true(memory_fit_estimate(&t->the, &(struct memory_fit) { 0 }, &use, NULL));
     t->the.available = 1 + use.total * draw(number, 11, 1000) / 500;
 }
 
-static bool fits(const struct trial *t, const struct remedy *remedy)
+static bool fits(const struct trial *t, const struct memory_fit *fit)
 {
     struct memory_use use;
 
-    assert_true(remedy_estimate(&t->the, remedy, &use, NULL));
+    assert_true(memory_fit_estimate(&t->the, fit, &use, NULL));
     assert_int_equal(use.fits, use.total <= t->the.available);
     return use.fits;
 }
 
 /* With the next larger divisor, or the batch as it was. */
-static struct remedy larger(const struct trial *t, const struct remedy *remedy)
+static struct memory_fit larger(const struct trial *t, const struct memory_fit *fit)
 {
     const int64_t batch = t->plan.per_device_train_batch_size;
-    struct remedy more = *remedy;
+    struct memory_fit more = *fit;
 
     do
         more.batch++;
@@ -111,25 +111,25 @@ static struct remedy larger(const struct trial *t, const struct remedy *remedy)
     return more;
 }
 
-static void check_milder(const struct trial *t, const struct remedy *remedy)
+static void check_milder(const struct trial *t, const struct memory_fit *fit)
 {
-    struct remedy less = *remedy;
+    struct memory_fit less = *fit;
 
-    if (remedy->checkpointing) {
+    if (fit->checkpointing) {
         less.checkpointing = false;
         assert_false(fits(t, &less));
     }
-    less = *remedy;
-    if (remedy->frozen) {
+    less = *fit;
+    if (fit->frozen) {
         less.frozen = false;
         assert_false(fits(t, &less));
     }
-    if (remedy->batch) {
-        less = larger(t, remedy);
+    if (fit->batch) {
+        less = larger(t, fit);
         assert_false(fits(t, &less));
     }
-    less = *remedy;
-    if (remedy->eval_batch) {
+    less = *fit;
+    if (fit->eval_batch) {
         do
             less.eval_batch++;
         while (t->plan.per_device_eval_batch_size % less.eval_batch != 0);
@@ -137,14 +137,14 @@ static void check_milder(const struct trial *t, const struct remedy *remedy)
     }
 }
 
-static void check_product(const struct trial *t, const struct remedy *remedy)
+static void check_product(const struct trial *t, const struct memory_fit *fit)
 {
-    if (!remedy->batch)
+    if (!fit->batch)
         return;
-    assert_int_equal(remedy->batch * remedy->accumulation,
+    assert_int_equal(fit->batch * fit->accumulation,
                      t->plan.per_device_train_batch_size *
                          t->plan.gradient_accumulation_steps);
-    assert_true(remedy->batch < t->plan.per_device_train_batch_size);
+    assert_true(fit->batch < t->plan.per_device_train_batch_size);
 }
 
 static void test_remedy_is_the_mildest_that_fits(void **state)
@@ -154,25 +154,25 @@ static void test_remedy_is_the_mildest_that_fits(void **state)
     (void)state;
     for (int i = 0; i < CASES; i++) {
         struct trial t;
-        struct remedy remedy;
+        struct memory_fit fit;
 
         make_trial(i, &t);
-        if (remedy_find(&t.the, &remedy)) {
-            assert_true(fits(&t, &remedy));
-            check_product(&t, &remedy);
-            check_milder(&t, &remedy);
-            casts += remedy.frozen;
+        if (memory_fit_find(&t.the, &fit)) {
+            assert_true(fits(&t, &fit));
+            check_product(&t, &fit);
+            check_milder(&t, &fit);
+            casts += fit.frozen;
             found++;
         } else {
-            struct remedy all = { .checkpointing = true,
-                                  .frozen = t.plan.precision.frozen == FORMAT_FP32 &&
-                                            t.plan.precision.compute == FORMAT_BF16 &&
-                                            t.plan.external &&
-                                            t.plan.method == METHOD_LORA,
-                                  .batch = 1,
-                                  .accumulation = t.plan.per_device_train_batch_size *
-                                                  t.plan.gradient_accumulation_steps,
-                                  .eval_batch = 1 };
+            struct memory_fit all = { .checkpointing = true,
+                                      .frozen = t.plan.precision.frozen == FORMAT_FP32 &&
+                                                t.plan.precision.compute == FORMAT_BF16 &&
+                                                t.plan.external &&
+                                                t.plan.method == METHOD_LORA,
+                                      .batch = 1,
+                                      .accumulation = t.plan.per_device_train_batch_size *
+                                                      t.plan.gradient_accumulation_steps,
+                                      .eval_batch = 1 };
 
             assert_false(fits(&t, &all));
             none++;
@@ -185,15 +185,14 @@ static void test_remedy_is_the_mildest_that_fits(void **state)
 static void test_remedy_of_a_job_that_fits_is_none(void **state)
 {
     struct trial t;
-    struct remedy remedy;
+    struct memory_fit fit;
 
     (void)state;
     for (int i = 0; i < 50; i++) {
         make_trial(i, &t);
         t.the.available = (uint64_t)1 << 40;
-        assert_true(remedy_find(&t.the, &remedy));
-        assert_false(remedy.checkpointing || remedy.frozen || remedy.batch ||
-                     remedy.eval_batch);
+        assert_true(memory_fit_find(&t.the, &fit));
+        assert_false(fit.checkpointing || fit.frozen || fit.batch || fit.eval_batch);
     }
 }
 
@@ -201,14 +200,14 @@ static void test_remedy_of_a_job_that_fits_is_none(void **state)
 static void test_remedy_splits_no_whole_batch(void **state)
 {
     struct trial t;
-    struct remedy remedy;
+    struct memory_fit fit;
 
     (void)state;
     for (int i = 0; i < CASES; i++) {
         make_trial(i, &t);
         t.the.whole_batch = true;
-        if (remedy_find(&t.the, &remedy))
-            assert_int_equal(remedy.batch, 0);
+        if (memory_fit_find(&t.the, &fit))
+            assert_int_equal(fit.batch, 0);
     }
 }
 
@@ -216,15 +215,16 @@ static void test_remedy_splits_no_whole_batch(void **state)
 static void check_length(const struct trial *t, int64_t length)
 {
     struct trial other = *t;
-    const struct remedy all = { .checkpointing = true,
-                                .batch = 1,
-                                .accumulation = t->plan.per_device_train_batch_size *
-                                                t->plan.gradient_accumulation_steps,
-                                .frozen = t->plan.external &&
-                                          t->plan.method == METHOD_LORA &&
-                                          t->plan.request.model_dtype == DTYPE_FLOAT32 &&
-                                          t->plan.request.bf16 == CHOICE_YES,
-                                .eval_batch = 1 };
+    const struct memory_fit all = { .checkpointing = true,
+                                    .batch = 1,
+                                    .accumulation = t->plan.per_device_train_batch_size *
+                                                    t->plan.gradient_accumulation_steps,
+                                    .frozen =
+                                        t->plan.external &&
+                                        t->plan.method == METHOD_LORA &&
+                                        t->plan.request.model_dtype == DTYPE_FLOAT32 &&
+                                        t->plan.request.bf16 == CHOICE_YES,
+                                    .eval_batch = 1 };
 
     other.the.plan = &other.plan;
     assert_int_equal(length % 8, 0);
@@ -241,13 +241,13 @@ static void test_remedy_names_what_would_fit(void **state)
     (void)state;
     for (int i = 0; i < CASES; i++) {
         struct trial t;
-        struct remedy remedy;
+        struct memory_fit fit;
         struct last_resort last;
 
         make_trial(i, &t);
-        if (remedy_find(&t.the, &remedy))
+        if (memory_fit_find(&t.the, &fit))
             continue;
-        remedy_last_resort(&t.the, &last);
+        memory_fit_last_resort(&t.the, &last);
         if (last.cutoff_len)
             check_length(&t, last.cutoff_len);
         lengths_named += last.cutoff_len > 0;
@@ -277,10 +277,10 @@ static void test_remedy_names_the_smallest_card(void **state)
     t.plan.cutoff_len = 512;
     t.plan.gradient_checkpointing = false;
     t.the.device = &card;
-    assert_true(remedy_estimate(&t.the, &(struct remedy) { 0 }, &use, NULL));
+    assert_true(memory_fit_estimate(&t.the, &(struct memory_fit) { 0 }, &use, NULL));
     assert_true(use.total > (uint64_t)12 << 30); /* more than the smallest ones have */
     t.the.available = (uint64_t)1 << 28;
-    remedy_last_resort(&t.the, &last);
+    memory_fit_last_resort(&t.the, &last);
     assert_non_null(last.card);
     assert_true((uint64_t)last.card->gib << 30 >= use.total);
     for (size_t i = 0; i < count; i++)

@@ -54,8 +54,9 @@ static void grow(const struct trial *trial, const struct device *device, float *
     for (int32_t i = 0; i < GROWN; i++, out += SLOTS * VOCABULARY) {
         for (size_t s = 0; s < SLOTS; s++)
             tokens[s] = batches[s].tokens[(lengths[s] + i) % 7];
-        unit_must(model_grow(u.model, tokens,
-                             (int32_t[]) { lengths[0] + i, lengths[1] + i }, out, &err),
+        unit_must(model_decode_step(u.model, tokens,
+                                    (int32_t[]) { lengths[0] + i, lengths[1] + i }, out,
+                                    &err),
                   &err);
         if (i % 2 == 0)
             unit_loss(&u, &batches[0]);

@@ -124,7 +124,7 @@ static void grow(struct unit_model *u, const int32_t *fed, size_t slot, bool oth
         tokens[slot] = fed[i];
         lengths[slot] = (int32_t)i;
         logits += vocabulary;
-        unit_must(model_grow(u->model, tokens, lengths, all, &err), &err);
+        unit_must(model_decode_step(u->model, tokens, lengths, all, &err), &err);
         memcpy(logits, all + slot * vocabulary, vocabulary * sizeof(*logits));
         for (size_t s = 0; s < SLOTS; s++)
             lengths[s] += s != slot && lengths[s] > 0;

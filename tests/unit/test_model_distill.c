@@ -80,11 +80,12 @@ static struct plan plan_of(const json_t *golden, size_t run)
     plan.stage = STAGE_DISTILL;
     plan.gradient_accumulation_steps = 2;
     plan.learning_rate = member(golden, "rate");
-    plan.kd = (struct distillation) { .teacher = "teacher",
-                                      .ratio = member(row, "kd_ratio"),
-                                      .temperature = member(row, "kd_temperature"),
-                                      .beta = member(row, "kd_beta"),
-                                      .topk = (int64_t)member(row, "kd_topk") };
+    plan.kd =
+        (struct distillation_settings) { .teacher = "teacher",
+                                         .ratio = member(row, "kd_ratio"),
+                                         .temperature = member(row, "kd_temperature"),
+                                         .beta = member(row, "kd_beta"),
+                                         .topk = (int64_t)member(row, "kd_topk") };
     return plan;
 }
 
@@ -107,7 +108,7 @@ static void open_pair(struct pair *pair, const struct plan *plan, enum format fo
 {
     open_student(pair, plan, threads);
     open_teacher(pair, format, "teacher", false);
-    model_teach(pair->student.model, pair->teacher);
+    model_set_teacher(pair->student.model, pair->teacher);
 }
 
 static void close_pair(struct pair *pair)
@@ -253,7 +254,7 @@ static double loss_of_twins(int64_t topk, double cap, double teachers_cap)
     unit_model_start(&pair.student, ROWS, SEQUENCES, 1);
     unit_put_weights(pair.student.model, json_object_get(golden, "student"));
     open_teacher(&pair, FORMAT_FP32, "student", false);
-    model_teach(pair.student.model, pair.teacher);
+    model_set_teacher(pair.student.model, pair.teacher);
     loss = step(&pair, window_of(&pair, 0), 1).parts.teacher;
     close_pair(&pair);
     return loss;
@@ -306,7 +307,7 @@ static void open_real(struct pair *pair, const struct plan *plan, const char *st
     options.backend = u->be;
     pair->teacher = model_new(&options, &err);
     unit_must(pair->teacher && model_load(pair->teacher, &err), &err);
-    model_teach(u->model, pair->teacher);
+    model_set_teacher(u->model, pair->teacher);
 }
 
 /* The runs of a part of the golden numbers; taken: which of RUNS of the script they

@@ -346,7 +346,7 @@ static void test_model_gradients_of_a_student(void **state)
         struct unit_model u = unit_model_text(texts[i], scratch());
 
         u.plan.stage = STAGE_DISTILL;
-        u.plan.kd = (struct distillation) {
+        u.plan.kd = (struct distillation_settings) {
             .logits = "kept", .ratio = 0.7, .temperature = 2, .beta = betas[i], .topk = 3
         };
         check_all(&u);

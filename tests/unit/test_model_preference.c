@@ -54,7 +54,7 @@ static void open_reference(struct held *held)
     unit_must(teacher_plan_make(&u->plan, false, u->arena, &held->plan, &err), &err);
     held->reference = model_new(&options, &err);
     unit_must(held->reference && model_load(held->reference, &err), &err);
-    model_hold_against(u->model, held->reference);
+    model_set_reference(u->model, held->reference);
 }
 
 /* alike: a reference begins as the model does */

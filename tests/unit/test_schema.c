@@ -39,10 +39,11 @@ static struct value read_text(const struct key *key, const char *text,
 
 static void check_preset(const struct key *key, struct arena *arena)
 {
-    struct value value = read_text(key, key->preset, arena);
+    struct value value = read_text(key, key->default_value, arena);
 
     if (value.state != VALUE_GOOD || value.kind != SCALAR_GOOD)
-        fail_msg("%s: the preset %s is no value of the key", key->name, key->preset);
+        fail_msg("%s: the preset %s is no value of the key", key->name,
+                 key->default_value);
 }
 
 static void test_schema_presets_are_values(void **state)
@@ -52,32 +53,35 @@ static void test_schema_presets_are_values(void **state)
 
     (void)state;
     for (size_t i = 0; (key = schema_at(&schema_job, i)); i++)
-        if (key->preset && key->type != KEY_BOOL_OR_TEXT)
+        if (key->default_value && key->type != KEY_BOOL_OR_TEXT)
             check_preset(key, arena);
     for (size_t i = 0; (key = schema_at(&schema_block, i)); i++)
-        if (key->preset)
+        if (key->default_value)
             check_preset(key, arena);
     for (size_t i = 0; (key = schema_at(&schema_job, i)); i++)
         for (size_t k = 0; key->members && schema_at(key->members, k); k++)
-            if (schema_at(key->members, k)->preset)
+            if (schema_at(key->members, k)->default_value)
                 check_preset(schema_at(key->members, k), arena);
     arena_free(arena);
 }
 
-/* A value that is not the preset, and what it looks like in the plan. */
+/* A value that is not the default, and what it looks like in the plan. */
 static const char *other_value(const struct key *key)
 {
     switch (key->type) {
     case KEY_BOOL:
-        return strcmp(key->preset ? key->preset : "true", "true") == 0 ? "false" : "true";
+        return strcmp(key->default_value ? key->default_value : "true", "true") == 0
+                   ? "false"
+                   : "true";
     case KEY_CHOICE:
-        return key->preset && strcmp(key->preset, "false") == 0 ? "true" : "false";
+        return key->default_value && strcmp(key->default_value, "false") == 0 ? "true"
+                                                                              : "false";
     case KEY_INT:
         return strcmp(key->name, "version") == 0 ? "1" : "7";
     case KEY_REAL:
         return "0.125";
     case KEY_ENUM:
-        return strcmp(key->preset, key->values[0]) == 0 && key->values[1]
+        return strcmp(key->default_value, key->values[0]) == 0 && key->values[1]
                    ? key->values[1]
                    : key->values[0];
     case KEY_SCALE:
@@ -294,7 +298,7 @@ static void test_schema_binds_aliases_and_shared_fields(void **state)
     job_free(job);
 }
 
-/* By LLaMA-Factory's names, by older ones of it, and what is told of the presets. */
+/* By LLaMA-Factory's names, by older ones of it, and what is told of the defaults. */
 static void test_schema_binds_preferences(void **state)
 {
     static const struct {

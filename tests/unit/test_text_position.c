@@ -10,22 +10,22 @@
 static void check_text(const char *data, size_t len, size_t origin)
 {
     struct arena *arena = arena_new();
-    struct places places;
+    struct text_positions positions;
     uint32_t line = 1, column = 1;
     size_t character = 0;
 
-    places_build(&places, data, len, origin, arena);
+    text_positions_build(&positions, data, len, origin, arena);
     for (size_t i = origin; i <= len; i++) {
         bool first = i == len || ((unsigned char)data[i] & 0xc0) != 0x80;
-        struct mark mark = places_mark(&places, i);
+        struct mark mark = text_positions_mark(&positions, i);
 
         if (!first)
             continue;
         assert_int_equal(mark.byte, i);
         assert_int_equal(mark.line, line);
         assert_int_equal(mark.column, column);
-        assert_int_equal(places_character(&places, i), character);
-        assert_int_equal(places_byte(&places, character), i);
+        assert_int_equal(text_positions_character(&positions, i), character);
+        assert_int_equal(text_positions_byte(&positions, character), i);
         character++;
         column++;
         if (i < len && (data[i] == '\n' ||
@@ -34,7 +34,7 @@ static void check_text(const char *data, size_t len, size_t origin)
             column = 1;
         }
     }
-    assert_int_equal(places_byte(&places, character + 5), len);
+    assert_int_equal(text_positions_byte(&positions, character + 5), len);
     arena_free(arena);
 }
 
@@ -73,13 +73,13 @@ static void test_place_agrees_at_every_byte(void **state)
 static void test_place_takes_bytes_that_are_no_text(void **state)
 {
     struct arena *arena = arena_new();
-    struct places places;
+    struct text_positions positions;
 
     (void)state;
-    places_build(&places, "\x80\xbf\xff\n\x80", 5, 0, arena);
-    assert_int_equal(places_mark(&places, 4).line, 2);
-    assert_int_equal(places_mark(&places, 99).byte, 5);
-    assert_int_equal(places_byte(&places, 99), 5);
+    text_positions_build(&positions, "\x80\xbf\xff\n\x80", 5, 0, arena);
+    assert_int_equal(text_positions_mark(&positions, 4).line, 2);
+    assert_int_equal(text_positions_mark(&positions, 99).byte, 5);
+    assert_int_equal(text_positions_byte(&positions, 99), 5);
     arena_free(arena);
 }
 

@@ -329,7 +329,7 @@ struct place {
     float weight;
 };
 
-struct places {
+struct text_positions {
     struct place *list;
     size_t count;
 };
@@ -351,7 +351,7 @@ static bool token_at(struct writing *writing, const struct token_list *whole, si
 
 /* By the spans of {% generation %}. */
 static bool place_marked(struct writing *writing, const struct token_list *whole,
-                         struct places *places)
+                         struct text_positions *places)
 {
     const struct jinja_output *output = &writing->output;
     size_t answers = places->count;
@@ -381,7 +381,7 @@ static bool is_answer(const json_t *message)
  * that is written otherwise once others follow (its thoughts are left out) has no place:
  * 0, 0. */
 static bool place_between(struct writing *writing, const struct token_list *whole,
-                          struct places *places, bool last_only)
+                          struct text_positions *places, bool last_only)
 {
     size_t count = json_array_size(writing->messages), answer = 0;
     struct token_list before = { 0 }, after = { 0 };
@@ -425,8 +425,8 @@ static void copy(struct token_list *out, const struct token_list *from, size_t s
 /* Answers with a place become turns; what lies before each is its question.  What the
  * template writes behind the last one is left out: nothing stands there to be learnt or
  * read. */
-static void make_turns(const struct places *places, const struct token_list *whole,
-                       struct turn *turns, size_t *count)
+static void make_turns(const struct text_positions *places,
+                       const struct token_list *whole, struct turn *turns, size_t *count)
 {
     size_t at = 0;
 
@@ -450,7 +450,8 @@ bool chat_turns(const struct chat *chat, const struct tokenizer *tokenizer,
                 size_t count, struct turn **turns, size_t *turn_count, struct error *err)
 {
     struct writing writing = { .chat = chat, .tokenizer = tokenizer, .err = err };
-    struct places places = { .list = memory_alloc((count + 1) * sizeof(*places.list)) };
+    struct text_positions places = { .list = memory_alloc((count + 1) *
+                                                          sizeof(*places.list)) };
     struct token_list whole = { 0 };
     bool ok = begin(&writing, options, messages, count);
 

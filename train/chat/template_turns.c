@@ -84,15 +84,15 @@ static const struct template_tools *tools_of(const struct chat_template *chat)
 static bool read_head(struct talk *talk)
 {
     const struct message *tools = NULL, *system = NULL;
-    const char *preset = talk->options->default_system;
+    const char *default_value = talk->options->default_system;
 
     for (; talk->count > 0 && talk->messages->role <= ROLE_TOOLS;
          talk->messages++, talk->count--)
         *(talk->messages->role == ROLE_TOOLS ? &tools : &system) = talk->messages;
     if (system && system->len > 0)
         text_add(&talk->system, system->text, system->len);
-    else if (preset && preset[0])
-        text_adds(&talk->system, preset);
+    else if (default_value && default_value[0])
+        text_adds(&talk->system, default_value);
     else if (talk->chat->default_system)
         text_adds(&talk->system, talk->chat->default_system);
     return !tools ||

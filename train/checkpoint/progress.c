@@ -43,8 +43,8 @@ double progress_history_loss(const struct progress_history *history)
     return loss;
 }
 
-/* A double that may be a word (json_number); preset where it is missing. */
-static double number_of(const json_t *object, const char *key, double preset)
+/* A double that may be a word (json_number); default where it is missing. */
+static double number_of(const json_t *object, const char *key, double default_value)
 {
     const json_t *value = json_object_get(object, key);
     const char *word = json_string_value(value);
@@ -52,7 +52,7 @@ static double number_of(const json_t *object, const char *key, double preset)
     if (json_is_number(value))
         return json_number_value(value);
     if (word == NULL)
-        return preset;
+        return default_value;
     return strcmp(word, "Infinity") == 0    ? INFINITY
            : strcmp(word, "-Infinity") == 0 ? -INFINITY
                                             : NAN;

@@ -13,9 +13,9 @@
 
 #define DRAWN_MAX 1000000000 /* samples of one data set; 4 bytes each */
 
-/* Columns and tags: the name in dataset_info.json, its preset, and where it goes. */
+/* Columns and tags: the name in dataset_info.json, its default, and where it goes. */
 struct part {
-    const char *name, *preset;
+    const char *name, *default_value;
     size_t into;
 };
 
@@ -75,7 +75,7 @@ static const char **column(struct dataset_columns *out, const struct part *part)
     return (const char **)(void *)((char *)out + part->into);
 }
 
-/* Where the entry has the table, only what it names is there; else the presets are. */
+/* Where the entry has the table, only what it names is there; else the defaults are. */
 static bool read_parts(const struct dataset_info *info, const json_t *table,
                        const struct part *parts, size_t count,
                        struct dataset_columns *out, struct error *err)
@@ -83,7 +83,7 @@ static bool read_parts(const struct dataset_info *info, const json_t *table,
     for (size_t i = 0; i < count; i++) {
         const char *name =
             table ? json_get_string(table, parts[i].name, NULL, info->name, err)
-                  : parts[i].preset;
+                  : parts[i].default_value;
 
         *column(out, &parts[i]) = arena_strdup(info->arena, name);
     }

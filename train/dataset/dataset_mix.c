@@ -34,12 +34,12 @@ static void list_add(struct list *list, uint32_t item)
 /* A bound in samples: per cents are rounded to the closest, half to even, as Python
  * does. */
 static size_t bound_of(bool given, int64_t value, bool percent, size_t count,
-                       size_t preset)
+                       size_t default_value)
 {
     double at = (double)value;
 
     if (!given)
-        return preset;
+        return default_value;
     if (percent)
         at = nearbyint(at * (double)count / 100);
     if (at < 0)

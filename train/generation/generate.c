@@ -176,7 +176,8 @@ static bool grow(struct generation_run *run, struct error *err)
         run->tokens[i] = slot->taken ? slot->tokens[slot->count - 1] : 0;
         run->lengths[i] = slot->taken ? (int32_t)slot->count - 1 : 0;
     }
-    if (!model_grow(run->options->model, run->tokens, run->lengths, run->logits, err))
+    if (!model_decode_step(run->options->model, run->tokens, run->lengths, run->logits,
+                           err))
         return false;
     for (size_t i = 0; i < run->slot_count; i++)
         if (run->slots[i].taken &&

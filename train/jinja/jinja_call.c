@@ -149,7 +149,7 @@ struct jinja_value jinja_invoke(struct jinja_run *run,
     return builtin->code(run, &call);
 }
 
-/* A macro's parameters: by place, by name, by preset, else undefined. */
+/* A macro's parameters: by place, by name, by default, else undefined. */
 static void bind_macro(struct jinja_run *run, const struct jinja_node *macro,
                        const struct jinja_given *given, bool *used)
 {
@@ -279,22 +279,22 @@ struct jinja_value jinja_macro_new(struct jinja_run *run, const struct jinja_nod
     return value;
 }
 
-bool jinja_arg_truth(const struct jinja_value *arg, bool preset)
+bool jinja_arg_truth(const struct jinja_value *arg, bool default_value)
 {
-    return arg->kind == JINJA_ABSENT ? preset : jinja_truth(arg);
+    return arg->kind == JINJA_ABSENT ? default_value : jinja_truth(arg);
 }
 
 int64_t jinja_arg_int(struct jinja_run *run, const struct jinja_value *arg,
-                      int64_t preset)
+                      int64_t default_value)
 {
     if (arg->kind == JINJA_ABSENT)
-        return preset;
+        return default_value;
     if (arg->kind == JINJA_BOOL)
         return arg->truth;
     if (arg->kind == JINJA_INT)
         return arg->integer;
     jinja_fail(run, "'%s' object cannot be interpreted as an integer", jinja_type(arg));
-    return preset;
+    return default_value;
 }
 
 bool jinja_arg_string(struct jinja_run *run, const struct jinja_value *arg)

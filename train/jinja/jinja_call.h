@@ -66,10 +66,10 @@ struct jinja_value jinja_call(struct jinja_run *run, const struct jinja_value *f
                               const struct jinja_value *caller);
 struct jinja_value jinja_macro_new(struct jinja_run *run, const struct jinja_node *macro);
 
-/* Arguments with their presets; they fail where the type is another. */
-bool jinja_arg_truth(const struct jinja_value *arg, bool preset);
+/* Arguments with their defaults; they fail where the type is another. */
+bool jinja_arg_truth(const struct jinja_value *arg, bool default_value);
 int64_t jinja_arg_int(struct jinja_run *run, const struct jinja_value *arg,
-                      int64_t preset);
+                      int64_t default_value);
 /* Is it a string, as it must be? */
 bool jinja_arg_string(struct jinja_run *run, const struct jinja_value *arg);
 

@@ -233,15 +233,15 @@ static struct jinja_value evaluate_item(struct jinja_run *run,
     return jinja_item(run, &object, &key);
 }
 
-/* A part of a slice that is not there, or none, is the preset. */
+/* A part of a slice that is not there, or none, is the default. */
 static int64_t slice_part(struct jinja_run *run, const struct jinja_node *node,
-                          int64_t preset)
+                          int64_t default_value)
 {
     struct jinja_value value = node ? jinja_evaluate(run, node) : jinja_none();
 
     return jinja_failed(run) || value.kind == JINJA_NONE
-               ? preset
-               : jinja_arg_int(run, &value, preset);
+               ? default_value
+               : jinja_arg_int(run, &value, default_value);
 }
 
 /* As Python's slice.indices: from below 0 counts from the end, and all is clipped. */

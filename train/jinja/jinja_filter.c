@@ -170,10 +170,10 @@ static bool read_number(const struct jinja_value *string, int base, bool real,
 }
 
 static struct jinja_value to_int(struct jinja_run *run, double real,
-                                 const struct jinja_value *preset)
+                                 const struct jinja_value *default_value)
 {
     if (isnan(real) || isinf(real))
-        return preset->kind == JINJA_ABSENT ? jinja_int(0) : *preset;
+        return default_value->kind == JINJA_ABSENT ? jinja_int(0) : *default_value;
     if (fabs(real) >= 9.2e18)
         return jinja_fail(run, "an integer is past 64 bits");
     return jinja_int((int64_t)real);

@@ -47,11 +47,11 @@ static struct jinja_value path_part(const char *text, size_t len)
     return len > 0 ? jinja_int(index) : jinja_string(text, len);
 }
 
-/* item.a.0.b for the path "a.0.b"; itself for none.  preset stands for what is
+/* item.a.0.b for the path "a.0.b"; itself for none.  default stands for what is
  * undefined. */
 static struct jinja_value follow(struct jinja_run *run, struct jinja_value item,
                                  const struct jinja_value *path,
-                                 const struct jinja_value *preset)
+                                 const struct jinja_value *default_value)
 {
     size_t at = 0, len;
 
@@ -65,8 +65,9 @@ static struct jinja_value follow(struct jinja_run *run, struct jinja_value item,
         len = dot ? (size_t)(dot - path->text) - at : path->len - at;
         part = path_part(path->text + at, len);
         item = jinja_item(run, &item, &part);
-        if (preset && preset->kind > JINJA_NONE && item.kind == JINJA_UNDEFINED)
-            item = *preset;
+        if (default_value && default_value->kind > JINJA_NONE &&
+            item.kind == JINJA_UNDEFINED)
+            item = *default_value;
     }
     return item;
 }

@@ -64,11 +64,11 @@ enum jinja_op {
 
 enum jinja_spread { JINJA_SINGLE, JINJA_STAR, JINJA_STARS };
 
-/* An argument of a call, or a parameter of a macro with its preset. */
+/* An argument of a call, or a parameter of a macro with its default. */
 struct jinja_argument {
     const char *name; /* NULL: by its place */
     enum jinja_spread spread;
-    const struct jinja_node *value; /* NULL: a parameter without preset */
+    const struct jinja_node *value; /* NULL: a parameter without default */
 };
 
 struct jinja_node {

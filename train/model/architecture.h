@@ -72,7 +72,7 @@ struct config_keys {
  * MLP add to the stream, of attention's weights.  NULL: there is no such. */
 struct dropout_keys {
     const char *embed, *added, *attention;
-    double preset; /* of each */
+    double default_value; /* of each */
 };
 
 struct architecture {
@@ -91,7 +91,7 @@ struct architecture {
     enum biases qkv_bias, output_bias; /* asked by attention_bias */
     enum biases mlp_bias;              /* asked by mlp_bias */
     enum windows windows;
-    bool attention_bias; /* presets of config.json */
+    bool attention_bias; /* defaults of config.json */
     bool tied;
     const char *activation; /* "silu" */
     struct dropout_keys dropouts;
@@ -101,18 +101,18 @@ struct architecture {
     size_t head_size;    /* 0: width / heads */
     double norm_eps;
     double rotary;      /* share of a head that is turned; 0: all */
-    double theta;       /* preset of rope_theta; 0: 10000 */
+    double theta;       /* default of rope_theta; 0: 10000 */
     double local_theta; /* of layers with a window; 0: as all */
     /* query_pre_attn_scalar: scores are divided by its root; 0: by that of the head's
      * size */
     double score_scalar;
     double score_softcap, logit_softcap; /* ..._logit_softcapping; 0: none */
 
-    bool pads; /* pad_token_id counts; its preset, -1: none */
+    bool pads; /* pad_token_id counts; its default, -1: none */
     int64_t pad_token_id;
     bool unscaled;      /* scores are not divided at all */
     bool embed_scaled;  /* embeddings are multiplied by the root of the width */
-    bool may_parallel;  /* use_parallel_residual counts; its preset is true */
+    bool may_parallel;  /* use_parallel_residual counts; its default is true */
     bool small_outputs; /* o and down begin with std / sqrt(2 layers) */
     bool gelu_is_tanh;  /* "gelu" in config.json means gelu_pytorch_tanh */
 };

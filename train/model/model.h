@@ -116,7 +116,7 @@ struct model_losses {
 };
 
 /* `teacher`, which stays the caller's, answers to each batch from here on. */
-void model_teach(struct model *student, struct model *teacher);
+void model_set_teacher(struct model *student, struct model *teacher);
 /* Or, before each model_train, what is kept of a teacher of `words` words: of row n the
  * logits values[n * k] .. and their words ids[n * k] .., k = kd.topk, or all words if
  * there are less; rows without a target are not read. */
@@ -138,7 +138,7 @@ struct model_losses model_losses(const struct model *student);
  * model without them.
  */
 /* `reference` stays the caller's. */
-void model_hold_against(struct model *model, struct model *reference);
+void model_set_reference(struct model *model, struct model *reference);
 /* After model_end or model_evaluate: sums over the pairs of the window, or of the
  * batch. */
 struct rewards model_rewards(const struct model *model);
@@ -217,7 +217,7 @@ bool model_prefill(struct model *model, size_t slot, const int32_t *tokens, size
  * takes part with token 0 and length 0: all steps have one shape, so that the bits of a
  * sequence do not depend on what else there is.
  */
-bool model_grow(struct model *model, const int32_t *tokens, const int32_t *lengths,
-                float *logits, struct error *err);
+bool model_decode_step(struct model *model, const int32_t *tokens, const int32_t *lengths,
+                       float *logits, struct error *err);
 
 #endif

@@ -45,11 +45,11 @@ struct reader {
     struct error *err;
 };
 
-/* A positive number, or `preset` where missing or null; preset 0 means it must be
+/* A positive number, or `default` where missing or null; default 0 means it must be
  * there. */
-static size_t read_size(const struct reader *r, const char *key, size_t preset)
+static size_t read_size(const struct reader *r, const char *key, size_t default_value)
 {
-    int64_t value = json_get_int(r->root, key, (int64_t)preset, r->file, r->err);
+    int64_t value = json_get_int(r->root, key, (int64_t)default_value, r->file, r->err);
 
     if (value < 1 || value > SIZE_VALUE_MAX) {
         error_set(r->err, ERROR_DATA, "%s: %s must be a number from 1 to %lld", r->file,
@@ -60,9 +60,9 @@ static size_t read_size(const struct reader *r, const char *key, size_t preset)
 }
 
 static double read_positive(const struct reader *r, const json_t *object, const char *key,
-                            double preset)
+                            double default_value)
 {
-    double value = json_get_real(object, key, preset, r->file, r->err);
+    double value = json_get_real(object, key, default_value, r->file, r->err);
 
     if (!(value > 0) || value > 1e30) {
         error_set(r->err, ERROR_DATA, "%s: %s must be a number above 0", r->file, key);
@@ -282,14 +282,14 @@ static bool is_windowed(const struct reader *r, const struct architecture *row,
 static int64_t read_window_size(const struct reader *r, const struct architecture *row)
 {
     const char *key = r->keys->window;
-    int64_t preset =
+    int64_t default_value =
         json_is_null(json_object_get(r->root, key)) ? 0 : (int64_t)row->window;
 
     if (row->windows == WINDOWS_NONE ||
         (row->windows == WINDOWS_UPPER &&
          !json_get_bool(r->root, "use_sliding_window", false, r->file, r->err)))
         return 0;
-    return json_get_int(r->root, key, preset, r->file, r->err);
+    return json_get_int(r->root, key, default_value, r->file, r->err);
 }
 
 static void read_window(const struct reader *r, struct model_config *out)
@@ -400,14 +400,14 @@ static void read_activation(const struct reader *r, struct model_config *out)
     text_clear(&known);
 }
 
-/* A number above 0, null for none, or the preset; without one the key is not read. */
-static double read_softcap(const struct reader *r, const char *key, double preset)
+/* A number above 0, null for none, or the default; without one the key is not read. */
+static double read_softcap(const struct reader *r, const char *key, double default_value)
 {
     const json_t *given = json_object_get(r->root, key);
 
     if (!given || json_is_null(given))
-        return given ? 0 : preset;
-    return read_positive(r, r->root, key, preset);
+        return given ? 0 : default_value;
+    return read_positive(r, r->root, key, default_value);
 }
 
 static void read_scores(const struct reader *r, struct model_config *out)
@@ -436,9 +436,9 @@ static void read_scores(const struct reader *r, struct model_config *out)
 }
 
 /* The share that is dropped, from 0 to below 1. */
-static double read_dropout(const struct reader *r, const char *key, double preset)
+static double read_dropout(const struct reader *r, const char *key, double default_value)
 {
-    double value = key ? json_get_real(r->root, key, preset, r->file, r->err) : 0;
+    double value = key ? json_get_real(r->root, key, default_value, r->file, r->err) : 0;
 
     if (value >= 0 && (float)value < 1) /* as operations take it */
         return value;
@@ -451,17 +451,17 @@ static void read_dropouts(const struct reader *r, struct model_config *out)
 {
     const struct dropout_keys *keys = &out->architecture->dropouts;
 
-    out->embed_dropout = read_dropout(r, keys->embed, keys->preset);
-    out->added_dropout = read_dropout(r, keys->added, keys->preset);
-    out->attention_dropout = read_dropout(r, keys->attention, keys->preset);
+    out->embed_dropout = read_dropout(r, keys->embed, keys->default_value);
+    out->added_dropout = read_dropout(r, keys->added, keys->default_value);
+    out->attention_dropout = read_dropout(r, keys->attention, keys->default_value);
 }
 
 static bool has_biases(const struct reader *r, enum biases biases, const char *key,
-                       bool preset)
+                       bool default_value)
 {
     return biases == BIASES_ALWAYS ||
            (biases == BIASES_ASKED &&
-            json_get_bool(r->root, key, preset, r->file, r->err));
+            json_get_bool(r->root, key, default_value, r->file, r->err));
 }
 
 /* As torch.nn.Embedding takes it: below 0 it counts from the end.  transformers refuses

@@ -19,7 +19,7 @@ enum rope_kind { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3 };
 
 struct rope {
     enum rope_kind kind;
-    double theta;                             /* base; preset 10000 */
+    double theta;                             /* base; default 10000 */
     double factor;                            /* linear, llama3 */
     double low_freq_factor, high_freq_factor; /* llama3 */
     double original_max_positions;            /* llama3 */

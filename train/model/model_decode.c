@@ -127,8 +127,8 @@ bool model_prefill(struct model *model, size_t slot, const int32_t *tokens, size
     return pass_finish_logits(&pass, logits, 1, err);
 }
 
-bool model_grow(struct model *model, const int32_t *tokens, const int32_t *lengths,
-                float *logits, struct error *err)
+bool model_decode_step(struct model *model, const int32_t *tokens, const int32_t *lengths,
+                       float *logits, struct error *err)
 {
     size_t slots = model->shapes.slots;
     struct pass pass = pass_of(model, slots, slots);

@@ -16,7 +16,7 @@ static size_t kept_of(const struct model *m, size_t words)
     return least(m->shapes.buffers[BUFFER_KEPT].cols, words);
 }
 
-void model_teach(struct model *student, struct model *teacher)
+void model_set_teacher(struct model *student, struct model *teacher)
 {
     student->teacher = teacher;
     student->shared = least(student->config->vocab_size, teacher->config->vocab_size);
@@ -80,7 +80,7 @@ static void keep(const struct pass *teacher, const struct pass *to, size_t words
 void model_distill(const struct pass *pass)
 {
     const struct model *m = pass->model;
-    const struct distillation *kd = &m->plan->kd;
+    const struct distillation_settings *kd = &m->plan->kd;
     const struct pass *teacher = pass->teacher;
     struct op_distill op = {
         .student = model_classifier(pass),

@@ -6,7 +6,7 @@
 
 #include "train/model/model_parts.h"
 
-void model_hold_against(struct model *model, struct model *reference)
+void model_set_reference(struct model *model, struct model *reference)
 {
     model->reference = reference;
 }

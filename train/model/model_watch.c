@@ -231,7 +231,7 @@ static void push(struct watch *watch, const struct watch_look *look)
         watch->most = *look;
 }
 
-static void look_at(struct watcher *w, const char *operation, struct tensor t)
+static void analyze_text(struct watcher *w, const char *operation, struct tensor t)
 {
     struct watch_look look = { .operation = operation,
                                .layer = -1,
@@ -270,7 +270,7 @@ static void look(struct watcher *w, const char *operation, const struct operands
     if (layer >= 0)
         w->layer = layer;
     for (size_t i = 0; i < OPERANDS; i++)
-        look_at(w, operation, all->out[i]);
+        analyze_text(w, operation, all->out[i]);
 }
 
 /* An operation, what it writes, in the order in which it does, and what it reads. */

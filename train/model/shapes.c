@@ -252,7 +252,7 @@ static void dims_cache(struct maker *m)
 
 static void dims_distill(struct maker *m)
 {
-    const struct distillation *kd = &m->plan->kd;
+    const struct distillation_settings *kd = &m->plan->kd;
 
     if (m->plan->stage != STAGE_DISTILL)
         return;

@@ -15,8 +15,8 @@
 #include "train/teacher/teacher_logits.h"
 #include "train/teacher/teacher_plan.h"
 
-struct teaching {
-    struct teaching_options options;
+struct distillation {
+    struct distillation_options options;
     struct arena *arena;
     struct teacher_plan teacher;
     struct model *model;         /* of a teacher beside the student */
@@ -30,7 +30,7 @@ struct teaching {
 /* ---- The teacher ---- */
 
 /* Likelihoods of the same tokens are compared, whatever else there is. */
-static bool check_reference(const struct teaching *t, struct error *err)
+static bool check_reference(const struct distillation *t, struct error *err)
 {
     size_t words = t->teacher.config.vocab_size;
 
@@ -42,9 +42,9 @@ static bool check_reference(const struct teaching *t, struct error *err)
 }
 
 /* Every token of the data has to be one of the teacher's. */
-static bool check_words(struct teaching *t, struct error *err)
+static bool check_words(struct distillation *t, struct error *err)
 {
-    const struct teaching_options *o = &t->options;
+    const struct distillation_options *o = &t->options;
 
     if (!model_config_check_places(&t->teacher.config, dataset_places(o->data), err))
         return false;
@@ -60,9 +60,9 @@ static bool check_words(struct teaching *t, struct error *err)
                      o->student->vocab_size);
 }
 
-static bool load(struct teaching *t, bool keeps, struct error *err)
+static bool load(struct distillation *t, bool keeps, struct error *err)
 {
-    const struct teaching_options *o = &t->options;
+    const struct distillation_options *o = &t->options;
     struct model_options options = { .plan = &t->teacher.plan,
                                      .config = &t->teacher.config,
                                      .backend = o->backend,
@@ -78,14 +78,14 @@ static bool load(struct teaching *t, bool keeps, struct error *err)
 
 /* ---- The file ---- */
 
-static size_t kept_of(const struct teaching *t)
+static size_t kept_of(const struct distillation *t)
 {
     size_t kept = (size_t)t->options.plan->kd.topk;
 
     return kept < t->words ? kept : t->words;
 }
 
-static void make_room(struct teaching *t, size_t rows, size_t kept)
+static void make_room(struct distillation *t, size_t rows, size_t kept)
 {
     if (rows <= t->room)
         return;
@@ -94,7 +94,7 @@ static void make_room(struct teaching *t, size_t rows, size_t kept)
     t->values = memory_resize(t->values, rows, kept * sizeof(*t->values));
 }
 
-static bool keep_batch(struct teaching *t, struct teacher_writer *writer,
+static bool keep_batch(struct distillation *t, struct teacher_writer *writer,
                        const struct batch *batch, struct error *err)
 {
     const struct trainer_options *run = t->options.run;
@@ -109,7 +109,8 @@ static bool keep_batch(struct teaching *t, struct teacher_writer *writer,
 }
 
 /* All samples: in batches, and one by one those that drop_last leaves. */
-static bool keep_all(struct teaching *t, struct teacher_writer *writer, struct error *err)
+static bool keep_all(struct distillation *t, struct teacher_writer *writer,
+                     struct error *err)
 {
     const struct dataset *data = t->options.data;
     size_t size = (size_t)t->options.plan->per_device_train_batch_size;
@@ -126,9 +127,9 @@ static bool keep_all(struct teaching *t, struct teacher_writer *writer, struct e
     return ok;
 }
 
-static bool write_file(struct teaching *t, struct error *err)
+static bool write_file(struct distillation *t, struct error *err)
 {
-    const struct distillation *kd = &t->options.plan->kd;
+    const struct distillation_settings *kd = &t->options.plan->kd;
     const struct dataset *data = t->options.data;
     size_t all = dataset_samples(data);
     struct teacher_logits_kind kind = { .kept = kept_of(t), .words = t->words };
@@ -144,9 +145,9 @@ static bool write_file(struct teaching *t, struct error *err)
     return ok;
 }
 
-static bool make_file(struct teaching *t, struct error *err)
+static bool make_file(struct distillation *t, struct error *err)
 {
-    const struct distillation *kd = &t->options.plan->kd;
+    const struct distillation_settings *kd = &t->options.plan->kd;
     struct log *log = t->options.run->log;
     bool ok;
 
@@ -163,10 +164,10 @@ static bool make_file(struct teaching *t, struct error *err)
     return ok;
 }
 
-static bool check_kind(const struct teaching *t, struct error *err)
+static bool check_kind(const struct distillation *t, struct error *err)
 {
     const struct teacher_logits_kind *kind = teacher_logits_kind(t->file);
-    const struct distillation *kd = &t->options.plan->kd;
+    const struct distillation_settings *kd = &t->options.plan->kd;
     size_t wanted = (size_t)kd->topk < kind->words ? (size_t)kd->topk : kind->words;
     char teacher[DIGEST_TEXT];
 
@@ -195,10 +196,10 @@ static bool check_kind(const struct teaching *t, struct error *err)
 }
 
 /* Rank 0 makes it where it is not there; the others wait for its word. */
-static bool open_file(struct teaching *t, struct error *err)
+static bool open_file(struct distillation *t, struct error *err)
 {
     const struct backend_group *group = t->options.run->group;
-    const struct distillation *kd = &t->options.plan->kd;
+    const struct distillation_settings *kd = &t->options.plan->kd;
     char *word = memory_strdup("there");
     bool ok;
 
@@ -219,44 +220,45 @@ static bool open_file(struct teaching *t, struct error *err)
 
 /* ---- Either ---- */
 
-struct teaching *teaching_open(const struct teaching_options *options, struct error *err)
+struct distillation *distillation_open(const struct distillation_options *options,
+                                       struct error *err)
 {
-    struct teaching *t = memory_alloc(sizeof(*t));
+    struct distillation *t = memory_alloc(sizeof(*t));
 
     t->options = *options;
     t->arena = arena_new();
     if (plan_teacher_logits(options->plan) ? open_file(t, err) : load(t, false, err))
         return t;
-    teaching_close(t);
+    distillation_close(t);
     return NULL;
 }
 
-void teaching_close(struct teaching *teaching)
+void distillation_close(struct distillation *distillation)
 {
-    if (!teaching)
+    if (!distillation)
         return;
-    model_free(teaching->model);
-    teacher_logits_close(teaching->file);
-    free(teaching->ids);
-    free(teaching->values);
-    arena_free(teaching->arena);
-    free(teaching);
+    model_free(distillation->model);
+    teacher_logits_close(distillation->file);
+    free(distillation->ids);
+    free(distillation->values);
+    arena_free(distillation->arena);
+    free(distillation);
 }
 
-void teaching_begin(struct teaching *teaching, struct model *student)
+void distillation_begin(struct distillation *distillation, struct model *student)
 {
-    if (!teaching->model)
+    if (!distillation->model)
         return;
-    if (teaching->options.plan->stage == STAGE_DPO)
-        model_hold_against(student, teaching->model);
+    if (distillation->options.plan->stage == STAGE_DPO)
+        model_set_reference(student, distillation->model);
     else
-        model_teach(student, teaching->model);
+        model_set_teacher(student, distillation->model);
 }
 
-bool teaching_batch(struct teaching *teaching, struct model *student,
-                    const struct batch *batch, struct error *err)
+bool distillation_batch(struct distillation *distillation, struct model *student,
+                        const struct batch *batch, struct error *err)
 {
-    struct teaching *t = teaching;
+    struct distillation *t = distillation;
     const struct teacher_logits_kind *kind;
 
     if (!t->file)
@@ -269,25 +271,26 @@ bool teaching_batch(struct teaching *teaching, struct model *student,
     return true;
 }
 
-uint64_t teaching_bytes(const struct teaching *teaching)
+uint64_t distillation_bytes(const struct distillation *distillation)
 {
-    return teaching->model ? model_memory(teaching->model)->low : 0;
+    return distillation->model ? model_memory(distillation->model)->low : 0;
 }
 
-void teaching_describe(const struct teaching *teaching, char *out, size_t room)
+void distillation_describe(const struct distillation *distillation, char *out,
+                           size_t room)
 {
-    const struct precision *p = &teaching->teacher.plan.precision;
-    const struct distillation *kd = &teaching->options.plan->kd;
+    const struct precision *p = &distillation->teacher.plan.precision;
+    const struct distillation_settings *kd = &distillation->options.plan->kd;
     char bytes[16];
 
-    if (teaching->file) {
+    if (distillation->file) {
         snprintf(out, room, "%s, the %zu largest logits of %zu samples", kd->logits,
-                 teacher_logits_kind(teaching->file)->kept,
-                 teacher_logits_samples(teaching->file));
+                 teacher_logits_kind(distillation->file)->kept,
+                 teacher_logits_samples(distillation->file));
         return;
     }
-    memory_text(teaching_bytes(teaching), bytes);
+    memory_text(distillation_bytes(distillation), bytes);
     snprintf(out, room, "%s, %" PRIu64 " parameters in %s, %s in memory",
-             teaching->teacher.plan.model_name_or_path, model_total(teaching->model),
-             format_info(p->frozen)->name, bytes);
+             distillation->teacher.plan.model_name_or_path,
+             model_total(distillation->model), format_info(p->frozen)->name, bytes);
 }

@@ -15,10 +15,10 @@
 #include "train/model/model.h"
 #include "train/trainer.h"
 
-struct teaching;
+struct distillation;
 
-/* What it takes; all of it stays the caller's, and is needed until teaching_close. */
-struct teaching_options {
+/* What it takes; all of it stays the caller's, and is needed until distillation_close. */
+struct distillation_options {
     const struct plan *plan;
     const struct trainer_options *run;
     const struct model_config *student;
@@ -31,15 +31,18 @@ struct teaching_options {
 /* Before the student's memory is taken: load the teacher, or make and open the file.
  * ERROR_DATA where the models do not share a vocabulary, with both sizes, or where the
  * file is of another teacher; ERROR_STOPPED while it was being made. */
-struct teaching *teaching_open(const struct teaching_options *options, struct error *err);
-void teaching_close(struct teaching *teaching); /* before its backend; NULL is allowed */
+struct distillation *distillation_open(const struct distillation_options *options,
+                                       struct error *err);
+void distillation_close(
+    struct distillation *distillation); /* before its backend; NULL is allowed */
 /* From here on the student is taught, */
-void teaching_begin(struct teaching *teaching, struct model *student);
+void distillation_begin(struct distillation *distillation, struct model *student);
 /* before each model_train. */
-bool teaching_batch(struct teaching *teaching, struct model *student,
-                    const struct batch *batch, struct error *err);
+bool distillation_batch(struct distillation *distillation, struct model *student,
+                        const struct batch *batch, struct error *err);
 /* Bytes that it holds beside the student; and a line on it for the log. */
-uint64_t teaching_bytes(const struct teaching *teaching);
-void teaching_describe(const struct teaching *teaching, char *out, size_t room);
+uint64_t distillation_bytes(const struct distillation *distillation);
+void distillation_describe(const struct distillation *distillation, char *out,
+                           size_t room);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "train/files/safetensors.h"
 
-static bool read_files(const struct distillation *kd, const char *folder,
+static bool read_files(const struct distillation_settings *kd, const char *folder,
                        struct arena *arena, struct teacher_plan *out, enum format *format,
                        struct error *err)
 {
