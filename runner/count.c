@@ -6,6 +6,7 @@
 #include "runner/job/inspect.h"
 #include "runner/output/report.h"
 #include "runner/job/steps.h"
+#include "train/chat/chat.h"
 #include "train/dataset/dataset.h"
 #include "train/run.h"
 
@@ -44,7 +45,7 @@ static struct steps measured(const struct plan *plan, const struct dataset *trai
 
 static bool count(const struct plan *plan, struct steps *out, struct error *err)
 {
-    struct tokenizer *tokenizer = tokenizer_open(plan->model_name_or_path, err);
+    struct tokenizer *tokenizer = chat_tokenizer_open(plan->model_name_or_path, err);
     struct dataset *train = NULL, *eval = NULL, *whole = NULL;
     bool ok;
 

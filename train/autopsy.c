@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "train/model/model_watch.h"
-#include "train/parallel.h"
+#include "train/model/parallel.h"
 
 enum { SAMPLES = 64 }; /* of a micro-batch that are told */
 

@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "train/generation/answer.h"
-#include "train/parallel.h"
+#include "train/model/parallel.h"
 #include "train/chat/prompt.h"
 
 enum {

@@ -9,7 +9,7 @@
 #include "train/eval_answers.h"
 #include "train/criterion.h"
 #include "train/autopsy.h"
-#include "train/parallel.h"
+#include "train/model/parallel.h"
 
 /* What a rank adds up; all ranks' sums are rank 0's. */
 enum sum {

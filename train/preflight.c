@@ -14,7 +14,7 @@
 #include "train/autopsy.h"
 #include "train/model/model_aside.h"
 #include "train/model/model_watch.h"
-#include "train/parallel.h"
+#include "train/model/parallel.h"
 
 struct preflight_kept {
     struct model_aside *model;

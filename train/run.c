@@ -10,8 +10,9 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "train/chat/chat.h"
 #include "train/criterion.h"
-#include "train/parallel.h"
+#include "train/model/parallel.h"
 #include "train/model/shapes.h"
 
 /* A token that the model has no row for would be read from somewhere else. */
@@ -86,7 +87,7 @@ static bool open_data(struct run *run, struct error *err)
                             const struct tokenizer *tokenizer, struct error *err) =
         first ? dataset_open : dataset_peek;
 
-    run->tokenizer = tokenizer_open(plan->model_name_or_path, err);
+    run->tokenizer = chat_tokenizer_open(plan->model_name_or_path, err);
     if (run->tokenizer == NULL)
         return false;
     run->train = open(plan, SPLIT_TRAIN, run->tokenizer, err);
@@ -154,7 +155,9 @@ static bool open_teaching(struct run *run, const struct run_sizes *sizes,
 {
     const struct distillation_options options = {
         .plan = run->plan,
-        .run = run->options,
+        .log = run->options->log,
+        .stop = run->options->stop,
+        .group = run->options->group,
         .student = &run->config,
         .data = run->train,
         .backend = run->be,

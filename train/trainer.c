@@ -19,7 +19,7 @@
 #include "train/criterion.h"
 #include "train/evaluation.h"
 #include "train/model/optimizer.h"
-#include "train/parallel.h"
+#include "train/model/parallel.h"
 #include "train/preflight.h"
 #include "train/run.h"
 #include "train/schedule.h"

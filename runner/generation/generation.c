@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "runner/generation/generation_parts.h"
+#include "train/chat/chat.h"
 #include "train/chat/prompt.h"
 #include "train/model/shapes.h"
 
@@ -339,9 +340,9 @@ static bool run(struct generator *g, const struct machine *machine, struct error
     if (!is_in_range(g, err) ||
         !model_config_read(plan->model_name_or_path, g->target.arena, &g->config, err))
         return false;
-    g->tokenizer = tokenizer_open(g->target.folder, NULL);
+    g->tokenizer = chat_tokenizer_open(g->target.folder, NULL);
     if (!g->tokenizer)
-        g->tokenizer = tokenizer_open(plan->model_name_or_path, err);
+        g->tokenizer = chat_tokenizer_open(plan->model_name_or_path, err);
     if (!g->tokenizer || !find_template(g, err) || !read_questions(g, err) ||
         !encode(g, err) || !find_ends(g, err) || !open_model(g, err) || !complete(g, err))
         return false;

@@ -21,7 +21,7 @@
 #include "base/spawn.h"
 #include "runner/job/inspect.h"
 #include "runner/output/report.h"
-#include "train/parallel.h"
+#include "train/model/parallel.h"
 #include "train/trainer.h"
 
 extern char **environ;

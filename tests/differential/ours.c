@@ -18,6 +18,7 @@
 
 #include "base/json.h"
 #include "tests/differential/ours.h"
+#include "train/chat/chat.h"
 #include "train/jinja/jinja.h"
 #include "train/tokenizer/tokenizer.h"
 
@@ -38,7 +39,7 @@ static json_t *open_tokenizer(struct tokenizer **tokenizer, const char *path)
     struct error err = { 0 };
 
     tokenizer_close(*tokenizer);
-    *tokenizer = tokenizer_open(path, &err);
+    *tokenizer = chat_tokenizer_open(path, &err);
     return *tokenizer ? json_object() : error_of(&err);
 }
 

@@ -41,7 +41,7 @@ static char *folder_with(const char *template)
 static struct tokenizer *open_with(const char *template, struct error *err)
 {
     char *dir = folder_with(template);
-    struct tokenizer *tokenizer = tokenizer_open(dir, err);
+    struct tokenizer *tokenizer = chat_tokenizer_open(dir, err);
 
     unit_dir_free(dir);
     return tokenizer;
@@ -308,7 +308,7 @@ static void test_chat_writes_prompts(void **state)
 
     (void)state;
     assert_non_null(tokenizer);
-    assert_true(chat_prompt(tokenizer_chat(tokenizer), tokenizer, &plain, talk, 1, &ids,
+    assert_true(chat_prompt(tokenizer_attached(tokenizer), tokenizer, &plain, talk, 1, &ids,
                             &answer, &err));
     text_init(&text, 0);
     tokenizer_decode(tokenizer, ids.ids, answer, false, &text);
@@ -336,7 +336,7 @@ static void test_chat_ends_prompts_where_an_answer_would(void **state)
 
     (void)state;
     assert_non_null(tokenizer);
-    assert_true(chat_prompt(tokenizer_chat(tokenizer), tokenizer, &plain, talk, 1, &ids,
+    assert_true(chat_prompt(tokenizer_attached(tokenizer), tokenizer, &plain, talk, 1, &ids,
                             &answer, &err));
     text_init(&text, 0);
     tokenizer_decode(tokenizer, ids.ids, ids.count, false, &text);
@@ -356,7 +356,7 @@ static void test_chat_may_be_absent(void **state)
 
     (void)state;
     assert_non_null(tokenizer);
-    assert_null(tokenizer_chat(tokenizer));
+    assert_null(tokenizer_attached(tokenizer));
     assert_null(template_own(template_guess(tokenizer)));
     tokenizer_close(tokenizer);
 }

@@ -6,6 +6,7 @@
 
 #include "base/size.h"
 #include "tests/unit/unit_dataset.h"
+#include "train/chat/chat.h"
 
 static void test_dataset_share_is_kept_for_evaluation(void **state)
 {
@@ -223,7 +224,7 @@ static void test_dataset_begins_blocks_as_told(void **state)
     (void)state;
     unit_write_string(dir, "docs.jsonl", "{\"text\": \"abcdefg\"}\n");
     unit_tokenizer_write(folder, UNIT_SPECIALS, true);
-    tokenizer = tokenizer_open(folder, &err);
+    tokenizer = chat_tokenizer_open(folder, &err);
     assert_true(tokenizer_adds_bos(tokenizer));
     plan.stage = STAGE_PT;
     plan.template_name = NULL;
@@ -301,7 +302,7 @@ static void test_dataset_notes_that_nothing_ends(void **state)
         assert_false(notes_say(&plan, "names no end of a text"));
         unit_tokenizer_write(folder, UNIT_SPECIALS, false);
         unit_write_string(folder, "tokenizer_config.json", "{}");
-        tokenizer = tokenizer_open(folder, &err);
+        tokenizer = chat_tokenizer_open(folder, &err);
         assert_int_equal(notes_say(&plan, "names no end of a text"), rows[i].noted);
         tokenizer_close(tokenizer);
         tokenizer = all;

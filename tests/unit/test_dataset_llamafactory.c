@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/size.h"
 #include "tests/unit/unit_tokenizer.h"
+#include "train/chat/chat.h"
 
 static const char *text_of(const json_t *one, const char *key)
 {
@@ -102,7 +103,7 @@ static void set_up(struct setting *setting, const char *golden)
     name = unit_source(golden);
     setting->dir = unit_shared(SETS);
     setting->golden = json_read_file(name, 1 << 20, &err);
-    setting->tokenizer = tokenizer_open(folder, &err);
+    setting->tokenizer = chat_tokenizer_open(folder, &err);
     if (!setting->golden || !setting->tokenizer)
         fail_msg("%s", err.text);
     free(name);

@@ -6,6 +6,7 @@
 
 #include "base/size.h"
 #include "tests/unit/unit_dataset.h"
+#include "train/chat/chat.h"
 
 static struct plan plan_of(const char *dataset)
 {
@@ -209,7 +210,7 @@ static void test_dataset_pair_is_written_by_the_models_template(void **state)
         folder, "chat_template.jinja",
         "{% for m in messages %}[{{ m.role }}]{{ m.content }}{{ eos_token }}{% endfor "
         "%}{% if add_generation_prompt %}[assistant]{% endif %}");
-    own = tokenizer_open(folder, &err);
+    own = chat_tokenizer_open(folder, &err);
     if (!own)
         fail_msg("%s", err.text);
     single.disable_shuffling = single.mask_history = true;

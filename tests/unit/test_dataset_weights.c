@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "tests/unit/unit_model.h"
 #include "tests/unit/unit_tokenizer.h"
+#include "train/chat/chat.h"
 #include "train/tokenizer/tokenizer.h"
 
 static void write_records(const char *dir, const json_t *records)
@@ -63,7 +64,7 @@ static void test_dataset_weights_are_pytorchs(void **state)
     char *name = unit_source("tests/golden/weights.json"), *dir = unit_dir_new();
     struct error err = { 0 };
     json_t *golden = json_read_file(name, 1 << 20, &err);
-    struct tokenizer *tokenizer = tokenizer_open(u.plan.model_name_or_path, &err);
+    struct tokenizer *tokenizer = chat_tokenizer_open(u.plan.model_name_or_path, &err);
     struct batch batch = { 0 };
 
     (void)state;

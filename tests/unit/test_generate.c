@@ -5,6 +5,7 @@
 #include "train/generation/generate.h"
 
 #include "tests/unit/unit_model.h"
+#include "train/chat/chat.h"
 
 struct heard {
     char *texts[64];
@@ -66,7 +67,7 @@ static void check_greedy(struct unit_model *u)
                  *list = json_object_get(greedy, "ids"),
                  *start = json_object_get(greedy, "start_ids");
     struct error err = { 0 };
-    struct tokenizer *tokenizer = tokenizer_open(u->plan.model_name_or_path, &err);
+    struct tokenizer *tokenizer = chat_tokenizer_open(u->plan.model_name_or_path, &err);
     size_t count = json_array_size(list);
     size_t asked = start ? json_array_size(start)
                          : count - json_array_size(json_object_get(greedy, "new_ids"));
@@ -171,7 +172,8 @@ static void test_samples_do_not_go_by_what_is_beside_them(void **state)
         for (size_t o = 0; o < TS_COUNT(orders); o++) {
             struct unit_model u = unit_model_shared("data/stories260K/hf");
             struct error err = { 0 };
-            struct tokenizer *tokenizer = tokenizer_open(u.plan.model_name_or_path, &err);
+            struct tokenizer *tokenizer =
+                chat_tokenizer_open(u.plan.model_name_or_path, &err);
             struct heard heard = { 0 };
 
             unit_must(tokenizer != NULL, &err);
@@ -212,7 +214,7 @@ static void test_completions_end_where_they_should(void **state)
     static const char *const stops[] = { "Lily", "zebra", NULL };
     struct unit_model u = unit_model_shared("data/stories260K/hf");
     struct error err = { 0 };
-    struct tokenizer *tokenizer = tokenizer_open(u.plan.model_name_or_path, &err);
+    struct tokenizer *tokenizer = chat_tokenizer_open(u.plan.model_name_or_path, &err);
     struct heard heard = { 0 };
     struct prompt prompt = { ids, TS_COUNT(ids), 0 }, none = { ids, 0, 0 };
     struct generate_options options = { .tokenizer = tokenizer,

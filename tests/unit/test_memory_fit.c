@@ -2,7 +2,7 @@
  * milder fits. */
 #include "config.h"
 
-#include "patcher/memory_fit.h"
+#include "patcher/rules/memory_fit.h"
 
 #include "base/random.h"
 #include "tests/unit/unit.h"

@@ -2,7 +2,7 @@
  * learns why one of them ended. */
 #include "config.h"
 
-#include "train/parallel.h"
+#include "train/model/parallel.h"
 
 #include <time.h>
 

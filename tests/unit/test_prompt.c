@@ -9,6 +9,7 @@
 #include "base/size.h"
 #include "tests/unit/unit.h"
 #include "tests/unit/unit_model.h"
+#include "train/chat/chat.h"
 
 static struct message message(enum role role, const char *text)
 {
@@ -26,7 +27,7 @@ static struct tokenizer *open_shared(const char *name)
         print_message("# SKIP %s is not here\n", name);
         skip();
     }
-    tokenizer = tokenizer_open(dir, &err);
+    tokenizer = chat_tokenizer_open(dir, &err);
     unit_must(tokenizer != NULL, &err);
     free(dir);
     return tokenizer;

@@ -6,6 +6,7 @@
 #define TESTS_UNIT_UNIT_TOKENIZER_H
 
 #include "tests/unit/unit.h"
+#include "train/chat/chat.h"
 #include "train/tokenizer/bpe.h"
 #include "train/tokenizer/tokenizer.h"
 #include "train/text/unicode.h"
@@ -92,7 +93,7 @@ static inline struct tokenizer *unit_tokenizer(size_t specials)
     struct tokenizer *tokenizer;
 
     unit_tokenizer_write(dir, specials, false);
-    tokenizer = tokenizer_open(dir, &err);
+    tokenizer = chat_tokenizer_open(dir, &err);
     if (!tokenizer)
         fail_msg("%s", err.text);
     unit_dir_free(dir);

@@ -162,6 +162,27 @@ void chat_close(struct chat *chat)
     free(chat);
 }
 
+static void release_chat(void *chat)
+{
+    chat_close(chat);
+}
+
+struct tokenizer *chat_tokenizer_open(const char *dir, struct error *err)
+{
+    struct tokenizer *tokenizer = tokenizer_open(dir, err);
+    struct chat *chat = NULL;
+
+    if (!tokenizer)
+        return NULL;
+    if (!chat_open(dir, &chat, err)) {
+        tokenizer_close(tokenizer);
+        return NULL;
+    }
+    if (chat)
+        tokenizer_attach(tokenizer, chat, release_chat);
+    return tokenizer;
+}
+
 bool chat_check(const struct chat *chat, struct error *err)
 {
     return chat->usual || error_set(err, ERROR_DATA,

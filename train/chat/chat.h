@@ -20,6 +20,11 @@ struct chat;
 bool chat_open(const char *dir, struct chat **out, struct error *err);
 void chat_close(struct chat *chat); /* NULL is allowed */
 
+/* Open the tokenizer of `dir` together with its chat template, which template_guess then
+ * finds; tokenizer_close closes both.  NULL and ERROR_DATA as tokenizer_open, or if a file
+ * of the template cannot be read. */
+struct tokenizer *chat_tokenizer_open(const char *dir, struct error *err);
+
 /* Is there a template that can be read?  ERROR_DATA with its file, its line and what to
  * do. */
 bool chat_check(const struct chat *chat, struct error *err);

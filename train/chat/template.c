@@ -273,7 +273,7 @@ const struct chat_template *template_find(const char *name)
 
 const struct chat_template *template_guess(const struct tokenizer *tokenizer)
 {
-    const struct chat *own = tokenizer_chat(tokenizer);
+    const struct chat *own = tokenizer_attached(tokenizer);
 
     if (own)
         return chat_as_template(own);

@@ -11,7 +11,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
-#include "train/parallel.h"
+#include "train/model/parallel.h"
 #include "train/teacher/teacher_logits.h"
 #include "train/teacher/teacher_plan.h"
 
@@ -97,9 +97,9 @@ static void make_room(struct distillation *t, size_t rows, size_t kept)
 static bool keep_batch(struct distillation *t, struct teacher_writer *writer,
                        const struct batch *batch, struct error *err)
 {
-    const struct trainer_options *run = t->options.run;
+    const volatile sig_atomic_t *stop = t->options.stop;
 
-    if (run->stop && *run->stop)
+    if (stop && *stop)
         return error_set(err, ERROR_STOPPED,
                          "stopped while the teacher's logits were being made; nothing "
                          "of them is kept");
@@ -148,7 +148,7 @@ static bool write_file(struct distillation *t, struct error *err)
 static bool make_file(struct distillation *t, struct error *err)
 {
     const struct distillation_settings *kd = &t->options.plan->kd;
-    struct log *log = t->options.run->log;
+    struct log *log = t->options.log;
     bool ok;
 
     if (!kd->teacher)
@@ -198,7 +198,7 @@ static bool check_kind(const struct distillation *t, struct error *err)
 /* Rank 0 makes it where it is not there; the others wait for its word. */
 static bool open_file(struct distillation *t, struct error *err)
 {
-    const struct backend_group *group = t->options.run->group;
+    const struct backend_group *group = t->options.group;
     const struct distillation_settings *kd = &t->options.plan->kd;
     char *word = memory_strdup("there");
     bool ok;

@@ -12,15 +12,21 @@
 #ifndef TRAIN_TEACHER_DISTILLATION_H
 #define TRAIN_TEACHER_DISTILLATION_H
 
+#include <signal.h>
+
+#include "base/log.h"
+#include "kernels/backend.h"
 #include "train/model/model.h"
-#include "train/trainer.h"
 
 struct distillation;
 
 /* What it takes; all of it stays the caller's, and is needed until distillation_close. */
 struct distillation_options {
     const struct plan *plan;
-    const struct trainer_options *run;
+    struct log *log;
+    /* set by a signal: stop writing the file; NULL: never */
+    const volatile sig_atomic_t *stop;
+    const struct backend_group *group; /* this process among the ranks; NULL: alone */
     const struct model_config *student;
     const struct dataset *data; /* of the training */
     struct backend *backend;

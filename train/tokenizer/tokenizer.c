@@ -6,6 +6,7 @@
 
 #include "train/tokenizer/tokenizer.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +15,6 @@
 #include "base/size.h"
 #include "train/tokenizer/added_tokens.h"
 #include "train/tokenizer/bpe.h"
-#include "train/chat/chat.h"
 #include "train/tokenizer/detokenizer.h"
 #include "train/tokenizer/postprocessor.h"
 #include "train/tokenizer/pretokenizer.h"
@@ -35,7 +35,8 @@ struct tokenizer {
     struct added_tokens *added;
     struct postprocessor *postprocessor;
     struct detokenizer *detokenizer;
-    struct chat *chat;
+    void *attached;
+    void (*release)(void *attached);
     int64_t bos, eos, pad;
     bool adds_bos;
 };
@@ -232,16 +233,24 @@ bool tokenizer_adds_bos(const struct tokenizer *tokenizer)
     return tokenizer->adds_bos;
 }
 
-const struct chat *tokenizer_chat(const struct tokenizer *tokenizer)
+void tokenizer_attach(struct tokenizer *tokenizer, void *value, void (*release)(void *))
 {
-    return tokenizer->chat;
+    assert(!tokenizer->attached);
+    tokenizer->attached = value;
+    tokenizer->release = release;
+}
+
+void *tokenizer_attached(const struct tokenizer *tokenizer)
+{
+    return tokenizer->attached;
 }
 
 void tokenizer_close(struct tokenizer *tokenizer)
 {
     if (!tokenizer)
         return;
-    chat_close(tokenizer->chat);
+    if (tokenizer->attached)
+        tokenizer->release(tokenizer->attached);
     detokenizer_free(tokenizer->detokenizer);
     postprocessor_free(tokenizer->postprocessor);
     added_tokens_free(tokenizer->added);
@@ -419,9 +428,7 @@ struct tokenizer *tokenizer_open(const char *path, struct error *err)
                   "AutoTokenizer.from_pretrained(...).save_pretrained(...) of "
                   "transformers makes one of other files",
                   path);
-    if (tokenizer && is_dir &&
-        (!read_configs(tokenizer, path, err) ||
-         !chat_open(path, &tokenizer->chat, err))) {
+    if (tokenizer && is_dir && !read_configs(tokenizer, path, err)) {
         tokenizer_close(tokenizer);
         tokenizer = NULL;
     }

@@ -41,10 +41,10 @@ int64_t tokenizer_eos(const struct tokenizer *tokenizer);
 int64_t tokenizer_pad(const struct tokenizer *tokenizer);
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer);
 
-/* The model's own chat template (train/chat/chat.h), of a tokenizer that was opened by its
- * folder; NULL: there is none. */
-struct chat;
-const struct chat *tokenizer_chat(const struct tokenizer *tokenizer);
+/* Attach a value of a higher layer, which `release` frees when the tokenizer is closed;
+ * and return it, NULL if there is none.  At most one per tokenizer. */
+void tokenizer_attach(struct tokenizer *tokenizer, void *value, void (*release)(void *));
+void *tokenizer_attached(const struct tokenizer *tokenizer);
 
 void token_list_add(struct token_list *list, uint32_t id);
 void token_list_clear(struct token_list *list); /* frees */

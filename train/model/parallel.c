@@ -1,7 +1,7 @@
-/* train/parallel.c - orders one way, answers the other. */
+/* train/model/parallel.c - orders one way, answers the other. */
 #include "config.h"
 
-#include "train/parallel.h"
+#include "train/model/parallel.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * train/parallel.h - the ranks of a run, one process each.
+ * train/model/parallel.h - the ranks of a run, one process each.
  *
  * Rank 0 decides what happens next and tells the others; they do it and tell what came of
  * it. What touches files, the log and the clock is rank 0's alone, so that they cannot
@@ -7,8 +7,8 @@
  * numbers, over the links of struct backend_group.  group NULL: a run of one process,
  * nothing to do.
  */
-#ifndef TRAIN_PARALLEL_H
-#define TRAIN_PARALLEL_H
+#ifndef TRAIN_MODEL_PARALLEL_H
+#define TRAIN_MODEL_PARALLEL_H
 
 #include "kernels/backend.h"
 #include "train/model/model.h"
