@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "patcher/rules/external.h"
-#include "patcher/memory_fit.h"
+#include "patcher/rules/memory_fit.h"
 #include "patcher/schema/scalar.h"
 #include "patcher/suppress.h"
 #include "precision/memory.h"

@@ -1,9 +1,9 @@
 /*
- * patcher/memory_fit.h - the mildest change with which a job fits into memory, and what is
+ * patcher/rules/memory_fit.h - the mildest change with which a job fits into memory, and what is
  * left to a person where none does.  Looks, never edits.
  */
-#ifndef PATCHER_MEMORY_FIT_H
-#define PATCHER_MEMORY_FIT_H
+#ifndef PATCHER_RULES_MEMORY_FIT_H
+#define PATCHER_RULES_MEMORY_FIT_H
 
 #include "train/model/model_config.h"
 #include "train/plan.h"

@@ -1,7 +1,7 @@
-/* patcher/memory_fit.c - tries changes in their order, and takes back what was not needed. */
+/* patcher/rules/memory_fit.c - tries changes in their order, and takes back what was not needed. */
 #include "config.h"
 
-#include "patcher/memory_fit.h"
+#include "patcher/rules/memory_fit.h"
 
 #include <string.h>
 
