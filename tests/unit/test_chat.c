@@ -308,8 +308,8 @@ static void test_chat_writes_prompts(void **state)
 
     (void)state;
     assert_non_null(tokenizer);
-    assert_true(chat_prompt(tokenizer_attached(tokenizer), tokenizer, &plain, talk, 1, &ids,
-                            &answer, &err));
+    assert_true(chat_prompt(tokenizer_attached(tokenizer), tokenizer, &plain, talk, 1,
+                            &ids, &answer, &err));
     text_init(&text, 0);
     tokenizer_decode(tokenizer, ids.ids, answer, false, &text);
     assert_string_equal(text.data,
@@ -336,8 +336,8 @@ static void test_chat_ends_prompts_where_an_answer_would(void **state)
 
     (void)state;
     assert_non_null(tokenizer);
-    assert_true(chat_prompt(tokenizer_attached(tokenizer), tokenizer, &plain, talk, 1, &ids,
-                            &answer, &err));
+    assert_true(chat_prompt(tokenizer_attached(tokenizer), tokenizer, &plain, talk, 1,
+                            &ids, &answer, &err));
     text_init(&text, 0);
     tokenizer_decode(tokenizer, ids.ids, ids.count, false, &text);
     assert_string_equal(text.data, "<|im_start|>user\n"
