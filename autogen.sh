@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make ./configure from configure.ac.  Needs autoconf, automake and pkg-config.
+# Generate ./configure from configure.ac.  Requires autoconf, automake and pkg-config.
 set -e
 cd "$(dirname "$0")"
 exec autoreconf --install --force

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Install what building trainspool takes, on Debian 12 or a system like it; with --tests, what
-# more its tests compare it with.
-# Does nothing, and needs no rights, where all is there.
+# Install the packages that the build of trainspool requires, on Debian 12 or a similar system;
+# with --tests, also the packages that the tests use.
+# Does nothing, and needs no root rights, if all packages are installed.
 # shellcheck disable=SC2086
 set -eu
 
-# oneDNN's package is named for its version: libdnnl2 on Debian 12, libdnnl3.6 on 13.
+# The name of oneDNN's package contains its version: libdnnl2 on Debian 12, libdnnl3.6 on 13.
 onednn() {
     { apt-cache pkgnames libdnnl 2>/dev/null; echo libdnnl2; } |
         grep -E '^libdnnl[0-9][0-9.]*$' | sort -V | tail -n 1
@@ -13,9 +13,11 @@ onednn() {
 
 needed='gcc g++ libc6-dev make autoconf automake pkg-config libyaml-dev libjansson-dev libpcre2-dev
         libutf8proc-dev nettle-dev zlib1g-dev libcmocka-dev jq'
-# Other readers of YAML, of schemas, of pages and of completions; tests that miss them skip.
-wanted=
-[ "${1-}" != --tests ] || wanted="python3 python3-venv python3-yaml python3-jsonschema chromium zsh"
+# Independent readers of YAML, schemas, pages and completions, and the formatter; tests that lack
+# one of these are skipped.
+optional=
+[ "${1-}" != --tests ] ||
+    optional="python3 python3-venv python3-yaml python3-jsonschema chromium zsh clang-format"
 
 missing() { # PACKAGES
     for package in "$@"; do
@@ -32,7 +34,7 @@ as_root() {
     elif command -v sudo >/dev/null; then
         sudo env DEBIAN_FRONTEND=noninteractive "$@"
     else
-        echo "install-deps: neither root nor sudo here; as root: apt-get install $absent" >&2
+        echo "install-deps: cannot install packages: not root, and no sudo; run as root: apt-get install $absent" >&2
         return 1
     fi
 }
@@ -41,7 +43,7 @@ apt() {
     as_root apt-get -q -y -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 "$@" </dev/null
 }
 
-# The lists of packages may be absent or old: then they are fetched, and it is tried again.
+# If the package lists are missing or outdated, fetch them and try again.
 install() { # PACKAGES
     ls /var/lib/apt/lists/*_Packages* >/dev/null 2>&1 || apt update || true
     for wait in 5 20 0; do
@@ -53,14 +55,14 @@ install() { # PACKAGES
 }
 
 if ! command -v apt-get >/dev/null; then
-    echo "install-deps: no apt-get here; the packages of Debian are:" $needed libdnnl2 $wanted >&2
+    echo "install-deps: apt-get not found; the Debian packages are:" $needed libdnnl2 $optional >&2
     exit 0
 fi
 absent=$(missing $needed)
 [ -z "$absent" ] || install $absent
-# One by one: one that is not to be had takes no other with it.  oneDNN is found at run time,
-# and faster on a CPU.
-for package in $(onednn) $wanted; do
+# Install these one at a time, so that an unavailable package does not block the others.  oneDNN is
+# loaded at run time and speeds up training on a CPU.
+for package in $(onednn) $optional; do
     absent=$(missing $package)
-    [ -z "$absent" ] || install $absent || echo "install-deps: going on without $absent" >&2
+    [ -z "$absent" ] || install $absent || echo "install-deps: continuing without $absent" >&2
 done

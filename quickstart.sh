@@ -1,6 +1,6 @@
 #!/bin/sh
-# From a bare machine to trained models: installs what is missing, builds, starts the daemon on
-# a fresh folder, drops the sample jobs into it one by one, and tells what became of them.
+# Go from a bare machine to trained models: install missing packages, build, start the daemon on a
+# new folder, submit the sample jobs one by one, and show the results.
 #
 #   ./quickstart.sh [--no-install] [FOLDER]
 set -eu
@@ -27,13 +27,13 @@ PATH=$PWD/$build:$PATH
 folder=${1:-$(mktemp -d "${TMPDIR:-/tmp}/trainspool.XXXXXX")}
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
-say "making the data and the model the samples begin with, in $folder"
+say "writing the data and the initial models of the samples to $folder"
 jobs/samples/generate "$folder"
 
 say "trainspool watch $folder"
 trainspool watch "$folder" >"$folder/watch.log" 2>&1 &
 daemon=$!
-stop() { # it saves a checkpoint first
+stop() { # the daemon saves a checkpoint first
     kill $daemon 2>/dev/null || return 0
     wait $daemon || true
 }
@@ -41,7 +41,7 @@ trap stop EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# Shows how it goes until the job has ended; true if it is done.
+# Show the status of a job until it ends.  Succeeds if the job is done.
 follow() { # JOB
     before=
     while :; do
@@ -60,13 +60,13 @@ follow() { # JOB
     done
 }
 
-# Each begins with what the one before made.
+# Each job starts from the output of an earlier one.
 for sample in jobs/samples/*.yaml; do
     job=$folder/${sample##*/}
     say "trainspool submit $folder $sample"
     trainspool submit -q "$folder" "$sample"
     trainspool status "$folder" | head -n 1
-    follow "$job" || { say "$job did not come to its end:"; trainspool logs "$job"; exit 1; }
+    follow "$job" || { say "$job did not finish:"; trainspool logs "$job"; exit 1; }
     say "trainspool review $job"
     trainspool review "$job" || true
 done
@@ -75,11 +75,11 @@ say 'all done'
 trainspool status "$folder"
 cat <<END
 
-Each job has a folder beside it, with what was changed and how it went:
+Each job has a folder next to it with its changes and its results:
 
     $folder/2-lora.run/
-        changes.jsonl  backups/     what the patch changed, and the job as it was
-        train.log  metrics.jsonl    the training, for people and for programs
+        changes.jsonl  backups/     the edits of the patch, and the original job
+        train.log  metrics.jsonl    the training log, for people and for programs
 END
 [ ! -f "$folder/2-lora.run/report.html" ] ||
     echo '        report.html                 curves, changes and plan on one page'
@@ -87,5 +87,5 @@ cat <<END
 
 The models are in $folder/units-base, units-lora, units-full,
 units-small and units-prefer.
-For a job of your own: trainspool watch FOLDER, and trainspool submit FOLDER JOB.yaml.
+To run your own job: trainspool watch FOLDER, and trainspool submit FOLDER JOB.yaml.
 END

@@ -1,18 +1,18 @@
 #!/bin/sh
-# Build twice, normally and with sanitizers, and run all tests in both.  The last lines name the
-# tests that failed and count all; the exit status is 1 if any failed.
+# Build twice, normally and with sanitizers, and run all tests in both builds.  The last lines list
+# the failed tests and the totals; the exit status is 1 if a test failed.
 #
-#   ./runtests.sh [--no-install]      build/, build-san/ and build-peers/ are kept for the next time
+#   ./runtests.sh [--no-install]      keeps build/, build-san/ and build-peers/ for the next run
 #
-# PYTHON names the one whose libraries ours are compared with; build-peers/ otherwise.
+# PYTHON names the Python whose libraries the tests compare with; the default is that of build-peers/.
 set -eu
 cd "$(dirname "$0")"
 
 if [ -f config.status ]; then
-    echo 'runtests: this tree was configured in place; run "make distclean" first' >&2
+    echo 'runtests: cannot build: this tree was configured in place; run "make distclean" first' >&2
     exit 2
 fi
-peers= # the process that fetches libraries while the first build is made
+peers= # process that installs Python libraries during the first build
 if [ "${1-}" != --no-install ]; then
     ./install-deps.sh --tests
     if [ -z "${PYTHON-}" ]; then
@@ -25,32 +25,32 @@ if [ ! -x configure ] || [ -n "$(find configure.ac m4 -newer configure)" ]; then
 fi
 
 passed=0 failed=0 skipped=0
-wrong= # a line for each test that failed, told again at the end
+wrong= # one line for each failed test, repeated at the end
 
-count() { # BUILD RESULT: how many the test suite of that build says
+count() { # BUILD RESULT: print the number of tests with that result
     sed -n "s/^# $2: *//p" "$1/test-suite.log" | head -n 1
 }
 
-broken() { # BUILD STEP
+broken() { # BUILD STEP: count a failed step as a failed test
     echo "FAIL: $1: $2"
     failed=$((failed + 1))
     wrong="${wrong}FAIL: $1: $2
 "
 }
 
-failures() { # BUILD: the scripts and programs with a test that failed
+failures() { # BUILD: print the scripts and programs that have a failed test
     find "$1" -name '*.trs' -exec \
         grep -lE '^:global-test-result: (FAIL|ERROR|XPASS)' {} + | sed 's/\.trs$//' | sort
 }
 
-# Lines in what sanitizers say, but no variables for a debugger: a seventh of a compilation
-# less, a fifth with sanitizers.
+# -g1 gives line numbers in the reports of sanitizers, but no variables for a debugger.  It saves a
+# seventh of the compile time, and a fifth with sanitizers.
 : "${CFLAGS=-g1}" "${CXXFLAGS=-g1}"
 export CFLAGS CXXFLAGS
 
-find_peers() {
+find_peers() { # wait for the libraries and set PYTHON
     [ -z "$peers" ] || wait "$peers" ||
-        echo 'runtests: no package index here: tests beside tokenizers, Jinja and TensorBoard are skipped'
+        echo 'runtests: cannot install from the package index: tests against tokenizers, Jinja and TensorBoard are skipped'
     peers=
     if [ -z "${PYTHON-}" ] && [ -x build-peers/bin/python ]; then
         PYTHON=$PWD/build-peers/bin/python
@@ -58,8 +58,8 @@ find_peers() {
     fi
 }
 
-# One failure that stops a build counts as one failed test.
-run() { # BUILD, then the arguments of configure
+# Build and test.  A failure that stops a build counts as one failed test.
+run() { # BUILD ARGUMENTS...: the arguments are for configure
     build=$1
     shift
     echo "== $build: configure $*"
@@ -69,14 +69,14 @@ run() { # BUILD, then the arguments of configure
     make -s -C "$build" -j "$(nproc)" all || { broken "$build" make; return; }
     find_peers
     echo "== $build: make check"
-    # one more than there are cores: some tests wait
+    # one job more than there are cores, because some tests wait
     make -s -C "$build" -j "$(($(nproc) + 1))" check >"$build/check.log" 2>&1 || true
     if [ ! -f "$build/test-suite.log" ]; then
         tail -n 50 "$build/check.log"
         broken "$build" 'make check'
         return
     fi
-    # what did not pass, and of a test with a failure all it said
+    # tests that did not pass, and the complete log of each failed test
     grep -E '^(FAIL|ERROR|XPASS|SKIP):' "$build/check.log" || true
     not_ok=$(($(count "$build" FAIL) + $(count "$build" ERROR) + $(count "$build" XPASS)))
     if [ $not_ok -ne 0 ]; then
@@ -94,7 +94,7 @@ run() { # BUILD, then the arguments of configure
 
 run build
 run build-san --enable-sanitizers --without-cuda
-find_peers # nothing of it comes behind the last line
+find_peers # before the summary, so that its messages do not follow the last line
 
 printf '%s' "$wrong"
 echo "$passed passed, $failed failed, $skipped skipped"

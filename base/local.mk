@@ -1,4 +1,4 @@
-# One line a file, sorted.
+# One line per file, sorted.
 
 noinst_LIBRARIES += libbase.a
 

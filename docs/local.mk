@@ -1,4 +1,4 @@
-# One line a file, sorted: dist_man_MANS += %D%/trainspool.1, dist_doc_DATA += %D%/precision.md
+# One line per file, sorted: dist_man_MANS += %D%/trainspool.1, dist_doc_DATA += %D%/precision.md
 
 dist_doc_DATA += %D%/comparison.md
 dist_doc_DATA += %D%/dependencies.md

@@ -1,4 +1,4 @@
-# One line a file, sorted: nobase_dist_pkgdata_DATA += %D%/samples/first.yaml
+# One line per file, sorted: nobase_dist_pkgdata_DATA += %D%/samples/first.yaml
 nobase_dist_pkgdata_DATA += %D%/samples/1-pretrain.yaml
 nobase_dist_pkgdata_DATA += %D%/samples/2-lora.yaml
 nobase_dist_pkgdata_DATA += %D%/samples/3-full.yaml

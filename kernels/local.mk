@@ -1,4 +1,4 @@
-# One line a file, sorted: libkernels_a_SOURCES += %D%/tensor.c %D%/tensor.h
+# One line per file, sorted: libkernels_a_SOURCES += %D%/tensor.c %D%/tensor.h
 
 noinst_LIBRARIES += libkernels.a
 
@@ -50,7 +50,7 @@ libkernels_a_SOURCES += %D%/ops.h
 libkernels_a_SOURCES += %D%/pair.h
 libkernels_a_SOURCES += %D%/tensor.c %D%/tensor.h
 
-# Variants for one instruction set, made from a template; chosen at run time.
+# Variants for one instruction set, generated from a template; the program selects one at run time.
 if HAVE_X86_KERNELS
 libkernels_a_SOURCES += %D%/cpu/cpu_matmul_avx2.c
 libkernels_a_SOURCES += %D%/cpu/cpu_matmul_avx512.c
@@ -58,7 +58,7 @@ libkernels_a_SOURCES += %D%/cpu/cpu_ops_avx2.c
 libkernels_a_SOURCES += %D%/cpu/cpu_ops_avx512.c
 endif
 
-# Kernels and their C side.  nvcc makes the objects of the .cu files by the rule below.
+# Kernels and their C side.  The rule below compiles .cu files with nvcc.
 if HAVE_CUDA
 libkernels_a_SOURCES += %D%/cuda/activation.cu %D%/cuda/activation.cuh
 libkernels_a_SOURCES += %D%/cuda/adamw.cu
@@ -112,7 +112,7 @@ libkernels_a_SOURCES += %D%/cuda/swiglu.cu
 libkernels_a_SOURCES += %D%/cuda/topk.cu
 endif
 
-# Several GPUs.
+# Support for several GPUs.
 if HAVE_NCCL
 libkernels_a_SOURCES += %D%/cuda/cuda_group.c %D%/cuda/cuda_group.h
 libkernels_a_SOURCES += %D%/cuda/cuda_nccl.c %D%/cuda/cuda_nccl.h
@@ -122,8 +122,8 @@ libkernels_a_SOURCES += %D%/cuda/cuda_alone.c %D%/cuda/cuda_group.h
 endif
 endif
 
-# What the file's name says decides its flags.  (Variables of a pattern, as flags of a target
-# would rename the objects.  CFLAGS come after these and win.)
+# The file name decides the flags.  These are pattern-specific variables, because flags of a target
+# would rename the objects.  CFLAGS come after these and win.
 if !SANITIZERS
 %D%/cpu/%.$(OBJEXT): OPTIMIZE = -O3
 else
@@ -133,8 +133,8 @@ endif
 %D%/cpu/%_avx512.$(OBJEXT): ISA = $(AVX512_CFLAGS)
 %D%/cuda/%.$(OBJEXT): AM_CPPFLAGS += $(CUDA_CPPFLAGS)
 
-# nvcc writes dependencies as gcc does.  What the assembler says of registers and spills, and the
-# PTX, stay beside the object for tests/cli/cuda_code.t; anything else it says is shown.
+# nvcc writes dependencies as gcc does.  The assembler's report of registers and spills, and the PTX,
+# are kept next to the object for tests/cli/cuda_code.t; other output of the assembler is shown.
 SUFFIXES += .cu
 .cu.$(OBJEXT):
 	@$(MKDIR_P) $(@D)/$(DEPDIR) $(@D)/$(*F).keep

@@ -1,18 +1,18 @@
-dnl TS_CUDA: nvcc, the runtime library, the headers of cuBLASLt and the architectures.
+dnl TS_CUDA: find nvcc, the runtime library and the headers of cuBLASLt; choose the architectures.
 dnl
-dnl   --with-cuda        CUDA must be there; --with-cuda=DIR says where
-dnl   --without-cuda     leave it out; the default takes it where it is found
-dnl   --with-cuda-archs  capabilities to make code for, "75 90" compiles faster than all
+dnl   --with-cuda        require CUDA; --with-cuda=DIR names its directory
+dnl   --without-cuda     build without CUDA; by default CUDA is used if found
+dnl   --with-cuda-archs  capabilities to generate code for; "75 90" compiles faster than all
 dnl
-dnl The runtime is linked statically, so that the program starts without a driver and says so;
+dnl The runtime is linked statically, so the program starts without a driver and reports that;
 dnl cuBLASLt is loaded when a GPU is opened (kernels/cuda/cuda_library.c).
 AC_DEFUN([TS_CUDA], [
     AC_ARG_WITH([cuda],
-        [AS_HELP_STRING([--with-cuda=DIR], [CUDA toolkit (default: found or left out)])],
+        [AS_HELP_STRING([--with-cuda=DIR], [CUDA toolkit (default: used if found)])],
         [], [with_cuda=auto])
     AC_ARG_WITH([cuda-archs],
         [AS_HELP_STRING([--with-cuda-archs=LIST],
-            [compute capabilities without the dot (default: all that nvcc knows of 60 61 70 75 80 86 89 90 100 120)])],
+            [compute capabilities without the dot (default: all that nvcc supports of 60 61 70 75 80 86 89 90 100 120)])],
         [cuda_archs=$withval], [cuda_archs="60 61 70 75 80 86 89 90 100 120"])
 
     have_cuda=no
@@ -21,15 +21,15 @@ AC_DEFUN([TS_CUDA], [
         [auto|yes], [TS_CUDA_FIND([$CUDA_HOME $CUDA_PATH /usr/local/cuda /usr/lib/cuda /usr])],
         [TS_CUDA_FIND([$with_cuda])])
     AS_IF([test "$with_cuda" != no && test "$with_cuda" != auto && test "$have_cuda" = no],
-          [AC_MSG_ERROR([no CUDA toolkit with nvcc, cuda_runtime.h, cublasLt.h and libcudart_static.a found])])
+          [AC_MSG_ERROR([cannot find a CUDA toolkit with nvcc, cuda_runtime.h, cublasLt.h and libcudart_static.a])])
 
     AS_IF([test "$have_cuda" != no],
           [TS_CUDA_FLAGS
            AC_DEFINE([HAVE_CUDA], [1], [kernels/cuda is built])
            AC_DEFINE_UNQUOTED([CUDA_ARCHS], ["$ts_taken"],
-               [compute capabilities that kernels/cuda has code for, besides PTX])
+               [compute capabilities that kernels/cuda has code for, in addition to PTX])
            AC_DEFINE_UNQUOTED([CUDA_LIBRARY_DIR], ["$ts_library_dir"],
-               [where the toolkit has its libraries])])
+               [library directory of the toolkit])])
     AM_CONDITIONAL([HAVE_CUDA], [test "$have_cuda" != no])
     TS_NCCL
     AC_SUBST([NVCC])
@@ -38,7 +38,7 @@ AC_DEFUN([TS_CUDA], [
     AC_SUBST([CUDA_LIBS])
 ])
 
-dnl TS_CUDA_FIND(DIRECTORIES): the first that is whole.
+dnl TS_CUDA_FIND(DIRECTORIES): choose the first directory with a complete toolkit.
 AC_DEFUN([TS_CUDA_FIND], [
     AC_MSG_CHECKING([for CUDA])
     for dir in $1; do
@@ -56,9 +56,10 @@ AC_DEFUN([TS_CUDA_FIND], [
     AC_MSG_RESULT([$have_cuda])
 ])
 
-dnl Machine code for each capability this nvcc knows, and PTX for those to come.  Sources differ
-dnl only for the capabilities that the loop over `base` names (hardware.cuh); each goes through
-dnl the compiler once, and its PTX through an assembler for every capability up to the next.
+dnl Generate machine code for each capability that this nvcc supports, and PTX for future ones.  The
+dnl sources differ only between the capabilities in the loop over `base` (hardware.cuh); the compiler
+dnl runs once for each of these, and the assembler turns its PTX into code for every capability up to
+dnl the next one.
 AC_DEFUN([TS_CUDA_FLAGS], [
     AC_MSG_CHECKING([for compute capabilities of $NVCC])
     ts_known=$($NVCC --list-gpu-arch 2>/dev/null)
@@ -69,7 +70,7 @@ AC_DEFUN([TS_CUDA_FLAGS], [
         AS_CASE([" "$(echo $ts_known)" "], [*" compute_$arch "*],
                 [ts_taken="$ts_taken${ts_taken:+ }$arch"])
     done
-    AS_IF([test -z "$ts_taken"], [AC_MSG_ERROR([$NVCC knows none of: $cuda_archs])])
+    AS_IF([test -z "$ts_taken"], [AC_MSG_ERROR([$NVCC supports none of: $cuda_archs])])
     for arch in $ts_taken; do
         ts_of=$arch
         for base in 60 61 70 75 80; do
@@ -87,18 +88,19 @@ AC_DEFUN([TS_CUDA_FLAGS], [
     have_cuda="$have_cuda (sm $ts_taken)"
 ])
 
-dnl The code of seven capabilities is much the same seven times, and packed as one a tenth as large.
-dnl Drivers before 550 cannot unpack it; CUDA 13 wants 580 anyway.
+dnl The code of seven capabilities is nearly identical; compressed together it takes a tenth of the space.
+dnl Drivers before 550 cannot decompress it; CUDA 13 requires 580 anyway.
 AC_DEFUN([TS_CUDA_COMPRESS], [
     ts_release=$($NVCC --version 2>/dev/null | sed -n 's/.*release \(@<:@0-9@:>@*\).*/\1/p')
     AS_IF([test "${ts_release:-0}" -ge 13 && $NVCC --help | grep -q -e --compress-mode],
           [NVCC_FLAGS="$NVCC_FLAGS --compress-mode=size"])
 ])
 
-dnl TS_NCCL: sums over several GPUs; only its header is needed, the library is loaded at run time.
+dnl TS_NCCL: reductions over several GPUs; the build requires only the header, the library is loaded at
+dnl run time.
 AC_DEFUN([TS_NCCL], [
     AC_ARG_WITH([nccl],
-        [AS_HELP_STRING([--with-nccl], [several GPUs in one job (default: where nccl.h is found)])],
+        [AS_HELP_STRING([--with-nccl], [several GPUs in one job (default: if nccl.h is found)])],
         [], [with_nccl=auto])
     have_nccl=no
     AS_IF([test "$have_cuda" != no && test "$with_nccl" != no], [
@@ -111,11 +113,12 @@ AC_DEFUN([TS_NCCL], [
         CPPFLAGS=$ts_cppflags
         AC_MSG_RESULT([$have_nccl])])
     AS_IF([test "$with_nccl" = yes && test "$have_nccl" = no],
-          [AC_MSG_ERROR([--with-nccl wants CUDA and nccl.h; on Debian: apt-get install libnccl-dev])])
+          [AC_MSG_ERROR([--with-nccl requires CUDA and nccl.h; on Debian: apt-get install libnccl-dev])])
     AS_IF([test "$have_nccl" = yes], [AC_DEFINE([HAVE_NCCL], [1], [several GPUs in one job])])
     AM_CONDITIONAL([HAVE_NCCL], [test "$have_nccl" = yes])
 ])
 
+dnl Add the -gencode option of one base capability to NVCC_FLAGS.
 AC_DEFUN([TS_CUDA_CODES], [
     AS_IF([test -n "$ts_base"],
           [NVCC_FLAGS="$NVCC_FLAGS -gencode arch=compute_$ts_base,code=@<:@$ts_codes@:>@"])

@@ -1,5 +1,5 @@
 dnl TS_NEED(VARIABLE, MODULE, DEBIAN-PACKAGE)
-dnl A library without which nothing works; its flags join LIBRARY_CFLAGS and LIBRARY_LIBS.
+dnl Require a library; add its flags to LIBRARY_CFLAGS and LIBRARY_LIBS.
 AC_DEFUN([TS_NEED], [
     PKG_CHECK_MODULES([$1], [$2], [],
         [AC_MSG_ERROR([$2 is missing: ${$1_PKG_ERRORS}
@@ -11,6 +11,7 @@ on Debian: apt-get install $3])])
 ])
 
 dnl TS_TRY_CFLAGS(FLAGS, IF-ACCEPTED, IF-NOT)
+dnl Try to compile with FLAGS.
 AC_DEFUN([TS_TRY_CFLAGS], [
     ts_cflags=$CFLAGS
     CFLAGS="$CFLAGS $1 -Werror"
@@ -18,7 +19,7 @@ AC_DEFUN([TS_TRY_CFLAGS], [
                       [CFLAGS=$ts_cflags; $2], [CFLAGS=$ts_cflags; $3])
 ])
 
-dnl No flag here may hide a NaN or an infinity: the loss scaler lives on seeing them.
+dnl No flag here may hide a NaN or an infinity: the loss scaler depends on seeing them.
 AC_DEFUN([TS_WARNINGS], [
     OPTIMIZE="-O2"
     WARNINGS="-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla"
@@ -35,7 +36,8 @@ AC_DEFUN([TS_SANITIZERS], [
     AM_CONDITIONAL([SANITIZERS], [test "$enable_sanitizers" = yes])
 ])
 
-dnl Can the compiler make the *_avx2.c and *_avx512.c variants?  The machine chooses at run time.
+dnl Check whether the compiler supports the *_avx2.c and *_avx512.c variants.  The program chooses one at
+dnl run time.
 AC_DEFUN([TS_X86_KERNELS], [
     AVX2_CFLAGS="-mavx2 -mfma -mf16c"
     AVX512_CFLAGS="$AVX2_CFLAGS -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16"
@@ -49,27 +51,27 @@ AC_DEFUN([TS_X86_KERNELS], [
     AC_SUBST([AVX512_CFLAGS])
 ])
 
-dnl TS_EMULATION: may the tests run CUDA's kernels on the CPU?  It takes a compiler of C++17.
-dnl What they call fmaf() for is one instruction where this machine has it, and the same number;
-dnl nothing else becomes such a one.
+dnl TS_EMULATION: check whether the tests can run the CUDA kernels on the CPU, which requires a C++17
+dnl compiler.  Their calls of fmaf() compile to one instruction if this machine has it, with the same
+dnl result; -ffp-contract=off keeps other expressions from being fused.
 AC_DEFUN([TS_EMULATION], [
     have_emulation="no (g++ is missing)"
     ts_cxxflags=$CXXFLAGS
     AC_LANG_PUSH([C++])
     CXXFLAGS="-std=c++17 $CXXFLAGS"
-    AC_MSG_CHECKING([whether $CXX knows C++17])
+    AC_MSG_CHECKING([whether $CXX supports C++17])
     AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <tuple>]],
                                        [[auto [a, b] = std::tuple<int, int>(1, -1); return a + b;]])],
                       [have_emulation=yes])
     AC_MSG_RESULT([$have_emulation])
-    AC_MSG_CHECKING([whether $CXX fills variables])
+    AC_MSG_CHECKING([whether $CXX can initialize automatic variables])
     CXXFLAGS="$CXXFLAGS -Werror -ftrivial-auto-var-init=pattern"
     AC_COMPILE_IFELSE([AC_LANG_SOURCE([int nothing;])],
                       [EMULATION_FILL="-ftrivial-auto-var-init=pattern -DEMULATION_FILLED"])
     AC_MSG_RESULT([${EMULATION_FILL:-no}])
     AC_SUBST([EMULATION_FILL])
     CXXFLAGS="-std=c++17 $ts_cxxflags -Werror -mfma -ffp-contract=off"
-    AC_MSG_CHECKING([whether this machine multiplies and adds at once])
+    AC_MSG_CHECKING([whether this machine has fused multiply-add])
     AC_RUN_IFELSE([AC_LANG_PROGRAM([], [[return !__builtin_cpu_supports("fma");]])],
                   [EMULATION_FMA="-mfma -ffp-contract=off"], [], [])
     AC_MSG_RESULT([${EMULATION_FMA:-no}])

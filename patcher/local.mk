@@ -1,4 +1,4 @@
-# One line a file, sorted: libpatcher_a_SOURCES += %D%/format.c %D%/format.h
+# One line per file, sorted: libpatcher_a_SOURCES += %D%/format.c %D%/format.h
 
 noinst_LIBRARIES += libpatcher.a
 

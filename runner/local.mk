@@ -1,4 +1,4 @@
-# One line a file, sorted.  Everything but the two main()s is in librunner.a, so that tests reach it.
+# One line per file, sorted.  librunner.a has everything except the two main()s, so that tests can link it.
 
 noinst_LIBRARIES += librunner.a
 
@@ -68,7 +68,7 @@ librunner_a_SOURCES += %D%/spool/worker.c %D%/spool/worker.h
 
 bin_PROGRAMS += trainspool trainspool-train
 
-# The daemon links no CUDA library: a process that does holds 100 MB before it does anything.
+# The daemon links no CUDA library: a process that links one uses 100 MB before it does any work.
 trainspool_SOURCES = %D%/main.c
 trainspool_LDADD = $(LAYERS) $(LIBRARY_LIBS)
 

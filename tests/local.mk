@@ -1,26 +1,28 @@
-# A test of one file: write unit/test_NAME.c and add one line to the list of its layer below,
+# To add a unit test of one file, write unit/test_NAME.c and add one line to the list of its layer
+# below, in order:
 #
 #     unit_tests += %D%/unit/test_NAME
 #
-# sorted.  It is linked against all layers and cmocka.  A second line is needed only for what is
-# out of the ordinary: %C%_unit_test_NAME_SOURCES, %C%_unit_test_NAME_LDADD.  One group of tests
-# a program: TAP allows one plan.  Tests run in the top of the build tree and find
+# The test is linked with all layers and cmocka.  Special cases add a second line:
+# %C%_unit_test_NAME_SOURCES or %C%_unit_test_NAME_LDADD.  A program has one group of tests, because
+# TAP allows one plan.  Tests run in the top folder of the build tree with these variables:
 #
-#     $top_srcdir, $top_builddir     the two trees; the tests run in the second
-#     $TRAINSPOOL_SHARED             real models and data; skip, saying so, where it is absent
+#     $top_srcdir, $top_builddir     the source tree and the build tree
+#     $TRAINSPOOL_SHARED             real models and data; a test reports a skip if it is missing
 #
-# What takes long goes into heavy_tests, which a build with sanitizers leaves out.
+# Slow tests go into heavy_tests, which a build with sanitizers leaves out.
 #
-# A parser of what others write has a fuzz target: write fuzz/fuzz_NAME.c with
-# LLVMFuzzerTestOneInput, put some small inputs into fuzz/corpus/NAME/, words of its format into
+# Every parser of external input has a fuzz target: write fuzz/fuzz_NAME.c with
+# LLVMFuzzerTestOneInput, put some small inputs into fuzz/corpus/NAME/ and tokens of the format into
 # fuzz/dict/NAME.dict, and add
 #
 #     fuzz_tests += %D%/fuzz/fuzz_NAME
 #
-# `make fuzz SECONDS=60` looks for what breaks it, with clang; an input that did goes, as small
-# as it can be, into fuzz/found/NAME/.  `make check` replays both folders.
+# `make fuzz SECONDS=60` searches for failing inputs, with clang.  Put a failing input, minimized,
+# into fuzz/found/NAME/.  `make check` replays both folders.
 #
-# A test from outside: an executable cli/NAME.t that speaks TAP, `script_tests += %D%/cli/NAME.t`.
+# To add a test of the programs, write an executable cli/NAME.t that prints TAP and add
+# `script_tests += %D%/cli/NAME.t`.
 
 unit_tests =
 heavy_tests =
@@ -233,7 +235,7 @@ unit_tests += %D%/unit/test_watch
 unit_tests += %D%/unit/test_weights
 unit_tests += %D%/unit/test_worker
 
-# parsers, over their corpora
+# fuzz targets of the parsers, run on their corpora
 fuzz_tests += %D%/fuzz/fuzz_adapter
 fuzz_tests += %D%/fuzz/fuzz_answer
 fuzz_tests += %D%/fuzz/fuzz_dataset
@@ -261,7 +263,7 @@ fuzz_tests += %D%/fuzz/fuzz_tokenizer
 fuzz_tests += %D%/fuzz/fuzz_undo
 fuzz_tests += %D%/fuzz/fuzz_words
 
-# from outside
+# tests of the programs
 EXTRA_DIST += %D%/golden/architectures.json %D%/golden/architectures.py
 EXTRA_DIST += %D%/golden/chat.json %D%/golden/chat.py
 EXTRA_DIST += %D%/golden/conversations.json %D%/golden/conversations.py
@@ -326,10 +328,10 @@ script_tests += %D%/cli/tokens.t
 script_tests += %D%/cli/version.t
 script_tests += %D%/cli/watch.t
 
-# the tree itself
+# checks of the source tree
 script_tests += %D%/layers.t
 
-# on a machine with a GPU: run.sh there, nothing of it by make
+# for a machine with a GPU: run gpu/run.sh there; make does not use these files
 EXTRA_DIST += %D%/gpu/bench.sh
 EXTRA_DIST += %D%/gpu/call.sh
 EXTRA_DIST += %D%/gpu/cmocka/cmocka.h
@@ -338,7 +340,7 @@ EXTRA_DIST += %D%/gpu/curve.sh
 EXTRA_DIST += %D%/gpu/gpu.sh
 EXTRA_DIST += %D%/gpu/run.sh
 
-# what unit tests share
+# shared by unit tests
 EXTRA_DIST += %D%/unit/corpus.h
 EXTRA_DIST += %D%/unit/pyyaml_differs.py
 EXTRA_DIST += %D%/unit/pyyaml_marks.py
@@ -367,7 +369,7 @@ endif
 %C%_unit_test_cuda_sdpa_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 %C%_unit_test_model_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 
-# The longest first, so that none is left alone at the end.
+# The longest tests come first, so that none runs alone at the end.
 if HAVE_EMULATION
 test_programs += $(emulated_tests)
 check_DATA = %D%/emulation/trainspool-train
@@ -384,7 +386,7 @@ endif
 test_programs += $(unit_tests)
 endif
 
-# operations in double, and operands to hold the backends against them
+# reference operations in double, and the operands for comparing backends with them
 if HAVE_CMOCKA
 check_LIBRARIES += libreference.a
 REFERENCE = libreference.a
@@ -405,13 +407,13 @@ libreference_a_SOURCES += %D%/reference/reference_matmul.c
 libreference_a_SOURCES += %D%/reference/reference_preference.c
 endif
 
-# The formulas that kernels are held against would take most of the time of that.
+# With sanitizers, the reference formulas would take most of the test time.
 if SANITIZERS
 %D%/reference/reference_%.$(OBJEXT): SANITIZE =
 %D%/reference/reference_%.$(OBJEXT): OPTIMIZE = -O2
 endif
 
-# what the real tokenizers and Jinja are compared with, by differential/differential.py
+# program that differential/differential.py compares with the real tokenizers and Jinja
 check_PROGRAMS += %D%/differential/ours
 %C%_differential_ours_SOURCES = %D%/differential/ours.c %D%/differential/ours.h
 %C%_differential_ours_SOURCES += %D%/differential/ours_model.c
@@ -420,13 +422,13 @@ EXTRA_DIST += %D%/differential/made.py
 EXTRA_DIST += %D%/differential/models.py
 EXTRA_DIST += %D%/differential/peers.py
 
-# The kernels of kernels/cuda on the CPU: emulation/emulation.h.  A test of an operation is one
-# of the CPU's, linked with other machines; `emulated` as it is, `races` with kernels that are
-# compiled so that races are found.  No kernel can have both those and sanitizers: a build with
-# sanitizers tests operations as `emulated`, one without as `races`, whole models are `emulated`
-# in both.  Products have no other kernels than fp8's, and golden operators none that other tests
-# leave out: they are not looked at for races.  When a new kernel is there, its test's lines go into
-# emulated_operations and races_tests; `make tests/unit/test_emulated_NAME` builds any at any time.
+# Tests that run the kernels of kernels/cuda on the CPU; see emulation/emulation.h.  The test of an
+# operation is the CPU backend's test, linked with other machines: `emulated` uses the kernels
+# unchanged, `races` uses kernels compiled with race detection.  Race detection and sanitizers exclude
+# each other: a build with sanitizers tests operations as `emulated`, a build without as `races`, and
+# both test whole models as `emulated`.  Two tests need no race detection: the only matmul kernels are
+# those of fp8, and golden operators use no kernel that other tests leave out.  Add the test of a new
+# kernel to emulated_operations and races_tests; `make tests/unit/test_emulated_NAME` always builds it.
 emulated_tests =
 emulated_tests += %D%/unit/test_cuda_attention
 emulated_tests += %D%/unit/test_cuda_backend
@@ -522,7 +524,7 @@ EXTRA_DIST += %D%/fuzz/fuzz.mk %D%/fuzz/fuzz.sh %D%/fuzz/mutate_job.c
 check_PROGRAMS += $(test_programs)
 TESTS = $(test_programs) $(script_tests)
 
-# the main() of a fuzz target, taken only where there is no other; make fuzz has its own
+# main() for fuzz targets, linked only if the program has no other; make fuzz uses libFuzzer's
 REPLAY = libreplay.a
 
 LDADD = $(REPLAY) $(REFERENCE) $(LAYERS) $(CMOCKA_LIBS) $(LIBRARY_LIBS) $(CUDA_LIBS)
@@ -540,21 +542,22 @@ AM_TESTS_ENVIRONMENT = \
 	TRAINSPOOL_SHARED="$${TRAINSPOOL_SHARED-$(abs_top_srcdir)/../shared}"; \
 	export CMOCKA_MESSAGE_OUTPUT UBSAN_OPTIONS top_srcdir top_builddir TRAINSPOOL_SHARED;
 
-# The targets made by clang and linked to its fuzzer, in fuzz-build/, each run for SECONDS;
-# FUZZ="document json" names some.  fuzz/fuzz.sh says what is left there.
+# Build the fuzz targets with clang and libFuzzer in fuzz-build/ and run each for SECONDS;
+# FUZZ="document json" selects some.  fuzz/fuzz.sh describes the files that it leaves there.
 SECONDS = 60
 FUZZ = $(fuzz_tests:%D%/fuzz/fuzz_%=%)
 FUZZED = $(libbase_a_SOURCES) $(libprecision_a_SOURCES) $(libtrain_a_SOURCES) \
 	$(libpatcher_a_SOURCES) $(librunner_a_SOURCES)
 fuzz:
-	@command -v clang >/dev/null || { echo 'make fuzz: clang is not there'; exit 1; }
+	@command -v clang >/dev/null || { echo 'make fuzz: cannot find clang'; exit 1; }
 	@$(MKDIR_P) fuzz-build
 	@$(MAKE) -C fuzz-build -f '$(abs_top_srcdir)/%D%/fuzz/fuzz.mk' \
 	    top_srcdir='$(abs_top_srcdir)' top_builddir='$(abs_top_builddir)' \
 	    SOURCES='$(FUZZED)' TARGETS='$(FUZZ)' SECONDS='$(SECONDS)' \
 	    CPPFLAGS='$(LIBRARY_CFLAGS)' LIBS='$(LIBRARY_LIBS) $(LIBS)'
-# Break one formula at a time and see whether a test notices; in mutate-build/, by no other
-# target.  MUTATE=rope: those with that word.  mutate.py says more.
+
+# Break one formula at a time and check that a test fails, in mutate-build/.  No other target runs
+# this.  MUTATE=rope selects mutations that contain the word; see mutate.py.
 MUTATE =
 mutate:
 	@CC='$(CC)' CXX='$(CXX)' python3 '$(top_srcdir)/%D%/mutate.py' '$(abs_top_srcdir)' \
@@ -562,9 +565,9 @@ mutate:
 EXTRA_DIST += %D%/mutate.py %D%/mutations.txt
 EXTRA_DIST += %D%/peers.sh %D%/peers.txt
 
-# Our tokenizers and templates against the real ones, on what chance makes, for SECONDS;
-# differential/differential.py says more.  PYTHON: one with `tokenizers` and `jinja2`;
-# TEMPLATES: a folder of NAME.jinja, to be tried instead of templates by chance.
+# Compare our tokenizers and templates with the real ones on random input for SECONDS; see
+# differential/differential.py.  PYTHON must have `tokenizers` and `jinja2`.  TEMPLATES names a folder
+# of NAME.jinja files to use instead of random templates.
 SEED = 1
 TEMPLATES =
 differential: %D%/differential/ours
