@@ -1,7 +1,7 @@
 #!/bin/sh
 # shellcheck disable=SC2086
-# Hold the tree to its layers: an include points down or sideways, never up, and what only one
-# place may know is known nowhere else.
+# Check the structure of the source tree: includes point down or sideways, never up, and interfaces
+# that only one folder may use are used nowhere else.
 cd "${top_srcdir-.}" || exit 99
 
 layers='base precision kernels train patcher runner' # lowest first
@@ -10,14 +10,14 @@ sources() { # FOLDERS
     find "$@" -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' | LC_ALL=C sort
 }
 
-# FILE:LINE:INCLUDED, with its quotes or angles
+# Print FILE:LINE:INCLUDED, with its quotes or angle brackets.
 includes() { # FOLDERS
     # shellcheck disable=SC2046
     awk '/^[ \t]*#[ \t]*include/ { sub(/^[^<"]*/, ""); sub(/[>"].*/, "&"); print FILENAME ":" FNR ":" $0 }' \
         $(sources "$@") /dev/null
 }
 
-# FILE:LINE:CODE, without comments and strings
+# Print FILE:LINE:CODE, without comments and strings.
 code() { # FOLDERS
     # shellcheck disable=SC2046
     awk 'FNR == 1 { inside = 0 }
@@ -32,13 +32,13 @@ code() { # FOLDERS
          }' $(sources "$@") /dev/null
 }
 
-outside() { # PATTERN of the places that may
+outside() { # PATTERN: drop the lines of files that match it
     grep -vE "^($1)"
 }
 
-# A check prints what breaks it, and nothing when all is well.
+# Each check prints its violations, or nothing.
 
-points_up() {
+includes_up() {
     includes $layers | awk -F: -v layers="$layers" '
         BEGIN { count = split(layers, name, " "); for (i = 1; i <= count; i++) rank[name[i]] = i }
         {
@@ -48,60 +48,60 @@ points_up() {
         }'
 }
 
-without_folder() {
+includes_without_folder() {
     includes $layers tests | grep ':"' | grep -v '"config.h"' |
         while IFS=: read -r file line name; do
             name=${name#\"}
             name=${name%%\"*}
-            [ -f "$name" ] || echo "$file:$line: \"$name\" is not named from the top"
+            [ -f "$name" ] || echo "$file:$line: \"$name\" must be included with its folder"
         done
 }
 
 config_not_first() {
     for file in $(sources $layers tests | grep '\.c$'); do
         first=$(grep -m1 '^#include' "$file")
-        [ "$first" = '#include "config.h"' ] || echo "$file: begins with $first"
+        [ "$first" = '#include "config.h"' ] || echo "$file: the first include must be config.h, not $first"
     done
 }
 
-# Or a private one of the same parts: rules.c may begin with rules_table.h.
+# A private header of the same module also counts: rules.c may start with rules_table.h.
 own_header_not_second() {
     for file in $(sources $layers | grep '\.c$'); do
         own=${file%.c}
         [ ! -f "$own.h" ] ||
             grep '^#include' "$file" | sed -n 2p | grep -q "\"${own}[._]" ||
-            echo "$file: $own.h is not the second"
+            echo "$file: the second include must be $own.h"
     done
 }
 
-knows_yaml() {
+uses_yaml() {
     includes $layers | grep -E '[<"]yaml\.h' | outside 'patcher/document/document\.c'
 }
 
-knows_cuda() {
+uses_cuda() {
     includes $layers | grep -E '[<"](cuda|cublas|cudnn|nvml|nccl|cub/|mma\.h)' | outside 'kernels/cuda/'
 }
 
-knows_onednn() {
+uses_onednn() {
     { includes $layers; code $layers; } | grep -E '\bdnnl_|[<"]oneapi|[<"]dnnl' | outside 'kernels/cpu/'
 }
 
-knows_inotify() {
+uses_inotify() {
     { includes $layers | grep 'sys/inotify'; code $layers | grep '\binotify_'; } |
         outside 'runner/spool/watch\.c'
 }
 
-speaks() {
+prints_outside_runner() {
     code $below_runner | grep -E '\b(v?printf|puts|putchar|perror|v?dprintf) *\(|\bstd(out|err)\b'
 }
 
-same_name() {
+duplicate_name() {
     sources $layers tests | sed 's|\(.*\)/\([^/]*\)\.[^.]*$|\2 \1|' | LC_ALL=C sort -u |
-        awk '$1 == name { print name " is in " folder " and in " $2 } { name = $1; folder = $2 }'
+        awk '$1 == name { print name " is in both " folder " and " $2 } { name = $1; folder = $2 }'
 }
 
-# A header that is not named is not in the tarball.
-not_built() {
+# A header that is not listed is missing from the tarball.
+not_listed() {
     for file in $(sources $layers) $(sources tests | grep '\.h$'); do
         folder=${file%%/*}
         grep -qE "%D%${file#"$folder"}( |\$)" "$folder/local.mk" || echo "$file is not in $folder/local.mk"
@@ -115,13 +115,13 @@ not_built() {
     done
 }
 
-# Where git knows what belongs to the tree.
+# Without git, this finds nothing.
 stray_folder() {
     git ls-files 2>/dev/null | grep / | cut -d/ -f1 | sort -u |
         grep -vxE "$(echo $layers | tr ' ' '|')|bench|docs|jobs|m4|tests|\.ci"
 }
 
-machine_path() {
+absolute_path() {
     { sources $layers tests
       find tests -name '*.t' -o -name '*.py' -o -name '*.sh' -o -name '*.mk'
       ls ./*.sh ./*.am configure.ac m4/*.m4 ./*/local.mk; } | grep -v aclocal |
@@ -138,30 +138,30 @@ stale_mutation() {
 }
 
 n=0
-while read -r check promise; do
+while read -r check description; do
     n=$((n + 1))
     found=$($check)
     if [ -z "$found" ]; then
-        echo "ok $n - $promise"
+        echo "ok $n - $description"
     else
-        echo "not ok $n - $promise"
+        echo "not ok $n - $description"
         echo "$found" | sed 's/^/# /'
     fi
 done <<EOF
-points_up             includes point down or sideways
-without_folder        headers of the tree are named with their folder
-config_not_first      config.h comes first
-own_header_not_second the own header comes second
-knows_yaml            only patcher/document/document.c knows YAML
-knows_cuda            only kernels/cuda knows CUDA
-knows_onednn          only kernels/cpu knows oneDNN
-knows_inotify         only runner/spool/watch.c knows inotify
-speaks                only the runner speaks to people
-same_name             a name is in one folder only
-not_built             every source and every test is in its local.mk
-stray_folder          the top has the folders that are meant, and no other
-machine_path          no path of one machine
-hides_nan             no flag that hides NaN or infinity
-stale_mutation        the text that a mutation breaks is in its file, once
+includes_up             includes point down or sideways
+includes_without_folder includes of the tree's headers name the folder
+config_not_first        a source file includes config.h first
+own_header_not_second   a source file includes its own header second
+uses_yaml               only patcher/document/document.c uses libyaml
+uses_cuda               only kernels/cuda uses CUDA
+uses_onednn             only kernels/cpu uses oneDNN
+uses_inotify            only runner/spool/watch.c uses inotify
+prints_outside_runner   only the runner prints
+duplicate_name          file names are unique in the tree
+not_listed              every source and every test is in its local.mk
+stray_folder            the top folder has only the expected folders
+absolute_path           no file contains a path of one machine
+hides_nan               no compiler flag hides NaN or infinity
+stale_mutation          the text that each mutation replaces occurs once in its file
 EOF
 echo "1..$n"

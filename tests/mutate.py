@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Break one formula at a time: does a test notice?
+"""Break one formula at a time and check that a test fails.
 
     make mutate                       every mutation of tests/mutations.txt
-    make mutate MUTATE=rope           those whose file or text has the word
+    make mutate MUTATE=rope           mutations whose file or text contains the word
     python3 tests/mutate.py SOURCE BUILD [WORD ...]
-    python3 tests/mutate.py SOURCE    only: is each one's text still in its file, once?
+    python3 tests/mutate.py SOURCE    only check that the text of each mutation is in its file once
 
-The tree is copied to BUILD/source and built in BUILD/tree; nothing else is touched.  There a
-mutation is written, the tests it names are built and run in their order, then those below
-that are for all of its layer, until one fails: the mutation is killed.  One that no test
-notices has survived, and the exit status is 1; so it is for a mutation whose text is no
-longer in its file just once, and for one that does not compile.
+The tree is copied to BUILD/source and built in BUILD/tree; nothing else changes.  The program applies
+a mutation there, then builds and runs the tests that it names, in order, and then the tests of its
+whole layer, until one fails: the mutation is killed.  If no test fails, the mutation survives and the
+exit status is 1.  The status is also 1 if the text of a mutation does not occur exactly once in its
+file, or if a mutation does not compile.
 """
 import filecmp
 import os
@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 
-# What is asked after the tests that a mutation names: fast, and about whole models.
+# Tests to run after those that a mutation names: fast tests of whole models.
 LAYERS = {
     "kernels/cpu": ["test_golden_operators", "test_model_gradients", "test_model_equal",
                     "test_model", "test_trainer_curve", "test_optimizer", "test_overflow"],
@@ -35,7 +35,7 @@ LAYERS = {
               "test_trainer_curve", "test_schedule", "test_rope", "test_lora", "test_golden_lora",
               "test_model_files", "test_dataset", "test_dataset_batch", "test_overflow"],
 }
-LIMIT = 300  # seconds of a test that takes a second: a mutation may never end
+LIMIT = 300  # seconds, for tests that take about one: a mutation may cause an endless loop
 
 
 class Mutation:
@@ -47,7 +47,7 @@ class Mutation:
 
 
 def read_mutations(name):
-    """`file test ...`, then pairs of `- old` and `+ new` (`+` alone: nothing)."""
+    """Read `file test ...` lines, each followed by pairs of `- old` and `+ new` (a lone `+` deletes)."""
     rows, file, tests = [], None, []
     with open(name, encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
@@ -62,12 +62,12 @@ def read_mutations(name):
                 file, *tests = line.split()
     for row in rows:
         if row.new is None or row.file is None:
-            sys.exit(f"{name}:{row.line}: no `+` line, or no file before it")
+            sys.exit(f"{name}:{row.line}: a mutation must have a `+` line and a file before it")
     return rows
 
 
 def copy_tree(source, to):
-    """Without builds and history; what is the same is left alone, so that it is not built anew."""
+    """Copy the tree without builds and history.  Equal files stay, so make does not rebuild them."""
     for folder, folders, files in os.walk(source):
         below = os.path.relpath(folder, source)
         folders[:] = [name for name in folders
@@ -90,7 +90,7 @@ class Tree:
         copy_tree(source, self.source)
         os.makedirs(self.build, exist_ok=True)
         if not os.path.exists(os.path.join(self.build, "config.status")):
-            # the commands of the build it is called from; optimised less, to compile fast
+            # use the compilers of the calling build, with less optimization for faster compilation
             self.run([os.path.join(self.source, "configure"), "-q", "--without-cuda",
                       "CFLAGS=-O1 -w", "CXXFLAGS=-O1 -w",
                       *(f"{key}={os.environ[key]}" for key in ("CC", "CXX")
@@ -101,7 +101,7 @@ class Tree:
                                              os.path.join(source, "..", "shared")))
 
     def run(self, argv, limit=3600, environment=None):
-        """Exit status and what it said; None after `limit` seconds."""
+        """Return the exit status and the output; the status is None after `limit` seconds."""
         try:
             done = subprocess.run(argv, cwd=self.build, timeout=limit, env=environment,
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -119,9 +119,9 @@ class Tree:
     def test(self, test):
         if not is_script(test):
             return self.run([f"tests/unit/{test}"], LIMIT, self.environment)
-        status, said = self.run(["sh", os.path.join(self.source, "tests", "cli", test)], LIMIT,
+        status, output = self.run(["sh", os.path.join(self.source, "tests", "cli", test)], LIMIT,
                                 self.environment)
-        return status or int(re.search("^not ok", said, re.MULTILINE) is not None), said
+        return status or int(re.search("^not ok", output, re.MULTILINE) is not None), output
 
     def write(self, file, text):
         with open(os.path.join(self.source, file), "w", encoding="utf-8") as out:
@@ -141,52 +141,52 @@ def tests_of(row):
     return row.tests + [test for test in layer if test not in row.tests]
 
 
-def who_failed(said):
-    for line in said.splitlines():
+def failed_test(output):
+    for line in output.splitlines():
         if line.startswith("[  FAILED  ] ") or line.startswith("not ok"):
             return line.split()[-1]
-    return "ended by itself"
+    return "crashed"
 
 
 def pattern(old):
-    """The C tokens of `old` with any white space between them: formatting does not matter."""
+    """Return a pattern of the C tokens of `old` with any white space between them."""
     return re.compile(r"\s*".join(map(re.escape, re.findall(r"\w+|[^\w\s]", old))))
 
 
 def stale(row, text):
-    """Why the mutation cannot be made in this text of its file; None if it can."""
+    """Return why the mutation does not apply to this text of its file; None if it does."""
     count = len(pattern(row.old).findall(text))
     return f"stale: the text occurs {count} times" if count != 1 else None
 
 
 def verdict(tree, row):
-    """(was it noticed?, by whom or why not)"""
+    """Return whether a test failed, and which one or why none did."""
     text = tree.read(row.file)
     if stale(row, text):
         return False, stale(row, text)
     tree.write(row.file, pattern(row.old).sub(lambda _: row.new, text))
     try:
         for test in tests_of(row):
-            status, said = tree.make(test)
+            status, output = tree.make(test)
             if status != 0:
-                return False, "does not compile: " + said.strip()[-300:]
-            status, said = tree.test(test)
+                return False, "does not compile: " + output.strip()[-300:]
+            status, output = tree.test(test)
             if status != 0:
-                return True, f"{test} ({'no end' if status is None else who_failed(said)})"
+                return True, f"{test} ({'timeout' if status is None else failed_test(output)})"
     finally:
         tree.write(row.file, text)
     return False, "SURVIVED"
 
 
-def check_whole(tree, rows):
-    """Unmutated, every test passes: else a failure would say nothing."""
+def check_unmutated(tree, rows):
+    """Check that every test passes without a mutation; otherwise a failure means nothing."""
     for test in sorted({test for row in rows for test in tests_of(row)}):
-        status, said = tree.make(test)
+        status, output = tree.make(test)
         if status != 0:
-            sys.exit(f"{test} cannot be built:\n{said[-2000:]}")
-        status, said = tree.test(test)
+            sys.exit(f"cannot build {test}:\n{output[-2000:]}")
+        status, output = tree.test(test)
         if status != 0:
-            sys.exit(f"{test} fails without any mutation:\n{said}")
+            sys.exit(f"{test} fails without any mutation:\n{output}")
 
 
 def rows_of(source):
@@ -204,21 +204,21 @@ def check(source):
     return missed > 0
 
 
-def check_place(source, build):
-    """A word in BUILD's place would be a folder of the source."""
+def check_build_folder(source, build):
+    """Reject a BUILD inside the source that git does not ignore: it is probably a misplaced WORD."""
     inside = os.path.commonpath([source, build]) == source
     if inside and subprocess.run(["git", "-C", source, "check-ignore", "-q", build + "/"],
                                  check=False).returncode == 1:
-        sys.exit(f"{build}: a folder that git does not ignore, in the source; BUILD comes "
-                 "before the words")
+        sys.exit(f"cannot build in {build}: git does not ignore this folder of the source; "
+                 "BUILD comes before the words")
 
 
 def main(source, build, *words):
-    check_place(source, build)
+    check_build_folder(source, build)
     rows = rows_of(source)
     rows = [row for row in rows if not words or any(word in row.text() for word in words)]
     tree = Tree(source, build)
-    check_whole(tree, rows)
+    check_unmutated(tree, rows)
     missed = 0
     for row in rows:
         started = time.monotonic()
@@ -235,5 +235,5 @@ if __name__ == "__main__":
         sys.exit(__doc__)
     if len(sys.argv) == 2:
         sys.exit(check(sys.argv[1]))
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the mutation is taken back then too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # also reverts the mutation
     sys.exit(main(*map(os.path.abspath, sys.argv[1:3]), *sys.argv[3:]))

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Make FOLDER a Python that has the libraries of peers.txt, from the package index that pip knows.
-# Does nothing where it is one already; status 1, and no folder, where it cannot be had.
+# Create a Python environment in FOLDER with the libraries of peers.txt, from pip's package index.
+# Does nothing if the environment is up to date.  If the libraries are not available, removes FOLDER
+# and exits with status 1.
 #
 #   tests/peers.sh FOLDER         then PYTHON=FOLDER/bin/python make check
 set -eu

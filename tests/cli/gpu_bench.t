@@ -49,7 +49,7 @@ says 'llm.c is the peer' "^| $work | 250000 | 200000 llm.c f1e2ace without cuDNN
 asked 'and PyTorch is not waited for' 'ours GPT-2 full' llm.c
 table '' GPT-2
 says 'without it PyTorch is' \
-    "^| $work | 250000 | 400000 by hand, compiled | 0.62 | as llm.c, which is not run here |\$"
+    "^| $work | 250000 | 400000 by hand, compiled | 0.62 | as llm.c, which was not run |\$"
 table broken GPT-2
 says 'and where it did not run' "^| $work | 250000 | 400000 by hand, compiled | 0.62 | as llm.c, which"
 asked 'which was tried first' 'ours GPT-2 full' llm.c 'PyTorch GPT-2 full'

@@ -44,7 +44,7 @@ echo 6.1
 END
 gpu sh "$source/tests/gpu/run.sh"
 refuses 'a card that this nvcc makes no code for' \
-    'nvcc, release 13.0, makes no code for sm_61; for 6.0 to 7.2 it takes CUDA 12$'
+    'nvcc, release 13.0, does not support sm_61; 6.0 to 7.2 require CUDA 12$'
 
 # --- a whole run
 
@@ -141,11 +141,11 @@ holds 'and every step' test "$(cut -f 1,2 "$T/logs/steps" | tr '\t' '|')" = "$(s
 whole LIMIT=32 SLOW=0.5 sanitizer
 ok "$status" 'a run whose time is over passes'
 ok $(($(steps | grep -c '|skip$') != 1)) 'one line tells what the sanitizer had no time for'
-holds 'the last' test "$(steps | tail -n 1)" = 'sanitizer, what is left of it|skip'
+holds 'the last' test "$(steps | tail -n 1)" = 'rest of sanitizer|skip'
 
 whole UNLINKED=yaml operations models
 ok "$status" 'a library that has its header only'
-says 'is missing' '^- libraries that are missing: libyaml-dev$'
+says 'is missing' '^- missing libraries: libyaml-dev$'
 holds 'and nothing is tried that wants it' \
     test "$(steps | grep -v ' attention\| norm\| swiglu')" = "build|ok
 test_model_cuda|skip
@@ -169,6 +169,6 @@ holds 'steps are made in the order of their names' \
     test "$(steps | grep '^test_.*ok' | tr '\n' ,)" = 'test_trainer_curve|ok,test_model_cuda|ok,'
 whole models operation
 ok $((status != 2)) 'a step that is not there: status 2'
-complains 'said' 'there is no step operation$'
+complains 'said' 'unknown step operation$'
 
 plan

@@ -1,22 +1,23 @@
 #!/usr/bin/env python3
-"""Our tokenizers and templates against the real ones, on texts and files made by chance.
+"""Compare our tokenizers, templates and models with the real ones, on random input.
 
     differential.py [--seconds N] [--seed N] [--shared DIR] [--templates DIR] [--only NAME] PROGRAM
 
 PROGRAM is tests/differential/ours.  Four parts share the time:
 
-    texts      the real tokenizers of DIR/tokenizers, by Hugging Face's `tokenizers`: ids with and
-               without special tokens, and the text of the ids
-    files      small tokenizer.json of normalizers, splits, merges, added tokens and decoders by
-               chance, each with some texts, in the same way
-    templates  Jinja by chance, as transformers sets it up, and the chat templates of DIR/tokenizers
-               with conversations by chance; with --templates instead each NAME.jinja of that
-               folder, from one to the next until the time is over
-    models     a config.json of any architecture with whatever it may say, and weights: the loss and
-               the norm of each gradient, by PyTorch and transformers where these are there
+    texts      the real tokenizers of DIR/tokenizers, run by Hugging Face's `tokenizers`: ids with
+               and without special tokens, and the decoded text
+    files      small tokenizer.json files with random normalizers, splits, merges, added tokens and
+               decoders, each compared on some texts in the same way
+    templates  random Jinja, with the settings of transformers, and the chat templates of
+               DIR/tokenizers with random conversations; with --templates instead the NAME.jinja files
+               of that folder, in a loop until the time is over
+    models     a config.json of any architecture with random settings, and weights: the loss and the
+               norm of each gradient, compared with PyTorch and transformers if these are installed
 
-A part says how much it tried, or that it has nothing here to compare with.  A difference is cut
-down while it stays one, told with what both sides made of it, and ends the program with status 1.  77: there are no peers here.  The same seed gives the same trials.
+Each part prints the number of trials, or that there is nothing to compare with.  A difference is
+minimized, printed with the results of both sides, and makes the exit status 1.  The status is 77 if
+the real libraries are not installed.  The same seed gives the same trials.
 """
 import argparse
 import functools
@@ -38,7 +39,7 @@ except ImportError as missing:
     print(f"differential: {missing}", file=sys.stderr)
     sys.exit(77)
 
-import made  # noqa: E402 (what is made by chance)
+import made  # noqa: E402 (generators of random input)
 import peers  # noqa: E402
 
 try:
@@ -56,16 +57,16 @@ class Ours:
         self.process.stdin.flush()
         line = self.process.stdout.readline()
         if not line:
-            raise SystemExit(f"differential: ended with {self.process.wait()} at {request!r}")
+            raise SystemExit(f"differential: the program exited with {self.process.wait()} on {request!r}")
         return json.loads(line)
 
 
 class Found(Exception):
-    """A difference: what was tried, ours, theirs."""
+    """A difference: subject, input, our result, their result."""
 
 
 def shorter(text):
-    """Texts with a piece left out, the larger pieces first."""
+    """Yield the text with one piece removed, larger pieces first."""
     size = len(text) // 2
     while size:
         for at in range(0, len(text) - size + 1, max(1, size // 2)):
@@ -73,8 +74,8 @@ def shorter(text):
         size //= 2
 
 
-def cut_down(text, differs):
-    """The text without what is not needed to differ."""
+def minimize(text, differs):
+    """Remove pieces of the text as long as it still differs."""
     tries = 2000
     smaller = True
     while smaller and tries > 0:
@@ -91,10 +92,10 @@ def cut_down(text, differs):
 
 # ---- Tokenizers ----
 
-def quietly(call, *args, **named):
-    """What it gives; None where Rust panics, which says so on stderr and is no Exception."""
-    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 2)
+def call_quietly(call, *args, **named):
+    """Return the result; None if Rust panics, which prints to stderr and raises a BaseException."""
+    stderr, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
     try:
         return call(*args, **named)
     except (KeyboardInterrupt, SystemExit):
@@ -102,16 +103,16 @@ def quietly(call, *args, **named):
     except BaseException:
         return None
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nothing)
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(null)
 
 
 def try_text(ours, theirs, text):
-    """None, or what both make of it; where theirs breaks, it has no say."""
+    """Return None if both agree or theirs crashes, else both results."""
     for special in (False, True):
         mine = ours.ask(text=text, special=special)
-        encoding = quietly(theirs.encode, text, add_special_tokens=special)
+        encoding = call_quietly(theirs.encode, text, add_special_tokens=special)
         if encoding is None:
             return None
         ids = encoding.ids
@@ -121,10 +122,10 @@ def try_text(ours, theirs, text):
     return None
 
 
-def hold_text(ours, theirs, what, text):
+def check_text(ours, theirs, what, text):
     if not try_text(ours, theirs, text):
         return
-    text = cut_down(text, lambda t: try_text(ours, theirs, t) is not None)
+    text = minimize(text, lambda t: try_text(ours, theirs, t) is not None)
     raise Found(what, text, *try_text(ours, theirs, text))
 
 
@@ -151,24 +152,24 @@ def real_texts(ours, rng, until, shared):
             raise Found(path, "", answer, "opens")
         tokens = [t.content for t in loaded[path].get_added_tokens_decoder().values()]
         for _ in range(200):
-            hold_text(ours, loaded[path], path, made.text(rng, passages, tokens))
+            check_text(ours, loaded[path], path, made.text(rng, passages, tokens))
             tried += 1
     return f"{tried} texts"
 
 
 class Files:
-    """One tokenizer.json after another, opened by both."""
+    """Open one tokenizer.json after another in both programs."""
 
     def __init__(self, ours, folder):
         self.ours, self.path = ours, os.path.join(folder, "tokenizer.json")
 
     def open(self, tokenizer):
-        """Theirs, and ours opened; None where one of them will not have it."""
+        """Open the tokenizer in both and return theirs; None if one of them rejects it."""
         with open(self.path, "w", encoding="utf-8") as f:
             json.dump(tokenizer, f)
         try:
             theirs = tokenizers.Tokenizer.from_file(self.path)
-        except Exception:  # the library has no class of its own for it
+        except Exception:  # the library raises plain Exception
             return None
         return None if self.ours.ask(tokenizer=self.path) else theirs
 
@@ -176,8 +177,8 @@ class Files:
         theirs = self.open(tokenizer)
         return try_text(self.ours, theirs, text) if theirs else None
 
-    def cut_down(self, tokenizer, text):
-        """The file without what is not needed to differ."""
+    def minimize(self, tokenizer, text):
+        """Simplify the file as long as the results still differ."""
         smaller = True
         while smaller:
             smaller = False
@@ -188,7 +189,7 @@ class Files:
         return tokenizer
 
 
-def made_files(ours, rng, until, shared):
+def random_files(ours, rng, until, shared):
     tried = files = refused = 0
     passages = made.passages(os.path.join(shared, "datasets"))
     with tempfile.TemporaryDirectory() as folder:
@@ -203,19 +204,19 @@ def made_files(ours, rng, until, shared):
             tokens = [t["content"] for t in tokenizer["added_tokens"]]
             for _ in range(20):
                 try:
-                    hold_text(ours, theirs, tokenizer, made.text(rng, passages, tokens))
+                    check_text(ours, theirs, tokenizer, made.text(rng, passages, tokens))
                 except Found as found:
                     _, text, *_ = found.args
-                    tokenizer = both.cut_down(tokenizer, text)
+                    tokenizer = both.minimize(tokenizer, text)
                     raise Found(made.shown(tokenizer), text, *both.differs(tokenizer, text)) from None
                 tried += 1
-    return f"{files} files with {tried} texts, {refused} files refused"
+    return f"{files} files with {tried} texts, {refused} files rejected"
 
 
 # ---- Templates ----
 
 def try_template(ours, source, variables):
-    """None, or what both make of it; "" where ours says that it has no such thing."""
+    """Return None if both agree, "" if ours does not support the template, else both results."""
     mine = ours.ask(template=source, variables=variables)
     theirs = peers.render(source, variables)
     if (peers.is_limit(mine.get("error", "")) or peers.is_early(theirs.get("error", ""))
@@ -226,8 +227,8 @@ def try_template(ours, source, variables):
     return mine, theirs
 
 
-def hold_template(ours, source, variables):
-    """Was it refused for what we do not have?"""
+def check_template(ours, source, variables):
+    """Return whether ours rejected the template as unsupported."""
     result = try_template(ours, source, variables)
     if not result:
         return result == ""
@@ -235,17 +236,17 @@ def hold_template(ours, source, variables):
     def differs(s):
         return bool(try_template(ours, s, variables))
 
-    source = cut_down(source, differs)
+    source = minimize(source, differs)
     raise Found("template", (source, variables), *try_template(ours, source, variables))
 
 
-def some_templates(rng, shared, folder):
-    """Without end."""
+def template_source(rng, shared, folder):
+    """Yield templates without end."""
     if folder:
         real = peers.templates_in(folder)
         while real:
             yield from real
-        raise SystemExit(f"differential: no NAME.jinja in {folder}")
+        raise SystemExit(f"differential: cannot find a NAME.jinja in {folder}")
     real = [t for f in real_folders(shared) for t in peers.templates_of(f)]
     while True:
         yield rng.choice(real) if real and rng.random() < 0.2 else made.template(rng)
@@ -253,41 +254,41 @@ def some_templates(rng, shared, folder):
 
 def templates(ours, rng, until, shared, folder=None):
     tried = refused = errors = 0
-    for source in some_templates(rng, shared, folder):
+    for source in template_source(rng, shared, folder):
         if time.monotonic() >= until:
             break
         variables = made.variables(rng)
-        if hold_template(ours, source, variables):
+        if check_template(ours, source, variables):
             refused += 1
         elif "error" in peers.render(source, variables):
             errors += 1
         tried += 1
-    return f"{tried} templates, {errors} an error on both sides, {refused} refused"
+    return f"{tried} templates, {errors} with an error on both sides, {refused} not supported"
 
 
 # ---- Models ----
 
 def try_model(ours, folder, kind, values, batch):
-    """None, or what both make of it; "" where it is no model for one of them."""
+    """Return None if both agree, "" if one of them rejects the model, else both results."""
     try:
         models.write(folder, kind, values, 1)
         theirs = models.answer(folder, kind, batch)
     except Exception:
         return ""
-    mine = ours.ask(model=folder, runs=batch)
+    mine = ours.ask(model=folder, sequences=batch)
     if "not supported" in mine.get("error", ""):
         return ""
     return None if models.near(mine, theirs) else (mine, theirs)
 
 
 def without_one(values):
-    """One key less; sizes stay, as those that transformers takes for them are of real models."""
+    """Yield the values with one key removed.  Sizes stay: transformers' defaults are large models."""
     return [{k: v for k, v in values.items() if k != key} for key in values
             if key not in models.SIZES]
 
 
-def hold_model(ours, folder, kind, values, batch):
-    """Was it a model?"""
+def check_model(ours, folder, kind, values, batch):
+    """Return whether both accepted the model."""
     result = try_model(ours, folder, kind, values, batch)
     if not result:
         return result is None
@@ -301,21 +302,21 @@ def hold_model(ours, folder, kind, values, batch):
     raise Found(kind, values, *try_model(ours, folder, kind, values, batch))
 
 
-def made_models(ours, rng, until, shared):
+def random_models(ours, rng, until, shared):
     if models is None:
         return None
     tried, refused = 0, 0
     with tempfile.TemporaryDirectory() as folder:
         while time.monotonic() < until:
             kind = rng.choice(list(models.KINDS))
-            if hold_model(ours, folder, kind, models.KINDS[kind](rng), models.runs(rng)):
+            if check_model(ours, folder, kind, models.KINDS[kind](rng), models.sequences(rng)):
                 tried += 1
             else:
                 refused += 1
-    return f"{tried} models, {refused} refused"
+    return f"{tried} models, {refused} rejected"
 
 
-PARTS = {"texts": real_texts, "files": made_files, "templates": templates, "models": made_models}
+PARTS = {"texts": real_texts, "files": random_files, "templates": templates, "models": random_models}
 
 
 def main():
@@ -336,11 +337,11 @@ def main():
         until = time.monotonic() + args.seconds / len(parts)
         try:
             done = part(ours, random.Random(args.seed), until, args.shared)
-            print(f"{name}: {done}: the same" if done else f"{name}: nothing here to compare with")
+            print(f"{name}: {done}: no differences" if done else f"{name}: nothing to compare with")
         except Found as found:
             what, tried, mine, theirs = found.args
-            print(f"{name}: DIFFERENT, seed {args.seed}\n  of     {ascii(what)}\n"
-                  f"  tried  {ascii(tried)}\n  ours   {ascii(mine)}\n  theirs {ascii(theirs)}")
+            print(f"{name}: DIFFERENT, seed {args.seed}\n  subject {ascii(what)}\n"
+                  f"  input   {ascii(tried)}\n  ours    {ascii(mine)}\n  theirs  {ascii(theirs)}")
             status = 1
         ours.process.stdin.close()
         ours.process.wait()

@@ -1,4 +1,4 @@
-"""What differential.py tries, by chance: texts, tokenizers, conversations, templates."""
+"""Random input for differential.py: texts, tokenizers, conversations, templates."""
 import glob
 import os
 import unicodedata
@@ -16,7 +16,7 @@ ODD = ["'s", "'S", "'ll", "'LL", "\u2019s", "'\u017f", "don't", "1234567", "\u06
 
 
 def passages(folder):
-    """Some pieces of real text."""
+    """Return pieces of real text."""
     found = []
     for name in sorted(glob.glob(os.path.join(folder, "**", "*"), recursive=True)):
         if name.endswith((".json", ".jsonl", ".txt", ".md")):
@@ -26,7 +26,7 @@ def passages(folder):
 
 
 def character(rng):
-    """One that was assigned in Unicode 3.2: newer ones have other classes in other versions."""
+    """Return a character of Unicode 3.2: the classes of newer ones differ between versions."""
     while True:
         c = chr(rng.choice([rng.randrange(0x80), rng.randrange(0x250), rng.randrange(0x3100),
                             rng.randrange(0x10000), rng.randrange(0x20000)]))
@@ -67,7 +67,7 @@ BEHAVIORS = ["Isolated", "Removed", "Contiguous", "MergedWithPrevious", "MergedW
 
 
 def byte_alphabet():
-    """The printable characters that ByteLevel puts in the place of the 256 bytes."""
+    """Return the printable characters that ByteLevel substitutes for the 256 bytes."""
     kept = [*range(33, 127), *range(161, 173), *range(174, 256)]
     return [chr(b if b in kept else 256 + [x for x in range(256) if x not in kept].index(b))
             for b in range(256)]
@@ -129,7 +129,7 @@ def pre_tokenizer(rng, in_bytes):
 
 
 def vocabulary(rng, in_bytes, fallback):
-    """An alphabet, and what merges by chance make of it."""
+    """Return an alphabet extended by random merges, and the merges."""
     letters = list(BYTES) if in_bytes else list("abcABC01 .,'\n\u2581\u00e9e\u0301\u4f60")
     if not in_bytes:
         letters = [c for c in letters if rng.random() < 0.9]
@@ -156,7 +156,7 @@ def added_token(rng, index):
                           "\u2581\u2581", "[INST]", "1", "\u00e9", "  "])
     special = rng.random() < 0.5
     blank = not content.strip()
-    stays = content not in ("ab", " a", "a b", "  ", "\n\n")  # no normalizer makes nothing of it
+    stays = content not in ("ab", " a", "a b", "  ", "\n\n")  # no normalizer turns it into an empty text
     return {"id": index, "content": content, "single_word": rng.random() < 0.2,
             "lstrip": rng.random() < 0.3, "rstrip": rng.random() < 0.3 and not blank,
             "normalized": rng.random() < 0.4 and stays, "special": special}
@@ -222,7 +222,7 @@ def tokenizer(rng):
     return {
         "version": "1.0", "truncation": None, "padding": None,
         "added_tokens": added_tokens(rng, words),
-        # theirs asks whether a piece was first before it was normalized, ours after it
+        # theirs determines the first piece before normalization, ours after it
         "normalizer": None if is_first(cut) else normalizer(rng),
         "pre_tokenizer": cut,
         "post_processor": post_processor(rng),
@@ -241,7 +241,7 @@ def without(items, index):
 
 
 def simpler(made):
-    """The same file with one thing less, or simpler."""
+    """Yield the file with one part removed or simplified."""
     for key, listed in (("normalizer", "normalizers"), ("pre_tokenizer", "pretokenizers"),
                         ("decoder", "decoders"), ("post_processor", "")):
         if not made[key]:
@@ -267,7 +267,7 @@ def simpler(made):
 
 
 def shown(made):
-    """The file for a person: the words of the alphabet are known."""
+    """Return the file for printing, without the tokens of the alphabet."""
     words = [w for w in made["model"]["vocab"] if len(w) > 1 and not w.startswith("<0x")]
     return {**made, "model": {**made["model"], "vocab": words}}
 
@@ -299,13 +299,13 @@ def tool(rng):
 
 
 def message(rng, role):
-    said = {"role": role, "content": rng.choice(WORDS)}
+    result = {"role": role, "content": rng.choice(WORDS)}
     if role == "assistant" and rng.random() < 0.2:
-        said["tool_calls"] = [{"type": "function", "id": "x1", "function": {
+        result["tool_calls"] = [{"type": "function", "id": "x1", "function": {
             "name": "add", "arguments": value(rng)}}]
     if rng.random() < 0.05:
-        said["content"] = rng.choice([None, [{"type": "text", "text": rng.choice(WORDS)}]])
-    return said
+        result["content"] = rng.choice([None, [{"type": "text", "text": rng.choice(WORDS)}]])
+    return result
 
 
 def messages(rng):

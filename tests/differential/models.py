@@ -1,5 +1,5 @@
-"""Models by chance as transformers computes them: a config.json of any architecture with whatever it
-may say, weights, and the loss and the norm of each gradient over some tokens."""
+"""Random models, computed by transformers: a config.json of any architecture with random settings,
+weights, and the loss and the norm of each gradient over some tokens."""
 import json
 import os
 
@@ -21,7 +21,7 @@ def layer_types(rng, layers):
 
 
 def rope(rng, old):
-    """rope_parameters of transformers 5, or what older files have."""
+    """Return rope_parameters of transformers 5, or the keys of older files."""
     theta = rng.choice([50.0, 10000.0, 500000.0])
     scaling = rng.choice([
         None, None, {"rope_type": "linear", "factor": 2.0},
@@ -170,13 +170,13 @@ KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi
          "gpt_neo": gpt_neo, "gpt_neox": gpt_neox}
 
 
-def runs(rng):
+def sequences(rng):
     return [[rng.randrange(40) for _ in range(rng.randrange(2, 14))]
             for _ in range(rng.randrange(1, 4))]
 
 
 def write(folder, kind, values, seed):
-    """A folder as transformers saves it; biases and norms moved away from where they begin."""
+    """Write a model folder with transformers, with random changes to the initial biases and norms."""
     torch.manual_seed(seed)
     config = transformers.CONFIG_MAPPING[kind](initializer_range=0.2, **values)
     model = transformers.AutoModelForCausalLM.from_config(config)
@@ -185,7 +185,7 @@ def write(folder, kind, values, seed):
             if p.dim() == 1:
                 p.add_(0.2 * torch.randn(p.shape))
     model.save_pretrained(folder)
-    if "rope_theta" in values: # as older files have it
+    if "rope_theta" in values: # the keys of older files
         path = os.path.join(folder, "config.json")
         with open(path, encoding="utf-8") as f:
             saved = json.load(f)

@@ -1,14 +1,14 @@
 /*
- * tests/differential/ours.c - what our tokenizers and templates make of a request, for
- * differential.py.  A line of JSON in, a line of JSON out:
+ * tests/differential/ours.c - answer requests of differential.py with our tokenizers, templates
+ * and models.  Each line of JSON on standard input gets a line of JSON on standard output:
  *
- *   {"tokenizer": PATH}                       {} or {"error": TEXT}; for the lines below
+ *   {"tokenizer": PATH}                       {}; opens the tokenizer for the next lines
  *   {"text": TEXT, "special": BOOL}           {"ids": [..], "back": TEXT or null}
- *   {"template": TEXT, "variables": {..}}     {"text": TEXT} or {"error": TEXT}
- *   {"model": FOLDER, "runs": [[ID, ..], ..]} {"loss": NUMBER, "norms": {NAME: NUMBER}}
- *   or ..
+ *   {"template": TEXT, "variables": {..}}     {"text": TEXT, "spans": [[START, LENGTH], ..]}
+ *   {"model": FOLDER, "sequences": [[ID, ..], ..]}
+ *                                             {"loss": NUMBER, "norms": {NAME: NUMBER}}
  *
- * back: the text of the ids, null where that is no UTF-8.
+ * A failed request gets {"error": TEXT}.  back is the text of the ids, or null if it is not UTF-8.
  */
 #include "config.h"
 
@@ -96,10 +96,10 @@ static json_t *render(const json_t *source, const json_t *variables)
     return answer;
 }
 
-static json_t *model_answer(const char *dir, const json_t *runs)
+static json_t *model_answer(const char *dir, const json_t *sequences)
 {
     struct error err = { 0 };
-    json_t *answer = train_model(dir, runs, &err);
+    json_t *answer = train_model(dir, sequences, &err);
 
     return answer ? answer : error_of(&err);
 }
@@ -111,7 +111,7 @@ static json_t *answer_to(struct tokenizer **tokenizer, const json_t *request)
 
     if (json_object_get(request, "model"))
         return model_answer(json_string_value(json_object_get(request, "model")),
-                            json_object_get(request, "runs"));
+                            json_object_get(request, "sequences"));
     if (source)
         return render(source, json_object_get(request, "variables"));
     if (text && *tokenizer)

@@ -1,11 +1,13 @@
-/* tests/differential/ours.h - the parts of the program that answers differential.py. */
+/* tests/differential/ours.h - interface between the parts of the program for differential.py. */
 #ifndef TESTS_DIFFERENTIAL_OURS_H
 #define TESTS_DIFFERENTIAL_OURS_H
 
 #include "base/json.h"
 
-/* {"loss": the mean, "norms": {name: of its gradient}} of a folder's model over runs of
- * tokens; NULL: it is refused. */
-json_t *train_model(const char *dir, const json_t *runs, struct error *err);
+/*
+ * Return {"loss": mean loss, "norms": {name: norm of its gradient}} of the model in `dir` over
+ * sequences of tokens.  Return NULL and set *err if the model is rejected.
+ */
+json_t *train_model(const char *dir, const json_t *sequences, struct error *err);
 
 #endif

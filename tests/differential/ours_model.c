@@ -1,4 +1,4 @@
-/* tests/differential/ours_model.c - a model's loss and the norms of its gradients. */
+/* tests/differential/ours_model.c - compute the loss of a model and the norms of its gradients. */
 #include "config.h"
 
 #include "tests/differential/ours.h"
@@ -10,23 +10,23 @@
 #include "train/model/model.h"
 #include "train/chat/template.h"
 
-/* Runs of tokens, each its successors' question. */
-static void read_batch(const json_t *runs, struct batch *b)
+/* Read sequences of tokens.  The target of each token is its successor. */
+static void read_batch(const json_t *sequences, struct batch *b)
 {
-    json_t *run, *token;
+    json_t *sequence, *token;
     size_t i, k;
 
-    b->offsets = memory_alloc((json_array_size(runs) + 1) * sizeof(int32_t));
-    json_array_foreach((json_t *)runs, i, run)
+    b->offsets = memory_alloc((json_array_size(sequences) + 1) * sizeof(int32_t));
+    json_array_foreach((json_t *)sequences, i, sequence)
     {
-        size_t count = json_array_size(run), rows = b->rows + count;
+        size_t count = json_array_size(sequence), rows = b->rows + count;
 
         b->tokens = memory_resize(b->tokens, rows, sizeof(int32_t));
         b->positions = memory_resize(b->positions, rows, sizeof(int32_t));
         b->targets = memory_resize(b->targets, rows, sizeof(int32_t));
-        json_array_foreach(run, k, token)
+        json_array_foreach(sequence, k, token)
         {
-            json_t *next = json_array_get(run, k + 1);
+            json_t *next = json_array_get(sequence, k + 1);
 
             b->tokens[b->rows + k] = (int32_t)json_integer_value(token);
             b->positions[b->rows + k] = (int32_t)k;
@@ -80,7 +80,7 @@ static json_t *train(struct model *model, const struct batch *batch, struct erro
                      norms_of(model));
 }
 
-json_t *train_model(const char *dir, const json_t *runs, struct error *err)
+json_t *train_model(const char *dir, const json_t *sequences, struct error *err)
 {
     static const struct device cpu = { .kind = DEVICE_CPU, .ordinal = -1 };
     struct backend *be =
@@ -101,7 +101,7 @@ json_t *train_model(const char *dir, const json_t *runs, struct error *err)
     struct model *model = NULL;
     json_t *answer = NULL;
 
-    read_batch(runs, &batch);
+    read_batch(sequences, &batch);
     if (be && model_config_read(dir, arena, &config, err))
         model = model_new(&(struct model_options) { .plan = &plan,
                                                     .config = &config,

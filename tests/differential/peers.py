@@ -1,5 +1,5 @@
-"""Jinja as transformers sets it up for chat templates (transformers/utils/chat_template_utils.py),
-and the templates that a folder has."""
+"""Jinja with the settings of transformers for chat templates (transformers/utils/chat_template_utils.py),
+and the templates of a folder."""
 import datetime
 import json
 import os
@@ -8,7 +8,7 @@ import jinja2
 import jinja2.ext
 import jinja2.sandbox
 
-# What our errors say of what is not there (train/jinja/jinja.h), or no conversation needs.
+# Texts of our errors for features that train/jinja/jinja.h excludes or that no conversation needs.
 LIMITS = ("there is no", "is not supported", "64 bits", "too large", "too long", "too deep", "too many",
           "cannot be printed", "'LoopContext' object is not iterable", "inside of a macro or a block")
 
@@ -18,12 +18,12 @@ def is_limit(error):
 
 
 def is_marked(text):
-    """Text that `escape` has marked, shown inside of something: the mark, too, is autoescape's."""
+    """Return whether the text shows a value that `escape` has marked, which is part of autoescape."""
     return "Markup(" in text
 
 
 def is_early(error):
-    """Told before anything is rendered; ours tells it where it is reached."""
+    """Return whether Jinja reports the error before rendering; ours reports it during rendering."""
     return "No test named" in error or "No filter named" in error
 
 
@@ -37,9 +37,9 @@ def tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False)
 
 
 class Generation(jinja2.ext.Extension):
-    """{% generation %}: where its text stands, in bytes of the whole."""
+    """{% generation %}: record the position of its text, in bytes of the whole text."""
     tags = {"generation"}
-    pieces, spans = [], []  # of the text that is being rendered
+    pieces, spans = [], []  # of the current rendering
 
     def parse(self, parser):
         line = next(parser.stream).lineno
@@ -57,7 +57,7 @@ def environment():
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
     env.filters["tojson"] = tojson
     env.globals["raise_exception"] = raise_exception
-    # ours stands still: train/jinja/jinja.h
+    # ours returns a fixed date: train/jinja/jinja.h
     env.globals["strftime_now"] = datetime.datetime(2024, 7, 26).strftime
     return env
 
@@ -72,12 +72,12 @@ def render(source, variables):
         for piece in ENVIRONMENT.from_string(source).generate(**variables):
             Generation.pieces.append(piece)
         return {"text": "".join(Generation.pieces), "spans": list(Generation.spans)}
-    except Exception as error:  # whatever Python makes of a wrong type
+    except Exception as error:  # Python raises various exceptions for a wrong type
         return {"error": f"{type(error).__name__}: {error}"}
 
 
 def templates_in(folder):
-    """Of all files NAME.jinja in a folder and below."""
+    """Return the texts of all NAME.jinja files in a folder and below."""
     found = []
     for where, _, names in os.walk(folder):
         for name in names:
@@ -88,7 +88,7 @@ def templates_in(folder):
 
 
 def templates_of(folder):
-    """Of a tokenizer's folder."""
+    """Return the chat templates of a tokenizer folder."""
     try:
         with open(os.path.join(folder, "tokenizer_config.json"), encoding="utf-8") as f:
             template = json.load(f).get("chat_template")

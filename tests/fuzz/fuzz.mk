@@ -1,18 +1,18 @@
-# The fuzz targets, made by clang with its fuzzer and sanitizers in fuzz-build/ beside the
-# ordinary build, of which only config.h is used.  `make fuzz` calls this with
+# Build the fuzz targets with clang, libFuzzer and sanitizers in fuzz-build/, next to the ordinary
+# build, and run them.  Only config.h of the ordinary build is used.  `make fuzz` sets these variables:
 #
-#     top_srcdir top_builddir     the two trees
-#     SOURCES                     of the layers the targets are linked with
-#     TARGETS                     names: document, json
-#     CPPFLAGS LIBS               of the libraries
-#     SECONDS                     how long each runs; 0: only build them
+#     top_srcdir top_builddir     the source tree and the build tree
+#     SOURCES                     sources of the layers that the targets are linked with
+#     TARGETS                     names, such as document and json
+#     CPPFLAGS LIBS               flags of the libraries
+#     SECONDS                     how long each target runs; 0: only build
 
 FUZZ_CLANG = clang
 CLANG_FLAGS = -std=gnu11 -g -O1 -fno-omit-frame-pointer -fno-math-errno -DHAVE_CONFIG_H \
 	-I$(top_builddir) -I$(top_srcdir) $(CPPFLAGS) -MMD -MP
 CHECKED = -fsanitize=address,undefined -fno-sanitize-recover=undefined
 
-# they read job files: lines of keys and values are put in and taken out
+# targets that read job files: their mutator inserts and removes lines of keys and values
 JOB_TARGETS = document patcher report schema undo
 
 names = $(patsubst %.c,%,$(filter %.c,$(patsubst $(top_srcdir)/%,%,$(SOURCES))))

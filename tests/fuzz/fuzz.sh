@@ -1,12 +1,12 @@
 #!/bin/sh
-# Run fuzz targets one after the other, in the folder they were built in, and say what was found.
+# Run fuzz targets one after another, in the folder where they were built, and report findings.
 #
 #   fuzz.sh FOLDER SECONDS NAME...      FOLDER has corpus/, found/ and dict/
 #
-# New inputs stay in corpus/NAME, what fails is left in found/, all a target said in log/NAME,
-# one line a run in record: date, commit, name, seconds of processor time, inputs, edges,
+# New inputs go to corpus/NAME, failing inputs to found/, and the output of a target to log/NAME.  The
+# file record gets one line per run: date, commit, name, seconds of processor time, inputs, edges,
 # features, findings.
-# An input that takes 5 seconds or 1 GiB is a finding.  Status 1 where there was one.
+# An input that takes 5 seconds or 1 GiB is a finding.  The status is 1 if there is a finding.
 from=$1
 seconds=$2
 shift 2
@@ -24,11 +24,11 @@ trap 'exit 1' INT TERM HUP
 export ASAN_OPTIONS="detect_stack_use_after_return=1:strict_string_checks=1:${ASAN_OPTIONS-}"
 export UBSAN_OPTIONS="print_stacktrace=1:${UBSAN_OPTIONS-}"
 
-stat() { # NAME KEY: of what the fuzzer says at its end
+stat() { # NAME KEY: print a value from the final statistics of the fuzzer
     sed -n "s/^stat::$2: *//p" "log/$1" | tail -n 1
 }
 
-cpu() { # of $TMPDIR/times: whole seconds that all children had
+cpu() { # print the processor time of all children in whole seconds, from $TMPDIR/times
     sed -n '2{ y/ms/  /; p; }' "$TMPDIR/times" | awk '{ print int($1 * 60 + $2 + $3 * 60 + $4) }'
 }
 
@@ -56,8 +56,8 @@ for name in "$@"; do
         failed=1
         grep -E 'does not hold|ERROR: |SUMMARY|runtime error' "log/$name" | head -n 4
         echo "fuzz: $name: FOUND in ${input:-(see the log)}, log $(pwd)/log/$name"
-        [ -z "$input" ] || echo "fuzz: again: cd $(pwd) && ./fuzz_$name $input"
-        [ -z "$input" ] || echo "fuzz: smaller: ./fuzz_$name -minimize_crash=1 -max_total_time=60 $input"
+        [ -z "$input" ] || echo "fuzz: reproduce: cd $(pwd) && ./fuzz_$name $input"
+        [ -z "$input" ] || echo "fuzz: minimize: ./fuzz_$name -minimize_crash=1 -max_total_time=60 $input"
     fi
     echo "fuzz: $name: $took s of CPU, $(stat "$name" number_of_executed_units) inputs, edges and features ${edges:-0 0}, $found found"
     printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$(date -u +%FT%TZ)" "$commit" "$name" "$took" \

@@ -1,13 +1,13 @@
 #!/bin/sh
-# How fast trainspool is on this machine's GPU, and PyTorch beside it on the same card: builds
-# and runs bench/'s programs for a GPU and bench/peer_torch.py, and prints a table.  Where LLMC
-# names a checkout of llm.c, its trainer is built into $BUILD/llmc and is GPT-2's peer.
+# Measure the speed of trainspool on this machine's GPU, and of PyTorch on the same card: build and
+# run the GPU programs of bench/ and bench/peer_torch.py, and print a table.  If LLMC names a checkout
+# of llm.c, its trainer is built into $BUILD/llmc and is the peer for GPT-2.
 #
 #     tests/gpu/bench.sh [--within] [PART...]
 #
-# Parts: attention ops train, or of train a model: SmolLM2-135M GPT-2 Llama-1B; all without
-# arguments.  --within: run.sh has built it all and sums up.  Variables as in gpu.sh; the table is
-# in summary.md in $OUT, and has after every step what is known by then.
+# Parts: attention, ops and train, or one model of train: SmolLM2-135M, GPT-2 or Llama-1B; the default
+# is all parts.  --within: run.sh has built everything and prints the summary.  gpu.sh describes the
+# variables.  The table is in summary.md in $OUT and is updated after every step.
 # shellcheck disable=SC2086,SC1091
 set -u
 TITLE=${TITLE:-Speed on a GPU}
@@ -18,9 +18,9 @@ if [ "${1-}" = --within ]; then
     within=yes
     shift
 fi
-wanted=${*:-attention ops train}
-does() { # PART
-    case " $wanted " in *" $1 "*) return 0 ;; esac
+parts=${*:-attention ops train}
+is_selected() { # PART
+    case " $parts " in *" $1 "*) return 0 ;; esac
     return 1
 }
 table=$LOGS/bench.md
@@ -30,13 +30,13 @@ line() { # WORK OURS PEER RATIO GOAL
 ratio() { # OURS PEER
     awk -v a="${1:-0}" -v b="${2:-0}" 'BEGIN { if (a > 0 && b > 0) printf "%.2f", a / b }'
 }
-unit() { # NUMBER UNIT: both, or nothing
+unit() { # NUMBER UNIT: print both, or nothing if there is no number
     [ -z "$1" ] || echo "$1 $2"
 }
 has_torch() {
     python_can 'import torch, sys; sys.exit(not torch.cuda.is_available())'
 }
-# build_bench NAME: 1 where the program is not in the tree or wants a library that is missing
+# build_bench NAME OBJECTS: fails if the program is not in the tree or requires a missing library
 build_bench() {
     if [ ! -f "bench/$1.c" ]; then
         skip "$1" 'not in this tree'
@@ -45,13 +45,13 @@ build_bench() {
     step "build $1" 300 bench-build.log build_program "$BUILD/$1" "bench/$1.c" $2
 }
 
-# Fields of our table: 5 ms, 7 tokens/s, 8 MiB, 9 GFLOP/s of a product, 10 share, 11 first step
+# Fields of our table: 5 ms, 7 tokens/s, 8 MiB, 9 GFLOP/s of a matmul, 10 share, 11 first step
 ours() { # MODEL METHOD FIELD
     awk -F '|' -v model="$1" -v method="$2" -v field="$3" \
         'index($2, " " model ",") && index(tolower($3), method) { gsub(/[ %]/, "", $field); print $field; exit }' \
         "$LOGS/bench-ours.log"
 }
-# Of llm.c where it was run, else of the fastest of theirs: 6 tokens/s, 7 MiB, 8 how
+# Fields of llm.c if it was run, else of the fastest peer: 6 tokens/s, 7 MiB, 8 variant
 theirs() { # MODEL METHOD FIELD
     awk -F '|' -v model="$1" -v method="$2" -v field="$3" \
         'index($2, " " model ",") && index($3, method) {
@@ -59,7 +59,7 @@ theirs() { # MODEL METHOD FIELD
              if (rate > most) { most = rate; found = $field; gsub(/^ +| +$/, "", found) } }
          END { print found }' "$LOGS/bench-peer.log"
 }
-# What there is to say of the peer where the fastest may be missing.
+# Print a remark if some variants of the peer failed, because the fastest may be missing.
 tried() { # MODEL METHOD
     case $(theirs "$1" "$2" 8) in
     '' | llm.c*) ;;
@@ -67,10 +67,10 @@ tried() { # MODEL METHOD
            END { if (ended != "ok") print ", not all tried" }' "$LOGS/steps" ;;
     esac
 }
-# Model, method, goal and what it is called; first what most depends on.
+# Call a function with MODEL METHOD WORK GOAL for each row of the table; the most important come first.
 pairs() {
     while IFS='|' read -r model method goal work; do
-        case " $wanted " in
+        case " $parts " in
         *' train '* | *" $model "*) "$@" "$model" "$method" "$work" "$goal" ;;
         esac
     done <<END
@@ -92,7 +92,7 @@ run_llmc() { # MODEL
     step "peer: llm.c's $1" 300 bench-peer.log "$PYTHON" bench/peer_llmc.py "$LLMC" cuda "$BUILD/llmc"
     tables
 }
-# A row is whole before the next begins.
+# Complete a row before the next begins.
 run_both() { # MODEL METHOD
     run_ours "$1" "$2"
     case $1:${LLMC-} in
@@ -106,14 +106,14 @@ run_both() { # MODEL METHOD
 train_lines() { # MODEL METHOD WORK GOAL
     line "$3, tokens/s" "$(ours "$1" "$2" 7)" "$(theirs "$1" "$2" 6) $(theirs "$1" "$2" 8)$(tried "$1" "$2")" \
         "$(ratio "$(ours "$1" "$2" 7)" "$(theirs "$1" "$2" 6)")" "$4"
-    line "$3, share of the product rate" "$(unit "$(ours "$1" "$2" 10)" %)" '' '' '60 % (Llama 1B, full)'
+    line "$3, share of the matmul rate" "$(unit "$(ours "$1" "$2" 10)" %)" '' '' '60 % (Llama 1B, full)'
     line "$3, MiB" "$(ours "$1" "$2" 8)" "$(theirs "$1" "$2" 7)$(tried "$1" "$2")" \
         "$(ratio "$(ours "$1" "$2" 8)" "$(theirs "$1" "$2" 7)")" '0.6 (LoRA)'
     line "$3, first step" "$(unit "$(ours "$1" "$2" 11)" s)" '' '' '2 s (Llama 1B)'
 }
 train() {
     case " $MISSING " in *' libjansson-dev '*)
-        skip 'training steps' 'without libjansson-dev'
+        skip 'training steps' 'libjansson-dev is missing'
         return
         ;;
     esac
@@ -129,7 +129,7 @@ attention() {
         env TRAINSPOOL_CUDNN=1 "$BUILD/bench_cuda_attention" 0 4096 4
     [ -z "$torch" ] || step 'peer: attention' 120 bench-attention.log "$PYTHON" bench/peer_torch.py cuda attention
 }
-# of a log, what we made of one pass
+# Print our rate for one pass from a log.
 attention_rate() { # LOG SIZE PASS
     sed -n "s/^{.*\"head_size\": $2,.*\"pass\": \"$3\".*\"tflops\": \([0-9.]*\)}.*/\1/p" "$LOGS/$1"
 }
@@ -142,14 +142,14 @@ attention_lines() {
                 "$(unit "$there" 'TFLOP/s SDPA')" "$(ratio "$here" "$there")" 0.8
         done
         here=$(attention_rate bench-cudnn.log $size forward)
-        ! grep -q 'without cuDNN' "$LOGS/bench-cudnn.log" || here='' # it had nothing for it
+        ! grep -q 'without cuDNN' "$LOGS/bench-cudnn.log" || here='' # cuDNN has no kernel for this shape
         there=$(sed -n "s/^attention $size forward \([0-9.]*\) .*/\1/p" "$LOGS/bench-attention.log")
         line "attention forward by cuDNN, head $size, B4 T4096" "$(unit "$here" TFLOP/s)" \
             "$(unit "$there" 'TFLOP/s SDPA')" "$(ratio "$here" "$there")" 1
     done
 }
 
-# Kernels bound by memory, beside what a copy reaches.
+# Kernels bound by memory bandwidth, and the bandwidth of a copy.
 ops() {
     objects=$BUILD/objects/bench
     build_bench bench_cuda_ops "$objects/gpu_ops.o $objects/target.o" && step 'ours: operations' 200 bench-ops.log "$BUILD/bench_cuda_ops"
@@ -164,15 +164,15 @@ ops_lines() {
     [ -z "$rate" ] || rate=$(awk -v gigaflops="$rate" 'BEGIN { printf "%.1f", gigaflops / 1000 }')
     line 'copy of 4 GiB, read and written' '' \
         "$(sed -n 's/^copy //p' "$LOGS/bench-card.log")" '' '85 % of it: AdamW, norms, cross-entropy'
-    line 'product 8192^3, bf16' "$(unit "$rate" TFLOP/s)" "$(unit "$there" TFLOP/s)" \
+    line 'matmul 8192^3, bf16' "$(unit "$rate" TFLOP/s)" "$(unit "$there" TFLOP/s)" \
         "$(ratio "$rate" "$there")" ''
 }
 
-# What the logs have by now; the kernels one by one come first, as a reader sees the end.
+# Write the table from the current logs.  The list of kernels comes first, because readers see the end.
 tables() {
     case $(theirs GPT-2 full 8) in
     llm.c*) unless_llmc='' ;;
-    *) unless_llmc=', which is not run here' ;;
+    *) unless_llmc=', which was not run' ;;
     esac
     {
         grep -v -e '^==' -e '^{' "$LOGS/bench-ops.log"
@@ -194,14 +194,14 @@ torch=
 if has_torch; then
     torch=yes
 else
-    skip 'peers' 'no PyTorch that sees the GPU'
+    skip 'peers' 'no PyTorch with access to the GPU'
 fi
 for log in ours peer attention cudnn ops card; do
     : >"$LOGS/bench-$log.log"
 done
 tables
 for part in attention ops; do
-    ! does $part || $part
+    ! is_selected $part || $part
     tables
 done
 [ -z "$(pairs echo)" ] || train

@@ -1,6 +1,6 @@
 #!/bin/sh
 # shellcheck disable=SC2086,SC1091
-# compile.sh FILE: one object for gpu.sh, by the flags in $BUILD/flags.built.
+# compile.sh FILE: compile one object for gpu.sh with the flags in $BUILD/flags.built.
 file=$1
 object=$BUILD/objects/${file%.c*}.o
 mkdir -p "$(dirname "$object")"

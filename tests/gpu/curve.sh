@@ -1,6 +1,6 @@
 #!/bin/sh
-# curve.sh MODEL: tests/golden/curve.json once more by the PyTorch of this machine, and how far
-# the two are from each other.
+# curve.sh MODEL: repeat tests/golden/curve.json with the PyTorch of this machine and print the
+# difference between the two.
 curve=${BUILD:-.}/curve.json
 "${PYTHON:-python3}" tests/golden/curve.py "$1" >"$curve" || exit
 "${PYTHON:-python3}" - "$curve" tests/golden/curve.json <<'END'

@@ -1,15 +1,15 @@
-# tests/gpu/gpu.sh - for run.sh and bench.sh: builds trainspool for this machine's GPU without
-# autotools, into $BUILD, and keeps account of steps.
+# tests/gpu/gpu.sh - functions of run.sh and bench.sh: build trainspool for this machine's GPU
+# without autotools, into $BUILD, and record steps.  Variables, with their defaults:
 #
-#   NVCC, CC, CXX     compilers (found)                  JOBS     at a time (all processors)
-#   GPU_ARCH          capability without its dot (asked of the card)
-#   CPPFLAGS LDFLAGS  where libraries lie that are not the system's
-#   DEPS              a folder with Debian packages unpacked into it (dpkg -x): the same
-#   BUILD             build-gpu; logs are in its logs    OUT      gpu-results
-#   LIMIT             seconds for all: steps that it leaves no time for are skipped (no limit)
-#   COMMIT            what the table says of it where git does not know
-#   LLMC              a checkout of llm.c, to be GPT-2's peer in bench.sh (none)
-#   SANITIZED TOOLS   operations and tools of run.sh's sanitizer (all)
+#   NVCC, CC, CXX     compilers (searched)               JOBS     parallel jobs (all processors)
+#   GPU_ARCH          compute capability without its dot (queried from the card)
+#   CPPFLAGS LDFLAGS  paths of libraries outside the system's
+#   DEPS              a folder with unpacked Debian packages (dpkg -x), for the same purpose
+#   BUILD             build folder (build-gpu)           OUT      results folder (gpu-results)
+#   LIMIT             total seconds; steps that do not fit are skipped (no limit)
+#   COMMIT            commit for the table if git cannot name it
+#   LLMC              a checkout of llm.c, the peer for GPT-2 in bench.sh (none)
+#   SANITIZED TOOLS   operations and tools of run.sh's sanitizer step (all)
 # shellcheck shell=sh disable=SC2086,SC1091
 
 top=$(cd "$(dirname "$0")/../.." && pwd)
@@ -37,19 +37,19 @@ if [ -n "${DEPS-}" ]; then
 fi
 CPPFLAGS=${CPPFLAGS-}
 LDFLAGS=${LDFLAGS-}
-unset DEPS # it is in both by now, and for the scripts that this one calls
+unset DEPS # the flags above contain it; scripts called from here must not add it again
 mkdir -p "$BUILD" "$OUT"
 BUILD=$(cd "$BUILD" && pwd)
 OUT=$(cd "$OUT" && pwd)
 LOGS=$BUILD/logs
 export TRAINSPOOL_SHARED OUT BUILD
 
-# --- steps: a line each in $LOGS/steps: name, ok|FAIL|skip, seconds, remark
+# --- steps: $LOGS/steps has one line per step: name, ok|FAIL|skip, seconds, remark
 
-left() { # seconds, of LIMIT
+left() { # print the remaining seconds of LIMIT
     echo $((UNTIL - $(date +%s)))
 }
-at_most() { # SECONDS: that, or what is left, and 1 at least, as timeout takes 0 for no limit
+at_most() { # SECONDS: print it or the remaining time, at least 1: timeout treats 0 as no limit
     at_most=$(left)
     [ "$at_most" -lt "$1" ] || at_most=$1
     [ "$at_most" -ge 1 ] || at_most=1
@@ -63,9 +63,9 @@ note() { # NAME STATUS SECONDS REMARK
 skip() { # NAME WHY
     note "$1" skip 0 "$2"
 }
-# NAME SECONDS LOG COMMAND...: all it says goes to $LOGS/LOG; the last line of a failure is shown.
-# What is not done in SECONDS hangs, but where step_slow says that it is only slow; what LIMIT cuts
-# off has not failed.
+# step NAME SECONDS LOG COMMAND...: run a command with its output in $LOGS/LOG; show the last line of a
+# failure.  A command that exceeds SECONDS has failed, unless step_slow is set; a command that LIMIT
+# cuts off counts as skipped.
 step_slow=
 step() {
     step_name=$1 step_limit=$2 step_log=$LOGS/$3
@@ -73,11 +73,11 @@ step() {
     step_from=$(date +%s)
     step_left=$(left)
     if [ "$step_left" -lt 5 ]; then
-        skip "$step_name" "no time is left of $LIMIT s"
+        skip "$step_name" "no time left of $LIMIT s"
         return 124
     fi
-    step_cut=$step_slow
-    [ "$step_left" -ge "$step_limit" ] || step_limit=$step_left step_cut=yes
+    step_may_skip=$step_slow
+    [ "$step_left" -ge "$step_limit" ] || step_limit=$step_left step_may_skip=yes
     echo "== $step_name: $*" >>"$step_log"
     step_line=$(wc -l <"$step_log")
     step_status=0
@@ -87,37 +87,37 @@ step() {
     esac
     timeout -k 10 "$step_limit" "$@" >>"$step_log" 2>&1 </dev/null || step_status=$?
     step_took=$(($(date +%s) - step_from))
-    tail -n "+$((step_line + 1))" "$step_log" >"$BUILD/said"
+    tail -n "+$((step_line + 1))" "$step_log" >"$BUILD/step.output"
     case $step_status in
-    124 | 137) [ "$step_took" -ge "$step_limit" ] || step_status=1 ;; # killed by another
+    124 | 137) [ "$step_took" -ge "$step_limit" ] || step_status=1 ;; # killed by another process
     esac
     case $step_status in
     0)
-        if grep -q '^1\.\.0 # SKIP' "$BUILD/said"; then
-            note "$step_name" skip "$step_took" "$(sed -n 's/^1\.\.0 # SKIP //p' "$BUILD/said" | cut -c 1-100)"
+        if grep -q '^1\.\.0 # SKIP' "$BUILD/step.output"; then
+            note "$step_name" skip "$step_took" "$(sed -n 's/^1\.\.0 # SKIP //p' "$BUILD/step.output" | cut -c 1-100)"
         else
-            note "$step_name" ok "$step_took" "$(counted)"
+            note "$step_name" ok "$step_took" "$(tap_summary)"
         fi
         ;;
     124 | 137)
         step_result=FAIL
-        [ -z "$step_cut" ] || step_result=skip
-        note "$step_name" $step_result "$step_took" "not done in $step_limit s"
+        [ -z "$step_may_skip" ] || step_result=skip
+        note "$step_name" $step_result "$step_took" "did not finish in $step_limit s"
         ;;
-    *) note "$step_name" FAIL "$step_took" "$(complaint)" ;;
+    *) note "$step_name" FAIL "$step_took" "$(first_error)" ;;
     esac
     return "$step_status"
 }
-counted() { # what TAP there is
+tap_summary() { # summarize the TAP output
     awk '/^ok .*# SKIP/ { skipped++; next } /^ok / { passed++ }
          END { if (passed + skipped) printf "%d passed%s", passed, skipped ? ", " skipped " skipped" : "" }' \
-        "$BUILD/said"
+        "$BUILD/step.output"
 }
-complaint() {
-    { grep -m 1 -E '^not ok|^bench: |error|Error|ERROR' "$BUILD/said" || tail -n 1 "$BUILD/said"; } | cut -c 1-100
+first_error() { # print the first error, or the last line
+    { grep -m 1 -E '^not ok|^bench: |error|Error|ERROR' "$BUILD/step.output" || tail -n 1 "$BUILD/step.output"; } | cut -c 1-100
 }
-# After every step, so that what is cut off leaves what it had: the table, and all logs in one
-# file, as not every machine lets go of many.
+# Write the table, and all logs in one file, because some machines return few files.  Called after every
+# step, so that an interrupted run leaves its results.
 write_summary() {
     {
         echo "## $TITLE"
@@ -137,14 +137,14 @@ summary() {
     cat "$OUT/summary.md"
     ! grep -q "$(printf '\tFAIL\t')" "$LOGS/steps"
 }
-# COMMAND: in Python; its packages may come from a slow disk.
+# python_can CODE: run Python code.  The limit is high because packages may be on a slow disk.
 python_can() {
     timeout -k 5 "$(at_most 90)" "$PYTHON" -c "$1" >/dev/null 2>&1 </dev/null
 }
-release() { # of nvcc
+release() { # print the release of nvcc
     "$NVCC" --version 2>/dev/null | sed -n 's/.*release \([^,]*\),.*/\1/p'
 }
-# An answer of the driver's takes seconds on some machines: nobody is asked twice.
+# A query of the driver takes seconds on some machines, so make each query once.
 about() {
     echo "- card: $(timeout 30 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null |
         head -n 1 || true)"
@@ -153,7 +153,7 @@ about() {
     echo "- commit: $(git -C "$top" rev-parse --short HEAD 2>/dev/null || echo "${COMMIT:-unknown}")"
 }
 
-# --- what is here
+# --- detection
 
 find_nvcc() {
     for NVCC in "${NVCC-}" "${CUDA_HOME-}/bin/nvcc" "${CUDA_PATH-}/bin/nvcc" "$(command -v nvcc)" \
@@ -163,7 +163,7 @@ find_nvcc() {
     NVCC=
     return 1
 }
-# The folders of the toolkit as nvcc itself has them.
+# Find the folders of the toolkit from the path of nvcc.
 find_toolkit() {
     root=$(dirname "$(dirname "$(readlink -f "$NVCC")")")
     INCLUDE='' LIBRARY=''
@@ -176,7 +176,7 @@ find_toolkit() {
         [ -n "$LIBRARY" ] || [ ! -f "$dir/libcudart_static.a" ] || LIBRARY=$dir
     done
     CUDA_INCLUDES="-isystem $INCLUDE"
-    # cuBLAS, cuDNN and NCCL may be those of Python's packages
+    # cuBLAS, cuDNN and NCCL may come from Python packages
     [ -f "$INCLUDE/cublasLt.h" ] || python_folder cublasLt.h
     [ -f "$INCLUDE/nccl.h" ] || [ -f /usr/include/nccl.h ] || python_folder nccl.h
     for name in libcublasLt libcudnn libnccl; do
@@ -199,7 +199,7 @@ python_library() { # NAME
     [ -z "$found" ] || LD_LIBRARY_PATH=$(dirname "$found")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     export LD_LIBRARY_PATH
 }
-has_cudnn() { # where the program will look for it
+has_cudnn() { # search the folders that the program searches
     for dir in $(echo "${LD_LIBRARY_PATH-}" | tr : ' ') "$LIBRARY"; do
         [ ! -e "$dir/libcudnn.so.9" ] || return 0
     done
@@ -214,16 +214,16 @@ has_header() { # HEADER
     echo "#include <$1>" | $CC $CPPFLAGS ${CUDA_INCLUDES-} -E -x c - >/dev/null 2>&1
 }
 
-# --- building
+# --- build
 
-# What the program can be without: header, library, package.
+# Optional libraries: header, library, package.
 libraries='jansson.h jansson libjansson-dev
 pcre2.h pcre2-8 libpcre2-dev
 utf8proc.h utf8proc libutf8proc-dev
 nettle/sha2.h nettle nettle-dev
 zlib.h z zlib1g-dev
 yaml.h yaml libyaml-dev'
-# A header may be there without its library, and every program would fail.
+# Some machines have a header without its library, which would break every program.
 links() { # HEADER LIBRARY
     echo '#define PCRE2_CODE_UNIT_WIDTH 8
 #include <setjmp.h>
@@ -265,8 +265,8 @@ write_config() {
     cmp -s "$BUILD/config.h.new" "$BUILD/config.h" || mv "$BUILD/config.h.new" "$BUILD/config.h"
 }
 
-# The flags and the list; the objects are made by compile.sh, as many at a time as there are
-# processors, those that are older than any source.
+# Write the flags and the list of files to compile, which are those whose object is older than its
+# source or any header; compile.sh compiles them, $JOBS at a time.
 build_objects() {
     X86='' NO_NCCL=''
     echo 'int main(void) { return 0; }' >"$BUILD/nothing.c"
@@ -303,7 +303,7 @@ END
     xargs -r -n 1 -P "$JOBS" sh tests/gpu/compile.sh <"$BUILD/list"
 }
 
-# objects and one archive; a source that wants a library which is not here is left out of it
+# Build the objects and one archive.  Sources that require a missing library are left out.
 build() {
     build_objects || return
     rm -f "$BUILD/libtrainspool.a"
@@ -321,21 +321,21 @@ build_program() {
         -L"$LIBRARY" -lcudart_static -lrt -ldl -lpthread -lstdc++ -lm
 }
 
-build_test() { # NAME of tests/unit/test_NAME.c, MACHINES, [-DNAME]
+build_test() { # NAME MACHINES [-DMACRO]: build tests/unit/NAME.c
     defines=${3-}
     build_program "$BUILD/$1" "tests/unit/$1.c" "$BUILD/objects/tests/reference/machines_$2.o"
 }
 
-# All that both scripts begin with.  Where there is nothing to try with it says so in a line, and
-# the last results stay.
+# Prepare a run of either script.  If the machine cannot run the tests, print the reason in one line
+# and keep the earlier results.
 prepare() {
-    find_nvcc || { echo "no nvcc: put it into PATH, or say NVCC=FILE" >&2; return 1; }
-    find_arch || { echo "no GPU: nvidia-smi tells of none (GPU_ARCH=90 to build all the same)" >&2; return 1; }
+    find_nvcc || { echo "no nvcc: add it to PATH, or set NVCC=FILE" >&2; return 1; }
+    find_arch || { echo "no GPU: nvidia-smi reports none (set GPU_ARCH=90 to build anyway)" >&2; return 1; }
     "$NVCC" --list-gpu-arch 2>/dev/null | grep -qx "compute_$GPU_ARCH" || {
-        echo "$NVCC, release $(release), makes no code for sm_$GPU_ARCH; for 6.0 to 7.2 it takes CUDA 12" >&2
+        echo "$NVCC, release $(release), does not support sm_$GPU_ARCH; 6.0 to 7.2 require CUDA 12" >&2
         return 1
     }
-    find_toolkit || { echo "$NVCC has no cuda_runtime.h or libcudart_static.a beside it" >&2; return 1; }
+    find_toolkit || { echo "cannot find cuda_runtime.h or libcudart_static.a near $NVCC" >&2; return 1; }
     mkdir -p "$LOGS"
     rm -f "$LOGS"/* "$OUT/summary.md" "$OUT/results.tar.gz"
     : >"$LOGS/steps"
@@ -347,6 +347,6 @@ prepare() {
     about >"$BUILD/about"
     write_summary
     cat "$BUILD/about"
-    echo "- libraries that are missing: ${MISSING:-none}"
+    echo "- missing libraries: ${MISSING:-none}"
     echo
 }

@@ -1,27 +1,28 @@
 #!/bin/sh
-# Build trainspool on this machine and try it on its GPU; needs nvcc and a C compiler, and no
-# autotools.  Ends with a table of steps and status 1 if one failed; status 2 where there is
-# nothing to try with: no nvcc, no GPU.
+# Build trainspool on this machine and test it on its GPU.  Requires nvcc and a C compiler, but no
+# autotools.  Prints a table of steps at the end.  The status is 1 if a step failed, and 2 if the
+# machine has no nvcc or no GPU.
 #
 #     tests/gpu/run.sh [build|models|bench|operations|ranks|curves|sanitizer]...
 #
-# In the order of the words, without any in this one (build is always made).  gpu.sh has the variables that
-# say where things are; the table goes to $OUT (gpu-results), with all logs in results.tar.gz.
+# Runs the named steps in the given order; the default is all steps in the order above.  The build
+# always comes first.  gpu.sh describes the variables.  The table is in $OUT (gpu-results), with all
+# logs in results.tar.gz.
 set -u
 . "$(dirname "$0")/gpu.sh"
 
-# What is to be known first: whether models learn right in the memory that they have in use, and how
-# fast.  Operations have their operands in memory that moves between host and card by itself, are
-# many to build, and tell more where a model is wrong.  The last may take hours.
-wanted=${*:-models bench operations ranks curves sanitizer}
-for word in $wanted; do
+# The most important results come first: whether models train correctly with the memory they use in
+# practice, and how fast.  Tests of operations use managed memory, take long to build, and help to
+# locate the error if a model is wrong.  The sanitizer may take hours.
+steps=${*:-models bench operations ranks curves sanitizer}
+for word in $steps; do
     case $word in
     build | models | bench | operations | ranks | curves | sanitizer) ;;
-    *) echo "run.sh: there is no step $word" >&2; exit 2 ;;
+    *) echo "run.sh: unknown step $word" >&2; exit 2 ;;
     esac
 done
 
-# --- operations: the tests of the CPU's kernels, with the GPU in their place
+# --- operations: the tests of the CPU kernels, run on the GPU
 
 operations() {
     for file in tests/unit/test_cpu_*.c; do
@@ -38,12 +39,12 @@ operations() {
     fi
 }
 
-# --- models and curves: whole programs, for which every library has to be there
+# --- models and curves: whole programs, which require every library
 
-whole() { # NAME...: unit tests that use a GPU where there is one
+whole() { # NAME...: build and run unit tests that use the GPU
     for name; do
         if [ -n "$MISSING" ]; then
-            skip "$name" "without $MISSING"
+            skip "$name" "$MISSING is missing"
         elif [ ! -f "tests/unit/$name.c" ]; then
             skip "$name" 'not in this tree'
         else
@@ -52,20 +53,20 @@ whole() { # NAME...: unit tests that use a GPU where there is one
         fi
     done
 }
-# Programs whose ranks have a GPU each, with NCCL as it is.
+# Programs whose ranks each have a GPU, with the real NCCL.
 ranks() { # NAME...
     for name; do
         if [ -n "$MISSING" ]; then
-            skip "$name" "without $MISSING"
+            skip "$name" "$MISSING is missing"
         elif ! has_header nccl.h; then
-            skip "$name" 'without nccl.h (libnccl-dev)'
+            skip "$name" 'nccl.h is missing (libnccl-dev)'
         else
             step "build $name" 300 ranks.log build_test "$name" cpu -DUNIT_CUDA &&
                 step "$name" 300 ranks.log "$BUILD/$name"
         fi
     done
 }
-# Again from the start, by the PyTorch that is here.
+# Train again from scratch, with the PyTorch of this machine.
 curves() {
     model=$TRAINSPOOL_SHARED/data/stories260K/hf
     whole test_trainer_curve
@@ -78,14 +79,14 @@ curves() {
     fi
 }
 
-# --- sanitizer: memory, races, uninitialised reads of the same tests
+# --- sanitizer: memory errors, races and uninitialized reads in the same tests
 
 SANITIZED=${SANITIZED:-swiglu activation norm layernorm headnorm rope embedding elementwise decide
     adamw loss topk distill preference attention matmul dequantize decode}
 TOOLS=${TOOLS:-memcheck racecheck initcheck}
-sanitizer_is_late() { # one line for all that there is no time for
+sanitizer_is_late() { # succeed if no time is left; record the skipped rest in one line
     [ "$(left)" -lt 30 ] || return
-    skip 'sanitizer, what is left of it' "no time is left of $LIMIT s"
+    skip 'rest of sanitizer' "no time left of $LIMIT s"
 }
 sanitizer() {
     sanitizer=$(dirname "$NVCC")/compute-sanitizer
@@ -94,7 +95,7 @@ sanitizer() {
         skip compute-sanitizer 'not installed'
         return
     fi
-    for name in swiglu $SANITIZED; do # the first is what it is tried with
+    for name in swiglu $SANITIZED; do # the first is used to try the sanitizer
         ! sanitizer_is_late || return
         [ -x "$BUILD/test_cpu_$name" ] ||
             step "build $name" 300 tests.log build_test "test_cpu_$name" cuda || return
@@ -120,7 +121,7 @@ sanitizer() {
 
 prepare || exit 2
 step build 900 build.log build || { summary; exit 1; }
-for word in $wanted; do
+for word in $steps; do
     case $word in
     models) whole test_model_cuda test_model_cuda_forward test_model_distill test_model_preference ;;
     bench) sh tests/gpu/bench.sh --within ;;

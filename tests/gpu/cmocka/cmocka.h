@@ -1,6 +1,6 @@
 /*
- * tests/gpu/cmocka/cmocka.h - as much of cmocka as the unit tests use, for machines that
- * have no libcmocka, or its header only: tests/gpu/run.sh takes it there.  Speaks TAP.
+ * tests/gpu/cmocka/cmocka.h - the subset of cmocka that the unit tests use.  tests/gpu/run.sh
+ * uses it on machines without libcmocka.  Prints TAP.
  */
 #ifndef TESTS_GPU_CMOCKA_H
 #define TESTS_GPU_CMOCKA_H
@@ -19,12 +19,12 @@ struct CMUnitTest {
     void (*test_func)(void **state);
     int (*setup_func)(void **state);
     int (*teardown_func)(void **state);
-    void *initial_state; /* what the test begins with; NULL: the group's */
+    void *initial_state; /* NULL: use the state of the group */
 };
 
 enum cmocka_end { CMOCKA_PASSED, CMOCKA_FAILED, CMOCKA_SKIPPED };
 
-/* One for the whole program, whichever file asks. */
+/* Weak, so that all files of a program share one. */
 __attribute__((weak)) jmp_buf cmocka_out;
 
 __attribute__((unused, noreturn, format(printf, 3, 4))) static void
@@ -111,7 +111,7 @@ __attribute__((unused)) static int cmocka_run(const struct CMUnitTest *tests,
 
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (setjmp(cmocka_out) != CMOCKA_PASSED || (setup && setup(&group) != 0)) {
-        printf("1..1\nnot ok 1 - set-up of the group\n");
+        printf("1..1\nnot ok 1 - setup of the group\n");
         return 1;
     }
     printf("1..%zu\n", count);
