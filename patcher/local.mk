@@ -50,7 +50,6 @@ libpatcher_a_SOURCES += %D%/history/previous.c %D%/history/previous.h
 libpatcher_a_SOURCES += %D%/history/previous_steps.c %D%/history/previous_parts.h
 libpatcher_a_SOURCES += %D%/findings/propose.c %D%/findings/propose.h
 libpatcher_a_SOURCES += %D%/schema/redact.c %D%/schema/redact.h
-libpatcher_a_SOURCES += %D%/rules/ref_model.c %D%/rules/ref_model.h
 libpatcher_a_SOURCES += %D%/rules/memory_fit.c %D%/rules/memory_fit.h
 libpatcher_a_SOURCES += %D%/findings/rewrite.c %D%/findings/rewrite.h
 libpatcher_a_SOURCES += %D%/rules.c %D%/rules.h

@@ -5,7 +5,7 @@
 #include "patcher/rules_parts.h"
 
 #include "base/size.h"
-#include "patcher/rules/ref_model.h"
+#include "patcher/rules/teacher.h"
 #include "patcher/schema/scalar.h"
 
 static bool is_preference(const struct rule_context *context)

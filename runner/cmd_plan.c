@@ -9,7 +9,6 @@
 
 #include "base/file.h"
 #include "base/size.h"
-#include "patcher/rules/ref_model.h"
 #include "patcher/rules/teacher.h"
 #include "runner/job/forecast.h"
 #include "runner/job/plan_json.h"

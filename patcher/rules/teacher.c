@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/size.h"
-#include "patcher/rules/ref_model.h"
+#include "patcher/schema/schema.h"
 #include "train/model/model_config.h"
 #include "train/files/safetensors.h"
 
@@ -289,4 +289,25 @@ void teacher_read(const struct plan *plan, struct arena *arena, struct teacher *
     if (student && student != path && file_is_dir(student))
         compare(student, config, arena, out);
     json_decref(config);
+}
+
+const char *const ref_model_names[REF_MODELS] = {
+    [REF_MODEL_NONE] = "none",
+    [REF_MODEL_BASE] = "base",
+    [REF_MODEL_COPY] = "copy",
+    [REF_MODEL_FOLDER] = "folder",
+};
+
+enum ref_model ref_model_of(const struct plan *plan)
+{
+    if (!plan_has_reference(plan))
+        return REF_MODEL_NONE;
+    if (plan->preference.reference)
+        return REF_MODEL_FOLDER;
+    return plan_has_second_model(plan) ? REF_MODEL_COPY : REF_MODEL_BASE;
+}
+
+const char *ref_model_loss(const struct plan *plan)
+{
+    return schema_find("pref_loss")->values[plan->preference.loss];
 }

@@ -41,4 +41,20 @@ const char *teacher_adapter(const struct plan *plan);
 /* That of a job, beside model_name_or_path; either folder may be missing. */
 void teacher_read(const struct plan *plan, struct arena *arena, struct teacher *out);
 
+/* The reference model of stage dpo, as create_ref_model of LLaMA-Factory
+ * (train/trainer_utils.py) chooses it. */
+enum ref_model {
+    REF_MODEL_NONE,   /* another stage, or a loss that has none: orpo, simpo */
+    REF_MODEL_BASE,   /* the model without the adapter that is trained */
+    REF_MODEL_COPY,   /* the model as it begins, a second time */
+    REF_MODEL_FOLDER, /* ref_model */
+    REF_MODELS
+};
+
+extern const char *const ref_model_names[REF_MODELS]; /* "none", "base" .. */
+
+enum ref_model ref_model_of(const struct plan *plan);
+/* "sigmoid", as pref_loss has it. */
+const char *ref_model_loss(const struct plan *plan);
+
 #endif

@@ -6,7 +6,6 @@
 #include <math.h>
 
 #include "base/size.h"
-#include "patcher/rules/ref_model.h"
 #include "patcher/rules/teacher.h"
 #include "runner/output/report_json.h"
 

@@ -13,7 +13,7 @@
 #include "base/size.h"
 #include "tests/reference/operand.h"
 #include "tests/unit/unit.h"
-#include "train/model/rope.h"
+#include "train/model/shapes.h"
 
 OPERATION(activation)
 OPERATION(activation_backward)

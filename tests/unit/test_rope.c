@@ -1,7 +1,7 @@
 /* tests/unit/test_rope.c - frequencies worked out by hand. */
 #include "config.h"
 
-#include "train/model/rope.h"
+#include "train/model/shapes.h"
 
 #include <math.h>
 

@@ -11,7 +11,6 @@
 
 #include "base/size.h"
 #include "patcher/patcher.h"
-#include "patcher/rules/ref_model.h"
 #include "precision/device.h"
 #include "tests/unit/unit.h"
 

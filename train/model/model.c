@@ -9,7 +9,7 @@
 
 #include "precision/nf4.h"
 #include "train/model/model_parts.h"
-#include "train/model/rope.h"
+#include "train/model/shapes.h"
 
 /* Where the segments of the block begin, and the buffer that weights are widened in. */
 struct segments {

@@ -217,4 +217,13 @@ enum stack shapes_stack(enum module module);
 /* Columns of x A^T of a stack: its adapters, times r. */
 size_t shapes_adapters(const struct lora *lora, enum stack stack);
 
+/*
+ * Row p of `table` (rows, head_size): cos(p f) for the head_size / 2 frequencies f, then
+ * sin. f[i] = theta^(-2 i / head_size), scaled as the kind says. Su et al., "RoFormer",
+ * 2021; linear and llama3 as transformers/modeling_rope_utils.py.
+ */
+void rope_fill(const struct rope *rope, size_t head_size, float *table, size_t rows);
+/* The i-th frequency. */
+double rope_frequency(const struct rope *rope, size_t head_size, size_t i);
+
 #endif
