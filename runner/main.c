@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "runner/commands.h"
+#include "runner/commands/commands.h"
 #include "runner/output/report.h"
 
 static const char program[] = "trainspool";
@@ -77,37 +77,14 @@ static int run(const struct command *command, int argc, char **argv)
     return status;
 }
 
-/* What other programs call it. */
-static const char *other_word(const char *word)
-{
-    static const struct {
-        const char *word, *command;
-    } words[] = {
-        { "train", "run" },         { "start", "run" },      { "lint", "check" },
-        { "validate", "check" },    { "fix", "patch" },      { "diff", "review" },
-        { "revert", "undo" },       { "daemon", "watch" },   { "serve", "watch" },
-        { "add", "submit" },        { "queue", "status" },   { "list", "status" },
-        { "ls", "status" },         { "ps", "status" },      { "stop", "cancel" },
-        { "pause", "cancel" },      { "kill", "cancel" },    { "resume", "retry" },
-        { "continue", "retry" },    { "chat", "generate" },  { "infer", "generate" },
-        { "predict", "generate" },  { "convert", "import" }, { "rules", "explain" },
-        { "version", "--version" },
-    };
-
-    for (size_t i = 0; i < TS_COUNT(words); i++)
-        if (strcmp(words[i].word, word) == 0)
-            return words[i].command;
-    return NULL;
-}
-
 /* "there is no command chek; did you mean check?" */
 static void refuse(const char *word, struct error *err)
 {
-    const char *names[64] = { NULL }, *near = other_word(word);
+    const char *names[64] = { NULL }, *near;
 
     for (size_t i = 0; i + 1 < TS_COUNT(names) && commands_at(i); i++)
         names[i] = commands_at(i)->name;
-    near = near ? near : options_nearest(word, names);
+    near = options_nearest(word, names);
     error_set(err, ERROR_USAGE, "there is no command %s; %s%s%s", word,
               near ? "did you mean " : program, near ? near : " --help lists them",
               near ? "?" : "");

@@ -27,11 +27,11 @@ static const struct command train_command = {
     .operands = "JOB",
     .least = 0,
     .most = 1,
-    .takes = TAKES(OPTION_PLACE) | TAKES(OPTION_RESUME) | TAKES(OPTION_PROBE) |
-             TAKES(OPTION_STEPS) | TAKES(OPTION_CALIBRATE) | TAKES(OPTION_FROZEN) |
-             TAKES(OPTION_SPOOLED) | TAKES(OPTION_LOCK_FD) | TAKES(OPTION_RANK) |
-             TAKES(OPTION_LINK_FD) | TAKES(OPTION_NO_ONEDNN) | TAKES(OPTION_GENERATE) |
-             TAKES_GENERATE,
+    .options =
+        (const enum option_id[]) { OPTION_RESUME, OPTION_PROBE, OPTION_STEPS,
+                                   OPTION_CALIBRATE, OPTION_FROZEN, OPTION_SPOOLED,
+                                   OPTION_LOCK_FD, OPTION_RANK, OPTION_LINK_FD,
+                                   OPTION_GENERATE, OPTIONS_OF_GENERATE, OPTION_END },
     .help = "train one job, here and now, in this process",
     .more = "This is what trainspool run and trainspool watch start.  It follows the "
             "job as it is and never edits it.  On SIGTERM and SIGINT it finishes the "

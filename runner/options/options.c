@@ -97,11 +97,11 @@ static const struct option_row rows[OPTION_IDS] = {
     [OPTION_PROMPTS] = { "prompts", 0, OPTION_IS_TEXT, "FILE", NULL, INTO(prompts),
                          "the questions of this file: a data set as in a job, or .txt "
                          "with one a line; - reads lines from standard input" },
-    [OPTION_PLACE] = { "device", 0, OPTION_IS_TEXT, "DEVICE", NULL, INTO(device),
-                       "on this device of the machine: cpu, cuda, cuda:N, or auto, "
-                       "which is the default" },
-    [OPTION_AS_IT_IS] = { "raw", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(raw),
-                          "no chat template around a prompt" },
+    [OPTION_DEVICE_LOCAL] = { "device", 0, OPTION_IS_TEXT, "DEVICE", NULL, INTO(device),
+                              "on this device of the machine: cpu, cuda, cuda:N, or auto, "
+                              "which is the default" },
+    [OPTION_RAW_PROMPT] = { "raw", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(raw),
+                            "no chat template around a prompt" },
     [OPTION_TEMPLATE] = { "template", 0, OPTION_IS_TEXT, "TEMPLATE", NULL,
                           INTO(template_name), "this chat template, not the model's" },
     [OPTION_SYSTEM] = { "system", 0, OPTION_IS_TEXT, "TEXT", NULL, INTO(system),
@@ -153,7 +153,14 @@ const struct option_row *option_row(enum option_id id)
 
 bool option_taken(const struct command *command, enum option_id id)
 {
-    return id >= OPTION_COLOR || (command && command->takes & TAKES(id));
+    if (id >= OPTION_COLOR)
+        return true;
+    if (!command || !command->options)
+        return false;
+    for (const enum option_id *at = command->options; *at != OPTION_END; at++)
+        if (*at == id)
+            return true;
+    return false;
 }
 
 const char *options_nearest(const char *word, const char *const *words)

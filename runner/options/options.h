@@ -43,8 +43,8 @@ enum option_id {
     OPTION_GENERATE,
     OPTION_PROMPT,
     OPTION_PROMPTS,
-    OPTION_PLACE,
-    OPTION_AS_IT_IS,
+    OPTION_DEVICE_LOCAL,
+    OPTION_RAW_PROMPT,
     OPTION_TEMPLATE,
     OPTION_SYSTEM,
     OPTION_MAX_NEW_TOKENS,
@@ -63,20 +63,17 @@ enum option_id {
     OPTION_VERBOSE,
     OPTION_HELP,
     OPTION_VERSION,
-    OPTION_IDS
+    OPTION_IDS,
+    OPTION_END = OPTION_IDS /* ends a list of options */
 };
 
-#define TAKES(id) (1ull << (id))
-
-/* What trainspool generate takes, and hands on to trainspool-train. */
-#define TAKES_GENERATE                                                                \
-    (TAKES(OPTION_JSON) | TAKES(OPTION_PLACE) | TAKES(OPTION_OUTPUT) |                \
-     TAKES(OPTION_NO_ONEDNN) | TAKES(OPTION_PROMPT) | TAKES(OPTION_PROMPTS) |         \
-     TAKES(OPTION_AS_IT_IS) | TAKES(OPTION_TEMPLATE) | TAKES(OPTION_SYSTEM) |         \
-     TAKES(OPTION_MAX_NEW_TOKENS) | TAKES(OPTION_TEMPERATURE) | TAKES(OPTION_TOP_P) | \
-     TAKES(OPTION_TOP_K) | TAKES(OPTION_REPETITION_PENALTY) | TAKES(OPTION_SEED) |    \
-     TAKES(OPTION_STOP) | TAKES(OPTION_BATCH) | TAKES(OPTION_SAMPLES) |               \
-     TAKES(OPTION_KEEP_CORRECT))
+/* What trainspool generate accepts and passes on to trainspool-train. */
+#define OPTIONS_OF_GENERATE                                                           \
+    OPTION_JSON, OPTION_DEVICE_LOCAL, OPTION_OUTPUT, OPTION_NO_ONEDNN, OPTION_PROMPT, \
+        OPTION_PROMPTS, OPTION_RAW_PROMPT, OPTION_TEMPLATE, OPTION_SYSTEM,            \
+        OPTION_MAX_NEW_TOKENS, OPTION_TEMPERATURE, OPTION_TOP_P, OPTION_TOP_K,        \
+        OPTION_REPETITION_PENALTY, OPTION_SEED, OPTION_STOP, OPTION_BATCH,            \
+        OPTION_SAMPLES, OPTION_KEEP_CORRECT
 
 enum option_kind {
     OPTION_IS_SWITCH,
@@ -102,9 +99,10 @@ struct command {
     const char *name;
     const char *operands; /* "JOB..."; "" for none */
     int least, most;      /* operands; most -1: any number */
-    uint64_t takes;       /* TAKES(...) of the options beyond those of every command */
-    const char *help;     /* one line, without a final stop */
-    const char *more;     /* paragraphs behind it in --help */
+    /* beyond those of every command; ends in OPTION_END; NULL: none */
+    const enum option_id *options;
+    const char *help;                          /* one line, without a final stop */
+    const char *more;                          /* paragraphs behind it in --help */
     int (*run)(const struct options *options); /* the exit status */
 };
 

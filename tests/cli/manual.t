@@ -35,13 +35,13 @@ holds "no line of help is longer than a terminal" sh -c "! grep -E '.{81}' '$T/p
 
 unknown=
 while read -r word command; do
-    ends "$word is none of them" 2 "$trainspool" "$word" job.yaml
-    complains "and is called $command here" "did you mean $command?"
+    ends "$word is not a command" 2 "$trainspool" "$word" job.yaml
+    complains "and the message suggests $command" "did you mean $command?"
     grep -qx "$command" "$T/commands" || unknown="$unknown $command"
 done <<END
-train run
 chek check
-pause cancel
+stats status
+cancle cancel
 END
-holds "what it is called is there" test -z "$unknown"
+holds "every suggested command exists" test -z "$unknown"
 plan

@@ -11,8 +11,8 @@ static const struct command command = {
     .operands = "JOB...",
     .least = 1,
     .most = 2,
-    .takes = TAKES(OPTION_JSON) | TAKES(OPTION_FAIL_ON) | TAKES(OPTION_SET) |
-             TAKES(OPTION_LINES) | TAKES(OPTION_FOLLOW),
+    .options = (const enum option_id[]) { OPTION_JSON, OPTION_FAIL_ON, OPTION_SET,
+                                          OPTION_LINES, OPTION_FOLLOW, OPTION_END },
     .help = "look at a job",
 };
 

@@ -1,7 +1,7 @@
-/* runner/cmd_plan.c - plan: what would run, after the safe edits; writes nothing. */
+/* runner/commands/cmd_plan.c - plan: what would run, after the safe edits; writes nothing. */
 #include "config.h"
 
-#include "runner/commands.h"
+#include "runner/commands/commands.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -13,6 +13,19 @@
 #include "runner/job/forecast.h"
 #include "runner/job/plan_json.h"
 #include "runner/output/report_json.h"
+
+static int cmd_plan(const struct options *options);
+
+const struct command command_plan = {
+    .name = "plan",
+    .operands = "JOB",
+    .least = 1,
+    .most = 1,
+    .options = (const enum option_id[]) { OPTION_DEVICE, OPTION_JSON, OPTION_FAIL_ON,
+                                          OPTION_EXIT_ZERO, OPTION_END },
+    .help = "show what would run: formats, scaling, clipping, steps, memory",
+    .run = cmd_plan,
+};
 
 /* All that the page says. */
 struct page {
@@ -464,7 +477,7 @@ static int show(struct report *report, const struct options *options,
     return err.code ? report_exit(err.code) : status;
 }
 
-int cmd_plan(const struct options *options)
+static int cmd_plan(const struct options *options)
 {
     struct inspect_options how = { .job = options->operands[0], .set = options->set };
     struct error err = { 0 };

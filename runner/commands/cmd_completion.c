@@ -1,8 +1,8 @@
-/* runner/cmd_completion.c - completion: a script for bash or zsh, made from the
+/* runner/commands/cmd_completion.c - completion: a script for bash or zsh, made from the
  * tables. */
 #include "config.h"
 
-#include "runner/commands.h"
+#include "runner/commands/commands.h"
 
 #include <string.h>
 
@@ -12,6 +12,21 @@
 #include "precision/device.h"
 #include "runner/output/report.h"
 #include "train/chat/template.h"
+
+static int cmd_completion(const struct options *options);
+
+const struct command command_completion = {
+    .name = "completion",
+    .operands = "SHELL",
+    .least = 1,
+    .most = 1,
+    .help = "print a completion script for bash or zsh",
+    .more =
+        "For this shell: source <(trainspool completion bash).  For good: write it to "
+        "~/.local/share/bash-completion/completions/trainspool, or for zsh to a file "
+        "_trainspool in a folder of fpath.",
+    .run = cmd_completion,
+};
 
 /* ---- What may stand for a word of the usage ---- */
 
@@ -394,7 +409,7 @@ static const struct shell {
     { "zsh", make_zsh },
 };
 
-int cmd_completion(const struct options *options)
+static int cmd_completion(const struct options *options)
 {
     struct error err = { 0 };
     struct report report;

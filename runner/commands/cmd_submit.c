@@ -1,7 +1,7 @@
-/* runner/cmd_submit.c - submit: copies a job into a spool by rename, complete at once. */
+/* runner/commands/cmd_submit.c - submit: copies a job into a spool by rename, complete at once. */
 #include "config.h"
 
-#include "runner/commands.h"
+#include "runner/commands/commands.h"
 
 #include <stdlib.h>
 
@@ -10,6 +10,19 @@
 #include "runner/spool/drop.h"
 #include "runner/output/report.h"
 #include "runner/spool/spool.h"
+
+static int cmd_submit(const struct options *options);
+
+const struct command command_submit = {
+    .name = "submit",
+    .operands = "DIR JOB...",
+    .least = 2,
+    .most = -1,
+    .options = (const enum option_id[]) { OPTION_FORCE, OPTION_END },
+    .help = "copy jobs into a watched folder, each complete at once",
+    .more = "A relative path in a job is relative to where the copy lies.",
+    .run = cmd_submit,
+};
 
 static bool submit(const struct options *options, const char *dir, const char *job,
                    struct report *report, struct error *err)
@@ -35,7 +48,7 @@ static bool submit(const struct options *options, const char *dir, const char *j
     return ok;
 }
 
-int cmd_submit(const struct options *options)
+static int cmd_submit(const struct options *options)
 {
     const char *dir = options->operands[0];
     struct error err = { 0 };

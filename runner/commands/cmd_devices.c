@@ -1,14 +1,25 @@
-/* runner/cmd_devices.c - devices: what is in this machine and what it can do; or the
+/* runner/commands/cmd_devices.c - devices: what is in this machine and what it can do; or the
  * table. */
 #include "config.h"
 
-#include "runner/commands.h"
+#include "runner/commands/commands.h"
 
 #include "precision/memory.h"
 #include "base/size.h"
 #include "precision/probe.h"
 #include "runner/job/calibrations.h"
 #include "runner/output/report_json.h"
+
+static int cmd_devices(const struct options *options);
+
+const struct command command_devices = {
+    .name = "devices",
+    .operands = "",
+    .options = (const enum option_id[]) { OPTION_JSON, OPTION_KNOWN, OPTION_CALIBRATE,
+                                          OPTION_END },
+    .help = "show what is in this machine and what it can do",
+    .run = cmd_devices,
+};
 
 static json_t *device_object(const struct device *device)
 {
@@ -197,7 +208,7 @@ static void calibrate(struct report *report, const struct options *options,
     }
 }
 
-int cmd_devices(const struct options *options)
+static int cmd_devices(const struct options *options)
 {
     struct error err = { 0 };
     struct report report;

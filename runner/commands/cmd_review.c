@@ -1,14 +1,26 @@
 /*
- * runner/cmd_review.c - review: what was changed in a job since it was dropped, and why.
+ * runner/commands/cmd_review.c - review: what was changed in a job since it was dropped, and why.
  */
 #include "config.h"
 
-#include "runner/commands.h"
+#include "runner/commands/commands.h"
 
 #include <string.h>
 
 #include "runner/output/report_json.h"
 #include "runner/output/review.h"
+
+static int cmd_review(const struct options *options);
+
+const struct command command_review = {
+    .name = "review",
+    .operands = "JOB",
+    .least = 1,
+    .most = 1,
+    .options = (const enum option_id[]) { OPTION_JSON, OPTION_END },
+    .help = "show what was changed in a job since it was dropped, and why",
+    .run = cmd_review,
+};
 
 /* ---- JSON ---- */
 
@@ -67,7 +79,7 @@ static void show(struct report *report, struct review *review,
         report_diff(report, &review->was, &review->now, &how, err);
 }
 
-int cmd_review(const struct options *options)
+static int cmd_review(const struct options *options)
 {
     const char *job = options->operands[0];
     struct error err = { 0 };

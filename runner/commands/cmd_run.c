@@ -1,11 +1,11 @@
 /*
- * runner/cmd_run.c - run: patch, freeze, then train in a child on this terminal.  The
+ * runner/commands/cmd_run.c - run: patch, freeze, then train in a child on this terminal.  The
  * child is a process of its own so that its fall can be told; signals are passed on to
  * it.
  */
 #include "config.h"
 
-#include "runner/commands.h"
+#include "runner/commands/commands.h"
 
 #include <math.h>
 #include <signal.h>
@@ -19,6 +19,21 @@
 #include "runner/page/page.h"
 #include "runner/output/report.h"
 #include "runner/spool/worker.h"
+
+static int cmd_run(const struct options *options);
+
+const struct command command_run = {
+    .name = "run",
+    .operands = "JOB",
+    .least = 1,
+    .most = 1,
+    .options = (const enum option_id[]) { OPTION_NO_PATCH, OPTION_RESUME, OPTION_SET,
+                                          OPTION_NO_ONEDNN, OPTION_END },
+    .help = "patch a job, then train it here and now",
+    .more = "SIGTERM and Ctrl-C finish the step, save a checkpoint and leave; "
+            "--resume goes on from there.",
+    .run = cmd_run,
+};
 
 /* Signals that end a run, and the one that tells of the child's end. */
 static void block_signals(sigset_t *set)
@@ -169,7 +184,7 @@ static int run(const struct job *job, const struct options *options)
     return status;
 }
 
-int cmd_run(const struct options *options)
+static int cmd_run(const struct options *options)
 {
     struct job job;
     int status;

@@ -1,7 +1,7 @@
-/* runner/cmd_logs.c - logs: train.log of a job, to its end or on and on. */
+/* runner/commands/cmd_logs.c - logs: train.log of a job, to its end or on and on. */
 #include "config.h"
 
-#include "runner/commands.h"
+#include "runner/commands/commands.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +12,19 @@
 #include "base/file.h"
 #include "runner/job/job.h"
 #include "runner/output/report.h"
+
+static int cmd_logs(const struct options *options);
+
+const struct command command_logs = {
+    .name = "logs",
+    .operands = "JOB",
+    .least = 1,
+    .most = 1,
+    .options =
+        (const enum option_id[]) { OPTION_FOLLOW, OPTION_LINES, OPTION_RAW, OPTION_END },
+    .help = "show the log of a job",
+    .run = cmd_logs,
+};
 
 enum { BLOCK = 64 << 10 };
 
@@ -119,7 +132,7 @@ static bool show(struct report *report, const struct options *options,
     return ok;
 }
 
-int cmd_logs(const struct options *options)
+static int cmd_logs(const struct options *options)
 {
     struct error err = { 0 };
     struct report report;

@@ -1,10 +1,28 @@
-/* runner/cmd_patch.c - patch: makes the safe edits, or shows them as a diff. */
+/* runner/commands/cmd_patch.c - patch: makes the safe edits, or shows them as a diff. */
 #include "config.h"
 
-#include "runner/commands.h"
+#include "runner/commands/commands.h"
 
 #include "runner/job/inspect.h"
 #include "runner/output/report_json.h"
+
+static int cmd_patch(const struct options *options);
+
+const struct command command_patch = {
+    .name = "patch",
+    .operands = "JOB...",
+    .least = 1,
+    .most = -1,
+    .options = (const enum option_id[]) { OPTION_DEVICE, OPTION_JSON, OPTION_DIFF,
+                                          OPTION_UNSAFE, OPTION_SELECT, OPTION_IGNORE,
+                                          OPTION_FAIL_ON, OPTION_EXIT_ZERO, OPTION_END },
+    .help = "make the safe edits in a job file, keeping a backup",
+    .more =
+        "Nothing but the values named is touched: comments, order and line ends stay. "
+        " The file as it was is kept in NAME.run/backups; trainspool undo puts it "
+        "back.",
+    .run = cmd_patch,
+};
 
 static void show_diff(struct report *report, const struct patch *patch, struct error *err)
 {
@@ -72,7 +90,7 @@ static int patch(struct report *report, const struct options *options,
     return status;
 }
 
-int cmd_patch(const struct options *options)
+static int cmd_patch(const struct options *options)
 {
     struct error err = { 0 };
     struct machine machine;

@@ -1,11 +1,27 @@
-/* runner/cmd_check.c - check: every finding of each job at once; writes nothing. */
+/* runner/commands/cmd_check.c - check: every finding of each job at once; writes nothing. */
 #include "config.h"
 
-#include "runner/commands.h"
+#include "runner/commands/commands.h"
 
 #include "runner/job/inspect.h"
 #include "runner/output/report_json.h"
 #include "runner/output/report_sarif.h"
+
+static int cmd_check(const struct options *options);
+
+const struct command command_check = {
+    .name = "check",
+    .operands = "JOB...",
+    .least = 1,
+    .most = -1,
+    .options = (const enum option_id[]) { OPTION_DEVICE, OPTION_JSON, OPTION_SARIF,
+                                          OPTION_SELECT, OPTION_IGNORE, OPTION_FAIL_ON,
+                                          OPTION_EXIT_ZERO, OPTION_END },
+    .help = "list all findings of a job, change nothing",
+    .more = "The exit status is 1 if an error finding is left or trainspool patch "
+            "would make an edit, 2 if the file is no job.",
+    .run = cmd_check,
+};
 
 struct checking {
     const struct options *options;
@@ -55,7 +71,7 @@ static int check(struct checking *checking, const char *job)
     return status;
 }
 
-int cmd_check(const struct options *options)
+static int cmd_check(const struct options *options)
 {
     struct checking checking = { .options = options };
     struct error err = { 0 };

@@ -1,7 +1,7 @@
-/* runner/cmd_import.c - import: a file of Axolotl or torchtune as a job. */
+/* runner/commands/cmd_import.c - import: a file of Axolotl or torchtune as a job. */
 #include "config.h"
 
-#include "runner/commands.h"
+#include "runner/commands/commands.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,6 +11,22 @@
 #include "base/file.h"
 #include "patcher/import/import.h"
 #include "runner/output/report_json.h"
+
+static int cmd_import(const struct options *options);
+
+const struct command command_import = {
+    .name = "import",
+    .operands = "FILE",
+    .least = 1,
+    .most = 1,
+    .options = (const enum option_id[]) { OPTION_JSON, OPTION_OUTPUT, OPTION_END },
+    .help = "print a file of Axolotl or torchtune as a job",
+    .more = "What cannot be carried over is a comment at the end of the job, with its "
+            "reason.  Comments behind values go along, others do not.  The file "
+            "itself is left alone.  The exit status is 1 if it trains in a way not "
+            "done here, 2 if it is no file of these tools.",
+    .run = cmd_import,
+};
 
 static bool read_source(const char *file, struct text *out, struct error *err)
 {
@@ -102,7 +118,7 @@ static void show(struct report *report, const struct options *options,
     tell_losses(options, import);
 }
 
-int cmd_import(const struct options *options)
+static int cmd_import(const struct options *options)
 {
     const char *file = options->operands[0];
     struct arena *arena = arena_new();

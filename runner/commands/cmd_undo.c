@@ -1,66 +1,27 @@
-/* runner/cmd_backups.c - backups, undo: the file as it was, and putting it back. */
+/* runner/commands/cmd_undo.c - undo: restores a job file from a backup. */
 #include "config.h"
 
-#include "runner/commands.h"
+#include "runner/commands/commands.h"
 
 #include <stdlib.h>
 
 #include "base/file.h"
-#include "patcher/history/backup.h"
 #include "patcher/document/document.h"
 #include "patcher/history/history.h"
 #include "patcher/history/journal.h"
-#include "runner/output/report_json.h"
-#include "runner/output/review.h"
+#include "runner/output/report.h"
 
-static json_t *backup_object(const struct backup *backup)
-{
-    json_t *object = json_object();
+static int cmd_undo(const struct options *options);
 
-    json_object_set_new(object, "id", report_json_string(backup->id));
-    json_object_set_new(object, "path", report_json_string(backup->path));
-    json_object_set_new(object, "sha256", json_string(backup->digest));
-    json_object_set_new(object, "bytes", json_integer((json_int_t)backup->bytes));
-    return object;
-}
-
-static bool were_lost(const char *job)
-{
-    struct error err = { 0 };
-    struct review review;
-    bool lost = review_read(job, job, &review, &err) && review.lost;
-
-    review_clear(&review);
-    return lost;
-}
-
-int cmd_backups(const struct options *options)
-{
-    struct error err = { 0 };
-    struct report report;
-    struct backup *list = NULL;
-    size_t count = 0;
-
-    report_init(&report, options);
-    if (!backup_list(options->operands[0], &list, &count, &err)) {
-        report_error(options->program, &err);
-        return report_exit(err.code);
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (options->json)
-            report_json(&report, backup_object(&list[i]), &err);
-        else
-            report_line(&report, "%s  %7zu bytes  %s", list[i].id, list[i].bytes,
-                        list[i].path);
-    }
-    if (count == 0 && !options->json && !options->quiet)
-        report_line(&report, "%s: no backups; %s", options->operands[0],
-                    were_lost(options->operands[0])
-                        ? "those of its patches are gone from its run folder"
-                        : "the job was never changed");
-    backup_free(list, count);
-    return report_exit(err.code);
-}
+const struct command command_undo = {
+    .name = "undo",
+    .operands = "JOB",
+    .least = 1,
+    .most = 1,
+    .options = (const enum option_id[]) { OPTION_TO, OPTION_FORCE, OPTION_END },
+    .help = "put back what the last patch replaced; a second undo redoes",
+    .run = cmd_undo,
+};
 
 /* What --force would undo as well, for a person to decide; nothing where that is not
  * known. */
@@ -87,7 +48,7 @@ static void show_changes(struct report *report, const char *job, const char *to)
     text_clear(&before);
 }
 
-int cmd_undo(const struct options *options)
+static int cmd_undo(const struct options *options)
 {
     struct error err = { 0 };
     struct report report;

@@ -1,10 +1,10 @@
 /*
- * runner/cmd_watch.c - watch: the daemon's loop.  It waits for the folder, for signals
+ * runner/commands/cmd_watch.c - watch: the daemon's loop.  It waits for the folder, for signals
  * and for its child; what is to be done is in spool and worker.
  */
 #include "config.h"
 
-#include "runner/commands.h"
+#include "runner/commands/commands.h"
 
 #include <inttypes.h>
 #include <poll.h>
@@ -20,6 +20,21 @@
 #include "runner/output/report.h"
 #include "runner/spool/spool.h"
 #include "runner/spool/worker.h"
+
+static int cmd_watch(const struct options *options);
+
+const struct command command_watch = {
+    .name = "watch",
+    .operands = "DIR",
+    .least = 1,
+    .most = 1,
+    .options = (const enum option_id[]) { OPTION_ONCE, OPTION_END },
+    .help = "patch and train every job dropped into a folder",
+    .more = "A job is taken when it is complete: at once if it was renamed into the "
+            "folder, else when it has stood still.  SIGTERM lets the running job save a "
+            "checkpoint and ends the watch; the next watch goes on with it.",
+    .run = cmd_watch,
+};
 
 /* Seconds between looks at the lock of a job that is not our child. */
 static const double adopted_every = 0.2;
@@ -188,7 +203,7 @@ static bool open_daemon(struct daemon *daemon, bool *busy, struct error *err)
     return true;
 }
 
-int cmd_watch(const struct options *options)
+static int cmd_watch(const struct options *options)
 {
     enum log_level level = options->quiet     ? LOG_WARN
                            : options->verbose ? LOG_DEBUG

@@ -1,7 +1,7 @@
-/* runner/cmd_explain.c - explain: a rule of the catalogue, or the list of them. */
+/* runner/commands/cmd_explain.c - explain: a rule of the catalogue, or the list of them. */
 #include "config.h"
 
-#include "runner/commands.h"
+#include "runner/commands/commands.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -9,6 +9,17 @@
 #include "patcher/rules.h"
 #include "patcher/suppress.h"
 #include "runner/output/report_json.h"
+
+static int cmd_explain(const struct options *options);
+
+const struct command command_explain = {
+    .name = "explain",
+    .operands = "[RULE]",
+    .most = 1,
+    .options = (const enum option_id[]) { OPTION_JSON, OPTION_END },
+    .help = "explain a rule of the findings; without RULE, list them",
+    .run = cmd_explain,
+};
 
 enum { WIDTH = 80 };
 
@@ -77,7 +88,7 @@ static void list(struct report *report, const struct options *options, struct er
     }
 }
 
-int cmd_explain(const struct options *options)
+static int cmd_explain(const struct options *options)
 {
     struct error err = { 0 };
     struct report report;

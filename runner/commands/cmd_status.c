@@ -1,7 +1,7 @@
-/* runner/cmd_status.c - status: one line a job, like squeue. */
+/* runner/commands/cmd_status.c - status: one line a job, like squeue. */
 #include "config.h"
 
-#include "runner/commands.h"
+#include "runner/commands/commands.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -20,6 +20,18 @@
 #include "runner/spool/queue.h"
 #include "runner/output/report_json.h"
 #include "runner/spool/spool.h"
+
+static int cmd_status(const struct options *options);
+
+const struct command command_status = {
+    .name = "status",
+    .operands = "DIR|JOB...",
+    .least = 1,
+    .most = -1,
+    .options = (const enum option_id[]) { OPTION_JSON, OPTION_FOLLOW, OPTION_END },
+    .help = "show one line a job: state, step, loss, time left, reason",
+    .run = cmd_status,
+};
 
 enum { SHORTEST_NAME = 12, LONGEST_NAME = 40 };
 
@@ -313,7 +325,7 @@ static bool show(struct report *report, const struct options *options, struct er
     return ok;
 }
 
-int cmd_status(const struct options *options)
+static int cmd_status(const struct options *options)
 {
     static const struct timespec second = { .tv_sec = 1 };
     struct error err = { 0 };

@@ -1,0 +1,69 @@
+/*
+ * runner/commands/cmd_cancel.c - cancel: ends a waiting job under its lock; a running job
+ * ends after a checkpoint.
+ */
+#include "config.h"
+
+#include "runner/commands/commands.h"
+
+#include "base/digest.h"
+#include "base/file.h"
+#include "patcher/document/document.h"
+#include "runner/commands/job_change.h"
+
+static int cmd_cancel(const struct options *options);
+
+const struct command command_cancel = {
+    .name = "cancel",
+    .operands = "JOB...",
+    .least = 1,
+    .most = -1,
+    .help = "end a waiting job now, a running one after a checkpoint",
+    .run = cmd_cancel,
+};
+
+/* The text that is cancelled is the one that lies there: a watch that has not taken it
+ * yet must not take it for a new one. */
+static bool note_text(const struct job *job, struct job_record *record, struct error *err)
+{
+    struct stat st;
+    struct text text;
+    bool ok;
+
+    text_init(&text, DOCUMENT_MAX_BYTES);
+    ok = file_read(job->path, DOCUMENT_MAX_BYTES, &text, &st, err);
+    if (ok) {
+        job_source(&st, record->source);
+        digest_bytes(text.data, text.len, record->digest);
+    }
+    text_clear(&text);
+    return ok;
+}
+
+static bool cancel(const struct job *job, struct job_record *record,
+                   struct text *sentence, struct error *err)
+{
+    if (job_next(record->state, EVENT_CANCELLED) == JOB_NOWHERE) {
+        text_addf(sentence, "is %s, there is nothing to cancel",
+                  job_state_names[record->state]);
+        return true;
+    }
+    text_adds(sentence, "cancelled");
+    if (record->state == JOB_NEW && !note_text(job, record, err))
+        return false;
+    return job_event(job, record, EVENT_CANCELLED, "cancelled before it ran", err);
+}
+
+static bool cancel_running(const struct job *job, struct text *sentence,
+                           struct error *err)
+{
+    text_adds(sentence, "will end after this step, with a checkpoint");
+    return job_ask(job, WISH_CANCEL, err);
+}
+
+static int cmd_cancel(const struct options *options)
+{
+    static const struct job_change change = { cancel, cancel_running };
+
+    return job_change_all(&change, options);
+}

@@ -1,0 +1,63 @@
+/* runner/commands/cmd_retry.c - retry: queues an ended job again. */
+#include "config.h"
+
+#include "runner/commands/commands.h"
+
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "runner/commands/job_change.h"
+#include "runner/spool/spool.h"
+
+static int cmd_retry(const struct options *options);
+
+const struct command command_retry = {
+    .name = "retry",
+    .operands = "JOB...",
+    .least = 1,
+    .most = -1,
+    .help = "queue an ended job again",
+    .more = "What was done is done anew; what was not goes on from its last checkpoint, "
+            "if its text is the same.",
+    .run = cmd_retry,
+};
+
+static void tell_queued(const struct job *job, struct text *sentence)
+{
+    char *dir = path_dir(job->path);
+
+    text_adds(sentence, "queued again");
+    if (!spool_is_watched(dir))
+        text_addf(sentence, "; no watch is at work on %s yet: trainspool watch %s", dir,
+                  dir);
+    free(dir);
+}
+
+static bool retry(const struct job *job, struct job_record *record, struct text *sentence,
+                  struct error *err)
+{
+    /* what was done is done anew, what was not goes on */
+    record->resume = record->state != JOB_DONE;
+    if (job_next(record->state, EVENT_RETRIED) == JOB_NOWHERE) {
+        text_addf(sentence, "is %s already", job_state_names[record->state]);
+        return true;
+    }
+    job_forget(job);
+    tell_queued(job, sentence);
+    return job_event(job, record, EVENT_RETRIED, NULL, err);
+}
+
+static bool retry_running(const struct job *job, struct text *sentence, struct error *err)
+{
+    (void)job;
+    (void)err;
+    text_adds(sentence, "is running already");
+    return true;
+}
+
+static int cmd_retry(const struct options *options)
+{
+    static const struct job_change change = { retry, retry_running };
+
+    return job_change_all(&change, options);
+}
