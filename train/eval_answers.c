@@ -49,10 +49,11 @@ static bool find_ends(const struct run *run, struct generate_ends *ends, char **
 {
     const char *name = run->plan->template_name;
     const struct chat_template *chat = name ? template_find(name) : NULL;
+    const struct prompt_model model = { run->plan->model_name_or_path, &run->config, chat,
+                                        run->tokenizer };
 
     learn_ends(run, ends);
-    return prompt_ends(run->plan->model_name_or_path, &run->config, chat, run->tokenizer,
-                       ends, stop, err);
+    return prompt_ends(&model, ends, stop, err);
 }
 
 /* Questions [first, last) of the data, of which each rank has a piece. */

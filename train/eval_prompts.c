@@ -167,15 +167,15 @@ const struct message *eval_prompt_text(const struct eval_prompt *question)
 }
 
 bool eval_prompt_encode(const struct eval_prompt *question,
-                        const struct chat_template *chat,
-                        const struct tokenizer *tokenizer,
-                        const struct template_options *options, struct token_list *out,
+                        const struct template_request *how, struct token_list *out,
                         struct error *err)
 {
     const struct message *asked = eval_prompt_text(question);
+    struct template_request request = *how;
 
-    if (chat)
-        return prompt_encode(chat, tokenizer, options, question->messages,
-                             question->count, out, err);
-    return tokenizer_encode(tokenizer, asked->text, asked->len, true, out, err);
+    request.messages = question->messages;
+    request.count = question->count;
+    if (request.chat)
+        return prompt_encode(&request, out, err);
+    return tokenizer_encode(request.tokenizer, asked->text, asked->len, true, out, err);
 }

@@ -36,12 +36,11 @@ bool eval_prompts_read(struct eval_prompts *questions, const struct plan *plan,
 /* The text a person sees: the user's last message. */
 const struct message *eval_prompt_text(const struct eval_prompt *question);
 
-/* The tokens of a question by the template, or without one (chat NULL) its last text as
- * it stands, with what the tokenizer puts before a text. */
+/* Encode a question with the template; without one (how->chat NULL) encode its last text
+ * verbatim, with what the tokenizer puts before a text.  The messages of `how` are not
+ * read. */
 bool eval_prompt_encode(const struct eval_prompt *question,
-                        const struct chat_template *chat,
-                        const struct tokenizer *tokenizer,
-                        const struct template_options *options, struct token_list *out,
+                        const struct template_request *how, struct token_list *out,
                         struct error *err);
 
 #endif

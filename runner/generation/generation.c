@@ -178,17 +178,19 @@ static bool is_in_range(const struct generator *g, struct error *err)
 static bool encode(struct generator *g, struct error *err)
 {
     const struct plan *plan = &g->target.plan;
-    struct template_options how = {
+    const struct template_options options = {
         .default_system = g->options->system ? g->options->system : plan->default_system,
         .thinking = plan->enable_thinking ? CHAT_THINKING_UNSAID : CHAT_THINKING_OFF,
     };
+    const struct template_request how = { .chat = g->chat,
+                                          .tokenizer = g->tokenizer,
+                                          .options = &options };
 
     if (g->questions.count > SEQUENCES_MAX / g->samples)
         return error_set(err, ERROR_USAGE, "too many completions are asked for");
     g->tokens = memory_alloc(g->questions.count * sizeof(*g->tokens));
     for (size_t i = 0; i < g->questions.count; i++) {
-        if (!eval_prompt_encode(&g->questions.list[i], g->chat, g->tokenizer, &how,
-                                &g->tokens[i], err))
+        if (!eval_prompt_encode(&g->questions.list[i], &how, &g->tokens[i], err))
             return false;
         if (g->tokens[i].count == 0)
             return error_set(err, ERROR_DATA,
@@ -206,13 +208,14 @@ static bool encode(struct generator *g, struct error *err)
 
 static bool find_ends(struct generator *g, struct error *err)
 {
+    const struct prompt_model model = { g->target.folder, &g->config, g->chat,
+                                        g->tokenizer };
     const char *const *asked = g->options->stop;
     size_t count = 0;
 
     while (asked && asked[count])
         count++;
-    if (!prompt_ends(g->target.folder, &g->config, g->chat, g->tokenizer, &g->ends,
-                     &g->stop_text, err))
+    if (!prompt_ends(&model, &g->ends, &g->stop_text, err))
         return false;
     g->stops = memory_alloc((count + 2) * sizeof(*g->stops));
     for (size_t i = 0; i < count; i++)

@@ -59,6 +59,7 @@ static void write_talk(struct written *out, const char *template,
 {
     struct tokenizer *tokenizer = open_with(template, &out->err);
     const struct chat_template *chat = tokenizer ? template_guess(tokenizer) : NULL;
+    const struct template_request request = { chat, tokenizer, options, messages, count };
     struct token_list ids = { 0 };
     float *weights = NULL;
     size_t kept = 0;
@@ -69,8 +70,7 @@ static void write_talk(struct written *out, const char *template,
     if (!tokenizer)
         fail_msg("%s", out->err.text);
     assert_non_null(template_own(chat));
-    out->ok = template_encode(chat, tokenizer, options, messages, count, &ids, &weights,
-                              &out->err);
+    out->ok = template_encode(&request, &ids, &weights, &out->err);
     tokenizer_decode(tokenizer, ids.ids, ids.count, false, &out->all);
     for (size_t i = 0; i < ids.count; i++)
         if (weights[i] > 0)
@@ -302,14 +302,15 @@ static void test_chat_writes_prompts(void **state)
     struct error err = { 0 };
     struct tokenizer *tokenizer =
         open_with("\"" EACH TURN "{% endfor %}" PROMPT "\"", &err);
+    struct template_request request = { NULL, tokenizer, &plain, talk, 1 };
     struct token_list ids = { 0 };
     struct text text;
     size_t answer;
 
     (void)state;
     assert_non_null(tokenizer);
-    assert_true(chat_prompt(tokenizer_attached(tokenizer), tokenizer, &plain, talk, 1,
-                            &ids, &answer, &err));
+    request.chat = template_guess(tokenizer);
+    assert_true(chat_prompt(&request, &ids, &answer, &err));
     text_init(&text, 0);
     tokenizer_decode(tokenizer, ids.ids, answer, false, &text);
     assert_string_equal(text.data,
@@ -330,14 +331,15 @@ static void test_chat_ends_prompts_where_an_answer_would(void **state)
         open_with("\"" EACH TURN "{% endfor %}{% if add_generation_prompt "
                   "%}<|im_start|>assistant\\n<think>{% endif %}\"",
                   &err);
+    struct template_request request = { NULL, tokenizer, &plain, talk, 1 };
     struct token_list ids = { 0 };
     struct text text;
     size_t answer;
 
     (void)state;
     assert_non_null(tokenizer);
-    assert_true(chat_prompt(tokenizer_attached(tokenizer), tokenizer, &plain, talk, 1,
-                            &ids, &answer, &err));
+    request.chat = template_guess(tokenizer);
+    assert_true(chat_prompt(&request, &ids, &answer, &err));
     text_init(&text, 0);
     tokenizer_decode(tokenizer, ids.ids, ids.count, false, &text);
     assert_string_equal(text.data, "<|im_start|>user\n"

@@ -47,14 +47,13 @@ static void check_prompt(const struct tokenizer *tokenizer, const char *name,
     struct token_list prompt = { 0 }, whole = { 0 };
     struct error err = { 0 };
     float *weights = NULL;
-    const struct chat_template *chat = template_find(name);
+    struct template_request request = { template_find(name), tokenizer, &options, all,
+                                        2 * turns };
 
-    assert_non_null(chat);
-    unit_must(prompt_encode(chat, tokenizer, &options, all, 2 * turns, &prompt, &err),
-              &err);
-    unit_must(template_encode(chat, tokenizer, &options, all, 2 * turns + 1, &whole,
-                              &weights, &err),
-              &err);
+    assert_non_null(request.chat);
+    unit_must(prompt_encode(&request, &prompt, &err), &err);
+    request.count++;
+    unit_must(template_encode(&request, &whole, &weights, &err), &err);
     assert_true(prompt.count > 0 && prompt.count < whole.count);
     assert_memory_equal(prompt.ids, whole.ids, prompt.count * sizeof(*prompt.ids));
     assert_true(weights[prompt.count] > 0);
@@ -89,25 +88,25 @@ static void test_prompt_ends_are_the_template_s(void **state)
     struct tokenizer *qwen = open_shared("data/tokenizers/qwen2.5"),
                      *gpt2 = open_shared("data/tokenizers/gpt2");
     struct model_config config = { .eos_token_ids = { 7, 9 }, .eos_tokens = 2 };
+    const struct prompt_model own = { "/nowhere", &config, template_find("qwen"), qwen },
+                              foreign = { "/nowhere", &config, template_find("chatml"),
+                                          gpt2 },
+                              none = { "/nowhere", &config, NULL, qwen };
     struct generate_ends ends = { 0 };
     struct error err = { 0 };
     char *stop;
 
     (void)state;
-    unit_must(
-        prompt_ends("/nowhere", &config, template_find("qwen"), qwen, &ends, &stop, &err),
-        &err);
+    unit_must(prompt_ends(&own, &ends, &stop, &err), &err);
     assert_null(stop);
     assert_true(has(&ends, 7) && has(&ends, 9));
     assert_true(has(&ends, tokenizer_find(qwen, "<|im_end|>")));
     ends.count = 0;
-    unit_must(prompt_ends("/nowhere", &config, template_find("chatml"), gpt2, &ends,
-                          &stop, &err),
-              &err);
+    unit_must(prompt_ends(&foreign, &ends, &stop, &err), &err);
     assert_string_equal(stop, "<|im_end|>");
     free(stop);
     ends.count = 0;
-    unit_must(prompt_ends("/nowhere", &config, NULL, qwen, &ends, &stop, &err), &err);
+    unit_must(prompt_ends(&none, &ends, &stop, &err), &err);
     assert_null(stop);
     assert_true(has(&ends, tokenizer_eos(qwen)));
     tokenizer_close(qwen);

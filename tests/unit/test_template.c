@@ -40,13 +40,14 @@ struct encoded {
 static void encode(struct encoded *out, const char *name, const struct message *messages,
                    size_t count, const struct template_options *options)
 {
+    const struct template_request request = { template_find(name), tokenizer, options,
+                                              messages, count };
     struct error err = { 0 };
 
     *out = (struct encoded) { .weights = NULL };
     text_init(&out->all, 0);
     text_init(&out->learnt, 0);
-    if (!template_encode(template_find(name), tokenizer, options, messages, count,
-                         &out->ids, &out->weights, &err))
+    if (!template_encode(&request, &out->ids, &out->weights, &err))
         fail_msg("%s", err.text);
     tokenizer_decode(tokenizer, out->ids.ids, out->ids.count, false, &out->all);
     for (size_t i = 0; i < out->ids.count; i++) {
@@ -374,6 +375,8 @@ static void test_template_refuses_other_orders(void **state)
         { ROLE_USER, "b", 1, 0 },
     };
     const struct template_options options = { 0 };
+    struct template_request request = { template_find("default"), tokenizer, &options,
+                                        talk + 1, 0 };
     struct token_list ids = { 0 };
     float *weights = NULL;
 
@@ -382,12 +385,13 @@ static void test_template_refuses_other_orders(void **state)
          count += 3) { /* nothing, and no answer at the end */
         struct error err = { 0 };
 
-        assert_false(template_encode(template_find("default"), tokenizer, &options,
-                                     talk + 1, count, &ids, &weights, &err));
+        request.count = count;
+        assert_false(template_encode(&request, &ids, &weights, &err));
         assert_int_equal(err.code, ERROR_DATA);
     }
-    assert_false(template_encode(template_find("default"), tokenizer, &options, wrong, 2,
-                                 &ids, &weights, NULL));
+    request.messages = wrong;
+    request.count = 2;
+    assert_false(template_encode(&request, &ids, &weights, NULL));
     assert_int_equal(ids.count, 0);
 }
 

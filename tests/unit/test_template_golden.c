@@ -59,6 +59,8 @@ static void expect_row(const struct tokenizer *tokenizer, const json_t *row,
     };
     struct message messages[MESSAGES];
     size_t count = read_messages(given, messages);
+    const struct template_request request = { template_find(name), tokenizer, &options,
+                                              messages, count };
     struct token_list ids = { 0 };
     struct error err = { 0 };
     struct text all, learnt;
@@ -67,9 +69,8 @@ static void expect_row(const struct tokenizer *tokenizer, const json_t *row,
 
     text_init(&all, 0);
     text_init(&learnt, 0);
-    assert_non_null(template_find(name));
-    if (!template_encode(template_find(name), tokenizer, &options, messages, count, &ids,
-                         &weights, &err))
+    assert_non_null(request.chat);
+    if (!template_encode(&request, &ids, &weights, &err))
         fail_msg("%s: %s", name, err.text);
     tokenizer_decode(tokenizer, ids.ids, ids.count, false, &all);
     for (size_t i = 0; i < ids.count; i++)

@@ -466,15 +466,18 @@ static void make_turns(const struct text_positions *places,
     }
 }
 
-bool chat_turns(const struct chat *chat, const struct tokenizer *tokenizer,
-                const struct template_options *options, const struct message *messages,
-                size_t count, struct turn **turns, size_t *turn_count, struct error *err)
+bool chat_turns(const struct template_request *request, struct turn **turns,
+                size_t *turn_count, struct error *err)
 {
-    struct writing writing = { .chat = chat, .tokenizer = tokenizer, .err = err };
+    const struct message *messages = request->messages;
+    size_t count = request->count;
+    struct writing writing = { .chat = template_own(request->chat),
+                               .tokenizer = request->tokenizer,
+                               .err = err };
     struct text_positions places = { .list = memory_alloc((count + 1) *
                                                           sizeof(*places.list)) };
     struct token_list whole = { 0 };
-    bool ok = begin(&writing, options, messages, count);
+    bool ok = begin(&writing, request->options, messages, count);
 
     for (size_t i = 0; i < count; i++)
         if (messages[i].role == ROLE_ASSISTANT || messages[i].role == ROLE_FUNCTION)
@@ -483,7 +486,7 @@ bool chat_turns(const struct chat *chat, const struct tokenizer *tokenizer,
     if (ok && jinja_marks_generation(writing.jinja))
         ok = place_marked(&writing, &whole, &places);
     else if (ok)
-        ok = place_between(&writing, &whole, &places, options->mask_history);
+        ok = place_between(&writing, &whole, &places, request->options->mask_history);
     *turns = memory_alloc((count + 2) * sizeof(**turns));
     *turn_count = 0;
     if (ok)
@@ -494,13 +497,14 @@ bool chat_turns(const struct chat *chat, const struct tokenizer *tokenizer,
     return ok;
 }
 
-bool chat_prompt(const struct chat *chat, const struct tokenizer *tokenizer,
-                 const struct template_options *options, const struct message *messages,
-                 size_t count, struct token_list *ids, size_t *answer, struct error *err)
+bool chat_prompt(const struct template_request *request, struct token_list *ids,
+                 size_t *answer, struct error *err)
 {
-    struct writing writing = { .chat = chat, .tokenizer = tokenizer, .err = err };
+    struct writing writing = { .chat = template_own(request->chat),
+                               .tokenizer = request->tokenizer,
+                               .err = err };
     struct token_list prompt = { 0 }, whole = { 0 };
-    bool ok = begin(&writing, options, messages, count);
+    bool ok = begin(&writing, request->options, request->messages, request->count);
     size_t size = json_array_size(writing.messages);
 
     ok = ok && write(&writing, size, true, &prompt);
@@ -546,10 +550,11 @@ static bool try_tokens(const struct chat *chat, const char *dir,
                        const struct message *messages, size_t count, struct error *err)
 {
     struct tokenizer *tokenizer = tokenizer_open(dir, NULL);
+    const struct template_request request = { &chat->row, tokenizer, options, messages,
+                                              count };
     struct token_list ids = { 0 };
     float *weights = NULL;
-    bool ok = !tokenizer || template_encode(&chat->row, tokenizer, options, messages,
-                                            count, &ids, &weights, err);
+    bool ok = !tokenizer || template_encode(&request, &ids, &weights, err);
 
     token_list_clear(&ids);
     free(weights);

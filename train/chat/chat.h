@@ -39,8 +39,7 @@ const struct chat_template *chat_as_template(const struct chat *chat);
 /* Append the conversation as far as the template writes it before an answer
  * (add_generation_prompt), then what it would write behind an empty one; *answer: where
  * that begins. */
-bool chat_prompt(const struct chat *chat, const struct tokenizer *tokenizer,
-                 const struct template_options *options, const struct message *messages,
-                 size_t count, struct token_list *ids, size_t *answer, struct error *err);
+bool chat_prompt(const struct template_request *request, struct token_list *ids,
+                 size_t *answer, struct error *err);
 
 #endif

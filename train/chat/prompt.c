@@ -14,23 +14,25 @@
 #define CONFIG_BYTES_MAX ((size_t)1 << 20)
 
 /* A named template's conversation with an empty answer. */
-static bool named_open(const struct chat_template *chat,
-                       const struct tokenizer *tokenizer,
-                       const struct template_options *options,
-                       const struct message *messages, size_t count,
-                       struct token_list *ids, size_t *answer, struct error *err)
+static bool named_open(const struct template_request *request, struct token_list *ids,
+                       size_t *answer, struct error *err)
 {
-    struct template_options how = *options;
+    struct template_options options = *request->options;
+    struct template_request answered = *request;
+    size_t count = request->count;
     struct message *all = memory_alloc((count + 1) * sizeof(*all));
     size_t first = ids->count;
     float *weights = memory_alloc((ids->room + 1) * sizeof(*weights));
     bool ok;
 
-    memcpy(all, messages, count * sizeof(*all));
+    memcpy(all, request->messages, count * sizeof(*all));
     all[count] = (struct message) { .role = ROLE_ASSISTANT, .text = "", .weight = 1 };
-    how.train_on_prompt = false;
-    how.mask_history = true;
-    ok = template_encode(chat, tokenizer, &how, all, count + 1, ids, &weights, err);
+    options.train_on_prompt = false;
+    options.mask_history = true;
+    answered.options = &options;
+    answered.messages = all;
+    answered.count = count + 1;
+    ok = template_encode(&answered, ids, &weights, err);
     *answer = ids->count;
     for (size_t i = ids->count; ok && i-- > first && weights[i] > 0;)
         *answer = i;
@@ -40,25 +42,19 @@ static bool named_open(const struct chat_template *chat,
 }
 
 /* The conversation with an empty answer; *answer: where it begins in *ids. */
-static bool encode_open(const struct chat_template *chat,
-                        const struct tokenizer *tokenizer,
-                        const struct template_options *options,
-                        const struct message *messages, size_t count,
-                        struct token_list *ids, size_t *answer, struct error *err)
+static bool encode_open(const struct template_request *request, struct token_list *ids,
+                        size_t *answer, struct error *err)
 {
-    const struct chat *own = template_own(chat);
-
-    return own ? chat_prompt(own, tokenizer, options, messages, count, ids, answer, err)
-               : named_open(chat, tokenizer, options, messages, count, ids, answer, err);
+    return template_own(request->chat) ? chat_prompt(request, ids, answer, err)
+                                       : named_open(request, ids, answer, err);
 }
 
-bool prompt_encode(const struct chat_template *chat, const struct tokenizer *tokenizer,
-                   const struct template_options *options, const struct message *messages,
-                   size_t count, struct token_list *out, struct error *err)
+bool prompt_encode(const struct template_request *request, struct token_list *out,
+                   struct error *err)
 {
     size_t answer;
 
-    if (!encode_open(chat, tokenizer, options, messages, count, out, &answer, err))
+    if (!encode_open(request, out, &answer, err))
         return false;
     out->count = answer;
     return true;
@@ -116,21 +112,23 @@ static char *spell(const struct tokenizer *tokenizer, const uint32_t *ids, size_
     return stop;
 }
 
-bool prompt_ends(const char *dir, const struct model_config *config,
-                 const struct chat_template *chat, const struct tokenizer *tokenizer,
-                 struct generate_ends *ends, char **stop, struct error *err)
+bool prompt_ends(const struct prompt_model *model, struct generate_ends *ends,
+                 char **stop, struct error *err)
 {
+    const struct tokenizer *tokenizer = model->tokenizer;
     const struct message question = { .role = ROLE_USER, .text = "?", .len = 1 };
     /* no thoughts, which a template may give to an empty answer */
-    struct template_options options = { .thinking = CHAT_THINKING_OFF };
+    const struct template_options options = { .thinking = CHAT_THINKING_OFF };
+    const struct template_request request = { model->chat, tokenizer, &options, &question,
+                                              1 };
     struct token_list ids = { 0 };
     size_t answer = 0;
-    bool ok = add_files(dir, config, ends, err);
+    bool ok = add_files(model->dir, model->config, ends, err);
 
     *stop = NULL;
     generate_ends_add(ends, tokenizer_eos(tokenizer));
-    if (ok && chat)
-        ok = encode_open(chat, tokenizer, &options, &question, 1, &ids, &answer, err);
+    if (ok && model->chat)
+        ok = encode_open(&request, &ids, &answer, err);
     if (ok && answer < ids.count && prompt_is_special(tokenizer, ids.ids[answer]))
         generate_ends_add(ends, ids.ids[answer]);
     else if (ok && answer < ids.count)

@@ -69,6 +69,15 @@ void template_cut(size_t room, size_t *question, size_t *answer);
 
 #define LABEL_NONE (-100) /* the target of a row that nothing is learnt from */
 
+/* A conversation to encode, and how. */
+struct template_request {
+    const struct chat_template *chat;
+    const struct tokenizer *tokenizer;
+    const struct template_options *options;
+    const struct message *messages;
+    size_t count;
+};
+
 /*
  * Append the tokens of a conversation and, one for one, the weight of each in the loss: 0
  * where it is not to be learnt, 1 for a question with train_on_prompt; below 0 where the
@@ -76,9 +85,7 @@ void template_cut(size_t room, size_t *question, size_t *answer);
  * conversation whose turns are not fine, and where the model's own template will not have
  * it.  *weights is malloc'ed and has the room of *ids.
  */
-bool template_encode(const struct chat_template *chat, const struct tokenizer *tokenizer,
-                     const struct template_options *options,
-                     const struct message *messages, size_t count, struct token_list *ids,
+bool template_encode(const struct template_request *request, struct token_list *ids,
                      float **weights, struct error *err);
 
 #endif

@@ -61,8 +61,7 @@ json_t *template_tools_calls(const struct message *answer, struct text *thought,
 json_t *template_tools_list(const struct message *tools, struct error *err);
 
 /* Turns of a conversation that the model's own template writes; malloc'ed. */
-bool chat_turns(const struct chat *chat, const struct tokenizer *tokenizer,
-                const struct template_options *options, const struct message *messages,
-                size_t count, struct turn **turns, size_t *turn_count, struct error *err);
+bool chat_turns(const struct template_request *request, struct turn **turns,
+                size_t *turn_count, struct error *err);
 
 #endif

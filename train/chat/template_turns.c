@@ -304,23 +304,22 @@ bool template_turns_are_fine(const struct message *messages, size_t count)
 }
 
 /* Turns of a named template. */
-static bool named_turns(const struct chat_template *chat,
-                        const struct tokenizer *tokenizer,
-                        const struct template_options *options,
-                        const struct message *messages, size_t count, struct turn **turns,
+static bool named_turns(const struct template_request *request, struct turn **turns,
                         size_t *turn_count, struct error *err)
 {
-    struct talk talk = {
-        .chat = chat, .options = options, .messages = messages, .count = count, .err = err
-    };
+    struct talk talk = { .chat = request->chat,
+                         .options = request->options,
+                         .messages = request->messages,
+                         .count = request->count,
+                         .err = err };
     bool ok;
 
-    *turns = memory_alloc((count + 1) * sizeof(**turns));
+    *turns = memory_alloc((request->count + 1) * sizeof(**turns));
     *turn_count = 0;
     text_init(&talk.system, 0);
     text_init(&talk.said, 0);
     text_init(&talk.writer.text, 0);
-    talk.writer.tokenizer = tokenizer;
+    talk.writer.tokenizer = request->tokenizer;
     ok = read_head(&talk) && encode_turns(&talk, *turns, turn_count);
     text_clear(&talk.system);
     text_clear(&talk.said);
@@ -340,27 +339,25 @@ static float weight_of_source(const struct template_options *options,
     return -turns[i - 1].weight;
 }
 
-bool template_encode(const struct chat_template *chat, const struct tokenizer *tokenizer,
-                     const struct template_options *options,
-                     const struct message *messages, size_t count, struct token_list *ids,
+bool template_encode(const struct template_request *request, struct token_list *ids,
                      float **weights, struct error *err)
 {
-    struct template_options how = *options;
-    int64_t end = chat->ends ? tokenizer_eos(tokenizer) : -1;
+    struct template_options how = *request->options;
+    struct template_request shorter = *request; /* leaves room for the end of the text */
+    int64_t end = request->chat->ends ? tokenizer_eos(request->tokenizer) : -1;
     struct turn *turns = NULL;
     size_t turn_count = 0;
     bool ok;
 
-    if (!template_turns_are_fine(messages, count))
+    if (!template_turns_are_fine(request->messages, request->count))
         return error_set(
             err, ERROR_DATA,
             "a conversation must be user and assistant in turn, and end in an answer");
     if (end >= 0 && how.cutoff_len > 1)
         how.cutoff_len--;
-    ok = chat->own ? chat_turns(chat->own, tokenizer, &how, messages, count, &turns,
-                                &turn_count, err)
-                   : named_turns(chat, tokenizer, &how, messages, count, &turns,
-                                 &turn_count, err);
+    shorter.options = &how;
+    ok = request->chat->own ? chat_turns(&shorter, &turns, &turn_count, err)
+                            : named_turns(&shorter, &turns, &turn_count, err);
     if (ok)
         cut_turns(turns, turn_count, &how);
     for (size_t i = 0; i < turn_count; i++) {

@@ -33,13 +33,15 @@ static bool probe(const struct dataset_reading *reading, char digest[DIGEST_TEXT
         { ROLE_ASSISTANT, asked, sizeof(asked) - 1, 1 },
     };
     const struct template_options options = { 0 };
+    const struct template_request with = { reading->chat, reading->tokenizer, &options,
+                                           talk, TS_COUNT(talk) };
+    const struct template_request without = { reading->chat, reading->tokenizer, &options,
+                                              talk + 1, TS_COUNT(talk) - 1 };
     struct token_list ids = { 0 };
     float *weights = NULL;
     bool ok = reading->chat && !template_own(reading->chat)
-                  ? template_encode(reading->chat, reading->tokenizer, &options, talk,
-                                    TS_COUNT(talk), &ids, &weights, err) &&
-                        template_encode(reading->chat, reading->tokenizer, &options,
-                                        talk + 1, TS_COUNT(talk) - 1, &ids, &weights, err)
+                  ? template_encode(&with, &ids, &weights, err) &&
+                        template_encode(&without, &ids, &weights, err)
                   : tokenizer_encode(reading->tokenizer, asked, sizeof(asked) - 1, false,
                                      &ids, err);
 

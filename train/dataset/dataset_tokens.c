@@ -161,15 +161,24 @@ static bool has_target(const struct work *work)
     return false;
 }
 
+static struct template_request request_of(const struct work *work)
+{
+    return (struct template_request) { .chat = work->how->chat,
+                                       .tokenizer = work->how->tokenizer,
+                                       .options = &work->options,
+                                       .messages = work->conversation.messages,
+                                       .count = work->conversation.count };
+}
+
 static bool encode(struct work *work, size_t cutoff_len, struct error *err)
 {
     struct template_options options = work->options;
+    struct template_request request = request_of(work);
 
     options.cutoff_len = cutoff_len;
+    request.options = &options;
     work->ids.count = 0;
-    return template_encode(work->how->chat, work->how->tokenizer, &options,
-                           work->conversation.messages, work->conversation.count,
-                           &work->ids, &work->weights, err);
+    return template_encode(&request, &work->ids, &work->weights, err);
 }
 
 /* *added: something of it can be learnt. */
@@ -189,10 +198,10 @@ static bool add_conversation(struct work *work, bool *added, struct error *err)
 /* Whole, with the answer that the conversation ends in now. */
 static bool encode_half(struct work *work, struct dataset_half *half, struct error *err)
 {
+    const struct template_request request = request_of(work);
+
     half->ids.count = 0;
-    return template_encode(work->how->chat, work->how->tokenizer, &work->options,
-                           work->conversation.messages, work->conversation.count,
-                           &half->ids, &half->weights, err);
+    return template_encode(&request, &half->ids, &half->weights, err);
 }
 
 /* Two samples, or none. */
