@@ -180,8 +180,8 @@ static bool measure(const struct rule_context *context, uint64_t *checkpoint,
     if (plan.method != METHOD_LORA)
         *model += shapes.frozen_bytes;
     *checkpoint = *model;
-    if (!plan.save_only_model && plan.optimizer == OPTIMIZER_ADAMW)
-        *checkpoint += 2 * (uint64_t)shapes.weight_bytes;
+    if (!plan.save_only_model)
+        *checkpoint += (uint64_t)plan_ranks(&plan) * shapes.moments * shapes.moment_bytes;
     return true;
 }
 

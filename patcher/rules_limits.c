@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "patcher/schema/scalar.h"
+#include "train/optimizer_table.h"
 
 /* ---- Checkpointing: two keys for one thing ---- */
 
@@ -130,22 +131,15 @@ void rule_policy_noclip(struct rule_context *context)
 
 /* ---- Optimizer ---- */
 
-/* Names whose Adam differs from ours in how it stores its moments, or only in speed. */
+/* Names of AdamW in libraries that store its moments differently. */
 void rule_optimizer(struct rule_context *context)
 {
-    static const char *const same[] = { "sgd",
-                                        "adamw_torch",
-                                        "adamw_torch_fused",
-                                        "adamw_hf",
-                                        "adamw_apex_fused",
-                                        "adamw_torch_xla",
-                                        "adamw_torch_npu_fused" };
     const struct entry *entry = rule_entry(context, "optim");
     const char *name = entry ? node_value(entry->value)->text : "sgd";
+    int known = optimizer_find(name);
 
-    for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++)
-        if (strcmp(name, same[i]) == 0)
-            return;
+    if (known >= 0 && optimizer_is_exact(known))
+        return;
     if (!strstr(name, "adamw") || strstr(name, "galore") || strstr(name, "apollo") ||
         strstr(name, "grok"))
         return;

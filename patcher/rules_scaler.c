@@ -7,6 +7,7 @@
 
 #include "patcher/schema/scalar.h"
 #include "precision/format.h"
+#include "train/optimizer_table.h"
 
 void rule_idle_scale(struct rule_context *context)
 {
@@ -93,7 +94,7 @@ void rule_epsilon(struct rule_context *context)
     const struct entry *entry = rule_entry(context, "adam_epsilon");
 
     if (!rule_is_policy(context, POLICY_NOSCALER) || !rule_half_trainables(context) ||
-        plan->request.bf16 == CHOICE_YES || plan->optimizer != OPTIMIZER_ADAMW ||
+        plan->request.bf16 == CHOICE_YES || !optimizer_of(plan)->divides ||
         !(plan->adam_epsilon < format_info(FORMAT_FP16)->min_subnormal))
         return;
     propose_remark(&to,

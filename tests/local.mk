@@ -144,6 +144,7 @@ unit_tests += %D%/unit/test_model_ranks
 unit_tests += %D%/unit/test_model_watch
 unit_tests += %D%/unit/test_normalizer
 unit_tests += %D%/unit/test_optimizer
+unit_tests += %D%/unit/test_optimizer_table
 unit_tests += %D%/unit/test_overflow
 unit_tests += %D%/unit/test_parallel
 unit_tests += %D%/unit/test_pattern

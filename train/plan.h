@@ -33,7 +33,6 @@ enum mix_strategy {
     MIX_INTERLEAVE_OVER,
     MIX_INTERLEAVE_ONCE
 };
-enum optimizer_kind { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 enum metric_kind {
     METRIC_LOSS,
     METRIC_ACCURACY,
@@ -146,7 +145,7 @@ struct plan {
     struct preference preference;
 
     /* optimizer and schedule */
-    enum optimizer_kind optimizer;
+    int optimizer; /* index into optimizer_names, train/optimizer_table.h */
     double learning_rate, weight_decay, adam_beta1, adam_beta2, adam_epsilon;
     double label_smoothing;
     enum schedule_kind schedule;

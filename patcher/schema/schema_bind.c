@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/size.h"
+#include "train/optimizer_table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -215,8 +216,7 @@ static void derive_pairs(struct plan *plan)
 /* What follows from several keys.  May be called again after a key has changed. */
 static void derive(struct plan *plan)
 {
-    if (plan->optimizer > OPTIMIZER_SGD)
-        plan->optimizer = OPTIMIZER_ADAMW;
+    plan->optimizer = optimizer_first_name(plan->optimizer);
     if (plan->save_total_limit < 0) /* all, as transformers takes it */
         plan->save_total_limit = 0;
     if (!plan->output_dir)

@@ -4,6 +4,8 @@
 
 #include "patcher/schema/schema_rows.h"
 
+#include "train/optimizer_table.h"
+
 #define ALWAYS_GUARDED "a step whose gradients are not finite is always skipped here"
 
 static const char *const schedules[] = { "linear",
@@ -17,22 +19,6 @@ static const char *const schedules[] = { "linear",
                                          "inverse_sqrt",
                                          "cosine_warmup_with_min_lr",
                                          NULL };
-/* The first two are enum optimizer_kind; all others are AdamW under another name. */
-static const char *const optimizers[] = { "adamw_torch",
-                                          "sgd",
-                                          "adamw_torch_fused",
-                                          "adamw_hf",
-                                          "adamw_apex_fused",
-                                          "adamw_8bit",
-                                          "adamw_bnb_8bit",
-                                          "paged_adamw_8bit",
-                                          "paged_adamw_32bit",
-                                          "adamw_torch_8bit",
-                                          "adamw_torch_4bit",
-                                          "adamw_torch_xla",
-                                          "adamw_torch_npu_fused",
-                                          "adamw_anyprecision",
-                                          NULL };
 static const char *const galore_projections[] = { "std",  "reverse_std", "right",
                                                   "left", "full",        NULL };
 static const char *const apollo_projections[] = { "svd", "random", NULL };
@@ -47,7 +33,7 @@ static const struct key rows[] = {
     { TS_USED("optim", KEY_ENUM, "adamw_torch"),
       .meant = "adamw=adamw_torch adam=adamw_torch torch.optim.adamw=adamw_torch "
                "torch.optim.sgd=sgd",
-      .values = optimizers,
+      .values = optimizer_names,
       .rejects =
           "adafactor ademamix adagrad ademamix_8bit lion_8bit lion_32bit "
           "paged_ademamix_32bit paged_ademamix_8bit paged_lion_32bit paged_lion_8bit "

@@ -455,7 +455,7 @@ static void test_model_sgd_goes_down(void **state)
     size_t count;
 
     (void)state;
-    plan.optimizer = OPTIMIZER_SGD;
+    plan.optimizer = optimizer_find("sgd");
     plan.learning_rate = 0.5;
     free(run(plan, 2, losses, &count));
     assert_true(losses[1] < losses[0] && losses[2] < losses[1]);

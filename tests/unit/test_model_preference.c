@@ -309,7 +309,7 @@ static void test_preference_gradient_is_that_of_the_loss(void **state)
         struct held held;
         double step, before, after, gained;
 
-        plan.optimizer = OPTIMIZER_SGD;
+        plan.optimizer = optimizer_find("sgd");
         plan.preference.ftx = 0.2;
         open_held(&held, &plan, false, 2);
         fill_adapters(&held.u);

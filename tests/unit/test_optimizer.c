@@ -103,7 +103,7 @@ static void test_optimizer_clips_to_the_norm(void **state)
     float was = floats(p->weight)[5];
 
     (void)state;
-    u.plan.optimizer = OPTIMIZER_SGD;
+    u.plan.optimizer = optimizer_find("sgd");
     u.plan.precision.max_grad_norm = 2 * norm;
     step(4); /* below: nothing is clipped */
     unit_near("step", was - floats(p->weight)[5], 0.5 * 2, 1e-5);

@@ -20,9 +20,8 @@
 
 /* What is kept of a trainable parameter besides its weight, which the model's own file
  * has (unless that file holds it in another format: then the exact one is kept here). */
-enum kept { KEPT_MOMENT1, KEPT_MOMENT2, KEPT_WEIGHT, KEPT_COUNT };
-static const char *const kept_suffix[KEPT_COUNT] = { ".exp_avg", ".exp_avg_sq",
-                                                     ".master" };
+enum { KEPT_WEIGHT = MOMENTS_MAX, KEPT_COUNT }; /* below KEPT_WEIGHT: enum moment */
+#define WEIGHT_SUFFIX ".master"
 
 /* The model's own file in a folder: the whole model, or the adapter. */
 static struct safetensors *open_weights(const char *dir, struct error *err)
@@ -53,11 +52,10 @@ static bool read_kept(const void *context, size_t index, void *to, struct error 
     struct model *model = (struct model *)context;
     struct backend *be = model_backend(model);
     const struct parameter *p = model_parameter(model, index / KEPT_COUNT);
-    enum kept kept = (enum kept)(index % KEPT_COUNT);
+    size_t kept = index % KEPT_COUNT;
 
     if (kept != KEPT_WEIGHT)
-        return model_read_moment(model, kept == KEPT_MOMENT1 ? MOMENT_1 : MOMENT_2, p, to,
-                                 err);
+        return model_read_moment(model, (enum moment)kept, p, to, err);
     be->ops->download(be, to, p->weight.data, tensor_bytes(p->weight));
     return be->ops->sync(be, err);
 }
@@ -65,26 +63,29 @@ static bool read_kept(const void *context, size_t index, void *to, struct error 
 static size_t list_sources(struct model *model, const struct safetensors *weights,
                            struct arena *arena, struct tensor_source *sources)
 {
+    const char *const *suffixes = model_optimizer(model)->suffixes;
     size_t count = 0;
 
     for (size_t i = 0; i < model_parameters(model); i++) {
         const struct parameter *parameter = model_parameter(model, i);
         const struct stored_tensor *stored = find_stored(weights, parameter, "");
 
-        for (int kept = 0; parameter->trainable && kept < KEPT_COUNT; kept++) {
-            struct tensor tensor = parameter->weight; /* moments are of its kind */
+        for (size_t kept = 0; parameter->trainable && kept < KEPT_COUNT; kept++) {
+            struct tensor tensor = parameter->weight; /* moments have its shape */
+            bool is_weight = kept == KEPT_WEIGHT;
 
-            if (kept == KEPT_WEIGHT ? stored != NULL && stored->format == tensor.format
-                                    : !model_has_moments(model))
+            if (is_weight ? stored != NULL && stored->format == tensor.format
+                          : kept >= model_moments(model))
                 continue;
             sources[count++] = (struct tensor_source) {
-                .name = arena_printf(arena, "%s%s", parameter->name, kept_suffix[kept]),
-                .format = tensor.format,
+                .name = arena_printf(arena, "%s%s", parameter->name,
+                                     is_weight ? WEIGHT_SUFFIX : suffixes[kept]),
+                .format = is_weight ? tensor.format : model_moment_format(model),
                 .rank = 2,
                 .shape = { tensor.rows, tensor.cols },
                 .read = read_kept,
                 .context = model,
-                .index = i * KEPT_COUNT + (size_t)kept,
+                .index = i * KEPT_COUNT + kept,
             };
         }
     }
@@ -198,7 +199,7 @@ static bool load_weight(struct model *model, struct parameter *parameter,
 {
     struct backend *be = model_backend(model);
     const struct stored_tensor *stored =
-        kept != NULL ? find_stored(kept, parameter, kept_suffix[KEPT_WEIGHT]) : NULL;
+        kept != NULL ? find_stored(kept, parameter, WEIGHT_SUFFIX) : NULL;
 
     if (stored == NULL) {
         stored = find_stored(weights, parameter, "");
@@ -217,13 +218,16 @@ static bool load_weight(struct model *model, struct parameter *parameter,
 static bool load_moments(struct model *model, struct parameter *parameter,
                          const struct safetensors *kept, struct error *err)
 {
-    for (int i = KEPT_MOMENT1; model_has_moments(model) && i <= KEPT_MOMENT2; i++) {
-        const struct stored_tensor *stored = find_stored(kept, parameter, kept_suffix[i]);
+    struct tensor moment = parameter->weight; /* of the same shape */
 
-        if (!check_stored(stored, parameter->weight, parameter->name, err))
+    moment.format = model_moment_format(model);
+    for (size_t i = 0; i < model_moments(model); i++) {
+        const struct stored_tensor *stored =
+            find_stored(kept, parameter, model_optimizer(model)->suffixes[i]);
+
+        if (!check_stored(stored, moment, parameter->name, err))
             return false;
-        model_write_moment(model, i == KEPT_MOMENT1 ? MOMENT_1 : MOMENT_2, parameter,
-                           stored->data);
+        model_write_moment(model, (enum moment)i, parameter, stored->data);
     }
     return true;
 }

@@ -13,7 +13,7 @@
 
 /* Where the segments of the block begin, and the buffer that weights are widened in. */
 struct segments {
-    char *weights, *moments[2], *copies, *frozen, *widened;
+    char *weights, *moments[MOMENTS_MAX], *copies, *frozen, *widened;
     float *gradients;
 };
 
@@ -22,9 +22,11 @@ static struct segments segments_of(const struct shapes *s, char *block)
     struct segments at = { .weights = block };
 
     at.gradients = (float *)(void *)(at.weights + s->weight_bytes);
-    at.moments[0] = at.weights + s->weight_bytes + s->gradient_bytes;
-    at.moments[1] = at.moments[0] + s->moment_bytes;
-    at.copies = at.moments[1] + s->moment_bytes;
+    at.copies = at.weights + s->weight_bytes + s->gradient_bytes;
+    for (size_t i = 0; i < s->moments; i++) {
+        at.moments[i] = at.copies;
+        at.copies += s->moment_bytes;
+    }
     at.frozen = at.copies + s->copy_bytes;
     at.widened = at.frozen + s->frozen_bytes + s->buffers[BUFFER_WEIGHT].at;
     return at;
@@ -336,7 +338,7 @@ static void make_parts(struct model *m)
     size_t layers = m->config->layers;
 
     m->gradients = at.gradients;
-    for (int i = 0; i < 2; i++)
+    for (size_t i = 0; i < m->shapes.moments; i++)
         m->moments[i] = at.moments[i];
     m->buffers = at.frozen + m->shapes.frozen_bytes;
     m->parameters = arena_array(m->arena, m->shapes.count, sizeof(*m->parameters));

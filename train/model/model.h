@@ -11,6 +11,7 @@
 #include "kernels/backend.h"
 #include "train/dataset/dataset.h"
 #include "train/model/model_config.h"
+#include "train/optimizer_table.h"
 #include "train/model/rewards.h"
 #include "train/files/safetensors.h"
 
@@ -152,12 +153,14 @@ struct rewards model_rewards(const struct model *model);
 struct model_shard {
     size_t first, count;
 };
-enum moment { MOMENT_1, MOMENT_2 };
 
 size_t model_ranks(const struct model *model);
 struct model_shard model_shard(const struct model *model);
-bool model_has_moments(const struct model *model); /* SGD has none */
-/* Numbers of this rank's shard as one row; absent without moments. */
+const struct optimizer *model_optimizer(const struct model *model);
+/* Return how many moments the model keeps, and their format. */
+size_t model_moments(const struct model *model);
+enum format model_moment_format(const struct model *model);
+/* Elements of this rank's shard as one row; absent where the model does not keep it. */
 struct tensor model_moment(const struct model *model, enum moment moment, size_t first,
                            size_t count);
 /* After model_begin: the micro-batches of the window that come to this rank.  All ranks'

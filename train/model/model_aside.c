@@ -113,9 +113,10 @@ static void zero_moments(struct model *m)
 {
     struct model_shard shard = model_shard(m);
 
-    for (enum moment i = MOMENT_1; model_has_moments(m) && i <= MOMENT_2; i++)
-        m->be->ops->zero(m->be, &(struct op_zero) { .out = model_moment(m, i, shard.first,
-                                                                        shard.count) });
+    for (size_t i = 0; i < model_moments(m); i++)
+        m->be->ops->zero(
+            m->be, &(struct op_zero) { .out = model_moment(m, (enum moment)i, shard.first,
+                                                           shard.count) });
 }
 
 bool model_put_back(struct model *model, struct model_aside *kept, struct error *err)

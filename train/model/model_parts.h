@@ -97,7 +97,7 @@ struct model {
     struct memory_use memory;
 
     char *memory_block, *buffers;
-    char *moments[2]; /* of this rank's shard */
+    char *moments[MOMENTS_MAX]; /* of this rank's shard */
     float *gradients;
     struct parameter *parameters; /* one for one with those of shapes */
     struct parameter **trained;   /* by where they lie */

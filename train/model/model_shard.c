@@ -44,18 +44,28 @@ struct model_shard model_shard(const struct model *model)
     return (struct model_shard) { model->rank * count, count };
 }
 
-bool model_has_moments(const struct model *model)
+const struct optimizer *model_optimizer(const struct model *model)
 {
-    return model->shapes.moment_bytes > 0;
+    return optimizer_of(model->plan);
+}
+
+size_t model_moments(const struct model *model)
+{
+    return model->shapes.moment_bytes > 0 ? model->shapes.moments : 0;
+}
+
+enum format model_moment_format(const struct model *model)
+{
+    return model->shapes.moment_format;
 }
 
 struct tensor model_moment(const struct model *model, enum moment moment, size_t first,
                            size_t count)
 {
-    enum format format = model->shapes.trainable;
+    enum format format = model->shapes.moment_format;
     char *data = model->moments[moment];
 
-    if (!model_has_moments(model))
+    if ((size_t)moment >= model_moments(model))
         return (struct tensor) { 0 };
     first -= model_shard(model).first;
     return tensor_of(data + first * format_info(format)->bytes, format, 1, count);
@@ -75,7 +85,7 @@ void model_write_moment(struct model *model, enum moment moment,
                         const struct parameter *p, const void *from)
 {
     struct model_shard own = own_part(model, p->at, p->rows * p->cols);
-    size_t bytes = format_info(model->shapes.trainable)->bytes;
+    size_t bytes = format_info(model->shapes.moment_format)->bytes;
     const char *data = from;
 
     if (own.count > 0)
@@ -97,7 +107,7 @@ bool model_read_moment(struct model *model, enum moment moment, const struct par
                        void *to, struct error *err)
 {
     size_t shard = model->shapes.shard, end = p->at + p->rows * p->cols;
-    size_t bytes = format_info(model->shapes.trainable)->bytes;
+    size_t bytes = format_info(model->shapes.moment_format)->bytes;
     char *data = to;
 
     for (size_t at = p->at; at < end;) {

@@ -4,66 +4,10 @@
 
 #include "train/model/optimizer.h"
 
-#define PADDING_MOST \
-    128 /* numbers between groups of the segments, train/model/shapes.h */
+#include "train/optimizer_table.h"
 
-/* Weights side by side that are updated alike, as one row each. */
-struct update {
-    struct tensor w, grad, copy;
-    double lr_factor, decay;
-    uint64_t first; /* place in the segment */
-};
-
-static void update_adamw(struct model *model, const struct plan *plan,
-                         const struct update *u)
-{
-    struct backend *be = model_backend(model);
-    const struct op_adamw op = {
-        .w = u->w,
-        .grad = u->grad,
-        .m = model_moment(model, MOMENT_1, u->first, u->grad.cols),
-        .v = model_moment(model, MOMENT_2, u->first, u->grad.cols),
-        .copy = u->copy,
-        .lr = u->lr_factor,
-        .beta1 = plan->adam_beta1,
-        .beta2 = plan->adam_beta2,
-        .eps = plan->adam_epsilon,
-        .decay = u->decay,
-        .grad_scale = 1,
-        .numbers = model_numbers(model),
-        .stochastic = plan->precision.mode == MODE_BF16_PURE,
-        .seed = (uint64_t)plan->seed,
-        .first = u->first,
-    };
-
-    be->ops->adamw(be, &op);
-}
-
-static void update_sgd(struct model *model, const struct plan *plan,
-                       const struct update *u)
-{
-    struct backend *be = model_backend(model);
-    const struct op_sgd op = {
-        .w = u->w,
-        .grad = u->grad,
-        .copy = u->copy,
-        .lr = u->lr_factor,
-        .decay = u->decay,
-        .grad_scale = 1,
-        .numbers = model_numbers(model),
-        .stochastic = plan->precision.mode == MODE_BF16_PURE,
-        .seed = (uint64_t)plan->seed,
-        .first = u->first,
-    };
-
-    be->ops->sgd(be, &op);
-}
-
-static void (*const updates[])(struct model *model, const struct plan *plan,
-                               const struct update *u) = {
-    [OPTIMIZER_ADAMW] = update_adamw,
-    [OPTIMIZER_SGD] = update_sgd,
-};
+#define PADDING_MAX \
+    128 /* elements between groups of the segments, train/model/shapes.h */
 
 static struct tensor flat(struct tensor t, size_t count)
 {
@@ -78,17 +22,20 @@ static ptrdiff_t distance(struct tensor from, struct tensor to)
     return to.data ? bytes / (ptrdiff_t)format_info(to.format)->bytes : 0;
 }
 
-static struct update update_of(const struct plan *plan, const struct parameter *p)
+static struct optimizer_update update_of(struct model *model, const struct plan *plan,
+                                         const struct parameter *p)
 {
     size_t count = p->rows * p->cols;
 
-    return (struct update) {
+    return (struct optimizer_update) {
+        .plan = plan,
         .w = flat(p->weight, count),
         .grad = flat(p->grad, count),
         .copy = flat(p->copy, count),
         .lr_factor = p->lr_factor,
         .decay = p->decays ? plan->weight_decay : 0,
         .first = p->at,
+        .numbers = model_numbers(model),
     };
 }
 
@@ -96,14 +43,14 @@ static struct update update_of(const struct plan *plan, const struct parameter *
  * Make an update longer by the one behind it, where both are one to the operation: what
  * pads the groups is zero in all segments, and nobody reads it.
  */
-static bool update_join(struct update *u, const struct update *next)
+static bool update_join(struct optimizer_update *u, const struct optimizer_update *next)
 {
     ptrdiff_t step = distance(u->grad, next->grad);
 
     if (u->lr_factor != next->lr_factor || u->decay != next->decay ||
         (u->copy.data != NULL) != (next->copy.data != NULL) ||
         (u->copy.data && distance(u->copy, next->copy) != step) ||
-        (size_t)step >= u->grad.cols + PADDING_MOST)
+        (size_t)step >= u->grad.cols + PADDING_MAX)
         return false;
     step += (ptrdiff_t)next->grad.cols;
     u->w = flat(u->w, (size_t)step);
@@ -118,12 +65,11 @@ static struct tensor part(struct tensor t, size_t first, size_t count)
 }
 
 /* What of it lies in this rank's shard. */
-static void update_own(struct model *model, const struct plan *plan,
-                       const struct update *whole)
+static void update_own(struct model *model, const struct optimizer_update *whole)
 {
     struct model_shard shard = model_shard(model);
     size_t from = whole->first, to = whole->first + whole->grad.cols;
-    struct update u = *whole;
+    struct optimizer_update u = *whole;
 
     from = from > shard.first ? from : shard.first;
     to = to < shard.first + shard.count ? to : shard.first + shard.count;
@@ -133,24 +79,26 @@ static void update_own(struct model *model, const struct plan *plan,
     u.grad = part(whole->grad, from - whole->first, to - from);
     u.copy = part(whole->copy, from - whole->first, to - from);
     u.first = from;
-    updates[plan->optimizer](model, plan, &u);
+    for (size_t i = 0; i < optimizer_of(u.plan)->moments; i++)
+        u.moments[i] = model_moment(model, (enum moment)i, from, to - from);
+    optimizer_of(u.plan)->update(model_backend(model), &u);
 }
 
 static void update_all(struct model *model, const struct plan *plan)
 {
-    struct update now = { 0 };
+    struct optimizer_update now = { 0 };
 
     for (size_t i = 0; i < model_trained_parameters(model); i++) {
-        struct update next = update_of(plan, model_trained(model, i));
+        struct optimizer_update next = update_of(model, plan, model_trained(model, i));
 
         if (now.grad.data && update_join(&now, &next))
             continue;
         if (now.grad.data)
-            update_own(model, plan, &now);
+            update_own(model, &now);
         now = next;
     }
     if (now.grad.data)
-        update_own(model, plan, &now);
+        update_own(model, &now);
 }
 
 static struct tensor own_gradients(const struct model *model)

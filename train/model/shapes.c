@@ -272,9 +272,10 @@ static void dims_preference(struct maker *m, size_t sequences)
 static void sum_up(struct maker *m)
 {
     struct shapes *s = m->out;
-    const size_t parts[] = { s->weight_bytes, s->gradient_bytes, s->moment_bytes,
-                             s->moment_bytes, s->copy_bytes,     s->frozen_bytes,
-                             s->buffer_bytes };
+    const size_t parts[] = {
+        s->weight_bytes, s->gradient_bytes, shapes_times(m, s->moments, s->moment_bytes),
+        s->copy_bytes,   s->frozen_bytes,   s->buffer_bytes
+    };
 
     s->total = 0;
     for (size_t i = 0; i < TS_COUNT(parts); i++)
@@ -540,7 +541,7 @@ void shapes_use(const struct shapes *shapes, struct memory_use *out)
     *out = (struct memory_use) {
         .weights = shapes->weight_bytes + shapes->copy_bytes + shapes->frozen_bytes,
         .gradients = shapes->gradient_bytes,
-        .optimizer = 2 * shapes->moment_bytes,
+        .optimizer = shapes->moments * shapes->moment_bytes,
         .total = shapes->total,
         .fits = true,
     };

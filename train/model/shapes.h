@@ -177,6 +177,8 @@ struct shapes {
     size_t matrices; /* of them, those before the first B matrix or vector */
     /* of them, those that one rank updates, the moments of which it keeps */
     size_t shard;
+    size_t moments; /* that the optimizer keeps */
+    enum format moment_format;
     size_t weight_bytes, gradient_bytes, moment_bytes; /* of one each */
     size_t copy_bytes, frozen_bytes, buffer_bytes;
     size_t total; /* bytes of the block */

@@ -7,6 +7,7 @@
 
 #include "base/size.h"
 #include "precision/nf4.h"
+#include "train/optimizer_table.h"
 #include "train/model/shapes_parts.h"
 
 #define ALIGN_NUMBERS (SHAPES_ALIGNMENT / 2) /* aligned in every format */
@@ -348,7 +349,7 @@ static void add_groups(struct maker *m, const struct group *groups, size_t count
 void shapes_add_parameters(struct maker *m)
 {
     struct shapes *s = m->out;
-    size_t moments = m->plan->optimizer == OPTIMIZER_ADAMW ? 1 : 0;
+    const struct optimizer *optimizer = optimizer_of(m->plan);
     size_t ranks = plan_ranks(m->plan);
 
     /* of no group of the tables there are more than three members */
@@ -370,7 +371,10 @@ void shapes_add_parameters(struct maker *m)
     s->segment = s->shard * ranks;
     s->weight_bytes = s->segment * format_info(s->trainable)->bytes;
     s->gradient_bytes = s->segment * sizeof(float);
-    s->moment_bytes = moments * s->shard * format_info(s->trainable)->bytes;
+    s->moments = optimizer->moments;
+    s->moment_format = optimizer_moment_format(optimizer, s->trainable);
+    s->moment_bytes =
+        s->moments > 0 ? s->shard * format_info(s->moment_format)->bytes : 0;
     s->copy_bytes = size_round(m->copies, SHAPES_ALIGNMENT);
     s->frozen_bytes = size_round(m->frozen, SHAPES_ALIGNMENT);
 }

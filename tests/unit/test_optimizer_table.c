@@ -1,0 +1,113 @@
+/* tests/unit/test_optimizer_table.c - every optimizer is accepted, sized and stepped. */
+#include "config.h"
+
+#include "train/optimizer_table.h"
+
+#include "tests/unit/unit_model.h"
+#include "tests/unit/unit_schema.h"
+#include "train/model/shapes.h"
+
+static const char llama[] =
+    "{\"model_type\": \"llama\", \"vocab_size\": 20, \"hidden_size\": 16, "
+    "\"intermediate_size\": 24, \"num_hidden_layers\": 1, \"num_attention_heads\": 2}";
+
+static void test_optimizer_table_names_are_accepted_by_the_schema(void **state)
+{
+    (void)state;
+    for (int i = 0; optimizer_names[i]; i++) {
+        char text[128];
+        struct job *job;
+
+        snprintf(text, sizeof(text), HEAD "optim: %s\n", optimizer_names[i]);
+        job = job_new(text);
+        assert_only(job, NULL);
+        assert_ptr_equal(optimizer_of(&job->plan),
+                         optimizer_of(&(struct plan) { .optimizer = i }));
+        assert_int_equal(job->plan.optimizer, optimizer_first_name(i));
+        assert_int_equal(optimizer_find(optimizer_names[i]), i);
+        job_free(job);
+    }
+    assert_int_equal(optimizer_find("lion"), -1);
+}
+
+static void test_optimizer_table_defaults_to_its_first_name(void **state)
+{
+    struct job *job = job_new(HEAD);
+
+    (void)state;
+    assert_int_equal(job->plan.optimizer, 0);
+    job_free(job);
+}
+
+static void check_bytes(const struct plan *plan, const struct shapes *s)
+{
+    const struct optimizer *optimizer = optimizer_of(plan);
+    enum format format = optimizer_moment_format(optimizer, plan->precision.trainable);
+    struct memory_use use;
+
+    assert_true(optimizer->moments <= MOMENTS_MAX);
+    for (size_t i = 0; i < optimizer->moments; i++)
+        assert_non_null(optimizer->suffixes[i]);
+    shapes_use(s, &use);
+    assert_int_equal(use.optimizer,
+                     optimizer->moments * s->segment * format_info(format)->bytes);
+}
+
+/* Moments that the row does not have are absent; the others change with the weights. */
+static void check_step(struct unit_model *u)
+{
+    const struct optimizer *optimizer = optimizer_of(&u->plan);
+    const struct parameter *p = model_parameter(u->model, 2);
+    struct step_numbers numbers = unit_numbers(u, 1, 1);
+    struct error err = { 0 };
+    float *weights = p->weight.data, *gradients = p->grad.data, was = weights[5];
+    double sum;
+
+    for (size_t i = 0; i < p->rows * p->cols; i++)
+        gradients[i] = 3;
+    numbers.learning_rate = 0.5;
+    model_begin(u->model, &numbers);
+    optimizer_step(u->model, &u->plan);
+    unit_must(model_end(u->model, &numbers, &sum, &err), &err);
+    assert_true(numbers.finite);
+    assert_true(weights[5] != was);
+    assert_int_equal(model_moments(u->model), optimizer->moments);
+    for (size_t i = 0; i < MOMENTS_MAX; i++) {
+        struct tensor t =
+            model_moment(u->model, (enum moment)i, p->at, p->rows * p->cols);
+
+        assert_true((t.data != NULL) == (i < optimizer->moments));
+        assert_true(!t.data || ((float *)t.data)[5] != 0);
+    }
+}
+
+static void test_optimizer_table_rows_have_their_bytes_and_step(void **state)
+{
+    (void)state;
+    for (int i = 0; optimizer_names[i]; i++) {
+        struct plan plan = unit_plan(NULL);
+        struct unit_model u;
+        struct shapes s;
+        struct error err = { 0 };
+
+        plan.train_from_scratch = true;
+        plan.optimizer = i;
+        u = unit_model_text(llama, plan);
+        unit_must(shapes_make(&u.plan, &u.config, 0, 0, u.arena, &s, &err), &err);
+        check_bytes(&u.plan, &s);
+        unit_model_start(&u, 8, 1, 2);
+        check_step(&u);
+        unit_model_stop(&u);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_optimizer_table_names_are_accepted_by_the_schema),
+        cmocka_unit_test(test_optimizer_table_defaults_to_its_first_name),
+        cmocka_unit_test(test_optimizer_table_rows_have_their_bytes_and_step),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,123 @@
+/* train/optimizer_table.c - one row per optimizer, and the names that jobs use for it. */
+#include "config.h"
+
+#include "train/optimizer_table.h"
+
+#include <string.h>
+
+#include "kernels/backend.h"
+
+static void update_adamw(struct backend *be, const struct optimizer_update *u)
+{
+    const struct plan *plan = u->plan;
+    const struct op_adamw op = {
+        .w = u->w,
+        .grad = u->grad,
+        .m = u->moments[MOMENT_1],
+        .v = u->moments[MOMENT_2],
+        .copy = u->copy,
+        .lr = u->lr_factor,
+        .beta1 = plan->adam_beta1,
+        .beta2 = plan->adam_beta2,
+        .eps = plan->adam_epsilon,
+        .decay = u->decay,
+        .grad_scale = 1,
+        .numbers = u->numbers,
+        .stochastic = plan->precision.mode == MODE_BF16_PURE,
+        .seed = (uint64_t)plan->seed,
+        .first = u->first,
+    };
+
+    be->ops->adamw(be, &op);
+}
+
+static void update_sgd(struct backend *be, const struct optimizer_update *u)
+{
+    const struct op_sgd op = {
+        .w = u->w,
+        .grad = u->grad,
+        .copy = u->copy,
+        .lr = u->lr_factor,
+        .decay = u->decay,
+        .grad_scale = 1,
+        .numbers = u->numbers,
+        .stochastic = u->plan->precision.mode == MODE_BF16_PURE,
+        .seed = (uint64_t)u->plan->seed,
+        .first = u->first,
+    };
+
+    be->ops->sgd(be, &op);
+}
+
+/* Suffixes are the names of the moments in the state of torch.optim.AdamW. */
+static const struct optimizer adamw = {
+    .moments = 2,
+    .moment_format = MOMENT_AS_WEIGHT,
+    .suffixes = { ".exp_avg", ".exp_avg_sq" },
+    .divides = true,
+    .update = update_adamw,
+};
+static const struct optimizer sgd = { .update = update_sgd };
+
+/* Name, row, and whether the library of that name keeps its moments as we do.  The first
+ * name is the default; messages list the names in this order. */
+#define OPTIMIZERS(X)                       \
+    X("adamw_torch", adamw, true)           \
+    X("sgd", sgd, true)                     \
+    X("adamw_torch_fused", adamw, true)     \
+    X("adamw_hf", adamw, true)              \
+    X("adamw_apex_fused", adamw, true)      \
+    X("adamw_8bit", adamw, false)           \
+    X("adamw_bnb_8bit", adamw, false)       \
+    X("paged_adamw_8bit", adamw, false)     \
+    X("paged_adamw_32bit", adamw, false)    \
+    X("adamw_torch_8bit", adamw, false)     \
+    X("adamw_torch_4bit", adamw, false)     \
+    X("adamw_torch_xla", adamw, true)       \
+    X("adamw_torch_npu_fused", adamw, true) \
+    X("adamw_anyprecision", adamw, false)
+
+#define NAME(name, row, exact) name,
+#define ROW(name, row, exact)  { &row, exact },
+
+const char *const optimizer_names[] = { OPTIMIZERS(NAME) NULL };
+
+/* In the order of optimizer_names. */
+static const struct {
+    const struct optimizer *optimizer;
+    bool exact;
+} rows[] = { OPTIMIZERS(ROW) };
+
+int optimizer_find(const char *name)
+{
+    for (int i = 0; optimizer_names[i]; i++)
+        if (strcmp(optimizer_names[i], name) == 0)
+            return i;
+    return -1;
+}
+
+int optimizer_first_name(int index)
+{
+    int first = 0;
+
+    while (rows[first].optimizer != rows[index].optimizer)
+        first++;
+    return first;
+}
+
+bool optimizer_is_exact(int index)
+{
+    return rows[index].exact;
+}
+
+const struct optimizer *optimizer_of(const struct plan *plan)
+{
+    return rows[plan->optimizer].optimizer;
+}
+
+enum format optimizer_moment_format(const struct optimizer *optimizer,
+                                    enum format trainable)
+{
+    return optimizer->moment_format == MOMENT_AS_WEIGHT ? trainable
+                                                        : optimizer->moment_format;
+}
