@@ -1,7 +1,7 @@
 /*
- * train/plan.h - all that a run needs, as plain values.  The patcher fills it from a job
- * file; strings live in the job's arena.  Paths are absolute or relative to the current
- * directory.
+ * train/plan.h - all settings of a run, as plain values.  The patcher fills them in from
+ * a job file; strings live in the job's arena.  Paths are absolute or relative to the
+ * current directory.
  */
 #ifndef TRAIN_PLAN_H
 #define TRAIN_PLAN_H
@@ -24,7 +24,7 @@ enum schedule_kind {
     SCHEDULE_INVERSE_SQRT,
     SCHEDULE_COSINE_WARMUP_WITH_MIN_LR
 };
-/* How warmup_stable_decay goes up and down; each has a default of its own. */
+/* Shapes of the warm-up and the decay of warmup_stable_decay. */
 enum schedule_decay { DECAY_COSINE, DECAY_LINEAR, DECAY_ROOT };
 enum schedule_warmup { WARMUP_LINEAR, WARMUP_COSINE, WARMUP_ROOT };
 enum mix_strategy {
@@ -42,14 +42,14 @@ enum metric_kind {
 };
 enum when { WHEN_NO, WHEN_STEPS, WHEN_EPOCH }; /* save, eval and logging strategy */
 
-/* Completions: of evaluations, or of a program that does nothing else. */
+/* Text generation, during evaluations or in a program that does nothing else. */
 struct generation {
-    bool on;            /* the run generates: room for keys and values is laid out */
-    bool alone;         /* no weight is trained, nothing is kept for a backward pass */
-    int64_t slots;      /* sequences that grow at once */
-    int64_t prompt_max; /* tokens of the longest prompt; 0: not known, cutoff_len */
+    bool on;            /* the run generates: lay out a cache for keys and values */
+    bool alone;         /* train no weight and keep nothing for a backward pass */
+    int64_t slots;      /* sequences generated at once */
+    int64_t prompt_max; /* tokens of the longest prompt; 0: unknown, use cutoff_len */
     int64_t max_new_tokens;
-    bool do_sample; /* else the likeliest token is taken */
+    bool do_sample; /* else take the most likely token */
     double temperature, top_p;
     int64_t top_k; /* 0: all */
     double repetition_penalty;
@@ -57,32 +57,31 @@ struct generation {
 
 struct model_config;
 
-/* A student and its teacher: stage distill. */
+/* Settings of stage distill. */
 struct distillation_settings {
     const char *teacher, *adapter; /* folders; NULL: none */
-    const char *logits; /* file of what is kept of the teacher; NULL: it answers itself */
+    const char *logits; /* file of the teacher's logits; NULL: run the teacher */
     double ratio, temperature, beta;
-    int64_t topk; /* logits of the teacher that are kept; 0: all */
-    /* What the teacher's files say; where the patcher has not looked, it is read
-     * again. */
-    const struct model_config *config; /* NULL: not known */
-    enum format format;                /* of most of its bytes, where config is known */
+    int64_t topk; /* logits of the teacher kept per token; 0: all */
+    /* From the teacher's files.  If the patcher has not read them, the trainer does. */
+    const struct model_config *config; /* NULL: unknown */
+    enum format format;                /* of most of its bytes, if config is known */
 };
 
-/* Pairs of answers, and what they are held against: stage dpo. */
+/* Settings of stage dpo: pairs of answers and the reference model. */
 struct preference {
     enum preference_loss loss;
     double beta, ftx, label_smoothing, simpo_gamma;
-    /* folders of ref_model; NULL: the model as it begins */
+    /* folders of ref_model; NULL: the model before training */
     const char *reference, *adapter;
 };
 
 struct plan {
     /* the job */
     const char *job;        /* "gsm8k.yaml" as given */
-    const char *dir;        /* the folder it lies in */
+    const char *dir;        /* the folder of the job */
     const char *run_dir;    /* gsm8k.run */
-    const char *output_dir; /* checkpoints and the final model; run_dir where not given */
+    const char *output_dir; /* checkpoints and the final model; defaults to run_dir */
     const char *run_name;
     const char *job_digest; /* SHA-256 of the frozen text */
 
@@ -104,7 +103,7 @@ struct plan {
     int64_t quantization_bit; /* 4: frozen linear layers of the blocks in NF4; 0: none */
     bool double_quantization;
 
-    /* precision: as asked, and as decided */
+    /* precision: as requested and as decided */
     struct precision_request request;
     struct precision precision;
     bool bf16_full_eval, fp16_full_eval;
@@ -113,7 +112,7 @@ struct plan {
     /* batch and data */
     int64_t per_device_train_batch_size, per_device_eval_batch_size;
     int64_t gradient_accumulation_steps;
-    bool auto_find_batch_size; /* the patcher finds it (TS305) */
+    bool auto_find_batch_size; /* the patcher chooses the batch size (TS305) */
     int64_t cutoff_len;
     enum choice packing; /* auto: yes for stage pt */
     bool neat_packing;
@@ -121,26 +120,26 @@ struct plan {
     const char *dataset_dir;
     const char *template_name; /* NULL: from the model, or "default" */
     const char *default_system;
-    const char *tokenized_path; /* folder that keeps tokens; NULL: run_dir */
-    bool overwrite_cache;       /* they are read anew */
+    const char *tokenized_path; /* folder of the token cache; NULL: run_dir */
+    bool overwrite_cache;       /* tokenize again */
     bool train_on_prompt, mask_history;
-    bool enable_thinking; /* false: answers of models that reason have no thoughts */
+    bool enable_thinking; /* false: reasoning models answer without their thoughts */
     enum mix_strategy mix_strategy;
-    const char *interleave_probs; /* comma-separated, one a data set; NULL: in rounds */
+    const char *interleave_probs; /* comma-separated, per data set; NULL: round robin */
     int64_t max_samples;          /* 0: all */
-    double val_size;              /* below 1 a share, else a number of samples; 0: none */
+    double val_size; /* below 1: a share; else a number of samples; 0: none */
     bool dataloader_drop_last;
     bool disable_shuffling;
 
     struct generation generation;
-    bool predict_with_generate; /* as asked; generation.on where it is evaluated, too */
-    /* share of tokens that an evaluation takes for the likeliest */
+    bool predict_with_generate; /* as requested; generation.on also requires evaluation */
+    /* evaluations measure the share of tokens that the model predicts correctly */
     bool compute_accuracy;
-    /* of the evaluation data that are answered each time; 0: all */
+    /* prompts of the evaluation data answered each time; 0: all */
     int64_t eval_questions;
-    int64_t samples;                        /* of them, those whose answers are kept */
-    const char *answer_tag, *answer_marker; /* where an answer stands; NULL: no such */
-    double answer_tolerance;                /* as train/generation/answer.h has it */
+    int64_t samples;                        /* of these, how many answers are saved */
+    const char *answer_tag, *answer_marker; /* what encloses an answer; NULL: none */
+    double answer_tolerance;                /* train/generation/answer.h */
     struct distillation_settings kd;
     struct preference preference;
 
@@ -150,20 +149,20 @@ struct plan {
     double label_smoothing;
     enum schedule_kind schedule;
     double schedule_min_lr, schedule_min_lr_rate, schedule_power;
-    double schedule_num_cycles; /* 0: the schedule's own */
+    double schedule_num_cycles; /* 0: the default of the schedule */
     double schedule_lr_end;
     int64_t schedule_decay_steps, schedule_stable_steps;
     enum schedule_decay schedule_decay;
     enum schedule_warmup schedule_warmup;
-    /* of inverse_sqrt; 0: the warm-up's steps, or 10000 */
+    /* for inverse_sqrt; 0: the number of warm-up steps, or 10000 without warm-up */
     int64_t schedule_timescale;
-    /* where a warm-up begins; below 0: at one step of it */
+    /* factor at which the warm-up starts; below 0: 1 / warm-up steps */
     double schedule_warmup_lr_rate;
     double warmup_steps; /* below 1: a share of all steps */
-    double warmup_ratio; /* above 0 it wins over warmup_steps, as in transformers 4 */
+    double warmup_ratio; /* above 0: overrides warmup_steps, as in transformers 4 */
     double num_train_epochs;
-    int64_t max_steps;       /* above 0 it wins over num_train_epochs */
-    int64_t seed, data_seed; /* data_seed -1: seed */
+    int64_t max_steps;       /* above 0: overrides num_train_epochs */
+    int64_t seed, data_seed; /* data_seed -1: use seed */
 
     /* evaluation, saving, logging */
     enum when save_strategy, eval_strategy, logging_strategy;
@@ -172,66 +171,66 @@ struct plan {
     bool save_only_model, load_best_model_at_end, logging_first_step;
     double eval_delay;
     const char *metric_for_best_model; /* "loss", "eval_accuracy", ..; NULL: loss */
-    enum choice eval_on_start;         /* auto: if it evaluates and there is no delay */
-    enum choice greater_is_better;     /* auto: by the metric */
-    int64_t early_stopping_steps;      /* evaluations without a better one; 0: go on */
+    enum choice eval_on_start;         /* auto: if the run evaluates without a delay */
+    enum choice greater_is_better;     /* auto: depends on the metric */
+    int64_t early_stopping_steps;      /* evaluations without improvement; 0: no limit */
     bool overwrite_output_dir;
     const char *resume_from_checkpoint; /* NULL: none; "true": the last one */
     const char *export_dir;
-    enum choice do_train; /* auto: not said */
+    enum choice do_train; /* auto: not given */
 
     /* trainspool: */
     enum policy policy;
-    bool external; /* target external: checked for another program, not trained here */
-    const char *program; /* that program, with its versions, for people; or NULL */
+    bool external;       /* target external: check for another program, do not train */
+    const char *program; /* that program with its versions, for messages; or NULL */
     /* of such a job (train/torch_memory.h); NULL: defaults */
     const struct torch_setup *torch;
     const char *device_wanted; /* "auto", "cpu", "cuda:1", "cuda:0,1" */
-    int64_t ranks;             /* processes of the run, from 1 */
+    int64_t ranks;             /* number of processes, from 1 */
     int64_t threads;           /* 0: all */
     int64_t priority;
-    enum choice preflight; /* auto: where it computes in fp16 */
-    bool disable_dropout;  /* of the model's own */
+    enum choice preflight; /* auto: if the run computes in fp16 */
+    bool disable_dropout;  /* ignore the dropout of the model's config.json */
     int64_t max_retries;
     double timeout_seconds;   /* 0: none */
-    const char *memory_limit; /* as written; NULL: 95 % of what is free */
+    const char *memory_limit; /* as written; NULL: 95 % of the free memory */
 
-    /* what it will run on, and what that takes */
-    /* of an external distillation's teacher; 0: none, or not known */
+    /* the device, and the memory that the run takes */
+    /* of the teacher of an external distillation; 0: none, or unknown */
     uint64_t teacher_bytes;
     struct device device;
     struct memory_use memory;
 };
 
-/* Does it evaluate, so that its evaluation data are read? */
+/* Return whether the run evaluates and therefore reads evaluation data. */
 static inline bool plan_evaluates(const struct plan *plan)
 {
     return plan->eval_strategy != WHEN_NO || plan->eval_on_start == CHOICE_YES ||
            plan->load_best_model_at_end;
 }
 
-/* Is nothing trained, and an adapter merged into its model? */
+/* Return whether the run only merges an adapter into its model, without training. */
 static inline bool plan_merges(const struct plan *plan)
 {
     return plan->export_dir && plan->adapter_name_or_path && !plan->dataset &&
            plan->do_train != CHOICE_YES && !plan->external;
 }
 
-/* Are the frozen linear layers of its blocks kept in 4 bits here? */
+/* Return whether the frozen linear layers of the blocks are stored in 4 bits. */
 static inline bool plan_is_quantised(const struct plan *plan)
 {
     return plan->quantization_bit == 4 && plan->method == METHOD_LORA && !plan->external;
 }
 
-/* Are answers held against those of a model that is not trained? */
+/* Return whether the loss compares the model with a reference model. */
 static inline bool plan_has_reference(const struct plan *plan)
 {
     return plan->stage == STAGE_DPO && plan->preference.loss != PREFERENCE_ORPO &&
            plan->preference.loss != PREFERENCE_SIMPO;
 }
 
-/* Is a second model loaded beside the one that is trained: a teacher, or a reference?
- * Under adapters lies a reference already. */
+/* Return whether a second model is loaded: a teacher or a reference model.  With LoRA
+ * the base model without its adapter can serve as the reference. */
 static inline bool plan_has_second_model(const struct plan *plan)
 {
     return plan->stage == STAGE_DISTILL ||
@@ -239,19 +238,19 @@ static inline bool plan_has_second_model(const struct plan *plan)
             (plan->preference.reference || plan->method != METHOD_LORA));
 }
 
-/* The file of what is kept of a teacher; NULL: it answers itself, or there is none. */
+/* Return the file of the teacher's logits; NULL: the teacher runs, or there is none. */
 static inline const char *plan_teacher_logits(const struct plan *plan)
 {
     return plan->stage == STAGE_DISTILL ? plan->kd.logits : NULL;
 }
 
-/* Runs of rows in a micro-batch of samples that are not packed: a preference has two. */
+/* Return the sequences in a micro-batch of unpacked samples: a preference pair has 2. */
 static inline size_t plan_batch_runs(const struct plan *plan)
 {
     return (size_t)plan->per_device_train_batch_size * (plan->stage == STAGE_DPO ? 2 : 1);
 }
 
-/* Processes of the run; a plan made by hand may leave them out. */
+/* Return the number of processes of the run; 1 if the plan does not set it. */
 static inline size_t plan_ranks(const struct plan *plan)
 {
     return plan->ranks > 1 ? (size_t)plan->ranks : 1;

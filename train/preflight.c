@@ -1,5 +1,5 @@
-/* train/preflight.c - keeps the run aside, does steps of it, says what was seen, puts it
- * back. */
+/* train/preflight.c - saving the state of a run, trial steps, a report, and restoring
+ * the state. */
 #include "config.h"
 
 #include "train/preflight.h"
@@ -20,20 +20,19 @@ struct preflight_kept {
     struct model_aside *model;
     struct progress progress;
     const struct trainer_options *options;
-    struct trainer_options
-        quiet; /* the same without a log: its steps are not the run's */
+    struct trainer_options quiet; /* the same without a log */
 };
 
 struct seen {
     double first, last,
-        loss;    /* losses of the first and last made step, and of the newest */
+        loss;    /* of the first and last successful step, and of the latest step */
     double norm; /* the largest */
     int64_t made, skipped, hopeless;
-    int64_t step;     /* from 1: the newest that had something to learn */
-    size_t gradients; /* trained tensors whose gradients of that step were looked at, */
-    size_t broken;    /* those that were not finite, */
-    size_t zeros;     /* and those that were all 0 */
-    char inf[120], zero[120]; /* the first of each by name */
+    int64_t step;     /* from 1: the latest with trained tokens */
+    size_t gradients; /* trained tensors whose gradients of that step were checked */
+    size_t broken;    /* of these, not finite */
+    size_t zeros;     /* of these, all 0 */
+    char inf[120], zero[120]; /* name of the first of each */
     double seconds;
 };
 
@@ -46,7 +45,7 @@ bool preflight_wanted(const struct run *run)
            (plan->preflight == CHOICE_YES || (plan->preflight == CHOICE_AUTO && half));
 }
 
-/* ---- Keeping the run ---- */
+/* ---- Saving and restoring the run ---- */
 
 bool preflight_keep(struct run *run, struct error *err)
 {
@@ -84,7 +83,7 @@ bool preflight_put_back(struct run *run, struct error *err)
 
 /* ---- Steps ---- */
 
-/* A step, and what came of it. */
+/* Run one step and record its result. */
 static bool try_step(struct run *run, preflight_step *step, struct seen *seen,
                      struct error *err)
 {
@@ -94,11 +93,11 @@ static bool try_step(struct run *run, preflight_step *step, struct seen *seen,
 
     if (!parallel_tell(run->options->group, PARALLEL_STEP, err) || !step(run, err))
         return false;
-    if (run->progress.window_steps == steps) /* its samples have nothing to learn */
+    if (run->progress.window_steps == steps) /* its samples have no trained token */
         return true;
     seen->step = run->progress.step;
     seen->loss = run->progress.window_loss - sum;
-    run->progress.window_loss = 0; /* so that one NaN is not in all that follow */
+    run->progress.window_loss = 0; /* or one NaN would be in all later sums */
     if (run->progress.updates == updates) {
         seen->skipped++;
         seen->hopeless = autopsy_wonders(&before, seen->loss) ? seen->hopeless + 1 : 0;
@@ -136,9 +135,9 @@ static bool try_steps(struct run *run, preflight_step *step, struct seen *seen,
     return ok;
 }
 
-/* The gradients of the last step, tensor by tensor, whether it was made or not: those of
- * one rank are its shard's. */
-static bool look_at_gradients(struct run *run, struct seen *seen, struct error *err)
+/* Check the gradients of the last step, successful or skipped, tensor by tensor.  With
+ * several ranks each has only those of its shard, so nothing is checked. */
+static bool check_gradients(struct run *run, struct seen *seen, struct error *err)
 {
     size_t count = model_trained_parameters(run->model);
     struct watch_look *looks;
@@ -161,43 +160,43 @@ static bool look_at_gradients(struct run *run, struct seen *seen, struct error *
     return ok;
 }
 
-/* ---- Telling ---- */
+/* ---- Report ---- */
 
-/* Of a job that is over before its loss scale has come down far enough for one step. */
+/* Fail because the run ends before its loss scale is small enough for one step. */
 static bool give_up_scale(const struct run *run, const struct seen *seen,
                           struct error *err)
 {
     return error_set(
         err, ERROR_DIVERGED,
-        "preflight: none of the %" PRId64
-        " steps of the run could be made: the gradients are not finite, and the loss "
-        "scale has come down to %g only; a larger max_steps or more data leave it the "
-        "time, bf16 and fp32 need none",
+        "preflight: all %" PRId64
+        " steps of the run were skipped: the gradients are not finite, and the loss "
+        "scale has only come down to %g; raise max_steps or add data to give it more "
+        "steps, or compute in bf16 or fp32, which use no loss scale",
         seen->skipped, run->progress.scaler.scale);
 }
 
-/* Of a job that cannot work; the run is as the trial has left it, so that its last step
- * can be looked at. */
+/* Fail because the job cannot work.  The state of the trial is still in place, so the
+ * autopsy can repeat its last step. */
 static bool give_up(struct run *run, const struct seen *seen, struct error *err)
 {
     const struct scaler *scaler = &run->progress.scaler;
     bool loss = !isfinite(seen->loss);
-    char steps[48] = "the only step";
+    char steps[48] = "the only step was";
 
     if (seen->hopeless > 1)
-        snprintf(steps, sizeof steps, "%" PRId64 " steps in a row", seen->hopeless);
+        snprintf(steps, sizeof steps, "%" PRId64 " steps in a row were", seen->hopeless);
     run->options = run->kept->options;
     autopsy_make(run, run->progress.step - 1, seen->loss);
     error_set(
         err, ERROR_DIVERGED,
-        "preflight: %s could not be made, behind %" PRId64
-        " that could: the %s not finite%s; %s",
+        "preflight: %s skipped after %" PRId64
+        " successful steps: the %s not finite%s; %s",
         steps, seen->made, loss ? "loss is" : "gradients are",
         loss || scaler->scaling != SCALING_DYNAMIC ? ""
                                                    : ", and the loss scale is down to 1",
         seen->made > 0
             ? "a smaller learning_rate or more warmup_steps may help"
-            : "look at the model's weights and the data, or compute in bf16 or fp32");
+            : "check the weights of the model and the data, or compute in bf16 or fp32");
     autopsy_explain(run, err);
     return false;
 }
@@ -206,19 +205,19 @@ static void gradients_text(const struct run *run, const struct seen *seen, char 
 {
     if (seen->gradients == 0 && model_ranks(run->model) > 1)
         snprintf(out, 240,
-                 ", gradients not looked at tensor by tensor, being in %zu ranks",
+                 ", gradients not checked per tensor, they are spread over %zu ranks",
                  model_ranks(run->model));
     else if (seen->broken > 0)
         snprintf(out, 240,
                  ", gradients of %zu of %zu tensors not finite in step %" PRId64
-                 ", of %s for one",
+                 ", first %s",
                  seen->broken, seen->gradients, seen->step, seen->inf);
     else if (seen->gradients > 0)
         snprintf(out, 240, ", gradients of all %zu tensors finite in step %" PRId64,
                  seen->gradients, seen->step);
 }
 
-static void tell(struct run *run, const struct seen *seen, double scale)
+static void report(struct run *run, const struct seen *seen, double scale)
 {
     struct log *log = run->options->log;
     char losses[96] = "", gradients[240] = "";
@@ -228,24 +227,24 @@ static void tell(struct run *run, const struct seen *seen, double scale)
                  seen->first, seen->last, seen->norm);
     gradients_text(run, seen, gradients);
     log_line(log, seen->hopeless > 0 ? LOG_WARN : LOG_INFO,
-             "preflight: %" PRId64 " steps made, %" PRId64
-             " skipped%s, loss scale %g%s; %.1f s, and all is as it was before",
+             "preflight: %" PRId64 " steps done, %" PRId64
+             " skipped%s, loss scale %g%s; %.1f s, state restored",
              seen->made, seen->skipped, losses, scale, gradients, seen->seconds);
     if (seen->zeros > 0 && seen->made > 1)
         log_line(
             log, LOG_WARN,
-            "preflight: the gradients of %zu of %zu tensors are 0, of %s for one: too "
-            "small for the format, or not reached",
+            "preflight: the gradients of %zu of %zu tensors are 0, first %s: too small "
+            "for the format, or the backward pass does not reach them",
             seen->zeros, seen->gradients, seen->zero);
     if (seen->made > 1 && seen->last > 3 * seen->first + 1)
         log_line(log, LOG_WARN,
-                 "preflight: the loss goes up from %.4g to %.4g in %" PRId64
+                 "preflight: the loss rises from %.4g to %.4g in %" PRId64
                  " steps: is learning_rate too large?",
                  seen->first, seen->last, seen->made);
 }
 
-/* Skipped, and not for a loss scale that is still on its way down: too often, or in every
- * step that the run has. */
+/* Return whether too many steps in a row, or all steps of the run, were skipped for
+ * another reason than a loss scale that is still coming down. */
 static bool is_hopeless(const struct run *run, const struct seen *seen)
 {
     return seen->hopeless >= PREFLIGHT_HOPELESS ||
@@ -253,9 +252,9 @@ static bool is_hopeless(const struct run *run, const struct seen *seen)
             run->progress.step == run->steps.total);
 }
 
-/* The trial itself, between keeping and putting back. */
-static bool fly(struct run *run, preflight_step *step, struct seen *seen,
-                struct error *err)
+/* Run the trial, between saving and restoring the state. */
+static bool run_trial(struct run *run, preflight_step *step, struct seen *seen,
+                      struct error *err)
 {
     double started = clock_seconds();
 
@@ -266,7 +265,7 @@ static bool fly(struct run *run, preflight_step *step, struct seen *seen,
     if (seen->made == 0 && seen->skipped > 0 && run->progress.step == run->steps.total)
         return give_up_scale(run, seen, err);
     seen->seconds = clock_seconds() - started;
-    return seen->made == 0 || look_at_gradients(run, seen, err);
+    return seen->made == 0 || check_gradients(run, seen, err);
 }
 
 bool preflight_run(struct run *run, preflight_step *step, struct error *err)
@@ -277,19 +276,19 @@ bool preflight_run(struct run *run, preflight_step *step, struct error *err)
     double scale;
 
     if (!preflight_keep(run, &lost)) {
-        log_line(run->options->log, LOG_WARN, "preflight: left out: %s", lost.text);
+        log_line(run->options->log, LOG_WARN, "preflight: skipped: %s", lost.text);
         return true;
     }
     log_line(run->kept->options->log, LOG_INFO,
-             "preflight: up to %d steps of the run are tried, of which nothing stays",
+             "preflight: trying up to %d steps of the run; the state is restored after",
              PREFLIGHT_STEPS);
-    if (!parallel_tell(group, PARALLEL_KEEP, err) || !fly(run, step, &seen, err)) {
+    if (!parallel_tell(group, PARALLEL_KEEP, err) || !run_trial(run, step, &seen, err)) {
         preflight_put_back(run, &lost);
         return false;
     }
     scale = run->progress.scaler.scale;
     if (!parallel_tell(group, PARALLEL_PUT_BACK, err) || !preflight_put_back(run, err))
         return false;
-    tell(run, &seen, scale);
+    report(run, &seen, scale);
     return true;
 }

@@ -1,11 +1,11 @@
 /*
- * train/preflight.h - some steps on the real model and data before the run, of which
- * nothing stays but what was seen: the run that follows has the bits of one without.
+ * train/preflight.h - trial steps on the real model and data before the run.  Afterwards
+ * the state is restored, so the run computes the same bits as without a preflight.
  *
- * It ends a job that cannot work: where PREFLIGHT_HOPELESS steps in a row could not be
- * made and the loss scale is not why (it is static, or down to 1, or the loss itself is
- * not finite), or where no step of the run could be made.  That a loss scale comes down
- * from where it starts, and skips some, is as it should be.
+ * It ends a job that cannot work: if PREFLIGHT_HOPELESS steps in a row were skipped and
+ * the loss scale is not the cause (it is static, or down to 1, or the loss itself is not
+ * finite), or if every step of the run was skipped.  A dynamic loss scale that skips some
+ * steps on its way down from its initial value is normal.
  */
 #ifndef TRAIN_PREFLIGHT_H
 #define TRAIN_PREFLIGHT_H
@@ -13,24 +13,25 @@
 #include "train/run.h"
 
 enum {
-    PREFLIGHT_STEPS = 10, /* that are made */
-    PREFLIGHT_MOST = 30, /* with those that the loss scale skips: 2^16 comes down in 16 */
-    PREFLIGHT_HOPELESS = 3, /* in a row */
+    PREFLIGHT_STEPS = 10,   /* successful ones */
+    PREFLIGHT_MOST = 30,    /* with skipped ones: a scale of 2^16 takes 16 to reach 1 */
+    PREFLIGHT_HOPELESS = 3, /* skipped in a row */
 };
 
-/* Does the plan ask for one?  By default where it computes in fp16; never behind step
- * 0. */
+/* Return whether the plan requests a preflight: by default if it computes in fp16, and
+ * only before step 1. */
 bool preflight_wanted(const struct run *run);
 
 typedef bool preflight_step(struct run *run, struct error *err);
 /*
- * Rank 0; `step` does one step of the run, on all ranks.  What was seen goes to the log.
- * ERROR_DIVERGED with a diagnosis where the job cannot work; true too where there is no
- * room on disk to try, which is told.  A stop is left for the run to see.
+ * Run the preflight on rank 0; `step` performs one step of the run, on all ranks.  The
+ * result is logged.  Fails with ERROR_DIVERGED and a diagnosis if the job cannot work.
+ * Without disk space for the saved state the preflight is skipped with a warning.  A
+ * stop ends the preflight; the run then handles it.
  */
 bool preflight_run(struct run *run, preflight_step *step, struct error *err);
 
-/* What every rank does before it, and after. */
+/* Save the state before a preflight and restore it afterwards, on every rank. */
 bool preflight_keep(struct run *run, struct error *err);
 bool preflight_put_back(struct run *run, struct error *err);
 

@@ -1,4 +1,4 @@
-/* train/run.c - what a run needs, opened in order and given back in one place. */
+/* train/run.c - opening everything that a run needs, in order, and closing it again. */
 #include "config.h"
 
 #include "train/run.h"
@@ -15,7 +15,7 @@
 #include "train/model/parallel.h"
 #include "train/model/shapes.h"
 
-/* A token that the model has no row for would be read from somewhere else. */
+/* A token without an embedding row would read memory outside the embedding. */
 static bool check_tokens(const struct run *run, const struct dataset *data,
                          struct error *err)
 {
@@ -23,12 +23,12 @@ static bool check_tokens(const struct run *run, const struct dataset *data,
         return true;
     return error_set(
         err, ERROR_DATA,
-        "the data have token %u, and the model has only %zu (vocab_size in "
-        "config.json): its tokenizer is another model's, or has been added to",
+        "the data contain token %u, but the model has only %zu tokens (vocab_size in "
+        "config.json): the tokenizer belongs to another model, or tokens were added",
         dataset_token_max(data), run->config.vocab_size);
 }
 
-/* Nor is there one for a place behind the last that was learned. */
+/* The same holds for positions after the last learned one. */
 static bool check_data(const struct run *run, const struct dataset *data,
                        struct error *err)
 {
@@ -42,7 +42,7 @@ const struct dataset *run_questions(const struct run *run)
     return run->whole ? run->whole : run->eval;
 }
 
-/* The cache is laid out for the questions there are. */
+/* Measure the longest prompt, for which the cache is laid out. */
 static bool measure_questions(struct run *run, struct error *err)
 {
     size_t longest, longer;
@@ -55,22 +55,22 @@ static bool measure_questions(struct run *run, struct error *err)
         dataset_asked_max(run_questions(run), (size_t)run->plan->cutoff_len, &longer);
     if (longer > 0)
         log_line(run->options->log, LOG_WARN,
-                 "evaluation: %zu of %zu questions are not asked, for they are longer "
-                 "than cutoff_len, %" PRId64 " tokens",
+                 "evaluation: skipping %zu of %zu prompts, which are longer than "
+                 "cutoff_len, %" PRId64 " tokens",
                  longer, dataset_questions(run_questions(run)), run->plan->cutoff_len);
     if (longest == 0 && longer > 0)
         return error_set(err, ERROR_JOB,
-                         "predict_with_generate: no question of the evaluation data has "
-                         "cutoff_len, %" PRId64 ", tokens or fewer; raise it",
+                         "predict_with_generate: all prompts of the evaluation data have "
+                         "more than cutoff_len, %" PRId64 ", tokens; raise cutoff_len",
                          run->plan->cutoff_len);
     if (longest == 0)
         return error_set(err, ERROR_DATA,
-                         "predict_with_generate: the evaluation data have no question "
+                         "predict_with_generate: the evaluation data have no prompt "
                          "before an answer (train_on_prompt: true hides where it ends)");
     if (!model_config_check_places(&run->config, longest + 1, NULL))
         return error_set(err, ERROR_JOB,
-                         "predict_with_generate: a question of %zu tokens leaves no "
-                         "room for an answer in the %zu places that this model has "
+                         "predict_with_generate: a prompt of %zu tokens leaves no room "
+                         "for an answer in the %zu positions that this model has "
                          "learned; lower cutoff_len",
                          longest, run->config.max_positions);
     run->measured = *run->plan;
@@ -102,7 +102,7 @@ static bool open_data(struct run *run, struct error *err)
         plan, dataset_batches(run->train, (size_t)plan->per_device_train_batch_size));
     if (run->steps.total < 1)
         return error_set(err, ERROR_DATA,
-                         "the data set gives no batch to train on; it has %zu samples",
+                         "the data set yields no batch to train on; it has %zu samples",
                          dataset_samples(run->train));
     return check_data(run, run->train, err) && check_data(run, run->eval, err) &&
            measure_questions(run, err);
@@ -113,8 +113,8 @@ static size_t largest(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* The loss is a mean over tokens, whatever the batches: an evaluation that would want
- * more memory than the training makes do with smaller ones. */
+/* The loss is a mean over tokens and does not depend on the batch size, so an evaluation
+ * that would require more memory than training uses smaller batches. */
 static size_t eval_size(const struct plan *plan, const struct dataset *eval, size_t rows)
 {
     size_t size = (size_t)plan->per_device_eval_batch_size;
@@ -139,7 +139,7 @@ struct run_sizes run_measure(const struct plan *plan, const struct dataset *trai
     return sizes;
 }
 
-/* Those of a CPU share its cores. */
+/* Ranks on a CPU share its cores. */
 static int thread_count(const struct plan *plan)
 {
     int all = plan->threads > 0 ? (int)plan->threads : plan->device.threads;
@@ -191,7 +191,7 @@ static bool open_model(struct run *run, struct error *err)
     };
 
     run->eval_size = sizes.eval_size;
-    /* the order counts: what is left of the memory is known when all have joined */
+    /* order matters: the free memory is known only after all ranks have joined */
     options.backend = run->be = backend_open(&with, err);
     if (run->be == NULL || !parallel_join(run->options->group, run->be, err))
         return false;
@@ -206,9 +206,9 @@ static bool open_model(struct run *run, struct error *err)
     return model_load(run->model, err);
 }
 
-/* Where to go on from, malloc'ed: after an interruption the job's own last checkpoint;
- * else what the job names.  "true" is the last of any text: the key itself makes the text
- * another one. */
+/* Return the checkpoint to resume from, malloc'ed: after an interruption the last one of
+ * this job, else the one that the job names.  "true" accepts the last checkpoint of any
+ * job text, because adding the key itself changes the digest of the text. */
 static char *find_checkpoint(const struct run *run, bool *own)
 {
     const char *wanted = run->plan->resume_from_checkpoint, *dir = run->plan->output_dir;
@@ -222,17 +222,17 @@ static char *find_checkpoint(const struct run *run, bool *own)
         return memory_strdup(wanted);
     if (name == NULL && last && (name = checkpoint_last(dir, NULL, true)) != NULL)
         log_line(run->options->log, LOG_WARN,
-                 "resume: %s was saved under another text of the job", name);
+                 "resume: %s was saved by another version of the job", name);
     if (name == NULL && (last || run->options->resume))
         log_line(run->options->log, LOG_WARN,
-                 "resume: nothing in %s can be gone on from; beginning anew "
-                 "(save_only_model: true leaves out what it takes)",
+                 "resume: no checkpoint in %s can be resumed; starting from scratch "
+                 "(save_only_model: true omits the optimizer state)",
                  dir);
     return name;
 }
 
-/* The loss scale goes on where it was, but as this text wants it: a run that was bf16 has
- * none, and fp16 without one would lose its small gradients. */
+/* Continue with the saved loss scale only if this job uses the same kind of scaling: a
+ * bf16 run has none, and fp16 without one would lose its small gradients. */
 static void keep_scaling(struct run *run)
 {
     struct scaler saved = run->progress.scaler, *scaler = &run->progress.scaler;
@@ -245,12 +245,12 @@ static void keep_scaling(struct run *run)
     scaler->skipped = saved.skipped;
     if (saved.scaling != scaler->scaling)
         log_line(run->options->log, LOG_WARN,
-                 "resume: the checkpoint has loss scaling %s, this run %s, from %g",
+                 "resume: the checkpoint has loss scaling %s, this run uses %s, from %g",
                  scaling_names[saved.scaling], scaling_names[scaler->scaling],
                  scaler->scale);
 }
 
-/* Rank 0 finds it and clears the way; all load it. */
+/* Rank 0 finds the checkpoint and moves later ones aside; all ranks load it. */
 static bool resume(struct run *run, struct error *err)
 {
     bool first = parallel_rank(run->options->group) == 0, own = false, ok;
@@ -268,7 +268,7 @@ static bool resume(struct run *run, struct error *err)
             keep_scaling(run);
         }
         if (run->progress.step == 0)
-            progress_history_clear(&run->history); /* it is evaluated again */
+            progress_history_clear(&run->history); /* evaluated again at the start */
         after = own ? run->progress.step : run->progress.step - 1;
     }
     run->progress.total = run->steps.total;
@@ -308,12 +308,12 @@ static bool open_samples(struct run *run, struct error *err)
     return run->samples != NULL;
 }
 
-/* Who teaches, and what answers are held against. */
+/* Log the teacher or the reference model. */
 static void describe_second_model(const struct run *run)
 {
     const struct plan *plan = run->plan;
     bool prefers = plan->stage == STAGE_DPO;
-    char what[512] = "none, the loss has no use for one";
+    char what[512] = "none, the loss does not use one";
 
     if (run->teaching != NULL)
         distillation_describe(run->teaching, what, sizeof what);
@@ -343,21 +343,21 @@ static void describe(struct run *run)
              model_total(run->model), model_trainable(run->model), bytes);
     describe_second_model(run);
     log_line(run->options->log, LOG_INFO,
-             "data: %zu %s, %" PRIu64 " tokens, the longest %s has %zu",
+             "data: %zu %s, %" PRIu64 " tokens, longest %s %zu",
              dataset_samples(run->train), prefers ? "pairs" : "samples",
-             dataset_tokens(run->train), prefers ? "question with an answer" : "sample",
+             dataset_tokens(run->train), prefers ? "prompt with an answer" : "sample",
              dataset_longest(run->train));
     log_line(run->options->log, LOG_INFO, "data: %s", dataset_origin(run->train));
     for (size_t i = 0; dataset_note(run->train, i) != NULL; i++)
         log_line(run->options->log, LOG_WARN, "data: %s", dataset_note(run->train, i));
     log_line(run->options->log, LOG_INFO,
-             "steps: %" PRId64 " in all, %" PRId64 " an epoch, each of %" PRId64
+             "steps: %" PRId64 " total, %" PRId64 " per epoch, each of %" PRId64
              " x %" PRId64 " samples%s",
              run->steps.total, run->steps.per_epoch, plan->gradient_accumulation_steps,
              plan->per_device_train_batch_size, ranks);
 }
 
-static void tell_facts(const struct run *run)
+static void report_opened(const struct run *run)
 {
     const struct run_info facts = {
         .backend = run->be->ops->describe(run->be),
@@ -379,7 +379,7 @@ static void tell_facts(const struct run *run)
         run->options->opened(run->options->context, &facts);
 }
 
-/* What is rank 0's: the files of the run. */
+/* Open the files of the run, which only rank 0 writes. */
 static bool open_files(struct run *run, struct error *err)
 {
     const char *dir = run->plan->output_dir;
@@ -390,7 +390,7 @@ static bool open_files(struct run *run, struct error *err)
         !file_make_dirs(dir, 0755, err) || !checkpoint_tidy(dir, err))
         return false;
     describe(run);
-    tell_facts(run);
+    report_opened(run);
     return true;
 }
 

@@ -1,6 +1,6 @@
 /*
- * train/run.h - all that a training run holds: data, model, device, progress.  The
- * trainer opens it, steps it, and gives it back.
+ * train/run.h - the state of a training run: data, model, device, progress.  The trainer
+ * opens it, steps it, and closes it.
  */
 #ifndef TRAIN_RUN_H
 #define TRAIN_RUN_H
@@ -13,70 +13,71 @@
 #include "train/teacher/distillation.h"
 #include "train/trainer.h"
 
-/* All that a run holds, so that it can be given back in one place. */
+/* Everything that run_close releases. */
 struct run {
     const struct plan *plan;
-    struct plan measured; /* the same, with what the data told */
+    struct plan measured; /* the same, with values measured from the data */
     const struct trainer_options *options;
     struct arena *arena;
     struct backend *be;
     struct model_config config;
     struct tokenizer *tokenizer;
     struct dataset *train, *eval; /* eval NULL: no evaluation */
-    struct dataset *whole;        /* eval uncut, where that differs, for its questions */
-    size_t eval_size;             /* samples of a batch of it */
+    struct dataset *whole;        /* eval without truncation, if different, for prompts */
+    size_t eval_size;             /* samples in an evaluation batch */
     struct model *model;
-    struct distillation
-        *teaching; /* a second model, or what was kept of one; else NULL */
+    struct distillation *teaching; /* a second model, or a file of its logits; or NULL */
     struct batch batch;
     struct metrics *metrics;
-    struct samples *samples; /* answers that are kept; NULL: none */
+    struct samples *samples; /* answers to save; NULL: none */
     struct progress progress;
     struct progress_history history;
     struct trainer_steps steps;
     double started, logged_at; /* clock_seconds */
     uint64_t logged_tokens;
-    double save_failed_at; /* 0: the last save was good */
+    double save_failed_at; /* 0: the last save succeeded */
     double grad_norm, learning_rate, seconds,
-        rate;                    /* of the last step; tokens a second */
-    bool trial;                  /* a preflight is under way */
-    struct preflight_kept *kept; /* as it was before it */
-    char finding[256];           /* of an autopsy, in short; "": there was none */
+        rate;                    /* of the last step; tokens per second */
+    bool trial;                  /* a preflight is in progress */
+    struct preflight_kept *kept; /* the state to restore after the preflight */
+    char finding[256];           /* short result of an autopsy; "": there was none */
 };
 
-/* What an optimizer step, from 0, is made of. */
+/* The micro-batches of an optimizer step, which counts from 0. */
 struct run_place {
     int64_t epoch;
     uint64_t first; /* micro-batch of the epoch */
     size_t batches; /* of all ranks */
-    double weight;  /* of its targets: what the sum of losses is divided by */
+    double weight;  /* of its targets: divisor of the sum of losses */
 };
 struct run_place run_place(const struct run *run, int64_t step);
-/* The data whose questions are asked, of which each has plan->cutoff_len tokens at
- * most. */
+/* Return the data that the evaluation prompts come from.  Prompts longer than
+ * plan->cutoff_len tokens are not used. */
 const struct dataset *run_questions(const struct run *run);
-/* Micro-batches of one optimizer step, of all ranks, but for a last short one. */
+/* Return the micro-batches of all ranks in one optimizer step; the last step of an epoch
+ * may have fewer. */
 size_t run_window_size(const struct run *run);
 
-/* What a block is laid out for: the largest batch, of training and evaluation. */
+/* The largest batch of training and evaluation, for which memory is laid out. */
 struct run_sizes {
     size_t rows, sequences;
-    size_t eval_size; /* samples of an evaluation's batch; 0 without one */
+    size_t eval_size; /* samples in an evaluation batch; 0: no evaluation */
 };
 struct run_sizes run_measure(const struct plan *plan, const struct dataset *train,
                              const struct dataset *eval);
 
-/* A line as Trainer prints it: to the log, and to whoever listens. */
+/* Write a line in the format of transformers' Trainer to the log and to the `logged`
+ * callback. */
 void run_say(const struct run *run, const char *line);
-/* A number in such a line: Python writes nan, inf and 0.0002. */
+/* Format a number as Python does in such a line: nan, inf, 0.0002. */
 void run_number_text(double value, char out[32]);
-/* "'rewards/chosen': 0.1, " and so on, behind what is there; prefix "" or "eval_". */
+/* Append "'rewards/chosen': 0.1, " and so on; prefix is "" or "eval_". */
 void run_rewards_text(const struct rewards *rewards, const char *prefix,
                       struct text *line);
 
-/* Read the data, take the memory, load the weights, find where to go on from.  plan and
- * options are set, all else is zero.  False: *err tells; run_close gives back what was
- * taken. */
+/* Read the data, allocate memory, load the weights and find the checkpoint to resume
+ * from.  Only plan and options are set before the call.  After a failure too, run_close
+ * releases what was opened. */
 bool run_open(struct run *run, struct error *err);
 void run_close(struct run *run);
 

@@ -1,4 +1,4 @@
-/* train/trainer.c - the loop. */
+/* train/trainer.c - the training loop. */
 #include "config.h"
 
 #include "train/trainer.h"
@@ -24,16 +24,16 @@
 #include "train/run.h"
 #include "train/schedule.h"
 
-#define SAVE_AGAIN_SECONDS 5 /* after a save that failed: the disk may have been full */
-#define FINISH_PATIENCE_SECONDS \
-    600 /* to make room before a trained model is given up \ */
+#define SAVE_AGAIN_SECONDS 5 /* after a failed save: the disk may have been full */
+/* to free disk space before a trained model is lost */
+#define FINISH_PATIENCE_SECONDS 600
 
 static bool stopping(const struct run *run)
 {
     return run->options->stop != NULL && *run->options->stop != 0;
 }
 
-/* Of the device: on a CPU that is the most this process has had. */
+/* Return the memory in use on the device; on a CPU, the peak of this process. */
 static uint64_t memory_taken(const struct run *run)
 {
     struct rusage usage;
@@ -44,7 +44,7 @@ static uint64_t memory_taken(const struct run *run)
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss << 10 : 0;
 }
 
-/* What the device is told of a step. */
+/* Return the inputs that the device requires for a step. */
 static struct step_numbers start_numbers(const struct run *run, double weight)
 {
     const struct progress *progress = &run->progress;
@@ -59,7 +59,7 @@ static struct step_numbers start_numbers(const struct run *run, double weight)
     };
 }
 
-/* Was it made?  What it has come to is taken over. */
+/* Take over the results of a step.  False, with an error, if the run has diverged. */
 static bool finish_numbers(struct run *run, const struct step_numbers *numbers,
                            struct error *err)
 {
@@ -73,7 +73,7 @@ static bool finish_numbers(struct run *run, const struct step_numbers *numbers,
         return true;
     }
     log_line(run->options->log, LOG_WARN,
-             "step %" PRId64 ": skipped, the gradients are not finite; loss scale %g",
+             "step %" PRId64 ": skipped, gradients are not finite; loss scale %g",
              progress->step + 1, progress->scaler.scale);
     if (scaler_diagnose(&progress->scaler, err))
         return true;
@@ -81,14 +81,14 @@ static bool finish_numbers(struct run *run, const struct step_numbers *numbers,
     return false;
 }
 
-/* Forward and backward over this rank's micro-batches of one optimizer step, and the
- * step: the device is waited for once. */
+/* Run forward and backward over this rank's micro-batches of one optimizer step, then
+ * the step itself.  This waits for the device once. */
 static bool run_window(struct run *run, const struct run_place *place, struct error *err)
 {
     size_t size = (size_t)run->plan->per_device_train_batch_size;
     size_t ranks = parallel_ranks(run->options->group);
     struct step_numbers numbers = start_numbers(run, place->weight);
-    /* of losses, of tokens, of both parts of the losses, and of rewards */
+    /* losses, tokens, both parts of the losses, rewards */
     double sums[4 + REWARDS] = { 0 };
     struct model_losses parts;
     struct rewards rewards;
@@ -138,7 +138,7 @@ static bool step(struct run *run, struct error *err)
 
     if (place.weight == 0)
         log_line(run->options->log, LOG_WARN,
-                 "step %" PRId64 ": nothing to learn in its samples (no answer fits "
+                 "step %" PRId64 ": its samples have no trained token (no answer fits "
                  "into cutoff_len?)",
                  progress->step + 1);
     else if (!run_window(run, &place, err))
@@ -159,7 +159,7 @@ static double tokens_per_second(const struct run *run)
                        : 0;
 }
 
-/* What the loss of a distillation is made of, and what preferences came to. */
+/* Append the parts of a distillation loss and the rewards of preferences. */
 static void parts_text(const struct metric *metric, struct text *line)
 {
     char number[2][32];
@@ -226,8 +226,8 @@ static void log_step(struct run *run)
     metrics_step(run->metrics, &metric);
 }
 
-/* Is it time, after this step, for what happens every `steps` or at the end of an
- * epoch? */
+/* Return whether an event that happens every `steps`, or at the end of an epoch, is due
+ * after this step. */
 static bool is_due(const struct run *run, enum when when, double steps)
 {
     int64_t step = run->progress.step;
@@ -255,8 +255,8 @@ static bool save(struct run *run, struct error *err)
     return ok;
 }
 
-/* A save that fails (a full disk) does not end a run: the last good checkpoint stays, it
- * is said, and tried again later. */
+/* A failed save (full disk) does not end a run: the last good checkpoint remains, the
+ * failure is logged, and the save is tried again later. */
 static void save_or_warn(struct run *run)
 {
     struct error err = { 0 };
@@ -266,7 +266,7 @@ static void save_or_warn(struct run *run)
         return;
     }
     log_line(run->options->log, LOG_ERROR,
-             "checkpoint: step %" PRId64 " not saved: %s; the one before stays, going on",
+             "checkpoint: cannot save step %" PRId64 ": %s; keeping the previous one",
              run->progress.step, err.text);
     run->save_failed_at = clock_seconds();
 }
@@ -304,7 +304,7 @@ static bool eval_due_at_start(const struct run *run)
             (plan->eval_on_start == CHOICE_AUTO && plan->eval_delay == 0));
 }
 
-static void tell_progress(const struct run *run, double loss)
+static void report_progress(const struct run *run, double loss)
 {
     if (run->options->progress != NULL)
         run->options->progress(run->options->context, &(struct trainer_progress) {
@@ -317,13 +317,13 @@ static void tell_progress(const struct run *run, double loss)
                                                           .epoch = run->progress.epoch });
 }
 
-/* What comes after a step: log, evaluate, save. */
+/* Log, evaluate and save after a step, if due. */
 static bool after_step(struct run *run, struct error *err)
 {
     const struct plan *plan = run->plan;
     bool last = run->progress.step == run->steps.total, evaluates = eval_due(run), saves;
 
-    tell_progress(run, run->progress.window_loss / (double)run->progress.window_steps);
+    report_progress(run, run->progress.window_loss / (double)run->progress.window_steps);
     if (run->progress.window_steps > 0 &&
         (last || (run->progress.step == 1 && plan->logging_first_step) ||
          is_due(run, plan->logging_strategy, plan->logging_steps)))
@@ -354,16 +354,16 @@ static bool leave(struct run *run, const char *why, struct error *err)
                      why, run->progress.step, run->steps.total);
 }
 
-/* The run is as long as it has become. */
+/* Make the current step the last one. */
 static void end_early(struct run *run)
 {
     log_line(run->options->log, LOG_INFO,
              "early stopping: step %" PRId64 ", %" PRId64
-             " evaluations without a better one than that of step %" PRId64,
+             " evaluations without improvement since step %" PRId64,
              run->progress.step, run->plan->early_stopping_steps,
              run->progress.best_step);
     run->steps.total = run->progress.step;
-    tell_progress(run, progress_history_loss(&run->history));
+    report_progress(run, progress_history_loss(&run->history));
 }
 
 static bool train(struct run *run, struct error *err)
@@ -390,7 +390,7 @@ static bool train(struct run *run, struct error *err)
     return true;
 }
 
-/* A rank other than 0: what it is told, until that is the end. */
+/* A rank other than 0: carry out the orders of rank 0 until PARALLEL_END. */
 static bool follow(struct run *run, struct error *err)
 {
     const struct backend_group *group = run->options->group;
@@ -421,7 +421,7 @@ static bool follow(struct run *run, struct error *err)
     return false;
 }
 
-/* Its checkpoint may be missing where the disk was full. */
+/* The best checkpoint may be missing if the disk was full. */
 static bool load_best(struct run *run, struct error *err)
 {
     const struct progress *progress = &run->progress;
@@ -433,7 +433,7 @@ static bool load_best(struct run *run, struct error *err)
     best = checkpoint_name(run->plan->output_dir, progress->best_step);
     if (!file_is_dir(best)) {
         log_line(run->options->log, LOG_WARN,
-                 "best model: step %" PRId64 " was not saved; the last one is taken",
+                 "best model: step %" PRId64 " was not saved; using the last one",
                  progress->best_step);
     } else {
         ok = checkpoint_load_weights(run->model, best, err);
@@ -444,7 +444,8 @@ static bool load_best(struct run *run, struct error *err)
     return ok;
 }
 
-/* A run too short for the scaler to give up is no success either if no step was made. */
+/* A run that is too short for the scaler to give up fails too if all steps were
+ * skipped. */
 static bool check_updates(const struct run *run, struct error *err)
 {
     const struct progress *progress = &run->progress;
@@ -452,16 +453,16 @@ static bool check_updates(const struct run *run, struct error *err)
     if (progress->updates > 0 || progress->scaler.skipped == 0)
         return true;
     error_set(err, ERROR_DIVERGED,
-              "none of the %" PRId64
-              " steps could be made: the gradients were inf or NaN in each; look at the "
-              "model's weights and the data",
+              "all %" PRId64
+              " steps were skipped: the gradients were inf or NaN in each; "
+              "check the weights of the model and the data",
               progress->step);
     autopsy_explain(run, err);
     return false;
 }
 
-/* The last checkpoint, then the model itself: a run that is killed between the two finds
- * the checkpoint, has no step left, and only publishes. */
+/* Write the last checkpoint, then the model.  If the run is killed between the two, it
+ * resumes from that checkpoint with no steps left and only publishes. */
 static bool write_result(struct run *run, struct error *err)
 {
     const struct plan *plan = run->plan;
@@ -475,8 +476,8 @@ static bool write_result(struct run *run, struct error *err)
     return plan->export_dir == NULL || checkpoint_export(run->model, plan, err);
 }
 
-/* The trained weights are in memory only: where they cannot be written (a full disk)
- * there is time to make room before they are given up. */
+/* The trained weights exist only in memory.  If they cannot be written (full disk), allow
+ * time to free space before giving up. */
 static bool finish(struct run *run, struct error *err)
 {
     const struct plan *plan = run->plan;
@@ -486,7 +487,7 @@ static bool finish(struct run *run, struct error *err)
     while (!(ok = write_result(run, err)) && err->code == ERROR_SYSTEM &&
            clock_seconds() < until && !stopping(run)) {
         log_line(run->options->log, LOG_ERROR,
-                 "end: the model is not saved: %s; trying again each %d s for %d minutes",
+                 "end: cannot save the model: %s; retrying every %d s for %d minutes",
                  err->text, SAVE_AGAIN_SECONDS, FINISH_PATIENCE_SECONDS / 60);
         error_clear(err);
         nanosleep(&(struct timespec) { .tv_sec = SAVE_AGAIN_SECONDS }, NULL);
@@ -497,7 +498,7 @@ static bool finish(struct run *run, struct error *err)
     return ok;
 }
 
-/* From the first step to the published model. */
+/* Rank 0: run from the first step to the published model. */
 static bool lead(struct run *run, struct error *err)
 {
     autopsy_forget(run);

@@ -1,4 +1,4 @@
-/* train/trainer_steps.c - how many steps, and every how many of them. */
+/* train/trainer_steps.c - numbers of steps and intervals between them. */
 #include "config.h"
 
 #include "train/trainer.h"

@@ -116,11 +116,11 @@ if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=20m tmpfs small 2>/dev/null; t
     pid=$!
     pids="$pids $pid"
     tries=0
-    until grep -q 'not saved' disk-small.run/train.log 2>/dev/null || [ $tries -ge 900 ]; do
+    until grep -q 'cannot save step' disk-small.run/train.log 2>/dev/null || [ $tries -ge 900 ]; do
         tries=$((tries + 1))
         sleep 0.1
     done
-    grep -q 'not saved.*No space' disk-small.run/train.log
+    grep -q 'cannot save step.*No space' disk-small.run/train.log
     ok $? 'a full disk is said in the log'
     good=0
     for folder in small/out/checkpoint-*; do
@@ -141,7 +141,7 @@ if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=20m tmpfs small 2>/dev/null; t
     "$trainspool" run disk-end.yaml >out 2>err &
     pid=$!
     pids="$pids $pid"
-    await 90 grep -q 'the model is not saved.*No space' disk-end.run/train.log
+    await 90 grep -q 'cannot save the model.*No space' disk-end.run/train.log
     ok $? 'a disk that is full at the very end is said, and waited for'
     mount -o remount,size=1g small
     wait $pid

@@ -18,7 +18,7 @@ evaluated 60 "early_stopping_steps: 2" "load_best_model_at_end: true" |
     sed 's/^learning_rate: .*/learning_rate: 1.0e-30/' >still.yaml
 ends "a run that gets no better ends by itself" 0 "$trainspool" run still.yaml
 says "and says at which step" 'done: 6 steps'
-holds "as its log does" grep -q 'early stopping: step 6, 2 evaluations without a better one than that of step 2' \
+holds "as its log does" grep -q 'early stopping: step 6, 2 evaluations without improvement since step 2' \
     still.run/train.log
 holds "the best model is the first of equals" grep -q 'best model: step 2, eval_loss' still.run/train.log
 holds "the job is done" is still.yaml done
@@ -79,14 +79,14 @@ for packed in false true; do
         jq -r .prompt cut.run/samples.jsonl | grep -c '^Human: .* What is it? *$' | grep -qx 4 &&
         jq -r .expected cut.run/samples.jsonl | grep -c '^It is what .*<answer>[a-z]*</answer>$' | grep -qx 4"
     holds "one that is too long is told" grep -q \
-        'evaluation: 1 of 5 questions are not asked, for they are longer than cutoff_len, 42 tokens' cut.run/train.log
+        'evaluation: skipping 1 of 5 prompts, which are longer than cutoff_len, 42 tokens' cut.run/train.log
     "$trainspool" plan cut.yaml >"$T/out"
     says "and the plan counts the others" \
         "memory  *$(sed -n 's/.*trainable, \(.*\) in memory$/\1/p' cut.run/train.log)"
 done
 sed -i 's/^cutoff_len: .*/cutoff_len: 12/' cut.yaml
 ends "a job all of whose questions are too long" 1 "$trainspool" run cut.yaml
-complains "says so" 'no question of the evaluation data has cutoff_len, 12, tokens or fewer; raise it'
+complains "says so" 'all prompts of the evaluation data have more than cutoff_len, 12, tokens; raise cutoff_len'
 
 # A template whose end of an answer is no token of the model, and answers without thoughts.
 answering 60 "template: qwen3" "enable_thinking: false" "eval_steps: 60" | sed '/answer_tag/d' >words.yaml
@@ -116,7 +116,7 @@ answering 60 "eval_steps: 20" | sed 's/^max_new_tokens: .*/max_new_tokens: 380/'
 questions 1 400 >many.jsonl
 sed -i 's/eval.jsonl/many.jsonl/' slow.yaml
 background "$trainspool" run -q slow.yaml
-await 60 grep -qs 'steps: 60 in all' slow.run/train.log
+await 60 grep -qs 'steps: 60 total' slow.run/train.log
 sleep 1
 kill -TERM "$daemon"
 await 30 gone "$daemon"

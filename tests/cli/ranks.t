@@ -140,7 +140,7 @@ job 12 "fp16: true" "logging_steps: 1" "trainspool: {device: cpu, ranks: 2, keep
 sed 's/preflight: true/preflight: false/' tried.yaml >untried.yaml
 ends "a trial of all" 0 "$trainspool" run tried.yaml
 holds "says that it saw no gradients of all" \
-    grep -q 'preflight: .*, gradients not looked at tensor by tensor, being in 2 ranks' tried.run/train.log
+    grep -q 'preflight: .*, gradients not checked per tensor, they are spread over 2 ranks' tried.run/train.log
 losses "$T/out" >tried.losses
 ends "leaves" 0 "$trainspool" run untried.yaml
 losses "$T/out" >untried.losses

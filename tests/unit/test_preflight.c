@@ -197,7 +197,7 @@ static void test_preflight_ends_a_job_of_one_step_that_cannot_be_made(void **sta
         &planted, FULL_PT FP16 "max_steps: 1\ntrainspool: {keep: [fp16]}\n", RATE, &err);
 
     (void)state;
-    assert_non_null(strstr(err.text, "preflight: the only step could not be made"));
+    assert_non_null(strstr(err.text, "preflight: the only step was skipped"));
     assert_string_equal(word(autopsy, "found", "tensor"), planted.tensor);
     json_decref(autopsy);
 }
@@ -353,8 +353,8 @@ static void test_preflight_takes_a_backoff_for_none(void **state)
 
     (void)state;
     assert_true(ok);
-    check_said(said, "preflight: 10 steps made, ");
-    assert_null(strstr(said, "preflight: 10 steps made, 0 skipped"));
+    check_said(said, "preflight: 10 steps done, ");
+    assert_null(strstr(said, "preflight: 10 steps done, 0 skipped"));
     check_said(said, ", gradients of all 47 tensors finite in step ");
     check_said(said, "step 1: skipped"); /* the run meets it anew */
     assert_null(strstr(said, "autopsy"));
@@ -377,9 +377,9 @@ static void test_preflight_says_which_gradients_are_not_finite(void **state)
 
     (void)state;
     assert_true(ok);
-    check_said(said, "warn preflight: 1 steps made, 2 skipped, ");
-    check_said(said, ", gradients of 47 of 47 tensors not finite in step 3, of "
-                     "model.embed_tokens.weight for one; ");
+    check_said(said, "warn preflight: 1 steps done, 2 skipped, ");
+    check_said(said, ", gradients of 47 of 47 tensors not finite in step 3, first "
+                     "model.embed_tokens.weight; ");
     assert_null(strstr(said, "gradients of all"));
     free(said);
 }
@@ -398,8 +398,8 @@ static void test_preflight_ends_a_job_too_short_for_its_loss_scale(void **state)
     (void)state;
     assert_false(ok);
     assert_int_equal(err.code, ERROR_DIVERGED);
-    assert_non_null(strstr(err.text, "preflight: none of the 1 steps of the run"));
-    assert_non_null(strstr(err.text, "the loss scale has come down to 32768 only"));
+    assert_non_null(strstr(err.text, "preflight: all 1 steps of the run were skipped"));
+    assert_non_null(strstr(err.text, "the loss scale has only come down to 32768"));
     assert_null(strstr(said, "autopsy"));
     free(said);
 }

@@ -234,7 +234,7 @@ static void test_trainer_says_that_a_resume_begins_anew(void **state)
     assert_int_equal(second.steps, 4);
     text_init(&text, 1 << 20);
     assert_true(file_read(name, 1 << 20, &text, NULL, &none));
-    assert_non_null(strstr(text.data, "beginning anew"));
+    assert_non_null(strstr(text.data, "starting from scratch"));
     text_clear(&text);
     log_free(second.log);
     close(fd);
