@@ -5,7 +5,7 @@ bench_programs = %D%/bench_check %D%/bench_cuda_attention %D%/bench_ops %D%/benc
 if HAVE_CUDA
 bench_programs += %D%/bench_cuda_ops
 endif
-EXTRA_PROGRAMS = $(bench_programs)
+EXTRA_PROGRAMS += $(bench_programs)
 EXTRA_DIST += %D%/beside_torch.py
 EXTRA_DIST += %D%/attention_order.py
 EXTRA_DIST += %D%/gpu_floors.py
@@ -15,7 +15,6 @@ EXTRA_DIST += %D%/peer_llmc.py
 EXTRA_DIST += %D%/peer_tokenizers.py
 EXTRA_DIST += %D%/peer_torch.py
 EXTRA_DIST += %D%/peer_trainer.py
-CLEANFILES += $(EXTRA_PROGRAMS)
 
 BENCH_LIBS = $(LAYERS) $(LIBRARY_LIBS) $(CUDA_LIBS)
 bench_bench_check_SOURCES = %D%/bench_check.c

@@ -14,3 +14,12 @@ dist_doc_DATA += %D%/performance-gpu.md
 dist_doc_DATA += %D%/precision.md
 dist_man_MANS += %D%/trainspool-job.5
 dist_man_MANS += %D%/trainspool.1
+
+# make manual: regenerate the keys in trainspool-job.5 after a row of the table changed.
+EXTRA_PROGRAMS += %D%/job_manual
+docs_job_manual_SOURCES = %D%/job_manual.c
+docs_job_manual_LDADD = $(LAYERS) $(LIBRARY_LIBS)
+
+.PHONY: manual
+manual: %D%/job_manual$(EXEEXT)
+	%D%/job_manual$(EXEEXT) $(top_srcdir)/%D%/trainspool-job.5

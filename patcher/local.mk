@@ -95,6 +95,7 @@ libpatcher_a_SOURCES += %D%/schema/schema_hardware.c
 libpatcher_a_SOURCES += %D%/schema/schema_idle.c
 libpatcher_a_SOURCES += %D%/schema/schema_json.c %D%/schema/schema_json.h
 libpatcher_a_SOURCES += %D%/schema/schema_keys.c %D%/schema/schema_keys.h
+libpatcher_a_SOURCES += %D%/schema/schema_manual.c %D%/schema/schema_manual.h
 libpatcher_a_SOURCES += %D%/schema/schema_members.c
 libpatcher_a_SOURCES += %D%/schema/schema_model.c
 libpatcher_a_SOURCES += %D%/schema/schema_names.c

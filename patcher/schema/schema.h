@@ -73,7 +73,10 @@ struct key {
     /* offsetof(struct plan, ...), for KEY_USED; 0: schema_bind itself knows where
      * (several keys make one field) */
     size_t into;
-    const char *help;
+    const char *help; /* a clause in lower case without a full stop, for editors */
+    /* of KEY_USED: sentences that the manual page adds to help; a newline begins a
+     * paragraph; or NULL */
+    const char *manual;
 };
 
 /* A section of the table. */

@@ -1,4 +1,4 @@
-/* patcher/schema/schema_block.c - members of the block trainspool:, which no other tool has. */
+/* patcher/schema/schema_block.c - keys of the block trainspool:, which no other tool has. */
 #include "config.h"
 
 #include "patcher/schema/schema_rows.h"
@@ -10,76 +10,90 @@ static const char *const runners[] = { "local", NULL };
 
 static const struct key rows[] = {
     { TS_USED("version", KEY_INT, "1"), .min = 1, .max = 1,
-      .help = "of the job's own words; 1" },
-    { TS_USED("policy", KEY_ENUM, "sound"), .values = policies, .into = TS_INTO(policy),
-      .help = "which edits count as right: see POLICIES" },
-    { TS_USED("device", KEY_TEXT, "auto"), .into = TS_INTO(device_wanted),
-      .help = "auto, cpu, cuda, cuda:N, or cuda:N,M for several; for target external "
-              "also the card it runs on, as T4" },
+      .help = "version of the keys in this block" },
+    { TS_USED("policy", KEY_ENUM, "sound"), .values = policies, .into = TS_FIELD(policy),
+      .help = "which edits trainspool makes to the precision of a job",
+      .manual = "See POLICIES." },
+    { TS_USED("device", KEY_TEXT, "auto"), .into = TS_FIELD(device_wanted),
+      .help = "device to train on: auto, cpu, cuda, cuda:N, or cuda:N,M for "
+              "several GPUs",
+      .manual = "With target: external it may also name the GPU on which the job "
+                "runs, such as T4." },
     { TS_USED("ranks", KEY_INT, "1"), .min = 1, .max = DEVICE_RANKS_MAX,
-      .into = TS_INTO(ranks),
-      .help =
-          "processes that train one model together, each on a GPU of its own (or, on a "
-          "CPU, with its share of the threads). As under torchrun, the batch of a step "
-          "is per_device_train_batch_size x gradient_accumulation_steps x ranks" },
+      .into = TS_FIELD(ranks),
+      .help = "number of processes that train one model together, each on its own "
+              "GPU or with an equal share of the CPU threads",
+      .manual = "As with torchrun, the batch of a step is "
+                "per_device_train_batch_size x gradient_accumulation_steps x ranks. "
+                "See RANKS." },
     { TS_USED("target", KEY_ENUM, "native"), .values = targets,
-      .help = "native trains here; external checks a job for a Hugging Face script" },
+      .help = "native trains the job with trainspool; external checks a job that a "
+              "Hugging Face script trains",
+      .manual = "See JOBS OF ANOTHER PROGRAM." },
     { TS_USED("keep", KEY_LIST, NULL), .help = "keys that no patch may change" },
     { TS_USED("ignore", KEY_LIST, NULL),
-      .help = "rules of trainspool explain that are not to be told, as TS708, and "
-              "families, as TS3; for one row, write # trainspool: ignore[TS708] behind "
-              "it" },
+      .help = "rules that are not reported, such as TS708, or families of rules, "
+              "such as TS3",
+      .manual = "trainspool explain lists the rules. For a single line, append the "
+                "comment # trainspool: ignore[TS708]." },
     { TS_USED("priority", KEY_INT, "0"), .min = -1000, .max = 1000,
-      .into = TS_INTO(priority), .help = "higher ones run first" },
-    { TS_USED("threads", KEY_INT, "0"), .min = 0, .max = 4096, .into = TS_INTO(threads),
-      .help = "threads of the CPU; 0: all that may be used" },
+      .into = TS_FIELD(priority),
+      .help = "order in the queue; jobs with a higher priority run first" },
+    { TS_USED("threads", KEY_INT, "0"), .min = 0, .max = 4096, .into = TS_FIELD(threads),
+      .help = "number of CPU threads; 0 uses all available" },
     { TS_USED("max_retries", KEY_INT, "3"), .min = 0, .max = 1000,
-      .into = TS_INTO(max_retries),
-      .help = "crashes after which it starts again, from a checkpoint" },
-    { TS_USED("timeout", KEY_SECONDS, "0"), .into = TS_INTO(timeout_seconds),
-      .help = "longest run: seconds, or 30m, 12h, 2d; 0: no end" },
-    { TS_USED("eval_questions", KEY_INT, "0"), .min = 0, .max = TS_NO_END,
-      .into = TS_INTO(eval_questions),
-      .help = "questions that predict_with_generate answers each time; 0: all" },
-    { TS_USED("samples", KEY_INT, "8"), .min = 0, .max = 1000, .into = TS_INTO(samples),
-      .help = "of them, those whose answers before and after the training are kept in "
-              "JOB.run/samples.jsonl" },
-    { TS_USED("answer_tag", KEY_TEXT, NULL), .into = TS_INTO(answer_tag),
-      .help = "an answer stands in the first <TAG>..</TAG> of a text" },
-    { TS_USED("answer_marker", KEY_TEXT, NULL), .into = TS_INTO(answer_marker),
-      .help = "an answer stands behind the first of these, to the end of the line, as "
-              "\"####\"; without tag and marker all of a text is the answer" },
+      .into = TS_FIELD(max_retries),
+      .help = "number of crashes after which the job is restarted from its last "
+              "checkpoint" },
+    { TS_USED("timeout", KEY_SECONDS, "0"), .into = TS_FIELD(timeout_seconds),
+      .help = "maximum duration of the run; 0 means no limit",
+      .manual = "A number is in seconds; the suffixes s, m, h and d are supported: "
+                "30m, 12h, 2d." },
+    { TS_USED("eval_questions", KEY_INT, "0"), .min = 0, .max = TS_NO_MAX,
+      .into = TS_FIELD(eval_questions),
+      .help = "number of prompts that predict_with_generate answers in each "
+              "evaluation; 0 takes all" },
+    { TS_USED("samples", KEY_INT, "8"), .min = 0, .max = 1000, .into = TS_FIELD(samples),
+      .help = "number of these prompts whose answers before and after training are "
+              "kept in JOB.run/samples.jsonl" },
+    { TS_USED("answer_tag", KEY_TEXT, NULL), .into = TS_FIELD(answer_tag),
+      .help = "tag that encloses the answer: the first <TAG>...</TAG> of a text" },
+    { TS_USED("answer_marker", KEY_TEXT, NULL), .into = TS_FIELD(answer_marker),
+      .help = "marker, such as \"####\", after whose first occurrence the answer "
+              "follows, up to the end of the line",
+      .manual = "Without answer_tag and answer_marker the whole text is the answer." },
     { TS_USED("answer_tolerance", KEY_REAL, "0"), .min = 0, .max = 1e6,
-      .into = TS_INTO(answer_tolerance),
-      .help = "how far a number may be off and be right, as a share of what is "
-              "expected; 0: not at all" },
-    { TS_USED("teacher_logits", KEY_PATH, NULL), .into = TS_INTO(kd.logits),
-      .help = "of stage distill: a file (.safetensors) of the teacher's kd_topk largest "
-              "logits at each token that is learnt. Where it is not there, the teacher "
-              "makes it before the training; where it is, no teacher is needed: see "
-              "DISTILLATION" },
-    TS_IDLE("strict_drop", KEY_BOOL, "false",
-            "take the file only when it was renamed in"),
-    { TS_USED("preflight", KEY_CHOICE, "auto"), .into = TS_INTO(preflight),
-      .help = "before the run try ten steps of it on the real model and data, end a job "
-              "that cannot work with a diagnosis, and put all back as it was; auto: "
-              "where it computes in fp16" },
-    { TS_USED("disable_dropout", KEY_BOOL, "false"), .into = TS_INTO(disable_dropout),
-      .help = "true: nothing is dropped of what config.json of the model asks for in "
-              "training (GPT-2's attn_pdrop and the like); lora_dropout stays" },
+      .into = TS_FIELD(answer_tolerance),
+      .help = "relative error up to which a numeric answer is correct; 0 requires "
+              "equality" },
+    { TS_USED("teacher_logits", KEY_PATH, NULL), .into = TS_FIELD(kd.logits),
+      .help = "with stage: distill, a .safetensors file of the teacher's kd_topk "
+              "largest logits for each trained token",
+      .manual = "If the file does not exist, the teacher creates it before training. "
+                "If it exists, no teacher is needed: see DISTILLATION." },
+    TS_IGNORED("strict_drop", KEY_BOOL, "false",
+               "accept a file in the watched folder only if it was renamed into it"),
+    { TS_USED("preflight", KEY_CHOICE, "auto"), .into = TS_FIELD(preflight),
+      .help = "before the run, try ten steps with the real model and data, report "
+              "why a job cannot work, and restore the initial state; auto does so "
+              "for jobs that compute in fp16" },
+    { TS_USED("disable_dropout", KEY_BOOL, "false"), .into = TS_FIELD(disable_dropout),
+      .help = "train without the dropout that the model's config.json requests, "
+              "such as GPT-2's attn_pdrop; lora_dropout still applies" },
     { .name = "backend",
       .type = KEY_ENUM,
       .use = KEY_USED,
       .default_value = "local",
       .values = runners,
       .rejects = "mpi slurm",
-      .help = "who runs the job" },
-    TS_IDLE("command", KEY_ANY, NULL, "what target external starts"),
-    TS_IDLE("env", KEY_ANY, NULL,
-            "Python environment of that command: its folder, or a map of variables, of "
-            "which VIRTUAL_ENV or CONDA_PREFIX names the folder"),
+      .help = "what runs the job" },
+    TS_IGNORED("command", KEY_ANY, NULL,
+               "command that trains a job with target: external"),
+    TS_IGNORED("env", KEY_ANY, NULL,
+               "Python environment of command: its folder, or a map of environment "
+               "variables of which VIRTUAL_ENV or CONDA_PREFIX names the folder"),
     { TS_USED("versions", KEY_MAP, NULL),
-      .help = "versions of the packages that an external job runs with, as {torch: 2.4, "
-              "transformers: 5.1}; those that are not given are read from env" },
+      .help = "versions of the packages with which an external job runs, such as "
+              "{torch: 2.4, transformers: 5.1}; missing ones are read from env" },
 };
 const struct keys schema_block_keys = { "trainspool", rows, TS_COUNT(rows) };

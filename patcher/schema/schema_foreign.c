@@ -1,29 +1,30 @@
-/* patcher/schema/schema_foreign.c - words of other tools, with the name here. */
+/* patcher/schema/schema_foreign.c - keys of other tools, with the key to use instead. */
 #include "config.h"
 
 #include "patcher/schema/schema_rows.h"
 
-/* One that a rule of its own tells of. */
-#define TELLS(key, id, whose, to, advice)                                       \
+/* A key that the rule `id` reports. */
+#define TS_FOREIGN_RULE(key, id, whose, to, advice)                             \
     {                                                                           \
         .name = key, .type = KEY_BOOL, .use = KEY_FOREIGN, .rule = id,          \
         .default_value = "false", .tools = whose, .now = to, .instead = advice, \
-        .help = "of another tool"                                               \
+        .help = "key of another tool"                                           \
     }
 
-/* An argument of TRL's scripts that means nothing here. */
-#define TRL(key) TS_FOREIGN(key, "TRL", NULL, "nothing here takes it")
+/* An argument of TRL's scripts without an equivalent. */
+#define TRL(key) TS_FOREIGN(key, "TRL", NULL, "trainspool has no such key")
 
 static const struct key rows[] = {
     TS_FOREIGN("batch_size", "Axolotl and torchtune", NULL,
-               "Axolotl means the total of a step by it, torchtune that of one device; "
-               "write per_device_train_batch_size and gradient_accumulation_steps"),
+               "it is the total of a step in Axolotl and that of one device in "
+               "torchtune; use per_device_train_batch_size and "
+               "gradient_accumulation_steps"),
     TS_FOREIGN("micro_batch_size", "Axolotl", "per_device_train_batch_size", NULL),
     TS_FOREIGN("eval_batch_size", "Axolotl", "per_device_eval_batch_size", NULL),
     TS_FOREIGN("per_device_batch_size", "other tools", "per_device_train_batch_size",
                NULL),
     TS_FOREIGN("train_batch_size", "DeepSpeed", NULL,
-               "DeepSpeed means the total of a step by it; write "
+               "it is the total of a step in DeepSpeed; use "
                "per_device_train_batch_size and gradient_accumulation_steps"),
     TS_FOREIGN("base_model", "Axolotl", "model_name_or_path", NULL),
     TS_FOREIGN("model", "ms-swift and LLaMA-Factory v1", "model_name_or_path", NULL),
@@ -44,11 +45,11 @@ static const struct key rows[] = {
     TS_FOREIGN("lr", "other tools", "learning_rate", NULL),
     TS_FOREIGN("adapter", "Axolotl", "finetuning_type", NULL),
     TS_FOREIGN("use_peft", "TRL", "finetuning_type",
-               "write finetuning_type: lora where it is true, full where it is false"),
+               "use finetuning_type: lora if it is true, full if it is false"),
     TS_FOREIGN("lora_r", "Axolotl and TRL", "lora_rank", NULL),
     TS_FOREIGN("lora_target_modules", "Axolotl and TRL", "lora_target", NULL),
     TS_FOREIGN("target_modules", "PEFT and ms-swift", "lora_target", NULL),
-    TS_FOREIGN("lora_target_linear", "Axolotl", "lora_target", "write lora_target: all"),
+    TS_FOREIGN("lora_target_linear", "Axolotl", "lora_target", "use lora_target: all"),
     TS_FOREIGN("lora_modules_to_save", "Axolotl and TRL", "additional_target", NULL),
     TS_FOREIGN("modules_to_save", "PEFT", "additional_target", NULL),
     TS_FOREIGN("lora_model_dir", "Axolotl", "adapter_name_or_path", NULL),
@@ -70,7 +71,7 @@ static const struct key rows[] = {
     TS_FOREIGN("log_every_n_steps", "torchtune and Lightning", "logging_steps", NULL),
     TS_FOREIGN("train_type", "ms-swift", "finetuning_type", NULL),
     TS_FOREIGN("wandb_project", "Axolotl", "run_name",
-               "metrics stay on this machine; run_name names the run"),
+               "metrics stay on this machine; use run_name to name the run"),
     TS_FOREIGN("wandb_entity", "Axolotl", NULL, "metrics stay on this machine"),
     TS_FOREIGN("wandb_run_id", "Axolotl", NULL, "metrics stay on this machine"),
     TS_FOREIGN("wandb_name", "Axolotl", "run_name", NULL),
@@ -111,15 +112,15 @@ static const struct key rows[] = {
     TRL("max_prompt_length"),
     TRL("max_completion_length"),
     TRL("reward_funcs"),
-    TELLS("load_in_8bit", "TS611", "Axolotl and TRL", "quantization_bit",
-          "it would be quantization_bit: 8"),
-    TELLS("load_in_4bit", "TS611", "Axolotl and TRL", "quantization_bit",
-          "it would be quantization_bit: 4"),
-    TELLS("float16", "TS119", "Axolotl", NULL,
-          "half training without a float32 copy there; write fp16: true for float16 "
-          "compute"),
-    TELLS("bfloat16", "TS119", "Axolotl", NULL,
-          "half training without a float32 copy there; write bf16: true for bfloat16 "
-          "compute, or pure_bf16: true"),
+    TS_FOREIGN_RULE("load_in_8bit", "TS611", "Axolotl and TRL", "quantization_bit",
+                    "it corresponds to quantization_bit: 8"),
+    TS_FOREIGN_RULE("load_in_4bit", "TS611", "Axolotl and TRL", "quantization_bit",
+                    "it corresponds to quantization_bit: 4"),
+    TS_FOREIGN_RULE("float16", "TS119", "Axolotl", NULL,
+                    "it trains in float16 without a float32 copy of the weights; use "
+                    "fp16: true for float16 compute"),
+    TS_FOREIGN_RULE("bfloat16", "TS119", "Axolotl", NULL,
+                    "it trains in bfloat16 without a float32 copy of the weights; use "
+                    "bf16: true for bfloat16 compute, or pure_bf16: true"),
 };
-const struct keys schema_foreign_keys = { "Words of other tools", rows, TS_COUNT(rows) };
+const struct keys schema_foreign_keys = { "Keys of other tools", rows, TS_COUNT(rows) };

@@ -1,5 +1,5 @@
-/* patcher/schema/schema_preference.c - pairs of answers, one of them preferred: stage dpo; and
- * what the stages want that are refused. */
+/* patcher/schema/schema_preference.c - keys of preference training, and of the stages that are
+ * not supported. */
 #include "config.h"
 
 #include "patcher/schema/schema_rows.h"
@@ -9,53 +9,58 @@ static const char *const losses[] = { "sigmoid", "hinge", "ipo", "orpo", "simpo"
 static const char *const rewards[] = { "lora", "full", "api", NULL };
 
 static const struct advice pair_advice[] = {
-    { "kto_pair", "TRL took it out of DPO's losses, and LLaMA-Factory stops at it" },
+    { "kto_pair", "TRL removed it from the losses of DPO, and LLaMA-Factory rejects it" },
     { NULL, NULL },
 };
 
 static const struct key rows[] = {
     { TS_USED("pref_loss", KEY_ENUM, "sigmoid"), .values = losses,
-      .into = TS_INTO(preference.loss), .meant = "dpo=sigmoid cdpo=sigmoid",
+      .into = TS_FIELD(preference.loss), .meant = "dpo=sigmoid cdpo=sigmoid",
       .rejects = "kto_pair", .advice = pair_advice,
-      .help = "of stage dpo: sigmoid is DPO, orpo and simpo have no reference model" },
-    { TS_USED("pref_beta", KEY_REAL, "0.1"), .max = TS_NO_END, .positive = true,
-      .into = TS_INTO(preference.beta),
-      .help =
-          "beta of the loss: the larger, the nearer the model stays to the reference; "
-          "of orpo the weight of the odds ratio" },
-    { TS_USED("pref_ftx", KEY_REAL, "0.0"), .max = TS_NO_END,
-      .into = TS_INTO(preference.ftx),
-      .help = "weight of the cross-entropy of the answer that was chosen, which is "
-              "added to the loss" },
+      .help = "with stage: dpo, the loss: sigmoid is DPO; orpo and simpo use no "
+              "reference model",
+      .manual = "The section PREFERENCES has the formulas." },
+    { TS_USED("pref_beta", KEY_REAL, "0.1"), .max = TS_NO_MAX, .positive = true,
+      .into = TS_FIELD(preference.beta),
+      .help = "beta of the preference loss: a larger value keeps the model closer "
+              "to the reference; with orpo, the weight of the odds ratio" },
+    { TS_USED("pref_ftx", KEY_REAL, "0.0"), .max = TS_NO_MAX,
+      .into = TS_FIELD(preference.ftx),
+      .help = "weight of the cross-entropy of the chosen answer, which is added to "
+              "the preference loss" },
     { TS_USED("dpo_label_smoothing", KEY_REAL, "0.0"), .max = 0.5,
-      .into = TS_INTO(preference.label_smoothing),
-      .help = "of pref_loss sigmoid: the share of pairs that may be the wrong way round "
-              "(cDPO)" },
-    { TS_USED("simpo_gamma", KEY_REAL, "0.5"), .max = TS_NO_END,
-      .into = TS_INTO(preference.simpo_gamma),
-      .help =
-          "of pref_loss simpo: by how much the answer that was chosen shall be ahead" },
-    { TS_USED("ref_model", KEY_PATH, NULL), .into = TS_INTO(preference.reference),
-      .help = "folder of the model that answers are held against, frozen and computed "
-              "in the format of its files. Not given: with lora the model without its "
-              "adapter, else the model as it begins, a second time" },
-    { TS_USED("ref_model_adapters", KEY_PATH, NULL), .into = TS_INTO(preference.adapter),
-      .help = "folder of a LoRA adapter, merged into ref_model as it is loaded" },
-    TS_UNLIKE("ref_model_quantization_bit", KEY_INT, NULL, "bits of the reference",
-              "a reference is computed in the format of its files"),
-    TS_TOLD("pref_bco_weight", "TS707", KEY_REAL, "0.0", "of dpo"),
-    TS_TOLD("ld_alpha", "TS707", KEY_REAL, NULL, "of dpo"),
-    TS_IDLE("kto_chosen_weight", KEY_REAL, "1.0", "of kto"),
-    TS_IDLE("kto_rejected_weight", KEY_REAL, "1.0", "of kto"),
-    TS_IDLE("ppo_buffer_size", KEY_INT, "1", "of ppo"),
-    TS_IDLE("ppo_epochs", KEY_INT, "4", "of ppo"),
-    TS_IDLE("ppo_score_norm", KEY_BOOL, "false", "of ppo"),
-    TS_IDLE("ppo_target", KEY_REAL, "6.0", "of ppo"),
-    TS_IDLE("ppo_whiten_rewards", KEY_BOOL, "false", "of ppo"),
-    TS_IDLE("reward_model", KEY_PATH, NULL, "of ppo"),
-    TS_IDLE("reward_model_adapters", KEY_PATH, NULL, "of ppo"),
-    TS_IDLE("reward_model_quantization_bit", KEY_INT, NULL, "of ppo"),
-    TS_IDLE_OF("reward_model_type", rewards, "lora", "of ppo"),
+      .into = TS_FIELD(preference.label_smoothing),
+      .help = "with pref_loss: sigmoid, the assumed share of pairs whose answers "
+              "are swapped (cDPO)" },
+    { TS_USED("simpo_gamma", KEY_REAL, "0.5"), .max = TS_NO_MAX,
+      .into = TS_FIELD(preference.simpo_gamma),
+      .help = "with pref_loss: simpo, the target margin by which the chosen answer "
+              "must lead" },
+    { TS_USED("ref_model", KEY_PATH, NULL), .into = TS_FIELD(preference.reference),
+      .help = "folder of the reference model, which is frozen and computed in the "
+              "format of its files",
+      .manual = "By default, the reference is the model without its adapter with "
+                "finetuning_type: lora, and otherwise a second copy of the model as "
+                "it is before training." },
+    { TS_USED("ref_model_adapters", KEY_PATH, NULL), .into = TS_FIELD(preference.adapter),
+      .help = "folder of a LoRA adapter that is merged into ref_model when it is "
+              "loaded" },
+    TS_DIFFERS("ref_model_quantization_bit", KEY_INT, NULL,
+               "quantization of the reference model",
+               "the reference model is computed in the format of its files"),
+    TS_REPORTED("pref_bco_weight", "TS707", KEY_REAL, "0.0", "DPO setting"),
+    TS_REPORTED("ld_alpha", "TS707", KEY_REAL, NULL, "DPO setting"),
+    TS_IGNORED("kto_chosen_weight", KEY_REAL, "1.0", "KTO setting"),
+    TS_IGNORED("kto_rejected_weight", KEY_REAL, "1.0", "KTO setting"),
+    TS_IGNORED("ppo_buffer_size", KEY_INT, "1", "PPO setting"),
+    TS_IGNORED("ppo_epochs", KEY_INT, "4", "PPO setting"),
+    TS_IGNORED("ppo_score_norm", KEY_BOOL, "false", "PPO setting"),
+    TS_IGNORED("ppo_target", KEY_REAL, "6.0", "PPO setting"),
+    TS_IGNORED("ppo_whiten_rewards", KEY_BOOL, "false", "PPO setting"),
+    TS_IGNORED("reward_model", KEY_PATH, NULL, "PPO setting"),
+    TS_IGNORED("reward_model_adapters", KEY_PATH, NULL, "PPO setting"),
+    TS_IGNORED("reward_model_quantization_bit", KEY_INT, NULL, "PPO setting"),
+    TS_IGNORED_ENUM("reward_model_type", rewards, "lora", "PPO setting"),
 
     /* LLaMA-Factory's own names before 0.8.0, of 2024, and before 0.3.0 */
     TS_ALIAS("dpo_beta", "pref_beta", NULL),
@@ -65,12 +70,12 @@ static const struct key rows[] = {
     TS_ALIAS("dpo_ref_model", "ref_model", NULL),
     TS_ALIAS("dpo_ref_model_checkpoint", "ref_model_adapters", NULL),
     TS_ALIAS("ref_model_checkpoint", "ref_model_adapters", NULL),
-    TS_IDLE("kto_beta", KEY_REAL, "0.1", "of kto"),
-    TS_IDLE("kto_ftx", KEY_REAL, "0.0", "of kto"),
-    TS_IDLE("kto_desirable_weight", KEY_REAL, "1.0", "of kto"),
-    TS_IDLE("kto_undesirable_weight", KEY_REAL, "1.0", "of kto"),
-    TS_IDLE("ppo_logger", KEY_TEXT, NULL, "of ppo"),
-    TS_IDLE("reward_model_checkpoint", KEY_PATH, NULL, "of ppo"),
+    TS_IGNORED("kto_beta", KEY_REAL, "0.1", "KTO setting"),
+    TS_IGNORED("kto_ftx", KEY_REAL, "0.0", "KTO setting"),
+    TS_IGNORED("kto_desirable_weight", KEY_REAL, "1.0", "KTO setting"),
+    TS_IGNORED("kto_undesirable_weight", KEY_REAL, "1.0", "KTO setting"),
+    TS_IGNORED("ppo_logger", KEY_TEXT, NULL, "PPO setting"),
+    TS_IGNORED("reward_model_checkpoint", KEY_PATH, NULL, "PPO setting"),
 };
 const struct keys schema_preference_keys = { "Preference and reward training", rows,
                                              TS_COUNT(rows) };

@@ -1,10 +1,15 @@
 /*
- * patcher/schema/schema_rows.h - how a row of the table is written; for the files that hold a
+ * patcher/schema/schema_rows.h - macros for the rows of the key table, for the files that hold a
  * section of it.
  *
- * Names, meaning and defaults are those of LLaMA-Factory (src/llamafactory/hparams/) and
- * of Hugging Face TrainingArguments (transformers 4 and 5); where the two disagree
+ * Names, meanings and defaults are those of LLaMA-Factory (src/llamafactory/hparams/) and
+ * of Hugging Face TrainingArguments (transformers 4 and 5); where the two disagree,
  * LLaMA-Factory wins.  Keys without a default here have none there.
+ *
+ * The help of a key with an effect is a clause that begins with a verb or a noun: what
+ * the key does, its unit, and any default that the row cannot express.  The help of an
+ * ignored key says what it is or why it needs no effect, that of a rejected key is a noun
+ * phrase: "KEY (HELP) is not supported".
  */
 #ifndef PATCHER_SCHEMA_SCHEMA_ROWS_H
 #define PATCHER_SCHEMA_SCHEMA_ROWS_H
@@ -13,69 +18,68 @@
 
 #include "base/size.h"
 
-#define TS_INTO(field) offsetof(struct plan, field)
-#define TS_NO_END      1e15 /* upper bound of what has only a lower one */
+#define TS_FIELD(field) offsetof(struct plan, field)
+#define TS_NO_MAX       1e15 /* upper bound of keys that have only a lower one */
 
-/* A key that is done: name, type, default. Further fields follow by name. */
+/* A key with an effect: name, type, default.  Further fields follow by name. */
 #define TS_USED(key, kind, value) \
     .name = key, .type = kind, .use = KEY_USED, .default_value = value
 /* Accepted, no effect. */
-#define TS_IDLE(key, kind, value, what)                                        \
+#define TS_IGNORED(key, kind, value, what)                                     \
     {                                                                          \
         .name = key, .type = kind, .use = KEY_IGNORED, .default_value = value, \
         .help = what                                                           \
     }
-/* The same, where results are others than the job's owner expects. */
-#define TS_UNLIKE(key, kind, value, what, done)                                \
-    {                                                                          \
-        .name = key, .type = kind, .use = KEY_IGNORED, .default_value = value, \
-        .help = what, .instead = done                                          \
-    }
-/* The same, told by a rule of its own. */
-#define TS_TOLD(key, id, kind, value, what)                                    \
-    {                                                                          \
-        .name = key, .type = kind, .use = KEY_IGNORED, .default_value = value, \
-        .rule = id, .help = what                                               \
-    }
-#define TS_TOLD_OF(key, id, words, value, what)                             \
-    {                                                                       \
-        .name = key, .type = KEY_ENUM, .use = KEY_IGNORED, .values = words, \
-        .default_value = value, .rule = id, .help = what                    \
-    }
-/* The same of a map with known names. */
-#define TS_IN(key, kind, names) \
-    .name = key, .type = kind, .use = KEY_IGNORED, .members = names
-/* The same of words. */
-#define TS_IDLE_OF(key, words, value, what)                                 \
+/* Ignored, one of a list of values. */
+#define TS_IGNORED_ENUM(key, words, value, what)                            \
     {                                                                       \
         .name = key, .type = KEY_ENUM, .use = KEY_IGNORED, .values = words, \
         .default_value = value, .help = what                                \
     }
-/* Refused when switched on. */
-#define TS_NOT(key, kind, value, fine, what, advice)                            \
+/* Ignored, a map with known members.  Further fields follow by name. */
+#define TS_IGNORED_MAP(key, kind, names) \
+    .name = key, .type = kind, .use = KEY_IGNORED, .members = names
+/* Ignored, and the results differ from what the author of the job expects. */
+#define TS_DIFFERS(key, kind, value, what, done)                               \
+    {                                                                          \
+        .name = key, .type = kind, .use = KEY_IGNORED, .default_value = value, \
+        .help = what, .instead = done                                          \
+    }
+/* Ignored, and reported by the rule `id` instead of TS708. */
+#define TS_REPORTED(key, id, kind, value, what)                                \
+    {                                                                          \
+        .name = key, .type = kind, .use = KEY_IGNORED, .default_value = value, \
+        .rule = id, .help = what                                               \
+    }
+#define TS_REPORTED_ENUM(key, id, words, value, what)                       \
+    {                                                                       \
+        .name = key, .type = KEY_ENUM, .use = KEY_IGNORED, .values = words, \
+        .default_value = value, .rule = id, .help = what                    \
+    }
+/* An error if it is switched on. */
+#define TS_REJECTED(key, kind, value, fine, what, advice)                       \
     {                                                                           \
         .name = key, .type = kind, .use = KEY_REJECTED, .default_value = value, \
         .harmless = fine, .help = what, .instead = advice                       \
     }
-#define TS_NOT_OF(key, words, value, fine, what, advice)                          \
+#define TS_REJECTED_ENUM(key, words, value, fine, what, advice)                   \
     {                                                                             \
         .name = key, .type = KEY_ENUM, .use = KEY_REJECTED, .values = words,      \
         .default_value = value, .harmless = fine, .help = what, .instead = advice \
     }
-/* Another name of a key; with a rule, one that is renamed in the file. */
-#define TS_ALIAS(key, to, id)                                   \
-    {                                                           \
-        .name = key, .use = KEY_RENAMED, .now = to, .rule = id, \
-        .help = "another name of " to                           \
+/* Another name of a key; with a rule, a name that the rule replaces in the file. */
+#define TS_ALIAS(key, to, id)                                                          \
+    {                                                                                  \
+        .name = key, .use = KEY_RENAMED, .now = to, .rule = id, .help = "alias of " to \
     }
-/* A word of another tool. */
+/* A key of another tool. */
 #define TS_FOREIGN(key, whose, to, advice)                                             \
     {                                                                                  \
         .name = key, .use = KEY_FOREIGN, .tools = whose, .now = to, .instead = advice, \
-        .help = "of another tool"                                                      \
+        .help = "key of another tool"                                                  \
     }
 
-#define ONE_DEVICE "several GPUs of this machine are trainspool: {ranks: N}"
-#define NO_NETWORK "nothing is downloaded or uploaded here"
+#define ONE_DEVICE "to train on several GPUs of this machine, use trainspool: {ranks: N}"
+#define NO_NETWORK "trainspool downloads and uploads nothing"
 
 #endif

@@ -188,7 +188,7 @@ says "tells that too" 'info.*ddp_timeout'
 printf '%s\n' "model_name_or_path: m" "dataset: x.json" "stage: orpo" "orpo_beta: 0.1" >odds.yaml
 ends "a stage of older LLaMA-Factory" 1 "$trainspool" check odds.yaml
 says "is refused" 'error\[TS707\]: stage: orpo is not done here, only sft, pt, distill or dpo'
-says "with what does it" '^    stage: dpo with pref_loss: orpo$'
+says "with what does it" '^    use stage: dpo with pref_loss: orpo$'
 printf '%s\n' "model_name_or_path: m" "dataset: x.json" "stage: dpo" "pref_loss: orpo" "orpo_beta: 0.1" >odds.yaml
 ends "that" 0 "$trainspool" check --fail-on error odds.yaml
 
