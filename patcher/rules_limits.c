@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "patcher/schema/scalar.h"
-#include "train/optimizer_table.h"
+#include "train/model/optimizer_table.h"
 
 /* ---- Checkpointing: two keys for one thing ---- */
 

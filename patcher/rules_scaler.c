@@ -7,7 +7,7 @@
 
 #include "patcher/schema/scalar.h"
 #include "precision/format.h"
-#include "train/optimizer_table.h"
+#include "train/model/optimizer_table.h"
 
 void rule_idle_scale(struct rule_context *context)
 {

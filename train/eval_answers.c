@@ -10,7 +10,8 @@
 #include "base/json.h"
 #include "train/generation/answer.h"
 #include "train/model/parallel.h"
-#include "train/chat/prompt.h"
+#include "train/generation/generate.h"
+#include "train/generation/prompt.h"
 
 enum {
     END_DEPTH = 4,
@@ -28,7 +29,7 @@ struct taking {
 };
 
 /* The special token at the end of an answer is what the template writes there. */
-static void learn_ends(const struct run *run, struct generate_ends *ends)
+static void learn_ends(const struct run *run, struct prompt_ends *ends)
 {
     const struct dataset *data = run_questions(run);
     size_t count = dataset_questions(data);
@@ -39,12 +40,12 @@ static void learn_ends(const struct run *run, struct generate_ends *ends)
             continue;
         for (size_t n = 1; n <= END_DEPTH && n <= q.count - q.asked; n++)
             if (prompt_is_special(run->tokenizer, q.ids[q.count - n]))
-                generate_ends_add(ends, q.ids[q.count - n]);
+                prompt_ends_add(ends, q.ids[q.count - n]);
     }
 }
 
 /* The job's own template, where it names one, has an end that may be plain text. */
-static bool find_ends(const struct run *run, struct generate_ends *ends, char **stop,
+static bool find_ends(const struct run *run, struct prompt_ends *ends, char **stop,
                       struct error *err)
 {
     const char *name = run->plan->template_name;
@@ -53,7 +54,7 @@ static bool find_ends(const struct run *run, struct generate_ends *ends, char **
                                         run->tokenizer };
 
     learn_ends(run, ends);
-    return prompt_ends(&model, ends, stop, err);
+    return prompt_ends_find(&model, ends, stop, err);
 }
 
 /* Questions [first, last) of the data, of which each rank has a piece. */

@@ -10,7 +10,7 @@
 #include "train/dataset/dataset_reader.h"
 #include "train/dataset/dataset_record.h"
 #include "train/dataset/dataset_tokens.h"
-#include "train/chat/prompt.h"
+#include "train/generation/prompt.h"
 
 void eval_prompts_init(struct eval_prompts *questions)
 {

@@ -144,7 +144,7 @@ struct plan {
     struct preference preference;
 
     /* optimizer and schedule */
-    int optimizer; /* index into optimizer_names, train/optimizer_table.h */
+    int optimizer; /* index into optimizer_names, train/model/optimizer_table.h */
     double learning_rate, weight_decay, adam_beta1, adam_beta2, adam_epsilon;
     double label_smoothing;
     enum schedule_kind schedule;

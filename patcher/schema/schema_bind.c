@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/size.h"
-#include "train/optimizer_table.h"
+#include "train/model/optimizer_table.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 
 #include "patcher/schema/schema_rows.h"
 
-#include "train/optimizer_table.h"
+#include "train/model/optimizer_table.h"
 
 #define ALWAYS_GUARDED "a step with non-finite gradients is always skipped"
 

@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "runner/generation/generation_parts.h"
 #include "train/chat/chat.h"
-#include "train/chat/prompt.h"
+#include "train/generation/prompt.h"
 #include "train/model/shapes.h"
 
 enum { LINE_MAX_BYTES = 1 << 20, SEQUENCES_MAX = 1 << 30 };
@@ -215,7 +215,7 @@ static bool find_ends(struct generator *g, struct error *err)
 
     while (asked && asked[count])
         count++;
-    if (!prompt_ends(&model, &g->ends, &g->stop_text, err))
+    if (!prompt_ends_find(&model, &g->ends, &g->stop_text, err))
         return false;
     g->stops = memory_alloc((count + 2) * sizeof(*g->stops));
     for (size_t i = 0; i < count; i++)

@@ -32,7 +32,7 @@ struct generator {
     struct eval_prompts questions;
     struct token_list *tokens; /* of each question */
     size_t samples, longest;
-    struct generate_ends ends;
+    struct prompt_ends ends;
     char *stop_text;
     const char **stops;
     struct backend *be;

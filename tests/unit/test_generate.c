@@ -143,8 +143,8 @@ static void sample(struct unit_model *u, const struct tokenizer *tokenizer,
                                         .done = hear,
                                         .context = &heard };
 
-    generate_ends_add(&options.ends, 2);
-    generate_ends_add(&options.ends, 426); /* a full stop */
+    prompt_ends_add(&options.ends, 2);
+    prompt_ends_add(&options.ends, 426); /* a full stop */
     for (size_t i = 0; i < PROMPTS; i++)
         prompts[i] = (struct prompt) { ids, 1 + order[i], (uint32_t)order[i] };
     unit_must(generate_run(&options, prompts, PROMPTS, &err), &err);

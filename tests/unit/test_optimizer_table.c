@@ -1,7 +1,7 @@
 /* tests/unit/test_optimizer_table.c - every optimizer is accepted, sized and stepped. */
 #include "config.h"
 
-#include "train/optimizer_table.h"
+#include "train/model/optimizer_table.h"
 
 #include "tests/unit/unit_model.h"
 #include "tests/unit/unit_schema.h"

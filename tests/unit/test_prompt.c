@@ -2,7 +2,7 @@
  * ends its answer is what the template writes there. */
 #include "config.h"
 
-#include "train/chat/prompt.h"
+#include "train/generation/prompt.h"
 
 #include <stdlib.h>
 
@@ -74,7 +74,7 @@ static void test_prompt_is_the_beginning_of_the_whole(void **state)
     tokenizer_close(tokenizer);
 }
 
-static bool has(const struct generate_ends *ends, int64_t id)
+static bool has(const struct prompt_ends *ends, int64_t id)
 {
     for (size_t i = 0; i < ends->count; i++)
         if (ends->ids[i] == (uint64_t)id)
@@ -92,21 +92,21 @@ static void test_prompt_ends_are_the_template_s(void **state)
                               foreign = { "/nowhere", &config, template_find("chatml"),
                                           gpt2 },
                               none = { "/nowhere", &config, NULL, qwen };
-    struct generate_ends ends = { 0 };
+    struct prompt_ends ends = { 0 };
     struct error err = { 0 };
     char *stop;
 
     (void)state;
-    unit_must(prompt_ends(&own, &ends, &stop, &err), &err);
+    unit_must(prompt_ends_find(&own, &ends, &stop, &err), &err);
     assert_null(stop);
     assert_true(has(&ends, 7) && has(&ends, 9));
     assert_true(has(&ends, tokenizer_find(qwen, "<|im_end|>")));
     ends.count = 0;
-    unit_must(prompt_ends(&foreign, &ends, &stop, &err), &err);
+    unit_must(prompt_ends_find(&foreign, &ends, &stop, &err), &err);
     assert_string_equal(stop, "<|im_end|>");
     free(stop);
     ends.count = 0;
-    unit_must(prompt_ends(&none, &ends, &stop, &err), &err);
+    unit_must(prompt_ends_find(&none, &ends, &stop, &err), &err);
     assert_null(stop);
     assert_true(has(&ends, tokenizer_eos(qwen)));
     tokenizer_close(qwen);

@@ -5,7 +5,7 @@
 
 #include "base/size.h"
 #include "patcher/schema/schema_value.h"
-#include "train/optimizer_table.h"
+#include "train/model/optimizer_table.h"
 
 /* ---- The table ---- */
 

@@ -31,15 +31,6 @@ struct generation_run {
     struct text text, lead;    /* scratch */
 };
 
-void generate_ends_add(struct generate_ends *ends, int64_t id)
-{
-    for (size_t i = 0; i < ends->count; i++)
-        if (ends->ids[i] == (uint32_t)id)
-            return;
-    if (id >= 0 && ends->count < GENERATE_ENDS_MAX)
-        ends->ids[ends->count++] = (uint32_t)id;
-}
-
 static bool is_end(const struct generate_options *options, int64_t token)
 {
     for (size_t i = 0; i < options->ends.count; i++)

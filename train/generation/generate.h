@@ -11,6 +11,7 @@
 
 #include <signal.h>
 
+#include "train/generation/prompt.h"
 #include "train/model/model.h"
 #include "train/tokenizer/tokenizer.h"
 
@@ -35,21 +36,12 @@ struct completion {
     enum completion_end end;
 };
 
-enum { GENERATE_ENDS_MAX = 24 };
-
-/* Tokens that end an answer. */
-struct generate_ends {
-    uint32_t ids[GENERATE_ENDS_MAX];
-    size_t count;
-};
-void generate_ends_add(struct generate_ends *ends, int64_t id); /* below 0: none */
-
 struct generate_options {
     struct model *model;
     const struct tokenizer *tokenizer;
     const struct generation *how;
     uint64_t seed;
-    struct generate_ends ends;
+    struct prompt_ends ends;
     /* an answer is a text of its own, as templates write it; else it goes on with the
      * prompt's */
     bool apart;

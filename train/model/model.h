@@ -11,7 +11,7 @@
 #include "kernels/backend.h"
 #include "train/dataset/dataset.h"
 #include "train/model/model_config.h"
-#include "train/optimizer_table.h"
+#include "train/model/optimizer_table.h"
 #include "train/model/rewards.h"
 #include "train/files/safetensors.h"
 

@@ -4,7 +4,7 @@
 
 #include "train/model/optimizer.h"
 
-#include "train/optimizer_table.h"
+#include "train/model/optimizer_table.h"
 
 #define PADDING_MAX \
     128 /* elements between groups of the segments, train/model/shapes.h */

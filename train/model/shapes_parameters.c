@@ -7,7 +7,7 @@
 
 #include "base/size.h"
 #include "precision/nf4.h"
-#include "train/optimizer_table.h"
+#include "train/model/optimizer_table.h"
 #include "train/model/shapes_parts.h"
 
 #define ALIGN_NUMBERS (SHAPES_ALIGNMENT / 2) /* aligned in every format */

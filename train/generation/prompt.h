@@ -1,12 +1,22 @@
 /*
- * train/chat/prompt.h - a conversation up to the place of its next answer as tokens, and what
+ * train/generation/prompt.h - a conversation up to the place of its next answer as tokens, and what
  * ends that answer.
  */
-#ifndef TRAIN_CHAT_PROMPT_H
-#define TRAIN_CHAT_PROMPT_H
+#ifndef TRAIN_GENERATION_PROMPT_H
+#define TRAIN_GENERATION_PROMPT_H
 
-#include "train/generation/generate.h"
 #include "train/chat/template.h"
+#include "train/model/model_config.h"
+
+enum { PROMPT_ENDS_MAX = 24 };
+
+/* The tokens that end an answer. */
+struct prompt_ends {
+    uint32_t ids[PROMPT_ENDS_MAX];
+    size_t count;
+};
+/* Add a token once; an id below 0 adds nothing. */
+void prompt_ends_add(struct prompt_ends *ends, int64_t id);
 
 /* A model, and how it reads a conversation. */
 struct prompt_model {
@@ -27,7 +37,7 @@ bool prompt_encode(const struct template_request *request, struct token_list *ou
  * Where that one is no special token of this tokenizer, *stop becomes its text,
  * malloc'ed.
  */
-bool prompt_ends(const struct prompt_model *model, struct generate_ends *ends,
+bool prompt_ends_find(const struct prompt_model *model, struct prompt_ends *ends,
                  char **stop, struct error *err);
 
 /* Does the token stand for no text? */

@@ -1,9 +1,9 @@
 /*
- * train/optimizer_table.h - the optimizers: names in job files, moments, and the update
+ * train/model/optimizer_table.h - the optimizers: names in job files, moments, and the update
  * of a range of weights.  Everything that depends on the optimizer asks this table.
  */
-#ifndef TRAIN_OPTIMIZER_TABLE_H
-#define TRAIN_OPTIMIZER_TABLE_H
+#ifndef TRAIN_MODEL_OPTIMIZER_TABLE_H
+#define TRAIN_MODEL_OPTIMIZER_TABLE_H
 
 #include "train/plan.h"
 

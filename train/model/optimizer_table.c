@@ -1,7 +1,7 @@
-/* train/optimizer_table.c - one row per optimizer, and the names that jobs use for it. */
+/* train/model/optimizer_table.c - one row per optimizer, and the names that jobs use for it. */
 #include "config.h"
 
-#include "train/optimizer_table.h"
+#include "train/model/optimizer_table.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
-/* train/chat/prompt.c - the template's own words around an answer that is not there yet. */
+/* train/generation/prompt.c - the template's own words around an answer that is not there yet. */
 #include "config.h"
 
-#include "train/chat/prompt.h"
+#include "train/generation/prompt.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -60,23 +60,32 @@ bool prompt_encode(const struct template_request *request, struct token_list *ou
     return true;
 }
 
-static void add_json(struct generate_ends *ends, const json_t *value)
+void prompt_ends_add(struct prompt_ends *ends, int64_t id)
+{
+    for (size_t i = 0; i < ends->count; i++)
+        if (ends->ids[i] == (uint32_t)id)
+            return;
+    if (id >= 0 && ends->count < PROMPT_ENDS_MAX)
+        ends->ids[ends->count++] = (uint32_t)id;
+}
+
+static void add_json(struct prompt_ends *ends, const json_t *value)
 {
     if (json_is_integer(value))
-        generate_ends_add(ends, json_integer_value(value));
+        prompt_ends_add(ends, json_integer_value(value));
     for (size_t i = 0; i < json_array_size(value); i++)
-        generate_ends_add(ends, json_integer_value(json_array_get(value, i)));
+        prompt_ends_add(ends, json_integer_value(json_array_get(value, i)));
 }
 
 static bool add_files(const char *dir, const struct model_config *config,
-                      struct generate_ends *ends, struct error *err)
+                      struct prompt_ends *ends, struct error *err)
 {
     char *name = path_join(dir, "generation_config.json");
     bool there = file_exists(name);
     json_t *root = there ? json_read_file(name, CONFIG_BYTES_MAX, err) : NULL;
 
     for (size_t i = 0; i < config->eos_tokens; i++)
-        generate_ends_add(ends, config->eos_token_ids[i]);
+        prompt_ends_add(ends, config->eos_token_ids[i]);
     add_json(ends, json_object_get(root, "eos_token_id"));
     json_decref(root);
     free(name);
@@ -112,7 +121,7 @@ static char *spell(const struct tokenizer *tokenizer, const uint32_t *ids, size_
     return stop;
 }
 
-bool prompt_ends(const struct prompt_model *model, struct generate_ends *ends,
+bool prompt_ends_find(const struct prompt_model *model, struct prompt_ends *ends,
                  char **stop, struct error *err)
 {
     const struct tokenizer *tokenizer = model->tokenizer;
@@ -126,11 +135,11 @@ bool prompt_ends(const struct prompt_model *model, struct generate_ends *ends,
     bool ok = add_files(model->dir, model->config, ends, err);
 
     *stop = NULL;
-    generate_ends_add(ends, tokenizer_eos(tokenizer));
+    prompt_ends_add(ends, tokenizer_eos(tokenizer));
     if (ok && model->chat)
         ok = encode_open(&request, &ids, &answer, err);
     if (ok && answer < ids.count && prompt_is_special(tokenizer, ids.ids[answer]))
-        generate_ends_add(ends, ids.ids[answer]);
+        prompt_ends_add(ends, ids.ids[answer]);
     else if (ok && answer < ids.count)
         *stop = spell(tokenizer, ids.ids + answer, ids.count - answer);
     token_list_clear(&ids);
