@@ -1,4 +1,4 @@
-/* patcher/schema/schema.c - finding keys by name, by likeness, and what is secret. */
+/* patcher/schema/schema.c - finds keys by name or similar name, and decides which are secret. */
 #include "config.h"
 
 #include "patcher/schema/schema.h"
@@ -34,7 +34,7 @@ const struct key *schema_find(const char *name)
     return schema_find_in(&schema_job, name);
 }
 
-/* Two changes in a short name make any other short name of it. */
+/* Two edits turn a short name into almost any other short name. */
 static size_t limit_of(const char *name)
 {
     size_t len = strlen(name);
@@ -42,7 +42,7 @@ static size_t limit_of(const char *name)
     return len < 3 ? 0 : len < 6 ? 1 : 2;
 }
 
-/* `mode`, `task`: near to anything, and it would change nothing. */
+/* `mode`, `task`: similar to anything, and a suggestion without effect. */
 static bool is_too_short(const struct key *key)
 {
     return key->use == KEY_IGNORED && strlen(key->name) < 6;
@@ -93,7 +93,7 @@ size_t schema_nearest(const char *name, const char **out, size_t room, bool *exa
     return schema_nearest_in(&schema_job, name, out, room, exact);
 }
 
-/* Case does not matter. */
+/* Ignores case. */
 static bool has_word(const char *name, const char *word)
 {
     size_t len = strlen(word);
@@ -109,7 +109,7 @@ static bool has_word(const char *name, const char *word)
     return false;
 }
 
-/* hf-hub-token, hf_hub_tokn: what a rename could make a secret of is one before. */
+/* hf-hub-token, hf_hub_tokn: a name that a rename could turn into a secret key is one. */
 static bool is_like_a_secret(const char *name)
 {
     const size_t limit = limit_of(name);

@@ -1,4 +1,4 @@
-/* patcher/schema/schema_bind.c - keys into the fields of struct plan. */
+/* patcher/schema/schema_bind.c - stores the values of keys in struct plan. */
 #include "config.h"
 
 #include "patcher/schema/schema_value.h"
@@ -17,8 +17,8 @@ struct binding {
     struct plan *plan;
 };
 
-/* A relative path stands behind the job's folder. */
-static const char *place_path(const struct binding *binding, const char *path)
+/* Resolve a relative path against the folder of the job. */
+static const char *resolve_path(const struct binding *binding, const char *path)
 {
     char *joined;
     const char *copy;
@@ -31,7 +31,7 @@ static const char *place_path(const struct binding *binding, const char *path)
     return copy;
 }
 
-/* ---- Keys that share a field, or need a word of their own ---- */
+/* ---- Keys that share a field or have no field of their type ---- */
 
 static void bind_no_checkpointing(const struct binding *binding,
                                   const struct value *value)
@@ -100,7 +100,7 @@ static void bind_scale(struct plan *plan, const struct value *value)
     }
 }
 
-/* Through the field's own type. */
+/* Store the value in the field of the plan, whose C type follows from the key type. */
 static void bind_field(const struct binding *binding, const struct key *key,
                        const struct value *value)
 {
@@ -127,11 +127,11 @@ static void bind_field(const struct binding *binding, const struct key *key,
         bind_scale(binding->plan, value);
         break;
     case KEY_PATH:
-        *(const char **)into = place_path(binding, value->text);
+        *(const char **)into = resolve_path(binding, value->text);
         break;
     case KEY_BOOL_OR_TEXT:
         *(const char **)into = value->text && strcmp(value->text, "true") != 0
-                                   ? place_path(binding, value->text)
+                                   ? resolve_path(binding, value->text)
                                    : value->text;
         break;
     case KEY_TEXT:
@@ -168,7 +168,7 @@ static void bind_node(const struct binding *binding, const struct key *key,
         bind_field(binding, key, &value);
 }
 
-/* What is not known has no effect; schema_check tells. */
+/* Unknown keys have no effect; schema_check reports them. */
 static void bind_members(const struct binding *binding, const struct vocabulary *of,
                          const struct node *map)
 {
@@ -188,7 +188,7 @@ static void bind_text(const struct binding *binding, const struct key *key,
     bind_node(binding, key, &node);
 }
 
-static void bind_presets(const struct binding *binding, const struct vocabulary *of)
+static void bind_defaults(const struct binding *binding, const struct vocabulary *of)
 {
     const struct key *key;
 
@@ -202,8 +202,8 @@ static void bind_presets(const struct binding *binding, const struct vocabulary 
     binding->plan->schedule_lr_end = 1e-7; /* transformers/optimization.py, polynomial */
 }
 
-/* Settings that pairs have no place for, as in LLaMA-Factory (train/dpo/trainer.py, and
- * data/processor/pairwise.py); TS909 tells of those that are given. */
+/* Turn off settings that do not apply to pairs, as LLaMA-Factory does
+ * (train/dpo/trainer.py and data/processor/pairwise.py); TS909 reports them. */
 static void derive_pairs(struct plan *plan)
 {
     plan->packing = CHOICE_NO;
@@ -213,11 +213,11 @@ static void derive_pairs(struct plan *plan)
     plan->disable_dropout = true;
 }
 
-/* What follows from several keys.  May be called again after a key has changed. */
+/* Set fields that depend on several keys.  Is called again after a key has changed. */
 static void derive(struct plan *plan)
 {
     plan->optimizer = optimizer_first_name(plan->optimizer);
-    if (plan->save_total_limit < 0) /* all, as transformers takes it */
+    if (plan->save_total_limit < 0) /* keep all, as in transformers */
         plan->save_total_limit = 0;
     if (!plan->output_dir)
         plan->output_dir = plan->run_dir;
@@ -233,7 +233,7 @@ static void derive(struct plan *plan)
         derive_pairs(plan);
 }
 
-/* Rows of the table in its order, so that the later of two that share a field wins. */
+/* Bind in the order of the table: of two keys that share a field, the later wins. */
 static void bind_map(const struct binding *binding, const struct node *map,
                      const struct vocabulary *of)
 {
@@ -259,8 +259,8 @@ void schema_bind(const struct document *document, struct arena *arena, struct pl
     struct binding binding = { arena, plan };
     const struct entry *block;
 
-    bind_presets(&binding, &schema_job);
-    bind_presets(&binding, &schema_block);
+    bind_defaults(&binding, &schema_job);
+    bind_defaults(&binding, &schema_block);
     if (document->root) {
         block = document_find(document, BLOCK_NAME);
         bind_map(&binding, document->root, &schema_job);
@@ -298,17 +298,16 @@ bool schema_set(const char *key, const char *value, struct arena *arena,
     if (!row) {
         bool any = schema_nearest(key, &near, 1, &exact) > 0;
 
-        return error_set(err, ERROR_USAGE, "%s is no key of a job%s%s%s", key,
+        return error_set(err, ERROR_USAGE, "%s is not a key of a job%s%s%s", key,
                          any ? "; did you mean " : "", any ? near : "", any ? "?" : "");
     }
     if (row->use != KEY_USED || row->type == KEY_MAP)
-        return error_set(err, ERROR_USAGE, "%s cannot be set: it has no effect here",
-                         key);
+        return error_set(err, ERROR_USAGE, "cannot set %s: it has no effect here", key);
     node.len = strlen(value);
     read = value_read(row, &node, arena);
     if (read.state != VALUE_GOOD && read.state != VALUE_NULL && read.state != VALUE_IDLE)
         return error_set(err, ERROR_USAGE, "%s must be %s, not '%s'", key,
-                         value_wanted_not(row, &node, arena),
+                         value_expected_with_bound(row, &node, arena),
                          row->secret ? "..." : value);
     if (read.state == VALUE_NULL && !row->null)
         bind_text(&binding, row, row->default_value ? row->default_value : "null");

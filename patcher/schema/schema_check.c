@@ -1,4 +1,4 @@
-/* patcher/schema/schema_check.c - every key and value of a job against the table. */
+/* patcher/schema/schema_check.c - checks the keys and values of a job against the key table. */
 #include "config.h"
 
 #include "patcher/schema/schema_parts.h"
@@ -10,10 +10,10 @@
 
 #include <string.h>
 
-#define SHOWN_MAX   60  /* bytes of a value that a sentence quotes */
-#define UNKNOWN_MAX 100 /* unknown keys told one by one */
+#define SHOWN_MAX   60  /* bytes of a value that a message quotes */
+#define UNKNOWN_MAX 100 /* unknown keys that are reported individually */
 
-/* Characters that nobody sees in a name, or sees as others: no-break spaces, joiners. */
+/* Characters that are invisible in a name or look like others: spaces, joiners. */
 static bool is_odd(int32_t point)
 {
     return point >= 0x80 &&
@@ -55,7 +55,7 @@ void check_remark(const struct check *check, const char *rule, enum severity sev
         entry);
 }
 
-/* The value as a sentence may show it. */
+/* Return the value as a message may show it. */
 static const char *shown(const struct check *check, const struct key *key,
                          const struct node *node)
 {
@@ -80,17 +80,18 @@ static const char *shown(const struct check *check, const struct key *key,
 
 /* ---- Values ---- */
 
-/* What a value is as it is written: None is what Python has for nothing. */
+/* Return a hint for values that YAML reads differently than their author expects. */
 static const char *advice_on(const struct node *node)
 {
     if (node->kind != NODE_SCALAR)
         return NULL;
     if (strcmp(node->text, "None") == 0)
-        return "None is a word of Python and a text in YAML: leave the line out, or "
-               "write null";
+        return "None is Python for null, but a string in YAML: remove the line or write "
+               "null";
     if (node->style == STYLE_LITERAL || node->style == STYLE_FOLDED)
-        return "| and > begin a text of lines: write the value behind the colon";
-    return node->tag ? "the tag before it says what it is: write the value alone" : NULL;
+        return "| and > begin a block of text: write the value after the colon";
+    return node->tag ? "the tag before it sets its type: write the value without the tag"
+                     : NULL;
 }
 
 static void check_type(const struct check *check, const struct key *key,
@@ -99,14 +100,14 @@ static void check_type(const struct check *check, const struct key *key,
     const struct node *node = node_value(entry->value);
     const char *near = node->kind == NODE_SCALAR ? value_nearest(key, node->text) : NULL;
     bool range = value->state == VALUE_OUTSIDE;
-    const char *message =
-        arena_printf(check->arena, "%s must be %s, not %s", key->name,
-                     value_wanted_not(key, node, check->arena), shown(check, key, node));
+    const char *message = arena_printf(check->arena, "%s must be %s, not %s", key->name,
+                                       value_expected_with_bound(key, node, check->arena),
+                                       shown(check, key, node));
 
     if (near && strcmp(near, node->text) != 0)
         message = arena_printf(check->arena, "%s; did you mean %s?", message, near);
     if (range && key->use == KEY_USED && key->rule)
-        return; /* by which it is told */
+        return; /* the rule of the row reports it */
     check_remark(check, range ? "TS705" : "TS704",
                  key->use == KEY_USED || check->external ? SEVERITY_ERROR
                                                          : SEVERITY_WARNING,
@@ -128,7 +129,7 @@ static void check_yaml11(const struct check *check, const struct key *key,
     if (word && !check->nested) {
         finding.message = arena_printf(
             check->arena,
-            "%s: %s is a boolean for some readers of YAML and a text for others",
+            "%s: %s is a boolean in some YAML parsers and a string in others",
             entry->key->text, entry->value->text);
         propose_value(&check->to, &finding, entry, meant);
         return;
@@ -137,8 +138,8 @@ static void check_yaml11(const struct check *check, const struct key *key,
         check, "TS012", SEVERITY_WARNING, entry,
         arena_printf(
             check->arena,
-            "%s: %s is read as %s here, and as something else by other readers of YAML; "
-            "write it out",
+            "%s: %s is read as %s, but other YAML parsers read it differently; write the "
+            "value out",
             key->name, shown(check, key, node_value(entry->value)), meant),
         NULL);
 }
@@ -152,8 +153,7 @@ static void check_quoted(const struct check *check, const struct key *key,
                                .key = key->name };
 
     finding.message = arena_printf(
-        check->arena, "%s is given as a text; other tools may not take it for %s",
-        key->name,
+        check->arena, "%s is quoted; other tools may not accept it as %s", key->name,
         key->type == KEY_BOOL || key->type == KEY_CHOICE ? "a boolean" : "a number");
     if (check->nested || entry->value->kind != NODE_SCALAR)
         check_remark(check, finding.rule, finding.severity, entry, finding.message, NULL);
@@ -161,7 +161,7 @@ static void check_quoted(const struct check *check, const struct key *key,
         propose_unquoted(&check->to, &finding, entry);
 }
 
-/* What the row says to a value that it refuses. */
+/* Return what to use instead of a rejected value, or NULL. */
 static const char *advice_of(const struct key *key, const char *value)
 {
     const struct advice *advice = key->advice;
@@ -177,9 +177,9 @@ static void check_refused(const struct check *check, const struct key *key,
     if (check->external && check->of != &schema_block)
         return;
     check_remark(check, "TS707", SEVERITY_ERROR, entry,
-                 arena_printf(check->arena, "%s: %s is not done here, only %s", key->name,
-                              node_value(entry->value)->text,
-                              value_wanted(key, check->arena)),
+                 arena_printf(check->arena, "%s must be %s, not %s", key->name,
+                              value_expected(key, check->arena),
+                              node_value(entry->value)->text),
                  advice_of(key, node_value(entry->value)->text));
 }
 
@@ -188,10 +188,9 @@ static void check_interpolated(const struct check *check, const struct key *key,
 {
     check_remark(
         check, "TS008", SEVERITY_ERROR, entry,
-        arena_printf(
-            check->arena,
-            "%s holds ${...}, which is not filled in here: write the value itself",
-            key->name),
+        arena_printf(check->arena,
+                     "%s contains ${...}, which is not expanded; write the value itself",
+                     key->name),
         NULL);
 }
 
@@ -220,8 +219,8 @@ static void check_value(struct check *check, const struct key *key,
         check_quoted(check, key, entry);
 }
 
-/* schema_is_secret hides too much rather than too little: bos_token and max_new_token
- * look like secrets as well. */
+/* schema_is_secret prefers to hide too much: bos_token and max_new_token look like
+ * secrets, too.  A warning requires more evidence. */
 static bool is_surely_secret(const char *name)
 {
     static const char *const owners[] = { "hf", "hub", "auth", "access", "api", "wandb" };
@@ -237,7 +236,7 @@ static bool is_surely_secret(const char *name)
     return owned && schema_is_secret(name);
 }
 
-/* `${HF_TOKEN}` and `$HF_TOKEN` say where the secret is and not what. */
+/* `${HF_TOKEN}` and `$HF_TOKEN` name a variable and do not reveal the secret. */
 static void check_secret(const struct check *check, const struct entry *entry)
 {
     const struct node *node = node_value(entry->value);
@@ -250,9 +249,9 @@ static void check_secret(const struct check *check, const struct entry *entry)
         arena_printf(check->arena,
                      "%s is a secret in a file that is copied, logged and backed up; %s",
                      check_visible(check, entry->key->text),
-                     check->external ? "the environment trainspool is started in is a "
-                                       "better place"
-                                     : "nothing here needs it, so take it out"),
+                     check->external ? "set it in the environment of trainspool "
+                                       "instead"
+                                     : "nothing here needs it, so remove it"),
         NULL);
 }
 
@@ -266,13 +265,13 @@ static void check_rejected(struct check *check, const struct key *key,
         return;
     }
     check_remark(check, "TS707", SEVERITY_ERROR, entry,
-                 arena_printf(check->arena, "%s (%s) is not done here%s%s", key->name,
+                 arena_printf(check->arena, "%s (%s) is not supported%s%s", key->name,
                               key->help, key->instead ? ": " : "",
                               key->instead ? key->instead : ""),
                  NULL);
 }
 
-/* Without effect here; a word that is none is told all the same. */
+/* A key without effect.  Its value is still checked. */
 static void check_without_effect(struct check *check, const struct key *key,
                                  const struct entry *entry)
 {
@@ -295,19 +294,19 @@ static void check_without_effect(struct check *check, const struct key *key,
 
 /* ---- The whole ---- */
 
-/* The value under the key's right name. */
+/* Check the value of an alias under the name of its key. */
 static void check_under(struct check *check, const struct key *key,
                         const struct entry *entry)
 {
     if (node_find(check->map, key->name))
-        return; /* that one counts */
+        return; /* that one takes effect */
     if (key->use == KEY_USED)
         check_value(check, key, entry);
     else if (key->use == KEY_REJECTED)
         check_rejected(check, key, entry);
 }
 
-/* `use_auth_token: true` says that there is one elsewhere. */
+/* `use_auth_token: true` refers to a token that is stored elsewhere. */
 static bool holds_secret(const struct key *key, const struct entry *entry)
 {
     bool on;
@@ -320,7 +319,7 @@ static void check_known(struct check *check, const struct key *key,
 {
     const bool secret = holds_secret(key, entry);
 
-    if (secret && key->use != KEY_RENAMED) /* told under its new name */
+    if (secret && key->use != KEY_RENAMED) /* reported under its new name */
         check_secret(check, entry);
     switch (key->use) {
     case KEY_USED:
@@ -343,7 +342,7 @@ static void check_known(struct check *check, const struct key *key,
     }
 }
 
-/* Where a key is given twice the last one counts, and TS005 tells. */
+/* If a key is given twice, the last one takes effect, and TS005 reports it. */
 static bool is_last(const struct check *check, const struct entry *entry)
 {
     return !check->doubled || node_find(check->map, entry->key->text) == entry ||
@@ -401,12 +400,12 @@ static void check_map(struct check *check)
             &(struct finding) {
                 .rule = "TS703",
                 .severity = SEVERITY_ERROR,
-                .message = arena_printf(check->arena, "%zu more keys are no keys %s",
+                .message = arena_printf(check->arena, "%zu more keys are not keys %s",
                                         check->unknown - UNKNOWN_MAX, check->of->of) });
     check->unknown = 0;
 }
 
-/* The same in a text of JSON, which has no places of its own. */
+/* Check the members of a map in a JSON string, which has no positions. */
 static void check_json(const struct check *check, const struct key *key,
                        const struct entry *entry)
 {
@@ -421,20 +420,20 @@ static void check_json(const struct check *check, const struct key *key,
             value = value_read(member, map->entries[i].value, check->arena);
         else
             check_remark(check, "TS703", SEVERITY_ERROR, entry,
-                         arena_printf(check->arena, "%s is no key %s",
+                         arena_printf(check->arena, "%s is not a key %s",
                                       check_visible(check, name), key->members->of),
                          NULL);
         if (value.state == VALUE_WRONG || value.state == VALUE_OUTSIDE)
             check_remark(check, value.state == VALUE_WRONG ? "TS704" : "TS705",
                          SEVERITY_ERROR, entry,
                          arena_printf(check->arena, "%s.%s must be %s", key->name, name,
-                                      value_wanted_not(member, map->entries[i].value,
-                                                       check->arena)),
+                                      value_expected_with_bound(
+                                          member, map->entries[i].value, check->arena)),
                          NULL);
     }
 }
 
-/* Names and values in a map whose keys are known, as lr_scheduler_kwargs. */
+/* Check names and values in a map with known keys, as lr_scheduler_kwargs. */
 static void check_members(struct check *check, const struct key *key,
                           const struct entry *entry)
 {
@@ -457,7 +456,7 @@ static void check_members(struct check *check, const struct key *key,
     check->idle_count = inner.idle_count;
 }
 
-/* Secrets in the environment of the command. */
+/* Report secrets in the environment of the command. */
 static void check_environment(const struct check *check)
 {
     const struct entry *env = node_find(check->map, "env");
@@ -476,9 +475,9 @@ static void check_block(struct check *check)
     if (!block || node_is_null(block->value))
         return;
     if (node_value(block->value)->kind != NODE_MAP) {
-        check_remark(
-            check, "TS704", SEVERITY_ERROR, block,
-            "trainspool must be a block of its own keys: device, policy, keep ...", NULL);
+        check_remark(check, "TS704", SEVERITY_ERROR, block,
+                     "trainspool must be a block of keys: device, policy, keep ...",
+                     NULL);
         return;
     }
     check->map = node_value(block->value);
@@ -499,7 +498,7 @@ static bool is_external(const struct document *document)
     return target && strcmp(node_value(target->value)->text, "external") == 0;
 }
 
-/* TS612: what `accelerate config` wrote before it wrote mixed_precision. */
+/* TS612: `accelerate config` wrote fp16 before it wrote mixed_precision. */
 static void check_launcher(const struct check *check)
 {
     const struct entry *entry = node_find(check->map, "fp16");
@@ -508,7 +507,7 @@ static void check_launcher(const struct check *check)
     if (entry && scalar_bool(entry->value, &on) != SCALAR_WRONG && on)
         check_remark(
             check, "TS612", SEVERITY_WARNING, entry,
-            "the launcher calls this mixed_precision: fp16; a job says fp16: true itself",
+            "the launcher's key is mixed_precision: fp16; a job sets fp16: true itself",
             NULL);
 }
 
@@ -543,5 +542,5 @@ void schema_check(const struct document *document, struct findings *findings)
     check.lenient = check.external && !dialect_is_llama_factory(document);
     check_map(&check);
     check_block(&check);
-    check_tell_idle(&check);
+    check_report_idle(&check);
 }

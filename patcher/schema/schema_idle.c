@@ -1,10 +1,10 @@
-/* patcher/schema/schema_idle.c - TS708: keys without effect here, in one remark. */
+/* patcher/schema/schema_idle.c - TS708: collects keys without effect into one finding. */
 #include "config.h"
 
 #include "patcher/schema/schema_parts.h"
 
-/* Does its row ignore TS708? */
-static bool is_wanted_alone(const struct check *check, const struct entry *entry)
+/* Return whether the line of the key has a comment that ignores TS708. */
+static bool is_suppressed(const struct check *check, const struct entry *entry)
 {
     for (size_t i = 0; i < check->directive_count; i++)
         if (directive_ignores(&check->directives[i], "TS708") &&
@@ -13,11 +13,12 @@ static bool is_wanted_alone(const struct check *check, const struct entry *entry
     return false;
 }
 
-/* One remark for all, at the first; a row that does not want it goes by itself. */
+/* All keys share one finding, at the first of them.  A key whose line ignores TS708 gets
+ * its own finding, so that the comment suppresses that one alone. */
 void check_note_idle(struct check *check, const struct key *key,
                      const struct entry *entry)
 {
-    if (!check->external && is_wanted_alone(check, entry)) {
+    if (!check->external && is_suppressed(check, entry)) {
         check_remark(
             check, "TS708", SEVERITY_INFO, entry,
             arena_printf(check->arena, "%s%s has no effect here", check->path, key->name),
@@ -32,7 +33,7 @@ void check_note_idle(struct check *check, const struct key *key,
     check->idle_count++;
 }
 
-void check_tell_idle(const struct check *check)
+void check_report_idle(const struct check *check)
 {
     const char *message;
 

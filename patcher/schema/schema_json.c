@@ -1,4 +1,4 @@
-/* patcher/schema/schema_json.c - the table of keys as a JSON Schema, for editors. */
+/* patcher/schema/schema_json.c - writes the key table as a JSON Schema, for editors. */
 #include "config.h"
 
 #include "patcher/schema/schema_json.h"
@@ -11,7 +11,7 @@
 #include "patcher/schema/schema_value.h"
 #include "precision/device.h"
 
-/* What scalar.h takes, as regular expressions of ECMA-262. */
+/* The scalars that scalar.h accepts, as ECMA-262 regular expressions. */
 #define WORDS                                                \
     "[yY]|[nN]|[yY][eE][sS]|[nN][oO]|[oO][nN]|[oO][fF][fF]|" \
     "[tT][rR][uU][eE]|[fF][aA][lL][sS][eE]"
@@ -19,19 +19,19 @@
     "[-+]?([0-9][0-9_]*(\\.[0-9_]*)?|\\.[0-9_]+)([eE][-+]?[0-9]+)?" \
     "|[-+]?0[xob]?[0-9a-fA-F_]+|[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\\.[0-9]*)?"
 #define PLAIN "([0-9]+(\\.[0-9]*)?|\\.[0-9]+)([eE][-+]?[0-9]+)?"
-/* bytes from DEVICE_MEMORY_LEAST on, with a unit, or a share */
+/* bytes, at least DEVICE_MEMORY_LEAST; a number with a unit; or a share */
 #define SIZE                                                                    \
     "[0-9]{5,}|[0-9.]+[eE][+]?[0-9]+|" PLAIN " *([kKmMgGtT]([iI]?[bB])?|[bB])|" \
     "(?!0*\\.?0*%)0*(100(\\.0*)?|[0-9]{1,2}(\\.[0-9]*)?|\\.[0-9]+)%"
 #define SPECIAL "[-+]?\\.(inf|Inf|INF)|\\.(nan|NaN|NAN)"
 
 struct shape {
-    const char *types[6]; /* NULL-ended; the first is what a person writes */
-    const char *pattern;  /* of texts; NULL: any */
+    const char *types[6]; /* NULL-ended; the first is what people write */
+    const char *pattern;  /* of strings; NULL: any */
 };
 
-/* A reader of YAML may take a word or a number for what it is not: types are wider than
- * the key's where the patcher would take the value. */
+/* YAML parsers disagree on the type of words and numbers, so each shape accepts every
+ * type that the patcher would read as a value of the key. */
 static const struct shape shapes[] = {
     [KEY_BOOL] = { { "boolean", "string" }, "^(" WORDS ")$" },
     [KEY_CHOICE] = { { "boolean", "string" }, "^(auto|" WORDS ")$" },
@@ -56,7 +56,7 @@ static void set(json_t *object, const char *name, json_t *value)
 
 /* ---- Values ---- */
 
-/* A value as the table writes it: true, 8, 5e-5 or a text. */
+/* Convert a value of the table, true, 8, 5e-5 or a string, to JSON. */
 static json_t *value_of(const char *written)
 {
     char *end;
@@ -82,7 +82,7 @@ static void add_once(json_t *list, json_t *value)
     json_decref(value);
 }
 
-/* `no` and `off` reach a schema as false from readers of YAML 1.1. */
+/* YAML 1.1 parsers pass `no` and `off` to the schema as false. */
 static void add_value(json_t *list, const char *written)
 {
     add_once(list, json_string(written));
@@ -119,7 +119,7 @@ static json_t *enum_of(const struct key *key, bool refused)
     return list;
 }
 
-/* What leaves a refused key switched off. */
+/* Return the values that leave a rejected key switched off. */
 static json_t *off_values(const struct key *key)
 {
     json_t *list = json_array();
@@ -164,7 +164,7 @@ static void set_bounds(json_t *schema, const struct key *key)
 static void set_help(json_t *schema, const struct keys *section, const struct key *key)
 {
     const char *effect = key->use == KEY_IGNORED    ? " (no effect here)"
-                         : key->use == KEY_REJECTED ? " (not done here)"
+                         : key->use == KEY_REJECTED ? " (not supported)"
                                                     : "";
     struct text text;
 
@@ -188,7 +188,7 @@ static json_t *members_schema(const struct vocabulary *of);
     "([-_.]?(post|rev|r)[-_.]?[0-9]*|-[0-9]+)?([-_.]?dev[-_.]?[0-9]*)?(\\+[a-zA-Z0-9._-" \
     "]+)?$"
 
-/* What the type of a key leaves open: a map of what its members are, and what else. */
+/* Add the members of a map, and the constraints of two keys that their type lacks. */
 static void set_members(json_t *schema, const struct key *key)
 {
     if (strcmp(key->name, "versions") == 0) {
@@ -205,7 +205,7 @@ static void set_members(json_t *schema, const struct key *key)
     }
 }
 
-/* `refused`: with the words that a native run refuses. */
+/* `refused`: include values that a native run rejects. */
 static json_t *key_schema(const struct key *key, bool refused)
 {
     json_t *schema = json_object();
@@ -271,7 +271,7 @@ static json_t *members_schema(const struct vocabulary *of)
     return schema;
 }
 
-/* ---- What only a native run refuses ---- */
+/* ---- Values that only a native run rejects ---- */
 
 static json_t *with(const char *name, json_t *value)
 {
@@ -281,7 +281,7 @@ static json_t *with(const char *name, json_t *value)
     return object;
 }
 
-/* The values that a native run takes; NULL: nothing is refused. */
+/* Return the values that a native run accepts; NULL: it rejects none. */
 static json_t *native_values(const struct key *key)
 {
     if (key->use == KEY_RENAMED)
@@ -317,7 +317,7 @@ static json_t *is_external(void)
     return schema;
 }
 
-/* A script may have keys of its own, LLaMA-Factory has none: dialect.h. */
+/* A script may have more keys, but LLaMA-Factory does not: dialect.h. */
 static json_t *is_lenient(void)
 {
     static const char *const own[] = { "stage", "finetuning_type", "template",
@@ -330,7 +330,7 @@ static json_t *is_lenient(void)
                      with("not", with("anyOf", any)));
 }
 
-/* All names that are told no error of. */
+/* Accept only the names of these properties. */
 static json_t *names_of(const json_t *properties)
 {
     json_t *names = json_array();
@@ -352,7 +352,7 @@ static json_t *block_schema(void)
     json_t *schema = json_object();
 
     set(schema, "title", json_string("trainspool"));
-    set(schema, "description", json_string("what only trainspool has"));
+    set(schema, "description", json_string("settings that only trainspool has"));
     set(schema, "type", json_pack("[s,s]", "object", "null"));
     json_object_update_new(schema, members_schema(&schema_block));
     return schema;
@@ -368,7 +368,7 @@ json_t *schema_json_new(void)
     set(schema, "title", json_string("A trainspool job"));
     set(schema, "description",
         json_string("A fine-tuning job with the keys of LLaMA-Factory and Hugging Face "
-                    "TrainingArguments; made by trainspool " PACKAGE_VERSION));
+                    "TrainingArguments; generated by trainspool " PACKAGE_VERSION));
     set(schema, "type", json_string("object"));
     set(schema, "allOf",
         json_pack("[o,o]", unless(is_external(), with("properties", native_properties())),

@@ -1,5 +1,5 @@
-/* patcher/schema/schema_keys.h - the sections behind schema.h's functions, a file each; for
- * schema_*.c and tests. */
+/* patcher/schema/schema_keys.h - the sections of the key table, one file each; for schema_*.c
+ * and tests. */
 #ifndef PATCHER_SCHEMA_SCHEMA_KEYS_H
 #define PATCHER_SCHEMA_SCHEMA_KEYS_H
 
@@ -9,7 +9,7 @@ extern const struct keys schema_model_keys, schema_precision_keys, schema_optimi
     schema_data_keys, schema_output_keys, schema_hardware_keys, schema_distill_keys,
     schema_preference_keys, schema_generate_keys, schema_foreign_keys, schema_block_keys;
 
-/* Of maps that a key holds (struct key: members); schema_members.c. */
+/* Keys of maps that are values (struct key: members); schema_members.c. */
 extern const struct vocabulary schema_schedule, schema_accelerator, schema_checkpointing,
     schema_fsdp;
 

@@ -130,12 +130,12 @@ static void add_members(struct text *out, const struct vocabulary *of);
 static void add_used(struct text *out, const struct key *key)
 {
     struct arena *arena = arena_new();
-    const char *wanted = value_wanted(key, arena);
+    const char *expected = value_expected(key, arena);
 
     text_adds(out, ".TP\n.BR ");
     add_plain(out, key->name);
     text_adds(out, " \" (");
-    add_plain(out, text_starts(wanted, "a ") ? wanted + 2 : wanted);
+    add_plain(out, text_starts(expected, "a ") ? expected + 2 : expected);
     if (key->default_value) {
         text_adds(out, "; default ");
         add_plain(out, key->default_value);

@@ -40,8 +40,8 @@ static const struct key rows[] = {
       .manual = "With export_dir and without dataset, the job merges the adapter "
                 "instead of training: see MODELS." },
     { TS_USED("stage", KEY_ENUM, "sft"),
-      .meant = "pretrain=pt pretraining=pt cpt=pt instruct=sft kd=distill "
-               "distillation=distill preference=dpo simpo=dpo ipo=dpo",
+      .synonyms = "pretrain=pt pretraining=pt cpt=pt instruct=sft kd=distill "
+                  "distillation=distill preference=dpo simpo=dpo ipo=dpo",
       .values = stages, .into = TS_FIELD(stage), .rejects = "rm ppo kto orpo",
       .advice = stage_advice,
       .help = "what the job trains on: answers (sft), plain text (pt), answers and "
@@ -49,8 +49,8 @@ static const struct key rows[] = {
       .manual = "See DATA for the records of each stage, DISTILLATION for distill "
                 "and PREFERENCES for dpo." },
     { TS_USED("finetuning_type", KEY_ENUM, "lora"),
-      .meant = "qlora=lora adapter=lora peft=lora sft=full fft=full", .values = methods,
-      .into = TS_FIELD(method), .rejects = "oft",
+      .synonyms = "qlora=lora adapter=lora peft=lora sft=full fft=full",
+      .values = methods, .into = TS_FIELD(method), .rejects = "oft",
       .help = "which weights are trained: LoRA adapters (lora), all weights (full) "
               "or some of the layers (freeze)" },
     { TS_USED("train_from_scratch", KEY_BOOL, "false"),
@@ -135,8 +135,8 @@ static const struct key rows[] = {
     TS_IGNORED("do_predict", KEY_BOOL, "false",
                "a job trains a model; it cannot only predict"),
     { .name = "flash_attn",
-      .meant = "flash_attention_2=fa2 flash_attention_3=fa3 flash=fa2 eager=disabled "
-               "true=fa2 false=disabled",
+      .synonyms = "flash_attention_2=fa2 flash_attention_3=fa3 flash=fa2 eager=disabled "
+                  "true=fa2 false=disabled",
       .type = KEY_ENUM,
       .use = KEY_IGNORED,
       .default_value = "auto",

@@ -1,5 +1,5 @@
-/* patcher/schema/schema_names.c - keys that are no keys: misspelt, another tool's, an older
- * name. */
+/* patcher/schema/schema_names.c - reports names that are not keys: misspelled, of another tool,
+ * or an old name. */
 #include "config.h"
 
 #include "patcher/schema/schema_parts.h"
@@ -37,7 +37,7 @@ static const char *list_of(const struct check *check, const char *const *names,
     return list;
 }
 
-/* Is the name given already, or another row's right name too? */
+/* Return whether the map has this name, or another entry would be renamed to it. */
 static bool is_taken(const struct check *check, const struct entry *entry,
                      const char *name)
 {
@@ -50,24 +50,24 @@ static bool is_taken(const struct check *check, const struct entry *entry,
     return false;
 }
 
-/* TS701, TS702: the key under its right name, if that is free. */
+/* TS701, TS702: propose the correct name, unless the job has it already. */
 static void rename_to(const struct check *check, const struct entry *entry,
                       const char *name, bool exact)
 {
     struct finding finding = { .rule = exact ? "TS701" : "TS702",
                                .severity = name_severity(check),
                                .apply = exact ? APPLY_SAFE : APPLY_UNSAFE,
-                               .note = "the value stays" };
+                               .note = "the value does not change" };
     const char *written = check_visible(check, entry->key->text);
     bool taken = is_taken(check, entry, name);
 
     if (exact)
-        finding.message = arena_printf(check->arena, "%s is written %s%s", written, name,
-                                       taken ? ", which is given too" : "");
+        finding.message = arena_printf(check->arena, "%s must be spelled %s%s", written,
+                                       name, taken ? ", which is also given" : "");
     else
         finding.message =
-            arena_printf(check->arena, "%s is no key %s; did you mean %s%s?", written,
-                         check->of->of, name, taken ? ", which is given too" : "");
+            arena_printf(check->arena, "%s is not a key %s; did you mean %s%s?", written,
+                         check->of->of, name, taken ? ", which is also given" : "");
     if (check->nested || taken) {
         finding.note = NULL;
         propose_key_remark(&check->to, &finding, entry);
@@ -76,7 +76,8 @@ static void rename_to(const struct check *check, const struct entry *entry,
     }
 }
 
-/* warmup: keys that go on where it stops; up to `room`, of the `count` there are. */
+/* Find keys that begin with the name, as warmup_steps for warmup; none if there are more
+ * than `room`. */
 static size_t find_longer(const struct check *check, const char *name, const char **out,
                           size_t room)
 {
@@ -102,7 +103,7 @@ void check_unknown(const struct check *check, const struct entry *entry)
 
     if (strcmp(name, "<<") == 0 && !check->nested) {
         check_remark(check, "TS007", SEVERITY_WARNING, entry,
-                     "<< merges nothing that could be read", NULL);
+                     "<< has no value that can be merged", NULL);
     } else if (!check->nested && entry->value->kind == NODE_MAP &&
                nearest_distance(name, BLOCK_NAME, 2) <= 2) {
         rename_to(check, entry, BLOCK_NAME, nearest_folded(name, BLOCK_NAME));
@@ -111,7 +112,7 @@ void check_unknown(const struct check *check, const struct entry *entry)
     } else if (count > 1 || longer > 0) {
         check_remark_name(
             check, "TS703", entry,
-            arena_printf(check->arena, "%s is no key %s; did you mean %s?",
+            arena_printf(check->arena, "%s is not a key %s; did you mean %s?",
                          check_visible(check, name), where,
                          list_of(check, near, count + longer < 3 ? count + longer : 3)));
     } else if (check->lenient) {
@@ -121,13 +122,14 @@ void check_unknown(const struct check *check, const struct entry *entry)
                                 .severity = SEVERITY_WARNING,
                                 .message = arena_printf(
                                     check->arena,
-                                    "%s is no key of LLaMA-Factory or "
-                                    "TrainingArguments: right only if the script has it",
+                                    "%s is not a key of LLaMA-Factory or "
+                                    "TrainingArguments; it is valid only if the script "
+                                    "defines it",
                                     check_visible(check, name)) },
             entry);
     } else {
         check_remark_name(check, "TS703", entry,
-                          arena_printf(check->arena, "%s is no key %s",
+                          arena_printf(check->arena, "%s is not a key %s",
                                        check_visible(check, name), where));
     }
 }
@@ -139,10 +141,10 @@ static enum severity foreign_severity(const struct check *check, const struct ke
     return name_severity(check);
 }
 
-/* TS706, or the rule of the row.  What TRL's scripts take is right where they are run. */
+/* TS706, or the rule of the row.  Arguments of TRL are valid if a script of it runs. */
 void check_foreign(struct check *check, const struct key *key, const struct entry *entry)
 {
-    bool here = key->now && !key->instead;
+    bool same = key->now && !key->instead;
 
     if (check->lenient && strstr(key->tools, "TRL"))
         return;
@@ -152,32 +154,32 @@ void check_foreign(struct check *check, const struct key *key, const struct entr
     }
     propose_key_remark(
         &check->to,
-        &(struct finding) {
-            .rule = key->rule ? key->rule : "TS706",
-            .severity = foreign_severity(check, key),
-            .message = arena_printf(check->arena, "%s is a word of %s%s%s", key->name,
-                                    key->tools, here ? "; here it is " : ": ",
-                                    here ? key->now : key->instead) },
+        &(struct finding) { .rule = key->rule ? key->rule : "TS706",
+                            .severity = foreign_severity(check, key),
+                            .message = arena_printf(check->arena, "%s is a key of %s%s%s",
+                                                    key->name, key->tools,
+                                                    same ? "; use " : ": ",
+                                                    same ? key->now : key->instead) },
         entry);
 }
 
-/* TS601 and its like; an alias without a rule is as good as the name. */
+/* TS601 and similar rules.  An alias without a rule is as valid as the name. */
 void check_renamed(const struct check *check, const struct key *key,
                    const struct entry *entry)
 {
     struct finding finding = { .rule = key->rule,
                                .severity = SEVERITY_WARNING,
                                .apply = APPLY_SAFE,
-                               .note = "the value stays" };
+                               .note = "the value does not change" };
 
     if (is_taken(check, entry, key->now)) {
         check_remark_name(
             check, "TS005", entry,
             arena_printf(check->arena,
-                         "%s is another name of %s, which is given too: only one of "
-                         "them can count",
+                         "%s is another name of %s, which is also given; only one of "
+                         "them takes effect",
                          key->name, key->now));
-    } else if (key->rule && !check->external) { /* rule_renamed: versions decide */
+    } else if (key->rule && !check->external) { /* rule_renamed: depends on versions */
         finding.message =
             arena_printf(check->arena, "%s is now called %s", key->name, key->now);
         propose_name(&check->to, &finding, entry, key->now);

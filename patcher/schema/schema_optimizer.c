@@ -31,8 +31,8 @@ static const char *const badam_masks[] = { "adjacent", "scatter", NULL };
 
 static const struct key rows[] = {
     { TS_USED("optim", KEY_ENUM, "adamw_torch"),
-      .meant = "adamw=adamw_torch adam=adamw_torch torch.optim.adamw=adamw_torch "
-               "torch.optim.sgd=sgd",
+      .synonyms = "adamw=adamw_torch adam=adamw_torch torch.optim.adamw=adamw_torch "
+                  "torch.optim.sgd=sgd",
       .values = optimizer_names,
       .rejects =
           "adafactor ademamix adagrad ademamix_8bit lion_8bit lion_32bit "
@@ -58,8 +58,8 @@ static const struct key rows[] = {
       .help = "term added to the denominator of AdamW, which keeps the step finite "
               "if the second moment is zero" },
     { TS_USED("lr_scheduler_type", KEY_ENUM, "linear"),
-      .meant = "wsd=warmup_stable_decay poly=polynomial cosine_annealing=cosine "
-               "cosine_min_lr=cosine_with_min_lr none=constant",
+      .synonyms = "wsd=warmup_stable_decay poly=polynomial cosine_annealing=cosine "
+                  "cosine_min_lr=cosine_with_min_lr none=constant",
       .values = schedules, .rejects = "reduce_lr_on_plateau greedy",
       .into = TS_FIELD(schedule),
       .help = "how the learning rate changes after the warm-up" },

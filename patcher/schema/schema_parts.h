@@ -1,5 +1,5 @@
-/* patcher/schema/schema_parts.h - what the files that check a document against the table
- * share. */
+/* patcher/schema/schema_parts.h - shared by the files that check a document against the key
+ * table. */
 #ifndef PATCHER_SCHEMA_SCHEMA_PARTS_H
 #define PATCHER_SCHEMA_SCHEMA_PARTS_H
 
@@ -12,44 +12,45 @@ struct check {
     struct arena *arena;
     const struct node *map; /* the root, or the block */
     const struct vocabulary *of;
-    const char *path;         /* of the map: "lr_scheduler_kwargs.", "" of the root */
-    bool nested;              /* not of the root: cannot be edited */
-    bool external;            /* another program's business what it does */
-    bool lenient;             /* that may have keys of its own */
-    const char **targets;     /* of each row of map: the name it should have, or NULL */
+    const char *path;         /* of the map: "lr_scheduler_kwargs.", or "" for the root */
+    bool nested;              /* below the root: cannot be edited */
+    bool external;            /* another program trains the job */
+    bool lenient;             /* that program may have more keys */
+    const char **targets;     /* for each entry of map: its correct name, or NULL */
     const struct entry *idle; /* the first key without effect */
     const char *idle_names;
     size_t idle_count;
-    struct directive *directives; /* of the whole document */
+    struct directive *directives; /* comments of the whole document */
     size_t directive_count;
-    bool doubled;   /* some key is given twice */
-    size_t unknown; /* keys */
+    bool doubled;   /* a key is given twice */
+    size_t unknown; /* number of unknown keys */
 };
 
-/* A finding at the value of an entry; note may be NULL. */
+/* Add a finding at the value of an entry; note may be NULL. */
 void check_remark(const struct check *check, const char *rule, enum severity severity,
                   const struct entry *entry, const char *message, const char *note);
-/* A name of the text as a person may see it, cut where it is long. */
+/* Return a name of the document in printable form, cut if it is long. */
 const char *check_visible(const struct check *check, const char *name);
 
 /* ---- schema_names.c ---- */
 
-/* An error (a warning in an open vocabulary) at the key. */
+/* Add an error at the key; in an open vocabulary, a warning. */
 void check_remark_name(const struct check *check, const char *rule,
                        const struct entry *entry, const char *message);
-/* TS007, TS701, TS702, TS703 */
+/* Report an unknown key: TS007, TS701, TS702 or TS703. */
 void check_unknown(const struct check *check, const struct entry *entry);
-/* TS706, or the rule of the row. */
+/* Report a key of another tool: TS706, or the rule of the row. */
 void check_foreign(struct check *check, const struct key *key, const struct entry *entry);
-/* TS005 where both names are given; the rename where the row has a rule. */
+/* Report TS005 if both names are given, or the rename if the row has a rule. */
 void check_renamed(const struct check *check, const struct key *key,
                    const struct entry *entry);
 
 /* ---- schema_idle.c ---- */
 
+/* Remember a key without effect. */
 void check_note_idle(struct check *check, const struct key *key,
                      const struct entry *entry);
-/* All that were noted. */
-void check_tell_idle(const struct check *check);
+/* Report all remembered keys. */
+void check_report_idle(const struct check *check);
 
 #endif

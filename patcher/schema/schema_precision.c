@@ -21,8 +21,8 @@ static const struct key rows[] = {
       .help = "store trained weights and optimizer moments in bfloat16, too, with "
               "stochastic rounding; saves memory at the cost of precision" },
     { TS_USED("model_dtype", KEY_ENUM, "auto"),
-      .meant = "bf16=bfloat16 fp16=float16 fp32=float32 half=float16 float=float32 "
-               "torch.bfloat16=bfloat16 torch.float16=float16 torch.float32=float32",
+      .synonyms = "bf16=bfloat16 fp16=float16 fp32=float32 half=float16 float=float32 "
+                  "torch.bfloat16=bfloat16 torch.float16=float16 torch.float32=float32",
       .values = dtypes, .into = TS_FIELD(request.model_dtype),
       .help = "format in which weights are stored; trained weights are float32 "
               "regardless" },

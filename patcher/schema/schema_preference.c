@@ -15,7 +15,7 @@ static const struct advice pair_advice[] = {
 
 static const struct key rows[] = {
     { TS_USED("pref_loss", KEY_ENUM, "sigmoid"), .values = losses,
-      .into = TS_FIELD(preference.loss), .meant = "dpo=sigmoid cdpo=sigmoid",
+      .into = TS_FIELD(preference.loss), .synonyms = "dpo=sigmoid cdpo=sigmoid",
       .rejects = "kto_pair", .advice = pair_advice,
       .help = "with stage: dpo, the loss: sigmoid is DPO; orpo and simpo use no "
               "reference model",

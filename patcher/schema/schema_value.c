@@ -1,4 +1,4 @@
-/* patcher/schema/schema_value.c - one value against its row of the table. */
+/* patcher/schema/schema_value.c - reads a value by the type and range of its key. */
 #include "config.h"
 
 #include "patcher/schema/schema_value.h"
@@ -57,7 +57,7 @@ static bool is_bounded(const struct key *key)
     return key->min != 0 || key->max != 0;
 }
 
-/* NaN and inf are no setting, but for the keys whose rule names them itself. */
+/* A bounded key rejects NaN and inf; keys without bounds have rules that report them. */
 static struct value read_number(const struct key *key, const struct node *node)
 {
     double number = 0;
@@ -117,7 +117,7 @@ static struct value read_scale(const struct key *key, const struct node *node)
     return value;
 }
 
-/* A YAML list of texts as one text with commas; a text stays. */
+/* Join a YAML list of strings with commas; a string is returned unchanged. */
 static struct value read_list(const struct node *node, struct arena *arena)
 {
     struct value value = { .state = VALUE_GOOD, .kind = SCALAR_GOOD };
@@ -167,7 +167,7 @@ static struct value read_size(const struct node *node)
     return value;
 }
 
-/* A JSON object in a text is taken by Hugging Face too; here it is a map or nothing. */
+/* Hugging Face also accepts a JSON object in a string. */
 const struct node *value_map(const struct node *node, struct arena *arena)
 {
     struct document document;
@@ -239,8 +239,8 @@ static const char *join_values(const struct key *key, struct arena *arena)
     return joined;
 }
 
-/* `whole`: with an upper bound that no job comes near. */
-static const char *wanted_number(const struct key *key, bool whole, struct arena *arena)
+/* `whole`: include an upper bound that no job comes near. */
+static const char *expected_number(const struct key *key, bool whole, struct arena *arena)
 {
     const char *what = key->type == KEY_INT ? "a whole number" : "a number";
 
@@ -258,7 +258,7 @@ static const char *wanted_number(const struct key *key, bool whole, struct arena
                         scalar_print(key->max, arena));
 }
 
-const char *value_wanted(const struct key *key, struct arena *arena)
+const char *value_expected(const struct key *key, struct arena *arena)
 {
     static const char *const words[] = {
         [KEY_BOOL] = "true or false",
@@ -277,12 +277,12 @@ const char *value_wanted(const struct key *key, struct arena *arena)
     if (key->type == KEY_ENUM)
         return join_values(key, arena);
     if (key->type == KEY_INT || key->type == KEY_REAL)
-        return wanted_number(key, false, arena);
+        return expected_number(key, false, arena);
     return words[key->type];
 }
 
-const char *value_wanted_not(const struct key *key, const struct node *node,
-                             struct arena *arena)
+const char *value_expected_with_bound(const struct key *key, const struct node *node,
+                                      struct arena *arena)
 {
     bool numbers =
         key->type == KEY_INT || key->type == KEY_REAL || key->type == KEY_SCALE;
@@ -291,15 +291,15 @@ const char *value_wanted_not(const struct key *key, const struct node *node,
     node = node_value(node);
     if (!numbers || node->kind != NODE_SCALAR ||
         scalar_number(node, &number) == SCALAR_WRONG || !(number > key->max))
-        return value_wanted(key, arena);
+        return value_expected(key, arena);
     return arena_printf(arena, "%s%s", key->type == KEY_SCALE ? "dynamic, none, or " : "",
-                        wanted_number(key, true, arena));
+                        expected_number(key, true, arena));
 }
 
-/* The value that key->meant has for the word, in key->values; or NULL. */
-static const char *find_meant(const struct key *key, const char *word)
+/* Return the value for which the word is a synonym, or NULL. */
+static const char *find_synonym(const struct key *key, const char *word)
 {
-    const char *at = key->meant ? key->meant : "";
+    const char *at = key->synonyms ? key->synonyms : "";
 
     while (*at) {
         size_t all = strcspn(at, " "), name = strcspn(at, "=");
@@ -314,18 +314,18 @@ static const char *find_meant(const struct key *key, const char *word)
     return NULL;
 }
 
-/* What booleans are told by. */
+/* Return the key itself or, for types with fixed words, a key with these values. */
 static const struct key *words_of(const struct key *key)
 {
     static const char *const booleans[] = { "true", "false", NULL };
     static const char *const choices[] = { "true", "false", "auto", NULL };
     static const char *const scales[] = { "dynamic", "none", NULL };
-    static const char meant[] =
+    static const char synonyms[] =
         "1=true 0=false 1.0=true 0.0=false t=true f=false enabled=true disabled=false "
         "enable=true disable=false";
     static const struct key kinds[] = {
-        [KEY_BOOL] = { .values = booleans, .meant = meant },
-        [KEY_CHOICE] = { .values = choices, .meant = meant },
+        [KEY_BOOL] = { .values = booleans, .synonyms = synonyms },
+        [KEY_CHOICE] = { .values = choices, .synonyms = synonyms },
         [KEY_SCALE] = { .values = scales },
     };
     bool has_words =
@@ -340,7 +340,7 @@ const char *value_nearest(const struct key *key, const char *word)
     size_t least = 3;
 
     key = words_of(key);
-    best = find_meant(key, word);
+    best = find_synonym(key, word);
     if (best)
         return best;
     for (size_t i = 0; key->values && key->values[i]; i++) {
@@ -356,8 +356,8 @@ const char *value_nearest(const struct key *key, const char *word)
     return best;
 }
 
-static struct value read_preset(const struct key *key, const char *text,
-                                struct arena *arena)
+static struct value read_default(const struct key *key, const char *text,
+                                 struct arena *arena)
 {
     struct node node = { .kind = NODE_SCALAR, .text = text, .len = strlen(text) };
 
@@ -393,6 +393,6 @@ bool value_is_off(const struct key *key, const struct node *node, struct arena *
         return true;
     if (!key->default_value)
         return false;
-    default_value = read_preset(key, key->default_value, arena);
+    default_value = read_default(key, key->default_value, arena);
     return is_same(&value, &default_value);
 }

@@ -1,4 +1,4 @@
-/* patcher/schema/schema_value.h - what a node says as the value of one key of the table. */
+/* patcher/schema/schema_value.h - reads a YAML node as the value of a key of the table. */
 #ifndef PATCHER_SCHEMA_SCHEMA_VALUE_H
 #define PATCHER_SCHEMA_SCHEMA_VALUE_H
 
@@ -7,37 +7,37 @@
 
 enum value_state {
     VALUE_GOOD,
-    VALUE_NULL,         /* not given, or what key->null says */
+    VALUE_NULL,         /* empty: the default, or key->null */
     VALUE_WRONG,        /* TS704 */
-    VALUE_OUTSIDE,      /* TS705: range or enum */
-    VALUE_REFUSED,      /* TS707: of key->rejects */
-    VALUE_IDLE,         /* TS708: of key->idle */
-    VALUE_INTERPOLATED, /* TS008: `${...}`, which nobody expands here */
+    VALUE_OUTSIDE,      /* TS705: out of range, or not in the enum */
+    VALUE_REFUSED,      /* TS707: in key->rejects */
+    VALUE_IDLE,         /* TS708: in key->idle */
+    VALUE_INTERPOLATED, /* TS008: `${...}`, which is not expanded */
 };
 
 struct value {
     enum value_state state;
-    enum scalar_kind kind; /* QUOTED and YAML11 are told though the value is good */
-    double number;         /* of numbers, booleans (0, 1), choices (2 is auto), seconds */
-    int index;             /* of enums: place in key->values; -1: none of them */
-    const char *text;      /* of texts, paths, sizes; of lists, joined by commas */
+    enum scalar_kind kind; /* QUOTED and YAML11 are reported even if the value is good */
+    double number; /* numbers, booleans (0, 1), choices (auto is 2), times in seconds */
+    int index;     /* enums: index in key->values, or -1 */
+    const char *text; /* texts, paths, sizes; lists, joined by commas */
 };
 
 struct value value_read(const struct key *key, const struct node *node,
                         struct arena *arena);
-/* "a whole number": what a person should write. */
-const char *value_wanted(const struct key *key, struct arena *arena);
-/* The same in the place of a value that is not it: the bound that it passes is named. */
-const char *value_wanted_not(const struct key *key, const struct node *node,
-                             struct arena *arena);
-/* The map a value is, or holds as JSON ('{"min_lr": 1e-6}', as Hugging Face takes it); or
- * NULL. */
+/* Return what the value must be, for messages: "a whole number". */
+const char *value_expected(const struct key *key, struct arena *arena);
+/* Same, in place of a wrong value: includes the upper bound if the value exceeds it. */
+const char *value_expected_with_bound(const struct key *key, const struct node *node,
+                                      struct arena *arena);
+/* Return the map that a value is or, as Hugging Face accepts it, holds as JSON
+ * ('{"min_lr": 1e-6}'); or NULL. */
 const struct node *value_map(const struct node *node, struct arena *arena);
-/* Is `word` one of the blank-separated words? NULL has none. */
+/* Return whether `word` is one of the blank-separated words; NULL has none. */
 bool value_listed(const char *words, const char *word);
-/* The word nearest to `word` among a key's values, or NULL. */
+/* Return the value of the key that is closest to `word`, or NULL. */
 const char *value_nearest(const struct key *key, const char *word);
-/* Does the value change nothing: null, false, the default, or harmless? */
+/* Return whether the value changes nothing: null, false, the default, or harmless. */
 bool value_is_off(const struct key *key, const struct node *node, struct arena *arena);
 
 #endif

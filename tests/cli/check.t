@@ -61,8 +61,8 @@ try "$trainspool" check --device "RTX 3090" told.yaml
 says "a folder of models is no owner on the hub" '^    nothing is downloaded: name a folder of this machine; a relative path begins where the job lies$'
 holds "and nobody is sent there for it" sh -c "! grep -q 'hf download models' '$T/out'"
 says "an owner is one" 'hf download owner/adapter '
-says "None is no null" '^    None is a word of Python'
-says "a name that is missed gets the right one" 'here it is per_device_train_batch_size$'
+says "None is no null" '^    None is Python for null'
+says "a name that is missed gets the right one" 'use per_device_train_batch_size$'
 says "what other edits mend says so" '^    gone after the other edits$'
 try "$trainspool" check named.yaml
 says "a file in the place of a folder is told as one" 'TS713.: .*named/config.json is a file'
@@ -187,7 +187,7 @@ says "tells that too" 'info.*ddp_timeout'
 # Stages that are refused, and what does their work.
 printf '%s\n' "model_name_or_path: m" "dataset: x.json" "stage: orpo" "orpo_beta: 0.1" >odds.yaml
 ends "a stage of older LLaMA-Factory" 1 "$trainspool" check odds.yaml
-says "is refused" 'error\[TS707\]: stage: orpo is not done here, only sft, pt, distill or dpo'
+says "is refused" 'error\[TS707\]: stage must be sft, pt, distill or dpo, not orpo'
 says "with what does it" '^    use stage: dpo with pref_loss: orpo$'
 printf '%s\n' "model_name_or_path: m" "dataset: x.json" "stage: dpo" "pref_loss: orpo" "orpo_beta: 0.1" >odds.yaml
 ends "that" 0 "$trainspool" check --fail-on error odds.yaml

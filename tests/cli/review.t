@@ -53,7 +53,7 @@ cat >wanted <<'END'
 -logging_steps: 10
 -# the end
 +logging_steps: 5
-# TS012: bf16: no is a boolean for some readers of YAML and a text for others
+# TS012: bf16: no is a boolean in some YAML parsers and a string in others
 # by hand: line 15
 END
 diff wanted out >differ

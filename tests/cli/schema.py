@@ -1,5 +1,5 @@
-"""Holds `trainspool schema` against `trainspool check`: a YAML reader and a validator that others
-wrote complain of a job exactly where check finds an error in its names or values.
+"""Compare `trainspool schema` with `trainspool check`: an independent YAML parser and JSON Schema
+validator reject exactly the jobs in which check finds an error in a name or a value.
 
     python3 schema.py TRAINSPOOL JOB...
 """
@@ -13,8 +13,8 @@ import yaml
 
 NAMES = {"TS701", "TS702", "TS703", "TS704", "TS705", "TS706", "TS707", "TS008",
          "TS611", "TS904"}
-# What a schema cannot tell: that a text with a comma names several adapters, which modules a
-# model has, how many bits its files have, and what goes with another key's value.
+# Errors that a schema cannot express: that a string with a comma names several adapters, which
+# modules a model has, how many bits its files use, and which keys exclude each other.
 BEYOND = {("TS707", "adapter_name_or_path"), ("TS705", "freeze_trainable_modules"),
           ("TS707", "quantization_bit"), ("TS707", "quantization_method"),
           ("TS707", "quantization_type"), ("TS707", "create_new_adapter"),
@@ -30,7 +30,7 @@ FILES = "the files of the model have"
 
 
 def errors_of_check(trainspool, jobs):
-    """What check tells of each job: a set of rules and keys."""
+    """Return the errors of check for each job: a set of rules and keys."""
     command = [trainspool, "check", "--json", "--device", "A100 80GB", *jobs]
     out = subprocess.run(command, capture_output=True, text=True).stdout
     reports = [json.loads(line) for line in out.splitlines()]
@@ -47,7 +47,7 @@ def read(job):
     try:
         with open(job, encoding="utf-8-sig") as file:
             text = file.read()
-            # what a comment takes out of the findings a schema tells all the same
+            # the schema does not know about comments that suppress findings
             return None if "trainspool: ignore" in text else yaml.safe_load(text)
     except (yaml.YAMLError, UnicodeDecodeError):
         return None

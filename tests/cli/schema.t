@@ -1,27 +1,27 @@
 #!/bin/sh
-# schema: a JSON Schema of the job file that complains where check does.
+# schema: the JSON Schema of a job rejects what check rejects.
 . "${top_srcdir-.}/tests/cli/lib.sh"
 
 ends "the schema is printed" 0 "$trainspool" schema
 cp "$T/out" "$T/schema"
 holds "it is JSON" sh -c "jq -e . '$T/schema' >'$T/out'"
-holds "of draft 2020-12" sh -c \
+holds "it is of draft 2020-12" sh -c \
     "jq -e '.\"\$schema\" == \"https://json-schema.org/draft/2020-12/schema\"' '$T/schema' >'$T/out'"
 holds "every key has a title and a description" sh -c \
     "jq -e '[.properties[], .properties.trainspool.properties[]
              | select((.title and .description) | not)] == []' '$T/schema' >'$T/out'"
-holds "words and presets are there" sh -c "jq -e '
+holds "it has values and defaults" sh -c "jq -e '
     .properties.lr_scheduler_type.enum[1] == \"cosine\" and .properties.learning_rate.default == 5e-5
     and .properties.lora_rank.minimum == 1 and .properties.trainspool.properties.policy.default == \"sound\"
     ' '$T/schema' >'$T/out'"
-holds "an old name is deprecated, another name is not" sh -c "jq -e '
+holds "an old name is deprecated, an alias is not" sh -c "jq -e '
     .properties.evaluation_strategy.deprecated == true and .properties.torch_dtype.deprecated == null
     ' '$T/schema' >'$T/out'"
-holds "every preset is of its own values" sh -c "jq -e '
+holds "every default is one of the values" sh -c "jq -e '
     [.properties[], .properties.trainspool.properties[] | select(.enum and has(\"default\"))
-     | .default as \$preset | select(.enum | index([\$preset]) == null)] == []' '$T/schema' >'$T/out'"
+     | .default as \$value | select(.enum | index([\$value]) == null)] == []' '$T/schema' >'$T/out'"
 
-name="a validator complains of a job where check finds an error in a name or value"
+name="a validator rejects the jobs in which check finds an error in a name or value"
 jobs=$(find "$source/tests/patch" -name job.yaml)
 if [ -d "$shared/corpus" ]; then
     jobs="$jobs $(find "$shared/corpus" -name '*.yaml' -o -name '*.yml')"
@@ -30,6 +30,6 @@ if "${PYTHON-python3}" -c 'import jsonschema.validators, yaml; jsonschema.Draft2
     # shellcheck disable=SC2086
     ends "$name" 0 "${PYTHON-python3}" "$source/tests/cli/schema.py" "$trainspool" $jobs
 else
-    skip "$name" "there is no ${PYTHON-python3} with jsonschema and yaml"
+    skip "$name" "${PYTHON-python3} has no jsonschema and yaml"
 fi
 plan

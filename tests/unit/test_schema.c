@@ -1,4 +1,4 @@
-/* tests/unit/test_schema.c - every row of the table can be bound, read and explained. */
+/* tests/unit/test_schema.c - the key table is consistent, and its keys reach the plan. */
 #include "config.h"
 
 #include "tests/unit/unit_schema.h"
@@ -9,7 +9,7 @@
 
 /* ---- The table ---- */
 
-static void test_schema_names_are_unique_and_told(void **state)
+static void test_schema_names_are_unique_and_have_help(void **state)
 {
     const struct key *key;
     size_t count = 0;
@@ -38,16 +38,16 @@ static struct value read_text(const struct key *key, const char *text,
     return value_read(key, &node, arena);
 }
 
-static void check_preset(const struct key *key, struct arena *arena)
+static void check_default(const struct key *key, struct arena *arena)
 {
     struct value value = read_text(key, key->default_value, arena);
 
     if (value.state != VALUE_GOOD || value.kind != SCALAR_GOOD)
-        fail_msg("%s: the preset %s is no value of the key", key->name,
+        fail_msg("%s: the default %s is not a value of the key", key->name,
                  key->default_value);
 }
 
-static void test_schema_presets_are_values(void **state)
+static void test_schema_defaults_are_values(void **state)
 {
     struct arena *arena = arena_new();
     const struct key *key;
@@ -55,18 +55,18 @@ static void test_schema_presets_are_values(void **state)
     (void)state;
     for (size_t i = 0; (key = schema_at(&schema_job, i)); i++)
         if (key->default_value && key->type != KEY_BOOL_OR_TEXT)
-            check_preset(key, arena);
+            check_default(key, arena);
     for (size_t i = 0; (key = schema_at(&schema_block, i)); i++)
         if (key->default_value)
-            check_preset(key, arena);
+            check_default(key, arena);
     for (size_t i = 0; (key = schema_at(&schema_job, i)); i++)
         for (size_t k = 0; key->members && schema_at(key->members, k); k++)
             if (schema_at(key->members, k)->default_value)
-                check_preset(schema_at(key->members, k), arena);
+                check_default(schema_at(key->members, k), arena);
     arena_free(arena);
 }
 
-/* A value that is not the default, and what it looks like in the plan. */
+/* Return a value other than the default. */
 static const char *other_value(const struct key *key)
 {
     switch (key->type) {
@@ -110,7 +110,7 @@ static bool is_changed(const struct key *key, const struct plan *a, const struct
                   size_of(key)) != 0;
 }
 
-/* The field changes, and that of no other row. */
+/* Binding the key changes its field and that of no other row. */
 static void check_binding(const struct key *key, bool block)
 {
     struct job *job = job_new(HEAD);
@@ -121,7 +121,7 @@ static void check_binding(const struct key *key, bool block)
     snprintf(name, sizeof(name), "%s%s", block ? "trainspool." : "", key->name);
     assert_true(schema_set(name, other_value(key), job->arena, &job->plan, NULL));
     if (!is_changed(key, &before, &job->plan))
-        fail_msg("%s: %s is not bound", name, other_value(key));
+        fail_msg("%s: %s does not reach the plan", name, other_value(key));
     for (size_t i = 0; (other = schema_at(&schema_job, i)); i++)
         if (other->into && other != key && is_changed(other, &before, &job->plan))
             fail_msg("%s changes %s", name, other->name);
@@ -141,9 +141,9 @@ static void test_schema_every_row_binds_its_field(void **state)
             check_binding(key, true);
 }
 
-/* ---- Presets and binding ---- */
+/* ---- Defaults and binding ---- */
 
-static void test_schema_presets_are_llama_factory(void **state)
+static void test_schema_defaults_match_llama_factory(void **state)
 {
     struct job *job = job_new(HEAD);
     const struct plan *plan = &job->plan;
@@ -178,7 +178,7 @@ static void test_schema_presets_are_llama_factory(void **state)
     job_free(job);
 }
 
-static void test_schema_types_decide_not_yaml(void **state)
+static void test_schema_type_of_the_key_decides(void **state)
 {
     struct job *job = job_new(HEAD "learning_rate: 1e-4\n"
                                    "dataset: no\n"
@@ -200,7 +200,7 @@ static void test_schema_types_decide_not_yaml(void **state)
     job_free(job);
 }
 
-static void test_schema_null_is_not_given(void **state)
+static void test_schema_null_means_default(void **state)
 {
     struct job *job = job_new(HEAD "fp16:\nlora_alpha: ~\ncutoff_len: null\nseed:\n"
                                    "max_grad_norm:\nsave_total_limit: -1\n");
@@ -211,11 +211,11 @@ static void test_schema_null_is_not_given(void **state)
     assert_int_equal(job->plan.cutoff_len, 2048);
     assert_int_equal(job->plan.seed, 42);
     assert_int_equal(job->plan.save_total_limit, 0);
-    assert_true(job->plan.request.max_grad_norm == 0); /* off, as Hugging Face reads it */
+    assert_true(job->plan.request.max_grad_norm == 0); /* off, as in Hugging Face */
     job_free(job);
 }
 
-static void test_schema_joins_lists_and_places_paths(void **state)
+static void test_schema_joins_lists_and_resolves_paths(void **state)
 {
     struct job *job = job_new(HEAD "lora_target: [q_proj, v_proj]\n"
                                    "dataset:\n- a.jsonl\n- b.json\n"
@@ -299,7 +299,7 @@ static void test_schema_binds_aliases_and_shared_fields(void **state)
     job_free(job);
 }
 
-/* By LLaMA-Factory's names, by older ones of it, and what is told of the defaults. */
+/* With LLaMA-Factory's names, its older names, and the defaults. */
 static void test_schema_binds_preferences(void **state)
 {
     static const struct {
@@ -344,8 +344,8 @@ static void test_schema_binds_preferences(void **state)
     }
 }
 
-/* What has no place beside pairs is off in the plan, but in another program's. */
-static void test_schema_leaves_out_what_pairs_have_not(void **state)
+/* Settings that do not apply to pairs are off, except in external jobs. */
+static void test_schema_turns_off_settings_unfit_for_pairs(void **state)
 {
     static const char text[] = "stage: dpo\npacking: true\nneat_packing: true\n"
                                "mask_history: true\nlora_dropout: 0.1\n"
@@ -370,7 +370,7 @@ static void test_schema_leaves_out_what_pairs_have_not(void **state)
     job_free(job);
 }
 
-static void test_schema_set_takes_one_key(void **state)
+static void test_schema_set_sets_one_key(void **state)
 {
     struct job *job = job_new(HEAD);
     struct error err = { 0 };
@@ -384,7 +384,7 @@ static void test_schema_set_takes_one_key(void **state)
     assert_int_equal(job->plan.threads, 2);
     assert_false(schema_set("max_stpes", "12", job->arena, &job->plan, &err));
     assert_string_equal(err.text,
-                        "max_stpes is no key of a job; did you mean max_steps?");
+                        "max_stpes is not a key of a job; did you mean max_steps?");
     error_clear(&err);
     assert_false(schema_set("max_steps", "many", job->arena, &job->plan, &err));
     assert_int_equal(err.code, ERROR_USAGE);
@@ -394,18 +394,18 @@ static void test_schema_set_takes_one_key(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_schema_names_are_unique_and_told),
-        cmocka_unit_test(test_schema_presets_are_values),
+        cmocka_unit_test(test_schema_names_are_unique_and_have_help),
+        cmocka_unit_test(test_schema_defaults_are_values),
         cmocka_unit_test(test_schema_every_row_binds_its_field),
-        cmocka_unit_test(test_schema_presets_are_llama_factory),
-        cmocka_unit_test(test_schema_types_decide_not_yaml),
-        cmocka_unit_test(test_schema_null_is_not_given),
-        cmocka_unit_test(test_schema_joins_lists_and_places_paths),
+        cmocka_unit_test(test_schema_defaults_match_llama_factory),
+        cmocka_unit_test(test_schema_type_of_the_key_decides),
+        cmocka_unit_test(test_schema_null_means_default),
+        cmocka_unit_test(test_schema_joins_lists_and_resolves_paths),
         cmocka_unit_test(test_schema_resolves_checkpointing),
         cmocka_unit_test(test_schema_binds_aliases_and_shared_fields),
         cmocka_unit_test(test_schema_binds_preferences),
-        cmocka_unit_test(test_schema_leaves_out_what_pairs_have_not),
-        cmocka_unit_test(test_schema_set_takes_one_key),
+        cmocka_unit_test(test_schema_turns_off_settings_unfit_for_pairs),
+        cmocka_unit_test(test_schema_set_sets_one_key),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* tests/unit/test_schema_check.c - what is told of the names and values of a job. */
+/* tests/unit/test_schema_check.c - findings on the names and values of a job. */
 #include "config.h"
 
 #include "tests/unit/unit_schema.h"
@@ -6,7 +6,7 @@
 #include "base/size.h"
 #include "patcher/schema/schema_value.h"
 
-/* The only finding of that rule, or NULL. */
+/* Return the first finding of that rule, or NULL. */
 static const struct finding *find(const struct job *job, const char *rule)
 {
     for (size_t i = 0; i < job->findings.count; i++)
@@ -15,7 +15,7 @@ static const struct finding *find(const struct job *job, const char *rule)
     return NULL;
 }
 
-static void test_schema_tells_types_and_ranges(void **state)
+static void test_schema_reports_types_and_ranges(void **state)
 {
     static const struct {
         const char *line, *rule, *message;
@@ -64,10 +64,9 @@ static void test_schema_tells_types_and_ranges(void **state)
           "polynomial, cosine_with_restarts, cosine_with_min_lr, warmup_stable_decay, "
           "inverse_sqrt or cosine_warmup_with_min_lr, not 'cosin'; did you mean cosine?" },
         { "lr_scheduler_type: reduce_lr_on_plateau\n", "TS707", NULL },
-        { "stage: kto\n", "TS707",
-          "stage: kto is not done here, only sft, pt, distill or dpo" },
+        { "stage: kto\n", "TS707", "stage must be sft, pt, distill or dpo, not kto" },
         { "pref_loss: kto_pair\n", "TS707",
-          "pref_loss: kto_pair is not done here, only sigmoid, hinge, ipo, orpo or simpo" },
+          "pref_loss must be sigmoid, hinge, ipo, orpo or simpo, not kto_pair" },
         { "pref_loss: dpo\n", "TS705",
           "pref_loss must be sigmoid, hinge, ipo, orpo or simpo, not 'dpo'; did you "
           "mean sigmoid?" },
@@ -95,7 +94,7 @@ static void test_schema_tells_types_and_ranges(void **state)
     }
 }
 
-static void test_schema_names_the_nearest(void **state)
+static void test_schema_suggests_the_nearest_key(void **state)
 {
     static const struct {
         const char *line, *rule, *now;
@@ -133,8 +132,8 @@ static void test_schema_names_the_nearest(void **state)
     }
 }
 
-/* Renamed both, the file would have one key twice. */
-static void test_schema_renames_no_two_to_one(void **state)
+/* If both were renamed, the file would have one key twice. */
+static void test_schema_never_renames_two_keys_to_one(void **state)
 {
     static const char *const texts[] = {
         HEAD "Learning_Rate: 1\nlerning_rate: 1\n",
@@ -153,7 +152,7 @@ static void test_schema_renames_no_two_to_one(void **state)
     }
 }
 
-static void test_schema_tells_a_hundred_unknown_keys(void **state)
+static void test_schema_reports_at_most_a_hundred_unknown_keys(void **state)
 {
     const struct finding *last;
     struct text text;
@@ -167,7 +166,7 @@ static void test_schema_tells_a_hundred_unknown_keys(void **state)
     job = job_new(text.data);
     assert_int_equal(job->findings.count, 101);
     last = &job->findings.list[100];
-    assert_string_equal(last->message, "200 more keys are no keys of a job");
+    assert_string_equal(last->message, "200 more keys are not keys of a job");
     assert_int_equal(last->severity, SEVERITY_ERROR);
     job_free(job);
     text_clear(&text);
@@ -176,17 +175,17 @@ static void test_schema_tells_a_hundred_unknown_keys(void **state)
 static void test_schema_never_shows_a_secret(void **state)
 {
     struct job *job =
-        job_new(HEAD "hf_hub_token: hf_GEHEIM\nhub_token: [hf_GEHEIM]\n"
-                     "hf_hub_tokn: hf_GEHEIM\nswanlab_api_key: ${GEHEIM}\n");
+        job_new(HEAD "hf_hub_token: hf_PRIVATE\nhub_token: [hf_PRIVATE]\n"
+                     "hf_hub_tokn: hf_PRIVATE\nswanlab_api_key: ${PRIVATE}\n");
 
     (void)state;
     assert_int_equal(job->findings.count, 4);
     for (size_t i = 0; i < job->findings.count; i++) {
         const struct finding *finding = &job->findings.list[i];
 
-        assert_null(strstr(finding->message, "GEHEIM"));
-        assert_true(!finding->was || !strstr(finding->was, "GEHEIM"));
-        assert_true(!finding->now || !strstr(finding->now, "GEHEIM"));
+        assert_null(strstr(finding->message, "PRIVATE"));
+        assert_true(!finding->was || !strstr(finding->was, "PRIVATE"));
+        assert_true(!finding->now || !strstr(finding->now, "PRIVATE"));
     }
     assert_true(schema_is_secret("hub_token"));
     assert_true(schema_is_secret("AWS_SECRET_KEY"));
@@ -198,7 +197,7 @@ static void test_schema_never_shows_a_secret(void **state)
     job_free(job);
 }
 
-static void test_schema_gathers_keys_without_effect(void **state)
+static void test_schema_collects_keys_without_effect(void **state)
 {
     struct job *job =
         job_new(HEAD "ddp_timeout: 180000000\ndo_train: true\nreport_to: none\n"
@@ -214,19 +213,19 @@ static void test_schema_gathers_keys_without_effect(void **state)
     job_free(job);
 }
 
-static void test_schema_names_several_that_are_as_near(void **state)
+static void test_schema_suggests_several_equally_near_keys(void **state)
 {
     static const struct {
         const char *line, *message;
     } cases[] = {
         { "adam_beta: 0.9\n",
-          "adam_beta is no key of a job; did you mean adam_beta1 or adam_beta2?" },
+          "adam_beta is not a key of a job; did you mean adam_beta1 or adam_beta2?" },
         { "warmup: 100\n",
-          "warmup is no key of a job; did you mean warmup_steps or warmup_ratio?" },
+          "warmup is not a key of a job; did you mean warmup_steps or warmup_ratio?" },
         { "gradient_accumulation: 8\n",
-          "gradient_accumulation is no key of a job; did you mean "
+          "gradient_accumulation is not a key of a job; did you mean "
           "gradient_accumulation_steps?" },
-        { "save: 8\n", "save is no key of a job" }, /* too many begin so */
+        { "save: 8\n", "save is not a key of a job" }, /* too many keys begin with it */
     };
 
     (void)state;
@@ -242,14 +241,14 @@ static void test_schema_names_several_that_are_as_near(void **state)
     }
 }
 
-/* The words that did_you_mean turns into others are values of the key. */
-static void test_schema_words_mean_values(void **state)
+/* Every synonym stands for a value of its key. */
+static void test_schema_synonyms_stand_for_values(void **state)
 {
     const struct key *key;
 
     (void)state;
     for (size_t i = 0; (key = schema_at(&schema_job, i)); i++)
-        for (const char *at = key->meant; at && *at; at += *at == ' ') {
+        for (const char *at = key->synonyms; at && *at; at += *at == ' ') {
             char word[64];
             size_t len = strcspn(at, "=");
 
@@ -257,11 +256,11 @@ static void test_schema_words_mean_values(void **state)
             snprintf(word, sizeof(word), "%.*s", (int)len, at);
             at += strcspn(at, " ");
             if (!value_nearest(key, word))
-                fail_msg("%s: %s means nothing", key->name, word);
+                fail_msg("%s: %s is not a synonym of any value", key->name, word);
         }
 }
 
-/* A script may have keys of its own; LLaMA-Factory stops at what it does not know. */
+/* A script may define more keys; LLaMA-Factory rejects unknown keys. */
 static void test_schema_is_lenient_with_scripts(void **state)
 {
     static const char target[] = "trainspool: {target: external}\n";
@@ -292,18 +291,18 @@ static void test_schema_is_lenient_with_scripts(void **state)
     }
 }
 
-/* Names in a map are told with its name; they are not edited. */
-static void test_schema_looks_into_maps(void **state)
+/* Findings in a map include its name and have no edit. */
+static void test_schema_checks_members_of_maps(void **state)
 {
     static const struct {
         const char *text, *rule, *message;
         enum severity severity;
     } cases[] = {
         { "lr_scheduler_kwargs: {min_lrr: 1e-6}\n", "TS702",
-          "min_lrr is no key of lr_scheduler_kwargs; did you mean min_lr?",
+          "min_lrr is not a key of lr_scheduler_kwargs; did you mean min_lr?",
           SEVERITY_ERROR },
-        { "lr_scheduler_kwargs:\n  Min-LR: 1e-6\n", "TS701", "Min-LR is written min_lr",
-          SEVERITY_ERROR },
+        { "lr_scheduler_kwargs:\n  Min-LR: 1e-6\n", "TS701",
+          "Min-LR must be spelled min_lr", SEVERITY_ERROR },
         { "lr_scheduler_kwargs: {num_cycles: many}\n", "TS704",
           "num_cycles must be a number of 0 or more, not 'many'", SEVERITY_ERROR },
         { "lr_scheduler_kwargs: {decay_type: square}\n", "TS705",
@@ -312,10 +311,10 @@ static void test_schema_looks_into_maps(void **state)
           "lr_scheduler_kwargs.patience has no effect here", SEVERITY_INFO },
         { "trainspool: {target: external}\naccelerator_config: {split_batch: true}\n",
           "TS702",
-          "split_batch is no key of accelerator_config; did you mean split_batches?",
+          "split_batch is not a key of accelerator_config; did you mean split_batches?",
           SEVERITY_ERROR },
         { "trainspool: {target: external}\nfsdp_config: {fsdp_verson: 2}\n", "TS702",
-          "fsdp_verson is no key of fsdp_config; did you mean fsdp_version?",
+          "fsdp_verson is not a key of fsdp_config; did you mean fsdp_version?",
           SEVERITY_WARNING },
         { "trainspool: {target: external}\nfsdp_config: {version: 2}\n", NULL, NULL, 0 },
         { "lr_scheduler_kwargs: {min_lr: 1e-6, num_cycles: 0.5}\n", NULL, NULL, 0 },
@@ -341,8 +340,8 @@ static void test_schema_looks_into_maps(void **state)
     }
 }
 
-/* Hugging Face takes JSON in a text for a map. */
-static void test_schema_reads_maps_of_json(void **state)
+/* Hugging Face accepts JSON in a string as a map. */
+static void test_schema_reads_maps_in_json(void **state)
 {
     struct job *job =
         job_new(HEAD "lr_scheduler_kwargs: '{\"min_lr\": 1e-6, \"num_cycles\": 2}'\n"
@@ -364,8 +363,8 @@ static void test_schema_reads_maps_of_json(void **state)
     job_free(job);
 }
 
-/* A word that is none of a key without effect would stop the tool the file came from. */
-static void test_schema_tells_wrong_values_without_effect(void **state)
+/* A wrong value of a key without effect would stop the tool that the file is for. */
+static void test_schema_checks_values_without_effect(void **state)
 {
     struct job *job = job_new(HEAD "hub_strategy: every_safe\ngalore_rank: 16\n");
 
@@ -382,7 +381,7 @@ static void test_schema_tells_wrong_values_without_effect(void **state)
     job_free(job);
 }
 
-static void test_schema_refuses_what_is_on(void **state)
+static void test_schema_rejects_unsupported_keys(void **state)
 {
     struct job *job =
         job_new(HEAD "deepspeed: z3.json\nuse_galore: true\nuse_dora: true\n");
@@ -396,7 +395,7 @@ static void test_schema_refuses_what_is_on(void **state)
     job_free(job);
 }
 
-static void test_schema_keeps_what_the_job_keeps(void **state)
+static void test_schema_does_not_edit_kept_keys(void **state)
 {
     struct job *job = job_new(HEAD "fp16: yes # trainspool: keep\n"
                                    "bf16: off\n"
@@ -414,7 +413,7 @@ static void test_schema_keeps_what_the_job_keeps(void **state)
     job_free(job);
 }
 
-static void test_schema_reads_old_yaml_as_pyyaml(void **state)
+static void test_schema_reads_yaml11_numbers_as_pyyaml(void **state)
 {
     struct job *job = job_new(HEAD "cutoff_len: 1_000\nseed: 017\nmax_steps: 12:30\n");
 
@@ -430,21 +429,21 @@ static void test_schema_reads_old_yaml_as_pyyaml(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_schema_tells_types_and_ranges),
-        cmocka_unit_test(test_schema_names_the_nearest),
-        cmocka_unit_test(test_schema_renames_no_two_to_one),
-        cmocka_unit_test(test_schema_tells_a_hundred_unknown_keys),
+        cmocka_unit_test(test_schema_reports_types_and_ranges),
+        cmocka_unit_test(test_schema_suggests_the_nearest_key),
+        cmocka_unit_test(test_schema_never_renames_two_keys_to_one),
+        cmocka_unit_test(test_schema_reports_at_most_a_hundred_unknown_keys),
         cmocka_unit_test(test_schema_never_shows_a_secret),
-        cmocka_unit_test(test_schema_gathers_keys_without_effect),
-        cmocka_unit_test(test_schema_names_several_that_are_as_near),
-        cmocka_unit_test(test_schema_words_mean_values),
+        cmocka_unit_test(test_schema_collects_keys_without_effect),
+        cmocka_unit_test(test_schema_suggests_several_equally_near_keys),
+        cmocka_unit_test(test_schema_synonyms_stand_for_values),
         cmocka_unit_test(test_schema_is_lenient_with_scripts),
-        cmocka_unit_test(test_schema_looks_into_maps),
-        cmocka_unit_test(test_schema_reads_maps_of_json),
-        cmocka_unit_test(test_schema_tells_wrong_values_without_effect),
-        cmocka_unit_test(test_schema_refuses_what_is_on),
-        cmocka_unit_test(test_schema_keeps_what_the_job_keeps),
-        cmocka_unit_test(test_schema_reads_old_yaml_as_pyyaml),
+        cmocka_unit_test(test_schema_checks_members_of_maps),
+        cmocka_unit_test(test_schema_reads_maps_in_json),
+        cmocka_unit_test(test_schema_checks_values_without_effect),
+        cmocka_unit_test(test_schema_rejects_unsupported_keys),
+        cmocka_unit_test(test_schema_does_not_edit_kept_keys),
+        cmocka_unit_test(test_schema_reads_yaml11_numbers_as_pyyaml),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,11 +1,11 @@
-/* tests/unit/unit_schema.h - a job's text bound and checked by the table. */
+/* tests/unit/unit_schema.h - a job that is read, checked and bound from a string. */
 #ifndef TESTS_UNIT_UNIT_SCHEMA_H
 #define TESTS_UNIT_UNIT_SCHEMA_H
 
 #include "patcher/schema/schema.h"
 #include "tests/unit/unit.h"
 
-/* A job, and what came of its text. */
+/* A job, its findings and its plan. */
 struct job {
     struct arena *arena;
     struct document document;
@@ -33,7 +33,7 @@ static inline void job_free(struct job *job)
     free(job);
 }
 
-/* No finding but one of that rule; NULL: none. */
+/* Assert that the only finding is of that rule; NULL: that there is none. */
 static inline void assert_only(const struct job *job, const char *rule)
 {
     assert_int_equal(job->findings.count, rule ? 1 : 0);
