@@ -9,7 +9,7 @@
  * The help of a key with an effect is a clause that begins with a verb or a noun: what
  * the key does, its unit, and any default that the row cannot express.  The help of an
  * ignored key says what it is or why it needs no effect, that of a rejected key is a noun
- * phrase: "KEY (HELP) is not supported".
+ * phrase: "KEY (HELP) is not supported".  After a change, run `make manual`.
  */
 #ifndef PATCHER_SCHEMA_SCHEMA_ROWS_H
 #define PATCHER_SCHEMA_SCHEMA_ROWS_H
