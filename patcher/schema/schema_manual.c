@@ -147,10 +147,8 @@ static void add_used(struct text *out, const struct key *key)
     for (const struct advice *advice = key->advice; advice && advice->value; advice++)
         add_advice(out, advice);
     add_listed(out, "Accepted without effect: ", key->idle);
-    if (key->manual) {
-        text_adds(out, ".IP\n");
+    if (key->manual)
         add_sentences(out, key->manual);
-    }
     if (key->members) {
         text_adds(out, ".RS\n");
         add_members(out, key->members);

@@ -43,9 +43,14 @@ static const struct key rows[] = {
           "grokadamw schedule_free_radam schedule_free_adamw schedule_free_sgd "
           "apollo_adamw apollo_adamw_layerwise stable_adamw",
       .into = TS_FIELD(optimizer),
-      .help = "the optimizer: SGD for sgd, and AdamW for every other supported name" },
+      .help = "the optimizer: SGD for sgd, and AdamW for every other supported name",
+      .manual =
+          "Moments are float32, 8 bytes per trained weight, also under names such as "
+          "adamw_8bit (TS307)." },
     { TS_USED("learning_rate", KEY_REAL, "5e-5"), .into = TS_FIELD(learning_rate),
-      .help = "highest learning rate of the run, above 0 and at most 1 (TS410)" },
+      .help = "highest learning rate of the run, above 0 and at most 1 (TS410)",
+      .manual =
+          "Usual values are about 1e-5 with finetuning_type: full and 1e-4 with LoRA." },
     { TS_USED("weight_decay", KEY_REAL, "0.0"), .into = TS_FIELD(weight_decay),
       .help = "weight decay of all weights other than norms and biases, 0 or more "
               "(TS410)" },
@@ -72,7 +77,8 @@ static const struct key rows[] = {
     { TS_USED("warmup_ratio", KEY_REAL, "0.0"), .min = 0, .max = 1,
       .into = TS_FIELD(warmup_ratio),
       .help = "share of all steps that the warm-up takes; a value above 0 "
-              "overrides warmup_steps" },
+              "overrides warmup_steps",
+      .manual = "In transformers 4, warmup_steps wins if both are given (TS407)." },
     { TS_USED("num_train_epochs", KEY_REAL, "3.0"), .positive = true, .max = 1e9,
       .into = TS_FIELD(num_train_epochs), .help = "passes over the training data" },
     { TS_USED("max_steps", KEY_INT, "-1"), .min = -1, .max = TS_NO_MAX,

@@ -46,7 +46,8 @@ static const struct key rows[] = {
               "all steps, and the default, or 0, is logging_steps" },
     { TS_USED("eval_on_start", KEY_CHOICE, "auto"), .into = TS_FIELD(eval_on_start),
       .help = "evaluate before the first step; auto does so if the job evaluates "
-              "and has no eval_delay" },
+              "and has no eval_delay",
+      .manual = "In transformers, the default is false." },
     TS_ALIAS("sanity_evaluation", "eval_on_start", NULL),
     { TS_USED("eval_delay", KEY_REAL, "0"), .min = 0, .max = TS_NO_MAX,
       .into = TS_FIELD(eval_delay), .help = "do not evaluate before this step or epoch" },
@@ -77,9 +78,10 @@ static const struct key rows[] = {
     { TS_USED("export_dir", KEY_PATH, NULL), .into = TS_FIELD(export_dir),
       .help = "folder to which the merged model is written, in the format of the "
               "base model's files",
-      .manual = "This also holds with quantization_bit. Files of other models in "
-                "that folder are kept as FILE.old-1. With adapter_name_or_path and "
-                "without dataset, the job only merges: see MODELS." },
+      .manual =
+          "This also holds with quantization_bit. Existing files of other models in "
+          "that folder are kept as FILE.old-1. With adapter_name_or_path and "
+          "without dataset, the job only merges: see MODELS." },
     TS_IGNORED("export_size", KEY_INT, "5", "maximum size of an exported file, in GB"),
     TS_IGNORED_ENUM("export_device", devices, "cpu", "device that computes the export"),
     TS_REJECTED("export_legacy_format", KEY_BOOL, "false", NULL, "export to .bin files",

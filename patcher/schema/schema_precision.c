@@ -47,7 +47,9 @@ static const struct key rows[] = {
               "of answers" },
     { TS_USED("per_device_eval_batch_size", KEY_INT, "8"), .min = 1, .max = 65536,
       .into = TS_FIELD(per_device_eval_batch_size),
-      .help = "samples in one evaluation pass on each device" },
+      .help = "samples in one evaluation pass on each device",
+      .manual = "An evaluation that would need more memory than the training uses "
+                "smaller batches (TS306)." },
     { TS_USED("gradient_accumulation_steps", KEY_INT, "1"), .min = 1, .max = 1048576,
       .into = TS_FIELD(gradient_accumulation_steps),
       .help = "training passes in one optimizer step" },
@@ -59,7 +61,7 @@ static const struct key rows[] = {
     { TS_USED("packing", KEY_CHOICE, "auto"), .into = TS_FIELD(packing),
       .help = "put several samples into one row; auto does so for stage: pt only",
       .manual = "Samples in a row cannot attend to each other, except the documents "
-                "of stage pt." },
+                "of stage pt; in LLaMA-Factory, this requires neat_packing." },
     { TS_USED("neat_packing", KEY_BOOL, "false"), .into = TS_FIELD(neat_packing),
       .help = "put several samples into one row without letting them attend to "
               "each other, as packing does for every stage other than pt" },
