@@ -8,8 +8,8 @@ fp32 and bf16, every weight trained.  Every shape runs N times (3) in rounds ove
 that what disturbs the machine for a while does not fall on one of them; a time is the median of the
 runs' medians.  Not under `chrt -f`: both threads may be left on one core.  --quick: two values of each, once.
 
-Written are growth-{tokens,layers,width,vocabulary}.svg in FOLDER, and to standard output the table
-that stands below them in docs/performance.md.
+It writes growth-{tokens,layers,width,vocabulary}.svg to FOLDER and prints the table of
+bench/results/growth.md.
 """
 import argparse
 import datetime

@@ -15,6 +15,12 @@ EXTRA_DIST += %D%/peer_llmc.py
 EXTRA_DIST += %D%/peer_tokenizers.py
 EXTRA_DIST += %D%/peer_torch.py
 EXTRA_DIST += %D%/peer_trainer.py
+EXTRA_DIST += %D%/results/data-and-start.md
+EXTRA_DIST += %D%/results/gpu-estimates.md
+EXTRA_DIST += %D%/results/growth.md
+EXTRA_DIST += %D%/results/matmul-cpu.md
+EXTRA_DIST += %D%/results/training-cpu.md
+CLEANFILES += $(EXTRA_PROGRAMS)
 
 BENCH_LIBS = $(LAYERS) $(LIBRARY_LIBS) $(CUDA_LIBS)
 bench_bench_check_SOURCES = %D%/bench_check.c

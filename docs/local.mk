@@ -10,7 +10,6 @@ dist_doc_DATA += %D%/growth-vocabulary.svg
 dist_doc_DATA += %D%/growth-width.svg
 dist_doc_DATA += %D%/memory.md
 dist_doc_DATA += %D%/performance.md
-dist_doc_DATA += %D%/performance-gpu.md
 dist_doc_DATA += %D%/precision.md
 dist_man_MANS += %D%/trainspool-job.5
 dist_man_MANS += %D%/trainspool.1

@@ -1,7 +1,7 @@
 /*
  * kernels/cuda/cuda_sdpa.h - attention as cuDNN is told of it: a graph of products, masks
  * and a softmax, which its engines for "scaled dot product attention" recognise and do in
- * one kernel.  Only the forward pass: see docs/performance-gpu.md for why.
+ * one kernel.  Only the forward pass: see docs/performance.md for why.
  */
 #ifndef KERNELS_CUDA_CUDA_SDPA_H
 #define KERNELS_CUDA_CUDA_SDPA_H
