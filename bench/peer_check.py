@@ -55,19 +55,19 @@ TEXT["llamafactory"] = TEXT["trainspool"]
 # line of a key ("+": a new line at the end).  None: the tool has no such key.
 MISTAKES = [
     ("none", {}, {}),
-    ("a key misspelt", {"learning_rate": "learning_rte: 1.0e-4"},
+    ("a misspelled key", {"learning_rate": "learning_rte: 1.0e-4"},
      {"learning_rate": "learning_rte: 1.0e-4"}),
-    ("a key with a capital", {"lora_rank": "Lora_rank: 8"}, {"lora_r": "Lora_r: 8"}),
+    ("a key with a capital letter", {"lora_rank": "Lora_rank: 8"}, {"lora_r": "Lora_r: 8"}),
     ("a key renamed by transformers", {"+": "evaluation_strategy: steps\nval_size: 0.1"},
      {"+": "evaluation_strategy: steps\nval_set_size: 0.1"}),
-    ("a word for a number", {"+": "num_train_epochs: three"}, {"+": "num_epochs: three"}),
-    ("`2e-5`, a text to PyYAML", {"learning_rate": "learning_rate: 2e-5"},
+    ("a word instead of a number", {"+": "num_train_epochs: three"}, {"+": "num_epochs: three"}),
+    ("`2e-5`, a string to PyYAML", {"learning_rate": "learning_rate: 2e-5"},
      {"learning_rate": "learning_rate: 2e-5"}),
     ("a negative learning rate", {"learning_rate": "learning_rate: -1.0e-4"},
      {"learning_rate": "learning_rate: -1.0e-4"}),
-    ("a share above 1", {"+": "lora_dropout: 1.5"}, {"+": "lora_dropout: 1.5"}),
-    ("a schedule misspelt", {"+": "lr_scheduler_type: cosin"}, {"+": "lr_scheduler: cosin"}),
-    ("a key given twice", {"+": "fp16: false"}, {"+": "fp16: false"}),
+    ("a ratio above 1", {"+": "lora_dropout: 1.5"}, {"+": "lora_dropout: 1.5"}),
+    ("a misspelled schedule", {"+": "lr_scheduler_type: cosin"}, {"+": "lr_scheduler: cosin"}),
+    ("a duplicate key", {"+": "fp16: false"}, {"+": "fp16: false"}),
     ("a tab for indentation", {"+": "lr_scheduler_kwargs:\n\tmin_lr: 1.0e-6"},
      {"+": "lr_scheduler_kwargs:\n\tmin_lr: 1.0e-6"}),
     ("fp16 and bf16", {"+": "bf16: true"}, {"bf16": "bf16: true"}),
@@ -81,14 +81,14 @@ MISTAKES = [
      {"+": "warmup_ratio: 0.1\nwarmup_steps: 20"}),
     ("evaluation without data", {"+": "eval_strategy: steps\neval_steps: 10"},
      {"+": "eval_strategy: steps\neval_steps: 10\nval_set_size: 0"}),
-    ("save_steps no multiple of eval_steps",
+    ("save_steps not a multiple of eval_steps",
      {"+": "load_best_model_at_end: true\neval_strategy: steps\neval_steps: 30\n"
            "save_strategy: steps\nsave_steps: 50\nval_size: 0.1"},
      {"+": "load_best_model_at_end: true\neval_strategy: steps\neval_steps: 30\n"
            "save_strategy: steps\nsave_steps: 50\nval_set_size: 0.1"}),
     ("checkpointing on and off", {"+": "gradient_checkpointing: true\n"
                                        "disable_gradient_checkpointing: true"}, None),
-    ("a token in the file", {"+": "hf_hub_token: hf_abcdefghijklmnop"},
+    ("a secret token in the file", {"+": "hf_hub_token: hf_abcdefghijklmnop"},
      {"+": "hub_token: hf_abcdefghijklmnop"}),
     ("a file of another tool", "axolotl", "llamafactory"),
 ]
