@@ -490,6 +490,7 @@ races_tests += %D%/unit/test_races_rope
 races_tests += %D%/unit/test_races_swiglu
 races_tests += %D%/unit/test_races_topk
 
+EXTRA_DIST += %D%/emulation/README.md
 EXTRA_DIST += %D%/emulation/emulation.h
 EXTRA_DIST += %D%/emulation/emulation_block.cc %D%/emulation/emulation_block.h
 EXTRA_DIST += %D%/emulation/emulation_copy.cc
